@@ -18,19 +18,53 @@ export function timestamp(): string {
   return stamp
 }
 
+/** The latest lines of the log that are not about one caller, for the console. */
+export interface LogEvent {
+  /** ISO 8601. */
+  readonly at: string
+  readonly level: string
+  /** The message and its fields. */
+  readonly text: string
+}
+
+const MAX_EVENTS = 50
+const MAX_CHARS = 500
+
+/** Returns the event of a JSON line; undefined for a line about one caller, or for debugging. */
+function eventOf(line: string): LogEvent | undefined {
+  const { level, time, msg, ...fields } = JSON.parse(line) as Record<string, unknown>
+  if (['debug', 'trace'].includes(String(level)) || 'ip' in fields) return undefined
+  const shown = Object.entries(fields).map(([name, value]) => {
+    const text = Array.isArray(value) ? value.join('; ') : value
+    return `${name} ${typeof text === 'object' ? JSON.stringify(text) : String(text)}`
+  })
+  const text = [String(msg), ...shown].join('\n').slice(0, MAX_CHARS)
+  return { at: String(time), level: String(level), text }
+}
+
 /** Opens the log on standard output: JSON lines, or `pretty` for people. While 8 MB are unread, further lines are dropped. */
 export function createLog(level: LevelWithSilent, format: 'json' | 'pretty') {
   const lines = createLineWriter(process.stdout.fd, (dropped) =>
     log.warn({ lines: dropped }, 'log lines dropped; the reader is too slow'),
   )
   const write = format === 'json' ? lines.write : (text: string) => lines.write(prettyLines(text))
+  const events: LogEvent[] = []
   const log: Log = pino(
     { level, base: null, timestamp, formatters: { level: (label: string) => ({ level: label }) } },
     // Only the last line end is not escaped.
-    { write: (line: string) => write(`${escaped(line.slice(0, -1))}\n`) },
+    {
+      write(line: string) {
+        const event = eventOf(line)
+        if (event !== undefined) events.unshift(event)
+        events.length = Math.min(events.length, MAX_EVENTS)
+        write(`${escaped(line.slice(0, -1))}\n`)
+      },
+    },
   )
   return {
     log,
+    /** Returns the latest events, newest first. */
+    events: (): readonly LogEvent[] => events.slice(),
     /** Writes complete JSON lines, for example of another process, in the format of this log. */
     write,
     setLevel(next: LevelWithSilent): void {

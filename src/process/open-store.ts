@@ -119,6 +119,8 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
         log.warn({ server, mode: now, cause: cause?.message }, MODE_CHANGED[now])
     },
   })
+  const help = 'Processes that count in this Redis, each worker for itself.'
+  metrics.showGauge('max', 'sluice_store_gateways', help, () => [[{}, counters.gateways()]])
   const overrides = createLiveOverrides(counters.overrides, events)
   // Overrides that cannot be read now are read by a later poll.
   if (await counters.connect()) await overrides.load().catch(() => {})

@@ -10,7 +10,7 @@ import { isOverridable, listOverrides, type Override } from '../limit/overrides.
 import type { Store } from '../limit/store.ts'
 import { decidedBy, type Usage } from '../limit/usage.ts'
 import type { ActivityValues } from '../observe/activity/values.ts'
-import type { Log } from '../observe/log.ts'
+import type { Log, LogEvent } from '../observe/log.ts'
 import type { MetricValues } from '../observe/metrics.ts'
 import { explain, type Explained } from './explain.ts'
 
@@ -21,6 +21,8 @@ export type SettingResult = Awaited<ReturnType<Operations['setLimits']>>
 export interface OperatorApi extends Operations, Pick<AdminParts, 'notReadyReason' | 'metrics'> {
   metricValues(): Promise<MetricValues>
   activity(): ActivityValues | Promise<ActivityValues>
+  /** Returns the latest events of all processes, in any order. */
+  events(): readonly LogEvent[] | Promise<readonly LogEvent[]>
 }
 
 /** Creates the operators' requests to one process, which use the current configuration. */

@@ -1,11 +1,13 @@
 import type { Server } from 'node:http'
+import { hostname } from 'node:os'
 import type { Validity } from '../config/certificates.ts'
 import type { Config } from '../config/schema.ts'
 import { openSockets } from '../downstream/drain.ts'
 import { instant } from '../limit/instant.ts'
 import { inForce } from '../limit/limit.ts'
 import { MAX_CALLERS } from '../observe/activity/sketch.ts'
-import type { CallerActivity, LimitActivity } from '../observe/activity/values.ts'
+import { withMostUsed } from '../observe/activity/values.ts'
+import { createLastMinute } from '../observe/last-minute.ts'
 import type { Metrics, MetricValues } from '../observe/metrics.ts'
 import { VERSION } from '../observe/version.ts'
 import type { Forward } from '../upstream/upstream.ts'
@@ -16,6 +18,7 @@ import type { ReloadRecord } from './reload.ts'
 export type Overview = Awaited<ReturnType<ReturnType<typeof createOverview>['read']>>
 
 const MAX_RELOADS = 20
+const MAX_EVENTS = 50
 const MAX_OVERRIDES = 100
 /** Maximum problems that are kept of one reload: each of 100,000 clients may cause one. */
 const MAX_PROBLEMS = 20
@@ -23,55 +26,54 @@ const MAX_PROBLEMS = 20
 /** Creates the content of the console: the callers, the limits, and the state of the gateway from its metrics. */
 export function createOverview(config: () => Config, operatorApi: () => OperatorApi) {
   const reloads: ReloadRecord[] = []
+  const startedAt = new Date().toISOString()
+  const lastMinute = createLastMinute(() => operatorApi().metricValues())
 
   return {
+    close: lastMinute.close,
     reloaded({ problems, ...record }: ReloadRecord): void {
       reloads.unshift({ ...record, problems: problems.slice(0, MAX_PROBLEMS) })
       reloads.length = Math.min(reloads.length, MAX_RELOADS)
     },
     /** Returns the current content; rejects if the metrics cannot be collected. */
     async read() {
-      const { notReadyReason, activity, metricValues, overrides } = operatorApi()
-      const [notReady, activityNow, values, listed] = await Promise.all([
+      const { notReadyReason, activity, metricValues, overrides, events } = operatorApi()
+      const [notReady, activityNow, values, listed, logged] = await Promise.all([
         notReadyReason(),
         activity(),
         metricValues(),
         // Rejects until the gateway has started.
         overrides().catch(() => []),
+        events(),
       ])
+      const shown = new Set(activityNow.clients.map(({ client }) => client))
+      const listedHere = config().clients.filter(({ caller }) => shown.has(caller))
+      const names = new Map(listedHere.map(({ caller, name }) => [caller, name]))
       return {
         version: VERSION,
         at: new Date().toISOString(),
+        gateway: { host: hostname(), pid: process.pid, startedAt },
         notReady: notReady ?? null,
         activity: {
           ...activityNow,
           mostKnown: MAX_CALLERS,
-          clients: activityNow.clients.map(withMostUsed).toSorted((a, b) => b.part - a.part),
+          clients: activityNow.clients
+            .map((caller) =>
+              withMostUsed(caller, caller.kind === 'client' ? names.get(caller.client) : undefined),
+            )
+            .toSorted((a, b) => b.refusals - a.refusals || b.part - a.part),
         },
         limits: limitsOf(config()),
         overrides: { total: listed.length, first: listed.slice(0, MAX_OVERRIDES) },
         counts: config().store === 'memory' ? 'memory' : 'Redis',
         status: statusOf(values),
+        lastMinute: lastMinute.since(values),
+        events: logged.toSorted((a, b) => b.at.localeCompare(a.at)).slice(0, MAX_EVENTS),
         reloads,
       }
     },
   }
 }
-
-/**
- * Adds to a client the live limit that it has used most, and the used part, from 0 to 1. Limits with one counter per client
- * precede the others.
- */
-function withMostUsed(client: CallerActivity) {
-  const live = client.limits.filter(({ shadow }) => !shadow)
-  const single = live.filter(({ perClient }) => perClient)
-  const [most] = (single.length > 0 ? single : live).toSorted((a, b) => partUsed(b) - partUsed(a))
-  return { ...client, most: most ?? null, part: most === undefined ? 0 : partUsed(most) }
-}
-
-/** A limit that allows no calls is used up. */
-const partUsed = ({ limit, remaining }: LimitActivity): number =>
-  limit === 0 ? 1 : (limit - remaining) / limit
 
 function limitsOf({ limits }: Config) {
   const now = Date.now()
@@ -101,6 +103,8 @@ function statusOf(metrics: MetricValues) {
   const lastFallbackAt = single('store_fallback_last_timestamp_seconds') ?? 0
   return {
     workers: single('workers'),
+    /** Processes that share the counters in Redis; null with counters in memory. */
+    gateways: single('store_gateways'),
     sockets: single('downstream_sockets'),
     store: {
       up: single('store_up') === 1,

@@ -157,6 +157,7 @@ export async function buildService(
     metrics: metrics.text,
     metricValues: metrics.ownValues,
     activity: activity.values,
+    events: output.events,
     ...createOperations({ current: () => current, overrides, counters, forget, log }),
     forget,
     async close({ lameDuckMs, drainTimeoutMs }: DrainTimes) {

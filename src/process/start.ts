@@ -44,7 +44,12 @@ export async function start(
   const { log } = output
   const metrics = createMetrics()
   /** Replaced when the gateway has started, and when it drains. */
-  let operatorApi: OperatorApi = { ...UNSERVED, metrics: metrics.text, metricValues: metrics.values }
+  let operatorApi: OperatorApi = {
+    ...UNSERVED,
+    metrics: metrics.text,
+    metricValues: metrics.values,
+    events: output.events,
+  }
   let current = config
   const overview = createOverview(
     () => current,
@@ -123,6 +128,7 @@ export async function start(
       const cut = await service.close({ lameDuckMs, drainTimeoutMs })
       if (cut > 0) log.warn({ requests: cut }, 'requests cut at the end of drainTimeout')
       endStreams()
+      overview.close()
       await drain(admin, 0)
       log.info('gateway stopped')
       await output.close()
@@ -145,6 +151,7 @@ export async function start(
       close: ({ lameDuck = false } = {}) => (closed ??= close(lameDuck)),
     }
   } catch (error) {
+    overview.close()
     endStreams()
     admin.close()
     await output.close()

@@ -83,6 +83,7 @@ const NAMES = [
   'sluice_limit_overrides',
   'sluice_store_duration_seconds_count',
   'sluice_store_up',
+  'sluice_store_gateways',
   'sluice_store_mode{mode}',
   'sluice_store_fallback_decisions_total{mode}',
   'sluice_store_fallback_last_timestamp_seconds',

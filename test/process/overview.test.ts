@@ -29,6 +29,7 @@ async function overviewOf(registry = new Registry(), clients: readonly CallerAct
     activity: () => ({ ...NO_ACTIVITY, clients }),
     metricValues: () => registry.getMetricsAsJSON(),
     overrides: async () => OVERRIDES,
+    events: () => [],
   }
   let config = await configOf(LIMITS)
   const overview = createOverview(

@@ -77,6 +77,22 @@ export function busiest(callers: readonly CallerActivity[]): Pick<ActivityValues
   }
 }
 
+/**
+ * Adds to a caller its name, its refusals in the last minute, the live limit that it has used most, and the used part, from 0 to 1.
+ * Limits with one counter per client precede the others.
+ */
+export function withMostUsed(caller: CallerActivity, name: string | undefined) {
+  const live = caller.limits.filter(({ shadow }) => !shadow)
+  const single = live.filter(({ perClient }) => perClient)
+  const [most] = (single.length > 0 ? single : live).toSorted((a, b) => partUsed(b) - partUsed(a))
+  const part = most === undefined ? 0 : partUsed(most)
+  return { ...caller, name: name ?? null, refusals: sum(caller.refused), most: most ?? null, part }
+}
+
+/** A limit that allows no calls is used up. */
+const partUsed = ({ limit, remaining }: LimitActivity): number =>
+  limit === 0 ? 1 : (limit - remaining) / limit
+
 /** Merges the values of several processes: adds up counts, and keeps the latest decision of each limit. */
 export function mergeActivity(all: readonly ActivityValues[]): ActivityValues {
   const callers = new Map<string, CallerActivity>()

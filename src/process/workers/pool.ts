@@ -126,6 +126,7 @@ export async function openWorkers(
       const values = await callAll('activity')
       return mergeActivity(values.filter((value) => value !== undefined))
     },
+    events: async () => [...output.events(), ...(await callAll('events')).flatMap((events) => events ?? [])],
     usage: (client, signal) => scan(signal, (worker) => worker.call('usage', client)),
     async reset(client, signal) {
       const freed = await scan(signal, (worker) => worker.call('reset', client))

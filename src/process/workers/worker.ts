@@ -86,6 +86,7 @@ function createCalls() {
     metrics: metrics.values,
     ownMetrics: metrics.ownValues,
     activity: () => service!.activity(),
+    events: () => service!.events(),
     usage: (client: string) => service!.usage(client, newScan()),
     reset: (client: string) => service!.reset(client, newScan()),
     setLimits: (setting: Setting) => service!.setLimits(setting),

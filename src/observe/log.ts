@@ -36,7 +36,7 @@ function eventOf(line: string): LogEvent | undefined {
   if (['debug', 'trace'].includes(String(level)) || 'ip' in fields) return undefined
   const shown = Object.entries(fields).map(([name, value]) => {
     const text = Array.isArray(value) ? value.join('; ') : value
-    return `${name} ${typeof text === 'object' ? JSON.stringify(text) : String(text)}`
+    return `${name} ${typeof text === 'string' ? text : JSON.stringify(text)}`
   })
   const text = [String(msg), ...shown].join('\n').slice(0, MAX_CHARS)
   return { at: String(time), level: String(level), text }

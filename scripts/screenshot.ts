@@ -1,5 +1,6 @@
 import { startBrowser } from '../test/helpers/browser.ts'
-import { call, startGateway, token } from '../test/helpers/gateway.ts'
+import { call, token, yaml } from '../test/helpers/gateway.ts'
+import { serving } from '../test/helpers/process.ts'
 import { startUpstream } from '../test/helpers/upstream.ts'
 
 /** Writes docs/console.png: the console of a gateway with some traffic. */
@@ -19,7 +20,7 @@ const CLIENTS = {
 }
 
 const upstream = await startUpstream()
-const gateway = await startGateway({
+const settings = yaml({
   data: upstream.url,
   limits: `limits:
   requests: { per: [client], limit: 1000, window: 1m, changes: [{ announced: 2026-01-01T00:00:00Z, from: 2030-01-15T00:00:00Z, limit: 1200 }] }
@@ -30,9 +31,15 @@ const gateway = await startGateway({
   - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests, trial] }`,
   more: 'clients: [{ id: delta-pay, limits: { requests: { limit: 120 } } }]',
 })
+const gateway = await serving(settings)
+const admin = `http://127.0.0.1:${gateway.adminPort}/`
+await fetch(`${admin}limits/evergreen`, {
+  method: 'PATCH',
+  body: JSON.stringify({ set: { requests: 1500 }, until: null, note: 'end of the quarter', by: 'Ana' }),
+})
 const browser = await startBrowser()
 const page = await browser.newPage({ viewport: { width: 1280, height: 900 }, colorScheme: 'light' })
-await page.goto(`http://127.0.0.1:${gateway.adminPort}/`)
+await page.goto(admin)
 
 const clients = await Promise.all(
   Object.entries(CLIENTS).map(async ([client, rate]) => ({ rate, token: await token(client) })),
@@ -49,11 +56,12 @@ const timer = setInterval(() => {
   }
 }, TICK_MS)
 await new Promise((resolve) => setTimeout(resolve, TRAFFIC_MS))
-const { y, height } = (await page.locator('section', { has: page.locator('#limits') }).boundingBox())!
+const { y, height } = (await page.locator('section', { has: page.locator('#clients') }).boundingBox())!
 const clip = { x: 0, y: 0, width: 1280, height: y + height + 12 }
 await page.screenshot({ path: FILE, fullPage: true, clip })
 clearInterval(timer)
 await Promise.all(calls)
 await browser.close()
-await gateway.close()
+gateway.kill('SIGTERM')
+await gateway.ended()
 await upstream.close()

@@ -34,7 +34,7 @@ export function deny(
     const [, sent] = /^bearer +(\S+) *$/i.exec(authorization) ?? []
     if (sent === undefined) return unauthorized('Send admin.token as "Authorization: Bearer …".')
     if (timingSafeEqual(digest(sent), digest(token))) return undefined
-    return unauthorized('This is not the token of admin.token.', ', error="invalid_token"')
+    return unauthorized('Wrong token: send admin.token of the configuration.', ', error="invalid_token"')
   }
   if (!onLoopback)
     return problem(403, 'Limits and the console need admin.token, unless admin.host is 127.0.0.1.')

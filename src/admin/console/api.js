@@ -25,13 +25,18 @@ export function keepToken(token) {
 /**
  * Sends a request to the gateway; rejects with an HttpError unless it succeeds.
  * @param {string} path
- * @param {{ method?: string, accept?: string, signal?: AbortSignal }} [more]
+ * @param {{ method?: string, accept?: string, body?: object, signal?: AbortSignal }} [more]
  */
-export async function ask(path, { method = 'GET', accept = 'application/json', signal } = {}) {
+export async function ask(path, { method = 'GET', accept = 'application/json', body, signal } = {}) {
   const token = sessionStorage.getItem(STORAGE_KEY)
   const response = await fetch(path, {
     method,
-    headers: { Accept: accept, ...(token !== null && { Authorization: `Bearer ${token}` }) },
+    headers: {
+      Accept: accept,
+      ...(body !== undefined && { 'Content-Type': 'application/json' }),
+      ...(token !== null && { Authorization: `Bearer ${token}` }),
+    },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
     ...(signal !== undefined && { signal }),
   })
   if (response.ok) return response

@@ -1,8 +1,9 @@
 import { ask } from './api.js'
 import { chart } from './chart.js'
 import { stateOf, usage } from './clients.js'
-import { byId, element, table, write } from './dom.js'
+import { byId, element, list, table, write } from './dom.js'
 import { pluralize, duration, kindOf, notesOf, rate, refusal, refusals, time, whole } from './format.js'
+import { confirmed, dismiss, overridesTable, reasonOf, setLimits } from './overrides.js'
 import { tiles } from './tiles.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
@@ -10,6 +11,7 @@ import { tiles } from './tiles.js'
 /** @typedef {ClientUsage['limits'][number]} Counted */
 
 const EVERY_MS = 2000
+const HOUR_MS = 3_600_000
 /** Pause after a read, as a multiple of its duration: a read may scan all of Redis. */
 const PAUSE_FACTOR = 20
 
@@ -60,6 +62,11 @@ export function clientPage() {
     },
     { head: 'Kind', text: kindOf },
   ])
+  const showNames = list(
+    byId('set-limit'),
+    (/** @type {string} */ name) => name,
+    (name) => ({ node: element('option', { value: name }, name), update() {} }),
+  )
   /** @type {AbortController | undefined} */
   let opened
   let client = ''
@@ -72,11 +79,12 @@ export function clientPage() {
       const used = await response.json()
       if (signal.aborted) return
       showLimits(used.limits)
+      showOverrides(used.overrides)
       byId('client-notes').replaceChildren(...notesOf(used).map((note) => element('li', {}, note)))
       clearReadMessage()
     } catch (error) {
       if (signal.aborted) return
-      showMessage(`The limits cannot be read: ${error instanceof Error ? error.message : ''}`, 'unread')
+      showMessage(`The limits cannot be read: ${reasonOf(error)}`, 'unread')
     }
     const pauseMs = Math.max(EVERY_MS, PAUSE_FACTOR * (performance.now() - startedAt))
     setTimeout(() => {
@@ -91,23 +99,34 @@ export function clientPage() {
     void read(opened.signal)
   }
 
-  const dialog = /** @type {HTMLDialogElement} */ (byId('confirm'))
-  /** Client named in the dialog; another one may be open by the time it closes. */
-  let named = ''
-  byId('reset').addEventListener('click', () => {
-    named = client
-    write(
-      byId('confirm-text'),
-      `Forgets all counted calls of “${client}”, at every gateway. The client starts with full limits again.`,
+  byId('reset').addEventListener('click', () => void reset(client))
+
+  /** Reports a change of a client's limits, and reads them again, unless another client is open by now. */
+  function report(
+    /** @type {import('./overrides.js').Message} */ [text, className],
+    /** @type {string} */ name,
+  ) {
+    if (client !== name || opened?.signal.aborted) return
+    write(byId('set-message'), text, className)
+    start()
+  }
+  const showOverrides = overridesTable(byId('client-overrides'), 'Overrides of this client', report)
+  byId('set').addEventListener('submit', (event) => {
+    event.preventDefault()
+    void set(client)
+  })
+  async function set(/** @type {string} */ name) {
+    const [limit = '', calls = '', hours = '', note = ''] = ['limit', 'calls', 'hours', 'note'].map((field) =>
+      /** @type {HTMLInputElement} */ (byId(`set-${field}`)).value.trim(),
     )
-    dialog.returnValue = ''
-    dialog.showModal()
-  })
-  dialog.addEventListener('close', () => {
-    if (dialog.returnValue === 'reset') void reset(named)
-  })
+    const until = hours === '' ? null : new Date(Date.now() + Number(hours) * HOUR_MS).toISOString()
+    const more = { until, ...(note !== '' && { note }) }
+    report(await setLimits(name, { [limit]: Number(calls) }, more), name)
+  }
 
   async function reset(/** @type {string} */ name) {
+    const text = `Forgets all counted calls of “${name}”, at every gateway. The client starts with full limits again.`
+    if (!(await confirmed('Reset this client?', text, 'Reset'))) return
     /** @type {Parameters<typeof showMessage>} */
     let end
     try {
@@ -115,7 +134,7 @@ export function clientPage() {
       const { freed } = await response.json()
       end = [`Reset: ${pluralize(freed, 'counter')} freed at ${time(Date.now())}.`, 'reset']
     } catch (error) {
-      end = [`The reset failed: ${error instanceof Error ? error.message : ''}`, 'failed']
+      end = [`The reset failed: ${reasonOf(error)}`, 'failed']
     }
     // Another page may be open by now.
     if (client !== name || opened?.signal.aborted) return
@@ -125,8 +144,7 @@ export function clientPage() {
 
   function close() {
     opened?.abort()
-    // The back button works even while a modal dialog is open.
-    dialog.close()
+    dismiss()
   }
 
   return {
@@ -136,12 +154,16 @@ export function clientPage() {
       write(byId('client-name'), name)
       showMessage('Reading the counters…', 'reading')
       showLimits([])
+      showOverrides([])
+      write(byId('set-message'), '')
       byId('client-notes').replaceChildren()
       start()
     },
     close,
     resume: start,
-    show(/** @type {Overview} */ { activity }) {
+    show(/** @type {Overview} */ { activity, limits }) {
+      const names = limits.flatMap(({ name, per }) => (per[0] === 'client' ? [name] : []))
+      showNames(names)
       const found = activity.clients.find((other) => other.client === client)
       const idle = Array(60).fill(0)
       const { calls, refused, refusedNow } = found ?? { calls: idle, refused: idle, refusedNow: null }

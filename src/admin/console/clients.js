@@ -12,7 +12,9 @@ const partUsed = ({ limit, remaining }) => (limit === 0 ? 1 : (limit - remaining
 export const hrefOf = (client) => `#client/${encodeURIComponent(client)}`
 
 /** @param {Client} caller */
-const nameOf = ({ kind, client }) => (kind === 'address' ? `address ${client}` : client)
+const keyOf = ({ kind, client }) => (kind === 'address' ? `address ${client}` : client)
+/** @param {Client} caller */
+const nameOf = (caller) => (caller.name === null ? keyOf(caller) : `${caller.name} (${caller.client})`)
 
 /** @returns {import('./dom.js').View<Client>} */
 function link() {
@@ -55,9 +57,9 @@ const endOf = (refusedNow) =>
 /** @param {Client} client */
 export function stateOf({ refusedNow, limits, part }) {
   if (refusedNow !== null) return { text: `Refused by ${refusedNow.limit}`, className: 'state refused' }
+  if (part >= 0.8) return { text: 'Near its limit', className: 'state near' }
   const trial = limits.find(({ wouldRefuse }) => wouldRefuse > 0)
   if (trial !== undefined) return { text: `Would be refused by ${trial.name}`, className: 'state near' }
-  if (part >= 0.8) return { text: 'Near its limit', className: 'state near' }
   const over = limits.find(({ refused }) => refused > 0)
   if (over !== undefined) return { text: `Refused before by ${over.name}`, className: 'state near' }
   return { text: 'Within', className: 'state' }
@@ -88,19 +90,19 @@ function calls() {
   }
 }
 
-/** Creates the tables of clients, by the used part of their limits, and of clients that are refused now. */
+/** Creates the tables of clients, those with the most refusals first, and of clients that are refused now. */
 export function clientTables() {
   const showClients = table(
     byId('clients'),
-    'Callers of the last minute, by the used part of their limits',
-    nameOf,
+    'Callers of the last minute, by refusals and by the used part of their limits',
+    keyOf,
     [
       { head: 'Client', view: link },
       { head: 'Calls/s', numeric: true, view: calls },
       {
-        head: 'Refused/s',
+        head: 'Refused in 1 min',
         numeric: true,
-        text: ({ refused }) => rate(refused),
+        text: ({ refusals }) => whole(refusals),
       },
       {
         head: 'Limit',
@@ -110,7 +112,7 @@ export function clientTables() {
       { head: 'State', view: state },
     ],
   )
-  const showRefused = table(byId('refused'), 'Callers that are refused now', nameOf, [
+  const showRefused = table(byId('refused'), 'Callers that are refused now', keyOf, [
     { head: 'Client', view: link },
     {
       head: 'By the limit',
@@ -131,11 +133,24 @@ export function clientTables() {
       text: ({ refused }) => rate(refused),
     },
   ])
-  return (/** @type {Overview} */ { activity: { clients, known, mostKnown } }) => {
-    showClients(clients)
+  const filter = /** @type {HTMLInputElement} */ (byId('filter'))
+  const matches = (/** @type {Client} */ caller) =>
+    nameOf(caller).toLowerCase().includes(filter.value.trim().toLowerCase())
+  /** @type {Overview | undefined} */
+  let latest
+  filter.addEventListener('input', () => {
+    if (latest !== undefined) show(latest)
+  })
+  return show
+
+  function show(/** @type {Overview} */ overview) {
+    latest = overview
+    const { clients, known, mostKnown } = overview.activity
+    const shown = clients.filter(matches)
+    showClients(shown)
     const all = known < mostKnown ? whole(known) : `${whole(known)} or more`
-    write(byId('some-clients'), `${whole(clients.length)} of ${all}`)
-    byId('some-clients').hidden = clients.length === known
+    write(byId('some-clients'), `${whole(shown.length)} of ${all}`)
+    byId('some-clients').hidden = shown.length === known
     const refused = clients.filter(({ refusedNow }) => refusedNow !== null)
     showRefused(refused.toSorted((a, b) => (b.refusedNow?.forMs ?? 0) - (a.refusedNow?.forMs ?? 0)))
     byId('no-clients').hidden = clients.length > 0

@@ -38,6 +38,15 @@ export function time(instant) {
     : `${at.toLocaleDateString('en-CA')} ${clock}`
 }
 
+/**
+ * Returns a short duration with two or three digits, such as `3.2 ms`.
+ * @param {number} value in milliseconds
+ */
+export const milliseconds = (value) =>
+  value >= 1000
+    ? `${TENTHS.format(value / 1000)} s`
+    : `${value < 10 ? TENTHS.format(value) : WHOLE.format(value)} ms`
+
 /** @type {readonly (readonly [string, number])[]} */
 const UNITS = [
   ['d', 86_400],
@@ -100,14 +109,16 @@ const words = ({ name, limit, until }) =>
   `${name}, ${whole(limit)}${until === null ? '' : ` until ${time(until)}`}.`
 
 /** @param {ClientUsage} used */
-export function notesOf({ own, overrides, limits, truncated }) {
+export function notesOf({ own, limits, truncated }) {
   const changes = limits.flatMap(({ name, changes }) =>
     changes.map(({ from, limit }) => `From ${time(from)} on, “${name}” allows ${whole(limit)}.`),
   )
   return [
     ...own.map((limit) => `The configuration gives this client a limit of its own: ${words(limit)}`),
-    ...overrides.map((limit) => `An override: ${words(limit)}`),
     ...new Set(changes),
+    ...(limits.every(({ used }) => used === 0)
+      ? ['No call of this client is counted now. Is the id right?']
+      : []),
     ...(truncated ? [`These are the first ${limits.length} counters; there are more.`] : []),
   ]
 }

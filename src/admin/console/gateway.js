@@ -1,5 +1,6 @@
 import { byId, element, table, write } from './dom.js'
-import { pluralize, duration, time, whole } from './format.js'
+import { pluralize, duration, milliseconds, time, whole } from './format.js'
+import { overridesTable } from './overrides.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
 
@@ -18,8 +19,47 @@ function words(of) {
   return { node, update: (item) => write(node, ...of(item)) }
 }
 
-/** Creates the tables of limits, overrides, upstreams, keys and reloads. */
+/** Events that are shown before all are asked for. */
+const FIRST_EVENTS = 5
+/** @type {Readonly<Record<string, string>>} */
+const LEVELS = { warn: 'near', error: 'refused', fatal: 'refused' }
+/** @type {Readonly<Record<string, string>>} */
+const MEASURED = { requests: 'Requests, from head to end', store: 'Decisions of the store' }
+
+/** Creates the tables of durations, errors, events, limits, overrides, upstreams, keys and reloads. */
 export function gatewayTables() {
+  const durations = table(
+    byId('durations'),
+    'Durations in the last minute',
+    ({ kind, name }) => `${kind} ${name}`,
+    [
+      { head: 'Of', text: ({ kind, name }) => MEASURED[kind] ?? `The upstream ${name}, to its head` },
+      { head: 'Count', numeric: true, text: ({ count }) => whole(count) },
+      { head: 'Median', numeric: true, text: ({ p50Ms }) => milliseconds(p50Ms) },
+      { head: '99 % within', numeric: true, text: ({ p99Ms }) => milliseconds(p99Ms) },
+    ],
+  )
+  const errors = table(
+    byId('errors'),
+    'Responses with a status of 400 or above in the last minute',
+    ({ route, code, source }) => `${code} ${source} ${route}`,
+    [
+      { head: 'Status', view: () => words(({ code }) => [code, code >= '500' ? 'refused' : 'near']) },
+      { head: 'Route', text: ({ route }) => route },
+      { head: 'Answered by', text: ({ source }) => `the ${source}` },
+      { head: 'Responses', numeric: true, text: ({ calls }) => whole(calls) },
+    ],
+  )
+  const events = table(byId('events'), 'The latest events', ({ at, text }) => `${at} ${text}`, [
+    { head: 'Time', text: ({ at }) => time(at) },
+    { head: 'Level', view: () => words(({ level }) => [level, LEVELS[level] ?? '']) },
+    { head: 'Event', view: () => words(({ text }) => [text, 'problems']) },
+  ])
+  let areAllShown = false
+  byId('all-events').addEventListener('click', () => {
+    areAllShown = !areAllShown
+    write(byId('all-events'), areAllShown ? `Show ${FIRST_EVENTS}` : 'Show all')
+  })
   const limits = table(byId('limits'), 'Limits of the configuration', ({ name }) => name, [
     {
       head: 'Limit',
@@ -49,22 +89,10 @@ export function gatewayTables() {
           .join('; ') || '–',
     },
   ])
-  const overrides = table(
+  const overrides = overridesTable(
     byId('overrides'),
     'Limits of clients that operators have set',
-    ({ client, name }) => `${name} ${client}`,
-    [
-      { head: 'Client', text: ({ client }) => client },
-      { head: 'Limit', text: ({ name }) => name },
-      { head: 'Calls', numeric: true, text: ({ limit }) => whole(limit) },
-      {
-        head: 'Until',
-        text: ({ until, applies }) =>
-          applies ? (until === null ? 'no end' : time(until)) : 'without effect: no such limit',
-      },
-      { head: 'Set', text: ({ set, by }) => `${time(set)}${by === null ? '' : ` by ${by}`}` },
-      { head: 'Note', text: ({ note }) => note ?? '–' },
-    ],
+    ([text, className]) => write(byId('overrides-message'), text, className),
   )
   const upstreams = table(
     byId('upstreams'),
@@ -116,7 +144,16 @@ export function gatewayTables() {
         ),
     },
   ])
-  return (/** @type {Overview} */ { status, limits: rules, overrides: set, reloads: ends }) => {
+  return (/** @type {Overview} */ overview) => {
+    const { status, limits: rules, overrides: set, reloads: ends, lastMinute, events: logged } = overview
+    durations(lastMinute.durations)
+    byId('no-durations').hidden = lastMinute.durations.length > 0
+    errors(lastMinute.errors)
+    byId('no-errors').hidden = lastMinute.errors.length > 0
+    events(areAllShown ? logged : logged.slice(0, FIRST_EVENTS))
+    byId('no-events').hidden = logged.length > 0
+    byId('more-events').hidden = logged.length <= FIRST_EVENTS
+    byId('limits-note').hidden = status.store.up || !status.store.modes.includes('local')
     const overOf = (/** @type {string} */ name) =>
       status.shadowOver.find(({ limit }) => limit === name)?.calls ?? 0
     limits(rules.map((rule) => ({ ...rule, over: overOf(rule.name) })))
@@ -127,6 +164,7 @@ export function gatewayTables() {
       set.total === 0 ? 'No client’s limit is overridden.' : `${set.first.length} of ${set.total}`,
     )
     upstreams(status.upstreams)
+    byId('no-upstreams').hidden = status.upstreams.length > 0
     const trusted = trustOf(status)
     trust(trusted)
     byId('no-trust').hidden = trusted.length > 0

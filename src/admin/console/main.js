@@ -3,7 +3,7 @@ import { chart } from './chart.js'
 import { clientPage } from './client.js'
 import { clientTables, hrefOf } from './clients.js'
 import { byId, write } from './dom.js'
-import { time } from './format.js'
+import { duration, time } from './format.js'
 import { gatewayTables } from './gateway.js'
 import { tiles, tilesOf } from './tiles.js'
 
@@ -38,15 +38,25 @@ function show(overview) {
     overview.notReady === null ? 'Ready' : `Not ready: ${overview.notReady}`,
     overview.notReady === null ? 'good' : 'refused',
   )
-  const { hash } = overview.status.configuration
+  const { host, pid, startedAt } = overview.gateway
+  const { gateways, configuration } = overview.status
+  const upSeconds = Math.max(1, (Date.parse(overview.at) - Date.parse(startedAt)) / 1000)
+  const together =
+    gateways === null
+      ? ''
+      : ` · ${gateways} ${gateways === 1 ? 'process counts' : 'processes count'} in Redis`
+  write(byId('gateway'), `${host}, process ${pid}, up ${duration(upSeconds)}${together}`)
+  const { hash } = configuration
   write(byId('version'), `Sluice ${overview.version}${hash && ` · configuration ${hash.slice(0, 12)}`}`)
   write(byId('connection'), 'Live', 'live')
   document.body.classList.remove('stale')
   byId('denied').hidden = true
+  const hasSignedIn = !byId('sign-in').hidden
   byId('sign-in').hidden = true
   byId('forget').hidden = !hasToken()
   byId('overview').hidden = client !== undefined
   byId('client').hidden = client === undefined
+  if (hasSignedIn) byId('main').focus()
   if (client !== undefined) return page.show(overview)
   showTiles(tilesOf(overview))
   showCalls(overview.activity.requests, overview.activity.refused)

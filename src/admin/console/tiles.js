@@ -1,5 +1,5 @@
 import { element, list, write } from './dom.js'
-import { pluralize, rate, whole } from './format.js'
+import { milliseconds, pluralize, rate, time, whole } from './format.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
 
@@ -34,25 +34,43 @@ export function tiles(parent) {
 }
 
 /** @param {Overview} overview */
-export function tilesOf({ activity, counts, status: { store, workers, sockets } }) {
+export function tilesOf({ at, gateway, activity, counts, lastMinute, status: { store, workers, sockets } }) {
+  // A rate over the seconds before the start would be too low.
+  const aliveSeconds = Math.max(1, Math.floor((Date.parse(at) - Date.parse(gateway.startedAt)) / 1000))
+  const perSecond = (/** @type {readonly number[]} */ series) => rate(series.slice(-aliveSeconds))
+  const requests = lastMinute.durations.find(({ kind }) => kind === 'requests')
+  const refusedByRules = lastMinute.errors.reduce(
+    (sum, { code, calls }) => (code < '500' && code !== '429' ? sum + calls : sum),
+    0,
+  )
   const refused = activity.clients.filter(({ refusedNow }) => refusedNow !== null).length
   const fallbacks = store.up ? [] : store.modes.flatMap((mode) => FALLBACKS[mode] ?? [])
   const missed =
     store.withoutRedis === 0
       ? []
-      : [`${pluralize(store.withoutRedis, 'decision')} without Redis, the last at ${store.lastWithoutRedis}`]
+      : [
+          `${pluralize(store.withoutRedis, 'decision')} without Redis, the last at ${time(store.lastWithoutRedis ?? at)}`,
+        ]
   return [
-    { name: 'Calls', text: `${rate(activity.requests)}/s`, note: 'all requests' },
+    { name: 'Calls', text: `${perSecond(activity.requests)}/s`, note: 'all requests to this gateway' },
     {
       name: 'Refused by limits',
-      text: `${rate(activity.refused)}/s`,
+      text: `${perSecond(activity.refused)}/s`,
       note: `${pluralize(refused, 'client')} now`,
     },
     {
       name: 'Failed',
-      text: `${rate(activity.failed)}/s`,
-      note: 'status 500 and above',
-      className: rate(activity.failed) === '0' ? '' : 'refused',
+      text: `${perSecond(activity.failed)}/s`,
+      note: `status 500 and above; ${pluralize(refusedByRules, 'other error')} in the last minute`,
+      className: perSecond(activity.failed) === '0' ? '' : 'refused',
+    },
+    {
+      name: 'Duration',
+      text: requests === undefined ? '–' : milliseconds(requests.p99Ms),
+      note:
+        requests === undefined
+          ? 'no request in the last minute'
+          : `99 % within; median ${milliseconds(requests.p50Ms)}`,
     },
     {
       name: 'Store',

@@ -35,13 +35,14 @@ export const start = {
 }
 
 export const init = {
+  for: text('open-banking (clients with access tokens), api (addresses) or api-keys (values of X-Api-Key)'),
   identity: text('URL of the identity backend without a path, if callers reach it through the gateway'),
-  data: text('URL of the Data API without a path'),
+  data: text('URL of the API without a path'),
   issuer: text('the issuer of the access tokens, exactly as in them'),
   audience: text('the audience of the access tokens, such as the URL of the API'),
   api: text('URL of the API as callers reach it; unless given, the audience if that is a URL'),
   open: text('requests to the API that need no token, such as "GET /v3/status; GET /v3/terms"'),
-  redis: text('URL of the Redis that counts; redis://127.0.0.1:6379, unless given'),
+  redis: text('URL of the Redis that counts; redis://127.0.0.1:6379, unless given; or memory'),
   output: text(OUTPUT, 'sluice.yaml'),
   ...JSON_FLAG,
   force: yes('overwrite the file'),

@@ -78,7 +78,6 @@ describe('sluice', () => {
       problems: [
         { flag: '--admin-port', path: '', message: 'must be a port from 0 to 65535' },
         { file, line: 2, column: 17, path: 'listen.port', message: 'must be a port from 0 to 65535' },
-        { file, line: 1, column: 1, path: 'upstreams' },
         { file, line: 1, column: 1, path: 'routes' },
       ].toSorted((a, b) => (a.line ?? 0) - (b.line ?? 0)),
     })

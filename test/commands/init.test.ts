@@ -200,6 +200,44 @@ describe('sluice init', () => {
     expect(await sluice(['init', ...same])).toMatchObject({ code: 0 })
   })
 
+  it.each([
+    ['api', 'memory', ['requests']],
+    ['api-keys', 'redis://redis.internal', ['requests', 'addresses']],
+  ])('limits a service without tokens with --for %s, with counters in %s', async (kind, redis, names) => {
+    const file = newFile()
+    const flags = { for: kind, data: 'http://127.0.0.1:4000', redis, output: file }
+    const { code, stdout, stderr } = await sluice(['init', ...argsOf(flags)])
+    expect([code, stderr]).toEqual([0, ''])
+    expect(stdout.includes('X-Api-Key')).toBe(kind === 'api-keys')
+    const { config } = await loadConfig({ file })
+    expect(config.warnings).toEqual([])
+    expect(config.store === 'memory').toBe(redis === 'memory')
+    expect(config.tokens).toEqual([])
+    const given = kind === 'api' ? {} : { headers: '{"x-api-key":"k-1"}' }
+    const { refusal, limits } = explain(config, {
+      request: 'GET any.example.com/x',
+      ip: '192.0.2.1',
+      ...given,
+    })
+    expect(refusal).toBeNull()
+    expect(limits.map(({ name }) => name)).toEqual(names)
+  })
+
+  it('asks first which kind of service it is, and then only what such a service has', async () => {
+    const file = newFile()
+    const lines = ['bank', 'api', FLAGS.data, 'memory']
+    const { code, stderr } = await sluice(['init', '--output', file], {
+      isTTY: true,
+      stdin: `${lines.join('\n')}\n`,
+    })
+    expect([code, stderr]).toEqual([
+      0,
+      expect.stringContaining('It must be one of open-banking, api, api-keys.'),
+    ])
+    expect(stderr).not.toContain('Issuer')
+    expect(readFileSync(file, 'utf8')).toContain('per: [ip]')
+  })
+
   it('prompts on a terminal for missing values, again after an invalid answer', async () => {
     const file = newFile()
     const lines = ['identity.internal', IDENTITY, API, 'v3/status', 'GET /v3/status', '']
@@ -316,6 +354,10 @@ describe('sluice init', () => {
     [
       ['init', ...argsOf({ ...FLAGS, redis: 'http://r' }), '--output', '-'],
       '--redis must be redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock.',
+    ],
+    [
+      ['init', ...argsOf({ for: 'api', data: IDENTITY, issuer: ISSUER }), '--output', '-'],
+      '--issuer needs --for open-banking.',
     ],
   ])
 })

@@ -3,8 +3,8 @@ import { discover } from '../../authenticate/token/key-set.ts'
 import { loadConfig } from '../../config/load.ts'
 import { type Args, DEFAULT_FILE, type Io, print, textOf, UsageError, writeLines } from '../io.ts'
 import { assertWritable, schemaText, writeOutput } from '../schema.ts'
-import { type InitSettings, promptForMissing } from './prompts.ts'
-import { configText, type FoundIssuer, PASSWORD, splitRedis } from './template.ts'
+import { hasTokens, type InitSettings, promptForMissing } from './prompts.ts'
+import { apiText, bankingText, type FoundIssuer, PASSWORD, splitRedis } from './template.ts'
 
 const DISCOVERY_MS = 2000
 const SCHEMA = 'sluice.schema.json'
@@ -17,13 +17,13 @@ export async function run(args: Args, io: Io): Promise<void> {
   // Before the first prompt.
   if (isFile) assertWritable(file, overwrite)
   const settings = await promptForMissing(args, io)
-  const issuer = await findIssuer(settings)
-  const text = configText(settings, issuer, isFile)
+  const issuer = hasTokens(settings) ? await findIssuer(settings) : undefined
+  const text = issuer === undefined ? apiText(settings, isFile) : bankingText(settings, issuer, isFile)
   const { password } = splitRedis(settings.redis)
   await loadConfig({ file, text, env: { [PASSWORD]: password } }).catch((error: Error) => {
     throw new UsageError(`These values do not make a valid configuration:\n${error.message}`)
   })
-  const steps = `${issuer.guessed ? GUESSED : ''}${nextSteps(isFile ? file : 'FILE', settings)}`
+  const steps = `${issuer?.guessed ? GUESSED : ''}${nextSteps(isFile ? file : 'FILE', settings)}`
   if (!isFile) {
     io.stdout.write(text)
     writeLines(io.stderr, steps)
@@ -65,16 +65,19 @@ async function findIssuer({ identity, issuer }: InitSettings): Promise<FoundIssu
 const GUESSED =
   'The identity backend has no discovery document: tokens.jwks and the routes of its endpoints are guesses. Correct them if the second step fails.\n'
 
-function nextSteps(file: string, { api, redis }: InitSettings): string {
+function nextSteps(file: string, settings: InitSettings): string {
   const quoted = /^[\w./-]+$/.test(file) ? file : `'${file.replaceAll("'", `'\\''`)}'`
   const config = file === DEFAULT_FILE ? '' : ` --config ${quoted}`
-  const hasPassword = splitRedis(redis).password !== undefined
+  const hasPassword = splitRedis(settings.redis).password !== undefined
   // The call uses the callers' host: the gateway refuses others, such as localhost.
+  const call = hasTokens(settings)
+    ? `-H 'Host: ${new URL(settings.api).hostname}' -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v3/…`
+    : `-i${settings.for === 'api' ? '' : ' -H "X-Api-Key: $KEY"'} http://127.0.0.1:8080/`
   return `
 Next:
 ${hasPassword ? `  export ${PASSWORD}=…  # it is not in the file\n` : ''}\
   sluice check${config}  # what does it mean?
   sluice check${config} --connect  # does every server that it names answer?
   sluice start${config}
-  curl -H 'Host: ${new URL(api).hostname}' -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v3/…`
+  curl ${call}`
 }

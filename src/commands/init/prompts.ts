@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline/promises'
 import { fetchedUrl, httpUrl, issuer, origin } from '../../config/sections/addresses.ts'
-import { redisUrl } from '../../config/sections/store.ts'
+import { checkServer, SERVER } from '../../config/sections/store.ts'
 import { stringThat, text } from '../../config/sections/values.ts'
 import { parsePattern } from '../../downstream/router.ts'
 import { type Args, type Io, textOf, UsageError } from '../io.ts'
@@ -19,6 +19,11 @@ const requests = stringThat((text) => {
   return invalid === undefined || `has "${invalid}", which is not a pattern such as GET /v3/status`
 }, 'requests such as "GET /v3/status; GET /v3/terms"')
 
+/** Kinds of services; the first has access tokens and is asked about them. */
+const KINDS = ['open-banking', 'api', 'api-keys'] as const
+/** The answer for counters in the process. */
+export const MEMORY = 'memory'
+
 interface Prompt {
   readonly question: string
   readonly schema: Pick<typeof origin, 'safeParse'>
@@ -29,13 +34,19 @@ interface Prompt {
 }
 
 const PROMPTS = {
+  for: {
+    question:
+      'Limits count clients with access tokens (open-banking), addresses (api) or values of X-Api-Key (api-keys):',
+    schema: stringThat((text) => KINDS.some((kind) => kind === text), `one of ${KINDS.join(', ')}`),
+    fallback: KINDS[0],
+  },
   identity: {
     question:
       'URL of the identity backend, such as http://identity.internal:3000; empty if it is not behind this gateway:',
     schema: origin,
     fallback: '',
   },
-  data: { question: 'URL of the Data API, such as http://data.internal:4000:', schema: origin },
+  data: { question: 'URL of the API, such as http://data.internal:4000:', schema: origin },
   issuer: { question: 'Issuer (iss) of access tokens, such as https://id.example.com/oidc:', schema: issuer },
   audience: {
     question: 'Audience (aud) of access tokens, such as https://api.example.com:',
@@ -52,11 +63,18 @@ const PROMPTS = {
     schema: requests,
     fallback: '',
   },
-  redis: { question: 'URL of the Redis that counts:', schema: redisUrl, fallback: 'redis://127.0.0.1:6379' },
+  redis: {
+    question: 'URL of the Redis that counts, or memory if one process does:',
+    schema: stringThat((text) => text === MEMORY || checkServer(text), `${SERVER}, or ${MEMORY}`),
+    fallback: 'redis://127.0.0.1:6379',
+  },
 } satisfies Readonly<Record<string, Prompt>>
 
 /** The values that make a configuration, by flag; some may be empty. */
 export type InitSettings = Readonly<Record<keyof typeof PROMPTS, string>>
+
+const TOKEN_FLAGS = ['identity', 'issuer', 'audience', 'api', 'open']
+export const hasTokens = (settings: Args): boolean => settings['for'] === KINDS[0]
 
 /** Returns the values of the flags, and on a terminal prompts for the others; throws a UsageError for invalid or missing flags. */
 export async function promptForMissing(args: Args, io: Io): Promise<InitSettings> {
@@ -69,10 +87,15 @@ export async function promptForMissing(args: Args, io: Io): Promise<InitSettings
     settings[flag] = value
     return false
   })
+  // A flag about tokens answers the first question.
+  if (TOKEN_FLAGS.some((flag) => settings[flag] !== undefined)) settings['for'] ??= KINDS[0]
   const terminal = io.stdin.isTTY === true && io.stderr.isTTY === true ? openTerminal(io) : undefined
   try {
     for (const [flag, prompt] of missing)
-      settings[flag] = prompt.derive?.(settings) ?? (terminal ? await terminal.ask(prompt) : prompt.fallback)
+      if (TOKEN_FLAGS.includes(flag) && !hasTokens(settings)) settings[flag] = ''
+      else
+        settings[flag] ??=
+          prompt.derive?.(settings) ?? (terminal ? await terminal.ask(prompt) : prompt.fallback)
   } finally {
     terminal?.close()
   }
@@ -80,6 +103,8 @@ export async function promptForMissing(args: Args, io: Io): Promise<InitSettings
   // The API may follow from a missing audience.
   const needed = lacking.includes('--audience') ? lacking.filter((flag) => flag !== '--api') : lacking
   if (needed.length > 0) throw new UsageError(`Give ${needed.join(', ')}: init asks only on a terminal.`)
+  const useless = hasTokens(settings) ? undefined : TOKEN_FLAGS.find((flag) => settings[flag] !== '')
+  if (useless !== undefined) throw new UsageError(`--${useless} needs --for ${KINDS[0]}.`)
   assertApart(settings as InitSettings)
   return settings as InitSettings
 }

@@ -83,13 +83,16 @@ function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue>
 
 const partsOf = ({ limits }: Compiled['routes'][number]) => limits.flatMap(({ per }) => per)
 
-/** Warns about keys that callers choose. */
-function* unboundKeys({ limits }: Compiled): Generator<Issue> {
+const isChosen = (part: string): boolean => part.startsWith('header:')
+
+/** Warns about keys that callers choose, on routes where no other limit bounds their calls. */
+function* unboundKeys({ limits, routes }: Compiled): Generator<Issue> {
   const message =
-    'is a value that callers choose, each with its own counter; add a limit without it, or a kind in "parameters"'
+    'is a value that callers choose, each with its own counter; add a limit without it to its routes'
+  const unbound = routes.filter(({ limits }) => limits.every(({ per }) => per.some(isChosen)))
+  const names = new Set(unbound.flatMap(({ limits }) => limits.map(({ name }) => name)))
   for (const { name, per } of limits)
-    for (const [i, part] of per.entries())
-      if (part.startsWith('header:')) yield { path: ['limits', name, 'per', i], message }
+    if (names.has(name)) yield { path: ['limits', name, 'per', per.findIndex(isChosen)], message }
 }
 
 function* unusedSettings({ upstreams, limits, parameters, routes }: Compiled): Generator<Issue> {

@@ -5,10 +5,11 @@ import { pemFile } from './addresses.ts'
 import { bool, choice, coerced, crossField, duration, int } from './values.ts'
 import { list, section, stringThat, text } from './values.ts'
 
-const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
+export const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
 const NODE = 'redis://host:port or rediss://host:port'
 
-function checkServer(text: string): boolean | string {
+/** Returns true for the URL of a Redis server, or what is wrong with it. */
+export function checkServer(text: string): boolean | string {
   if (/^(?:unix:\/\/)?\/[^\s?#]+$/.test(text)) return true
   if (!/^rediss?:\/\//.test(text) || !URL.canParse(text)) return `must be ${SERVER}`
   const { hostname, search, hash, pathname } = new URL(text)

@@ -27,6 +27,7 @@ const settings = yaml({
   sync: { per: [client, connection], limit: 1, window: 5s }
   trial: { per: [client], limit: 700, window: 1m, shadow: true }`,
   routes: `routes:
+  - { match: "identity.example.com/*", upstream: identity, authenticate: none }
   - { match: "POST /v3/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
   - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests, trial] }`,
   more: 'clients: [{ id: delta-pay, limits: { requests: { limit: 120 } } }]',
@@ -35,6 +36,7 @@ const gateway = await serving(settings)
 const admin = `http://127.0.0.1:${gateway.adminPort}/`
 await fetch(`${admin}limits/evergreen`, {
   method: 'PATCH',
+  headers: { 'Content-Type': 'application/json' },
   body: JSON.stringify({ set: { requests: 1500 }, until: null, note: 'end of the quarter', by: 'Ana' }),
 })
 const browser = await startBrowser()

@@ -11,7 +11,9 @@ RUN npm ci
 COPY tsconfig.json tsconfig.build.json ./
 COPY bin bin
 COPY src src
-RUN npm run build && npm prune --omit=dev --omit=optional
+# The demo empties it, to have the sandbox's OpenID Provider.
+ARG OMIT=--omit=optional
+RUN npm run build && npm prune --omit=dev $OMIT
 
 FROM node:24-slim
 # Few arenas of the allocator save some memory.

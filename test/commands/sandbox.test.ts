@@ -127,6 +127,24 @@ describe('sluice sandbox', () => {
     expect(lacking.stdout()).toBe('')
   })
 
+  it('shows clients and refusals in the console with --load', async () => {
+    const loaded = sluice(['sandbox', ...anywhere, '--load'])
+    await until('the instructions', () => loaded.stdout().includes('the console'), 25_000)
+    const [, admin] = /^ {2}(http:\S+) +the console/m.exec(loaded.stdout())!
+    await until(
+      'a refusal',
+      async () => {
+        const { activity } = (await (await fetch(`${admin}overview`)).json()) as {
+          activity: { clients: { refusals: number }[] }
+        }
+        return activity.clients.length > 3 && activity.clients.some(({ refusals }) => refusals > 0)
+      },
+      25_000,
+    )
+    loaded.kill()
+    expect(loaded.stdout()).not.toContain('"msg"')
+  })
+
   it('reports in one line that a port is in use', async () => {
     const squatter = createServer().listen(0, '127.0.0.1')
     await new Promise((resolve) => squatter.once('listening', resolve))

@@ -4,7 +4,8 @@ import { createServer, type Server } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
 import { packageFile } from '../../observe/version.ts'
 import { type Args, type Io, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from '../io.ts'
-import { CALLBACK, CLIENT, createDataApi, createIdentity, DATA_SCOPES } from './backends.ts'
+import { CALLBACK, CLIENT, createDataApi, createIdentity, DATA_SCOPES, LOAD } from './backends.ts'
+import { sendLoad } from './load.ts'
 
 type Addresses = Readonly<Record<'gateway' | 'admin' | 'identity' | 'data', string>>
 
@@ -14,7 +15,7 @@ const ANY = '0.0.0.0'
 const AUDIENCE = 'https://data.sandbox.example'
 const HOST_NAME = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/i
 
-/** Serves an OpenID Provider, a Data API and the gateway before them until SIGINT or SIGTERM, and prints how to try it out. */
+/** Serves an OpenID Provider, a Data API and, unless there are `--gateways`, the gateway before them until SIGINT or SIGTERM, and prints how to try it out. */
 export async function run(args: Args, io: Io): Promise<void> {
   const ending = new AbortController()
   const end = (): void => ending.abort()
@@ -37,29 +38,33 @@ export async function openSandbox(args: Args, signal: AbortSignal) {
   const close = async (): Promise<void> => {
     for (const close of closers.splice(0).toReversed()) await close()
   }
+  const others = textOf(args, 'gateways')?.split(',')
   const serve = async (server: Server, flag: string): Promise<string> => {
-    const port = await listen(server, LOOPBACK, args, flag)
+    const port = await listen(server, others ? bound : LOOPBACK, args, flag)
     closers.push(() => shut(server))
     return `http://${LOOPBACK}:${port}`
   }
   try {
     // The provider and the gateway must know the gateway's address before it listens.
-    const port = await findPort(bound, args, 'port')
-    const adminPort = await findPort(LOOPBACK, args, 'admin-port')
-    const gateway = `http://${shown}:${port}`
+    const [port, adminPort] = others
+      ? []
+      : [await findPort(bound, args, 'port'), await findPort(LOOPBACK, args, 'admin-port')]
+    const gateway = others?.[0] ?? `http://${shown}:${port}`
     const issuer = `${gateway}/oidc`
-    const client = {
-      client_id: CLIENT.id,
+    const clients = [CLIENT.id, ...Object.keys(LOAD)].map((id) => ({
+      client_id: id,
       client_secret: CLIENT.secret,
       grant_types: ['client_credentials', 'authorization_code', 'refresh_token'],
       response_types: ['code' as const],
       scope: `openid offline_access ${DATA_SCOPES}`,
       redirect_uris: [`${gateway}${CALLBACK}`],
-    }
-    const provider = await createIdentity({ issuer, audience: AUDIENCE, clients: [client] })
+    }))
+    const provider = await createIdentity({ issuer, audience: AUDIENCE, clients })
     signal.throwIfAborted()
     const identity = await serve(provider, 'identity-port')
     const data = await serve(createDataApi(), 'data-port')
+    if (args['load'] === true) sendLoad(others ?? [gateway], signal)
+    if (others) return { instructions: `Serves ${identity} and ${data} for ${others.join(', ')}.`, close }
     // Imported only now, so that signals are handled from the start.
     const { loadConfig } = await import('../../config/load.ts')
     const { start } = await import('../../process/start.ts')

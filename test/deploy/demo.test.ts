@@ -1,0 +1,78 @@
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterEach, describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
+import { call } from '../helpers/gateway.ts'
+import { sluice, type TestProcess } from '../helpers/process.ts'
+import { freePort } from '../helpers/redis.ts'
+import { sharedRedis } from '../helpers/shared-redis.ts'
+import { until } from '../helpers/wait.ts'
+
+const deploy = fileURLToPath(new URL('../../deploy', import.meta.url))
+const read = (path: string): string => readFileSync(join(deploy, path), 'utf8')
+interface Service {
+  readonly command: readonly string[]
+  readonly volumes?: readonly string[]
+  readonly ports?: readonly string[]
+}
+const { services } = parse(read('compose.demo.yaml'), { merge: true }) as {
+  services: Readonly<Record<string, Service>>
+}
+
+let started: TestProcess[] = []
+afterEach(() => {
+  for (const process of started.splice(0)) process.kill()
+})
+
+describe('deploy/compose.demo.yaml', () => {
+  it('mounts only existing files, and publishes ports on loopback only, each once', () => {
+    const all = Object.values(services)
+    for (const volume of all.flatMap(({ volumes = [] }) => volumes))
+      expect(existsSync(join(deploy, volume.split(':')[0]!)), volume).toBe(true)
+    const ports = all.flatMap(({ ports = [] }) => ports.map((port) => port.split(':').slice(0, 2).join(':')))
+    for (const port of ports) expect(port).toMatch(/^127\.0\.0\.1:\d+$/)
+    expect(new Set(ports).size).toBe(ports.length)
+  })
+
+  it('gives both gateways clients, refusals and one count', async () => {
+    const redis = await sharedRedis()
+    const names = ['gateway-1:8080', 'gateway-2:8080', 'backends:3000', 'backends:4000']
+    const free = await Promise.all(names.map(() => freePort()))
+    const here = (text: string): string =>
+      names
+        .reduce((text, name, i) => text.replaceAll(name, `127.0.0.1:${free[i]}`), text)
+        .replace('redis://redis:6379', redis.url)
+        .replace('0.0.0.0', '127.0.0.1')
+    const backends = services['backends']!.command.map((word) =>
+      word === '3000' ? String(free[2]) : word === '4000' ? String(free[3]) : here(word),
+    )
+    started.push(sluice(backends))
+    const file = join(mkdtempSync(join(tmpdir(), 'sluice-demo-')), 'sluice.yaml')
+    writeFileSync(file, here(read('demo/sluice.yaml')))
+    const adminPorts = [await freePort(), await freePort()]
+    for (const [i, port] of adminPorts.entries())
+      started.push(
+        sluice(['start', '--config', file, '--port', String(free[i]), '--admin-port', String(port)]),
+      )
+
+    const overview = async (port: number) => {
+      const { json } = await call(port, { path: '/overview', token: 'token-of-the-demo' })
+      return json
+    }
+    for (const port of adminPorts)
+      await until(
+        'a refusal',
+        async () =>
+          (await overview(port).catch(() => undefined))?.activity.clients.some(
+            ({ refusals }: { refusals: number }) => refusals > 0,
+          ) === true,
+        40_000,
+      )
+    const [one, two] = await Promise.all(adminPorts.map(overview))
+    expect(one.counts).toBe('Redis')
+    for (const { activity } of [one, two])
+      expect(activity.clients.map(({ client }: { client: string }) => client)).toContain('acme')
+  })
+})

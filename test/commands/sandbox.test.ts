@@ -134,7 +134,7 @@ describe('sluice sandbox', () => {
     await until(
       'a refusal',
       async () => {
-        const { activity } = (await (await fetch(`${admin}overview`)).json()) as {
+        const { activity } = (await (await fetch(`${admin}/overview`)).json()) as {
           activity: { clients: { refusals: number }[] }
         }
         return activity.clients.length > 3 && activity.clients.some(({ refusals }) => refusals > 0)

@@ -102,7 +102,7 @@ ${username === undefined ? '' : `    username: ${quoted(username)}\n`}\
 ${password === undefined ? '' : `    password: "\${${PASSWORD}}" # or file:/run/secrets/redis\n`}\
   onOutage: local # while Redis is down: local counts in this process, allow admits every call, deny answers 503`
   const memory =
-    'store: memory # each process counts alone, and forgets at its end; { redis: { url: redis://… } } counts for all together'
+    'store: memory # counts in this process only, until it ends; { redis: { url: redis://… } } counts for all together'
   return `${schema ? '# yaml-language-server: $schema=./sluice.schema.json\n#\n' : ''}\
 # Written by "sluice init". "sluice check --config FILE" shows what it means, with every default.
 # Any value may contain "\${NAME}" or "\${NAME:-default}" of the environment.

@@ -1,5 +1,5 @@
 import { Document, isMap, isPair, isSeq, type Node, type Scalar } from 'yaml'
-import { readText } from '../config/files.ts'
+import { readText } from '../config/text.ts'
 import { overridden } from '../config/load.ts'
 import type { Config } from '../config/schema.ts'
 import { type Defaults, differences, pathKey, shownSettings } from '../config/shown-settings.ts'

@@ -1,55 +1,10 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
-import { buffer } from 'node:stream/consumers'
 import { createSecureContext } from 'node:tls'
 import { type KeySet, readKeySet } from '../authenticate/token/key-set.ts'
-import { ConfigError, type Issue, type Path } from './yaml/issue.ts'
-
-const REASONS: Readonly<Record<string, string>> = {
-  ENOENT: 'does not exist',
-  ENOTDIR: 'does not exist',
-  EISDIR: 'is a directory, not a file',
-  EACCES: 'may not be read by this user',
-  EPERM: 'may not be read by this user',
-  ERR_ENCODING_INVALID_ENCODED_DATA: 'is not UTF-8 text; save it as UTF-8',
-}
-
-/** The content of standard input, kept for reloads because it can be read only once. */
-let standardInput: Promise<Buffer> | undefined
-
-/** Reads a file, or standard input for `-`, as UTF-8; rejects with a `ConfigError`. */
-export async function readText(file: string): Promise<string> {
-  try {
-    const bytes = file === '-' ? await (standardInput ??= buffer(process.stdin)) : await readFile(file)
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
-  } catch (error) {
-    const where = file === '-' ? 'stdin' : file
-    throw new ConfigError([{ where, path: '', message: reason(error) }])
-  }
-}
-
-/** Reads the secret of a value `file:/path`; returns undefined for any other value. */
-export async function readSecret(
-  value: unknown,
-  path: Path,
-  directory: string,
-): Promise<{ readonly value: string } | Issue | undefined> {
-  if (typeof value !== 'string' || !value.startsWith('file:')) return undefined
-  const file = resolve(directory, value.slice('file:'.length).replace(/^\/\/\//, '/'))
-  try {
-    const secret = (await readFile(file, 'utf8')).replace(/\r?\n$/, '')
-    return secret === '' ? { path, message: `refers to ${file}, which is empty` } : { value: secret }
-  } catch (error) {
-    return { path, message: `refers to ${file}, which ${reason(error)}` }
-  }
-}
-
-/** Returns why a file could not be read, to follow its name in a message. */
-export function reason(error: unknown): string {
-  const { code = '', message } = error as NodeJS.ErrnoException
-  return REASONS[code] ?? `cannot be read: ${code || message}`
-}
+import { reason } from './text.ts'
+import type { Issue, Path } from './yaml/issue.ts'
 
 type File = 'cert' | 'key' | 'ca' | 'clientCa'
 type Files = Readonly<Partial<Record<File, string | undefined>>>

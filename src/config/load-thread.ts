@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
 import { type ClientChunk, clientChunks, createCollector, withoutClients } from './client-chunks.ts'
-import { readText } from './files.ts'
+import { readText } from './text.ts'
 import type { Loaded, LoadOptions } from './load.ts'
 import { ConfigError, type LocatedIssue } from './yaml/issue.ts'
 

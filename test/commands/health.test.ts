@@ -1,7 +1,11 @@
+import { mkdtempSync, readdirSync, readFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { run } from '../../src/commands/admin-client.ts'
 import type { Io } from '../../src/commands/io.ts'
 import { startGateway, type TestGateway } from '../helpers/gateway.ts'
+import { sluice as startProcess } from '../helpers/process.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { createIo, fileOf, itEndsWrongUsage, sluice } from './run.ts'
 
@@ -27,6 +31,32 @@ describe('sluice health', () => {
     expect(await health('--config', config, '--ready')).toMatchObject({ code: 0, stdout: 'ready\n' })
     const env = { ADMIN_PORT: String(gateway.adminPort), SLUICE_CONFIG: config }
     expect(await sluice(['health'], { env })).toMatchObject({ code: 0, stdout: 'ok\n' })
+  })
+
+  it.each([
+    'listen: {}\nadmin: # here\n\n# a comment\n  host: 127.0.0.1\n\n  port: PORT\nroutes: []',
+    'clients: [\n  { id: a } ]\nadmin: { host: 127.0.0.1, # a comment\r\n  port: PORT }\r\nroutes: []',
+    '{ "routes": [],\n"admin": { "port": PORT } }',
+    '{ routes: [],\nadmin: { port: PORT },\nlisten: {} }',
+    'x: &admin { port: PORT }\nadmin: *admin\n',
+    'x: &port PORT\nadmin:\n  port: *port\n',
+    'x: &all { admin: { port: PORT } }\n<<: *all',
+  ])('finds the section in %j', async (text) => {
+    const config = fileOf(text.replace('PORT', String(gateway.adminPort)))
+    expect(await health('--config', config)).toMatchObject({ code: 0, stdout: 'ok\n' })
+  })
+
+  it('loads only the packages that it needs, as container engines call it every few seconds', async () => {
+    const loaded = mkdtempSync(join(tmpdir(), 'sluice-health-'))
+    const env = { SLUICE_CONFIG: fileOf(`admin: { port: ${gateway.adminPort} }`), NODE_V8_COVERAGE: loaded }
+    const ended = startProcess(['health', '--ready'], env)
+    expect(await ended.ended()).toBe(0)
+    const [report] = readdirSync(loaded)
+    const { result } = JSON.parse(readFileSync(join(loaded, report!), 'utf8')) as {
+      result: { url: string }[]
+    }
+    const packages = result.flatMap(({ url }) => /.*\/node_modules\/([^/]+)/.exec(url)?.[1] ?? [])
+    expect([...new Set(packages)]).toEqual(['yaml'])
   })
 
   it('asks the listener of --admin, and accepts --json', async () => {

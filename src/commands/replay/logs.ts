@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
 import { pipeline, type Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
-import { reason } from '../../config/files.ts'
+import { reason } from '../../config/text.ts'
 
 /** A request of the access log. Instants are epoch milliseconds. */
 export type LoggedCall = NonNullable<ReturnType<typeof readAccessLine>>

@@ -35,6 +35,8 @@ core.register_action("sluice", { "http-req" }, function(txn)
         txn:set_var("txn.sluice_" .. name, values[0])
       end
     end
+    -- Last: without it, HAProxy refuses.
+    txn:set_var("txn.sluice_passed", true)
     return
   end
 

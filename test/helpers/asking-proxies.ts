@@ -16,14 +16,21 @@ export const ASKING = {
   haproxy: ['haproxy', '-f', 'haproxy.cfg'],
 } as const
 
-/** Starts a proxy with its file of deploy/forward-auth, which asks the gateway at `askPort` and forwards to `dataPort`. */
-export async function startAsking(proxy: keyof typeof ASKING, askPort: number, dataPort: number) {
+export type AskingProxy = keyof typeof ASKING
+
+/** Starts a proxy with its file of deploy/forward-auth, which asks the gateway at `askPort` and forwards to `dataPort`. `edit` changes the files. */
+export async function startAsking(
+  proxy: AskingProxy,
+  askPort: number,
+  dataPort: number,
+  edit = (_name: string, text: string): string => text,
+) {
   const [program, ...args] = ASKING[proxy]
   const folder = mkdtempSync(join(tmpdir(), `sluice-${proxy}-`))
   cpSync(FILES, folder, { recursive: true })
   const port = await freePort()
   for (const name of readdirSync(folder)) {
-    const text = readFileSync(join(folder, name), 'utf8')
+    const text = edit(name, readFileSync(join(folder, name), 'utf8'))
       .replaceAll('127.0.0.1:8090', `127.0.0.1:${askPort}`)
       .replaceAll('data.internal:4000', `127.0.0.1:${dataPort}`)
       .replace(/\blisten 8080|bind :8080/g, (found) => found.replace(/:?8080/, `127.0.0.1:${port}`))

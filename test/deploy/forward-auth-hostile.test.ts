@@ -1,0 +1,61 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { ASKING, type AskingProxy, startAsking } from '../helpers/asking-proxies.ts'
+import { startGateway } from '../helpers/gateway.ts'
+import { answered, raw, statuses } from '../helpers/raw.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+
+const PROXIES = Object.keys(ASKING) as AskingProxy[]
+let data: TestUpstream
+beforeAll(async () => void (data = await startUpstream()))
+afterAll(() => data.close())
+
+async function start(from: AskingProxy, edit?: (name: string, text: string) => string) {
+  const gateway = await startGateway({
+    data: 'http://unused.internal',
+    routes: `routes:
+  - { match: "/open/*", authenticate: none }
+  - { match: "/v3/*", authenticate: bearer, limits: [requests] }`,
+    more: `forwardAuth: { port: 0, from: ${from} }`,
+  })
+  const proxy = await startAsking(from, gateway.askPort, data.port, edit)
+  return {
+    gateway,
+    port: proxy.port,
+    async close() {
+      proxy.close()
+      await gateway.close()
+    },
+  }
+}
+
+/** Sends a head over a bare socket. Returns the text of the answer. */
+const send = async (port: number, line: string, ...fields: string[]) =>
+  (await raw(port, [line, ...fields, '', ''].join('\r\n'), answered)).text
+const HOST = 'Host: api.example.com'
+
+describe.each(PROXIES)('%s that asks', (from) => {
+  let asking: Awaited<ReturnType<typeof start>>
+  beforeAll(async () => void (asking = await start(from)))
+  afterAll(() => asking?.close())
+  beforeEach(() => void (data.seen.length = 0))
+
+  it('refuses a Host longer than any name', async () => {
+    for (const length of [300, 4000, 8200, 12_000]) {
+      const text = await send(asking.port, 'GET /v3/a HTTP/1.1', `Host: ${'a'.repeat(length)}`)
+      expect(statuses(text)[0], String(length)).toBeGreaterThanOrEqual(400)
+    }
+    expect(data.seen).toEqual([])
+  })
+})
+
+describe('HAProxy that asks', () => {
+  it('refuses every request if the Lua program fails', async () => {
+    const before = data.seen.length
+    const asking = await start('haproxy', (name, text) =>
+      name === 'sluice.lua' ? text.replace('local headers = {}', 'error("broken")') : text,
+    )
+    expect(statuses(await send(asking.port, 'GET /open/a HTTP/1.1', HOST))).toEqual([503])
+    expect(data.seen.length).toBe(before)
+    await asking.close()
+  })
+})

@@ -49,6 +49,18 @@ describe.each(PROXIES)('%s that asks', (from) => {
 })
 
 describe('HAProxy that asks', () => {
+  it('refuses more fields than its client can send, and keeps running', async () => {
+    const asking = await start('haproxy')
+    const fields = (count: number) => Array.from({ length: count }, (_, i) => `X-Field-${i}: a`)
+    expect(statuses(await send(asking.port, 'GET /open/a HTTP/1.1', HOST, ...fields(75)))).toEqual([200])
+    for (const count of [81, 97, 98, 99, 100, 101, 120])
+      expect(statuses(await send(asking.port, 'GET /open/a HTTP/1.1', HOST, ...fields(count)))[0]).toBeOneOf([
+        400, 431,
+      ])
+    expect(statuses(await send(asking.port, 'GET /open/a HTTP/1.1', HOST))).toEqual([200])
+    await asking.close()
+  })
+
   it('refuses every request if the Lua program fails', async () => {
     const before = data.seen.length
     const asking = await start('haproxy', (name, text) =>

@@ -214,6 +214,14 @@ describe('deploy/forward-auth/', () => {
       expect(text).toMatch(/127\.0\.0\.1(?::|, port_value: )8090/)
     },
   )
+
+  it('drops fields with underscores that a backend may read as X-Sluice-Client, in Traefik and Envoy too', () => {
+    const { unsigned } = parsed('deploy/forward-auth/traefik.yaml').http.middlewares
+    expect(unsigned.headers.customRequestHeaders).toMatchObject({ X_Sluice_Client: '', Connection: '' })
+    const [listener] = parsed('deploy/forward-auth/envoy.yaml').static_resources.listeners
+    const { common_http_protocol_options: options } = listener.filter_chains[0].filters[0].typed_config
+    expect(options).toEqual({ headers_with_underscores_action: 'DROP_HEADER' })
+  })
 })
 
 describe('deploy/haproxy.cfg', () => {

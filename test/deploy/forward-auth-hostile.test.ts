@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { ASKING, type AskingProxy, startAsking } from '../helpers/asking-proxies.ts'
-import { startGateway } from '../helpers/gateway.ts'
+import { startGateway, token } from '../helpers/gateway.ts'
 import { answered, raw, statuses } from '../helpers/raw.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 
@@ -45,6 +45,32 @@ describe.each(PROXIES)('%s that asks', (from) => {
       expect(statuses(text)[0], String(length)).toBeGreaterThanOrEqual(400)
     }
     expect(data.seen).toEqual([])
+  })
+
+  it.each(['X-Sluice-Client', 'X_Sluice_Client', 'X-Sluice_Client', 'x_sluice-client'])(
+    'gives the backend the id of the client, and not the %s of the caller',
+    async (name) => {
+      const authorization = `Authorization: Bearer ${await token('ann')}`
+      for (const connection of ['keep-alive', name, `keep-alive, ${name.toLowerCase()}`]) {
+        const fields = [HOST, authorization, `Connection: ${connection}`, `${name}: mallory`]
+        expect(statuses(await send(asking.port, 'GET /v3/a HTTP/1.1', ...fields))).toEqual([200])
+        const { headers } = data.seen.at(-1)!
+        expect(headers['x-sluice-client']).toBe('ann')
+        expect(JSON.stringify(headers)).not.toContain('mallory')
+        expect(headers.connection ?? '').not.toMatch(/sluice/i)
+      }
+    },
+  )
+
+  it('drops the other fields with underscores that a backend may read as its own', async () => {
+    const fields = [
+      'X_Forwarded_For: 1.2.3.4',
+      'X-Forwarded_For: 1.2.3.4',
+      'Client_Cert: a',
+      'X_RateLimit-Limit: 1',
+    ]
+    expect(statuses(await send(asking.port, 'GET /open/a HTTP/1.1', HOST, ...fields))).toEqual([200])
+    expect(Object.keys(data.seen.at(-1)!.headers).filter((name) => name.includes('_'))).toEqual([])
   })
 })
 

@@ -72,6 +72,25 @@ describe.each(PROXIES)('%s that asks', (from) => {
     expect(statuses(await send(asking.port, 'GET /open/a HTTP/1.1', HOST, ...fields))).toEqual([200])
     expect(Object.keys(data.seen.at(-1)!.headers).filter((name) => name.includes('_'))).toEqual([])
   })
+
+  it.each(['websocket', 'h2c'])(
+    'forwards no upgrade to %s, whose bytes would pass unasked',
+    async (protocol) => {
+      const key = ['Sec-WebSocket-Version: 13', 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==']
+      const upgrade = [
+        'Connection: Upgrade, HTTP2-Settings',
+        `Upgrade: ${protocol}`,
+        'HTTP2-Settings: AAMAAABkAAQ',
+      ]
+      expect(statuses(await send(asking.port, 'GET /open/a HTTP/1.1', HOST, ...upgrade, ...key))).toEqual([
+        200,
+      ])
+      const { headers } = data.seen.at(-1)!
+      expect(headers).not.toHaveProperty('upgrade')
+      expect(headers).not.toHaveProperty('http2-settings')
+      expect(headers.connection ?? '').not.toMatch(/upgrade/i)
+    },
+  )
 })
 
 describe('HAProxy that asks', () => {

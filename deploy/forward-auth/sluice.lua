@@ -23,7 +23,7 @@ core.register_action("sluice", { "http-req" }, function(txn)
     headers[name] = nil
   end
   headers["x-forwarded-method"] = { txn.sf:method() }
-  headers["x-forwarded-host"] = { txn.sf:req_hdr("host") }
+  headers["x-forwarded-host"] = { txn.sf:req_fhdr("host") }
   headers["x-forwarded-uri"] = { txn.sf:pathq() }
 
   local answer = core.httpclient():get({ url = ADDRESS, headers = headers, timeout = TIMEOUT_MS })

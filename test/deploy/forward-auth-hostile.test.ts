@@ -13,6 +13,7 @@ async function start(from: AskingProxy, edit?: (name: string, text: string) => s
   const gateway = await startGateway({
     data: 'http://unused.internal',
     routes: `routes:
+  - { match: "inner.example.com/*", authenticate: none }
   - { match: "/open/*", authenticate: none }
   - { match: "/v3/*", authenticate: bearer, limits: [requests] }`,
     more: `forwardAuth: { port: 0, from: ${from} }`,
@@ -71,6 +72,34 @@ describe.each(PROXIES)('%s that asks', (from) => {
     ]
     expect(statuses(await send(asking.port, 'GET /open/a HTTP/1.1', HOST, ...fields))).toEqual([200])
     expect(Object.keys(data.seen.at(-1)!.headers).filter((name) => name.includes('_'))).toEqual([])
+  })
+
+  it.each(['inner.example.com, api.example.com', 'inner.example.com,', ',inner.example.com'])(
+    'refuses the Host %s',
+    async (host) => {
+      for (const path of ['/v3/a', '/open/a']) {
+        const text = await send(asking.port, `GET ${path} HTTP/1.1`, `Host: ${host}`)
+        expect(statuses(text)).toEqual([400])
+      }
+      expect(data.seen).toEqual([])
+    },
+  )
+
+  it.each(['api.example.com', 'inner.example.com', 'api.example.com:81'])(
+    'forwards a target with the host %s only as the gateway understood it, or refuses it',
+    async (host) => {
+      const text = await send(asking.port, `GET http://${host}/open/a HTTP/1.1`, HOST)
+      if (statuses(text)[0] === 400) expect(data.seen).toEqual([])
+      else expect(data.seen.map(({ url, headers }) => [url, headers.host])).toEqual([['/open/a', host]])
+    },
+  )
+
+  it('does not ask about one host and forward to another', async () => {
+    const ask = (target: string, host: string) => send(asking.port, `GET ${target} HTTP/1.1`, `Host: ${host}`)
+    await ask('http://api.example.com/v3/a', 'inner.example.com')
+    expect(data.seen).toEqual([])
+    await ask('http://inner.example.com/v3/a', 'api.example.com')
+    for (const { headers } of data.seen) expect(headers.host).toBe('inner.example.com')
   })
 
   it.each(['websocket', 'h2c'])(

@@ -5,6 +5,7 @@ import { jsonReply, prefersPage, refusalReply, writeReply } from '../downstream/
 import { Failure, Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import { ipPart } from '../limit/key.ts'
+import { callAtIterationEnd } from '../runtime/batch.ts'
 import { requestHeaders } from '../upstream/headers.ts'
 import type { Forward } from '../upstream/upstream.ts'
 import type { Exchange, GatewayDeps, Outcome } from './exchange.ts'
@@ -19,7 +20,9 @@ export function answer(deps: GatewayDeps, exchange: Exchange): Outcome | Promise
   return upstream === undefined ? respond(deps, exchange) : forward(deps, exchange, upstream)
 }
 
-function pass({ policy }: GatewayDeps, { response, caller, requestId, rateLimit }: Exchange): Outcome {
+async function pass({ policy }: GatewayDeps, { response, caller, requestId, rateLimit }: Exchange) {
+  // Not at once: Node has not yet parsed the end of the request, and would close the proxy's connection.
+  await new Promise<void>((resolve) => callAtIterationEnd(resolve))
   writeReply(response, passReply(caller?.client, requestId, rateLimit, policy.requestId))
   return undefined
 }

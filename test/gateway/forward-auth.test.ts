@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { FORWARD_AUTH_PROXIES, type ForwardAuthProxy } from '../../src/downstream/forward-auth.ts'
 import { call, type Got, ISSUER, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { raw, statuses } from '../helpers/raw.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 
@@ -188,6 +189,20 @@ it('nginx gets the body of a refusal in a field, too', async () => {
   await start('nginx')
   const refused = await ask('nginx', { path: '/v3/a' })
   expect(refused.headers['x-sluice-body']).toBe(refused.body)
+})
+
+it('answers all questions of a proxy over one connection', async () => {
+  await start('haproxy')
+  const fields = [
+    'X-Forwarded-Method: GET',
+    'X-Forwarded-Host: id.example.com',
+    'X-Forwarded-Uri: /oidc/certs',
+    'X-Forwarded-For: 203.0.113.7',
+  ]
+  const question = ['GET / HTTP/1.1', 'Host: sluice', ...fields, '', ''].join('\r\n')
+  const { text } = await raw(gateway.askPort, question.repeat(50), (got) => statuses(got).length === 50)
+  expect(statuses(text)).toEqual(Array.from({ length: 50 }, () => 200))
+  expect(text).not.toMatch(/^connection: close/im)
 })
 
 it('a route without an upstream is not served to callers', async () => {

@@ -1,0 +1,352 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import formats from 'ajv-formats'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
+import {
+  call,
+  type Call,
+  type Got,
+  type Settings,
+  startGateway,
+  type TestGateway,
+  token,
+  TOKENS,
+  yaml,
+} from '../helpers/gateway.ts'
+import { type IntrospectionServer, startIntrospection } from '../helpers/introspection-server.ts'
+import { serving } from '../helpers/process.ts'
+import { makeCertificate } from '../helpers/self-signed.ts'
+import { sharedRedis } from '../helpers/shared-redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+/** docs/admin-api.yaml must describe every path of the admin listener, and every response as it is sent. */
+const root = join(import.meta.dirname, '../..')
+const read = (path: string): string => readFileSync(join(root, path), 'utf8')
+
+interface Operation {
+  readonly parameters?: readonly { readonly name: string; readonly in: string }[]
+  readonly security?: readonly object[]
+  readonly responses: Record<string, { readonly $ref?: string; readonly content?: Record<string, object> }>
+}
+interface Description {
+  readonly paths: Record<string, Record<string, Operation>>
+  readonly components: { readonly schemas: Record<string, object> }
+}
+const description = parse(read('docs/admin-api.yaml')) as Description
+const ajv = new Ajv2020({ strict: false, allErrors: true })
+formats.default(ajv)
+ajv.addSchema(description, 'api')
+
+const TOKEN = 'an-operator-s-token'
+const JSON_TYPE = { 'Content-Type': 'application/json' }
+const BEARER = { Authorization: `Bearer ${TOKEN}` }
+const pointer = (...parts: readonly string[]): string =>
+  `#/${parts.map((part) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1'))).join('/')}`
+
+/** Fails unless the response is as the description says: its status, content type and body. */
+function expectDescribed(path: string, method: string, got: Got): void {
+  const { responses } = description.paths[path]![method]!
+  const response = responses[got.status]
+  expect(response, `${method} ${path} ${got.status}`).toBeDefined()
+  const [, shared] = /^#\/components\/responses\/(.+)$/.exec(response!.$ref ?? '') ?? []
+  const place = shared
+    ? ['components', 'responses', shared]
+    : ['paths', path, method, 'responses', `${got.status}`]
+  const [type = ''] = got.headers['content-type']!.split(';', 1)
+  const validate = ajv.getSchema(`api${pointer(...place, 'content', type, 'schema')}`)
+  expect(validate, `${method} ${path} ${got.status} ${type}`).toBeDefined()
+  const body: unknown = type.endsWith('json') ? got.json : got.body
+  const isValid = validate!(body)
+  expect(isValid ? [] : validate!.errors, `${method} ${path} ${got.status}: ${got.body}`).toEqual([])
+}
+
+const LIMITS = `limits:
+  requests:
+    per: [client]
+    limit: 20
+    window: 1m
+    changes: [{ announced: 2020-01-01T00:00:00Z, from: 2090-01-01T00:00:00Z, limit: 9 }]
+  daily: { per: [client], limit: 3, window: { calendar: day, timezone: Europe/Lisbon } }
+  trial: { per: [client], limit: 1, window: 1m, shadow: true }
+  device: { per: [client, "header:x-device"], limit: 100, window: 1m, missing: skip }
+  address: { per: [ip], limit: 1, window: 1m }`
+const ROUTES = `routes:
+  - { match: "/open", upstream: data, authenticate: none, limits: [address] }
+  - { match: "GET /rate-limits", respond: limits, authenticate: bearer }
+  - { match: "/secure", upstream: secure, authenticate: none }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, daily, trial, device] }`
+
+describe('docs/admin-api.yaml', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-admin-api-'))
+  const file = join(folder, 'sluice.yaml')
+  const closing: (() => Promise<void>)[] = []
+  let redis: string
+  let upstream: TestUpstream
+  let introspection: IntrospectionServer
+  let gateway: TestGateway
+  const ask = (path: string, more: Call = {}): Promise<Got> =>
+    call(gateway.adminPort, { path, ...more, headers: { ...BEARER, ...more.headers } })
+
+  const settings = (admin: string, store: string): Settings => ({
+    ...{ data: upstream.url, admin, store, limits: `${LIMITS}\n${ROUTES}`, routes: '' },
+    tokens: TOKENS.replace(
+      / \}$/,
+      `, introspection: { url: "${introspection.url}", clientId: s, clientSecret: s } }`,
+    ),
+    more: 'clients: [{ id: acme, name: Acme, limits: { requests: { limit: 30, until: 2089-01-01T00:00:00Z } } }]',
+    upstream: `errors: problem }\n  secure: { url: "https://127.0.0.1:1", tls: { ca: "${join(folder, 'ca.pem')}" }`,
+  })
+  async function start(admin: string, store: string): Promise<TestGateway> {
+    const started = await startGateway(settings(admin, store))
+    closing.push(() => started.close())
+    return started
+  }
+
+  beforeAll(async () => {
+    writeFileSync(join(folder, 'ca.pem'), makeCertificate().cert)
+    upstream = await startUpstream()
+    introspection = await startIntrospection()
+    closing.push(
+      () => upstream.close(),
+      () => introspection.close(),
+    )
+    redis = `redis: { url: "${(await sharedRedis()).url}" }`
+    gateway = await start(`{ port: 0, token: ${TOKEN} }`, `{ ${redis}, prefix: docs-admin-api }`)
+    await until('it is ready', async () => (await ask('/readyz')).status === 200)
+  })
+  afterAll(async () => {
+    await Promise.all(closing.map((close) => close()))
+    rmSync(folder, { recursive: true })
+  })
+
+  it('has every path of the listener, and no other', async () => {
+    const described = Object.keys(description.paths).map((path) => path.replace(/\{.*/, ''))
+    const { status, body } = await ask('/nowhere')
+    expect(status).toBe(404)
+    const said = body.match(/(?<= )\/[a-z]*/g)!.map((path) => (path === '/limits' ? '/limits/' : path))
+    expect(said.concat('/console/').toSorted()).toEqual(described.toSorted())
+    const source = read('src/admin/server.ts').matchAll(/'(\/[a-z]*)'/g)
+    for (const [, path] of source) expect(described).toContain(path)
+    for (const path of described.filter((path) => !path.endsWith('/')))
+      expect((await ask(path)).status, path).not.toBe(404)
+  })
+
+  it('has every file of the console', async () => {
+    for (const name of readdirSync(join(root, 'src/admin/console')).filter((name) =>
+      /\.(css|js|svg)$/.test(name),
+    ))
+      expectDescribed('/console/{file}', 'get', await ask(`/console/${name}`))
+    expectDescribed('/', 'get', await ask('/'))
+    expectDescribed('/console/{file}', 'get', await ask('/console/nothing.js'))
+  })
+
+  it('has the methods of every path', async () => {
+    for (const [path, operations] of Object.entries(description.paths)) {
+      const target = path.replace('{client}', 'acme').replace('{file}', 'main.js')
+      const { status, headers } = await ask(target, { method: 'PUT' })
+      const methods = Object.keys(operations).filter((name) => name !== 'parameters')
+      const allowed = methods.flatMap((name) => (name === 'get' ? ['GET', 'HEAD'] : [name.toUpperCase()]))
+      expect([path, status, headers.allow?.split(', ').toSorted()]).toEqual([path, 405, allowed.toSorted()])
+      const [got, head] = [await ask(target), await ask(target, { method: 'HEAD' })]
+      expect([path, head.status, head.headers['content-type'], head.body]).toEqual([
+        ...[path, got.status, got.headers['content-type'], ''],
+      ])
+    }
+  })
+
+  it('has the paths that need the token', async () => {
+    for (const [path, { get, patch, delete: remove }] of Object.entries(description.paths)) {
+      const target = path.replace('{client}', 'acme').replace('{file}', 'main.js')
+      for (const [method, operation] of Object.entries({ get, patch, delete: remove })) {
+        if (operation === undefined) continue
+        for (const authorization of [undefined, 'Bearer wrong']) {
+          const headers: Record<string, string> = authorization ? { Authorization: authorization } : {}
+          const got = await call(gateway.adminPort, { path: target, method: method.toUpperCase(), headers })
+          expect([path, method, got.status === 401]).toEqual([path, method, operation.security !== undefined])
+          expectDescribed(path, method, got)
+        }
+        const other = await ask(target, {
+          method: method.toUpperCase(),
+          headers: { 'Sec-Fetch-Site': 'cross-site' },
+        })
+        expect(other.status).toBe(403)
+        expectDescribed(path, method, other)
+      }
+    }
+  })
+
+  it('describes the metrics and the probes', async () => {
+    for (const path of ['/healthz', '/readyz', '/metrics']) {
+      const got = await ask(path)
+      expect(got.status).toBe(200)
+      expectDescribed(path, 'get', got)
+    }
+  })
+
+  it('describes what is set, read, listed and reset', async () => {
+    const patch = async (client: string, setting: object) => {
+      const got = await ask(`/limits/${client}`, {
+        method: 'PATCH',
+        headers: JSON_TYPE,
+        body: JSON.stringify(setting),
+      })
+      expectDescribed('/limits/{client}', 'patch', got)
+      return got
+    }
+    const [example] = (description.components.schemas['Setting'] as { examples: object[] }).examples
+    const settings: readonly (readonly [object, number])[] = [
+      [{ set: { requests: 7 }, note: 'INC-123', by: 'ada' }, 200],
+      [{ set: { requests: 8 }, until: null }, 200],
+      [{ set: { requests: 8, daily: null }, until: '2089-01-01T00:00:00Z' }, 200],
+      [{ ...example, set: { requests: 9 } }, 200],
+      [{}, 400],
+      [{ set: {} }, 400],
+      [{ set: { requests: -1 } }, 400],
+      [{ set: { requests: 1.5 } }, 400],
+      [{ set: { requests: 1 }, until: 'tomorrow' }, 400],
+      [{ set: { requests: 1 }, by: '' }, 400],
+      [{ set: { requests: 1 }, by: 'x'.repeat(101) }, 400],
+      [{ set: { requests: 1 }, note: 'x'.repeat(501) }, 400],
+      [{ set: { requests: 1 }, note: 'a\nb' }, 400],
+      [{ set: { requests: 1 }, more: 1 }, 400],
+    ]
+    const isSetting = ajv.getSchema('api#/components/schemas/Setting')!
+    for (const [setting, status] of settings) {
+      expect([setting, isSetting(setting)]).toEqual([setting, status === 200])
+      expect([setting, (await patch('bluebird', setting)).status]).toEqual([setting, status])
+    }
+    await patch('acme', { set: { requests: 5 } })
+    for (let i = 0; i < 5; i++)
+      await call(gateway.port, { token: await token('acme'), headers: { 'x-device': 'one' } })
+    for (const client of ['acme', 'bluebird', 'nobody', '%E4'])
+      expectDescribed('/limits/{client}', 'get', await ask(`/limits/${client}`))
+    const { limits, own, overrides } = (await ask('/limits/acme')).json
+    expect([limits.length, own.length, overrides.length]).toEqual([4, 1, 1])
+    const listed = await ask('/overrides')
+    expect(listed.json.overrides).toHaveLength(2)
+    expectDescribed('/overrides', 'get', listed)
+    const freed = await ask('/limits/acme', { method: 'DELETE' })
+    expect(freed.json.freed).toBeGreaterThan(0)
+    expectDescribed('/limits/{client}', 'delete', freed)
+    expectDescribed('/limits/{client}', 'delete', await ask('/limits/%E4', { method: 'DELETE' }))
+  })
+
+  it('describes explanations', async () => {
+    const parameters = description.paths['/explain']!['get']!.parameters!.map(({ name }) => name)
+    const values: Record<string, string> = {
+      ...{ request: 'POST /v3/accounts', client: 'acme', user: 'u', host: 'localhost', ip: '192.0.2.1' },
+      ...{ headers: '{"x-device":"one"}', claims: '{"a":"b"}', at: '2088-12-31T00:00:00Z' },
+    }
+    expect(Object.keys(values).toSorted()).toEqual(parameters.toSorted())
+    const all = new URLSearchParams(values).toString()
+    const questions: readonly (readonly [string, number])[] = [
+      [all, 200],
+      ['request=/v3/accounts%26client=acme', 200],
+      ['request=GET%20/v3/accounts&client=bluebird', 200],
+      ['request=/open', 200],
+      ['request=POST%20/rate-limits', 200],
+      ['request=/rate-limits&client=acme', 200],
+      ['request=/a//b', 200],
+      ['', 400],
+      ['request=/&request=/', 400],
+      ['request=/&other=1', 400],
+      ['request=/&at=never', 400],
+    ]
+    for (const [query, status] of questions) {
+      const got = await ask(`/explain?${query}`)
+      expect([query, got.status]).toEqual([query, status])
+      expectDescribed('/explain', 'get', got)
+    }
+  })
+
+  it('describes the overview of two workers, once and as a stream', async () => {
+    const text = yaml(settings('{ port: 0 }', `{ ${redis}, prefix: docs-admin-api-two }`))
+    writeFileSync(file, text)
+    const process = await serving({ file }, ['--workers', '2'])
+    const overview = (headers = {}) => call(process.adminPort, { path: '/overview', headers })
+    introspection.answer = { active: false }
+    await call(process.port, { token: 'opaque' })
+    for (const path of ['/open', '/open', '/secure']) await call(process.port, { path })
+    for (let i = 0; i < 5; i++) await call(process.port, { token: await token('zeta') })
+    await call(process.adminPort, {
+      ...{ path: '/limits/zeta', method: 'PATCH', headers: JSON_TYPE, body: '{"set":{"requests":5}}' },
+    })
+    writeFileSync(file, `${text}\nwrong: true\n`)
+    await until('the reload is rejected', async () => (await overview()).json.reloads.length > 0)
+    const got = await overview()
+    expectDescribed('/overview', 'get', got)
+    const { activity, lastMinute, status, events, reloads, overrides, limits } = got.json
+    const shown = [
+      activity.clients,
+      lastMinute.errors,
+      lastMinute.durations,
+      events,
+      reloads,
+      overrides.first,
+      limits,
+    ]
+    const states = ['upstreams', 'issuers', 'introspection', 'certificates', 'shadowOver'].map(
+      (name) => status[name],
+    )
+    for (const list of [...shown, ...states]) expect(list).not.toEqual([])
+    expect(activity.clients.map(({ kind }: { kind: string }) => kind)).toContain('address')
+    expect(activity.clients.some(({ refusedNow }: { refusedNow: unknown }) => refusedNow !== null)).toBe(true)
+
+    const url = `http://127.0.0.1:${process.adminPort}/overview`
+    const response = await fetch(url, { headers: { Accept: 'text/event-stream' } })
+    let body = ''
+    for await (const chunk of response.body!.pipeThrough(new TextDecoderStream())) {
+      body += chunk
+      if (body.endsWith('\n\n')) break
+    }
+    process.kill('SIGINT')
+    const headers = { 'content-type': response.headers.get('content-type')! }
+    const streamed: Got = { status: response.status, headers, rawHeaders: [], body, json: undefined }
+    expectDescribed('/overview', 'get', streamed)
+    const isOverview = ajv.getSchema('api#/components/schemas/Overview')!
+    expect(
+      isOverview(JSON.parse(streamed.body.slice('data: '.length))),
+      JSON.stringify(isOverview.errors),
+    ).toBe(true)
+  })
+
+  it('describes a gateway without Redis, without a token, and one that is not ready', async () => {
+    const memory = await start('{ port: 0 }', 'memory')
+    const get = (path: string, headers = {}) => call(memory.adminPort, { path, headers })
+    expectDescribed('/overview', 'get', await get('/overview'))
+    expectDescribed('/limits/{client}', 'get', await get('/limits/acme'))
+    const other = await get('/overview', { Host: 'evil.example' })
+    expect(other.status).toBe(403)
+    expectDescribed('/overview', 'get', other)
+
+    const away = `{ redis: { url: "redis://127.0.0.1:1" }, prefix: docs-admin-api-down, onOutage: deny, instances: 1 }`
+    const down = await start('{ port: 0 }', away)
+    for (const [path, target] of [
+      ['/limits/{client}', '/limits/acme'],
+      ['/readyz', '/readyz'],
+    ] as const) {
+      const got = await call(down.adminPort, { path: target })
+      expect([target, got.status]).toEqual([target, 503])
+      expectDescribed(path, 'get', got)
+    }
+  })
+
+  it('lists every member of an object as required, or as one of those that may be missing', () => {
+    const optional = new Set(['windowSeconds', 'calendar', 'missing', 'allow', 'until', 'by', 'note'])
+    function check(schema: Record<string, unknown>): void {
+      const { properties, required = [], additionalProperties } = schema
+      if (properties !== undefined && typeof additionalProperties !== 'object') {
+        expect(additionalProperties).toBe(false)
+        const names = Object.keys(properties as object).filter((name) => !optional.has(name))
+        for (const name of names) expect(required).toContain(name)
+      }
+      for (const value of Object.values(schema))
+        if (typeof value === 'object' && value !== null) check(value as Record<string, unknown>)
+    }
+    check(description as unknown as Record<string, unknown>)
+  })
+})

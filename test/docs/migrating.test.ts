@@ -1,31 +1,70 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { readAccessLine } from '../../src/commands/replay/logs.ts'
 import { loadConfig } from '../../src/config/load.ts'
 
-const doc = readFileSync(join(import.meta.dirname, '../../docs/migrating.md'), 'utf8')
+const docs = join(import.meta.dirname, '../../docs')
+const index = readFileSync(join(docs, 'migrating.md'), 'utf8')
+const pages = readdirSync(join(docs, 'migrating'))
 
-describe('docs/migrating.md', () => {
-  const blocks = [...doc.matchAll(/^( *)```yaml\n([\s\S]*?)^ *```/gm)].map(([, indent, block]) =>
-    block!.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
+/** Returns the code blocks of a language, without their indentation. */
+const blocks = (text: string, language: string): string[] =>
+  [...text.matchAll(new RegExp(`^( *)\`\`\`${language}\\n([\\s\\S]*?)^ *\`\`\``, 'gm'))].map(
+    ([, indent, block]) => block!.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
   )
 
-  it('shows configurations that load, for each peer and for a trial', async () => {
-    expect(blocks).toHaveLength(5)
-    const folder = mkdtempSync(join(tmpdir(), 'sluice-migrating-'))
-    for (const [i, block] of blocks.entries()) {
-      const file = join(folder, `${i}.yaml`)
-      writeFileSync(file, block)
-      const { config } = await loadConfig({ file, env: {} })
-      expect(config.limits.length, block).toBeGreaterThan(0)
+const folder = mkdtempSync(join(tmpdir(), 'sluice-migrating-'))
+afterAll(() => rmSync(folder, { recursive: true }))
+
+async function limitsOf(text: string) {
+  const file = join(folder, 'sluice.yaml')
+  writeFileSync(file, text)
+  return (await loadConfig({ file, env: {} })).config.limits
+}
+
+describe.each(pages)('docs/migrating/%s', (name) => {
+  const text = readFileSync(join(docs, 'migrating', name), 'utf8')
+
+  it('is in the index', () => expect(index).toContain(`](migrating/${name})`))
+
+  it('shows a file of the peer, and then a Sluice file that loads and limits', async () => {
+    const languages = [...text.matchAll(/^```(\w+)$/gm)].map(([, language]) => language)
+    expect(languages).toEqual([expect.stringMatching(/^(?:yml|nginx|js)$/), 'yaml'])
+    expect((await limitsOf(blocks(text, 'yaml')[0]!)).length).toBeGreaterThan(0)
+  })
+
+  it('says that a peer was read about only, unless it was run', () => {
+    const wasRun = /nginx|express/.test(name)
+    expect(/checked against .*documentation.* only/.test(text.replaceAll('\n', ' '))).toBe(!wasRun)
+  })
+})
+
+describe('docs/migrating.md', () => {
+  it('shows a configuration for a trial that loads', async () => {
+    const [trial, ...more] = blocks(index, 'yaml')
+    expect(more).toEqual([])
+    expect((await limitsOf(trial!)).map(({ shadow }) => shadow)).toEqual([false, true])
+  })
+
+  it('shows nginx files that nginx accepts', () => {
+    const shown = [index, readFileSync(join(docs, 'migrating/from-nginx.md'), 'utf8')]
+    for (const [i, text] of shown.flatMap((page) => blocks(page, 'nginx')).entries()) {
+      const file = join(folder, `${i}.conf`)
+      const local = text.replaceAll('data.internal', '127.0.0.1').replaceAll('/var/log/nginx', folder)
+      writeFileSync(file, `pid ${folder}/nginx.pid;\nevents {}\nhttp {\naccess_log off;\n${local}}\n`)
+      const { status, stderr, error } = spawnSync('nginx', ['-t', '-c', file, '-e', 'stderr'], {
+        encoding: 'utf8',
+      })
+      if (error !== undefined) throw new Error('nginx is missing; run npm run setup', { cause: error })
+      expect([status, stderr], stderr).toEqual([0, expect.stringContaining('test is successful')])
     }
-    rmSync(folder, { recursive: true })
   })
 
   it('shows an nginx log format that replay reads', () => {
-    const [, ...parts] = /log_format sluice escape=json '(.*)'\n *'(.*)';/.exec(doc)!
+    const [, ...parts] = /log_format sluice escape=json '(.*)'\n *'(.*)';/.exec(index)!
     const values: Record<string, string> = {
       ...{ time_iso8601: '2026-11-22T14:09:58+00:00', request_method: 'GET', host: 'api.example.com' },
       ...{ uri: '/v3/accounts', client_id: 'acme', remote_addr: '192.0.2.1', status: '429' },

@@ -1,0 +1,220 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { Agent, createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { call, token, yaml } from '../helpers/gateway.ts'
+import { BIN, serving, type ServingProcess, withTests } from '../helpers/process.ts'
+import { freePort, startRedis } from '../helpers/redis.ts'
+import { sharedRedis } from '../helpers/shared-redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+/** The commands of docs/tasks are run in a shell, in their order, against running gateways. */
+const root = join(import.meta.dirname, '../..')
+const page = (name: string): string => readFileSync(join(root, 'docs/tasks', name), 'utf8')
+
+/** Returns the code blocks of a language, without their indentation. */
+const blocksOf = (text: string, language: string): string[] =>
+  [...text.matchAll(new RegExp(`^( *)\`\`\`${language}\\n([\\s\\S]*?)^ *\`\`\``, 'gm'))].map(
+    ([, indent, block]) => block!.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
+  )
+
+const folder = mkdtempSync(join(tmpdir(), 'sluice-tasks-'))
+const bin = join(folder, 'bin')
+mkdirSync(bin)
+
+/** Puts a program into the PATH of the commands. */
+function program(name: string, command: string): void {
+  writeFileSync(join(bin, name), `#!/bin/sh\n${command}\n`)
+  chmodSync(join(bin, name), 0o755)
+}
+program('sluice', `exec ${process.execPath} ${BIN} "$@"`)
+
+/** Runs a block of commands, of which each must succeed; returns what they print. */
+async function run(block: string, env: Record<string, string>): Promise<string> {
+  const path = `${bin}${delimiter}${process.env['PATH']}`
+  const shell = withTests(spawn('sh', ['-ec', block], { env: { ...process.env, PATH: path, ...env } }))
+  let output = ''
+  for (const stream of [shell.stdout, shell.stderr])
+    stream.on('data', (chunk: Buffer) => (output += chunk.toString()))
+  const code = await new Promise((resolve) => shell.once('close', resolve))
+  expect(code, `${block}\n${output}`).toBe(0)
+  return output
+}
+
+let upstream: TestUpstream
+beforeAll(async () => void (upstream = await startUpstream()))
+afterAll(async () => {
+  await upstream.close()
+  rmSync(folder, { recursive: true })
+})
+
+const QUICK = { more: 'drainTimeout: 100ms' }
+
+describe('docs/tasks', () => {
+  let gateway: ServingProcess
+  const env = { SLUICE_CONFIG: join(folder, 'sluice.yaml') }
+  const callAs = async (client: string) =>
+    await call(gateway.port, { path: '/v3/accounts', token: await token(client) })
+  beforeAll(async () => {
+    const store = `{ redis: { url: "${(await sharedRedis()).url}" }, prefix: docs-tasks }`
+    const admin = `{ port: ${await freePort()} }`
+    writeFileSync(env.SLUICE_CONFIG, yaml({ data: upstream.url, store, admin, limit: 3, ...QUICK }))
+    gateway = await serving({ file: env.SLUICE_CONFIG })
+  })
+  afterAll(() => gateway.kill())
+
+  it('block a client, and lift the block', async () => {
+    const [find, set, check, lift] = blocksOf(page('block-a-client.md'), 'sh')
+    expect((await callAs('acme')).status).toBe(200)
+    await until('it is shown', async () => (await run(find!, env)).includes('acme'))
+    expect(await run(set!, env)).toContain('requests')
+    expect((await callAs('acme')).status).toBe(429)
+    expect((await callAs('other')).status).toBe(200)
+    expect(await run(check!, env)).toContain('INC-123')
+    await run(lift!, env)
+    expect((await callAs('acme')).status).toBe(200)
+  })
+
+  it('raise a client for a day, and end that', async () => {
+    const [look, raise, check, end] = blocksOf(page('raise-a-client-for-a-day.md'), 'sh')
+    expect(await run(look!, env)).toMatch(/requests +3 +2 /)
+    await run(raise!, env)
+    expect((await callAs('acme')).headers['x-ratelimit-limit']).toBe('5000')
+    expect(await run(check!, env)).toContain('INC-123, migration')
+    await run(end!, env)
+    expect((await callAs('acme')).headers['x-ratelimit-limit']).toBe('3')
+  })
+})
+
+describe('docs/tasks/rotate-the-redis-password.md', () => {
+  it('leaves no gateway without a valid password', async () => {
+    const text = page('rotate-the-redis-password.md')
+    const [add, check, remove] = blocksOf(text, 'sh')
+    const [, options] = /redis: (\{.*\}) \}/.exec(blocksOf(text, 'yml')[0]!)!
+    const acl = join(folder, 'users.acl')
+    writeFileSync(acl, '')
+    const redis = await startRedis({ tcp: true, args: ['--aclfile', acl] })
+    program('redis-cli', `exec /usr/bin/redis-cli -e -p ${redis.port} "$@"`)
+    const limits = readFileSync(join(root, 'docs/limits.md'), 'utf8')
+    const [, user] = /^ACL SETUSER (sluice .*)$/m.exec(limits)!
+    await redis.command('ACL', 'SETUSER', ...user!.replace('>password', '>old-password').split(' '))
+
+    const file = join(folder, 'rotated.yaml')
+    const store = `{ redis: ${options!.replace('redis://redis.internal:6379', redis.url)} }`
+    writeFileSync(file, yaml({ data: upstream.url, store, ...QUICK }))
+    const env = { SLUICE_CONFIG: file, OLD: 'old-password', NEW: 'new-password' }
+    const start = (password: string) => serving({ file }, [], { REDIS_PASSWORD: password })
+    const decidedBy = async ({ port, lines }: ServingProcess) => {
+      const { headers } = await call(port, { path: '/v3/accounts', token: await token('acme') })
+      const line = () => lines().find(({ requestId }) => requestId === headers['x-request-id'])
+      await until('the line is written', () => line() !== undefined)
+      return line()!['mode']
+    }
+    const gateways = [await start(env.OLD), await start(env.OLD)]
+    const left = await start(env.OLD)
+    await run(add!, env)
+    await run(check!, env)
+    for (const [i, gateway] of gateways.entries()) {
+      gateway.kill('SIGTERM')
+      expect(await gateway.ended()).toBe(0)
+      gateways[i] = await start(env.NEW)
+    }
+    await run(remove!, env)
+    expect(readFileSync(acl, 'utf8').match(/#\w{64}/g)).toHaveLength(1)
+    await redis.command('CLIENT', 'KILL', 'USER', 'sluice')
+    await until('it is rejected', () => left.lines().some(({ level }) => level === 'error'))
+    expect(left.lines().find(({ level }) => level === 'error')!['msg']).toContain('password')
+    expect(await decidedBy(left)).toBe('local')
+    for (const gateway of gateways)
+      await until('Redis decides', async () => (await decidedBy(gateway)) === 'store')
+    for (const gateway of [left, ...gateways]) gateway.kill()
+    await redis.close()
+  })
+})
+
+describe('docs/tasks/upgrade-a-single-host.md', () => {
+  it('replaces both gateways under load without a failed request', async () => {
+    const text = page('upgrade-a-single-host.md')
+    const ports = await Promise.all(Array.from({ length: 5 }, freePort))
+    const names = ['127.0.0.1:8081', '127.0.0.1:8082', '127.0.0.1:9091', '127.0.0.1:9092']
+    /** Replaces the ports of the page by free ones. */
+    const local = (text: string): string =>
+      names.reduce((text, name, i) => {
+        const bare = name.replace(/.*:/, '')
+        return text.replaceAll(name, `127.0.0.1:${ports[i]}`).replaceAll(`port ${bare}`, `port ${ports[i]}`)
+      }, text)
+
+    const file = join(folder, 'upgraded.yaml')
+    const [, trusted] = /trustedProxies: (\[[^\]]*\])/.exec(text)!
+    const store = `{ redis: { url: "${(await sharedRedis()).url}" }, prefix: docs-upgrade }`
+    const settings = { trustedProxies: trusted!, listen: ', hosts: [api.example.com]' }
+    writeFileSync(file, yaml({ data: upstream.url, store, limit: 1_000_000, ...settings }))
+    const start = (i: number) =>
+      serving({ file }, ['--port', String(ports[i]), '--admin-port', String(ports[i + 2])])
+    const gateways = [await start(0), await start(1)]
+
+    const [backend] = blocksOf(text, 'haproxy')
+    const adapted = readFileSync(join(root, 'deploy/haproxy.cfg'), 'utf8')
+      .replace(/^resolvers docker\n.*\n/m, '')
+      .replace(/^backend gateways\n(?: .*\n)+/m, local(backend!))
+      .replace('bind :8080', `bind 127.0.0.1:${ports[4]}`)
+      .replace(/^frontend health\n(?: .*\n?)+/m, '')
+      .replace('maxconn 10000', 'maxconn 1000')
+    expect(adapted).toContain('server gateway-2')
+    writeFileSync(join(folder, 'haproxy.cfg'), adapted)
+    const haproxy = withTests(spawn('haproxy', ['-f', join(folder, 'haproxy.cfg')], { stdio: 'ignore' }))
+
+    const acme = await token('acme')
+    const statuses = new Map<number, number>()
+    const request = async (agent?: Agent) => {
+      const headers = { Host: 'api.example.com' }
+      const { status } = await call(ports[4]!, { token: acme, headers, ...(agent && { agent }) })
+      return status
+    }
+    await until('HAProxy serves', () =>
+      request().then(
+        (status) => status === 200,
+        () => false,
+      ),
+    )
+    const ended = new AbortController()
+    async function load(agent?: Agent): Promise<void> {
+      while (!ended.signal.aborted) {
+        const status = await request(agent).catch(() => 0)
+        statuses.set(status, (statuses.get(status) ?? 0) + 1)
+      }
+    }
+    const loads = [load(), load(), load(new Agent()), load(new Agent())]
+
+    // `systemctl restart sluice@N` sends SIGTERM, waits for the end, and starts the process.
+    const replaced: string[] = []
+    async function restart(name: string): Promise<string> {
+      const i = Number(name.at(-1)) - 1
+      gateways[i]!.kill('SIGTERM')
+      const code = await gateways[i]!.ended()
+      gateways[i] = await start(i)
+      replaced.push(`${name} ${code}`)
+      return 'restarted'
+    }
+    const systemd = createServer((request, response) => {
+      const refuse = (error: Error) => void response.destroy(error)
+      restart(request.url!.slice(1)).then((text) => void response.end(text), refuse)
+    }).listen(0, '127.0.0.1')
+    await once(systemd, 'listening')
+    const fetched = `fetch("http://127.0.0.1:${(systemd.address() as AddressInfo).port}/" + process.argv[2])`
+    program('systemctl', `[ "$1" = restart ] && exec ${process.execPath} -e '${fetched}' -- "$@"`)
+    for (const block of blocksOf(text, 'sh')) await run(local(block), { SLUICE_CONFIG: file })
+    ended.abort()
+    await Promise.all(loads)
+    systemd.close()
+    expect(replaced).toEqual(['sluice@1 0', 'sluice@2 0'])
+    expect([...statuses.keys()]).toEqual([200])
+    for (const gateway of gateways) gateway.kill()
+    haproxy.kill()
+  })
+})

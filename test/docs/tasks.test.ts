@@ -5,6 +5,7 @@ import { Agent, createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { BIN, serving, type ServingProcess, withTests } from '../helpers/process.ts'
@@ -187,6 +188,8 @@ describe('docs/tasks/upgrade-a-single-host.md', () => {
       while (!ended.signal.aborted) {
         const status = await request(agent).catch(() => 0)
         statuses.set(status, (statuses.get(status) ?? 0) + 1)
+        // Leaves the processor to the starts.
+        await setTimeout(20)
       }
     }
     const loads = [load(), load(), load(new Agent()), load(new Agent())]

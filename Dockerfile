@@ -29,7 +29,7 @@ COPY --from=build /sluice/package.json ./
 COPY --from=build /sluice/node_modules node_modules
 COPY --from=build /sluice/dist dist
 COPY config config
-# npm, corepack and yarn are what scanners mostly find in images of Node.js; the gateway needs none.
+# The gateway needs none of npm, corepack and yarn, and a scanner reports the faults of their packages.
 RUN rm -rf /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack /usr/local/bin/yarn* /opt/yarn* && \
   ln -s /sluice/dist/bin/sluice.js /usr/local/bin/sluice
 ARG VERSION=dev

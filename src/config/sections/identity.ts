@@ -127,7 +127,7 @@ export const par = section({
   issuer: issuer.describe('The identity backend’s issuer: audience of assertions and request objects.'),
   audiences: list(text('an audience'), 0, 'a list of audiences')
     .optional()
-    .describe('Further audiences of client assertions; by default <issuer>/token and <issuer>/request.'),
+    .describe('Further values of aud in client assertions; default <issuer>/token, <issuer>/request.'),
   assertionAudience: choice(['compatible', 'strict'])
     .default('compatible')
     .describe('strict accepts only the issuer as the audience of assertions (FAPI 2.0), not audiences.'),

@@ -27,7 +27,7 @@ export const listen = section({
     .describe('Address ranges of proxies whose X-Forwarded-* and Client-Cert are trusted; none by default.'),
   hosts: list(servedHost, 1, 'a list of host names')
     .optional()
-    .describe('Hosts of routes without a host, and of DPoP proofs; others get 400. Any host by default.'),
+    .describe('Hosts that routes without a host serve, and of DPoP proofs; others get 400. Default any.'),
   maxHeaderSize: size('1kB', '1MB').prefault('16kB').describe('Largest head of a request; beyond, 431.'),
   headersTimeout: duration('1s', '1h').prefault('15s').describe('For a request’s head to arrive; then 408.'),
   requestTimeout: duration('1s', '1d').prefault('60s').describe('For a whole request to arrive; then 408.'),
@@ -68,7 +68,7 @@ export const admin = section({
   port: port.prefault(9090).describe('The port of the admin listener; 0 takes a free one.'),
   token: stringThat(isToken, 'a token of 16 characters or more, letters, digits and - . _ ~ + / =')
     .optional()
-    .describe('The bearer token for the console and /limits; required off loopback.'),
+    .describe('Bearer token for the console’s data and for limits; required off loopback.'),
 })
   .transform((settings) => ({ token: undefined, ...settings, onLoopback: isLoopback(settings.host) }))
   .describe('The operators’ listener: the console, health, metrics and limits. Keep callers away from it.')

@@ -12,7 +12,7 @@ export interface Validity {
 
 const CERTIFICATE = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]+-----END \1-----/g
 
-/** Reads the validity of a configuration's PEM files, without certificates that OpenSSL cannot read. */
+/** Reads the validity of a configuration's PEM files. Skips certificates that OpenSSL cannot read. */
 export function certificatesOf(config: Pick<Config, 'listen' | 'upstreams' | 'store'>): readonly Validity[] {
   const { listen, upstreams, store } = config
   const sections: readonly (readonly [Path, object | undefined])[] = [

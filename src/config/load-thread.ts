@@ -5,7 +5,7 @@ import { readText } from './text.ts'
 import type { Loaded, LoadOptions } from './load.ts'
 import { ConfigError, type LocatedIssue } from './yaml/issue.ts'
 
-/** A message of the thread: each chunk of clients, then the rest, or the mistakes. A chunk is answered with a request for the next. */
+/** A message of the thread: each chunk of clients, then the rest, or the mistakes. For each chunk, the main thread asks for the next. */
 type ThreadMessage =
   | { readonly chunk: ClientChunk }
   | { readonly loaded: Loaded }
@@ -14,7 +14,7 @@ type ThreadMessage =
 /** Runs `loadConfig` in a thread, so that this one continues to serve. */
 export async function loadInThread(options: LoadOptions): Promise<Loaded & { readonly loadMs: number }> {
   const startedAt = performance.now()
-  // The thread has its own standard input.
+  // Read here: a thread cannot read the standard input of the process.
   const text = options.file === '-' ? await readText('-') : undefined
   const thread = new Worker(new URL(import.meta.url), { workerData: { loads: { ...options, text } } })
   const { add, collect } = createCollector()
@@ -52,7 +52,7 @@ async function* load(options: LoadOptions): AsyncGenerator<ThreadMessage> {
 
 const { loads } = (workerData ?? {}) as { readonly loads?: LoadOptions }
 if (!isMainThread && loads !== undefined) {
-  // The YAML parser reads the environment for each token, and Node.js's own object is slow.
+  // A plain copy: the YAML parser reads the environment for each scalar, and Node.js's own object is slow.
   process.env = { ...process.env }
   for await (const message of load(loads)) {
     parentPort!.postMessage(message)

@@ -17,7 +17,7 @@ export interface Loaded {
   readonly text: string
   /** The SHA-256 of the file’s text, in hex. */
   readonly hash: string
-  /** Differences from the text `before`, if given, in the file's words and without secrets. */
+  /** Differences from `LoadOptions.before`, if given, in the file's words and without secrets. */
   readonly changes: readonly string[]
   /** The SHA-256 of everything that was read: the text, the files that it names, and the environment. */
   readonly content: string
@@ -43,7 +43,7 @@ export interface LoadOptions {
   readonly nowMs?: number
 }
 
-/** Reads, checks and compiles a configuration. Rejects with a `ConfigError` of all mistakes of the first step that finds any. */
+/** Reads, checks and compiles a configuration. Rejects with a `ConfigError`, whose mistakes are those of the first step that finds any. */
 export async function loadConfig(options: LoadOptions): Promise<Loaded> {
   const { file, before, overrides = [], env = process.env, nowMs = Date.now() } = options
   const text = options.text ?? (await readText(file))

@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
+import { peerOfHandshake } from '../runtime/node-http.ts'
 import { abortBody, bodyRefusal, incompleteRequest } from './body.ts'
 import { loads } from './drain.ts'
 import { createPipelining, responseOf, type Serve } from './pipelining.ts'
@@ -116,9 +117,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
     const { code = error.message } = error
     if (!sockets.has(socket)) {
-      // A failed TLS handshake. The wrapped socket has the peer's address even after a reset.
-      const { _parent } = socket as Socket & { readonly _parent?: Socket }
-      const peer = _parent?.remoteAddress ?? ''
+      const peer = peerOfHandshake(socket)
       socket.destroy()
       return events.insecure(peer, code)
     }

@@ -119,7 +119,7 @@ export function lingerOnClose(socket: Socket): void {
     incompleteRequest(socket) === undefined ? destroySoon.call(socket) : lingeringClose(socket)
 }
 
-/** Ends a socket with a response that has no body, for invalid HTTP; returns the request id of the response. */
+/** Ends a socket with a response that has no body, for invalid HTTP, whose fields are not read; returns the new request id of the response. */
 export function endWithStatus(socket: Socket, status: number, idField: string, fields = ''): string {
   const requestId = randomUUID()
   const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}${idField}: ${requestId}\r\n`

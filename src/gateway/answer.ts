@@ -79,8 +79,8 @@ async function respond(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> 
     limitFields(deps, exchange),
   ])
   if (decision.replayed === true) return exchange.boundToken!.replayed()
-  const { requestId } = deps.policy
-  exchange.bytes = writeReply(exchange.response, jsonReply(limits, exchange.requestId, rateLimit, requestId))
+  const reply = jsonReply(limits, exchange.requestId, rateLimit, deps.policy.requestId)
+  exchange.bytes = writeReply(exchange.response, reply)
   return undefined
 }
 

@@ -81,7 +81,7 @@ export interface GatewayDeps {
 }
 
 const NO_QUOTAS: readonly Quota[] = []
-/** A well-formed request id, which is kept. */
+/** A caller's request id, which is kept so that one id follows a call through all systems. The access log writes it unescaped. */
 const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
 
 /** Normalising for each request: +2.0 us; `npm run bench:micro -- peer-address`. */

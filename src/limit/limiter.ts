@@ -32,21 +32,21 @@ export function createLimiter(
   onOutcome: (limit: string, outcome: Outcome) => void = () => {},
   { now }: Pick<Clock, 'now'> = SYSTEM_CLOCK,
 ) {
-  /** Recent allowances of full keys, and of the other keys of refused calls, by key. */
-  const denyCache = new Map<string, CachedAllowance>()
+  /** Allowances of full keys, and of the other keys of refused calls, by key; each for a second, or until its next call may pass. */
+  const cache = new Map<string, CachedAllowance>()
   /** When the cache was last cleared. The answer to an earlier question is not cached. */
   let clearedAt = Number.NEGATIVE_INFINITY
 
   /** Returns the cached allowance of a quota with its waits counted from `at`; undefined if it is outdated. */
   function lookUp({ key, limit, windowMs, calendar }: Quota, at: number): Allowance | undefined {
-    const cached = denyCache.get(key)
+    const cached = cache.get(key)
     if (cached === undefined || at - cached.askedAt >= MAX_AGE_MS) return undefined
     const { allowance, askedAt, answeredAt } = cached
     if (allowance.limit !== limit || allowance.windowMs !== windowMs) return undefined
     const { remaining, resetAt, retryAfterMs } = allowance
     const resetAfterMs = Math.max(0, allowance.resetAfterMs - (at - answeredAt))
     if (remaining > 0) return { ...allowance, resetAfterMs }
-    // A full key is only cached until its next call may pass; with a limit of 0, a window from now.
+    // A full key is cached until its next call may pass. With a limit of 0 none may: the wait is always a window.
     const isFixed = limit > 0 || calendar !== undefined
     if (isFixed && askedAt + retryAfterMs <= at) return undefined
     const waitMs = isFixed ? resetAfterMs : windowMs
@@ -57,7 +57,7 @@ export function createLimiter(
   /** Counts a re-check of the full key of the named limit; returns false if there were too many. */
   function mayRecheck(quotas: readonly Quota[], name: string, at: number): boolean {
     const { key } = quotas.find((quota) => quota.name === name)!
-    const { rechecks } = denyCache.get(key)!
+    const { rechecks } = cache.get(key)!
     if (at - rechecks.sinceAt >= MAX_AGE_MS) {
       rechecks.count = 0
       rechecks.sinceAt = at
@@ -67,7 +67,7 @@ export function createLimiter(
 
   /** Returns a refusal if a cached allowance refuses, and no other quota can have a longer wait or the re-checks are used up. */
   function recall(quotas: readonly Quota[], at: number): Decision | undefined {
-    if (denyCache.size === 0) return undefined
+    if (cache.size === 0) return undefined
     const allowances: Allowance[] = []
     let unknownMs = 0
     for (const quota of quotas) {
@@ -99,11 +99,11 @@ export function createLimiter(
       // A further call of an access passes although the limit is full.
       if (!shadow && access === undefined && (!admitted || allowance.remaining === 0)) {
         answeredAt ??= now()
-        const rechecks = denyCache.get(key)?.rechecks ?? { count: 0, sinceAt: askedAt }
-        denyCache.delete(key)
-        if (denyCache.size === MAX_KEYS) denyCache.delete(denyCache.keys().next().value!)
-        denyCache.set(key, { allowance, askedAt, answeredAt, rechecks })
-      } else if (admitted) denyCache.delete(key)
+        const rechecks = cache.get(key)?.rechecks ?? { count: 0, sinceAt: askedAt }
+        cache.delete(key)
+        if (cache.size === MAX_KEYS) cache.delete(cache.keys().next().value!)
+        cache.set(key, { allowance, askedAt, answeredAt, rechecks })
+      } else if (admitted) cache.delete(key)
     }
   }
 
@@ -125,7 +125,7 @@ export function createLimiter(
     // Cache only the store's answers: the fallback counts differently.
     if (mode === 'store' && askedAt > clearedAt) remember(quotas, admitted, allowances, askedAt)
     // After a call that the fallback admitted, its limits have less room than was cached.
-    if (mode !== 'store' && admitted) for (const { key } of quotas) denyCache.delete(key)
+    if (mode !== 'store' && admitted) for (const { key } of quotas) cache.delete(key)
     if (admitted) return { admitted, allowances, mode, decidedAt, cached: false }
     return { admitted, allowances, refusedBy: longestWait(allowances)!, mode, decidedAt, cached: false }
   }
@@ -150,7 +150,7 @@ export function createLimiter(
       for (const quota of quotas) {
         const charged = quota.countsSuccess && allowances.find(({ name }) => name === quota.name)
         if (!charged || !charged.admitted) continue
-        denyCache.delete(quota.key)
+        cache.delete(quota.key)
         store.giveBack(quota, charged.resetAt)
       }
     },
@@ -158,7 +158,7 @@ export function createLimiter(
     recall: (quotas: readonly Quota[]) => recall(quotas, now()),
     /** Clears the cache, after a reset. */
     forget(): void {
-      denyCache.clear()
+      cache.clear()
       clearedAt = now()
     },
   }

@@ -25,7 +25,7 @@ export type Explained = ReturnType<typeof explain>
 const REQUEST = /^(?:([A-Za-z-]+)\s+)?(\S.*)$/
 const URL = /^https?:\/\/([^/?#]*)(.*)$/i
 
-/** Parses the parts of a question; throws an InvalidQuestion. */
+/** Parses what `explain` is asked; throws an InvalidQuestion. */
 export function parseQuestion({ request, host, client, user, ip, at, headers, claims }: RequestLine) {
   const [, word = 'GET', where = ''] = REQUEST.exec(request.trim()) ?? []
   const method = word.toUpperCase()
@@ -36,7 +36,9 @@ export function parseQuestion({ request, host, client, user, ip, at, headers, cl
   if (slash === -1)
     throw new InvalidQuestion('Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".')
   if (site !== '' && host !== undefined && host.toLowerCase() !== site.toLowerCase())
-    throw new InvalidQuestion(`The request is to "${site}", and the host given is "${host}".`)
+    throw new InvalidQuestion(
+      `The request names the host "${site}", but "${host}" is given as the host; give one of them.`,
+    )
   if (client === '' || user === '')
     throw new InvalidQuestion(`Which ${client === '' ? 'client' : 'user'}? Give its id.`)
   if (ip !== undefined && isIP(ip) === 0)
@@ -68,7 +70,7 @@ function parseNamed(what: string, text = '{}'): Readonly<Record<string, unknown>
     if (typeof named === 'object' && named !== null && !Array.isArray(named))
       return named as Record<string, unknown>
   } catch {
-    // Refused below, as other types are.
+    // Invalid JSON throws below, as JSON of another type does.
   }
   throw new InvalidQuestion(`The ${what} must be a JSON object such as {"name":"value"}.`)
 }
@@ -91,11 +93,11 @@ export function explain(config: Config, question: RequestLine, overrides: Overri
     request,
     /** The canonical path, which is matched and forwarded; null if the request has none. */
     path: target?.path ?? null,
-    /** The gateway's own reply, before it authenticates; a 405 has the methods of the path. */
+    /** Refusal that needs no authentication, or null. That of a 405 lists the methods of the path in `allow`. */
     refusal: refusal ? explainRefusal(refusal, found) : null,
     route: matched ? explainRoute(matched.route, index, matched.params, config) : null,
     client: client === undefined ? null : explainClient(client, config),
-    /** All of them are charged, or none; the headers of admitted calls report the first live one. */
+    /** Charged together or not at all. The headers of an admitted call report the first that is not a shadow. */
     limits: matched && !refusal ? explainLimits(matched, asker, { config, overrides, nowMs: atMs }) : [],
     /** The routes before the matching one, or all routes if none matches. */
     passedOver: routes
@@ -104,7 +106,7 @@ export function explain(config: Config, question: RequestLine, overrides: Overri
   }
 }
 
-/** Returns the host of a request that names none: a listed host that no route names, if there is one. */
+/** Returns the host of a request without one: of `listen.hosts`, the first that no route names, else the first; else localhost. */
 function defaultHost({ routes }: Config): string {
   const hosts = routes.find(({ hosts }) => hosts !== undefined)?.hosts ?? []
   return hosts.find((host) => !routes.some((route) => route.host === host)) ?? hosts[0] ?? 'localhost'
@@ -150,7 +152,7 @@ function explainClient(id: string, { clients, par }: Config) {
     listed: listed !== undefined,
     /** True if the PAR endpoint refuses unlisted clients. */
     mustBeListed: par?.unknownClients === 'refuse',
-    /** Requirements for its authorisation requests; null is not checked. */
+    /** Requirements for its authorisation requests. Null: none. */
     requestObjectSigningAlg: listed?.requestObjectSigningAlg ?? null,
     authentication: listed?.authentication ?? null,
     pushed: listed?.pushed ?? null,
@@ -162,7 +164,7 @@ function reasonOf(route: CompiledRoute, method: string, { host, segments }: Targ
   if (found === undefined)
     return matchesHost(route, host) ? 'matches another path' : `matches another host than ${host}`
   if ('allow' in found) return `allows ${found.allow.join(', ')}, not ${method}`
-  // The route would match, but the router refuses.
+  // The route matches by itself, but the router refuses for one of two reasons.
   return METHODS.has(method)
     ? 'matches, but the path belongs to a route with "authenticate: par" or "authorization"'
     : `allows any method, but the gateway does not accept ${method}`

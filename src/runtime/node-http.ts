@@ -1,14 +1,17 @@
-import { IncomingMessage, type OutgoingMessage, ServerResponse } from 'node:http'
+import { createServer, IncomingMessage, type OutgoingMessage, ServerResponse } from 'node:http'
 import { Socket } from 'node:net'
 
 /**
  * Private parts of Node's http that the gateway uses, tested on Node 20, 22, 24 and 26: `_header` is the rendered head of a message
- * until it is sent, `_httpMessage` the message that a socket carries, `parser` the parser that reads from it.
+ * until it is sent, `_httpMessage` the message that a socket carries, `parser` the parser that reads from it, `_parent` the socket
+ * under TLS. Without `_header`,
+ * responses would lack their fields; without `_httpMessage`, errors their responses; without `parser`, dropped bytes would be parsed.
  */
 type PrivateMessage = OutgoingMessage & { _header: string }
 type PrivateSocket = Socket & {
   _httpMessage?: OutgoingMessage | null
   parser?: { onIncoming: () => number } | null
+  _parent?: Socket | null
 }
 
 /** Throws if this version of Node.js has no such parts: the gateway must not start on it. */
@@ -17,9 +20,13 @@ export function assertPrivateParts(): void {
   const response = new ServerResponse(new IncomingMessage(socket))
   response.assignSocket(socket)
   response.writeHead(200, ['Content-Length', '0'])
-  const head = (response as unknown as PrivateMessage)._header
-  if (socket._httpMessage === response && head.startsWith('HTTP/1.1 200 OK\r\n') && head.endsWith('\r\n\r\n'))
-    return
+  const head: unknown = (response as unknown as PrivateMessage)._header
+  const isText = typeof head === 'string' && /^HTTP\/1\.1 200 OK\r\n[^]*\r\n\r\n$/.test(head)
+  const isCarried = socket._httpMessage === response
+  createServer().emit('connection', socket)
+  const isParsed = typeof socket.parser?.onIncoming === 'function'
+  socket.destroy()
+  if (isText && isCarried && isParsed) return
   throw new Error(`Node.js ${process.version} renders HTTP in another way; use Node.js 20, 22, 24 or 26.`)
 }
 
@@ -42,6 +49,10 @@ export function endWithBody(message: OutgoingMessage, body: string): void {
 /** Returns the response that a caller's socket carries, or the request of an upstream's socket. */
 export const messageOf = (socket: Socket): OutgoingMessage | undefined =>
   (socket as PrivateSocket)._httpMessage ?? undefined
+
+/** Returns the address of a failed TLS handshake's peer, which the socket under it has even after a reset. */
+export const peerOfHandshake = (socket: Socket): string =>
+  (socket as PrivateSocket)._parent?.remoteAddress ?? ''
 
 /** Separates an idle socket from its last request, as `http.Agent` does. */
 export function detachMessage(socket: Socket): void {

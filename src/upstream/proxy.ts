@@ -1,3 +1,7 @@
+/**
+ * http-proxy ends here, and the gateway's code begins: `createSend` passes a request in; `addRequest` (sockets), `proxyRes` and `error`
+ * lead out.
+ */
 import type { ClientRequest } from 'node:http'
 import { createProxyServer } from '../runtime/http-proxy.ts'
 import type { Fields } from './headers.ts'
@@ -30,6 +34,7 @@ class ProxiedRequest {
       this.headers['content-length'] = String(outgoing.bodyLength)
   }
 
+  // http-proxy listens for errors, which `UpstreamRequest` handles.
   on(): void {}
 
   pipe(clientRequest: ClientRequest): void {
@@ -43,9 +48,10 @@ const ownerOf = (request: unknown): UpstreamRequest => (request as ProxiedReques
 
 /** Sends requests to an upstream by http-proxy, over the sockets of `UpstreamRequest`. */
 export function createSend(protocol: string): (upstreamRequest: UpstreamRequest) => void {
+  // http-proxy calls `addRequest` before `proxy.web` returns, so this is its request.
   let current: UpstreamRequest
   const proxy = createProxyServer({
-    // The agent below knows the address; http-proxy reads the protocol.
+    // http-proxy reads only the protocol: the sockets of `addRequest` have the address.
     target: { protocol, host: 'upstream', port: 0 },
     agent: {
       protocol,

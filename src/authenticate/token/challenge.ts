@@ -7,7 +7,7 @@ export type Scheme = 'bearer' | 'dpop'
 
 type Challenges = ReturnType<typeof createChallenges>
 
-/** Creates the refusals of a realm. With `algorithms`, those of DPoP proofs, they also offer the DPoP scheme. */
+/** Creates refusals that challenge for a realm. With `algorithms`, which DPoP proofs may use, they also offer the DPoP scheme. */
 export function createChallenges(realm: string, algorithms?: readonly string[]) {
   const how = `an access token as "Authorization: Bearer" and the token${algorithms === undefined ? '' : ', or as DPoP with a proof'}`
   const noToken = `Send ${how}. A token in the query is not read.`
@@ -19,20 +19,20 @@ export function createChallenges(realm: string, algorithms?: readonly string[]) 
   }
   const offered = algorithms === undefined ? challenges.bearer : Object.values(challenges)
   return {
-    /** Returns a 401 without an error code, for a request without credentials or with those of `another` scheme. */
-    noCredentials: (another: boolean) =>
-      new Refusal('Unauthorized', another ? otherScheme : noToken, {
+    /** Returns a 401 without an error code, for a request without credentials or, if `isOtherScheme`, of a scheme that is not supported. */
+    noCredentials: (isOtherScheme: boolean) =>
+      new Refusal('Unauthorized', isOtherScheme ? otherScheme : noToken, {
         headers: { 'WWW-Authenticate': offered },
       }),
-    /** Returns a 400, 401 or 503 with the challenge of the scheme that was used, and of `other`, the scheme that is needed. */
-    refuse({ error, description, cause, client }: CredentialsError, used: Scheme, other?: Scheme): Refusal {
+    /** Returns a 400, 401 or 503 with the challenge of the scheme that was `used`, and of the scheme that is `needed` in its place. */
+    refuse({ error, description, cause, client }: CredentialsError, used: Scheme, needed?: Scheme): Refusal {
       if (error === 'temporarily_unavailable') return serviceUnavailable(description, cause)
       const challenge = `${challenges[used]}, error="${error}", error_description="${description}"`
       return new Refusal(error === 'invalid_request' ? 'BadRequest' : 'Unauthorized', description, {
         oauthError: error,
         cause,
         client,
-        headers: { 'WWW-Authenticate': other === undefined ? challenge : [challenge, challenges[other]] },
+        headers: { 'WWW-Authenticate': needed === undefined ? challenge : [challenge, challenges[needed]] },
       })
     },
   }
@@ -68,7 +68,7 @@ const REPLAYED: CredentialsError = {
   description: 'The DPoP proof was used before.',
 }
 
-/** Creates the check that a token's sender is the one it is bound to. Refuses tokens bound to a key without `proofs`, all bound tokens without a sender. */
+/** Creates the check that a token's sender is the one it is bound to. Without `proofs`, it refuses tokens bound to a key; without a sender, all bound tokens. */
 export function createConfirm(challenges: Challenges, proofs: Proofs | undefined) {
   return (identity: Identity, scheme: Scheme, token: string, sender?: Sender) => {
     const { client, confirmation: { jkt, x5t } = {} } = identity

@@ -30,7 +30,7 @@ export interface IntrospectionOptions extends TokenRules {
   readonly timeoutMs?: number
   /** Pause between probes of an endpoint that is down. */
   readonly cooldownMs?: number
-  /** Maximum time that an accepted token is not looked up again, and so that a revoked token stays accepted. */
+  /** Time between lookups of an accepted token. A revoked token may be accepted for that long. */
   readonly maxAgeMs?: number
 }
 
@@ -39,6 +39,7 @@ export type IntrospectionResult = 'active' | 'inactive' | 'failed'
 /** Verifies an opaque token. Returns a promise, which never rejects, only if the issuer must be asked. */
 export type Introspect = (token: string) => CredentialsError | Promise<VerifiedToken | CredentialsError>
 
+/** Time for which refusals are cached, and their maximum number. */
 const REFUSED_MS = 5000
 const MAX_REFUSED = 10_000
 const NOT_ACTIVE = invalidToken('The access token is not active.')
@@ -50,7 +51,7 @@ const MAX_BYTES = 64 * 1024
 /** Maximum concurrent requests, and lookups that wait for one to end. */
 const MAX_CONCURRENT = 32
 const MAX_WAITING = 1000
-/** Failures in a row after which the gateway probes. */
+/** Failures in a row that cause a probe. */
 const MAX_FAILURES = 3
 /** The gateway's own token, which no issuer knows: if its lookup fails, the endpoint is at fault. */
 const PROBE_TOKEN = 'sluice-asks-whether-tokens-can-be-looked-up'
@@ -60,7 +61,7 @@ const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'
 /** A response that may concern only this token, and so is not a failure of the endpoint. */
 class TokenError extends FetchError {}
 
-/** Creates the lookup of opaque tokens (RFC 7662). Looks up each token once at a time, and caches refusals. An outage is a 503. */
+/** Creates the lookup of opaque tokens (RFC 7662). Concurrent lookups of a token share one request. Refusals are cached. An outage gives a 503. */
 export function createIntrospection(options: IntrospectionOptions) {
   const { maxAgeMs = 30_000, events } = options
   const { ask, isUp } = createEndpoint(options)
@@ -85,7 +86,7 @@ export function createIntrospection(options: IntrospectionOptions) {
 
   function read(answer: JsonObject, askedAt: number): VerifiedToken | CredentialsError {
     const { token_type: type = 'bearer' } = answer
-    // RFC 7662 section 2.2: both are optional, and the issuer is known.
+    // RFC 7662 section 2.2: `iss` and `exp` are optional, and the issuer is known.
     const claims: JsonObject = { iss: options.issuer, exp: Number.MAX_VALUE, ...answer }
     const identity = readClaims(HEADER, claims, options)
     if ('error' in identity) return identity
@@ -109,9 +110,9 @@ export function createIntrospection(options: IntrospectionOptions) {
 /**
  * Creates the client of an introspection endpoint (RFC 7662 section 2), bounded in time and number of requests. Follows no redirects.
  *
- * An endpoint that is down gets only a probe per cool-down, so that callers do not wait for it. Callers may send tokens on which a
- * healthy endpoint fails. So that these do not lock out other callers, failures in a row only cause a probe with a token of the
- * gateway's own, and only failed probes count as an outage.
+ * An endpoint that is down gets only a probe per cool-down, so that callers do not wait for it. Failures in a row cause a probe with
+ * the gateway's own token, and only failed probes count as an outage: otherwise, callers with tokens on which a healthy endpoint
+ * fails could lock out the others.
  */
 function createEndpoint(options: IntrospectionOptions) {
   const { url, events, timeoutMs = 3000, cooldownMs = 1000 } = options
@@ -153,7 +154,7 @@ function createEndpoint(options: IntrospectionOptions) {
     if (probing) return
     probing = true
     send(PROBE_TOKEN, AbortSignal.timeout(timeoutMs))
-      // A count of 1 means that another request has succeeded in the meantime: the endpoint is up.
+      // A success since the probe began has reset the count, which this failure made 1: the endpoint is up.
       .catch((error: Error) => health.failures > 1 && health.trip(error))
       .finally(() => (probing = false))
   }
@@ -161,13 +162,14 @@ function createEndpoint(options: IntrospectionOptions) {
   /** Returns the answer; undefined if the endpoint does not accept such tokens. Rejects without an answer. */
   async function ask(token: string): Promise<JsonObject | undefined> {
     if (!health.up) {
-      if (!health.due()) throw new Error(`${redactUrl(url)} fails and is only probed`)
+      if (!health.due())
+        throw new Error(`${redactUrl(url)} is down; lookups are refused until a probe succeeds`)
       probe()
     }
-    if (limit.pendingCount >= MAX_WAITING) throw new Error(`${MAX_WAITING} wait already`)
+    if (limit.pendingCount >= MAX_WAITING) throw new Error(`${MAX_WAITING} lookups already wait`)
     const signal = AbortSignal.timeout(timeoutMs)
     return limit(async () => {
-      // After the timers that are due, so that a lookup past its timeout is not sent.
+      // Lets due timers fire first: a lookup past its timeout must not be sent.
       await immediate()
       try {
         signal.throwIfAborted()

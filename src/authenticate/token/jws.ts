@@ -42,7 +42,7 @@ export const SCHEMES: ReadonlyMap<string, Scheme> = new Map<string, Scheme>([
   ['Ed25519', ED25519],
 ])
 
-/** Parses a compact JWS; returns undefined for other text. Padding and unused bits are refused, so that each token has only one spelling. */
+/** Parses a compact JWS; returns undefined for other text. Padding and unused bits are refused, so that no token has two encodings, which caches would take for two tokens. */
 export function parseJws(text: string): Jws | undefined {
   const first = text.indexOf('.')
   const last = text.lastIndexOf('.')
@@ -85,12 +85,12 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Returns true if `key`, which fits `algorithm`, made the signature. Synchronous: a job queue costs more than the mathematics. */
+/** Returns true if `key`, which fits `algorithm`, made the signature. Synchronous: queueing to the thread pool costs more than the verification. */
 export function verifyJws(jws: Jws, algorithm: string, key: KeyObject): boolean {
   const { digest, options } = SCHEMES.get(algorithm)!
-  // OpenSSL accepts a PSS signature without its leading zeros, a second spelling (RFC 8017 section 8.1.2, step 1).
+  // OpenSSL accepts a PSS signature without its leading zeros, a second encoding (RFC 8017 section 8.1.2, step 1).
   const bits = key.asymmetricKeyDetails?.modulusLength
   if (bits !== undefined && jws.signature.length !== Math.ceil(bits / 8)) return false
-  // PKCS #1 v1.5 has no options: in Node.js 24 an object takes 10 us more than a key, half of the signature itself.
+  // PKCS #1 v1.5 has no options: in Node.js 24 an object takes 10 us more than a key; the verification takes 20.
   return verify(digest, jws.signed, options === undefined ? key : { key, ...options }, jws.signature)
 }

@@ -29,19 +29,19 @@ export const cidr = stringThat((range) => {
   range.includes('/') ? range : `${range}/${MAX_BITS[isIP(range)]}`,
 )
 
-/** The address of an http or https server, without anything after the port → its origin. */
+/** Schema of an http or https URL without path, query and credentials; gives its origin. */
 export const origin = stringThat((text) => {
   const url = httpUrl(text)
   if (url === undefined) return 'must be an http or https address, such as http://data.internal:4000'
-  if (!isPublic(url)) return 'must not contain credentials; upstreams get none'
+  if (!hasNoCredentials(url)) return 'must not contain credentials; they would not be sent'
   if (url.search !== '' || url.hash !== '') return `must end after the port; write ${url.origin}`
-  return url.pathname === '/' || `must have no path, because requests keep theirs; write ${url.origin}`
+  return url.pathname === '/' || `must have no path; that of the request is sent. Write ${url.origin}`
 }, 'an address such as http://data.internal:4000').transform((url) => new URL(url).origin)
 
 /** An issuer's URL as written, because it is compared exactly (RFC 8414 section 2: no query, no fragment). */
 export const issuer = stringThat((text) => {
   const url = httpUrl(text)
-  return url !== undefined && !/[?#\s]/.test(text) && isPublic(url)
+  return url !== undefined && !/[?#\s]/.test(text) && hasNoCredentials(url)
 }, 'the issuer’s URL without query or fragment, such as https://identity.example.com/oidc')
 
 export const keysLocation = stringThat((text) => {
@@ -59,10 +59,10 @@ export function fetchedUrl(what: string) {
 
 function isFetchable(text: string): boolean {
   const url = httpUrl(text)
-  return url !== undefined && isPublic(url) && !text.includes('#')
+  return url !== undefined && hasNoCredentials(url) && !text.includes('#')
 }
 
-const isPublic = ({ username, password }: URL): boolean => username === '' && password === ''
+const hasNoCredentials = ({ username, password }: URL): boolean => username === '' && password === ''
 
 const isPath = (path: string) => (path.startsWith('file:') ? WITHOUT_FILE : path !== '')
 export const pemFile = stringThat(isPath, 'the path of a PEM file')

@@ -17,20 +17,20 @@ export const headerFields = z.record(
 )
 
 /** Fields that the gateway sets in responses. */
-const KEPT = /^(?:x-)?ratelimit(?:-|$)|^(?:retry-after|cache-control|content-length|date)$/
+const SET_BY_GATEWAY = /^(?:x-)?ratelimit(?:-|$)|^(?:retry-after|cache-control|content-length|date)$/
 const isRead = (name: string): boolean => INSPECTED.has(name) || HOP_BY_HOP.has(name)
 
-/** A field in which a proxy reports the caller. */
+/** Schema of the field in which the gateway names the caller to the upstream. */
 export const identityField = stringThat((field) => {
   const name = normalizeFieldName(field.toLowerCase())
   if (isRead(name) || name.startsWith('content-')) return 'is read by the gateway itself; remove it'
   return NAME.test(field)
 }, 'the name of a header field such as X-My-User')
 
-/** Returns why a field cannot be read by limits, or hold the request id; true if it can. */
+/** Checks a field for use by limits or as the request id. Returns the mistake, false for an invalid name, or true. */
 export function fieldIssue(field: string): boolean | string {
   const name = field.toLowerCase()
-  if (isRead(name) || decideAction(name) !== 'keep' || KEPT.test(name))
+  if (isRead(name) || decideAction(name) !== 'keep' || SET_BY_GATEWAY.test(name))
     return 'is a field that the gateway itself reads, sets or drops; name another'
   return NAME.test(name)
 }
@@ -40,12 +40,12 @@ export const requestId = stringThat(fieldIssue, 'the name of a header field such
 
 const body = z.union(
   [z.string(), z.record(z.string(), z.unknown()), z.array(z.unknown())],
-  mustBe('a text, or a mapping or a list, which is sent as JSON'),
+  mustBe('a text; or a mapping or a list, sent as JSON'),
 )
 
 const fields = section({
   status: int(400, 599).prefault(429).describe('The status.'),
-  headers: headerFields.default({}).describe('Header fields to add; those of the limit stay as they are.'),
+  headers: headerFields.default({}).describe('Header fields to add. Rate-limit fields cannot be changed.'),
   body: body
     .optional()
     .describe(
@@ -58,7 +58,7 @@ function* refusalConflicts({ headers, body }: z.output<typeof fields>): Generato
   for (const [i, name] of names.entries()) {
     const lower = name.toLowerCase()
     const path = ['headers', name]
-    if (KEPT.test(lower) || HOP_BY_HOP.has(lower))
+    if (SET_BY_GATEWAY.test(lower) || HOP_BY_HOP.has(lower))
       yield { path, message: 'is set by the gateway itself; remove it', key: true }
     else if (lower === 'content-type' && body === undefined)
       yield { path, message: 'applies only to a "body"; write one, or remove it', key: true }

@@ -192,7 +192,7 @@ describe('a token is refused', () => {
 
 /** Did the gateway ask it for itself? */
 const isOwn = ({ form }: Asked) => form['token']!.startsWith('sluice-')
-const isLeftAlone = (finding: Answered) => causeOf(finding).includes('is only probed')
+const isLeftAlone = (finding: Answered) => causeOf(finding).includes('until a probe succeeds')
 const status =
   (code: number, body: object = {}, headers: Record<string, string> = {}): Answer =>
   (response) =>
@@ -470,7 +470,7 @@ describe('lookups at the same time', () => {
     expect(answers.filter((answer) => statusOf(answer) !== 503)).toEqual([])
     // A few more than at a time: those that began last may be sent as the first time out.
     expect(server.asked.filter((one) => !isOwn(one)).length).toBeLessThanOrEqual(100)
-    expect(answers.filter((answer) => causeOf(answer).includes('1000 wait already'))).toHaveLength(3)
+    expect(answers.filter((answer) => causeOf(answer).includes('1000 lookups already wait'))).toHaveLength(3)
     server.answer = active()
     await until('there is room again', async () => !isRefused(await ask()))
   })

@@ -10,6 +10,7 @@ const FIELDS = {
   envoy: undefined,
   haproxy: FORWARDED,
 }
+const CHALLENGE = 'WWW-Authenticate'
 const FORWARDED_FOR = 'x-forwarded-for'
 
 export type ForwardAuthProxy = keyof typeof FIELDS
@@ -54,11 +55,22 @@ export function passReply(
   return { status: 200, checked: [], headers, body: '' }
 }
 
-/** Adds the body of a refusal as a field, because nginx drops the body, unless it has characters that no field may hold. */
-export function withBodyField(reply: Reply): Reply {
-  const body = reply.body.replaceAll(
+/**
+ * Returns a refusal as nginx's `auth_request` takes it: a 401 or 403 without a body, which keeps the connection. The status and the body
+ * are in fields, and all challenges are in one, because nginx 1.22 reads only one.
+ */
+export function replyForNginx({ status, checked, headers, body }: Reply): Reply {
+  const isChallenge = (i: number): boolean => checked[i - (i % 2)] === CHALLENGE
+  const challenges = checked.filter((_, i) => i % 2 === 1 && isChallenge(i)).join(', ')
+  const others = checked.filter((_, i) => !isChallenge(i))
+  const escaped = body.replaceAll(
     /[^ -~]/g,
     (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`,
   )
-  return { ...reply, headers: `${reply.headers}\r\nX-Sluice-Body: ${body}` }
+  return {
+    status: status === 401 ? 401 : 403,
+    checked: challenges === '' ? others : [...others, CHALLENGE, challenges],
+    headers: `${headers}\r\nX-Sluice-Status: ${status}\r\nX-Sluice-Body: ${escaped}`,
+    body: '',
+  }
 }

@@ -1,6 +1,6 @@
 import type { BodyLength } from '../downstream/body.ts'
 import { certificateField } from '../downstream/client-certificate.ts'
-import { passReply, withBodyField } from '../downstream/forward-auth.ts'
+import { passReply, replyForNginx } from '../downstream/forward-auth.ts'
 import { jsonReply, prefersPage, refusalReply, writeReply } from '../downstream/reply.ts'
 import { Failure, Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
@@ -107,8 +107,8 @@ export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal):
   try {
     const { requestId, rateLimit } = exchange
     const reply = refusalReply(exchange.refusal, format, requestId, rateLimit, deps.policy.requestId)
-    const isBodyDropped = exchange.asked?.proxy === 'nginx'
-    exchange.bytes += writeReply(exchange.response, isBodyDropped ? withBodyField(reply) : reply)
+    const isForNginx = exchange.asked?.proxy === 'nginx'
+    exchange.bytes += writeReply(exchange.response, isForNginx ? replyForNginx(reply) : reply)
   } catch (failure) {
     exchange.refusal = toRefusal(failure)
     exchange.response.destroy()

@@ -1,3 +1,6 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import type { Socket } from 'node:net'
+import { cpus } from 'node:os'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { ASKING, type AskingProxy, startAsking } from '../helpers/asking-proxies.ts'
 import { startGateway, token } from '../helpers/gateway.ts'
@@ -120,6 +123,23 @@ describe.each(PROXIES)('%s that asks', (from) => {
       expect(headers.connection ?? '').not.toMatch(/upgrade/i)
     },
   )
+})
+
+describe('nginx that asks', () => {
+  it('keeps its connections to the gateway when requests are refused', async () => {
+    const asking = await start('nginx')
+    let connections = 0
+    const count = (message: unknown) => {
+      if ((message as { socket: Socket }).socket.localPort === asking.gateway.askPort) connections++
+    }
+    subscribe('net.server.socket', count)
+    for (let i = 0; i < 30; i++)
+      expect(statuses(await send(asking.port, 'GET /other HTTP/1.1', HOST))).toEqual([404])
+    unsubscribe('net.server.socket', count)
+    // One for each worker process.
+    expect(connections).toBeLessThanOrEqual(cpus().length)
+    await asking.close()
+  })
 })
 
 describe('HAProxy that asks', () => {

@@ -6,6 +6,7 @@ import { mostInAWindow, type Observed, wronglyAdmitted, wronglyRefused } from '.
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 
 const CONNECTION = '1ffe1a3f-0b2f-4a3e-9d7a-6d3b8f6f1c11'
+const STATUSES = [402, 413, 431, 503]
 const key = makeKey('ES256')
 
 describe.each(Object.keys(ASKING) as (keyof typeof ASKING)[])(
@@ -24,9 +25,12 @@ describe.each(Object.keys(ASKING) as (keyof typeof ASKING)[])(
         routes: `routes:
   - { match: "POST /v3/sync/:connection", authenticate: bearer, limits: [requests, sync] }
   - { match: "GET /open/*", authenticate: none }
+  - { match: "GET /scoped/*", authenticate: bearer, scope: [read] }
+${STATUSES.map((status) => `  - { match: "GET /refused/${status}", authenticate: none, limits: [refused${status}] }`).join('\n')}
   - { match: "/v3/*", authenticate: bearer, limits: [requests] }`,
         more: `forwardAuth: { port: 0, from: ${from} }\nparameters: { connection: uuid }`,
         limits: `limits:
+${STATUSES.map((status) => `  refused${status}: { per: [ip], limit: 1, window: 1m, refusal: { status: ${status} } }`).join('\n')}
   requests: { per: [client], limit: ${limit}, window: ${window} }
   sync: { per: [client, connection], limit: 1, window: 1m, refusal: { status: 429, headers: { X-Why: sync }, body: { größe: "zu \\"viel\\"" } } }`,
       })
@@ -83,6 +87,17 @@ describe.each(Object.keys(ASKING) as (keyof typeof ASKING)[])(
       expect(reached()).toBe(before)
     })
 
+    it('answers 403 with the challenge of the gateway', async () => {
+      const got = await call(proxy.port, { path: '/scoped/a', token: await token('ann') })
+      expect(got.status).toBe(403)
+      expect(got.headers['www-authenticate']).toContain('error="insufficient_scope"')
+    })
+
+    it.each(STATUSES)('answers a limit that refuses with %i', async (status) => {
+      const statusOf = async () => (await call(proxy.port, { path: `/refused/${status}` })).status
+      expect([await statusOf(), await statusOf()]).toEqual([200, status])
+    })
+
     it.each([
       ['no token', 401, { path: '/v3/a' }],
       ['an unknown path', 404, { path: '/v4/a' }],
@@ -93,7 +108,9 @@ describe.each(Object.keys(ASKING) as (keyof typeof ASKING)[])(
       const got = await call(proxy.port, request)
       expect([got.status, got.headers['content-type']]).toEqual([status, 'application/problem+json'])
       expect(got.json).toMatchObject({ status, correlationId: got.headers['x-request-id'] })
-      if (status === 401) expect(String(got.headers['www-authenticate'])).toContain('Bearer')
+      const challenges =
+        status === 401 ? expect.stringMatching(/^Bearer .*, DPoP [^,]*, algs="[^"]*"$/) : undefined
+      expect(got.headers['www-authenticate']).toEqual(challenges)
       if (status === 405) expect(got.headers.allow).toBe('GET, HEAD')
       expect(reached()).toBe(before)
     })

@@ -98,6 +98,10 @@ function ask(from: ForwardAuthProxy, { token, headers = {}, ...question }: Quest
   return call(gateway.askPort, EXCHANGES[from](whole))
 }
 
+/** Returns the status of an answer; nginx gets it in a field. */
+const statusIn = ({ status, headers }: Got) => Number(headers['x-sluice-status'] ?? status)
+const statusAsked = async (from: ForwardAuthProxy, question: Question) => statusIn(await ask(from, question))
+
 describe.each(FORWARD_AUTH_PROXIES)('%s', (from) => {
   it('gets 200 with the limit and the client, then the refusal', async () => {
     await start(from)
@@ -117,14 +121,14 @@ describe.each(FORWARD_AUTH_PROXIES)('%s', (from) => {
       (await call(gateway.port, { path: '/both/a', token: bearer })).headers['x-ratelimit-remaining'],
     ).toBe('0')
     const refused = await ask(from, { method: 'HEAD', path: '/v3/a', token: bearer })
-    expect([refused.status, refused.headers['x-ratelimit-remaining']]).toEqual([429, '0'])
+    expect([statusIn(refused), refused.headers['x-ratelimit-remaining']]).toEqual([429, '0'])
     expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0)
     expect(data.seen.length).toBe(before + 1)
   })
 
   it('gets the refusals of the gateway', async () => {
     await start(from)
-    const statusOf = async (question: Question) => (await ask(from, question)).status
+    const statusOf = (question: Question) => statusAsked(from, question)
     expect(await statusOf({ path: '/v3/a' })).toBe(401)
     expect(await statusOf({ path: '/v3/a', token: 'none' })).toBe(401)
     expect(await statusOf({ path: '/v3/%2e%2e/open/a' })).toBe(400)
@@ -135,7 +139,7 @@ describe.each(FORWARD_AUTH_PROXIES)('%s', (from) => {
 
   it('gets 404 for endpoints whose bodies and redirects the gateway checks, and for limits that it answers', async () => {
     await start(from)
-    const statusOf = async (question: Question) => (await ask(from, question)).status
+    const statusOf = (question: Question) => statusAsked(from, question)
     const host = 'id.example.com'
     expect(await statusOf({ method: 'POST', host, path: '/oidc/request' })).toBe(404)
     expect(await statusOf({ host, path: '/oidc/auth?client_id=a' })).toBe(404)
@@ -145,7 +149,7 @@ describe.each(FORWARD_AUTH_PROXIES)('%s', (from) => {
 
   it('is believed on the address of the caller, behind other trusted proxies too', async () => {
     await start(from)
-    const statusOf = async (ip: string) => (await ask(from, { path: '/open/a', ip })).status
+    const statusOf = (ip: string) => statusAsked(from, { path: '/open/a', ip })
     expect(await statusOf('203.0.113.1')).toBe(200)
     expect(await statusOf('203.0.113.1')).toBe(429)
     expect(await statusOf('203.0.113.1, 203.0.113.2, 10.1.1.1')).toBe(200)
@@ -162,8 +166,8 @@ describe.each(FORWARD_AUTH_PROXIES)('%s', (from) => {
       nginx: 'x-original-method, x-original-uri, x-forwarded-for',
       envoy: 'x-forwarded-for',
     }[from as string]
-    expect(missing.status).toBe(400)
-    expect(missing.json.detail).toBe(
+    expect(statusIn(missing)).toBe(400)
+    expect(JSON.parse(String(missing.headers['x-sluice-body'] ?? missing.body)).detail).toBe(
       `The proxy that asks must send ${fields ?? 'x-forwarded-method, x-forwarded-host, x-forwarded-uri, x-forwarded-for'}.`,
     )
   })
@@ -185,10 +189,25 @@ it('an id of a client that a field cannot hold is percent-encoded, and unknown c
   expect((await ask('traefik', { path: '/open/a' })).headers['x-sluice-client']).toBe('')
 })
 
-it('nginx gets the body of a refusal in a field, too', async () => {
+it('nginx gets each refusal as 401 or 403, with the status and the body in fields', async () => {
   await start('nginx')
-  const refused = await ask('nginx', { path: '/v3/a' })
-  expect(refused.headers['x-sluice-body']).toBe(refused.body)
+  for (const [path, status, sent] of [
+    ['/v3/a', 401, 401],
+    ['/other', 404, 403],
+    ['/v3/a%2Fb', 400, 403],
+  ] as const) {
+    const refused = await ask('nginx', { path })
+    expect([refused.status, refused.body, refused.headers['content-length']]).toEqual([sent, '', '0'])
+    expect(refused.headers['x-sluice-status']).toBe(String(status))
+    expect(JSON.parse(String(refused.headers['x-sluice-body']))).toMatchObject({ status })
+  }
+})
+
+it('nginx gets several challenges in one field, because it reads only one', async () => {
+  await start('nginx')
+  const { rawHeaders } = await ask('nginx', { path: '/v3/a' })
+  expect(rawHeaders.filter((name) => name === 'WWW-Authenticate').length).toBe(1)
+  expect(rawHeaders[rawHeaders.indexOf('WWW-Authenticate') + 1]).toMatch(/^Bearer .*, DPoP /)
 })
 
 it('answers all questions of a proxy over one connection', async () => {

@@ -197,11 +197,16 @@ describe('deploy/forward-auth/', () => {
   it.each(FORWARD_AUTH_PROXIES)(
     'has a gateway for %s that serves its routes without upstreams',
     async (from) => {
-      const { forwardAuth, warnings, upstreams, routes } = await load('deploy/forward-auth/sluice.yaml', {
-        PROXY: from,
-        JWKS: 'https://identity.example.com/oidc/certs',
-      })
+      const { forwardAuth, listen, warnings, upstreams, routes } = await load(
+        'deploy/forward-auth/sluice.yaml',
+        {
+          PROXY: from,
+          JWKS: 'https://identity.example.com/oidc/certs',
+        },
+      )
       expect(forwardAuth).toEqual({ host: '127.0.0.1', port: 8090, from })
+      // The proxies listen on 8080.
+      expect(listen.port).not.toBe(8080)
       expect([warnings, upstreams, routes.length]).toEqual([[], [], 2])
     },
   )

@@ -5,11 +5,14 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { ASKING, type AskingProxy, startAsking } from '../helpers/asking-proxies.ts'
 import { startGateway, token } from '../helpers/gateway.ts'
 import { answered, raw, statuses } from '../helpers/raw.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startRawUpstream, startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 
 const PROXIES = Object.keys(ASKING) as AskingProxy[]
+const LIMITED = { 'X-RateLimit-Limit': 'of the backend', 'X-RateLimit-Remaining': 'of the backend' }
+const answer: Parameters<typeof startUpstream>[0] = ({ headers }, response) =>
+  void response.writeHead(200, headers['x-limited'] === undefined ? {} : LIMITED).end()
 let data: TestUpstream
-beforeAll(async () => void (data = await startUpstream()))
+beforeAll(async () => void (data = await startUpstream(answer)))
 afterAll(() => data.close())
 
 async function start(from: AskingProxy, edit?: (name: string, text: string) => string) {
@@ -105,6 +108,27 @@ describe.each(PROXIES)('%s that asks', (from) => {
     for (const { headers } of data.seen) expect(headers.host).toBe('inner.example.com')
   })
 
+  it('drops what the caller claims about its connection', async () => {
+    const names = [
+      'Client-Cert',
+      'Forwarded',
+      'X-Real-IP',
+      'X-Forwarded-Host',
+      'X-Forwarded-Port',
+      'X-Forwarded-For',
+    ]
+    const fields = names.map((name) => `${name}: forged`)
+    expect(statuses(await send(asking.port, 'GET /open/a HTTP/1.1', HOST, ...fields))).toEqual([200])
+    expect(JSON.stringify(data.seen.at(-1)!.headers)).not.toContain('forged')
+  })
+
+  it('shows the limit of the gateway alone if the backend has rate-limit fields, too', async () => {
+    const fields = [HOST, `Authorization: Bearer ${await token('eve')}`, 'X-Limited: yes']
+    const text = await send(asking.port, 'GET /v3/a HTTP/1.1', ...fields)
+    expect(text.match(/^x-ratelimit-limit: .*$/gim)).toEqual([expect.stringMatching(/: 1000$/)])
+    expect(text).not.toContain('of the backend')
+  })
+
   it.each(['websocket', 'h2c'])(
     'forwards no upgrade to %s, whose bytes would pass unasked',
     async (protocol) => {
@@ -123,6 +147,14 @@ describe.each(PROXIES)('%s that asks', (from) => {
       expect(headers.connection ?? '').not.toMatch(/upgrade/i)
     },
   )
+})
+
+it.each(['nginx', 'caddy'] as const)('%s that asks does not wait for a gateway that hangs', async (from) => {
+  const hanging = await startRawUpstream(() => {})
+  const proxy = await startAsking(from, hanging.port, data.port)
+  expect(statuses(await send(proxy.port, 'GET /open/a HTTP/1.1', HOST))[0]).toBeGreaterThanOrEqual(502)
+  proxy.close()
+  await hanging.close()
 })
 
 describe('nginx that asks', () => {

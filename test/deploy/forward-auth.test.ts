@@ -149,6 +149,16 @@ ${STATUSES.map((status) => `  refused${status}: { per: [ip], limit: 1, window: 1
       expect((await send(sign(`http://127.0.0.1:${gateway.askPort}/`))).status).toBe(401)
     })
 
+    it('lets exactly the limit of concurrent calls pass', async () => {
+      const before = reached()
+      const bearer = await token('fred')
+      const calls = Array.from({ length: 60 }, () => call(proxy.port, { path: '/v3/a', token: bearer }))
+      const passed = (await Promise.all(calls)).map(({ status }) => status)
+      expect(passed.filter((status) => status === 200).length).toBe(5)
+      expect(passed.filter((status) => status === 429).length).toBe(55)
+      expect(reached()).toBe(before + 5)
+    })
+
     it('refuses while the gateway is down', async () => {
       await gateway.close()
       const before = reached()

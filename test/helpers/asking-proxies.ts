@@ -36,7 +36,7 @@ export async function startAsking(
       .replace(/\blisten 8080|bind :8080/g, (found) => found.replace(/:?8080/, `127.0.0.1:${port}`))
       .replace(/^:8080/m, `:${port}`)
       .replace('maxconn 10000', 'maxconn 1000')
-      .replace('http {', `http {\n${TEMPORARY.join('\n')}`)
+      .replace(/^http {/m, `http {\n${TEMPORARY.join('\n')}`)
     writeFileSync(join(folder, name), name === 'nginx.conf' ? `daemon off;\n${text}` : text)
   }
   const env = { ...process.env, HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder }

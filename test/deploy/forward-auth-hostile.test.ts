@@ -122,7 +122,7 @@ describe.each(PROXIES)('%s that asks', (from) => {
     expect(JSON.stringify(data.seen.at(-1)!.headers)).not.toContain('forged')
   })
 
-  it('shows the limit of the gateway alone if the backend has rate-limit fields, too', async () => {
+  it('shows only the limit of the gateway if the backend has rate-limit fields, too', async () => {
     const fields = [HOST, `Authorization: Bearer ${await token('eve')}`, 'X-Limited: yes']
     const text = await send(asking.port, 'GET /v3/a HTTP/1.1', ...fields)
     expect(text.match(/^x-ratelimit-limit: .*$/gim)).toEqual([expect.stringMatching(/: 1000$/)])

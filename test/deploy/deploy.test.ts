@@ -97,6 +97,12 @@ describe('Dockerfile', () => {
     expect(copied.filter((path) => !existsSync(join(root, path)))).toEqual([])
   })
 
+  it('has an exact version of Node.js, the same in both stages, and builds on the architecture of the machine', () => {
+    const [build, final, ...more] = [...dockerfile.matchAll(/^FROM (.+)$/gm)].map(([, from]) => from)
+    expect(final).toMatch(/^node:24\.\d+\.\d+-bookworm-slim$/)
+    expect({ build, more }).toEqual({ build: `--platform=$BUILDPLATFORM ${final} AS build`, more: [] })
+  })
+
   it('calls existing commands, as a user other than root', async () => {
     const [, entry] = /^ENTRYPOINT (.*)$/m.exec(dockerfile)!
     expect(JSON.parse(entry!)).toEqual(['node', ...NODE_FLAGS, 'dist/bin/sluice.js'])

@@ -1,0 +1,89 @@
+import { spawnSync } from 'node:child_process'
+import { accessSync, constants, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import { parseDocument } from 'yaml'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const read = (path: string): string => readFileSync(join(root, path), 'utf8')
+const { scripts, version } = JSON.parse(read('package.json')) as {
+  scripts: Record<string, string>
+  version: string
+}
+const files = readdirSync(join(root, '.github'), { recursive: true, encoding: 'utf8' })
+  .filter((name) => name.endsWith('.yml'))
+  .map((name) => `.github/${name}`)
+
+function parsed(path: string): unknown {
+  const document = parseDocument(read(path))
+  expect([...document.errors, ...document.warnings], path).toEqual([])
+  return document.toJS()
+}
+
+interface Step {
+  readonly run?: string
+  readonly uses?: string
+}
+interface Job {
+  readonly steps?: readonly Step[]
+  readonly uses?: string
+  readonly needs?: string | readonly string[]
+}
+const workflows = files
+  .filter((path) => path.includes('/workflows/'))
+  .map((path) => [path, (parsed(path) as { jobs: Record<string, Job> }).jobs] as const)
+
+describe('.github/', () => {
+  it('has YAML that parses', () => {
+    expect(files).toHaveLength(6)
+    for (const path of files) expect(parsed(path), path).toBeTypeOf('object')
+  })
+
+  it.each(workflows)('%s runs existing scripts, one command a step', (_, jobs) => {
+    const steps = Object.values(jobs).flatMap(({ steps = [] }) => steps)
+    const commands = steps.flatMap(({ run = [] }) => run)
+    expect(commands.length).toBeGreaterThan(2)
+    for (const command of commands) {
+      expect(command).toMatch(/^(?:npm ci|npm test|npm run [\w:]+|scripts\/[\w-]+\.sh(?: "\$\w+")?)$/)
+      const [program = '', , script] = command.split(' ')
+      if (script !== undefined && program === 'npm') expect(scripts).toHaveProperty([script])
+      if (program !== 'npm') accessSync(join(root, program), constants.X_OK)
+    }
+  })
+
+  it.each(workflows)('%s needs existing jobs and calls existing workflows', (_, jobs) => {
+    for (const { needs = [], uses } of Object.values(jobs)) {
+      for (const job of [needs].flat()) expect(jobs).toHaveProperty(job)
+      if (uses !== undefined) read(uses)
+    }
+  })
+})
+
+describe('scripts/', () => {
+  const script = (name: string, ...args: string[]) => {
+    const { status, stdout, stderr } = spawnSync(join(root, 'scripts', name), args, { encoding: 'utf8' })
+    return { status, stdout, stderr }
+  }
+
+  it('prints the notes of one version', () => {
+    const { status, stdout } = script('release-notes.sh', '0.1.0')
+    expect(status).toBe(0)
+    expect(stdout).toMatch(/^The first release\.\n\n### Added\n\n- /)
+    expect(stdout).not.toMatch(/^## /m)
+    expect(script('release-notes.sh', '0.1')).toEqual({
+      status: 1,
+      stdout: '',
+      stderr: 'CHANGELOG.md has no notes under "## [0.1]"; write them.\n',
+    })
+  })
+
+  it('accepts only the tag of the version in package.json', () => {
+    expect(script('check-release.sh', `v${version}`)).toEqual({ status: 0, stdout: '', stderr: '' })
+    expect(script('check-release.sh', 'v0.0.9')).toEqual({
+      status: 1,
+      stdout: '',
+      stderr: `The tag v0.0.9 is not the version of package.json, which is ${version}: change one of the two.\n`,
+    })
+  })
+})

@@ -1,0 +1,119 @@
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { withTests } from '../helpers/process.ts'
+import { freePort } from '../helpers/redis.ts'
+import { startUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const run = promisify(execFile)
+const folder = mkdtempSync(join(tmpdir(), 'sluice-package-'))
+const packed = join(folder, 'lib/node_modules/sluice')
+const elsewhere = join(folder, 'elsewhere')
+const env: NodeJS.ProcessEnv = { ...process.env, PATH: `${folder}/bin:${process.env['PATH']}` }
+// Variables of `npm test` would make npm act on the repository.
+for (const name of Object.keys(env)) if (/^(?:npm_|SLUICE_|NODE_)/.test(name)) delete env[name]
+
+const npm = async (cwd: string, ...args: string[]) => (await run('npm', args, { cwd, env })).stdout
+/** Runs a line in a user's shell, in a folder that is not the repository. */
+const shell = async (line: string) => (await run('bash', ['-c', line], { cwd: elsewhere, env })).stdout
+
+/** Starts the installed program, and waits for a text in its output. */
+async function started(args: readonly string[], text: string) {
+  const child = withTests(spawn(join(folder, 'bin/sluice'), args, { cwd: elsewhere, env }))
+  let output = ''
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (chunk: Buffer) => (output += String(chunk)))
+  await until(text, () => {
+    if (child.exitCode !== null) throw new Error(`it ended: ${output}`)
+    return output.includes(text)
+  })
+  const stop = async (): Promise<number> => {
+    const ended = once(child, 'exit')
+    child.kill('SIGINT')
+    return (await ended)[0] as number
+  }
+  return { output, stop }
+}
+
+beforeAll(async () => {
+  mkdirSync(elsewhere)
+  // Without scripts: `prepack` would build again, while other tests use the build.
+  const [{ filename }] = JSON.parse(
+    await npm(root, 'pack', '--ignore-scripts', '--json', '--pack-destination', folder),
+  ) as [{ filename: string }]
+  const flags = ['--global', '--prefix', folder, '--prefer-offline', '--no-audit', '--no-fund']
+  await npm(elsewhere, 'install', ...flags, join(folder, filename))
+}, 120_000)
+
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+describe('the package', () => {
+  it('is a program on PATH after its installation', async () => {
+    const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string }
+    expect(await shell('sluice --version')).toBe(`${version}\n`)
+  })
+
+  it('runs the sandbox, whose pasted call is answered with 200', async () => {
+    const { output, stop } = await started(['sandbox', '--port', '0', '--admin-port', '0'], 'for i in $(seq')
+    const lines = output.split('\n')
+    const token = lines.find((line) => line.startsWith('TOKEN='))!
+    const call = lines.find((line) => line.startsWith('curl -i') && line.includes('/v3/transactions'))!
+    expect(await shell(`${token}\n${call.replace('curl', 'curl -s')}`)).toMatch(/^HTTP\/1\.1 200 OK\r\n/)
+    expect(await stop()).toBe(0)
+  })
+
+  it('writes, checks and serves a configuration, and explains a refusal', async () => {
+    const upstream = await startUpstream()
+    await shell(`sluice init --for api --data ${upstream.url} --redis memory`)
+    const file = join(elsewhere, 'sluice.yaml')
+    writeFileSync(file, readFileSync(file, 'utf8').replaceAll('limit: 1000', 'limit: 1'))
+    expect(await shell('sluice check')).toContain('sluice.yaml is valid, with 0 warnings')
+
+    const [port, adminPort] = await Promise.all([freePort(), freePort()])
+    const flags = ['start', '--port', String(port), '--admin-port', String(adminPort)]
+    const { stop } = await started(flags, 'gateway started')
+    const status = () => shell(`curl -s -o body -w '%{http_code}' http://127.0.0.1:${port}/accounts`)
+    expect([await status(), await status()]).toEqual(['200', '429'])
+    const admin = `--admin http://127.0.0.1:${adminPort}`
+    const explained = await shell(`sluice explain "GET /accounts" --ip 127.0.0.1 ${admin}`)
+    expect(explained).toMatch(/^requests +1 +1 +1m +live +sluice:\{127\.0\.0\.1\}:requests /m)
+    expect(await stop()).toBe(0)
+    await upstream.close()
+  })
+
+  it('contains every file that its documents link to', () => {
+    const documents = readdirSync(packed, { recursive: true, encoding: 'utf8' }).filter(
+      (name) => name.endsWith('.md') && !name.includes('node_modules'),
+    )
+    expect(documents).toEqual(expect.arrayContaining(['README.md', 'docs/operating.md', 'SECURITY.md']))
+    const missing = documents.flatMap((name) =>
+      [...readFileSync(join(packed, name), 'utf8').matchAll(/\]\(([^)\s#]+)[^)]*\)/g)]
+        .map(([, target]) => target!)
+        .filter((target) => !/^https?:/.test(target) && !existsSync(join(packed, name, '..', target)))
+        .map((target) => `${name}: ${target}`),
+    )
+    expect(missing).toEqual([])
+  })
+
+  it('contains no secrets, no tests and no sources but the script of Redis', () => {
+    const names = readdirSync(packed, { recursive: true, encoding: 'utf8' }).filter(
+      (name) => !name.startsWith('node_modules'),
+    )
+    expect(names.filter((name) => /(?:^test\/|\.ts$|\.pem$|\.key$|(?:^|\/)\.env$)/.test(name))).toEqual([])
+  })
+
+  it('needs no package that only development installs', () => {
+    const { devDependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+      devDependencies: Record<string, string>
+    }
+    const installed = new Set(readdirSync(join(packed, 'node_modules')))
+    expect(Object.keys(devDependencies).filter((name) => installed.has(name))).toEqual([])
+  })
+})

@@ -349,7 +349,7 @@ describe('sluice init', () => {
     [['init', '--output', '-', '--issuer', ISSUER], 'Give --data, --audience: init asks only on a terminal.'],
     [
       ['init', ...argsOf({ ...FLAGS, data: 'http://data.internal/v3' }), '--output', '-'],
-      '--data must have no path, because requests keep theirs; write http://data.internal.',
+      '--data must have no path; that of the request is sent. Write http://data.internal.',
     ],
     [
       ['init', ...argsOf({ ...FLAGS, redis: 'http://r' }), '--output', '-'],

@@ -74,5 +74,6 @@ describe('deploy/compose.demo.yaml', () => {
     expect(one.counts).toBe('Redis')
     for (const { activity } of [one, two])
       expect(activity.clients.map(({ client }: { client: string }) => client)).toContain('acme')
+    for (const process of started) expect(process.stdout()).not.toContain('"msg":"request"')
   })
 })

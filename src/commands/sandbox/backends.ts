@@ -8,7 +8,7 @@ type IdentityOptions = { issuer: string; audience: string; clients: readonly Cli
 
 export const CLIENT = { id: 'sandbox', secret: 'sandbox-secret' }
 /** Calls per second of each client that `--load` simulates: the first exceeds 1000 in a minute. */
-export const LOAD = { acme: 18, bluebird: 9, 'crisp-ledger': 4, evergreen: 1 }
+export const LOAD = { acme: 20, bluebird: 9, 'crisp-ledger': 4, evergreen: 1 }
 export const DATA_SCOPES = 'accounts:read transactions:read'
 /** Path of the sandbox client's redirect URI, a page that shows its query. */
 export const CALLBACK = '/interaction/callback'

@@ -52,6 +52,12 @@ async function explainLive(question: Question, args: Args, io: Io): Promise<Expl
 function describeExplained(explained: Explained): string {
   const { at, request, path, refusal, route, client, limits, passedOver } = explained
   const { method, host, target } = request
+  const full = limits.find(
+    ({ leftOut, shadow, limit, used }) =>
+      leftOut === null && !shadow && (limit === 0 || (used ?? -1) >= limit),
+  )
+  const counts =
+    full && (full.used === null ? 'allows no calls' : `${full.used} of ${full.limit} calls are used`)
   const changed = path === target.split('?', 1)[0] ? 'unchanged' : 'as it is matched and forwarded'
   return formatParagraphs([
     formatTable([
@@ -59,6 +65,7 @@ function describeExplained(explained: Explained): string {
       ...(path === null ? [] : [['path', path, changed]]),
       ...(refusal === null ? [] : [['refused', `${refusal.status} ${refusal.code}`, refusal.message]]),
       ...(route === null ? [] : describeRoute(route, limits)),
+      ...(full === undefined ? [] : [['refused', 'now', `by the limit "${full.name}": ${counts}`]]),
       ...(client === null ? [] : [['client', client.id, describeClient(client, route)]]),
     ]),
     formatRows(['LIMIT', 'CALLS', 'USED', 'WINDOW', 'KIND', 'KEY', 'BECAUSE'], limits.map(describeLimit)),
@@ -99,7 +106,7 @@ function describeRoute(route: NonNullable<Explained['route']>, limits: Explained
     ].join(', '),
   }
   const origin = `at ${formatList(route.origins)}, within ${formatDuration(route.timeoutMs ?? 0)}`
-  const unserved = 'served only by the listener of forwardAuth; callers get 404'
+  const unserved = 'to a proxy that asks forwardAuth; callers of the gateway itself get 404'
   const own = ['answer', 'gateway', route.respond === null ? unserved : `the caller's own ${route.respond}`]
   const answer =
     upstream === null ? own : ['answer', upstream, `${origin}, bodies up to ${formatSize(route.maxBody)}`]

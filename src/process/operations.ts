@@ -70,18 +70,20 @@ export function createOperations(parts: {
         if (limit === null) removed.push({ client, name })
         else added.push({ client, name, limit, ...details })
       }
+      const isListed = config.clients.some(({ caller }) => caller === client)
+      // Asked before: a limit of 0 shows no counted calls.
+      const seen = isListed || (await isCounted(usage, client))
       await overrides.change(added, removed)
       const until = untilAt === null ? null : instant(untilAt)
       const fields = { client, set, ...(added.length > 0 && { until }), by, note }
       log.info(fields, 'client limits set by an operator')
-      const isListed = config.clients.some(({ caller }) => caller === client)
       return {
         client,
         limits: names.map((name, i) => ({ name, before: before[i]!, after: ruleOf(config, client, name) })),
         /** True if all gateways share the overrides; false if only this process keeps them, until it exits. */
         shared: config.store !== 'memory',
         /** True if the client is listed or has counted calls, so that its id is probably right. */
-        seen: isListed || (await isCounted(usage, client)),
+        seen,
       }
     },
 

@@ -31,6 +31,7 @@ describe('sluice explain', () => {
       'route     POST /sync/:connection     routes[0], :connection is abc',
       'identify  bearer                     401 without a token of https://identity.example.com/oidc',
       'answer    data                       at http://data.internal:4000, within 30s, bodies up to 10MB',
+      'refused   now                        by the limit "requests": allows no calls',
       'client    acme                       Acme',
       '',
       'LIMIT     CALLS  USED  WINDOW  KIND  KEY                     BECAUSE',
@@ -184,8 +185,10 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
         /^requests +7 +1 +1m +live +sluice:\{acme\}:requests +an override, until 2100-\S+, set at \S+ by \S+; 3 from 2100-\S+ on$/m,
       )
       expect(ended.stdout).toMatch(/^sync +1 +1 +5s +live +sluice:\{acme\}:sync:abc +the limit of the file$/m)
+      expect(ended.stdout).toMatch(/^refused +now +by the limit "sync": 1 of 1 calls are used$/m)
       const later = await sluice([...SYNC, '--config', started, '--at', '2100-01-01T00:00:00Z'])
       expect(later.stdout).toMatch(/^requests +3 +- +1m +live /m)
+      expect(later.stdout).not.toContain('refused')
       const json = await sluice([...SYNC, '--admin', `http://127.0.0.1:${gateway.adminPort}`, '--json'])
       expect(JSON.parse(json.stdout)).toMatchObject({ limits: [{ limit: 7, used: 1 }, {}] })
     })

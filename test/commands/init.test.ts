@@ -346,6 +346,7 @@ describe('sluice init', () => {
       ['init', ...argsOf({ ...FLAGS, audience: 'my-api' }), '--output', '-'],
       'Give --api: init asks only on a terminal.',
     ],
+    [['init', '--output', '-'], 'Give --for, --data: init asks only on a terminal.'],
     [['init', '--output', '-', '--issuer', ISSUER], 'Give --data, --audience: init asks only on a terminal.'],
     [
       ['init', ...argsOf({ ...FLAGS, data: 'http://data.internal/v3' }), '--output', '-'],

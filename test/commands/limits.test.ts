@@ -205,7 +205,7 @@ Every gateway applies this within a second.\n`,
     expect((await set('acmee', 'requests=default')).stderr).toBe('')
     expect((await set('acme', 'requests=7')).stderr).toBe('')
     await call(gateway.port, { method: 'POST', path: '/sync/q', token: await token('caller') })
-    expect((await set('caller', 'requests=7')).stderr).toBe('')
+    expect((await set('caller', 'requests=0')).stderr).toBe('')
   })
 
   it.for([

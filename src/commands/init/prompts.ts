@@ -95,7 +95,8 @@ export async function promptForMissing(args: Args, io: Io): Promise<InitSettings
       if (TOKEN_FLAGS.includes(flag) && !hasTokens(settings)) settings[flag] = ''
       else
         settings[flag] ??=
-          prompt.derive?.(settings) ?? (terminal ? await terminal.ask(prompt) : prompt.fallback)
+          prompt.derive?.(settings) ??
+          (terminal ? await terminal.ask(prompt) : flag === 'for' ? undefined : prompt.fallback)
   } finally {
     terminal?.close()
   }

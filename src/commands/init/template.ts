@@ -73,8 +73,8 @@ export function apiText(settings: InitSettings, schema: boolean): string {
     ? `  requests: { per: ["header:x-api-key"], limit: 1000, window: 1m } # a call without the field gets 400
   addresses: { per: [ip], limit: 5000, window: 1m } # the API checks the keys: without this, made-up ones evade the limit
 
-parameters: # what a key may be; others get 400
-  "header:x-api-key": plain # letters, digits, -_:@~=; or uuid, integer or a regular expression: narrow it to what yours are
+parameters: # what a key may be, 128 characters at most; others get 400. Case makes no difference
+  "header:x-api-key": "[A-Za-z0-9._~+/=:@-]+" # a regular expression, or uuid, integer: narrow it to what yours are
 `
     : `  requests: { per: [ip], limit: 1000, window: 1m } # exact: in any minute, wherever it starts
 `

@@ -35,7 +35,13 @@ export async function run(args: Args, io: Io): Promise<void> {
     return print(io, args, { ...usage, store }, describeUsage)
   }
   const freed = await ask<{ freed: number }>(admin, path, { ...SCAN, method: 'DELETE' })
-  print(io, args, freed, () => `Freed ${pluralize(freed.freed, 'key')} of the client "${client}".`)
+  print(
+    io,
+    args,
+    freed,
+    () =>
+      `Freed ${pluralize(freed.freed, 'key')} of the client "${client}".${freed.freed === 0 ? ' Is the id right?' : ''}`,
+  )
 }
 
 function describeOverrides({ overrides }: Overrides): string {
@@ -79,7 +85,8 @@ function describeUsage({
   const { withoutRedis, lastWithoutRedis, up } = store
   const missed = `${pluralize(withoutRedis, 'decision')} for all clients ${withoutRedis === 1 ? 'was' : 'were'} made without Redis since the start, the last at ${lastWithoutRedis}${up ? '' : '; Redis is out of reach'}.`
   return formatParagraphs([
-    formatRows(head, rows) || `No calls of the client "${client}" are counted.`,
+    formatRows(head, rows) ||
+      `No calls of the client "${client}" are counted: is the id right, and does a limit count by client?`,
     [...new Set(changes), ...more].join('\n'),
     [...set, ...inFile].join('\n'),
     withoutRedis === 0 ? '' : missed,

@@ -136,6 +136,7 @@ function describe({ gateway, admin, identity, data }: Addresses, limit: number):
     identity: column(identity),
     data: column(data),
     issuer: `${gateway}/oidc`,
+    audience: AUDIENCE,
     callback: `${gateway}${CALLBACK}`,
     sync: `${gateway}/v3/sync/1ffe704d-3962-4a92-8c8e-293880fb449a`,
     id: CLIENT.id,

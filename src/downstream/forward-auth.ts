@@ -57,20 +57,22 @@ export function passReply(
 
 /**
  * Returns a refusal as nginx's `auth_request` takes it: a 401 or 403 without a body, which keeps the connection. The status and the body
- * are in fields, and all challenges are in one, because nginx 1.22 reads only one.
+ * are in fields, and all challenges are in one, because nginx 1.22 reads only one. What a field cannot hold is escaped in JSON, and a
+ * blank in other text.
  */
 export function replyForNginx({ status, checked, headers, body }: Reply): Reply {
   const isChallenge = (i: number): boolean => checked[i - (i % 2)] === CHALLENGE
   const challenges = checked.filter((_, i) => i % 2 === 1 && isChallenge(i)).join(', ')
   const others = checked.filter((_, i) => !isChallenge(i))
-  const escaped = body.replaceAll(
-    /[^ -~]/g,
-    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  const isJson = /^(?:content-type: )?application\/(?:\S+\+)?json\b/im.test(
+    `${checked.join('\n')}\n${headers}`,
   )
+  const escape = (char: string): string =>
+    isJson ? `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}` : ' '
   return {
     status: status === 401 ? 401 : 403,
     checked: challenges === '' ? others : [...others, CHALLENGE, challenges],
-    headers: `${headers}\r\nX-Sluice-Status: ${status}\r\nX-Sluice-Body: ${escaped}`,
+    headers: `${headers}\r\nX-Sluice-Status: ${status}\r\nX-Sluice-Body: ${body.replaceAll(/[^ -~]/g, escape)}`,
     body: '',
   }
 }

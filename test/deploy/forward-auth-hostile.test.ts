@@ -9,8 +9,13 @@ import { startRawUpstream, startUpstream, type TestUpstream } from '../helpers/u
 
 const PROXIES = Object.keys(ASKING) as AskingProxy[]
 const LIMITED = { 'X-RateLimit-Limit': 'of the backend', 'X-RateLimit-Remaining': 'of the backend' }
-const answer: Parameters<typeof startUpstream>[0] = ({ headers }, response) =>
-  void response.writeHead(200, headers['x-limited'] === undefined ? {} : LIMITED).end()
+const answer: Parameters<typeof startUpstream>[0] = ({ headers, url }, response) =>
+  void response
+    .writeHead(200, {
+      ...(headers['x-limited'] === undefined ? {} : LIMITED),
+      ...(url === '/open/accel' && { 'X-Accel-Redirect': '/open/other' }),
+    })
+    .end()
 let data: TestUpstream
 beforeAll(async () => void (data = await startUpstream(answer)))
 afterAll(() => data.close())
@@ -122,6 +127,30 @@ describe.each(PROXIES)('%s that asks', (from) => {
     expect(JSON.stringify(data.seen.at(-1)!.headers)).not.toContain('forged')
   })
 
+  it.each(['GET', 'HEAD', 'DELETE', 'OPTIONS'])(
+    'refuses a %s with a body, which a backend may ignore',
+    async (method) => {
+      const line = `${method} /open/a HTTP/1.1`
+      expect(statuses(await send(asking.port, line, HOST, 'Content-Length: 0', 'Connection: close'))).toEqual(
+        [200],
+      )
+      const text = await send(asking.port, line, HOST, 'Content-Length: 3', 'Connection: close', '', 'abc')
+      expect(statuses(text)).toEqual([400])
+      expect(data.seen).toHaveLength(1)
+    },
+  )
+
+  it.each(['X.Sluice.Client', 'X~Sluice~Client'])('drops %s', async (name) => {
+    await send(asking.port, 'GET /open/a HTTP/1.1', HOST, `${name}: mallory`)
+    expect(JSON.stringify(data.seen)).not.toContain('mallory')
+  })
+
+  it('does not obey a backend that names another target', async () => {
+    const { text } = await raw(asking.port, `GET /open/accel HTTP/1.1\r\n${HOST}\r\n\r\n`, answered)
+    expect(statuses(text)).toEqual([200])
+    expect(data.seen.map(({ url }) => url)).toEqual(['/open/accel'])
+  })
+
   it('shows only the limit of the gateway if the backend has rate-limit fields, too', async () => {
     const fields = [HOST, `Authorization: Bearer ${await token('eve')}`, 'X-Limited: yes']
     const text = await send(asking.port, 'GET /v3/a HTTP/1.1', ...fields)
@@ -184,6 +213,13 @@ describe('HAProxy that asks', () => {
         400, 431,
       ])
     expect(statuses(await send(asking.port, 'GET /open/a HTTP/1.1', HOST))).toEqual([200])
+    await asking.close()
+  })
+
+  it('does not speak HTTP/2 without TLS', async () => {
+    const asking = await start('haproxy')
+    const { text } = await raw(asking.port, 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', answered)
+    expect(text).toMatch(/^HTTP\/1\.[01] 4\d\d /)
     await asking.close()
   })
 

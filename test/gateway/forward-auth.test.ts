@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { replyForNginx } from '../../src/downstream/forward-auth.ts'
 import { FORWARD_AUTH_PROXIES, type ForwardAuthProxy } from '../../src/downstream/forward-auth.ts'
 import { call, type Got, ISSUER, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { raw, statuses } from '../helpers/raw.ts'
@@ -200,6 +201,19 @@ it('nginx gets each refusal as 401 or 403, with the status and the body in field
     expect([refused.status, refused.body, refused.headers['content-length']]).toEqual([sent, '', '0'])
     expect(refused.headers['x-sluice-status']).toBe(String(status))
     expect(JSON.parse(String(refused.headers['x-sluice-body']))).toMatchObject({ status })
+  }
+})
+
+it.each([
+  ['application/problem+json', '{"a":"gr\\u00f6\\u000a"}'],
+  ['text/plain', '{"a":"gr  "}'],
+])('nginx gets a body of %s without characters that a field cannot hold', (type, body) => {
+  for (const [checked, headers] of [
+    [['Content-Type', type], ''],
+    [[], `\r\nContent-Type: ${type}`],
+  ] as const) {
+    const reply = replyForNginx({ status: 429, checked, headers, body: '{"a":"grö\n"}' })
+    expect(reply.headers).toContain(`\r\nX-Sluice-Body: ${body}`)
   }
 })
 

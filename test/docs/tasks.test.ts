@@ -8,6 +8,7 @@ import { delimiter, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { call, token, yaml } from '../helpers/gateway.ts'
+import { LONG } from '../fuzz/runs.ts'
 import { BIN, serving, type ServingProcess, withTests } from '../helpers/process.ts'
 import { freePort, startRedis } from '../helpers/redis.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
@@ -139,7 +140,7 @@ describe('docs/tasks/rotate-the-redis-password.md', () => {
 })
 
 describe('docs/tasks/upgrade-a-single-host.md', () => {
-  it('replaces both gateways under load without a failed request', async () => {
+  it.runIf(LONG)('replaces both gateways under load without a failed request', async () => {
     const text = page('upgrade-a-single-host.md')
     const ports = await Promise.all(Array.from({ length: 5 }, freePort))
     const names = ['127.0.0.1:8081', '127.0.0.1:8082', '127.0.0.1:9091', '127.0.0.1:9092']

@@ -187,7 +187,7 @@ describe.concurrent('a caller', () => {
         response.end(answer)
         response.once('close', done)
       },
-      { ...BOUNDS, slowReaderMs: 2000 },
+      { ...BOUNDS, slowReaderMs: 3000 },
       SILENT,
     )
     const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
@@ -195,7 +195,7 @@ describe.concurrent('a caller', () => {
     sockets.push(socket)
     let bytes = 0
     const read = async (until: number): Promise<void> => {
-      await sleep(1250)
+      await sleep(1750)
       while (bytes < until && !socket.destroyed) {
         bytes += (socket.read() as Buffer | null)?.length ?? 0
         await sleep(1)

@@ -4,7 +4,7 @@ import { createHistory, type Profile, PROFILES } from './history.ts'
 import { type Compared, playReal } from './real.ts'
 
 /** Seeds of each profile. */
-const SEEDS = LONG ? 20 : 2
+const SEEDS = LONG ? 20 : 1
 const PATIENCE_MS = LONG ? 600_000 : 60_000
 
 it.each(Object.keys(PROFILES) as Profile[])(

@@ -2,6 +2,7 @@ import * as fc from 'fast-check'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { CHARGE_SCRIPT, REGISTER_SCRIPT } from '../../src/limit/redis/scripts.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { LONG } from '../fuzz/runs.ts'
 import { CLOCKED_SCRIPT } from '../limit/subjects.ts'
 import { createRedisModel, type RedisModel } from './redis-model.ts'
 import { COMMANDS, SCRIPTS } from './redis-model-cases.ts'
@@ -49,7 +50,7 @@ test('answers histories of both scripts as Redis does', async () => {
       model.restart(undefined, { keepScripts: true })
       await expectSame(history)
     }),
-    { numRuns: 120, seed: 20_261_123 },
+    { numRuns: LONG ? 200 : 60, seed: 20_261_123 },
   )
 })
 

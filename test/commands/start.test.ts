@@ -36,10 +36,10 @@ function processorTime({ child }: TestProcess): number {
   return (Number(fields[12]) + Number(fields[13])) / 100
 }
 
-/** Returns true if the process handles SIGHUP itself, so that it does not end by it. */
-function handlesHangup({ child }: TestProcess): boolean {
+/** Returns true if the process handles signals: it takes SIGUSR2 (12), which would end it. */
+function handlesSignals({ child }: TestProcess): boolean {
   const [, caught = '0'] = /^SigCgt:\s*(\w+)/m.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8')) ?? []
-  return (BigInt(`0x${caught}`) & 1n) === 1n
+  return ((BigInt(`0x${caught}`) >> 11n) & 1n) === 1n
 }
 
 describe('sluice start', () => {
@@ -132,7 +132,7 @@ describe('sluice start', () => {
     const file = fileOf(yaml({ data: data.url, more: `clients:\n${clients.join('\n')}` }))
     const loading = sluice(['start', '--config', file])
     processes.push(loading)
-    await until('it loads', () => handlesHangup(loading) && processorTime(loading) > 0.8)
+    await until('it loads', () => handlesSignals(loading) && processorTime(loading) > 0.8)
     loading.kill('SIGHUP')
     loading.kill('SIGUSR2')
     await new Promise((resolve) => setImmediate(resolve))

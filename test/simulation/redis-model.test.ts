@@ -50,7 +50,7 @@ test('answers histories of both scripts as Redis does', async () => {
       model.restart(undefined, { keepScripts: true })
       await expectSame(history)
     }),
-    { numRuns: LONG ? 200 : 60, seed: 20_261_123 },
+    { numRuns: LONG ? 200 : 30, seed: 20_261_123 },
   )
 })
 

@@ -4,7 +4,7 @@ import { judge } from './judge.ts'
 import { play } from './play.ts'
 
 /** Seeds of each profile in this test; `npm run simulate` runs on. */
-const SEEDS = 8
+const SEEDS = 6
 
 it.each(Object.keys(PROFILES) as Profile[])(
   'keeps its promises through the faults of %s',

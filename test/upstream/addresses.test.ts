@@ -45,7 +45,7 @@ describe('the turn of addresses', () => {
     expect(one.addresses.next([one.of(A)])).toBeUndefined()
   })
 
-  it('passes over one after three failures in a row, and says so once', () => {
+  it('skips an address after three failures in a row, and reports that once', () => {
     const { changes, take, fail, of } = clocked(A, B, C)
     fail(B, 2)
     of(B).health.succeeded()
@@ -69,7 +69,7 @@ describe('the turn of addresses', () => {
     }
   })
 
-  it('has it back, and says so once, as soon as it answers; its waits begin anew', () => {
+  it('uses the address again as soon as it responds, and reports that once; its back-off restarts', () => {
     const { changes, clock, take, fail, of } = clocked(A, B)
     fail(B)
     clock.ms += 1000
@@ -96,7 +96,7 @@ async function upstream(...args: Parameters<typeof startUpstream>): Promise<Test
   return started
 }
 
-/** A port at which nobody listens. */
+/** A port without a listener. */
 async function deadUrl(): Promise<string> {
   const back = await startUpstream()
   await back.close()
@@ -141,7 +141,7 @@ describe('several addresses', () => {
     expect(changes).toEqual([false, true])
   })
 
-  it('stand in for one that cannot be reached, with any method, each body whole and once', async () => {
+  it('get the requests of an unreachable address, with any method, each body complete and once', async () => {
     const back = await upstream()
     const { port } = await front('', { origins: [await deadUrl(), back.url, await deadUrl()] })
     const big = 'x'.repeat(300_000)
@@ -211,7 +211,7 @@ describe('several addresses', () => {
     await until('no socket to it', () => fading.sockets() === 0, 2000)
   })
 
-  it('come back when they answer again, which log and metrics are told', async () => {
+  it('come back when they respond again, which the log and the metrics show', async () => {
     const back = await upstream()
     const server: Server = createServer((_, response) => response.end('again'))
     const lost = await deadUrl()

@@ -5,10 +5,10 @@ import { serving, type ServingProcess } from '../helpers/process.ts'
 import { type RawUpstream, startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-/** How long an upstream may be silent here. */
+/** Timeout of an upstream in these tests, in milliseconds. */
 const TIMEOUT_MS = 2000
 
-/** What the caller gets and the log tells; `cut`: the caller can see that the answer is not whole. */
+/** Result for the caller and in the log; `cut`: the caller can see that the response is incomplete. */
 interface Expected {
   readonly status: number
   readonly body?: string
@@ -30,10 +30,10 @@ const CHUNKED = `${OK}Transfer-Encoding: chunked\r\n\r\n`
 const CLOSING = `${OK}Connection: close\r\n\r\n`
 
 type Then = 'waits' | 'ends' | 'resets'
-/** Once the first bytes are surely with the caller. */
+/** Time after which the caller has the first bytes. */
 const LATER_MS = 500
 
-/** What an upstream says and then does, and perhaps says after a while. */
+/** First bytes of an upstream, its next action, and later bytes, if any. */
 const FAULTS: readonly (readonly [
   what: string,
   says: string,
@@ -52,7 +52,7 @@ const FAULTS: readonly (readonly [
   ['an interim answer and no other', 'HTTP/1.1 103 Early Hints\r\n\r\n', 'waits', SILENT],
   ['an interim answer and no other', 'HTTP/1.1 103 Early Hints\r\n\r\n', 'ends', BROKEN],
   ['100 unasked', `HTTP/1.1 100 Continue\r\n\r\n${LENGTH}hello`, 'waits', whole('hello')],
-  ['what is no HTTP', '220 mail.example ESMTP\r\n', 'waits', GARBLED],
+  ['bytes that are not HTTP', '220 mail.example ESMTP\r\n', 'waits', GARBLED],
   ['TLS', '\u0015\u0003\u0001\u0000\u0002\u0002\u0016', 'waits', GARBLED],
   ['a request', 'GET / HTTP/1.1\r\nHost: a\r\n\r\n', 'waits', GARBLED],
   ['two lengths', `${OK}Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!`, 'waits', GARBLED],
@@ -168,7 +168,7 @@ describe('an upstream that', () => {
     ['dead', 'cannot be reached', /ECONNREFUSED/],
     ['nowhere', 'cannot be reached', /ENOTFOUND|EAI_AGAIN/],
     ['plain', 'cannot be reached', /wrong version|packet|ECONNRESET/],
-  ])('cannot be spoken to: %s', async (name, words, cause) => {
+  ])('cannot be reached: %s', async (name, words, cause) => {
     const got = await get(gateway.port, `/${name}`, { method: 'POST' }, 'x')
     expect(got).toMatchObject({ status: 502, whole: true })
     expect(got.body).toContain(words)

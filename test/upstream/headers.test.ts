@@ -29,7 +29,7 @@ const OWN = {
 
 const headersOf = (list: string): string[] => list.split(/\s+/)
 
-/** What would rewrite the decision; nobody may say it. */
+/** Fields that would rewrite the decision: removed from every caller. */
 const OVERRIDES = `
   path-info proxy request-uri script-name x-client-id x-clientid x-envoy-original-path x-http-method
   x-http-method-override x-http-path-override x-method-override x-original-method x-original-path
@@ -70,7 +70,7 @@ const respelled = (names: readonly string[]) =>
   )
 
 describe('request fields', () => {
-  it('in which a proxy speaks come from proxies alone, in every spelling', () => {
+  it('that only proxies may send are removed from others, in every spelling', () => {
     const claimed = { ...HARMLESS, ...fields([...FROM_PROXY, ...Object.keys(OWN), ...respelled(FROM_PROXY)]) }
     expect(requestHeaders(claimed, direct)).toEqual({ ...HARMLESS, ...OWN })
   })
@@ -111,7 +111,7 @@ describe('request fields', () => {
     })
   })
 
-  it('that rewrite the decision, or end at this hop, are dropped, whoever sent them', () => {
+  it('that rewrite the decision, or are for one hop, are dropped, also if a trusted proxy sent them', () => {
     const names = [...OVERRIDES, ...HOP]
     for (const forwarded of [direct, proxied]) {
       expect(requestHeaders({ ...HARMLESS, ...fields([...names, ...respelled(names)]) }, forwarded)).toEqual({
@@ -139,7 +139,7 @@ describe('request fields', () => {
     expect(requestHeaders({ ...HARMLESS, [name]: '1' }, direct)).toEqual({ ...HARMLESS, ...OWN }),
   )
 
-  it('that Connection names end here, but for what was judged and what a trusted proxy says', () => {
+  it('that Connection names are dropped, except what was checked and what a trusted proxy sends', () => {
     const judged = {
       host: 'a',
       authorization: 'Basic x',

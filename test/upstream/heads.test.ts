@@ -8,7 +8,7 @@ afterEach(async () => {
   for (const close of closers.splice(0).toReversed()) await close()
 })
 
-/** What a caller gets where the upstream answers so; byte for byte, without what Node adds. */
+/** Bytes that a caller gets for a response of the upstream, without the fields that Node adds. */
 async function answering(says: string, method = 'GET'): Promise<{ head: string[]; body: string }> {
   const back = await startRawUpstream((socket) => socket.write(says, 'latin1'))
   closers.push(back.close)
@@ -30,7 +30,7 @@ const LENGTH = 'Content-Length: 5'
 describe('the head of an answer', () => {
   it.each<[string, string[], string[]]>([
     ['keeps names, values and order', ['x-B: 1', 'X-a:  2 ', 'X-A: 3'], ['x-B: 1', 'X-a: 2', 'X-A: 3']],
-    ['keeps bytes that are no ASCII', ['X: b\u00e9\u00ff'], ['X: b\u00e9\u00ff']],
+    ['keeps bytes outside ASCII', ['X: b\u00e9\u00ff'], ['X: b\u00e9\u00ff']],
     ['keeps empty values', ['X-Empty:'], ['X-Empty: ']],
     ['keeps 15 kB', [fieldOf('X', 15_000)], [fieldOf('X', 15_000)]],
     [
@@ -66,9 +66,9 @@ describe('the head of an answer', () => {
     ['has a name with a blank', answer(['X : y'])],
     ['has a name with a control byte', answer(['X\u0001: y'])],
     ['has a value with a control byte', answer(['X: y\u0000z'])],
-    ['has a value with a line feed alone', answer(['X: y\nSet-Cookie: z'])],
-    ['has a value with a carriage return alone', answer(['X: y\rSet-Cookie: z'])],
-    ['is coded in a way that nobody asked for', `${OK}\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`],
+    ['has a value with only a line feed', answer(['X: y\nSet-Cookie: z'])],
+    ['has a value with only a carriage return', answer(['X: y\rSet-Cookie: z'])],
+    ['has a coding that was not requested', `${OK}\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n`],
     ['has a coding that is none', `${OK}\r\nTransfer-Encoding: identity\r\n\r\nhello`],
     ['is of another version', answer([]).replace('1.1', '2.0')],
     ['switches protocols without Upgrade', 'HTTP/1.1 101 Switching Protocols\r\n\r\n'],
@@ -87,7 +87,7 @@ describe('an answer', () => {
       '102, 103 and 199',
       'HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 199 What\r\n\r\n',
     ],
-  ])('comes alone, though %s came before it', async (_, before) => {
+  ])('is the only one, also after %s', async (_, before) => {
     expect(await answering(before + answer([]))).toEqual({ head: [OK, LENGTH], body: 'hello' })
   })
 

@@ -13,7 +13,7 @@ afterAll(async () => {
   for (const close of closers.splice(0).toReversed()) await close()
 })
 
-/** Closes sockets that are idle for so long. */
+/** Closes sockets that are idle for this time. */
 async function closing(afterMs: number) {
   const timers = new WeakMap<Socket, NodeJS.Timeout>()
   const back = await startRawUpstream((socket) => {

@@ -13,7 +13,7 @@ afterAll(async () => {
 
 const ANSWER = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n'
 
-/** Answers each request that comes in one piece, with these fields, and closes sockets that are idle for so long, the first one perhaps earlier. */
+/** Responds to each request with these fields, and closes sockets that are idle for this time, the first one perhaps earlier. */
 async function closing(afterMs: number, fields = '', firstAfterMs = afterMs) {
   const timers = new WeakMap<Socket, NodeJS.Timeout>()
   let connections = 0
@@ -77,7 +77,7 @@ describe.concurrent('an idle socket', () => {
     expect(connections).toBe(2)
   })
 
-  it('is not used for longer than the upstream says, however short that is', async () => {
+  it('is not used for longer than the upstream announces, also if that is short', async () => {
     const back = await closing(60_000, 'Keep-Alive: timeout=1\r\n')
     const { port } = await front(back.url)
     await get(port)
@@ -147,7 +147,7 @@ describe('the time for which idle sockets are kept', () => {
     expect(estimate.ms()).toBe(100)
   })
 
-  it('is learned anew once it was not seen for a minute or two, but never forgotten unseen', () => {
+  it('is measured again after a minute or two without a sample, but not forgotten without one', () => {
     const { clock, estimate } = clocked()
     estimate.record(300)
     clock.ms += 3_600_000

@@ -27,7 +27,7 @@ async function patient(maxConnections: number, timeoutMs = 5000) {
   return { back, asked, ...front }
 }
 
-/** What a caller sends who then waits. */
+/** Request of a caller that then waits. */
 function send(port: number, caller: string, path: string, length = 0, body = ''): Socket {
   const socket = connect(port, '127.0.0.1').on('error', () => {})
   const method = length > 0 ? `POST ${path} HTTP/1.1\r\nContent-Length: ${length}` : `GET ${path} HTTP/1.1`
@@ -48,7 +48,7 @@ it('a caller whose connections fail keeps its share of the sockets', async () =>
 })
 
 describe('slots', () => {
-  it('are so many in all, and so many for each', () => {
+  it('have a maximum in all, and one for each caller', () => {
     const slots = createSlots(3, 2)
     const free = () => ['a', 'b', 'c'].map((caller) => slots.isFree(caller))
     slots.take('a')
@@ -60,7 +60,7 @@ describe('slots', () => {
     expect(free()).toEqual([true, true, true])
   })
 
-  it('are counted of few callers that hold none, however many come', () => {
+  it('count only some of the callers without a socket, also if many come', () => {
     const slots = createSlots(3, 2)
     slots.take('a')
     slots.take('a')
@@ -74,7 +74,7 @@ describe('slots', () => {
 })
 
 describe('senders of slow bodies', () => {
-  it('hold no socket of the upstream, however many they are, until a short body is whole', async () => {
+  it('hold no socket of the upstream, also if they are many, until a short body is complete', async () => {
     const back = await startUpstream()
     closers.push(back.close)
     const front = await startFront(back.url, { maxConnections: 2 })
@@ -117,7 +117,7 @@ describe('senders of slow bodies', () => {
 })
 
 describe('one caller', () => {
-  it('holds at most half of the sockets, whatever the others do', async () => {
+  it('holds at most half of the sockets, also if the others hold none', async () => {
     const { back, port, asked } = await patient(4)
     const mine = Array.from({ length: 4 }, () => send(port, 'a', '/hang'))
     await until('half of them', () => asked.length === 2)
@@ -134,7 +134,7 @@ describe('one caller', () => {
     const { port, asked, outcomes, requests } = await patient(4)
     // Two have sockets, and half of 32 places are theirs.
     for (let i = 0; i < 20; i++) send(port, 'a', '/hang')
-    await until('two are told', () => outcomes.length === 2)
+    await until('two are refused', () => outcomes.length === 2)
     expect(outcomes.map(({ error }) => error?.status)).toEqual([503, 503])
     const holding = [send(port, 'b', '/b'), send(port, 'c', '/c')]
     await until('all sockets are taken', () => asked.length === 4)
@@ -151,7 +151,7 @@ describe('one caller', () => {
     expect(answers).toEqual(['d', 'e'])
   })
 
-  it('that waits in vain is told to come again', async () => {
+  it('gets a 503 with Retry-After if no socket becomes free', async () => {
     const back = await startRawUpstream(() => {})
     closers.push(back.close)
     const gateway = await startGateway({

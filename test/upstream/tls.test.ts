@@ -28,7 +28,7 @@ async function listening(started: Server): Promise<string> {
   return `https://localhost:${(started.address() as AddressInfo).port}`
 }
 
-/** A backend that tells whom it sees. */
+/** A backend that responds with the names that it sees. */
 async function backend(options: TlsOptions = server) {
   const seen: (string | undefined)[] = []
   const answer: RequestListener = (request, response) => {
@@ -78,7 +78,7 @@ describe('an upstream over TLS', () => {
   })
 
   it.each<[string, TlsOptions, Tls | undefined, RegExp]>([
-    ['nobody known vouches for it', server, undefined, /self.signed certificate/],
+    ['no known authority has signed it', server, undefined, /self.signed certificate/],
     ['other authorities vouch for it', server, { ...NOTHING, ca: stranger.cert }, /self.signed certificate/],
     ['its certificate has another name', elsewhere, { ...NOTHING, ca: elsewhere.cert }, /altnames|cert's CN/],
     [
@@ -95,7 +95,7 @@ describe('an upstream over TLS', () => {
       /alert|socket hang up|ECONNRESET|EPIPE/,
     ],
     [
-      'it speaks an old version',
+      'its version of TLS is old',
       { ...server, maxVersion: 'TLSv1.1' },
       WITH_CA,
       /alert|protocol|closed|ECONNRESET/,
@@ -111,7 +111,7 @@ describe('an upstream over TLS', () => {
     expect((outcomes[0]!.error!.cause as Error).message).toMatch(cause)
   })
 
-  it('gets nothing and its caller a 502 where it speaks no TLS', async () => {
+  it('gets nothing and its caller a 502 if it has no TLS', async () => {
     const url = await listening(
       createTcpServer((socket) =>
         socket
@@ -125,7 +125,7 @@ describe('an upstream over TLS', () => {
     expect((outcomes[0]!.error!.cause as Error).message).toMatch(/wrong version|ECONNRESET|packet/)
   })
 
-  it('is verified even where the environment tells Node.js not to', async () => {
+  it('is verified also if the environment disables that in Node.js', async () => {
     process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0'
     try {
       const { url } = await backend()
@@ -153,7 +153,7 @@ describe('an upstream over TLS', () => {
   })
 })
 
-/** A backend that ends every socket after its answer, and tells of each whether it resumed a session. */
+/** A backend that ends every socket after its response, and records whether each resumed a session. */
 async function fleeting(options: TlsOptions, port = 0, prepare: (started: Server) => void = () => {}) {
   const resumed: boolean[] = []
   const started = createServer({ ...server, ...options }, (request, response) => {
@@ -178,7 +178,7 @@ describe.each(['TLSv1.2', 'TLSv1.3'] as const)('a session of %s', (version) => {
     expect(resumed).toEqual([false, true, true, true])
   })
 
-  it('is resumed for five minutes after its certificate was verified, however often it was resumed', async () => {
+  it('is resumed for five minutes after its certificate was verified, also if it was resumed often', async () => {
     const { url, resumed } = await fleeting(options)
     const { port } = await front(url, { tls: WITH_CA })
     const realNow = performance.now.bind(performance)
@@ -203,7 +203,7 @@ describe.each(['TLSv1.2', 'TLSv1.3'] as const)('a session of %s', (version) => {
     expect(resumed).toEqual([false, false])
   })
 
-  it('lets nobody in who shows another certificate where it is not resumed', async () => {
+  it('is refused with another certificate if it is not resumed', async () => {
     const { url, port: there, resumed, close } = await fleeting(options)
     const { port, outcomes } = await front(url, { tls: WITH_CA })
     expect((await get(port)).status).toBe(200)

@@ -72,12 +72,12 @@ describe('streams both ways', () => {
   })
 })
 
-describe('http-proxy as it comes', () => {
+describe('known weaknesses of http-proxy', () => {
   it('#2: dies of a Trailer field without a chunked body', async () => {
     const back = await upstream()
     const { port, outcomes } = await front(back.url, {}, { headers: { host: 'a', trailer: 'X' } })
     await raw(port, GET)
-    // The field is dropped by `requestHeaders`; if it came this far, it must cost this request alone.
+    // The field is dropped by `requestHeaders`; if it came this far, only this request must fail.
     await until('the outcome', () => outcomes.length === 1)
     const { port: next } = await front(back.url)
     expect((await get(next)).status).toBe(200)
@@ -95,7 +95,7 @@ describe('http-proxy as it comes', () => {
     ['GET', 'HTTP/1.1 204 No Content\r\n\r\nHELLO', 204],
     ['GET', 'HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\nHELLO', 304],
   ])(
-    'an answer to %s that is whole with its head stays whole, whatever comes behind it: %j',
+    'a response to %s that is complete with its head stays complete, also before %j',
     async (method, bytes, status) => {
       const back = await rawUpstream((socket) => socket.write(bytes))
       const { port, outcomes } = await front(back.url)
@@ -133,8 +133,8 @@ describe('http-proxy as it comes', () => {
     const { port, outcomes } = await front(back.url, { maxConnections: 2, timeoutMs: 300 })
     const ask = (caller: string) => get(port, '/', { headers: { 'X-Caller': caller } })
     const answers = Promise.all(Array.from({ length: 20 }, (_, i) => ask(i % 2 === 0 ? 'a' : 'b')))
-    // Two are asked and silent, sixteen wait for their sockets, two are told at once.
-    await until('two are told', () => outcomes.length === 2)
+    // Two are asked and silent, sixteen wait for their sockets, two are refused at once.
+    await until('two are refused', () => outcomes.length === 2)
     expect(outcomes.map(({ error }) => error?.status)).toEqual([503, 503])
     expect((await answers).filter(({ status }) => status === 504).length).toBeGreaterThanOrEqual(2)
     await until('no socket upstream', () => back.sockets() === 0)
@@ -169,7 +169,7 @@ describe('bodies', () => {
     expect(await answer).toBe(200)
   })
 
-  it('passes on an early answer and closes, so that the rest of the body is no request', async () => {
+  it('passes on an early answer and closes, so that the rest of the body does not become a request', async () => {
     const back = await rawUpstream((socket, first) => {
       if (first.includes('POST')) socket.write('HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno')
     })

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { readAccessLine } from '../../src/commands/replay/logs.ts'
 import { loadConfig } from '../../src/config/load.ts'
+import { withOwnFolders } from '../helpers/nginx.ts'
 
 const docs = join(import.meta.dirname, '../../docs')
 const index = readFileSync(join(docs, 'migrating.md'), 'utf8')
@@ -54,8 +55,9 @@ describe('docs/migrating.md', () => {
     for (const [i, text] of shown.flatMap((page) => blocks(page, 'nginx')).entries()) {
       const file = join(folder, `${i}.conf`)
       const local = text.replaceAll('data.internal', '127.0.0.1').replaceAll('/var/log/nginx', folder)
-      writeFileSync(file, `pid ${folder}/nginx.pid;\nevents {}\nhttp {\naccess_log off;\n${local}}\n`)
-      const { status, stderr, error } = spawnSync('nginx', ['-t', '-c', file, '-e', 'stderr'], {
+      const conf = `pid ${folder}/nginx.pid;\nevents {}\nhttp {\naccess_log off;\n${local}}\n`
+      writeFileSync(file, withOwnFolders(conf))
+      const { status, stderr, error } = spawnSync('nginx', ['-p', folder, '-t', '-c', file, '-e', 'stderr'], {
         encoding: 'utf8',
       })
       if (error !== undefined) throw new Error('nginx is missing; run npm run setup', { cause: error })

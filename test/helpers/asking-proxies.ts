@@ -2,12 +2,12 @@ import { spawn } from 'node:child_process'
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { withOwnFolders } from './nginx.ts'
 import { withTests } from './process.ts'
 import { freePort } from './redis.ts'
 import { until } from './wait.ts'
 
 const FILES = join(import.meta.dirname, '../../deploy/forward-auth')
-const TEMPORARY = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((of) => `${of}_temp_path temp;`)
 
 /** The programs that ask in the tests, by their files in deploy/forward-auth. */
 export const ASKING = {
@@ -30,13 +30,12 @@ export async function startAsking(
   cpSync(FILES, folder, { recursive: true })
   const port = await freePort()
   for (const name of readdirSync(folder)) {
-    const text = edit(name, readFileSync(join(folder, name), 'utf8'))
+    const text = withOwnFolders(edit(name, readFileSync(join(folder, name), 'utf8')))
       .replaceAll('127.0.0.1:8090', `127.0.0.1:${askPort}`)
       .replaceAll('data.internal:4000', `127.0.0.1:${dataPort}`)
       .replace(/\blisten 8080|bind :8080/g, (found) => found.replace(/:?8080/, `127.0.0.1:${port}`))
       .replace(/^:8080/m, `:${port}`)
       .replace('maxconn 10000', 'maxconn 1000')
-      .replace(/^http {/m, `http {\n${TEMPORARY.join('\n')}`)
     writeFileSync(join(folder, name), name === 'nginx.conf' ? `daemon off;\n${text}` : text)
   }
   const env = { ...process.env, HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder }

@@ -6,6 +6,12 @@ import { withTests } from './process.ts'
 import { freePort } from './redis.ts'
 import { until } from './wait.ts'
 
+const TEMPORARY = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((of) => `${of}_temp_path temp;`)
+
+/** Adds temporary folders to a configuration of nginx: those of the package may be missing, and belong to root. */
+export const withOwnFolders = (text: string): string =>
+  text.replace(/^http {/m, `http {\n${TEMPORARY.join('\n')}`)
+
 export interface Nginx {
   readonly port: number
   close(): void
@@ -19,9 +25,7 @@ export async function startNginx(text: string, beside: readonly string[]): Promi
   const folder = mkdtempSync(join(tmpdir(), 'sluice-nginx-'))
   for (const file of beside) cpSync(file, join(folder, basename(file)))
   const port = await freePort()
-  // Own folders, since those of the package belong to root.
-  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((of) => `${of}_temp_path temp;`)
-  const conf = text.replaceAll('PORT', String(port)).replace('http {', `http {\n${temporary.join('\n')}`)
+  const conf = withOwnFolders(text.replaceAll('PORT', String(port)))
   writeFileSync(join(folder, 'nginx.conf'), `daemon off;\n${conf}`)
   const args = ['-p', folder, '-c', join(folder, 'nginx.conf'), '-e', 'stderr']
   const { error, status, stderr } = spawnSync('nginx', [...args, '-t'], { encoding: 'utf8' })

@@ -18,7 +18,8 @@ const packed = join(folder, 'lib/node_modules/sluice')
 const elsewhere = join(folder, 'elsewhere')
 const env: NodeJS.ProcessEnv = { ...process.env, PATH: `${folder}/bin:${process.env['PATH']}` }
 // Variables of `npm test` would make npm act on the repository.
-for (const name of Object.keys(env)) if (/^(?:npm_|SLUICE_|NODE_)/.test(name)) delete env[name]
+for (const name of Object.keys(env))
+  if (/^(?:npm_|SLUICE_|NODE_(?!EXTRA_CA_CERTS))/.test(name)) delete env[name]
 
 const npm = async (cwd: string, ...args: string[]) => (await run('npm', args, { cwd, env })).stdout
 /** Runs a line in a user's shell, in a folder that is not the repository. */

@@ -290,6 +290,20 @@ export function storeContract(
       expect((await subject.store.charge([quota])).admitted).toBe(true)
     })
 
+    test('gives a call back whose period is not over, since the clock was set back', async () => {
+      if (options.monotonic === true) return
+      const { tag, ...plain } = own(3, 60_000)
+      const quota = { ...plain, calendar: CALENDARS['minute']!, countsSuccess: true }
+      const endUs = CALENDARS['minute']!.periodAt(START_US / 1000).endMs * 1000
+      await subject.setClock(START_US, tag)
+      await subject.store.charge([quota])
+      await subject.setClock(endUs - 1, tag)
+      expect((await subject.store.peek([quota]))[0]!.remaining).toBe(2)
+      await subject.setClock(START_US, tag)
+      subject.store.giveBack(quota, endUs / 1000)
+      expect((await subject.store.peek([quota]))[0]!.remaining).toBe(3)
+    })
+
     test('lists and frees exactly the keys of one client, also those that do not begin with it', async () => {
       const limits: Limit[] = [
         { name: 'first', per: ['client'], limit: 3, windowMs: 60_000, shadow: false, changes: [] },

@@ -159,13 +159,15 @@ export function createLocalCounters(
     giveBack(quota: Quota, endsAt: number): void {
       const known = keys.know(quota)
       const frame = frameOf(quota, nowUs())
-      if (dateMs(quota) >= endsAt) return
-      if (known.own !== undefined && known.adding === undefined && viewAt(known.own, frame).used > 0) {
-        takeBack(known.own, frame)
+      // As far as is known here: the server's clock, which decides, may have been set back.
+      const isOver = dateMs(quota) >= endsAt
+      const { own, adding, back } = known
+      if (!isOver && own !== undefined && adding === undefined && viewAt(own, frame).used > 0) {
+        takeBack(own, frame)
         return
       }
-      known.back = { calls: (known.back?.endsAt === endsAt ? known.back.calls : 0) + 1, endsAt }
-      known.used = Math.max(0, known.used - 1)
+      known.back = { calls: (back?.endsAt === endsAt ? back.calls : 0) + 1, endsAt }
+      if (!isOver) known.used = Math.max(0, known.used - 1)
       known.quota = quota
       keys.keep(known)
     },

@@ -31,7 +31,7 @@ const ROOMS = `
   commands/connect   | authenticate/token commands config config/yaml limit limit/redis process upstream | p-limit
   commands/init      | authenticate/token commands config config/sections downstream                |
   commands/limits    | commands config/sections limit observe process                               |
-  commands/replay    | commands config downstream limit limit/memory limit/rules observe process runtime | cli-progress
+  commands/replay    | commands config downstream errors limit limit/memory limit/rules observe process runtime | cli-progress
   commands/sandbox   | commands config observe process                                              | oidc-provider
   bin                | commands                                                                     |`
 

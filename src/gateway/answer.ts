@@ -86,8 +86,10 @@ async function respond(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> 
 
 /** Returns the limit fields of a caller that was not charged; undefined if the store cannot be asked. */
 export async function limitFields({ readAllowance, rateLimitHeaders }: GatewayDeps, exchange: Exchange) {
-  const { caller, params, route } = exchange
-  const quota = route!.shownQuota(caller!, route!.refuseParams(params) === undefined ? params : {}, exchange)
+  const route = exchange.route!
+  const { method, request, head } = exchange
+  const params = route.refuseParams(exchange) === undefined ? exchange.params : {}
+  const quota = route.shownQuota(exchange.caller!, { method, request, head, route, params })
   const allowance = quota && (await readAllowance(quota).catch(() => undefined))
   if (allowance === undefined) return undefined
   const decision: Decision = { admitted: true, allowances: [allowance], mode: 'store', cached: true }

@@ -19,9 +19,7 @@ export function authenticate(deps: GatewayDeps, exchange: Exchange): Outcome | P
   if (route.authenticate === 'authorization') return checkAuthorization(deps, exchange)
   if (route.authenticate === 'none') {
     exchange.caller = { ip: exchange.ip }
-    const lacking = route.refuseLacking(exchange.caller, exchange.params, exchange)
-    if (lacking === undefined) exchange.quotas = route.quotas(exchange.caller, exchange.params, exchange)
-    return lacking
+    return applyLimits(exchange, exchange.caller)
   }
   const found = deps.authenticate(head.authorization, () =>
     senderOf(request, trusted, {
@@ -45,10 +43,7 @@ function admit(deps: GatewayDeps, exchange: Exchange, found: Authenticated): Out
   const { client, user, claims } = identity
   const caller = { client, ...(user !== undefined && { user }), ip: exchange.ip, claims }
   const forbidden =
-    requireScope(identity, route.scope) ??
-    route.refuseLacking(caller, exchange.params, exchange) ??
-    refuseCounted(exchange)
-  if (forbidden === undefined) exchange.quotas = route.quotas(caller, exchange.params, exchange)
+    requireScope(identity, route.scope) ?? refuseCounted(exchange) ?? applyLimits(exchange, caller)
   if ('prove' in found)
     return prove(deps, exchange, found, caller).then((unproved) => {
       if (unproved === undefined) exchange.caller = caller
@@ -58,10 +53,18 @@ function admit(deps: GatewayDeps, exchange: Exchange, found: Authenticated): Out
   return forbidden
 }
 
+/** Applies the limits of the route. Returns a 400 or 403 if the request lacks a part of a key. */
+function applyLimits(exchange: Exchange, caller: Caller): Outcome {
+  const quotas = exchange.route!.quotas(caller, exchange)
+  if (quotas instanceof Refusal) return quotas
+  exchange.quotas = quotas
+  return undefined
+}
+
 /** Returns a 400 for path parameters that the limits cannot count by, a 413 for too large a body. */
-export function refuseCounted({ route, params, bodyLength }: Exchange): Outcome {
-  const { refuseParams, maxBody } = route!
-  return refuseParams(params) ?? ((bodyLength as number) > maxBody ? tooLarge(maxBody) : undefined)
+export function refuseCounted(exchange: Exchange): Outcome {
+  const { refuseParams, maxBody } = exchange.route!
+  return refuseParams(exchange) ?? ((exchange.bodyLength as number) > maxBody ? tooLarge(maxBody) : undefined)
 }
 
 /** Verifies the proof of a bound token, unless the limiter's cache refuses the call: no signature is verified then, and the proof stays usable. */
@@ -76,7 +79,7 @@ async function prove(
   if (exchange.cachedRefusal !== undefined) return undefined
   const proof = await bound.prove()
   if (proof instanceof Refusal) return proof
-  exchange.proof = exchange.route!.proofQuota(proof, caller, exchange.params, exchange)
+  exchange.proof = exchange.route!.proofQuota(proof, caller, exchange)
   return undefined
 }
 

@@ -14,9 +14,7 @@ import type { Decision } from '../limit/decision.ts'
 import type { Failures } from '../limit/failure-limit.ts'
 import type { LimitedRoute, Quota } from '../limit/limit.ts'
 import type { Limiter } from '../limit/limiter.ts'
-import type { RefuseParams } from '../limit/parameters.ts'
 import type { Caller, Facts } from '../limit/rules/facts.ts'
-import type { RefuseLacking } from '../limit/rules/left-out.ts'
 import type { Allowance } from '../limit/store.ts'
 import type { AuthorizationGuard } from '../par/authorization.ts'
 import type { ParGuard } from '../par/guard.ts'
@@ -33,16 +31,14 @@ export interface GatewayRoute extends LimitedRoute {
   /** Its upstream; undefined if the gateway itself responds. */
   readonly forward: Forward | undefined
   readonly errorFormat: ErrorFormat
-  /** Returns a 400 or 403 if the request lacks a part of the keys of its limits. */
-  readonly refuseLacking: RefuseLacking
   /** Returns a 400 if a path parameter that its limits count by is not of its kind. */
-  readonly refuseParams: RefuseParams
-  /** Applies the route's limits to a request, now. */
-  quotas(caller: Caller, params: Params, facts: Facts): readonly Quota[]
-  /** Returns the quota whose allowance is shown if no call is charged: of the first live limit with a key from these parts. */
-  shownQuota(caller: Caller, params: Params, facts: Facts): Quota | undefined
+  refuseParams(facts: Pick<Facts, 'params'>): Outcome
+  /** Applies the route's limits to a request, now. Returns a 400 or 403 if the request lacks a part of a key. */
+  quotas(caller: Caller, facts: Facts): readonly Quota[] | Refusal
+  /** Returns the quota whose allowance is shown if no call is charged: of the first live limit with a key from these facts. */
+  shownQuota(caller: Caller, facts: Facts): Quota | undefined
   /** Returns the quota that admits a proof once, to be charged with the quotas of its call. */
-  proofQuota(proof: Proof, caller: Caller, params: Params, facts: Facts): Quota
+  proofQuota(proof: Proof, caller: Caller, facts: Facts): Quota
 }
 
 /** The dependencies of the gateway; a reload replaces all of them at once. */

@@ -58,6 +58,10 @@ export interface KeyFilter {
   matches(key: string): boolean
 }
 
+/** Returns the key of a client under a limit that is counted only per client. */
+export const clientKey = (prefix: string, client: string, name: string): string =>
+  `${prefix}:{${encodePart(client)}}:${name}`
+
 /** Returns the keys of a client under these limits, also those that do not begin with the client, and with or without those of accesses. */
 export function clientKeys(
   limits: readonly KeyedLimit[],
@@ -75,7 +79,7 @@ export function clientKeys(
   const isFirst = further.every(({ per }) => per[0] === 'client')
   const glob = isFirst ? `${literalPrefix}:{${wanted}}:*` : `${literalPrefix}:*${wanted}*`
   return {
-    named: mine.filter(({ per }) => per.length === 1).map(({ name }) => `${prefix}:{${wanted}}:${name}`),
+    named: mine.filter(isPerClient).map(({ name }) => clientKey(prefix, client, name)),
     glob: further.length > 0 ? glob : undefined,
     matches(key) {
       const { name = '', parts = [] } = parseKey(prefix, key) ?? {}

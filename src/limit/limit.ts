@@ -1,14 +1,11 @@
-import type { Params, Route } from '../downstream/router.ts'
-import type { FixedReply } from '../errors.ts'
+import type { Route } from '../downstream/router.ts'
+import { type FixedReply, Refusal } from '../errors.ts'
 import { type Calendar, createCalendar } from './calendar.ts'
 import type { KeyedLimit } from './key.ts'
 import { isActive, isOverridable, type Override, type Overrides } from './overrides.ts'
-import type { Parameters } from './parameters.ts'
-import { type ClaimedLimit, valueOf } from './rules/claims.ts'
-import type { Conditional } from './rules/conditions.ts'
-import { type Caller, type Facts, NO_FACTS, tokenHash } from './rules/facts.ts'
-import { compileLeftOut } from './rules/left-out.ts'
-import { compileKey } from './rules/parts.ts'
+import { claimedBy, type ClaimedLimit, type Conditional, excludedBy } from './rules/conditions.ts'
+import { type Caller, type Facts, tokenHash } from './rules/facts.ts'
+import { compileKey, type Parameters } from './rules/parts.ts'
 
 /** Action while the store is unavailable: count in this process, admit every call, or refuse with a 503. */
 export type OutageMode = 'local' | 'allow' | 'deny'
@@ -83,8 +80,27 @@ export const isProof = ({ name }: Quota): boolean => name === PROOF
 export const ACCESS = '~access'
 export const isAccess = ({ name }: Pick<Quota, 'name'>): boolean => name === ACCESS
 
+/** The rules of one client that replace a limit's own number of calls: an override, its own limit of the file, the value in its token. */
+export interface ClientRules {
+  readonly set?: Override | undefined
+  readonly own?: ClientLimit | undefined
+  readonly claimed?: number | undefined
+}
+const NO_RULES: ClientRules = {}
+
+/** Returns the override and the own limit of a client. */
+export function rulesOf(
+  { clientLimits, overrides }: Pick<LimitOptions, 'clientLimits' | 'overrides'>,
+  client: string,
+  name: string,
+): ClientRules {
+  const own = clientLimits?.get(client)?.get(name)
+  const set = overrides?.get(client)?.get(name)
+  return own === undefined && set === undefined ? NO_RULES : { own, set }
+}
+
 /** Returns the rule that sets the number of calls at an instant: the override, the client's own limit, the latest change, or the limit. */
-export function inForce(limit: Limit, nowMs: number, own?: ClientLimit, set?: Override) {
+export function inForce(limit: Limit, nowMs: number, { own, set }: ClientRules = NO_RULES) {
   if (set !== undefined && isActive(set, nowMs) && isOverridable(limit)) return set
   if (own !== undefined && isActive(own, nowMs)) return own
   const { changes } = limit
@@ -120,16 +136,10 @@ export function calendarOf({ calendar }: Pick<Limit, 'calendar'>): Calendar | un
 }
 
 /** Applies a limit to a key now. An override does not change the window. A value in the token counts if no other rule is in force. */
-export function quotaOf(
-  limit: Limit,
-  key: string,
-  nowMs: number,
-  own?: ClientLimit,
-  set?: Override,
-  claimed?: number,
-): Quota {
+export function quotaOf(limit: Limit, key: string, nowMs: number, rules: ClientRules = NO_RULES): Quota {
   const { name, shadow, countsSuccess, onOutage } = limit
-  const rule: ClientLimit = inForce(limit, nowMs, own, set)
+  const { own, claimed } = rules
+  const rule: ClientLimit = inForce(limit, nowMs, rules)
   const windowMs = own?.windowMs !== undefined && isActive(own, nowMs) ? own.windowMs : limit.windowMs
   const calls = rule === limit ? (claimed ?? rule.limit) : rule.limit
   const quota: Quota = { name, key, limit: calls, windowMs, shadow, untilAt: rule.untilAt }
@@ -137,57 +147,42 @@ export function quotaOf(
   return { ...quota, calendar: calendarOf(limit), countsSuccess, onOutage }
 }
 
-/** Settings of the limits' keys and claims. */
+/** Settings by which limits are compiled. */
 export interface LimitOptions {
+  readonly prefix: string
+  readonly clientLimits?: ClientLimits | undefined
+  readonly overrides?: Overrides | undefined
   readonly parameters?: Parameters
   /** Called for a claim that is present, but gives its limit no value. */
-  readonly onBadClaim?: (limit: Limit) => void
+  readonly onBadClaim?: ((limit: Limit) => void) | undefined
 }
 
-/** Compiles the limits of a route to a function that applies them, except those that are left out of a request. */
-export function compileLimits(
-  limits: readonly Limit[],
-  prefix: string,
-  clientLimits: ClientLimits = new Map(),
-  overrides: Overrides = new Map(),
-  { parameters = {}, onBadClaim = () => {} }: LimitOptions = {},
-): (caller: Caller, params: Params, nowMs: number, facts?: Facts) => readonly Quota[] {
-  const distinct = new Map(limits.map((limit) => [limit.name, limit]))
-  const compiled = [...distinct.values()].map((limit) => ({
-    limit,
-    keyOf: keyReader(limit, prefix, parameters),
-    isLeftOut: compileLeftOut(limit),
-  }))
-  const conditional = compiled.some(({ isLeftOut }) => isLeftOut !== undefined)
-
-  return (caller, params, nowMs, facts = NO_FACTS) => {
-    const { client } = caller
-    const own = client === undefined ? undefined : clientLimits.get(client)
-    const set = client === undefined || overrides.size === 0 ? undefined : overrides.get(client)
-    const included = conditional
-      ? compiled.filter(({ isLeftOut }) => isLeftOut?.(caller, params, facts) !== true)
-      : compiled
-    return included.map(({ limit, keyOf }) => {
-      const { name, together } = limit
-      const key = keyOf(caller, params, facts)
-      const claimed = limit.claim === undefined ? undefined : valueOf(limit, caller, onBadClaim)
-      const quota = quotaOf(limit, key, nowMs, own?.get(name), set?.get(name), claimed)
-      return together === undefined ? quota : { ...quota, access: accessOf(quota, together, facts) }
-    })
+/** Compiles a limit to a function that applies it to a request: a 400 or 403 if the request lacks a part of the key, undefined if the limit is left out. */
+export function compileLimit(limit: Limit, options: LimitOptions) {
+  const { name, claim, together } = limit
+  const { prefix, parameters = {}, onBadClaim } = options
+  const keyOf = compileKey(limit, prefix, parameters)
+  return (caller: Caller, facts: Facts, nowMs: number): Quota | Refusal | undefined => {
+    if (excludedBy(limit, caller, facts) !== undefined) return undefined
+    const key = keyOf(caller, facts)
+    if (typeof key !== 'string') return key
+    const rules = rulesOf(options, caller.client ?? '', name)
+    const claimed = claim && claimedBy(claim, caller, () => onBadClaim?.(limit))
+    const quota = quotaOf(limit, key, nowMs, claimed === undefined ? rules : { ...rules, claimed })
+    return together === undefined ? quota : { ...quota, access: accessOf(quota, together, facts) }
   }
 }
 
-/** The reader of each limit's key, shared by all routes that have the limit. */
-const keyReaders = new WeakMap<
-  Limit,
-  { readonly prefix: string; readonly read: ReturnType<typeof compileKey> }
->()
-
-function keyReader(limit: Limit, prefix: string, parameters: Parameters) {
-  let reader = keyReaders.get(limit)
-  if (reader?.prefix !== prefix) {
-    reader = { prefix, read: compileKey(limit, prefix, parameters) }
-    keyReaders.set(limit, reader)
+/** Compiles the limits of a route to a function that applies them: a 400 or 403 if the request lacks a part of a key. */
+export function compileLimits(limits: readonly Limit[], options: LimitOptions) {
+  const compiled = limits.map((limit) => compileLimit(limit, options))
+  return (caller: Caller, facts: Facts, nowMs: number): readonly Quota[] | Refusal => {
+    const quotas: Quota[] = []
+    for (const apply of compiled) {
+      const applied = apply(caller, facts, nowMs)
+      if (applied instanceof Refusal) return applied
+      if (applied !== undefined) quotas.push(applied)
+    }
+    return quotas
   }
-  return reader.read
 }

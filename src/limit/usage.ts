@@ -1,28 +1,30 @@
 import { LRUCache } from 'lru-cache'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from './instant.ts'
-import { clientKeys, isPerClient, parseKey } from './key.ts'
-import { compileLimits, inForce, quotaOf } from './limit.ts'
-import type { ClientLimit, ClientLimits, Limit, Quota } from './limit.ts'
+import { clientKey, clientKeys, isPerClient, parseKey } from './key.ts'
+import { type ClientRules, inForce, type Limit, type LimitOptions, type Quota } from './limit.ts'
+import { quotaOf, rulesOf } from './limit.ts'
+import { listOverrides } from './overrides.ts'
+import { claimedBy } from './rules/conditions.ts'
 import type { Caller } from './rules/facts.ts'
-import { listOverrides, type Override, type Overrides } from './overrides.ts'
 import type { Allowance, Store } from './store.ts'
 
 const instantOrNull = (ms: number | undefined): string | null => (ms === undefined ? null : instant(ms))
 
 /** Returns the future values of a limit for a client, in order. `announced` is null for the end of the client's own limit. */
-export function upcomingChanges(limit: Limit, nowMs: number, own?: ClientLimit, set?: Override) {
+export function upcomingChanges(limit: Limit, nowMs: number, rules: ClientRules = {}) {
+  const { own, set } = rules
   const turns = [
     ...limit.changes.map(({ fromAt, announcedAt }) => ({ fromAt, announced: instant(announcedAt) })),
     ...(set?.untilAt === undefined ? [] : [{ fromAt: set.untilAt, announced: instant(set.setAt) }]),
     ...(own?.untilAt === undefined ? [] : [{ fromAt: own.untilAt, announced: null }]),
   ]
-  let before = quotaOf(limit, '', nowMs, own, set)
+  let before = quotaOf(limit, '', nowMs, rules)
   return turns
     .filter(({ fromAt }) => fromAt > nowMs)
     .toSorted((a, b) => a.fromAt - b.fromAt)
     .flatMap(({ fromAt, announced }) => {
-      const next = quotaOf(limit, '', fromAt, own, set)
+      const next = quotaOf(limit, '', fromAt, rules)
       const isNewWindow = next.windowMs !== before.windowMs
       if (next.limit === before.limit && !isNewWindow) return []
       before = next
@@ -32,8 +34,9 @@ export function upcomingChanges(limit: Limit, nowMs: number, own?: ClientLimit, 
 }
 
 /** Returns which rule decides a limit for a client, and why. */
-export function decidedBy(limit: Limit, nowMs: number, own?: ClientLimit, set?: Override) {
-  const rule = inForce(limit, nowMs, own, set)
+export function decidedBy(limit: Limit, nowMs: number, rules: ClientRules = {}) {
+  const { own, set } = rules
+  const rule = inForce(limit, nowMs, rules)
   const until = 'untilAt' in rule && rule.untilAt !== undefined ? `, until ${instant(rule.untilAt)}` : ''
   if (set !== undefined && rule === set) {
     const by = set.by === undefined ? '' : ` by ${set.by}`
@@ -56,38 +59,25 @@ export const MAX_KEYS = 1000
 export type Usage = ReturnType<typeof createUsage>
 export type ClientUsage = Awaited<ReturnType<Usage['ofClient']>>
 
-/** Creates the queries for the usage of limits, which reject if the store does not answer. Instants are ISO 8601 in UTC. */
-export function createUsage({
-  store,
-  counters = store,
-  prefix,
-  limits,
-  clientLimits = new Map(),
-  overrides = new Map(),
-}: {
+export interface UsageOptions extends LimitOptions {
   readonly store: Pick<Store, 'keys' | 'peek' | 'reset'>
   /** The store without its fallback, from which operators read. */
-  readonly counters?: Pick<Store, 'peek'>
-  readonly prefix: string
+  readonly counters: Pick<Store, 'peek'>
   readonly limits: readonly Limit[]
-  readonly clientLimits?: ClientLimits
-  readonly overrides?: Overrides
-}) {
-  // Their conditions do not matter: they are the client's.
-  const perClient = limits.filter(isPerClient).map((limit) => ({ ...limit, when: [], unless: [] }))
-  const quotasOf = compileLimits(perClient, prefix, clientLimits, overrides)
+}
+
+/** Creates the queries for the usage of limits, which reject if the store does not answer. Instants are ISO 8601 in UTC. */
+export function createUsage(options: UsageOptions) {
+  const { store, counters, prefix, limits, clientLimits, overrides } = options
+  const perClient = limits.filter(isPerClient)
   /** Allowances by key, for a second: Redis must not be loaded by queries, which are not limited. */
   const cache = new LRUCache<string, Promise<Allowance>>({ max: 10_000, ttl: 1000 })
 
-  function rulesOf(name: string, client: string) {
-    const rule = limits.find((limit) => limit.name === name)!
-    return { rule, own: clientLimits.get(client)?.get(name), set: overrides.get(client)?.get(name) }
-  }
-
   function usageOf({ name, limit, remaining, windowMs, resetAt }: Allowance, client: string, nowMs: number) {
-    const { rule, own, set } = rulesOf(name, client)
+    const rule = limits.find((limit) => limit.name === name)!
     const announced = rule.changes.filter(({ announcedAt }) => announcedAt <= nowMs)
-    const changes = upcomingChanges({ ...rule, changes: announced }, nowMs, own, set)
+    const rules = rulesOf(options, client, name)
+    const changes = upcomingChanges({ ...rule, changes: announced }, nowMs, rules)
     const calendar = rule.calendar && { unit: rule.calendar.unit, timezone: rule.calendar.timezone }
     const window = { windowSeconds: windowMs / 1000, ...(calendar && { calendar }) }
     return { name, limit, remaining, ...window, reset: instant(resetAt), changes }
@@ -112,26 +102,33 @@ export function createUsage({
     /** Returns the live limits that are counted only per client, up to a second old, without charging. */
     async ofCaller(client: string, claims?: Caller['claims']) {
       const nowMs = SYSTEM_CLOCK.date()
-      const live = quotasOf({ client, ip: '', claims }, {}, nowMs).filter(({ shadow }) => !shadow)
-      const allowances = await Promise.all(live.map(read))
+      const live = perClient.filter(({ shadow }) => !shadow)
+      const quotas = live.map((limit) => {
+        const { name, claim } = limit
+        const claimed = claim && claimedBy(claim, { ip: '', claims })
+        const rules = { ...rulesOf(options, client, name), claimed }
+        return quotaOf(limit, clientKey(prefix, client, name), nowMs, rules)
+      })
+      const allowances = await Promise.all(quotas.map(read))
       return { limits: allowances.map((allowance) => usageOf(allowance, client, nowMs)) }
     },
 
     /** Returns the limits that are counted only per client, and each other key with calls. May scan the store. */
     async ofClient(client: string, signal?: AbortSignal) {
       const nowMs = SYSTEM_CLOCK.date()
-      const single = quotasOf({ client, ip: '' }, {}, nowMs).map(({ key }) => key)
+      const single = perClient.map(({ name }) => clientKey(prefix, client, name))
       const max = Math.max(0, MAX_KEYS - single.length)
-      const found = await store.keys(clientKeys(limits, prefix, client, false), MAX_KEYS + 1, signal)
-      const further = found.filter((key) => !single.includes(key)).toSorted()
-      const quotas = [...single, ...further.slice(0, max)].map((key) => {
-        const { rule, own, set } = rulesOf(parseKey(prefix, key)!.name, client)
-        return quotaOf(rule, key, nowMs, own, set)
+      const names = await store.keys(clientKeys(limits, prefix, client, false), MAX_KEYS + 1, signal)
+      const further = names.filter((key) => !single.includes(key)).toSorted()
+      const counted = [...single, ...further.slice(0, max)].map((key) => {
+        const { name } = parseKey(prefix, key)!
+        const limit = limits.find((limit) => limit.name === name)!
+        const rules = rulesOf(options, client, name)
+        const override = rules.set !== undefined && inForce(limit, nowMs, rules) === rules.set
+        return { override, quota: quotaOf(limit, key, nowMs, rules) }
       })
-      const allowances = await counters.peek(quotas)
-      const keys = quotas.map(({ key, name, untilAt, shadow }, i) => {
-        const { rule, own, set } = rulesOf(name, client)
-        const override = set !== undefined && inForce(rule, nowMs, own, set) === set
+      const allowances = await counters.peek(counted.map(({ quota }) => quota))
+      const keys = counted.map(({ override, quota: { key, untilAt, shadow } }, i) => {
         const usage = usageOf(allowances[i]!, client, nowMs)
         return { key, ...usage, until: instantOrNull(untilAt), override, shadow, used: allowances[i]!.used }
       })
@@ -139,10 +136,10 @@ export function createUsage({
         client,
         limits: keys.filter(({ key, used }) => single.includes(key) || used > 0),
         /** The client's own limits of the file, in force or not. */
-        own: [...(clientLimits.get(client) ?? [])].map(([name, { limit, untilAt }]) => ({
+        own: [...(clientLimits?.get(client) ?? [])].map(([name, { limit, untilAt }]) => ({
           ...{ name, limit, until: instantOrNull(untilAt) },
         })),
-        overrides: listOverrides([...(overrides.get(client)?.values() ?? [])], limits, nowMs),
+        overrides: listOverrides([...(overrides?.get(client)?.values() ?? [])], limits, nowMs),
         truncated: further.length > max,
       }
     },

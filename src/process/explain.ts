@@ -15,6 +15,7 @@ import { parseTarget, servedHosts, type Target } from '../downstream/target.ts'
 import { InvalidQuestion, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { instant, instantMs } from '../limit/instant.ts'
 import type { Overrides } from '../limit/overrides.ts'
+import { NO_FACTS } from '../limit/rules/facts.ts'
 import { type Asker, explainLimits } from './explain-limits.ts'
 import { type CompiledRoute, compileRoutes } from './routes.ts'
 
@@ -58,7 +59,7 @@ export function parseQuestion({ request, host, client, user, ip, at, headers, cl
       ip: ip ?? '',
       claims: keptClaims(given, Object.keys(given)),
     },
-    facts: { method, request: { rawHeaders }, head: { authorization: [] } },
+    facts: { ...NO_FACTS, method, request: { rawHeaders } },
   }
   return { request: { method, host: site || host, target: path }, client, asker, atMs }
 }
@@ -114,7 +115,7 @@ function defaultHost({ routes }: Config): string {
 
 function refusalOf(found: Match<CompiledRoute> | undefined): Refusal | undefined {
   if (found === undefined) return notFound()
-  return 'route' in found ? found.route.refuseParams(found.params) : methodNotAllowed(found.allow)
+  return 'route' in found ? found.route.refuseParams(found) : methodNotAllowed(found.allow)
 }
 
 function explainRefusal({ status, code, message }: Refusal, found: Match<CompiledRoute> | undefined) {

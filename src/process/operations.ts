@@ -4,7 +4,7 @@ import type { Config } from '../config/schema.ts'
 import { nearest } from '../config/yaml/issue.ts'
 import { InvalidQuestion } from '../errors.ts'
 import { instant } from '../limit/instant.ts'
-import { calendarOf, inForce } from '../limit/limit.ts'
+import { calendarOf, inForce, rulesOf } from '../limit/limit.ts'
 import type { LiveOverrides } from '../limit/overrides-live.ts'
 import { isOverridable, listOverrides, type Override } from '../limit/overrides.ts'
 import type { Store } from '../limit/store.ts'
@@ -39,10 +39,9 @@ export function createOperations(parts: {
   function ruleOf({ limits, clientLimits }: Config, client: string, name: string) {
     const limit = limits.find((limit) => limit.name === name)
     if (limit === undefined) return null
-    const own = clientLimits.get(client)?.get(name)
-    const set = overrides.limits.get(client)?.get(name)
+    const rules = rulesOf({ clientLimits, overrides: overrides.limits }, client, name)
     const nowMs = Date.now()
-    return { limit: inForce(limit, nowMs, own, set).limit, ...decidedBy(limit, nowMs, own, set) }
+    return { limit: inForce(limit, nowMs, rules).limit, ...decidedBy(limit, nowMs, rules) }
   }
 
   return {

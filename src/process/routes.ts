@@ -1,16 +1,15 @@
 import type { Config } from '../config/schema.ts'
 import { hostErrorFormats } from '../downstream/reply.ts'
-import { createRouter, isGuarded, type Params } from '../downstream/router.ts'
+import { createRouter, isGuarded } from '../downstream/router.ts'
 import { servedHosts } from '../downstream/target.ts'
 import type { GatewayDeps, GatewayRoute } from '../gateway/exchange.ts'
+import { Refusal } from '../errors.ts'
 import { decisionHeaders, draftHeaders } from '../limit/decision.ts'
 import { encodePart, isPerClient, prefixOf } from '../limit/key.ts'
-import { compileLimits, type Limit, proofQuota } from '../limit/limit.ts'
+import { compileLimit, compileLimits, type Limit, proofQuota } from '../limit/limit.ts'
 import type { Overrides } from '../limit/overrides.ts'
-import { compileParameters } from '../limit/parameters.ts'
 import type { Caller, Facts } from '../limit/rules/facts.ts'
-import { compileLacking, compileRefusal } from '../limit/rules/left-out.ts'
-import { isVariable, partReader } from '../limit/rules/parts.ts'
+import { compileParameters, isVariable, partReader } from '../limit/rules/parts.ts'
 import { atMostEvery, type Log } from '../observe/log.ts'
 import type { Forward } from '../upstream/upstream.ts'
 
@@ -22,15 +21,13 @@ export function compileRoutes(
   overrides?: Overrides,
   onBadClaim?: (limit: Limit) => void,
 ) {
-  const options = { parameters, ...(onBadClaim && { onBadClaim }) }
+  const options = { prefix: prefixOf(store), clientLimits, overrides, parameters, onBadClaim }
   return routes.map((route) => {
-    const apply = compileLimits(route.limits, prefixOf(store), clientLimits, overrides, options)
+    const apply = compileLimits(route.limits, options)
     return {
       ...route,
       refuseParams: compileParameters(route, parameters),
-      refuseLacking: compileRefusal(route.limits, parameters),
-      quotas: (caller: Caller, params: Params, facts: Facts, nowMs = Date.now()) =>
-        apply(caller, params, nowMs, facts),
+      quotas: (caller: Caller, facts: Facts, nowMs = Date.now()) => apply(caller, facts, nowMs),
     }
   })
 }
@@ -65,15 +62,11 @@ export function openRoutes(
   /** Applies the first live limit of a request whose parts it has; on `respond` routes, the first one per client. */
   function compileShown(route: CompiledRoute): GatewayRoute['shownQuota'] {
     const live = (route.respond === undefined ? route.limits : perClient).filter(({ shadow }) => !shadow)
-    const compiled = live.map((limit) => ({
-      lacking: compileLacking(limit.per, parameters),
-      apply: compileLimits([limit], prefix, clientLimits, overrides, { parameters }),
-    }))
-    return (caller, params, facts) => {
-      for (const { lacking, apply } of compiled) {
-        if (lacking(caller, params, facts) !== undefined) continue
-        const [quota] = apply(caller, params, Date.now(), facts)
-        if (quota !== undefined) return quota
+    const compiled = live.map((limit) => compileLimit(limit, { prefix, clientLimits, overrides, parameters }))
+    return (caller, facts) => {
+      for (const apply of compiled) {
+        const quota = apply(caller, facts, Date.now())
+        if (quota !== undefined && !(quota instanceof Refusal)) return quota
       }
       return undefined
     }
@@ -85,8 +78,8 @@ export function openRoutes(
    */
   function compileProof({ limits: [first] }: CompiledRoute): GatewayRoute['proofQuota'] {
     const read = first && !isVariable(first.per[0]) ? partReader(first.per[0]!, parameters) : undefined
-    return ({ id, windowMs }, caller, params, facts) =>
-      proofQuota(prefix, read?.(caller, params, facts) ?? encodePart(caller.client!), id, windowMs)
+    return ({ id, windowMs }, caller, facts) =>
+      proofQuota(prefix, read?.(caller, facts) ?? encodePart(caller.client!), id, windowMs)
   }
 
   const serve = (route: CompiledRoute): GatewayRoute => ({

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
 import { paramPart } from '../../src/limit/key.ts'
 import type { Limit } from '../../src/limit/limit.ts'
-import { compileParameters } from '../../src/limit/parameters.ts'
+import { compileParameters } from '../../src/limit/rules/parts.ts'
 import { matchRoute, parsePattern, type Pattern } from '../../src/downstream/router.ts'
 import { type Target, parseTarget } from '../../src/downstream/target.ts'
 import { FRAMEWORKS } from '../edge/frameworks.ts'
@@ -107,7 +107,7 @@ const PLAIN = compileParameters(
 function counterOf({ segments }: Target): string | undefined {
   const found = matchRoute(SYNCS, 'POST', HOST, segments)
   if (found === undefined || !('route' in found)) return undefined
-  return PLAIN(found.params) === undefined ? paramPart(found.params['connection']!) : 'refused'
+  return PLAIN(found) === undefined ? paramPart(found.params['connection']!) : 'refused'
 }
 
 describe('any target', () => {

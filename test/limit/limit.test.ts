@@ -2,8 +2,9 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { clientKeys } from '../../src/limit/key.ts'
 import { hashSlot, hashTag } from '../../src/limit/redis/hash-slot.ts'
-import { type ClientLimits, compileLimits, type Limit } from '../../src/limit/limit.ts'
+import type { ClientLimits, Limit } from '../../src/limit/limit.ts'
 import { byClient } from '../../src/limit/overrides.ts'
+import { quotasOf } from './quotas.ts'
 
 const ip = '192.0.2.7'
 
@@ -17,7 +18,7 @@ function keyOf(
   caller: { client?: string; user?: string; ip?: string },
   params = {},
 ): string {
-  return compileLimits([limit('l', per)], 'p')({ ip, ...caller }, params, 0)[0]!.key
+  return quotasOf([limit('l', per)], caller, { params })[0]!.key
 }
 
 describe('the key of a limit', () => {
@@ -107,9 +108,9 @@ describe('the key of a limit', () => {
     expect(key('x'.repeat(5_000_000))).toHaveLength(71)
   })
 
-  test('throws an error for callers that lack a part, rather than share a key among them', () => {
-    expect(() => keyOf(['client'], {})).toThrow('counted per client')
-    expect(() => keyOf(['connection'], { client: 'a' }, { other: 'x' })).toThrow('counted per connection')
+  test('is refused to callers that lack a part, rather than shared among them', () => {
+    expect(() => keyOf(['client'], {})).toThrow('limited for each client')
+    expect(() => keyOf(['connection'], { client: 'a' }, { other: 'x' })).toThrow('each connection')
   })
 })
 
@@ -122,7 +123,7 @@ describe('a limit', () => {
     ],
   })
   const at = (nowMs: number, clientLimits?: ClientLimits) =>
-    compileLimits([changed], 'p', clientLimits)({ client: 'acme', ip }, {}, nowMs)[0]!
+    quotasOf([changed], { client: 'acme' }, { nowMs, clientLimits })[0]!
 
   test('changes at its dates', () => {
     expect([99, 100, 199, 200, 100_000].map((nowMs) => at(nowMs).limit)).toEqual([1000, 500, 500, 1200, 1200])
@@ -136,7 +137,7 @@ describe('a limit', () => {
     expect(at(150, own)).toMatchObject({ limit: 500, windowMs: 60_000, untilAt: undefined })
     const always: ClientLimits = new Map([['acme', new Map([['requests', { limit: 0 }]])]])
     expect(at(1e12, always)).toMatchObject({ limit: 0, windowMs: 60_000 })
-    expect(compileLimits([changed], 'p', always)({ client: 'other', ip }, {}, 0)[0]!.limit).toBe(1000)
+    expect(quotasOf([changed], { client: 'other' }, { clientLimits: always })[0]!.limit).toBe(1000)
   })
 
   test('is replaced by an override until that ends, as is the client’s own limit, except for its window', () => {
@@ -146,7 +147,7 @@ describe('a limit', () => {
       ['acme', new Map([['requests', { limit: 7, windowMs: 1000, untilAt: 150 }]])],
     ])
     const under = (nowMs: number, clientLimits?: ClientLimits, caller = client) =>
-      compileLimits([changed], 'p', clientLimits, overrides)({ client: caller, ip }, {}, nowMs)[0]!
+      quotasOf([changed], { client: caller }, { nowMs, clientLimits, overrides })[0]!
     expect([0, 100, 179, 180].map((nowMs) => under(nowMs).limit)).toEqual([9, 9, 9, 500])
     const longer: ClientLimits = new Map([
       ['acme', new Map([['requests', { limit: 7, windowMs: 1000, untilAt: 200 }]])],
@@ -162,16 +163,8 @@ describe('a limit', () => {
   test('ignores an override if its keys do not begin with the client: other clients share them', () => {
     const overrides = byClient([{ client: 'acme', name: 'shared', limit: 9, setAt: 0 }])
     const shared = [limit('shared', ['connection', 'client'])]
-    const apply = compileLimits(shared, 'p', undefined, overrides)
-    expect(apply({ client: 'acme', ip }, { connection: 'c' }, 0)[0]!.limit).toBe(shared[0]!.limit)
-  })
-
-  test('is applied once if a route names it twice', () => {
-    const apply = compileLimits([changed, limit('b', ['ip'], { shadow: true }), changed], 'p')
-    expect(apply({ client: 'acme', ip }, {}, 0).map(({ name, shadow }) => [name, shadow])).toEqual([
-      ['requests', false],
-      ['b', true],
-    ])
+    const [quota] = quotasOf(shared, { client: 'acme' }, { params: { connection: 'c' }, overrides })
+    expect(quota!.limit).toBe(shared[0]!.limit)
   })
 })
 

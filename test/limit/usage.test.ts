@@ -1,11 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type ClientLimits, compileLimits, type Limit } from '../../src/limit/limit.ts'
+import type { ClientLimits, Limit } from '../../src/limit/limit.ts'
 import { MemoryStore } from '../../src/limit/memory/store.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
 import type { Store } from '../../src/limit/store.ts'
 import { byClient } from '../../src/limit/overrides.ts'
 import { createUsage, MAX_KEYS } from '../../src/limit/usage.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { quotasOf } from './quotas.ts'
 
 const DAY_MS = 86_400_000
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
@@ -52,12 +53,12 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     const now = Date.now
     const calls = async (names: readonly string[], client: string, connection = 'c', times = 1) => {
       const chosen = limits.filter(({ name }) => names.includes(name))
-      const apply = compileLimits(chosen, 'p', clientLimits)
+      const apply = () => quotasOf(chosen, { client }, { params: { connection }, nowMs: now(), clientLimits })
       for (let i = 0; i < times; i++) {
-        await store.charge(apply({ client, ip: '192.0.2.1' }, { connection }, now()))
+        await store.charge(apply())
       }
     }
-    return { store, calls, usage: createUsage({ store, prefix: 'p', limits, clientLimits }) }
+    return { store, calls, usage: createUsage({ store, counters: store, prefix: 'p', limits, clientLimits }) }
   }
 
   it('shows a caller the live limits that are counted only per client, without charging a call', async () => {
@@ -141,7 +142,14 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       set('ended', -1),
     ])
     const store = await open()
-    const usage = createUsage({ store, prefix: 'p', limits: [requests], clientLimits: own, overrides })
+    const usage = createUsage({
+      store,
+      counters: store,
+      prefix: 'p',
+      limits: [requests],
+      clientLimits: own,
+      overrides,
+    })
     const shownTo = async (client: string) => {
       const [shown] = (await usage.ofClient(client)).limits
       const { limits } = await usage.ofCaller(client)
@@ -207,7 +215,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     const limits = LIMITS.map((limit) => ({ ...limit, windowMs: 60_000 }))
     const clientLimits = new Map([['acme', new Map([['shared', { limit: 3 }]])]])
     const overrides = byClient([{ client: 'acme', name: 'sync', limit: 9, setAt: 0 }])
-    const usage = createUsage({ store, prefix: 'p', limits, clientLimits, overrides })
+    const usage = createUsage({ store, counters: store, prefix: 'p', limits, clientLimits, overrides })
     for (const key of ['p:{x}:shared:acme', 'p:{acme}:sync:x', 'p:{acme}:gone']) {
       await store.charge([{ name: 'any', key, limit: 10, windowMs: 60_000, shadow: false }])
     }
@@ -258,7 +266,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
 it('rejects if the store does not answer', async () => {
   const store = createRedisStore({ topology: { url: '/nowhere/redis.sock' }, prefix: 'p' })
   await store.connect()
-  const usage = createUsage({ store, prefix: 'p', limits: LIMITS })
+  const usage = createUsage({ store, counters: store, prefix: 'p', limits: LIMITS })
   await expect(usage.ofCaller('a')).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
   await expect(usage.ofClient('a')).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
   await expect(usage.free('a')).rejects.toThrow(/^Redis is not connected: connect ENOENT/)

@@ -1,7 +1,9 @@
 import { type FallbackStore, withFallback } from '../../src/limit/fallback/store.ts'
+import { Refusal } from '../../src/errors.ts'
 import { compileLimits, type Limit, proofQuota } from '../../src/limit/limit.ts'
 import { createLimiter } from '../../src/limit/limiter.ts'
 import type { Calendar } from '../../src/limit/calendar.ts'
+import { NO_FACTS } from '../../src/limit/rules/facts.ts'
 import type { Override } from '../../src/limit/overrides.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
 import { createClient, type Deployment, type Executed, type Link } from './network.ts'
@@ -65,8 +67,10 @@ export function startGateway(
       compiled = limits()
       quotasOf = undefined
     }
-    quotasOf ??= compileLimits(compiled, 's', undefined, overrides)
-    const quotas = quotasOf({ client: caller, ip: '::1' }, {}, clock.date())
+    quotasOf ??= compileLimits(compiled, { prefix: 's', overrides })
+    const applied = quotasOf({ client: caller, ip: '::1' }, NO_FACTS, clock.date())
+    if (applied instanceof Refusal) throw new Error(applied.message)
+    const quotas = applied
       .filter(({ name }) => names.includes(name))
       .map((quota) =>
         quota.calendar === undefined ? quota : { ...quota, calendar: shortCalendar(quota.windowMs) },

@@ -4,6 +4,7 @@ import type { Config } from '../../config/schema.ts'
 import { createRouter, type Params } from '../../downstream/router.ts'
 import { segmentsOf } from '../../downstream/target.ts'
 import type { Decision } from '../../limit/decision.ts'
+import { Refusal } from '../../errors.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { createLimiter } from '../../limit/limiter.ts'
 import { NO_FACTS } from '../../limit/rules/facts.ts'
@@ -126,9 +127,10 @@ function createCharges(config: Config) {
     const isLogged = (part: string): boolean =>
       part === 'client' || part === 'route' || (part === 'ip' ? ip : params[part]) !== undefined
     if (!route.limits.every(({ per }) => per.every(isLogged))) return 'lacking'
-    if (route.refuseParams(params) !== undefined) return 'unmatched'
+    if (route.refuseParams(found) !== undefined) return 'unmatched'
     const caller = { ...(client !== undefined && { client }), ip: ip ?? '' }
-    return route.quotas(caller, params, { ...NO_FACTS, method: call.method, route }, nowMs)
+    const quotas = route.quotas(caller, { ...NO_FACTS, params, method: call.method, route }, nowMs)
+    return quotas instanceof Refusal ? 'lacking' : quotas
   }
 }
 

@@ -2,7 +2,7 @@ import type { Config } from '../../config/schema.ts'
 import type { Decision } from '../../limit/decision.ts'
 import { instant } from '../../limit/instant.ts'
 import type { Limit } from '../../limit/limit.ts'
-import { claimsOf } from '../../limit/rules/claims.ts'
+import { claimsOf } from '../../limit/rules/conditions.ts'
 import { sweeper } from '../../limit/memory/store.ts'
 import type { LoggedCall } from './logs.ts'
 

@@ -1,5 +1,5 @@
 import { isLoopback } from '../../downstream/addresses.ts'
-import { countedBy, partOf } from '../../limit/parameters.ts'
+import { countedBy, partOf } from '../../limit/rules/parts.ts'
 import { certificatesOf, endsSoon, invalidity, remaining } from '../certificates.ts'
 import type { Compiled } from '../schema.ts'
 import type { Issue, LocatedIssue } from '../yaml/issue.ts'

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { METHODS } from '../../downstream/router.ts'
 import { createCalendar } from '../../limit/calendar.ts'
-import { partOf } from '../../limit/parameters.ts'
+import { partOf } from '../../limit/rules/parts.ts'
 import type { Condition } from '../../limit/rules/conditions.ts'
 import { type Issue, mustBe } from '../yaml/issue.ts'
 import { fieldIssue } from './fields.ts'

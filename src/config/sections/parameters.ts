@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { KINDS, wholeSegment } from '../../limit/parameters.ts'
+import { KINDS, wholeSegment } from '../../limit/rules/parts.ts'
 import { mustBe, nearest } from '../yaml/issue.ts'
 import { stringThat } from './values.ts'
 

@@ -1,4 +1,5 @@
 import { isIP } from 'node:net'
+import type { KeyedLimit } from '../key.ts'
 import { type Caller, type Facts, headerValues } from './facts.ts'
 
 /** A condition on a request. Names of header fields are in lower case; a method has no name. */
@@ -52,3 +53,39 @@ const isAddress = (value: unknown): boolean =>
 
 const formatCondition = ({ of, name, is }: Condition): string =>
   `${of}${name && ` ${name}`} is ${typeof is === 'string' ? is : is.join(' or ')}`
+
+/** The claim that gives a limit its number of calls, itself or by `values`. */
+export interface ClaimedLimit {
+  readonly name: string
+  /** Maximum number of calls that the claim may give. */
+  readonly max?: number
+  readonly values?: Readonly<Record<string, number>>
+}
+
+/** Returns the number of calls that a token gives. Calls `onBad` for a claim that is not a whole number, or not one of `values`. */
+export function claimedBy(
+  { name, max = Infinity, values }: ClaimedLimit,
+  { claims }: Caller,
+  onBad = (): void => {},
+): number | undefined {
+  const claim = claims?.[name]
+  if (claim === undefined) return undefined
+  if (values === undefined && Number.isSafeInteger(claim) && Number(claim) >= 0)
+    return Math.min(Number(claim), max)
+  if (values !== undefined && typeof claim !== 'object' && Object.hasOwn(values, String(claim)))
+    return values[String(claim)]
+  onBad()
+  return undefined
+}
+
+type Reading = KeyedLimit & Conditional & { readonly claim?: ClaimedLimit }
+
+/** Returns the names of the claims that limits read, sorted. */
+export function claimsOf(limits: readonly Reading[]): readonly string[] {
+  const names = limits.flatMap(({ per, claim, when = [], unless = [] }) => [
+    ...per.flatMap((part) => (part.startsWith('claim:') ? part.slice('claim:'.length) : [])),
+    ...[...when, ...unless].flatMap(({ of, name }) => (of === 'claim' ? name : [])),
+    ...(claim === undefined ? [] : [claim.name]),
+  ])
+  return [...new Set(names)].toSorted()
+}

@@ -1,6 +1,6 @@
 // oxlint-disable-next-line no-restricted-imports -- a hash is pure
 import { hash } from 'node:crypto'
-import type { Route } from '../../downstream/router.ts'
+import type { Params, Route } from '../../downstream/router.ts'
 
 type Claim = string | number | boolean
 
@@ -16,16 +16,22 @@ export interface Caller {
   readonly claims?: Readonly<Record<string, Claim | readonly Claim[]>> | undefined
 }
 
-/** Facts of a request, besides its caller and its path parameters, that limits read. The gateway's exchange has them. */
+/** Facts of a request, besides its caller, that limits read. The gateway's exchange has them. */
 export interface Facts {
   readonly method: string
+  readonly params: Params
   readonly request: { readonly rawHeaders: readonly string[] }
   readonly head: { readonly authorization: readonly string[] }
   readonly route?: Pick<Route, 'match'> | undefined
 }
 
 /** Facts of an unknown request. */
-export const NO_FACTS: Facts = { method: '', request: { rawHeaders: [] }, head: { authorization: [] } }
+export const NO_FACTS: Facts = {
+  method: '',
+  params: {},
+  request: { rawHeaders: [] },
+  head: { authorization: [] },
+}
 
 /** Returns the values of a header field by its lower-case name; undefined if it is absent, or `Connection` removes it from the request. */
 export function headerValues(

@@ -1,49 +1,114 @@
-import type { Params } from '../../downstream/router.ts'
+import type { Route } from '../../downstream/router.ts'
+import { decodeSegment } from '../../downstream/target.ts'
+import { badRequest, Refusal } from '../../errors.ts'
 import { memoize } from '../../runtime/memoize.ts'
 import { encodePart, ipPart, type KeyedLimit, paramPart } from '../key.ts'
-import { checkOf, type Parameters } from '../parameters.ts'
 import { type Caller, type Facts, headerValues, tokenHash } from './facts.ts'
 
-/** Reads an encoded part of a key; undefined if the request lacks it. */
-export type Read = (caller: Caller, params: Params, facts: Facts) => string | undefined
+/** Kinds of path parameters, claims (`claim:NAME`) and header fields (`header:NAME`, in any case), by name. */
+export type Parameters = Readonly<Record<string, string>>
 
-const routePart = memoize(encodePart, 1000, 1000)
+const NAMED = new Map(
+  Object.entries({
+    plain: { pattern: /^[A-Za-z0-9_:@~=-]+$/, words: 'letters, digits and - _ : @ ~ =' },
+    uuid: {
+      pattern: /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
+      words: 'a UUID such as 123e4567-e89b-12d3-a456-426614174000',
+    },
+    integer: { pattern: /^(?:0|[1-9]\d*)$/, words: 'a whole number without sign and leading zeros' },
+  }),
+)
+/** The named kinds. In each, an id has only one spelling, except for case. */
+export const KINDS = [...NAMED.keys()]
+/** Maximum length of a part with a kind, in characters; bounds the cost of matching a regular expression. */
+const MAX_LENGTH = 128
 /** Maximum length of a claim in a key, in characters. */
 const MAX_CLAIM = 255
 
+/** Returns the part of keys that a name of `parameters` means. */
+export const partOf = (name: string): string => (/^header:/i.test(name) ? name.toLowerCase() : name)
+
+/** Compiles a regular expression to match the whole decoded segment. Throws a SyntaxError if it is invalid. */
+export function wholeSegment(source: string): RegExp {
+  // Compiled without the parentheses first: `a)|(?:b` is valid only within them.
+  return new RegExp(`^(?:${new RegExp(source, 'u').source})$`, 'u')
+}
+
+/** Compiles the kind of a part, one of `KINDS` or a regular expression: `plain` by default. A claim may be anything by default. */
+function compileKind(parameters: Parameters, part: string) {
+  const own = Object.entries(parameters).find(([name]) => partOf(name) === part)?.[1]
+  if (own === undefined && part.startsWith('claim:')) return { words: '', accepts: () => true }
+  const { pattern, words } = NAMED.get(own ?? 'plain') ?? {
+    pattern: wholeSegment(own!),
+    words: 'of the form that is served here',
+  }
+  return { words, accepts: (text: string): boolean => text.length <= MAX_LENGTH && pattern.test(text) }
+}
+
+type Counted = Pick<Route, 'segments'> & { readonly limits: readonly KeyedLimit[] }
+
+/** Returns the parameters of a route's path that its limits count by, in the order of the path. */
+export function countedBy({ segments, limits }: Counted): readonly string[] {
+  return segments.flatMap((segment) =>
+    'param' in segment && limits.some(({ per }) => per.includes(segment.param)) ? [segment.param] : [],
+  )
+}
+
+/** Compiles the check of a route's counted path parameters, which returns a 400 for a parameter that is not of its kind. */
+export function compileParameters(route: Counted, parameters: Parameters) {
+  const checks = countedBy(route).map((name) => ({ name, ...compileKind(parameters, name) }))
+  return ({ params }: Pick<Facts, 'params'>): Refusal | undefined => {
+    for (const { name, accepts, words } of checks) {
+      if (accepts(decodeSegment(params[name]!))) continue
+      return badRequest(`The ${name} in the path must be ${words}, ${MAX_LENGTH} characters at most.`)
+    }
+    return undefined
+  }
+}
+
+/** Reads an encoded part of a key: undefined if the request lacks it, null if it is malformed. */
+export type Read = (caller: Caller, facts: Facts) => string | null | undefined
+
+const routePart = memoize(encodePart, 1000, 1000)
+
 /** True for parts that a token must contain, or a caller must send: a request may lack them. */
 export const mayLack = (part: string): boolean => part === 'user' || /^(?:claim|header):/.test(part)
-
-/** True if a request does not have such a part at all, not even a malformed one. */
-export function isAbsent(part: string, { user, claims }: Caller, facts: Facts): boolean {
-  if (part === 'user') return user === undefined
-  const [of, name = ''] = part.split(/:(.*)/s)
-  return (of === 'claim' ? claims?.[name] : headerValues(facts, name)) === undefined
-}
 
 /** True for first parts that differ, or are undefined, between requests with the same token and URL. */
 export const isVariable = (part: string | undefined): boolean =>
   part === undefined || part === 'ip' || part.startsWith('header:')
 
-/** Returns the reader of a part. Claims and header fields that are not of their kind in `parameters` are missing. */
+/** Returns the reader of a part. A claim or header field that is not of its kind is malformed; path parameters are checked before. */
 export function partReader(part: string, parameters: Parameters): Read {
-  if (part === 'client') return ({ client }) => (client === undefined ? undefined : encodePart(client))
-  if (part === 'user') return ({ user }) => (user === undefined ? undefined : encodePart(user))
-  if (part === 'ip') return ({ ip }) => ipPart(ip)
-  if (part === 'route') return (_, __, { route }) => route && routePart(route.match)
-  if (part === 'token') return (_, __, facts) => tokenHash(facts)
-  const [, of, name = ''] = /^(claim|header):(.*)$/s.exec(part) ?? []
-  if (of === undefined)
-    return (_, params) => (params[part] === undefined ? undefined : paramPart(params[part]))
-  const isOfKind = checkOf(parameters, part)
-  if (of === 'claim')
-    return ({ claims }) => {
-      const text = claimText(claims?.[name])
-      return text !== undefined && (isOfKind?.(text) ?? true) ? encodePart(text) : undefined
-    }
-  return (_, __, facts) => {
-    const values = headerValues(facts, name)
-    return values?.length === 1 && isOfKind!(values[0]!) ? paramPart(values[0]!) : undefined
+  const [of, name = ''] = part.split(/:(.*)/s)
+  switch (of) {
+    case 'client':
+    case 'user':
+      return ({ [of]: id }) => (id === undefined ? undefined : encodePart(id))
+    case 'ip':
+      return ({ ip }) => ipPart(ip)
+    case 'route':
+      return (_, { route }) => route && routePart(route.match)
+    case 'token':
+      return (_, facts) => tokenHash(facts)
+  }
+  const { accepts } = compileKind(parameters, part)
+  switch (of) {
+    case 'claim':
+      return ({ claims }) => {
+        const claim = claims?.[name]
+        if (claim === undefined) return undefined
+        const text = claimText(claim)
+        return text !== undefined && accepts(text) ? encodePart(text) : null
+      }
+    case 'header':
+      return (_, facts) => {
+        const values = headerValues(facts, name)
+        if (values === undefined) return undefined
+        return values.length === 1 && accepts(values[0]!) ? paramPart(values[0]!) : null
+      }
+    default:
+      return (_, { params }) => (params[part] === undefined ? undefined : paramPart(params[part]))
   }
 }
 
@@ -53,21 +118,36 @@ function claimText(claim: unknown): string | undefined {
   return typeof claim === 'string' && claim !== '' && claim.length <= MAX_CLAIM ? claim : undefined
 }
 
-/** Returns the function that makes a limit's key, `<prefix>:{<first part>}:<limit>:<rest>`. It throws a TypeError for a request that lacks a part. */
-export function compileKey({ name, per }: KeyedLimit, prefix: string, parameters: Parameters) {
-  const [first, ...rest] = per.map((part) => {
-    const read = partReader(part, parameters)
-    return (caller: Caller, params: Params, facts: Facts): string => {
-      const text = read(caller, params, facts)
-      // Rather than one counter for all such callers.
-      if (text === undefined)
-        throw new TypeError(`A limit is counted per ${part}, and this request has none.`)
-      return text
-    }
+/**
+ * Compiles the function that makes a limit's key, `<prefix>:{<first part>}:<limit>:<rest>`. It returns undefined if the limit is left
+ * out of a request without a part; otherwise such a request, and one with a malformed part, is refused: it must not escape the limit.
+ */
+export function compileKey(
+  { name, per, skipsMissing = false }: KeyedLimit & { readonly skipsMissing?: boolean },
+  prefix: string,
+  parameters: Parameters,
+) {
+  const parts = per.map((part) => {
+    return { part, read: partReader(part, parameters), isSkipped: skipsMissing && mayLack(part) }
   })
-  return (caller: Caller, params: Params, facts: Facts): string => {
-    let key = `${prefix}:{${first === undefined ? '' : first(caller, params, facts)}}:${name}`
-    for (const read of rest) key += `:${read(caller, params, facts)}`
+  return (caller: Caller, facts: Facts): string | Refusal | undefined => {
+    let key = parts.length === 0 ? `${prefix}:{}:${name}` : ''
+    for (const { part, read, isSkipped } of parts) {
+      const text = read(caller, facts)
+      if (text === undefined && isSkipped) return undefined
+      if (text === undefined || text === null) return lackingRefusal(part)
+      key = key === '' ? `${prefix}:{${text}}:${name}` : `${key}:${text}`
+    }
     return key
   }
+}
+
+/** Returns a 400 for a header field, a 403 for what a token lacks. */
+function lackingRefusal(part: string): Refusal {
+  const [of, name] = part.split(/:(.*)/s)
+  if (of === 'header')
+    return badRequest(`Send the header field ${name} once, in the form that this path is limited by.`)
+  const what = name === undefined ? part : `"${name}"`
+  const message = `The access token names no ${what}, and this path is limited for each ${what}.`
+  return new Refusal('Forbidden', message)
 }

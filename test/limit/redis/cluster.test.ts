@@ -120,7 +120,12 @@ test('reads and frees only the clients of masters that are available', async () 
   await expect(usage.free(lost)).rejects.toThrow(notConnected)
   expect(await usage.ofClient(kept)).toMatchObject({ limits: [{ name: 'x' }] })
   expect(await usage.free(kept)).toBe(1)
-  const anywhere = createUsage({ store, prefix: 't', limits: [{ ...limits[0]!, per: ['ip', 'client'] }] })
+  const anywhere = createUsage({
+    store,
+    counters: store,
+    prefix: 't',
+    limits: [{ ...limits[0]!, per: ['ip', 'client'] }],
+  })
   await expect(anywhere.free(kept)).rejects.toThrow('not connected')
 })
 

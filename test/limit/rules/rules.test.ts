@@ -10,7 +10,8 @@ import {
 import { byClient } from '../../../src/limit/overrides.ts'
 import type { Condition } from '../../../src/limit/rules/conditions.ts'
 import type { Caller, Facts } from '../../../src/limit/rules/facts.ts'
-import { compileRefusal } from '../../../src/limit/rules/left-out.ts'
+import { Refusal } from '../../../src/errors.ts'
+import { quotasOf } from '../quotas.ts'
 
 interface Sent {
   readonly method?: string
@@ -21,6 +22,7 @@ interface Sent {
 
 const factsOf = ({ method = 'GET', headers = [], authorization = 'Bearer t0ken' }: Sent): Facts => ({
   method,
+  params: {},
   request: { rawHeaders: headers.flat() },
   head: { authorization: [authorization] },
   route: { match: 'GET /accounts/:account' },
@@ -31,9 +33,9 @@ const limitOf = (rest: Partial<Limit>): Limit => ({
   ...rest,
 })
 
-function apply(limit: Partial<Limit>, sent: Sent = {}, options: LimitOptions = {}) {
-  const caller: Caller = { client: 'acme', ip: '192.0.2.7', claims: sent.claims }
-  return compileLimits([limitOf(limit)], 'p', undefined, undefined, options)(caller, {}, 0, factsOf(sent))[0]
+function apply(limit: Partial<Limit>, sent: Sent = {}, options: Partial<LimitOptions> = {}) {
+  const caller = { client: 'acme', claims: sent.claims }
+  return quotasOf([limitOf(limit)], caller, { ...options, facts: factsOf(sent) })[0]
 }
 
 const keyOf = (per: readonly string[], sent: Sent = {}, parameters = {}) =>
@@ -67,9 +69,9 @@ describe('a key', () => {
     ['true', { claims: { c: true } }],
     ['a list', { claims: { c: ['x'] } }],
   ])('is never made from a claim that is %s', (_, sent) => {
-    expect(() => keyOf(['claim:c'], sent)).toThrow('counted per claim:c')
+    expect(() => keyOf(['claim:c'], sent)).toThrow('limited for each "c"')
     const skipping = { per: ['claim:c'], skipsMissing: true }
-    if ('claims' in sent) expect(() => apply(skipping, sent)).toThrow('counted per claim:c')
+    if ('claims' in sent) expect(() => apply(skipping, sent)).toThrow('limited for each "c"')
     else expect(apply(skipping, sent)).toBeUndefined()
   })
 
@@ -91,10 +93,10 @@ describe('a key', () => {
       ],
     ],
   ] as const)('is never made from a header field that is %s', (name, headers) => {
-    expect(() => keyOf(['header:x-org'], { headers })).toThrow('counted per header:x-org')
+    expect(() => keyOf(['header:x-org'], { headers })).toThrow('Send the header field x-org once')
     const skipping = { per: ['header:x-org'], skipsMissing: true }
     if (name === 'repeated' || name === 'not plain')
-      expect(() => apply(skipping, { headers })).toThrow('counted per header:x-org')
+      expect(() => apply(skipping, { headers })).toThrow('Send the header field x-org once')
     else expect(apply(skipping, { headers })).toBeUndefined()
   })
 
@@ -102,17 +104,20 @@ describe('a key', () => {
     const parameters = { 'claim:c': 'uuid', 'Header:X-Org': '[a-z]{2}' }
     const uuid = '123e4567-e89b-12d3-a456-426614174000'
     expect(keyOf(['claim:c'], { claims: { c: uuid } }, parameters)).toBe(`p:{${uuid}}:l`)
-    expect(() => keyOf(['claim:c'], { claims: { c: 'x' } }, parameters)).toThrow('per claim:c')
+    expect(() => keyOf(['claim:c'], { claims: { c: 'x' } }, parameters)).toThrow('limited for each "c"')
     expect(keyOf(['header:x-org'], { headers: [['X-Org', 'ab']] }, parameters)).toBe('p:{ab}:l')
     expect(() => keyOf(['header:x-org'], { headers: [['X-Org', 'abc']] }, parameters)).toThrow(
-      'per header:x-org',
+      'Send the header field x-org once',
     )
   })
 })
 
 describe('a request that lacks a part', () => {
-  const refusalOf = (rest: Partial<Limit>, sent: Sent = {}) =>
-    compileRefusal([limitOf(rest)], {})({ ip: '192.0.2.7', claims: sent.claims }, {}, factsOf(sent))
+  function refusalOf(rest: Partial<Limit>, sent: Sent = {}) {
+    const caller = { ip: '192.0.2.7', client: 'acme', claims: sent.claims }
+    const quotas = compileLimits([limitOf(rest)], { prefix: 'p' })(caller, factsOf(sent), 0)
+    return quotas instanceof Refusal ? quotas : undefined
+  }
 
   it('is refused with 403 for a user or a claim, 400 for a header field', () => {
     expect(refusalOf({ per: ['user'] })).toMatchObject({ status: 403 })
@@ -228,9 +233,10 @@ describe('a value from the token', () => {
   it('is replaced by the client’s own limit and by an override', () => {
     const own: ClientLimits = new Map([['acme', new Map([['l', { limit: 7 }]])]])
     const overrides = byClient([{ client: 'acme', name: 'l', limit: 9, setAt: 0 }])
-    const caller = { client: 'acme', ip: '', claims: { n: 8 } }
-    expect(compileLimits([limitOf(number)], 'p', own)(caller, {}, 0)[0]!.limit).toBe(7)
-    expect(compileLimits([limitOf(number)], 'p', own, overrides)(caller, {}, 0)[0]!.limit).toBe(9)
+    const caller = { client: 'acme', claims: { n: 8 } }
+    const callsUnder = (rules: Partial<LimitOptions>) => quotasOf([limitOf(number)], caller, rules)[0]!.limit
+    expect(callsUnder({ clientLimits: own })).toBe(7)
+    expect(callsUnder({ clientLimits: own, overrides })).toBe(9)
   })
 })
 

@@ -13,7 +13,7 @@ import {
   unverifiable,
   type VerifiedToken,
 } from './claims.ts'
-import { describeStatus, FetchError, fetchFailure, readBytes, redactUrl } from './fetch-json.ts'
+import { describeStatus, FetchError, fetchFailure, readBytes } from './fetch-json.ts'
 import { type JsonObject, parseObject } from './jws.ts'
 
 export interface IntrospectionOptions extends TokenRules {
@@ -23,13 +23,11 @@ export interface IntrospectionOptions extends TokenRules {
   readonly clientSecret: string
   /** Called once when the endpoint goes down, and once when it is up again. */
   readonly events: Pick<HealthOptions, 'onDown' | 'onUp'> & {
-    /** Called for each lookup; `failed` if there is no answer, the endpoint is down, or too many lookups wait. */
+    /** Called for each lookup; `failed` if there is no answer, or too many lookups wait. */
     readonly onResult?: (result: IntrospectionResult) => void
   }
   /** Timeout of a lookup, waiting included. */
   readonly timeoutMs?: number
-  /** Pause between probes of an endpoint that is down. */
-  readonly cooldownMs?: number
   /** Time between lookups of an accepted token. A revoked token may be accepted for that long. */
   readonly maxAgeMs?: number
 }
@@ -51,22 +49,51 @@ const MAX_BYTES = 64 * 1024
 /** Maximum concurrent requests, and lookups that wait for one to end. */
 const MAX_CONCURRENT = 32
 const MAX_WAITING = 1000
-/** Failures in a row that cause a probe. */
+/** Failures in a row after which the endpoint counts as down. */
 const MAX_FAILURES = 3
-/** The gateway's own token, which no issuer knows: if its lookup fails, the endpoint is at fault. */
-const PROBE_TOKEN = 'sluice-asks-whether-tokens-can-be-looked-up'
 /** Errors of the token, not the request (RFC 7009 section 2.2.1, RFC 6750 section 3.1). */
 const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'])
 
-/** A response that may concern only this token, and so is not a failure of the endpoint. */
-class TokenError extends FetchError {}
-
 /** Creates the lookup of opaque tokens (RFC 7662). Concurrent lookups of a token share one request. Refusals are cached. An outage gives a 503. */
 export function createIntrospection(options: IntrospectionOptions) {
-  const { maxAgeMs = 30_000, events } = options
-  const { ask, isUp } = createEndpoint(options)
+  const { url, events, timeoutMs = 3000, maxAgeMs = 30_000 } = options
+  const headers = {
+    accept: 'application/json',
+    authorization: basic(options.clientId, options.clientSecret),
+    'content-type': 'application/x-www-form-urlencoded',
+  }
+  // For the log and the metrics: it pauses no lookups, since callers with tokens on which a healthy endpoint fails could lock out others.
+  const health = new Health({ failures: MAX_FAILURES, backoffMs: 0, ...events })
+  const limit = pLimit(MAX_CONCURRENT)
   const inFlight = new Map<string, Promise<VerifiedToken | CredentialsError>>()
   const refused = new LRUCache<string, { error: CredentialsError; until: number }>({ max: MAX_REFUSED })
+
+  /** Returns the answer; undefined if the endpoint does not accept such tokens. Follows no redirects. */
+  async function post(token: string, signal: AbortSignal): Promise<JsonObject | undefined> {
+    const body = new URLSearchParams({ token, token_type_hint: 'access_token' }).toString()
+    const response = await fetch(url, { method: 'POST', headers, body, signal, redirect: 'manual' })
+    const answer = parseObject(await readBytes(response.body, MAX_BYTES))
+    const { status } = response
+    if (status === 200 && typeof answer?.['active'] === 'boolean') return answer
+    if (status === 400 && TOKEN_ERRORS.has(answer?.['error'])) return undefined
+    if (status === 200) throw new FetchError('answered without an introspection response')
+    if (status !== 401 && status !== 403) throw new FetchError(describeStatus(response))
+    throw new FetchError(`answered ${status}: it does not accept the gateway's clientId and clientSecret`)
+  }
+
+  /** Asks the endpoint, within the timeout and the bounds; rejects without an answer. */
+  async function ask(token: string): Promise<JsonObject | undefined> {
+    if (limit.pendingCount >= MAX_WAITING) throw new Error(`${MAX_WAITING} lookups already wait`)
+    const signal = AbortSignal.timeout(timeoutMs)
+    return await limit(async () => {
+      // Lets due timers fire first: a lookup past its timeout must not be sent.
+      await immediate()
+      signal.throwIfAborted()
+      return await post(token, signal)
+    }).catch((cause: unknown) => {
+      throw fetchFailure(url, cause)
+    })
+  }
 
   async function lookUp(token: string, digest: string): Promise<VerifiedToken | CredentialsError> {
     const askedAt = Date.now()
@@ -75,8 +102,10 @@ export function createIntrospection(options: IntrospectionOptions) {
       answer = await ask(token)
     } catch (cause) {
       events.onResult?.('failed')
+      health.failed(cause as Error)
       return unverifiable(cause)
     }
+    health.succeeded()
     const isActive = answer?.['active'] === true
     events.onResult?.(isActive ? 'active' : 'inactive')
     const result = isActive ? read(answer!, askedAt) : NOT_ACTIVE
@@ -104,84 +133,7 @@ export function createIntrospection(options: IntrospectionOptions) {
     inFlight.set(digest, lookup)
     return lookup
   }
-  return Object.assign(introspect, { isUp })
-}
-
-/**
- * Creates the client of an introspection endpoint (RFC 7662 section 2), bounded in time and number of requests. Follows no redirects.
- *
- * An endpoint that is down gets only a probe per cool-down, so that callers do not wait for it. Failures in a row cause a probe with
- * the gateway's own token, and only failed probes count as an outage: otherwise, callers with tokens on which a healthy endpoint
- * fails could lock out the others.
- */
-function createEndpoint(options: IntrospectionOptions) {
-  const { url, events, timeoutMs = 3000, cooldownMs = 1000 } = options
-  const headers = {
-    accept: 'application/json',
-    authorization: basic(options.clientId, options.clientSecret),
-    'content-type': 'application/x-www-form-urlencoded',
-  }
-  const health = new Health({ failures: Infinity, backoffMs: cooldownMs, ...events })
-  let probing = false
-  const limit = pLimit(MAX_CONCURRENT)
-
-  async function post(token: string, signal: AbortSignal): Promise<JsonObject | undefined> {
-    const body = new URLSearchParams({ token, token_type_hint: 'access_token' }).toString()
-    const response = await fetch(url, { method: 'POST', headers, body, signal, redirect: 'manual' })
-    const answer = parseObject(await readBytes(response.body, MAX_BYTES))
-    const { status } = response
-    if (status === 200 && typeof answer?.['active'] === 'boolean') return answer
-    if (status === 400 && TOKEN_ERRORS.has(answer?.['error'])) return undefined
-    if (status === 200) throw new FetchError('answered without an introspection response')
-    if (status === 400 || status === 422) throw new TokenError(describeStatus(response))
-    if (status !== 401 && status !== 403) throw new FetchError(describeStatus(response))
-    throw new FetchError(`answered ${status}: it does not accept the gateway's clientId and clientSecret`)
-  }
-
-  async function send(token: string, signal: AbortSignal): Promise<JsonObject | undefined> {
-    try {
-      const answer = await post(token, signal)
-      health.succeeded()
-      return answer
-    } catch (cause) {
-      const error = fetchFailure(url, cause)
-      if (!(cause instanceof TokenError)) health.failed(error)
-      throw error
-    }
-  }
-
-  function probe(): void {
-    if (probing) return
-    probing = true
-    send(PROBE_TOKEN, AbortSignal.timeout(timeoutMs))
-      // A success since the probe began has reset the count, which this failure made 1: the endpoint is up.
-      .catch((error: Error) => health.failures > 1 && health.trip(error))
-      .finally(() => (probing = false))
-  }
-
-  /** Returns the answer; undefined if the endpoint does not accept such tokens. Rejects without an answer. */
-  async function ask(token: string): Promise<JsonObject | undefined> {
-    if (!health.up) {
-      if (!health.due())
-        throw new Error(`${redactUrl(url)} is down; lookups are refused until a probe succeeds`)
-      probe()
-    }
-    if (limit.pendingCount >= MAX_WAITING) throw new Error(`${MAX_WAITING} lookups already wait`)
-    const signal = AbortSignal.timeout(timeoutMs)
-    return limit(async () => {
-      // Lets due timers fire first: a lookup past its timeout must not be sent.
-      await immediate()
-      try {
-        signal.throwIfAborted()
-        return await send(token, signal)
-      } catch (error) {
-        if (health.up && health.failures >= MAX_FAILURES) probe()
-        throw error
-      }
-    })
-  }
-
-  return { ask, isUp: () => health.up }
+  return Object.assign(introspect, { isUp: () => health.up })
 }
 
 /** Returns the client authentication of RFC 6749 section 2.3.1: both halves form-encoded. */

@@ -13,7 +13,6 @@ import { trust } from '../../helpers/trust.ts'
 import { until } from '../../helpers/wait.ts'
 import {
   type Answer,
-  type Asked,
   type IntrospectionServer,
   startIntrospection,
 } from '../../helpers/introspection-server.ts'
@@ -190,9 +189,6 @@ describe('a token is refused', () => {
   })
 })
 
-/** Did the gateway ask it for itself? */
-const isOwn = ({ form }: Asked) => form['token']!.startsWith('sluice-')
-const isLeftAlone = (finding: Answered) => causeOf(finding).includes('until a probe succeeds')
 const status =
   (code: number, body: object = {}, headers: Record<string, string> = {}): Answer =>
   (response) =>
@@ -252,63 +248,18 @@ describe('an endpoint that does not answer the question is a 503', () => {
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
   })
 
-  /** Returns an endpoint that is only probed, at time 0, with a cool-down of 1 s. */
-  async function outage() {
-    const clock = vi.spyOn(performance, 'now').mockReturnValue(0)
-    const ask = asker({ cooldownMs: 1000 })
-    server.answer = status(500)
-    await until('it is only probed', async () => isLeftAlone(await ask()))
-    return { ask, clock }
-  }
-  const askedByCallers = () => server.asked.filter((one) => !isOwn(one)).length
-
   it('is reported once an outage, not for a single token, and when it is over', async () => {
+    const ask = asker()
     server.answer = status(500)
-    await asker()()
+    await ask()
+    await ask()
     expect(events).toEqual([])
-    const { ask, clock } = await outage()
-    for (const now of [1000, 2000, 3000]) {
-      clock.mockReturnValue(now)
-      await ask()
-    }
+    for (let i = 0; i < 3; i++) await ask()
     expect(events).toEqual([expect.stringContaining('answered 500')])
     server.answer = active()
-    clock.mockReturnValue(5000)
     await ask()
     await ask()
     expect(events).toEqual([expect.stringContaining('answered 500'), 'recovered'])
-  })
-
-  it('is paused once it fails for several tokens and for the gateway’s own', async () => {
-    const { ask } = await outage()
-    expect(server.asked.filter(isOwn)).toHaveLength(1)
-    const before = server.asked.length
-    expect(before).toBeGreaterThanOrEqual(4)
-    server.answer = active()
-    for (let i = 0; i < 10; i++) expect(isLeftAlone(await ask())).toBe(true)
-    expect(server.asked).toHaveLength(before)
-  })
-
-  it('is asked once per cool-down while it is paused, not by all at once', async () => {
-    const { ask, clock } = await outage()
-    const before = askedByCallers()
-    clock.mockReturnValue(1000)
-    await Promise.all(Array.from({ length: 10 }, () => ask()))
-    expect(askedByCallers()).toBe(before + 1)
-    server.answer = active()
-    clock.mockReturnValue(2000)
-    for (let i = 0; i < 2; i++) expect(await ask()).toMatchObject({ client: 'client-1' })
-  })
-
-  it('is asked for every caller again once it answers the gateway’s own token, also if callers send bad tokens', async () => {
-    const { ask, clock } = await outage()
-    server.answer = (response, asked) => {
-      if (asked.form['token'] === 'bad') response.destroy()
-      else response.end(JSON.stringify(isOwn(asked) ? { active: false } : active()))
-    }
-    clock.mockReturnValue(1000)
-    expect(isLeftAlone(await ask('bad'))).toBe(false)
-    await until('it is asked again', async () => !isRefused(await ask('good')))
   })
 
   it.each<[string, (response: ServerResponse) => unknown]>([
@@ -319,28 +270,15 @@ describe('an endpoint that does not answer the question is a 503', () => {
     ['a refusal of a firewall', (response) => response.writeHead(403).end()],
     ['the error that it is not a token', (response) => response.writeHead(400).end()],
   ])('stays in use after tokens that cause %s', async (_, bad) => {
-    const ask = asker({ timeoutMs: 1000, cooldownMs: 3_600_000 })
-    server.answer = (response, asked) => {
-      if (asked.form['token']!.startsWith('bad')) bad(response)
-      else response.end(JSON.stringify(isOwn(asked) ? { active: false } : active()))
+    const ask = asker({ timeoutMs: 1000 })
+    server.answer = (response, { form }) => {
+      if (form['token']!.startsWith('bad')) bad(response)
+      else response.end(JSON.stringify(active()))
     }
     const answers = await Promise.all(Array.from({ length: 10 }, (_, i) => ask(`bad-${i}`)))
     expect(answers.map(statusOf)).toEqual(Array(10).fill(503))
-    await until('what the gateway asked for itself is answered', () => server.open() === 0)
     expect(await ask()).toMatchObject({ client: 'client-1' })
-    expect(server.asked.filter(isOwn).length).toBeLessThanOrEqual(3)
   })
-})
-
-it('is not paused if it answers 400 to every unknown token', async () => {
-  const ask = asker({ cooldownMs: 3_600_000 })
-  server.answer = (response, asked) => {
-    if (asked.form['token'] === 'good') response.end(JSON.stringify(active()))
-    else response.writeHead(400).end(JSON.stringify({ error: 'invalid_request' }))
-  }
-  for (let i = 0; i < 10; i++) expect(statusOf(await ask(`bad-${i}`))).toBe(503)
-  expect(server.asked.filter(isOwn)).toEqual([])
-  expect(await ask('good')).toMatchObject({ client: 'client-1' })
 })
 
 describe('the cached answer', () => {
@@ -464,12 +402,12 @@ describe('lookups at the same time', () => {
   })
 
   it('wait at most the timeout of a lookup, and at most 1000 at a time', async () => {
-    const ask = asker({ timeoutMs: 300, cooldownMs: 0 })
+    const ask = asker({ timeoutMs: 300 })
     server.answer = () => {}
     const answers = await Promise.all(Array.from({ length: 1035 }, () => ask()))
     expect(answers.filter((answer) => statusOf(answer) !== 503)).toEqual([])
     // A few more than at a time: those that began last may be sent as the first time out.
-    expect(server.asked.filter((one) => !isOwn(one)).length).toBeLessThanOrEqual(100)
+    expect(server.asked.length).toBeLessThanOrEqual(100)
     expect(answers.filter((answer) => causeOf(answer).includes('1000 lookups already wait'))).toHaveLength(3)
     server.answer = active()
     await until('there is room again', async () => !isRefused(await ask()))

@@ -13,7 +13,7 @@ import { isoInstant } from '../src/limit/decision.ts'
 import { accessLine } from '../src/observe/access-line.ts'
 import { createHotCounter, createHotHistogram } from '../src/observe/hot-metrics.ts'
 import { appendFields } from '../src/runtime/node-http.ts'
-import { UnorderedList } from '../src/runtime/unordered-list.ts'
+import { UnorderedList } from '../src/runtime/hot-path.ts'
 import { createHeaderPolicy, decideAction } from '../src/upstream/header-policy.ts'
 import { markdown } from './report.ts'
 

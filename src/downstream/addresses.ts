@@ -1,6 +1,6 @@
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
-import { memoize } from '../runtime/memoize.ts'
+import { memoize } from '../runtime/hot-path.ts'
 
 /** An address with the port that some proxies add: `1.2.3.4:5678`, or `[2001:db8::1]:5678`. */
 const HOP = /^(?:\[(.*)\]|([\d.]+))(?::\d+)?$/

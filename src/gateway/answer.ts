@@ -5,7 +5,7 @@ import { jsonReply, prefersPage, refusalReply, writeReply } from '../downstream/
 import { Failure, Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import { ipPart } from '../limit/key.ts'
-import { callAtIterationEnd } from '../runtime/batch.ts'
+import { callAtIterationEnd } from '../runtime/hot-path.ts'
 import { requestHeaders } from '../upstream/headers.ts'
 import type { Forward } from '../upstream/upstream.ts'
 import type { Exchange, GatewayDeps, Outcome } from './exchange.ts'

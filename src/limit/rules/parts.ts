@@ -1,5 +1,5 @@
 import type { Params } from '../../downstream/router.ts'
-import { memoize } from '../../runtime/memoize.ts'
+import { memoize } from '../../runtime/hot-path.ts'
 import { encodePart, ipPart, type KeyedLimit, paramPart } from '../key.ts'
 import { checkOf, type Parameters } from '../parameters.ts'
 import { type Caller, type Facts, headerValues, tokenHash } from './facts.ts'

@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { type ErrorCode, Refusal, ambiguousFraming } from '../errors.ts'
 import { createSlots } from '../runtime/hot-path.ts'
-import { networkOf } from './addresses.ts'
+import { networkOf } from './peers.ts'
 
 /** Collects every `Host`, `Authorization` and `DPoP` value, since Node keeps only the first of each or joins them. */
 export function readHead(rawHeaders: readonly string[]) {

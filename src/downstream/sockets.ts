@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Server, Socket } from 'node:net'
 import { createSlots } from '../runtime/hot-path.ts'
-import { networkOf } from './addresses.ts'
+import { networkOf } from './peers.ts'
 import { incompleteRequest } from './body.ts'
 import { responseOf } from './pipelining.ts'
 

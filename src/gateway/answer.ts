@@ -1,5 +1,5 @@
 import type { BodyLength } from '../downstream/body.ts'
-import { certificateField } from '../downstream/client-certificate.ts'
+import { certificateField } from '../downstream/peers.ts'
 import { passReply, replyForNginx } from '../downstream/forward-auth.ts'
 import { jsonReply, prefersPage, refusalReply, writeReply } from '../downstream/reply.ts'
 import { Failure, Refusal } from '../errors.ts'

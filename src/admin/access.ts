@@ -1,6 +1,6 @@
 import { hash, timingSafeEqual } from 'node:crypto'
 import { type IncomingHttpHeaders, STATUS_CODES } from 'node:http'
-import { isLoopback } from '../downstream/addresses.ts'
+import { isLoopback } from '../downstream/peers.ts'
 
 /** Access to limits and the console: with the token or, if none is configured, from this machine. */
 export interface Access {

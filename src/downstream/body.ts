@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { type ErrorCode, Refusal, ambiguousFraming } from '../errors.ts'
-import { networkOf } from './addresses.ts'
+import { createSlots } from '../runtime/hot-path.ts'
+import { networkOf } from './peers.ts'
 
 /** Collects every `Host`, `Authorization` and `DPoP` value, since Node keeps only the first of each or joins them. */
 export function readHead(rawHeaders: readonly string[]) {
@@ -102,35 +103,27 @@ const MAX_HELD_EACH = MAX_HELD / 4
 /** Timeout of a body, in milliseconds: it has at most 10 MB. */
 const READ_MS = 10_000
 
-interface Reading {
-  readonly network: string
-  end(refusal: Refusal): void
-}
-
-/** All incomplete bodies, oldest first. */
-const unfinished = new Set<Reading>()
-const heldBy = new Map<string, number>()
-let heldBytes = 0
-
-function oldest(network: string | undefined): Reading {
-  for (const reading of unfinished) if (network === undefined || reading.network === network) return reading
-  throw new Error('a body that needs room is unfinished itself')
-}
+const held = createSlots(MAX_HELD, MAX_HELD_EACH)
+/** Requests whose bodies are being read, oldest first, and the networks of their callers. */
+const unfinished = new Map<IncomingMessage, string>()
 
 /**
- * Makes room for more bytes of a body: ends the oldest incomplete body, of the same address if that exceeds its share, until they
- * fit. Returns false if that ends the body itself.
+ * Makes room for more bytes of a body: aborts the oldest unfinished body, of the same network if that exceeds its share, until they
+ * fit. Returns false if that aborts the body itself.
  */
-function makeRoom(reading: Reading, more: number): boolean {
-  for (;;) {
-    const isOver = (heldBy.get(reading.network) ?? 0) + more > MAX_HELD_EACH
-    if (!isOver && heldBytes + more <= MAX_HELD) return true
-    const ended = oldest(isOver ? reading.network : undefined)
-    // Close, rather than wait for the rest of the body.
-    const headers = { 'Retry-After': '1', Connection: 'close' }
-    ended.end(new Refusal('ServiceUnavailable', 'Too many requests are being read. Try again.', { headers }))
-    if (ended === reading) return false
+function makeRoom(request: IncomingMessage, network: string, more: number): boolean {
+  while (unfinished.has(request) && !held.isFree(network, more)) {
+    const isOver = held.of(network) + more > MAX_HELD_EACH
+    for (const [oldest, other] of unfinished) {
+      if (isOver && other !== network) continue
+      // Close, rather than wait for the rest of the body.
+      const headers = { 'Retry-After': '1', Connection: 'close' }
+      const message = 'Too many requests are being read. Try again.'
+      abortBody(oldest, new Refusal('ServiceUnavailable', message, { headers }))
+      break
+    }
   }
+  return unfinished.has(request)
 }
 
 /**
@@ -147,41 +140,38 @@ export function readBody(
   return new Promise((resolve) => {
     const network = networkOf(ip)
     // One buffer: a body may arrive in as many chunks as it has bytes.
-    let held: Buffer = EMPTY
+    let buffer: Buffer = EMPTY
     let bytes = 0
-    const hold = (buffer: Buffer): void => {
-      const more = buffer.length - held.length
-      const heldHere = (heldBy.get(network) ?? 0) + more
-      if (heldHere === 0) heldBy.delete(network)
-      else heldBy.set(network, heldHere)
-      heldBytes += more
-      held = buffer
+    const hold = (next: Buffer): void => {
+      held.take(network, next.length - buffer.length)
+      buffer = next
     }
-    const settle = (result: Buffer | Refusal | undefined): void => {
+    const settle = (result?: Buffer | Refusal): void => {
+      if (!unfinished.delete(request)) return
       clearTimeout(timer)
-      request.off('data', onData).off('end', onEnd).off('close', settle)
-      unfinished.delete(reading)
-      hold(Buffer.isBuffer(result) ? held : EMPTY)
+      request.off('data', onData)
+      if (!Buffer.isBuffer(result)) hold(EMPTY)
       resolve(result)
     }
     const onData = (chunk: Buffer): void => {
-      const before = bytes
-      bytes += chunk.length
-      if (bytes > maxBody) return settle(tooLarge(maxBody))
-      if (bytes > held.length) {
-        const size = Math.min(maxBody, Math.max(bytes, 2 * held.length, FIRST_BYTES))
-        if (!makeRoom(reading, size - held.length)) return
+      const end = bytes + chunk.length
+      if (end > maxBody) return abortBody(request, tooLarge(maxBody))
+      if (end > buffer.length) {
+        const size = Math.min(maxBody, Math.max(end, 2 * buffer.length, FIRST_BYTES))
+        if (!makeRoom(request, network, size - buffer.length)) return
         const larger = Buffer.allocUnsafe(size)
-        held.copy(larger, 0, 0, before)
+        buffer.copy(larger, 0, 0, bytes)
         hold(larger)
       }
-      chunk.copy(held, before)
+      chunk.copy(buffer, bytes)
+      bytes = end
     }
-    const onEnd = (): void => settle(held.subarray(0, bytes))
-    const reading = { network, end: settle }
-    const timer = setTimeout(() => settle(bodyRefusal('ERR_HTTP_REQUEST_TIMEOUT')), READ_MS).unref()
-    unfinished.add(reading)
-    request.on('data', onData).on('end', onEnd).on('close', settle)
+    unfinished.set(request, network)
+    const late = bodyRefusal('ERR_HTTP_REQUEST_TIMEOUT')
+    const timer = setTimeout(abortBody, READ_MS, request, late).unref()
+    request.on('data', onData)
+    request.on('end', () => settle(buffer.subarray(0, bytes)))
+    request.on('close', () => settle())
     response.once('close', () => hold(EMPTY))
     onBodyAborted(request, settle)
   })

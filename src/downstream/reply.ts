@@ -1,6 +1,6 @@
 import { type IncomingHttpHeaders, type ServerResponse, STATUS_CODES } from 'node:http'
 import Negotiator from 'negotiator'
-import type { FixedReply, Refusal } from '../errors.ts'
+import type { Refusal } from '../errors.ts'
 import { appendFields, endWithBody } from '../runtime/node-http.ts'
 import { parseHost } from './target.ts'
 
@@ -36,9 +36,8 @@ function problemType({ status, violatedPolicies }: Refusal): string {
 }
 
 const NO_STORE = '\r\nCache-Control: no-store'
-const headersOf = (contentType: string): string => `${NO_STORE}\r\nContent-Type: ${contentType}`
-/** The field of the request id, unless `headers.requestId` names another. */
-export const REQUEST_ID = 'X-Request-Id'
+const headersOf = (contentType: string | undefined): string =>
+  contentType === undefined ? NO_STORE : `${NO_STORE}\r\nContent-Type: ${contentType}`
 const JSON_HEADERS = headersOf('application/json')
 const HEADERS: Readonly<Record<ErrorFormat, string>> = {
   problem: headersOf('application/problem+json'),
@@ -52,27 +51,16 @@ export function refusalReply(
   refusal: Refusal,
   format: ErrorFormat,
   requestId: string,
-  rateLimit = '',
-  idField = REQUEST_ID,
+  rateLimit: string | undefined,
+  idField: string,
 ): Reply {
+  const { status, headers: given, reply } = refusal
   const checked: string[] = []
-  for (const name in refusal.headers)
-    for (const value of [refusal.headers[name]!].flat()) checked.push(name, value)
-  const { status, reply } = refusal
-  const fields = reply === undefined ? HEADERS[format] : fixedFields(reply, format, checked)
-  const headers = `${rateLimit}${fields}\r\n${idField}: ${requestId}`
+  for (const name in given) for (const value of [given[name]!].flat()) checked.push(name, value)
+  for (const name in reply?.headers) checked.push(name, reply.headers[name]!)
+  const fields = reply?.body === undefined ? HEADERS[format] : headersOf(reply.contentType)
+  const headers = `${rateLimit ?? ''}${fields}\r\n${idField}: ${requestId}`
   return { status, checked, headers, body: reply?.body ?? BODIES[format](refusal, requestId) }
-}
-
-/** Adds the header fields of a configured reply to `checked`, and returns those that the gateway sets itself. */
-function fixedFields(
-  { headers, body, contentType }: FixedReply,
-  format: ErrorFormat,
-  checked: string[],
-): string {
-  for (const [name, value] of Object.entries(headers)) checked.push(name, value)
-  if (body === undefined) return HEADERS[format]
-  return contentType === undefined ? NO_STORE : headersOf(contentType)
 }
 
 /** Builds the JSON by concatenation, which is faster for floods of 429s. Only the message and the policies may need escapes. */
@@ -121,8 +109,13 @@ export function prefersPage({ accept = '' }: IncomingHttpHeaders): boolean {
   return new Negotiator({ headers }).mediaType(['application/json', 'text/html']) === 'text/html'
 }
 
-export function jsonReply(body: object, requestId: string, rateLimit = '', idField = REQUEST_ID): Reply {
-  const headers = `${rateLimit}${JSON_HEADERS}\r\n${idField}: ${requestId}`
+export function jsonReply(
+  body: object,
+  requestId: string,
+  rateLimit: string | undefined,
+  idField: string,
+): Reply {
+  const headers = `${rateLimit ?? ''}${JSON_HEADERS}\r\n${idField}: ${requestId}`
   return { status: 200, checked: [], headers, body: JSON.stringify(body) }
 }
 

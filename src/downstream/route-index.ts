@@ -8,7 +8,7 @@ interface Branch {
 }
 
 /** Key of the branch after a parameter; no segment contains a slash. */
-const PARAM = '/'
+const ANY = '/'
 
 /** Returns a function that finds the routes whose segments match, in their order. A thousand routes cost no more than ten. */
 export function indexRoutes<R extends { readonly segments: readonly Segment[] }>(routes: readonly R[]) {
@@ -16,7 +16,7 @@ export function indexRoutes<R extends { readonly segments: readonly Segment[] }>
   for (const [i, { segments }] of routes.entries()) {
     let branch = root
     for (const segment of segments) {
-      const key = 'param' in segment ? PARAM : segment.literal
+      const key = 'param' in segment ? ANY : segment.literal
       const next = branch.next.get(key) ?? { next: new Map(), ends: [] }
       branch.next.set(key, next)
       branch = next
@@ -25,16 +25,15 @@ export function indexRoutes<R extends { readonly segments: readonly Segment[] }>
   }
   return (folded: readonly string[]): readonly R[] => {
     const found: number[] = []
-    collect(root, folded, 0, found)
+    const collect = (branch: Branch | undefined, depth: number): void => {
+      if (branch === undefined) return
+      for (const end of branch.ends) found.push(end)
+      if (depth === folded.length) return
+      collect(branch.next.get(folded[depth]!), depth + 1)
+      collect(branch.next.get(ANY), depth + 1)
+    }
+    collect(root, 0)
     if (found.length > 1) found.sort((a, b) => a - b)
     return found.map((i) => routes[i]!)
   }
-}
-
-function collect(branch: Branch | undefined, folded: readonly string[], depth: number, found: number[]) {
-  if (branch === undefined) return
-  for (const end of branch.ends) found.push(end)
-  if (depth === folded.length) return
-  collect(branch.next.get(folded[depth]!), folded, depth + 1, found)
-  collect(branch.next.get(PARAM), folded, depth + 1, found)
 }

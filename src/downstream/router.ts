@@ -17,7 +17,7 @@ export interface Route extends Pattern {
   /** The configured pattern: the route's name in logs and metrics. */
   readonly match: string
   readonly upstream?: string | undefined
-  /** Set if the gateway itself answers: with the caller's limits. */
+  /** Set if the gateway itself answers. */
   readonly respond?: 'limits' | undefined
   readonly authenticate: 'none' | 'bearer' | 'par' | 'authorization'
   readonly scope: readonly string[]
@@ -78,39 +78,26 @@ export function matchRoute<R extends Pattern>(
   segments: readonly string[],
   folded: readonly string[] = segments.map(foldCase),
 ): Match<R> | undefined {
-  let allow: Set<string> | undefined
-  let nearest: R | undefined
-  for (const route of routes) {
-    if (!matchesPath(route, host, folded, segments.length)) continue
-    if (route.methods === undefined || route.methods.has(method))
-      return { route, params: paramsOf(route, segments) }
-    allow ??= new Set()
-    nearest ??= route
-    for (const name of route.methods) allow.add(name)
-  }
-  return allow && nearest && { allow: [...allow].toSorted(), nearest }
+  const isOfPath = (route: R): boolean => matchesPath(route, host, folded, segments.length)
+  const route = routes.find((one) => one.methods?.has(method) !== false && isOfPath(one))
+  if (route !== undefined) return { route, params: paramsOf(route, segments) }
+  const others = routes.filter(isOfPath)
+  if (others.length === 0) return undefined
+  const allow = new Set(others.flatMap(({ methods = [] }) => [...methods]))
+  return { allow: [...allow].toSorted(), nearest: others[0] }
 }
 
 /** True if the pattern matches the host, and a path of `length` segments that starts with `folded`. */
 function matchesPath(pattern: Pattern, host: string, folded: readonly string[], length: number): boolean {
   const { segments: wanted, rest } = pattern
   if (length < wanted.length || (!rest && length > wanted.length) || !matchesHost(pattern, host)) return false
-  for (let i = 0; i < wanted.length; i++) {
-    const want = wanted[i]!
-    if ('literal' in want && want.literal !== folded[i]) return false
-  }
-  return true
+  return wanted.every((want, i) => 'param' in want || want.literal === folded[i])
 }
 
-const NO_PARAMS: Params = Object.freeze({})
-
 function paramsOf({ segments: wanted }: Pattern, segments: readonly string[]): Params {
-  let params: Record<string, string> | undefined
-  for (let i = 0; i < wanted.length; i++) {
-    const want = wanted[i]!
-    if ('param' in want) (params ??= Object.create(null) as Record<string, string>)[want.param] = segments[i]!
-  }
-  return params ?? NO_PARAMS
+  const params = Object.create(null) as Record<string, string>
+  for (const [i, want] of wanted.entries()) if ('param' in want) params[want.param] = segments[i]!
+  return params
 }
 
 export function matchesHost({ host: named, hosts }: Pattern, host: string): boolean {
@@ -118,20 +105,20 @@ export function matchesHost({ host: named, hosts }: Pattern, host: string): bool
 }
 
 const PATTERN = /^(?:([A-Za-z]+(?:,[A-Za-z]+)*) +)?([^/\s]*)(\/\S*)$/
-const LITERAL = /^(?!\.\.?$)(?:[A-Za-z0-9._~!$&'()*+,=@:-]|%[0-9A-F]{2})+$/
+const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/
+const LITERAL = /^(?!:|\.\.?$)(?:[A-Za-z0-9._~!$&'()*+,=@:-]|%[0-9A-F]{2})+$/
 /** Parts of limits' keys that are not in the path. */
 export const CALLER_PARTS: ReadonlySet<string> = new Set(['client', 'user', 'ip', 'route', 'token'])
-const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/
 
 /** Parses `[METHOD[,METHOD]] [host]/path`; returns an error message for an invalid pattern. */
 export function parsePattern(text: string): Pattern | string {
-  const parts = PATTERN.exec(text) as [string, string | undefined, string, string] | null
-  if (parts === null) return 'write "[METHOD[,METHOD]] [host]/path", such as "POST /sync/:connection"'
-  const [, listed, named, path] = parts
+  const [, listed, named = '', path] = PATTERN.exec(text) ?? []
+  if (path === undefined) return 'write "[METHOD[,METHOD]] [host]/path", such as "POST /sync/:connection"'
   const methods = listed?.toUpperCase().split(',')
   const unknown = methods?.find((method) => !METHODS.has(method))
   if (unknown !== undefined)
     return `"${unknown}" is not a method that routes can match; use ${[...METHODS].join(', ')}`
+  if (methods?.includes('GET')) methods.push('HEAD')
   if (named.includes('*'))
     return 'a host must not contain "*"; write a route for each host, or omit the host and set listen.hosts'
   const host = parseHost(named)
@@ -143,32 +130,30 @@ export function parsePattern(text: string): Pattern | string {
   const written = [...segmentsOf(path)]
   const rest = written.at(-1) === '*'
   if (rest) written.pop()
-  const segments: Segment[] = []
-  for (const text of written) {
-    const segment = parseSegment(text)
-    if (typeof segment === 'string') return segment
-    if ('param' in segment && segments.some((other) => 'param' in other && other.param === segment.param))
-      return `the parameter ":${segment.param}" occurs twice; give each its own name`
-    segments.push(segment)
+  for (const [i, segment] of written.entries()) {
+    const mistake = mistakeIn(segment)
+    if (mistake !== undefined) return mistake
+    if (segment.startsWith(':') && written.indexOf(segment) !== i)
+      return `the parameter "${segment}" occurs twice; give each its own name`
   }
-  if (methods?.includes('GET')) methods.push('HEAD')
+  const segments = written.map((segment) =>
+    segment.startsWith(':') ? { param: segment.slice(1) } : { literal: foldCase(segment) },
+  )
   return { methods: methods && new Set(methods), host: host?.host, segments, rest }
 }
 
-function parseSegment(segment: string): Segment | string {
+function mistakeIn(segment: string): string | undefined {
   if (PARAM.test(segment)) {
     const param = segment.slice(1)
-    return CALLER_PARTS.has(param)
-      ? `":${param}" would hide the caller's own ${param} in a limit's "per"; choose another name`
-      : { param }
+    if (!CALLER_PARTS.has(param)) return undefined
+    return `":${param}" would hide the caller's own ${param} in a limit's "per"; choose another name`
   }
   if (segment.includes('*')) return '"*" is allowed only as the last segment; it matches the rest of the path'
-  if (segment.startsWith(':') || !LITERAL.test(segment))
+  if (!LITERAL.test(segment))
     return `the segment "${segment}" cannot match; write plain characters, ":name" or a last "*"`
   const canonical = canonicalEscapes(segment)
-  if (canonical !== segment)
-    return `the segment "${segment}" cannot match; write it as "${canonical ?? 'plain characters'}"`
-  return { literal: foldCase(segment) }
+  if (canonical === segment) return undefined
+  return `the segment "${segment}" cannot match; write it as "${canonical ?? 'plain characters'}"`
 }
 
 /** True if `earlier` matches every request that `later` matches, so that `later` is never reached. */

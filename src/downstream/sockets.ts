@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Server, Socket } from 'node:net'
-import { networkOf } from './addresses.ts'
+import { createSlots } from '../runtime/hot-path.ts'
+import { networkOf } from './peers.ts'
 import { incompleteRequest } from './body.ts'
 import { responseOf } from './pipelining.ts'
 
@@ -44,30 +45,6 @@ export function boundSockets(
     accept.call(server, socket)
   })
   return sockets
-}
-
-/** Maximum idle callers in the map: one that grows and shrinks with every call leaves garbage (see `UnorderedList`). */
-const MAX_IDLE_CALLERS = 4096
-
-/** Counts the slots in use, of all callers and of each. */
-export function createSlots(max: number, maxEach: number) {
-  const held = new Map<string, number>()
-  let taken = 0
-  return {
-    isFull: (): boolean => taken >= max,
-    isFree: (caller: string): boolean => taken < max && (held.get(caller) ?? 0) < maxEach,
-    take(caller: string): void {
-      taken++
-      held.set(caller, (held.get(caller) ?? 0) + 1)
-    },
-    release(caller: string): void {
-      taken--
-      held.set(caller, held.get(caller)! - 1)
-      if (held.size <= taken + MAX_IDLE_CALLERS) return
-      for (const [idle, slots] of held) if (slots === 0) held.delete(idle)
-    },
-    callers: (): number => held.size,
-  }
 }
 
 /**

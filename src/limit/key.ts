@@ -1,6 +1,6 @@
 // oxlint-disable-next-line no-restricted-imports -- a hash is pure
 import { createHash } from 'node:crypto'
-import { networkOf } from '../downstream/addresses.ts'
+import { networkOf } from '../downstream/peers.ts'
 import { foldCase } from '../downstream/target.ts'
 
 /** Maximum UTF-8 bytes of a part; a longer part is replaced by its hash. */

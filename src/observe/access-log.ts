@@ -1,5 +1,5 @@
 import type { Exchange } from '../gateway/exchange.ts'
-import { atCallbackEnd } from '../runtime/batch.ts'
+import { atCallbackEnd } from '../runtime/hot-path.ts'
 import { accessLine, statusOf, withOmitted } from './access-line.ts'
 import { type Activity, keyOf } from './activity/activity.ts'
 import { createLogSampler } from './log-sampler.ts'

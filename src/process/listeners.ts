@@ -1,6 +1,6 @@
 import type { Server } from 'node:http'
 import type { Config } from '../config/schema.ts'
-import { normalizeAddress, type Peers } from '../downstream/addresses.ts'
+import { normalizeAddress, type Peers } from '../downstream/peers.ts'
 import { drain } from '../downstream/drain.ts'
 import type { Serve } from '../downstream/pipelining.ts'
 import { createListener, listen, type ListenerEvents, renewCertificate } from '../downstream/server.ts'

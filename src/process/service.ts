@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { certificatesOf } from '../config/certificates.ts'
 import type { Config } from '../config/schema.ts'
-import { createPeers } from '../downstream/addresses.ts'
+import { createPeers } from '../downstream/peers.ts'
 import { readAsked } from '../downstream/forward-auth.ts'
 import type { Exchange, GatewayDeps } from '../gateway/exchange.ts'
 import { createGateway } from '../gateway/gateway.ts'

@@ -1,4 +1,5 @@
-import { SYSTEM_CLOCK } from '../runtime/clock.ts'
+import { connect as connectTcp, isIP, type Socket } from 'node:net'
+import { connect as connectTls, createSecureContext } from 'node:tls'
 import { Health } from '../health.ts'
 
 /** An address that was taken out of rotation, with its last failure, or is in use again. */
@@ -8,7 +9,7 @@ export interface AddressChange {
   readonly cause?: string
 }
 
-function createAddress(origin: string, onChange: (change: AddressChange) => void, now: () => number) {
+function createAddress(origin: string, onChange: (change: AddressChange) => void) {
   const { protocol, hostname, port } = new URL(origin)
   const health = new Health({
     // Three in a row cannot be the fault of one request.
@@ -17,36 +18,27 @@ function createAddress(origin: string, onChange: (change: AddressChange) => void
     maxBackoffMs: 30_000,
     onDown: ({ message }) => onChange({ address: origin, up: false, cause: message }),
     onUp: () => onChange({ address: origin, up: true }),
-    clock: { ...SYSTEM_CLOCK, now },
   })
-  const keepAlive = createKeepAliveEstimate(now)
   const host = hostname.replace(/^\[|\]$/g, '')
   const defaultPort = protocol === 'https:' ? 443 : 80
   /** `sockets` counts open and connecting sockets. */
-  return { origin, host, port: Number(port) || defaultPort, health, keepAlive, sockets: 0 }
+  return { origin, host, port: Number(port) || defaultPort, health, sockets: 0 }
 }
 
 export type Address = ReturnType<typeof createAddress>
 
 /** Rotates through addresses, without those that are down until a trial request succeeds; if all are down, all are used. */
-export function createAddresses(
-  origins: readonly string[],
-  onChange: (change: AddressChange) => void,
-  now = (): number => performance.now(),
-) {
-  const all = origins.map((origin) => createAddress(origin, onChange, now))
+export function createAddresses(origins: readonly string[], onChange: (change: AddressChange) => void) {
+  const all = origins.map((origin) => createAddress(origin, onChange))
   let rotation = 0
 
   /** Returns the next address outside `tried`: one that is up or due for a trial, else any; undefined if all were tried. */
   function next(tried: readonly Address[] = []): Address | undefined {
     let down: Address | undefined
     for (let i = 0; i < all.length; i++) {
-      const address = all[(rotation + i) % all.length]!
+      const address = all[rotation++ % all.length]!
       if (tried.includes(address)) continue
-      if (address.health.up || address.health.due()) {
-        rotation += i + 1
-        return address
-      }
+      if (address.health.up || address.health.due()) return address
       down ??= address
     }
     rotation++
@@ -58,28 +50,63 @@ export function createAddresses(
 
 export type Addresses = ReturnType<typeof createAddresses>
 
-/** A socket that is closed sooner was not closed for being idle. */
-const MIN_IDLE_MS = 100
-/** An observation counts for at least this long, and at most twice as long once others follow. */
-const PERIOD_MS = 60_000
+/** PEM texts, and the name that the upstream's certificate must be for. */
+export interface Tls {
+  readonly ca: string | undefined
+  readonly servername: string | undefined
+  readonly cert: string | undefined
+  readonly key: string | undefined
+}
 
-/** Estimates how long an address keeps idle sockets, from the last two periods. */
-export function createKeepAliveEstimate(now: () => number) {
-  let shortest = Number.POSITIVE_INFINITY
-  let shortestBefore = Number.POSITIVE_INFINITY
-  let periodEndsAt = 0
-  return {
-    /** Returns the shortest recent time after which the address closed an idle socket; infinite if it closed none. */
-    ms: (): number => Math.min(shortest, shortestBefore),
-    /** Records the idle time of a socket that the address closed; infinite if the pool closed it first. */
-    record(idleMs: number): void {
-      if (idleMs < MIN_IDLE_MS) return
-      if (now() >= periodEndsAt) {
-        shortestBefore = shortest
-        shortest = Number.POSITIVE_INFINITY
-        periodEndsAt = now() + PERIOD_MS
-      }
-      shortest = Math.min(shortest, idleMs)
-    },
+/** Opens a socket to an address. Calls `done` once: with undefined when the socket is connected, else with the error. */
+export type Connect = (address: Address, done: (failure: Error | undefined) => void) => Socket
+
+/**
+ * Read buffer shared by all sockets without TLS: Node would allocate and shrink a buffer for each read. A response of 64 kB comes in
+ * one piece with its head.
+ */
+const READ_BUFFER = Buffer.allocUnsafeSlow(128 * 1024)
+
+/** Creates `Connect`, over TLS if `tls` is given. Host names are resolved, and certificates verified, for each socket. */
+export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined): Connect {
+  const secure = tls && {
+    secureContext: createSecureContext({ ca: tls.ca, cert: tls.cert, key: tls.key, minVersion: 'TLSv1.2' }),
+    ALPNProtocols: ['http/1.1'],
+    // Overrides NODE_TLS_REJECT_UNAUTHORIZED=0.
+    rejectUnauthorized: true,
   }
+  return ({ host, port }, done) => {
+    const options = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 }
+    // Node's agent would take the name to verify from the caller's Host.
+    const servername = tls?.servername ?? (isIP(host) === 0 ? host : '')
+    const socket: Socket = secure
+      ? connectTls({ ...options, ...secure, servername })
+      : connectTcp({ ...options, onread: { buffer: READ_BUFFER, callback: emitCopy } })
+    function emitCopy(bytes: number): boolean {
+      socket.emit('data', Buffer.from(READ_BUFFER.subarray(0, bytes)))
+      return true
+    }
+    const timer = setTimeout(() => {
+      socket.destroy(new Error(`no connection within ${timeoutMs} ms`))
+    }, timeoutMs)
+    const onClose = (): void => {
+      clearTimeout(timer)
+      done(failureOf(socket))
+    }
+    socket.on('error', () => {})
+    socket.once('close', onClose)
+    socket.once(secure ? 'secureConnect' : 'connect', () => {
+      clearTimeout(timer)
+      socket.off('close', onClose)
+      done(undefined)
+    })
+    return socket
+  }
+}
+
+function failureOf({ errored: error }: Socket): Error {
+  if (error === null) return new Error('closed before it was connected')
+  // Node's error for a name with several addresses has an empty message.
+  const errors = error instanceof AggregateError ? (error.errors as Error[]) : [error]
+  return new Error(errors.map(({ message }) => message).join(', '), { cause: error })
 }

@@ -1,11 +1,23 @@
-import { createSlots } from '../downstream/sockets.ts'
-import type { Address, Addresses } from './addresses.ts'
-import type { Connect } from './connect.ts'
-import { createPool, type PooledSocket } from './pool.ts'
+import type { Socket } from 'node:net'
+import { createSlots } from '../runtime/hot-path.ts'
+import { detachMessage } from '../runtime/node-http.ts'
+import type { Address, Addresses, Connect } from './addresses.ts'
 import type { UpstreamRequest } from './request.ts'
+
+interface PooledSocket extends Socket {
+  target: Address
+  /** The request that uses the socket, or waits for its connection; undefined while the socket is idle. */
+  owner: UpstreamRequest | undefined
+  /** `performance.now()` when it became idle, and when it expires. */
+  idleSince: number
+  idleUntil: number
+}
 
 /** Queue slots per socket. With 256 sockets, one client may queue 1024 requests, more than a limit of 1000 admits at once. */
 const WAITING_PER_SOCKET = 8
+/** Assumed lifetime of an idle socket if the server announces none; Node.js: 5 s. */
+const IDLE_MS = 4000
+const SWEEP_MS = 1000
 
 /**
  * Creates the connections to one upstream: at most `max` keep-alive sockets, and a queue. One caller has at most half of the sockets
@@ -17,82 +29,26 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   const uploads = createSlots(half, Math.ceil(half / 2))
   const waiting = createSlots(WAITING_PER_SOCKET * max, WAITING_PER_SOCKET * half)
   const queue: UpstreamRequest[] = []
-  const pool = createPool<UpstreamRequest>(addresses, connect, max, free, ({ owner }) => {
-    release(owner)
-    serveQueue()
-  })
+  const socketsPerAddress = Math.max(1, Math.floor(max / addresses.all.length))
+  /** Idle sockets; the one that has been idle longest is first. */
+  const idle: PooledSocket[] = []
+  let openCount = 0
+  let closed = false
+  const sweep = setInterval(() => {
+    const now = performance.now()
+    for (const socket of idle) if (now >= socket.idleUntil) socket.destroy()
+  }, SWEEP_MS).unref()
+
+  /** True if there is neither an idle socket nor a slot for another. */
+  const isFull = (): boolean => idle.length === 0 && openCount >= max
 
   function acquire(request: UpstreamRequest): void {
-    request.socketRequested = true
     if (begin(request)) return
     const { caller } = request.outgoing
-    if (!waiting.isFree(caller)) for (let i = queue.length - 1; i >= 0; i--) if (queue[i]!.settled) dequeue(i)
-    if (waiting.isFree(caller)) {
-      waiting.take(caller)
-      queue.push(request)
-    } else request.failBusy()
-  }
-
-  function uploaded(request: UpstreamRequest): void {
-    if (!request.uploading) return
-    if (request.hasSlot) uploads.release(request.outgoing.caller)
-    request.uploading = false
-    serveQueue()
-  }
-
-  /** Separates a request from a reused socket that closed before a response. */
-  function onStaleSocket(request: UpstreamRequest, socket: PooledSocket<UpstreamRequest>): void {
-    socket.target.keepAlive.record(socket.idleMs)
-    release(request)
-    socket.owner = undefined
-  }
-
-  /** Uses an idle socket, or opens another; returns false if the request must wait. */
-  function begin(request: UpstreamRequest): boolean {
-    const { uploading } = request
-    const { caller } = request.outgoing
-    if (pool.isFull() || !held.isFree(caller) || (uploading && !uploads.isFree(caller))) return false
-    const address = addresses.next()!
-    const socket = pool.take(request.reuse, address)
-    request.hasSlot = true
-    held.take(caller)
-    if (uploading) uploads.take(caller)
-    request.clientRequest!.reusedSocket = socket !== undefined
-    if (socket === undefined) dial(request, address)
-    else {
-      socket.owner = request
-      request.clientRequest!.onSocket(socket)
-    }
-    return true
-  }
-
-  /** Tries each address until one accepts the connection: a request without a socket has not been sent yet. */
-  function dial(request: UpstreamRequest, address: Address, tried: readonly Address[] = []): void {
-    const socket = pool.open(address, (failure, again) => {
-      if (failure === undefined)
-        return request.settled ? free(socket) : request.clientRequest!.onSocket(socket)
-      if (!again) address.health.failed(failure)
-      const attempted = again ? tried : [...tried, address]
-      const next = again ? address : addresses.next(attempted)
-      if (next !== undefined && !request.settled) return dial(request, next, attempted)
-      release(request)
-      if (!request.settled) request.failGateway(failure)
-      serveQueue()
-    })
-    socket.owner = request
-  }
-
-  function free(socket: PooledSocket<UpstreamRequest>): void {
-    release(socket.owner)
-    socket.owner = undefined
-    if (pool.keep(socket)) serveQueue()
-  }
-
-  function release(request: UpstreamRequest | undefined): void {
-    if (request?.hasSlot !== true) return
-    request.hasSlot = false
-    held.release(request.outgoing.caller)
-    if (request.uploading) uploads.release(request.outgoing.caller)
+    if (!waiting.isFree(caller)) return request.failBusy()
+    waiting.take(caller)
+    queue.push(request)
+    request.waitsFor = 'slot'
   }
 
   function dequeue(index: number): void {
@@ -102,16 +58,135 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
 
   /** Begins queued requests in their order, except those whose callers have no free slot. */
   function serveQueue(): void {
-    for (let i = 0; i < queue.length && !pool.isFull();) {
-      const request = queue[i]!
-      if (request.settled || begin(request)) dequeue(i)
+    for (let i = 0; i < queue.length && !isFull();) {
+      if (begin(queue[i]!)) dequeue(i)
       else i++
     }
   }
 
+  /** Uses an idle socket, or opens another; returns false if the request must wait. */
+  function begin(request: UpstreamRequest): boolean {
+    const { uploading } = request
+    const { caller } = request.outgoing
+    if (isFull() || !held.isFree(caller) || (uploading && !uploads.isFree(caller))) return false
+    held.take(caller)
+    if (uploading) uploads.take(caller)
+    const address = addresses.next()!
+    const socket = take(request.maxIdleMs, address)
+    request.clientRequest!.reusedSocket = socket !== undefined
+    if (socket === undefined) dial(request, address)
+    else assign(socket, request)
+    return true
+  }
+
+  function assign(socket: PooledSocket, request: UpstreamRequest): void {
+    socket.owner = request
+    request.address = socket.target
+    request.waitsFor = 'response'
+    request.clientRequest!.onSocket(socket)
+  }
+
+  /** Returns an idle socket, of `address` if possible; undefined if the caller must open one. */
+  function take(maxIdleMs: number, address: Address): PooledSocket | undefined {
+    const socket = takeIdle(maxIdleMs, address)
+    if (socket !== undefined || openCount < max) return socket
+    // An address that has its share of sockets uses one of another address. Otherwise, close the socket that has been idle longest.
+    const other = address.sockets >= socketsPerAddress ? takeIdle(maxIdleMs) : undefined
+    if (other === undefined) idle.shift()!.destroy()
+    return other
+  }
+
+  /** Removes the socket (of `address`, if given) that was used last, if it has been idle for less than `maxIdleMs`. */
+  function takeIdle(maxIdleMs: number, address?: Address): PooledSocket | undefined {
+    const now = performance.now()
+    const at = idle.findLastIndex(
+      (socket) =>
+        (address === undefined || socket.target === address) &&
+        now < Math.min(socket.idleUntil, socket.idleSince + maxIdleMs) &&
+        socket.writable &&
+        !socket.readableEnded,
+    )
+    return at === -1 ? undefined : idle.splice(at, 1)[0]
+  }
+
+  /** Tries each address until one accepts the connection: a request without a socket has not been sent yet. */
+  function dial(request: UpstreamRequest, address: Address, tried: readonly Address[] = []): void {
+    request.waitsFor = 'connection'
+    openCount++
+    address.sockets++
+    const socket = connect(address, (failure) => {
+      if (failure === undefined) return request.settled ? free(socket) : assign(socket, request)
+      address.health.failed(failure)
+      const attempted = [...tried, address]
+      const next = request.settled ? undefined : addresses.next(attempted)
+      if (next === undefined) return request.failGateway(failure)
+      socket.owner = undefined
+      dial(request, next, attempted)
+    }) as PooledSocket
+    socket.target = address
+    socket.owner = request
+    socket.on('data', () => {
+      // Unsolicited bytes would be parsed as the response to the next request.
+      if (socket.owner === undefined) socket.destroy()
+    })
+    socket.on('free', () => free(socket))
+    socket.once('close', () => {
+      openCount--
+      address.sockets--
+      const at = idle.indexOf(socket)
+      if (at !== -1) idle.splice(at, 1)
+      release(socket)
+      serveQueue()
+    })
+  }
+
+  /** Keeps a socket for another request, or closes it. */
+  function free(socket: PooledSocket): void {
+    const lifetimeMs = Math.min(IDLE_MS, socket.owner?.keepAliveMs ?? IDLE_MS)
+    release(socket)
+    if (!socket.writable || closed) {
+      socket.destroy()
+      return
+    }
+    detachMessage(socket)
+    socket.idleSince = performance.now()
+    socket.idleUntil = socket.idleSince + lifetimeMs
+    idle.push(socket)
+    serveQueue()
+  }
+
+  /** Separates a socket from its request. */
+  function release(socket: PooledSocket): void {
+    const { owner } = socket
+    if (owner === undefined) return
+    socket.owner = undefined
+    const { caller } = owner.outgoing
+    held.release(caller)
+    if (owner.uploading) uploads.release(caller)
+    owner.uploading = false
+  }
+
   return {
-    ...{ acquire, uploaded, onStaleSocket, evict: pool.evict, close: pool.close },
-    sockets: pool.size,
-    waiting: () => queue.filter(({ settled }) => !settled).length,
+    acquire,
+    release,
+    /** Removes a request from the queue. */
+    leave: (request: UpstreamRequest): void => dequeue(queue.indexOf(request)),
+    /** Releases the slot of an upload, whose body is complete. */
+    uploaded(request: UpstreamRequest): void {
+      if (!request.uploading) return
+      if (request.waitsFor !== 'slot') uploads.release(request.outgoing.caller)
+      request.uploading = false
+      serveQueue()
+    },
+    evict(origin: string): void {
+      for (const socket of idle) if (socket.target.origin === origin) socket.destroy()
+    },
+    /** Closes the idle sockets now, and the others when their requests are over. */
+    close(): void {
+      closed = true
+      clearInterval(sweep)
+      for (const socket of idle) socket.destroy()
+    },
+    load: () => ({ sockets: openCount, waiting: queue.length }),
   }
 }

@@ -1,4 +1,4 @@
-import { memoize } from '../runtime/memoize.ts'
+import { memoize } from '../runtime/hot-path.ts'
 
 function names(list: string): ReadonlySet<string> {
   return new Set(list.trim().split(/\s+/))

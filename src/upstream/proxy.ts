@@ -2,9 +2,9 @@
  * http-proxy ends here, and the gateway's code begins: `createSend` passes a request in; `addRequest` (sockets), `proxyRes` and `error`
  * lead out.
  */
-import type { ClientRequest } from 'node:http'
+import type { ClientRequest, IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
 import { createProxyServer } from '../runtime/http-proxy.ts'
-import type { Fields } from './headers.ts'
 import type { UpstreamRequest } from './request.ts'
 import { streamResponse } from './response.ts'
 
@@ -12,39 +12,32 @@ const OPEN = { destroyed: false }
 const WITH_BODY: ReadonlySet<string | undefined> = new Set(['POST', 'PUT', 'PATCH'])
 
 /**
- * The request as http-proxy sees it, in place of the caller's: http-proxy copies its fields and its URL, which the gateway must
- * choose itself. Errors of the caller's request are handled by `UpstreamRequest`.
+ * Returns the request as http-proxy sees it, in place of the caller's: http-proxy copies its fields and its URL, which the gateway
+ * must choose itself.
  */
-class ProxiedRequest {
-  readonly headers: Fields
-  readonly url: string
-  readonly socket = OPEN
-  readonly method: string | undefined
-  readonly upstreamRequest: UpstreamRequest
-
-  constructor(upstreamRequest: UpstreamRequest) {
-    const { request, outgoing } = upstreamRequest
-    this.upstreamRequest = upstreamRequest
-    this.method = request.method
-    this.url = outgoing.target
-    this.headers = outgoing.headers
-    // Node.js would send bodies without a length for some methods, and announce chunks for no body for others.
-    if (outgoing.bodyLength === undefined) this.headers['transfer-encoding'] = 'chunked'
-    else if (request.headers['content-length'] !== undefined || WITH_BODY.has(request.method))
-      this.headers['content-length'] = String(outgoing.bodyLength)
-  }
-
-  // http-proxy listens for errors, which `UpstreamRequest` handles.
-  on(): void {}
-
-  pipe(clientRequest: ClientRequest): void {
-    const { request, streamed, body } = this.upstreamRequest
-    if (streamed) request.pipe(clientRequest)
-    else clientRequest.end(body)
-  }
+function toProxied(upstreamRequest: UpstreamRequest) {
+  const { request, outgoing } = upstreamRequest
+  const { method } = request
+  const { target, headers, bodyLength } = outgoing
+  // Node.js would send bodies without a length for some methods, and announce chunks for no body for others.
+  if (bodyLength === undefined) headers['transfer-encoding'] = 'chunked'
+  else if (request.headers['content-length'] !== undefined || WITH_BODY.has(method))
+    headers['content-length'] = String(bodyLength)
+  return { upstreamRequest, method, url: target, headers, socket: OPEN, on: ignore, pipe }
 }
 
-const ownerOf = (request: unknown): UpstreamRequest => (request as ProxiedRequest).upstreamRequest
+type Proxied = ReturnType<typeof toProxied>
+
+/** http-proxy listens for errors of the caller's request, which `UpstreamRequest` handles. */
+function ignore(): void {}
+
+function pipe(this: Proxied, clientRequest: ClientRequest): void {
+  const { request, streamed, body } = this.upstreamRequest
+  if (streamed) request.pipe(clientRequest)
+  else clientRequest.end(body)
+}
+
+const ownerOf = (proxied: unknown): UpstreamRequest => (proxied as Proxied).upstreamRequest
 
 /** Sends requests to an upstream by http-proxy, over the sockets of `UpstreamRequest`. */
 export function createSend(protocol: string): (upstreamRequest: UpstreamRequest) => void {
@@ -58,11 +51,17 @@ export function createSend(protocol: string): (upstreamRequest: UpstreamRequest)
       defaultPort: protocol === 'https:' ? 443 : 80,
       keepAlive: true,
       addRequest(clientRequest: ClientRequest) {
+        const owner = current
         // Without a limit: Node.js would drop the fields beyond it silently. Its limit of the head's size stays.
         clientRequest.maxHeadersCount = 0
         // http-proxy joins slashes, and rewrites `http:/`.
-        clientRequest.path = current.outgoing.target
-        current.onRequest(clientRequest)
+        clientRequest.path = owner.outgoing.target
+        // A 101 that the gateway did not ask for (RFC 9110 section 15.2.2).
+        clientRequest.on('upgrade', (_: IncomingMessage, socket: Socket) => {
+          socket.destroy()
+          owner.onError(new Error('the upstream switched protocols unasked'))
+        })
+        owner.onRequest(clientRequest)
       },
     } as never,
     // Options of every request; the first overrides `--insecure-http-parser`.
@@ -77,7 +76,7 @@ export function createSend(protocol: string): (upstreamRequest: UpstreamRequest)
   return (upstreamRequest) => {
     current = upstreamRequest
     try {
-      proxy.web(new ProxiedRequest(upstreamRequest) as never, upstreamRequest.response)
+      proxy.web(toProxied(upstreamRequest) as never, upstreamRequest.response)
     } catch (error) {
       // The head holds something that cannot be sent.
       upstreamRequest.failGateway(error as Error)

@@ -2,26 +2,25 @@ import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { onBodyAborted, tooLarge } from '../downstream/body.ts'
 import { destroyWithReset } from '../downstream/sockets.ts'
-import { atIterationEnd } from '../runtime/batch.ts'
 import { Refusal, serviceUnavailable } from '../errors.ts'
+import { callAtIterationEnd } from '../runtime/hot-path.ts'
+import type { Address } from './addresses.ts'
 import type { Outgoing } from './headers.ts'
-import type { PooledSocket, Reuse } from './pool.ts'
 
 /** The parts of an upstream that a request uses. */
 export interface Backend {
   readonly name: string
   readonly timeoutMs: number
-  readonly slowReaderMs: number
   readonly timeouts: { add(request: UpstreamRequest): void; delete(request: UpstreamRequest): void }
-  readonly connections: {
-    acquire(request: UpstreamRequest): void
-    uploaded(request: UpstreamRequest): void
-    onStaleSocket(request: UpstreamRequest, socket: PooledSocket): void
-  }
   send(request: UpstreamRequest): void
+  acquire(request: UpstreamRequest): void
+  uploaded(request: UpstreamRequest): void
+  leave(request: UpstreamRequest): void
+  release(socket: Socket): void
 }
 
-const beginAtIterationEnd = atIterationEnd((upstreamRequest: UpstreamRequest) => upstreamRequest.begin())
+/** Maximum idle time of a socket for a request that cannot be sent twice: every server keeps an idle socket this long (gunicorn: 2 s). */
+const FRESH_MS = 500
 
 /** A request to an upstream and its response: one object for its whole life, with one outcome. */
 export class UpstreamRequest {
@@ -31,7 +30,7 @@ export class UpstreamRequest {
   readonly timeoutMs: number
   readonly backend: Backend
   /** `answered`: complete. `cut`: broken off after the head. `left`: by the caller. `failed`: no response was begun. */
-  outcome: 'answered' | 'cut' | 'left' | 'failed' = 'failed'
+  outcome: 'answered' | 'cut' | 'left' | 'failed' | undefined
   error: Refusal | undefined
   /** The request to the upstream; a retry replaces it. */
   clientRequest: ClientRequest | undefined
@@ -39,24 +38,27 @@ export class UpstreamRequest {
   headAt: number | undefined
   /** The whole body, if it has come before the request is sent. */
   body: Buffer | undefined
-  settled = false
   /** Bytes of the response body that were forwarded; written by `streamResponse`. */
   bytes = 0
-  /** Which sockets it may use, whether it has asked for one and has a slot, and whether its body is still coming over it: for connections.ts. */
-  reuse: Reuse
-  socketRequested = false
-  hasSlot = false
+  /** `body`: until it is complete or fills a first buffer. `slot`: in the queue. The last three are set by connections.ts. */
+  waitsFor: 'body' | 'slot' | 'connection' | 'response' = 'body'
+  /** True if it asked for a socket before its body was complete, which it still is not. */
   uploading = false
-  /** Index in the list of timeouts.ts, which also writes `timedOut`, the reason for the log, and `stalledMs`, the time without reading. */
+  /** Maximum time that its socket was idle before; 0 for a new socket. */
+  maxIdleMs: number
+  /** The address of its socket, and how long that keeps idle sockets, if it announced that. */
+  address: Address | undefined
+  keepAliveMs: number | undefined
+  /** Index in the list of timeouts, which also writes `timedOut`, the reason for the log. */
   index = -1
   timedOut: string | undefined
-  stalledMs = 0
   /** `performance.now()` at its last progress. */
   silentSince = performance.now()
 
   readonly #resolve: (ended: UpstreamRequest) => void
   #upstreamResponse: IncomingMessage | undefined
   #received = 0
+
   constructor(
     backend: Backend,
     request: IncomingMessage,
@@ -72,12 +74,16 @@ export class UpstreamRequest {
     this.timeoutMs = outgoing.timeoutMs ?? backend.timeoutMs
     this.body = outgoing.body
     const isRepeatable = outgoing.bodyLength === 0 && (request.method === 'GET' || request.method === 'HEAD')
-    this.reuse = isRepeatable ? 'any' : 'fresh'
+    this.maxIdleMs = isRepeatable ? Number.POSITIVE_INFINITY : FRESH_MS
   }
 
   /** True if its body is forwarded while it comes. */
   get streamed(): boolean {
     return this.outgoing.bodyLength !== 0 && this.body === undefined
+  }
+
+  get settled(): boolean {
+    return this.outcome !== undefined
   }
 
   start(): void {
@@ -86,47 +92,42 @@ export class UpstreamRequest {
     response.on('close', () => this.settle(response.writableFinished ? 'answered' : 'left'))
     if (response.destroyed) return this.settle('left')
     this.backend.timeouts.add(this)
-    beginAtIterationEnd(this)
+    callAtIterationEnd(() => this.#begin())
   }
 
   /** Sends it; a body that is complete by now, as small ones mostly are, in one write and without stream events. */
-  begin(): void {
+  #begin(): void {
     const { request, response, outgoing } = this
     if (this.settled) return
     if (this.streamed && request.complete && request.readableLength === outgoing.bodyLength)
       this.body = request.read() as Buffer
     if (!this.streamed) return this.backend.send(this)
-    onBodyAborted(request, (reason) => {
-      if (!response.writableEnded && this.#upstreamResponse?.complete !== true) this.fail(reason)
-    })
-    if (this.settled) return
     this.backend.send(this)
     request.on('data', (chunk: Buffer) => this.#onBody(chunk))
     request.on('end', () => {
       if (this.settled) return
       this.silentSince = performance.now()
-      if (this.socketRequested) this.backend.connections.uploaded(this)
-      else this.backend.connections.acquire(this)
+      if (this.waitsFor === 'body') this.backend.acquire(this)
+      else this.backend.uploaded(this)
+    })
+    onBodyAborted(request, (reason) => {
+      if (!response.writableEnded && this.#upstreamResponse?.complete !== true) this.fail(reason)
     })
   }
 
   onRequest(clientRequest: ClientRequest): void {
     this.clientRequest = clientRequest
-    // A 101 that the gateway did not ask for (RFC 9110 section 15.2.2).
-    clientRequest.on('upgrade', (_: IncomingMessage, socket: Socket) => {
-      socket.destroy()
-      this.onError(new Error('the upstream switched protocols unasked'))
-    })
-    if (!this.streamed) this.backend.connections.acquire(this)
+    if (!this.streamed) this.backend.acquire(this)
   }
 
-  onHead(upstreamResponse: IncomingMessage): void {
+  onHead(upstreamResponse: IncomingMessage, keepAliveMs: number | undefined): void {
+    this.address!.health.succeeded()
     this.#upstreamResponse = upstreamResponse
+    this.keepAliveMs = keepAliveMs
     this.headAt = this.silentSince = performance.now()
   }
 
   onProgress(): void {
-    this.stalledMs = 0
     this.silentSince = performance.now()
   }
 
@@ -140,10 +141,10 @@ export class UpstreamRequest {
       this.headAt === undefined &&
       this.clientRequest?.reusedSocket === true &&
       (error.code === 'ECONNRESET' || error.code === 'EPIPE')
-    if (isStale) this.backend.connections.onStaleSocket(this, this.clientRequest!.socket as PooledSocket)
-    else this.failAddress(error)
-    if (!isStale || this.reuse !== 'any') return this.failGateway(error, 'The upstream broke off.')
-    this.reuse = 'new'
+    if (!isStale) this.failAddress(error)
+    if (!isStale || this.maxIdleMs === FRESH_MS) return this.failGateway(error, 'The upstream broke off.')
+    this.maxIdleMs = 0
+    this.backend.release(this.clientRequest!.socket!)
     this.backend.send(this)
   }
 
@@ -161,27 +162,27 @@ export class UpstreamRequest {
     this.silentSince = performance.now()
     if (this.#received > this.outgoing.maxBody) this.fail(tooLarge(this.outgoing.maxBody))
     // Acquire a socket once the body fills the first buffer. A slow sender of a smaller body holds none until the body is complete.
-    else if (!this.socketRequested && !this.settled && this.clientRequest!.writableNeedDrain) {
+    else if (this.waitsFor === 'body' && !this.settled && this.clientRequest!.writableNeedDrain) {
       this.uploading = true
-      this.backend.connections.acquire(this)
+      this.backend.acquire(this)
     }
   }
 
   failAddress(cause: Error): void {
-    const socket = this.clientRequest?.socket as PooledSocket | null | undefined
-    if (this.headAt === undefined) socket?.target.health.failed(cause)
+    if (this.headAt === undefined) this.address?.health.failed(cause)
   }
 
   fail(error: Refusal): void {
-    if (!this.settled) this.error = error
+    if (this.settled) return
+    this.error = error
     this.settle(this.response.headersSent ? 'cut' : 'failed')
   }
 
-  settle(outcome: UpstreamRequest['outcome']): void {
+  settle(outcome: NonNullable<UpstreamRequest['outcome']>): void {
     if (this.settled) return
-    this.settled = true
     this.outcome = outcome
     this.backend.timeouts.delete(this)
+    if (this.waitsFor === 'slot') this.backend.leave(this)
     // An upstream that answers early need not read the rest of the request.
     if (outcome !== 'answered' || !this.request.complete || this.clientRequest?.writableFinished !== true) {
       this.clientRequest?.destroy()

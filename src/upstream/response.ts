@@ -1,8 +1,7 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http'
-import { callAtIterationEnd } from '../runtime/batch.ts'
+import { callAtIterationEnd } from '../runtime/hot-path.ts'
 import { appendFields, endWithBody } from '../runtime/node-http.ts'
 import { readResponseHead } from './headers.ts'
-import type { PooledSocket } from './pool.ts'
 import type { UpstreamRequest } from './request.ts'
 
 /** Characters that a reason phrase must not contain (RFC 9112 section 4). */
@@ -33,10 +32,7 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
   const isBodiless = request.method === 'HEAD' || status === 204 || status === 304
   // The announced body may still come, and would be parsed as the next response.
   if (isBodiless && (coding !== undefined || head.contentLength! > 0)) clientRequest!.shouldKeepAlive = false
-  const socket = clientRequest!.socket as PooledSocket
-  socket.announcedMs = head.keepAliveMs
-  socket.target.health.succeeded()
-  upstreamRequest.onHead(incoming)
+  upstreamRequest.onHead(incoming, head.keepAliveMs)
 
   incoming.on('error', (error) => upstreamRequest.onError(error))
   incoming.on('close', () => {

@@ -1,13 +1,13 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { SLOW_READER_MS } from '../downstream/sockets.ts'
-import { type AddressChange, createAddresses } from './addresses.ts'
-import { createConnect, type Tls } from './connect.ts'
+import { Refusal } from '../errors.ts'
+import { UnorderedList } from '../runtime/hot-path.ts'
+import { type AddressChange, createAddresses, createConnect, type Tls } from './addresses.ts'
 import { createConnections } from './connections.ts'
 import { normalizeFieldName } from './header-policy.ts'
 import type { Outgoing } from './headers.ts'
 import { createSend } from './proxy.ts'
 import { type Backend, UpstreamRequest } from './request.ts'
-import { createTimeouts } from './timeouts.ts'
 
 export interface Upstream {
   readonly name: string
@@ -27,34 +27,85 @@ export interface Upstream {
 
 /** Creates the function that streams requests to one upstream, and responses back. It never rejects, and never completes a cut response. */
 export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void) {
-  const { name, timeoutMs, slowReaderMs = SLOW_READER_MS, origins, maxConnections } = upstream
+  const { name, timeoutMs, connectTimeoutMs, origins, maxConnections } = upstream
   const { protocol } = new URL(origins[0]!)
   const addresses = createAddresses(origins, (change) => {
     if (!change.up) connections.evict(change.address)
     onChange(change)
   })
-  const tls = protocol === 'https:' ? (upstream.tls ?? {}) : undefined
-  const connections = createConnections(
-    addresses,
-    createConnect(upstream.connectTimeoutMs, tls),
-    maxConnections,
-  )
-  const send = createSend(protocol)
-  const backend: Backend = { name, timeoutMs, slowReaderMs, connections, timeouts: createTimeouts(), send }
+  const connect = createConnect(connectTimeoutMs, protocol === 'https:' ? (upstream.tls ?? {}) : undefined)
+  const connections = createConnections(addresses, connect, maxConnections)
+  const timeouts = createTimeouts(upstream)
+  const backend: Backend = { ...connections, name, timeoutMs, timeouts, send: createSend(protocol) }
   const forward = (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing) =>
     new Promise<UpstreamRequest>((resolve) =>
       new UpstreamRequest(backend, request, response, outgoing, resolve).start(),
     )
-  const names = (upstream.identityHeaders ?? []).map((name) => name.toLowerCase())
+  const names = (upstream.identityHeaders ?? []).map((field) => field.toLowerCase())
   return Object.assign(forward, {
-    identityHeaders: new Map(names.map((name) => [normalizeFieldName(name), name])),
+    identityHeaders: new Map(names.map((field) => [normalizeFieldName(field), field])),
     /** Returns the upstream's addresses, and whether they are in use. */
     addresses: () => addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
     /** Returns the number of open sockets, and of queued requests. */
-    load: () => ({ sockets: connections.sockets(), waiting: connections.waiting() }),
+    load: connections.load,
     /** Closes the idle sockets; requests in flight continue. */
     close: connections.close,
   })
 }
 
 export type Forward = ReturnType<typeof createForward>
+
+/** Check interval: a timeout fires at most this much late. */
+const TICK_MS = 40
+
+/**
+ * Ends requests to an upstream that make no progress, with one timer, which runs while there are any. The timeouts of a request:
+ * - `timeout` of the upstream or the route (30 s): without a head 504, without a free socket 503, while connecting 502;
+ *   between the bytes of a body, the response is cut.
+ * - `connectTimeout` (2 s) of each address (addresses.ts): the next address, then 502. A full queue (connections.ts): 503 at once.
+ * - `SLOW_READER_MS` (200 s) of a caller that reads nothing: its socket is closed. `listen.requestTimeout` (60 s) of a caller
+ *   that is still sending (server.ts): 408.
+ */
+function createTimeouts({ name, slowReaderMs = SLOW_READER_MS }: Upstream) {
+  const requests = new UnorderedList<UpstreamRequest>()
+  let timer: NodeJS.Timeout | undefined
+
+  function sweep(): void {
+    const now = performance.now()
+    requests.forEach((request) => {
+      const silentMs = now - request.silentSince
+      if (silentMs >= request.timeoutMs) onSilence(request, silentMs)
+    })
+    if (requests.size > 0) return
+    clearInterval(timer)
+    timer = undefined
+  }
+
+  /** Ends a request without progress, unless it waits for the caller. */
+  function onSilence(silent: UpstreamRequest, silentMs: number): void {
+    const { request, response, clientRequest, timeoutMs, waitsFor } = silent
+    // `listen.requestTimeout` applies to a caller that is still sending.
+    const waitsForCaller = silent.streamed && !request.complete && clientRequest?.writableNeedDrain !== true
+    if (silent.headAt === undefined && waitsForCaller) return
+    // The response waits for a caller that reads none of it, or too little for the system to report.
+    if (response.headersSent && (response.writableNeedDrain || response.writableEnded)) {
+      if (silentMs < slowReaderMs) return
+      silent.timedOut = `the caller read too little for ${Math.max(timeoutMs, slowReaderMs)} ms`
+      silent.settle('left')
+    } else if (waitsFor === 'slot') silent.failBusy()
+    else if (waitsFor === 'connection') silent.failGateway(new Error(`no connection within ${timeoutMs} ms`))
+    else {
+      silent.failAddress(new Error(`silent for ${timeoutMs} ms`))
+      const cause = `${name} was silent for ${timeoutMs} ms`
+      silent.fail(new Refusal('GatewayTimeout', 'The upstream did not answer in time.', { cause }))
+    }
+  }
+
+  return {
+    add(request: UpstreamRequest): void {
+      requests.add(request)
+      timer ??= setInterval(sweep, TICK_MS)
+    },
+    delete: (request: UpstreamRequest): void => requests.delete(request),
+  }
+}

@@ -11,7 +11,7 @@ import type { AddressInfo } from 'node:net'
 import { connect } from 'node:tls'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Sender, senderOf } from '../../src/authenticate/proof/dpop.ts'
-import { clientCertificate, readCertificateHeader } from '../../src/downstream/client-certificate.ts'
+import { clientCertificate, readCertificateHeader } from '../../src/downstream/peers.ts'
 import { makeCertificate, type TestCertificate } from '../helpers/self-signed.ts'
 
 const ours = makeCertificate('gateway')

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { createHeaderPolicy } from '../../src/upstream/header-policy.ts'
 import { requestHeaders } from '../../src/upstream/headers.ts'
-import { createPeers } from '../../src/downstream/addresses.ts'
+import { createPeers } from '../../src/downstream/peers.ts'
 import { PATIENCE_MS, runs } from './runs.ts'
 
 const OWN = [

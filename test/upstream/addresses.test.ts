@@ -1,6 +1,6 @@
 import { createServer } from 'node:http'
 import type { AddressInfo, Server, Socket } from 'node:net'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { type AddressChange, createAddresses } from '../../src/upstream/addresses.ts'
 import { startFragileUpstream } from '../helpers/fragile-upstream.ts'
 import { get, startFront } from '../helpers/front.ts'
@@ -15,38 +15,36 @@ afterEach(async () => {
 
 const [A, B, C] = ['http://a:1', 'http://b:2', 'http://c:3'] as const
 
-function clocked(...origins: string[]) {
+function rotating(...origins: string[]) {
   const changes: AddressChange[] = []
-  const clock = { ms: 1000 }
-  const addresses = createAddresses(
-    origins,
-    (change) => changes.push(change),
-    () => clock.ms,
-  )
+  const addresses = createAddresses(origins, (change) => changes.push(change))
   const take = (times: number) => Array.from({ length: times }, () => addresses.next()!.origin)
   const of = (origin: string) => addresses.all.find((one) => one.origin === origin)!
   const fail = (origin: string, times = 3) => {
     for (let i = 0; i < times; i++) of(origin).health.failed(new Error('ECONNREFUSED'))
   }
-  return { addresses, changes, clock, take, fail, of }
+  return { addresses, changes, take, fail, of }
 }
 
 describe('the turn of addresses', () => {
+  beforeEach(() => void vi.useFakeTimers({ toFake: ['performance'] }))
+  afterEach(() => void vi.useRealTimers())
+
   it('comes to each of them alike', () => {
-    expect(clocked(A, B, C).take(7)).toEqual([A, B, C, A, B, C, A])
-    expect(clocked(A).take(2)).toEqual([A, A])
+    expect(rotating(A, B, C).take(7)).toEqual([A, B, C, A, B, C, A])
+    expect(rotating(A).take(2)).toEqual([A, A])
   })
 
   it('does not come twice to one that was tried for the same request', () => {
-    const { addresses, of } = clocked(A, B)
+    const { addresses, of } = rotating(A, B)
     expect(addresses.next([of(A)])).toBe(of(B))
     expect(addresses.next([of(A), of(B)])).toBeUndefined()
-    const one = clocked(A)
+    const one = rotating(A)
     expect(one.addresses.next([one.of(A)])).toBeUndefined()
   })
 
   it('skips an address after three failures in a row, and reports that once', () => {
-    const { changes, take, fail, of } = clocked(A, B, C)
+    const { changes, take, fail, of } = rotating(A, B, C)
     fail(B, 2)
     of(B).health.succeeded()
     fail(B, 2)
@@ -58,33 +56,33 @@ describe('the turn of addresses', () => {
   })
 
   it('tries that one again with a single request, after twice the time when it fails, up to 30 s', () => {
-    const { clock, take, fail } = clocked(A, B)
+    const { take, fail } = rotating(A, B)
     fail(B)
     for (const waitMs of [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]) {
-      clock.ms += waitMs - 1
+      vi.advanceTimersByTime(waitMs - 1)
       expect(take(3)).toEqual([A, A, A])
-      clock.ms += 1
+      vi.advanceTimersByTime(1)
       expect(take(6).filter((origin) => origin === B)).toEqual([B])
       fail(B, 1)
     }
   })
 
   it('uses the address again as soon as it responds, and reports that once; its back-off restarts', () => {
-    const { changes, clock, take, fail, of } = clocked(A, B)
+    const { changes, take, fail, of } = rotating(A, B)
     fail(B)
-    clock.ms += 1000
+    vi.advanceTimersByTime(1000)
     expect(take(2)).toContain(B)
     of(B).health.succeeded()
     of(B).health.succeeded()
     expect(take(4).toSorted()).toEqual([A, A, B, B])
     expect(changes.map(({ up }) => up)).toEqual([false, true])
     fail(B)
-    clock.ms += 1000
+    vi.advanceTimersByTime(1000)
     expect(take(2)).toContain(B)
   })
 
   it('uses all where all are down', () => {
-    const { take, fail } = clocked(A, B, C)
+    const { take, fail } = rotating(A, B, C)
     for (const origin of [A, B, C]) fail(origin)
     expect(take(6).toSorted()).toEqual([A, A, B, B, C, C])
   })

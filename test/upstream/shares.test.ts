@@ -1,6 +1,5 @@
 import { connect, type Socket } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createSlots } from '../../src/downstream/sockets.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { startGateway } from '../helpers/gateway.ts'
 import { raw, statuses } from '../helpers/raw.ts'
@@ -45,32 +44,6 @@ it('a caller whose connections fail keeps its share of the sockets', async () =>
   const { port, close } = await startFront(gone.url, { maxConnections: 1, timeoutMs: 5000 })
   closers.push(close)
   for (let i = 0; i < 3; i++) expect((await now(port, 'a')).status).toBe(502)
-})
-
-describe('slots', () => {
-  it('have a maximum in all, and one for each caller', () => {
-    const slots = createSlots(3, 2)
-    const free = () => ['a', 'b', 'c'].map((caller) => slots.isFree(caller))
-    slots.take('a')
-    slots.take('a')
-    expect(free()).toEqual([false, true, true])
-    slots.take('b')
-    expect(free()).toEqual([false, false, false])
-    slots.release('a')
-    expect(free()).toEqual([true, true, true])
-  })
-
-  it('count only some of the callers without a socket, also if many come', () => {
-    const slots = createSlots(3, 2)
-    slots.take('a')
-    slots.take('a')
-    for (let i = 0; i < 20_000; i++) {
-      slots.take(`caller ${i}`)
-      slots.release(`caller ${i}`)
-    }
-    expect(slots.callers()).toBeLessThan(5000)
-    expect(slots.isFree('a')).toBe(false)
-  })
 })
 
 describe('senders of slow bodies', () => {

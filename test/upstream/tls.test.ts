@@ -1,4 +1,3 @@
-import { constants } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
 import { createServer } from 'node:https'
@@ -6,9 +5,9 @@ import { type AddressInfo, createServer as createTcpServer, type Server } from '
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TLSSocket, type TlsOptions } from 'node:tls'
-import { afterEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 import { makeCertificate } from '../helpers/self-signed.ts'
-import type { Tls } from '../../src/upstream/connect.ts'
+import type { Tls } from '../../src/upstream/addresses.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
 
@@ -153,103 +152,17 @@ describe('an upstream over TLS', () => {
   })
 })
 
-/** A backend that ends every socket after its response, and records whether each resumed a session. */
-async function fleeting(options: TlsOptions, port = 0, prepare: (started: Server) => void = () => {}) {
-  const resumed: boolean[] = []
-  const started = createServer({ ...server, ...options }, (request, response) => {
-    resumed.push((request.socket as TLSSocket).isSessionReused())
+it('verifies the certificate of each new socket', async () => {
+  const answer: RequestListener = (_, response) => {
     response.writeHead(200, { Connection: 'close' }).end('ok')
-  })
-  prepare(started)
-  await new Promise<void>((resolve) => started.listen(port, '127.0.0.1', resolve))
-  const close = (): Promise<void> => new Promise((resolve) => started.close(() => resolve()))
-  closers.push(close)
-  const bound = (started.address() as AddressInfo).port
-  return { url: `https://localhost:${bound}`, port: bound, resumed, close }
-}
-
-describe.each(['TLSv1.2', 'TLSv1.3'] as const)('a session of %s', (version) => {
-  const options = { minVersion: version, maxVersion: version }
-
-  it('is resumed by the sockets that follow, also one after the other', async () => {
-    const { url, resumed } = await fleeting(options)
-    const { port } = await front(url, { tls: WITH_CA })
-    for (let i = 0; i < 4; i++) expect((await get(port)).status).toBe(200)
-    expect(resumed).toEqual([false, true, true, true])
-  })
-
-  it('is resumed for five minutes after its certificate was verified, also if it was resumed often', async () => {
-    const { url, resumed } = await fleeting(options)
-    const { port } = await front(url, { tls: WITH_CA })
-    const realNow = performance.now.bind(performance)
-    let later = 0
-    const clock = vi.spyOn(performance, 'now').mockImplementation(() => realNow() + later)
-    try {
-      for (const minutes of [0, 4, 5, 6]) {
-        later = minutes * 60_000
-        expect((await get(port)).status).toBe(200)
-      }
-    } finally {
-      clock.mockRestore()
-    }
-    expect(resumed).toEqual([false, true, false, true])
-  })
-
-  it('is none of the sockets that verify otherwise', async () => {
-    const { url, resumed } = await fleeting(options)
-    expect((await get((await front(url, { tls: WITH_CA })).port)).status).toBe(200)
-    expect((await get((await front(url, { tls: WITH_CA })).port)).status).toBe(200)
-    expect((await get((await front(url)).port)).status).toBe(502)
-    expect(resumed).toEqual([false, false])
-  })
-
-  it('is refused with another certificate if it is not resumed', async () => {
-    const { url, port: there, resumed, close } = await fleeting(options)
-    const { port, outcomes } = await front(url, { tls: WITH_CA })
-    expect((await get(port)).status).toBe(200)
-    expect((await get(port)).status).toBe(200)
-    expect(resumed).toEqual([false, true])
-    await close()
-    const other = await fleeting({ ...options, ...stranger }, there)
-    for (let i = 0; i < 2; i++) expect((await get(port)).status).toBe(502)
-    expect((outcomes[2]!.error!.cause as Error).message).toMatch(/self.signed certificate/)
-    expect(other.resumed).toEqual([])
-  })
-
-  it('shows the certificate of the gateway to a backend that asks for one', async () => {
-    const { url, resumed } = await fleeting({ ...options, ...ASKING, sessionIdContext: 'test' })
-    const tls = { ...WITH_CA, cert: gateway.cert, key: gateway.key }
-    const { port } = await front(url, { tls })
-    for (let i = 0; i < 2; i++) expect((await get(port)).status).toBe(200)
-    expect(resumed).toEqual([false, true])
-  })
+  }
+  const resumed: boolean[] = []
+  const started = createServer({ ...server }, answer)
+  started.on('secureConnection', (socket: TLSSocket) => resumed.push(socket.isSessionReused()))
+  const { port, outcomes } = await front(await listening(started), { tls: WITH_CA })
+  for (let i = 0; i < 2; i++) expect((await get(port)).status).toBe(200)
+  expect(resumed).toEqual([false, false])
+  started.setSecureContext(stranger)
+  expect((await get(port)).status).toBe(502)
+  expect((outcomes[2]!.error!.cause as Error).message).toMatch(/self.signed certificate/)
 })
-
-it('a backend that breaks off where a session is offered is asked again without one', async () => {
-  const { url, resumed, offered } = await stubborn()
-  const { port, outcomes } = await front(url, { tls: WITH_CA })
-  for (let i = 0; i < 3; i++) expect((await get(port, '/', { method: 'POST' }, 'x')).status).toBe(200)
-  expect(resumed).toEqual([false, false, false])
-  expect(offered()).toBe(2)
-  expect(outcomes.map(({ outcome }) => outcome)).toEqual(['answered', 'answered', 'answered'])
-})
-
-/** A backend that hands out sessions, and ends each handshake that offers one. */
-async function stubborn() {
-  let offered = 0
-  const known = new Set<string>()
-  const options = { secureOptions: constants.SSL_OP_NO_TICKET, maxVersion: 'TLSv1.2' } as const
-  const backend = await fleeting(options, 0, (started) => {
-    started.on('newSession', (id: Buffer, _: Buffer, done: () => void) => {
-      known.add(id.toString('hex'))
-      done()
-    })
-    started.on('resumeSession', (id: Buffer, done: (error: Error | null, session?: null) => void) => {
-      if (!known.has(id.toString('hex'))) return done(null, null)
-      offered++
-      return done(new Error('no'))
-    })
-    started.on('tlsClientError', () => {})
-  })
-  return { ...backend, offered: () => offered }
-}

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { constants, verify, type KeyObject, type VerifyKeyObjectInput } from 'node:crypto'
-import { memoize } from '../../runtime/memoize.ts'
+import { memoize } from '../../runtime/hot-path.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 

@@ -1,4 +1,4 @@
-import { isLoopback } from '../../downstream/addresses.ts'
+import { isLoopback } from '../../downstream/peers.ts'
 import { countedBy, partOf } from '../../limit/rules/parts.ts'
 import { certificatesOf, endsSoon, invalidity, remaining } from '../certificates.ts'
 import type { Compiled } from '../schema.ts'

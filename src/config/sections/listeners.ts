@@ -1,4 +1,4 @@
-import { isLoopback } from '../../downstream/addresses.ts'
+import { isLoopback } from '../../downstream/peers.ts'
 import { FORWARD_AUTH_PROXIES } from '../../downstream/forward-auth.ts'
 import { bindHost, cidr, pemFile, servedHost } from './addresses.ts'
 import { bool, choice, crossField, duration, int, list, port, section, size, stringThat } from './values.ts'

@@ -1,7 +1,7 @@
 import type { Route } from '../../downstream/router.ts'
 import { decodeSegment } from '../../downstream/target.ts'
 import { badRequest, Refusal } from '../../errors.ts'
-import { memoize } from '../../runtime/memoize.ts'
+import { memoize } from '../../runtime/hot-path.ts'
 import { encodePart, ipPart, type KeyedLimit, paramPart } from '../key.ts'
 import { type Caller, type Facts, headerValues, tokenHash } from './facts.ts'
 

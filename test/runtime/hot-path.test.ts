@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { UnorderedList, type ListItem } from '../../src/runtime/unordered-list.ts'
+import { createSlots, type ListItem, UnorderedList } from '../../src/runtime/hot-path.ts'
 
 const items = (count: number): ListItem[] => Array.from({ length: count }, () => ({ index: -1 }))
 
@@ -59,5 +59,31 @@ describe('an unordered list', () => {
       for (const item of all) bag.delete(item)
     })
     expect(calls).toBe(1)
+  })
+})
+
+describe('slots', () => {
+  it('have a maximum in all, and one for each caller', () => {
+    const slots = createSlots(3, 2)
+    const free = () => ['a', 'b', 'c'].map((caller) => slots.isFree(caller))
+    slots.take('a')
+    slots.take('a')
+    expect(free()).toEqual([false, true, true])
+    slots.take('b')
+    expect(free()).toEqual([false, false, false])
+    slots.release('a')
+    expect(free()).toEqual([true, true, true])
+  })
+
+  it('count only some of the callers without a socket, also if many come', () => {
+    const slots = createSlots(3, 2)
+    slots.take('a')
+    slots.take('a')
+    for (let i = 0; i < 20_000; i++) {
+      slots.take(`caller ${i}`)
+      slots.release(`caller ${i}`)
+    }
+    expect(slots.callers()).toBeLessThan(5000)
+    expect(slots.isFree('a')).toBe(false)
   })
 })

@@ -1,6 +1,6 @@
 import { networkInterfaces } from 'node:os'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createPeers, isLoopback, normalizeAddress } from '../../src/downstream/addresses.ts'
+import { createPeers, isLoopback, normalizeAddress } from '../../src/downstream/peers.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 

@@ -1,6 +1,9 @@
-import { isIP } from 'node:net'
+import type { IncomingMessage } from 'node:http'
+import { isIP, type Socket } from 'node:net'
+import { TLSSocket } from 'node:tls'
 import ipaddr from 'ipaddr.js'
-import { memoize } from '../runtime/memoize.ts'
+import { memoize } from '../runtime/hot-path.ts'
+import { decodeSegment } from './target.ts'
 
 /** An address with the port that some proxies add: `1.2.3.4:5678`, or `[2001:db8::1]:5678`. */
 const HOP = /^(?:\[(.*)\]|([\d.]+))(?::\d+)?$/
@@ -69,3 +72,35 @@ export function createPeers(trustedProxies: readonly string[]) {
 }
 
 export type Peers = ReturnType<typeof createPeers>
+
+/** Returns the caller's client certificate in DER, from `Client-Cert` if a trusted proxy sends the request, else from the socket. */
+export function clientCertificate({ socket, headers }: IncomingMessage, trusted: boolean) {
+  if (trusted) return readCertificateHeader(headers['client-cert'])
+  return socket instanceof TLSSocket ? certificateOf(socket)?.der : undefined
+}
+
+const certificates = new WeakMap<TLSSocket, { readonly der: Buffer; readonly field: string }>()
+
+/** Reads the certificate, and its byte sequence (RFC 9440 section 2.1), once for each socket. */
+function certificateOf(socket: TLSSocket) {
+  const der = certificates.has(socket) ? undefined : socket.getPeerX509Certificate()?.raw
+  if (der !== undefined) certificates.set(socket, { der, field: `:${der.toString('base64')}:` })
+  return certificates.get(socket)
+}
+
+/** Returns the `Client-Cert` field for a certificate of `clientCa`; an upstream could trust the names in any other. */
+export function certificateField(socket: Socket): string | undefined {
+  return socket instanceof TLSSocket && socket.authorized ? certificateOf(socket)?.field : undefined
+}
+
+const PEM = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----/
+const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
+
+/** Parses a byte sequence (RFC 9440 section 2.1), or the forms of older proxies: bare base64, or URL-encoded PEM (the first of a chain). */
+export function readCertificateHeader(value: string | string[] | undefined): Buffer | undefined {
+  if (typeof value !== 'string') return undefined
+  const text = value.trim()
+  const body = text.startsWith('-') ? PEM.exec(decodeSegment(text))?.[1] : text.replace(/^:(.*):$/, '$1')
+  const base64 = body?.replace(/\s/g, '') ?? ''
+  return BASE64.test(base64) ? Buffer.from(base64, 'base64') : undefined
+}

@@ -1,6 +1,3 @@
-import { readFileSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
-import { dirname, join } from 'node:path'
 import type { Config } from '../../config/schema.ts'
 import { mergeActivity } from '../../observe/activity/values.ts'
 import type { LogOutput } from '../../observe/log.ts'
@@ -10,7 +7,6 @@ import { superviseWorker } from './supervisor.ts'
 import { CallTimeout, type WorkerProcess } from './worker-process.ts'
 import type { WorkerCalls } from './worker.ts'
 
-const CGROUPS = '/sys/fs/cgroup'
 /** Maximum time for a worker to report its readiness: less than a probe waits. */
 const READY_MS = 500
 const ANSWER_MS = 3000
@@ -142,39 +138,4 @@ export async function openWorkers(
       return cuts.reduce((sum, cut) => sum + cut, 0)
     },
   }
-}
-
-/** Returns the number of whole cores, at least 1, that the CPU affinity, the cgroup and its ancestors allow this process. */
-export function usableCores(read = readText, affinity = availableParallelism()): number {
-  const groups = (read('/proc/self/cgroup') ?? '').split('\n').map((line) => line.split(':'))
-  const unified = groups.find(([, controllers]) => controllers === '')
-  const legacy = groups.find(([, controllers]) => controllers?.split(',').includes('cpu') === true)
-  const quotas = [
-    ...withAncestors(unified).map((group) => read(join(CGROUPS, group, 'cpu.max'))?.split(' ')),
-    ...withAncestors(legacy).map((group) =>
-      ['quota', 'period'].map((file) => read(join(CGROUPS, 'cpu', group, `cpu.cfs_${file}_us`))),
-    ),
-  ]
-  // `max`, -1 and a missing file mean no limit.
-  const allowed = quotas.map((quota) => Number(quota?.[0]) / Number(quota?.[1])).filter((cores) => cores > 0)
-  return Math.max(1, Math.floor(Math.min(affinity, ...allowed)))
-}
-
-function readText(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8')
-  } catch {
-    return undefined
-  }
-}
-
-/**
- * Returns the cgroup of a line of `/proc/self/cgroup`, whose path may contain colons, and its ancestors; only the root if the
- * path leaves the mounted hierarchy, as in some containers.
- */
-function withAncestors(line: readonly string[] = []): readonly string[] {
-  const group = line.slice(2).join(':')
-  const ancestorsOf = (path: string): string[] =>
-    path === '/' ? [path] : [path, ...ancestorsOf(dirname(path))]
-  return group.startsWith('/') && !group.includes('/..') ? ancestorsOf(group) : ['/']
 }

@@ -36,7 +36,7 @@ interface ReloadParts {
   readonly metrics: Metrics
 }
 
-/** Creates the function that reloads the configuration, one reload at a time. `record` gets each logged outcome. */
+/** Creates the function that reloads the configuration, and never rejects; `record` gets each logged outcome. */
 export function createReload(
   started: Config,
   source: Source,
@@ -44,13 +44,12 @@ export function createReload(
 ): (trigger: ReloadTrigger) => Promise<void> {
   let { text, hash, content } = source
   let rejected: string | undefined
-  let last: Promise<void> = Promise.resolve()
   metrics.configLoaded(hash)
 
   const ended = (problems: readonly string[], changes: readonly string[] = []): void =>
     record({ at: new Date().toISOString(), hash, problems, changes })
 
-  async function reload(trigger: ReloadTrigger): Promise<void> {
+  return async (trigger) => {
     try {
       const loaded = await source.load(text)
       if (trigger === 'file-change' && loaded.content === content) {
@@ -83,7 +82,6 @@ export function createReload(
       log.error({ problems }, 'configuration rejected; the previous one stays in force')
     }
   }
-  return (trigger) => (last = last.then(() => reload(trigger)))
 }
 
 function keepRestartOnly(started: Config, next: Config): Config {

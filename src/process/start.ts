@@ -14,8 +14,6 @@ import { openWorkers } from './workers/pool.ts'
 
 export type Running = Awaited<ReturnType<typeof start>>
 
-/** The fraction of `drainTimeout` in which new requests are still accepted. */
-const LAME_DUCK = 1 / 4
 /** Maximum warnings of one configuration that are logged: each of 10,000 clients may cause one. */
 const MAX_WARNINGS = 100
 
@@ -92,7 +90,6 @@ export async function start(
     const service: Service = several
       ? await openWorkers(several, config, output, metrics)
       : await buildService(config, output, metrics)
-    if (several === undefined) metrics.workers.set(1)
     operatorApi = service
     const { address, forwardAuthAddress } = service
     const fields = { address, forwardAuthAddress, adminAddress, workers: several, loadMs: source?.loadMs }
@@ -110,7 +107,7 @@ export async function start(
     const reload = source && createReload(config, source, { apply, record, log, metrics })
 
     let logLevel = level
-    async function switchOnce(): Promise<void> {
+    async function switchLogLevel(): Promise<void> {
       logLevel = logLevel === level ? 'debug' : level
       // Both switches are logged at the debug level, so that each of them is visible.
       output.setLevel('debug')
@@ -118,14 +115,14 @@ export async function start(
       log.info({ logLevel }, 'log level switched')
       output.setLevel(logLevel)
     }
-    let switching = Promise.resolve()
+    /** The last reload or switch of the log level, which run one at a time. */
+    let last = Promise.resolve()
+    const inTurn = (act: () => Promise<void>): Promise<void> => (last = last.then(act))
 
     async function close(lameDuck: boolean): Promise<void> {
-      const { drainTimeoutMs } = current
-      const lameDuckMs = lameDuck ? drainTimeoutMs * LAME_DUCK : 0
       operatorApi = { ...service, notReadyReason: () => 'the gateway is draining' }
       log.info('drain started; readiness fails')
-      const cut = await service.close({ lameDuckMs, drainTimeoutMs })
+      const cut = await service.close(lameDuck)
       if (cut > 0) log.warn({ requests: cut }, 'requests cut at the end of drainTimeout')
       endStreams()
       overview.close()
@@ -139,15 +136,12 @@ export async function start(
       forwardAuthAddress,
       adminAddress,
       /** Loads the configuration again; requests in flight end under the previous one. Never rejects. */
-      reload: async (trigger: ReloadTrigger) => await reload?.(trigger),
+      reload: (trigger: ReloadTrigger) => inTurn(async () => await reload?.(trigger)),
       /** Switches the log level of all processes to debug, and the next time back. Never rejects. */
-      switchLogLevel: () => (switching = switching.then(switchOnce)),
+      switchLogLevel: () => inTurn(switchLogLevel),
       /** Logs an uncaught exception, as the last line of the log. */
       fatal: output.fatal,
-      /**
-       * Fails readiness, lets requests in flight end within `drainTimeout`, then closes everything. With `lameDuck`, new requests
-       * are accepted for a part of that time, so that load balancers notice the failing readiness.
-       */
+      /** Fails readiness, drains, and closes everything. */
       close: ({ lameDuck = false } = {}) => (closed ??= close(lameDuck)),
     }
   } catch (error) {

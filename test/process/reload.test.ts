@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Log } from '../../src/observe/log.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
-import { createReload } from '../../src/process/reload.ts'
+import { createConfiguration } from '../../src/process/reload.ts'
 import { load } from '../config/load-text.ts'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
@@ -211,11 +211,8 @@ it('a file that cannot be applied is logged and counted once, and again after a 
     if (refusal) throw refusal
   }
   const log = { info: write, warn: write, error: write } as unknown as Log
-  const reload = createReload(
-    first.config,
-    { ...first, load: async () => next },
-    { apply, record() {}, log, metrics: counters },
-  )
+  const source = { ...first, load: async () => next }
+  const { reload } = createConfiguration(first.config, source, { apply, log, metrics: counters })
   const REJECTED = 'configuration rejected; the previous one stays in force'
   for (let i = 0; i < 3; i++) await reload('file-change')
   expect(lines.splice(0)).toEqual([REJECTED])
@@ -236,4 +233,27 @@ it('a file that cannot be applied is logged and counted once, and again after a 
   next = first
   await reload('file-change')
   expect(lines).toEqual([REJECTED])
+})
+
+it('the last twenty reloads are kept, with at most twenty problems of each', async () => {
+  const first = { ...(await load(settings(1000))), loadMs: 0 }
+  let loads = 0
+  const refused = Array.from({ length: 1000 }, (_, i) => `problem ${i}`).join('\n')
+  const source = {
+    ...first,
+    async load() {
+      if (++loads === 25) throw new Error(refused)
+      return { ...first, changes: [`change ${loads}`] }
+    },
+  }
+  const ignore = (): void => {}
+  const log = { info: ignore, warn: ignore, error: ignore } as unknown as Log
+  const parts = { apply: ignore, log, metrics: createMetrics() }
+  const { reload, reloads } = createConfiguration(first.config, source, parts)
+  for (let i = 0; i < 25; i++) await reload('signal')
+  expect(reloads.map(({ changes }) => changes)).toEqual([
+    [],
+    ...Array.from({ length: 19 }, (_, i) => [`change ${24 - i}`]),
+  ])
+  expect(reloads[0]!.problems).toHaveLength(20)
 })

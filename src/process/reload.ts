@@ -140,3 +140,53 @@ function changedKeys(section: string, next?: object | string, current?: object |
     .filter((key) => JSON.stringify(a?.[key]) !== JSON.stringify(b?.[key]))
     .map((key) => `${section}.${key.replace(/Ms$/, '')}`)
 }
+
+const keyOf = (kind: string, settings: unknown): string => `${kind} ${JSON.stringify(settings)}`
+
+export type Resources = ReturnType<typeof createResources>
+
+/** Keeps the resources that outlive a reload, such as sockets and caches, by kind and settings (as JSON). */
+export function createResources() {
+  const open = new Map<string, { close?(): void }>()
+  /** Keys of the resources that the latest configuration uses. */
+  let used = new Set<string>()
+
+  function closeExcept(kept: ReadonlySet<string>): void {
+    for (const [key, resource] of open) {
+      if (kept.has(key)) continue
+      open.delete(key)
+      resource.close?.()
+    }
+  }
+
+  return {
+    /** Returns or builds the resource for these settings. Its method `close`, if any, is called when it is dropped. */
+    get<Value extends object>(kind: string, settings: unknown, build: () => Value): Value {
+      const key = keyOf(kind, settings)
+      const resource = open.get(key) ?? build()
+      open.set(key, resource)
+      used.add(key)
+      return resource as Value
+    },
+    has: (kind: string, settings: unknown): boolean => open.has(keyOf(kind, settings)),
+    /** Returns the settings of the open resources of one kind. */
+    before: (kind: string): readonly unknown[] =>
+      [...open.keys()]
+        .filter((key) => key.startsWith(`${kind} {`))
+        .map((key) => JSON.parse(key.slice(kind.length))),
+    /** Builds a configuration, and closes the resources that it does not use; if `build` throws, closes the new ones. */
+    replace<Value>(build: () => Value): Value {
+      const before = new Set(open.keys())
+      used = new Set()
+      try {
+        const value = build()
+        closeExcept(used)
+        return value
+      } catch (error) {
+        closeExcept(before)
+        throw error
+      }
+    },
+    close: (): void => closeExcept(new Set()),
+  }
+}

@@ -22,7 +22,7 @@ import { createListeners } from './listeners.ts'
 import { openStore } from './open-store.ts'
 import { createOperations, type OperatorApi } from './operations.ts'
 import { showGauges } from './overview.ts'
-import { createResources } from './resources.ts'
+import { createResources } from './reload.ts'
 import { openRoutes } from './routes.ts'
 
 /** Serves callers: in this process, or in several that share its port. */

@@ -1,8 +1,8 @@
 import { unwatchFile, watchFile } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { loadInThread } from '../config/load-thread.ts'
 import { ConfigError } from '../config/yaml/issue.ts'
 import { type Running, start } from '../process/start.ts'
-import { usableCores } from '../process/workers/pool.ts'
 import { type Args, type Io, loadOptionsOf, wholeOf } from './io.ts'
 
 /** A signal that follows another within this time is the same one: npm repeats what the terminal has already sent. */
@@ -15,7 +15,7 @@ const MAX_WORKERS = 256
 export async function run(args: Args, io: Io): Promise<void> {
   const isAuto = args['workers'] === 'auto'
   const wanted = isAuto
-    ? Math.min(usableCores(), MAX_WORKERS)
+    ? Math.min(availableParallelism(), MAX_WORKERS)
     : wholeOf(args, 'workers', MAX_WORKERS, 1, ', or auto')
   const options = loadOptionsOf(args, io)
   // Before the first await: without a listener, each of these signals would end the process.

@@ -11,7 +11,7 @@ import type { Metrics } from '../observe/metrics.ts'
 import { createAuthorizationGuard } from '../par/authorization.ts'
 import { foldClientId, type ParClient } from '../par/clients.ts'
 import { createParGuard } from '../par/guard.ts'
-import type { Resources } from './resources.ts'
+import type { Resources } from './reload.ts'
 
 export type Issuers = ReturnType<typeof openIssuers>
 

@@ -4,7 +4,7 @@ import type { Validity } from '../config/certificates.ts'
 import type { Config } from '../config/schema.ts'
 import { openSockets } from '../downstream/drain.ts'
 import { instant } from '../limit/instant.ts'
-import { inForce } from '../limit/limit.ts'
+import { inForce, type Limit } from '../limit/limit.ts'
 import { MAX_CALLERS } from '../observe/activity/sketch.ts'
 import { withMostUsed } from '../observe/activity/values.ts'
 import { createLastMinute } from '../observe/last-minute.ts'
@@ -13,28 +13,23 @@ import { VERSION } from '../observe/version.ts'
 import type { Forward } from '../upstream/upstream.ts'
 import type { Issuers } from './open-authentication.ts'
 import type { OperatorApi } from './operations.ts'
-import type { ReloadRecord } from './reload.ts'
+import type { Configuration } from './reload.ts'
 
 export type Overview = Awaited<ReturnType<ReturnType<typeof createOverview>['read']>>
 
-const MAX_RELOADS = 20
 const MAX_EVENTS = 50
 const MAX_OVERRIDES = 100
-/** Maximum problems that are kept of one reload: each of 100,000 clients may cause one. */
-const MAX_PROBLEMS = 20
 
 /** Creates the content of the console: the callers, the limits, and the state of the gateway from its metrics. */
-export function createOverview(config: () => Config, operatorApi: () => OperatorApi) {
-  const reloads: ReloadRecord[] = []
+export function createOverview(
+  configuration: Pick<Configuration, 'config' | 'reloads'>,
+  operatorApi: () => OperatorApi,
+) {
   const startedAt = new Date().toISOString()
   const lastMinute = createLastMinute(() => operatorApi().metricValues())
 
   return {
     close: lastMinute.close,
-    reloaded({ problems, ...record }: ReloadRecord): void {
-      reloads.unshift({ ...record, problems: problems.slice(0, MAX_PROBLEMS) })
-      reloads.length = Math.min(reloads.length, MAX_RELOADS)
-    },
     /** Returns the current content; rejects if the metrics cannot be collected. */
     async read() {
       const { notReadyReason, activity, metricValues, overrides, events } = operatorApi()
@@ -46,8 +41,9 @@ export function createOverview(config: () => Config, operatorApi: () => Operator
         overrides().catch(() => []),
         events(),
       ])
+      const { clients, limits, store } = configuration.config()
       const shown = new Set(activityNow.clients.map(({ client }) => client))
-      const listedHere = config().clients.filter(({ caller }) => shown.has(caller))
+      const listedHere = clients.filter(({ caller }) => shown.has(caller))
       const names = new Map(listedHere.map(({ caller, name }) => [caller, name]))
       return {
         version: VERSION,
@@ -63,83 +59,80 @@ export function createOverview(config: () => Config, operatorApi: () => Operator
             )
             .toSorted((a, b) => b.refusals - a.refusals || b.part - a.part),
         },
-        limits: limitsOf(config()),
+        limits: limits.map((limit) => limitOf(limit, Date.now())),
         overrides: { total: listed.length, first: listed.slice(0, MAX_OVERRIDES) },
-        counts: config().store === 'memory' ? 'memory' : 'Redis',
+        counts: store === 'memory' ? 'memory' : 'Redis',
         status: statusOf(values),
         lastMinute: lastMinute.since(values),
         events: logged.toSorted((a, b) => b.at.localeCompare(a.at)).slice(0, MAX_EVENTS),
-        reloads,
+        reloads: configuration.reloads,
       }
     },
   }
 }
 
-function limitsOf({ limits }: Config) {
-  const now = Date.now()
-  return limits.map((limit) => {
-    const { name, per, shadow, windowMs, calendar, changes } = limit
-    const upcoming = changes.filter(({ fromAt }) => fromAt > now)
-    return {
-      ...{ name, per, shadow, windowSeconds: windowMs / 1000, ...(calendar && { calendar }) },
-      limit: inForce(limit, now).limit,
-      changes: upcoming.map(({ fromAt, limit }) => ({ from: instant(fromAt), limit })),
-    }
-  })
+function limitOf(limit: Limit, nowMs: number) {
+  const { name, per, shadow, windowMs, calendar, changes } = limit
+  const upcoming = changes.filter(({ fromAt }) => fromAt > nowMs)
+  return {
+    ...{ name, per, shadow, windowSeconds: windowMs / 1000, ...(calendar && { calendar }) },
+    limit: inForce(limit, nowMs).limit,
+    changes: upcoming.map(({ fromAt, limit }) => ({ from: instant(fromAt), limit })),
+  }
 }
+
+type Labels = Readonly<Record<string, string>>
 
 /** Returns the state that the metrics contain, except the callers; missing metrics give empty lists. */
 function statusOf(metrics: MetricValues) {
-  const byName = new Map(metrics.map((metric) => [metric.name, metric.values]))
-  const rows = (name: string) =>
-    (byName.get(`sluice_${name}`) ?? []).map(({ labels, value }) => ({
-      value,
-      label: (name: string): string => String(labels[name] ?? ''),
-    }))
-  const single = (name: string): number | null => rows(name)[0]?.value ?? null
-  const withLabel = (name: string, label: string, wanted: string): number | null =>
-    rows(name).find((row) => row.label(label) === wanted)?.value ?? null
+  const byName = new Map(metrics.map(({ name, values }) => [name, values]))
+  const series = (name: string) =>
+    (byName.get(`sluice_${name}`) ?? []) as readonly { readonly labels: Labels; readonly value: number }[]
+  /** Returns the value of the first series with these labels, or null. */
+  const valueOf = (name: string, wanted: Labels = {}): number | null =>
+    series(name).find(({ labels }) => Object.entries(wanted).every(([label, text]) => labels[label] === text))
+      ?.value ?? null
 
-  const lastFallbackAt = single('store_fallback_last_timestamp_seconds') ?? 0
+  const lastFallbackAt = valueOf('store_fallback_last_timestamp_seconds')
   return {
-    workers: single('workers'),
+    workers: valueOf('workers'),
     /** Processes that share the counters in Redis; null with counters in memory. */
-    gateways: single('store_gateways'),
-    sockets: single('downstream_sockets'),
+    gateways: valueOf('store_gateways'),
+    sockets: valueOf('downstream_sockets'),
     store: {
-      up: single('store_up') === 1,
-      modes: rows('store_mode').flatMap(({ label, value }) => (value === 1 ? label('mode') : [])),
+      up: valueOf('store_up') === 1,
+      modes: series('store_mode').flatMap(({ labels: { mode = '' }, value }) => (value === 1 ? mode : [])),
       /** Decisions without Redis since the start, and the instant of the last. */
-      withoutRedis: single('store_fallback_decisions_total') ?? 0,
-      lastWithoutRedis: lastFallbackAt === 0 ? null : instant(lastFallbackAt * 1000),
+      withoutRedis: valueOf('store_fallback_decisions_total') ?? 0,
+      lastWithoutRedis: lastFallbackAt ? instant(lastFallbackAt * 1000) : null,
     },
-    upstreams: rows('upstream_up').map(({ label, value }) => ({
-      upstream: label('upstream'),
-      address: label('address'),
+    upstreams: series('upstream_up').map(({ labels: { upstream = '', address = '' }, value }) => ({
+      upstream,
+      address,
       up: value === 1,
-      sockets: withLabel('upstream_sockets', 'upstream', label('upstream')),
-      queue: withLabel('upstream_queue', 'upstream', label('upstream')),
+      sockets: valueOf('upstream_sockets', { upstream }),
+      queue: valueOf('upstream_queue', { upstream }),
     })),
-    issuers: rows('issuer_keys_age_seconds').map(({ label, value }) => ({
-      issuer: label('issuer'),
-      ageSeconds: value,
-      failures: withLabel('issuer_keys_failures_total', 'issuer', label('issuer')),
+    issuers: series('issuer_keys_age_seconds').map(({ labels: { issuer = '' }, value: ageSeconds }) => ({
+      issuer,
+      ageSeconds,
+      failures: valueOf('issuer_keys_failures_total', { issuer }),
     })),
-    introspection: rows('introspection_up').map(({ label, value }) => ({
-      issuer: label('issuer'),
+    introspection: series('introspection_up').map(({ labels: { issuer = '' }, value }) => ({
+      issuer,
       up: value === 1,
     })),
-    certificates: rows('certificate_expiry_timestamp_seconds').map(({ label, value }) => ({
-      certificate: label('certificate'),
+    certificates: series('certificate_expiry_timestamp_seconds').map(({ labels, value }) => ({
+      certificate: labels['certificate'] ?? '',
       expiresAt: value * 1000,
     })),
     /** Calls since the start that shadow limits would have refused. */
-    shadowOver: rows('limit_decisions_total').flatMap(({ label, value }) =>
-      label('outcome') === 'shadow_over' ? [{ limit: label('limit'), calls: value }] : [],
-    ),
+    shadowOver: series('limit_decisions_total')
+      .filter(({ labels }) => labels['outcome'] === 'shadow_over')
+      .map(({ labels: { limit = '' }, value: calls }) => ({ limit, calls })),
     configuration: {
-      hash: rows('config_hash_info')[0]?.label('hash') ?? '',
-      loaded: single('config_last_reload_successful') === 1,
+      hash: series('config_hash_info')[0]?.labels['hash'] ?? '',
+      loaded: valueOf('config_last_reload_successful') === 1,
     },
   }
 }

@@ -12,7 +12,7 @@ export interface Source extends Version {
 }
 
 /** The outcome of a reload, which was rejected if it has problems; `at` is ISO 8601. */
-export interface ReloadRecord {
+interface ReloadRecord {
   readonly at: string
   /** Hash of the text that is in force afterwards. */
   readonly hash: string
@@ -23,53 +23,70 @@ export interface ReloadRecord {
 /** `file-change`: reload only if the text, or a file that it names, has changed; `signal`: always. */
 export type ReloadTrigger = 'file-change' | 'signal'
 
-/** The change that is reported if the text is the same. */
-const OTHER_FILES = 'files that it names have changed'
+export type Configuration = ReturnType<typeof createConfiguration>
 
+const MAX_RELOADS = 20
+/** Maximum problems that are kept of one reload: each of 100,000 clients may cause one. */
+const MAX_PROBLEMS = 20
+/** Maximum warnings of one configuration that are logged: each of 10,000 clients may cause one. */
+const MAX_WARNINGS = 100
 /** Sections that are read only at the start, except parts of `listen`. */
 const RESTART_ONLY = ['listen', 'forwardAuth', 'admin', 'store', 'log', 'tracing'] as const
 
-interface ReloadParts {
+interface Parts {
   apply(config: Config): void | Promise<void>
-  record(outcome: ReloadRecord): void
   readonly log: Log
   readonly metrics: Metrics
 }
 
-/** Creates the function that reloads the configuration, one reload at a time. `record` gets each logged outcome. */
-export function createReload(
+/** Creates the holder of the configuration in force, which never changes without `source`. */
+export function createConfiguration(
   started: Config,
-  source: Source,
-  { apply, record, log, metrics }: ReloadParts,
-): (trigger: ReloadTrigger) => Promise<void> {
-  let { text, hash, content } = source
+  source: Source | undefined,
+  { apply, log, metrics }: Parts,
+) {
+  let config = started
+  let version: Version | undefined = source
   let rejected: string | undefined
-  let last: Promise<void> = Promise.resolve()
-  metrics.configLoaded(hash)
+  const reloads: ReloadRecord[] = []
+  if (source !== undefined) metrics.configLoaded(source.hash)
 
-  const ended = (problems: readonly string[], changes: readonly string[] = []): void =>
-    record({ at: new Date().toISOString(), hash, problems, changes })
+  function record(hash: string, problems: readonly string[], changes: readonly string[]): void {
+    const at = new Date().toISOString()
+    reloads.unshift({ at, hash, problems: problems.slice(0, MAX_PROBLEMS), changes })
+    reloads.length = Math.min(reloads.length, MAX_RELOADS)
+  }
+  function warn(): void {
+    const { warnings } = config
+    for (const { where, path, message } of warnings.slice(0, MAX_WARNINGS)) log.warn({ where, path }, message)
+    const more = warnings.length - MAX_WARNINGS
+    if (more > 0) log.warn({ more }, 'more warnings; "sluice check --json" lists them all')
+  }
 
-  async function reload(trigger: ReloadTrigger): Promise<void> {
+  async function reload({ load }: Source, before: Version, trigger: ReloadTrigger): Promise<void> {
     try {
-      const loaded = await source.load(text)
-      if (trigger === 'file-change' && loaded.content === content) {
+      const loaded = await load(before.text)
+      const { hash, loadMs } = loaded
+      const isSame = loaded.content === before.content
+      if (isSame && trigger === 'file-change') {
         if (rejected === undefined) return
         rejected = undefined
         metrics.configLoaded(hash)
-        ended([])
+        record(hash, [], [])
         log.info({ hash }, 'configuration valid again and unchanged')
         return
       }
       const next = keepRestartOnly(started, loaded.config)
       await apply(next)
+      config = next
+      version = loaded
       rejected = undefined
-      metrics.configLoaded(loaded.hash, hash)
-      const onlyFiles = loaded.hash === hash && loaded.content !== content
-      const changes = onlyFiles ? [OTHER_FILES] : loaded.changes
-      ;({ text, hash, content } = loaded)
-      ended([], changes)
-      log.info({ hash, loadMs: loaded.loadMs, changes }, 'configuration reloaded')
+      warn()
+      metrics.configLoaded(hash, before.hash)
+      const onlyFiles = hash === before.hash && !isSame
+      const changes = onlyFiles ? ['files that it names have changed'] : loaded.changes
+      record(hash, [], changes)
+      log.info({ hash, loadMs, changes }, 'configuration reloaded')
       const keys = RESTART_ONLY.flatMap((key) => changedKeys(key, loaded.config[key], next[key]))
       if (keys.length > 0) log.warn({ keys }, 'settings changed that need a restart')
     } catch (error) {
@@ -79,26 +96,32 @@ export function createReload(
       rejected = message
       metrics.configFailed()
       const problems = message.split('\n')
-      ended(problems)
+      record(before.hash, problems, [])
       log.error({ problems }, 'configuration rejected; the previous one stays in force')
     }
   }
-  return (trigger) => (last = last.then(() => reload(trigger)))
+
+  return {
+    config: () => config,
+    /** Returns the hash of the file; null without a file. */
+    hash: () => version?.hash ?? null,
+    /** The latest reloads, newest first. */
+    reloads,
+    /** Logs the warnings of the configuration. */
+    warn,
+    /** Loads the configuration again, one reload at a time; never rejects. */
+    async reload(trigger: ReloadTrigger): Promise<void> {
+      if (source !== undefined && version !== undefined) await reload(source, version, trigger)
+    },
+  }
 }
 
 function keepRestartOnly(started: Config, next: Config): Config {
-  const { forwardAuth, admin, store, log, tracing } = started
+  const { listen, forwardAuth, admin, store, log, tracing } = started
   const { trustedProxies, hosts } = next.listen
-  const tls = renewed(started.listen.tls, next.listen.tls)
-  return {
-    ...next,
-    forwardAuth,
-    admin,
-    store,
-    log,
-    tracing,
-    listen: { ...started.listen, trustedProxies, hosts, tls },
-  }
+  const tls = renewed(listen.tls, next.listen.tls)
+  const kept = { forwardAuth, admin, store, log, tracing }
+  return { ...next, ...kept, listen: { ...listen, trustedProxies, hosts, tls } }
 }
 
 /** Replaces certificates and keys; whether callers are asked for certificates needs a restart. */
@@ -116,4 +139,54 @@ function changedKeys(section: string, next?: object | string, current?: object |
   return Object.keys({ ...a, ...b })
     .filter((key) => JSON.stringify(a?.[key]) !== JSON.stringify(b?.[key]))
     .map((key) => `${section}.${key.replace(/Ms$/, '')}`)
+}
+
+const keyOf = (kind: string, settings: unknown): string => `${kind} ${JSON.stringify(settings)}`
+
+export type Resources = ReturnType<typeof createResources>
+
+/** Keeps the resources that outlive a reload, such as sockets and caches, by kind and settings (as JSON). */
+export function createResources() {
+  const open = new Map<string, { close?(): void }>()
+  /** Keys of the resources that the latest configuration uses. */
+  let used = new Set<string>()
+
+  function closeExcept(kept: ReadonlySet<string>): void {
+    for (const [key, resource] of open) {
+      if (kept.has(key)) continue
+      open.delete(key)
+      resource.close?.()
+    }
+  }
+
+  return {
+    /** Returns or builds the resource for these settings. Its method `close`, if any, is called when it is dropped. */
+    get<Value extends object>(kind: string, settings: unknown, build: () => Value): Value {
+      const key = keyOf(kind, settings)
+      const resource = open.get(key) ?? build()
+      open.set(key, resource)
+      used.add(key)
+      return resource as Value
+    },
+    has: (kind: string, settings: unknown): boolean => open.has(keyOf(kind, settings)),
+    /** Returns the settings of the open resources of one kind. */
+    before: (kind: string): readonly unknown[] =>
+      [...open.keys()]
+        .filter((key) => key.startsWith(`${kind} {`))
+        .map((key) => JSON.parse(key.slice(kind.length))),
+    /** Builds a configuration, and closes the resources that it does not use; if `build` throws, closes the new ones. */
+    replace<Value>(build: () => Value): Value {
+      const before = new Set(open.keys())
+      used = new Set()
+      try {
+        const value = build()
+        closeExcept(used)
+        return value
+      } catch (error) {
+        closeExcept(before)
+        throw error
+      }
+    },
+    close: (): void => closeExcept(new Set()),
+  }
 }

@@ -22,7 +22,7 @@ import { createListeners } from './listeners.ts'
 import { openStore } from './open-store.ts'
 import { createOperations, type OperatorApi } from './operations.ts'
 import { showGauges } from './overview.ts'
-import { createResources } from './resources.ts'
+import { createResources } from './reload.ts'
 import { openRoutes } from './routes.ts'
 
 /** Serves callers: in this process, or in several that share its port. */
@@ -35,20 +35,18 @@ export interface Service extends OperatorApi {
   apply(config: Config): Promise<void>
   /** Sets the log level of all workers; absent with one process. */
   setLogLevel?(level: LogLevel): Promise<void>
-  /** Drains and closes everything; returns how many requests were cut. */
-  close(times: DrainTimes): Promise<number>
+  /**
+   * Lets requests in flight end within `drainTimeout`, then closes everything; returns how many were cut. With `lameDuck`, new
+   * requests are accepted for a part of that time, so that load balancers notice the failing readiness.
+   */
+  close(lameDuck: boolean): Promise<number>
 }
 
 export type LocalService = Awaited<ReturnType<typeof buildService>>
 export type LogLevel = Config['log']['level']
 
-export interface DrainTimes {
-  /** Milliseconds in which new requests are still accepted, so that load balancers notice the failing readiness. */
-  readonly lameDuckMs: number
-  /** Milliseconds for requests in flight to end, `lameDuckMs` included. */
-  readonly drainTimeoutMs: number
-}
-
+/** The fraction of `drainTimeout` in which new requests are still accepted. */
+const LAME_DUCK = 1 / 4
 const KEPT_BYTES = 8 * 1024 ** 2
 
 /** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a message for the operator. */
@@ -136,6 +134,7 @@ export async function buildService(
     for (const client of clients) activity.forget(client)
   }
   overrides.watch((clients) => forget(...clients))
+  metrics.workers.set(1)
 
   return {
     ...addresses,
@@ -160,7 +159,9 @@ export async function buildService(
     events: output.events,
     ...createOperations({ current: () => current, overrides, counters, forget, log }),
     forget,
-    async close({ lameDuckMs, drainTimeoutMs }: DrainTimes) {
+    async close(lameDuck: boolean) {
+      const { drainTimeoutMs } = current.config
+      const lameDuckMs = lameDuck ? drainTimeoutMs * LAME_DUCK : 0
       const endAt = performance.now() + drainTimeoutMs
       await sleep(lameDuckMs)
       const cut = await listeners.drain(drainTimeoutMs - lameDuckMs, lameDuckMs / 2)

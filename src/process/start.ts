@@ -9,15 +9,10 @@ import { VERSION } from '../observe/version.ts'
 import { createOverview } from './overview.ts'
 import type { OperatorApi } from './operations.ts'
 import { buildService, type Service } from './service.ts'
-import { createReload, type ReloadRecord, type ReloadTrigger, type Source } from './reload.ts'
+import { createConfiguration, type ReloadTrigger, type Source } from './reload.ts'
 import { openWorkers } from './workers/pool.ts'
 
 export type Running = Awaited<ReturnType<typeof start>>
-
-/** The fraction of `drainTimeout` in which new requests are still accepted. */
-const LAME_DUCK = 1 / 4
-/** Maximum warnings of one configuration that are logged: each of 10,000 clients may cause one. */
-const MAX_WARNINGS = 100
 
 const STARTING = 'the gateway is starting'
 const refuse = (): Promise<never> => Promise.reject(new Error(STARTING))
@@ -43,6 +38,7 @@ export async function start(
   const output = createLog(level, format)
   const { log } = output
   const metrics = createMetrics()
+  let service: Service
   /** Replaced when the gateway has started, and when it drains. */
   let operatorApi: OperatorApi = {
     ...UNSERVED,
@@ -50,13 +46,9 @@ export async function start(
     metricValues: metrics.values,
     events: output.events,
   }
-  let current = config
-  const overview = createOverview(
-    () => current,
-    () => operatorApi,
-  )
-  /** Hash of the file that is in force. */
-  let hash = source?.hash ?? null
+  const apply = (next: Config): Promise<void> => service.apply(next)
+  const configuration = createConfiguration(config, source, { apply, log, metrics })
+  const overview = createOverview(configuration, () => operatorApi)
   const { server: admin, endStreams } = createAdmin({
     notReadyReason: () => operatorApi.notReadyReason(),
     metrics: () => operatorApi.metrics(),
@@ -74,43 +66,33 @@ export async function start(
     },
     setLimits: (setting) => operatorApi.setLimits(setting),
     overrides: () => operatorApi.overrides(),
-    explain: async (question) => ({ ...(await operatorApi.explain(question)), configuration: hash }),
+    async explain(question) {
+      return { ...(await operatorApi.explain(question)), configuration: configuration.hash() }
+    },
     failed: (error) =>
       log.warn({ cause: (error as Error).message }, 'operator request failed; the counters are unavailable'),
   })
-
-  function warn({ warnings }: Config): void {
-    for (const { where, path, message } of warnings.slice(0, MAX_WARNINGS)) log.warn({ where, path }, message)
-    const more = warnings.length - MAX_WARNINGS
-    if (more > 0) log.warn({ more }, 'more warnings; "sluice check --json" lists them all')
+  async function closeAdmin(): Promise<void> {
+    endStreams()
+    overview.close()
+    await drain(admin, 0)
   }
 
   try {
     const adminAddress = await listen(admin, config.admin.host, config.admin.port, 'admin')
-    warn(config)
-    const several = workers > 1 ? workers : undefined
-    const service: Service = several
-      ? await openWorkers(several, config, output, metrics)
-      : await buildService(config, output, metrics)
-    if (several === undefined) metrics.workers.set(1)
+    configuration.warn()
+    service =
+      workers > 1
+        ? await openWorkers(workers, config, output, metrics)
+        : await buildService(config, output, metrics)
     operatorApi = service
     const { address, forwardAuthAddress } = service
-    const fields = { address, forwardAuthAddress, adminAddress, workers: several, loadMs: source?.loadMs }
+    const addresses = { address, forwardAuthAddress, adminAddress }
+    const fields = { ...addresses, workers: workers > 1 ? workers : undefined, loadMs: source?.loadMs }
     log.info({ version: VERSION, configHash: source?.hash, ...fields }, 'gateway started')
 
-    async function apply(next: Config) {
-      await service.apply(next)
-      current = next
-      warn(next)
-    }
-    function record(outcome: ReloadRecord): void {
-      ;({ hash } = outcome)
-      overview.reloaded(outcome)
-    }
-    const reload = source && createReload(config, source, { apply, record, log, metrics })
-
     let logLevel = level
-    async function switchOnce(): Promise<void> {
+    async function switchLogLevel(): Promise<void> {
       logLevel = logLevel === level ? 'debug' : level
       // Both switches are logged at the debug level, so that each of them is visible.
       output.setLevel('debug')
@@ -118,42 +100,33 @@ export async function start(
       log.info({ logLevel }, 'log level switched')
       output.setLevel(logLevel)
     }
-    let switching = Promise.resolve()
+    let last = Promise.resolve()
+    /** Runs reloads and switches of the log level one at a time. */
+    const inTurn = (act: () => Promise<void>): Promise<void> => (last = last.then(act))
 
     async function close(lameDuck: boolean): Promise<void> {
-      const { drainTimeoutMs } = current
-      const lameDuckMs = lameDuck ? drainTimeoutMs * LAME_DUCK : 0
       operatorApi = { ...service, notReadyReason: () => 'the gateway is draining' }
       log.info('drain started; readiness fails')
-      const cut = await service.close({ lameDuckMs, drainTimeoutMs })
+      const cut = await service.close(lameDuck)
       if (cut > 0) log.warn({ requests: cut }, 'requests cut at the end of drainTimeout')
-      endStreams()
-      overview.close()
-      await drain(admin, 0)
+      await closeAdmin()
       log.info('gateway stopped')
       await output.close()
     }
     let closed: Promise<void> | undefined
     return {
-      address,
-      forwardAuthAddress,
-      adminAddress,
+      ...addresses,
       /** Loads the configuration again; requests in flight end under the previous one. Never rejects. */
-      reload: async (trigger: ReloadTrigger) => await reload?.(trigger),
+      reload: (trigger: ReloadTrigger) => inTurn(() => configuration.reload(trigger)),
       /** Switches the log level of all processes to debug, and the next time back. Never rejects. */
-      switchLogLevel: () => (switching = switching.then(switchOnce)),
+      switchLogLevel: () => inTurn(switchLogLevel),
       /** Logs an uncaught exception, as the last line of the log. */
       fatal: output.fatal,
-      /**
-       * Fails readiness, lets requests in flight end within `drainTimeout`, then closes everything. With `lameDuck`, new requests
-       * are accepted for a part of that time, so that load balancers notice the failing readiness.
-       */
+      /** Fails readiness, drains, and closes everything. */
       close: ({ lameDuck = false } = {}) => (closed ??= close(lameDuck)),
     }
   } catch (error) {
-    overview.close()
-    endStreams()
-    admin.close()
+    await closeAdmin()
     await output.close()
     throw error
   }

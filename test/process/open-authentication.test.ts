@@ -9,7 +9,7 @@ import {
   openGuards,
   openIssuers as openIssuersIn,
 } from '../../src/process/open-authentication.ts'
-import { createResources } from '../../src/process/resources.ts'
+import { createResources } from '../../src/process/reload.ts'
 import { type IntrospectionServer, startIntrospection } from '../helpers/introspection-server.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import { assertion, ISSUER, PASSED, plain, push, refusal } from '../helpers/par-request.ts'

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Log } from '../../src/observe/log.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
-import { createReload } from '../../src/process/reload.ts'
+import { createConfiguration, createResources } from '../../src/process/reload.ts'
 import { load } from '../config/load-text.ts'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
@@ -211,11 +211,8 @@ it('a file that cannot be applied is logged and counted once, and again after a 
     if (refusal) throw refusal
   }
   const log = { info: write, warn: write, error: write } as unknown as Log
-  const reload = createReload(
-    first.config,
-    { ...first, load: async () => next },
-    { apply, record() {}, log, metrics: counters },
-  )
+  const source = { ...first, load: async () => next }
+  const { reload } = createConfiguration(first.config, source, { apply, log, metrics: counters })
   const REJECTED = 'configuration rejected; the previous one stays in force'
   for (let i = 0; i < 3; i++) await reload('file-change')
   expect(lines.splice(0)).toEqual([REJECTED])
@@ -236,4 +233,61 @@ it('a file that cannot be applied is logged and counted once, and again after a 
   next = first
   await reload('file-change')
   expect(lines).toEqual([REJECTED])
+})
+
+it('the last twenty reloads are kept, with at most twenty problems of each', async () => {
+  const first = { ...(await load(settings(1000))), loadMs: 0 }
+  let loads = 0
+  const refused = Array.from({ length: 1000 }, (_, i) => `problem ${i}`).join('\n')
+  const source = {
+    ...first,
+    async load() {
+      if (++loads === 25) throw new Error(refused)
+      return { ...first, changes: [`change ${loads}`] }
+    },
+  }
+  const ignore = (): void => {}
+  const log = { info: ignore, warn: ignore, error: ignore } as unknown as Log
+  const parts = { apply: ignore, log, metrics: createMetrics() }
+  const { reload, reloads } = createConfiguration(first.config, source, parts)
+  for (let i = 0; i < 25; i++) await reload('signal')
+  expect(reloads.map(({ changes }) => changes)).toEqual([
+    [],
+    ...Array.from({ length: 19 }, (_, i) => [`change ${24 - i}`]),
+  ])
+  expect(reloads[0]!.problems).toHaveLength(20)
+})
+
+it('builds a resource once for each kind and settings; closes those that a reload drops, or has built before it failed', () => {
+  const resources = createResources()
+  const events: string[] = []
+  const get = (kind: string, settings: object) =>
+    resources.get(kind, settings, () => {
+      const name = `${kind} ${Object.values(settings).join()}`
+      events.push(`build ${name}`)
+      return { close: () => events.push(`close ${name}`) }
+    })
+  resources.replace(() => [get('a', { x: 1 }), get('b', { x: 1 }), get('a', { x: 1 })])
+  // Outside `replace`, as a request does.
+  get('a', { x: 2 })
+  expect(events.splice(0)).toEqual(['build a 1', 'build b 1', 'build a 2'])
+
+  expect(() =>
+    resources.replace(() => {
+      get('a', { x: 1 })
+      get('a', { x: 3 })
+      throw new Error('a bad certificate')
+    }),
+  ).toThrow('a bad certificate')
+  expect(events.splice(0)).toEqual(['build a 3', 'close a 3'])
+  expect(resources.has('b', { x: 1 })).toBe(true)
+
+  const before = resources.replace(() => {
+    get('a', { x: 2 })
+    return resources.before('a')
+  })
+  expect(before).toEqual([{ x: 1 }, { x: 2 }])
+  expect(events.splice(0)).toEqual(['close a 1', 'close b 1'])
+  resources.close()
+  expect(events).toEqual(['close a 2'])
 })

@@ -80,7 +80,7 @@ export async function play(scenario: Scenario): Promise<readonly string[]> {
   const clock: Clock = { ...SYSTEM_CLOCK, now, date: now, every: () => () => {} }
   const config = await configOf(regime, issuer, upstream)
   const output = createLog('silent', 'json')
-  const service = await buildService(config, output, createMetrics(), clock)
+  const service = await buildService({ ...config, drainTimeoutMs: 0 }, output, createMetrics(), clock)
   const gateway = { port: Number(new URL(service.address).port), idField: config.headers.requestId }
   const answers: string[] = []
   try {
@@ -104,7 +104,7 @@ export async function play(scenario: Scenario): Promise<readonly string[]> {
       answers.push(answerOf(ask, responses, gateway.idField))
     }
   } finally {
-    await service.close({ lameDuckMs: 0, drainTimeoutMs: 0 })
+    await service.close(false)
     await Promise.all([output.close(), upstream.close(), issuer.close()])
   }
   return answers

@@ -1,16 +1,11 @@
-import { readFileSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
-import { dirname, join } from 'node:path'
 import type { Config } from '../../config/schema.ts'
 import { mergeActivity } from '../../observe/activity/values.ts'
 import type { LogOutput } from '../../observe/log.ts'
 import { countsOf, type Metrics, type MetricValues, textOf, valuesOf } from '../../observe/metrics.ts'
-import type { LogLevel, Service } from '../service.ts'
-import { superviseWorker } from './supervisor.ts'
-import { CallTimeout, type WorkerProcess } from './worker-process.ts'
+import type { Service } from '../service.ts'
+import { superviseWorker, type WorkerProcess } from './supervisor.ts'
 import type { WorkerCalls } from './worker.ts'
 
-const CGROUPS = '/sys/fs/cgroup'
 /** Maximum time for a worker to report its readiness: less than a probe waits. */
 const READY_MS = 500
 const ANSWER_MS = 3000
@@ -23,37 +18,24 @@ export async function openWorkers(
   output: LogOutput,
   metrics: Metrics,
 ): Promise<Service> {
-  let { level } = config.log
-  let current = ofWorkers(config)
+  let current = ofWorker(config, count)
+  /** Metrics of the workers that have exited, and the last ones of those that serve: counters must not decrease. */
   let counted: MetricValues = []
-  /** Last metrics of the running workers. */
   const latest = new Map<WorkerProcess, MetricValues>()
   // The aggregate is the minimum, so 1 here leaves it to the workers.
   metrics.storeUp.set(1)
 
-  const workers = Array.from({ length: count }, () =>
-    superviseWorker(
-      () => current,
-      output,
-      (worker) => {
-        metrics.workerEnds.inc()
-        counted = countsOf([counted, latest.get(worker) ?? []])
-        latest.delete(worker)
-      },
-    ),
-  )
+  function onExit(worker: WorkerProcess): void {
+    metrics.workerEnds.inc()
+    counted = countsOf([counted, latest.get(worker) ?? []])
+    latest.delete(worker)
+  }
+  const workers = Array.from({ length: count }, () => superviseWorker(() => current, output, onExit))
   const serving = (): WorkerProcess[] => workers.flatMap((worker) => worker.serving() ?? [])
   const [address] = await Promise.all(workers.map(({ started }) => started)).catch((error: Error) => {
-    for (const worker of workers) worker.kill()
+    for (const worker of workers) void worker.close(false)
     throw error
   })
-
-  /** Returns the configuration of one worker: under `onOutage: local`, with its part of every limit. */
-  function ofWorkers({ log, store, ...config }: Config): Config {
-    if (store === 'memory') return { ...config, store, log: { ...log, level } }
-    const instances = store.instances && store.instances * count
-    return { ...config, store: { ...store, instances, processes: count }, log: { ...log, level } }
-  }
 
   /** Calls each serving worker; the result is undefined for a worker that fails or does not answer in time. */
   const callAll = <Name extends keyof WorkerCalls>(name: Name, argument?: Parameters<WorkerCalls[Name]>[0]) =>
@@ -72,17 +54,9 @@ export async function openWorkers(
     return await call(worker).finally(() => signal.removeEventListener('abort', abort))
   }
 
-  /** Keeps the last values of a worker that is busy or has exited: counters must not decrease. */
   async function collect(worker: WorkerProcess): Promise<void> {
     const values = await worker.call('metrics', undefined, ANSWER_MS).catch(() => undefined)
-    if (values !== undefined && serving().includes(worker)) latest.set(worker, values)
-  }
-
-  async function setLogLevel(next: LogLevel): Promise<void> {
-    level = next
-    // Also for workers that start later.
-    current = { ...current, log: { ...current.log, level } }
-    await callAll('setLogLevel', level)
+    if (values !== undefined) latest.set(worker, values)
   }
 
   return {
@@ -96,30 +70,26 @@ export async function openWorkers(
       return reasons[0] ?? 'too few workers serve'
     },
     async apply(next) {
-      const config = ofWorkers(next)
+      const config = ofWorker({ ...next, log: current.log }, count)
       const [first] = serving()
       // If the first worker rejects it, it is applied nowhere: that worker must not apply it later either.
       await first?.configure(config, APPLY_MS).catch((error: Error) => {
-        if (error instanceof CallTimeout) first.kill()
+        if (error.name === 'CallTimeout') first.kill()
         throw error
       })
       // From now on workers start with it, and a worker that fails to apply it is restarted.
       current = config
       const others = serving().filter((worker) => worker !== first)
       await Promise.all(others.map((worker) => worker.configure(config, APPLY_MS).catch(worker.kill)))
-      // The level was switched in the meantime.
-      if (level !== config.log.level) await setLogLevel(level)
     },
     async metrics() {
       await Promise.all(serving().map(collect))
-      metrics.workers.set(serving().length)
       return await textOf([await metrics.values(), ...latest.values(), counted])
     },
     async metricValues() {
       const calls = serving().map((worker) =>
         worker.call('ownMetrics', undefined, ANSWER_MS).catch(() => latest.get(worker) ?? []),
       )
-      metrics.workers.set(calls.length)
       return await valuesOf([await metrics.ownValues(), ...(await Promise.all(calls)), counted])
     },
     async activity() {
@@ -136,45 +106,22 @@ export async function openWorkers(
     setLimits: async (setting) => await first().call('setLimits', setting, ANSWER_MS),
     overrides: async () => await first().call('overrides', undefined, ANSWER_MS),
     explain: async (question) => await first().call('explain', question, ANSWER_MS),
-    setLogLevel,
-    async close(times) {
-      const cuts = await Promise.all(workers.map((worker) => worker.close(times)))
+    async setLogLevel(level) {
+      // Also for workers that start later.
+      current = { ...current, log: { ...current.log, level } }
+      await callAll('setLogLevel', level)
+    },
+    async close(lameDuck) {
+      const cuts = await Promise.all(workers.map((worker) => worker.close(lameDuck)))
       return cuts.reduce((sum, cut) => sum + cut, 0)
     },
   }
 }
 
-/** Returns the number of whole cores, at least 1, that the CPU affinity, the cgroup and its ancestors allow this process. */
-export function usableCores(read = readText, affinity = availableParallelism()): number {
-  const groups = (read('/proc/self/cgroup') ?? '').split('\n').map((line) => line.split(':'))
-  const unified = groups.find(([, controllers]) => controllers === '')
-  const legacy = groups.find(([, controllers]) => controllers?.split(',').includes('cpu') === true)
-  const quotas = [
-    ...withAncestors(unified).map((group) => read(join(CGROUPS, group, 'cpu.max'))?.split(' ')),
-    ...withAncestors(legacy).map((group) =>
-      ['quota', 'period'].map((file) => read(join(CGROUPS, 'cpu', group, `cpu.cfs_${file}_us`))),
-    ),
-  ]
-  // `max`, -1 and a missing file mean no limit.
-  const allowed = quotas.map((quota) => Number(quota?.[0]) / Number(quota?.[1])).filter((cores) => cores > 0)
-  return Math.max(1, Math.floor(Math.min(affinity, ...allowed)))
-}
-
-function readText(path: string): string | undefined {
-  try {
-    return readFileSync(path, 'utf8')
-  } catch {
-    return undefined
-  }
-}
-
-/**
- * Returns the cgroup of a line of `/proc/self/cgroup`, whose path may contain colons, and its ancestors; only the root if the
- * path leaves the mounted hierarchy, as in some containers.
- */
-function withAncestors(line: readonly string[] = []): readonly string[] {
-  const group = line.slice(2).join(':')
-  const ancestorsOf = (path: string): string[] =>
-    path === '/' ? [path] : [path, ...ancestorsOf(dirname(path))]
-  return group.startsWith('/') && !group.includes('/..') ? ancestorsOf(group) : ['/']
+/** Returns the configuration of one of `count` workers: under `onOutage: local`, with its part of every limit. */
+function ofWorker(config: Config, count: number): Config {
+  const { store } = config
+  if (store === 'memory') return config
+  const instances = store.instances && store.instances * count
+  return { ...config, store: { ...store, instances, processes: count } }
 }

@@ -1,13 +1,16 @@
+import cluster from 'node:cluster'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { clientChunks, withoutClients } from '../../config/client-chunks.ts'
 import type { Config } from '../../config/schema.ts'
 import type { LogOutput } from '../../observe/log.ts'
-import type { DrainTimes } from '../service.ts'
-import { forkWorker, type WorkerProcess } from './worker-process.ts'
+import type { Call, Result, WorkerCalls } from './worker.ts'
 
 /** Maximum time until a worker serves. */
 const START_MS = 60_000
 /** Interval of liveness checks, and the number of unanswered ones after which a worker counts as hung. */
 const CHECK_MS = 3000
 const MAX_CHECKS = 10
+const HUNG = `unresponsive for ${(CHECK_MS * MAX_CHECKS) / 1000} s and killed`
 /** Time after `drainTimeoutMs` until a draining worker is killed. */
 const CLOSE_MS = 5000
 const FIRST_BACKOFF_MS = 100
@@ -15,87 +18,155 @@ const MAX_BACKOFF_MS = 30_000
 /** Running time after which a worker is restarted at once. */
 const STEADY_MS = 10_000
 
-/** Starts a worker, kills it if it hangs, and restarts it with back-off. Calls `onExit` for each unexpected exit. */
+export type WorkerProcess = ReturnType<typeof forkWorker>
+
+/** Starts a worker, and restarts it with back-off when it exits. Calls `onExit` for each unexpected exit. */
 export function superviseWorker(
   config: () => Config,
   { log, write }: LogOutput,
   onExit: (worker: WorkerProcess) => void,
 ) {
   const backoff = createBackoff()
-  let current: WorkerProcess | undefined
-  let closing = false
-  /** Undefined until the worker serves. */
-  let stopChecks: (() => void) | undefined
-  let retry: NodeJS.Timeout | undefined
+  const closing = new AbortController()
+  const { signal } = closing
+  let startedAt = 0
+  /** The current process, also after its exit; undefined if it could not be forked. */
+  let worker: WorkerProcess | undefined
+  let isServing = false
 
-  async function spawn(): Promise<string> {
-    const startedAt = performance.now()
-    const worker = (current = forkWorker(write))
-    let hung = false
-    void worker.exited.then((how) => {
-      current = undefined
-      stopChecks?.()
-      stopChecks = undefined
-      if (closing) return
-      onExit(worker)
-      const retryMs = backoff(performance.now() - startedAt)
-      const what = hung ? `unresponsive for ${(CHECK_MS * MAX_CHECKS) / 1000} s and killed` : 'exited'
-      log.error({ pid: worker.pid, how, retryMs }, `worker ${what}; restarting`)
-      retry = setTimeout(restart, retryMs)
-    })
+  async function start(): Promise<string> {
+    startedAt = performance.now()
+    worker = undefined
+    worker = forkWorker(write)
     let applied = config()
     const address = await worker.configure(applied, START_MS)
     // The configuration may have changed while the worker started.
     while (config() !== applied) await worker.configure((applied = config()), START_MS)
-    stopChecks = checkAlive(
-      () => worker.call('notReadyReason'),
-      () => {
-        hung = true
-        worker.kill()
-      },
-    )
+    isServing = true
     return address
   }
 
-  function restart(): void {
-    retry = undefined
-    spawn().then(
-      () => log.info({ pid: current?.pid }, 'worker restarted'),
-      (error: Error) => {
-        if (closing) return
-        log.error({ pid: current?.pid, cause: error.message }, 'worker start failed')
-        if (current !== undefined) current.kill()
-        // The fork failed, so no exit will trigger the next restart.
-        else retry ??= setTimeout(restart, backoff(0))
-      },
-    )
+  async function restartOnExit(): Promise<void> {
+    for (;;) {
+      const exit = await worker?.exited
+      isServing = false
+      if (signal.aborted) return
+      const retryMs = backoff(performance.now() - startedAt)
+      if (worker !== undefined) {
+        onExit(worker)
+        log.error({ pid: worker.pid, how: exit?.how, retryMs }, `worker ${exit?.what}; restarting`)
+      }
+      await sleep(retryMs, undefined, { signal }).catch(() => {})
+      if (signal.aborted) return
+      try {
+        await start()
+        log.info({ pid: worker?.pid }, 'worker restarted')
+      } catch (error) {
+        const cause = (error as Error).message
+        if (!signal.aborted) log.error({ pid: worker?.pid, cause }, 'worker start failed')
+        worker?.kill()
+      }
+    }
   }
+  const started = start()
+  void started.then(restartOnExit, () => {})
 
-  function stop(): void {
-    closing = true
-    stopChecks?.()
-    clearTimeout(retry)
-  }
   return {
     /** Resolves with the address of the first start; rejects if that start failed. */
-    started: spawn(),
-    serving: () => stopChecks && current,
+    started,
+    serving: () => (isServing ? worker : undefined),
     /** Drains the worker, kills it if that takes too long, and returns how many requests were cut. */
-    async close(times: DrainTimes): Promise<number> {
-      stop()
-      const worker = current
-      if (worker === undefined) return 0
-      if (stopChecks === undefined) worker.kill()
-      const timeout = setTimeout(worker.kill, times.drainTimeoutMs + CLOSE_MS)
-      const cut = await worker.call('close', times).catch(() => 0)
-      await worker.exited
-      clearTimeout(timeout)
+    async close(lameDuck: boolean): Promise<number> {
+      closing.abort()
+      const withinMs = config().drainTimeoutMs + CLOSE_MS
+      const cut = isServing ? await worker!.call('close', lameDuck, withinMs).catch(() => 0) : 0
+      worker?.kill()
+      await worker?.exited
       return cut
     },
-    kill(): void {
-      stop()
-      current?.kill()
+  }
+}
+
+/** Forks a worker, which serves once it is configured, and kills it if it hangs; `write` is called with its log, in whole lines. */
+function forkWorker(write: (lines: string) => void) {
+  cluster.setupPrimary({
+    args: ['worker'],
+    // A Config contains maps, which JSON would lose.
+    serialization: 'advanced',
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+  })
+  const worker = cluster.fork()
+  const pending = new Map<number, (result: Result) => void>()
+  let calls = 0
+  let what = 'exited'
+  const kill = (): void => void worker.process.kill('SIGKILL')
+
+  // Undefined if the fork fails because too many files are open.
+  worker.process.stdout?.setEncoding('utf8').on('data', wholeLines(write))
+  worker.on('error', kill)
+  worker.on('message', (result: Result) => pending.get(result.id)?.(result))
+  // A call that arrives before the first message is lost.
+  const listening = new Promise((resolve) => void worker.once('message', resolve))
+  function onHang(): void {
+    what = HUNG
+    kill()
+  }
+  const stopChecks = listening.then(() => checkAlive(() => call('notReadyReason'), onHang))
+
+  /** Resolves with the exit code, or the signal that ended the worker. */
+  const exited = new Promise<{ readonly how: number | string; readonly what: string }>((resolve) => {
+    // `close` comes after the last lines of the log, `exit` may come before.
+    worker.process.once('close', (code: number | null, signal: NodeJS.Signals | null) => {
+      void stopChecks.then((stop) => stop())
+      const how = signal ?? code ?? 'unknown'
+      const error = { name: 'Error', message: `the worker exited (${how})` }
+      for (const [id, settle] of pending) settle({ id, error })
+      resolve({ how, what })
+    })
+  })
+
+  /** Rejects with the worker's error, with a `CallTimeout` after `withinMs`, and if the worker exits first. */
+  function call<Name extends keyof WorkerCalls>(
+    name: Name,
+    argument?: Parameters<WorkerCalls[Name]>[0],
+    withinMs?: number,
+  ): Promise<Awaited<ReturnType<WorkerCalls[Name]>>> {
+    return new Promise((resolve, reject) => {
+      if (!worker.isConnected()) throw new Error('the worker has exited')
+      const id = ++calls
+      const settle = ({ value, error }: Result): void => {
+        pending.delete(id)
+        clearTimeout(timer)
+        if (error === undefined) resolve(value as never)
+        else reject(Object.assign(new Error(error.message), { name: error.name }))
+      }
+      const error = { name: 'CallTimeout', message: `the worker did not answer within ${withinMs} ms` }
+      const timer = withinMs === undefined ? undefined : setTimeout(settle, withinMs, { id, error })
+      pending.set(id, settle)
+      void listening.then(() => worker.send({ id, name, argument } satisfies Call))
+    })
+  }
+
+  return {
+    pid: worker.process.pid,
+    exited,
+    call,
+    /** Applies a configuration, whose clients are sent ahead in chunks. */
+    async configure(config: Config, withinMs: number): Promise<string> {
+      for (const chunk of clientChunks(config)) await call('addClients', chunk, withinMs)
+      return await call('configure', withoutClients(config), withinMs)
     },
+    kill,
+  }
+}
+
+/** Splits text after its last newline, so that lines of several processes do not mix. */
+export function wholeLines(write: (lines: string) => void): (text: string) => void {
+  let rest = ''
+  return (text) => {
+    const end = text.lastIndexOf('\n') + 1
+    if (end > 0) write(rest + text.slice(0, end))
+    rest = end > 0 ? text.slice(end) : rest + text
   }
 }
 
@@ -114,16 +185,11 @@ export function createBackoff(): (ranMs: number) => number {
  * pause of this process is not taken for a hang. Returns a function that stops it.
  */
 export function checkAlive(ask: () => Promise<unknown>, onHang: () => void, everyMs = CHECK_MS): () => void {
-  let missed: number | undefined
+  let unanswered = 0
+  const answered = (): void => void (unanswered = 0)
   const timer = setInterval(() => {
-    if (missed === undefined) {
-      missed = 0
-      const answered = (): void => void (missed = undefined)
-      ask().then(answered, answered)
-    } else if (++missed === MAX_CHECKS) {
-      clearInterval(timer)
-      onHang()
-    }
+    if (unanswered === 0) ask().then(answered, answered)
+    if (unanswered++ === MAX_CHECKS) onHang()
   }, everyMs)
   return () => clearInterval(timer)
 }

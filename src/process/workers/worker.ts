@@ -1,9 +1,9 @@
 import type { RequestLine, Setting } from '../../admin/limits.ts'
 import { createCollector } from '../../config/client-chunks.ts'
 import type { Config } from '../../config/schema.ts'
-import { createLog, type LogOutput } from '../../observe/log.ts'
+import { createLog } from '../../observe/log.ts'
 import { createMetrics } from '../../observe/metrics.ts'
-import { buildService, type DrainTimes, type LogLevel, type LocalService } from '../service.ts'
+import { buildService, type LocalService, type LogLevel } from '../service.ts'
 
 /** The functions of a worker that the primary process calls; the argument and the result are copied. */
 export type WorkerCalls = ReturnType<typeof createCalls>
@@ -35,33 +35,28 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
       return { id, error: { name, message } }
     }
   }
-  process.on('message', (call: Call) => {
-    const onSent = (): void => void (call.name === 'close' && process.exit(0))
-    void resultOf(call).then((result) => send(result, undefined, undefined, onSent))
-  })
+  process.on('message', (call: Call) => void resultOf(call).then((result) => send(result)))
   send({ id: 0 } satisfies Result)
 }
 
 function createCalls() {
   const metrics = createMetrics()
+  // Only the primary process formats for people.
+  const output = createLog('info', 'json')
   const { add, collect } = createCollector()
-  let output: LogOutput | undefined
   let service: LocalService | undefined
-  let drainTimeoutMs = 0
   let closing = false
   let scan = new AbortController()
   const newScan = (): AbortSignal => (scan = new AbortController()).signal
 
   process.on('uncaughtException', (error) => {
-    if (output !== undefined) output.fatal(error)
-    else process.stderr.write(`sluice: uncaught: ${error.stack ?? error.message}\n`)
+    output.fatal(error)
     process.exit(1)
   })
   process.on('disconnect', () => {
     if (closing || service === undefined) process.exit(1)
-    closing = true
     // The port closed with the primary process; requests in flight may end.
-    void service.close({ lameDuckMs: 0, drainTimeoutMs }).finally(() => process.exit(1))
+    void service.close(false).finally(() => process.exit(1))
   })
 
   return {
@@ -70,23 +65,17 @@ function createCalls() {
     /** Starts to serve, or applies a new configuration; returns the address. */
     async configure(given: Config) {
       const config = collect(given)
-      if (service === undefined) {
-        // Only the primary process formats for people.
-        output = createLog(config.log.level, 'json')
-        service = await buildService(config, output, metrics)
-      } else {
-        output!.setLevel(config.log.level)
-        await service.apply(config)
-      }
-      ;({ drainTimeoutMs } = config)
+      output.setLevel(config.log.level)
+      if (service === undefined) service = await buildService(config, output, metrics)
+      else await service.apply(config)
       return service.address
     },
-    setLogLevel: (level: LogLevel) => output!.setLevel(level),
-    notReadyReason: () => service!.notReadyReason(),
+    setLogLevel: (level: LogLevel) => output.setLevel(level),
+    notReadyReason: () => service?.notReadyReason(),
     metrics: metrics.values,
     ownMetrics: metrics.ownValues,
     activity: () => service!.activity(),
-    events: () => service!.events(),
+    events: output.events,
     usage: (client: string) => service!.usage(client, newScan()),
     reset: (client: string) => service!.reset(client, newScan()),
     setLimits: (setting: Setting) => service!.setLimits(setting),
@@ -95,11 +84,11 @@ function createCalls() {
     /** Aborts the `usage` or `reset` in flight, if its operator has disconnected. */
     abort: () => scan.abort(),
     forget: (client: string) => service!.forget(client),
-    /** Drains and exits; returns how many requests were cut. */
-    async close(times: DrainTimes) {
+    /** Drains, and flushes the log; returns how many requests were cut. */
+    async close(lameDuck: boolean) {
       closing = true
-      const cut = await service!.close(times)
-      await output!.close()
+      const cut = await service!.close(lameDuck)
+      await output.close()
       return cut
     },
   }

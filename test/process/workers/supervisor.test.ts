@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { checkAlive, createBackoff } from '../../../src/process/workers/supervisor.ts'
-import { wholeLines } from '../../../src/process/workers/worker-process.ts'
+import { checkAlive, createBackoff, wholeLines } from '../../../src/process/workers/supervisor.ts'
 
 it('restarts immediately, then with growing delays, and immediately again after a long run', () => {
   const wait = createBackoff()

@@ -23,8 +23,7 @@ const ROOMS = `
   admin              | downstream errors limit                                                      |
   config/yaml        |                                                                              | yaml zod
   config/sections    | authenticate/token config/yaml downstream limit limit/redis limit/rules upstream | zod
-  config/checks      | config config/yaml downstream limit limit/rules upstream                     |
-  config             | authenticate/token config/checks config/sections config/yaml downstream limit limit/redis par upstream | yaml zod
+  config             | authenticate/token config/sections config/yaml downstream limit limit/redis limit/rules par upstream | yaml zod
   process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis limit/rules observe observe/activity par process/workers runtime upstream |
   process/workers    | admin config observe observe/activity process                                |
   commands           | commands/connect commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit/redis observe process process/workers | yaml yargs

@@ -40,7 +40,7 @@ export async function findAdmin(args: Args, io: Io): Promise<Admin> {
   if (!Number.isInteger(port) || port < 1 || port > MAX_PORT)
     throw new Error('The admin port is not known. Give --admin-port, or --admin URL.')
   const url = `http://${reachable(typeof host === 'string' ? host : '127.0.0.1')}:${port}`
-  return { ...file, url, token: token ?? (await readToken(section['token'], file.source?.file)) }
+  return { ...file, url, token: token ?? readToken(section['token'], file.source?.file) }
 }
 
 /** Returns the host of a URL for a listener: loopback, if it listens on every address. */
@@ -70,10 +70,14 @@ async function readAdmin(args: Args, io: Io): Promise<Partial<Admin> & { section
   }
 }
 
-async function readToken(value: unknown, file = '-'): Promise<string | undefined> {
-  const secret = await readSecret(value, [], file === '-' ? process.cwd() : dirname(resolve(file)))
-  if (secret === undefined) return typeof value === 'string' && value !== '' ? value : undefined
-  return 'value' in secret ? secret.value : undefined
+/** Returns undefined if the token is in a file that cannot be read. */
+function readToken(value: unknown, file = '-'): string | undefined {
+  if (typeof value !== 'string' || value === '') return undefined
+  try {
+    return readSecret(value, file === '-' ? process.cwd() : dirname(resolve(file)))
+  } catch {
+    return undefined
+  }
 }
 
 interface Options {

@@ -1,7 +1,7 @@
 import { Document, isMap, isPair, isSeq, type Node, type Scalar } from 'yaml'
 import { readText } from '../config/text.ts'
 import { overridden } from '../config/load.ts'
-import type { Config } from '../config/schema.ts'
+import type { Config } from '../config/compile.ts'
 import { type Defaults, differences, pathKey, shownSettings } from '../config/shown-settings.ts'
 import { problemLine } from '../config/yaml/issue.ts'
 import { type Mapping, readSource } from '../config/yaml/source.ts'

@@ -1,5 +1,5 @@
 import { X509Certificate } from 'node:crypto'
-import type { Config } from './schema.ts'
+import type { Config } from './compile.ts'
 import type { Path } from './yaml/issue.ts'
 
 /** The period in which all certificates of a PEM file are valid, in epoch milliseconds. */
@@ -24,7 +24,7 @@ export function certificatesOf(config: Pick<Config, 'listen' | 'upstreams' | 'st
     const files: Readonly<Partial<Record<string, unknown>>> = { ...tls }
     return ['cert', 'ca', 'clientCa'].flatMap((key) => {
       const pem = files[key]
-      const all = typeof pem === 'string' ? [...pem.matchAll(CERTIFICATE)].flatMap(validityOf) : []
+      const all = typeof pem === 'string' ? [...pem.matchAll(CERTIFICATE)].flatMap(datesOf) : []
       if (all.length === 0) return []
       const validFromMs = Math.max(...all.map(([from]) => from))
       const validToMs = Math.min(...all.map(([, to]) => to))
@@ -34,7 +34,7 @@ export function certificatesOf(config: Pick<Config, 'listen' | 'upstreams' | 'st
 }
 
 /** Returns an empty list if OpenSSL cannot read the certificate or its dates. */
-function validityOf([pem]: RegExpExecArray): readonly (readonly [fromMs: number, toMs: number])[] {
+function datesOf([pem]: RegExpExecArray): readonly (readonly [fromMs: number, toMs: number])[] {
   try {
     const { validFrom, validTo } = new X509Certificate(pem)
     const [from, to] = [Date.parse(validFrom), Date.parse(validTo)]
@@ -48,19 +48,14 @@ const DAY_MS = 86_400_000
 /** Remaining validity below which a warning is given. */
 const SOON_MS = 14 * DAY_MS
 
-export const endsSoon = ({ validToMs }: Validity, nowMs: number): boolean => validToMs - nowMs < SOON_MS
-
-/** Formats the remaining validity of a certificate, in hours below two days. */
-export function remaining({ validToMs }: Validity, nowMs: number): string {
+/** Describes a certificate at an instant: `failed` if it is not valid, `warning` if it ends soon. */
+export function describeValidity({ validFromMs, validToMs }: Validity, nowMs: number) {
+  const [from, to] = [validFromMs, validToMs].map((ms) => new Date(ms).toISOString())
+  if (nowMs >= validToMs) return { state: 'failed', message: `expired at ${to}; write a new one` } as const
+  if (nowMs < validFromMs) return { state: 'failed', message: `is not valid before ${from}` } as const
   const remainingMs = validToMs - nowMs
   const isShort = remainingMs < 2 * DAY_MS
   const count = Math.floor(remainingMs / (isShort ? 3_600_000 : DAY_MS))
-  return `${count} ${isShort ? 'hour' : 'day'}${count === 1 ? '' : 's'}, until ${new Date(validToMs).toISOString()}`
-}
-
-/** Returns why a certificate is not valid at `nowMs`; undefined if it is. */
-export function invalidity({ validFromMs, validToMs }: Validity, nowMs: number): string | undefined {
-  if (nowMs >= validToMs) return `expired at ${new Date(validToMs).toISOString()}; write a new one`
-  if (nowMs < validFromMs) return `is not valid before ${new Date(validFromMs).toISOString()}`
-  return undefined
+  const message = `is valid for ${count} ${isShort ? 'hour' : 'day'}${count === 1 ? '' : 's'}, until ${to}`
+  return { state: remainingMs < SOON_MS ? 'warning' : 'ok', message } as const
 }

@@ -1,68 +1,111 @@
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { resolve } from 'node:path'
+import { createSecureContext } from 'node:tls'
 import { createQualifier } from '../authenticate/token/bearer.ts'
-import { readKeySet } from '../authenticate/token/key-set.ts'
+import { type KeySet, readKeySet } from '../authenticate/token/key-set.ts'
 import { isGuarded } from '../downstream/router.ts'
 import type { ClientLimit } from '../limit/limit.ts'
+import type { RedisConfig } from '../limit/redis/options.ts'
 import { foldClientId } from '../par/clients.ts'
-import { createFileReader } from './files.ts'
-import type { Compiled, Settings, StoreConfig, Tokens } from './schema.ts'
-import { httpUrl } from './sections/addresses.ts'
-import type { Issue } from './yaml/issue.ts'
+import type { Settings } from './schema.ts'
+import { reason } from './text.ts'
+import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
 
-/** Converts settings to the types that the gateway uses. Adds mistakes in the files that they name to `mistakes`. */
-export async function compile(settings: Settings, directory: string, mistakes: Issue[]): Promise<Compiled> {
+/** The settings with their files read and their names resolved. Durations are in milliseconds, sizes in bytes. */
+export type Compiled = Readonly<Awaited<ReturnType<typeof compile>>>
+export type Config = Compiled & { readonly warnings: readonly LocatedIssue[] }
+
+/** The counters in Redis. The settings may contain credentials. */
+export type SharedStore = Omit<Exclude<Settings['store'], 'memory'>, 'redis'> & {
+  readonly redis: RedisConfig
+  /** Number of processes of this gateway that share it; default 1. */
+  readonly processes?: number
+}
+export type StoreConfig = Config['store']
+/** Settings for the verification of one issuer's tokens. `introspection` contains a secret. */
+export type Tokens = Config['tokens'][number]
+/** A client with its own settings; undefined ones are not checked. `issuer` defaults to the first one and that of the PAR endpoint. */
+export type Client = Config['clients'][number]
+
+type Files = Readonly<Partial<Record<'cert' | 'key' | 'ca' | 'clientCa', string | undefined>>>
+/** Parses the text of a file. A string is the mistake in it. */
+type Parse<T> = (text: string) => T | string | Promise<T | string>
+
+/** Compiles settings, whose files are relative to `directory`. Adds mistakes in the files to `mistakes`. */
+export async function compile(settings: Settings, directory: string, mistakes: Issue[]) {
   const { upstreams, listen, tokens, routes, limits, par } = settings
-  const files = createFileReader(directory, mistakes)
-  const pushedTo = new Set(
-    routes.flatMap(({ authenticate, upstream }) => (authenticate === 'par' ? [upstream] : [])),
-  )
   const issuers = [tokens ?? []].flat()
   const qualify = createQualifier(issuers.map(({ issuer }) => issuer))
-  const clientLimits = new Map<string, ReadonlyMap<string, ClientLimit>>()
+  const isPushedTo = (name: string): boolean =>
+    routes.some(({ authenticate, upstream }) => authenticate === 'par' && upstream === name)
 
-  async function compileStore(store: Settings['store']): Promise<StoreConfig> {
-    if (store === 'memory') return store
-    const { tls } = store.redis
-    const read = tls === true ? {} : tls && (await files.tls(tls, ['store', 'redis', 'tls']))
-    return { ...store, redis: { ...store.redis, tls: read } }
+  async function read<T>(path: Path, name: string | undefined, parse: Parse<T>) {
+    if (name === undefined) return undefined
+    const file = resolve(directory, name)
+    const text = await readFile(file, 'utf8').catch((error: Error) => error)
+    const parsed = text instanceof Error ? reason(text) : await parse(text)
+    if (typeof text === 'string' && typeof parsed !== 'string') return { text, parsed }
+    mistakes.push({ path, message: `names ${file}, which ${parsed as string}` })
+    return undefined
   }
 
-  async function keysOf(jwks: string | undefined, i: number): Promise<Tokens['jwks']> {
-    if (jwks === undefined) return undefined
+  /** Replaces the names of PEM files by their texts, and checks that the key belongs to the certificate. */
+  async function readTls<T extends Files>(section: T | undefined, ...path: Path) {
+    if (section === undefined) return undefined
+    const cert = await read([...path, 'cert'], section.cert, parseCertificates)
+    const key = await read([...path, 'key'], section.key, parseKey)
+    const ca = await read([...path, 'ca'], section.ca, parseCertificates)
+    const clientCa = await read([...path, 'clientCa'], section.clientCa, parseCertificates)
+    const message = `is not the key of the certificate in ${section.cert}; write the one that belongs to it`
+    if (cert && key && !cert.parsed.checkPrivateKey(key.parsed))
+      mistakes.push({ path: [...path, 'key'], message })
+    const texts = { cert: cert?.text, key: key?.text, ca: ca?.text, clientCa: clientCa?.text }
+    return { ...section, ...texts } as Required<T>
+  }
+
+  let store: SharedStore | 'memory' = 'memory'
+  if (settings.store !== 'memory') {
+    const { redis } = settings.store
+    store = { ...settings.store, redis: { ...redis, tls: await readTls(redis.tls, 'store', 'redis', 'tls') } }
+  }
+  for (const [i, { jwks }] of issuers.entries()) {
     const path = Array.isArray(tokens) ? ['tokens', i, 'jwks'] : ['tokens', 'jwks']
-    return httpUrl(jwks) ? { url: jwks } : { file: await files.keySet(jwks, path) }
+    if (jwks !== undefined && 'file' in jwks) await read(path, jwks.file, parseKeySet)
   }
-
+  for (const [i, { jwks, requestObjectSigningAlg }] of settings.clients.entries()) {
+    const message = jwks && (await keyIssue(requestObjectSigningAlg, jwks))
+    if (message !== undefined) mistakes.push({ path: ['clients', i, 'jwks', 'keys'], message })
+  }
+  const clientLimits = new Map<string, ReadonlyMap<string, ClientLimit>>()
+  const clients = settings.clients.map(({ limits: own, jwks, jwksUri, ...client }) => {
+    /** The client’s name: in keys, limits, logs and commands. */
+    const caller = qualify(client.id, client.issuer)
+    if (Object.keys(own).length > 0) clientLimits.set(caller, new Map(Object.entries(own)))
+    const location = jwksUri === undefined ? undefined : { url: jwksUri }
+    return { ...client, caller, folded: foldClientId(client.id), jwks: jwks ?? location }
+  })
   return {
     ...settings,
     listen: {
       ...listen,
       hosts: listen.hosts ?? [...new Set(routes.flatMap(({ host }) => host ?? []))],
-      tls: listen.tls && {
-        ...(await files.tls(listen.tls, ['listen', 'tls'])),
-        requestClientCert: listen.tls.requestClientCert ?? false,
-      },
+      tls: await readTls(listen.tls, 'listen', 'tls'),
     },
-    store: await compileStore(settings.store),
+    store,
     upstreams: await Promise.all(
-      upstreams.map(async ({ tls, ...rest }) => ({
+      upstreams.map(async ({ errors, ...rest }) => ({
         ...rest,
-        errors: rest.errors ?? (pushedTo.has(rest.name) ? 'oauth' : 'problem'),
-        tls: tls && { servername: undefined, ...(await files.tls(tls, ['upstreams', rest.name, 'tls'])) },
+        errors: errors ?? (isPushedTo(rest.name) ? ('oauth' as const) : ('problem' as const)),
+        tls: await readTls(rest.tls, 'upstreams', rest.name, 'tls'),
       })),
     ),
-    tokens: await Promise.all(
-      issuers.map(async (issuer, i) => ({ ...issuer, jwks: await keysOf(issuer.jwks, i) })),
-    ),
-    clients: await Promise.all(
-      settings.clients.map(async ({ limits: own, jwks, jwksUri, ...client }, i) => {
-        const caller = qualify(client.id, client.issuer)
-        if (Object.keys(own).length > 0) clientLimits.set(caller, new Map(Object.entries(own)))
-        const message = jwks && (await keyIssue(client.requestObjectSigningAlg, jwks))
-        if (message !== undefined) mistakes.push({ path: ['clients', i, 'jwks', 'keys'], message })
-        const location = jwksUri === undefined ? undefined : { url: jwksUri }
-        return { ...client, caller, folded: foldClientId(client.id), jwks: jwks ?? location }
-      }),
-    ),
+    /** One for each issuer; empty if no route needs tokens. */
+    tokens: issuers.map(({ jwks, ...rest }) => ({
+      ...rest,
+      jwks: jwks && 'file' in jwks ? { file: resolve(directory, jwks.file) } : jwks,
+    })),
+    clients,
     clientLimits,
     routes: routes.map((route) => ({
       ...route,
@@ -71,6 +114,42 @@ export async function compile(settings: Settings, directory: string, mistakes: I
       limits: route.limits.map((name) => limits.find((limit) => limit.name === name)!),
     })),
   }
+}
+
+/** Returns the files of TLS sections, which may be renewed without a change of the text. */
+export function filesOf(sections: readonly (Files | undefined)[], directory: string): readonly string[] {
+  return sections
+    .flatMap((tls) => [tls?.cert, tls?.key, tls?.ca, tls?.clientCa])
+    .flatMap((name) => (name === undefined ? [] : [resolve(directory, name)]))
+}
+
+function parseCertificates(pem: string): X509Certificate | string {
+  try {
+    createSecureContext({ cert: pem, ca: pem })
+    return new X509Certificate(pem)
+  } catch {
+    return 'contains no valid certificate in PEM'
+  }
+}
+
+function parseKey(pem: string): KeyObject | string {
+  if (pem.includes('ENCRYPTED')) return 'is encrypted with a passphrase; write a key without one'
+  try {
+    return createPrivateKey(pem)
+  } catch {
+    return 'contains no valid private key in PEM'
+  }
+}
+
+async function parseKeySet(text: string): Promise<KeySet | string> {
+  let problem = 'contains no key that could verify a token'
+  try {
+    const keys = await readKeySet(JSON.parse(text))
+    if (keys.keys.length > 0) return keys
+  } catch (error) {
+    problem = error instanceof SyntaxError ? 'is not JSON' : (error as Error).message
+  }
+  return `${problem}; write the issuer's JWK Set there, or its URL here`
 }
 
 /** Returns why a client that signs with `algorithm` cannot use its keys. */

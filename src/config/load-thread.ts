@@ -1,9 +1,44 @@
-import { once } from 'node:events'
+import { on, once } from 'node:events'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
-import { type ClientChunk, clientChunks, createCollector, withoutClients } from './client-chunks.ts'
-import { readText } from './text.ts'
+import type { Config } from './compile.ts'
 import type { Loaded, LoadOptions } from './load.ts'
+import { readText } from './text.ts'
 import { ConfigError, type LocatedIssue } from './yaml/issue.ts'
+
+/** A part of the clients of a configuration: handing over up to 100,000 of them at once would delay callers. */
+export type ClientChunk = Pick<Config, 'clients' | 'clientLimits'>
+
+/** Clients per chunk: handing them over takes about a millisecond. */
+const CHUNK_SIZE = 500
+
+/** Yields the clients of a configuration in chunks, to be handed to another thread or process one in each event-loop tick. */
+export function* clientChunks({ clients, clientLimits }: Config): Generator<ClientChunk> {
+  const own = [...clientLimits]
+  for (let i = 0; i < clients.length; i += CHUNK_SIZE)
+    yield { clients: clients.slice(i, i + CHUNK_SIZE), clientLimits: new Map(own.slice(i, i + CHUNK_SIZE)) }
+}
+
+export function withoutClients(config: Config): Config {
+  return { ...config, clients: [], clientLimits: new Map() }
+}
+
+/** Creates a collector, which reassembles configurations from their chunks. */
+export function createCollector() {
+  let clients: Config['clients'] = []
+  let clientLimits: Config['clientLimits'] = new Map()
+  return {
+    add(chunk: ClientChunk): void {
+      clients.push(...chunk.clients)
+      for (const [id, own] of chunk.clientLimits) clientLimits.set(id, own)
+    },
+    collect(config: Config): Config {
+      const complete = { ...config, clients, clientLimits }
+      clients = []
+      clientLimits = new Map()
+      return complete
+    },
+  }
+}
 
 /** A message of the thread: each chunk of clients, then the rest, or the mistakes. For each chunk, the main thread asks for the next. */
 type ThreadMessage =
@@ -19,20 +54,18 @@ export async function loadInThread(options: LoadOptions): Promise<Loaded & { rea
   const thread = new Worker(new URL(import.meta.url), { workerData: { loads: { ...options, text } } })
   const { add, collect } = createCollector()
   try {
-    return await new Promise((resolve, reject) => {
-      thread.on('error', reject)
-      thread.on('exit', () => reject(new Error('the thread that reads the configuration ended')))
-      thread.on('message', (message: ThreadMessage) => {
-        if ('chunk' in message) {
-          add(message.chunk)
-          thread.postMessage('next')
-        } else if ('problems' in message) reject(new ConfigError(message.problems))
-        else {
-          const loadMs = Math.round(performance.now() - startedAt)
-          resolve({ ...message.loaded, config: collect(message.loaded.config), loadMs })
-        }
-      })
-    })
+    for await (const [message] of on(thread, 'message', { close: ['exit'] }) as AsyncIterable<
+      [ThreadMessage]
+    >) {
+      if ('problems' in message) throw new ConfigError(message.problems)
+      if ('loaded' in message) {
+        const loadMs = Math.round(performance.now() - startedAt)
+        return { ...message.loaded, config: collect(message.loaded.config), loadMs }
+      }
+      add(message.chunk)
+      thread.postMessage('next')
+    }
+    throw new Error('the thread that reads the configuration ended')
   } finally {
     void thread.terminate()
   }

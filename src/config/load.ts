@@ -1,29 +1,15 @@
 import { createHash } from 'node:crypto'
 import { dirname, resolve } from 'node:path'
-import { crossCheck } from './checks/checks.ts'
-import { nodeWarnings, warningsOf } from './checks/warnings.ts'
-import { compile } from './compile.ts'
-import { filesOf } from './files.ts'
-import { type Config, SECRETS, settings } from './schema.ts'
+import { crossCheck } from './checks.ts'
+import { nodeWarnings, warningsOf } from './warnings.ts'
+import { compile, type Config, filesOf } from './compile.ts'
+import { isSecret, settings } from './schema.ts'
 import { differences } from './shown-settings.ts'
 import { readSecret, readText } from './text.ts'
 import { ConfigError, type Issue, locate, mistakesOf, type Path } from './yaml/issue.ts'
-import { type Env, isMapping, type Mapping, readSource } from './yaml/source.ts'
+import { type Env, isMapping, type Mapping, mapTexts, readSource } from './yaml/source.ts'
 
-export interface Loaded {
-  readonly config: Config
-  /** The name of the file, as given; `-` is standard input. */
-  readonly file: string
-  readonly text: string
-  /** The SHA-256 of the file’s text, in hex. */
-  readonly hash: string
-  /** Differences from `LoadOptions.before`, if given, in the file's words and without secrets. */
-  readonly changes: readonly string[]
-  /** The SHA-256 of everything that was read: the text, the files that it names, and the environment. */
-  readonly content: string
-  /** The TLS files of the listener and the upstreams, which may be renewed without a change of the text. */
-  readonly certificates: readonly string[]
-}
+export type Loaded = Readonly<Awaited<ReturnType<typeof loadConfig>>>
 
 /** A value from a command-line flag, which overrides the file. */
 export interface FlagOverride {
@@ -44,57 +30,71 @@ export interface LoadOptions {
 }
 
 /** Reads, checks and compiles a configuration. Rejects with a `ConfigError`, whose mistakes are those of the first step that finds any. */
-export async function loadConfig(options: LoadOptions): Promise<Loaded> {
+export async function loadConfig(options: LoadOptions) {
   const { file, before, overrides = [], env = process.env, nowMs = Date.now() } = options
   const text = options.text ?? (await readText(file))
   const source = readSource(text, env)
   const flagOf = (path: Path) =>
     overrides.findLast((override) => override.path.every((step, i) => step === path[i]))?.flag
-  const located = (issues: readonly Issue[]) =>
-    locate(issues, file === '-' ? 'stdin' : file, source.positionOf, flagOf)
+  const located = (issues: readonly Issue[]) => locate(issues, file === '-' ? 'stdin' : file, source, flagOf)
   const refuse = (issues: readonly Issue[]) => new ConfigError(located(issues))
   if (source.value === undefined) throw refuse(source.mistakes)
+
   const mistakes: Issue[] = [...source.mistakes]
-
-  let value = overridden(source.value, overrides)
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
-  for (const path of SECRETS.flatMap((secret) => pathsOf(value, secret))) {
-    const secret = await readSecret(get(value, path), path, flagOf(path) ? process.cwd() : directory)
-    if (secret === undefined) continue
-    if ('message' in secret) mistakes.push(secret)
-    else value = put(value, path, secret.value)
-  }
-
-  const parsed = settings.safeParse(value)
+  // Clients, of which there may be 100,000, have no secrets.
+  const { clients, ...rest } = overridden(source.value, overrides)
+  const value = mapTexts(rest, (text, path) => {
+    if (!isSecret(path)) return text
+    try {
+      return readSecret(text, flagOf(path) ? process.cwd() : directory)
+    } catch (error) {
+      mistakes.push({ path, message: (error as Error).message })
+      return text
+    }
+  })
+  const parsed = settings.safeParse({ ...value, clients })
   if (!parsed.success) mistakes.push(...parsed.error.issues.flatMap((issue) => mistakesOf(issue)))
   else if (mistakes.length === 0) mistakes.push(...crossCheck(parsed.data))
   if (!parsed.success || mistakes.length > 0) throw refuse(mistakes)
-  const config = await compile(parsed.data, directory, mistakes)
+  const compiled = await compile(parsed.data, directory, mistakes)
   if (mistakes.length > 0) throw refuse(mistakes)
 
-  const warnings = [...located([...source.warnings, ...warningsOf(config, nowMs)]), ...nodeWarnings(env)]
+  const warnings = [...located([...source.warnings, ...warningsOf(compiled, nowMs)]), ...nodeWarnings(env)]
+  const config: Config = { ...compiled, warnings }
   const { listen, upstreams } = parsed.data
   return {
-    config: { ...config, warnings },
+    config,
+    /** The name of the file, as given; `-` is standard input. */
     file,
     text,
+    /** Differences from `before`, if given, in the file's words and without secrets. */
     changes: before === undefined ? [] : differences(before, text),
+    /** The SHA-256 of the file’s text, in hex. */
     hash: createHash('sha256').update(text).digest('hex'),
-    content: createHash('sha256').update(text).update(JSON.stringify(config)).digest('hex'),
+    /** The SHA-256 of everything that was read: the text, the files that it names, and the environment. */
+    content: createHash('sha256').update(text).update(JSON.stringify(compiled)).digest('hex'),
+    /** The TLS files of the listener and the upstreams, which may be renewed without a change of the text. */
     certificates: filesOf([listen.tls, ...upstreams.map(({ tls }) => tls)], directory),
   }
 }
 
-/** Returns a copy of a file's value with the values of flags. A URL of Redis replaces all of its addresses. */
+/** Returns a copy of a file's value with the values of flags. */
 export function overridden(file: Mapping, overrides: readonly FlagOverride[]): Mapping {
-  return overrides.reduce((value, { path, value: override }) => {
-    const redis = path.at(-1) === 'url' ? get(value, path.slice(0, -1)) : undefined
-    if (!isMapping(redis)) return put(value, path, override)
-    return put(value, path.slice(0, -1), withUrl(redis, override))
-  }, file)
+  return overrides.reduce((value, { path, value: override }) => put(value, path, override), file)
 }
 
-/** Returns the settings of Redis with another URL, which keeps user, password and TLS unless it has its own. */
+/** Returns a copy of a mapping with another value at a path, creating missing mappings. */
+function put(mapping: Mapping, [key, ...rest]: readonly string[], override: string): Mapping {
+  if (key === 'url') return withUrl(mapping, override)
+  const inner = mapping[key!]
+  return {
+    ...mapping,
+    [key!]: rest.length > 0 ? put(isMapping(inner) ? inner : {}, rest, override) : override,
+  }
+}
+
+/** Replaces all addresses of Redis by a URL, which keeps user, password and TLS unless it has its own. */
 function withUrl(redis: Mapping, override: string): Mapping {
   const replaced = new Set([
     ...['cluster', 'sentinels', 'name', 'sentinelUsername', 'sentinelPassword'],
@@ -104,28 +104,4 @@ function withUrl(redis: Mapping, override: string): Mapping {
   const [, tls = '', user = ''] = /^redis(s?):\/\/([^@/]+@)?/.exec(String(redis['url'])) ?? []
   const url = override.replace(/^redis(s?):\/\/(?!.*@)/, (_, own: string) => `redis${own || tls}://${user}`)
   return { ...Object.fromEntries(Object.entries(redis).filter(([key]) => !replaced.has(key))), url }
-}
-
-function get(value: unknown, path: Path): unknown {
-  return path.reduce((inner, step) => {
-    const object = Object(inner) as Readonly<Record<string | number, unknown>>
-    return Object.hasOwn(object, step) ? object[step] : undefined
-  }, value)
-}
-
-/** Returns a copy with another value at a path, creating missing mappings. Values off the path are shared. */
-function put<T>(value: T, [step, ...rest]: Path, leaf: unknown): T {
-  if (step === undefined) return leaf as T
-  if (Array.isArray(value)) return value.with(Number(step), put(value[Number(step)], rest, leaf)) as T
-  const mapping: Mapping = isMapping(value) ? value : {}
-  return { ...mapping, [step]: put(mapping[step], rest, leaf) } as T
-}
-
-/** Returns the paths that match a pattern, in which `*` is each item of a list or mapping. */
-function pathsOf(value: unknown, pattern: Path): readonly Path[] {
-  const star = pattern.indexOf('*')
-  if (star === -1) return [pattern]
-  const items = get(value, pattern.slice(0, star))
-  if (Array.isArray(items)) return items.map((_, i) => pattern.with(star, i))
-  return isMapping(items) ? Object.keys(items).map((key) => pattern.with(star, key)) : []
 }

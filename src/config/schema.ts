@@ -1,19 +1,12 @@
 import { z } from 'zod'
-import type { ErrorFormat } from '../downstream/reply.ts'
-import type { Tls as ListenTls } from '../downstream/server.ts'
-import type { ClientLimits, LimitedRoute } from '../limit/limit.ts'
-import type { RedisCredentials, RedisTopology } from '../limit/redis/options.ts'
-import type { Upstream } from '../upstream/upstream.ts'
-import { fetchedUrl } from './sections/addresses.ts'
-import { clients, type IssuerSettings, par, tokens } from './sections/identity.ts'
-import { headerFields } from './sections/fields.ts'
-import { failures, headers, limits } from './sections/limits.ts'
-import { admin, forwardAuth, listen } from './sections/listeners.ts'
-import { parameters } from './sections/parameters.ts'
-import { routes, upstreams } from './sections/routes.ts'
-import { type SharedStoreSettings, store } from './sections/store.ts'
+import { clients, par, tokens } from './sections/identity.ts'
+import { parameters } from './sections/limit-rules.ts'
+import { limits } from './sections/limits.ts'
+import { admin, forwardAuth, listen, store } from './sections/listeners.ts'
+import { failures, headers, routes, upstreams } from './sections/routes.ts'
+import { fetchedUrl, headerFields } from './sections/texts.ts'
 import { choice, coerced, duration, section } from './sections/values.ts'
-import { type LocatedIssue, mustBe } from './yaml/issue.ts'
+import { mustBe, type Path } from './yaml/issue.ts'
 
 const log = section({
   level: choice(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
@@ -49,7 +42,7 @@ export const settings = section({
   listen: listen.prefault({}),
   admin: admin.prefault({}),
   forwardAuth: forwardAuth.optional(),
-  drainTimeout: duration('0s', '1h')
+  drainTimeoutMs: duration('0s', '1h')
     .prefault('10s')
     .describe('Time for requests to finish after SIGTERM; new ones are accepted for a quarter of it.'),
   log: log.prefault({}),
@@ -64,7 +57,7 @@ export const settings = section({
   failures: failures.optional(),
   tracing: tracing.optional(),
   routes,
-}).transform(({ drainTimeout, ...rest }) => ({ ...rest, drainTimeoutMs: drainTimeout }))
+})
 
 /** The file as read, with defaults; durations in milliseconds, sizes in bytes. */
 export type Settings = z.output<typeof settings>
@@ -92,8 +85,7 @@ function allowVariable(schema: z.core.JSONSchema.BaseSchema): void {
 }
 
 const REDIS_SECRETS = ['url', 'cluster.*', 'username', 'password', 'sentinelUsername', 'sentinelPassword']
-/** Paths of the values that `file:/path` may read from a file; `*` is each item of a list or mapping. */
-export const SECRETS = [
+const SECRETS = [
   'admin.token',
   'tokens.introspection.clientSecret',
   'tokens.*.introspection.clientSecret',
@@ -101,48 +93,8 @@ export const SECRETS = [
   'tracing.headers.*',
 ].map((path) => path.split('.'))
 
-/** Settings for the verification of one issuer's tokens. `introspection` contains a secret. */
-export interface Tokens extends Readonly<Omit<IssuerSettings, 'jwks'>> {
-  /** The issuer’s keys: a URL, an absolute path, or undefined for the issuer’s discovery. */
-  readonly jwks: { readonly url: string } | { readonly file: string } | undefined
+/** Returns true if `file:/path` may read the value at a path from a file. Items of lists may have names in place of indexes. */
+export function isSecret(path: Path): boolean {
+  const matches = (step: string, i: number): boolean => step === '*' || step === path[i]
+  return SECRETS.some((secret) => secret.length === path.length && secret.every(matches))
 }
-
-/** The location of the counters: this process, or Redis, whose settings may contain credentials. */
-export type StoreConfig = 'memory' | SharedStore
-
-export interface SharedStore extends Readonly<Omit<SharedStoreSettings, 'redis'>> {
-  readonly redis: RedisCredentials & { readonly topology: RedisTopology }
-  /** Number of processes of this gateway that share it; default 1. */
-  readonly processes?: number
-}
-
-/** A client with its own settings; undefined ones are not checked. `issuer` defaults to the first one and that of the PAR endpoint. */
-export interface Client extends Readonly<Omit<Settings['clients'][number], 'limits' | 'jwks' | 'jwksUri'>> {
-  /** The id as `foldClientId` returns it. */
-  readonly folded: string
-  /** The client’s name as a caller: in keys, limits, logs and commands. */
-  readonly caller: string
-  /** Its public keys: a JWK Set, or its URL. */
-  readonly jwks: { readonly keys: readonly object[] } | { readonly url: string } | undefined
-}
-
-export type Par = NonNullable<Settings['par']>
-
-type Changed = 'listen' | 'store' | 'upstreams' | 'tokens' | 'clients' | 'routes'
-
-/** The settings with their files read and their names resolved. Durations are in milliseconds, sizes in bytes. */
-export interface Compiled extends Readonly<Omit<Settings, Changed>> {
-  readonly listen: Readonly<Omit<Settings['listen'], 'hosts' | 'tls'>> & {
-    readonly hosts: readonly string[]
-    readonly tls: ListenTls | undefined
-  }
-  readonly store: StoreConfig
-  readonly upstreams: readonly (Upstream & { readonly errors: Exclude<ErrorFormat, 'page'> })[]
-  /** One for each issuer; empty if no route needs tokens. */
-  readonly tokens: readonly Tokens[]
-  readonly clients: readonly Client[]
-  readonly clientLimits: ClientLimits
-  readonly routes: readonly LimitedRoute[]
-}
-
-export type Config = Compiled & { readonly warnings: readonly LocatedIssue[] }

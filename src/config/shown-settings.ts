@@ -1,24 +1,19 @@
 import { stringify } from 'yaml'
 import { redactUrl } from '../authenticate/token/fetch-json.ts'
-import { jsonSchema, SECRETS } from './schema.ts'
-import { ConfigError, locate, type Path } from './yaml/issue.ts'
-import { isMapping, type Mapping, readSource } from './yaml/source.ts'
+import { isSecret, jsonSchema } from './schema.ts'
+import { ConfigError, locate, type Path, writePath } from './yaml/issue.ts'
+import { isMapping, type Mapping, mapTexts, readSource } from './yaml/source.ts'
 
 /** A reference to a secret: a file or an environment variable. */
 const REFERENCE = /^(?:file:.*|\$\{\w+\})$/s
 
 /** Returns a value of the file at a path with `***` for secrets, and for the user and the query of URLs. */
-function hideSecrets(value: unknown, path: Path = []): unknown {
-  if (Array.isArray(value)) return value.map((item, i) => hideSecrets(item, [...path, i]))
-  if (isMapping(value))
-    return Object.fromEntries(
-      Object.entries(value).map(([key, inner]) => [key, hideSecrets(inner, [...path, key])]),
-    )
-  if (typeof value !== 'string' || REFERENCE.test(value)) return value
-  if (/^\w+:\/\//.test(value)) return redactUrl(value.replace(/^(\w+:\/\/).*@/s, '$1***@'))
-  const matches = (step: string, i: number): boolean => step === '*' || step === String(path[i])
-  const isSecret = SECRETS.some((secret) => secret.length === path.length && secret.every(matches))
-  return isSecret ? '***' : value
+const hideSecrets = (value: unknown, path?: Path): unknown => mapTexts(value, hideSecret, path)
+
+function hideSecret(text: string, path: Path): string {
+  if (REFERENCE.test(text)) return text
+  if (/^\w+:\/\//.test(text)) return redactUrl(text.replace(/^(\w+:\/\/).*@/s, '$1***@'))
+  return isSecret(path) ? '***' : text
 }
 
 interface Schema {
@@ -26,7 +21,7 @@ interface Schema {
   readonly type?: string
   readonly properties?: Readonly<Record<string, Schema>>
   readonly required?: readonly string[]
-  readonly additionalProperties?: Schema | boolean
+  readonly additionalProperties?: Schema | false
   readonly items?: Schema
   readonly anyOf?: readonly Schema[]
 }
@@ -37,27 +32,25 @@ export type Defaults = ReadonlySet<string>
 /** Returns a file's settings in its own keys and units, with the schema's defaults and without secrets. */
 export function shownSettings(file: Mapping): { readonly settings: Mapping; readonly defaults: Defaults } {
   const defaults = new Set<string>()
-  const settings = fill(jsonSchema() as Schema, hideSecrets(file), [], defaults)
-  return { settings: settings as Mapping, defaults }
+
+  function fill(schema: Schema, value: unknown, path: Path): unknown {
+    const { properties = {}, additionalProperties: rest, items } = memberOf(schema, value)
+    if (Array.isArray(value)) return value.map((item, i) => fill(items ?? {}, item, [...path, i]))
+    if (!isMapping(value)) return isNumber(schema, value) ? Number(value) : value
+    const filled: Record<string, unknown> = { ...value }
+    for (const [key, property] of Object.entries(properties)) {
+      if (key in value || property.default === undefined || isEmptyList(property.default)) continue
+      if (!isMapping(property.default)) defaults.add(pathKey([...path, key]))
+      filled[key] = property.default
+    }
+    for (const [key, inner] of Object.entries(filled))
+      filled[key] = fill(properties[key] ?? (rest || {}), inner, [...path, key])
+    return filled
+  }
+  return { settings: fill(jsonSchema() as Schema, hideSecrets(file), []) as Mapping, defaults }
 }
 
 export const pathKey = (path: Path): string => JSON.stringify(path)
-
-function fill(schema: Schema, value: unknown, path: Path, defaults: Set<string>): unknown {
-  const { properties = {}, additionalProperties, items } = branchOf(schema, value)
-  if (Array.isArray(value)) return value.map((item, i) => fill(items ?? {}, item, [...path, i], defaults))
-  if (!isMapping(value)) return isNumber(schema, value) ? Number(value) : value
-  const filled: Record<string, unknown> = {}
-  const rest = isMapping(additionalProperties) ? (additionalProperties as Schema) : {}
-  for (const [key, inner] of Object.entries(value))
-    filled[key] = fill(properties[key] ?? rest, inner, [...path, key], defaults)
-  for (const [key, property] of Object.entries(properties)) {
-    if (key in value || property.default === undefined || isEmptyList(property.default)) continue
-    if (!isMapping(property.default)) defaults.add(pathKey([...path, key]))
-    filled[key] = fill(property, property.default, [...path, key], defaults)
-  }
-  return filled
-}
 
 /** Returns true for a number that the environment gave as a string. */
 const isNumber = ({ anyOf = [] }: Schema, value: unknown): boolean =>
@@ -65,12 +58,13 @@ const isNumber = ({ anyOf = [] }: Schema, value: unknown): boolean =>
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0
 
 /** Returns the member of a union that a valid value matches; other schemas as they are. */
-function branchOf(schema: Schema, value: unknown): Schema {
-  const kind = Array.isArray(value) ? 'array' : isMapping(value) ? 'object' : undefined
+function memberOf(schema: Schema, value: unknown): Schema {
   const fits = ({ type, required = [] }: Schema): boolean =>
-    type === kind && (kind === 'array' || required.every((key) => key in (value as Mapping)))
-  const branch = schema.anyOf?.find(fits)
-  return branch?.anyOf === undefined ? (branch ?? schema) : branchOf(branch, value)
+    Array.isArray(value)
+      ? type === 'array'
+      : isMapping(value) && type === 'object' && required.every((key) => key in value)
+  const member = schema.anyOf?.find(fits)
+  return member === undefined ? schema : memberOf(member, value)
 }
 
 const MAX_DIFFERENCES = 20
@@ -86,9 +80,9 @@ export function differences(before: string, after: string, file = 'the file befo
 }
 
 function parse(text: string, file: string): Mapping {
-  const { value, mistakes, positionOf } = readSource(text)
-  if (value === undefined) throw new ConfigError(locate(mistakes, file, positionOf))
-  return value
+  const source = readSource(text)
+  if (source.value === undefined) throw new ConfigError(locate(source.mistakes, file, source))
+  return source.value
 }
 
 function* compare(before: unknown, after: unknown, path: Path): Generator<string> {
@@ -99,14 +93,14 @@ function* compare(before: unknown, after: unknown, path: Path): Generator<string
     const order = [...items.keys()].filter((name) => others.has(name))
     const isReordered = order.join('\n') !== [...others.keys()].filter((name) => items.has(name)).join('\n')
     if (Array.isArray(after) && isReordered)
-      yield shorten(`${shownPath(path)} are in another order: ${[...others.keys()].join(', ')}`)
+      yield shorten(`${writePath(path)} are in another order: ${[...others.keys()].join(', ')}`)
     return
   }
   if (JSON.stringify(before) === JSON.stringify(after)) return
   const shown = (value: unknown): string => shorten(format(hideSecrets(value, path)))
-  if (before === undefined) yield `${shownPath(path)} added: ${shown(after)}`
-  else if (after === undefined) yield `${shownPath(path)} removed: ${shown(before)}`
-  else yield `${shownPath(path)} ${shown(before)} → ${shown(after)}`
+  if (before === undefined) yield `${writePath(path)} added: ${shown(after)}`
+  else if (after === undefined) yield `${writePath(path)} removed: ${shown(before)}`
+  else yield `${writePath(path)} ${shown(before)} → ${shown(after)}`
 }
 
 const namesOf = (item: Mapping) => NAMES.map((key) => item[key]).filter((name) => typeof name === 'string')
@@ -117,12 +111,6 @@ function itemsOf(value: unknown): ReadonlyMap<string, unknown> | undefined {
   if (!Array.isArray(value) || !value.every(isMapping)) return undefined
   const items = new Map(value.map((item) => [namesOf(item).join(' of '), item]))
   return items.size === value.length && !items.has('') ? items : undefined
-}
-
-/** Formats a path as the file nests it, such as `limits.requests.limit` or `routes["/v3/*"].timeout`. */
-function shownPath(path: Path): string {
-  const steps = path.map((step) => (/^[\w-]+$/.test(String(step)) ? `.${step}` : `[${JSON.stringify(step)}]`))
-  return steps.join('').replace(/^\./, '')
 }
 
 const format = (value: unknown): string =>

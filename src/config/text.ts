@@ -1,7 +1,8 @@
+import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { buffer } from 'node:stream/consumers'
-import { ConfigError, type Issue, type Path } from './yaml/issue.ts'
+import { ConfigError } from './yaml/issue.ts'
 
 const REASONS: Readonly<Record<string, string>> = {
   ENOENT: 'does not exist',
@@ -26,20 +27,18 @@ export async function readText(file: string): Promise<string> {
   }
 }
 
-/** Reads the secret of a value `file:/path`; returns undefined for any other value. */
-export async function readSecret(
-  value: unknown,
-  path: Path,
-  directory: string,
-): Promise<{ readonly value: string } | Issue | undefined> {
-  if (typeof value !== 'string' || !value.startsWith('file:')) return undefined
-  const file = resolve(directory, value.slice('file:'.length).replace(/^\/\/\//, '/'))
+/** Reads the secret of a text `file:/path`; returns any other text. Throws an error that explains what is wrong with the text. */
+export function readSecret(text: string, directory: string): string {
+  if (!text.startsWith('file:')) return text
+  const file = resolve(directory, text.slice('file:'.length).replace(/^\/\/\//, '/'))
+  let secret: string
   try {
-    const secret = (await readFile(file, 'utf8')).replace(/\r?\n$/, '')
-    return secret === '' ? { path, message: `refers to ${file}, which is empty` } : { value: secret }
+    secret = readFileSync(file, 'utf8').replace(/\r?\n$/, '')
   } catch (error) {
-    return { path, message: `refers to ${file}, which ${reason(error)}` }
+    throw new Error(`refers to ${file}, which ${reason(error)}`, { cause: error })
   }
+  if (secret === '') throw new Error(`refers to ${file}, which is empty`)
+  return secret
 }
 
 /** Returns why a file could not be read, to follow its name in a message. */

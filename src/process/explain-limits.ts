@@ -1,4 +1,4 @@
-import type { Config } from '../config/schema.ts'
+import type { Config } from '../config/compile.ts'
 import type { Params } from '../downstream/router.ts'
 import { prefixOf } from '../limit/key.ts'
 import { quotaOf, rulesOf } from '../limit/limit.ts'

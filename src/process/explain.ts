@@ -2,7 +2,7 @@ import { METHODS as PARSED_METHODS } from 'node:http'
 import { isIP } from 'node:net'
 import type { RequestLine } from '../admin/limits.ts'
 import { keptClaims } from '../authenticate/token/kept-claims.ts'
-import type { Config } from '../config/schema.ts'
+import type { Config } from '../config/compile.ts'
 import {
   createRouter,
   type Match,

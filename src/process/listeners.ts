@@ -1,5 +1,5 @@
 import type { Server } from 'node:http'
-import type { Config } from '../config/schema.ts'
+import type { Config } from '../config/compile.ts'
 import { normalizeAddress, type Peers } from '../downstream/peers.ts'
 import { drain } from '../downstream/drain.ts'
 import type { Serve } from '../downstream/pipelining.ts'

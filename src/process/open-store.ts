@@ -1,4 +1,4 @@
-import type { StoreConfig } from '../config/schema.ts'
+import type { StoreConfig } from '../config/compile.ts'
 import { type FallbackStore, withFallback } from '../limit/fallback/store.ts'
 import { instant } from '../limit/instant.ts'
 import { prefixOf } from '../limit/key.ts'

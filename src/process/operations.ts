@@ -1,6 +1,6 @@
 import type { RequestLine, Setting } from '../admin/limits.ts'
 import type { AdminParts } from '../admin/server.ts'
-import type { Config } from '../config/schema.ts'
+import type { Config } from '../config/compile.ts'
 import { nearest } from '../config/yaml/issue.ts'
 import { InvalidQuestion } from '../errors.ts'
 import { instant } from '../limit/instant.ts'

@@ -1,7 +1,7 @@
 import type { Server } from 'node:http'
 import { hostname } from 'node:os'
 import type { Validity } from '../config/certificates.ts'
-import type { Config } from '../config/schema.ts'
+import type { Config } from '../config/compile.ts'
 import { openSockets } from '../downstream/drain.ts'
 import { instant } from '../limit/instant.ts'
 import { inForce, type Limit } from '../limit/limit.ts'

@@ -1,5 +1,5 @@
 import type { Loaded } from '../config/load.ts'
-import type { Config } from '../config/schema.ts'
+import type { Config } from '../config/compile.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 

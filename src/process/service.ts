@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { certificatesOf } from '../config/certificates.ts'
-import type { Config } from '../config/schema.ts'
+import type { Config } from '../config/compile.ts'
 import { createPeers } from '../downstream/peers.ts'
 import { readAsked } from '../downstream/forward-auth.ts'
 import type { Exchange, GatewayDeps } from '../gateway/exchange.ts'

@@ -1,5 +1,5 @@
 import { createAdmin } from '../admin/server.ts'
-import type { Config } from '../config/schema.ts'
+import type { Config } from '../config/compile.ts'
 import { drain } from '../downstream/drain.ts'
 import { listen } from '../downstream/server.ts'
 import { NO_ACTIVITY } from '../observe/activity/values.ts'

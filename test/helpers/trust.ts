@@ -8,7 +8,7 @@ import {
   type KeySource,
   type KeySourceOptions,
 } from '../../src/authenticate/token/jwks.ts'
-import type { Tokens } from '../../src/config/schema.ts'
+import type { Tokens } from '../../src/config/compile.ts'
 import { Refusal } from '../../src/errors.ts'
 import type { TestIssuer } from './issuer.ts'
 

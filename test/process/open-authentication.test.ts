@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { Client, Config, Par, Tokens } from '../../src/config/schema.ts'
+import type { Client, Config, Tokens } from '../../src/config/compile.ts'
 import { Refusal } from '../../src/errors.ts'
 import type { Log } from '../../src/observe/log.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
@@ -58,7 +58,7 @@ function configurations() {
         openIssuersIn(resources, configOf({ tokens, limits: [], listen: { hosts: [] } }), log, metrics, keys),
       )
     },
-    openGuard: (clients: readonly Client[], par: Par | null = PAR) =>
+    openGuard: (clients: readonly Client[], par: Config['par'] | null = PAR) =>
       resources.replace(() => openGuards(resources, configOf({ par: par ?? undefined, clients }), log)?.par),
   }
 }
@@ -70,7 +70,7 @@ async function answerOf({ authenticate }: Issuers, issuer: TestIssuer): Promise<
   return 'prove' in identity ? 'bound' : identity.client
 }
 
-const PAR: Par = {
+const PAR: NonNullable<Config['par']> = {
   issuer: ISSUER,
   audiences: [],
   assertionAudience: 'compatible',

@@ -1,5 +1,5 @@
 import { describe, it } from 'vitest'
-import type { StoreConfig } from '../../src/config/schema.ts'
+import type { StoreConfig } from '../../src/config/compile.ts'
 import { openStore } from '../../src/process/open-store.ts'
 import type { Log } from '../../src/observe/log.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'

@@ -160,7 +160,7 @@ describe('a changed file', () => {
       writeFileSync(file, text.replace('port: 0, trustedProxies: []', listen)),
     )
     const tracing = ['tracing.endpoint', 'tracing.sampleRatio', 'tracing.headers']
-    const keys = ['listen.maxConnections', 'listen.headersTimeout', 'store', ...tracing]
+    const keys = ['listen.headersTimeout', 'listen.maxConnections', 'store', ...tracing]
     expect(line).toMatchObject({ level: 'warn', keys })
   })
 })

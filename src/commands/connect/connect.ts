@@ -1,5 +1,5 @@
 import pLimit from 'p-limit'
-import type { Config } from '../../config/schema.ts'
+import type { Config } from '../../config/compile.ts'
 import { problemLine } from '../../config/yaml/issue.ts'
 import { formatTable } from '../format.ts'
 import { type Args, type Io, print } from '../io.ts'

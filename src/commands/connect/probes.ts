@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { redactUrl } from '../../authenticate/token/fetch-json.ts'
 import { createIntrospection } from '../../authenticate/token/introspection.ts'
 import { loadKeys } from '../../authenticate/token/key-set.ts'
-import { certificatesOf, endsSoon, invalidity, remaining } from '../../config/certificates.ts'
-import type { Config, Tokens } from '../../config/schema.ts'
+import { certificatesOf, describeValidity } from '../../config/certificates.ts'
+import type { Config, Tokens } from '../../config/compile.ts'
 import { keysFrom } from '../../process/open-authentication.ts'
 import { type Address, createAddresses, createConnect } from '../../upstream/addresses.ts'
 import type { Upstream } from '../../upstream/upstream.ts'
@@ -113,11 +113,9 @@ async function introspect({ introspection, ...issuer }: Tokens): Promise<Finding
 export function certificateFindings(config: Config, nowMs: number): readonly Finding[] {
   return certificatesOf(config).map((certificate) => {
     const what = `certificate ${certificate.path.join('.')}`
-    const message = invalidity(certificate, nowMs)
+    const { state, message } = describeValidity(certificate, nowMs)
     // An expired authority may be left in the file with its successor.
-    if (message !== undefined)
-      return { state: certificate.path.at(-1) === 'cert' ? 'failed' : 'warning', what, message }
-    const state = endsSoon(certificate, nowMs) ? 'warning' : 'ok'
-    return { state, what, message: `is valid for ${remaining(certificate, nowMs)}` }
+    const isAuthority = certificate.path.at(-1) !== 'cert'
+    return { state: state === 'failed' && isAuthority ? 'warning' : state, what, message }
   })
 }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { Config, SharedStore } from '../../config/schema.ts'
+import type { Config, SharedStore } from '../../config/compile.ts'
 import { createLiveOverrides } from '../../limit/overrides-live.ts'
 import { listOverrides } from '../../limit/overrides.ts'
 import { inspectNodes } from '../../limit/redis/diagnose.ts'

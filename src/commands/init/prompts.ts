@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline/promises'
-import { fetchedUrl, httpUrl, issuer, origin } from '../../config/sections/addresses.ts'
-import { checkServer, SERVER } from '../../config/sections/store.ts'
+import { checkServer, SERVER } from '../../config/sections/listeners.ts'
+import { fetchedUrl, httpUrl, issuer, origin } from '../../config/sections/texts.ts'
 import { stringThat, text } from '../../config/sections/values.ts'
 import { parsePattern } from '../../downstream/router.ts'
 import { type Args, type Io, textOf, UsageError } from '../io.ts'

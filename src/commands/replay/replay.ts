@@ -1,6 +1,6 @@
 import { SingleBar } from 'cli-progress'
 import type { Loaded } from '../../config/load.ts'
-import type { Config } from '../../config/schema.ts'
+import type { Config } from '../../config/compile.ts'
 import { createRouter, type Params } from '../../downstream/router.ts'
 import { segmentsOf } from '../../downstream/target.ts'
 import type { Decision } from '../../limit/decision.ts'

@@ -1,4 +1,4 @@
-import type { Config } from '../../config/schema.ts'
+import type { Config } from '../../config/compile.ts'
 import type { Decision } from '../../limit/decision.ts'
 import { instant } from '../../limit/instant.ts'
 import type { Limit } from '../../limit/limit.ts'

@@ -2,9 +2,20 @@ import { z } from 'zod'
 import { isClientId } from '../../authenticate/token/claims.ts'
 import { privateMember } from '../../authenticate/token/key-set.ts'
 import { type Issue, mustBe, mustBeMapping } from '../yaml/issue.ts'
-import { fetchedUrl, issuer, keysLocation } from './addresses.ts'
 import { ownLimits } from './limits.ts'
-import { crossField, choice, duration, list, section, size, text, stringThat } from './values.ts'
+import { fetchedUrl, issuer, keysLocation } from './texts.ts'
+import {
+  atKey,
+  choice,
+  crossField,
+  duration,
+  exclusive,
+  list,
+  section,
+  size,
+  stringThat,
+  text,
+} from './values.ts'
 
 const PSS = ['PS256', 'PS384', 'PS512'] as const
 const PKCS1 = ['RS256', 'RS384', 'RS512'] as const
@@ -15,13 +26,11 @@ const introspection = section({
   url: fetchedUrl('the URL of the introspection endpoint').describe('The issuer’s introspection endpoint.'),
   clientId: text('the id of the gateway at the issuer').describe('The gateway’s client id at the issuer.'),
   clientSecret: text('the secret of that client').describe('The client secret, or file:/path of it.'),
-  timeout: duration('1ms', '1m').prefault('3s').describe('Maximum wait for a response; then 503.'),
-  maxAge: duration('0s', '1h')
+  timeoutMs: duration('1ms', '1m').prefault('3s').describe('Maximum wait for a response; then 503.'),
+  maxAgeMs: duration('0s', '1h')
     .prefault('30s')
     .describe('How long a response is cached, and so how long a revoked token may be accepted.'),
-})
-  .transform(({ timeout, maxAge, ...rest }) => ({ ...rest, timeoutMs: timeout, maxAgeMs: maxAge }))
-  .describe('Introspection of opaque tokens (RFC 7662), at one issuer at most; without it they are refused.')
+}).describe('Introspection of opaque tokens (RFC 7662), at one issuer at most; without it they are refused.')
 
 const audience = z
   .union(
@@ -30,7 +39,7 @@ const audience = z
   )
   .transform((audience) => [audience].flat())
 
-const issuerOfTokens = section({
+const issuerFields = section({
   issuer: issuer.describe('The issuer of the tokens, exactly as in their iss claim.'),
   audience: audience.describe('The audience of the tokens, or a list; aud must contain one of them.'),
   jwks: keysLocation
@@ -40,19 +49,20 @@ const issuerOfTokens = section({
   algorithms: list(choice(ALGORITHMS), 1, 'a list of algorithms')
     .default(['PS256', 'ES256', 'EdDSA', 'RS256'])
     .describe('The signature algorithms that are accepted in JWTs.'),
-  leeway: duration('0s', '10m').prefault('5s').describe('Allowed clock difference, for exp, nbf and iat.'),
+  leewayMs: duration('0s', '10m').prefault('5s').describe('Allowed clock difference, for exp, nbf and iat.'),
   realm: stringThat((realm) => /^[ !#-[\]-~]+$/.test(realm), 'plain ASCII without quotes and backslashes')
     .optional()
     .describe('The realm in WWW-Authenticate; by default the issuer’s host.'),
   type: choice(['any', 'strict']).default('any').describe('strict accepts only at+jwt tokens (RFC 9068).'),
   introspection: introspection.optional(),
 })
-  .transform(({ leeway, realm, ...rest }) => {
-    return { ...rest, realm: realm ?? new URL(rest.issuer).host, leewayMs: leeway }
-  })
+
+/** Schema of an issuer, whose file of keys is not resolved yet. */
+const issuerOfTokens = issuerFields
+  .transform((settings) => ({ ...settings, realm: settings.realm ?? new URL(settings.issuer).host }))
   .describe('An issuer whose access tokens are accepted.')
 
-function* issuerConflicts(issuers: readonly IssuerSettings[]): Generator<Issue> {
+function* issuerConflicts(issuers: readonly z.output<typeof issuerOfTokens>[]): Generator<Issue> {
   const introspected = issuers.findIndex(({ introspection }) => introspection !== undefined)
   for (const [i, { issuer, introspection }] of issuers.entries()) {
     const first = issuers.findIndex((other) => other.issuer === issuer)
@@ -63,7 +73,7 @@ function* issuerConflicts(issuers: readonly IssuerSettings[]): Generator<Issue> 
   }
 }
 
-const ISSUER_KEYS = Object.keys(issuerOfTokens.in.shape).join(', ')
+const ISSUER_KEYS = Object.keys(issuerFields.in.shape).join(', ')
 
 export const tokens = z
   .union(
@@ -72,15 +82,12 @@ export const tokens = z
   )
   .describe('How callers authenticate on routes with authenticate: bearer; a list for several issuers.')
 
-/** The settings of one issuer, whose file of keys is not resolved yet. */
-export type IssuerSettings = z.output<typeof issuerOfTokens>
-
+const PRIVATE_KEY =
+  'belongs to a private key, which only its owner should have; have the client create a new key, and write its public part'
 const jwk = z.record(z.string(), z.unknown(), mustBe('a JWK: a mapping with "kty"')).superRefine(
-  crossField(function* (jwk) {
+  crossField((jwk) => {
     const member = privateMember(jwk)
-    const message =
-      'belongs to a private key, which only its owner should have; have the client create a new key, and write its public part'
-    if (member !== undefined) yield { path: [member], message, key: true }
+    return member === undefined ? [] : [atKey(member, PRIVATE_KEY)]
   }),
 )
 
@@ -113,12 +120,7 @@ const client = section({
     .describe('required: the authorisation endpoint accepts only a request_uri of the PAR endpoint.'),
   limits: ownLimits,
 })
-  .superRefine(
-    crossField(function* ({ jwks, jwksUri }) {
-      const message = 'cannot be combined with "jwks"; remove one of them'
-      if (jwks !== undefined && jwksUri !== undefined) yield { path: ['jwksUri'], message, key: true }
-    }),
-  )
+  .superRefine(crossField((client) => exclusive(client, ['jwks', 'jwksUri'])))
   .describe('An API client with its own settings.')
 
 export const clients = list(client, 0, 'a list of clients').describe('API clients with their own settings.')
@@ -131,14 +133,14 @@ export const par = section({
   assertionAudience: choice(['compatible', 'strict'])
     .default('compatible')
     .describe('strict accepts only the issuer as the audience of assertions (FAPI 2.0), not audiences.'),
-  leeway: duration('0s', '10m').prefault('10s').describe('Allowed clock difference, in clients’ JWTs.'),
+  leewayMs: duration('0s', '10m').prefault('10s').describe('Allowed clock difference, in clients’ JWTs.'),
   maxBody: size('1kB', '10MB').prefault('64kB').describe('Largest form at these endpoints; beyond, 413.'),
   unknownClients: choice(['forward', 'refuse'])
     .default('forward')
     .describe('Whether clients that are not listed under clients are forwarded unchecked or refused.'),
 })
-  .transform(({ leeway, audiences, ...rest }) => {
-    const base = rest.issuer.replace(/\/$/, '')
-    return { ...rest, audiences: audiences ?? [`${base}/token`, `${base}/request`], leewayMs: leeway }
+  .transform((settings) => {
+    const base = settings.issuer.replace(/\/$/, '')
+    return { ...settings, audiences: settings.audiences ?? [`${base}/token`, `${base}/request`] }
   })
   .describe('The rules of routes with authenticate: par or authorization.')

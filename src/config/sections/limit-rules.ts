@@ -1,11 +1,12 @@
 import { z } from 'zod'
 import { METHODS } from '../../downstream/router.ts'
-import { createCalendar } from '../../limit/calendar.ts'
-import { partOf } from '../../limit/rules/parts.ts'
+import { createCalendar, UNITS_MS } from '../../limit/calendar.ts'
+import { KINDS, partOf, wholeSegment } from '../../limit/rules/parts.ts'
 import type { Condition } from '../../limit/rules/conditions.ts'
-import { type Issue, mustBe } from '../yaml/issue.ts'
-import { fieldIssue } from './fields.ts'
-import { choice, crossField, distinct, duration, int, list, section, stringThat, text } from './values.ts'
+import { type Issue, mustBe, nearest } from '../yaml/issue.ts'
+import { fieldIssue } from './texts.ts'
+import { choice, crossField, distinct, duration, exclusive } from './values.ts'
+import { int, list, section, stringThat, text } from './values.ts'
 
 export const calls = int(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
 export const window = duration('100ms', '31d')
@@ -15,12 +16,8 @@ const keyPart = stringThat((part) => {
   const [, of, name = ''] = /^(claim|header):(.+)$/is.exec(part) ?? []
   if (of === 'claim') return true
   return of === undefined ? /^[A-Za-z_][A-Za-z0-9_]*$/.test(part) : fieldIssue(name)
-}, 'client, user, ip, route, token, claim:NAME, header:NAME or a parameter’s name')
-export const keyParts = distinct(
-  keyPart.transform(partOf),
-  0,
-  'a list of the parts of a key, such as [client]',
-)
+}, 'client, user, ip, route, token, claim:NAME, header:NAME or a parameter’s name').transform(partOf)
+export const keyParts = distinct(keyPart, 0, 'a list of the parts of a key, such as [client]')
 
 const isTimezone = (name: string): boolean => {
   try {
@@ -34,13 +31,14 @@ const calendar = section({
   timezone: stringThat(isTimezone, 'a time zone of the IANA database, such as Europe/Lisbon')
     .default('UTC')
     .describe('The time zone in which the periods begin.'),
-}).transform(({ calendar, timezone }) => ({ unit: calendar, timezone }))
+}).transform(({ calendar: unit, timezone }) => ({ windowMs: UNITS_MS[unit], calendar: { unit, timezone } }))
+
 const DURATION = 'a duration from 100ms to 31d (units ms, s, m, h, d)'
 /** Returns the message for a number, which has no unit. */
 const withoutUnit = (input: unknown) =>
   typeof input === 'number' && window.safeParse(input).error!.issues[0]!.message
 export const windowOrCalendar = z.union(
-  [window, calendar],
+  [window.transform((windowMs) => ({ windowMs })), calendar],
   mustBe(`${DURATION}, or { calendar: day }`, withoutUnit),
 )
 
@@ -49,30 +47,26 @@ export const together = z.union([choice(['token']), window], mustBe(`${DURATION}
 const claimed = section({
   claim: text('the name of a claim').describe('The claim that gives the limit.'),
   default: calls.describe('The limit of a token without the claim, or with another value.'),
-  max: calls.optional().describe('Maximum of what a claim with a whole number gives.'),
+  max: calls.exactOptional().describe('Maximum of what a claim with a whole number gives.'),
   values: z
     .record(z.string(), calls, mustBe('a mapping of values of the claim to limits'))
-    .optional()
+    .exactOptional()
     .describe('The limits by the values of the claim; without it, the claim is the limit, a whole number.'),
 })
-  .superRefine(
-    crossField(function* ({ max, values, default: least }): Generator<Issue> {
-      const message = 'cannot be combined with "values"; remove one of them'
-      if (max !== undefined && values !== undefined) yield { path: ['max'], message, key: true }
-      if (max !== undefined && max < least) yield { path: ['default'], message: 'is above "max"; write less' }
-    }),
-  )
-  .transform(({ claim, default: limit, max, values }) => ({
-    limit,
-    claim: { name: claim, ...(max !== undefined && { max }), ...(values !== undefined && { values }) },
-  }))
+  .superRefine(crossField((claimed) => exclusive(claimed, ['values', 'max'])))
+  .refine(({ default: least, max = Infinity }) => least <= max, {
+    path: ['default'],
+    error: 'is above "max"; write less',
+  })
+  .transform(({ claim: name, default: limit, ...rest }) => ({ limit, claim: { name, ...rest } }))
 export const value = z.union(
-  [calls, claimed],
+  [calls.transform((limit) => ({ limit })), claimed],
   mustBe('a whole number, 0 or more, or { claim: NAME, default: 4 }'),
 )
 
 const SCALARS = [z.string(), z.number(), z.boolean()] as const
 const WORD = 'a text, a number, true or false'
+const SUBJECTS = ['header', 'claim', 'method'] as const
 const fields = section({
   header: stringThat(fieldIssue, 'the name of a header field')
     .optional()
@@ -91,20 +85,14 @@ const fields = section({
     )
     .describe('present, absent, ip (exactly one IP address), a value, or a list of values.'),
 })
-const SUBJECTS = ['header', 'claim', 'method'] as const
 
 function* conditionConflicts(condition: z.output<typeof fields>): Generator<Issue> {
-  const [of, other] = SUBJECTS.filter((key) => condition[key] !== undefined)
+  const of = SUBJECTS.find((key) => condition[key] !== undefined)
   if (of === undefined)
     yield { path: [], message: 'must have one of "header", "claim" and "method"; write one' }
-  if (other !== undefined)
-    yield {
-      path: [other],
-      message: `cannot be combined with "${of}"; write a list of two conditions`,
-      key: true,
-    }
-  const unknown = of === 'method' && [condition.is].flat().find((word) => !METHODS.has(String(word)))
-  if (unknown !== undefined && unknown !== false)
+  yield* exclusive(condition, SUBJECTS, 'write a list of two conditions')
+  const isUnknown = [condition.is].flat().some((word) => !METHODS.has(String(word)))
+  if (of === 'method' && isUnknown)
     yield { path: ['is'], message: `must be a method that routes can match; use ${[...METHODS].join(', ')}` }
 }
 
@@ -123,3 +111,55 @@ export const conditions = z
     mustBe('a condition such as { header: NAME, is: present }, or a list of them'),
   )
   .transform((conditions) => [conditions].flat())
+
+const KIND = `${KINDS.join(', ')} or a regular expression such as "[a-z]{2}[0-9]+"`
+const error =
+  'is not the name of a parameter; write it as in routes, without the colon, or claim:NAME or header:NAME'
+
+export const parameters = z
+  .record(
+    z.string().regex(/^(?:[A-Za-z_][A-Za-z0-9_]*|(?:claim|[Hh]eader):.+)$/s, { error }),
+    stringThat((kind) => kindIssue(kind) ?? true, KIND),
+    mustBe('a mapping of path parameters, claims and header fields to their kinds'),
+  )
+  .describe(
+    'Kinds of the path parameters, header:NAME and claim:NAME that limits count by; other values get 400, or 403 for a claim: plain (default, except for claims: letters, digits and -_:@~=), uuid, integer, or a regular expression for the whole value.',
+  )
+
+function kindIssue(kind: string): string | undefined {
+  if (KINDS.some((name) => name === kind)) return undefined
+  // As a regular expression, a word would match only itself.
+  if (/^[A-Za-z]*$/.test(kind)) {
+    const similar = nearest(kind, KINDS)
+    return `must be ${KIND}${similar === undefined ? '' : `; did you mean "${similar}"?`}`
+  }
+  try {
+    wholeSegment(kind)
+  } catch (error) {
+    return `is not a regular expression: ${(error as Error).message.replace(/^.*: /s, '')}`
+  }
+  return costIssue(kind)
+}
+
+/** Maximum repetitions without a fixed count in a regular expression. A mismatch costs a segment's length to this power. */
+const MAX_UNBOUNDED_REPETITIONS = 2
+
+/** Returns why a valid regular expression may backtrack for too long. */
+function costIssue(source: string): string | undefined {
+  // Each escape and class becomes a letter, each group starts with `(`, and `?` for lazy repetitions is removed.
+  let rest = source
+    .replaceAll(/\\[^1-9k]|\[(?:\\.|[^\\\]])*\]/gu, 'x')
+    .replaceAll('(?:', '(')
+    .replaceAll(/([*+?}])\?/g, '$1')
+  if (rest.includes('\\')) return 'must not refer back to a group; write out what it matches'
+  if (rest.split(/[*+?]|\{\d+,\d*\}/).length - 1 > MAX_UNBOUNDED_REPETITIONS)
+    return `may take too long: it has more than ${MAX_UNBOUNDED_REPETITIONS} of *, +, ? and {n,m}; write {n} or characters in [ ]`
+  for (;;) {
+    const [group, inner = '', times = ''] = /\(([^()]*)\)([*+]|\{[\d,]+\})?/.exec(rest) ?? []
+    if (group === undefined) return undefined
+    const isOpen = /[|*+?]|\{\d+,/.test(inner)
+    if (isOpen && times !== '')
+      return 'may take too long: it repeats a group with alternatives or repetitions; write it without'
+    rest = rest.replace(group, isOpen || /[*+,]/.test(times) ? '|' : 'x')
+  }
+}

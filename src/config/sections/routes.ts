@@ -1,17 +1,17 @@
 import type { z } from 'zod'
 import { parsePattern, type Pattern } from '../../downstream/router.ts'
 import type { Issue } from '../yaml/issue.ts'
-import { origin, tlsName } from './addresses.ts'
-import { identityField } from './fields.ts'
-import { certWithoutKey, tlsFiles } from './store.ts'
-import { choice, crossField, distinct, duration, int } from './values.ts'
+import { tlsFiles, certWithoutKey } from './listeners.ts'
+import { fieldIssue, identityField, origin, tlsName } from './texts.ts'
+import { atKey, choice, crossField, distinct, duration, exclusive, int } from './values.ts'
 import { list, named, section, size, stringThat, text } from './values.ts'
 
 const tls = section({
   ...tlsFiles,
-  servername: tlsName.optional().describe('The name expected in its certificate; by default its host.'),
+  servername: tlsName.exactOptional().describe('The name expected in its certificate; by default its host.'),
 })
   .superRefine(crossField(certWithoutKey))
+  .transform((files) => ({ servername: undefined, ...files }))
   .describe('TLS to an https backend, with PEM files relative to this file.')
 
 const backend = section({
@@ -19,10 +19,10 @@ const backend = section({
   urls: list(origin, 1, 'a list of addresses such as http://10.0.0.1:4000')
     .optional()
     .describe('Instead of url: several addresses, used in turn; one that fails is skipped for a while.'),
-  timeout: duration('1ms', '1d')
+  timeoutMs: duration('1ms', '1d')
     .prefault('30s')
     .describe('Maximum wait for the response’s head, and between bytes of its body; then 504.'),
-  connectTimeout: duration('1ms', '1h').prefault('2s').describe('Maximum wait for a new connection.'),
+  connectTimeoutMs: duration('1ms', '1h').prefault('2s').describe('Maximum wait for a new connection.'),
   maxConnections: int(1, 100_000)
     .prefault(256)
     .describe('Maximum connections to all its addresses together.'),
@@ -35,14 +35,14 @@ const backend = section({
     .describe('Fields that identify the caller to this upstream, accepted from listen.trustedProxies only.'),
 })
 
-function* addressConflicts({ url, urls = [], tls }: z.output<typeof backend>): Generator<Issue> {
+function* addressConflicts(addresses: z.output<typeof backend>): Generator<Issue> {
+  const { url, urls = [], tls } = addresses
   const first = url ?? urls[0]
   const message = 'is missing; write an address such as http://data.internal:4000, or "urls" for several'
   if (first === undefined) yield { path: ['url'], message }
-  if (url !== undefined && urls.length > 0)
-    yield { path: ['urls'], message: 'cannot be combined with "url"; remove one of them', key: true }
+  yield* exclusive(addresses, ['url', 'urls'])
   if (tls !== undefined && first?.startsWith('http:') === true)
-    yield { path: ['tls'], message: 'applies only to https addresses; write https, or remove it', key: true }
+    yield atKey('tls', 'applies only to https addresses; write https, or remove it')
   for (const [i, address] of urls.entries()) {
     if (urls.indexOf(address) < i)
       yield { path: ['urls', i], message: 'is a duplicate; remove one of the two' }
@@ -53,10 +53,7 @@ function* addressConflicts({ url, urls = [], tls }: z.output<typeof backend>): G
 
 const upstream = backend
   .superRefine(crossField(addressConflicts))
-  .transform(({ url, urls = [], timeout, connectTimeout, ...rest }) => {
-    const origins = url === undefined ? urls : [url]
-    return { ...rest, origins, timeoutMs: timeout, connectTimeoutMs: connectTimeout }
-  })
+  .transform(({ url, urls = [], ...rest }) => ({ ...rest, origins: url === undefined ? urls : [url] }))
   .describe('A backend.')
 
 export const upstreams = named(upstream, 'a mapping of names to upstreams').describe('The backends, by name.')
@@ -85,10 +82,8 @@ const fields = section({
     .default([])
     .describe('The limits of a call: all are charged, or none. Headers report the first.'),
   maxBody: size('0B', '100GB').prefault('10MB').describe('Largest body of a request; a larger one gets 413.'),
-  timeout: duration('1ms', '1d').optional().describe('Instead of the upstream’s timeout, for this route.'),
+  timeoutMs: duration('1ms', '1d').optional().describe('Instead of the upstream’s timeout, for this route.'),
 })
-
-type Fields = z.output<typeof fields>
 
 /** Methods of the endpoints whose requests are checked, and their form in a pattern, where GET includes HEAD. */
 const ENDPOINTS = {
@@ -97,19 +92,18 @@ const ENDPOINTS = {
 }
 
 /** Yields settings that do not fit the route's kind of response or authentication. */
-function* routeConflicts(route: Fields): Generator<Issue> {
-  const { match, upstream, respond, authenticate, scope, limits, maxBody, timeout } = route
-  const conflict = (key: keyof Fields, message: string): Issue => ({ path: [key], message, key: true })
+function* routeConflicts(route: z.output<typeof fields>): Generator<Issue> {
+  const { match, respond, authenticate, scope, limits, maxBody, timeoutMs } = route
+  yield* exclusive(route, ['upstream', 'respond'])
   if (respond !== undefined) {
     const message = 'must be bearer, because callers may read only their own limits'
     const inapplicable = 'does not apply to "respond"; remove it'
-    if (upstream) yield conflict('respond', 'cannot be combined with "upstream"; remove one of them')
     if (authenticate !== 'bearer') yield { path: ['authenticate'], message }
-    if (limits.length > 0) yield conflict('limits', inapplicable)
-    if (timeout !== undefined) yield conflict('timeout', inapplicable)
+    if (limits.length > 0) yield atKey('limits', inapplicable)
+    if (timeoutMs !== undefined) yield atKey('timeout', inapplicable)
   }
   if (scope.length > 0 && authenticate !== 'bearer')
-    yield conflict('scope', 'applies only to "authenticate: bearer", as only tokens have scopes; remove it')
+    yield atKey('scope', 'applies only to "authenticate: bearer", as only tokens have scopes; remove it')
   if (authenticate === 'none' || authenticate === 'bearer') return
   const { methods, what, write } = ENDPOINTS[authenticate]
   const matched = (parsePattern(match) as Pattern).methods
@@ -118,15 +112,29 @@ function* routeConflicts(route: Fields): Generator<Issue> {
     yield { path: ['match'], message }
   }
   const reason = `does not apply to "authenticate: ${authenticate}"`
-  if (limits.length > 0) yield conflict('limits', `${reason}, which is never limited; remove it`)
-  if (maxBody !== MAX_BODY) yield conflict('maxBody', `${reason}; write par.maxBody`)
+  if (limits.length > 0) yield atKey('limits', `${reason}, which is never limited; remove it`)
+  if (maxBody !== MAX_BODY) yield atKey('maxBody', `${reason}; write par.maxBody`)
 }
 
 const route = fields
   .superRefine(crossField(routeConflicts))
-  .transform(({ timeout, ...rest }) => {
-    return { ...(parsePattern(rest.match) as Pattern), ...rest, timeoutMs: timeout }
-  })
+  .transform((route) => ({ ...(parsePattern(route.match) as Pattern), timeoutMs: undefined, ...route }))
   .describe('What happens to the requests that match.')
 
 export const routes = list(route, 1, 'a list of routes').describe('In order: the first match wins.')
+
+export const headers = section({
+  draft: choice(['none', 'draft-10'])
+    .default('none')
+    .describe('draft-10 adds RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10).'),
+  requestId: stringThat(fieldIssue, 'the name of a header field such as x-fapi-interaction-id')
+    .default('X-Request-Id')
+    .describe('The field of the request id, in requests and responses, such as x-fapi-interaction-id.'),
+}).describe('Header fields of responses, in addition to X-RateLimit-*.')
+
+export const failures = section({
+  limit: int(1, 1000).describe('Maximum failures of one address in any window.'),
+  windowMs: duration('1s', '1h').describe('The length of the window; the limit holds for any start of it.'),
+}).describe(
+  'Limits failed authentications and unmatched requests of an address, per process; then 429. Without it, they are not limited.',
+)

@@ -6,14 +6,6 @@ export const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000
 /** Units of sizes, in bytes. */
 export const UNITS_BYTES = { B: 1, kB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
 
-/** Returns the unit that a wrong spelling means, such as `secs` or `KiB`. */
-function unitOf(spelling: string, names: readonly string[]): string | undefined {
-  // Months have no fixed length.
-  if (/^mo/i.test(spelling)) return undefined
-  if (/^m(?:s|illi)/i.test(spelling)) return 'ms'
-  return names.findLast((name) => name[0]!.toLowerCase() === spelling[0]!.toLowerCase())
-}
-
 /** Creates the schema of durations within bounds, as written with units → milliseconds. */
 export const duration = measure('duration', UNITS_MS, 'milliseconds')
 /** Creates the schema of sizes within bounds, as written with units → bytes. */
@@ -31,23 +23,27 @@ function measure(noun: string, units: Readonly<Record<string, number>>, base: st
       const value = read(text)
       return Number.isInteger(value) && value >= read(min) && value <= read(max)
     }
-    const options = mustBe(`a ${noun} from ${min} to ${max} (units ${names.join(', ')})`, (input) => {
-      if (typeof input === 'number') {
-        const similar = [`${input}${names[0]}`, `${input}${names[1]}`].filter(fits).join(' or ')
-        return similar && `has no unit; write ${similar}`
-      }
-      if (typeof input !== 'string') return ''
-      if (pattern.test(input)) return Number.isInteger(read(input)) ? '' : `must be in whole ${base}`
-      const [, count, spelling = '?'] = /^([\d.]+)\s*([A-Za-z]+)$/.exec(input) ?? []
+    function check(text: string): boolean | string {
+      if (fits(text)) return true
+      if (pattern.test(text)) return !Number.isInteger(read(text)) && `must be in whole ${base}`
+      const [, count, spelling = '?'] = /^([\d.]+)\s*([A-Za-z]+)$/.exec(text) ?? []
       const corrected = `${count}${unitOf(spelling, names)}`
       return fits(corrected) && `must be a ${noun} such as 30${names[1]}; did you mean "${corrected}"?`
-    })
-    return z
-      .string(options)
-      .regex(pattern, { ...options, abort: true })
-      .refine(fits, options)
-      .transform(read)
+    }
+    function ofNumber(number: number): string | false {
+      const similar = [`${number}${names[0]}`, `${number}${names[1]}`].filter(fits).join(' or ')
+      return similar !== '' && `has no unit; write ${similar}`
+    }
+    const what = `a ${noun} from ${min} to ${max} (units ${names.join(', ')})`
+    return stringThat(check, what, ofNumber).regex(pattern).transform(read)
   }
+}
+
+/** Returns the unit that a wrong spelling means, such as `secs` or `KiB`. Months have no fixed length. */
+function unitOf(spelling: string, names: readonly string[]): string | undefined {
+  if (/^mo/i.test(spelling)) return undefined
+  if (/^m(?:s|illi)/i.test(spelling)) return 'ms'
+  return names.findLast((name) => name[0]!.toLowerCase() === spelling[0]!.toLowerCase())
 }
 
 /** Converts a string, as the environment and flags give it, like a plain YAML scalar. */
@@ -80,9 +76,13 @@ export function choice<const T extends readonly [string, ...string[]]>(words: T)
 }
 
 /** Creates the schema of texts that `check` accepts. `check` may return a message that is more specific than `what`. */
-export function stringThat(check: (text: string) => boolean | string, what: string) {
+export function stringThat(
+  check: (text: string) => boolean | string,
+  what: string,
+  ofNumber: (number: number) => string | false = () => 'is a number here; put it in quotes',
+) {
   const options = mustBe(what, (input) => {
-    if (typeof input === 'number') return 'is a number here; put it in quotes'
+    if (typeof input === 'number') return ofNumber(input)
     const result = typeof input === 'string' && check(input)
     return typeof result === 'string' && result
   })
@@ -111,8 +111,19 @@ function* duplicates(words: readonly string[]): Generator<Issue> {
     if (words.indexOf(word) < i) yield { path: [i], message: `is a duplicate; remove one "${word}"` }
 }
 
-export function section<T extends z.core.$ZodLooseShape>(shape: T) {
-  return z.strictObject(shape, mustBeMapping(Object.keys(shape)))
+type Shape = z.core.$ZodLooseShape
+type Values<T extends Shape> = z.output<z.ZodObject<T, z.core.$strict>>
+
+/** Returns the key of the file for the name of a setting: `timeout` for `timeoutMs`, `until` for `untilAt`. */
+const keyOf = (name: string): string => name.replace(/(?:Ms|At)$/, '')
+
+/** Creates the schema of a mapping. Its keys are the names without `Ms` and `At`. */
+export function section<T extends Shape>(shape: T) {
+  const names = new Map(Object.keys(shape).map((name) => [keyOf(name), name]))
+  const fields = Object.fromEntries(Object.entries(shape).map(([name, schema]) => [keyOf(name), schema]))
+  const named = (values: object) =>
+    Object.fromEntries(Object.entries(values).map(([key, value]) => [names.get(key), value])) as Values<T>
+  return z.strictObject(fields, mustBeMapping([...names.keys()])).transform(named)
 }
 
 /** Returns a `superRefine` callback for checks across fields, run only if each field is valid. Paths are relative to the value. */
@@ -122,6 +133,18 @@ export function crossField<T>(check: (value: T) => Iterable<Issue>) {
     for (const { path, message, key } of check(value))
       context.addIssue({ code: 'custom', path: [...path], message, params: { key } })
   }
+}
+
+export const atKey = (key: string, message: string): Issue => ({ path: [key], message, key: true })
+
+/** Yields the keys that are set in addition to the first one of `keys` that is. */
+export function* exclusive<T extends object>(
+  values: T,
+  keys: readonly (keyof T & string)[],
+  remedy = 'remove one of them',
+): Generator<Issue> {
+  const [first, ...others] = keys.filter((key) => values[key] !== undefined)
+  for (const key of others) yield atKey(key, `cannot be combined with "${first}"; ${remedy}`)
 }
 
 /** Creates the schema of mappings of an operator's names to values → the values with their names, in the order of the file. */

@@ -4,19 +4,13 @@ import type { z } from 'zod'
 /** The keys and list indexes that lead from the document to a value. */
 export type Path = readonly (string | number)[]
 
-/** A line and a column, both counted from 1. */
-export interface Position {
-  readonly line: number
-  readonly column: number
-}
-
 export interface Issue {
   readonly path: Path
   readonly message: string
   /** Locates the mistake at the key of the path, not at its value. */
   readonly key?: boolean | undefined
-  /** Replaces the position of the path. */
-  readonly position?: Position
+  /** Offset of the mistake in the text, in place of that of the path. */
+  readonly offset?: number
 }
 
 /** A mistake in a configuration, or a warning, as the operator reads it. */
@@ -62,31 +56,37 @@ export function mistakesOf(issue: z.core.$ZodIssue, parent: Path = []): readonly
   return [{ path, message, key: issue.code === 'custom' && issue.params?.['key'] === true }]
 }
 
+/** Finds paths in a text, and the line and column of an offset. */
+export interface Places {
+  offsetOf(path: Path, key?: boolean): number
+  placeOf(offset: number): string
+}
+
 /** Sorts mistakes by position and keeps the first of each path, since the others follow from it. `flagOf` returns a value's flag. */
 export function locate(
   mistakes: readonly Issue[],
   file: string,
-  positionOf: (path: Path, key?: boolean) => Position,
+  { offsetOf, placeOf }: Places,
   flagOf: (path: Path) => string | undefined = () => undefined,
 ): readonly LocatedIssue[] {
   const seen = new Set<string>()
   return mistakes
     .filter(({ path }) => path.length === 0 || seen.size < seen.add(writePath(path)).size)
-    .map(({ path, key, position, message }) => ({ path, message, ...(position ?? positionOf(path, key)) }))
-    .toSorted((a, b) => a.line - b.line || a.column - b.column)
-    .map(({ path, message, line, column }) => {
+    .map((issue) => ({ offset: offsetOf(issue.path, issue.key), ...issue }))
+    .toSorted((a, b) => a.offset - b.offset)
+    .map(({ path, message, offset }) => {
       const flag = flagOf(path)
       if (flag !== undefined) return { where: flag, path: '', message }
       const written = writePath(path, message.startsWith('unknown key'))
-      return { where: `${file}:${line}:${column}`, path: written, message }
+      return { where: `${file}:${placeOf(offset)}`, path: written, message }
     })
 }
 
-/** Formats a path. `wordsOnly` omits other keys: an unknown one may be a key and its secret without a colon. */
-function writePath(path: Path, wordsOnly = false): string {
+/** Formats a path, such as `routes[2].upstream`. `wordsOnly` omits other keys: an unknown one may be a key and its secret without a colon. */
+export function writePath(path: Path, wordsOnly = false): string {
   const steps = path.map((step) => {
     if (typeof step === 'number') return `[${step}]`
-    if (/^[A-Za-z_][A-Za-z0-9_-]*$/.test(step)) return `.${step}`
+    if (/^[\w-]+$/.test(step)) return `.${step}`
     return wordsOnly ? '' : `[${JSON.stringify(step)}]`
   })
   return steps.join('').replace(/^\./, '')
@@ -166,10 +166,10 @@ export function nearest(word: string, candidates: readonly string[]): string | u
 /** Counts the insertions, deletions and replacements between two words (Levenshtein). */
 function editsBetween(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, j) => j)
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i]
+  for (const letter of a) {
+    const next = [row[0]! + 1]
     for (let j = 1; j <= b.length; j++)
-      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + Number(a[i - 1] !== b[j - 1])))
+      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + Number(letter !== b[j - 1])))
     row = next
   }
   return row[b.length]!

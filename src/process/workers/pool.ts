@@ -1,4 +1,4 @@
-import type { Config } from '../../config/schema.ts'
+import type { Config } from '../../config/compile.ts'
 import { mergeActivity } from '../../observe/activity/values.ts'
 import type { LogOutput } from '../../observe/log.ts'
 import { countsOf, type Metrics, type MetricValues, textOf, valuesOf } from '../../observe/metrics.ts'

@@ -1,5 +1,8 @@
 import { isIP } from 'node:net'
+import { z } from 'zod'
 import { parseHost } from '../../downstream/target.ts'
+import { decideAction, HOP_BY_HOP, INSPECTED, normalizeFieldName } from '../../upstream/header-policy.ts'
+import { mustBe } from '../yaml/issue.ts'
 import { stringThat } from './values.ts'
 
 const WITHOUT_FILE = 'is a path already; write it without "file:"'
@@ -46,20 +49,18 @@ export const issuer = stringThat((text) => {
 
 export const keysLocation = stringThat((text) => {
   if (text.startsWith('file:')) return WITHOUT_FILE
-  return text !== '' && (!/^\w+:/.test(text) || isFetchable(text))
-}, 'an http or https URL, or the path of a file')
+  return text !== '' && (!/^\w+:/.test(text) || isFetchable(text) === true)
+}, 'an http or https URL, or the path of a file').transform((text) =>
+  httpUrl(text) ? { url: text } : { file: text },
+)
 
 /** Creates the schema of http and https URLs without credentials, which are fetched as written. */
-export function fetchedUrl(what: string) {
-  return stringThat((text) => {
-    if (httpUrl(text) === undefined) return false
-    return isFetchable(text) || 'must not contain credentials or a fragment'
-  }, what)
-}
+export const fetchedUrl = (what: string) => stringThat(isFetchable, what)
 
-function isFetchable(text: string): boolean {
+function isFetchable(text: string): boolean | string {
   const url = httpUrl(text)
-  return url !== undefined && hasNoCredentials(url) && !text.includes('#')
+  if (url === undefined) return false
+  return (hasNoCredentials(url) && !text.includes('#')) || 'must not contain credentials or a fragment'
 }
 
 const hasNoCredentials = ({ username, password }: URL): boolean => username === '' && password === ''
@@ -71,4 +72,33 @@ export const pemFile = stringThat(isPath, 'the path of a PEM file')
 export function httpUrl(text: string): URL | undefined {
   const url = /^https?:\/\//i.test(text) && URL.canParse(text) ? new URL(text) : undefined
   return url?.port === '0' ? undefined : url
+}
+
+const FIELD = /^[\w!#$%&'*+.^`|~-]+$/
+const isFieldValue = (value: string): boolean => /^[!-~](?:[ -~]*[!-~])?$/.test(value)
+
+/** Header fields to send. */
+export const headerFields = z.record(
+  z.string().regex(FIELD, { error: 'is not a name of a header field; write one such as authorization' }),
+  stringThat(isFieldValue, 'a header field’s value: printable ASCII without blanks around it'),
+  mustBe('a mapping of header fields to their values'),
+)
+
+/** Fields that the gateway sets in responses. */
+export const SET_BY_GATEWAY = /^(?:x-)?ratelimit(?:-|$)|^(?:retry-after|cache-control|content-length|date)$/
+const isRead = (name: string): boolean => INSPECTED.has(name) || HOP_BY_HOP.has(name)
+
+/** Schema of the field in which the gateway names the caller to the upstream. */
+export const identityField = stringThat((field) => {
+  const name = normalizeFieldName(field.toLowerCase())
+  if (isRead(name) || name.startsWith('content-')) return 'is read by the gateway itself; remove it'
+  return FIELD.test(field)
+}, 'the name of a header field such as X-My-User')
+
+/** Checks a field for use by limits or as the request id. Returns the mistake, false for an invalid name, or true. */
+export function fieldIssue(field: string): boolean | string {
+  const name = field.toLowerCase()
+  if (isRead(name) || decideAction(name) !== 'keep' || SET_BY_GATEWAY.test(name))
+    return 'is a field that the gateway itself reads, sets or drops; name another'
+  return FIELD.test(name)
 }

@@ -1,0 +1,198 @@
+import { CALLER_PARTS, covers } from '../downstream/router.ts'
+import type { Limit } from '../limit/limit.ts'
+import { claimsOf } from '../limit/rules/conditions.ts'
+import { isVariable, partOf } from '../limit/rules/parts.ts'
+import { normalizeFieldName } from '../upstream/header-policy.ts'
+import type { Settings } from './schema.ts'
+import { type Issue, nearest, oneOf, undefinedName } from './yaml/issue.ts'
+
+type Route = Settings['routes'][number]
+
+const namesOf = (items: readonly { readonly name: string }[]): readonly string[] =>
+  items.map(({ name }) => name)
+const startOf = ({ per }: Limit): string => per[0] ?? 'no part'
+const paramsOf = ({ segments }: Route): readonly string[] =>
+  segments.flatMap((segment) => ('param' in segment ? [segment.param] : []))
+
+/** Yields mistakes that involve several sections, such as undefined names and unreachable routes. */
+export function* crossCheck(settings: Settings): Generator<Issue> {
+  yield* portConflicts(settings)
+  yield* clientIssues(settings)
+  yield* limitIssues(settings)
+  yield* unusedParameters(settings)
+  yield* requestIdIssues(settings)
+  yield* routeIssues(settings)
+  yield* unreachableRoutes(settings)
+}
+
+function* portConflicts({ listen, admin, forwardAuth }: Settings): Generator<Issue> {
+  const listeners = Object.entries({ listen, ...(forwardAuth && { forwardAuth }), admin })
+  for (const [i, [name, { host, port }]] of listeners.entries())
+    for (const [other, { host: otherHost, port: otherPort }] of listeners.slice(i + 1)) {
+      const hosts = new Set([host, otherHost])
+      const isShared = hosts.size === 1 || hosts.has('0.0.0.0') || hosts.has('::')
+      const path = [other === 'admin' && port === 9090 ? name : other, 'port']
+      const message = `is ${port} for both "${name}" and "${other}"; give each its own port`
+      if (port === otherPort && port !== 0 && isShared) yield { path, message }
+    }
+}
+
+/** Yields duplicate clients, undefined issuers, and own limits that replace no limit per client. */
+function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> {
+  const issuers = [tokens ?? []].flat().map(({ issuer }) => issuer)
+  const firsts = new Map<string, number>()
+  for (const [i, { id, issuer = issuers[0], limits: own }] of clients.entries()) {
+    const hint = issuers.length === 0 ? 'remove it' : `write ${oneOf(issuers)}, or remove it`
+    if (issuer !== undefined && !issuers.includes(issuer))
+      yield { path: ['clients', i, 'issuer'], message: `is not an issuer of "tokens"; ${hint}` }
+    const key = JSON.stringify([issuer, id])
+    const first = firsts.get(key)
+    if (first === undefined) firsts.set(key, i)
+    else yield { path: ['clients', i, 'id'], message: `is also in clients[${first}]; merge the two` }
+    for (const [name, { windowMs = Infinity }] of Object.entries(own)) {
+      const path = ['clients', i, 'limits', name]
+      const limit = limits.find((limit) => limit.name === name)
+      const notPerClient = 'is not counted per client; add client to its "per" or remove this'
+      const tooShort = `is shorter than "together" of "${name}"; write at least that`
+      if (limit === undefined)
+        yield { path, message: undefinedName('limit', name, namesOf(limits)), key: true }
+      else if (!limit.per.includes('client')) yield { path, message: notPerClient, key: true }
+      else if (limit.calendar !== undefined && windowMs !== Infinity)
+        yield { path: [...path, 'window'], message: `does not apply to the calendar of "${name}"; remove it` }
+      else if (typeof limit.together === 'number' && limit.together > windowMs)
+        yield { path: [...path, 'window'], message: tooShort }
+    }
+  }
+}
+
+/** Yields what limits need and their routes lack: at the limit if a part of its key seems misspelt, else at the route. */
+function* limitIssues({ limits, routes }: Settings): Generator<Issue> {
+  for (const limit of limits) {
+    const users = [...routes.entries()].filter(([, route]) => route.limits.includes(limit.name))
+    const defined = [...CALLER_PARTS, ...users.flatMap(([, route]) => paramsOf(route))]
+    const similarTo = (part: string): string | undefined =>
+      users.length === 0 || part.includes(':') || defined.includes(part) ? undefined : nearest(part, defined)
+    for (const [i, part] of limit.per.entries()) {
+      const similar = similarTo(part)
+      const message = `no route of this limit has a :${part} in its path; did you mean "${similar}"?`
+      if (similar !== undefined) yield { path: ['limits', limit.name, 'per', i], message }
+    }
+    const spelt = { ...limit, per: limit.per.filter((part) => similarTo(part) === undefined) }
+    for (const [i, route] of users) {
+      const lacking = lackedBy(route, spelt)
+      const path = ['routes', i, 'limits', route.limits.indexOf(limit.name)]
+      const message = `the limit "${limit.name}" ${lacking}, or remove the limit`
+      if (lacking !== undefined) yield { path, message }
+    }
+  }
+}
+
+/** Returns what a limit needs and a route lacks, and the remedy. */
+function lackedBy(route: Route, limit: Limit): string | undefined {
+  const isOpen = route.authenticate === 'none'
+  for (const part of limit.per) {
+    if (isOpen && ['client', 'user', 'token'].includes(part))
+      return `is per ${part}, but an open route does not identify it; write "authenticate: bearer"`
+    if (!part.includes(':') && !CALLER_PARTS.has(part) && !paramsOf(route).includes(part))
+      return `is per ${part}, but "${route.match}" has no :${part}; name a segment :${part}`
+  }
+  const [claim] = claimsOf([limit])
+  const reads = limit.together === 'token' ? 'has "together: token"' : claim && `reads the claim ${claim}`
+  if (!isOpen || reads === undefined) return undefined
+  return `${reads}, but an open route has no token; write "authenticate: bearer"`
+}
+
+function* unusedParameters({ parameters, routes, limits }: Settings): Generator<Issue> {
+  const defined = [...routes.flatMap(paramsOf), ...limits.flatMap(({ per }) => per)]
+  for (const name of Object.keys(parameters)) {
+    if (defined.includes(partOf(name))) continue
+    const similar = defined.find((part) => part.endsWith(`:${name}`)) ?? nearest(name, defined)
+    const hint = similar === undefined ? 'remove it' : `did you mean "${similar}"?`
+    const where = name.includes(':') ? `limit has ${name} in its "per"` : `route has a :${name} in its path`
+    yield { path: ['parameters', name], message: `no ${where}; ${hint}`, key: true }
+  }
+}
+
+/** Yields other uses of the field of the request id. */
+function* requestIdIssues({ headers, limits, upstreams }: Settings): Generator<Issue> {
+  const isId = (name: string): boolean =>
+    normalizeFieldName(name.toLowerCase()) === normalizeFieldName(headers.requestId.toLowerCase())
+  const message = 'is the field of the request id (headers.requestId); remove it'
+  for (const { name, refusal } of limits)
+    for (const field of Object.keys(refusal?.headers ?? {}).filter(isId))
+      yield { path: ['limits', name, 'refusal', 'headers', field], message, key: true }
+  for (const { name, identityHeaders } of upstreams)
+    for (const [i, field] of identityHeaders.entries())
+      if (isId(field)) yield { path: ['upstreams', name, 'identityHeaders', i], message }
+}
+
+/** The section that a kind of authentication needs, and what to write there. */
+const NEEDED = {
+  none: [undefined, ''],
+  bearer: ['tokens', 'the issuer and the audience of the tokens'],
+  par: ['par', 'the issuer that is the audience of assertions'],
+  authorization: ['par', 'the issuer that is the audience of request objects'],
+} as const
+
+/** Yields undefined sections, upstreams and limits of routes, and limits that conflict. */
+function* routeIssues(settings: Settings): Generator<Issue> {
+  const { routes, upstreams, limits, forwardAuth } = settings
+  for (const [i, route] of routes.entries()) {
+    const { upstream, respond, authenticate } = route
+    const [section, what] = NEEDED[authenticate]
+    const absent = `is missing; routes[${i}] has "authenticate: ${authenticate}", so write ${what}`
+    if (section !== undefined && settings[section] === undefined) yield { path: [section], message: absent }
+    const path = ['routes', i, 'upstream']
+    const missing = 'is missing; write the name of an upstream, or "respond: limits"'
+    if (upstream === undefined && respond === undefined && forwardAuth === undefined)
+      yield { path, message: missing, key: true }
+    if (upstream !== undefined && !namesOf(upstreams).includes(upstream))
+      yield { path, message: undefinedName('upstream', upstream, namesOf(upstreams)) }
+    for (const [j, name] of route.limits.entries())
+      if (!namesOf(limits).includes(name))
+        yield { path: ['routes', i, 'limits', j], message: undefinedName('limit', name, namesOf(limits)) }
+    yield* limitConflicts(settings, i)
+  }
+}
+
+function* unreachableRoutes({ listen, routes }: Settings): Generator<Issue> {
+  const patterns = routes.map((route) => ({ ...route, hosts: listen.hosts }))
+  for (const [i, route] of routes.entries()) {
+    const hosts = route.host === undefined ? (listen.hosts ?? [undefined]) : [route.host]
+    const earlier = patterns.slice(0, i)
+    const covering = new Set(
+      hosts.map((host) => earlier.findIndex((pattern) => covers(pattern, { ...route, host }))),
+    )
+    if (covering.has(-1)) continue
+    const names = [...covering].map((j) => `"${routes[j]!.match}" (routes[${j}])`).join(' and ')
+    const isByHost = [...covering].some((j) => routes[j]!.host !== route.host)
+    const where = isByHost && route.host === undefined ? ' at the hosts of "listen.hosts"' : ''
+    const verb = covering.size > 1 ? 'match' : 'matches'
+    const message = `can never match: ${names} ${verb} everything that "${route.match}" would${where}; put it first or remove it`
+    yield { path: ['routes', i, 'match'], message }
+  }
+}
+
+/** Yields limits of a route that conflict: a live one must be first, and on a cluster all must share a hash slot. */
+function* limitConflicts({ routes, limits, store }: Settings, i: number): Generator<Issue> {
+  const { limits: names, match, authenticate } = routes[i]!
+  const own = names.map((name) => limits.find((limit) => limit.name === name))
+  const path = ['routes', i, 'limits']
+  const [first] = own
+  if (first === undefined) return
+  const shadow = `"${first.name}" is a shadow limit, and response headers report a route's first limit; put a live limit before it`
+  if (first.shadow) yield { path: [...path, 0], message: shadow }
+  if (store === 'memory' || !('cluster' in store.redis.topology)) return
+  const start = `but the "per" of "${first.name}" starts with ${startOf(first)}`
+  const proofs = `on a Redis Cluster, the limits of "${match}" must share a hash slot with DPoP proofs, which start with client, ${start}; start it with client`
+  if (isVariable(first.per[0]) && authenticate === 'bearer') yield { path: [...path, 0], message: proofs }
+  for (const [j, limit] of own.entries()) {
+    if (limit === undefined) continue
+    // Keys without a first part have no hash tag.
+    const isAlone = limit.per.length === 0
+    const message = `on a Redis Cluster, the limits of a route must share a hash slot, ${start} and that of "${limit.name}" with ${startOf(limit)}; start both with the same part`
+    if (startOf(limit) !== startOf(first) || (j > 0 && isAlone)) yield { path: [...path, j], message }
+    const alone = `on a Redis Cluster, the accesses of "${limit.name}" must share a hash slot with it, but its "per" has no part; start it with one`
+    if (limit.together !== undefined && isAlone) yield { path: [...path, j], message: alone }
+  }
+}

@@ -26,8 +26,7 @@ const ROOMS = `
   config             | authenticate/token config/sections config/yaml downstream limit limit/redis limit/rules par upstream | yaml zod
   process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis limit/rules observe observe/activity par process/workers runtime upstream |
   process/workers    | admin config observe observe/activity process                                |
-  commands           | commands/connect commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit/redis observe process process/workers | yaml yargs
-  commands/connect   | authenticate/token commands config config/yaml limit limit/redis process upstream | p-limit
+  commands           | authenticate/token commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit limit/redis observe process process/workers upstream | p-limit yaml yargs
   commands/init      | authenticate/token commands config config/sections downstream                |
   commands/limits    | commands config/sections limit observe process                               |
   commands/replay    | commands config downstream errors limit limit/memory limit/rules observe process runtime | cli-progress

@@ -17,7 +17,7 @@ const ON_A_LINE: ReadonlySet<unknown> = new Set(['limits', 'clients', 'routes'])
 /** Prints a summary and the settings of a configuration without secrets, the results of `--connect`, or the changes of `--against`. */
 export async function run(args: Args, io: Io): Promise<number> {
   const { config, file, text } = await load(args, io)
-  if (args['connect'] === true) return (await import('./connect/connect.ts')).run(config, args, io)
+  if (args['connect'] === true) return (await import('./connect.ts')).run(config, args, io)
   const other = textOf(args, 'against')
   if (other !== undefined) {
     const changes = differences(await readText(other), text, other)

@@ -14,7 +14,11 @@ const COMMANDS = {
   limits: ['Show, set, reset or watch limits of clients', flags.limits, () => import('./limits/command.ts')],
   replay: ['Show what limits would do to logged calls', flags.replay, () => import('./replay/replay.ts')],
   sandbox: ['Start the gateway with sample backends', flags.sandbox, () => import('./sandbox/sandbox.ts')],
-  schema: ['Print the JSON Schema of the configuration', flags.schema, () => import('./schema.ts')],
+  schema: [
+    'Print the JSON Schema of the configuration',
+    flags.schema,
+    async () => ({ run: (await import('./init/command.ts')).runSchema }),
+  ],
 } as const
 const EPILOGUE = `Exit codes: 0 done, 1 failed (such as a port in use), 64 wrong usage, 78 wrong configuration.
 
@@ -28,39 +32,32 @@ const WRONG_USAGE = 64
 const WRONG_CONFIG = 78
 
 export async function main(argv: readonly string[], io: Io): Promise<number> {
-  let code = 0
   try {
     if (argv[0] === 'health' && argv.slice(1).every((flag) => flag === '--ready')) {
       // A container engine calls it every few seconds: without yargs, it takes half the processor time.
       await (await COMMANDS.health[2]()).run({ ready: argv.length > 1 }, io)
       return 0
     }
-    // With a callback, yargs does not print help and version itself.
-    const print = (_error: unknown, _args: unknown, output: string): void => {
-      if (output !== '') writeLines(io.stdout, output)
-    }
-    const program = await commandLine(argv, io, (failed) => (code = failed))
-    await program.parseAsync([...argv], {}, print)
-    return code
+    return await runCommand(argv, io)
   } catch (error) {
     return reportFailure(error instanceof Error ? error : new Error(String(error)), argv, io)
   }
 }
 
-/** Calls `onFailed` with the exit code of a command that has printed its failure itself. */
-async function commandLine(argv: readonly string[], io: Io, onFailed: (code: number) => void) {
+/** Returns the exit code of a command that does not fail with an error. */
+async function runCommand(argv: readonly string[], io: Io): Promise<number> {
+  let code: unknown
   const { default: yargs } = await import('yargs')
   const program: Argv = yargs()
   for (const [name, [describe, options, load]] of Object.entries(COMMANDS)) {
     const run = async (args: Args): Promise<void> => {
-      const code: unknown = await (await load()).run(args, io)
-      if (typeof code === 'number') onFailed(code)
+      code = await (await load()).run(args, io)
     }
     const build = (command: Argv): Argv =>
       typeof options === 'function' ? options(command, run) : command.options(options)
-    program.command(name, describe, build, name === 'limits' ? undefined : run)
+    program.command(name, describe, build, run)
   }
-  return program
+  program
     .command('worker', false, {}, () => work(io))
     .completion('completion', 'Print a script that completes commands and flags in bash or zsh')
     .scriptName('sluice')
@@ -82,34 +79,37 @@ async function commandLine(argv: readonly string[], io: Io, onFailed: (code: num
     .epilogue(EPILOGUE)
     .version(VERSION)
     .alias({ help: 'h', version: 'V' })
-    .demandCommand(1, 1, WHICH)
-    .strict()
-    .recommendCommands()
+    .demandCommand(1, WHICH)
+    .strictCommands()
+    .strictOptions()
     .exitProcess(false)
-    .fail((message: string | null, error: Error | undefined, { help }: Argv) => {
+    .fail((message: string | null, error: Error | undefined) => {
       if (error !== undefined && error.name !== 'YError') throw error
-      throw new UsageError(describeUsageError(message ?? error?.message ?? '', argv, help))
+      throw new UsageError(describeUsageError(message ?? error?.message ?? '', argv))
     })
+  // With a callback, yargs does not print help and version itself.
+  await program.parseAsync([...argv], {}, (_error: unknown, _args: unknown, output: string) => {
+    if (output !== '') writeLines(io.stdout, output)
+  })
+  return typeof code === 'number' ? code : 0
 }
 
-/** Rewrites a yargs message without possible secrets, or asks which command is meant if it resembles none. */
-function describeUsageError(message: string, argv: readonly string[], help: unknown): string {
-  const [command, which] = argv[0] === 'limits' ? [argv[1], flags.WHICH_OF_LIMITS] : [argv[0], WHICH]
-  const [, prefix, list] = /^(Unknown arguments?: )(.*)$/s.exec(message) ?? []
-  if (prefix === undefined) {
-    const suggested = /^Did you mean (\S+)\?$/.exec(message)?.[1]
-    const resembles = suggested === undefined || argv.some((word) => nearest(word, [suggested]) !== undefined)
-    return resembles ? message : which
-  }
-  const unknown = list!.split(', ')
-  if (command !== undefined && !command.startsWith('-') && unknown.includes(command)) return which
-  // A word that is not a flag may be a password, or a URL with one.
-  const isFlag = (word: string): boolean => argv.some((arg) => arg.startsWith('-') && arg.includes(word))
-  const shown = prefix + unknown.map((word) => (isFlag(word) ? word : '***')).join(', ')
-  if (!unknown.every(isFlag)) return `${shown}. Give values by flags, such as --config FILE.`
-  const defined = [...(help as () => string)().matchAll(/ --([a-z-]+)/g)].map(([, flag]) => flag!)
-  const meant = unknown.flatMap((word) => nearest(word, defined) ?? [])[0]
-  return meant === undefined ? shown : `${shown}. Did you mean --${meant}?`
+/** Returns the words of a command line that name a command. */
+function commandOf([command = '', action = '']: readonly string[]): readonly string[] {
+  if (!Object.hasOwn(COMMANDS, command)) return []
+  const hasAction = command === 'limits' && flags.LIMITS_COMMANDS.includes(action)
+  return hasAction ? [command, action] : [command]
+}
+
+/** Replaces the messages of yargs that quote words other than flags: they may be passwords, or URLs with passwords. */
+function describeUsageError(message: string, argv: readonly string[]): string {
+  if (!message.startsWith('Unknown command')) return message
+  const command = commandOf(argv)
+  const isLimits = command.length === 1 && command[0] === 'limits'
+  if (command.length > 0 && !isLimits) return 'Unknown argument. Give values by flags, such as --config FILE.'
+  const meant = nearest(argv[command.length] ?? '', isLimits ? flags.LIMITS_COMMANDS : Object.keys(COMMANDS))
+  if (meant !== undefined) return `Did you mean ${meant}?`
+  return isLimits ? flags.WHICH_OF_LIMITS : WHICH
 }
 
 /** Writes a failure without its stack: as a JSON object on `stdout` with `--json`, else as lines on `stderr`. Returns the exit code. */
@@ -123,10 +123,7 @@ function reportFailure(error: Error, argv: readonly string[], io: Io): number {
     const problems = isConfig ? (error as ConfigError).problems.map(withPosition) : undefined
     writeLines(io.stdout, JSON.stringify({ error: { exit, message }, problems }, undefined, 2))
   } else {
-    const [command = '', action = ''] = argv
-    const name = Object.hasOwn(COMMANDS, command) ? ` ${command}` : ''
-    const subcommand = command === 'limits' && flags.LIMITS_COMMANDS.includes(action) ? ` ${action}` : ''
-    const hint = isUsage ? `\nSee "sluice${name}${subcommand} --help".` : ''
+    const hint = isUsage ? `\nSee "${['sluice', ...commandOf(argv)].join(' ')} --help".` : ''
     writeLines(io.stderr, isConfig ? message : `sluice: ${message}${hint}`)
   }
   return exit

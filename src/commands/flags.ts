@@ -68,7 +68,7 @@ export function limits(command: Argv, run: (args: Args) => Promise<void>): Argv 
     .command('reset <client>', "Reset a client's counters", ofClient, run)
     .command('overrides', 'List the limits that were set while the gateways run', GATEWAY_FLAGS, run)
     .command('top', 'Watch which clients use most of their limits', topFlags, run)
-    .demandCommand(1, 1, WHICH_OF_LIMITS)
+    .demandCommand(1, WHICH_OF_LIMITS)
 }
 
 function ofClient(command: Argv): Argv {
@@ -78,7 +78,7 @@ function ofClient(command: Argv): Argv {
 
 /** Accepts any words after the command: of declared positionals, yargs would drop `-` and all but the last. */
 const withPositionals = (command: Argv, min: number, missing?: string): Argv =>
-  command.strict(false).strictOptions().demandCommand(min, missing)
+  command.strictCommands(false).demandCommand(min, missing)
 
 function setting(command: Argv): Argv {
   const usage = '$0 limits set CLIENT LIMIT=N... [--until T | --permanent] [--note TEXT]'

@@ -1,7 +1,10 @@
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { dirname } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import type { FlagOverride, Loaded, LoadOptions } from '../config/load.ts'
 import { escaped } from '../observe/pretty.ts'
+import { packageFile } from '../observe/version.ts'
 
 /** The parts of the process that commands use; tests pass their own. */
 export interface Io extends Pick<NodeJS.Process, 'env' | 'exit' | 'on' | 'once' | 'send'> {
@@ -18,6 +21,24 @@ export class UsageError extends Error {}
 /** Writes lines, escaped: callers choose some of the text in them, which must not move the cursor. */
 export function writeLines(stream: Writable, text: string): void {
   stream.write(`${text.split('\n').map(escaped).join('\n')}\n`)
+}
+
+/** Throws if `writeOutput` would fail. `overwrite` allows an existing file. */
+export function assertWritable(file: string, overwrite: boolean): void {
+  if (!existsSync(dirname(file)))
+    throw new Error(
+      `${file} cannot be written: its folder does not exist. Create it, or give another --output.`,
+    )
+  if (!overwrite && existsSync(file))
+    throw new Error(`${file} exists already. Give --force to overwrite it, or another --output.`)
+}
+
+/** Writes the file that `--output` names. */
+export async function writeOutput(file: string, text: string, overwrite = true): Promise<void> {
+  assertWritable(file, overwrite)
+  await writeFile(file, text, { flag: overwrite ? 'w' : 'wx' }).catch(({ message }: Error) => {
+    throw new Error(`${file} cannot be written: ${message}`)
+  })
 }
 
 /** Writes a value, as JSON with `--json`, else as described for people. */
@@ -93,4 +114,21 @@ export function wholeOf(args: Args, flag: string, max: number, min = 0, orElse =
   const text = String(args[flag])
   if (/^\d{1,16}$/.test(text) && Number(text) >= min && Number(text) <= max) return Number(text)
   throw new UsageError(`--${flag} must be a whole number from ${min} to ${max}${orElse}.`)
+}
+
+type Values = Readonly<Record<string, string | number | boolean | readonly string[]>>
+
+/**
+ * Fills in a text of the folder `config`: `${name}` is a value. A line that begins with `@name ` is written for each item of a list,
+ * and not at all for false and an empty text.
+ */
+export function fillIn(file: string, values: Values): string {
+  const text = readFileSync(packageFile(`config/${file}`), 'utf8')
+  const fill = (line: string, own: Values): string =>
+    line.replaceAll(/\$\{([a-z]+)\}/g, (_, name: string) => String(own[name]))
+  return text.replaceAll(/^(?:@([\w-]+) ?)?(.*\n)/gm, (_, condition: string | undefined, line: string) => {
+    if (condition === undefined) return fill(line, values)
+    const items = [values[condition] || []].flat()
+    return items.map((item) => fill(line, { ...values, [condition]: item })).join('')
+  })
 }

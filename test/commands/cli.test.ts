@@ -46,12 +46,9 @@ describe('sluice', () => {
     ],
     [['limits', 'shw'], 'Did you mean show?'],
     [['start'], 'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml.'],
-    [['check', '--confg', 'x'], 'Unknown argument: confg. Did you mean --config?'],
-    [['check', 'sluice.yaml'], 'Unknown argument: ***. Give values by flags, such as --config FILE.'],
-    [
-      ['check', 'redis://u:hunter2@h', 'x'],
-      'Unknown arguments: ***, ***. Give values by flags, such as --config FILE.',
-    ],
+    [['check', '--confg', 'x'], 'Unknown argument: confg'],
+    [['check', 'sluice.yaml'], 'Unknown argument. Give values by flags, such as --config FILE.'],
+    [['check', 'redis://u:hunter2@h', 'x'], 'Unknown argument. Give values by flags, such as --config FILE.'],
     [['check', '--port'], 'Not enough arguments following: port'],
     [
       ['start', '--store', 'memory', '--redis', 'redis://r'],

@@ -1,7 +1,7 @@
 import { createServer } from 'node:tls'
 import type { AddressInfo } from 'node:net'
 import { describe, expect, it } from 'vitest'
-import { certificateFindings } from '../../src/commands/connect/probes.ts'
+import { certificateFindings } from '../../src/commands/connect.ts'
 import { startIntrospection } from '../helpers/introspection-server.ts'
 import { startIssuer } from '../helpers/issuer.ts'
 import { freePort, startRedis } from '../helpers/redis.ts'

@@ -1,10 +1,20 @@
 import { dirname, join } from 'node:path'
 import { discover } from '../../authenticate/token/key-set.ts'
 import { loadConfig } from '../../config/load.ts'
-import { type Args, DEFAULT_FILE, type Io, print, textOf, UsageError, writeLines } from '../io.ts'
-import { assertWritable, schemaText, writeOutput } from '../schema.ts'
-import { hasTokens, type InitSettings, promptForMissing } from './prompts.ts'
-import { apiText, bankingText, type FoundIssuer, PASSWORD, splitRedis } from './template.ts'
+import { jsonSchema } from '../../config/schema.ts'
+import {
+  type Args,
+  assertWritable,
+  DEFAULT_FILE,
+  fillIn,
+  type Io,
+  print,
+  textOf,
+  UsageError,
+  writeLines,
+  writeOutput,
+} from '../io.ts'
+import { hasTokens, type InitSettings, matchesOf, MEMORY, promptForMissing } from './prompts.ts'
 
 const DISCOVERY_MS = 2000
 const SCHEMA = 'sluice.schema.json'
@@ -17,67 +27,95 @@ export async function run(args: Args, io: Io): Promise<void> {
   // Before the first prompt.
   if (isFile) assertWritable(file, overwrite)
   const settings = await promptForMissing(args, io)
-  const issuer = hasTokens(settings) ? await findIssuer(settings) : undefined
-  const text = issuer === undefined ? apiText(settings, isFile) : bankingText(settings, issuer, isFile)
-  const { password } = splitRedis(settings.redis)
-  await loadConfig({ file, text, env: { [PASSWORD]: password } }).catch((error: Error) => {
+  const tokens = hasTokens(settings)
+  const redis = redisValues(settings.redis)
+  const shellFile = /^[\w./-]+$/.test(file) ? file : `'${file.replaceAll("'", `'\\''`)}'`
+  const values = {
+    ...redis,
+    ...(tokens ? await tokenValues(settings) : { service: true, [settings.for]: true }),
+    data: quoted(settings.data),
+    schema: isFile,
+    flag: file === DEFAULT_FILE ? '' : ` --config ${isFile ? shellFile : 'FILE'}`,
+  }
+  const sections = tokens ? 'init/open-banking.txt' : 'init/api.txt'
+  const text = fillIn('init/beginning.txt', values) + fillIn(sections, values)
+  await loadConfig({ file, text, env: { REDIS_PASSWORD: redis.password } }).catch((error: Error) => {
     throw new UsageError(`These values do not make a valid configuration:\n${error.message}`)
   })
-  const steps = `${issuer?.guessed ? GUESSED : ''}${nextSteps(isFile ? file : 'FILE', settings)}`
+  const steps = fillIn('init/next-steps.txt', values).trimEnd()
   if (!isFile) {
     io.stdout.write(text)
     writeLines(io.stderr, steps)
     return
   }
   const schema = join(dirname(file), SCHEMA)
-  await writeOutput(file, text, overwrite ? 'w' : 'wx')
+  await writeOutput(file, text, overwrite)
   await writeOutput(schema, schemaText())
   print(io, args, { file, schema }, () => `Wrote ${file}, and ${SCHEMA} for editors.\n${steps}`)
 }
 
-/** Finds the keys and endpoints by discovery. Reads both at the backend, because the issuer's URL may be that of the gateway itself. */
-async function findIssuer({ identity, issuer }: InitSettings): Promise<FoundIssuer> {
-  const { origin, pathname } = new URL(issuer)
-  const base = pathname.replace(/\/$/, '')
-  const guess = { jwks: undefined, guessed: false, pushed: `${base}/request`, authorization: `${base}/auth` }
-  if (identity === '') return guess
-  const isSameOrigin = origin === identity
-  try {
-    const signal = AbortSignal.timeout(DISCOVERY_MS)
-    const { jwksUri, metadata } = await discover(issuer, signal, identity + base)
-    const keys = new URL(jwksUri)
-    const atBackend = keys.origin === origin ? identity + keys.pathname + keys.search : keys.href
-    const pathOf = (name: string, fallback: string): string => {
-      const url = String(metadata[name])
-      return URL.canParse(url) && new URL(url).origin === origin ? new URL(url).pathname : fallback
-    }
-    return {
-      jwks: isSameOrigin ? undefined : atBackend,
-      guessed: false,
-      pushed: pathOf('pushed_authorization_request_endpoint', guess.pushed),
-      authorization: pathOf('authorization_endpoint', guess.authorization),
-    }
-  } catch {
-    return isSameOrigin ? guess : { ...guess, jwks: `${identity}${base}/certs`, guessed: true }
+/** Writes the JSON Schema of the configuration to a file, or prints it. */
+export async function runSchema(args: Args, { stdout }: Io): Promise<void> {
+  const file = textOf(args, 'output')!
+  if (file === '-') stdout.write(schemaText())
+  else await writeOutput(file, schemaText())
+}
+
+const schemaText = (): string => `${JSON.stringify(jsonSchema(), undefined, 2)}\n`
+
+/** Splits the credentials from the URL of Redis. The password is not written. */
+function redisValues(redis: string) {
+  const { username, password } = URL.canParse(redis) ? new URL(redis) : { username: '', password: '' }
+  return {
+    memory: redis === MEMORY,
+    redis: redis !== MEMORY && quoted(redis.replace(/^(rediss?:\/\/).*@/, '$1')),
+    username: username && quoted(decodeURIComponent(username)),
+    password: decodeURIComponent(password),
   }
 }
 
-const GUESSED =
-  'The identity backend has no discovery document: tokens.jwks and the routes of its endpoints are guesses. Correct them if the second step fails.\n'
-
-function nextSteps(file: string, settings: InitSettings): string {
-  const quoted = /^[\w./-]+$/.test(file) ? file : `'${file.replaceAll("'", `'\\''`)}'`
-  const config = file === DEFAULT_FILE ? '' : ` --config ${quoted}`
-  const hasPassword = splitRedis(settings.redis).password !== undefined
-  // The call uses the callers' host: the gateway refuses others, such as localhost.
-  const call = hasTokens(settings)
-    ? `-H 'Host: ${new URL(settings.api).hostname}' -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v3/…`
-    : `-i${settings.for === 'api' ? '' : ' -H "X-Api-Key: $KEY"'} http://127.0.0.1:8080/`
-  return `
-Next:
-${hasPassword ? `  export ${PASSWORD}=…  # it is not in the file\n` : ''}\
-  sluice check${config}  # what does it mean?
-  sluice check${config} --connect  # does every server that it names answer?
-  sluice start${config}
-  curl ${call}`
+/** Throws a UsageError if the open routes of the issuer would match the API too. */
+async function tokenValues({ identity, issuer, audience, api, open }: InitSettings) {
+  const { origin, hostname: host, pathname } = new URL(issuer)
+  const { hostname: apiHost, pathname: apiPath } = new URL(api)
+  const path = pathname.replace(/\/$/, '')
+  const isShared = apiHost === host
+  const isWithin = `${apiPath}/`.toLowerCase().startsWith(pathname.replace(/\/*$/, '/').toLowerCase())
+  if (identity !== '' && isShared && isWithin)
+    throw new UsageError(
+      `The issuer and the API share the host ${host}, and no path distinguishes them: the API would be open. Give the API a host of its own (--api), or write the routes by hand, as in config/sluice.yaml.`,
+    )
+  const openPaths = isShared ? [`${path}/*`, '/.well-known/*'] : ['/*']
+  const hosts = identity === '' || isShared ? [apiHost] : [host, apiHost]
+  // Reads the document at the backend, because the issuer's URL may be that of the gateway itself.
+  const found =
+    identity === ''
+      ? undefined
+      : await discover(issuer, AbortSignal.timeout(DISCOVERY_MS), identity + path).catch(() => undefined)
+  const pathOf = (name: string, fallback: string): string => {
+    const url = String(found?.metadata[name])
+    return URL.canParse(url) && new URL(url).origin === origin ? new URL(url).pathname : path + fallback
+  }
+  const keys = found && new URL(found.jwksUri)
+  const jwks = keys?.origin === origin ? identity + keys.pathname + keys.search : keys?.href
+  /** True if the gateway finds the keys by discovery at each start. */
+  const isDiscovered = identity === '' || identity === origin
+  return {
+    tokens: true,
+    issuer: quoted(issuer),
+    audience: quoted(audience),
+    hosts: hosts.map(quoted).join(', '),
+    apihost: apiHost,
+    identity: identity && quoted(identity),
+    discovered: isDiscovered,
+    found: !isDiscovered && jwks !== undefined && quoted(jwks),
+    guessed: !isDiscovered && jwks === undefined && quoted(`${identity}${path}/certs`),
+    pushed: quoted(`POST ${host}${pathOf('pushed_authorization_request_endpoint', '/request')}`),
+    authorization: quoted(`GET,POST ${host}${pathOf('authorization_endpoint', '/auth')}`),
+    rest: identity === '' ? [] : openPaths.map((path) => quoted(host + path)),
+    open: matchesOf(open).map(quoted),
+  }
 }
+
+/** Formats a string as YAML without variables. */
+const quoted = (text: string): string => JSON.stringify(text.replaceAll('${', () => '$${'))

@@ -29,8 +29,6 @@ interface Prompt {
   readonly schema: Pick<typeof origin, 'safeParse'>
   /** Value of an empty answer, and without a terminal. */
   readonly fallback?: string
-  /** Derives the value from earlier ones, so that no prompt is needed. */
-  readonly derive?: (settings: Args) => string | undefined
 }
 
 const PROMPTS = {
@@ -55,7 +53,6 @@ const PROMPTS = {
   api: {
     question: 'URL of the API as callers reach it, such as https://api.example.com:',
     schema: fetchedUrl('the URL of the API as callers reach it, such as https://api.example.com'),
-    derive: ({ audience }) => (httpUrl(String(audience)) === undefined ? undefined : String(audience)),
   },
   open: {
     question:
@@ -78,35 +75,34 @@ export const hasTokens = (settings: Args): boolean => settings['for'] === KINDS[
 
 /** Returns the values of the flags, and on a terminal prompts for the others; throws a UsageError for invalid or missing flags. */
 export async function promptForMissing(args: Args, io: Io): Promise<InitSettings> {
-  const settings: Record<string, string | undefined> = {}
-  const missing = Object.entries<Prompt>(PROMPTS).filter(([flag, prompt]) => {
+  const prompts = Object.entries<Prompt>(PROMPTS)
+  const settings: Record<string, string> = {}
+  for (const [flag, prompt] of prompts) {
     const text = textOf(args, flag)
-    if (text === undefined) return true
-    const { value, problem } = parse(prompt, text)
-    if (value === undefined) throw new UsageError(`--${flag} ${problem}.`)
-    settings[flag] = value
-    return false
-  })
+    if (text !== undefined) settings[flag] = parse(prompt, text, `--${flag}`)
+  }
   // A flag about tokens answers the first question.
-  if (TOKEN_FLAGS.some((flag) => settings[flag] !== undefined)) settings['for'] ??= KINDS[0]
+  if (TOKEN_FLAGS.some((flag) => flag in settings)) settings['for'] ??= KINDS[0]
+  const tokenFlag = TOKEN_FLAGS.find((flag) => settings[flag])
+  if (tokenFlag !== undefined && !hasTokens(settings))
+    throw new UsageError(`--${tokenFlag} needs --for ${KINDS[0]}.`)
+
   const terminal = io.stdin.isTTY === true && io.stderr.isTTY === true ? openTerminal(io) : undefined
+  const missing: string[] = []
   try {
-    for (const [flag, prompt] of missing)
+    for (const [flag, prompt] of prompts) {
       if (TOKEN_FLAGS.includes(flag) && !hasTokens(settings)) settings[flag] = ''
-      else
-        settings[flag] ??=
-          prompt.derive?.(settings) ??
-          (terminal ? await terminal.ask(prompt) : flag === 'for' ? undefined : prompt.fallback)
+      // The audience is often the URL of the API.
+      if (flag === 'api' && httpUrl(settings['audience'] ?? '')) settings[flag] ??= settings['audience']!
+      if (terminal !== undefined) settings[flag] ??= await terminal.ask(prompt)
+      else if (flag !== 'for' && prompt.fallback !== undefined) settings[flag] ??= prompt.fallback
+      // The API may follow from a missing audience.
+      if (!(flag in settings) && (flag !== 'api' || 'audience' in settings)) missing.push(`--${flag}`)
+    }
   } finally {
     terminal?.close()
   }
-  const lacking = missing.filter(([flag]) => settings[flag] === undefined).map(([flag]) => `--${flag}`)
-  // The API may follow from a missing audience.
-  const needed = lacking.includes('--audience') ? lacking.filter((flag) => flag !== '--api') : lacking
-  if (needed.length > 0) throw new UsageError(`Give ${needed.join(', ')}: init asks only on a terminal.`)
-  const useless = hasTokens(settings) ? undefined : TOKEN_FLAGS.find((flag) => settings[flag] !== '')
-  if (useless !== undefined) throw new UsageError(`--${useless} needs --for ${KINDS[0]}.`)
-  assertApart(settings as InitSettings)
+  if (missing.length > 0) throw new UsageError(`Give ${missing.join(', ')}: init asks only on a terminal.`)
   return settings as InitSettings
 }
 
@@ -127,29 +123,21 @@ function openTerminal({ stdin, stderr }: Io) {
         stderr.write('\n')
         throw new Error('The questions were not answered; nothing is written.')
       }
-      const { value, problem } = parse(prompt, (line as string).trim())
-      if (value !== undefined) return value
-      stderr.write(`It ${problem}.\n`)
+      try {
+        return parse(prompt, (line as string).trim(), 'It')
+      } catch (error) {
+        stderr.write(`${(error as Error).message}\n`)
+      }
     }
   }
   return { ask, close: () => terminal.close() }
 }
 
-/** Throws a UsageError if the open routes of the issuer would match the API too. */
-function assertApart({ identity, issuer, api }: InitSettings): void {
-  if (identity === '') return
-  const [{ hostname, pathname }, from] = [new URL(api), new URL(issuer)]
-  const open = from.pathname.replace(/\/*$/, '/').toLowerCase()
-  if (hostname !== from.hostname || !`${pathname}/`.toLowerCase().startsWith(open)) return
-  throw new UsageError(
-    `The issuer and the API share the host ${hostname}, and no path distinguishes them: the API would be open. Give the API a host of its own (--api), or write the routes by hand, as in config/sluice.yaml.`,
-  )
-}
-
-/** Checks a value as the configuration will; an empty one means the fallback. */
-function parse({ schema, fallback }: Prompt, text: string): { value?: string; problem?: string } {
+/** Checks a value as the configuration will; an empty one means the fallback. Throws a UsageError that begins with `subject`. */
+function parse({ schema, fallback }: Prompt, text: string, subject: string): string {
   const value = text || fallback
-  if (value === '') return { value }
+  if (value === '') return value
   const { data, error } = schema.safeParse(value ?? text)
-  return error ? { problem: error.issues[0]!.message } : { value: data }
+  if (error) throw new UsageError(`${subject} ${error.issues[0]!.message}.`)
+  return data
 }

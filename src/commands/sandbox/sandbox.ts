@@ -1,9 +1,8 @@
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
 import { packageFile } from '../../observe/version.ts'
-import { type Args, type Io, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from '../io.ts'
+import { type Args, fillIn, type Io, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from '../io.ts'
 import { CALLBACK, CLIENT, createDataApi, createIdentity, DATA_SCOPES, LOAD } from './backends.ts'
 import { sendLoad } from './load.ts'
 
@@ -127,9 +126,9 @@ async function shut(server: Server): Promise<void> {
 
 const column = (url: string): string => url.padEnd(28)
 
-/** Describes the servers, and lists commands to paste into a shell with bash, curl and sed: `config/sandbox.txt` with the values. */
+/** Describes the servers, and lists commands to paste into a shell with bash, curl and sed. */
 function describe({ gateway, admin, identity, data }: Addresses, limit: number): string {
-  const values: Readonly<Record<string, string | number>> = {
+  return fillIn('sandbox.txt', {
     gateway,
     listed: column(gateway),
     admin: column(admin),
@@ -145,7 +144,5 @@ function describe({ gateway, admin, identity, data }: Addresses, limit: number):
     scopes: DATA_SCOPES,
     limit,
     tries: limit + 1,
-  }
-  const text = readFileSync(packageFile('config/sandbox.txt'), 'utf8')
-  return text.replaceAll(/\$\{(\w+)\}/g, (_, name: string) => String(values[name]))
+  })
 }

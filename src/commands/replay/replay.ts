@@ -1,19 +1,20 @@
+import { stat } from 'node:fs/promises'
 import { SingleBar } from 'cli-progress'
 import type { Loaded } from '../../config/load.ts'
 import type { Config } from '../../config/compile.ts'
 import { createRouter, type Params } from '../../downstream/router.ts'
 import { segmentsOf } from '../../downstream/target.ts'
-import type { Decision } from '../../limit/decision.ts'
 import { Refusal } from '../../errors.ts'
-import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
+import type { Decision } from '../../limit/decision.ts'
 import { createLimiter } from '../../limit/limiter.ts'
-import { NO_FACTS } from '../../limit/rules/facts.ts'
 import { MemoryStore } from '../../limit/memory/store.ts'
+import { NO_FACTS } from '../../limit/rules/facts.ts'
 import { compileRoutes } from '../../process/routes.ts'
-import { type Args, idOf, type Io, load, print, UsageError, wholeOf, positionals } from '../io.ts'
-import { describeReport } from './describe.ts'
-import { createOrder, type LoggedCall, merge, readAccessLine, readLines, sizeOf } from './logs.ts'
-import { createReport, emptyLineCounts, type Report, unloggedBy } from './report.ts'
+import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
+import { type Args, idOf, type Io, load, positionals, print, UsageError, wholeOf } from '../io.ts'
+import { formatParagraphs, pluralize } from '../format.ts'
+import { type LoggedCall, passInOrder, readAccessLine, readLines, STDIN } from './logs.ts'
+import { cell, createReport, describeClients, describeTotals, unloggedBy } from './report.ts'
 
 const MAX_ROWS = 100_000
 
@@ -29,7 +30,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   const logs = positionals(args)
   const again = logs.find((log, i) => logs.indexOf(log) < i)
   if (again !== undefined) throw new UsageError(`The log "${again}" is given twice.`)
-  if (logs.includes('-') && args['config'] === '-')
+  if (logs.includes(STDIN) && args['config'] === STDIN)
     throw new UsageError('Standard input is the log or the configuration, not both.')
   const top = wholeOf(args, 'top', MAX_ROWS, 1)
   const client = idOf(args, 'client')
@@ -38,59 +39,63 @@ export async function run(args: Args, io: Io): Promise<void> {
   print(io, args, report, () => describeReport(report, client))
 }
 
+export type Report = Awaited<ReturnType<typeof replay>>
+
 /** Replays calls against the limits at the times of their decisions. Memory grows with the clients and the active keys. */
 export async function replay(
   { logs, config: { config, file }, top, client }: ReplayOptions,
   { stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>,
-): Promise<Report> {
-  const lines = emptyLineCounts()
-  const quotasOf = createCharges(config)
-  const { count, report } = createReport(config, client)
-  let clockMs = 0
+) {
+  /** Each line is counted once. */
+  const lines = {
+    replayed: 0,
+    /** Calls that were refused before any limit, such as with 401 or 404. */
+    refusedBefore: 0,
+    unmatched: 0,
+    /** Calls of routes without limits. */
+    unlimited: 0,
+    /** Calls without the client, the address or the whole path that a limit counts by. */
+    lacking: 0,
+    other: 0,
+    overlong: 0,
+  }
   let omitted = 0
+  let clockMs = 0
   const clock = { ...SYSTEM_CLOCK, now: () => clockMs, date: () => clockMs }
   const store = new MemoryStore(clock)
   const limiter = createLimiter(store, undefined, clock)
-  const order = createOrder((call, nowMs) => {
+  const quotasOf = createCharges(config)
+  const { count, report } = createReport(config, client)
+
+  function pass(call: LoggedCall, nowMs: number): void {
     const quotas = quotasOf(call, nowMs)
-    if (typeof quotas === 'string') {
-      lines[quotas]++
-      return
-    }
-    lines.replayed++
+    lines[typeof quotas === 'string' ? quotas : 'replayed']++
+    if (typeof quotas === 'string') return
     clockMs = nowMs
     omitted += call.omitted
-    // The memory store decides synchronously.
+    const countsSuccess = quotas.some((quota) => quota.countsSuccess)
     for (let i = 0; i <= call.omitted; i++) {
+      // The memory store decides synchronously.
       const decision = limiter.decide(quotas) as Decision
       count(call, decision, nowMs)
-      const counts = quotas.some(({ countsSuccess }) => countsSuccess)
-      if (counts && decision.admitted && call.failed) limiter.giveBack(quotas, decision)
+      if (countsSuccess && decision.admitted && call.failed) limiter.giveBack(quotas, decision)
     }
-  })
-
-  const progress = createProgress(await sizeOf(logs), stderr)
-  const onRead = (bytes: number): void => progress.increment(bytes)
-  const onOverlong = (): unknown => lines.overlong++
-  async function* callsOf(log: string): AsyncGenerator<LoggedCall, void> {
-    for await (const batch of readLines(log, stdin, onRead, onOverlong))
-      for (const line of batch.filter(Boolean)) {
-        const call = readAccessLine(line)
-        if (call === undefined) lines.other++
-        else yield call
-      }
+  }
+  const progress = await startProgress(logs, stderr)
+  async function* callsOf(log: string): AsyncGenerator<readonly LoggedCall[], void> {
+    for await (const batch of readLines(log, stdin, (bytes) => progress.increment(bytes))) {
+      const read = batch.filter(Boolean).map(readAccessLine)
+      for (const call of read) if (typeof call === 'string') lines[call]++
+      yield read.filter((call) => typeof call !== 'string')
+    }
   }
   try {
-    await merge(logs.map(callsOf), (call) => {
-      if (call.arrived) order.push(call)
-      else lines.refusedBefore++
-    })
-    order.end()
+    const late = await passInOrder(logs.map(callsOf), pass)
+    return { config: file, lines, late, omitted, ...report(top) }
   } finally {
     progress.stop()
     await store.close()
   }
-  return report(file, { lines, late: order.late, omitted }, top)
 }
 
 /**
@@ -134,13 +139,58 @@ function createCharges(config: Config) {
   }
 }
 
-/** Draws nothing unless `stream` is a terminal; no bar if the total is not known (NaN). */
-function createProgress(totalBytes: number, stream: NodeJS.WritableStream): SingleBar {
+/** Formats a report: the clients, or the client that was asked for, the limits, and the number of replayed lines. */
+export function describeReport(report: Report, client = ''): string {
+  const { totals, more, lines, limits, late, omitted } = report
+  const nothing =
+    lines.replayed > 0
+      ? `None of the replayed calls is of the client "${cell(client)}".`
+      : 'No call of these logs reaches a limit of this configuration. Give access logs written with "log.format: json".'
+  const all = Object.values(lines).reduce((sum, count) => sum + count, 0)
+  const parts = [
+    [lines.replayed, 'replayed'],
+    [lines.unlimited, 'of routes without limits'],
+    [lines.unmatched, 'of no route'],
+    [lines.refusedBefore, 'refused before any limit'],
+    [lines.other, 'not of an access log'],
+  ] as const
+  const counted = parts.flatMap(([count, what]) => (count > 0 ? `${count} ${what}` : []))
+  const leftOut = limits.flatMap(({ name, unlogged }) =>
+    unlogged === undefined
+      ? []
+      : `limits.${name}: is left out, since the access log does not name ${unlogged}`,
+  )
+  const warnings = [
+    ...leftOut,
+    omitted > 0 &&
+      `${pluralize(omitted, 'refusal')} without a line of their own, by "log.refusals: sampled": counted at the time of the line that counts them`,
+    lines.lacking > 0 &&
+      `${pluralize(lines.lacking, 'call')} left out, because their lines lack the client, the address or the whole path`,
+    lines.overlong > 0 && `${pluralize(lines.overlong, 'line')} skipped: too long for an access log`,
+    late.calls > 0 &&
+      `${pluralize(late.calls, 'call')} logged too late to be sorted, by up to ${(late.byMs / 1000).toFixed(1)} seconds: counted as decided that much later; give the log of each instance as a file of its own`,
+  ]
+  return formatParagraphs([
+    describeClients(report),
+    more > 0 ? `and ${pluralize(more, 'more client')}; --top lists them` : '',
+    totals.calls > 0 ? describeTotals(report) : nothing,
+    `${pluralize(all, 'line')}${counted.length > 0 ? `: ${counted.join(', ')}` : ''}.`,
+    warnings
+      .filter(Boolean)
+      .map((warning) => `warning: ${warning}`)
+      .join('\n'),
+  ])
+}
+
+/** Draws a bar if `stream` is a terminal, or only the bytes if the size of a log, such as a pipe, is not known. */
+async function startProgress(logs: readonly string[], stream: NodeJS.WritableStream): Promise<SingleBar> {
+  const sizes = logs.map(async (log) => (log === STDIN ? undefined : await stat(log).catch(() => {})))
+  const total = (await Promise.all(sizes)).reduce((sum, file) => sum + (file?.isFile() ? file.size : NaN), 0)
   const bar = '[{bar}] {percentage} % of {megabytes} MB, {eta_formatted} left'
-  const format = Number.isNaN(totalBytes) ? '{value} bytes' : bar
+  const format = Number.isNaN(total) ? '{value} bytes' : bar
   const chars = { barCompleteChar: '#', barIncompleteChar: '-' }
   // With `linewrap`, the terminal keeps its settings, also after Ctrl-C; lines are cut to its width.
   const progress = new SingleBar({ format, stream, clearOnComplete: true, linewrap: true, ...chars })
-  progress.start(totalBytes || 0, 0, { megabytes: Math.ceil(totalBytes / 1e6) })
+  progress.start(total || 0, 0, { megabytes: Math.ceil(total / 1e6) })
   return progress
 }

@@ -2,25 +2,16 @@ import type { Config } from '../../config/compile.ts'
 import type { Decision } from '../../limit/decision.ts'
 import { instant } from '../../limit/instant.ts'
 import type { Limit } from '../../limit/limit.ts'
-import { claimsOf } from '../../limit/rules/conditions.ts'
 import { sweeper } from '../../limit/memory/store.ts'
+import { claimsOf } from '../../limit/rules/conditions.ts'
+import { escaped } from '../../observe/pretty.ts'
+import { formatList, formatRows, pluralize } from '../format.ts'
 import type { LoggedCall } from './logs.ts'
 
-/** Returns zeroed counts of log lines by outcome. Each line is counted once. */
-export const emptyLineCounts = () => ({
-  replayed: 0,
-  /** Refused by the recorded gateway before any limit, such as with 401 or 404. */
-  refusedBefore: 0,
-  /** Calls that match no route, and calls of a route without limits. */
-  unmatched: 0,
-  unlimited: 0,
-  /** Lines that lack the client, the address or the whole path that a limit counts by. */
-  lacking: 0,
-  other: 0,
-  overlong: 0,
-})
-
-type LineCounts = ReturnType<typeof emptyLineCounts>
+const MINUTE_MS = 60_000
+/** Clients that are checked for idleness with each call. */
+const SWEPT_PER_CALL = 2
+const MAX_CELL_CHARS = 64
 
 /** Returns zeroed counts of calls, as recorded and as replayed. */
 const emptyCounts = () => ({
@@ -33,26 +24,17 @@ const emptyCounts = () => ({
   newlyAdmitted: 0,
 })
 
-type ByLimit = Record<string, number>
-
 const emptyClient = (client: string | undefined) => ({
   client,
   counts: emptyCounts(),
-  /** Refusals by the limit that the 429 would name, and by each full shadow limit. */
-  refusedBy: {} as ByLimit,
-  shadowOver: {} as ByLimit,
+  /** Refusals by the limit that the 429 would name, and calls over each shadow limit. */
+  over: new Map<string, number>(),
   /** Maximum number of calls within 60 seconds, and the time of the first of them. */
   busiest: { calls: 0, fromMs: 0 },
 })
-type ClientCounts = ReturnType<typeof emptyClient>
 
-export type Report = ReturnType<ReturnType<typeof createReport>['report']>
-
-const MINUTE_MS = 60_000
-/** Clients that are checked for idleness with each call. */
-const SWEPT_PER_CALL = 2
-/** Minimum number of expired times that are dropped at once. */
-const DROPPED_AT_ONCE = 1024
+const increment = (counts: Map<string, number>, name: string): void =>
+  void counts.set(name, (counts.get(name) ?? 0) + 1)
 
 /** Returns what a limit reads that the access log does not contain; undefined if it can be replayed. */
 export function unloggedBy(limit: Limit): 'users' | 'tokens' | 'claims' | 'header fields' | undefined {
@@ -65,51 +47,67 @@ export function unloggedBy(limit: Limit): 'users' | 'tokens' | 'claims' | 'heade
 }
 
 /** Counts calls per client; with `only`, the calls of that client. */
-export function createReport({ limits, clients }: Config, only?: string) {
-  const byClient = new Map<string | undefined, ClientCounts>()
+export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clients'>, only?: string) {
+  const byClient = new Map<string | undefined, ReturnType<typeof emptyClient>>()
   const totals = emptyCounts()
-  const recordedBy: ByLimit = Object.fromEntries(limits.map(({ name }) => [name, 0]))
-  const updateBusiest = createBusiest()
-  let span: { readonly fromMs: number; toMs: number } | undefined
+  const recordedBy = new Map<string, number>()
+  /** The times of each client's calls within the last minute. */
+  const recent = new Map<string | undefined, number[]>()
+  const sweep = sweeper(recent, (times) => times.at(-1)! + MINUTE_MS)
+  let fromMs: number | undefined
+  let toMs = 0
 
   return {
     /** Counts a call; calls come in the order of time. */
-    count({ client, decision: recorded, limit }: LoggedCall, decision: Decision, nowMs: number): void {
+    count(call: LoggedCall, { refusedBy, allowances }: Decision, nowMs: number): void {
+      const { client, decision: recorded } = call
       if (only !== undefined && client !== only) return
-      let entry = byClient.get(client)
-      if (entry === undefined) byClient.set(client, (entry = emptyClient(client)))
-      const { refusedBy, allowances } = decision
-      for (const counts of [totals, entry.counts]) addCall(counts, recorded, refusedBy !== undefined)
-      if (limit !== undefined && Object.hasOwn(recordedBy, limit)) add(recordedBy, limit)
-      if (refusedBy !== undefined) add(entry.refusedBy, refusedBy.name)
-      else
-        for (const { name, shadow, admitted } of allowances)
-          if (shadow && !admitted) add(entry.shadowOver, name)
-      updateBusiest(entry, nowMs)
-      span ??= { fromMs: nowMs, toMs: nowMs }
-      span.toMs = nowMs
+      const entry = byClient.get(client) ?? emptyClient(client)
+      byClient.set(client, entry)
+      const decided = refusedBy === undefined ? 'admitted' : 'refused'
+      for (const counts of [totals, entry.counts]) {
+        counts.calls++
+        counts[decided]++
+        counts.recorded[recorded]++
+        if (decided === 'refused' && recorded === 'admitted') counts.newlyRefused++
+        if (decided === 'admitted' && recorded === 'refused') counts.newlyAdmitted++
+      }
+      const over = refusedBy ? [refusedBy] : allowances.filter(({ shadow, admitted }) => shadow && !admitted)
+      for (const { name } of over) increment(entry.over, name)
+      if (call.limit !== undefined) increment(recordedBy, call.limit)
+      fromMs ??= nowMs
+      toMs = nowMs
+
+      sweep(SWEPT_PER_CALL, nowMs)
+      const times = recent.get(client) ?? []
+      recent.set(client, times)
+      while (times[0]! <= nowMs - MINUTE_MS) times.shift()
+      times.push(nowMs)
+      if (times.length > entry.busiest.calls) entry.busiest = { calls: times.length, fromMs: times[0]! }
     },
 
-    /** Returns the report with the first `top` clients. Instants are ISO 8601 in UTC. */
-    report(
-      config: string,
-      read: { lines: LineCounts; late: { calls: number; byMs: number }; omitted: number },
-      top: number,
-    ) {
+    /** Returns the counts, with the first `top` clients. Instants are ISO 8601 in UTC. */
+    report(top: number) {
       const names = new Map(clients.map(({ caller, name }) => [caller, name]))
-      const sorted = [...byClient.values()].toSorted(byRefused)
-      const inOrder = (counts: ByLimit): Readonly<ByLimit> =>
-        Object.fromEntries(limits.flatMap(({ name }) => (counts[name] ? [[name, counts[name]]] : [])))
+      const sorted = [...byClient.values()].toSorted(
+        ({ client: a = '', counts }, { client: b = '', counts: { refused, calls } }) =>
+          refused - counts.refused || calls - counts.calls || (a < b ? -1 : 1),
+      )
+      const overOf = (
+        over: ReadonlyMap<string, number>,
+        isShadow: boolean,
+      ): Readonly<Record<string, number>> => {
+        const exceeded = limits.filter(({ name, shadow }) => shadow === isShadow && over.has(name))
+        return Object.fromEntries(exceeded.map(({ name }) => [name, over.get(name)!]))
+      }
       return {
-        config,
-        from: span === undefined ? null : instant(span.fromMs),
-        to: span === undefined ? null : instant(span.toMs),
-        ...read,
+        from: fromMs === undefined ? null : instant(fromMs),
+        to: fromMs === undefined ? null : instant(toMs),
         totals: { clients: sorted.length, ...totals },
         limits: limits.map((limit) => {
           const { name, shadow } = limit
           const unlogged = unloggedBy(limit)
-          const counts = sorted.map((entry) => (shadow ? entry.shadowOver : entry.refusedBy)[name] ?? 0)
+          const counts = sorted.flatMap(({ over }) => over.get(name) ?? [])
           return {
             name,
             shadow,
@@ -118,20 +116,20 @@ export function createReport({ limits, clients }: Config, only?: string) {
             ...(unlogged && { unlogged }),
             /** Calls that it refused, or would have refused as a shadow limit, and their clients. */
             refused: counts.reduce((sum, calls) => sum + calls, 0),
-            clients: counts.filter((calls) => calls > 0).length,
+            clients: counts.length,
             /** Calls that the recorded gateway refused by a limit of this name. */
-            recordedRefused: recordedBy[name]!,
+            recordedRefused: recordedBy.get(name) ?? 0,
           }
         }),
-        clients: sorted.slice(0, top).map(({ client, counts, refusedBy, shadowOver, busiest }) => {
+        clients: sorted.slice(0, top).map(({ client, counts, over, busiest }) => {
           const name = names.get(client ?? '')
           return {
             /** Null for the calls without authentication. */
             client: client ?? null,
             ...(name !== undefined && { name }),
             ...counts,
-            refusedBy: inOrder(refusedBy),
-            shadowOver: inOrder(shadowOver),
+            refusedBy: overOf(over, false),
+            shadowOver: overOf(over, true),
             busiestMinute: { calls: busiest.calls, from: instant(busiest.fromMs) },
           }
         }),
@@ -141,43 +139,56 @@ export function createReport({ limits, clients }: Config, only?: string) {
   }
 }
 
-function addCall(counts: ClientCounts['counts'], recorded: LoggedCall['decision'], refused: boolean): void {
-  counts.calls++
-  counts[refused ? 'refused' : 'admitted']++
-  counts.recorded[recorded ?? 'undecided']++
-  if (refused && recorded === 'admitted') counts.newlyRefused++
-  if (!refused && recorded === 'refused') counts.newlyAdmitted++
+type Counted = ReturnType<ReturnType<typeof createReport>['report']>
+
+export function describeClients({ clients, limits }: Counted): string {
+  type Column = readonly [head: string, cellOf: (client: Counted['clients'][number]) => string | number]
+  const columns: readonly Column[] = [
+    ['CLIENT', ({ client }) => cell(client ?? '-')],
+    ['NAME', ({ name }) => cell(name ?? '-')],
+    ['CALLS', ({ calls }) => calls],
+    ['ADMITTED', ({ admitted }) => admitted],
+    [
+      'REFUSED',
+      ({ recorded: { refused: before }, refused }) =>
+        before === refused ? refused : `${before} -> ${refused}`,
+    ],
+    ['BY', ({ refusedBy }) => byLimit(refusedBy)],
+    ['SHADOW', ({ shadowOver }) => byLimit(shadowOver)],
+    ['BUSIEST MINUTE', ({ busiestMinute: { calls, from } }) => `${calls} from ${from}`],
+  ]
+  const hidden = [
+    clients.every(({ name }) => name === undefined) && 'NAME',
+    limits.every(({ shadow }) => !shadow) && 'SHADOW',
+  ]
+  const shown = columns.filter(([head]) => !hidden.includes(head))
+  return formatRows(
+    shown.map(([head]) => head),
+    clients.map((client) => shown.map(([, cellOf]) => cellOf(client))),
+  )
 }
 
-function add(counts: ByLimit, name: string): void {
-  counts[name] = (counts[name] ?? 0) + 1
+export function describeTotals({ totals, limits, from, to }: Counted): string {
+  const { calls, clients, admitted, refused, recorded, newlyRefused, newlyAdmitted } = totals
+  const undecided =
+    recorded.undecided > 0 ? `, and answered ${recorded.undecided} with 503 or 500, undecided` : ''
+  return [
+    `${pluralize(calls, 'call')} of ${pluralize(clients, 'client')} from ${from} to ${to}: ${admitted} admitted, ${refused} refused.`,
+    `The recorded gateway refused ${recorded.refused}${undecided}. Refused now and admitted then: ${newlyRefused}; admitted now and refused then: ${newlyAdmitted}.`,
+    ...limits
+      .filter(({ refused, recordedRefused }) => refused > 0 || recordedRefused > 0)
+      .map(({ name, shadow, refused, clients, recordedRefused }) => {
+        const then = recordedRefused > 0 || !shadow ? `, and ${recordedRefused} in the record` : ''
+        return `"${name}" refuses ${shadow ? 'in shadow ' : ''}${refused} of ${pluralize(clients, 'client')}${then}.`
+      }),
+  ].join('\n')
 }
 
-function byRefused(
-  { client: a = '', counts }: ClientCounts,
-  { client: b = '', ...other }: ClientCounts,
-): number {
-  const { refused, calls } = other.counts
-  return refused - counts.refused || calls - counts.calls || (a < b ? -1 : 1)
+/** Escapes and truncates text that callers choose: it must not move the cursor or widen a column without bound. */
+export function cell(text: string): string {
+  const plain = escaped(text)
+  return plain.length > MAX_CELL_CHARS ? `${plain.slice(0, MAX_CELL_CHARS - 1)}…` : plain
 }
 
-/** Finds the exact busiest minute of each client; keeps no times of clients that were idle for a minute. */
-export function createBusiest(): (entry: Pick<ClientCounts, 'client' | 'busiest'>, nowMs: number) => void {
-  /** The times of each client's calls, in order, and the index of the first one within the last minute. */
-  const recent = new Map<string | undefined, { readonly times: number[]; first: number }>()
-  const sweep = sweeper(recent, ({ times }) => times.at(-1)! + MINUTE_MS)
-  return ({ client, busiest }, nowMs) => {
-    sweep(SWEPT_PER_CALL, nowMs)
-    let own = recent.get(client)
-    if (own === undefined) recent.set(client, (own = { times: [], first: 0 }))
-    const { times } = own
-    times.push(nowMs)
-    while (times[own.first]! <= nowMs - MINUTE_MS) own.first++
-    if (own.first >= DROPPED_AT_ONCE && own.first * 2 >= times.length) {
-      times.splice(0, own.first)
-      own.first = 0
-    }
-    const calls = times.length - own.first
-    if (calls > busiest.calls) Object.assign(busiest, { calls, fromMs: times[own.first]! })
-  }
-}
+const byLimit = (counts: Readonly<Record<string, number>>): string =>
+  formatList(Object.entries(counts).map(([name, count]) => `${name} ${count}`))

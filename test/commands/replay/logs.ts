@@ -1,7 +1,6 @@
 import { PassThrough, Readable } from 'node:stream'
 import { loadConfig } from '../../../src/config/load.ts'
-import { replay, type ReplayOptions } from '../../../src/commands/replay/replay.ts'
-import type { Report } from '../../../src/commands/replay/report.ts'
+import { replay, type ReplayOptions, type Report } from '../../../src/commands/replay/replay.ts'
 import { TOKENS } from '../../helpers/gateway.ts'
 import { fileOf } from '../run.ts'
 

@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { describeReport } from '../../../src/commands/replay/describe.ts'
+import { describeReport } from '../../../src/commands/replay/replay.ts'
 import { configFile, line, logFile, REFUSED, replayed, START, SYNC } from './logs.ts'
 
 const TWO_IN_TEN_SECONDS = `  requests: { per: [client], limit: 2, window: 10s }\n${SYNC}`

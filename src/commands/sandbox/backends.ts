@@ -1,5 +1,5 @@
-import { generateKeyPairSync, randomBytes } from 'node:crypto'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { generateKeyPairSync, randomBytes, randomUUID } from 'node:crypto'
+import { createServer, type Server } from 'node:http'
 import type * as OidcProvider from 'oidc-provider'
 import type { ClientMetadata, Configuration } from 'oidc-provider'
 
@@ -10,6 +10,13 @@ export const CLIENT = { id: 'sandbox', secret: 'sandbox-secret' }
 /** Calls per second of each client that `--load` simulates: the first exceeds 1000 in a minute. */
 export const LOAD = { acme: 20, bluebird: 9, 'crisp-ledger': 4, evergreen: 1 }
 export const DATA_SCOPES = 'accounts:read transactions:read'
+/** A token is valid for an hour. */
+const TOKEN_MS = 1_800_000
+const TIMEOUT_MS = 5000
+/** Maximum open calls of the load: a gateway that does not answer gets no more. */
+const MAX_OPEN = 50
+/** The connection that syncs. */
+export const CONNECTION = '1ffe704d-3962-4a92-8c8e-293880fb449a'
 /** Path of the sandbox client's redirect URI, a page that shows its query. */
 export const CALLBACK = '/interaction/callback'
 
@@ -82,24 +89,49 @@ function configure({ audience, clients }: IdentityOptions): Configuration {
   }
 }
 
-/** A notice of the provider, with a colour before it on a terminal. */
-const NOTICE = /^.{0,10}oidc-provider (?:NOTICE|WARNING): /
-
-/** Imports the provider, an optional dependency, and hides its notices about storage in memory and the sample login. */
+/** Imports the provider, an optional dependency. */
 async function importProvider(): Promise<typeof OidcProvider> {
-  const { console } = globalThis
-  for (const level of ['info', 'warn'] as const) {
-    const write = console[level].bind(console)
-    console[level] = (...words: unknown[]) => {
-      if (typeof words[0] !== 'string' || !NOTICE.test(words[0])) write(...words)
-    }
-  }
+  // The provider writes notices about storage in memory and the sample login.
+  Object.assign(globalThis.console, { info: () => {}, warn: () => {} })
   try {
     return await import('oidc-provider')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error
     const message = 'The sandbox needs the package oidc-provider. Install it: npm install oidc-provider@9'
     throw new Error(message, { cause: error })
+  }
+}
+
+/** Creates a small Data API, with and without `/v3`: transactions, and a sync that always succeeds. The gateway authenticates. */
+export function createDataApi(): Server {
+  return createServer((request, response) => {
+    const url = new URL(request.url ?? '/', `http://${request.headers.host ?? 'localhost'}`)
+    const found = resourceOf(request.method, url)
+    const respond = (): void => {
+      response.writeHead(found ? 200 : 404, { 'Content-Type': 'application/json' })
+      response.end(`${JSON.stringify(found ?? { code: 'NotFound', message: 'Not Found' })}\n`)
+    }
+    // Like a real backend, responds after the whole body.
+    request
+      .on('error', () => {})
+      .on('end', respond)
+      .resume()
+  })
+}
+
+function resourceOf(method: string | undefined, url: URL): object | undefined {
+  const path = url.pathname.replace(/^\/v3(?=\/)/, '')
+  if (method === 'POST' && /^\/sync\/[^/]+$/.test(path))
+    return { data: { syncId: randomUUID(), status: 'ok' }, meta: {} }
+  if (path !== '/transactions') return undefined
+  const start = Number(url.searchParams.get('offset')) || 0
+  const end = start + (Number(url.searchParams.get('limit')) || 10)
+  const next = new URL(url)
+  next.searchParams.set('offset', String(end))
+  return {
+    data: TRANSACTIONS.slice(start, end),
+    links: { self: url.href, ...(end < TRANSACTIONS.length && { next: next.href }) },
+    meta: { total: TRANSACTIONS.length },
   }
 }
 
@@ -111,34 +143,42 @@ const TRANSACTIONS = Array.from({ length: 60 }, (_, i) => ({
   status: 'posted',
 }))
 
-/** Creates a small Data API, with and without `/v3`: transactions, and a sync that always succeeds. The gateway authenticates. */
-export function createDataApi(): Server {
-  return createServer((request, response) => {
-    // Like a real backend, respond after the whole body.
-    request.on('error', () => {}).on('end', () => respond(request, response))
-    request.resume()
-  })
-}
+/** Sends calls of the clients of `LOAD` to each gateway in turn until `signal` is aborted. Some are refused, and failures are ignored. */
+export function sendLoad(gateways: readonly string[], signal: AbortSignal): void {
+  const tokens = new Map<string, { readonly token: string; readonly until: number }>()
+  let open = 0
+  let sent = 0
 
-function respond({ method, headers, url: target = '/' }: IncomingMessage, response: ServerResponse): void {
-  const url = new URL(target, `http://${headers.host ?? 'localhost'}`)
-  const send = (status: number, body: object): void =>
-    void response.writeHead(status, { 'Content-Type': 'application/json' }).end(`${JSON.stringify(body)}\n`)
-  const path = url.pathname.replace(/^\/v3(?=\/)/, '')
-  if ((method === 'GET' || method === 'HEAD') && path === '/transactions') send(200, pageOf(url))
-  else if (method === 'POST' && /^\/sync\/[^/]+$/.test(path))
-    send(200, { data: { syncId: crypto.randomUUID(), status: 'ok' }, meta: {} })
-  else send(404, { code: 'NotFound', message: 'Not Found' })
-}
-
-function pageOf(url: URL): object {
-  const limit = Number(url.searchParams.get('limit')) || 10
-  const end = (Number(url.searchParams.get('offset')) || 0) + limit
-  const next = new URL(url)
-  next.searchParams.set('offset', String(end))
-  return {
-    data: TRANSACTIONS.slice(end - limit, end),
-    links: { self: url.href, ...(end < TRANSACTIONS.length && { next: next.href }) },
-    meta: { total: TRANSACTIONS.length },
+  const ask = (path: string, init: RequestInit) => {
+    const gateway = gateways[sent++ % gateways.length]!
+    return fetch(gateway + path, { ...init, signal: AbortSignal.timeout(TIMEOUT_MS) })
+  }
+  async function tokenOf(id: string): Promise<string> {
+    const cached = tokens.get(id)
+    if (cached !== undefined && cached.until > Date.now()) return cached.token
+    const client = { client_id: id, client_secret: CLIENT.secret, scope: DATA_SCOPES }
+    const body = new URLSearchParams({ grant_type: 'client_credentials', ...client })
+    const response = await ask('/oidc/token', { method: 'POST', body })
+    const { access_token: token } = (await response.json()) as { access_token: string }
+    tokens.set(id, { token, until: Date.now() + TOKEN_MS })
+    return token
+  }
+  async function call(id: string): Promise<void> {
+    // One call in 20 is a sync, one in 40 has a wrong path, and one in 40 a wrong token.
+    const kind = Math.floor(Math.random() * 40)
+    const token = kind === 0 ? 'wrong' : await tokenOf(id)
+    const path = kind === 1 ? '/v3/nothing' : kind < 4 ? `/v3/sync/${CONNECTION}` : '/v3/transactions'
+    const method = kind === 2 || kind === 3 ? 'POST' : 'GET'
+    await (await ask(path, { method, headers: { Authorization: `Bearer ${token}` } })).arrayBuffer()
+  }
+  for (const [id, perSecond] of Object.entries(LOAD)) {
+    const timer = setInterval(() => {
+      if (open === MAX_OPEN) return
+      open++
+      void call(id)
+        .catch(() => {})
+        .finally(() => open--)
+    }, 1000 / perSecond)
+    signal.addEventListener('abort', () => clearInterval(timer))
   }
 }

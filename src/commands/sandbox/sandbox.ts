@@ -2,16 +2,25 @@ import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
 import { packageFile } from '../../observe/version.ts'
+import type { Running } from '../../process/start.ts'
 import { type Args, fillIn, type Io, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from '../io.ts'
-import { CALLBACK, CLIENT, createDataApi, createIdentity, DATA_SCOPES, LOAD } from './backends.ts'
-import { sendLoad } from './load.ts'
-
-type Addresses = Readonly<Record<'gateway' | 'admin' | 'identity' | 'data', string>>
+import {
+  CALLBACK,
+  CLIENT,
+  CONNECTION,
+  createDataApi,
+  createIdentity,
+  DATA_SCOPES,
+  LOAD,
+  sendLoad,
+} from './backends.ts'
 
 const LOOPBACK = '127.0.0.1'
 const ANY = '0.0.0.0'
 /** Audience of the access tokens, as in config/sandbox.yaml. */
 const AUDIENCE = 'https://data.sandbox.example'
+/** Width of the addresses in the instructions. */
+const COLUMN = 28
 const HOST_NAME = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/i
 
 /** Serves an OpenID Provider, a Data API and, unless there are `--gateways`, the gateway before them until SIGINT or SIGTERM, and prints how to try it out. */
@@ -33,15 +42,16 @@ export async function run(args: Args, io: Io): Promise<void> {
 export async function openSandbox(args: Args, signal: AbortSignal) {
   const limit = wholeOf(args, 'limit', Number.MAX_SAFE_INTEGER)
   const { bound, shown } = addressOf(textOf(args, 'host')!)
-  const closers: (() => Promise<void>)[] = []
-  const close = async (): Promise<void> => {
-    for (const close of closers.splice(0).toReversed()) await close()
-  }
   const others = textOf(args, 'gateways')?.split(',')
+  const servers: Server[] = []
+  let running: Running | undefined
+  const close = async (): Promise<void> => {
+    await running?.close()
+    for (const server of servers) server.close().closeAllConnections()
+  }
   const serve = async (server: Server, flag: string): Promise<string> => {
-    const port = await listen(server, others ? bound : LOOPBACK, args, flag)
-    closers.push(() => shut(server))
-    return `http://${LOOPBACK}:${port}`
+    servers.push(server)
+    return `http://${LOOPBACK}:${await listen(server, others ? bound : LOOPBACK, args, flag)}`
   }
   try {
     // The provider and the gateway must know the gateway's address before it listens.
@@ -78,15 +88,28 @@ export async function openSandbox(args: Args, signal: AbortSignal) {
         ISSUER: issuer,
         REQUEST_LIMIT: String(limit),
       },
-      overrides: [
-        { flag: 'sandbox', path: ['tokens', 'jwks'], value: `${identity}/oidc/certs` },
-        { flag: '--log-level', path: ['log', 'level'], value: textOf(args, 'log-level')! },
-      ],
+      overrides: [{ flag: '--log-level', path: ['log', 'level'], value: textOf(args, 'log-level')! }],
     })
     signal.throwIfAborted()
-    const { adminAddress: admin, close: drain } = await start({ ...config, drainTimeoutMs: 1000 })
-    closers.push(() => drain())
-    return { instructions: describe({ gateway, admin, identity, data }, limit), close }
+    running = await start({ ...config, drainTimeoutMs: 1000 })
+    const instructions = fillIn('sandbox.txt', {
+      gateway,
+      listed: gateway.padEnd(COLUMN),
+      admin: running.adminAddress.padEnd(COLUMN),
+      identity: identity.padEnd(COLUMN),
+      data: data.padEnd(COLUMN),
+      issuer,
+      audience: AUDIENCE,
+      callback: `${gateway}${CALLBACK}`,
+      sync: `${gateway}/v3/sync/${CONNECTION}`,
+      id: CLIENT.id,
+      basic: `-u ${CLIENT.id}:${CLIENT.secret}`,
+      bearer: '-H "Authorization: Bearer $TOKEN"',
+      scopes: DATA_SCOPES,
+      limit,
+      tries: limit + 1,
+    })
+    return { instructions, close }
   } catch (error) {
     await close()
     throw error
@@ -116,33 +139,4 @@ async function listen(server: Server, host: string, args: Args, flag: string): P
     throw new Error(`Port ${port} ${reason}. Choose another with --${flag}; 0 takes a free one.`)
   })
   return (server.address() as AddressInfo).port
-}
-
-async function shut(server: Server): Promise<void> {
-  const closed = once(server.close(), 'close')
-  server.closeAllConnections()
-  await closed
-}
-
-const column = (url: string): string => url.padEnd(28)
-
-/** Describes the servers, and lists commands to paste into a shell with bash, curl and sed. */
-function describe({ gateway, admin, identity, data }: Addresses, limit: number): string {
-  return fillIn('sandbox.txt', {
-    gateway,
-    listed: column(gateway),
-    admin: column(admin),
-    identity: column(identity),
-    data: column(data),
-    issuer: `${gateway}/oidc`,
-    audience: AUDIENCE,
-    callback: `${gateway}${CALLBACK}`,
-    sync: `${gateway}/v3/sync/1ffe704d-3962-4a92-8c8e-293880fb449a`,
-    id: CLIENT.id,
-    basic: `-u ${CLIENT.id}:${CLIENT.secret}`,
-    bearer: '-H "Authorization: Bearer $TOKEN"',
-    scopes: DATA_SCOPES,
-    limit,
-    tries: limit + 1,
-  })
 }

@@ -26,7 +26,7 @@ interface Schema {
   readonly anyOf?: readonly Schema[]
 }
 
-/** Paths of the settings that the file leaves to their defaults, as `pathKey` returns them. */
+/** Paths of the settings that the file leaves to their defaults, as JSON. */
 export type Defaults = ReadonlySet<string>
 
 /** Returns a file's settings in its own keys and units, with the schema's defaults and without secrets. */
@@ -50,7 +50,7 @@ export function shownSettings(file: Mapping): { readonly settings: Mapping; read
   return { settings: fill(jsonSchema() as Schema, hideSecrets(file), []) as Mapping, defaults }
 }
 
-export const pathKey = (path: Path): string => JSON.stringify(path)
+const pathKey = (path: Path): string => JSON.stringify(path)
 
 /** Returns true for a number that the environment gave as a string. */
 const isNumber = ({ anyOf = [] }: Schema, value: unknown): boolean =>

@@ -11,9 +11,9 @@ export interface Admin {
   readonly url: string
   readonly token: string | undefined
   /** The file that names the listener, if it was read. */
-  readonly source?: { readonly file: string; readonly text: string }
+  readonly source?: { readonly file: string; readonly text: string } | undefined
   /** Reason why the file could not be read. */
-  readonly problem?: string
+  readonly problem?: string | undefined
 }
 
 export class NoAnswer extends Error {}
@@ -27,11 +27,10 @@ export async function findAdmin(args: Args, io: Io): Promise<Admin> {
   const token = io.env['ADMIN_TOKEN'] || undefined
   const text = textOf(args, 'admin')
   if (text !== undefined) {
-    const url = URL.canParse(text) ? new URL(text) : undefined
-    if (url && /^https?:$/.test(url.protocol) && `${url.origin}/` === url.href)
-      return { url: url.origin, token }
-    const example = 'must be a URL such as http://127.0.0.1:9090; the token is read from ADMIN_TOKEN'
-    throw new UsageError(`--admin ${example}.`)
+    if (/^https?:\/\/[^/?#@]+\/?$/i.test(text) && URL.canParse(text))
+      return { url: new URL(text).origin, token }
+    const example = 'a URL such as http://127.0.0.1:9090; the token is read from ADMIN_TOKEN'
+    throw new UsageError(`--admin must be ${example}.`)
   }
   const { section, ...file } = await readAdmin(args, io)
   const host = textOf(args, 'admin-host') ?? section['host']
@@ -51,7 +50,10 @@ function reachable(host: string): string {
 }
 
 /** Reads only the section `admin`: a file that a reload has rejected must not make the running gateway seem down. */
-async function readAdmin(args: Args, io: Io): Promise<Partial<Admin> & { section: Mapping }> {
+async function readAdmin(
+  args: Args,
+  io: Io,
+): Promise<Pick<Admin, 'source' | 'problem'> & { section: Mapping }> {
   const file = fileOf(args, io)
   if (file === undefined) return { section: {} }
   try {
@@ -63,7 +65,7 @@ async function readAdmin(args: Args, io: Io): Promise<Partial<Admin> & { section
     return {
       section: isMapping(section) ? section : {},
       source: { file, text },
-      ...(value === undefined && { problem: `${file}: ${mistakes[0]!.message}` }),
+      problem: value === undefined ? `${file}: ${mistakes[0]!.message}` : undefined,
     }
   } catch (error) {
     return { section: {}, problem: (error as Error).message }
@@ -83,7 +85,6 @@ function readToken(value: unknown, file = '-'): string | undefined {
 interface Options {
   readonly method?: string
   readonly body?: object
-  readonly signal?: AbortSignal
   readonly timeoutMs?: number
 }
 
@@ -91,25 +92,24 @@ interface Options {
 async function request(
   { url, token, problem }: Admin,
   path: string,
-  { method = 'GET', body, signal, timeoutMs = TIMEOUT_MS }: Options = {},
+  { method = 'GET', body, timeoutMs = TIMEOUT_MS }: Options = {},
 ): Promise<{ readonly status: number; readonly text: string }> {
-  const timeout = AbortSignal.timeout(timeoutMs)
+  const signal = AbortSignal.timeout(timeoutMs)
   const { request: send } = await (url.startsWith('https:') ? import('node:https') : import('node:http'))
   const headers = {
     Accept: 'application/json',
-    ...(token !== undefined && { Authorization: `Bearer ${token}` }),
-    ...(body !== undefined && { 'Content-Type': 'application/json' }),
+    ...(token && { Authorization: `Bearer ${token}` }),
+    ...(body && { 'Content-Type': 'application/json' }),
   }
-  const signals = AbortSignal.any([timeout, ...(signal ? [signal] : [])])
   try {
-    const clientRequest = send(`${url}${path}`, { method, headers, agent: false, signal: signals })
+    const clientRequest = send(`${url}${path}`, { method, headers, agent: false, signal })
     // An error after the head of the response is reported by the response too.
     clientRequest.on('error', () => {}).end(body && JSON.stringify(body))
     const [response] = (await once(clientRequest, 'response')) as [IncomingMessage]
     return { status: response.statusCode!, text: await read(response) }
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
-    const reason = timeout.aborted ? `none within ${timeoutMs / 1000} s` : (code ?? message)
+    const reason = signal.aborted ? `none within ${timeoutMs / 1000} s` : (code ?? message)
     const more = problem === undefined ? '' : `; ${problem}`
     throw new NoAnswer(`no answer from ${url}: ${reason}${more}`, { cause: error })
   }
@@ -121,10 +121,12 @@ export async function ask<T>(admin: Admin, path: string, options: Options = {}):
   const { status, text } = await request(admin, path, options).catch((error: Error) => {
     throw new NoAnswer(`${error.message}; start the gateway, or give its admin listener by --admin`)
   })
-  if (status === 401 && token === undefined)
-    throw new Error(`The gateway at ${url} asks for its admin.token: set ADMIN_TOKEN.`)
-  if (status === 401)
-    throw new Error(`The gateway at ${url} refuses the token: set ADMIN_TOKEN to its admin.token.`)
+  if (status === 401) {
+    const remedy = token
+      ? 'refuses the token: set ADMIN_TOKEN to its admin.token'
+      : 'asks for its admin.token: set ADMIN_TOKEN'
+    throw new Error(`The gateway at ${url} ${remedy}.`)
+  }
   const body = parseObject(text)
   if (status === 200 && body !== undefined) return body as T
   const detail = typeof body?.['detail'] === 'string' ? body['detail'] : undefined

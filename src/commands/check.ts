@@ -73,7 +73,7 @@ function summary(config: Config, file: string): string {
     ['open', formatList(open)],
     ...warnings.map((warning) => ['warning', warning]),
   ]
-  return formatTable(rows.filter(([, text]) => text !== undefined).map(([name, text]) => [`# ${name}`, text]))
+  return formatTable(rows.map(([name, text]) => text !== undefined && [`# ${name}`, text]))
 }
 
 /** Formats settings as YAML with `# default` at each default. An item on one line lists its own defaults at its end. */

@@ -12,13 +12,13 @@ import {
 } from './format.ts'
 import { type Args, type Io, load, positionals, print, textOf, writeLines } from './io.ts'
 
+const CALLER_FLAGS = ['host', 'client', 'user', 'ip', 'headers', 'claims', 'at']
+
 /** Prints what a request gets, and why, from the running gateway, or from the file with `--offline` or if the gateway does not answer. */
 export async function run(args: Args, io: Io): Promise<void> {
-  const callerFlags = ['host', 'client', 'user', 'ip', 'headers', 'claims', 'at'].flatMap((name) => {
-    const text = textOf(args, name)
-    return text === undefined ? [] : [[name, text] as const]
-  })
-  const question: Question = { request: positionals(args).join(' '), ...Object.fromEntries(callerFlags) }
+  const flags = CALLER_FLAGS.map((name) => [name, textOf(args, name)] as const)
+  const given = Object.fromEntries(flags.filter(([, text]) => text !== undefined))
+  const question: Question = { request: positionals(args).join(' '), ...given }
   parseQuestion(question)
   let explained = args['offline'] === true ? undefined : await explainLive(question, args, io)
   // Only with `--config`: here, `--host` is the host that the caller addresses.
@@ -52,21 +52,21 @@ async function explainLive(question: Question, args: Args, io: Io): Promise<Expl
 function describeExplained(explained: Explained): string {
   const { at, request, path, refusal, route, client, limits, passedOver } = explained
   const { method, host, target } = request
+  const changed = path === target.split('?', 1)[0] ? 'unchanged' : 'as it is matched and forwarded'
   const full = limits.find(
     ({ leftOut, shadow, limit, used }) =>
       leftOut === null && !shadow && (limit === 0 || (used ?? -1) >= limit),
   )
-  const counts =
-    full && (full.used === null ? 'allows no calls' : `${full.used} of ${full.limit} calls are used`)
-  const changed = path === target.split('?', 1)[0] ? 'unchanged' : 'as it is matched and forwarded'
+  const used = full?.used ?? undefined
+  const counts = used === undefined ? 'allows no calls' : `${used} of ${full?.limit} calls are used`
   return formatParagraphs([
     formatTable([
       ['request', `${method} ${host}${target}`, `at ${at}`],
-      ...(path === null ? [] : [['path', path, changed]]),
-      ...(refusal === null ? [] : [['refused', `${refusal.status} ${refusal.code}`, refusal.message]]),
+      path !== null && ['path', path, changed],
+      refusal !== null && ['refused', `${refusal.status} ${refusal.code}`, refusal.message],
       ...(route === null ? [] : describeRoute(route, limits)),
-      ...(full === undefined ? [] : [['refused', 'now', `by the limit "${full.name}": ${counts}`]]),
-      ...(client === null ? [] : [['client', client.id, describeClient(client, route)]]),
+      full !== undefined && ['refused', 'now', `by the limit "${full.name}": ${counts}`],
+      client !== null && ['client', client.id, describeClient(client, route)],
     ]),
     formatRows(['LIMIT', 'CALLS', 'USED', 'WINDOW', 'KIND', 'KEY', 'BECAUSE'], limits.map(describeLimit)),
     formatRows(
@@ -93,7 +93,7 @@ function flagOf(part: string): string {
 }
 
 function describeRoute(route: NonNullable<Explained['route']>, limits: Explained['limits']) {
-  const { match, index, params, authenticate, issuers, scope, upstream } = route
+  const { match, index, params, authenticate, issuers, scope, upstream, respond } = route
   const named = Object.entries(params).map(([name, value]) => `:${name} is ${value}`)
   const checks = {
     none: 'no authentication',
@@ -105,15 +105,13 @@ function describeRoute(route: NonNullable<Explained['route']>, limits: Explained
       ...limits.flatMap(refusalsOf),
     ].join(', '),
   }
-  const origin = `at ${formatList(route.origins)}, within ${formatDuration(route.timeoutMs ?? 0)}`
+  const forwarded = `at ${formatList(route.origins)}, within ${formatDuration(route.timeoutMs ?? 0)}, bodies up to ${formatSize(route.maxBody)}`
   const unserved = 'to a proxy that asks forwardAuth; callers of the gateway itself get 404'
-  const own = ['answer', 'gateway', route.respond === null ? unserved : `the caller's own ${route.respond}`]
-  const answer =
-    upstream === null ? own : ['answer', upstream, `${origin}, bodies up to ${formatSize(route.maxBody)}`]
+  const own = respond === null ? unserved : `the caller's own ${respond}`
   return [
     ['route', match, [`routes[${index}]`, ...named].join(', ')],
     ['identify', authenticate, checks[authenticate]],
-    answer,
+    ['answer', upstream ?? 'gateway', upstream === null ? own : forwarded],
   ]
 }
 

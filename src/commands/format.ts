@@ -30,9 +30,9 @@ export const formatList = (words: readonly string[]): string => words.join(', ')
 
 type Row = readonly (string | number | null | undefined)[]
 
-/** Pads each column to its widest cell, with two spaces between columns; null and undefined are shown as `-`. */
-export function formatTable(rows: readonly Row[]): string {
-  const texts = rows.map((row) => row.map((cell) => String(cell ?? '-')))
+/** Pads each column to its widest cell, with two spaces between columns. Shows null and undefined as `-`, and no row for false. */
+export function formatTable(rows: readonly (Row | false)[]): string {
+  const texts = rows.flatMap((row) => (row ? [row.map((cell) => String(cell ?? '-'))] : []))
   const widths = texts[0]!.map((_, i) => texts.reduce((max, row) => Math.max(max, row[i]!.length), 0))
   const lineOf = (row: readonly string[]): string => row.map((cell, i) => cell.padEnd(widths[i]!)).join('  ')
   return texts.map((row) => lineOf(row).trimEnd()).join('\n')

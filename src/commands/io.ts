@@ -18,6 +18,14 @@ export type Args = Readonly<Record<string, unknown>>
 /** An invalid command line; exits with 64. */
 export class UsageError extends Error {}
 
+/** Returns a signal that SIGINT or SIGTERM aborts. */
+export function interruption(io: Io): AbortSignal {
+  const ending = new AbortController()
+  const end = (): void => ending.abort()
+  io.once('SIGINT', end).once('SIGTERM', end)
+  return ending.signal
+}
+
 /** Writes lines, escaped: callers choose some of the text in them, which must not move the cursor. */
 export function writeLines(stream: Writable, text: string): void {
   stream.write(`${text.split('\n').map(escaped).join('\n')}\n`)

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ListedOverride } from '../../limit/overrides.ts'
 import type { ClientUsage } from '../../limit/usage.ts'
@@ -5,7 +6,7 @@ import { escaped } from '../../observe/pretty.ts'
 import type { Overview } from '../../process/overview.ts'
 import { type Admin, ask, findAdmin } from '../admin-client.ts'
 import { formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
-import { type Args, idOf, type Io, positionals, print, UsageError } from '../io.ts'
+import { type Args, idOf, interruption, type Io, positionals, print } from '../io.ts'
 import { setLimits } from './set.ts'
 
 type Overrides = { readonly overrides: readonly ListedOverride[] }
@@ -21,27 +22,25 @@ const CLEAR = '\u001B[2J\u001B[H'
 /** Shows, sets or resets the limits of a client at a running gateway, lists the overrides, or watches all clients. */
 export async function run(args: Args, io: Io): Promise<void> {
   const [action] = positionals(args)
-  const client = idOf(args, 'client')
-  const admin = await findAdmin(args, io)
-  if (action === 'top') return await top(admin, args, io)
-  if (action === 'overrides')
-    return print(io, args, await ask<Overrides>(admin, '/overrides'), describeOverrides)
-  if (client === undefined) throw new UsageError('Which client? Give its id.')
-  if (action === 'set') return await setLimits(admin, client, args, io)
+  // Of the actions for one client, yargs requires it.
+  const client = idOf(args, 'client') ?? ''
   const path = `/limits/${encodeURIComponent(client)}`
-  if (action === 'show') {
+  const admin = await findAdmin(args, io)
+  if (action === 'top') await top(admin, args, io)
+  else if (action === 'overrides')
+    print(io, args, await ask<Overrides>(admin, '/overrides'), describeOverrides)
+  else if (action === 'set') await setLimits(admin, client, args, io)
+  else if (action === 'show') {
     const usage = await ask<ClientUsage>(admin, path, SCAN)
     const { store } = (await ask<Overview>(admin, '/overview')).status
-    return print(io, args, { ...usage, store }, describeUsage)
+    print(io, args, { ...usage, store }, describeUsage)
+  } else {
+    const result = await ask<{ freed: number }>(admin, path, { ...SCAN, method: 'DELETE' })
+    print(io, args, result, ({ freed }) => {
+      const hint = freed === 0 ? ' Is the id right?' : ''
+      return `Freed ${pluralize(freed, 'key')} of the client "${client}".${hint}`
+    })
   }
-  const freed = await ask<{ freed: number }>(admin, path, { ...SCAN, method: 'DELETE' })
-  print(
-    io,
-    args,
-    freed,
-    () =>
-      `Freed ${pluralize(freed.freed, 'key')} of the client "${client}".${freed.freed === 0 ? ' Is the id right?' : ''}`,
-  )
 }
 
 function describeOverrides({ overrides }: Overrides): string {
@@ -53,14 +52,20 @@ function describeOverrides({ overrides }: Overrides): string {
   return formatRows(head, rows) || 'There are no overrides.'
 }
 
-function describeUsage({
-  client,
-  limits,
-  own,
-  overrides,
-  truncated,
-  store,
-}: ClientUsage & Pick<Overview['status'], 'store'>): string {
+function describeUsage(usage: ClientUsage & Pick<Overview['status'], 'store'>): string {
+  const { client, limits, own, overrides, truncated, store } = usage
+  const rows = limits.map((row) => {
+    const { key, name, limit, used, remaining, until } = row
+    const resetAt = used > 0 || limit === 0 ? row.reset : null
+    const kind = `${row.shadow ? 'shadow' : 'live'}${row.override ? ', override' : ''}`
+    const window = formatWindow({ windowMs: row.windowSeconds * 1000, calendar: row.calendar })
+    return [key, name, limit, used, remaining, window, resetAt, until, kind]
+  })
+  const head = ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND']
+  const changes = limits.flatMap(({ name, changes }) =>
+    changes.map(({ from, limit }) => `From ${from} on, "${name}" allows ${limit}.`),
+  )
+  const more = truncated ? [`These are the first ${limits.length} keys; there are more.`] : []
   const set = overrides.map(({ name, limit, until, set, by, note, applies }) => {
     const override = `An override${applies ? '' : ', without effect,'} gives the client "${name}" of ${limit}`
     const end = until === null ? 'without an end' : `until ${until}`
@@ -70,18 +75,6 @@ function describeUsage({
     const end = until === null ? '' : ` until ${until}`
     return `The file gives the client its own "${name}" of ${limit}${end}.`
   })
-  const rows = limits.map(({ windowSeconds, calendar, reset, override, shadow, ...row }) => {
-    const { key, name, limit, used, remaining, until } = row
-    const resetAt = used > 0 || limit === 0 ? reset : null
-    const kind = `${shadow ? 'shadow' : 'live'}${override ? ', override' : ''}`
-    const window = formatWindow({ windowMs: windowSeconds * 1000, calendar })
-    return [key, name, limit, used, remaining, window, resetAt, until, kind]
-  })
-  const head = ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND']
-  const changes = limits.flatMap(({ name, changes }) =>
-    changes.map(({ from, limit }) => `From ${from} on, "${name}" allows ${limit}.`),
-  )
-  const more = truncated ? [`These are the first ${limits.length} keys; there are more.`] : []
   const { withoutRedis, lastWithoutRedis, up } = store
   const missed = `${pluralize(withoutRedis, 'decision')} for all clients ${withoutRedis === 1 ? 'was' : 'were'} made without Redis since the start, the last at ${lastWithoutRedis}${up ? '' : '; Redis is out of reach'}.`
   return formatParagraphs([
@@ -101,10 +94,8 @@ async function top(admin: Admin, args: Args, io: Io): Promise<void> {
     const shown = { at: overview.at, clients: overview.activity.clients.map(rowOf) }
     return print(io, args, shown, () => describeTop(overview))
   }
-  const ended = new AbortController()
-  const { signal } = ended
-  const end = (): void => ended.abort()
-  io.once('SIGINT', end).once('SIGTERM', end)
+  const signal = interruption(io)
+  const ended = once(signal, 'abort')
   let problem = ''
   while (!signal.aborted) {
     const head = `Sluice at ${admin.url}, ${overview.at}${problem}. Ctrl-C ends.`
@@ -112,10 +103,11 @@ async function top(admin: Admin, args: Args, io: Io): Promise<void> {
     const lines = [head, '', ...describeTop(overview).split('\n')].slice(0, (stdout.rows || 24) - 1)
     const cut = lines.map((line) => escaped(line).slice(0, stdout.columns || 80))
     stdout.write(`${CLEAR}${cut.join('\n')}\n`)
-    await sleep(TOP_INTERVAL_MS, undefined, { signal })
-      .then(async () => (overview = await ask<Overview>(admin, '/overview', { signal })))
+    const next = sleep(TOP_INTERVAL_MS)
+      .then(async () => (overview = await ask<Overview>(admin, '/overview')))
       .then(() => (problem = ''))
       .catch((error: Error) => (problem = ` (${error.message})`))
+    await Promise.race([ended, next])
   }
 }
 

@@ -3,7 +3,17 @@ import { createServer, type Server } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
 import { packageFile } from '../../observe/version.ts'
 import type { Running } from '../../process/start.ts'
-import { type Args, fillIn, type Io, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from '../io.ts'
+import {
+  type Args,
+  fillIn,
+  interruption,
+  type Io,
+  MAX_PORT,
+  textOf,
+  UsageError,
+  wholeOf,
+  writeLines,
+} from '../io.ts'
 import {
   CALLBACK,
   CLIENT,
@@ -25,16 +35,14 @@ const HOST_NAME = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/i
 
 /** Serves an OpenID Provider, a Data API and, unless there are `--gateways`, the gateway before them until SIGINT or SIGTERM, and prints how to try it out. */
 export async function run(args: Args, io: Io): Promise<void> {
-  const ending = new AbortController()
-  const end = (): void => ending.abort()
-  io.once('SIGINT', end).once('SIGTERM', end)
+  const signal = interruption(io)
   try {
-    const sandbox = await openSandbox(args, ending.signal)
+    const sandbox = await openSandbox(args, signal)
     writeLines(io.stdout, sandbox.instructions)
-    if (!ending.signal.aborted) await once(ending.signal, 'abort')
+    if (!signal.aborted) await once(signal, 'abort')
     await sandbox.close()
   } catch (error) {
-    if (!ending.signal.aborted) throw error
+    if (!signal.aborted) throw error
   }
 }
 

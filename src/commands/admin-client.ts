@@ -7,12 +7,9 @@ import { isMapping, type Mapping, readSource } from '../config/yaml/source.ts'
 import { type Args, fileOf, type Io, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from './io.ts'
 
 export interface Admin {
-  /** The origin, such as `http://127.0.0.1:9090`. */
   readonly url: string
   readonly token: string | undefined
-  /** The file that names the listener, if it was read. */
   readonly source?: { readonly file: string; readonly text: string } | undefined
-  /** Reason why the file could not be read. */
   readonly problem?: string | undefined
 }
 

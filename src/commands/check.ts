@@ -31,7 +31,6 @@ export async function run(args: Args, io: Io): Promise<number> {
   return 0
 }
 
-/** Returns ten lines about a configuration, and its warnings, as YAML comments. */
 function summary(config: Config, file: string): string {
   const { listen, forwardAuth, admin, store, tokens, upstreams, clients, routes } = config
   const servesAny = routes.some(({ host, hosts }) => (host ?? hosts) === undefined)

@@ -44,7 +44,6 @@ export async function main(argv: readonly string[], io: Io): Promise<number> {
   }
 }
 
-/** Returns the exit code of a command that does not fail with an error. */
 async function runCommand(argv: readonly string[], io: Io): Promise<number> {
   let code: unknown
   const { default: yargs } = await import('yargs')

@@ -48,7 +48,6 @@ async function explainLive(question: Question, args: Args, io: Io): Promise<Expl
   }
 }
 
-/** Describes what the request gets, its limits, and the routes that do not match it. */
 function describeExplained(explained: Explained): string {
   const { at, request, path, refusal, route, client, limits, passedOver } = explained
   const { method, host, target } = request

@@ -3,7 +3,6 @@ import { UNITS_BYTES, UNITS_MS } from '../config/sections/values.ts'
 /** Formats milliseconds as the configuration writes them, such as `90s`. */
 export const formatDuration = (ms: number): string => inUnits(ms, UNITS_MS)
 
-/** Formats the window of a limit, or its calendar. */
 export const formatWindow = ({
   windowMs,
   calendar,
@@ -21,11 +20,9 @@ function inUnits(value: number, units: Readonly<Record<string, number>>): string
   return `${value / size}${name}`
 }
 
-/** Formats a number with its noun, such as `2 calls`. */
 export const pluralize = (number: number, noun: string): string =>
   `${number} ${noun}${number === 1 ? '' : 's'}`
 
-/** Joins words with commas; `-` for an empty list. */
 export const formatList = (words: readonly string[]): string => words.join(', ') || '-'
 
 type Row = readonly (string | number | null | undefined)[]

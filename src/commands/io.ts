@@ -41,7 +41,6 @@ export function assertWritable(file: string, overwrite: boolean): void {
     throw new Error(`${file} exists already. Give --force to overwrite it, or another --output.`)
 }
 
-/** Writes the file that `--output` names. */
 export async function writeOutput(file: string, text: string, overwrite = true): Promise<void> {
   assertWritable(file, overwrite)
   await writeFile(file, text, { flag: overwrite ? 'w' : 'wx' }).catch(({ message }: Error) => {
@@ -49,7 +48,6 @@ export async function writeOutput(file: string, text: string, overwrite = true):
   })
 }
 
-/** Writes a value, as JSON with `--json`, else as described for people. */
 export function print<T>({ stdout }: Io, args: Args, value: T, describe: (value: T) => string): void {
   writeLines(stdout, args['json'] === true ? JSON.stringify(value, undefined, 2) : describe(value))
 }
@@ -100,15 +98,12 @@ export async function load(args: Args, io: Io): Promise<Loaded> {
   return (await import('../config/load.ts')).loadConfig(options)
 }
 
-/** Returns the words after the command. */
 export const positionals = (args: Args): readonly string[] =>
   (args['_'] as readonly unknown[]).slice(1).map(String)
 
-/** Returns the value of a flag of type string; undefined if it was not given. */
 export const textOf = (args: Args, flag: string): string | undefined =>
   typeof args[flag] === 'string' ? args[flag] : undefined
 
-/** Returns the value of a flag or positional that is an id; throws a UsageError if it is empty. */
 export function idOf(args: Args, flag: string): string | undefined {
   const id = textOf(args, flag)
   if (id === '') throw new UsageError(`Which ${flag}? Give its id.`)
@@ -117,7 +112,6 @@ export function idOf(args: Args, flag: string): string | undefined {
 
 export const MAX_PORT = 65_535
 
-/** Parses the value of a flag as a whole number; throws a UsageError that ends with `orElse`. */
 export function wholeOf(args: Args, flag: string, max: number, min = 0, orElse = ''): number {
   const text = String(args[flag])
   if (/^\d{1,16}$/.test(text) && Number(text) >= min && Number(text) <= max) return Number(text)

@@ -54,7 +54,6 @@ export async function run(args: Args, io: Io): Promise<void> {
   print(io, args, { file, schema }, () => `Wrote ${file}, and ${SCHEMA} for editors.\n${steps}`)
 }
 
-/** Writes the JSON Schema of the configuration to a file, or prints it. */
 export async function runSchema(args: Args, { stdout }: Io): Promise<void> {
   const file = textOf(args, 'output')!
   if (file === '-') stdout.write(schemaText())

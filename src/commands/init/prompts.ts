@@ -21,7 +21,6 @@ const requests = stringThat((text) => {
 
 /** Kinds of services; the first has access tokens and is asked about them. */
 const KINDS = ['open-banking', 'api', 'api-keys'] as const
-/** The answer for counters in the process. */
 export const MEMORY = 'memory'
 
 interface Prompt {
@@ -67,7 +66,6 @@ const PROMPTS = {
   },
 } satisfies Readonly<Record<string, Prompt>>
 
-/** The values that make a configuration, by flag; some may be empty. */
 export type InitSettings = Readonly<Record<keyof typeof PROMPTS, string>>
 
 const TOKEN_FLAGS = ['identity', 'issuer', 'audience', 'api', 'open']

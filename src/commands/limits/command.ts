@@ -122,7 +122,6 @@ function rowOf({ kind, client, calls, refused, limits, most, refusedNow }: Clien
     remaining: most?.remaining ?? null,
     refusedBy: refusedNow?.limit ?? null,
     refusedUntil: refusedNow?.until ?? null,
-    /** Refused calls of the last minute. */
     refusals: limits.flatMap(({ name, refused }) => (refused > 0 ? [{ limit: name, calls: refused }] : [])),
   }
 }

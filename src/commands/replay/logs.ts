@@ -7,7 +7,6 @@ import { reason } from '../../config/text.ts'
 /** A call that reached the limiter. Instants are epoch milliseconds. */
 export type LoggedCall = Exclude<ReturnType<typeof readAccessLine>, string>
 
-export const STDIN = '-'
 const CHUNK_BYTES = 128 * 1024
 /** Maximum length of a line. The gateway's own lines have a few kilobytes at most. */
 const MAX_LINE_CHARS = 64 * 1024
@@ -25,8 +24,6 @@ const TRUNCATED = '…'
 const FORWARDED = new Set<unknown>(['BadGateway', 'GatewayTimeout'])
 /** Error codes of calls that the gateway could not decide, or decided and could not forward. */
 const MAYBE_UNDECIDED = new Set<unknown>(['ServiceUnavailable', 'InternalServer'])
-/** Error codes of calls that were refused although their token was verified. */
-const UNAUTHORIZED = new Set<unknown>(['Forbidden', 'Unauthorized'])
 
 /** Reads a log, plain or gzip, in batches of lines, and reports the stored bytes. Of a line that is too long, it keeps only the beginning. */
 export async function* readLines(
@@ -36,7 +33,7 @@ export async function* readLines(
 ): AsyncGenerator<readonly string[]> {
   let rest = ''
   try {
-    const stored = name === STDIN ? stdin : createReadStream(name, { highWaterMark: CHUNK_BYTES })
+    const stored = name === '-' ? stdin : createReadStream(name, { highWaterMark: CHUNK_BYTES })
     const decoder = (await isGzip(stored)) ? createGunzip({ chunkSize: CHUNK_BYTES }) : new PassThrough()
     stored.on('data', ({ length }: Buffer) => onRead(length))
     const chunks: AsyncIterable<string> = pipeline(stored, decoder.setEncoding('utf8'), () => {})
@@ -48,7 +45,7 @@ export async function* readLines(
   } catch (error) {
     const { code = '', message } = error as NodeJS.ErrnoException
     const why = code.startsWith('Z_') ? `is damaged or cut gzip: ${message}` : reason(error)
-    throw new Error(`${name === STDIN ? 'standard input' : name}: ${why}`, { cause: error })
+    throw new Error(`${name === '-' ? 'standard input' : name}: ${why}`, { cause: error })
   }
   yield [rest]
 }
@@ -89,7 +86,7 @@ export function readAccessLine(text: string) {
   // forwarded or refused by `onOutage: deny` has certainly reached the limiter. 499: forwarded, and the caller left.
   const isForwarded =
     decision === 'admitted' || line['source'] === 'upstream' || line['status'] === 499 || FORWARDED.has(code)
-  const isAuthorized = client !== undefined && !UNAUTHORIZED.has(code)
+  const isAuthorized = client !== undefined && code !== 'Forbidden' && code !== 'Unauthorized'
   if (decision === undefined && line['mode'] !== 'deny' && !isAuthorized && !isForwarded)
     return 'refusedBefore'
 
@@ -123,8 +120,8 @@ export function readAccessLine(text: string) {
 
 /**
  * Passes the calls of all logs on in the order of their decisions, each with its instant. Each log is sorted by the ends of its
- * requests. A late call, which comes after a later one was passed on, gets the instant of the call before. Returns the number of late
- * calls and their maximum delay.
+ * requests. A call that comes after a later one was passed on gets the instant of that one. Returns the number of such late calls and
+ * their maximum delay.
  */
 export async function passInOrder(
   logs: readonly AsyncIterator<readonly LoggedCall[], void>[],
@@ -140,12 +137,18 @@ export async function passInOrder(
 
   function passBefore(decidedBefore: number, maxKept: number): void {
     buffered.sort((a, b) => a.decidedAt - b.decidedAt)
-    const kept = buffered.findIndex(({ decidedAt }) => decidedAt >= decidedBefore)
-    const due = kept === -1 ? buffered.length : kept
-    for (const call of buffered.splice(0, Math.max(due, buffered.length - maxKept))) {
+    let passed = 0
+    for (const call of buffered) {
+      if (call.decidedAt >= decidedBefore && buffered.length - passed <= maxKept) break
+      if (call.decidedAt < nowMs) {
+        late.calls++
+        late.byMs = Math.max(late.byMs, nowMs - call.decidedAt)
+      }
       nowMs = Math.max(nowMs, call.decidedAt)
       pass(call, nowMs)
+      passed++
     }
+    buffered.splice(0, passed)
   }
 
   while (open.length > 0) {
@@ -153,10 +156,6 @@ export async function passInOrder(
     const { value: calls } = await last.log.next()
     if (calls === undefined) open.splice(open.indexOf(last), 1)
     for (const call of calls ?? []) {
-      if (call.decidedAt < nowMs) {
-        late.calls++
-        late.byMs = Math.max(late.byMs, nowMs - call.decidedAt)
-      }
       buffered.push(call)
       last.readTo = Math.max(last.readTo, call.loggedAt)
       const readTo = Math.min(...open.map((log) => log.readTo))

@@ -13,7 +13,7 @@ import { compileRoutes } from '../../process/routes.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { type Args, idOf, type Io, load, positionals, print, UsageError, wholeOf } from '../io.ts'
 import { formatParagraphs, pluralize } from '../format.ts'
-import { type LoggedCall, passInOrder, readAccessLine, readLines, STDIN } from './logs.ts'
+import { type LoggedCall, passInOrder, readAccessLine, readLines } from './logs.ts'
 import { cell, createReport, describeClients, describeTotals, unloggedBy } from './report.ts'
 
 const MAX_ROWS = 100_000
@@ -30,7 +30,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   const logs = positionals(args)
   const again = logs.find((log, i) => logs.indexOf(log) < i)
   if (again !== undefined) throw new UsageError(`The log "${again}" is given twice.`)
-  if (logs.includes(STDIN) && args['config'] === STDIN)
+  if (logs.includes('-') && args['config'] === '-')
     throw new UsageError('Standard input is the log or the configuration, not both.')
   const top = wholeOf(args, 'top', MAX_ROWS, 1)
   const client = idOf(args, 'client')
@@ -184,7 +184,7 @@ export function describeReport(report: Report, client = ''): string {
 
 /** Draws a bar if `stream` is a terminal, or only the bytes if the size of a log, such as a pipe, is not known. */
 async function startProgress(logs: readonly string[], stream: NodeJS.WritableStream): Promise<SingleBar> {
-  const sizes = logs.map(async (log) => (log === STDIN ? undefined : await stat(log).catch(() => {})))
+  const sizes = logs.map(async (log) => (log === '-' ? undefined : await stat(log).catch(() => {})))
   const total = (await Promise.all(sizes)).reduce((sum, file) => sum + (file?.isFile() ? file.size : NaN), 0)
   const bar = '[{bar}] {percentage} % of {megabytes} MB, {eta_formatted} left'
   const format = Number.isNaN(total) ? '{value} bytes' : bar

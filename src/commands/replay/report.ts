@@ -112,19 +112,15 @@ export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clien
             name,
             shadow,
             replayed: unlogged === undefined,
-            /** The parts it reads that the log does not contain. */
             ...(unlogged && { unlogged }),
-            /** Calls that it refused, or would have refused as a shadow limit, and their clients. */
             refused: counts.reduce((sum, calls) => sum + calls, 0),
             clients: counts.length,
-            /** Calls that the recorded gateway refused by a limit of this name. */
             recordedRefused: recordedBy.get(name) ?? 0,
           }
         }),
         clients: sorted.slice(0, top).map(({ client, counts, over, busiest }) => {
           const name = names.get(client ?? '')
           return {
-            /** Null for the calls without authentication. */
             client: client ?? null,
             ...(name !== undefined && { name }),
             ...counts,

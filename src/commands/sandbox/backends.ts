@@ -6,19 +6,28 @@ import type { ClientMetadata, Configuration } from 'oidc-provider'
 /** `issuer` is the URL of the provider at the gateway, `audience` that of its access tokens. */
 type IdentityOptions = { issuer: string; audience: string; clients: readonly ClientMetadata[] }
 
-export const CLIENT = { id: 'sandbox', secret: 'sandbox-secret' }
+const SECRET = 'sandbox-secret'
 /** Calls per second of each client that `--load` simulates: the first exceeds 1000 in a minute. */
-export const LOAD = { acme: 20, bluebird: 9, 'crisp-ledger': 4, evergreen: 1 }
-export const DATA_SCOPES = 'accounts:read transactions:read'
+const LOAD = { acme: 20, bluebird: 9, 'crisp-ledger': 4, evergreen: 1 }
+const DATA_SCOPES = 'accounts:read transactions:read'
+/** Path of the clients' redirect URI, a page that shows its query. */
+const CALLBACK = '/interaction/callback'
 /** A token is valid for an hour. */
 const TOKEN_MS = 1_800_000
 const TIMEOUT_MS = 5000
 /** Maximum open calls of the load: a gateway that does not answer gets no more. */
 const MAX_OPEN = 50
-/** The connection that syncs. */
-export const CONNECTION = '1ffe704d-3962-4a92-8c8e-293880fb449a'
-/** Path of the sandbox client's redirect URI, a page that shows its query. */
-export const CALLBACK = '/interaction/callback'
+
+/** Returns the clients of the provider: `sandbox` for the commands of config/sandbox.txt, and those of the load. */
+export const clientsAt = (gateway: string): readonly ClientMetadata[] =>
+  ['sandbox', ...Object.keys(LOAD)].map((id) => ({
+    client_id: id,
+    client_secret: SECRET,
+    grant_types: ['client_credentials', 'authorization_code', 'refresh_token'],
+    response_types: ['code'],
+    scope: `openid offline_access ${DATA_SCOPES}`,
+    redirect_uris: [`${gateway}${CALLBACK}`],
+  }))
 
 /** Creates a real OpenID Provider: PAR, request objects, access tokens (RFC 9068) for the Data API, and a login that accepts any name. */
 export async function createIdentity(options: IdentityOptions): Promise<Server> {
@@ -89,7 +98,6 @@ function configure({ audience, clients }: IdentityOptions): Configuration {
   }
 }
 
-/** Imports the provider, an optional dependency. */
 async function importProvider(): Promise<typeof OidcProvider> {
   // The provider writes notices about storage in memory and the sample login.
   Object.assign(globalThis.console, { info: () => {}, warn: () => {} })
@@ -156,7 +164,7 @@ export function sendLoad(gateways: readonly string[], signal: AbortSignal): void
   async function tokenOf(id: string): Promise<string> {
     const cached = tokens.get(id)
     if (cached !== undefined && cached.until > Date.now()) return cached.token
-    const client = { client_id: id, client_secret: CLIENT.secret, scope: DATA_SCOPES }
+    const client = { client_id: id, client_secret: SECRET, scope: DATA_SCOPES }
     const body = new URLSearchParams({ grant_type: 'client_credentials', ...client })
     const response = await ask('/oidc/token', { method: 'POST', body })
     const { access_token: token } = (await response.json()) as { access_token: string }
@@ -167,7 +175,12 @@ export function sendLoad(gateways: readonly string[], signal: AbortSignal): void
     // One call in 20 is a sync, one in 40 has a wrong path, and one in 40 a wrong token.
     const kind = Math.floor(Math.random() * 40)
     const token = kind === 0 ? 'wrong' : await tokenOf(id)
-    const path = kind === 1 ? '/v3/nothing' : kind < 4 ? `/v3/sync/${CONNECTION}` : '/v3/transactions'
+    const path =
+      kind === 1
+        ? '/v3/nothing'
+        : kind < 4
+          ? '/v3/sync/1ffe704d-3962-4a92-8c8e-293880fb449a'
+          : '/v3/transactions'
     const method = kind === 2 || kind === 3 ? 'POST' : 'GET'
     await (await ask(path, { method, headers: { Authorization: `Bearer ${token}` } })).arrayBuffer()
   }

@@ -14,22 +14,12 @@ import {
   wholeOf,
   writeLines,
 } from '../io.ts'
-import {
-  CALLBACK,
-  CLIENT,
-  CONNECTION,
-  createDataApi,
-  createIdentity,
-  DATA_SCOPES,
-  LOAD,
-  sendLoad,
-} from './backends.ts'
+import { clientsAt, createDataApi, createIdentity, sendLoad } from './backends.ts'
 
 const LOOPBACK = '127.0.0.1'
 const ANY = '0.0.0.0'
 /** Audience of the access tokens, as in config/sandbox.yaml. */
 const AUDIENCE = 'https://data.sandbox.example'
-/** Width of the addresses in the instructions. */
 const COLUMN = 28
 const HOST_NAME = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/i
 
@@ -68,15 +58,7 @@ export async function openSandbox(args: Args, signal: AbortSignal) {
       : [await findPort(bound, args, 'port'), await findPort(LOOPBACK, args, 'admin-port')]
     const gateway = others?.[0] ?? `http://${shown}:${port}`
     const issuer = `${gateway}/oidc`
-    const clients = [CLIENT.id, ...Object.keys(LOAD)].map((id) => ({
-      client_id: id,
-      client_secret: CLIENT.secret,
-      grant_types: ['client_credentials', 'authorization_code', 'refresh_token'],
-      response_types: ['code' as const],
-      scope: `openid offline_access ${DATA_SCOPES}`,
-      redirect_uris: [`${gateway}${CALLBACK}`],
-    }))
-    const provider = await createIdentity({ issuer, audience: AUDIENCE, clients })
+    const provider = await createIdentity({ issuer, audience: AUDIENCE, clients: clientsAt(gateway) })
     signal.throwIfAborted()
     const identity = await serve(provider, 'identity-port')
     const data = await serve(createDataApi(), 'data-port')
@@ -106,14 +88,6 @@ export async function openSandbox(args: Args, signal: AbortSignal) {
       admin: running.adminAddress.padEnd(COLUMN),
       identity: identity.padEnd(COLUMN),
       data: data.padEnd(COLUMN),
-      issuer,
-      audience: AUDIENCE,
-      callback: `${gateway}${CALLBACK}`,
-      sync: `${gateway}/v3/sync/${CONNECTION}`,
-      id: CLIENT.id,
-      basic: `-u ${CLIENT.id}:${CLIENT.secret}`,
-      bearer: '-H "Authorization: Bearer $TOKEN"',
-      scopes: DATA_SCOPES,
       limit,
       tries: limit + 1,
     })

@@ -21,6 +21,7 @@ interface Finding {
   readonly state: 'ok' | 'warning' | 'failed'
   readonly what: string
   readonly message: string
+  readonly ms?: number
 }
 
 /** Maximum concurrent probes: each of 10,000 clients may have a key set of its own. */
@@ -30,14 +31,9 @@ const TIMEOUT_MS = 3000
 
 /** Tries every server that a configuration names, and prints a line for each. Returns the exit code: 1 if one of them failed. */
 export async function run(config: Config, args: Args, io: Io): Promise<number> {
-  const tried = await pLimit(MAX_CONCURRENT).map(probesOf(config), async ([what, attempt]) => {
-    const startedAt = performance.now()
-    const findings = await settle(what, attempt)
-    const ms = Math.round(performance.now() - startedAt)
-    return findings.map((finding) => ({ ...finding, ms }))
-  })
+  const tried = await pLimit(MAX_CONCURRENT).map(probesOf(config), ([what, attempt]) => settle(what, attempt))
   const certificates = certificateFindings(config, Date.now())
-  const checks: readonly (Finding & { readonly ms?: number })[] = [...tried.flat(), ...certificates]
+  const checks = [...tried.flat(), ...certificates]
   const reported = new Set(certificates.map(({ what }) => what))
   const warnings = config.warnings.filter(({ path }) => !reported.has(`certificate ${path}`))
   const ok = checks.every(({ state }) => state !== 'failed')
@@ -57,12 +53,12 @@ export async function run(config: Config, args: Args, io: Io): Promise<number> {
 type Attempt = () => Promise<string | readonly Finding[]>
 
 async function settle(what: string, attempt: Attempt): Promise<readonly Finding[]> {
-  try {
-    const found = await attempt()
-    return typeof found === 'string' ? [{ state: 'ok', what, message: found }] : found
-  } catch (error) {
-    return [{ state: 'failed', what, message: (error as Error).message }]
-  }
+  const startedAt = performance.now()
+  const failed = ({ message }: Error): readonly Finding[] => [{ state: 'failed', what, message }]
+  const found = await attempt().catch(failed)
+  const findings = typeof found === 'string' ? [{ state: 'ok' as const, what, message: found }] : found
+  const ms = Math.round(performance.now() - startedAt)
+  return findings.map((finding) => ({ ...finding, ms }))
 }
 
 function* probesOf(config: Config): Generator<readonly [what: string, attempt: Attempt]> {
@@ -135,10 +131,10 @@ async function readOverrides(store: RedisStore, limits: Config['limits']) {
 }
 
 /** Connects to an address of an upstream, with TLS as for a call. */
-function connect({ name, connectTimeoutMs, tls }: Upstream, address: Address): Promise<string> {
+async function connect({ name, connectTimeoutMs, tls }: Upstream, address: Address): Promise<string> {
   const isTls = address.origin.startsWith('https:')
   const open = createConnect(Math.min(connectTimeoutMs, TIMEOUT_MS), isTls ? (tls ?? {}) : undefined)
-  return new Promise((resolve, reject) => {
+  return await new Promise((resolve, reject) => {
     const socket = open(address, (failure) => {
       socket.destroy()
       if (failure === undefined) return resolve(`connected${isTls ? ' by TLS' : ''}`)

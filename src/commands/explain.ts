@@ -81,7 +81,7 @@ function describeLimit(row: Explained['limits'][number]) {
   const next = row.next ? `; ${row.next.limit} from ${row.next.from} on` : ''
   const because = `${row.because}${limit === 0 ? '; refuses every call' : ''}${next}`
   const why = leftOut === null ? because : `left out: ${leftOut}`
-  return [name, limit, used, formatWindow(row), shadow ? 'shadow' : 'live', key, why]
+  return [name, limit, used, formatWindow(row.windowMs, row.calendar), shadow ? 'shadow' : 'live', key, why]
 }
 
 /** Formats a part of a key as the flag that names it; an access token must not be a flag. */
@@ -115,15 +115,15 @@ function describeRoute(route: NonNullable<Explained['route']>, limits: Explained
 }
 
 /** Describes the refusals of requests that lack a part of a limit's key. */
-const refusalsOf = ({ per, leftOut, missing }: Explained['limits'][number]): readonly string[] =>
-  leftOut !== null || missing === 'skip'
-    ? []
-    : per.flatMap((part) => {
-        const [of, name] = part.split(/:(.*)/s)
-        if (of === 'header') return `400 without the header field ${name}`
-        if (of === 'claim') return `403 for a token without the claim ${name}`
-        return part === 'user' ? '403 for a token without a user' : []
-      })
+function refusalsOf({ per, leftOut, missing }: Explained['limits'][number]): readonly string[] {
+  if (leftOut !== null || missing === 'skip') return []
+  return per.flatMap((part) => {
+    const [kind, name] = part.split(/:(.*)/s)
+    if (kind === 'header') return `400 without the header field ${name}`
+    if (kind === 'claim') return `403 for a token without the claim ${name}`
+    return kind === 'user' ? '403 for a token without a user' : []
+  })
+}
 
 function describeClient(client: NonNullable<Explained['client']>, route: Explained['route']): string {
   const { listed, authentication, requestObjectSigningAlg: alg } = client

@@ -1,15 +1,11 @@
 import { UNITS_BYTES, UNITS_MS } from '../config/sections/values.ts'
+import type { Limit } from '../limit/limit.ts'
 
 /** Formats milliseconds as the configuration writes them, such as `90s`. */
 export const formatDuration = (ms: number): string => inUnits(ms, UNITS_MS)
 
-export const formatWindow = ({
-  windowMs,
-  calendar,
-}: {
-  readonly windowMs: number
-  readonly calendar?: { readonly unit: string; readonly timezone: string } | undefined
-}): string => (calendar === undefined ? formatDuration(windowMs) : `${calendar.unit} (${calendar.timezone})`)
+export const formatWindow = (windowMs: number, calendar?: Limit['calendar']): string =>
+  calendar === undefined ? formatDuration(windowMs) : `${calendar.unit} (${calendar.timezone})`
 
 /** Formats bytes as the configuration writes them, such as `16kB`. */
 export const formatSize = (bytes: number): string => inUnits(bytes, UNITS_BYTES)

@@ -58,7 +58,7 @@ function describeUsage(usage: ClientUsage & Pick<Overview['status'], 'store'>): 
     const { key, name, limit, used, remaining, until } = row
     const resetAt = used > 0 || limit === 0 ? row.reset : null
     const kind = `${row.shadow ? 'shadow' : 'live'}${row.override ? ', override' : ''}`
-    const window = formatWindow({ windowMs: row.windowSeconds * 1000, calendar: row.calendar })
+    const window = formatWindow(row.windowSeconds * 1000, row.calendar)
     return [key, name, limit, used, remaining, window, resetAt, until, kind]
   })
   const head = ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND']

@@ -14,9 +14,8 @@ const DATA_SCOPES = 'accounts:read transactions:read'
 const CALLBACK = '/interaction/callback'
 /** A token is valid for an hour. */
 const TOKEN_MS = 1_800_000
+/** Timeout of a call of the load, which bounds the open calls. */
 const TIMEOUT_MS = 5000
-/** Maximum open calls of the load: a gateway that does not answer gets no more. */
-const MAX_OPEN = 50
 
 /** Returns the clients of the provider: `sandbox` for the commands of config/sandbox.txt, and those of the load. */
 export const clientsAt = (gateway: string): readonly ClientMetadata[] =>
@@ -154,7 +153,6 @@ const TRANSACTIONS = Array.from({ length: 60 }, (_, i) => ({
 /** Sends calls of the clients of `LOAD` to each gateway in turn until `signal` is aborted. Some are refused, and failures are ignored. */
 export function sendLoad(gateways: readonly string[], signal: AbortSignal): void {
   const tokens = new Map<string, { readonly token: string; readonly until: number }>()
-  let open = 0
   let sent = 0
 
   const ask = (path: string, init: RequestInit) => {
@@ -185,13 +183,7 @@ export function sendLoad(gateways: readonly string[], signal: AbortSignal): void
     await (await ask(path, { method, headers: { Authorization: `Bearer ${token}` } })).arrayBuffer()
   }
   for (const [id, perSecond] of Object.entries(LOAD)) {
-    const timer = setInterval(() => {
-      if (open === MAX_OPEN) return
-      open++
-      void call(id)
-        .catch(() => {})
-        .finally(() => open--)
-    }, 1000 / perSecond)
+    const timer = setInterval(() => void call(id).catch(() => {}), 1000 / perSecond)
     signal.addEventListener('abort', () => clearInterval(timer))
   }
 }

@@ -24,17 +24,9 @@ const emptyCounts = () => ({
   newlyAdmitted: 0,
 })
 
-const emptyClient = (client: string | undefined) => ({
-  client,
-  counts: emptyCounts(),
-  /** Refusals by the limit that the 429 would name, and calls over each shadow limit. */
-  over: new Map<string, number>(),
-  /** Maximum number of calls within 60 seconds, and the time of the first of them. */
-  busiest: { calls: 0, fromMs: 0 },
-})
-
-const increment = (counts: Map<string, number>, name: string): void =>
-  void counts.set(name, (counts.get(name) ?? 0) + 1)
+const increment = (counts: Record<string, number>, name: string): void => {
+  counts[name] = (counts[name] ?? 0) + 1
+}
 
 /** Returns what a limit reads that the access log does not contain; undefined if it can be replayed. */
 export function unloggedBy(limit: Limit): 'users' | 'tokens' | 'claims' | 'header fields' | undefined {
@@ -46,16 +38,32 @@ export function unloggedBy(limit: Limit): 'users' | 'tokens' | 'claims' | 'heade
   return per.includes('user') ? 'users' : undefined
 }
 
-/** Counts calls per client; with `only`, the calls of that client. */
+/** Counts calls per client; with `only`, the calls of that client. Instants are ISO 8601 in UTC. */
 export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clients'>, only?: string) {
+  const names = new Map(clients.map(({ caller, name }) => [caller, name]))
   const byClient = new Map<string | undefined, ReturnType<typeof emptyClient>>()
   const totals = emptyCounts()
-  const recordedBy = new Map<string, number>()
+  const recordedBy: Record<string, number> = {}
   /** The times of each client's calls within the last minute. */
   const recent = new Map<string | undefined, number[]>()
   const sweep = sweeper(recent, (times) => times.at(-1)! + MINUTE_MS)
   let fromMs: number | undefined
   let toMs = 0
+
+  function emptyClient(client: string | undefined) {
+    const name = names.get(client ?? '')
+    return {
+      /** Null for the calls without authentication. */
+      client: client ?? null,
+      ...(name !== undefined && { name }),
+      ...emptyCounts(),
+      /** Refusals by the limit that the 429 would name, and calls over each shadow limit. */
+      refusedBy: {} as Record<string, number>,
+      shadowOver: {} as Record<string, number>,
+      /** Maximum number of calls within 60 seconds, and the time of the first of them. */
+      busiestMinute: { calls: 0, from: '' },
+    }
+  }
 
   return {
     /** Counts a call; calls come in the order of time. */
@@ -65,15 +73,17 @@ export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clien
       const entry = byClient.get(client) ?? emptyClient(client)
       byClient.set(client, entry)
       const decided = refusedBy === undefined ? 'admitted' : 'refused'
-      for (const counts of [totals, entry.counts]) {
+      for (const counts of [totals, entry]) {
         counts.calls++
         counts[decided]++
         counts.recorded[recorded]++
         if (decided === 'refused' && recorded === 'admitted') counts.newlyRefused++
         if (decided === 'admitted' && recorded === 'refused') counts.newlyAdmitted++
       }
-      const over = refusedBy ? [refusedBy] : allowances.filter(({ shadow, admitted }) => shadow && !admitted)
-      for (const { name } of over) increment(entry.over, name)
+      if (refusedBy !== undefined) increment(entry.refusedBy, refusedBy.name)
+      else
+        for (const { name, shadow, admitted } of allowances)
+          if (shadow && !admitted) increment(entry.shadowOver, name)
       if (call.limit !== undefined) increment(recordedBy, call.limit)
       fromMs ??= nowMs
       toMs = nowMs
@@ -83,23 +93,16 @@ export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clien
       recent.set(client, times)
       while (times[0]! <= nowMs - MINUTE_MS) times.shift()
       times.push(nowMs)
-      if (times.length > entry.busiest.calls) entry.busiest = { calls: times.length, fromMs: times[0]! }
+      if (times.length > entry.busiestMinute.calls)
+        entry.busiestMinute = { calls: times.length, from: instant(times[0]!) }
     },
 
-    /** Returns the counts, with the first `top` clients. Instants are ISO 8601 in UTC. */
+    /** Returns the counts, with the first `top` clients. */
     report(top: number) {
-      const names = new Map(clients.map(({ caller, name }) => [caller, name]))
       const sorted = [...byClient.values()].toSorted(
-        ({ client: a = '', counts }, { client: b = '', counts: { refused, calls } }) =>
-          refused - counts.refused || calls - counts.calls || (a < b ? -1 : 1),
+        (a, b) =>
+          b.refused - a.refused || b.calls - a.calls || ((a.client ?? '') < (b.client ?? '') ? -1 : 1),
       )
-      const overOf = (
-        over: ReadonlyMap<string, number>,
-        isShadow: boolean,
-      ): Readonly<Record<string, number>> => {
-        const exceeded = limits.filter(({ name, shadow }) => shadow === isShadow && over.has(name))
-        return Object.fromEntries(exceeded.map(({ name }) => [name, over.get(name)!]))
-      }
       return {
         from: fromMs === undefined ? null : instant(fromMs),
         to: fromMs === undefined ? null : instant(toMs),
@@ -107,7 +110,7 @@ export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clien
         limits: limits.map((limit) => {
           const { name, shadow } = limit
           const unlogged = unloggedBy(limit)
-          const counts = sorted.flatMap(({ over }) => over.get(name) ?? [])
+          const counts = sorted.flatMap((client) => client[shadow ? 'shadowOver' : 'refusedBy'][name] ?? [])
           return {
             name,
             shadow,
@@ -115,20 +118,10 @@ export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clien
             ...(unlogged && { unlogged }),
             refused: counts.reduce((sum, calls) => sum + calls, 0),
             clients: counts.length,
-            recordedRefused: recordedBy.get(name) ?? 0,
+            recordedRefused: recordedBy[name] ?? 0,
           }
         }),
-        clients: sorted.slice(0, top).map(({ client, counts, over, busiest }) => {
-          const name = names.get(client ?? '')
-          return {
-            client: client ?? null,
-            ...(name !== undefined && { name }),
-            ...counts,
-            refusedBy: overOf(over, false),
-            shadowOver: overOf(over, true),
-            busiestMinute: { calls: busiest.calls, from: instant(busiest.fromMs) },
-          }
-        }),
+        clients: sorted.slice(0, top),
         more: Math.max(0, sorted.length - top),
       }
     },

@@ -77,14 +77,13 @@ function ofClient(command: Argv): Argv {
 }
 
 /** Accepts any words after the command: of declared positionals, yargs would drop `-` and all but the last. */
-const withPositionals = (command: Argv, min: number, missing?: string): Argv =>
-  command.strictCommands(false).demandCommand(min, missing)
+const withPositionals = (command: Argv): Argv => command.strictCommands(false)
 
 function setting(command: Argv): Argv {
   const usage = '$0 limits set CLIENT LIMIT=N... [--until T | --permanent] [--note TEXT]'
   const describe =
     'Set limits of one client, at every gateway within a second; LIMIT=default removes an override.'
-  return withPositionals(ofClient(command), 0)
+  return withPositionals(ofClient(command))
     .usage(`${usage}\n\n${describe}`)
     .example('$0 limits set acme requests=5000 --until 2h', 'more calls for two hours')
     .example('$0 limits set acme requests=0 --note "leaked token"', 'block a client for a day')
@@ -101,8 +100,7 @@ function setting(command: Argv): Argv {
 
 export function explain(command: Argv): Argv {
   const describe = 'Show which route, authentication, limits and upstream a request gets, and why.'
-  const missing = 'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".'
-  return withPositionals(command, 1, missing)
+  return withPositionals(command)
     .usage(`$0 explain "[METHOD] [host]/path"\n\n${describe}`)
     .options({
       ...GATEWAY_FLAGS,
@@ -119,7 +117,7 @@ export function explain(command: Argv): Argv {
 
 export function replay(command: Argv): Argv {
   const describe = 'Show what limits would have done to the calls of an access log'
-  return withPositionals(command, 1, 'Which access log? Give its files, or - for standard input.')
+  return withPositionals(command)
     .usage(`$0 replay ACCESS-LOG...\n\n${describe}: files, plain or gzip, or - for standard input.`)
     .options({
       ...CONFIG_FLAG,

@@ -28,6 +28,7 @@ export interface ReplayOptions {
 /** Prints the decisions that the limits of a configuration would have made for the calls of access logs. */
 export async function run(args: Args, io: Io): Promise<void> {
   const logs = positionals(args)
+  if (logs.length === 0) throw new UsageError('Which access log? Give its files, or - for standard input.')
   const again = logs.find((log, i) => logs.indexOf(log) < i)
   if (again !== undefined) throw new UsageError(`The log "${again}" is given twice.`)
   if (logs.includes('-') && args['config'] === '-')

@@ -1,6 +1,4 @@
 import { existsSync, readFileSync } from 'node:fs'
-import { writeFile } from 'node:fs/promises'
-import { dirname } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import type { FlagOverride, Loaded, LoadOptions } from '../config/load.ts'
 import { escaped } from '../observe/pretty.ts'
@@ -29,23 +27,6 @@ export function interruption(io: Io): AbortSignal {
 /** Writes lines, escaped: callers choose some of the text in them, which must not move the cursor. */
 export function writeLines(stream: Writable, text: string): void {
   stream.write(`${text.split('\n').map(escaped).join('\n')}\n`)
-}
-
-/** Throws if `writeOutput` would fail. `overwrite` allows an existing file. */
-export function assertWritable(file: string, overwrite: boolean): void {
-  if (!existsSync(dirname(file)))
-    throw new Error(
-      `${file} cannot be written: its folder does not exist. Create it, or give another --output.`,
-    )
-  if (!overwrite && existsSync(file))
-    throw new Error(`${file} exists already. Give --force to overwrite it, or another --output.`)
-}
-
-export async function writeOutput(file: string, text: string, overwrite = true): Promise<void> {
-  assertWritable(file, overwrite)
-  await writeFile(file, text, { flag: overwrite ? 'w' : 'wx' }).catch(({ message }: Error) => {
-    throw new Error(`${file} cannot be written: ${message}`)
-  })
 }
 
 export function print<T>({ stdout }: Io, args: Args, value: T, describe: (value: T) => string): void {

@@ -1,19 +1,10 @@
+import { existsSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { discover } from '../../authenticate/token/key-set.ts'
 import { loadConfig } from '../../config/load.ts'
 import { jsonSchema } from '../../config/schema.ts'
-import {
-  type Args,
-  assertWritable,
-  DEFAULT_FILE,
-  fillIn,
-  type Io,
-  print,
-  textOf,
-  UsageError,
-  writeLines,
-  writeOutput,
-} from '../io.ts'
+import { type Args, DEFAULT_FILE, fillIn, type Io, print, textOf, UsageError, writeLines } from '../io.ts'
 import { hasTokens, type InitSettings, matchesOf, MEMORY, promptForMissing } from './prompts.ts'
 
 const DISCOVERY_MS = 2000
@@ -49,18 +40,35 @@ export async function run(args: Args, io: Io): Promise<void> {
     return
   }
   const schema = join(dirname(file), SCHEMA)
-  await writeOutput(file, text, overwrite)
-  await writeOutput(schema, schemaText())
+  await write(file, text, overwrite)
+  await write(schema, schemaText())
   print(io, args, { file, schema }, () => `Wrote ${file}, and ${SCHEMA} for editors.\n${steps}`)
 }
 
 export async function runSchema(args: Args, { stdout }: Io): Promise<void> {
   const file = textOf(args, 'output')!
   if (file === '-') stdout.write(schemaText())
-  else await writeOutput(file, schemaText())
+  else await write(file, schemaText())
 }
 
 const schemaText = (): string => `${JSON.stringify(jsonSchema(), undefined, 2)}\n`
+
+/** Throws if `write` would fail. */
+function assertWritable(file: string, overwrite: boolean): void {
+  const exists = existsSync(file)
+  if (exists ? overwrite : existsSync(dirname(file))) return
+  const problem = exists
+    ? 'exists already. Give --force to overwrite it, or'
+    : 'cannot be written: its folder does not exist. Create it, or give'
+  throw new Error(`${file} ${problem} another --output.`)
+}
+
+async function write(file: string, text: string, overwrite = true): Promise<void> {
+  assertWritable(file, overwrite)
+  await writeFile(file, text, { flag: overwrite ? 'w' : 'wx' }).catch(({ message }: Error) => {
+    throw new Error(`${file} cannot be written: ${message}`)
+  })
+}
 
 /** Splits the credentials from the URL of Redis. The password is not written. */
 function redisValues(redis: string) {

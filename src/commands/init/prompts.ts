@@ -8,8 +8,8 @@ import { type Args, type Io, textOf, UsageError } from '../io.ts'
 /** Splits patterns of routes without a host, separated by ";". */
 export const matchesOf = (text: string): readonly string[] =>
   text
-    .trim()
-    .split(/\s*;\s*/)
+    .split(';')
+    .map((match) => match.trim())
     .filter(Boolean)
 
 const isRequest = (match: string) => /^([A-Z,]+ +)?\//.test(match) && typeof parsePattern(match) !== 'string'

@@ -18,8 +18,6 @@ const MAX_BUFFERED = 400_000
 /** Fraction by which both are exceeded before the buffered calls are sorted again. */
 const SLACK = 0.1
 const FIVE_DIGIT_YEARS = Date.UTC(10_000, 0)
-/** Ends a path or a host that the log has truncated. */
-const TRUNCATED = '…'
 /** Error codes of calls that the gateway tried to forward. */
 const FORWARDED = new Set<unknown>(['BadGateway', 'GatewayTimeout'])
 /** Error codes of calls that the gateway could not decide, or decided and could not forward. */
@@ -77,9 +75,9 @@ export function readAccessLine(text: string) {
 
   const stringOf = (name: string): string | undefined =>
     typeof line[name] === 'string' ? line[name] : undefined
-  /** Returns undefined also for a truncated string. */
+  /** Returns undefined also for a path or a host that the log has truncated. */
   const wholeOf = (name: string): string | undefined =>
-    stringOf(name)?.endsWith(TRUNCATED) ? undefined : stringOf(name)
+    stringOf(name)?.endsWith('…') ? undefined : stringOf(name)
   // The claims of an authorisation request are not verified. Other proxies log an unknown client as an empty string.
   const client = line['claimed'] === true ? undefined : stringOf('client') || undefined
   // A line names the client of a verified token, also of one that is then refused. Without a client, only a call that was

@@ -17,7 +17,6 @@ const STATUS = {
 } as const
 
 export type ErrorCode = keyof typeof STATUS
-const NO_HEADERS = {}
 
 /** A configured response that replaces the usual one to a refused request. */
 export interface FixedReply {
@@ -35,7 +34,7 @@ export class Refusal {
   readonly status: number
   readonly message: string
   /** Header fields of the reply, such as `Allow` or `WWW-Authenticate`. */
-  readonly headers: Readonly<Record<string, string | readonly string[]>>
+  readonly headers: Readonly<Record<string, string | readonly string[]>> = {}
   /** The RFC 6749 or RFC 6750 `error` value, if the code does not imply it. */
   readonly oauthError: string | undefined
   /** Whole seconds after which to retry a 429, and the names of the limits that refused; `failures` names none. */
@@ -51,13 +50,7 @@ export class Refusal {
     this.code = code
     this.status = details.reply?.status ?? STATUS[code]
     this.message = message
-    this.headers = details.headers ?? NO_HEADERS
-    this.oauthError = details.oauthError
-    this.retryAfterSecs = details.retryAfterSecs
-    this.violatedPolicies = details.violatedPolicies
-    this.reply = details.reply
-    this.cause = details.cause
-    this.client = details.client
+    Object.assign(this, details)
   }
 }
 

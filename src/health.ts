@@ -107,11 +107,9 @@ export class Health {
     const [end] = await Promise.allSettled([this.#options.probe!()])
     this.#probing = false
     if (end.status === 'fulfilled') return this.succeeded()
-    const wasUp = this.#up
-    if (wasUp) this.failed(end.reason)
-    else this.#failures++
+    if (this.#up) this.failed(end.reason)
+    else this.#options.onProbeFailed?.(end.reason)
     // If `failed` tripped, the next probe is already scheduled.
-    if (this.#cancel === undefined) this.#schedule(wasUp ? this.#options.backoffMs : 2 * this.#backoffMs)
-    if (!wasUp) this.#options.onProbeFailed?.(end.reason)
+    if (this.#cancel === undefined) this.#schedule(this.#up ? this.#options.backoffMs : 2 * this.#backoffMs)
   }
 }

@@ -50,13 +50,13 @@ export function requestHeaders(
 ): Fields {
   const { trusted, peer } = connection
   const out: Fields = {}
-  const named = namedByConnection(fields['connection'] as string | undefined)
+  const named = namedByConnection(String(fields['connection'] ?? ''))
   for (const name in fields) {
     const own = identity.size === 0 ? undefined : identity.get(normalizeFieldName(name))
     const action = own === undefined ? actionOf(name) : own === name ? 'from-proxy' : 'drop'
     if (action === 'drop' || (action === 'from-proxy' && !trusted)) continue
     // A caller's `Connection` field cannot remove what a trusted proxy reports.
-    if (action === 'keep' && named !== undefined && isNamed(name, named)) continue
+    if (action === 'keep' && named?.has(name) === true) continue
     const value = fields[name]
     if (value !== undefined) out[name] = value
   }
@@ -90,7 +90,11 @@ export function readResponseHead(
   const hasOwnLimit =
     status === 429 && rawHeaders.some((name, i) => i % 2 === 0 && responseFieldOf(name) === 'rate-limit')
   const rateLimit = hasOwnLimit ? undefined : gatewayLimit
-  const named = namedByConnection(connectionOf(rawHeaders))
+  let connection = ''
+  for (let i = 0; i < rawHeaders.length; i += 2)
+    if (rawHeaders[i]!.length === 10 && rawHeaders[i]!.toLowerCase() === 'connection')
+      connection += `,${rawHeaders[i + 1]!}`
+  const named = namedByConnection(connection.slice(1))
   let headers = ''
   const framing: string[] = []
   let contentLength: number | undefined
@@ -103,7 +107,7 @@ export function readResponseHead(
     const field = responseFieldOf(name)
     if (field === 'keep' || field === 'rate-limit' || field === 'date') {
       if (field === 'rate-limit' && rateLimit !== undefined) continue
-      if (named !== undefined && isNamed(name.toLowerCase(), named)) continue
+      if (named?.has(name.toLowerCase()) === true) continue
       if (field === 'date') framing.push(name, value)
       else headers += `\r\n${name}: ${value}`
     } else if (field === 'content-length') {
@@ -125,16 +129,6 @@ export function readResponseHead(
   return { headers, framing, contentLength, transferEncoding, keepAliveMs }
 }
 
-function connectionOf(rawHeaders: readonly string[]): string | undefined {
-  let connection: string | undefined
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    const [name, value] = [rawHeaders[i]!, rawHeaders[i + 1]!]
-    if (name.length !== 10 || name.toLowerCase() !== 'connection') continue
-    connection = connection === undefined ? value : `${connection},${value}`
-  }
-  return connection
-}
-
 /** Parses `Keep-Alive: timeout=5` (RFC 2068 section 19.7.1.1), which is in seconds. */
 function announcedBy(keepAlive: string): number | undefined {
   const seconds = /timeout=(\d+)/.exec(keepAlive)?.[1]
@@ -143,15 +137,10 @@ function announcedBy(keepAlive: string): number | undefined {
   return Math.max(ms - 1000, ms / 2)
 }
 
-/** Returns the fields that a `Connection` header names; undefined for the usual options, `keep-alive` and `close`. */
-function namedByConnection(connection: string | undefined): ReadonlySet<string> | undefined {
-  if (connection === undefined) return undefined
+/** Returns the fields that `Connection` removes (RFC 9110 section 7.6.1); undefined for the usual options, `keep-alive` and `close`. */
+function namedByConnection(connection: string): ReadonlySet<string> | undefined {
   const lower = connection.toLowerCase()
-  if (lower === 'keep-alive' || lower === 'close') return undefined
-  return new Set(lower.split(',').map((option) => option.trim()))
-}
-
-/** True if `Connection` removes a field (RFC 9110 section 7.6.1). */
-function isNamed(name: string, named: ReadonlySet<string>): boolean {
-  return named.has(name) && !INSPECTED.has(name)
+  if (lower === '' || lower === 'keep-alive' || lower === 'close') return undefined
+  const options = lower.split(',').map((option) => option.trim())
+  return new Set(options.filter((option) => !INSPECTED.has(option)))
 }

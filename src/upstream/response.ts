@@ -61,13 +61,12 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
 
   /** Returns false if the head holds something that cannot be sent. */
   function writeHead(): boolean {
-    const reason = incoming.statusMessage ?? ''
+    const { statusMessage: reason = '' } = incoming
     // The rest of an unfinished request must not be parsed as the next one.
     if (!request.complete) head.framing.push('Connection', 'close')
     try {
-      if (reason === STATUS_CODES[status] || reason === '' || BAD_REASON.test(reason))
-        response.writeHead(status, head.framing)
-      else response.writeHead(status, reason, head.framing)
+      const isBad = reason === '' || BAD_REASON.test(reason)
+      response.writeHead(status, isBad ? STATUS_CODES[status] : reason, head.framing)
       appendFields(response, head.headers)
     } catch (error) {
       upstreamRequest.failGateway(error as Error, 'The upstream broke off.')

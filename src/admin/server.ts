@@ -1,8 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { type Access, type AdminResponse, deny, problem } from './access.ts'
 import { createLimits, type LimitsParts } from './limits.ts'
-import { createStreams } from './streams.ts'
 
 export interface AdminParts extends Access, LimitsParts {
   /** Returns why the process should get no requests; undefined if it should. */
@@ -12,6 +11,8 @@ export interface AdminParts extends Access, LimitsParts {
   overview(): Promise<object>
 }
 
+/** How long the overview is shared: many consoles, which ask once a second, cost what one does. */
+const SHARED_MS = 1000
 const CONSOLE = new URL('console/', import.meta.url)
 const CONTENT_TYPES: Readonly<Record<string, string>> = {
   html: 'text/html; charset=utf-8',
@@ -32,14 +33,14 @@ const READ_ONLY = new Set(['/healthz', '/readyz', '/metrics', '/overview'])
 const NOT_FOUND =
   'Not found. Here are the console at /, and /healthz, /readyz, /metrics, /overview, /limits/CLIENT, /overrides and /explain.'
 
-/** Creates the operators' listener: console, health, metrics and limits. `endStreams` closes the streams of open consoles. */
-export function createAdmin(parts: AdminParts) {
+/** Creates the operators' listener: console, health, metrics and limits. */
+export function createAdmin(parts: AdminParts): Server {
   const pages = readPages()
   const limits = createLimits(parts)
-  const streams = createStreams(parts.overview)
+  const overview = sharedFor(SHARED_MS, parts.overview)
 
-  /** Returns undefined for a stream; never rejects. */
-  async function respond(request: IncomingMessage, response: ServerResponse) {
+  /** Never rejects. */
+  async function respond(request: IncomingMessage, response: ServerResponse): Promise<AdminResponse> {
     const { method, headers } = request
     const [path = ''] = request.url?.split('?', 1) ?? []
     const page = pages.get(path)
@@ -57,13 +58,11 @@ export function createAdmin(parts: AdminParts) {
       const reason = await parts.notReadyReason()
       return reason === undefined ? text(200, 'ready') : text(503, `not ready: ${reason}`)
     }
-    if (path === '/overview') {
-      if (method === 'GET' && headers.accept?.includes('text/event-stream')) return streams.open(response)
-      return await parts.overview().then(
+    if (path === '/overview')
+      return await overview().then(
         (body) => ({ status: 200, body }),
         () => problem(503, 'The gateway does not answer.', { 'Retry-After': '1' }),
       )
-    }
     if (page !== undefined) return page
     return await parts.metrics().then(
       (body) => ({ status: 200, body, headers: { 'Content-Type': parts.metricsType } }),
@@ -72,10 +71,21 @@ export function createAdmin(parts: AdminParts) {
   }
 
   const bounds = { headersTimeout: 10_000, requestTimeout: 10_000, connectionsCheckingInterval: 5000 }
-  const server = createServer({ ...bounds, insecureHTTPParser: false }, (request, response) => {
-    void respond(request, response).then((result) => result && write(result, request, response))
+  return createServer({ ...bounds, insecureHTTPParser: false }, (request, response) => {
+    void respond(request, response).then((result) => write(result, request, response))
   })
-  return { server, endStreams: streams.end }
+}
+
+/** Returns a function that calls `read` at most once in `ms` milliseconds, and returns the latest result in between. */
+function sharedFor<T>(ms: number, read: () => Promise<T>) {
+  let latest: Promise<T> | undefined
+  let readAt = 0
+  return (): Promise<T> => {
+    const now = performance.now()
+    if (latest !== undefined && now - readAt < ms) return latest
+    readAt = now
+    return (latest = read())
+  }
 }
 
 const text = (status: number, line: string): AdminResponse => ({ status, body: `${line}\n` })

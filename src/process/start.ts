@@ -49,7 +49,7 @@ export async function start(
   const apply = (next: Config): Promise<void> => service.apply(next)
   const configuration = createConfiguration(config, source, { apply, log, metrics })
   const overview = createOverview(configuration, () => operatorApi)
-  const { server: admin, endStreams } = createAdmin({
+  const admin = createAdmin({
     notReadyReason: () => operatorApi.notReadyReason(),
     metrics: () => operatorApi.metrics(),
     metricsType: metrics.contentType,
@@ -73,7 +73,6 @@ export async function start(
       log.warn({ cause: (error as Error).message }, 'operator request failed; the counters are unavailable'),
   })
   async function closeAdmin(): Promise<void> {
-    endStreams()
     overview.close()
     await drain(admin, 0)
   }

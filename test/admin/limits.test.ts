@@ -25,7 +25,7 @@ afterEach(() => server?.close())
 async function admin(parts: Partial<AdminParts> = {}) {
   const failed = vi.fn<AdminParts['failed']>()
   const asked: string[] = []
-  ;({ server } = createAdmin({
+  server = createAdmin({
     notReadyReason: () => undefined,
     metrics: async () => '',
     metricsType: 'text/plain',
@@ -42,7 +42,7 @@ async function admin(parts: Partial<AdminParts> = {}) {
     reset: async (client) => (asked.push(client), 2),
     failed,
     ...parts,
-  }))
+  })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo

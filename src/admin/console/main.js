@@ -131,7 +131,7 @@ byId('find').addEventListener('submit', (event) => {
   event.preventDefault()
   location.hash = hrefOf(/** @type {HTMLInputElement} */ (byId('find-client')).value.trim())
 })
-// The gateway serves a bounded number of consoles, and a browser makes few connections.
+// A hidden page asks for nothing.
 document.addEventListener('visibilitychange', () => {
   watching?.abort()
   page.close()

@@ -10,18 +10,18 @@ export interface Setting {
   readonly set: Readonly<Record<string, number | null>>
   /** Epoch milliseconds; null for no end. */
   readonly untilAt: number | null
-  readonly by?: string
-  readonly note?: string
+  readonly by: string | undefined
+  readonly note: string | undefined
 }
 
-const REQUEST_LINE = ['request', 'host', 'client', 'user', 'ip', 'headers', 'claims', 'at']
+const PARAMETERS = ['request', 'host', 'client', 'user', 'ip', 'headers', 'claims', 'at'] as const
 
 /**
  * A request to explain: `request` is `[METHOD] [host]/path`, or has a URL in place of the host and path; `headers` and `claims`, of the
  * token, are JSON objects; `at` is ISO 8601.
  */
 export type RequestLine = { readonly request: string } & {
-  readonly [Name in 'host' | 'client' | 'user' | 'ip' | 'headers' | 'claims' | 'at']?: string
+  readonly [Name in (typeof PARAMETERS)[number]]?: string
 }
 
 /** Operations on limits. Each rejects with an InvalidQuestion, or if the store does not answer. */
@@ -38,7 +38,6 @@ export interface LimitsParts {
 
 const DEFAULT_LIFE_MS = 86_400_000
 const MAX_BODY_BYTES = 65_536
-const MAX_CHARS = { client: 1024, by: 100, note: 500 }
 const MAY_BE_UNSET =
   ' The change may not be in force; until Redis answers, write it to clients[].limits of the file.'
 
@@ -48,9 +47,9 @@ export function createLimits({ usage, reset, setLimits, overrides, explain, fail
 
   /** Serves one operator at a time, because each may scan all of Redis. Skips an operator who has disconnected. */
   async function queued(response: ServerResponse, act: (signal: AbortSignal) => Promise<object>) {
-    const disconnected = new AbortController()
-    const { signal } = disconnected
-    response.once('close', () => disconnected.abort())
+    const operator = new AbortController()
+    const { signal } = operator
+    response.once('close', () => operator.abort())
     const result = last.then(() => signal.throwIfAborted()).then(() => act(signal))
     last = result.catch(() => {})
     return ok(await result)
@@ -73,7 +72,7 @@ export function createLimits({ usage, reset, setLimits, overrides, explain, fail
       return problem(404, 'Ask for /limits/ with the id of a client, percent-encoded.')
     if (!isRead) return problem(405, 'Only GET and HEAD.', { Allow: 'GET, HEAD' })
     if (path === '/overrides') return ok({ overrides: await overrides() })
-    return ok(await explain(parseRequestLine(new URLSearchParams(url.slice(path.length)))))
+    return ok(await explain(parseRequestLine(url.slice(path.length))))
   }
 
   return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<AdminResponse> => {
@@ -100,10 +99,11 @@ function decodeClient(encoded: string): string {
   }
 }
 
-function parseRequestLine(parameters: URLSearchParams): RequestLine {
+function parseRequestLine(query: string): RequestLine {
+  const parameters = new URLSearchParams(query)
   for (const name of parameters.keys())
-    if (!REQUEST_LINE.includes(name) || parameters.getAll(name).length > 1)
-      throw new InvalidQuestion(`The parameters are ${REQUEST_LINE.join(', ')}, each once.`)
+    if (!(PARAMETERS as readonly string[]).includes(name) || parameters.getAll(name).length > 1)
+      throw new InvalidQuestion(`The parameters are ${PARAMETERS.join(', ')}, each once.`)
   return { request: '', ...Object.fromEntries(parameters) }
 }
 
@@ -119,14 +119,10 @@ async function readSetting(request: IncomingMessage, client: string): Promise<Se
   const [unknown] = Object.keys(others)
   if (unknown !== undefined)
     throw new InvalidQuestion(`"${unknown}" is not a member; the members are set, until, by and note.`)
-  assertText('client', client)
-  return {
-    client,
-    set: parseSet(set),
-    untilAt: parseUntil(until),
-    ...(by !== undefined && { by: assertText('by', by) }),
-    ...(note !== undefined && { note: assertText('note', note) }),
-  }
+  assertText('The id of the client', client, 1024)
+  assertText('"by"', by, 100)
+  assertText('"note"', note, 500)
+  return { client, set: parseSet(set), untilAt: parseUntil(until), by, note }
 }
 
 function parseObject(text: string): Record<string, unknown> {
@@ -160,10 +156,10 @@ function parseUntil(until: unknown): number | null {
   return at
 }
 
-function assertText(name: keyof typeof MAX_CHARS, text: unknown): string {
-  const max = MAX_CHARS[name]
-  if (typeof text === 'string' && text !== '' && text.length <= max && !/\p{Cc}/u.test(text)) return text
-  const what = name === 'client' ? 'The id of the client' : `"${name}"`
+/** Throws unless the text is short and on one line, or undefined. */
+function assertText(what: string, text: unknown, max: number): asserts text is string | undefined {
+  if (text === undefined) return
+  if (typeof text === 'string' && text !== '' && text.length <= max && !/\p{Cc}/u.test(text)) return
   throw new InvalidQuestion(`${what} must be a text of 1 to ${max} characters, without control characters.`)
 }
 

@@ -11,7 +11,6 @@ export interface AdminParts extends Access, LimitsParts {
   overview(): Promise<object>
 }
 
-/** How long the overview is shared: many consoles, which ask once a second, cost what one does. */
 const SHARED_MS = 1000
 const CONSOLE = new URL('console/', import.meta.url)
 const CONTENT_TYPES: Readonly<Record<string, string>> = {
@@ -37,7 +36,13 @@ const NOT_FOUND =
 export function createAdmin(parts: AdminParts): Server {
   const pages = readPages()
   const limits = createLimits(parts)
-  const overview = sharedFor(SHARED_MS, parts.overview)
+  let latest: Promise<object> | undefined
+
+  /** Returns the overview, read at most once a second: many consoles cost what one does. */
+  function overview(): Promise<object> {
+    if (latest === undefined) setTimeout(() => (latest = undefined), SHARED_MS).unref()
+    return (latest ??= parts.overview())
+  }
 
   /** Never rejects. */
   async function respond(request: IncomingMessage, response: ServerResponse): Promise<AdminResponse> {
@@ -51,8 +56,7 @@ export function createAdmin(parts: AdminParts): Server {
     if (denial) return denial
     if (isLimits) return await limits(request, response, path)
     if (page === undefined && !READ_ONLY.has(path)) return text(404, NOT_FOUND)
-    if (method !== 'GET' && method !== 'HEAD')
-      return { ...text(405, 'Only GET and HEAD.'), headers: { Allow: 'GET, HEAD' } }
+    if (method !== 'GET' && method !== 'HEAD') return text(405, 'Only GET and HEAD.', { Allow: 'GET, HEAD' })
     if (path === '/healthz') return text(200, 'ok')
     if (path === '/readyz') {
       const reason = await parts.notReadyReason()
@@ -76,19 +80,11 @@ export function createAdmin(parts: AdminParts): Server {
   })
 }
 
-/** Returns a function that calls `read` at most once in `ms` milliseconds, and returns the latest result in between. */
-function sharedFor<T>(ms: number, read: () => Promise<T>) {
-  let latest: Promise<T> | undefined
-  let readAt = 0
-  return (): Promise<T> => {
-    const now = performance.now()
-    if (latest !== undefined && now - readAt < ms) return latest
-    readAt = now
-    return (latest = read())
-  }
-}
-
-const text = (status: number, line: string): AdminResponse => ({ status, body: `${line}\n` })
+const text = (status: number, line: string, headers = {}): AdminResponse => ({
+  status,
+  body: `${line}\n`,
+  headers,
+})
 
 /** Reads the console's files; returns them by path. They hold no data, so anyone may load them. */
 function readPages(): ReadonlyMap<string, AdminResponse> {

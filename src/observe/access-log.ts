@@ -1,6 +1,6 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { atCallbackEnd } from '../runtime/hot-path.ts'
-import { accessLine, statusOf, withOmitted } from './access-line.ts'
+import { accessLine, statusOf, withOmitted } from './log-lines.ts'
 import { type Activity, keyOf } from './activity/activity.ts'
 import { createLogSampler } from './log-sampler.ts'
 import type { LogOutput } from './log.ts'

@@ -1,22 +1,9 @@
 import pino, { type LevelWithSilent, type Logger } from 'pino'
 import { createLineWriter } from './line-writer.ts'
-import { escaped, prettyLines } from './pretty.ts'
+import { escaped, prettyLines, timestamp } from './log-lines.ts'
 
 export type Log = Logger
 export type LogOutput = ReturnType<typeof createLog>
-
-let stampedAt = 0
-let stamp = ''
-
-/** Returns the time field of a line, with the comma before it; formatted at most once a millisecond. */
-export function timestamp(): string {
-  const now = Date.now()
-  if (now !== stampedAt) {
-    stampedAt = now
-    stamp = `,"time":"${new Date(now).toISOString()}"`
-  }
-  return stamp
-}
 
 /** The latest lines of the log that are not about one caller, for the console. */
 export interface LogEvent {

@@ -12,7 +12,7 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace'
 import type { Exchange } from '../gateway/exchange.ts'
-import { cut, epochMs, isDenied, loggablePath, parseTraceparent } from './access-line.ts'
+import { cut, epochMs, isDenied, loggablePath, parseTraceparent } from './log-lines.ts'
 import { atMostEvery, type Log } from './log.ts'
 import { VERSION } from './version.ts'
 

@@ -5,16 +5,21 @@ import { expect, it } from 'vitest'
 
 const LINES = fileURLToPath(new URL('../../dist/src/observe/line-writer.js', import.meta.url))
 
-it('reports the number of dropped lines when the reader continues', async () => {
+/** Writes 20 MB of lines, which nobody reads yet. */
+function fill(then: string) {
   const script = `
     import { createLineWriter } from ${JSON.stringify(LINES)}
     const lines = createLineWriter(1, (lost) => lines.write(JSON.stringify({ lost }) + '\\n'))
     const line = 'x'.repeat(999) + '\\n'
     for (let i = 0; i < 20_000; i++) lines.write(line)
     process.stderr.write('written')
-    process.stdin.resume().once('end', () => lines.close())
+    ${then}
   `
-  const child = spawn(process.execPath, ['--input-type=module', '--eval', script])
+  return spawn(process.execPath, ['--input-type=module', '--eval', script])
+}
+
+it('reports the number of dropped lines when the reader continues', async () => {
+  const child = fill("process.stdin.resume().once('end', () => lines.close())")
   await once(child.stderr, 'data')
   let out = ''
   child.stdout.on('data', (chunk: Buffer) => {
@@ -27,3 +32,12 @@ it('reports the number of dropped lines when the reader continues', async () => 
   expect(Number(lost?.[1])).toBe(20_000 - written)
   expect(written).toBeLessThan(20_000)
 })
+
+it.each(['process.exit(3)', 'await lines.close(); process.exit(3)'])(
+  'does not delay the exit of the process if nobody reads: %s',
+  async (then) => {
+    const child = fill(`setTimeout(async () => { ${then} })`)
+    expect(await once(child, 'exit')).toEqual([3, null])
+    child.stdout.destroy()
+  },
+)

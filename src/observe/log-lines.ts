@@ -1,7 +1,6 @@
+import { styleText } from 'node:util'
 import type { Exchange } from '../gateway/exchange.ts'
 import { epochOf, SYSTEM_CLOCK } from '../runtime/clock.ts'
-import { timestamp } from './log.ts'
-import { escaped } from './pretty.ts'
 
 type Decision = NonNullable<Exchange['decision']>
 
@@ -116,9 +115,64 @@ function text(name: string, value: string | undefined): string {
   return UNESCAPED.test(value) ? `,"${name}":"${value}"` : `,"${name}":${escaped(JSON.stringify(value))}`
 }
 
+let stampedAt = 0
+let stamp = ''
+
+/** Returns the time field of a line, with the comma before it; formatted at most once a millisecond. */
+export function timestamp(): string {
+  const now = Date.now()
+  if (now !== stampedAt) {
+    stampedAt = now
+    stamp = `,"time":"${new Date(now).toISOString()}"`
+  }
+  return stamp
+}
+
 /** Formats milliseconds, not negative, with three decimals; as two integers, which takes half the time of `toFixed` (35 ns). */
 function rounded(ms: number): string {
   const us = Math.round(ms * 1000)
   const whole = Math.floor(us / 1000)
   return `${whole}.${String(us - whole * 1000).padStart(3, '0')}`
 }
+
+type Fields = Readonly<Record<string, unknown>>
+
+const COLOURS: Readonly<Record<string, 'green' | 'yellow'>> = { info: 'green', warn: 'yellow' }
+
+/** Formats JSON lines for people: the UTC time, the level, the message, the other fields. Text that is not JSON is only escaped. */
+export function prettyLines(lines: string): string {
+  return lines.replaceAll(/.+/g, (json) => {
+    try {
+      const { level, time, msg, ...fields } = JSON.parse(json) as Fields
+      const { claimed, shadowOver, incomplete, cause, omitted } = fields
+      const isRequest = msg === 'request'
+      const message = isRequest ? requestText(fields) : textOf(msg)
+      const others = Object.entries(isRequest ? { claimed, shadowOver, incomplete, cause, omitted } : fields)
+        .filter(([, value]) => value !== undefined)
+        .map(([key, value]) => ` ${key}=${textOf(value)}`)
+      const colouredLevel = styleText(COLOURS[textOf(level)] ?? 'red', textOf(level).toUpperCase())
+      return `[${textOf(time).slice(11, 23)}] ${colouredLevel}: ${escaped(message + others.join(''))}`
+    } catch {
+      return escaped(json)
+    }
+  })
+}
+
+function requestText(fields: Fields): string {
+  const { method, path, status, source, client, limit, remaining, decision, durationMs, error } = fields
+  const words = [method, path ?? '-', status, durationMs, 'ms']
+  if (client !== undefined) words.push('client', client)
+  if (decision === 'refused') words.push('refused by', limit)
+  else if (remaining !== undefined) words.push(remaining, 'left of', limit)
+  if (source === 'gateway' && error !== undefined) words.push(`"${textOf(error)}"`)
+  return words.map(textOf).join(' ')
+}
+
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''))
+
+/** Control characters, line separators and bidi marks, which move the cursor, start a line or reverse the text. */
+const UNSAFE = /[\p{Cc}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/gu
+
+/** Escapes unsafe characters as `\uXXXX`, which is valid in JSON: callers choose parts of what logs and commands print. */
+export const escaped = (text: string): string =>
+  text.replaceAll(UNSAFE, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)

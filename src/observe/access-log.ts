@@ -1,13 +1,17 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { atCallbackEnd } from '../runtime/hot-path.ts'
-import { accessLine, statusOf, withOmitted } from './log-lines.ts'
 import { type Activity, keyOf } from './activity/activity.ts'
-import { createLogSampler } from './log-sampler.ts'
+import { accessLine, statusOf, withOmitted } from './log-lines.ts'
 import type { LogOutput } from './log.ts'
 import type { Metrics } from './metrics.ts'
 
 /** An unknown transfer coding. Any caller can cause it, so it is not an error of the gateway. */
 const NOT_IMPLEMENTED = 501
+
+/** Interval in which a key has at most one line, in milliseconds. */
+const INTERVAL_MS = 1000
+/** Maximum sampled keys; the lines of further keys are all written. */
+const MAX_KEYS = 10_000
 
 /**
  * Counts finished requests and their durations, and writes the access log. With `sampled`, refusals from memory have at most one
@@ -23,7 +27,8 @@ export function createAccessLog(
     refusals === 'all'
       ? undefined
       : createLogSampler(accessLine, (line, omitted) => write(withOmitted(line, omitted)))
-  const record = atCallbackEnd((exchange: Exchange) => {
+  /** Records a finished request; called once. */
+  const observe = atCallbackEnd((exchange: Exchange) => {
     const { route, decision, source, forwarded, endedAt } = exchange
     const status = statusOf(exchange)
     const match = route?.match ?? 'unmatched'
@@ -44,10 +49,55 @@ export function createAccessLog(
       sampler.add(keyOf(exchange.quotas, decision.refusedBy!.name), exchange, endedAt)
     else write(accessLine(exchange, level))
   })
+  return { observe, close: () => sampler?.close() }
+}
+
+interface Entry {
+  /** The instant until which lines are omitted. */
+  until: number
+  omitted: number
+  line: string
+}
+
+/**
+ * Writes the first line of each key, and then at most one a second, with the number of lines omitted before it. If no line follows
+ * within the second, the first omitted line is written, with the number of the others. Instants are `performance.now()`.
+ */
+export function createLogSampler<Item>(
+  lineOf: (item: Item) => string,
+  write: (line: string, omitted: number) => void,
+) {
+  const entries = new Map<string, Entry>()
+  const timer = setInterval(() => sweep(performance.now()), INTERVAL_MS).unref()
+
+  const begin = (key: string, now: number) =>
+    entries.set(key, { until: now + INTERVAL_MS, omitted: 0, line: '' })
+
+  function sweep(now: number): void {
+    for (const [key, { until, omitted, line }] of entries) {
+      if (until > now) continue
+      if (omitted > 0) {
+        write(line, omitted - 1)
+        begin(key, now)
+      } else entries.delete(key)
+    }
+  }
+
   return {
-    /** Records a finished request; called once. */
-    observe: record,
-    /** Writes the pending lines of sampled refusals. */
-    close: () => sampler?.close(),
+    add(key: string, item: Item, now: number): void {
+      const entry = entries.get(key)
+      if (entry !== undefined && entry.until > now) {
+        if (entry.omitted++ === 0) entry.line = lineOf(item)
+        return
+      }
+      write(lineOf(item), entry?.omitted ?? 0)
+      if (entry !== undefined || entries.size < MAX_KEYS) begin(key, now)
+    },
+    sweep,
+    /** Writes all omitted lines that are pending. */
+    close(): void {
+      clearInterval(timer)
+      sweep(Infinity)
+    },
   }
 }

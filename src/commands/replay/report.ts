@@ -4,7 +4,7 @@ import { instant } from '../../limit/instant.ts'
 import type { Limit } from '../../limit/limit.ts'
 import { sweeper } from '../../limit/memory/store.ts'
 import { claimsOf } from '../../limit/rules/conditions.ts'
-import { escaped } from '../../observe/pretty.ts'
+import { escaped } from '../../observe/log-lines.ts'
 import { formatList, formatRows, pluralize } from '../format.ts'
 import type { LoggedCall } from './logs.ts'
 

@@ -1,5 +1,5 @@
 import { afterEach, expect, it } from 'vitest'
-import { createLogSampler } from '../../src/observe/log-sampler.ts'
+import { createLogSampler } from '../../src/observe/access-log.ts'
 
 let written: (string | number)[] = []
 let formatted = 0

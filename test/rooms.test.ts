@@ -18,14 +18,13 @@ const ROOMS = `
   par                | authenticate/token errors                                                    |
   upstream           | downstream errors health runtime                                             |
   gateway            | authenticate/proof authenticate/token downstream errors limit limit/rules par runtime upstream |
-  observe            | gateway observe/activity runtime                                             | @opentelemetry pino prom-client
-  observe/activity   | gateway limit                                                                |
+  observe            | gateway limit runtime                                                        | @opentelemetry pino prom-client
   admin              | downstream errors limit                                                      |
   config/yaml        |                                                                              | yaml zod
   config/sections    | authenticate/token config/yaml downstream limit limit/redis limit/rules upstream | zod
   config             | authenticate/token config/sections config/yaml downstream limit limit/redis limit/rules par upstream | yaml zod
-  process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis limit/rules observe observe/activity par process/workers runtime upstream |
-  process/workers    | admin config observe observe/activity process                                |
+  process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis limit/rules observe par process/workers runtime upstream |
+  process/workers    | admin config observe process                                |
   commands           | authenticate/token commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit limit/redis observe process process/workers upstream | p-limit yaml yargs
   commands/init      | authenticate/token commands config config/sections downstream                |
   commands/limits    | commands config/sections limit observe process                               |

@@ -38,7 +38,7 @@ export function createAdmin(parts: AdminParts): Server {
   const limits = createLimits(parts)
   let latest: Promise<object> | undefined
 
-  /** Returns the overview, read at most once a second: many consoles cost what one does. */
+  /** Returns the overview, read at most once a second and after each change: many consoles cost what one does. */
   function overview(): Promise<object> {
     if (latest === undefined) setTimeout(() => (latest = undefined), SHARED_MS).unref()
     return (latest ??= parts.overview())
@@ -54,7 +54,7 @@ export function createAdmin(parts: AdminParts): Server {
     const isLimits = /^\/(?:limits(?:\/.*)?|overrides|explain)$/.test(path)
     const denial = isLimits || path === '/overview' ? deny(headers, parts) : undefined
     if (denial) return denial
-    if (isLimits) return await limits(request, response, path)
+    if (isLimits) return await limits(request, response, path).finally(() => (latest = undefined))
     if (page === undefined && !READ_ONLY.has(path)) return text(404, NOT_FOUND)
     if (method !== 'GET' && method !== 'HEAD') return text(405, 'Only GET and HEAD.', { Allow: 'GET, HEAD' })
     if (path === '/healthz') return text(200, 'ok')

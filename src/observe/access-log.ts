@@ -1,6 +1,7 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { atCallbackEnd } from '../runtime/hot-path.ts'
-import { type Activity, keyOf } from './activity/activity.ts'
+import type { Activity } from './activity.ts'
+import { keyOf } from './callers.ts'
 import { accessLine, statusOf, withOmitted } from './log-lines.ts'
 import type { LogOutput } from './log.ts'
 import type { Metrics } from './metrics.ts'

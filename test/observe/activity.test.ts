@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import type { Exchange } from '../../src/gateway/exchange.ts'
-import { createActivity } from '../../src/observe/activity/activity.ts'
-import { mergeActivity } from '../../src/observe/activity/values.ts'
+import { createActivity } from '../../src/observe/activity.ts'
+import { mergeActivity } from '../../src/observe/activity.ts'
 
 const MINUTE_MS = 60_000
 

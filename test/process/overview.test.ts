@@ -1,6 +1,6 @@
 import { Gauge, Registry } from 'prom-client'
 import { expect, it } from 'vitest'
-import { type CallerActivity, type LimitActivity, NO_ACTIVITY } from '../../src/observe/activity/values.ts'
+import { type CallerActivity, type LimitActivity, NO_ACTIVITY } from '../../src/observe/activity.ts'
 import { createOverview } from '../../src/process/overview.ts'
 import type { OperatorApi } from '../../src/process/operations.ts'
 import { completed, load } from '../config/load-text.ts'

@@ -146,11 +146,11 @@ export function describeClients({ clients, limits }: Counted): string {
     ['SHADOW', ({ shadowOver }) => byLimit(shadowOver)],
     ['BUSIEST MINUTE', ({ busiestMinute: { calls, from } }) => `${calls} from ${from}`],
   ]
-  const hidden = [
-    clients.every(({ name }) => name === undefined) && 'NAME',
-    limits.every(({ shadow }) => !shadow) && 'SHADOW',
-  ]
-  const shown = columns.filter(([head]) => !hidden.includes(head))
+  const isShown: Readonly<Record<string, boolean>> = {
+    NAME: clients.some(({ name }) => name !== undefined),
+    SHADOW: limits.some(({ shadow }) => shadow),
+  }
+  const shown = columns.filter(([head]) => isShown[head] ?? true)
   return formatRows(
     shown.map(([head]) => head),
     clients.map((client) => shown.map(([, cellOf]) => cellOf(client))),

@@ -1,5 +1,5 @@
 import type { Config } from '../../config/compile.ts'
-import { mergeActivity } from '../../observe/activity/values.ts'
+import { mergeActivity } from '../../observe/activity.ts'
 import type { LogOutput } from '../../observe/log.ts'
 import { countsOf, type Metrics, type MetricValues, textOf, valuesOf } from '../../observe/metrics.ts'
 import type { Service } from '../service.ts'

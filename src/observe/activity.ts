@@ -1,9 +1,22 @@
-import { instant } from '../../limit/instant.ts'
-import { encodePart } from '../../limit/key.ts'
-import type { Entry, LatestAllowance, Refusal } from './sketch.ts'
+import type { Exchange } from '../gateway/exchange.ts'
+import { instant } from '../limit/instant.ts'
+import { encodePart } from '../limit/key.ts'
+import type { Allowance } from '../limit/store.ts'
+import {
+  type Caller,
+  createCallers,
+  createRing,
+  type LatestAllowance,
+  MAX_CALLERS,
+  refusedForMs,
+  secondOf,
+  sum,
+} from './callers.ts'
 
+const TOTAL_SECONDS = 300
 const MAX_SHOWN = 100
 
+export type Activity = ReturnType<typeof createActivity>
 export type LimitActivity = Readonly<ReturnType<typeof limitValues>>
 export type CallerActivity = Readonly<ReturnType<typeof callerValues>>
 
@@ -20,9 +33,41 @@ export interface ActivityValues {
 
 export const NO_ACTIVITY: ActivityValues = { requests: [], refused: [], failed: [], clients: [], known: 0 }
 
+/** Tracks what all callers and the busiest callers do. `now` is in milliseconds, like `performance.now`. */
+export function createActivity(now = () => performance.now()) {
+  const callers = createCallers()
+  const requests = createRing(TOTAL_SECONDS)
+  const refused = createRing(TOTAL_SECONDS)
+  const failed = createRing(TOTAL_SECONDS)
+
+  return {
+    /** Counts a finished request. */
+    count(exchange: Exchange, status: number): void {
+      const second = secondOf(exchange.endedAt)
+      requests.add(second)
+      if (exchange.decision?.admitted === false) refused.add(second)
+      else if (status >= 500) failed.add(second)
+      callers.count(exchange)
+    },
+    forget: callers.forget,
+    values(): ActivityValues {
+      const at = now()
+      const second = secondOf(at)
+      return {
+        requests: requests.before(second),
+        refused: refused.before(second),
+        failed: failed.before(second),
+        ...busiest(callers.callers().map((caller) => callerValues(caller, at))),
+      }
+    },
+  }
+}
+
 /** Returns the calls of a caller in each of the last 60 seconds, oldest first, its limits, and its current refusal. */
-export function callerValues({ kind, name, calls, refused, limits, refusal }: Entry, at: number) {
-  const second = Math.floor(at / 1000)
+function callerValues(caller: Caller, at: number) {
+  const { kind, name, calls, refused, limits, refusal } = caller
+  const second = secondOf(at)
+  const forMs = Math.ceil(refusedForMs(caller, at))
   return {
     kind,
     /** The client id, or the address with its colons, which the keys of limits do not have. */
@@ -30,23 +75,24 @@ export function callerValues({ kind, name, calls, refused, limits, refusal }: En
       kind === 'address' && name.endsWith('/64') ? `${name.slice(0, -3).replaceAll('-', ':')}::/64` : name,
     calls: calls.before(second),
     refused: refused.before(second),
-    limits: limits.map((latest) => limitValues(name, latest, at)) as readonly LimitActivity[],
-    refusedNow: refusal === undefined || refusal.endsAt <= at ? null : refusalValues(refusal, at),
+    limits: [...limits.values()].map((latest) => limitValues(name, latest, at)) as readonly LimitActivity[],
+    refusedNow: refusal === undefined || forMs === 0 ? null : refusalValues(refusal.allowance, forMs),
   }
 }
 
-const refusalValues = ({ allowance: { name, limit, resetAt }, endsAt }: Refusal, at: number) => ({
+const refusalValues = ({ name, limit, resetAt }: Allowance, forMs: number) => ({
   limit: name,
   /** Null for a limit that allows no calls. */
   until: limit === 0 ? null : instant(resetAt),
-  forMs: Math.ceil(endsAt - at),
+  forMs,
 })
 
 /** Returns the latest allowance of a limit for a caller. Instants are ISO 8601 in UTC. */
 function limitValues(caller: string, latest: LatestAllowance, at: number) {
-  const { name, limit, remaining, windowMs, resetAt, shadow, key, decidedAt, overs } = latest
+  const { key, decidedAt, overs } = latest
+  const { name, limit, remaining, windowMs, resetAt, shadow } = latest.allowance
   const ageMs = Math.max(0, Math.round(at - decidedAt))
-  const over = sum(overs?.before(Math.floor(at / 1000)) ?? [])
+  const over = sum(overs?.before(secondOf(at)) ?? [])
   return {
     name,
     limit,
@@ -64,16 +110,15 @@ function limitValues(caller: string, latest: LatestAllowance, at: number) {
 }
 
 /** Returns the callers to show, busiest first, preferably those refused now; none without a call for a minute. */
-export function busiest(callers: readonly CallerActivity[]): Pick<ActivityValues, 'clients' | 'known'> {
+function busiest(callers: readonly CallerActivity[]): Pick<ActivityValues, 'clients' | 'known'> {
   const active = callers
-    .map((caller) => ({ caller, calls: sum(caller.calls), isRefused: caller.refusedNow !== null }))
-    .filter(({ calls, isRefused }) => calls > 0 || isRefused)
-    .toSorted((a, b) => b.calls - a.calls)
-  const refusedFirst = active.toSorted((a, b) => Number(b.isRefused) - Number(a.isRefused))
-  const shown = new Set(refusedFirst.slice(0, MAX_SHOWN))
+    .filter(({ refusedNow, calls }) => refusedNow !== null || sum(calls) > 0)
+    .toSorted((a, b) => sum(b.calls) - sum(a.calls))
+  const rank = ({ refusedNow }: CallerActivity): number => (refusedNow === null ? 1 : 0)
+  const shown = new Set(active.toSorted((a, b) => rank(a) - rank(b)).slice(0, MAX_SHOWN))
   return {
-    clients: active.filter((item) => shown.has(item)).map(({ caller }) => caller),
-    known: active.length,
+    clients: active.filter((caller) => shown.has(caller)),
+    known: Math.min(active.length, MAX_CALLERS),
   }
 }
 
@@ -135,5 +180,3 @@ function addUp(lists: readonly (readonly number[])[]): readonly number[] {
   for (const list of lists) for (const [i, value] of list.entries()) sums[i] = (sums[i] ?? 0) + value
   return sums
 }
-
-const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0)

@@ -3,20 +3,17 @@ import { isIP } from 'node:net'
 import type { RequestLine } from '../admin/limits.ts'
 import { keptClaims } from '../authenticate/token/kept-claims.ts'
 import type { Config } from '../config/compile.ts'
-import {
-  createRouter,
-  type Match,
-  matchRoute,
-  METHODS,
-  type Params,
-  matchesHost,
-} from '../downstream/router.ts'
+import { createRouter, matchesHost, matchRoute, METHODS } from '../downstream/router.ts'
 import { parseTarget, servedHosts, type Target } from '../downstream/target.ts'
 import { InvalidQuestion, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { instant, instantMs } from '../limit/instant.ts'
+import { prefixOf } from '../limit/key.ts'
+import { type Limit, quotaOf, rulesOf } from '../limit/limit.ts'
 import type { Overrides } from '../limit/overrides.ts'
-import { NO_FACTS } from '../limit/rules/facts.ts'
-import { type Asker, explainLimits } from './explain-limits.ts'
+import { claimedBy, excludedBy } from '../limit/rules/conditions.ts'
+import { type Caller, type Facts, NO_FACTS } from '../limit/rules/facts.ts'
+import { compileKey, mayLack, partReader } from '../limit/rules/parts.ts'
+import { decidedBy, upcomingChanges } from '../limit/usage.ts'
 import { type CompiledRoute, compileRoutes } from './routes.ts'
 
 export type { RequestLine as Question }
@@ -26,7 +23,7 @@ export type Explained = ReturnType<typeof explain>
 const REQUEST = /^(?:([A-Za-z-]+)\s+)?(\S.*)$/
 const URL = /^https?:\/\/([^/?#]*)(.*)$/i
 
-/** Parses what `explain` is asked; throws an InvalidQuestion. */
+/** Parses what `explain` is asked, with the sender as far as it is named; throws an InvalidQuestion. */
 export function parseQuestion({ request, host, client, user, ip, at, headers, claims }: RequestLine) {
   const [, word = 'GET', where = ''] = REQUEST.exec(request.trim()) ?? []
   const method = word.toUpperCase()
@@ -44,7 +41,7 @@ export function parseQuestion({ request, host, client, user, ip, at, headers, cl
     throw new InvalidQuestion(`Which ${client === '' ? 'client' : 'user'}? Give its id.`)
   if (ip !== undefined && isIP(ip) === 0)
     throw new InvalidQuestion('The address must be an IP address such as 192.0.2.7 or 2001:db8::7.')
-  const atMs = at === undefined ? undefined : instantMs(at)
+  const atMs = at === undefined ? Date.now() : instantMs(at)
   if (Number.isNaN(atMs))
     throw new InvalidQuestion('The instant must be ISO 8601 with its offset, such as 2027-01-31T00:00:00Z.')
   const path = target.startsWith('/') ? target : `/${target}`
@@ -52,16 +49,12 @@ export function parseQuestion({ request, host, client, user, ip, at, headers, cl
   const rawHeaders = Object.entries(parseNamed('headers', headers)).flatMap(([name, value]) =>
     [value].flat().flatMap((one) => [name, String(one)]),
   )
-  const asker: Asker = {
-    caller: {
-      ...(client !== undefined && { client }),
-      ...(user !== undefined && { user }),
-      ip: ip ?? '',
-      claims: keptClaims(given, Object.keys(given)),
-    },
-    facts: { ...NO_FACTS, method, request: { rawHeaders } },
-  }
-  return { request: { method, host: site || host, target: path }, client, asker, atMs }
+  const named = { ...(client !== undefined && { client }), ...(user !== undefined && { user }) }
+  const kept = keptClaims(given, Object.keys(given))
+  /** An unknown address is empty. */
+  const caller: Caller = { ...named, ip: ip ?? '', claims: kept }
+  const facts: Facts = { ...NO_FACTS, method, request: { rawHeaders } }
+  return { request: { method, host: site || host, target: path }, caller, facts, atMs }
 }
 
 /** Parses a JSON object; throws an InvalidQuestion. */
@@ -78,7 +71,7 @@ function parseNamed(what: string, text = '{}'): Readonly<Record<string, unknown>
 
 /** Follows a request through a configuration as the gateway would, now or at the instant of the question, without any I/O. */
 export function explain(config: Config, question: RequestLine, overrides: Overrides = new Map()) {
-  const { request: asked, client, asker, atMs = Date.now() } = parseQuestion(question)
+  const { request: asked, caller, facts, atMs } = parseQuestion(question)
   const request = { ...asked, host: asked.host ?? defaultHost(config) }
   const { method } = request
   const routes = compileRoutes(config, overrides)
@@ -86,20 +79,29 @@ export function explain(config: Config, question: RequestLine, overrides: Overri
   const parsed = parseTarget(request.target, [request.host], serves, servesOthers)
   const target = parsed instanceof Refusal ? undefined : parsed
   const found = target && createRouter(routes)(method, target.host, target.segments)
-  const matched = found && 'route' in found ? found : undefined
-  const index = matched ? routes.indexOf(matched.route) : routes.length
-  const refusal = parsed instanceof Refusal ? parsed : refusalOf(found)
+  const { route, params = {} } = found && 'route' in found ? found : {}
+  const allow = found && 'allow' in found ? found.allow : undefined
+  let refusal = parsed instanceof Refusal ? parsed : allow && methodNotAllowed(allow)
+  refusal ??= route ? route.refuseParams({ params }) : notFound()
+  const index = route ? routes.indexOf(route) : routes.length
+  const sent = { caller, facts: { ...facts, route, params } }
   return {
     at: instant(atMs),
     request,
     /** The canonical path, which is matched and forwarded; null if the request has none. */
     path: target?.path ?? null,
     /** Refusal that needs no authentication, or null. That of a 405 lists the methods of the path in `allow`. */
-    refusal: refusal ? explainRefusal(refusal, found) : null,
-    route: matched ? explainRoute(matched.route, index, matched.params, config) : null,
-    client: client === undefined ? null : explainClient(client, config),
+    refusal: refusal
+      ? { status: refusal.status, code: refusal.code, message: refusal.message, ...(allow && { allow }) }
+      : null,
+    /** `index` is the position in the configuration, counted from 0. */
+    route: route ? { ...explainRoute(route, config), index, params: { ...params } } : null,
+    client: caller.client === undefined ? null : explainClient(caller.client, config),
     /** Charged together or not at all. The headers of an admitted call report the first that is not a shadow. */
-    limits: matched && !refusal ? explainLimits(matched, asker, { config, overrides, nowMs: atMs }) : [],
+    limits:
+      route && !refusal
+        ? route.limits.map((limit) => explainLimit(limit, sent, { config, overrides, nowMs: atMs }))
+        : [],
     /** The routes before the matching one, or all routes if none matches. */
     passedOver: routes
       .slice(0, target ? index : 0)
@@ -113,25 +115,13 @@ function defaultHost({ routes }: Config): string {
   return hosts.find((host) => !routes.some((route) => route.host === host)) ?? hosts[0] ?? 'localhost'
 }
 
-function refusalOf(found: Match<CompiledRoute> | undefined): Refusal | undefined {
-  if (found === undefined) return notFound()
-  return 'route' in found ? found.route.refuseParams(found) : methodNotAllowed(found.allow)
-}
-
-function explainRefusal({ status, code, message }: Refusal, found: Match<CompiledRoute> | undefined) {
-  return { status, code, message, ...(found && 'allow' in found && { allow: found.allow }) }
-}
-
-function explainRoute(route: CompiledRoute, index: number, params: Params, config: Config) {
+function explainRoute(route: CompiledRoute, config: Config) {
   const { match, authenticate, scope, respond, maxBody } = route
   const { tokens, par } = config
   const upstream = config.upstreams.find(({ name }) => name === route.upstream)
   const trusted = { none: [], bearer: tokens, par: par ? [par] : [], authorization: [] }[authenticate]
   return {
     match,
-    /** Position in the configuration, counted from 0. */
-    index,
-    params: { ...params },
     authenticate,
     /** Issuers of the accepted tokens or request objects. */
     issuers: trusted.map(({ issuer }) => issuer),
@@ -157,6 +147,39 @@ function explainClient(id: string, { clients, par }: Config) {
     requestObjectSigningAlg: listed?.requestObjectSigningAlg ?? null,
     authentication: listed?.authentication ?? null,
     pushed: listed?.pushed ?? null,
+  }
+}
+
+/** Explains a limit for a request at an instant (epoch milliseconds), also a limit that is left out of it. */
+function explainLimit(
+  limit: Limit,
+  { caller, facts }: { readonly caller: Caller; readonly facts: Facts },
+  { config, overrides, nowMs }: { config: Config; overrides: Overrides; nowMs: number },
+) {
+  const { clientLimits, parameters, store } = config
+  const { name, per, claim, calendar, skipsMissing } = limit
+  const rules = rulesOf({ clientLimits, overrides }, caller.client ?? '', name)
+  const parts = per.map((part) => {
+    const text = partReader(part, parameters)(caller, facts)
+    return { part, text: part === 'ip' && caller.ip === '' ? undefined : text }
+  })
+  /** The parts of the key that the question does not name. */
+  const lacking = parts.filter(({ text }) => text === undefined || text === null).map(({ part }) => part)
+  const missing = skipsMissing && parts.find(({ part, text }) => mayLack(part) && text === undefined)?.part
+  const key = compileKey(limit, prefixOf(store), parameters)(caller, facts)
+  const claimed = claim && claimedBy(claim, caller)
+  const { limit: calls, windowMs, shadow } = quotaOf(limit, '', nowMs, { ...rules, claimed })
+  return {
+    ...{ name, limit: calls, windowMs, shadow, per, lacking },
+    ...(skipsMissing && { missing: 'skip' as const }),
+    ...(calendar && { calendar }),
+    /** The condition, or the missing part, by which the limit is left out of the request; null if it applies. */
+    leftOut: excludedBy(limit, caller, facts) ?? (missing ? `without ${missing}` : null),
+    key: lacking.length === 0 && typeof key === 'string' ? key : null,
+    ...decidedBy(limit, nowMs, rules),
+    next: upcomingChanges(limit, nowMs, rules)[0] ?? null,
+    /** Calls that are counted now; null if the store was not asked. */
+    used: null as number | null,
   }
 }
 

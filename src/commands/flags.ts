@@ -135,6 +135,6 @@ export const sandbox = {
   'data-port': text('port of the Data API', '0'),
   'log-level': text('info also logs each request', 'warn'),
   limit: text('calls that a client may make in a minute', '1000'),
-  load: yes('also send calls of four clients, some of which are refused'),
+  load: yes('also send calls of four clients; some are refused'),
   gateways: text('URLs of running gateways, separated by ","; serves only their backends, on --host'),
 }

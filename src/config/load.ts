@@ -42,7 +42,7 @@ export async function loadConfig(options: LoadOptions) {
 
   const mistakes: Issue[] = [...source.mistakes]
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
-  // Clients, of which there may be 100,000, have no secrets.
+  // There may be 100,000 clients; they have no secrets.
   const { clients, ...rest } = overridden(source.value, overrides)
   const value = mapTexts(rest, (text, path) => {
     if (!isSecret(path)) return text

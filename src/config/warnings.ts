@@ -18,8 +18,7 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
 function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Generator<Issue> {
   const noToken = 'is reached from other machines, so /limits is refused here; set admin.token'
   if (!admin.onLoopback && admin.token === undefined) yield { path: ['admin', 'host'], message: noToken }
-  const believed =
-    'is reached from other machines, and whoever reaches it is believed; let only the proxy reach it'
+  const believed = 'is reached from other machines, and trusts every peer; let only the proxy reach it'
   if (forwardAuth !== undefined && !isLoopback(forwardAuth.host))
     yield { path: ['forwardAuth', 'host'], message: believed }
   const trusting = 'trusts any server that answers for Redis; write "ca" instead'

@@ -16,6 +16,8 @@ writeFileSync(
   jwks,
   JSON.stringify({ keys: [{ ...(await exportJWK(publicKey)), kid: 'test', alg: 'ES256' }] }),
 )
+// Each gateway of this process flushes its log at the exit.
+process.setMaxListeners(100)
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 
 /** Returns a valid access token of a client. */

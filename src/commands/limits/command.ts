@@ -22,7 +22,7 @@ const CLEAR = '\u001B[2J\u001B[H'
 /** Shows, sets or resets the limits of a client at a running gateway, lists the overrides, or watches all clients. */
 export async function run(args: Args, io: Io): Promise<void> {
   const [action] = positionals(args)
-  // Of the actions for one client, yargs requires it.
+  // yargs requires it for the actions on one client.
   const client = idOf(args, 'client') ?? ''
   const path = `/limits/${encodeURIComponent(client)}`
   const admin = await findAdmin(args, io)

@@ -23,7 +23,7 @@ const FORWARDED = new Set<unknown>(['BadGateway', 'GatewayTimeout'])
 /** Error codes of calls that the gateway could not decide, or decided and could not forward. */
 const MAYBE_UNDECIDED = new Set<unknown>(['ServiceUnavailable', 'InternalServer'])
 
-/** Reads a log, plain or gzip, in batches of lines, and reports the stored bytes. Of a line that is too long, it keeps only the beginning. */
+/** Reads a log, plain or gzip, in batches of lines, and reports the stored bytes. Keeps only the beginning of a line that is too long. */
 export async function* readLines(
   name: string,
   stdin: Readable,

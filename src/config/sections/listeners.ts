@@ -57,7 +57,7 @@ export const forwardAuth = section({
   host: bindHost.default('127.0.0.1').describe('The address that the proxy asks.'),
   port: port.prefault(8090).describe('The port that the proxy asks; 0 takes a free one.'),
   from: choice(FORWARD_AUTH_PROXIES).describe('The proxy that asks, in its own fields.'),
-}).describe('A listener that answers a proxy whether a request may pass. It believes whoever reaches it.')
+}).describe('A listener that answers a proxy whether a request may pass. It trusts every peer.')
 
 export const admin = section({
   host: bindHost.default('127.0.0.1').describe('The address of the admin listener.'),

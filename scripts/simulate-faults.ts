@@ -85,7 +85,11 @@ const FAULTS: Readonly<
     ['src/limit/limiter.ts', 'askedAt + retryAfterMs <= at', 'askedAt + retryAfterMs + 30 <= at'],
   ],
   'calls of the older half of the window are not added': [
-    ['src/limit/redis/charge.lua', 'instant > horizon and calls', 'instant > now - window / 2 and calls'],
+    [
+      'src/limit/redis/charge.lua',
+      'instant > (start and start - 1 or now - window)',
+      'instant > now - window / 2',
+    ],
   ],
   'callers do not wait for what is unknown of the clock of Redis': [
     [LOCAL, 'Math.max(MIN_SPREAD_MS, spreadMs(quota.key))', '0'],

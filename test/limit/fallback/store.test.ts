@@ -238,7 +238,8 @@ describe('a store with a fallback', () => {
       expect(error).toBeInstanceOf(Failure)
       expect(error).toMatchObject({ refusal: { status: 503, headers: { 'Retry-After': '1' } } })
       expect((error as Error).message).not.toContain('READONLY')
-      if (i < 3)
+      // Probes fail too, so that the breaker may be open at the second call.
+      if (i === 0)
         expect((error as Error).cause).toMatchObject({
           message: expect.stringContaining('READONLY') as string,
         })

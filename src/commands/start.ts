@@ -1,4 +1,5 @@
 import { unwatchFile, watchFile } from 'node:fs'
+import { stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { loadInThread } from '../config/load-thread.ts'
 import { ConfigError } from '../config/yaml/issue.ts'
@@ -24,6 +25,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   const signalled = new Promise<NodeJS.Signals>((resolve) => {
     io.once('SIGTERM', resolve).once('SIGINT', resolve)
   })
+  const read = await stampOf(options.file)
   const loaded = await Promise.race([loadInThread(options), signalled])
   if (typeof loaded === 'string') return
   const { config } = loaded
@@ -49,8 +51,9 @@ export async function run(args: Args, io: Io): Promise<void> {
   })
   const files = filesOf(loaded)
   watch(files)
-  // They may have changed since they were read.
-  if (files.length > 0) void running.reload('file-change')
+  // A change since the files were read. The times of certificates before that are not known.
+  if (loaded.certificates.length > 0 || (await stampOf(options.file)) !== read)
+    void running.reload('file-change')
   const signal = await signalled
   const signalledAt = performance.now()
   const repeated = (): void => {
@@ -61,6 +64,13 @@ export async function run(args: Args, io: Io): Promise<void> {
   // Ctrl-C comes from a person at a terminal: no load balancer needs time to notice the failing readiness.
   await running.close({ lameDuck: signal === 'SIGTERM' })
 }
+
+/** Resolves with what differs after a change of a file, also behind symbolic links; undefined if there is no file. */
+const stampOf = (file: string): Promise<string | undefined> =>
+  stat(file).then(
+    ({ ino, ctimeMs }) => `${ino} ${ctimeMs}`,
+    () => undefined,
+  )
 
 /** Returns a function that sets the watched files. Compares times and inodes, which also change behind symbolic links (ConfigMaps, Secrets). */
 function createWatch(onChange: () => void): (files: readonly string[]) => void {

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { openSync, readFileSync } from 'node:fs'
+import { openSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer, type AddressInfo, type Server } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { call, ISSUER, token, yaml } from '../helpers/gateway.ts'
@@ -244,18 +244,17 @@ describe('sluice start', () => {
     })
   })
 
-  it('is healthy but not ready until Redis was tried and callers are served; exits on a signal at any time', async () => {
+  it('is healthy but not ready until Redis was tried and callers are served, with a change meanwhile; exits on a signal at any time', async () => {
     const silent = createServer((socket) => socket.on('error', () => {}))
     await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
     const { port: redisPort } = silent.address() as AddressInfo
     const [port, adminPort] = [await freePort(), await freePort()]
+    const file = fileOf(yaml({ data: data.url }))
     const launch = () => {
       const gateway = sluice(
-        `start --config - --port ${port} --admin-port ${adminPort} --redis redis://127.0.0.1:${redisPort}`.split(
+        `start --config ${file} --log-level info --port ${port} --admin-port ${adminPort} --redis redis://127.0.0.1:${redisPort}`.split(
           ' ',
         ),
-        {},
-        yaml({ data: data.url }),
       )
       processes.push(gateway)
       return gateway
@@ -268,6 +267,7 @@ describe('sluice start', () => {
     const gateway = launch()
     const readiness: (number | undefined)[] = []
     await until('it is alive', async () => (await status(adminPort, '/healthz')) === 200)
+    writeFileSync(file, yaml({ data: data.url, limit: 7 }))
     await until('it is ready', async () => {
       const ready = await status(adminPort, '/readyz')
       if (readiness.at(-1) !== ready) readiness.push(ready)
@@ -275,6 +275,9 @@ describe('sluice start', () => {
     })
     expect(readiness).toEqual([503, 200])
     expect(await status(port, '/oidc/x')).toBe(200)
+    await until('the change is in force', () =>
+      gateway.lines().some(({ msg }) => msg === 'configuration reloaded'),
+    )
     gateway.kill('SIGINT')
     expect(await gateway.ended()).toBe(0)
 

@@ -48,7 +48,6 @@ export function createSend(protocol: string): (upstreamRequest: UpstreamRequest)
     target: { protocol, host: 'upstream', port: 0 },
     agent: {
       protocol,
-      defaultPort: protocol === 'https:' ? 443 : 80,
       keepAlive: true,
       addRequest(clientRequest: ClientRequest) {
         const owner = current

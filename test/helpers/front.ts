@@ -15,6 +15,8 @@ export interface Front {
   readonly outcomes: UpstreamRequest[]
   /** Number of received requests. */
   requests(): number
+  /** Closes the connections to the upstream, as a reload that replaces the upstream does. */
+  closeUpstream(): void
   close(): Promise<void>
 }
 
@@ -66,6 +68,7 @@ export async function startFront(
     port: (server.address() as AddressInfo).port,
     outcomes,
     requests: () => requests,
+    closeUpstream: forward.close,
     close() {
       forward.close()
       server.closeAllConnections()

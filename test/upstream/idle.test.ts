@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
 import { get, startFront } from '../helpers/front.ts'
 import { startRawUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
 
 const closers: (() => unknown)[] = []
 afterAll(async () => {
@@ -26,6 +27,21 @@ async function front(...args: Parameters<typeof startFront>) {
   closers.push(started.close)
   return started
 }
+
+it('closes its socket when a request ends after the upstream was replaced', async () => {
+  let answer: (() => void) | undefined
+  const back = await startRawUpstream((socket) => {
+    answer = () => void socket.write(`${ANSWER}\r\nok`)
+  })
+  closers.push(back.close)
+  const { port, closeUpstream } = await front(back.url)
+  const got = get(port)
+  await until('the request reaches the upstream', () => answer !== undefined)
+  closeUpstream()
+  answer!()
+  expect((await got).status).toBe(200)
+  await until('the socket is closed', () => back.sockets() === 0)
+})
 
 describe.concurrent('an idle socket', () => {
   it('is not trusted with what cannot be sent again, unless it was used just before', async () => {

@@ -87,6 +87,32 @@ describe('senders of slow bodies', () => {
     first.write(MUCH)
     await until('the second upload', () => asked.length === 2)
   })
+
+  it('give the place of an upload back once, also if its answer comes later', async () => {
+    const sent = new Map<Socket, number>()
+    let uploads = 0
+    const back = await startRawUpstream((socket, chunk) => {
+      if (chunk.subarray(0, 4).toString() === 'POST') uploads++
+      sent.set(socket, (sent.get(socket) ?? 0) + chunk.length)
+      if (sent.get(socket)! > 2 * MUCH.length || chunk.subarray(0, 3).toString() === 'GET') {
+        sent.set(socket, 0)
+        socket.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n')
+      }
+    })
+    closers.push(back.close)
+    const { port, outcomes, requests, close } = await startFront(back.url, { maxConnections: 2 })
+    closers.push(close)
+    for (let i = 1; i <= 2; i++) {
+      const upload = send(port, 'a', '/a', 2 * MUCH.length, MUCH)
+      await until('its first half', () => uploads === i)
+      upload.write(MUCH)
+      await until('its answer', () => outcomes.length === i)
+    }
+    for (const caller of ['a', 'b']) send(port, caller, '/a', 2 * MUCH.length, MUCH)
+    await until('one upload, and another that waits', () => uploads === 3 && requests() === 4)
+    expect((await now(port, 'c')).status).toBe(200)
+    expect(uploads).toBe(3)
+  })
 })
 
 describe('one caller', () => {

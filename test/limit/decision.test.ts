@@ -71,6 +71,11 @@ describe('the headers of a decision', () => {
       ['X-RateLimit-Limit', '3', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '9'],
     ],
     [
+      'are those of the first limit if several have the same wait',
+      refused(sync, allowance({ name: 'b', limit: 3 })),
+      ['X-RateLimit-Limit', '1', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '5'],
+    ],
+    [
       'ask for at least a second',
       refused(allowance({ retryAfterMs: 0 })),
       ['X-RateLimit-Limit', '1', 'X-RateLimit-Remaining', '0', 'X-RateLimit-Reset', ISO, 'Retry-After', '1'],

@@ -72,9 +72,10 @@ describe('reading a JWK Set', () => {
     expect(set.find('EdDSA', 'two')).toHaveLength(1)
   })
 
-  it('accepts the largest key that is cheap to use', async () => {
-    const set = await readKeySet({ keys: [{ ...rsa.jwk, n: modulus(4096), e: exponent(64) }] })
-    expect(set.keys).toHaveLength(1)
+  it('accepts the largest key that is cheap to use, and the smallest exponent', async () => {
+    const largest = { ...rsa.jwk, n: modulus(4096), e: exponent(64) }
+    const set = await readKeySet({ keys: [largest, { ...rsa.jwk, e: 'Aw' }] })
+    expect(set.keys).toHaveLength(2)
   })
 
   it('has at most five keys tried for one token, with a kid and without', async () => {

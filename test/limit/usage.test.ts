@@ -84,6 +84,25 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     await store.close()
   })
 
+  it('asks the store once a second for a key, however often a caller asks', async () => {
+    const { store } = await opened()
+    let asked = 0
+    const counting = {
+      ...{ keys: store.keys, reset: store.reset },
+      peek(...args: Parameters<Store['peek']>) {
+        asked++
+        return store.peek(...args)
+      },
+    }
+    const usage = createUsage({
+      ...{ store: counting, counters: store, prefix: 'p' },
+      ...{ limits: LIMITS, clientLimits: new Map() },
+    })
+    await Promise.all(Array.from({ length: 100 }, () => usage.ofCaller('often')))
+    expect(asked).toBe(1)
+    await store.close()
+  })
+
   it('shows changes that are announced, not in force yet, and not replaced by an own limit', async () => {
     const nowMs = Date.now()
     const change = (announcedIn: number, fromIn: number, limit: number) => ({

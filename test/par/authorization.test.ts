@@ -49,6 +49,7 @@ describe.each([
     ['a signed request object', signed],
     ['a signed request object and other parameters', { ...plain('signing'), ...signed }],
     ['a signed request object and an empty request_uri', { ...signed, request_uri: '' }],
+    ['a signed request object and an empty clientid', { ...signed, clientid: '' }],
     ['a pushed request of one that must push', { client_id: 'pushing', request_uri: URN, state: 's' }],
     ['a pushed request of one that must push and sign', { client_id: 'both', request_uri: URN }],
     ['plain parameters of one that need not sign', plain('none')],

@@ -87,7 +87,6 @@ export function sentinelOptions(topology: SentinelTopology, { username, password
     ...CONNECTION,
     sentinels: addresses.map(({ host, port }) => ({ host: host!, port: port! })),
     name,
-    enableReadyCheck: true,
     sentinelRetryStrategy: reconnectDelayMs,
     sentinelCommandTimeout: 1000,
     enableTLSForSentinelMode: true,

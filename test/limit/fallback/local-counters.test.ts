@@ -16,3 +16,13 @@ test('local counters forget a key when its calls have left the window, and add i
   for (let turn = 0; turn < 2; turn++) expect(local.pending(() => true)).toEqual([])
   expect(await additionsOf()).toBe(0)
 })
+
+test('local counters reset when the first call leaves, while some remain, and at once when all do', () => {
+  const clock = { ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 }
+  const local = createLocalCounters(clock, { spreadMs: () => 0, dateAt: () => 0 }, () => true)
+  const quota = { name: 'x', key: 'p:{a}:x', limit: 10, windowMs: 60_000, shadow: false }
+  expect(local.peek([quota], 1)).toMatchObject([{ remaining: 10, resetAfterMs: 0 }])
+  const [allowance] = local.charge([quota], 1).allowances
+  expect(allowance).toMatchObject({ remaining: 9, retryAfterMs: 0 })
+  expect(allowance!.resetAfterMs).toBeGreaterThanOrEqual(60_000)
+})

@@ -27,7 +27,7 @@ export function createAuthorizationGuard(rules: ClientRules) {
       const body = form?.body.toString() ?? ''
       const unreadable = body === '' ? undefined : refuseBody(form!)
       if (unreadable !== undefined) return unreadable
-      const pairs = lenientPairs(`${query}&${body}`)
+      const pairs = lenientPairs([query, body].filter((text) => text !== '').join('&'))
       if (pairs instanceof Refusal) return pairs
       const [clientId, ...others] = pairs.flatMap(([name, value]) => (name === 'clientid' ? [value] : []))
       if (others.length > 0) return invalidRequest('Send the client_id once.')

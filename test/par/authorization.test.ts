@@ -60,6 +60,7 @@ describe.each([
       { ...plain('other'), request: 'x', request_uri: 'https://a', scope: ['a', 'b'] },
     ],
     ['unnamed parameters', { state: 's' }],
+    ['100 parameters', { state: Array(100).fill('s') }],
     ['a pushed request without a name', { request_uri: URN }],
     ['nothing', {}],
   ])('passes %s', async (__, fields) => {
@@ -68,6 +69,7 @@ describe.each([
 
   it.each<[string, Members | string, RegExp]>([
     ['plain parameters', plain('signing'), /must send a request object signed with PS256/],
+    ['101 parameters', { state: Array(101).fill('s') }, /at most 100 parameters/],
     ['an unsigned object', { ...signed, request: unsignedObject('signing') }, /must be signed with PS256/],
     [
       'an object of a foreign key',

@@ -3,7 +3,7 @@ import { type Refusal, tooManyRequests } from '../errors.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from './instant.ts'
 import { ipPart } from './key.ts'
-import { add, type CallLog, createCallLog, frameAt, growsAt, viewAt } from './memory/call-log.ts'
+import { add, type CallLog, createCallLog, frameAt, growsAt, usedIn } from './memory/call-log.ts'
 
 /** The failures of addresses, counted only in this process, under the limit in force. An IPv6 address counts as its /64. */
 export type Failures = ReturnType<ReturnType<typeof createFailures>>
@@ -30,9 +30,8 @@ export function createFailures(
       if (log === undefined) return undefined
       const at = nowUs()
       const frame = frameAt(rule, at, 0)
-      const view = viewAt(log, frame)
-      if (view.used < limit) return undefined
-      const waitMs = (growsAt(log, view, limit, frame, at) - at) / 1000
+      if (usedIn(log, frame) < limit) return undefined
+      const waitMs = (growsAt(log, frame) - at) / 1000
       const secs = Math.max(1, Math.ceil(waitMs / 1000))
       onRefused()
       return tooManyRequests('Too many requests from this address have failed.', {
@@ -52,8 +51,7 @@ export function createFailures(
       const key = ipPart(ip)
       const log = logs.get(key) ?? createCallLog()
       logs.set(key, log)
-      const at = nowUs()
-      add(log, frameAt(rule, at, 0), at)
+      add(log, frameAt(rule, nowUs(), 0))
       onCounted()
       return undefined
     }

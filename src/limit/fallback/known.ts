@@ -1,5 +1,5 @@
 import type { Quota } from '../limit.ts'
-import { type CallLog, type Frame, viewAt } from '../memory/call-log.ts'
+import { type CallLog, type Frame, usedIn } from '../memory/call-log.ts'
 import type { Allowance, GivenBack } from '../store.ts'
 
 /** A key as this gateway knows it. Instants are microseconds of the clock. */
@@ -42,7 +42,7 @@ export function record(
 export function countedIn(frame: Frame, { own, used, firstAt, rest, lastAt }: Known) {
   const { horizonUs } = frame
   const stored = firstAt > horizonUs ? used : lastAt > horizonUs ? rest : 0
-  return { stored, own: own === undefined ? 0 : viewAt(own, frame).used }
+  return { stored, own: own === undefined ? 0 : usedIn(own, frame) }
 }
 
 /** Returns the calls that this gateway may still make in a window; may be negative. */

@@ -1,6 +1,6 @@
 import { type Clock, epochOf } from '../../runtime/clock.ts'
 import type { Quota } from '../limit.ts'
-import { add, callsOf, createCallLog, dropUpTo, frameAt, takeBack, viewAt } from '../memory/call-log.ts'
+import { add, callsOf, createCallLog, dropUpTo, frameAt, takeBack, usedIn } from '../memory/call-log.ts'
 import type { RemoteStore } from './breakers.ts'
 import { createKeys } from './keys.ts'
 import { countedIn, growsAt, type Known, perGateway, record, roomIn } from './known.ts'
@@ -34,7 +34,7 @@ export function createLocalCounters(
   function release(known: Known): void {
     const { quota, own, adding, back } = known
     if (adding !== undefined) return
-    if (own !== undefined && viewAt(own, slidingFrame(quota, nowUs())).used > 0) return
+    if (own !== undefined && usedIn(own, slidingFrame(quota, nowUs())) > 0) return
     if (back !== undefined && back.endsAt > dateMs(quota)) return
     known.own = known.back = undefined
     keys.release(known)
@@ -162,7 +162,7 @@ export function createLocalCounters(
       // As far as is known here: the server's clock, which decides, may have been set back.
       const isOver = dateMs(quota) >= endsAt
       const { own, adding, back } = known
-      if (!isOver && own !== undefined && adding === undefined && viewAt(own, frame).used > 0) {
+      if (!isOver && own !== undefined && adding === undefined && usedIn(own, frame) > 0) {
         takeBack(own, frame)
         return
       }

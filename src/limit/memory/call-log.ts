@@ -16,6 +16,8 @@ export interface CallLog {
 
 /** The window of a quota at one instant. */
 export interface Frame {
+  readonly nowUs: number
+  readonly limit: number
   /** The calls after this time count. */
   readonly horizonUs: number
   readonly windowUs: number
@@ -23,14 +25,6 @@ export interface Frame {
   readonly endUs?: number
   /** The length of time whose calls share a slot; those of a calendar period share one in any case. */
   readonly spanUs: number
-}
-
-/** A log at one instant. */
-export interface View {
-  /** Slots that have left the window, but are not dropped. */
-  readonly expiredSlots: number
-  /** Calls in the window. */
-  readonly used: number
 }
 
 /** Maximum limit whose calls have slots of their own. Above it, the calls of a thousandth of the window share a slot, and its last call's time. */
@@ -44,42 +38,47 @@ export function createCallLog(): CallLog {
 export function frameAt({ limit, windowMs, calendar }: Windowed, nowUs: number, epochMs: number): Frame {
   const windowUs = windowMs * 1000
   const spanUs = limit > MAX_EXACT ? Math.ceil(windowUs / MAX_EXACT) : 1
-  if (calendar === undefined) return { horizonUs: nowUs - windowUs, windowUs, spanUs }
+  if (calendar === undefined) return { nowUs, limit, horizonUs: nowUs - windowUs, windowUs, spanUs }
   const { startMs, endMs } = calendar.periodAt(epochMs)
   const [startUs, endUs] = [startMs, endMs].map((ms) => nowUs + Math.round((ms - epochMs) * 1000))
-  return { horizonUs: startUs! - 1, windowUs, endUs: endUs!, spanUs }
+  return { nowUs, limit, horizonUs: startUs! - 1, windowUs, endUs: endUs!, spanUs }
 }
 type Windowed = Pick<Quota, 'limit' | 'windowMs' | 'calendar'>
 
 const heldSlots = ({ slots, first }: CallLog): number => slots.length / 2 - first
 const timeOf = ({ slots, first }: CallLog, slot: number): number => slots[2 * (first + slot)]!
-const callsUpTo = ({ slots, first }: CallLog, slot: number): number => slots[2 * (first + slot) + 1]!
+const callsUpTo = ({ slots, first, expiredCalls }: CallLog, slot: number): number =>
+  slot < 0 ? expiredCalls : slots[2 * (first + slot) + 1]!
 
-/** Returns the calls in the window at an instant; changes nothing. */
-export function viewAt(log: CallLog, { horizonUs }: Pick<Frame, 'horizonUs'>): View {
-  const held = heldSlots(log)
-  if (held === 0 || timeOf(log, 0) > horizonUs) return { expiredSlots: 0, used: log.total - log.expiredCalls }
-  // A galloping search: few slots expire between two calls.
-  let expiredSlots = 1
-  let step = 1
-  while (expiredSlots + step <= held && timeOf(log, expiredSlots + step - 1) <= horizonUs) {
-    expiredSlots += step
-    step *= 2
+/** Returns the first slot from `low` that is wanted, as all later ones are; `high` if none before it is. */
+function search(low: number, high: number, isWanted: (slot: number) => boolean): number {
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (isWanted(middle)) high = middle
+    else low = middle + 1
   }
-  for (; step > 0; step >>= 1) {
-    if (expiredSlots + step <= held && timeOf(log, expiredSlots + step - 1) <= horizonUs) expiredSlots += step
-  }
-  return { expiredSlots, used: log.total - callsUpTo(log, expiredSlots - 1) }
+  return low
 }
 
-/** Adds calls now, and drops the slots that have left the window. Returns the new view. */
-export function add(log: CallLog, frame: Frame, nowUs: number): View {
+/** Returns the slots that have left the window, but are not dropped. */
+function expiredSlots(log: CallLog, horizonUs: number): number {
+  const held = heldSlots(log)
+  if (held === 0 || timeOf(log, 0) > horizonUs) return 0
+  return search(1, held, (slot) => timeOf(log, slot) > horizonUs)
+}
+
+/** Returns the calls in the window; changes nothing. */
+export const usedIn = (log: CallLog, { horizonUs }: Pick<Frame, 'horizonUs'>): number =>
+  log.total - callsUpTo(log, expiredSlots(log, horizonUs) - 1)
+
+/** Adds a call, made now by default, and drops the slots that have left the window. */
+export function add(log: CallLog, frame: Frame, madeUs = frame.nowUs): void {
   const { slots } = log
-  const { windowUs, endUs, spanUs } = frame
-  const { expiredSlots } = viewAt(log, frame)
-  if (expiredSlots > 0) {
-    log.expiredCalls = callsUpTo(log, expiredSlots - 1)
-    log.first += expiredSlots
+  const { horizonUs, windowUs, endUs, spanUs } = frame
+  const expired = expiredSlots(log, horizonUs)
+  if (expired > 0) {
+    log.expiredCalls = callsUpTo(log, expired - 1)
+    log.first += expired
     // Remove dropped slots when they are half of the array, so that each slot is moved once on average.
     if (log.first >= heldSlots(log)) {
       slots.splice(0, 2 * log.first)
@@ -88,54 +87,41 @@ export function add(log: CallLog, frame: Frame, nowUs: number): View {
   }
   const held = heldSlots(log)
   const last = held > 0 ? timeOf(log, held - 1) : Number.NEGATIVE_INFINITY
-  const atUs = Math.max(last, nowUs)
+  const atUs = Math.max(last, madeUs)
   log.total++
   log.expiresAtUs = endUs ?? atUs + windowUs
   const isSameSpan =
     endUs === undefined
       ? Math.floor(last / spanUs) === Math.floor(atUs / spanUs)
       : held > 0 && last >= endUs === atUs >= endUs
-  if (isSameSpan) {
-    slots[slots.length - 2] = atUs
-    slots[slots.length - 1] = log.total
-  } else {
-    slots.push(atUs, log.total)
-  }
-  return { expiredSlots: 0, used: log.total - log.expiredCalls }
+  if (isSameSpan) slots.length -= 2
+  slots.push(atUs, log.total)
 }
 
 /** Returns when the remaining calls next grow: when the oldest call leaves, or the last call in excess of the limit. */
-export function growsAt(log: CallLog, view: View, limit: number, frame: Frame, nowUs: number): number {
-  const { expiredSlots, used } = view
-  const { windowUs, endUs, spanUs } = frame
+export function growsAt(log: CallLog, { nowUs, limit, horizonUs, windowUs, endUs, spanUs }: Frame): number {
   if (endUs !== undefined) return endUs
   if (limit === 0) return nowUs + windowUs
+  const oldest = expiredSlots(log, horizonUs)
+  const used = log.total - callsUpTo(log, oldest - 1)
   if (used === 0) return nowUs
   const held = heldSlots(log)
-  if (used < limit && held - expiredSlots === 1) {
+  if (used < limit && held - oldest === 1) {
     // The only slot may still get calls, until its span ends.
-    return (Math.floor(timeOf(log, expiredSlots) / spanUs) + 1) * spanUs - 1 + windowUs
+    return (Math.floor(timeOf(log, oldest) / spanUs) + 1) * spanUs - 1 + windowUs
   }
+  if (used <= limit) return timeOf(log, oldest) + windowUs
   // After the limit was lowered, find the slot whose expiry leaves fewer calls than `limit`.
-  let low = expiredSlots
-  let high = used > limit ? held - 1 : expiredSlots
-  while (low < high) {
-    const middle = (low + high) >> 1
-    if (callsUpTo(log, middle) > log.total - limit) high = middle
-    else low = middle + 1
-  }
-  return timeOf(log, low) + windowUs
+  const leaves = search(oldest, held - 1, (slot) => callsUpTo(log, slot) > log.total - limit)
+  return timeOf(log, leaves) + windowUs
 }
 
 /** Returns the calls that the log holds, as pairs of an instant and the calls at it, oldest first. */
-export function callsOf(log: CallLog): readonly (readonly [atUs: number, calls: number])[] {
-  let before = log.expiredCalls
-  return Array.from({ length: heldSlots(log) }, (_, slot) => {
-    const calls = callsUpTo(log, slot) - before
-    before += calls
-    return [timeOf(log, slot), calls] as const
-  })
-}
+export const callsOf = (log: CallLog): readonly (readonly [atUs: number, calls: number])[] =>
+  Array.from({ length: heldSlots(log) }, (_, slot) => [
+    timeOf(log, slot),
+    callsUpTo(log, slot) - callsUpTo(log, slot - 1),
+  ])
 
 /** Drops the oldest calls: the first `total` that were ever admitted. */
 export function dropUpTo(log: CallLog, total: number): void {
@@ -145,9 +131,9 @@ export function dropUpTo(log: CallLog, total: number): void {
 
 /** Takes back the newest call, if it counts. */
 export function takeBack(log: CallLog, frame: Frame): void {
-  if (viewAt(log, frame).used === 0) return
+  if (usedIn(log, frame) === 0) return
   log.total--
-  const last = heldSlots(log) - 1
-  if (log.total === (last === 0 ? log.expiredCalls : callsUpTo(log, last - 1))) log.slots.length -= 2
-  else log.slots[log.slots.length - 1] = log.total
+  const { slots } = log
+  if (log.total === callsUpTo(log, heldSlots(log) - 2)) slots.length -= 2
+  else slots[slots.length - 1] = log.total
 }

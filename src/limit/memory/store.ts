@@ -2,7 +2,7 @@ import type { KeyFilter } from '../key.ts'
 import type { Quota } from '../limit.ts'
 import { epochOf, SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { type Allowance, allowanceOf, type Charge, settle, type Store } from '../store.ts'
-import { add, type CallLog, createCallLog, frameAt, growsAt, takeBack, viewAt } from './call-log.ts'
+import { add, type CallLog, createCallLog, frameAt, growsAt, takeBack, usedIn } from './call-log.ts'
 
 const SWEEP_EVERY_MS = 1000
 const SWEPT_AT_ONCE = 50_000
@@ -39,19 +39,17 @@ export class MemoryStore implements Store {
     const found = quotas.map((quota) => {
       const log = this.#logs.get(quota.key) ?? createCallLog()
       const frame = frameAt(quota, nowUs, wallMs)
-      const view = viewAt(log, frame)
-      return { quota, log, frame, view, used: view.used, hasRoom: view.used < quota.limit }
+      const used = usedIn(log, frame)
+      return { quota, log, frame, used, hasRoom: used < quota.limit }
     })
     const { admitted, settled } = settle(found)
-    const allowances = settled.map(({ quota, log, frame, view, hasRoom, pays }) => {
-      const { key, limit } = quota
-      let latest = view
+    const allowances = settled.map(({ quota, log, frame, hasRoom, pays }) => {
       if (charging && admitted && pays) {
-        if (log.total === 0) this.#logs.set(key, log)
-        latest = add(log, frame, nowUs)
+        if (log.total === 0) this.#logs.set(quota.key, log)
+        add(log, frame)
       }
-      const resetAfterMs = (growsAt(log, latest, limit, frame, nowUs) - nowUs) / 1000
-      return allowanceOf(quota, hasRoom, latest.used, wallMs + resetAfterMs, resetAfterMs)
+      const resetAfterMs = (growsAt(log, frame) - nowUs) / 1000
+      return allowanceOf(quota, hasRoom, usedIn(log, frame), wallMs + resetAfterMs, resetAfterMs)
     })
     return { admitted, allowances, mode: 'store', decidedAt: wallMs }
   }

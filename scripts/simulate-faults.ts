@@ -60,11 +60,7 @@ const FAULTS: Readonly<
   ],
   'calls are added only in the background': [[STORE, `local\n      ${ASK}`, 'store.charge(quotas)']],
   'a proof is forgotten when it is added': [
-    [
-      KEYS,
-      'asked.set(known.quota.key, known)',
-      'if (!isProof(known.quota)) asked.set(known.quota.key, known)',
-    ],
+    [KEYS, 'asked.set(known.quota.key, known)', 'if (isProof(known.quota)) asked.delete(known.quota.key)'],
   ],
   // Others.
   'the fallback forgets its calls after half a window': [

@@ -5,8 +5,6 @@ import { prefixOf } from '../limit/key.ts'
 import { MemoryStore } from '../limit/memory/store.ts'
 import { createLiveOverrides, type LiveOverridesOptions } from '../limit/overrides-live.ts'
 import { createMemoryOverrides, type Override } from '../limit/overrides.ts'
-import { createRedisStore } from '../limit/redis/store.ts'
-import { StoreConfigError } from '../limit/redis/diagnose.ts'
 import { atMostEvery, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
@@ -74,6 +72,8 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
     reportedAt = performance.now()
     show('store')
   }
+  // Counters in memory need no ioredis, whose modules take an eighth of the time of a start, and 5 MB.
+  const { createRedisStore } = await import('../limit/redis/store.ts')
   const counters = createRedisStore({
     ...redis,
     prefix: prefixOf(config),
@@ -115,7 +115,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
         reporting = undefined
       }
       // `onMisconfigured` has logged a StoreConfigError.
-      else if (!(cause instanceof StoreConfigError))
+      else if (cause?.name !== 'StoreConfigError')
         log.warn({ server, mode: now, cause: cause?.message }, MODE_CHANGED[now])
     },
   })

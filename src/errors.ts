@@ -22,7 +22,6 @@ export type ErrorCode = keyof typeof STATUS
 export interface FixedReply {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
-  /** Replaces the usual body. */
   readonly body?: string
   /** Media type of `body`, unless `headers` has it. */
   readonly contentType?: string
@@ -67,7 +66,6 @@ export class Failure extends Error {
   }
 }
 
-/** Returns a 400 for a request that is malformed or ambiguous. */
 export function badRequest(message: string, details?: RefusalDetails): Refusal {
   return new Refusal('BadRequest', message, details)
 }
@@ -77,7 +75,6 @@ export function ambiguousFraming(message: string, code: ErrorCode = 'BadRequest'
   return new Refusal(code, message, { headers: { Connection: 'close' } })
 }
 
-/** Returns a 404 for a path that no route matches. */
 export function notFound(): Refusal {
   return new Refusal('NotFound', 'Nothing is served at this path.')
 }

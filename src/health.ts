@@ -83,7 +83,6 @@ export class Health {
     if (this.#up && !this.#probing && this.#cancel === undefined && !this.#stopped) void this.#probe()
   }
 
-  /** Ends the probes and the callbacks. */
   stop(): void {
     this.#stopped = true
     this.#cancelProbe()

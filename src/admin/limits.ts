@@ -16,10 +16,7 @@ export interface Setting {
 
 const PARAMETERS = ['request', 'host', 'client', 'user', 'ip', 'headers', 'claims', 'at'] as const
 
-/**
- * A request to explain: `request` is `[METHOD] [host]/path`, or has a URL in place of the host and path; `headers` and `claims`, of the
- * token, are JSON objects; `at` is ISO 8601.
- */
+/** A request to explain: `request` is `[METHOD] [host]/path`, or has a URL; `headers` and `claims` (of the token) are JSON objects; `at` is ISO 8601. */
 export type RequestLine = { readonly request: string } & {
   readonly [Name in (typeof PARAMETERS)[number]]?: string
 }
@@ -156,7 +153,6 @@ function parseUntil(until: unknown): number | null {
   return at
 }
 
-/** Throws unless the text is short and on one line, or undefined. */
 function assertText(what: string, text: unknown, max: number): asserts text is string | undefined {
   if (text === undefined) return
   if (typeof text === 'string' && text !== '' && text.length <= max && !/\p{Cc}/u.test(text)) return

@@ -19,7 +19,6 @@ const CONTENT_TYPES: Readonly<Record<string, string>> = {
   js: 'text/javascript; charset=utf-8',
   svg: 'image/svg+xml',
 }
-/** Restricts the page to its own origin, and forbids framing. */
 const PAGE_HEADERS = {
   'Content-Security-Policy':
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
@@ -32,7 +31,6 @@ const READ_ONLY = new Set(['/healthz', '/readyz', '/metrics', '/overview'])
 const NOT_FOUND =
   'Not found. Here are the console at /, and /healthz, /readyz, /metrics, /overview, /limits/CLIENT, /overrides and /explain.'
 
-/** Creates the operators' listener: console, health, metrics and limits. */
 export function createAdmin(parts: AdminParts): Server {
   const pages = readPages()
   const limits = createLimits(parts)

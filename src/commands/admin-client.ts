@@ -69,7 +69,6 @@ async function readAdmin(
   }
 }
 
-/** Returns undefined if the token is in a file that cannot be read. */
 function readToken(value: unknown, file = '-'): string | undefined {
   if (typeof value !== 'string' || value === '') return undefined
   try {

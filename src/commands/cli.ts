@@ -93,7 +93,6 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
   return typeof code === 'number' ? code : 0
 }
 
-/** Returns the words of a command line that name a command. */
 function commandOf([command = '', action = '']: readonly string[]): readonly string[] {
   if (!Object.hasOwn(COMMANDS, command)) return []
   const hasAction = command === 'limits' && flags.LIMITS_COMMANDS.includes(action)

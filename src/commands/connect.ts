@@ -26,7 +26,6 @@ interface Finding {
 
 /** Maximum concurrent probes: each of 10,000 clients may have a key set of its own. */
 const MAX_CONCURRENT = 32
-/** Timeout of one response, in milliseconds. */
 const TIMEOUT_MS = 3000
 
 /** Tries every server that a configuration names, and prints a line for each. Returns the exit code: 1 if one of them failed. */
@@ -81,7 +80,6 @@ function* probesOf(config: Config): Generator<readonly [what: string, attempt: A
   }
 }
 
-/** Connects to each server of the store, and then uses it. */
 async function tryStore({ store, limits }: Config): Promise<string | readonly Finding[]> {
   if (store === 'memory') return 'counts in the memory of this process; needs no server'
   const kind = 'name' in store.redis.topology ? 'sentinel' : 'Redis'
@@ -119,7 +117,6 @@ async function useStore({ redis, prefix }: SharedStore, limits: Config['limits']
   }
 }
 
-/** Counts the overrides; warns of those that have no effect. */
 async function readOverrides(store: RedisStore, limits: Config['limits']) {
   const { overrides, bad } = parseOverrides(await store.overrides.read())
   const all = listOverrides(overrides, limits, Date.now())
@@ -130,7 +127,6 @@ async function readOverrides(store: RedisStore, limits: Config['limits']) {
   return [{ state: message === total ? 'ok' : 'warning', what: 'overrides in Redis', message }] as const
 }
 
-/** Connects to an address of an upstream, with TLS as for a call. */
 async function connect({ name, connectTimeoutMs, tls }: Upstream, address: Address): Promise<string> {
   const isTls = address.origin.startsWith('https:')
   const open = createConnect(Math.min(connectTimeoutMs, TIMEOUT_MS), isTls ? (tls ?? {}) : undefined)

@@ -31,7 +31,6 @@ export function formatTable(rows: readonly (Row | false)[]): string {
   return texts.map((row) => lineOf(row).trimEnd()).join('\n')
 }
 
-/** Formats a table with a head; empty if it has no other rows. */
 export const formatRows = (head: Row, body: readonly Row[]): string =>
   body.length > 0 ? formatTable([head, ...body]) : ''
 

@@ -16,7 +16,6 @@ export type Args = Readonly<Record<string, unknown>>
 /** An invalid command line; exits with 64. */
 export class UsageError extends Error {}
 
-/** Returns a signal that SIGINT or SIGTERM aborts. */
 export function interruption(io: Io): AbortSignal {
   const ending = new AbortController()
   const end = (): void => ending.abort()

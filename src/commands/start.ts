@@ -8,7 +8,6 @@ import { type Args, type Io, loadOptionsOf, wholeOf } from './io.ts'
 
 /** A signal that follows another within this time is the same one: npm repeats what the terminal has already sent. */
 const ECHO_MS = 500
-/** Interval between two checks of a watched file. */
 const WATCH_MS = 1000
 const MAX_WORKERS = 256
 

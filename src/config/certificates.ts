@@ -33,7 +33,6 @@ export function certificatesOf(config: Pick<Config, 'listen' | 'upstreams' | 'st
   })
 }
 
-/** Returns an empty list if OpenSSL cannot read the certificate or its dates. */
 function datesOf([pem]: RegExpExecArray): readonly (readonly [fromMs: number, toMs: number])[] {
   try {
     const { validFrom, validTo } = new X509Certificate(pem)
@@ -45,7 +44,6 @@ function datesOf([pem]: RegExpExecArray): readonly (readonly [fromMs: number, to
 }
 
 const DAY_MS = 86_400_000
-/** Remaining validity below which a warning is given. */
 const SOON_MS = 14 * DAY_MS
 
 /** Describes a certificate at an instant: `failed` if it is not valid, `warning` if it ends soon. */

@@ -37,7 +37,6 @@ function* portConflicts({ listen, admin, forwardAuth }: Settings): Generator<Iss
     }
 }
 
-/** Yields duplicate clients, undefined issuers, and own limits that replace no limit per client. */
 function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> {
   const issuers = [tokens ?? []].flat().map(({ issuer }) => issuer)
   const firsts = new Map<string, number>()
@@ -87,7 +86,6 @@ function* limitIssues({ limits, routes }: Settings): Generator<Issue> {
   }
 }
 
-/** Returns what a limit needs and a route lacks, and the remedy. */
 function lackedBy(route: Route, limit: Limit): string | undefined {
   const isOpen = route.authenticate === 'none'
   for (const part of limit.per) {
@@ -113,7 +111,6 @@ function* unusedParameters({ parameters, routes, limits }: Settings): Generator<
   }
 }
 
-/** Yields other uses of the field of the request id. */
 function* requestIdIssues({ headers, limits, upstreams }: Settings): Generator<Issue> {
   const isId = (name: string): boolean =>
     normalizeFieldName(name.toLowerCase()) === normalizeFieldName(headers.requestId.toLowerCase())
@@ -134,7 +131,6 @@ const NEEDED = {
   authorization: ['par', 'the issuer that is the audience of request objects'],
 } as const
 
-/** Yields undefined sections, upstreams and limits of routes, and limits that conflict. */
 function* routeIssues(settings: Settings): Generator<Issue> {
   const { routes, upstreams, limits, forwardAuth } = settings
   for (const [i, route] of routes.entries()) {

@@ -152,7 +152,6 @@ async function parseKeySet(text: string): Promise<KeySet | string> {
   return `${problem}; write the issuer's JWK Set there, or its URL here`
 }
 
-/** Returns why a client that signs with `algorithm` cannot use its keys. */
 async function keyIssue(algorithm = 'none', jwks: object): Promise<string | undefined> {
   const keys = await readKeySet(jwks).catch(() => undefined)
   const isSigned = algorithm !== 'none' && !algorithm.startsWith('HS')

@@ -22,7 +22,6 @@ export function withoutClients(config: Config): Config {
   return { ...config, clients: [], clientLimits: new Map() }
 }
 
-/** Creates a collector, which reassembles configurations from their chunks. */
 export function createCollector() {
   let clients: Config['clients'] = []
   let clientLimits: Config['clientLimits'] = new Map()

@@ -20,7 +20,6 @@ export interface FlagOverride {
 
 export interface LoadOptions {
   readonly file: string
-  /** The text of the file, if it is already read. */
   readonly text?: string | undefined
   /** The text of the configuration in force. */
   readonly before?: string | undefined
@@ -79,12 +78,10 @@ export async function loadConfig(options: LoadOptions) {
   }
 }
 
-/** Returns a copy of a file's value with the values of flags. */
 export function overridden(file: Mapping, overrides: readonly FlagOverride[]): Mapping {
   return overrides.reduce((value, { path, value: override }) => put(value, path, override), file)
 }
 
-/** Returns a copy of a mapping with another value at a path, creating missing mappings. */
 function put(mapping: Mapping, [key, ...rest]: readonly string[], override: string): Mapping {
   if (key === 'url') return withUrl(mapping, override)
   const inner = mapping[key!]

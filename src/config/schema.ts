@@ -37,7 +37,6 @@ const tracing = section({
     .describe('Header fields to send, such as authorization; file:/path reads a value from a file.'),
 }).describe('Traces of requests by OpenTelemetry; none by default. A change needs a restart.')
 
-/** The schema of the file: its types, defaults, descriptions and bounds. */
 export const settings = section({
   listen: listen.prefault({}),
   admin: admin.prefault({}),
@@ -75,7 +74,6 @@ export function jsonSchema(): z.core.JSONSchema.BaseSchema {
   return { $schema: $schema!, $id: 'urn:sluice:config', title: 'Sluice configuration', ...schema, $defs }
 }
 
-/** Makes a bounded value accept a variable, too. */
 function allowVariable(schema: z.core.JSONSchema.BaseSchema): void {
   const { description: _, default: __, ...value } = schema
   const isNumber = value.type === 'integer' || value.type === 'number'

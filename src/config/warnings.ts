@@ -40,7 +40,6 @@ function* certificateWarnings(config: Compiled, nowMs: number): Generator<Issue>
 
 const withoutRoute = (kind: string) => `has no effect, because no route has "authenticate: ${kind}"`
 
-/** Warns about rules of the PAR and the authorisation endpoint that are never enforced. */
 function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue> {
   const hasPar = routes.some(({ authenticate }) => authenticate === 'par')
   const hasAuthorization = routes.some(({ authenticate }) => authenticate === 'authorization')
@@ -69,7 +68,6 @@ function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue>
   }
 }
 
-/** Warns about blanks in client ids, and about own limits that have ended or change nothing. */
 function* clientWarnings({ clients, clientLimits, limits }: Compiled, nowMs: number): Generator<Issue> {
   for (const [i, { id, caller }] of clients.entries()) {
     const message = 'begins or ends with a blank; remove it unless it is intended'

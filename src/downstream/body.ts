@@ -76,7 +76,6 @@ export function onBodyAborted(request: IncomingMessage, act: (reason: Refusal) =
   else act(reason)
 }
 
-/** Returns the request of a socket whose body is not complete, if any. */
 export function incompleteRequest(socket: Socket): IncomingMessage | undefined {
   const { parser } = socket as Socket & { parser?: { incoming: IncomingMessage | null } | null }
   return parser?.incoming?.complete === false ? parser.incoming : undefined
@@ -107,10 +106,7 @@ const held = createSlots(MAX_HELD, MAX_HELD_EACH)
 /** Requests whose bodies are being read, oldest first, and the networks of their callers. */
 const unfinished = new Map<IncomingMessage, string>()
 
-/**
- * Makes room for more bytes of a body: aborts the oldest unfinished body, of the same network if that exceeds its share, until they
- * fit. Returns false if that aborts the body itself.
- */
+/** Aborts the oldest unfinished bodies, of the same network if it exceeds its share, until `more` bytes fit. Returns false if that aborts the body itself. */
 function makeRoom(request: IncomingMessage, network: string, more: number): boolean {
   while (unfinished.has(request) && !held.isFree(network, more)) {
     const isOver = held.of(network) + more > MAX_HELD_EACH

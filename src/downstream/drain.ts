@@ -52,10 +52,7 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
   return aborted
 }
 
-/**
- * Waits for one event-loop iteration without a new connection. Closing the port earlier would reset connections that the kernel
- * has accepted and Node has not.
- */
+/** Waits for an iteration without a new connection: closing the port would reset connections that the kernel has accepted and Node has not. */
 async function portEmptied(server: Server): Promise<void> {
   let isBusy = true
   const setBusy = (): void => void (isBusy = true)

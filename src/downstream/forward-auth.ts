@@ -26,7 +26,6 @@ export interface Asked {
   readonly missing: readonly string[]
 }
 
-/** Reads the request that `proxy` asks about from the fields that it sends. */
 export function readAsked(
   proxy: ForwardAuthProxy,
   { method = '', url = '', headers }: IncomingMessage,

@@ -90,7 +90,6 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
   return { add, endAfterPending, requests: (): number => inFlight }
 }
 
-/** Returns the response that a socket carries, if any. */
 export const responseOf = (socket: Socket) => messageOf(socket) as ServerResponse | undefined
 
 /** Pauses reading until the returned function is called; Node would resume it after each request and drained response. */

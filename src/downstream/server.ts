@@ -37,11 +37,9 @@ export interface Tls {
 }
 
 export interface ListenerEvents extends ConnectionPolicy {
-  /** Returns the field of the request id. */
   idField(): string
   /** Called for invalid HTTP, after the response, if any. */
   unreadable(peer: string, status: number, reason: string, requestId: string | undefined): void
-  /** Called for each failed TLS handshake. */
   insecure(peer: string, reason: string): void
 }
 

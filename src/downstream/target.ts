@@ -93,7 +93,6 @@ export function segmentsOf(path: string): readonly string[] {
   return segments
 }
 
-/** Decodes a segment; returns it unchanged if its escapes are invalid. */
 export function decodeSegment(segment: string): string {
   if (!segment.includes('%')) return segment
   try {

@@ -70,7 +70,6 @@ function forward({ trace, policy }: GatewayDeps, exchange: Exchange, upstream: F
   })
 }
 
-/** Answers with the caller's limits. */
 async function respond(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
   // Concurrently, so that the caller waits for Redis once; the limit shown is one of those listed, and read once.
   const [decision, limits, rateLimit] = await Promise.all([

@@ -83,7 +83,6 @@ async function prove(
   return undefined
 }
 
-/** Checks a pushed authorisation request. */
 async function checkPushed(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
   // RFC 6749 section 2.3.1: backends that merge the query with the form would read another request than the guard.
   if (exchange.target!.query !== '') return invalidRequest('Send the parameters in the form, and no query.')

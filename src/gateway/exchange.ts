@@ -66,7 +66,6 @@ export interface GatewayDeps {
   limitsOf(caller: Caller): Promise<object>
   /** Returns the allowance of a key, up to a second old, without charging a call. Rejects if the store cannot be asked. */
   readAllowance(quota: Quota): Promise<Allowance>
-  /** Drops cached allowances of quotas that were decided. */
   dropAllowances(quotas: readonly Quota[]): void
   /** Starts the span of a request; returns it and the headers to forward. Undefined without tracing. */
   readonly trace:
@@ -95,7 +94,6 @@ export class Exchange {
   /** The address of the socket's peer, and the caller's address as far as trusted proxies report it. */
   readonly peer: string
   readonly ip: string
-  /** True if the peer is a trusted proxy. */
   readonly trusted: boolean
   /** The request that a proxy asks about; the gateway answers whether it may pass. */
   readonly asked: Asked | undefined

@@ -13,11 +13,9 @@ export interface Period {
   readonly endMs: number
 }
 
-/** Periods of a calendar in a time zone. */
 export interface Calendar {
   readonly unit: Unit
   readonly timezone: string
-  /** Returns the period that contains an instant. */
   periodAt(epochMs: number): Period
 }
 
@@ -33,10 +31,7 @@ const FIELDS: Readonly<Record<Unit, readonly string[]>> = {
   minute: ['era', 'year', 'month', 'day', 'hour', 'minute', 'timeZoneName'],
 }
 
-/**
- * Creates the calendar of a time zone of the IANA database; throws a RangeError for another name. A day is as long as its summer
- * time makes it; of the hour that is repeated when summer time ends, each is an hour of its own.
- */
+/** Creates the calendar of an IANA time zone; throws a RangeError for another name. Of an hour that summer time repeats, each is an hour of its own. */
 export function createCalendar(unit: Unit, timezone: string): Calendar {
   const format = new Intl.DateTimeFormat('en', {
     ...{ timeZone: timezone, era: 'short', year: 'numeric', month: 'numeric', day: 'numeric' },

@@ -72,10 +72,7 @@ function item(name: string, [calls, number]: [string, number], [secs, ms]: [stri
   return [name, parameters.set(secs, Math.ceil(ms / 1000))] as [string, Map<string, number>]
 }
 
-/**
- * Returns the 429 of a refused decision, or the configured refusal of its limit; `decisionHeaders` has its `Retry-After`. Throws a
- * TypeError for an admitted decision.
- */
+/** Returns the 429, or the configured refusal, of a refused decision, without the fields of `decisionHeaders`. Throws a TypeError for an admitted one. */
 export function exceeded({ allowances, refusedBy }: Decision, limits: readonly Limit[] = []): Refusal {
   if (refusedBy === undefined) throw new TypeError('An admitted call has no refusal.')
   const { name, limit, windowMs } = refusedBy
@@ -105,7 +102,6 @@ export function longestWait(allowances: readonly Allowance[]): Allowance | undef
 
 const refuses = ({ admitted, shadow }: Allowance): boolean => !admitted && !shadow
 
-/** Returns the wait in whole seconds, rounded up, at least 1. */
 const retryAfterSecs = ({ retryAfterMs }: Allowance): number => Math.max(1, Math.ceil(retryAfterMs / 1000))
 
 const UNITS = Object.entries({

@@ -11,10 +11,7 @@ export type Failures = ReturnType<ReturnType<typeof createFailures>>
 /** Maximum addresses with failures; the address that failed longest ago is evicted first. */
 const MAX_ADDRESSES = 10_000
 
-/**
- * Creates the log of failures, and returns the function that applies a limit to it, which may change: an address with `limit`
- * failures in a window is refused until the oldest failure leaves the window.
- */
+/** Creates the log of failures. Returns the function that applies a limit to it: an address with `limit` failures in a window is refused. */
 export function createFailures(
   { onCounted, onRefused }: { onCounted(): void; onRefused(): void },
   { now, date } = SYSTEM_CLOCK,

@@ -21,7 +21,6 @@ export interface KeyedLimit {
   readonly together?: number | 'token'
 }
 
-/** True if a limit has one counter per client. */
 export const isPerClient = ({ per }: KeyedLimit): boolean => per.length === 1 && per[0] === 'client'
 
 /** Returns the prefix of a store's keys: as configured, or `sluice` in memory. */
@@ -49,7 +48,6 @@ export const paramPart = (segment: string): string => encodePart(foldCase(segmen
 /** Encodes an address: IPv6 by its /64, or as IPv4 if it maps one. */
 export const ipPart = (ip: string): string => encodePart(networkOf(ip))
 
-/** A set of keys of a store. */
 export interface KeyFilter {
   /** The keys whose names are known. */
   readonly named: readonly string[]

@@ -88,7 +88,6 @@ export interface ClientRules {
 }
 const NO_RULES: ClientRules = {}
 
-/** Returns the override and the own limit of a client. */
 export function rulesOf(
   { clientLimits, overrides }: Pick<LimitOptions, 'clientLimits' | 'overrides'>,
   client: string,
@@ -147,7 +146,6 @@ export function quotaOf(limit: Limit, key: string, nowMs: number, rules: ClientR
   return { ...quota, calendar: calendarOf(limit), countsSuccess, onOutage }
 }
 
-/** Settings by which limits are compiled. */
 export interface LimitOptions {
   readonly prefix: string
   readonly clientLimits?: ClientLimits | undefined

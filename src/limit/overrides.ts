@@ -51,11 +51,9 @@ export const isActive = ({ untilAt }: { readonly untilAt?: number }, nowMs: numb
 /** True if clients may have an override of a limit: its keys begin with the client. */
 export const isOverridable = ({ per }: Pick<KeyedLimit, 'per'>): boolean => per[0] === 'client'
 
-/** Returns the field of a client's override of a limit. */
 export const fieldOf = ({ client, name }: Pick<Override, 'client' | 'name'>): string =>
   JSON.stringify([client, name])
 
-/** Formats the value of an override's field. */
 export const formatOverride = ({ limit, untilAt, setAt, by, note }: Override): string =>
   JSON.stringify({ limit, untilAt, setAt, by, note })
 

@@ -86,10 +86,7 @@ export interface Addition {
   readonly spreadMs: number
   /** Calls that are given back to the calendar period that ends at `endsAt` (epoch milliseconds). */
   readonly back: GivenBack | undefined
-  /**
-   * Called once, even after the timeout: with the answer if the calls were added; with nothing if they were not, or if
-   * the answer was lost.
-   */
+  /** Called once, even after the timeout: with the answer if the calls were added, with nothing if they were not or the answer was lost. */
   readonly onEnd: (charge: Charge | undefined) => void
 }
 

@@ -14,10 +14,7 @@ const INTERVAL_MS = 1000
 /** Maximum sampled keys; the lines of further keys are all written. */
 const MAX_KEYS = 10_000
 
-/**
- * Counts finished requests and their durations, and writes the access log. With `sampled`, refusals from memory have at most one
- * line a second for each key of a limit.
- */
+/** Counts finished requests, and writes the access log; with `sampled`, a line a second for each key that refuses from memory. */
 export function createAccessLog(
   { log, write }: LogOutput,
   metrics: Metrics,
@@ -28,7 +25,6 @@ export function createAccessLog(
     refusals === 'all'
       ? undefined
       : createLogSampler(accessLine, (line, omitted) => write(withOmitted(line, omitted)))
-  /** Records a finished request; called once. */
   const observe = atCallbackEnd((exchange: Exchange) => {
     const { route, decision, source, forwarded, endedAt } = exchange
     const status = statusOf(exchange)

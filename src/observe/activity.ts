@@ -41,7 +41,6 @@ export function createActivity(now = () => performance.now()) {
   const failed = createRing(TOTAL_SECONDS)
 
   return {
-    /** Counts a finished request. */
     count(exchange: Exchange, status: number): void {
       const second = secondOf(exchange.endedAt)
       requests.add(second)
@@ -122,10 +121,7 @@ function busiest(callers: readonly CallerActivity[]): Pick<ActivityValues, 'clie
   }
 }
 
-/**
- * Adds to a caller its name, its refusals in the last minute, the live limit that it has used most, and the used part, from 0 to 1.
- * Limits with one counter per client precede the others.
- */
+/** Adds to a caller its name, its refusals in the last minute, and the live limit that it has used most (0 to 1), rather one with a single counter. */
 export function withMostUsed(caller: CallerActivity, name: string | undefined) {
   const live = caller.limits.filter(({ shadow }) => !shadow)
   const single = live.filter(({ perClient }) => perClient)

@@ -38,7 +38,6 @@ export function createRing(seconds: number) {
   }
 }
 
-/** An allowance of a caller's key. */
 interface Decided {
   allowance: Allowance
   key: string
@@ -62,7 +61,6 @@ const createCaller = (kind: CallerKind, name: string) => ({
   calls: createRing(CALLER_SECONDS),
   refused: createRing(CALLER_SECONDS),
   limits: new Map<string, LatestAllowance>(),
-  /** The latest refusal. */
   refusal: undefined as Decided | undefined,
 })
 

@@ -88,7 +88,6 @@ export function loggablePath(path: string | undefined): string | undefined {
   return end === -1 ? path : `${path!.slice(0, end)}…`
 }
 
-/** Converts an instant of `performance.now()` to epoch milliseconds. */
 export const epochMs = epochOf(SYSTEM_CLOCK)
 
 /** W3C Trace Context section 3.2; later versions may append fields. Ids of only zeros are invalid. */

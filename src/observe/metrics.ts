@@ -25,7 +25,6 @@ export function createMetrics() {
   collectDefaultMetrics({ register: nodeRegistry })
   for (const name of MISNAMED) nodeRegistry.removeSingleMetric(name)
 
-  /** Parses a name with its labels in braces. */
   const parse = (series: string, help: string) => {
     const [name = '', ...labelNames] = series.split(/[{,}]/).filter(Boolean)
     return { name, help, labelNames, registers: [registry] }
@@ -141,7 +140,6 @@ const aggregate = (all: readonly MetricValues[]) => AggregatorRegistry.aggregate
 /** Returns the text of `/metrics` for several processes. */
 export const textOf = (all: readonly MetricValues[]) => aggregate(all).metrics()
 
-/** Returns the combined values of several processes. */
 export const valuesOf = (all: readonly MetricValues[]): Promise<MetricValues> =>
   aggregate(all).getMetricsAsJSON()
 

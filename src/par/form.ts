@@ -17,7 +17,6 @@ export function invalidRequest(description: string): Refusal {
   return badRequest(description, { oauthError: 'invalid_request' })
 }
 
-/** The body of a request, and the fields that describe it. */
 export interface Body {
   readonly contentType: string | undefined
   readonly contentEncoding?: string | undefined

@@ -18,7 +18,6 @@ interface Served {
 
 const DROPPED_LOG_MS = 60_000
 
-/** Creates the callers' listener, and the one that `forwardAuth` configures. */
 export function createListeners(current: () => Served, log: Log, metrics: Metrics) {
   const { listen: bounds, forwardAuth } = current().config
   let draining = false

@@ -29,11 +29,7 @@ const logged = (overrides: readonly Override[]): readonly string[] =>
     return `${client} ${name}=${limit}, ${end}${by ? `, by ${by}` : ''}${note ? `: ${note}` : ''}`
   })
 
-/**
- * Opens the store, its `counters` without the fallback, and the overrides. `ready` returns true if calls can be decided as
- * configured. Rejects if Redis contradicts the configuration. If Redis cannot be reached, logs that and sets the metrics. `clock` is
- * that of counters in memory.
- */
+/** Opens the store, its `counters` without the fallback, and the overrides. `ready`: calls can be decided as configured. Rejects if Redis contradicts the configuration. */
 export async function openStore(config: StoreConfig, log: Log, metrics: Metrics, clock = SYSTEM_CLOCK) {
   function show(...now: readonly Mode[]): void {
     for (const mode of Object.keys(MODE_CHANGED) as Mode[])

@@ -30,7 +30,6 @@ export function createOperations(parts: {
   current(): { readonly config: Config; readonly usage: Usage }
   readonly overrides: Pick<LiveOverrides, 'change' | 'limits' | 'values'>
   readonly counters: Pick<Store, 'peek'>
-  /** Drops the cached state of a client. */
   forget(client: string): void
   readonly log: Log
 }) {

@@ -88,7 +88,6 @@ function statusOf(metrics: MetricValues) {
   const byName = new Map(metrics.map(({ name, values }) => [name, values]))
   const series = (name: string) =>
     (byName.get(`sluice_${name}`) ?? []) as readonly { readonly labels: Labels; readonly value: number }[]
-  /** Returns the value of the first series with these labels, or null. */
   const valueOf = (name: string, wanted: Labels = {}): number | null =>
     series(name).find(({ labels }) => Object.entries(wanted).every(([label, text]) => labels[label] === text))
       ?.value ?? null

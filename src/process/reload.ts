@@ -107,7 +107,6 @@ export function createConfiguration(
     hash: () => version?.hash ?? null,
     /** The latest reloads, newest first. */
     reloads,
-    /** Logs the warnings of the configuration. */
     warn,
     /** Loads the configuration again, one reload at a time; never rejects. */
     async reload(trigger: ReloadTrigger): Promise<void> {
@@ -169,7 +168,6 @@ export function createResources() {
       return resource as Value
     },
     has: (kind: string, settings: unknown): boolean => open.has(keyOf(kind, settings)),
-    /** Returns the settings of the open resources of one kind. */
     before: (kind: string): readonly unknown[] =>
       [...open.keys()]
         .filter((key) => key.startsWith(`${kind} {`))

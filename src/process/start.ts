@@ -26,10 +26,7 @@ const UNSERVED = {
   explain: refuse,
 }
 
-/**
- * Opens the operators' port, then the callers', which `workers` processes share; with 1, this process serves. Without `source`,
- * the configuration never changes. Rejects with a message for the operator.
- */
+/** Opens the operators' port, then the callers', in `workers` processes. Without `source`, nothing is reloaded. Rejects with a message for the operator. */
 export async function start(
   config: Config,
   { source, workers = 1 }: { readonly source?: Source | undefined; readonly workers?: number } = {},
@@ -119,7 +116,6 @@ export async function start(
       reload: (trigger: ReloadTrigger) => inTurn(() => configuration.reload(trigger)),
       /** Switches the log level of all processes to debug, and the next time back. Never rejects. */
       switchLogLevel: () => inTurn(switchLogLevel),
-      /** Logs an uncaught exception, as the last line of the log. */
       fatal: output.fatal,
       /** Fails readiness, drains, and closes everything. */
       close: ({ lameDuck = false } = {}) => (closed ??= close(lameDuck)),

@@ -39,7 +39,6 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     for (const socket of idle) if (now >= socket.idleUntil) socket.destroy()
   }, SWEEP_MS).unref()
 
-  /** True if there is neither an idle socket nor a slot for another. */
   const isFull = (): boolean => idle.length === 0 && openCount >= max
 
   function acquire(request: UpstreamRequest): void {
@@ -155,7 +154,6 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     serveQueue()
   }
 
-  /** Separates a socket from its request. */
   function release(socket: PooledSocket): void {
     const { owner } = socket
     if (owner === undefined) return
@@ -169,7 +167,6 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   return {
     acquire,
     release,
-    /** Removes a request from the queue. */
     leave: (request: UpstreamRequest): void => dequeue(queue.indexOf(request)),
     /** Releases the slot of an upload, whose body is complete. */
     uploaded(request: UpstreamRequest): void {

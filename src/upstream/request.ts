@@ -7,7 +7,6 @@ import { callAtIterationEnd } from '../runtime/hot-path.ts'
 import type { Address } from './addresses.ts'
 import type { Outgoing } from './headers.ts'
 
-/** The parts of an upstream that a request uses. */
 export interface Backend {
   readonly name: string
   readonly timeoutMs: number

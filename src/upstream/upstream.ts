@@ -46,7 +46,6 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
     identityHeaders: new Map(names.map((field) => [normalizeFieldName(field), field])),
     /** Returns the upstream's addresses, and whether they are in use. */
     addresses: () => addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
-    /** Returns the number of open sockets, and of queued requests. */
     load: connections.load,
     /** Closes the idle sockets; requests in flight continue. */
     close: connections.close,

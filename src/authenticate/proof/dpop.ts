@@ -24,7 +24,6 @@ export interface Sender {
   readonly scheme: string
   /** Includes the port, unless it is the scheme's default. */
   readonly host: string
-  /** The canonical path. */
   readonly path: string
   /** Every `DPoP` value. */
   readonly proofs: readonly string[]
@@ -131,10 +130,7 @@ function normalizeUrl(url: string): { readonly hostname: string; readonly href: 
   return path === undefined ? undefined : { hostname, href: origin + path }
 }
 
-/**
- * Returns the sender of a request, with the requested URL as the socket shows it, or the `X-Forwarded-*` fields of a `trusted` peer;
- * `asked` is the host that a proxy asks about.
- */
+/** Returns the sender and the URL of a request, by the socket or the `X-Forwarded-*` fields of a `trusted` peer. `asked` is the host that a proxy asks about. */
 export function senderOf(
   { headers, socket }: IncomingMessage,
   trusted: boolean,

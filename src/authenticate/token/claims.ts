@@ -51,7 +51,6 @@ export function unverifiable(cause: unknown): CredentialsError {
   return { error: 'temporarily_unavailable', description: 'Access tokens cannot be verified for now.', cause }
 }
 
-/** Requirements for the claims of an issuer's tokens. */
 export interface TokenRules {
   readonly issuer: string
   readonly audience: readonly string[]
@@ -61,7 +60,6 @@ export interface TokenRules {
   readonly keeps?: readonly string[]
 }
 
-/** Requirements for the JWTs of an issuer, and the keys for them. */
 export interface JwtRules extends TokenRules {
   readonly algorithms: readonly string[]
   /** `strict` accepts only `at+jwt` (RFC 9068 section 4); `any` also tokens without a specific type. */
@@ -151,7 +149,6 @@ function readConfirmation(cnf: unknown): Confirmation | undefined {
   return areValid ? ({ jkt, x5t } as Confirmation) : undefined
 }
 
-/** Returns true if one of the audiences in `aud`, a string or a list, is accepted. */
 export function hasAudience(aud: unknown, accepted: readonly string[]): boolean {
   return [aud].flat().some((audience) => accepted.includes(audience as string))
 }
@@ -167,7 +164,6 @@ export function timeFault(claims: JsonObject, leewayMs: number, aheadMs = leeway
   return nowMs < iat * 1000 - aheadMs ? 'has an iat in the future' : undefined
 }
 
-/** Returns the times of a JWT as seconds from now, for the log. */
 function timesOf(claims: JsonObject, leewayMs: number): string {
   const times = ['iat', 'nbf', 'exp'].flatMap((name) => {
     const seconds = Math.round(Number(claims[name]) - Date.now() / 1000)
@@ -178,7 +174,6 @@ function timesOf(claims: JsonObject, leewayMs: number): string {
 
 const UNSOUND = /[\p{Surrogate}\p{Cc}]/u
 
-/** Returns true for a name of 1 to 255 characters. */
 export function isClientId(value: unknown): value is string {
   return isName(value) && /^.{1,255}$/su.test(value)
 }

@@ -30,7 +30,6 @@ export function describeStatus({ status, headers }: Response): string {
   return `answered ${status}${headers.has('location') ? ' with a redirect, which is not followed' : ''}`
 }
 
-/** Reads a whole body; rejects as soon as it is larger than `maxBytes`. */
 export async function readBytes(body: AsyncIterable<Uint8Array> | null, maxBytes: number): Promise<Buffer> {
   const chunks: Uint8Array[] = []
   let bytes = 0
@@ -47,7 +46,6 @@ export function redactUrl(url: string): string {
   return /^https?:/i.test(url) ? url.replace(/\?.*$/s, '?***') : url
 }
 
-/** Returns an error that names the URL and why its fetch failed. */
 export function fetchFailure(url: string, cause: unknown): Error {
   return new Error(`${redactUrl(url)} ${describeFailure(cause)}`, { cause })
 }

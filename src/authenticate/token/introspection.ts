@@ -21,7 +21,6 @@ export interface IntrospectionOptions extends TokenRules {
   /** The gateway's credentials (RFC 6749 section 2.3.1). */
   readonly clientId: string
   readonly clientSecret: string
-  /** Called once when the endpoint goes down, and once when it is up again. */
   readonly events: Pick<HealthOptions, 'onDown' | 'onUp'> & {
     /** Called for each lookup; `failed` if there is no answer, or too many lookups wait. */
     readonly onResult?: (result: IntrospectionResult) => void
@@ -49,7 +48,6 @@ const MAX_BYTES = 64 * 1024
 /** Maximum concurrent requests, and lookups that wait for one to end. */
 const MAX_CONCURRENT = 32
 const MAX_WAITING = 1000
-/** Failures in a row after which the endpoint counts as down. */
 const MAX_FAILURES = 3
 /** Errors of the token, not the request (RFC 7009 section 2.2.1, RFC 6750 section 3.1). */
 const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'])

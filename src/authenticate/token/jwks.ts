@@ -2,7 +2,6 @@ import pLimit from 'p-limit'
 import { Health, type HealthOptions } from '../../health.ts'
 import { type KeyLocation, type KeySet, loadKeys, NoKeys } from './key-set.ts'
 
-/** The keys that signatures are verified with. */
 export interface Keys {
   /** Returns the keys as last read; undefined if there are none, or they must be read first. */
   current(): KeySet | undefined

@@ -4,7 +4,6 @@ import { importJWK, type JWK } from 'jose'
 import { readJson, redactUrl } from './fetch-json.ts'
 import { isObject, type Jws, SCHEMES, verifyJws } from './jws.ts'
 
-/** A public key that verifies signatures. */
 interface VerificationKey {
   readonly kid: string | undefined
   /** The algorithms that its type, curve and `alg` allow. */

@@ -53,7 +53,6 @@ export async function runSchema(args: Args, { stdout }: Io): Promise<void> {
 
 const schemaText = (): string => `${JSON.stringify(jsonSchema(), undefined, 2)}\n`
 
-/** Throws if `write` would fail. */
 function assertWritable(file: string, overwrite: boolean): void {
   const exists = existsSync(file)
   if (exists ? overwrite : existsSync(dirname(file))) return

@@ -5,7 +5,6 @@ import { stringThat, text } from '../../config/sections/values.ts'
 import { parsePattern } from '../../downstream/router.ts'
 import { type Args, type Io, textOf, UsageError } from '../io.ts'
 
-/** Splits patterns of routes without a host, separated by ";". */
 export const matchesOf = (text: string): readonly string[] =>
   text
     .split(';')

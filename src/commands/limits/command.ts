@@ -15,7 +15,6 @@ type Client = Overview['activity']['clients'][number]
 /** Scanning a large Redis takes the gateway some seconds. */
 const SCAN = { timeoutMs: 60_000 }
 const TOP_INTERVAL_MS = 1000
-/** Seconds over which `top` averages a rate. */
 const RATE_SECONDS = 10
 const CLEAR = '\u001B[2J\u001B[H'
 

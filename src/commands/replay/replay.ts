@@ -47,13 +47,11 @@ export async function replay(
   { logs, config: { config, file }, top, client }: ReplayOptions,
   { stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>,
 ) {
-  /** Each line is counted once. */
   const lines = {
     replayed: 0,
     /** Calls that were refused before any limit, such as with 401 or 404. */
     refusedBefore: 0,
     unmatched: 0,
-    /** Calls of routes without limits. */
     unlimited: 0,
     /** Calls without the client, the address or the whole path that a limit counts by. */
     lacking: 0,

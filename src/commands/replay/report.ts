@@ -13,7 +13,6 @@ const MINUTE_MS = 60_000
 const SWEPT_PER_CALL = 2
 const MAX_CELL_CHARS = 64
 
-/** Returns zeroed counts of calls, as recorded and as replayed. */
 const emptyCounts = () => ({
   calls: 0,
   admitted: 0,
@@ -97,7 +96,6 @@ export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clien
         entry.busiestMinute = { calls: times.length, from: instant(times[0]!) }
     },
 
-    /** Returns the counts, with the first `top` clients. */
     report(top: number) {
       const sorted = [...byClient.values()].toSorted(
         (a, b) =>

@@ -34,7 +34,6 @@ const calendar = section({
 }).transform(({ calendar: unit, timezone }) => ({ windowMs: UNITS_MS[unit], calendar: { unit, timezone } }))
 
 const DURATION = 'a duration from 100ms to 31d (units ms, s, m, h, d)'
-/** Returns the message for a number, which has no unit. */
 const withoutUnit = (input: unknown) =>
   typeof input === 'number' && window.safeParse(input).error!.issues[0]!.message
 export const windowOrCalendar = z.union(

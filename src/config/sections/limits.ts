@@ -68,7 +68,6 @@ function* refusalConflicts({ headers, body }: z.output<typeof refusalFields>): G
   }
 }
 
-/** The reply to a refused call. */
 const refusal = refusalFields
   .superRefine(crossField(refusalConflicts))
   .transform(({ status, headers, body }) => {
@@ -120,7 +119,6 @@ const fields = section({
   shadow: bool.prefault(false).describe('true counts and reports but never refuses, to try a limit out.'),
 })
 
-/** Yields settings of a limit that do not fit each other. */
 function* limitConflicts(rule: z.output<typeof fields>): Generator<Issue> {
   const { per, missing, limit, window, together, count, changes, shadow } = rule
   if (missing !== undefined && !per.some(mayLack))

@@ -91,7 +91,6 @@ const ENDPOINTS = {
   authorization: { methods: ['GET', 'HEAD', 'POST'], what: 'GET and POST', write: 'GET,POST' },
 }
 
-/** Yields settings that do not fit the route's kind of response or authentication. */
 function* routeConflicts(route: z.output<typeof fields>): Generator<Issue> {
   const { match, respond, authenticate, scope, limits, maxBody, timeoutMs } = route
   yield* exclusive(route, ['upstream', 'respond'])

@@ -12,7 +12,6 @@ const isName = (host: string): boolean =>
 const isHost = (host: string): boolean => isIP(host) !== 0 || isName(host)
 export const bindHost = stringThat(isHost, 'an address or a host name without port, such as 127.0.0.1')
 
-/** A host that the gateway serves, in lower case. */
 export const servedHost = stringThat((host) => {
   if (host.includes('*')) return 'must be one host; "*" matches none, so write each host'
   return parseHost(host)?.port === '' && !host.endsWith(':')
@@ -54,7 +53,6 @@ export const keysLocation = stringThat((text) => {
   httpUrl(text) ? { url: text } : { file: text },
 )
 
-/** Creates the schema of http and https URLs without credentials, which are fetched as written. */
 export const fetchedUrl = (what: string) => stringThat(isFetchable, what)
 
 function isFetchable(text: string): boolean | string {
@@ -68,7 +66,6 @@ const hasNoCredentials = ({ username, password }: URL): boolean => username === 
 const isPath = (path: string) => (path.startsWith('file:') ? WITHOUT_FILE : path !== '')
 export const pemFile = stringThat(isPath, 'the path of a PEM file')
 
-/** Parses an http or https URL; undefined for any other text. */
 export function httpUrl(text: string): URL | undefined {
   const url = /^https?:\/\//i.test(text) && URL.canParse(text) ? new URL(text) : undefined
   return url?.port === '0' ? undefined : url
@@ -77,7 +74,6 @@ export function httpUrl(text: string): URL | undefined {
 const FIELD = /^[\w!#$%&'*+.^`|~-]+$/
 const isFieldValue = (value: string): boolean => /^[!-~](?:[ -~]*[!-~])?$/.test(value)
 
-/** Header fields to send. */
 export const headerFields = z.record(
   z.string().regex(FIELD, { error: 'is not a name of a header field; write one such as authorization' }),
   stringThat(isFieldValue, 'a header field’s value: printable ASCII without blanks around it'),

@@ -1,9 +1,7 @@
 import { z } from 'zod'
 import { type Issue, mustBe, mustBeMapping, nearest, oneOf } from '../yaml/issue.ts'
 
-/** Units of durations, in milliseconds. */
 export const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
-/** Units of sizes, in bytes. */
 export const UNITS_BYTES = { B: 1, kB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
 
 /** Creates the schema of durations within bounds, as written with units → milliseconds. */

@@ -19,7 +19,6 @@ export interface LocatedIssue {
   readonly where: string
   /** The written path, such as `routes[2].upstream`; empty for the whole file. */
   readonly path: string
-  /** The mistake and the remedy. */
   readonly message: string
 }
 
@@ -56,7 +55,6 @@ export function mistakesOf(issue: z.core.$ZodIssue, parent: Path = []): readonly
   return [{ path, message, key: issue.code === 'custom' && issue.params?.['key'] === true }]
 }
 
-/** Finds paths in a text, and the line and column of an offset. */
 export interface Places {
   offsetOf(path: Path, key?: boolean): number
   placeOf(offset: number): string

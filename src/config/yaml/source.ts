@@ -72,7 +72,6 @@ export function isMapping(value: unknown): value is Mapping {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Returns a copy of a value with each text replaced. */
 export function mapTexts<T>(value: T, replace: (text: string, path: Path) => string, path: Path = []): T {
   const map = (inner: unknown, step: string | number) => mapTexts(inner, replace, [...path, step])
   if (typeof value === 'string') return replace(value, path) as T

@@ -96,14 +96,12 @@ export function createBreakers(store: RemoteStore, options: BreakerOptions) {
 
   return {
     isUp: (server: string): boolean => breakerOf(server).up,
-    /** Returns true if any server of the store is down. */
     isDegraded: (): boolean => down > 0,
     /** Probes every server once; a server that fails is down. */
     begin: () =>
       Promise.all(
         store.servers().map((server) => store.probe(server).catch((error) => breakerOf(server).trip(error))),
       ),
-    /** Probes every server that is up, after the loss of a connection. */
     check,
     /** Takes every server down until it answers a probe. */
     fail(cause: Error): void {

@@ -38,7 +38,6 @@ export function record(
   if (calendar !== undefined || wasCharged || known.lastAt + windowMs * 1000 <= at) known.lastAt = at
 }
 
-/** Returns the calls that are counted in a window. */
 export function countedIn(frame: Frame, { own, used, firstAt, rest, lastAt }: Known) {
   const { horizonUs } = frame
   const stored = firstAt > horizonUs ? used : lastAt > horizonUs ? rest : 0

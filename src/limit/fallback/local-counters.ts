@@ -103,7 +103,6 @@ export function createLocalCounters(
     charge: (quotas: readonly Quota[], gateways: number): Charge => decide(quotas, gateways, true),
     peek: (quotas: readonly Quota[], gateways: number) => decide(quotas, gateways, false).allowances,
 
-    /** Records an answer of the store. */
     answered(quotas: readonly Quota[], charge: Charge): void {
       for (let i = 0; i < quotas.length; i++) {
         const quota = quotas[i]!

@@ -12,7 +12,6 @@ export interface FallbackOptions extends BreakerOptions {
   readonly processes?: number | undefined
   /** Called for each decision that the fallback makes, or refuses to make under `deny`; without a cause if Redis was not asked. */
   readonly onFallback?: (mode: OutageMode, cause: Error | undefined) => void
-  /** Called whenever a decision needs a key that is damaged. */
   readonly onDamaged?: (key: string) => void
 }
 
@@ -88,7 +87,6 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     return local.peek(quotas, mode === 'local' ? gateways() : 1)
   }
 
-  /** Adds the calls that were admitted here to the servers that are up. */
   async function addPending(): Promise<number> {
     const pending = local.pending((quota) => isUp([quota]))
     await Promise.all(pending.map((quota) => peek([quota]).catch(() => {})))

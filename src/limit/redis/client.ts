@@ -96,7 +96,6 @@ function openCluster({ nodes, options }: ReturnType<typeof clusterOptions>, onEr
       }
       return tags
     },
-    /** Returns the connection to a server; undefined if there is none. */
     node: nodeOf,
     /** Returns why this server of a cluster is not connected; undefined if it is. */
     reason(name: string): Error | undefined {

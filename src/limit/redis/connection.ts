@@ -27,7 +27,6 @@ export interface RedisStoreOptions extends RedisConfig {
 
 export type RedisConnection = ReturnType<typeof createConnection>
 
-/** Connects to Redis, and compares it with the configuration. */
 export function createConnection(options: RedisStoreOptions) {
   let lastWarning: string | undefined
   let lastError: Error | undefined

@@ -57,10 +57,7 @@ export function createDeadlines(timeoutMs: number, clock: Clock) {
   }
 
   return {
-    /**
-     * Settles as `ask` does, or rejects with a TimeoutError. An answer that has already arrived wins over the timeout.
-     * `remaining` returns the remaining milliseconds, 0 after the timeout.
-     */
+    /** Settles as `ask` does, or rejects with a TimeoutError; an answer that has arrived wins. `remaining` returns milliseconds, 0 after the timeout. */
     within<T>(ask: (remaining: () => number) => Promise<T>): Promise<T> {
       if (!isTicking) startTick()
       const endsAt = elapsedMs() + timeoutMs

@@ -1,6 +1,5 @@
 import type { ConnectionOptions } from 'node:tls'
 
-/** The sentinels of the master `name`. */
 interface SentinelTopology {
   readonly sentinels: readonly string[]
   readonly name: string

@@ -14,7 +14,6 @@ export interface Asked {
 }
 export const [READ, CHARGE, ADD] = [0, 1, 2] as const
 
-/** Flags of a limit in a rule. */
 const [SHADOW, IS_ACCESS, CALENDAR] = [1, 2, 4] as const
 
 /** Returns the rule of charge.lua; `nowMs` is the server's clock. */

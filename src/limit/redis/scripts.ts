@@ -58,10 +58,7 @@ export function createScripts(
     return reply
   }
 
-  /**
-   * Asks charge.lua, and again if it decided nothing because the server's clock was not known well enough for the deadline, or
-   * for the periods of calendars.
-   */
+  /** Asks charge.lua, and again if it decided nothing because the server's clock, for the deadline or for calendars, was not known well enough. */
   async function ask(batch: readonly Asked[], server: string, remainingMs: () => number) {
     assertConfigured()
     const keys: string[] = []
@@ -132,7 +129,6 @@ export function createScripts(
 
   return {
     check: (server: string) => deadlinesOf(server).within(check),
-    /** Returns how far the estimates of a server's clock are apart, in milliseconds. */
     spreadMs: (server: string): number => clocks.spreadMs(server),
     dateAt: (server: string, localMs: number): number => clocks.dateAt(server, localMs),
 

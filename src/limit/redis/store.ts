@@ -11,10 +11,7 @@ import { createScripts, type OnReply } from './scripts.ts'
 
 export type RedisStore = ReturnType<typeof createRedisStore>
 
-/**
- * Creates a store whose counters all gateways share, in one Redis, behind Sentinel or in a Cluster. Commands are not queued or
- * retried: a command that cannot be sent at once fails at once.
- */
+/** Creates a store in a Redis that all gateways share: a server, behind Sentinel, or a Cluster. A command that cannot be sent at once fails. */
 export function createRedisStore(options: RedisStoreOptions) {
   const connection = createConnection(options)
   const { client, explain } = connection
@@ -53,10 +50,7 @@ export function createRedisStore(options: RedisStoreOptions) {
     /** Set by the fallback. */
     onReply: (() => {}) as OnReply,
 
-    /**
-     * Connects. Resolves with false if a server is unavailable, and retries in the background; rejects with a StoreConfigError
-     * if Redis contradicts the configuration.
-     */
+    /** Connects. Resolves with false while a server is unavailable, and retries; rejects with a StoreConfigError if Redis contradicts the configuration. */
     connect: (): Promise<boolean> => connection.connect(() => Promise.all(store.servers().map(store.probe))),
 
     charge: (quotas: readonly Quota[], additions?: readonly Addition[]): Promise<Charge> =>
@@ -101,7 +95,6 @@ export function createRedisStore(options: RedisStoreOptions) {
     servers: (): readonly string[] => [...client.tags().keys()],
     reconnect: client.reconnect,
     spreadMs: (key: string): number => scripts.spreadMs(client.server(key)),
-    /** Returns `ServerClocks.dateAt` of the server of a key. */
     dateAt: (key: string, localMs: number): number => scripts.dateAt(client.server(key), localMs),
 
     /** Registers this gateway with a server. Resolves if the server can decide calls, or has left the cluster. */

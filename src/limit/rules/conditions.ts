@@ -27,10 +27,7 @@ export function excludedBy(
   return met && `unless ${formatCondition(met)}`
 }
 
-/**
- * True if a condition holds. Each value of a repeated header field must be listed if `strict`, otherwise one of them: a caller that repeats
- * it must not escape a limit.
- */
+/** True if a condition holds. If `strict`, each value of a repeated header field must be listed: no caller escapes a limit by repeating it. */
 function holds(
   { of, name, is }: Condition,
   claims: Caller['claims'],

@@ -25,7 +25,6 @@ export interface Facts {
   readonly route?: Pick<Route, 'match'> | undefined
 }
 
-/** Facts of an unknown request. */
 export const NO_FACTS: Facts = {
   method: '',
   params: {},
@@ -53,10 +52,7 @@ const optionsOf = (connection: string): readonly string[] =>
     .split(',')
     .map((option) => option.trim())
 
-/**
- * Returns the SHA-256 of the access token; undefined without a token. A JWT is hashed without its signature: ECDSA has two signatures that are
- * valid for each.
- */
+/** Returns the SHA-256 of the access token, if any; of a JWT without its signature, as ECDSA has two that are valid for each. */
 export function tokenHash({ head }: Facts): string | undefined {
   const [credentials] = head.authorization
   if (credentials === undefined) return undefined

@@ -9,7 +9,7 @@ import { Socket } from 'node:net'
 import { Counter, Histogram, Registry } from 'prom-client'
 import { normalizeAddress } from '../src/downstream/peers.ts'
 import { type Exchange, peerAddress } from '../src/gateway/exchange.ts'
-import { isoInstant } from '../src/limit/decision.ts'
+import { instant } from '../src/limit/instant.ts'
 import { accessLine } from '../src/observe/log-lines.ts'
 import { createHotCounter, createHotHistogram } from '../src/observe/hot-metrics.ts'
 import { appendFields } from '../src/runtime/node-http.ts'
@@ -138,7 +138,7 @@ const CASES: Readonly<Record<string, Case>> = {
   },
   'reset-time': {
     calls: 1,
-    fast: (i) => isoInstant(NOW + 7 * i),
+    fast: (i) => instant(NOW + 7 * i),
     plain: (i) => new Date(NOW + 7 * i).toISOString(),
   },
   'log-line': {

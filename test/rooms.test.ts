@@ -11,21 +11,21 @@ const ROOMS = `
   limit              | downstream errors limit/memory limit/rules runtime                           | lru-cache structured-headers
   limit/rules        | downstream errors limit runtime                                              |
   limit/memory       | limit runtime                                                                |
-  limit/redis        | limit runtime                                                                | ioredis lru-cache
+  limit/redis        | limit runtime                                                                | cluster-key-slot ioredis lru-cache
   limit/fallback     | errors health limit limit/memory limit/redis runtime                         | lru-cache
   authenticate/token | authenticate/proof errors health runtime                                     | jose lru-cache p-limit
-  authenticate/proof | authenticate/token downstream                                                | lru-cache
-  par                | authenticate/token errors                                                    |
+  authenticate/proof | authenticate/token downstream runtime                                        | lru-cache
+  par                | authenticate/token errors runtime                                             |
   upstream           | downstream errors health runtime                                             |
   gateway            | authenticate/proof authenticate/token downstream errors limit limit/rules par runtime upstream |
   observe            | gateway limit runtime                                                        | @opentelemetry pino prom-client
-  admin              | downstream errors limit                                                      |
-  config/yaml        |                                                                              | yaml zod
+  admin              | downstream errors limit runtime                                              |
+  config/yaml        | runtime                                                                      | fastest-levenshtein yaml zod
   config/sections    | authenticate/token config/yaml downstream limit limit/redis limit/rules upstream | zod
-  config             | authenticate/token config/sections config/yaml downstream limit limit/redis limit/rules par upstream | yaml zod
+  config             | authenticate/token config/sections config/yaml downstream limit limit/redis limit/rules par runtime upstream | yaml zod
   process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis limit/rules observe par process/workers runtime upstream |
   process/workers    | admin config observe process                                |
-  commands           | authenticate/token commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit limit/redis observe process process/workers upstream | p-limit yaml yargs
+  commands           | authenticate/token commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit limit/redis observe process process/workers runtime upstream | p-limit yaml yargs
   commands/init      | authenticate/token commands config config/sections downstream                |
   commands/limits    | commands config/sections limit observe process                               |
   commands/replay    | commands config downstream errors limit limit/memory limit/rules observe process runtime | cli-progress

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { InvalidQuestion } from '../errors.ts'
 import { instantMs } from '../limit/instant.ts'
+import { isObject, parseObject } from '../runtime/json.ts'
 import { type AdminResponse, problem } from './access.ts'
 
 /** Overrides that an operator sets or removes for one client. */
@@ -112,7 +113,12 @@ async function readSetting(request: IncomingMessage, client: string): Promise<Se
     body = Buffer.concat([body, chunk])
     if (body.length > MAX_BODY_BYTES) throw new InvalidQuestion(`The body is over ${MAX_BODY_BYTES} bytes.`)
   }
-  const { set, until, by, note, ...others } = parseObject(body.toString())
+  const settings = parseObject(body)
+  if (settings === undefined)
+    throw new InvalidQuestion(
+      'The body must be a JSON object such as {"set":{"requests":5000},"until":null}.',
+    )
+  const { set, until, by, note, ...others } = settings
   const [unknown] = Object.keys(others)
   if (unknown !== undefined)
     throw new InvalidQuestion(`"${unknown}" is not a member; the members are set, until, by and note.`)
@@ -120,16 +126,6 @@ async function readSetting(request: IncomingMessage, client: string): Promise<Se
   assertText('"by"', by, 100)
   assertText('"note"', note, 500)
   return { client, set: parseSet(set), untilAt: parseUntil(until), by, note }
-}
-
-function parseObject(text: string): Record<string, unknown> {
-  try {
-    const body: unknown = JSON.parse(text)
-    if (isObject(body)) return body
-  } catch {
-    // Refused below, as other types are.
-  }
-  throw new InvalidQuestion('The body must be a JSON object such as {"set":{"requests":5000},"until":null}.')
 }
 
 function parseSet(set: unknown): Setting['set'] {
@@ -158,6 +154,3 @@ function assertText(what: string, text: unknown, max: number): asserts text is s
   if (typeof text === 'string' && text !== '' && text.length <= max && !/\p{Cc}/u.test(text)) return
   throw new InvalidQuestion(`${what} must be a text of 1 to ${max} characters, without control characters.`)
 }
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)

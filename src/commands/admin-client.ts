@@ -3,7 +3,8 @@ import type { IncomingMessage } from 'node:http'
 import { dirname, resolve } from 'node:path'
 import { text as read } from 'node:stream/consumers'
 import { readSecret, readText } from '../config/text.ts'
-import { isMapping, type Mapping, readSource } from '../config/yaml/source.ts'
+import { readSource } from '../config/yaml/source.ts'
+import { isObject, type JsonObject, parseObject } from '../runtime/json.ts'
 import { type Args, fileOf, type Io, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from './io.ts'
 
 export interface Admin {
@@ -50,7 +51,7 @@ function reachable(host: string): string {
 async function readAdmin(
   args: Args,
   io: Io,
-): Promise<Pick<Admin, 'source' | 'problem'> & { section: Mapping }> {
+): Promise<Pick<Admin, 'source' | 'problem'> & { section: JsonObject }> {
   const file = fileOf(args, io)
   if (file === undefined) return { section: {} }
   try {
@@ -60,7 +61,7 @@ async function readAdmin(
     const { value, mistakes } = alone.value === undefined ? readSource(text, io.env) : alone
     const section = value?.['admin']
     return {
-      section: isMapping(section) ? section : {},
+      section: isObject(section) ? section : {},
       source: { file, text },
       problem: value === undefined ? `${file}: ${mistakes[0]!.message}` : undefined,
     }
@@ -129,15 +130,6 @@ export async function ask<T>(admin: Admin, path: string, options: Options = {}):
   if (status === 400 && detail !== undefined) throw new UsageError(detail)
   const reason = detail ?? `it answers ${status}, as no admin listener of this version does.`
   throw new Error(`The gateway at ${url} does not do this: ${reason}`)
-}
-
-function parseObject(text: string): Mapping | undefined {
-  try {
-    const body: unknown = JSON.parse(text)
-    return isMapping(body) ? body : undefined
-  } catch {
-    return undefined
-  }
 }
 
 /** Runs `sluice health`: prints the response to `/healthz`, or with `--ready` to `/readyz`; rejects unless it is a 200. */

@@ -4,7 +4,8 @@ import { overridden } from '../config/load.ts'
 import type { Config } from '../config/compile.ts'
 import { type Defaults, differences, shownSettings } from '../config/shown-settings.ts'
 import { problemLine } from '../config/yaml/issue.ts'
-import { type Mapping, readSource } from '../config/yaml/source.ts'
+import { readSource } from '../config/yaml/source.ts'
+import type { JsonObject } from '../runtime/json.ts'
 import { describeTopology } from '../limit/redis/options.ts'
 import { formatList, formatTable, formatWindow, pluralize } from './format.ts'
 import { type Args, type Io, load, overridesOf, print, textOf } from './io.ts'
@@ -76,7 +77,7 @@ function summary(config: Config, file: string): string {
 }
 
 /** Formats settings as YAML with `# default` at each default. An item on one line lists its own defaults at its end. */
-function settingsText(settings: Mapping, defaults: Defaults): string {
+function settingsText(settings: JsonObject, defaults: Defaults): string {
   const document = new Document(settings)
   for (const section of ON_A_LINE) {
     const items = document.get(section)

@@ -4,10 +4,11 @@ import { crossCheck } from './checks.ts'
 import { nodeWarnings, warningsOf } from './warnings.ts'
 import { compile, type Config, filesOf } from './compile.ts'
 import { isSecret, settings } from './schema.ts'
+import { isObject, type JsonObject } from '../runtime/json.ts'
 import { differences } from './shown-settings.ts'
 import { readSecret, readText } from './text.ts'
 import { ConfigError, type Issue, locate, mistakesOf, type Path } from './yaml/issue.ts'
-import { type Env, isMapping, type Mapping, mapTexts, readSource } from './yaml/source.ts'
+import { type Env, mapTexts, readSource } from './yaml/source.ts'
 
 export type Loaded = Readonly<Awaited<ReturnType<typeof loadConfig>>>
 
@@ -78,21 +79,21 @@ export async function loadConfig(options: LoadOptions) {
   }
 }
 
-export function overridden(file: Mapping, overrides: readonly FlagOverride[]): Mapping {
+export function overridden(file: JsonObject, overrides: readonly FlagOverride[]): JsonObject {
   return overrides.reduce((value, { path, value: override }) => put(value, path, override), file)
 }
 
-function put(mapping: Mapping, [key, ...rest]: readonly string[], override: string): Mapping {
+function put(mapping: JsonObject, [key, ...rest]: readonly string[], override: string): JsonObject {
   if (key === 'url') return withUrl(mapping, override)
   const inner = mapping[key!]
   return {
     ...mapping,
-    [key!]: rest.length > 0 ? put(isMapping(inner) ? inner : {}, rest, override) : override,
+    [key!]: rest.length > 0 ? put(isObject(inner) ? inner : {}, rest, override) : override,
   }
 }
 
 /** Replaces all addresses of Redis by a URL, which keeps user, password and TLS unless it has its own. */
-function withUrl(redis: Mapping, override: string): Mapping {
+function withUrl(redis: JsonObject, override: string): JsonObject {
   const replaced = new Set([
     ...['cluster', 'sentinels', 'name', 'sentinelUsername', 'sentinelPassword'],
     ...(override.includes('@') ? ['username', 'password'] : []),

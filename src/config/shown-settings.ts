@@ -1,8 +1,9 @@
 import { stringify } from 'yaml'
 import { redactUrl } from '../authenticate/token/fetch-json.ts'
+import { isObject, type JsonObject } from '../runtime/json.ts'
 import { isSecret, jsonSchema } from './schema.ts'
 import { ConfigError, locate, type Path, writePath } from './yaml/issue.ts'
-import { isMapping, type Mapping, mapTexts, readSource } from './yaml/source.ts'
+import { mapTexts, readSource } from './yaml/source.ts'
 
 /** A reference to a secret: a file or an environment variable. */
 const REFERENCE = /^(?:file:.*|\$\{\w+\})$/s
@@ -30,24 +31,27 @@ interface Schema {
 export type Defaults = ReadonlySet<string>
 
 /** Returns a file's settings in its own keys and units, with the schema's defaults and without secrets. */
-export function shownSettings(file: Mapping): { readonly settings: Mapping; readonly defaults: Defaults } {
+export function shownSettings(file: JsonObject): {
+  readonly settings: JsonObject
+  readonly defaults: Defaults
+} {
   const defaults = new Set<string>()
 
   function fill(schema: Schema, value: unknown, path: Path): unknown {
     const { properties = {}, additionalProperties: rest, items } = memberOf(schema, value)
     if (Array.isArray(value)) return value.map((item, i) => fill(items ?? {}, item, [...path, i]))
-    if (!isMapping(value)) return isNumber(schema, value) ? Number(value) : value
+    if (!isObject(value)) return isNumber(schema, value) ? Number(value) : value
     const filled: Record<string, unknown> = { ...value }
     for (const [key, property] of Object.entries(properties)) {
       if (key in value || property.default === undefined || isEmptyList(property.default)) continue
-      if (!isMapping(property.default)) defaults.add(pathKey([...path, key]))
+      if (!isObject(property.default)) defaults.add(pathKey([...path, key]))
       filled[key] = property.default
     }
     for (const [key, inner] of Object.entries(filled))
       filled[key] = fill(properties[key] ?? (rest || {}), inner, [...path, key])
     return filled
   }
-  return { settings: fill(jsonSchema() as Schema, hideSecrets(file), []) as Mapping, defaults }
+  return { settings: fill(jsonSchema() as Schema, hideSecrets(file), []) as JsonObject, defaults }
 }
 
 const pathKey = (path: Path): string => JSON.stringify(path)
@@ -62,7 +66,7 @@ function memberOf(schema: Schema, value: unknown): Schema {
   const fits = ({ type, required = [] }: Schema): boolean =>
     Array.isArray(value)
       ? type === 'array'
-      : isMapping(value) && type === 'object' && required.every((key) => key in value)
+      : isObject(value) && type === 'object' && required.every((key) => key in value)
   const member = schema.anyOf?.find(fits)
   return member === undefined ? schema : memberOf(member, value)
 }
@@ -79,7 +83,7 @@ export function differences(before: string, after: string, file = 'the file befo
   return more <= 0 ? all : [...all.slice(0, MAX_DIFFERENCES), `${more} more`]
 }
 
-function parse(text: string, file: string): Mapping {
+function parse(text: string, file: string): JsonObject {
   const source = readSource(text)
   if (source.value === undefined) throw new ConfigError(locate(source.mistakes, file, source))
   return source.value
@@ -103,12 +107,12 @@ function* compare(before: unknown, after: unknown, path: Path): Generator<string
   else yield `${writePath(path)} ${shown(before)} → ${shown(after)}`
 }
 
-const namesOf = (item: Mapping) => NAMES.map((key) => item[key]).filter((name) => typeof name === 'string')
+const namesOf = (item: JsonObject) => NAMES.map((key) => item[key]).filter((name) => typeof name === 'string')
 
 /** Returns the values of a mapping by their keys, and the items of a list by their names; undefined for any other value. */
 function itemsOf(value: unknown): ReadonlyMap<string, unknown> | undefined {
-  if (isMapping(value)) return new Map(Object.entries(value))
-  if (!Array.isArray(value) || !value.every(isMapping)) return undefined
+  if (isObject(value)) return new Map(Object.entries(value))
+  if (!Array.isArray(value) || !value.every(isObject)) return undefined
   const items = new Map(value.map((item) => [namesOf(item).join(' of '), item]))
   return items.size === value.length && !items.has('') ? items : undefined
 }

@@ -78,19 +78,10 @@ export const DROPPED_BY_FRAMEWORKS = /\.php\/.|\([a-z]\(/i
 /** Paths for which PHP frameworks use the query as the path: `/`, or a script with nothing after it. */
 const PATH_IN_QUERY = /^\/$|\.php\/?$/i
 
-/** Returns the parts between the slashes, ignoring a final slash. `split` would take three times as long. */
+/** Returns the parts between the slashes, ignoring a final slash. */
 export function segmentsOf(path: string): readonly string[] {
-  const end = path.length > 1 && path.endsWith('/') ? path.length - 1 : path.length
-  const segments: string[] = []
-  if (end === 1) return segments
-  let from = 1
-  while (from <= end) {
-    const slash = path.indexOf('/', from)
-    const to = slash === -1 ? end : slash
-    segments.push(path.slice(from, to))
-    from = to + 1
-  }
-  return segments
+  const end = path.endsWith('/') ? path.length - 1 : path.length
+  return end === 0 ? [] : path.slice(1, end).split('/')
 }
 
 export function decodeSegment(segment: string): string {

@@ -1,5 +1,6 @@
 import { styleText } from 'node:util'
 import type { Exchange } from '../gateway/exchange.ts'
+import { instant } from '../limit/instant.ts'
 import { epochOf, SYSTEM_CLOCK } from '../runtime/clock.ts'
 
 type Decision = NonNullable<Exchange['decision']>
@@ -27,10 +28,11 @@ export function accessLine(exchange: Exchange, level: 'info' | 'error' = 'info')
   if (decision !== undefined) line += decisionFields(decision)
   else if (isDenied(exchange)) line += ',"mode":"deny"'
   line += `,"source":"${exchange.source}","status":${statusOf(exchange)},"bytes":${exchange.bytes}`
-  line += `,"durationMs":${rounded(exchange.endedAt - exchange.startedAt)}`
-  if (decidedAt !== undefined) line += `,"decidedAt":${rounded(decision?.decidedAt ?? epochMs(decidedAt))}`
+  line += `,"durationMs":${(exchange.endedAt - exchange.startedAt).toFixed(3)}`
+  if (decidedAt !== undefined)
+    line += `,"decidedAt":${(decision?.decidedAt ?? epochMs(decidedAt)).toFixed(3)}`
   if (forwarded?.headAt !== undefined)
-    line += `,"upstreamMs":${rounded(forwarded.headAt - exchange.forwardedAt!)}`
+    line += `,"upstreamMs":${(forwarded.headAt - exchange.forwardedAt!).toFixed(3)}`
   if (exchange.incomplete !== undefined) line += `,"incomplete":"${exchange.incomplete}"`
   if (error !== undefined) line += `,"code":"${error.code}"${text('error', error.message)}`
   line += text('cause', forwarded?.timedOut ?? causeOf(error?.cause))
@@ -114,25 +116,8 @@ function text(name: string, value: string | undefined): string {
   return UNESCAPED.test(value) ? `,"${name}":"${value}"` : `,"${name}":${escaped(JSON.stringify(value))}`
 }
 
-let stampedAt = 0
-let stamp = ''
-
-/** Returns the time field of a line, with the comma before it; formatted at most once a millisecond. */
-export function timestamp(): string {
-  const now = Date.now()
-  if (now !== stampedAt) {
-    stampedAt = now
-    stamp = `,"time":"${new Date(now).toISOString()}"`
-  }
-  return stamp
-}
-
-/** Formats milliseconds, not negative, with three decimals; as two integers, which takes half the time of `toFixed` (35 ns). */
-function rounded(ms: number): string {
-  const us = Math.round(ms * 1000)
-  const whole = Math.floor(us / 1000)
-  return `${whole}.${String(us - whole * 1000).padStart(3, '0')}`
-}
+/** Returns the time field of a line, with the comma before it. */
+export const timestamp = (): string => `,"time":"${instant(Date.now())}"`
 
 type Fields = Readonly<Record<string, unknown>>
 

@@ -1,7 +1,8 @@
 import { hasAudience, needsExtension, timeFault, typeOf } from '../authenticate/token/claims.ts'
 import type { Keys } from '../authenticate/token/jwks.ts'
-import { type JsonObject, type Jws, parseJws, parseObject, SCHEMES } from '../authenticate/token/jws.ts'
+import { type Jws, parseJws, SCHEMES } from '../authenticate/token/jws.ts'
 import { badRequest, type Refusal, serviceUnavailable } from '../errors.ts'
+import { type JsonObject, parseObject } from '../runtime/json.ts'
 import { invalidRequest, refuseParameters } from './form.ts'
 
 /** The settings of a client; a missing setting is not checked. */

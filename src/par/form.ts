@@ -1,6 +1,6 @@
 import { isAscii, isUtf8 } from 'node:buffer'
-import { isObject, parseObject } from '../authenticate/token/jws.ts'
 import { badRequest, type Refusal } from '../errors.ts'
+import { isObject, parseObject } from '../runtime/json.ts'
 
 /** The parameters of a form or query that have a value; the first `resource`, which may repeat. */
 export type Form = ReadonlyMap<string, string>
@@ -98,7 +98,7 @@ export function refuseParameters(get: (name: string) => unknown, where: 'form' |
 
 /** OpenID Connect Core section 5.5. Only the identity backend checks the requests for single claims: real clients write `"true"`. */
 function isClaimsRequest(value: unknown): boolean {
-  const claims = typeof value === 'string' ? parseObject(Buffer.from(value)) : value
+  const claims = typeof value === 'string' ? parseObject(value) : value
   if (!isObject(claims)) return false
   const members = [claims['id_token'], claims['userinfo']].filter((member) => member !== undefined)
   return members.length > 0 && members.every(isObject)

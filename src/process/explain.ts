@@ -14,6 +14,7 @@ import { claimedBy, excludedBy } from '../limit/rules/conditions.ts'
 import { type Caller, type Facts, NO_FACTS } from '../limit/rules/facts.ts'
 import { compileKey, mayLack, partReader } from '../limit/rules/parts.ts'
 import { decidedBy, upcomingChanges } from '../limit/usage.ts'
+import { type JsonObject, parseObject } from '../runtime/json.ts'
 import { type CompiledRoute, compileRoutes } from './routes.ts'
 
 export type { RequestLine as Question }
@@ -57,15 +58,9 @@ export function parseQuestion({ request, host, client, user, ip, at, headers, cl
   return { request: { method, host: site || host, target: path }, caller, facts, atMs }
 }
 
-/** Parses a JSON object; throws an InvalidQuestion. */
-function parseNamed(what: string, text = '{}'): Readonly<Record<string, unknown>> {
-  try {
-    const named: unknown = JSON.parse(text)
-    if (typeof named === 'object' && named !== null && !Array.isArray(named))
-      return named as Record<string, unknown>
-  } catch {
-    // Invalid JSON throws below, as JSON of another type does.
-  }
+function parseNamed(what: string, text = '{}'): JsonObject {
+  const named = parseObject(text)
+  if (named !== undefined) return named
   throw new InvalidQuestion(`The ${what} must be a JSON object such as {"name":"value"}.`)
 }
 

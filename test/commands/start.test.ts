@@ -98,7 +98,9 @@ describe('sluice start', () => {
       /^sluice_http_requests_total\{route="POST \/:version\/sync\/:connection",method="POST",code="200",source="upstream"\} 1$/m,
     )
     expect(metrics).toMatch(/^sluice_limit_decisions_total\{limit="sync",outcome="near"\} 1$/m)
-    expect(metrics).toMatch(/^sluice_build_info\{version="\d+\.\d+\.\d+",node="[\d.]+"\} 1$/m)
+    const [first] = gateway.lines()
+    expect(metrics).toContain(`sluice_config_hash_info{hash="${String(first!['configHash'])}"} 1`)
+    expect(metrics).toContain(`sluice_build_info{version="${String(first!['version'])}",node="`)
     expect(metrics).toMatch(/^sluice_store_up 1$/m)
 
     const pending = call(gateway.port, { path: '/v3/held', token: mine })
@@ -114,14 +116,6 @@ describe('sluice start', () => {
     held.pop()!()
     expect((await pending).status).toBe(200)
     expect(await gateway.ended()).toBe(0)
-  })
-
-  it('logs its version and configuration at the start', async () => {
-    const gateway = await started(yaml({ data: data.url }))
-    const [first] = gateway.lines()
-    const { body } = await call(gateway.adminPort, { path: '/metrics' })
-    expect(body).toContain(`sluice_config_hash_info{hash="${String(first!['configHash'])}"} 1`)
-    expect(body).toContain(`sluice_build_info{version="${String(first!['version'])}",`)
   })
 
   it('exits with 0 on SIGTERM while it still loads, and ignores SIGHUP and SIGUSR2', async () => {

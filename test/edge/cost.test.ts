@@ -7,7 +7,7 @@ import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 
 /** Maximum processor time of any request beyond that of an innocent one of the same length, in milliseconds. */
 const MAX_MS = 2
-const TIMES = 10
+const TIMES = 5
 /** Number of measurements. The smallest counts, as other processes on the same core disturb the caches. */
 const MEASUREMENTS = 5
 const HEAD_BYTES = 15_000

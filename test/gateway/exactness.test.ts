@@ -87,7 +87,7 @@ async function bursts(
         }),
       )
     }
-    await pause(Math.random() * 25)
+    await pause(Math.random() * 50)
   }
   await Promise.all([over, ...pending])
   const arrivals = new Map(data.seen.map(({ headers, at }) => [headers['x-request-id'], at]))

@@ -2,8 +2,9 @@ import { hash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { LRUCache } from 'lru-cache'
 import { canonicalEscapes } from '../../downstream/target.ts'
+import { isObject, type JsonObject, parseObject } from '../../runtime/json.ts'
 import { type CredentialsError, needsExtension } from '../token/claims.ts'
-import { isObject, type JsonObject, parseJws, parseObject } from '../token/jws.ts'
+import { parseJws } from '../token/jws.ts'
 import { type KeySet, privateMember, readKeySet } from '../token/key-set.ts'
 
 /** The thumbprint of the key that a token is bound to, and the base64url SHA-256 of the token. */

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { Refusal } from '../../errors.ts'
+import { parseObject } from '../../runtime/json.ts'
 import type { Proofs, Sender } from '../proof/dpop.ts'
 import { createChallenges, createConfirm, type Scheme, type SenderConstrainedToken } from './challenge.ts'
 import {
@@ -11,7 +12,7 @@ import {
   verifyJwt,
 } from './claims.ts'
 import type { Introspect } from './introspection.ts'
-import { parseJws, parseObject, unsliced } from './jws.ts'
+import { parseJws, unsliced } from './jws.ts'
 
 export interface TrustedIssuer extends JwtRules {
   /** Realm for `WWW-Authenticate`, which has that of the first issuer. */

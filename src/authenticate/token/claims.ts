@@ -1,5 +1,6 @@
+import { isObject, type JsonObject } from '../../runtime/json.ts'
 import type { Keys } from './jwks.ts'
-import { isObject, type JsonObject, type Jws } from './jws.ts'
+import type { Jws } from './jws.ts'
 import { type Claims, keptClaims } from './kept-claims.ts'
 import type { KeySet } from './key-set.ts'
 

@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs'
-import { type JsonObject, parseObject } from './jws.ts'
+import { type JsonObject, parseObject } from '../../runtime/json.ts'
 
 /** Maximum bytes of a document; real ones have 40 kB. */
 const MAX_BYTES = 1024 * 1024

@@ -3,6 +3,7 @@ import { setImmediate as immediate } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import pLimit from 'p-limit'
 import { Health, type HealthOptions } from '../../health.ts'
+import { type JsonObject, parseObject } from '../../runtime/json.ts'
 import {
   type CredentialsError,
   invalidToken,
@@ -14,7 +15,6 @@ import {
   type VerifiedToken,
 } from './claims.ts'
 import { describeStatus, FetchError, fetchFailure, readBytes } from './fetch-json.ts'
-import { type JsonObject, parseObject } from './jws.ts'
 
 export interface IntrospectionOptions extends TokenRules {
   readonly url: string

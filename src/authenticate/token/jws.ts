@@ -1,8 +1,6 @@
-import { isUtf8 } from 'node:buffer'
 import { constants, verify, type KeyObject, type VerifyKeyObjectInput } from 'node:crypto'
 import { memoize } from '../../runtime/hot-path.ts'
-
-export type JsonObject = Readonly<Record<string, unknown>>
+import { type JsonObject, parseObject } from '../../runtime/json.ts'
 
 /** A JWS in compact serialization (RFC 7515 section 7.1), decoded but not verified. */
 export interface Jws {
@@ -68,21 +66,6 @@ export function unsliced(text: string): string {
 function decode(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64url')
   return bytes.toString('base64url') === text ? bytes : undefined
-}
-
-/** Parses a JSON object in UTF-8; returns undefined for anything else. The last duplicate member counts (RFC 7519 section 4). */
-export function parseObject(bytes: Buffer | undefined): JsonObject | undefined {
-  if (bytes === undefined || !isUtf8(bytes)) return undefined
-  try {
-    const value: unknown = JSON.parse(bytes.toString())
-    return isObject(value) ? value : undefined
-  } catch {
-    return undefined
-  }
-}
-
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** Returns true if `key`, which fits `algorithm`, made the signature. Synchronous: queueing to the thread pool costs more than the verification. */

@@ -1,4 +1,4 @@
-import type { JsonObject } from './jws.ts'
+import type { JsonObject } from '../../runtime/json.ts'
 
 type Scalar = string | number | boolean
 

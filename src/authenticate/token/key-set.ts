@@ -1,8 +1,10 @@
 import { KeyObject } from 'node:crypto'
 import { setImmediate as immediate } from 'node:timers/promises'
-import { importJWK, type JWK } from 'jose'
+import type { JWK } from 'jose'
+import { importJWK } from 'jose/key/import'
+import { isObject } from '../../runtime/json.ts'
 import { readJson, redactUrl } from './fetch-json.ts'
-import { isObject, type Jws, SCHEMES, verifyJws } from './jws.ts'
+import { type Jws, SCHEMES, verifyJws } from './jws.ts'
 
 interface VerificationKey {
   readonly kid: string | undefined

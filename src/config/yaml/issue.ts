@@ -1,3 +1,4 @@
+import { distance } from 'fastest-levenshtein'
 import type { YAMLError } from 'yaml'
 import type { z } from 'zod'
 
@@ -156,19 +157,7 @@ const fold = (text: string): string => text.toLowerCase().replaceAll(/[-_ ]/g, '
 export function nearest(word: string, candidates: readonly string[]): string | undefined {
   const max = Math.min(3, Math.ceil(word.length / 3))
   return candidates
-    .map((name) => ({ name, edits: fold(name) === fold(word) ? 0 : editsBetween(word, name) }))
+    .map((name) => ({ name, edits: fold(name) === fold(word) ? 0 : distance(word, name) }))
     .filter(({ edits }) => edits <= max)
     .toSorted((a, b) => a.edits - b.edits)[0]?.name
-}
-
-/** Counts the insertions, deletions and replacements between two words (Levenshtein). */
-function editsBetween(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, j) => j)
-  for (const letter of a) {
-    const next = [row[0]! + 1]
-    for (let j = 1; j <= b.length; j++)
-      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + Number(letter !== b[j - 1])))
-    row = next
-  }
-  return row[b.length]!
 }

@@ -1,8 +1,8 @@
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
 import type { Scalar, YAMLError } from 'yaml'
+import { isObject } from '../../runtime/json.ts'
 import { type Issue, type Path, describeYamlError } from './issue.ts'
 
-export type Mapping = Readonly<Record<string, unknown>>
 /** The environment: values of the variables `${NAME}`. */
 export type Env = Readonly<Record<string, string | undefined>>
 
@@ -49,7 +49,7 @@ export function readSource(source: string, env?: Env) {
   try {
     const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES })
     const offsetOf = (path: Path, key?: boolean) => findOffset(document, path, key)
-    if (isMapping(value)) return { value, mistakes: unset, warnings: literal, placeOf, offsetOf }
+    if (isObject(value)) return { value, mistakes: unset, warnings: literal, placeOf, offsetOf }
     const what = document.contents === null ? 'is empty' : 'must be a mapping'
     return refuseFile(`the file ${what}; config/sluice.yaml shows what to write`)
   } catch (error) {
@@ -68,15 +68,11 @@ function isTooDeep(text: string): boolean {
   return false
 }
 
-export function isMapping(value: unknown): value is Mapping {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
 export function mapTexts<T>(value: T, replace: (text: string, path: Path) => string, path: Path = []): T {
   const map = (inner: unknown, step: string | number) => mapTexts(inner, replace, [...path, step])
   if (typeof value === 'string') return replace(value, path) as T
   if (Array.isArray(value)) return value.map(map) as T
-  if (!isMapping(value)) return value
+  if (!isObject(value)) return value
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, map(inner, key)])) as T
 }
 

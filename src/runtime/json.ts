@@ -1,0 +1,17 @@
+import { isUtf8 } from 'node:buffer'
+
+export type JsonObject = Readonly<Record<string, unknown>>
+
+export const isObject = (value: unknown): value is JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Parses a JSON object in UTF-8; returns undefined for anything else. The last duplicate member counts (RFC 7519 section 4). */
+export function parseObject(json: string | Buffer | undefined): JsonObject | undefined {
+  if (json === undefined || (typeof json !== 'string' && !isUtf8(json))) return undefined
+  try {
+    const value: unknown = JSON.parse(json.toString())
+    return isObject(value) ? value : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -61,12 +61,6 @@ export interface Tls {
 /** Opens a socket to an address. Calls `done` once: with undefined when the socket is connected, else with the error. */
 export type Connect = (address: Address, done: (failure: Error | undefined) => void) => Socket
 
-/**
- * Read buffer shared by all sockets without TLS: Node would allocate and shrink a buffer for each read. A response of 64 kB comes in
- * one piece with its head.
- */
-const READ_BUFFER = Buffer.allocUnsafeSlow(128 * 1024)
-
 /** Creates `Connect`, over TLS if `tls` is given. Host names are resolved, and certificates verified, for each socket. */
 export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined): Connect {
   const secure = tls && {
@@ -79,13 +73,7 @@ export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined):
     const options = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 }
     // Node's agent would take the name to verify from the caller's Host.
     const servername = tls?.servername ?? (isIP(host) === 0 ? host : '')
-    const socket: Socket = secure
-      ? connectTls({ ...options, ...secure, servername })
-      : connectTcp({ ...options, onread: { buffer: READ_BUFFER, callback: emitCopy } })
-    function emitCopy(bytes: number): boolean {
-      socket.emit('data', Buffer.from(READ_BUFFER.subarray(0, bytes)))
-      return true
-    }
+    const socket: Socket = secure ? connectTls({ ...options, ...secure, servername }) : connectTcp(options)
     const timer = setTimeout(() => {
       socket.destroy(new Error(`no connection within ${timeoutMs} ms`))
     }, timeoutMs)

@@ -4,10 +4,12 @@
  * the event loop or the garbage collector, `npm run bench:gate` is the measure.
  */
 import { hash } from 'node:crypto'
-import { IncomingMessage, ServerResponse } from 'node:http'
+import { IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http'
 import { Socket } from 'node:net'
 import { Counter, Histogram, Registry } from 'prom-client'
 import { normalizeAddress } from '../src/downstream/peers.ts'
+import { refusalReply } from '../src/downstream/reply.ts'
+import { type Refusal, tooManyRequests } from '../src/errors.ts'
 import { type Exchange, peerAddress } from '../src/gateway/exchange.ts'
 import { instant } from '../src/limit/instant.ts'
 import { accessLine } from '../src/observe/log-lines.ts'
@@ -119,6 +121,25 @@ const plainLine = ({ target, route, caller, decision, ...rest }: Exchange, level
 /** Lines are encoded into a page. */
 const page = Buffer.alloc(4096)
 
+const REFUSAL = tooManyRequests('The limit "requests" allows 1000 calls in 1 minute. Retry in 12 seconds.', {
+  ...{ violatedPolicies: ['requests'], retryAfterSecs: 12 },
+})
+const plainProblem = (
+  { status, code, message, violatedPolicies, retryAfterSecs }: Refusal,
+  id: string,
+): string =>
+  JSON.stringify({
+    type: 'https://iana.org/assignments/http-problem-types#quota-exceeded',
+    title: STATUS_CODES[status],
+    status,
+    detail: message,
+    'violated-policies': violatedPolicies,
+    code,
+    message: STATUS_CODES[status],
+    retryAfterSecs,
+    correlationId: id,
+  })
+
 const CASES: Readonly<Record<string, Case>> = {
   'request-fields': {
     calls: 8,
@@ -135,6 +156,11 @@ const CASES: Readonly<Record<string, Case>> = {
     calls: 1,
     fast: () => appendFields(new ServerResponse(request).writeHead(200, FRAMING), TEXT),
     plain: () => new ServerResponse(request).writeHead(200, [...FRAMING, ...LIST]),
+  },
+  problem: {
+    calls: 1,
+    fast: () => refusalReply(REFUSAL, 'problem', '0123', undefined, 'X-Request-Id').body,
+    plain: () => plainProblem(REFUSAL, '0123'),
   },
   'reset-time': {
     calls: 1,

@@ -41,10 +41,6 @@ export class Health {
     return this.#up
   }
 
-  get failures(): number {
-    return this.#failures
-  }
-
   succeeded(): void {
     if (this.#failures === 0) return
     this.#failures = 0

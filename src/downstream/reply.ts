@@ -63,7 +63,7 @@ export function refusalReply(
   return { status, checked, headers, body: reply?.body ?? BODIES[format](refusal, requestId) }
 }
 
-/** Builds the JSON by concatenation, which is faster for floods of 429s. Only the message and the policies may need escapes. */
+/** `JSON.stringify`: +0.4 us of the 22 of a refused request; `npm run bench:micro -- problem`. Only the message and the policies may need escapes. */
 function problemBody(refusal: Refusal, requestId: string): string {
   const { status, code, message, violatedPolicies, retryAfterSecs } = refusal
   const title = STATUS_CODES[status] ?? 'Error'

@@ -8,7 +8,7 @@ type Decision = NonNullable<Exchange['decision']>
 const END = ',"msg":"request"}\n'
 
 /**
- * Returns the JSON line of a finished request, concatenated by hand: `JSON.stringify`: +1.6 us; `npm run bench:micro -- log-line`. Fields that cannot contain special characters (id, method,
+ * Returns the JSON line of a finished request, concatenated by hand: `JSON.stringify`: +1.3 us; `npm run bench:micro -- log-line`. Fields that cannot contain special characters (id, method,
  * address, names of the configuration, numbers) are not escaped. Never contains a token, an assertion, a request object or a query.
  */
 export function accessLine(exchange: Exchange, level: 'info' | 'error' = 'info'): string {

@@ -78,24 +78,16 @@ export class UnorderedList<Item extends ListItem> {
   }
 }
 
-/** Maximum callers without slots in the map of `createSlots`: one that grows and shrinks with every call leaves garbage. */
-const MAX_IDLE_CALLERS = 4096
-
 /** Counts the slots in use, of all callers and of each. */
 export function createSlots(max: number, maxEach: number) {
   const held = new Map<string, number>()
   let taken = 0
-  let idle = 0
   const of = (caller: string): number => held.get(caller) ?? 0
   function take(caller: string, count = 1): void {
-    const before = held.get(caller)
-    const after = (before ?? 0) + count
-    held.set(caller, after)
     taken += count
-    idle += Number(after === 0) - Number(before === 0)
-    if (idle <= MAX_IDLE_CALLERS) return
-    for (const [other, slots] of held) if (slots === 0) held.delete(other)
-    idle = 0
+    const now = of(caller) + count
+    if (now === 0) held.delete(caller)
+    else held.set(caller, now)
   }
   return {
     isFull: (): boolean => taken >= max,
@@ -103,6 +95,5 @@ export function createSlots(max: number, maxEach: number) {
     of,
     take,
     release: (caller: string, count = 1): void => take(caller, -count),
-    callers: (): number => held.size,
   }
 }

@@ -142,7 +142,7 @@ const keyOf = (token: string): string => (token.startsWith('eyJ') ? token.slice(
 /** Returns true for two dots, or three, which other servers might accept. Encrypted tokens (RFC 7516), which are opaque here, have four. */
 const looksLikeJwt = (token: string): boolean => /^eyJ[^.]*(?:\.[^.]*){2,3}$/.test(token)
 
-/** Creates the function that returns true for a repeated signature: only these are cached, as tokens for one call would evict the others. */
+/** Creates the function that returns true for a repeated signature. Caching every token: +3 % processor time and 39 MB if each is new (`npm run bench -- --rows new`). */
 export function createDoorkeeper() {
   const bits = new Uint32Array(2 ** DOORKEEPER_BITS / 32)
   let seen = 0

@@ -127,13 +127,8 @@ function makeRoom(request: IncomingMessage, network: string, more: number): bool
  * a 503 if bodies hold too many bytes, the reason if it is aborted, undefined if the caller disconnects. The body counts as held
  * until `response` is closed. Never rejects.
  */
-export function readBody(
-  request: IncomingMessage,
-  response: ServerResponse,
-  maxBody: number,
-  ip: string,
-): Promise<Buffer | Refusal | undefined> {
-  return new Promise((resolve) => {
+export function readBody(request: IncomingMessage, response: ServerResponse, maxBody: number, ip: string) {
+  return new Promise<Buffer | Refusal | undefined>((resolve) => {
     const network = networkOf(ip)
     // One buffer: a body may arrive in as many chunks as it has bytes.
     let buffer: Buffer = EMPTY

@@ -26,10 +26,7 @@ export interface Asked {
   readonly missing: readonly string[]
 }
 
-export function readAsked(
-  proxy: ForwardAuthProxy,
-  { method = '', url = '', headers }: IncomingMessage,
-): Asked {
+export function readAsked(proxy: ForwardAuthProxy, { method = '', url = '', headers }: IncomingMessage) {
   const fields = FIELDS[proxy]
   const read = (field: string): string => String(headers[field] ?? '')
   const needed = [...Object.values(fields ?? {}), FORWARDED_FOR]

@@ -109,12 +109,7 @@ export function prefersPage({ accept = '' }: IncomingHttpHeaders): boolean {
   return new Negotiator({ headers }).mediaType(['application/json', 'text/html']) === 'text/html'
 }
 
-export function jsonReply(
-  body: object,
-  requestId: string,
-  rateLimit: string | undefined,
-  idField: string,
-): Reply {
+export function jsonReply(body: object, requestId: string, rateLimit: string | undefined, idField: string) {
   const headers = `${rateLimit ?? ''}${JSON_HEADERS}\r\n${idField}: ${requestId}`
   return { status: 200, checked: [], headers, body: JSON.stringify(body) }
 }

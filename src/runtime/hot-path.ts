@@ -24,13 +24,9 @@ export const callAtIterationEnd = collect((act: () => void) => act(), setImmedia
 export const atCallbackEnd = <Item>(act: (item: Item) => void) => collect(act, process.nextTick)
 
 /** Caches the results of `compute` for up to `max` texts of at most `maxLength`, which callers may choose. Drops all of them when full. */
-export function memoize<Value>(
-  compute: (text: string) => Value,
-  max: number,
-  maxLength: number,
-): (text: string) => Value {
+export function memoize<Value>(compute: (text: string) => Value, max: number, maxLength: number) {
   const results = new Map<string, Value>()
-  return (text) => {
+  return (text: string): Value => {
     const cached = results.get(text)
     if (cached !== undefined) return cached
     const value = compute(text)

@@ -120,10 +120,7 @@ export function createLocalCounters(
       return keys.kept(quotas).find(({ adding }) => adding !== undefined)?.adding
     },
     /** Asks the store a question, to which the own calls of these keys are added. */
-    ask<Answer>(
-      quotas: readonly Quota[],
-      question: (additions: readonly Addition[]) => Promise<Answer>,
-    ): Promise<Answer> {
+    ask<Answer>(quotas: readonly Quota[], question: (additions: readonly Addition[]) => Promise<Answer>) {
       if (!keys.hasKept()) return question([])
       const pending = keys.kept(quotas)
       const answer = question(pending.map(additionOf))

@@ -16,11 +16,7 @@ export interface Conditional {
 }
 
 /** Returns the condition that leaves a limit out of a request, as `explain` shows it; undefined if none does. */
-export function excludedBy(
-  { when, unless }: Conditional,
-  { claims }: Caller,
-  facts: Facts,
-): string | undefined {
+export function excludedBy({ when, unless }: Conditional, { claims }: Caller, facts: Facts) {
   const unmet = when?.find((condition) => !holds(condition, claims, facts, false))
   if (unmet !== undefined) return `when ${formatCondition(unmet)}`
   const met = unless?.find((condition) => holds(condition, claims, facts, true))
@@ -28,12 +24,7 @@ export function excludedBy(
 }
 
 /** True if a condition holds. If `strict`, each value of a repeated header field must be listed: no caller escapes a limit by repeating it. */
-function holds(
-  { of, name, is }: Condition,
-  claims: Caller['claims'],
-  facts: Facts,
-  strict: boolean,
-): boolean {
+function holds({ of, name, is }: Condition, claims: Caller['claims'], facts: Facts, strict: boolean) {
   let values: readonly (string | number | boolean)[] | undefined
   if (of === 'header') values = headerValues(facts, name)
   else if (of === 'method') values = [facts.method]

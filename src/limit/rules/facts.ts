@@ -33,10 +33,7 @@ export const NO_FACTS: Facts = {
 }
 
 /** Returns the values of a header field by its lower-case name; undefined if it is absent, or `Connection` removes it from the request. */
-export function headerValues(
-  { request: { rawHeaders } }: Facts,
-  name: string,
-): readonly string[] | undefined {
+export function headerValues({ request: { rawHeaders } }: Facts, name: string) {
   let values: string[] | undefined
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const field = rawHeaders[i]!.toLowerCase()

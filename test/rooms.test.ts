@@ -29,7 +29,7 @@ const ROOMS = `
   commands/init      | authenticate/token commands config config/sections downstream                |
   commands/limits    | commands config/sections limit observe process                               |
   commands/replay    | commands config downstream errors limit limit/memory limit/rules observe process runtime | cli-progress
-  commands/sandbox   | commands config observe process                                              | oidc-provider
+  commands/sandbox   | commands config process runtime                                              | oidc-provider
   bin                | commands                                                                     |`
 
 const words = (text = ''): readonly string[] => text.split(' ').filter(Boolean)

@@ -1,6 +1,6 @@
 import type { Argv } from 'yargs'
 import { type ConfigError, type LocatedIssue, nearest } from '../config/yaml/issue.ts'
-import { VERSION } from '../observe/version.ts'
+import { VERSION } from '../runtime/package.ts'
 import * as flags from './flags.ts'
 import { type Args, type Io, UsageError, writeLines } from './io.ts'
 

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import type { Readable, Writable } from 'node:stream'
 import type { FlagOverride, Loaded, LoadOptions } from '../config/load.ts'
 import { escaped } from '../observe/log-lines.ts'
-import { packageFile } from '../observe/version.ts'
+import { packageFile } from '../runtime/package.ts'
 
 /** The parts of the process that commands use; tests pass their own. */
 export interface Io extends Pick<NodeJS.Process, 'env' | 'exit' | 'on' | 'once' | 'send'> {

@@ -1,4 +1,7 @@
+import { readFileSync } from 'node:fs'
+import { parse } from 'yaml'
 import { z } from 'zod'
+import { packageFile } from '../runtime/package.ts'
 import { clients, par, tokens } from './sections/identity.ts'
 import { parameters } from './sections/limit-rules.ts'
 import { limits } from './sections/limits.ts'
@@ -9,41 +12,25 @@ import { choice, coerced, duration, section } from './sections/values.ts'
 import { mustBe, type Path } from './yaml/issue.ts'
 
 const log = section({
-  level: choice(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'])
-    .default('info')
-    .describe('The lowest level that is logged, with all above it; silent logs nothing.'),
-  format: choice(['json', 'pretty'])
-    .optional()
-    .describe('json is one object per line, pretty is for people and the default on a terminal.'),
-  refusals: choice(['all', 'sampled'])
-    .default('all')
-    .describe(
-      'sampled logs calls refused from memory once a second per limit’s key; omitted counts the others.',
-    ),
-}).describe('The log on standard output.')
+  level: choice(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']).default('info'),
+  format: choice(['json', 'pretty']).optional(),
+  refusals: choice(['all', 'sampled']).default('all'),
+})
 
 const ratio = mustBe('a number from 0 to 1, such as 0.01')
 const RECEIVER = 'the URL of an OTLP/HTTP receiver, such as http://otel-collector:4318/v1/traces'
 
 const tracing = section({
-  endpoint: fetchedUrl(RECEIVER).describe('The whole URL that spans are posted to, by OTLP/HTTP in JSON.'),
-  sampleRatio: coerced(z.number(ratio).min(0, ratio).max(1, ratio))
-    .prefault(0.01)
-    .describe(
-      'The fraction of requests traced; the sampled flag of a trusted proxy’s traceparent overrides it.',
-    ),
-  headers: headerFields
-    .default({})
-    .describe('Header fields to send, such as authorization; file:/path reads a value from a file.'),
-}).describe('Traces of requests by OpenTelemetry; none by default. A change needs a restart.')
+  endpoint: fetchedUrl(RECEIVER),
+  sampleRatio: coerced(z.number(ratio).min(0, ratio).max(1, ratio)).prefault(0.01),
+  headers: headerFields.default({}),
+})
 
 export const settings = section({
   listen: listen.prefault({}),
   admin: admin.prefault({}),
   forwardAuth: forwardAuth.optional(),
-  drainTimeoutMs: duration('0s', '1h')
-    .prefault('10s')
-    .describe('Time for requests to finish after SIGTERM; new ones are accepted for a quarter of it.'),
+  drainTimeoutMs: duration('0s', '1h').prefault('10s'),
   log: log.prefault({}),
   store,
   upstreams: upstreams.default([]),
@@ -61,17 +48,34 @@ export const settings = section({
 /** The file as read, with defaults; durations in milliseconds, sizes in bytes. */
 export type Settings = z.output<typeof settings>
 
-/** Returns the JSON Schema of the file, for editors. It also accepts `${NAME}` for any value. */
-export function jsonSchema(): z.core.JSONSchema.BaseSchema {
+type JsonSchema = z.core.JSONSchema.BaseSchema
+
+/** Returns the JSON Schema of the file, with the texts of config/reference/descriptions.yaml. It also accepts `${NAME}` for any value. */
+export function jsonSchema(): JsonSchema {
   const { $schema, ...schema } = z.toJSONSchema(settings, {
     io: 'input',
     override: ({ jsonSchema, path }) => {
       if (path.at(-1) !== 'propertyNames') allowVariable(jsonSchema)
     },
   })
+  const texts: unknown = parse(readFileSync(packageFile('config/reference/descriptions.yaml'), 'utf8'))
+  describe(schema, '', texts as Readonly<Record<string, string>>)
   const description = 'A value of the environment: ${NAME} or ${NAME:-default}.'
   const $defs = { variable: { type: 'string', pattern: '\\$\\{', description } } as const
   return { $schema: $schema!, $id: 'urn:sluice:config', title: 'Sluice configuration', ...schema, $defs }
+}
+
+/** Adds the descriptions of the settings within a schema, by their paths, such as `clients[]` or `limits.*.when.header`. */
+function describe(schema: JsonSchema, path: string, texts: Readonly<Record<string, string>>): void {
+  const { properties = {}, additionalProperties: rest, items, anyOf = [] } = schema
+  const add = (inner: unknown, at: string): void => {
+    if (texts[at] !== undefined) (inner as JsonSchema).description = texts[at]
+    describe(inner as JsonSchema, at.replace(/\[\]$/, ''), texts)
+  }
+  for (const [key, inner] of Object.entries(properties)) add(inner, path === '' ? key : `${path}.${key}`)
+  if (typeof rest === 'object') add(rest, `${path}.*`)
+  if (items !== undefined) add(items, `${path}[]`)
+  for (const member of anyOf) describe(member as JsonSchema, path, texts)
 }
 
 function allowVariable(schema: z.core.JSONSchema.BaseSchema): void {

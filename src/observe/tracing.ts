@@ -14,7 +14,7 @@ import {
 import type { Exchange } from '../gateway/exchange.ts'
 import { cut, epochMs, isDenied, loggablePath, parseTraceparent } from './log-lines.ts'
 import { atMostEvery, type Log } from './log.ts'
-import { VERSION } from './version.ts'
+import { VERSION } from '../runtime/package.ts'
 
 interface TracingOptions {
   /** The URL that spans are posted to (OTLP/HTTP, JSON). */

@@ -3,7 +3,7 @@ import { openSync, readFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import type { Report } from '../../src/commands/replay/replay.ts'
-import { VERSION } from '../../src/observe/version.ts'
+import { VERSION } from '../../src/runtime/package.ts'
 import { configFile, line, SYNC } from '../commands/replay/logs.ts'
 import { BIN, sluice } from '../helpers/process.ts'
 

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
-import { VERSION } from '../../src/observe/version.ts'
+import { VERSION } from '../../src/runtime/package.ts'
 import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
 
 const WHICH = 'Which command? One of start, init, check, health, explain, limits, replay, sandbox, schema.'

@@ -69,6 +69,25 @@ describe('sluice.schema.json', () => {
     expect(JSON.parse(written)).toEqual(JSON.parse(JSON.stringify(jsonSchema())))
   })
 
+  it('has a setting for every description', async () => {
+    const settings = new Set<string>()
+    const look = (inner: unknown, path: string): void => {
+      if (typeof inner !== 'object') return
+      const { properties = {}, items, additionalProperties, anyOf = [] } = inner as Json
+      settings.add(path)
+      const under = path.replace(/\[\]$/, '')
+      for (const [key, value] of Object.entries(properties))
+        look(value, under === '' ? key : `${under}.${key}`)
+      look(additionalProperties, `${under}.*`)
+      look(items, `${under}[]`)
+      for (const member of anyOf) look(member, path)
+    }
+    look(jsonSchema(), '')
+    const file = await readFile(join(CONFIG, 'reference/descriptions.yaml'), 'utf8')
+    const described = Object.keys(parse(file) as object)
+    expect(described.filter((path) => !settings.has(path))).toEqual([])
+  })
+
   it('describes every key', () => {
     const undescribed: string[] = []
     const look = ({ properties = {}, items, additionalProperties, anyOf = [] }: Json): void => {

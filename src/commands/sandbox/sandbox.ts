@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
-import { packageFile } from '../../observe/version.ts'
+import { packageFile } from '../../runtime/package.ts'
 import type { Running } from '../../process/start.ts'
 import {
   type Args,

@@ -27,10 +27,8 @@ const isTimezone = (name: string): boolean => {
   }
 }
 const calendar = section({
-  calendar: choice(['minute', 'hour', 'day', 'month']).describe('The period, which starts anew at its end.'),
-  timezone: stringThat(isTimezone, 'a time zone of the IANA database, such as Europe/Lisbon')
-    .default('UTC')
-    .describe('The time zone in which the periods begin.'),
+  calendar: choice(['minute', 'hour', 'day', 'month']),
+  timezone: stringThat(isTimezone, 'a time zone of the IANA database, such as Europe/Lisbon').default('UTC'),
 }).transform(({ calendar: unit, timezone }) => ({ windowMs: UNITS_MS[unit], calendar: { unit, timezone } }))
 
 const DURATION = 'a duration from 100ms to 31d (units ms, s, m, h, d)'
@@ -44,13 +42,10 @@ export const windowOrCalendar = z.union(
 export const together = z.union([choice(['token']), window], mustBe(`${DURATION}, or token`, withoutUnit))
 
 const claimed = section({
-  claim: text('the name of a claim').describe('The claim that gives the limit.'),
-  default: calls.describe('The limit of a token without the claim, or with another value.'),
-  max: calls.exactOptional().describe('Maximum of what a claim with a whole number gives.'),
-  values: z
-    .record(z.string(), calls, mustBe('a mapping of values of the claim to limits'))
-    .exactOptional()
-    .describe('The limits by the values of the claim; without it, the claim is the limit, a whole number.'),
+  claim: text('the name of a claim'),
+  default: calls,
+  max: calls.exactOptional(),
+  values: z.record(z.string(), calls, mustBe('a mapping of values of the claim to limits')).exactOptional(),
 })
   .superRefine(crossField((claimed) => exclusive(claimed, ['values', 'max'])))
   .refine(({ default: least, max = Infinity }) => least <= max, {
@@ -67,22 +62,13 @@ const SCALARS = [z.string(), z.number(), z.boolean()] as const
 const WORD = 'a text, a number, true or false'
 const SUBJECTS = ['header', 'claim', 'method'] as const
 const fields = section({
-  header: stringThat(fieldIssue, 'the name of a header field')
-    .optional()
-    .describe('The header field to compare, exactly.'),
-  claim: text('the name of a claim')
-    .optional()
-    .describe('The claim of the token to compare; of a list, each item.'),
-  method: z
-    .null(mustBe('empty, as a method has no name; write { method, is: POST }'))
-    .optional()
-    .describe('Without a value: compares the method; GET includes HEAD.'),
-  is: z
-    .union(
-      [...SCALARS, list(z.union(SCALARS, mustBe(WORD)), 1, 'a list of values')],
-      mustBe(`present, absent, ip, ${WORD}, or a list of these`),
-    )
-    .describe('present, absent, ip (exactly one IP address), a value, or a list of values.'),
+  header: stringThat(fieldIssue, 'the name of a header field').optional(),
+  claim: text('the name of a claim').optional(),
+  method: z.null(mustBe('empty, as a method has no name; write { method, is: POST }')).optional(),
+  is: z.union(
+    [...SCALARS, list(z.union(SCALARS, mustBe(WORD)), 1, 'a list of values')],
+    mustBe(`present, absent, ip, ${WORD}, or a list of these`),
+  ),
 })
 
 function* conditionConflicts(condition: z.output<typeof fields>): Generator<Issue> {
@@ -115,15 +101,11 @@ const KIND = `${KINDS.join(', ')} or a regular expression such as "[a-z]{2}[0-9]
 const error =
   'is not the name of a parameter; write it as in routes, without the colon, or claim:NAME or header:NAME'
 
-export const parameters = z
-  .record(
-    z.string().regex(/^(?:[A-Za-z_][A-Za-z0-9_]*|(?:claim|[Hh]eader):.+)$/s, { error }),
-    stringThat((kind) => kindIssue(kind) ?? true, KIND),
-    mustBe('a mapping of path parameters, claims and header fields to their kinds'),
-  )
-  .describe(
-    'Kinds of the path parameters, header:NAME and claim:NAME that limits count by; other values get 400, or 403 for a claim: plain (default, except for claims: letters, digits and -_:@~=), uuid, integer, or a regular expression for the whole value.',
-  )
+export const parameters = z.record(
+  z.string().regex(/^(?:[A-Za-z_][A-Za-z0-9_]*|(?:claim|[Hh]eader):.+)$/s, { error }),
+  stringThat((kind) => kindIssue(kind) ?? true, KIND),
+  mustBe('a mapping of path parameters, claims and header fields to their kinds'),
+)
 
 function kindIssue(kind: string): string | undefined {
   if (KINDS.some((name) => name === kind)) return undefined

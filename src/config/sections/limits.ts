@@ -23,10 +23,10 @@ const instant = stringThat(checkInstant, 'an instant such as 2027-01-31T00:00:00
   .transform(instantMs)
 
 const change = section({
-  announcedAt: instant.describe('When callers can first read the change at respond: limits.'),
-  fromAt: instant.describe('When the change takes effect, also for calls already counted.'),
-  limit: calls.describe('Maximum calls in any window from then on; 0 refuses all.'),
-}).describe('An announced change of the limit.')
+  announcedAt: instant,
+  fromAt: instant,
+  limit: calls,
+})
 
 function* orderConflicts(changes: readonly z.output<typeof change>[]): Generator<Issue> {
   let latestAt = -Infinity
@@ -45,13 +45,9 @@ const body = z.union(
 )
 
 const refusalFields = section({
-  status: int(400, 599).prefault(429).describe('The status.'),
-  headers: headerFields.default({}).describe('Header fields to add. Rate-limit fields cannot be changed.'),
-  body: body
-    .optional()
-    .describe(
-      'A mapping or list is sent as application/json, a text as text/plain, unless headers has a Content-Type.',
-    ),
+  status: int(400, 599).prefault(429),
+  headers: headerFields.default({}),
+  body: body.optional(),
 })
 
 function* refusalConflicts({ headers, body }: z.output<typeof refusalFields>): Generator<Issue> {
@@ -79,44 +75,20 @@ const refusal = refusalFields
     const hasType = Object.keys(headers).some((name) => name.toLowerCase() === 'content-type')
     return { status, headers, body: text, ...(!hasType && { contentType }) }
   })
-  .describe('Replaces the status and the body of refused calls; the rate-limit fields stay.')
 
 const fields = section({
-  per: keyParts.describe(
-    'Parts of the key that has its own counter: client, user, ip, route, token, claim:NAME, header:NAME, path parameters; [] is one counter for all.',
-  ),
-  missing: choice(['refuse', 'skip'])
-    .optional()
-    .describe(
-      'A request without the user, claim or header of "per" is refused (403, 400); skip leaves the limit out.',
-    ),
-  when: conditions
-    .exactOptional()
-    .describe('The limit applies only if all of these hold; a condition or a list.'),
-  unless: conditions
-    .exactOptional()
-    .describe('The limit is left out if one of these holds; a condition or a list.'),
-  limit: value.describe(
-    'Maximum calls in any window, or the claim of the token that gives it; 0 refuses all.',
-  ),
-  window: windowOrCalendar.describe(
-    'The length of the window, which holds for any start of it; or the period of a calendar.',
-  ),
-  together: together
-    .exactOptional()
-    .describe('Calls within this time of one that was counted, or with the same token, are part of it.'),
-  count: choice(['all', 'success'])
-    .default('all')
-    .describe('success gives back a call that is answered with 400 or above, or not at all; for calendars.'),
-  changes: list(change, 0, 'a list of announced changes')
-    .superRefine(crossField(orderConflicts))
-    .default([])
-    .describe('Announced changes of the limit, in the order in which they take effect.'),
-  onOutage: choice(['local', 'allow', 'deny'])
-    .exactOptional()
-    .describe('Replaces store.onOutage for this limit.'),
+  per: keyParts,
+  missing: choice(['refuse', 'skip']).optional(),
+  when: conditions.exactOptional(),
+  unless: conditions.exactOptional(),
+  limit: value,
+  window: windowOrCalendar,
+  together: together.exactOptional(),
+  count: choice(['all', 'success']).default('all'),
+  changes: list(change, 0, 'a list of announced changes').superRefine(crossField(orderConflicts)).default([]),
+  onOutage: choice(['local', 'allow', 'deny']).exactOptional(),
   refusal: refusal.exactOptional(),
-  shadow: bool.prefault(false).describe('true counts and reports but never refuses, to try a limit out.'),
+  shadow: bool.prefault(false),
 })
 
 function* limitConflicts(rule: z.output<typeof fields>): Generator<Issue> {
@@ -146,19 +118,15 @@ const limit = fields
     ...(count === 'success' && { countsSuccess: true }),
     ...(missing === 'skip' && { skipsMissing: true }),
   }))
-  .describe('A maximum of calls per window. It has the same counters on all its routes.')
 
-export const limits = named(limit, 'a mapping of names to limits').describe(
-  'The limits, by the names that routes use.',
-)
+export const limits = named(limit, 'a mapping of names to limits')
 
 const ownLimit = section({
-  limit: calls.describe('Maximum calls of this client in any window; 0 refuses all.'),
-  windowMs: window.exactOptional().describe('Replaces the window of the limit.'),
-  untilAt: instant.exactOptional().describe('When this own limit ends; never by default.'),
-}).describe('Replaces the limit for this client.')
+  limit: calls,
+  windowMs: window.exactOptional(),
+  untilAt: instant.exactOptional(),
+})
 
 export const ownLimits = z
   .record(z.string(), ownLimit, mustBe('a mapping of limits to their values for this client'))
   .default({})
-  .describe('The client’s own limits, by the names of the limits that they replace.')

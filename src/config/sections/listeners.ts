@@ -8,66 +8,52 @@ import { atKey, bool, choice, coerced, crossField, duration, exclusive } from '.
 import { int, list, port, section, size, stringThat, text } from './values.ts'
 
 const listenTls = section({
-  cert: pemFile.describe('The gateway’s certificate, followed by its intermediate certificates.'),
-  key: pemFile.describe('The private key of that certificate.'),
-  clientCa: pemFile.optional().describe('CAs of the client certificates that callers need to connect.'),
-  requestClientCert: bool
-    .exactOptional()
-    .describe('true requests client certificates without requiring them.'),
+  cert: pemFile,
+  key: pemFile,
+  clientCa: pemFile.optional(),
+  requestClientCert: bool.exactOptional(),
 })
   .refine(({ clientCa, requestClientCert }) => clientCa === undefined || requestClientCert !== false, {
     path: ['requestClientCert'],
     error: 'contradicts "clientCa", which requests a certificate; remove one of them',
   })
   .transform((files) => ({ requestClientCert: false, ...files }))
-  .describe('HTTPS, with PEM files relative to this one; plain HTTP, unless set.')
 
 export const listen = section({
-  host: bindHost.default('0.0.0.0').describe('The address that callers connect to.'),
-  port: port.prefault(8080).describe('The port that callers connect to; 0 takes a free one.'),
+  host: bindHost.default('0.0.0.0'),
+  port: port.prefault(8080),
   tls: listenTls.optional(),
-  trustedProxies: list(cidr, 0, 'a list of address ranges')
-    .default([])
-    .describe('Address ranges of proxies whose X-Forwarded-* and Client-Cert are trusted; none by default.'),
-  hosts: list(servedHost, 1, 'a list of host names')
-    .optional()
-    .describe('Hosts that routes without a host serve, and of DPoP proofs; others get 400. Default any.'),
-  maxHeaderSize: size('1kB', '1MB').prefault('16kB').describe('Largest head of a request; beyond, 431.'),
-  headersTimeoutMs: duration('1s', '1h')
-    .prefault('15s')
-    .describe('For a request’s head to arrive; then 408.'),
-  requestTimeoutMs: duration('1s', '1d').prefault('60s').describe('For a whole request to arrive; then 408.'),
-  keepAliveTimeoutMs: duration('1ms', '1d').prefault('75s').describe('How long an idle connection is kept.'),
-  maxConnections: int(1, 1_000_000).prefault(10_000).describe('Maximum connections; more are closed.'),
-  maxConnectionsPerAddress: int(1, 1_000_000)
-    .prefault(1000)
-    .describe('Maximum connections from one address (IPv6: its /64); not for trustedProxies.'),
-})
-  .superRefine(
-    crossField(function* ({ headersTimeoutMs, requestTimeoutMs }) {
-      const message = `must be at most requestTimeout (${requestTimeoutMs / 1000}s), which includes it`
-      if (headersTimeoutMs > requestTimeoutMs) yield { path: ['headersTimeout'], message }
-    }),
-  )
-  .describe('The callers’ listener.')
+  trustedProxies: list(cidr, 0, 'a list of address ranges').default([]),
+  hosts: list(servedHost, 1, 'a list of host names').optional(),
+  maxHeaderSize: size('1kB', '1MB').prefault('16kB'),
+  headersTimeoutMs: duration('1s', '1h').prefault('15s'),
+  requestTimeoutMs: duration('1s', '1d').prefault('60s'),
+  keepAliveTimeoutMs: duration('1ms', '1d').prefault('75s'),
+  maxConnections: int(1, 1_000_000).prefault(10_000),
+  maxConnectionsPerAddress: int(1, 1_000_000).prefault(1000),
+}).superRefine(
+  crossField(function* ({ headersTimeoutMs, requestTimeoutMs }) {
+    const message = `must be at most requestTimeout (${requestTimeoutMs / 1000}s), which includes it`
+    if (headersTimeoutMs > requestTimeoutMs) yield { path: ['headersTimeout'], message }
+  }),
+)
 
 const isToken = (token: string): boolean => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(token)
 
 export const forwardAuth = section({
-  host: bindHost.default('127.0.0.1').describe('The address that the proxy asks.'),
-  port: port.prefault(8090).describe('The port that the proxy asks; 0 takes a free one.'),
-  from: choice(FORWARD_AUTH_PROXIES).describe('The proxy that asks, in its own fields.'),
-}).describe('A listener that answers a proxy whether a request may pass. It trusts every peer.')
+  host: bindHost.default('127.0.0.1'),
+  port: port.prefault(8090),
+  from: choice(FORWARD_AUTH_PROXIES),
+})
 
 export const admin = section({
-  host: bindHost.default('127.0.0.1').describe('The address of the admin listener.'),
-  port: port.prefault(9090).describe('The port of the admin listener; 0 takes a free one.'),
-  token: stringThat(isToken, 'a token of 16 characters or more, letters, digits and - . _ ~ + / =')
-    .optional()
-    .describe('Bearer token for the console’s data and for limits; required off loopback.'),
-})
-  .transform((settings) => ({ token: undefined, ...settings, onLoopback: isLoopback(settings.host) }))
-  .describe('The operators’ listener: the console, health, metrics and limits. Keep callers away from it.')
+  host: bindHost.default('127.0.0.1'),
+  port: port.prefault(9090),
+  token: stringThat(
+    isToken,
+    'a token of 16 characters or more, letters, digits and - . _ ~ + / =',
+  ).optional(),
+}).transform((settings) => ({ token: undefined, ...settings, onLoopback: isLoopback(settings.host) }))
 
 export const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
 const NODE = 'redis://host:port or rediss://host:port'
@@ -99,9 +85,9 @@ function checkSentinel(text: string): boolean | string {
 export const redisUrl = stringThat(checkServer, SERVER)
 
 export const tlsFiles = {
-  ca: pemFile.optional().describe('Authorities (CAs) that are trusted; by default those of Node.js.'),
-  cert: pemFile.optional().describe('The client certificate that the gateway presents; needs key.'),
-  key: pemFile.optional().describe('The private key of that certificate.'),
+  ca: pemFile.optional(),
+  cert: pemFile.optional(),
+  key: pemFile.optional(),
 }
 
 export function* certWithoutKey({ cert, key }: { cert?: unknown; key?: unknown }): Generator<Issue> {
@@ -112,37 +98,23 @@ export function* certWithoutKey({ cert, key }: { cert?: unknown; key?: unknown }
 
 const tlsFields = section({
   ...tlsFiles,
-  servername: text('the name in the certificate of Redis')
-    .optional()
-    .describe('The name expected in the certificate of Redis; by default the host of the URL.'),
-  rejectUnauthorized: bool.prefault(true).describe('false accepts the certificate of any impostor.'),
+  servername: text('the name in the certificate of Redis').optional(),
+  rejectUnauthorized: bool.prefault(true),
 }).superRefine(crossField(certWithoutKey))
 
 const TLS = `true or a mapping (keys: ${Object.keys(tlsFields.in.shape).join(', ')})`
-const tls = z
-  .union([coerced(z.literal(true)).transform(() => ({})), tlsFields], mustBe(TLS))
-  .describe('TLS to Redis: true, or PEM files relative to this file; rediss:// switches it on, too.')
+const tls = z.union([coerced(z.literal(true)).transform(() => ({})), tlsFields], mustBe(TLS))
 
 const KINDS = ['url', 'cluster', 'sentinels'] as const
 const servers = section({
-  url: redisUrl
-    .optional()
-    .describe('One server: redis://, rediss:// (TLS), unix:///path or file:/path of it.'),
-  cluster: list(stringThat(checkNode, NODE), 1, 'a list of the URLs of some nodes')
-    .optional()
-    .describe('Instead of url: the URLs of some nodes of a Redis Cluster; the others are discovered.'),
-  sentinels: list(stringThat(checkSentinel, NODE), 1, 'a list of the URLs of the sentinels')
-    .optional()
-    .describe('Instead of url: the URLs of sentinels, which report the master by its name.'),
-  name: text('the master’s name at the sentinels').optional().describe('The master’s name at the sentinels.'),
-  sentinelUsername: text('a user of the sentinels')
-    .optional()
-    .describe('The user at the sentinels, with sentinelPassword; by default their default user.'),
-  sentinelPassword: text('the password of the sentinels')
-    .optional()
-    .describe('The password at the sentinels, not at Redis itself; none by default.'),
-  username: text('a user of Redis').optional().describe('Instead of the user in the URL; may be file:/path.'),
-  password: text('the password of that user').optional().describe('Instead of the URL’s; may be file:/path.'),
+  url: redisUrl.optional(),
+  cluster: list(stringThat(checkNode, NODE), 1, 'a list of the URLs of some nodes').optional(),
+  sentinels: list(stringThat(checkSentinel, NODE), 1, 'a list of the URLs of the sentinels').optional(),
+  name: text('the master’s name at the sentinels').optional(),
+  sentinelUsername: text('a user of the sentinels').optional(),
+  sentinelPassword: text('the password of the sentinels').optional(),
+  username: text('a user of Redis').optional(),
+  password: text('the password of that user').optional(),
   tls: tls.optional(),
 })
 
@@ -180,21 +152,11 @@ const redis = servers.superRefine(crossField(addressConflicts)).transform((redis
 const isPrefix = (prefix: string): boolean => /^[A-Za-z0-9._:-]{1,64}$/.test(prefix)
 
 const sharedStore = section({
-  redis: redis.describe('The Redis that all gateways share.'),
-  prefix: stringThat(isPrefix, 'letters, digits and . _ : - (64 at most)')
-    .default('sluice')
-    .describe('The beginning of every key in Redis; gateways share their limits if it is the same.'),
-  timeoutMs: duration('1ms', '1m')
-    .prefault('100ms')
-    .describe('Maximum wait for Redis; then onOutage applies.'),
-  onOutage: choice(['local', 'allow', 'deny'])
-    .default('local')
-    .describe('While Redis is down: local counts per process, allow admits every call, deny answers 503.'),
-  instances: int(1, 100_000)
-    .optional()
-    .describe('Gateways among which onOutage: local divides the limits; by default counted in Redis.'),
+  redis: redis,
+  prefix: stringThat(isPrefix, 'letters, digits and . _ : - (64 at most)').default('sluice'),
+  timeoutMs: duration('1ms', '1m').prefault('100ms'),
+  onOutage: choice(['local', 'allow', 'deny']).default('local'),
+  instances: int(1, 100_000).optional(),
 })
 
-export const store = z
-  .union([z.literal('memory'), sharedStore], mustBe('"memory" or a mapping with "redis"'))
-  .describe('Where the counters are; "memory" counts in this process only.')
+export const store = z.union([z.literal('memory'), sharedStore], mustBe('"memory" or a mapping with "redis"'))

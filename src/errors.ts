@@ -66,18 +66,14 @@ export class Failure extends Error {
   }
 }
 
-export function badRequest(message: string, details?: RefusalDetails): Refusal {
-  return new Refusal('BadRequest', message, details)
-}
+export const badRequest = (message: string, details?: RefusalDetails): Refusal =>
+  new Refusal('BadRequest', message, details)
 
 /** Returns a 400 or 501 that closes the connection, so that leftover bytes are not parsed as a request (RFC 9112 section 6.3). */
-export function ambiguousFraming(message: string, code: ErrorCode = 'BadRequest'): Refusal {
-  return new Refusal(code, message, { headers: { Connection: 'close' } })
-}
+export const ambiguousFraming = (message: string, code: ErrorCode = 'BadRequest'): Refusal =>
+  new Refusal(code, message, { headers: { Connection: 'close' } })
 
-export function notFound(): Refusal {
-  return new Refusal('NotFound', 'Nothing is served at this path.')
-}
+export const notFound = (): Refusal => new Refusal('NotFound', 'Nothing is served at this path.')
 
 /** Returns a 405 with `Allow` (RFC 9110 section 15.5.6) for a path that routes match only with these methods. */
 export function methodNotAllowed(methods: readonly string[]): Refusal {
@@ -86,14 +82,12 @@ export function methodNotAllowed(methods: readonly string[]): Refusal {
 }
 
 /** Returns a 429 for an exceeded limit, whose decision adds the rate-limit fields, or for too many failures of an address. */
-export function tooManyRequests(message: string, details: RefusalDetails): Refusal {
-  return new Refusal('TooManyRequests', message, details)
-}
+export const tooManyRequests = (message: string, details: RefusalDetails): Refusal =>
+  new Refusal('TooManyRequests', message, details)
 
 /** Returns a 503 with `Retry-After`, for a dependency that is unavailable. */
-export function serviceUnavailable(message: string, cause?: unknown): Refusal {
-  return new Refusal('ServiceUnavailable', message, { cause, headers: { 'Retry-After': '1' } })
-}
+export const serviceUnavailable = (message: string, cause?: unknown): Refusal =>
+  new Refusal('ServiceUnavailable', message, { cause, headers: { 'Retry-After': '1' } })
 
 /** An operator asked for something that does not exist; the message names the remedy. */
 export class InvalidQuestion extends Error {

@@ -79,9 +79,8 @@ export async function loadConfig(options: LoadOptions) {
   }
 }
 
-export function overridden(file: JsonObject, overrides: readonly FlagOverride[]): JsonObject {
-  return overrides.reduce((value, { path, value: override }) => put(value, path, override), file)
-}
+export const overridden = (file: JsonObject, overrides: readonly FlagOverride[]): JsonObject =>
+  overrides.reduce((value, { path, value: override }) => put(value, path, override), file)
 
 function put(mapping: JsonObject, [key, ...rest]: readonly string[], override: string): JsonObject {
   if (key === 'url') return withUrl(mapping, override)

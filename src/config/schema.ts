@@ -75,7 +75,7 @@ function describe(schema: JsonSchema, path: string, texts: Readonly<Record<strin
   for (const [key, inner] of Object.entries(properties)) add(inner, path === '' ? key : `${path}.${key}`)
   if (typeof rest === 'object') add(rest, `${path}.*`)
   if (items !== undefined) add(items, `${path}[]`)
-  for (const member of anyOf) describe(member as JsonSchema, path, texts)
+  for (const member of anyOf) describe(member, path, texts)
 }
 
 function allowVariable(schema: z.core.JSONSchema.BaseSchema): void {

@@ -55,9 +55,8 @@ export function bodyLength(
   return bytes
 }
 
-export function tooLarge(maxBody: number): Refusal {
-  return new Refusal('PayloadTooLarge', `A request body has at most ${maxBody} bytes here.`)
-}
+export const tooLarge = (maxBody: number): Refusal =>
+  new Refusal('PayloadTooLarge', `A request body has at most ${maxBody} bytes here.`)
 
 const ABORTED = 'bodyAborted'
 const aborted = new WeakMap<IncomingMessage, Refusal>()

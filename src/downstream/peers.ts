@@ -40,9 +40,8 @@ export function networkOf(ip: string): string {
 }
 
 /** True if a host, an address without brackets or a name, is reached only from this machine. */
-export function isLoopback(host: string): boolean {
-  return host.toLowerCase() === 'localhost' || isIn(parse(host), LOOPBACK)
-}
+export const isLoopback = (host: string): boolean =>
+  host.toLowerCase() === 'localhost' || isIn(parse(host), LOOPBACK)
 
 /** Creates the peer policy: which peers are trusted proxies (CIDR blocks), and which address is the caller's. */
 export function createPeers(trustedProxies: readonly string[]) {
@@ -89,9 +88,8 @@ function certificateOf(socket: TLSSocket) {
 }
 
 /** Returns the `Client-Cert` field for a certificate of `clientCa`; an upstream could trust the names in any other. */
-export function certificateField(socket: Socket): string | undefined {
-  return socket instanceof TLSSocket && socket.authorized ? certificateOf(socket)?.field : undefined
-}
+export const certificateField = (socket: Socket): string | undefined =>
+  socket instanceof TLSSocket && socket.authorized ? certificateOf(socket)?.field : undefined
 
 const PEM = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----/
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/

@@ -100,9 +100,8 @@ function paramsOf({ segments: wanted }: Pattern, segments: readonly string[]): P
   return params
 }
 
-export function matchesHost({ host: named, hosts }: Pattern, host: string): boolean {
-  return named === undefined ? hosts === undefined || hosts.includes(host) : named === host
-}
+export const matchesHost = ({ host: named, hosts }: Pattern, host: string): boolean =>
+  named === undefined ? hosts === undefined || hosts.includes(host) : named === host
 
 const PATTERN = /^(?:([A-Za-z]+(?:,[A-Za-z]+)*) +)?([^/\s]*)(\/\S*)$/
 const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/

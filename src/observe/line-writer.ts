@@ -83,9 +83,8 @@ export function createLineWriter(fd: number, onDropped: (lines: number) => void)
 }
 
 /** Writes to a pipe without a thread, which a reader that hangs would block forever. */
-function openPipe(fd: number): Writable {
-  return new Socket({ fd, readable: false, writable: true }).unref().on('error', () => {})
-}
+const openPipe = (fd: number): Writable =>
+  new Socket({ fd, readable: false, writable: true }).unref().on('error', () => {})
 
 /** Writes to a file, in a thread. Bytes for which a full disk has no room are lost; later lines may have room. */
 function openFile(fd: number): Writable {

@@ -43,9 +43,8 @@ export function accessLine(exchange: Exchange, level: 'info' | 'error' = 'info')
 export const statusOf = ({ status }: Exchange): number => (status === 0 ? 499 : status)
 
 /** Adds the number of similar lines that were omitted. */
-export function withOmitted(line: string, omitted: number): string {
-  return omitted === 0 ? line : `${line.slice(0, -END.length)},"omitted":${omitted}${END}`
-}
+export const withOmitted = (line: string, omitted: number): string =>
+  omitted === 0 ? line : `${line.slice(0, -END.length)},"omitted":${omitted}${END}`
 
 function decisionFields({ admitted, allowances, refusedBy, mode }: Decision): string {
   const reported = refusedBy ?? allowances[0]
@@ -77,9 +76,8 @@ function causeOf(cause: unknown): string | undefined {
 /** Maximum characters of a path or host; `…` replaces the rest. */
 const MAX_CHARS = 256
 
-export function cut(text: string | undefined): string | undefined {
-  return text !== undefined && text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}…` : text
-}
+export const cut = (text: string | undefined): string | undefined =>
+  text !== undefined && text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}…` : text
 
 /** The start of a query, a fragment or a parameter, which may contain a token; also percent-encoded, once or repeatedly. */
 const SECRET_START = /[?#;]|%(?:25)*(?:3[bf]|23)/i

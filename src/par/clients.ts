@@ -105,9 +105,8 @@ export async function refuseRequestObject(text: string | undefined, client: ParC
 }
 
 /** Returns the algorithm that the request objects of a client must be signed with; undefined if they need no signature. */
-export function signingOf({ requestObjectSigningAlg: alg }: ParClient): string | undefined {
-  return alg === 'none' ? undefined : alg
-}
+export const signingOf = ({ requestObjectSigningAlg: alg }: ParClient): string | undefined =>
+  alg === 'none' ? undefined : alg
 
 async function objectFault(text: string, client: ParClient, rules: ClientRules): Promise<JwtFault> {
   const required = signingOf(client)

@@ -13,9 +13,8 @@ export const MAX_PARAMETERS = 100
 const NAME = /^[a-z0-9_]{1,128}$/
 
 /** Returns a 400 `invalid_request`. RFC 6749 section 5.2 requires an ASCII description without quotes and backslashes. */
-export function invalidRequest(description: string): Refusal {
-  return badRequest(description, { oauthError: 'invalid_request' })
-}
+export const invalidRequest = (description: string): Refusal =>
+  badRequest(description, { oauthError: 'invalid_request' })
 
 export interface Body {
   readonly contentType: string | undefined

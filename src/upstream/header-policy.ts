@@ -1,8 +1,6 @@
 import { memoize } from '../runtime/hot-path.ts'
 
-function names(list: string): ReadonlySet<string> {
-  return new Set(list.trim().split(/\s+/))
-}
+const names = (list: string): ReadonlySet<string> => new Set(list.trim().split(/\s+/))
 
 /** Hop-by-hop fields (RFC 9110 section 7.6.1), and `Expect` and `Trailer`, which the gateway handles itself. */
 export const HOP_BY_HOP = names(`
@@ -83,9 +81,7 @@ export function createHeaderPolicy(requestId: string) {
 }
 
 /** Normalises a field name as CGI does (RFC 3875 section 4.1.18), for which `_` and `.` equal `-`. */
-export function normalizeFieldName(name: string): string {
-  return name.replaceAll(/[^a-z0-9]/g, '-')
-}
+export const normalizeFieldName = (name: string): string => name.replaceAll(/[^a-z0-9]/g, '-')
 
 /** Framing and routing fields by their letters: servers may accept `Transfer--Encoding` or `ContentLength` as the field. */
 const FRAMING: ReadonlyMap<string, string> = new Map(

@@ -76,9 +76,8 @@ export const UNCHECKABLE = invalidToken(
 )
 
 /** Returns the media type in `typ`, in lower case and without `application/` (RFC 7515 section 4.1.9); `jwt` by default. */
-export function typeOf({ typ = 'jwt' }: JsonObject): string {
-  return typeof typ === 'string' ? typ.toLowerCase().replace(/^application\//, '') : ''
-}
+export const typeOf = ({ typ = 'jwt' }: JsonObject): string =>
+  typeof typ === 'string' ? typ.toLowerCase().replace(/^application\//, '') : ''
 
 /** Returns true if a header needs an extension (RFC 7515 section 4.1.11, RFC 7797), or its `kid` is not a string. */
 export function needsExtension(header: JsonObject): boolean {
@@ -150,9 +149,8 @@ function readConfirmation(cnf: unknown): Confirmation | undefined {
   return areValid ? ({ jkt, x5t } as Confirmation) : undefined
 }
 
-export function hasAudience(aud: unknown, accepted: readonly string[]): boolean {
-  return [aud].flat().some((audience) => accepted.includes(audience as string))
-}
+export const hasAudience = (aud: unknown, accepted: readonly string[]): boolean =>
+  [aud].flat().some((audience) => accepted.includes(audience as string))
 
 /** Returns the fault in the times of a JWT (seconds, all optional, RFC 7519 section 2), as a phrase after its name; `aheadMs` is the leeway of `iat`. */
 export function timeFault(claims: JsonObject, leewayMs: number, aheadMs = leewayMs): string | undefined {
@@ -175,11 +173,8 @@ function timesOf(claims: JsonObject, leewayMs: number): string {
 
 const UNSOUND = /[\p{Surrogate}\p{Cc}]/u
 
-export function isClientId(value: unknown): value is string {
-  return isName(value) && /^.{1,255}$/su.test(value)
-}
+export const isClientId = (value: unknown): value is string => isName(value) && /^.{1,255}$/su.test(value)
 
 /** Returns true for a string without control characters and lone surrogates, which would all be the same in UTF-8. */
-export function isName(value: unknown): value is string {
-  return typeof value === 'string' && value !== '' && !UNSOUND.test(value)
-}
+export const isName = (value: unknown): value is string =>
+  typeof value === 'string' && value !== '' && !UNSOUND.test(value)

@@ -26,9 +26,8 @@ async function open(url: string, signal: AbortSignal): Promise<AsyncIterable<Uin
   throw new FetchError(describeStatus(response))
 }
 
-export function describeStatus({ status, headers }: Response): string {
-  return `answered ${status}${headers.has('location') ? ' with a redirect, which is not followed' : ''}`
-}
+export const describeStatus = ({ status, headers }: Response): string =>
+  `answered ${status}${headers.has('location') ? ' with a redirect, which is not followed' : ''}`
 
 export async function readBytes(body: AsyncIterable<Uint8Array> | null, maxBytes: number): Promise<Buffer> {
   const chunks: Uint8Array[] = []
@@ -42,13 +41,11 @@ export async function readBytes(body: AsyncIterable<Uint8Array> | null, maxBytes
 }
 
 /** Returns a URL or a path for the log: without its query, which may hold a key. */
-export function redactUrl(url: string): string {
-  return /^https?:/i.test(url) ? url.replace(/\?.*$/s, '?***') : url
-}
+export const redactUrl = (url: string): string =>
+  /^https?:/i.test(url) ? url.replace(/\?.*$/s, '?***') : url
 
-export function fetchFailure(url: string, cause: unknown): Error {
-  return new Error(`${redactUrl(url)} ${describeFailure(cause)}`, { cause })
-}
+export const fetchFailure = (url: string, cause: unknown): Error =>
+  new Error(`${redactUrl(url)} ${describeFailure(cause)}`, { cause })
 
 function describeFailure(error: unknown): string {
   if (error instanceof FetchError) return error.message

@@ -58,9 +58,7 @@ const MAX_HEADER = 16 * 1024
 const parseHeader = memoize((text) => parseObject(decode(text)), 100, 256)
 
 /** Copies an ASCII string: a slice would keep its whole parent string in memory. */
-export function unsliced(text: string): string {
-  return Buffer.from(text).toString('latin1')
-}
+export const unsliced = (text: string): string => Buffer.from(text).toString('latin1')
 
 /** Decodes base64url (RFC 4648 section 5) without padding; returns undefined if encoding does not give the same text. */
 function decode(text: string): Buffer | undefined {

@@ -93,9 +93,8 @@ async function readKey(jwk: unknown): Promise<VerificationKey | undefined> {
 }
 
 /** Returns the name of the first member of a private or symmetric key (RFC 7518 section 6) in a JWK. */
-export function privateMember(jwk: object): string | undefined {
-  return ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k'].find((member) => member in jwk)
-}
+export const privateMember = (jwk: object): string | undefined =>
+  ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k'].find((member) => member in jwk)
 
 export interface KeyLocation {
   readonly issuer: string

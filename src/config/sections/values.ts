@@ -87,9 +87,8 @@ export function stringThat(
   return z.string(options).refine((text) => check(text) === true, options)
 }
 
-export function text(what: string) {
-  return stringThat((text) => text !== '' || `is empty; write ${what}`, what).min(1)
-}
+export const text = (what: string) =>
+  stringThat((text) => text !== '' || `is empty; write ${what}`, what).min(1)
 
 export function list<T extends z.ZodType>(item: T, min: number, what: string) {
   const options = mustBe(what, (input) =>
@@ -100,9 +99,8 @@ export function list<T extends z.ZodType>(item: T, min: number, what: string) {
   return z.array(item, options).min(min, options)
 }
 
-export function distinct<T extends z.ZodType<string>>(item: T, min: number, what: string) {
-  return list(item, min, what).superRefine(crossField(duplicates))
-}
+export const distinct = <T extends z.ZodType<string>>(item: T, min: number, what: string) =>
+  list(item, min, what).superRefine(crossField(duplicates))
 
 function* duplicates(words: readonly string[]): Generator<Issue> {
   for (const [i, word] of words.entries())

@@ -35,9 +35,8 @@ export class ConfigError extends Error {
 }
 
 /** Formats a mistake as `sluice.yaml:3:9: admin.port: message`. */
-export function problemLine({ where, path, message }: LocatedIssue): string {
-  return [where, path, message].filter(Boolean).join(': ')
-}
+export const problemLine = ({ where, path, message }: LocatedIssue): string =>
+  [where, path, message].filter(Boolean).join(': ')
 
 /** Converts an issue of zod: one mistake for each unknown key, and for a union those of the intended member. */
 export function mistakesOf(issue: z.core.$ZodIssue, parent: Path = []): readonly Issue[] {
@@ -127,9 +126,8 @@ export function undefinedName(kind: string, name: string, defined: readonly stri
 }
 
 /** Formats `a`, `a or b`, or `a, b or c`. */
-export function oneOf(words: readonly string[]): string {
-  return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
-}
+export const oneOf = (words: readonly string[]): string =>
+  words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
 
 const YAML_ERRORS: Readonly<Record<string, string>> = {
   MULTIPLE_DOCS: 'a second document starts here; a configuration is one document, so remove the "---"',

@@ -1,15 +1,8 @@
 import { createHash } from 'node:crypto'
 import { explain, type Explained, parseQuestion, type Question } from '../process/explain.ts'
 import { ask, findAdmin, NoAnswer } from './admin-client.ts'
-import {
-  formatDuration,
-  formatList,
-  formatParagraphs,
-  formatRows,
-  formatSize,
-  formatTable,
-  formatWindow,
-} from './format.ts'
+import { formatDuration, formatList, formatParagraphs } from './format.ts'
+import { formatRows, formatSize, formatTable, formatWindow } from './format.ts'
 import { type Args, type Io, load, positionals, print, textOf, writeLines } from './io.ts'
 
 const CALLER_FLAGS = ['host', 'client', 'user', 'ip', 'headers', 'claims', 'at']

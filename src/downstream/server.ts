@@ -8,15 +8,8 @@ import { abortBody, bodyRefusal, incompleteRequest } from './body.ts'
 import { loads } from './drain.ts'
 import { createPipelining, responseOf, type Serve } from './pipelining.ts'
 import { METHODS } from './router.ts'
-import {
-  boundSockets,
-  type ConnectionPolicy,
-  endWithStatus,
-  lingerOnClose,
-  resetSlowReaders,
-  SLOW_READER_MS,
-  type SocketBound,
-} from './sockets.ts'
+import type { ConnectionPolicy, SocketBound } from './sockets.ts'
+import { boundSockets, endWithStatus, lingerOnClose, resetSlowReaders, SLOW_READER_MS } from './sockets.ts'
 
 /** Bounds of the callers' listener, in milliseconds and bytes. */
 export interface Bounds extends Readonly<Record<SocketBound, number>> {

@@ -1,17 +1,8 @@
 import { InvalidQuestion } from '../errors.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
-import {
-  byClient,
-  counterOf,
-  fieldOf,
-  formatOverride,
-  isActive,
-  MAX_OVERRIDES,
-  type Override,
-  type OverrideSource,
-  parseOverrides,
-  VERSION_FIELD,
-} from './overrides.ts'
+import type { Override, OverrideSource } from './overrides.ts'
+import { byClient, counterOf, fieldOf, formatOverride } from './overrides.ts'
+import { isActive, MAX_OVERRIDES, parseOverrides, VERSION_FIELD } from './overrides.ts'
 
 const TOO_MANY = `There are ${MAX_OVERRIDES} overrides at most; remove some with LIMIT=default, or write lasting ones to the file.`
 

@@ -2,16 +2,8 @@ import type { Exchange } from '../gateway/exchange.ts'
 import { instant } from '../limit/instant.ts'
 import { encodePart } from '../limit/key.ts'
 import type { Allowance } from '../limit/store.ts'
-import {
-  type Caller,
-  createCallers,
-  createRing,
-  type LatestAllowance,
-  MAX_CALLERS,
-  refusedForMs,
-  secondOf,
-  sum,
-} from './callers.ts'
+import type { Caller, LatestAllowance } from './callers.ts'
+import { createCallers, createRing, MAX_CALLERS, refusedForMs, secondOf, sum } from './callers.ts'
 
 const TOTAL_SECONDS = 300
 const MAX_SHOWN = 100

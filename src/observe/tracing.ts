@@ -4,13 +4,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { ROOT_CONTEXT, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http'
 import { resourceFromAttributes } from '@opentelemetry/resources'
-import {
-  BatchSpanProcessor,
-  ParentBasedSampler,
-  type SpanExporter,
-  TraceIdRatioBasedSampler,
-  TracerProvider,
-} from '@opentelemetry/sdk-trace'
+import type { SpanExporter } from '@opentelemetry/sdk-trace'
+import { BatchSpanProcessor, ParentBasedSampler } from '@opentelemetry/sdk-trace'
+import { TraceIdRatioBasedSampler, TracerProvider } from '@opentelemetry/sdk-trace'
 import type { Exchange } from '../gateway/exchange.ts'
 import { cut, epochMs, isDenied, loggablePath, parseTraceparent } from './log-lines.ts'
 import { atMostEvery, type Log } from './log.ts'

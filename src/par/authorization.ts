@@ -1,13 +1,7 @@
 import { Refusal } from '../errors.ts'
 import { type ClientRules, findClient, refuseRequestObject, signingOf } from './clients.ts'
-import {
-  type Body,
-  decodeComponent,
-  invalidRequest,
-  MAX_PARAMETERS,
-  parseParameters,
-  refuseBody,
-} from './form.ts'
+import type { Body } from './form.ts'
+import { decodeComponent, invalidRequest, MAX_PARAMETERS, parseParameters, refuseBody } from './form.ts'
 
 export type AuthorizationGuard = ReturnType<typeof createAuthorizationGuard>
 

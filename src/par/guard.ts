@@ -1,23 +1,10 @@
 import { isUtf8 } from 'node:buffer'
 import { isName } from '../authenticate/token/claims.ts'
 import { Refusal } from '../errors.ts'
-import {
-  assertionFault,
-  type ClientRules,
-  findClient,
-  type ParClient,
-  parseJwt,
-  refuseRequestObject,
-} from './clients.ts'
-import {
-  type Body,
-  decodeComponent,
-  type Form,
-  invalidRequest,
-  parseParameters,
-  refuseBody,
-  refuseParameters,
-} from './form.ts'
+import type { ClientRules, ParClient } from './clients.ts'
+import { assertionFault, findClient, parseJwt, refuseRequestObject } from './clients.ts'
+import type { Body, Form } from './form.ts'
+import { decodeComponent, invalidRequest, parseParameters, refuseBody, refuseParameters } from './form.ts'
 
 export interface ParGuardOptions extends ClientRules {
   /** Treatment of unlisted clients whose form is valid. */

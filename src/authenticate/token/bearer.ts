@@ -3,14 +3,8 @@ import type { Refusal } from '../../errors.ts'
 import { parseObject } from '../../runtime/json.ts'
 import type { Proofs, Sender } from '../proof/dpop.ts'
 import { createChallenges, createConfirm, type Scheme, type SenderConstrainedToken } from './challenge.ts'
-import {
-  type CredentialsError,
-  type Identity,
-  invalidToken,
-  type JwtRules,
-  type VerifiedToken,
-  verifyJwt,
-} from './claims.ts'
+import type { CredentialsError, Identity, JwtRules, VerifiedToken } from './claims.ts'
+import { invalidToken, verifyJwt } from './claims.ts'
 import type { Introspect } from './introspection.ts'
 import { parseJws, unsliced } from './jws.ts'
 

@@ -4,16 +4,8 @@ import { LRUCache } from 'lru-cache'
 import pLimit from 'p-limit'
 import { Health, type HealthOptions } from '../../health.ts'
 import { type JsonObject, parseObject } from '../../runtime/json.ts'
-import {
-  type CredentialsError,
-  invalidToken,
-  NOT_ACCESS,
-  readClaims,
-  type TokenRules,
-  UNCHECKABLE,
-  unverifiable,
-  type VerifiedToken,
-} from './claims.ts'
+import type { CredentialsError, TokenRules, VerifiedToken } from './claims.ts'
+import { invalidToken, NOT_ACCESS, readClaims, UNCHECKABLE, unverifiable } from './claims.ts'
 import { describeStatus, FetchError, fetchFailure, readBytes } from './fetch-json.ts'
 
 export interface IntrospectionOptions extends TokenRules {

@@ -3,17 +3,8 @@ import { createServer, type Server } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
 import { packageFile } from '../../runtime/package.ts'
 import type { Running } from '../../process/start.ts'
-import {
-  type Args,
-  fillIn,
-  interruption,
-  type Io,
-  MAX_PORT,
-  textOf,
-  UsageError,
-  wholeOf,
-  writeLines,
-} from '../io.ts'
+import type { Args, Io } from '../io.ts'
+import { fillIn, interruption, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from '../io.ts'
 import { clientsAt, createDataApi, createIdentity, sendLoad } from './backends.ts'
 
 const LOOPBACK = '127.0.0.1'

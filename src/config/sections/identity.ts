@@ -4,18 +4,8 @@ import { privateMember } from '../../authenticate/token/key-set.ts'
 import { type Issue, mustBe, mustBeMapping } from '../yaml/issue.ts'
 import { ownLimits } from './limits.ts'
 import { fetchedUrl, issuer, keysLocation } from './texts.ts'
-import {
-  atKey,
-  choice,
-  crossField,
-  duration,
-  exclusive,
-  list,
-  section,
-  size,
-  stringThat,
-  text,
-} from './values.ts'
+import { atKey, choice, crossField, duration, exclusive } from './values.ts'
+import { list, section, size, stringThat, text } from './values.ts'
 
 const PSS = ['PS256', 'PS384', 'PS512'] as const
 const PKCS1 = ['RS256', 'RS384', 'RS512'] as const

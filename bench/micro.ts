@@ -9,7 +9,7 @@ import { Socket } from 'node:net'
 import { Counter, Histogram, Registry } from 'prom-client'
 import { normalizeAddress } from '../src/downstream/peers.ts'
 import { refusalReply } from '../src/downstream/reply.ts'
-import { type Refusal, tooManyRequests } from '../src/errors.ts'
+import { Refusal } from '../src/errors.ts'
 import { type Exchange, peerAddress } from '../src/gateway/exchange.ts'
 import { instant } from '../src/limit/instant.ts'
 import { accessLine } from '../src/observe/log-lines.ts'
@@ -121,9 +121,13 @@ const plainLine = ({ target, route, caller, decision, ...rest }: Exchange, level
 /** Lines are encoded into a page. */
 const page = Buffer.alloc(4096)
 
-const REFUSAL = tooManyRequests('The limit "requests" allows 1000 calls in 1 minute. Retry in 12 seconds.', {
-  ...{ violatedPolicies: ['requests'], retryAfterSecs: 12 },
-})
+const REFUSAL = new Refusal(
+  'TooManyRequests',
+  'The limit "requests" allows 1000 calls in 1 minute. Retry in 12 seconds.',
+  {
+    ...{ violatedPolicies: ['requests'], retryAfterSecs: 12 },
+  },
+)
 const plainProblem = (
   { status, code, message, violatedPolicies, retryAfterSecs }: Refusal,
   id: string,

@@ -81,10 +81,6 @@ export function methodNotAllowed(methods: readonly string[]): Refusal {
   return new Refusal('MethodNotAllowed', `This path takes ${allow}.`, { headers: { Allow: allow } })
 }
 
-/** Returns a 429 for an exceeded limit, whose decision adds the rate-limit fields, or for too many failures of an address. */
-export const tooManyRequests = (message: string, details: RefusalDetails): Refusal =>
-  new Refusal('TooManyRequests', message, details)
-
 /** Returns a 503 with `Retry-After`, for a dependency that is unavailable. */
 export const serviceUnavailable = (message: string, cause?: unknown): Refusal =>
   new Refusal('ServiceUnavailable', message, { cause, headers: { 'Retry-After': '1' } })

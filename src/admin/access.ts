@@ -21,10 +21,7 @@ export function problem(status: number, detail: string, headers?: AdminResponse[
   return { status, body, headers: { 'Content-Type': 'application/problem+json', ...headers } }
 }
 
-/**
- * Refuses a request for limits or the console's data; returns undefined if it is allowed. Without a token, allows only programs of
- * this machine and the console: other pages in a browser send another Origin, or another Host (DNS rebinding).
- */
+/** Refuses a request for limits or the console's data. Without a token, allows only programs of this machine and the console: other pages send another Origin, or Host (DNS rebinding). */
 export function deny(
   { authorization = '', host = '', origin }: IncomingHttpHeaders,
   { token, onLoopback }: Access,

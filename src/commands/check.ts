@@ -34,7 +34,9 @@ export async function run(args: Args, io: Io): Promise<number> {
 
 function summary(config: Config, file: string): string {
   const { listen, forwardAuth, admin, store, tokens, upstreams, clients, routes } = config
+  const name = file === '-' ? 'standard input' : file
   const servesAny = routes.some(({ host, hosts }) => (host ?? hosts) === undefined)
+  const hosts = formatList(servesAny ? ['any host'] : listen.hosts)
   const kinds = ['bearer', 'par', 'authorization', 'none'].flatMap((kind) => {
     const count = routes.filter(({ authenticate }) => authenticate === kind).length
     return count === 0 ? [] : `${count} ${kind}`
@@ -54,14 +56,8 @@ function summary(config: Config, file: string): string {
   const more = warnings.splice(MAX_WARNINGS).length
   if (more > 0) warnings.push(`${more} more; --json lists all`)
   const rows = [
-    [
-      'file',
-      `${file === '-' ? 'standard input' : file} is valid, with ${pluralize(config.warnings.length, 'warning')}`,
-    ],
-    [
-      'callers',
-      `at ${listen.host}:${listen.port}${listen.tls ? ' by TLS' : ''}, for ${formatList(servesAny ? ['any host'] : listen.hosts)}`,
-    ],
+    ['file', `${name} is valid, with ${pluralize(config.warnings.length, 'warning')}`],
+    ['callers', `at ${listen.host}:${listen.port}${listen.tls ? ' by TLS' : ''}, for ${hosts}`],
     ['proxy', forwardAuth && `${forwardAuth.from} asks at ${forwardAuth.host}:${forwardAuth.port}`],
     ['operators', `at ${admin.host}:${admin.port}${admin.token === undefined ? '' : ', with a token'}`],
     ['tokens', formatList(tokens.map(({ issuer }) => `of ${issuer}`))],

@@ -100,10 +100,7 @@ export function wholeOf(args: Args, flag: string, max: number, min = 0, orElse =
 
 type Values = Readonly<Record<string, string | number | boolean | readonly string[]>>
 
-/**
- * Fills in a text of the folder `config`: `${name}` is a value. A line that begins with `@name ` is written for each item of a list,
- * and not at all for false and an empty text.
- */
+/** Fills in a text of the folder `config`: `${name}` is a value; a line that begins with `@name ` is written for each item of a list, and not for false or an empty text. */
 export function fillIn(file: string, values: Values): string {
   const text = readFileSync(packageFile(`config/${file}`), 'utf8')
   const fill = (line: string, own: Values): string =>

@@ -17,10 +17,7 @@ export function openSockets(server: Server): number {
 /** Maximum event-loop iterations to wait for a busy port to become quiet, and for aborted requests to be logged. */
 const MAX_ITERATIONS = 100
 
-/**
- * Closes the port, gives responses in flight `withinMs`, then closes all sockets; returns the number of aborted requests. Idle
- * sockets stay open for `idleMs`, since a request may be on its way.
- */
+/** Closes the port, lets responses end `withinMs`, then closes all sockets; returns the aborted requests. Idle sockets stay open for `idleMs`: a request may be on its way. */
 export async function drain(server: Server, withinMs: number, idleMs = 0): Promise<number> {
   const { sockets, requests } = loads.get(server) ?? NO_LOAD
   let aborted = 0

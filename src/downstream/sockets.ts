@@ -15,10 +15,7 @@ export interface ConnectionPolicy {
   dropped(bound: SocketBound, address: string): void
 }
 
-/**
- * Closes sockets beyond the bounds before any read or TLS handshake; returns the open ones. (`server.maxConnections` has no bound
- * per address, and passes sockets around between full workers of a cluster.)
- */
+/** Closes sockets beyond the bounds before any read or TLS handshake; returns the open ones. `server.maxConnections` has no bound per address. */
 export function boundSockets(
   server: Server,
   bounds: Readonly<Record<SocketBound, number>>,
@@ -59,10 +56,7 @@ export function destroyWithReset(socket: Socket): void {
   else socket.resetAndDestroy()
 }
 
-/**
- * Resets sockets whose caller reads nothing of a complete response for `maxMs`, or up to a tenth longer; the upstream's timeouts
- * cover incomplete ones. Uses one timer: `server.timeout` creates one for every request.
- */
+/** Resets sockets whose caller reads nothing of a complete response for `maxMs`, or up to a tenth longer; the upstream's timeouts cover incomplete ones. One timer serves all. */
 export function resetSlowReaders(sockets: ReadonlySet<Socket>, maxMs: number): NodeJS.Timeout {
   const unread = new WeakMap<ServerResponse, { readonly bytes: number; readonly since: number }>()
   return setInterval(() => {

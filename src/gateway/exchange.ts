@@ -26,7 +26,6 @@ import type { Forward } from '../upstream/upstream.ts'
 /** The result of a phase: a refusal ends the request. */
 export type Outcome = Refusal | undefined
 
-/** A route with the functions that serve it. */
 export interface GatewayRoute extends LimitedRoute {
   /** Its upstream; undefined if the gateway itself responds. */
   readonly forward: Forward | undefined

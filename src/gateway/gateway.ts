@@ -108,10 +108,7 @@ function screen({ failures }: GatewayDeps, exchange: Exchange): Outcome {
   return tooManyFailures ?? (hasToken ? undefined : refuseCounted(exchange))
 }
 
-/**
- * Charges the limits of the request. Returns a 429 if one is exceeded, a 401 for a replayed proof. Throws or rejects with a 503 if the
- * store is down under `onOutage: deny`. Skips `respond` routes, for which `answer` charges the proof.
- */
+/** Charges the limits. Returns a 429 if one is exceeded, a 401 for a replayed proof; throws or rejects with a 503 under `onOutage: deny`. For `respond` routes, `answer` charges the proof. */
 function limit(deps: GatewayDeps, exchange: Exchange): Outcome | Promise<Outcome> {
   const { quotas, proof, route } = exchange
   if (route!.respond !== undefined || (quotas.length === 0 && proof === undefined)) return undefined

@@ -1,6 +1,6 @@
 // oxlint-disable-next-line no-restricted-imports -- a pure formatter
 import { serializeList } from 'structured-headers'
-import { type Refusal, tooManyRequests } from '../errors.ts'
+import { Refusal } from '../errors.ts'
 import { formatCalendar } from './calendar.ts'
 import { instant } from './instant.ts'
 import type { Limit, Quota } from './limit.ts'
@@ -61,7 +61,7 @@ export function exceeded({ allowances, refusedBy }: Decision, limits: readonly L
       ? `The limit "${name}" allows this client no calls.`
       : `The limit "${name}" allows ${count(limit, 'call')} in ${calendar === undefined ? duration(windowMs) : formatCalendar(calendar)}. Retry in ${count(secs, 'second')}.`
   const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
-  return tooManyRequests(message, {
+  return new Refusal('TooManyRequests', message, {
     retryAfterSecs: secs,
     violatedPolicies,
     ...(refusal && { reply: refusal }),

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import { type Refusal, tooManyRequests } from '../errors.ts'
+import { Refusal } from '../errors.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from './instant.ts'
 import { ipPart } from './key.ts'
@@ -31,7 +31,7 @@ export function createFailures(
       const waitMs = (growsAt(log, frame) - at) / 1000
       const secs = Math.max(1, Math.ceil(waitMs / 1000))
       onRefused()
-      return tooManyRequests('Too many requests from this address have failed.', {
+      return new Refusal('TooManyRequests', 'Too many requests from this address have failed.', {
         headers: {
           'X-RateLimit-Limit': String(limit),
           'X-RateLimit-Remaining': '0',

@@ -49,10 +49,7 @@ export interface Charge {
   readonly localMs?: number
 }
 
-/**
- * Decides quotas by their calls and their room: `pays` is true for those to be charged if the call is admitted. While
- * an access has no room, the quota after it has, if it has calls and its limit is not 0.
- */
+/** Decides quotas; `pays` is true for those that an admitted call is charged to. While an access has no room, the quota after it has, if it has calls and its limit is not 0. */
 export function settle<T extends Found>(found: readonly T[]) {
   let access: (T & { pays: boolean }) | undefined
   const settled = found.map((each) => {
@@ -92,10 +89,7 @@ export interface Addition {
 
 /** The counters. Every store gives the same answers on the same clock. */
 export interface Store {
-  /**
-   * Decides all quotas at once: charges each, or none. While an access is under way, the quota after it has room, and neither is
-   * charged. Rejects if the store does not answer.
-   */
+  /** Decides all quotas at once: charges each, or none. While an access is under way, the quota after it has room, and neither is charged. Rejects without an answer. */
   charge(quotas: readonly Quota[]): Charge | Promise<Charge>
   /** Returns the allowances that `charge` would, without charging. */
   peek(quotas: readonly Quota[]): Promise<readonly Allowance[]>

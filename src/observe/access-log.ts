@@ -56,10 +56,7 @@ interface Entry {
   line: string
 }
 
-/**
- * Writes the first line of each key, and then at most one a second, with the number of lines omitted before it. If no line follows
- * within the second, the first omitted line is written, with the number of the others. Instants are `performance.now()`.
- */
+/** Writes the first line of each key, then at most one a second with the number omitted before it; the first omitted one if none follows. Instants are `performance.now()`. */
 export function createLogSampler<Item>(
   lineOf: (item: Item) => string,
   write: (line: string, omitted: number) => void,

@@ -64,10 +64,7 @@ const createCaller = (kind: CallerKind, name: string) => ({
   refusal: undefined as Decided | undefined,
 })
 
-/**
- * Creates the table of the busiest callers, in constant memory. A full table is reduced to its callers that are refused now and the
- * busiest others: at most every ten seconds, or when a further caller is refused. Until then, further callers are not tracked.
- */
+/** Creates the table of the busiest callers. A full table is reduced to those refused now and the busiest others: every ten seconds, or when a further caller is refused. */
 export function createCallers() {
   const tables = { address: new Map<string, Caller>(), client: new Map<string, Caller>() }
   const callers = (): Caller[] => [...tables.address.values(), ...tables.client.values()]

@@ -137,10 +137,7 @@ async function objectFault(text: string, client: ParClient, rules: ClientRules):
   )
 }
 
-/**
- * Checks the header, whose `typ` may be `type` or JWT, and, if there are `keys`, the signature. The key's type, not the JWT, decides
- * which algorithm verifies it. Reads keys again if none fits, at most once per cool-down; a 503 if none could be read so far.
- */
+/** Checks the header, whose `typ` may be `type` or JWT, and, if there are `keys`, the signature, by the key's algorithm. Reads keys again if none fits; a 503 if none could be read. */
 async function signatureFault(jwt: ClientJwt, type: string, keys: Keys | undefined): Promise<JwtFault> {
   const { alg, kid } = jwt.header
   if (needsExtension(jwt.header) || !['jwt', type].includes(typeOf(jwt.header)))

@@ -2,7 +2,7 @@ import type { StoreConfig } from '../config/compile.ts'
 import { type FallbackStore, withFallback } from '../limit/fallback/store.ts'
 import { instant } from '../limit/instant.ts'
 import { prefixOf } from '../limit/key.ts'
-import { MemoryStore } from '../limit/memory/store.ts'
+import { createMemoryStore } from '../limit/memory/store.ts'
 import { createLiveOverrides, type LiveOverridesOptions } from '../limit/overrides-live.ts'
 import { createMemoryOverrides, type Override } from '../limit/overrides.ts'
 import { atMostEvery, type Log } from '../observe/log.ts'
@@ -46,7 +46,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
   }
   if (config === 'memory') {
     show('store')
-    const store = new MemoryStore(clock)
+    const store = createMemoryStore(clock)
     const overrides = createLiveOverrides(createMemoryOverrides(), events)
     return { store, counters: store, overrides, ready: () => true }
   }

@@ -35,10 +35,7 @@ export interface Service extends OperatorApi {
   apply(config: Config): Promise<void>
   /** Sets the log level of all workers; absent with one process. */
   setLogLevel?(level: LogLevel): Promise<void>
-  /**
-   * Lets requests in flight end within `drainTimeout`, then closes everything; returns how many were cut. With `lameDuck`, new
-   * requests are accepted for a part of that time, so that load balancers notice the failing readiness.
-   */
+  /** Lets requests in flight end within `drainTimeout`, then closes everything; returns how many were cut. With `lameDuck`, new ones are accepted for a part of it. */
   close(lameDuck: boolean): Promise<number>
 }
 

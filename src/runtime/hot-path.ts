@@ -17,10 +17,7 @@ function collect<Item>(act: (item: Item) => void, later: (flush: () => void) => 
  */
 export const callAtIterationEnd = collect((act: () => void) => act(), setImmediate)
 
-/**
- * Returns a function that calls `act` with each item after the current callback of the event loop and its ticks. Logging each refused
- * request at once: +4 % processor time (`npm run bench:gate -- REF --refused`).
- */
+/** Returns a function that calls `act` with each item after the current callback. Logging a refused request at once: +4 % processor time (`npm run bench:gate -- REF --refused`). */
 export const atCallbackEnd = <Item>(act: (item: Item) => void) => collect(act, process.nextTick)
 
 /** Caches the results of `compute` for up to `max` texts of at most `maxLength`, which callers may choose. Drops all of them when full. */

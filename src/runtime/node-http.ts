@@ -59,10 +59,7 @@ export function detachMessage(socket: Socket): void {
   ;(socket as PrivateSocket)._httpMessage = null
 }
 
-/**
- * Makes Node's parser drop the rest of the bytes that it has read, which it would parse even after `destroy`: for it, the next
- * request switches protocols (2), and the rest is not HTTP.
- */
+/** Makes Node's parser drop the bytes that it has read, which it would parse even after `destroy`: for it, the next request switches protocols (2). */
 export function stopParsing(socket: Socket): void {
   const { parser } = socket as PrivateSocket
   if (parser) parser.onIncoming = () => 2

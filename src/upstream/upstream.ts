@@ -44,10 +44,8 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
   const names = (upstream.identityHeaders ?? []).map((field) => field.toLowerCase())
   return Object.assign(forward, {
     identityHeaders: new Map(names.map((field) => [normalizeFieldName(field), field])),
-    /** Returns the upstream's addresses, and whether they are in use. */
     addresses: () => addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
     load: connections.load,
-    /** Closes the idle sockets; requests in flight continue. */
     close: connections.close,
   })
 }

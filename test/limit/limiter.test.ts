@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { Quota } from '../../src/limit/limit.ts'
 import { createLimiter, type Outcome } from '../../src/limit/limiter.ts'
-import { MemoryStore } from '../../src/limit/memory/store.ts'
+import { createMemoryStore } from '../../src/limit/memory/store.ts'
 import type { Charge, Store } from '../../src/limit/store.ts'
 import { SYSTEM_CLOCK } from '../../src/runtime/clock.ts'
 
@@ -11,7 +11,7 @@ const quota: Quota = { name: 'sync', key: 'p:{a}:sync', limit: 1, windowMs: 5000
 function setUp(options: { readonly delayed?: boolean; readonly mode?: Charge['mode'] } = {}) {
   const { delayed = false, mode = 'store' } = options
   const clock = { ms: 1000 }
-  const memory = new MemoryStore({ ...SYSTEM_CLOCK, now: () => clock.ms, date: () => clock.ms })
+  const memory = createMemoryStore({ ...SYSTEM_CLOCK, now: () => clock.ms, date: () => clock.ms })
   const asked = { count: 0 }
   const waiting: (() => void)[] = []
   const store: Store = {

@@ -1,4 +1,4 @@
-import { MemoryStore } from '../../src/limit/memory/store.ts'
+import { createMemoryStore } from '../../src/limit/memory/store.ts'
 import { isAccess } from '../../src/limit/limit.ts'
 import { createLimiter } from '../../src/limit/limiter.ts'
 import { CHARGE_SCRIPT } from '../../src/limit/redis/scripts.ts'
@@ -21,7 +21,7 @@ if (CLOCKED_SCRIPT === CHARGE_SCRIPT) throw new Error('charge.lua does not read 
 export function memorySubject(): Subject {
   let us = 0
   // Without sweeps, which have tests of their own: swept calls are missing if a window grows.
-  const store = new MemoryStore({ ...SYSTEM_CLOCK, now: () => us / 1000, date: () => us / 1000 }, 0)
+  const store = createMemoryStore({ ...SYSTEM_CLOCK, now: () => us / 1000, date: () => us / 1000 }, 0)
   return {
     store,
     setClock(now) {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ClientLimits, Limit } from '../../src/limit/limit.ts'
-import { MemoryStore } from '../../src/limit/memory/store.ts'
+import { createMemoryStore } from '../../src/limit/memory/store.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
 import type { Store } from '../../src/limit/store.ts'
 import { byClient } from '../../src/limit/overrides.ts'
@@ -35,7 +35,7 @@ beforeAll(async () => {
 afterAll(() => redis.close())
 
 const STORES: readonly (readonly [string, () => Promise<Store>])[] = [
-  ['memory', async () => new MemoryStore()],
+  ['memory', async () => createMemoryStore()],
   [
     'Redis',
     async () => {
@@ -293,7 +293,7 @@ it('rejects if the store does not answer', async () => {
 })
 
 it('shows operators only the store’s counters, not the fallback’s', async () => {
-  const store = new MemoryStore()
+  const store = createMemoryStore()
   const counters = { peek: () => Promise.reject(new Error('out of reach')) }
   const usage = createUsage({ store, counters, prefix: 'p', limits: LIMITS })
   expect(await usage.ofCaller('a')).toMatchObject({ limits: [{ name: 'requests' }] })

@@ -154,10 +154,7 @@ export function createDoorkeeper() {
   }
 }
 
-/**
- * Creates the function that makes ids of several issuers unique: an id of the first issuer stays as it is, any other becomes
- * `id@issuer`. So does an id of the first issuer that ends in `@` and a listed issuer, so that no name is ambiguous.
- */
+/** Makes ids of several issuers unique: an id of the first issuer stays, unless it ends in `@` and an issuer; such an id, and any other, becomes `id@issuer`. */
 export function createQualifier(issuers: readonly string[]): (id: string, issuer?: string) => string {
   const [first, ...others] = issuers
   if (others.length === 0) return (id) => id

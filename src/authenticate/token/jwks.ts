@@ -71,10 +71,7 @@ export type KeySource = ReturnType<typeof createKeySource>
 
 const MAX_RETRY_MS = 30_000
 
-/**
- * Keeps an issuer's keys: loads them at once, unless they are given, retries with a back-off while that fails, then loads them
- * periodically, and on demand after a cool-down. Loads never overlap. A removed key is rejected after the next load.
- */
+/** Keeps an issuer's keys: loads them unless they are given, retries with a back-off, then loads them periodically, and on demand after a cool-down. Loads never overlap. */
 export function createKeySource(options: KeySourceOptions) {
   const { jwks, events, retryMs = 500 } = options
   const isFile = typeof jwks === 'string' && !/^https?:\/\//i.test(jwks)

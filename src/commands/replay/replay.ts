@@ -7,7 +7,7 @@ import { segmentsOf } from '../../downstream/target.ts'
 import { Refusal } from '../../errors.ts'
 import type { Decision } from '../../limit/decision.ts'
 import { createLimiter } from '../../limit/limiter.ts'
-import { MemoryStore } from '../../limit/memory/store.ts'
+import { createMemoryStore } from '../../limit/memory/store.ts'
 import { NO_FACTS } from '../../limit/rules/facts.ts'
 import { compileRoutes } from '../../process/routes.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
@@ -61,7 +61,7 @@ export async function replay(
   let omitted = 0
   let clockMs = 0
   const clock = { ...SYSTEM_CLOCK, now: () => clockMs, date: () => clockMs }
-  const store = new MemoryStore(clock)
+  const store = createMemoryStore(clock)
   const limiter = createLimiter(store, undefined, clock)
   const quotasOf = createCharges(config)
   const { count, report } = createReport(config, client)
@@ -97,10 +97,7 @@ export async function replay(
   }
 }
 
-/**
- * Creates the function that returns the quotas of a logged call at an instant (epoch milliseconds), or the reason why it has
- * none. Matches calls with the gateway's router, or by the recorded route if the path or the host is not logged.
- */
+/** Creates the function that returns the quotas of a logged call, or why it has none. Without its path or host, a call is matched by its recorded route. */
 function createCharges(config: Config) {
   const routes = compileRoutes({
     ...config,

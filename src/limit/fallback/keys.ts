@@ -7,6 +7,8 @@ const MAX_ANSWERS = 20_000
 /** Maximum keys, and proofs, that `next` yields. */
 const MAX_VISITED = 5000
 
+const NOTHING_OWN = { own: undefined, spreadMs: 0, back: undefined, adding: undefined }
+
 /** Creates the memory of keys. Each call has another proof: these are kept apart, so that they evict no limits. */
 export function createKeys() {
   const [limits, proofs] = [createKind(), createKind()]
@@ -19,17 +21,7 @@ export function createKeys() {
       const { kept, asked } = kindOf(quota)
       let known = (kept.size > 0 && kept.get(key)) || asked.get(key)
       if (known === undefined) {
-        known = {
-          quota,
-          used: 0,
-          firstAt: 0,
-          rest: 0,
-          lastAt: 0,
-          own: undefined,
-          spreadMs: 0,
-          back: undefined,
-          adding: undefined,
-        }
+        known = { quota, ...NOTHING_OWN, used: 0, firstAt: 0, rest: 0, lastAt: 0 }
         asked.set(key, known)
       }
       return known

@@ -111,10 +111,7 @@ export function createLocalCounters(
       }
     },
 
-    /**
-     * Returns the end of a question with which own calls of these keys are being added, with its error if it failed; or `late`
-     * after its timeout. Until they are added, the store must not decide.
-     */
+    /** Returns the end of the question that adds own calls of these keys, with its error, or `late` after its timeout. Until they are added, the store must not decide. */
     adding(quotas: readonly Quota[]): Known['adding'] {
       if (!keys.hasKept()) return undefined
       return keys.kept(quotas).find(({ adding }) => adding !== undefined)?.adding

@@ -79,10 +79,7 @@ export function createDeadlines(timeoutMs: number, clock: Clock) {
   }
 }
 
-/**
- * Estimates the clock of each server as an interval, which each answer narrows. An answer outside it means that the clock was
- * set: it becomes the interval. Local instants are milliseconds of `performance.now()`.
- */
+/** Estimates each server's clock as an interval, which answers narrow; one outside it, as the clock was set, becomes it. Local instants are `performance.now()` milliseconds. */
 export class ServerClocks {
   /** Minimum and maximum difference of each server's clock to the local clock, in microseconds. */
   readonly #ahead = new Map<string, readonly [min: number, max: number]>()

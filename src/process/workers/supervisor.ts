@@ -180,10 +180,7 @@ export function createBackoff(): (ranMs: number) => number {
   }
 }
 
-/**
- * Calls `ask` periodically, and `onHang` once after `MAX_CHECKS` checks without an answer. Counts checks, not time, so that a
- * pause of this process is not taken for a hang. Returns a function that stops it.
- */
+/** Calls `ask` periodically, and `onHang` once after `MAX_CHECKS` unanswered checks: this process may pause, too. Returns a function that stops it. */
 export function checkAlive(ask: () => Promise<unknown>, onHang: () => void, everyMs = CHECK_MS): () => void {
   let unanswered = 0
   const answered = (): void => void (unanswered = 0)

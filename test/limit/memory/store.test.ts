@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { MemoryStore } from '../../../src/limit/memory/store.ts'
+import { createMemoryStore } from '../../../src/limit/memory/store.ts'
 import { SYSTEM_CLOCK } from '../../../src/runtime/clock.ts'
 import { storeContract } from '../store-contract.ts'
 import { memorySubject, throughLimiter } from '../subjects.ts'
@@ -15,13 +15,13 @@ describe('the memory store', () => {
   afterEach(() => {
     vi.useRealTimers()
   })
-  const sizeOf = async (store: MemoryStore) =>
+  const sizeOf = async (store: ReturnType<typeof createMemoryStore>) =>
     (await store.keys({ named: [], glob: undefined, matches: () => true })).length
 
   test('is empty again after its keys have expired', async () => {
     vi.useFakeTimers({ toFake: ['setInterval'] })
     let nowMs = 0
-    const store = new MemoryStore({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs })
+    const store = createMemoryStore({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs })
     for (let i = 0; i < 10_000; i++) {
       store.charge([{ name: 'x', key: `k${i}`, limit: 5, windowMs: 1000, shadow: false }])
     }
@@ -36,7 +36,7 @@ describe('the memory store', () => {
 
   test('sweeps with its charges, so that sweeping keeps pace with any load', async () => {
     let nowMs = 0
-    const store = new MemoryStore({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs })
+    const store = createMemoryStore({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs })
     for (let i = 0; i < 50_000; i++) {
       nowMs += 1
       store.charge([{ name: 'x', key: `k${i}`, limit: 5, windowMs: 1000, shadow: false }])
@@ -47,7 +47,7 @@ describe('the memory store', () => {
   test('counts on the monotonic clock and answers in wall-clock time', () => {
     let wallMs = 1_000_000
     let nowMs = 0
-    const store = new MemoryStore({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => wallMs })
+    const store = createMemoryStore({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => wallMs })
     const quota = { name: 'x', key: 'k', limit: 1, windowMs: 5000, shadow: false }
     expect(store.charge([quota]).allowances[0]!.resetAt).toBe(1_005_000)
     wallMs -= 500_000

@@ -27,22 +27,18 @@ const audience = z
   )
   .transform((audience) => [audience].flat())
 
+const algorithms = list(choice(ALGORITHMS), 1, 'a list of algorithms')
+const isRealm = (text: string): boolean => /^[ !#-[\]-~]+$/.test(text)
+const realm = stringThat(isRealm, 'plain ASCII without quotes and backslashes')
+
 const issuerFields = section({
-  issuer: issuer,
-  audience: audience,
+  issuer,
+  audience,
   jwks: keysLocation.optional(),
   clientClaim: text('the name of a claim').default('client_id'),
-  algorithms: list(choice(ALGORITHMS), 1, 'a list of algorithms').default([
-    'PS256',
-    'ES256',
-    'EdDSA',
-    'RS256',
-  ]),
+  algorithms: algorithms.default(['PS256', 'ES256', 'EdDSA', 'RS256']),
   leewayMs: duration('0s', '10m').prefault('5s'),
-  realm: stringThat(
-    (realm) => /^[ !#-[\]-~]+$/.test(realm),
-    'plain ASCII without quotes and backslashes',
-  ).optional(),
+  realm: realm.optional(),
   type: choice(['any', 'strict']).default('any'),
   introspection: introspection.optional(),
 })
@@ -106,7 +102,7 @@ const client = section({
 export const clients = list(client, 0, 'a list of clients')
 
 export const par = section({
-  issuer: issuer,
+  issuer,
   audiences: list(text('an audience'), 0, 'a list of audiences').optional(),
   assertionAudience: choice(['compatible', 'strict']).default('compatible'),
   leewayMs: duration('0s', '10m').prefault('10s'),

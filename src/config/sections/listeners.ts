@@ -38,7 +38,8 @@ export const listen = section({
   }),
 )
 
-const isToken = (token: string): boolean => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(token)
+const isToken = (text: string): boolean => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(text)
+const token = stringThat(isToken, 'a token of 16 characters or more, letters, digits and - . _ ~ + / =')
 
 export const forwardAuth = section({
   host: bindHost.default('127.0.0.1'),
@@ -49,10 +50,7 @@ export const forwardAuth = section({
 export const admin = section({
   host: bindHost.default('127.0.0.1'),
   port: port.prefault(9090),
-  token: stringThat(
-    isToken,
-    'a token of 16 characters or more, letters, digits and - . _ ~ + / =',
-  ).optional(),
+  token: token.optional(),
 }).transform((settings) => ({ token: undefined, ...settings, onLoopback: isLoopback(settings.host) }))
 
 export const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
@@ -152,7 +150,7 @@ const redis = servers.superRefine(crossField(addressConflicts)).transform((redis
 const isPrefix = (prefix: string): boolean => /^[A-Za-z0-9._:-]{1,64}$/.test(prefix)
 
 const sharedStore = section({
-  redis: redis,
+  redis,
   prefix: stringThat(isPrefix, 'letters, digits and . _ : - (64 at most)').default('sluice'),
   timeoutMs: duration('1ms', '1m').prefault('100ms'),
   onOutage: choice(['local', 'allow', 'deny']).default('local'),

@@ -71,10 +71,15 @@ export function makeKey(alg: TestAlgorithm, kid: string = randomUUID()): TestKey
   return { kid, alg, privateKey, jwk: { ...publicKey.export({ format: 'jwk' }), kid, alg, use: 'sig' } }
 }
 
+/** RSA pairs, each made once, as that takes a fifth of a second; in turn, so that the keys of a test differ. */
+const rsaPairs: ReturnType<typeof generatePair>[] = []
+const MAX_RSA_PAIRS = 8
+let rsaKeys = 0
+
 function generatePair(alg: TestAlgorithm): { privateKey: KeyObject; publicKey: KeyObject } {
   if (alg === 'ES256') return generateKeyPairSync('ec', { namedCurve: 'P-256' })
   if (alg === 'EdDSA') return generateKeyPairSync('ed25519')
-  return generateKeyPairSync('rsa', { modulusLength: 2048 })
+  return (rsaPairs[rsaKeys++ % MAX_RSA_PAIRS] ??= generateKeyPairSync('rsa', { modulusLength: 2048 }))
 }
 
 /** Creates a compact JWS of any header and payload; a payload that is not bytes is serialised as JSON. */

@@ -70,7 +70,6 @@ function openCluster({ nodes, options }: ReturnType<typeof clusterOptions>, onEr
     node.on('ready', () => reasons.delete(nameOf(node)))
     connectMasters()
   })
-  client.on('refresh', connectMasters)
 
   return {
     commands: client as Redis | Cluster,

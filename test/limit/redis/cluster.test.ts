@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import type { OutageChange } from '../../../src/limit/fallback/breakers.ts'
 import { withFallback } from '../../../src/limit/fallback/store.ts'
 import type { Limit } from '../../../src/limit/limit.ts'
+import { openClient } from '../../../src/limit/redis/client.ts'
 import { hashSlot, tagOf } from '../../../src/limit/redis/hash-slot.ts'
 import { clusterOptions } from '../../../src/limit/redis/options.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
@@ -47,6 +48,19 @@ test('charges a slot that moved to another master there', async () => {
   await to.command('CLUSTER', 'SETSLOT', slot, 'IMPORTING', String(await from.command('CLUSTER', 'MYID')))
   for (const node of [to, from]) await node.command('CLUSTER', 'SETSLOT', slot, 'NODE', id)
   expect((await store.charge([quota('moved')])).admitted).toBe(true)
+})
+
+test('connects a replica that becomes a master before its first command', async () => {
+  const replicated = await startCluster(3, 1)
+  closers.push(() => replicated.close())
+  const client = openClient({ topology: { cluster: replicated.urls } }, () => {})
+  closers.push(async () => client.close())
+  await client.connect()
+  const replica = replicated.nodes[3]!
+  await replica.command('CLUSTER', 'FAILOVER', 'TAKEOVER')
+  await until('the replica is connected as the master', () =>
+    client.masters().some(({ options, status }) => options.port === replica.port && status === 'ready'),
+  )
 })
 
 test('names a node that is unreachable at its announced address, and the others decide', async () => {

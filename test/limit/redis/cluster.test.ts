@@ -61,6 +61,7 @@ test('connects a replica that becomes a master before its first command', async 
   await until('the replica is connected as the master', () =>
     client.masters().some(({ options, status }) => options.port === replica.port && status === 'ready'),
   )
+  expect(client.masters()).toHaveLength(3)
 })
 
 test('names a node that is unreachable at its announced address, and the others decide', async () => {

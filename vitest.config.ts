@@ -1,4 +1,19 @@
 import { defineConfig } from 'vitest/config'
+import { BaseSequencer, type TestSpecification } from 'vitest/node'
+
+/** Tests that wait for long. They begin first, so that no worker is left with one at the end. */
+const SLOW =
+  /(?:workers\/workers|admin\/console|commands\/(?:start|sandbox)|redis\/(?:outage|store)|process\/reload|docs\/tasks|deploy\/forward-auth|simulation|gateway\/(?:outage-load|failover|exactness))[^/]*\.test\.ts$/
+
+const isSlow = ({ moduleId }: TestSpecification): boolean => SLOW.test(moduleId)
+
+class SlowFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    // oxlint-disable-next-line unicorn/no-array-sort -- not of an array
+    const sorted = await super.sort(files)
+    return [...sorted.filter(isSlow), ...sorted.filter((file) => !isSlow(file))]
+  }
+}
 
 export default defineConfig({
   test: {
@@ -12,6 +27,7 @@ export default defineConfig({
     maxWorkers: 4,
     // Files of a worker share what they import: loading it anew for each took a fifth of the time.
     isolate: false,
+    sequence: { sequencer: SlowFirst },
     coverage: {
       provider: 'v8',
       include: ['src/**/*.ts'],

@@ -31,7 +31,7 @@ const FIELDS: Readonly<Record<Unit, readonly string[]>> = {
   minute: ['era', 'year', 'month', 'day', 'hour', 'minute', 'timeZoneName'],
 }
 
-/** Creates the calendar of an IANA time zone; throws a RangeError for another name. Of an hour that summer time repeats, each is an hour of its own. */
+/** Creates the calendar of an IANA time zone; throws a RangeError for another name. An hour that summer time repeats is two hours. */
 export function createCalendar(unit: Unit, timezone: string): Calendar {
   const format = new Intl.DateTimeFormat('en', {
     ...{ timeZone: timezone, era: 'short', year: 'numeric', month: 'numeric', day: 'numeric' },

@@ -33,7 +33,7 @@ const WRONG_CONFIG = 78
 
 export async function main(argv: readonly string[], io: Io): Promise<number> {
   try {
-    // Without yargs, which takes 0.1 s: a container engine calls `health` every few seconds, and callers wait for a worker.
+    // Without yargs, which takes 0.1 s: a container engine calls `health` every few seconds, and a replaced worker must serve soon.
     if (argv[0] === 'worker') return await work(io)
     if (argv[0] === 'health' && argv.slice(1).every((flag) => flag === '--ready')) {
       await (await COMMANDS.health[2]()).run({ ready: argv.length > 1 }, io)

@@ -43,16 +43,12 @@ export async function loadConfig(options: LoadOptions) {
   const mistakes: Issue[] = [...source.mistakes]
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
   // There may be 100,000 clients; they have no secrets.
-  const { clients, ...rest } = overridden(source.value, overrides)
-  const value = mapTexts(rest, (text, path) => {
-    if (!isSecret(path)) return text
-    try {
-      return readSecret(text, flagOf(path) ? process.cwd() : directory)
-    } catch (error) {
-      mistakes.push({ path, message: (error as Error).message })
-      return text
-    }
-  })
+  const { clients, ...rest } = source.value
+  // A flag that replaces the URL of Redis keeps its credentials, which may be in a file.
+  const read = mapTexts(rest, (text, path) => (flagOf(path) ? secretOf(text, path, directory, []) : text))
+  const value = mapTexts(overridden(read, overrides), (text, path) =>
+    secretOf(text, path, flagOf(path) ? process.cwd() : directory, mistakes),
+  )
   const parsed = settings.safeParse({ ...value, clients })
   if (!parsed.success) mistakes.push(...parsed.error.issues.flatMap((issue) => mistakesOf(issue)))
   else if (mistakes.length === 0) mistakes.push(...crossCheck(parsed.data))
@@ -76,6 +72,15 @@ export async function loadConfig(options: LoadOptions) {
     content: createHash('sha256').update(text).update(JSON.stringify(compiled)).digest('hex'),
     /** The TLS files of the listener and the upstreams, which may be renewed without a change of the text. */
     certificates: filesOf([listen.tls, ...upstreams.map(({ tls }) => tls)], directory),
+  }
+}
+
+function secretOf(text: string, path: Path, directory: string, mistakes: Issue[]): string {
+  try {
+    return isSecret(path) ? readSecret(text, directory) : text
+  } catch (error) {
+    mistakes.push({ path, message: (error as Error).message })
+    return text
   }
 }
 

@@ -80,8 +80,8 @@ function describe(schema: JsonSchema, path: string, texts: Readonly<Record<strin
 
 function allowVariable(schema: z.core.JSONSchema.BaseSchema): void {
   const { description: _, default: __, ...value } = schema
-  const isNumber = value.type === 'integer' || value.type === 'number'
-  if (!isNumber && !value.enum && value.const === undefined && !value.pattern) return
+  const isCoerced = /^(?:boolean|integer|number)$/.test(String(value.type))
+  if (!isCoerced && !value.enum && value.const === undefined && !value.pattern) return
   for (const key of Object.keys(value)) delete schema[key]
   schema.anyOf = [value, { $ref: '#/$defs/variable' }]
 }

@@ -5,7 +5,6 @@ import type { Compiled } from './compile.ts'
 import type { Issue, LocatedIssue } from './yaml/issue.ts'
 import type { Env } from './yaml/source.ts'
 
-/** Yields warnings: settings without effect, insecure settings, certificates that are not valid now. */
 export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   yield* insecureSettings(config)
   yield* certificateWarnings(config, nowMs)
@@ -62,7 +61,7 @@ function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue>
     } else if (jwks === undefined) {
       const signed = alg === 'none' || alg.startsWith('HS') ? undefined : 'requestObjectSigningAlg'
       const key = authentication === 'private_key_jwt' ? 'authentication' : signed
-      const message = 'is checked, but signatures are not verified; for that, write "jwks" or "jwksUri"'
+      const message = 'is checked, but signatures are not verified; to verify them, write "jwks" or "jwksUri"'
       if (key !== undefined) yield { path: ['clients', i, key], message }
     }
   }

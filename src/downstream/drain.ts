@@ -5,7 +5,7 @@ import { Failure, serviceUnavailable } from '../errors.ts'
 import { responseOf } from './pipelining.ts'
 
 const NO_LOAD = { sockets: new Set<Socket>(), requests: () => 0 }
-/** Open sockets (also those without HTTP yet) and requests in flight, by server. Node exposes neither. */
+/** Open sockets (also those without HTTP yet) and requests in flight, by server. Node exposes only the number of sockets. */
 export const loads = new WeakMap<Server, Readonly<typeof NO_LOAD>>()
 
 /** Returns the number of open sockets of a server; a socket with TLS counts once. */

@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Reply } from './reply.ts'
 
 const FORWARDED = { method: 'x-forwarded-method', host: 'x-forwarded-host', target: 'x-forwarded-uri' }
-/** The fields in which a proxy sends the method, the host and the target of a request; undefined if it asks with the request's own. */
+/** The fields in which a proxy sends the method, the host and the target of a request; undefined if its own request has them. */
 const FIELDS = {
   traefik: FORWARDED,
   caddy: FORWARDED,
@@ -39,7 +39,7 @@ export function readAsked(proxy: ForwardAuthProxy, { method = '', url = '', head
   }
 }
 
-/** Returns the reply to a request that may pass (not for the caller). The client is percent-encoded, and empty if it is unknown. */
+/** Returns the reply to the proxy for a request that may pass. The client is percent-encoded, and empty if it is unknown. */
 export function passReply(
   client: string | undefined,
   requestId: string,

@@ -72,7 +72,7 @@ export function createPeers(trustedProxies: readonly string[]) {
 
 export type Peers = ReturnType<typeof createPeers>
 
-/** Returns the caller's client certificate in DER, from `Client-Cert` if a trusted proxy sends the request, else from the socket. */
+/** Returns the certificate of a TLS client in DER, from `Client-Cert` if a trusted proxy sends the request, else from the socket. */
 export function clientCertificate({ socket, headers }: IncomingMessage, trusted: boolean) {
   if (trusted) return readCertificateHeader(headers['client-cert'])
   return socket instanceof TLSSocket ? certificateOf(socket)?.der : undefined
@@ -80,7 +80,7 @@ export function clientCertificate({ socket, headers }: IncomingMessage, trusted:
 
 const certificates = new WeakMap<TLSSocket, { readonly der: Buffer; readonly field: string }>()
 
-/** Reads the certificate, and its byte sequence (RFC 9440 section 2.1), once for each socket. */
+/** Reads the certificate of a socket, and the `Client-Cert` field for it (RFC 9440 section 2.1), once. */
 function certificateOf(socket: TLSSocket) {
   const der = certificates.has(socket) ? undefined : socket.getPeerX509Certificate()?.raw
   if (der !== undefined) certificates.set(socket, { der, field: `:${der.toString('base64')}:` })
@@ -94,7 +94,7 @@ export const certificateField = (socket: Socket): string | undefined =>
 const PEM = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----/
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 
-/** Parses a byte sequence (RFC 9440 section 2.1), or the forms of older proxies: bare base64, or URL-encoded PEM (the first of a chain). */
+/** Parses a `Client-Cert` field: a byte sequence (RFC 9440 section 2.1), or the forms of older proxies: bare base64, or URL-encoded PEM (the first of a chain). */
 export function readCertificateHeader(value: string | string[] | undefined): Buffer | undefined {
   if (typeof value !== 'string') return undefined
   const text = value.trim()

@@ -130,6 +130,15 @@ describe('flags', () => {
     expect((await load(text, {}, overridesOf({ store: 'memory' }))).config.store).toBe('memory')
   })
 
+  it('keep user, password and TLS of a URL that is in a file, if the file can be read', async () => {
+    const text = completed('store: { redis: { url: "file:redis-url" } }')
+    const overrides = overridesOf({ redis: 'redis://b' })
+    const { config } = await load(text, {}, overrides, { 'redis-url': 'rediss://u:p@a\n' })
+    expect(config.store).toMatchObject({ redis: { topology: { url: 'rediss://u:p@b' } } })
+    const without = await load(text, {}, overrides, {})
+    expect(without.config.store).toMatchObject({ redis: { topology: { url: 'redis://b' } } })
+  })
+
   it.each([
     ['redis://b', 'redis://u:p@b'],
     ['rediss://b:1/2', 'rediss://u:p@b:1/2'],

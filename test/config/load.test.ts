@@ -113,6 +113,14 @@ routes:
     })
   })
 
+  it('reads durations and sizes with decimals exactly', async () => {
+    const { config } = await load(
+      completed('listen: { requestTimeout: 4.35m, maxHeaderSize: 1.001953125kB }\ndrainTimeout: 2.01s'),
+    )
+    expect(config.listen).toMatchObject({ requestTimeoutMs: 261_000, maxHeaderSize: 1026 })
+    expect(config.drainTimeoutMs).toBe(2010)
+  })
+
   it('compiles changes, shadow limits and own limits of clients', async () => {
     const text = [
       'clients:',
@@ -209,6 +217,14 @@ routes:
     ])
     expect(config.tokens).toEqual([])
   })
+
+  it.each(['(?<year>[0-9]{4})-(?<month>[0-9]{2})-?[a-z]*', '(?=x)(?!xy)(?<!y)[a-z]+x?'])(
+    'allows the kind %s, with two repetitions',
+    async (kind) => {
+      const text = completed(`parameters: { connection: "${kind}" }`)
+      expect(await mistakesIn(text)).toEqual([])
+    },
+  )
 
   it('requires tokens on routes with bearer', async () => {
     const text = completed('tokens: x').replace('tokens: x\n', '')

@@ -114,6 +114,12 @@ describe('sluice.schema.json', () => {
     expect(schema.safeParse(value).error).toBeUndefined()
   })
 
+  it('takes variables in place of numbers, words, true and false', () => {
+    const redis = { url: 'redis://r', tls: { rejectUnauthorized: '${VERIFY}' } }
+    const values = { listen: { port: '${PORT}' }, log: { level: '${LEVEL}' }, store: { redis } }
+    expect(schema.safeParse({ ...minimal, ...values }).error).toBeUndefined()
+  })
+
   it('refuses what the loader refuses', () => {
     expect(schema.safeParse(minimal).success).toBe(true)
     for (const wrong of [

@@ -8,7 +8,7 @@ import { type Args, type Io, positionals, print, textOf, UsageError, writeLines 
 const MAX_SPAN = '3650d'
 const durationSchema = duration('1s', MAX_SPAN)
 
-/** Sets or removes overrides of one client at all gateways, either all that are given or none. */
+/** Sets or removes overrides of one client at all gateways that share the store, either all that are given or none. */
 export async function setLimits(admin: Admin, client: string, args: Args, io: Io): Promise<void> {
   const set = parseSettings(positionals(args).slice(1))
   const note = textOf(args, 'note')
@@ -43,7 +43,7 @@ function parseSettings(words: readonly string[]): Readonly<Record<string, number
   return Object.fromEntries(settings)
 }
 
-/** Returns the instant of `--until`, null for `--permanent`, or undefined; throws a UsageError. */
+/** Returns the instant of `--until`, null for `--permanent`, or undefined for the default; throws a UsageError. */
 function readUntil(args: Args, nowMs: number): string | null | undefined {
   const text = textOf(args, 'until')
   if (text === undefined) return args['permanent'] === true ? null : undefined
@@ -56,7 +56,7 @@ function readUntil(args: Args, nowMs: number): string | null | undefined {
   return instant(at)
 }
 
-/** Returns the user id if the user has no name, as in some containers. */
+/** Returns the name of the user, or the id of a user without a name, as in some containers. */
 function userName(): string {
   try {
     return userInfo().username

@@ -13,7 +13,7 @@ export const window = duration('100ms', '31d')
 
 const keyPart = stringThat((part) => {
   if (part.startsWith(':')) return `is written without the colon; write ${part.slice(1)}`
-  const [, of, name = ''] = /^(claim|header):(.+)$/is.exec(part) ?? []
+  const [, of, name = ''] = /^(claim|[Hh]eader):(.+)$/s.exec(part) ?? []
   if (of === 'claim') return true
   return of === undefined ? /^[A-Za-z_][A-Za-z0-9_]*$/.test(part) : fieldIssue(name)
 }, 'client, user, ip, route, token, claim:NAME, header:NAME or a parameter’s name').transform(partOf)
@@ -130,7 +130,7 @@ function costIssue(source: string): string | undefined {
   // Each escape and class becomes a letter, each group starts with `(`, and `?` for lazy repetitions is removed.
   let rest = source
     .replaceAll(/\\[^1-9k]|\[(?:\\.|[^\\\]])*\]/gu, 'x')
-    .replaceAll('(?:', '(')
+    .replaceAll(/\(\?(?:[:=!]|<[=!]|<\w+>)/g, '(')
     .replaceAll(/([*+?}])\?/g, '$1')
   if (rest.includes('\\')) return 'must not refer back to a group; write out what it matches'
   if (rest.split(/[*+?]|\{\d+,\d*\}/).length - 1 > MAX_UNBOUNDED_REPETITIONS)

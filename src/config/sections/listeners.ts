@@ -39,7 +39,10 @@ export const listen = section({
 )
 
 const isToken = (text: string): boolean => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(text)
-const token = stringThat(isToken, 'a token of 16 characters or more, letters, digits and - . _ ~ + / =')
+const token = stringThat(
+  isToken,
+  'a token of 16 characters or more: letters, digits and - . _ ~ + /, and = at its end',
+)
 
 export const forwardAuth = section({
   host: bindHost.default('127.0.0.1'),
@@ -60,13 +63,14 @@ const NODE = 'redis://host:port or rediss://host:port'
 export function checkServer(text: string): boolean | string {
   if (/^(?:unix:\/\/)?\/[^\s?#]+$/.test(text)) return true
   if (!/^rediss?:\/\//.test(text) || !URL.canParse(text)) return `must be ${SERVER}`
+  if (/%(?![0-9a-f]{2})/i.test(text)) return 'has a "%" that is not an escape; write it as %25'
   const { hostname, search, hash, pathname } = new URL(text)
   if (hostname === '') return 'names no host; write redis://host:6379'
-  if (search !== '' || hash !== '') return 'must have nothing after the database number'
+  if (search !== '' || hash !== '') return 'must end after the port, or with a database number such as /0'
   return /^(?:\/\d{0,4})?$/.test(pathname) || 'must end with the number of a database, such as /0, or without'
 }
 
-/** Checks a node of a Redis Cluster, which has only database 0, or a sentinel. */
+/** Checks the URL of a sentinel, or of a node of a Redis Cluster, which has only database 0. */
 function checkNode(text: string): boolean | string {
   if (!/^rediss?:\/\//.test(text)) return false
   const isLonger = URL.canParse(text) && new URL(text).pathname.length > 1

@@ -24,9 +24,9 @@ const MAX_BITS: Readonly<Record<number, number>> = { 4: 32, 6: 128 }
 
 /** A range of addresses, such as `10.0.0.0/8`, or one address, which becomes a range. */
 export const cidr = stringThat((range) => {
-  const [, address = range, bits = '0'] = /^([^/%]+)\/(\d{1,3})$/.exec(range) ?? []
+  const [, address = range, bits = '0'] = /^([^/]+)\/(\d{1,3})$/.exec(range) ?? []
   const max = MAX_BITS[isIP(address)]
-  return max !== undefined && Number(bits) <= max
+  return max !== undefined && !range.includes('%') && Number(bits) <= max
 }, 'a range of addresses such as 10.0.0.0/8, or one address').transform((range) =>
   range.includes('/') ? range : `${range}/${MAX_BITS[isIP(range)]}`,
 )
@@ -84,14 +84,14 @@ export const headerFields = z.record(
 export const SET_BY_GATEWAY = /^(?:x-)?ratelimit(?:-|$)|^(?:retry-after|cache-control|content-length|date)$/
 const isRead = (name: string): boolean => INSPECTED.has(name) || HOP_BY_HOP.has(name)
 
-/** Schema of the field in which the gateway names the caller to the upstream. */
+/** Schema of a field in which a trusted proxy names the caller to the upstream. */
 export const identityField = stringThat((field) => {
   const name = normalizeFieldName(field.toLowerCase())
   if (isRead(name) || name.startsWith('content-')) return 'is read by the gateway itself; remove it'
   return FIELD.test(field)
 }, 'the name of a header field such as X-My-User')
 
-/** Checks a field for use by limits or as the request id. Returns the mistake, false for an invalid name, or true. */
+/** Checks a field that limits count by, or that has the request id. Returns true, a mistake, or false if it is no field name. */
 export function fieldIssue(field: string): boolean | string {
   const name = field.toLowerCase()
   if (isRead(name) || decideAction(name) !== 'keep' || SET_BY_GATEWAY.test(name))

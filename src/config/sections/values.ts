@@ -14,7 +14,9 @@ function measure(noun: string, units: Readonly<Record<string, number>>, base: st
   const pattern = new RegExp(`^(\\d+(?:\\.\\d+)?)(${names.join('|')})$`)
   const read = (text: string): number => {
     const [, count, unit = ''] = pattern.exec(text) ?? []
-    return Number(count) * units[unit]!
+    const value = Number(count) * units[unit]!
+    // 2.01 * 1000 is 2009.9999999999998.
+    return Math.abs(value - Math.round(value)) < 1e-6 ? Math.round(value) : value
   }
   return (min: string, max: string) => {
     const fits = (text: string): boolean => {

@@ -27,6 +27,7 @@ export type RedisConfig = RedisCredentials & { readonly topology: RedisTopology 
 export function redisAddress(url: string, { username, password, tls }: RedisCredentials, defaultPort = 6379) {
   const path = /^(?:unix:\/\/)?(\/.*)$/.exec(url)?.[1]
   const parsed = path === undefined ? new URL(url) : undefined
+  const secure = tls ?? (parsed?.protocol === 'rediss:' ? {} : undefined)
   return given({
     path,
     host: parsed?.hostname.replace(/^\[(.*)\]$/, '$1'),
@@ -34,7 +35,8 @@ export function redisAddress(url: string, { username, password, tls }: RedisCred
     username: username ?? (decodeURIComponent(parsed?.username ?? '') || undefined),
     password: password ?? (decodeURIComponent(parsed?.password ?? '') || undefined),
     db: Number(parsed?.pathname.slice(1)) || undefined,
-    tls: tls ?? (parsed?.protocol === 'rediss:' ? {} : undefined),
+    // Explicit: NODE_TLS_REJECT_UNAUTHORIZED changes the default.
+    tls: secure && { rejectUnauthorized: true, ...secure },
   })
 }
 

@@ -358,7 +358,7 @@ describe('a store with the right Redis', () => {
 test.each([
   ['redis://h', { host: 'h', port: 6379 }],
   ['redis://u:p%40s@h:7000/2', { host: 'h', port: 7000, username: 'u', password: 'p@s', db: 2 }],
-  ['rediss://[::1]:7000', { host: '::1', port: 7000, tls: {} }],
+  ['rediss://[::1]:7000', { host: '::1', port: 7000, tls: { rejectUnauthorized: true } }],
   ['/run/redis.sock', { path: '/run/redis.sock' }],
   ['unix:///run/redis.sock', { path: '/run/redis.sock' }],
 ])('reads the address %s', (url, address) => {

@@ -24,7 +24,8 @@ annotated example with every key.
   as in ISO 8601, with \`Z\` or an offset.
 - Any value may contain \`\${NAME}\` or \`\${NAME:-default}\` from the environment. \`$\${\` is a literal \`\${\`.
 - Secrets may be \`file:/path\`. Other paths are relative to the file.
-- Unknown keys are mistakes. \`sluice check\` lists all mistakes of a file, and what is in effect.
+- Unknown keys are mistakes. \`sluice check\` lists the mistakes of a file, and what is in effect. Mistakes between sections,
+  such as a route that nothing reaches, are listed once the others are corrected; undefined names at once.
 - [What a reload changes](operating.md#reload), and what needs a restart.
 `
 

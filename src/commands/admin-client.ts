@@ -129,7 +129,7 @@ export async function ask<T>(admin: Admin, path: string, options: Options = {}):
   const detail = typeof body?.['detail'] === 'string' ? body['detail'] : undefined
   if (status === 400 && detail !== undefined) throw new UsageError(detail)
   const reason = detail ?? `it answers ${status}, as no admin listener of this version does.`
-  throw new Error(`The gateway at ${url} does not do this: ${reason}`)
+  throw new Error(`The gateway at ${url} cannot do this: ${reason}`)
 }
 
 /** Runs `sluice health`: prints the response to `/healthz`, or with `--ready` to `/readyz`; rejects unless it is a 200. */

@@ -25,7 +25,7 @@ const EPILOGUE = `Exit codes: 0 done, 1 failed (such as a port in use), 64 wrong
 With --json, a failure is one JSON object on standard output: "error" with "exit" and "message" and, for a wrong configuration, "problems", each with "file", "line", "column" (or "flag"), "path" and "message".
 
 Completion: sluice completion >> ~/.bashrc, or >> ~/.zshrc.`
-const WHICH = `Which command? One of ${Object.keys(COMMANDS).join(', ')}.`
+const WHICH = `Which command? One of ${[...Object.keys(COMMANDS), 'completion'].join(', ')}.`
 
 /** Exit codes of sysexits.h. */
 const WRONG_USAGE = 64

@@ -4,17 +4,15 @@ import { claimsOf } from '../limit/rules/conditions.ts'
 import { isVariable, partOf } from '../limit/rules/parts.ts'
 import { normalizeFieldName } from '../upstream/header-policy.ts'
 import type { Settings } from './schema.ts'
-import { type Issue, nearest, oneOf, undefinedName } from './yaml/issue.ts'
+import { type Issue, nearest, oneOf } from './yaml/issue.ts'
 
 type Route = Settings['routes'][number]
 
-const namesOf = (items: readonly { readonly name: string }[]): readonly string[] =>
-  items.map(({ name }) => name)
 const startOf = ({ per }: Limit): string => per[0] ?? 'no part'
 const paramsOf = ({ segments }: Route): readonly string[] =>
   segments.flatMap((segment) => ('param' in segment ? [segment.param] : []))
 
-/** Yields mistakes that involve several sections, such as undefined names and unreachable routes. */
+/** Yields mistakes that involve several sections, such as ports in conflict and unreachable routes. */
 export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* portConflicts(settings)
   yield* clientIssues(settings)
@@ -53,9 +51,8 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
       const limit = limits.find((limit) => limit.name === name)
       const notPerClient = 'is not counted per client; add client to its "per" or remove this'
       const tooShort = `is shorter than "together" of "${name}"; write at least that`
-      if (limit === undefined)
-        yield { path, message: undefinedName('limit', name, namesOf(limits)), key: true }
-      else if (!limit.per.includes('client')) yield { path, message: notPerClient, key: true }
+      if (limit === undefined) continue
+      if (!limit.per.includes('client')) yield { path, message: notPerClient, key: true }
       else if (limit.calendar !== undefined && windowMs !== Infinity)
         yield { path: [...path, 'window'], message: `does not apply to the calendar of "${name}"; remove it` }
       else if (typeof limit.together === 'number' && limit.together > windowMs)
@@ -132,21 +129,14 @@ const NEEDED = {
 } as const
 
 function* routeIssues(settings: Settings): Generator<Issue> {
-  const { routes, upstreams, limits, forwardAuth } = settings
-  for (const [i, route] of routes.entries()) {
-    const { upstream, respond, authenticate } = route
+  const { routes, forwardAuth } = settings
+  for (const [i, { upstream, respond, authenticate }] of routes.entries()) {
     const [section, what] = NEEDED[authenticate]
     const absent = `is missing; routes[${i}] has "authenticate: ${authenticate}", so write ${what}`
     if (section !== undefined && settings[section] === undefined) yield { path: [section], message: absent }
-    const path = ['routes', i, 'upstream']
     const missing = 'is missing; write the name of an upstream, or "respond: limits"'
     if (upstream === undefined && respond === undefined && forwardAuth === undefined)
-      yield { path, message: missing, key: true }
-    if (upstream !== undefined && !namesOf(upstreams).includes(upstream))
-      yield { path, message: undefinedName('upstream', upstream, namesOf(upstreams)) }
-    for (const [j, name] of route.limits.entries())
-      if (!namesOf(limits).includes(name))
-        yield { path: ['routes', i, 'limits', j], message: undefinedName('limit', name, namesOf(limits)) }
+      yield { path: ['routes', i, 'upstream'], message: missing, key: true }
     yield* limitConflicts(settings, i)
   }
 }

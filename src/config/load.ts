@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { dirname, resolve } from 'node:path'
 import { crossCheck } from './checks.ts'
+import { undefinedNames } from './undefined-names.ts'
 import { nodeWarnings, warningsOf } from './warnings.ts'
 import { compile, type Config, filesOf } from './compile.ts'
 import { isSecret, settings } from './schema.ts'
@@ -52,6 +53,7 @@ export async function loadConfig(options: LoadOptions) {
   const parsed = settings.safeParse({ ...value, clients })
   if (!parsed.success) mistakes.push(...parsed.error.issues.flatMap((issue) => mistakesOf(issue)))
   else if (mistakes.length === 0) mistakes.push(...crossCheck(parsed.data))
+  mistakes.push(...undefinedNames({ ...value, clients }))
   if (!parsed.success || mistakes.length > 0) throw refuse(mistakes)
   const compiled = await compile(parsed.data, directory, mistakes)
   if (mistakes.length > 0) throw refuse(mistakes)

@@ -69,14 +69,8 @@ export function exceeded({ allowances, refusedBy }: Decision, limits: readonly L
 }
 
 /** Returns the refusing live allowance with the longest wait; undefined if none refuses. */
-export function longestWait(allowances: readonly Allowance[]): Allowance | undefined {
-  let longest: Allowance | undefined
-  for (const allowance of allowances) {
-    if (!refuses(allowance)) continue
-    if (longest === undefined || allowance.retryAfterMs > longest.retryAfterMs) longest = allowance
-  }
-  return longest
-}
+export const longestWait = (allowances: readonly Allowance[]): Allowance | undefined =>
+  allowances.filter(refuses).toSorted((a, b) => b.retryAfterMs - a.retryAfterMs)[0]
 
 const refuses = ({ admitted, shadow }: Allowance): boolean => !admitted && !shadow
 

@@ -1,7 +1,4 @@
-/**
- * http-proxy ends here, and the gateway's code begins: `createSend` passes a request in; `addRequest` (sockets), `proxyRes` and `error`
- * lead out.
- */
+/** http-proxy ends here, and the gateway begins: `createSend` leads in; `addRequest` (for sockets), `proxyRes` and `error` lead out. */
 import type { ClientRequest, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { createProxyServer } from '../runtime/http-proxy.ts'
@@ -11,10 +8,7 @@ import { streamResponse } from './response.ts'
 const OPEN = { destroyed: false }
 const WITH_BODY: ReadonlySet<string | undefined> = new Set(['POST', 'PUT', 'PATCH'])
 
-/**
- * Returns the request as http-proxy sees it, in place of the caller's: http-proxy copies its fields and its URL, which the gateway
- * must choose itself.
- */
+/** Returns the request for http-proxy, which copies fields and URL from it. The gateway chooses these itself. */
 function toProxied(upstreamRequest: UpstreamRequest) {
   const { request, outgoing } = upstreamRequest
   const { method } = request

@@ -5,7 +5,8 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { VERSION } from '../../src/runtime/package.ts'
 import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
 
-const WHICH = 'Which command? One of start, init, check, health, explain, limits, replay, sandbox, schema.'
+const WHICH =
+  'Which command? One of start, init, check, health, explain, limits, replay, sandbox, schema, completion.'
 
 describe('sluice', () => {
   it('prints help with examples, and its version', async () => {

@@ -253,7 +253,7 @@ Every gateway applies this within a second.\n`,
     redis.thaw()
     expect(ended).toMatchObject({ code: 1, stdout: '' })
     expect(ended.stderr).toBe(
-      `sluice: The gateway at ${url} does not do this: The counters are out of reach. The change may not be in force; until Redis answers, write it to clients[].limits of the file.\n`,
+      `sluice: The gateway at ${url} cannot do this: The counters are out of reach. The change may not be in force; until Redis answers, write it to clients[].limits of the file.\n`,
     )
     await until('it answers again', async () => (await limits('show', 'acme')).code === 0)
   })

@@ -144,7 +144,7 @@ it('reports why it cannot read the clients', async () => {
     [
       elsewhere,
       {},
-      `The gateway at ${elsewhere} does not do this: it answers 200, as no admin listener of this version does.`,
+      `The gateway at ${elsewhere} cannot do this: it answers 200, as no admin listener of this version does.`,
     ],
   ] as const) {
     expect(await sluice(['limits', 'top', '--admin', place], { env: more })).toEqual({

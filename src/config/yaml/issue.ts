@@ -117,14 +117,6 @@ function unknownKey(key: string, defined: string): string {
   return `unknown key; write ${keys.length === 1 ? `"${defined}"` : `one of ${keys.join(', ')}`}`
 }
 
-/** Returns the message for a reference to an undefined upstream or limit. */
-export function undefinedName(kind: string, name: string, defined: readonly string[]): string {
-  const similar = nearest(name, defined)
-  if (similar !== undefined) return `there is no such ${kind}; did you mean "${similar}"?`
-  const others = defined.length === 0 ? '' : ` or write ${oneOf(defined)}`
-  return `there is no such ${kind}; define it under "${kind}s"${others}`
-}
-
 /** Formats `a`, `a or b`, or `a, b or c`. */
 export const oneOf = (words: readonly string[]): string =>
   words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`

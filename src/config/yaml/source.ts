@@ -51,7 +51,7 @@ export function readSource(source: string, env?: Env) {
     const offsetOf = (path: Path, key?: boolean) => findOffset(document, path, key)
     if (isObject(value)) return { value, mistakes: unset, warnings: literal, placeOf, offsetOf }
     const what = document.contents === null ? 'is empty' : 'must be a mapping'
-    return refuseFile(`the file ${what}; config/sluice.yaml shows what to write`)
+    return refuseFile(`the file ${what}; "sluice init" writes one`)
   } catch (error) {
     const { message } = error as Error
     const bomb = 'the aliases (*name) multiply the file beyond bounds; write the values out'

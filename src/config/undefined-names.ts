@@ -1,0 +1,26 @@
+import { isObject, type JsonObject } from '../runtime/json.ts'
+import { type Issue, type Path, nearest, oneOf } from './yaml/issue.ts'
+
+const objectsIn = (list: unknown): readonly [number, JsonObject][] =>
+  Array.isArray(list) ? [...list.entries()].filter(([, item]) => isObject(item)) : []
+
+/** Yields the undefined upstreams and limits that routes and clients of a file name, which may have other mistakes. */
+export function* undefinedNames({ upstreams = {}, limits = {}, routes, clients }: JsonObject) {
+  function* check(kind: 'upstream' | 'limit', name: unknown, path: Path, key?: true): Generator<Issue> {
+    const defined = kind === 'limit' ? limits : upstreams
+    if (typeof name !== 'string' || !isObject(defined) || Object.hasOwn(defined, name)) return
+    const names = Object.keys(defined)
+    const similar = nearest(name, names)
+    const hint = `define it under "${kind}s"${names.length === 0 ? '' : ` or write ${oneOf(names)}`}`
+    const remedy = similar === undefined ? hint : `did you mean "${similar}"?`
+    yield { path, message: `there is no such ${kind}; ${remedy}`, key }
+  }
+  for (const [i, { upstream, limits: names }] of objectsIn(routes)) {
+    yield* check('upstream', upstream, ['routes', i, 'upstream'])
+    for (const [j, name] of Array.isArray(names) ? names.entries() : [])
+      yield* check('limit', name, ['routes', i, 'limits', j])
+  }
+  for (const [i, { limits: own }] of objectsIn(clients))
+    for (const name of isObject(own) ? Object.keys(own) : [])
+      yield* check('limit', name, ['clients', i, 'limits', name], true)
+}

@@ -3,6 +3,8 @@
 // Until `start` handles SIGHUP, ignore it: the default action would end the process.
 if (process.argv[2] === 'start') process.on('SIGHUP', () => {})
 
+// A closed standard error must not end the gateway.
+process.stderr.on('error', () => {})
 process.stdout.on('error', ({ code, message }: NodeJS.ErrnoException) => {
   // A reader that exits early, such as `head`, is not a failure.
   if (code === 'EPIPE') process.exit(0)

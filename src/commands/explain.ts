@@ -32,6 +32,8 @@ async function explainLive(question: Question, args: Args, io: Io): Promise<Expl
       const reason = 'it was not reloaded, or was rejected; --offline explains the file'
       writeLines(io.stderr, `warning: ${problem}: ${reason}`)
     }
+    if (question.at === undefined && explained.limits.some(({ key, used }) => key !== null && used === null))
+      writeLines(io.stderr, 'warning: the store does not answer; calls that are used are not known')
     return explained
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error

@@ -122,9 +122,8 @@ function makeRoom(request: IncomingMessage, network: string, more: number): bool
 }
 
 /**
- * Reads the whole body of a request from the address `ip`. Resolves to a 413 for more than `maxBody` bytes, a 408 after a timeout,
- * a 503 if bodies hold too many bytes, the reason if it is aborted, undefined if the caller disconnects. The body counts as held
- * until `response` is closed. Never rejects.
+ * Reads the whole body of a request from the address `ip`. Resolves to a 413 above `maxBody` bytes, a 408 after a timeout, a 503 if bodies
+ * hold too many bytes, the reason of an abort, or undefined if the caller disconnects. It counts as held until `response` is closed.
  */
 export function readBody(request: IncomingMessage, response: ServerResponse, maxBody: number, ip: string) {
   return new Promise<Buffer | Refusal | undefined>((resolve) => {

@@ -53,8 +53,7 @@ export function passReply(
 
 /**
  * Returns a refusal as nginx's `auth_request` takes it: a 401 or 403 without a body, which keeps the connection. The status and the body
- * are in fields, and all challenges are in one, because nginx 1.22 reads only one. What a field cannot hold is escaped in JSON, and a
- * blank in other text.
+ * are in fields, and all challenges in one: nginx 1.22 reads only one. What a field cannot hold is escaped in JSON, else a blank.
  */
 export function replyForNginx({ status, checked, headers, body }: Reply): Reply {
   const isChallenge = (i: number): boolean => checked[i - (i % 2)] === CHALLENGE

@@ -12,15 +12,17 @@ const MAX_BYTES_PER_CHAR = 3
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
 const CLOSE_MS = 1000
 
+type Listener<Value> = (value: Value) => void
+
 /**
  * Writes lines to a file descriptor in pages. A reader that hangs does not block the exit of the process; a closed reader ends the
  * writing. `onDropped` is called with the number of dropped lines once there is room. Each line is encoded into a page at once: strings
  * would survive several garbage collections. sonic-boom: +1.5 us a line, and its threads block the exit.
  */
-export function createLineWriter(fd: number, onDropped: (lines: number) => void) {
+export function createLineWriter(fd: number, onDropped: Listener<number>, onFailed: Listener<Error>) {
   const kind = fstatSync(fd)
   const isPipe = kind.isFIFO() || kind.isSocket()
-  const output = isPipe ? openPipe(fd) : openFile(fd)
+  const output = isPipe ? openPipe(fd).on('error', onFailed) : openFile(fd, onFailed)
   /** Pages and long lines that are not written yet, the one that is being written first. */
   const waiting: Buffer[] = []
   let page = Buffer.allocUnsafeSlow(PAGE_BYTES)
@@ -83,13 +85,13 @@ export function createLineWriter(fd: number, onDropped: (lines: number) => void)
 }
 
 /** Writes to a pipe without a thread, which a reader that hangs would block forever. */
-const openPipe = (fd: number): Writable =>
-  new Socket({ fd, readable: false, writable: true }).unref().on('error', () => {})
+const openPipe = (fd: number): Writable => new Socket({ fd, readable: false, writable: true }).unref()
 
 /** Writes to a file, in a thread. Bytes for which a full disk has no room are lost; later lines may have room. */
-function openFile(fd: number): Writable {
+function openFile(fd: number, onFailed: Listener<Error>): Writable {
   function writeAll(bytes: Buffer, done: () => void): void {
     write(fd, bytes, (error, written) => {
+      if (error) onFailed(error)
       if (error || written === bytes.length) done()
       else writeAll(bytes.subarray(written), done)
     })

@@ -31,8 +31,10 @@ function eventOf(line: string): LogEvent | undefined {
 
 /** Opens the log on standard output: JSON lines, or `pretty` for people. While 8 MB are unread, further lines are dropped. */
 export function createLog(level: LevelWithSilent, format: 'json' | 'pretty') {
-  const lines = createLineWriter(process.stdout.fd, (dropped) =>
-    log.warn({ lines: dropped }, 'log lines dropped; the reader is too slow'),
+  const lines = createLineWriter(
+    process.stdout.fd,
+    (dropped) => log.warn({ lines: dropped }, 'log lines dropped; the reader is too slow'),
+    atMostEvery(60_000, ({ message }) => process.stderr.write(`sluice: cannot log: ${message}\n`)),
   )
   const write = format === 'json' ? lines.write : (text: string) => lines.write(prettyLines(text))
   const events: LogEvent[] = []

@@ -7,9 +7,8 @@ export type AuthorizationGuard = ReturnType<typeof createAuthorizationGuard>
 
 const PUSHED = 'urn:ietf:params:oauth:request_uri:'
 /**
- * Creates the guard of the authorisation endpoint (RFC 6749 section 3.1), which requires of listed clients what their settings require: a
- * pushed request (RFC 9126) or a signed request object (RFC 9101). Refusals are errors of RFC 6749 section 5.2, as the redirect URI
- * is not verified here.
+ * Creates the guard of the authorisation endpoint (RFC 6749 section 3.1), which requires a pushed request (RFC 9126) or a signed request
+ * object (RFC 9101) of clients with such settings. Refusals are errors of section 5.2, as the redirect URI is not verified here.
  */
 export function createAuthorizationGuard(rules: ClientRules) {
   return {

@@ -203,6 +203,21 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
       expect((await sluice([...SYNC, '--config', changed, '--offline'])).stdout).toMatch(/^requests +4 +- /m)
     })
 
+    it('warns that the store does not answer', async () => {
+      const store = `{ redis: { url: redis://127.0.0.1:${await freePort()} } }`
+      const settings = { data: upstream.url, store, admin: `{ port: ${await freePort()} }` }
+      const file = fileOf(yaml(settings))
+      const cut = await startGateway(settings, file)
+      try {
+        const ended = await sluice([...SYNC, '--config', file])
+        expect(ended.stderr).toBe('warning: the store does not answer; calls that are used are not known\n')
+        const later = await sluice([...SYNC, '--config', file, '--at', '2100-01-01T00:00:00Z'])
+        expect(later.stderr).toBe('')
+      } finally {
+        await cut.close()
+      }
+    })
+
     it('explains the file if no gateway answers, with a note', async () => {
       const url = `http://127.0.0.1:${await freePort()}`
       const unreachable = fileOf(

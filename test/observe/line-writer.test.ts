@@ -1,5 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { closeSync, openSync } from 'node:fs'
+import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { expect, it } from 'vitest'
 
@@ -9,7 +11,7 @@ const LINES = fileURLToPath(new URL('../../dist/src/observe/line-writer.js', imp
 function fill(then: string) {
   const script = `
     import { createLineWriter } from ${JSON.stringify(LINES)}
-    const lines = createLineWriter(1, (lost) => lines.write(JSON.stringify({ lost }) + '\\n'))
+    const lines = createLineWriter(1, (lost) => lines.write(JSON.stringify({ lost }) + '\\n'), () => {})
     const line = 'x'.repeat(999) + '\\n'
     for (let i = 0; i < 20_000; i++) lines.write(line)
     process.stderr.write('written')
@@ -41,3 +43,29 @@ it.each(['process.exit(3)', 'await lines.close(); process.exit(3)'])(
     child.stdout.destroy()
   },
 )
+
+it.each([
+  ['a full disk', 'ENOSPC'],
+  ['a closed reader', 'EPIPE'],
+])('says once on standard error that %s takes no lines, and goes on', async (what, code) => {
+  const script = `
+    import { setTimeout as sleep } from 'node:timers/promises'
+    import { createLog } from ${JSON.stringify(LINES.replace('line-writer', 'log'))}
+    const { log, close } = createLog('info', 'json')
+    for (let i = 0; i < 3; i++) {
+      log.info('line')
+      await sleep(150)
+    }
+    await close()
+    process.exit(3)
+  `
+  const full = what === 'a full disk' ? openSync('/dev/full', 'w') : undefined
+  const args = ['--input-type=module', '--eval', script]
+  const child = spawn(process.execPath, args, { stdio: ['ignore', full ?? 'pipe', 'pipe'] })
+  if (full !== undefined) closeSync(full)
+  child.stdout?.destroy()
+  expect(await Promise.all([text(child.stderr!), once(child, 'exit')])).toEqual([
+    expect.stringMatching(new RegExp(`^sluice: cannot log: .*${code}.*\n$`)),
+    [3, null],
+  ])
+})

@@ -117,9 +117,8 @@ export function readAccessLine(text: string) {
 }
 
 /**
- * Passes the calls of all logs on in the order of their decisions, each with its instant. Each log is sorted by the ends of its
- * requests. A call that comes after a later one was passed on gets the instant of that one. Returns the number of such late calls and
- * their maximum delay.
+ * Passes on the calls of all logs, each sorted by the ends of its requests, in the order of their decisions, with their instants. A call
+ * that comes after a later one gets the instant of that one. Returns the number of such late calls and their maximum delay.
  */
 export async function passInOrder(
   logs: readonly AsyncIterator<readonly LoggedCall[], void>[],

@@ -25,8 +25,7 @@ const unavailable = (cause: Error | undefined) =>
 
 /**
  * Wraps a store so that the fallback decides requests that fail or time out, and all requests while the breaker of their server is
- * open. The calls that the fallback admitted go to the store with the next question for their key, in the same script call: the store
- * decides on the whole truth. In the background, those of other keys follow.
+ * open. Calls that the fallback admitted go to the store in the script call of their key's next question, else in the background.
  */
 export function withFallback(store: RemoteStore, options: FallbackOptions) {
   const { onOutage, instances, processes = 1, clock = SYSTEM_CLOCK, probeEveryMs = 250 } = options

@@ -7,16 +7,16 @@ export interface Verdict {
   readonly growsAfterUs: readonly [number, number]
 }
 
-/** The instants of a key's calls: those that a store must count, those that it may count, and how much too long it may count a call. */
+/** The instants of a key's calls: those that a store must count, those that it may count, and the spans whose calls it may have joined. */
 interface Log {
   readonly sure: readonly number[]
   readonly likely: readonly number[]
-  readonly grainUs: number
+  readonly spansUs: ReadonlySet<number>
 }
 
 /**
  * The specification of a store: a naive log with one number for each admitted call of a key, filtered for every decision. For
- * limits of up to 1000 calls there is one right answer. Above, a store may count a call for a thousandth of a window too long:
+ * limits of up to 1000 calls there is one right answer. Above, a store may count a call for a thousandth of each of its windows too long:
  * the judge gets the store's answer, and returns the ranges that it must lie in.
  */
 export class Judge {
@@ -36,11 +36,15 @@ export class Judge {
       const windowUs = period === undefined ? quota.windowMs * 1000 : period[1] - period[0]
       const spanUs = quota.limit > 1000 ? Math.ceil(windowUs / 1000) : 0
       const log = this.#logOf(quota, windowUs, nowUs, charging)
-      const grainUs = Math.max(spanUs, log.grainUs)
+      const spansUs = new Set([...log.spansUs, spanUs])
       const now =
         period === undefined
-          ? inWindow(log, windowUs, grainUs, nowUs)
-          : { sure: since(log.sure, period[0]), likely: since(log.likely, period[0]), grainUs: 0 }
+          ? inWindow(log, windowUs, spansUs, nowUs)
+          : {
+              sure: since(log.sure, period[0]),
+              likely: since(log.likely, period[0]),
+              spansUs: new Set<number>(),
+            }
       const isFree = isUnderWay && now.sure.length > 0 && quota.limit > 0
       const likelyRooms = [now.sure, now.likely].map(({ length }) => isFree || length < quota.limit)
       const hasRoom = isAccess(quota) ? now.sure.length === 0 : rooms[i]!
@@ -81,7 +85,7 @@ export class Judge {
 
   /** Returns the log of a key; if the clock went back by more than a window, its calls are taken as made now. */
   #logOf({ key }: Quota, windowUs: number, nowUs: number, charging: boolean): Log {
-    let log = this.#logs.get(key) ?? { sure: [], likely: [], grainUs: 0 }
+    let log = this.#logs.get(key) ?? { sure: [], likely: [], spansUs: new Set() }
     if (log.sure.length > 0 && log.sure.at(-1)! - nowUs > windowUs) {
       log = { ...log, sure: log.sure.map(() => nowUs), likely: log.likely.map(() => nowUs) }
       if (charging) this.#logs.set(key, log)
@@ -106,16 +110,18 @@ function periodUs({ calendar }: Quota, nowUs: number): readonly [startUs: number
   return period && [period.startMs * 1000, period.endMs * 1000]
 }
 
-function inWindow({ sure, likely }: Log, windowUs: number, grainUs: number, nowUs: number): Log {
+const sumOf = (numbers: ReadonlySet<number>): number => [...numbers].reduce((sum, number) => sum + number, 0)
+
+function inWindow({ sure, likely }: Log, windowUs: number, spansUs: ReadonlySet<number>, nowUs: number): Log {
   return {
     sure: sure.filter((at) => at > nowUs - windowUs),
-    likely: likely.filter((at) => at > nowUs - windowUs - grainUs),
-    grainUs,
+    likely: likely.filter((at) => at > nowUs - windowUs - sumOf(spansUs)),
+    spansUs,
   }
 }
 
 function growsAfter(
-  { sure, likely, grainUs }: Log,
+  { sure, likely, spansUs }: Log,
   limit: number,
   windowUs: number,
   nowUs: number,
@@ -126,6 +132,6 @@ function growsAfter(
   const [sureUs, likelyUs] = [after(sure), after(likely)]
   return [
     Math.max(0, Math.min(sureUs, likelyUs)),
-    likely.length === 0 ? 0 : Math.max(sureUs, likelyUs) + grainUs,
+    likely.length === 0 ? 0 : Math.max(sureUs, likelyUs) + sumOf(spansUs),
   ]
 }

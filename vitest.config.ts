@@ -23,8 +23,8 @@ export default defineConfig({
     // Generous: on a busy machine a process takes many seconds to start.
     testTimeout: 60_000,
     hookTimeout: 60_000,
-    // Twice as many as there are cores on a small machine: tests wait for servers half of their time.
-    maxWorkers: 4,
+    // For two cores, as tests wait for servers half of their time: four take 10 % longer, six too.
+    maxWorkers: 5,
     // Files of a worker share what they import: loading it anew for each took a fifth of the time.
     isolate: false,
     sequence: { sequencer: SlowFirst },

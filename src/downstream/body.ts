@@ -1,5 +1,4 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
 import { type ErrorCode, Refusal, ambiguousFraming } from '../errors.ts'
 import { createSlots } from '../runtime/hot-path.ts'
 import { networkOf } from './peers.ts'
@@ -27,7 +26,7 @@ export type BodyLength = number | undefined
 
 /** Other codings before a final chunked: the body has an end, but cannot be decoded (RFC 9112 section 6.1). */
 const UNKNOWN_CODING = /^(?:(?!chunked\b)[\w!#$%&'*+.^`|~-]+[ \t]*,[ \t]*)+chunked$/i
-const BODILESS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS'])
+export const BODILESS: ReadonlySet<string | undefined> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS'])
 
 /** Returns the announced length, or refuses a framing that two servers could parse differently (RFC 9112 section 6). */
 export function bodyLength(
@@ -73,11 +72,6 @@ export function onBodyAborted(request: IncomingMessage, act: (reason: Refusal) =
   const reason = aborted.get(request)
   if (reason === undefined) request.once(ABORTED, act)
   else act(reason)
-}
-
-export function incompleteRequest(socket: Socket): IncomingMessage | undefined {
-  const { parser } = socket as Socket & { parser?: { incoming: IncomingMessage | null } | null }
-  return parser?.incoming?.complete === false ? parser.incoming : undefined
 }
 
 const PARSER_ERRORS: Readonly<Record<string, ErrorCode>> = {

@@ -3,13 +3,14 @@ import { Socket } from 'node:net'
 
 /**
  * Private parts of Node's http that the gateway uses, tested on Node 20, 22, 24 and 26: `_header` is the rendered head of a message
- * until it is sent, `_httpMessage` the message that a socket carries, `parser` the parser that reads from it, `_parent` the socket under
- * TLS. Without them, responses would lack their fields, errors their responses, and dropped bytes would be parsed.
+ * until it is sent, `_httpMessage` the message that a socket carries, `parser` the parser that reads from it, with the request whose
+ * body it expects, `_parent` the socket under TLS. Without them, responses would lack their fields, errors their responses and addresses,
+ * and dropped bytes would be parsed.
  */
 type PrivateMessage = OutgoingMessage & { _header: string }
 type PrivateSocket = Socket & {
   _httpMessage?: OutgoingMessage | null
-  parser?: { onIncoming: () => number } | null
+  parser?: { onIncoming: () => number; readonly incoming: IncomingMessage | null } | null
   _parent?: Socket | null
 }
 
@@ -23,10 +24,12 @@ export function assertPrivateParts(): void {
   const isText = typeof head === 'string' && /^HTTP\/1\.1 200 OK\r\n[^]*\r\n\r\n$/.test(head)
   const isCarried = socket._httpMessage === response
   createServer().emit('connection', socket)
-  const isParsed = typeof socket.parser?.onIncoming === 'function'
+  const isParsed = typeof socket.parser?.onIncoming === 'function' && socket.parser.incoming === null
   socket.destroy()
-  if (isText && isCarried && isParsed) return
-  throw new Error(`Node.js ${process.version} renders HTTP in another way; use Node.js 20, 22, 24 or 26.`)
+  if (isText && isCarried && isParsed && socket._parent === null) return
+  throw new Error(
+    `Node.js ${process.version} has other private parts of http than those tested; use Node.js 20, 22, 24 or 26.`,
+  )
 }
 
 /**
@@ -56,6 +59,12 @@ export const peerOfHandshake = (socket: Socket): string =>
 /** Separates an idle socket from its last request, as `http.Agent` does. */
 export function detachMessage(socket: Socket): void {
   ;(socket as PrivateSocket)._httpMessage = null
+}
+
+/** Returns the request of a caller's socket whose body has not arrived in full. */
+export function incompleteRequest(socket: Socket): IncomingMessage | undefined {
+  const { parser } = socket as PrivateSocket
+  return parser?.incoming?.complete === false ? parser.incoming : undefined
 }
 
 /** Makes Node's parser drop the bytes that it has read, which it would parse even after `destroy`: for it, the next request switches protocols (2). */

@@ -10,7 +10,7 @@ import { describeTopology } from '../limit/redis/options.ts'
 import { formatList, formatTable, formatWindow, pluralize } from './format.ts'
 import { type Args, type Io, load, overridesOf, print, textOf } from './io.ts'
 
-/** Maximum warnings in the output for people: each of 10,000 clients may give one. */
+/** Maximum warnings in the output for people: each of 100,000 clients may give one. */
 const MAX_WARNINGS = 20
 /** Sections whose items are printed on one line each, with their defaults in a comment. */
 const ON_A_LINE: readonly string[] = ['limits', 'clients', 'routes']
@@ -35,6 +35,7 @@ export async function run(args: Args, io: Io): Promise<number> {
 function summary(config: Config, file: string): string {
   const { listen, forwardAuth, admin, store, tokens, upstreams, clients, routes } = config
   const name = file === '-' ? 'standard input' : file
+  // A route without a host serves any host, unless `listen.hosts` is set.
   const servesAny = routes.some(({ host, hosts }) => (host ?? hosts) === undefined)
   const hosts = formatList(servesAny ? ['any host'] : listen.hosts)
   const kinds = ['bearer', 'par', 'authorization', 'none'].flatMap((kind) => {
@@ -80,9 +81,9 @@ function settingsText(settings: JsonObject, defaults: Defaults): string {
     for (const item of isCollection(items) ? items.items : [])
       (isPair<unknown, YAMLMap>(item) ? item.value! : (item as YAMLMap)).flow = true
   }
-  for (const key of defaults) {
-    const path = JSON.parse(key) as readonly string[]
-    const isInItem = ON_A_LINE.includes(path[0]!)
+  for (const path of defaults) {
+    const isInItem = ON_A_LINE.includes(String(path[0]))
+    // Of an item on one line, only its own settings, not those nested in them.
     if (isInItem && path.length !== 3) continue
     const node = document.getIn(isInItem ? path.slice(0, 2) : path, true) as Node
     if (!isInItem) node.comment = ' default'

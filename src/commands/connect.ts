@@ -24,7 +24,7 @@ interface Finding {
   readonly ms?: number
 }
 
-/** Maximum concurrent probes: each of 10,000 clients may have a key set of its own. */
+/** Maximum concurrent probes: each of 100,000 clients may have a key set of its own. */
 const MAX_CONCURRENT = 32
 const TIMEOUT_MS = 3000
 

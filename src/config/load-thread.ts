@@ -11,7 +11,7 @@ export type ClientChunk = Pick<Config, 'clients' | 'clientLimits'>
 /** Clients per chunk: handing them over takes about a millisecond. */
 const CHUNK_SIZE = 500
 
-/** Yields the clients of a configuration in chunks, to be handed to another thread or process one in each event-loop tick. */
+/** Yields the clients of a configuration in chunks. Each is handed to another thread or process in an event-loop tick of its own. */
 export function* clientChunks({ clients, clientLimits }: Config): Generator<ClientChunk> {
   const own = [...clientLimits]
   for (let i = 0; i < clients.length; i += CHUNK_SIZE)
@@ -84,7 +84,7 @@ async function* load(options: LoadOptions): AsyncGenerator<ThreadMessage> {
 
 const { loads } = (workerData ?? {}) as { readonly loads?: LoadOptions }
 if (!isMainThread && loads !== undefined) {
-  // A plain copy: the YAML parser reads the environment for each scalar, and Node.js's own object is slow.
+  // The package `yaml` reads a variable for each token, and `process.env` of Node.js is slow: use a plain copy.
   process.env = { ...process.env }
   for await (const message of load(loads)) {
     parentPort!.postMessage(message)

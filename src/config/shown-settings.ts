@@ -27,15 +27,15 @@ interface Schema {
   readonly anyOf?: readonly Schema[]
 }
 
-/** Paths of the settings that the file leaves to their defaults, as JSON. */
-export type Defaults = ReadonlySet<string>
+/** Paths of the settings that the file leaves to their defaults. */
+export type Defaults = readonly Path[]
 
 /** Returns a file's settings in its own keys and units, with the schema's defaults and without secrets. */
 export function shownSettings(file: JsonObject): {
   readonly settings: JsonObject
   readonly defaults: Defaults
 } {
-  const defaults = new Set<string>()
+  const defaults: Path[] = []
 
   function fill(schema: Schema, value: unknown, path: Path): unknown {
     const { properties = {}, additionalProperties: rest, items } = memberOf(schema, value)
@@ -44,7 +44,7 @@ export function shownSettings(file: JsonObject): {
     const filled: Record<string, unknown> = { ...value }
     for (const [key, property] of Object.entries(properties)) {
       if (key in value || property.default === undefined || isEmptyList(property.default)) continue
-      if (!isObject(property.default)) defaults.add(pathKey([...path, key]))
+      if (!isObject(property.default)) defaults.push([...path, key])
       filled[key] = property.default
     }
     for (const [key, inner] of Object.entries(filled))
@@ -53,8 +53,6 @@ export function shownSettings(file: JsonObject): {
   }
   return { settings: fill(jsonSchema() as Schema, hideSecrets(file), []) as JsonObject, defaults }
 }
-
-const pathKey = (path: Path): string => JSON.stringify(path)
 
 /** Returns true for a number that the environment gave as a string. */
 const isNumber = ({ anyOf = [] }: Schema, value: unknown): boolean =>
@@ -94,8 +92,8 @@ function* compare(before: unknown, after: unknown, path: Path): Generator<string
   if (items !== undefined && others !== undefined && Array.isArray(before) === Array.isArray(after)) {
     const names = new Set([...items.keys(), ...others.keys()])
     for (const name of names) yield* compare(items.get(name), others.get(name), [...path, name])
-    const order = [...items.keys()].filter((name) => others.has(name))
-    const isReordered = order.join('\n') !== [...others.keys()].filter((name) => items.has(name)).join('\n')
+    const kept = [...items.keys()].filter((name) => others.has(name))
+    const isReordered = kept.join('\n') !== [...others.keys()].filter((name) => items.has(name)).join('\n')
     if (Array.isArray(after) && isReordered)
       yield shorten(`${writePath(path)} are in another order: ${[...others.keys()].join(', ')}`)
     return
@@ -109,7 +107,7 @@ function* compare(before: unknown, after: unknown, path: Path): Generator<string
 
 const namesOf = (item: JsonObject) => NAMES.map((key) => item[key]).filter((name) => typeof name === 'string')
 
-/** Returns the values of a mapping by their keys, and the items of a list by their names; undefined for any other value. */
+/** Returns the values of a mapping by their keys, and the items of a list by their names, such as `acme of https://id.example.com`; undefined for any other value. */
 function itemsOf(value: unknown): ReadonlyMap<string, unknown> | undefined {
   if (isObject(value)) return new Map(Object.entries(value))
   if (!Array.isArray(value) || !value.every(isObject)) return undefined

@@ -55,8 +55,8 @@ export function createPeers(trustedProxies: readonly string[]) {
   return {
     trusts,
     /** Returns the caller's address: the peer's, or the last untrusted address that trusted proxies report. */
-    caller(peer: string, forwardedFor: string | undefined, isTrusted = trusts(peer)): string {
-      if (forwardedFor === undefined || !isTrusted) return peer
+    caller(peer: string, forwardedFor: string | undefined, fromProxy = trusts(peer)): string {
+      if (forwardedFor === undefined || !fromProxy) return peer
       let caller = peer
       for (const written of forwardedFor.split(',').slice(-MAX_HOPS).toReversed()) {
         const hop = normalizeAddress(written.trim().replace(HOP, '$1$2'))

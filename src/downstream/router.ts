@@ -49,9 +49,9 @@ export function createRouter<R extends Route>(routes: readonly R[]) {
   const candidates = indexRoutes(routes)
   const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
   return (method: string, host: string, segments: readonly string[]): Match<R> | undefined => {
-    const folded = (segments.length > deepest ? segments.slice(0, deepest) : segments).map(foldCase)
+    const folded = segments.slice(0, deepest).map(foldCase)
     for (const route of guarded) if (hasIgnorableSuffix(route, host, folded)) return undefined
-    const found = guarded.length === 0 ? undefined : matchRoute(guarded, method, host, segments, folded)
+    const found = matchRoute(guarded, method, host, segments, folded)
     if (found !== undefined) return found
     if (!METHODS.has(method)) return { allow: [...METHODS], nearest: undefined }
     return matchRoute(candidates(folded), method, host, segments, folded)

@@ -17,7 +17,6 @@ const PLAIN_PATH = /^\/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]*)$/
 const ENCODED_PATH = /^\/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]|%[0-9A-Fa-f]{2})*$/
 const ESCAPES = /(?:%[0-9A-Fa-f]{2})+/g
 const RAW_IN_SEGMENT = /^[A-Za-z0-9._~!$&'()*+,=:@-]$/
-const HAS_RAW = /[A-Za-z0-9._~!$&'()*+,=:@-]/
 /** Characters whose escaped form servers decode once, twice or never. */
 // oxlint-disable-next-line no-control-regex
 const AMBIGUOUS = /[/\\%;\u0000-\u001f\u007f-\u009f]/
@@ -25,11 +24,11 @@ const DOTS = /\/\.\.?(?:\/|$)/
 const QUERY = /^\?[\u0021\u0022\u0024-\u007e\u0080-\u00ff]*$/
 /** A host with an optional port (RFC 9110 section 4.2.3). */
 const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*\.?))(?::(\d{0,5}))?$/
-const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
+export const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /**
  * Parses a request target (RFC 9112 section 3.2) and its Host fields into the canonical target, or refuses it as ambiguous.
- * Hosts for which `serves` is false are refused in an absolute-form target, and anywhere unless `others` is true.
+ * An absolute-form target must name a host that `serves` accepts; unless `others` is true, so must the Host field.
  */
 export function parseTarget(
   rawTarget: string,
@@ -73,7 +72,7 @@ export function parseTarget(
   return { path, segments: segmentsOf(path), query, host: field.host }
 }
 
-/** Path parts that some frameworks drop: PHP frameworks a script before other segments, ASP.NET cookieless session ids, `(S(…))`. */
+/** Path parts that frameworks drop: PHP frameworks drop a script (`/a.php/…`), ASP.NET drops a session id without a cookie (`(S(…))`). */
 export const DROPPED_BY_FRAMEWORKS = /\.php\/.|\([a-z]\(/i
 /** Paths for which PHP frameworks use the query as the path: `/`, or a script with nothing after it. */
 const PATH_IN_QUERY = /^\/$|\.php\/?$/i
@@ -104,9 +103,8 @@ export function canonicalEscapes(path: string): string | undefined {
   let isAmbiguous = false
   const canonical = path.replace(ESCAPES, (run) => {
     const text = decodeSegment(run)
-    // Invalid escapes are unchanged, with their `%`.
+    // Invalid UTF-8 keeps its `%`, which is ambiguous.
     if (AMBIGUOUS.test(text)) isAmbiguous = true
-    if (!HAS_RAW.test(text)) return run.toUpperCase()
     let out = ''
     for (const char of text) out += RAW_IN_SEGMENT.test(char) ? char : encodeURIComponent(char)
     return out
@@ -137,7 +135,7 @@ export function servedHosts(
 /** Scheme, userinfo, host and port of a target that does not start with its path. */
 const AUTHORITY = /^(?![/*])(?:[^/?#;]*:[/\\]+)?[^/?#;\\]*/
 
-/** Returns the part of a refused target that may be logged: the path up to any query, fragment, escape or userinfo, shown as `…`. */
+/** Returns the part of a refused target that may be logged: the path without a query, and up to any fragment, escape or userinfo, shown as `…`. */
 export function loggableTarget(target: string): string {
   const path = target.replace(AUTHORITY, '')
   const end = path.search(/[?#;\\%@]|\/\//)

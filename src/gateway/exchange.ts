@@ -5,14 +5,14 @@ import type { Authenticate } from '../authenticate/token/bearer.ts'
 import type { SenderConstrainedToken } from '../authenticate/token/challenge.ts'
 import type { BodyLength, Head } from '../downstream/body.ts'
 import type { ErrorFormat } from '../downstream/reply.ts'
-import type { createRouter, Params } from '../downstream/router.ts'
+import type { createRouter, Params, Route } from '../downstream/router.ts'
 import type { Target } from '../downstream/target.ts'
 import { type Peers, normalizeAddress } from '../downstream/peers.ts'
 import type { Asked } from '../downstream/forward-auth.ts'
 import type { Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import type { Failures } from '../limit/failure-limit.ts'
-import type { LimitedRoute, Quota } from '../limit/limit.ts'
+import type { Limit, Quota } from '../limit/limit.ts'
 import type { Limiter } from '../limit/limiter.ts'
 import type { Caller, Facts } from '../limit/rules/facts.ts'
 import type { Allowance } from '../limit/store.ts'
@@ -26,7 +26,9 @@ import type { Forward } from '../upstream/upstream.ts'
 /** The result of a phase: a refusal ends the request. */
 export type Outcome = Refusal | undefined
 
-export interface GatewayRoute extends LimitedRoute {
+export interface GatewayRoute extends Route {
+  /** The limits that are charged for its requests. */
+  readonly limits: readonly Limit[]
   /** Its upstream; undefined if the gateway itself responds. */
   readonly forward: Forward | undefined
   readonly errorFormat: ErrorFormat
@@ -74,7 +76,6 @@ export interface GatewayDeps {
   observe(exchange: Exchange): void
 }
 
-const NO_QUOTAS: readonly Quota[] = []
 /** A caller's request id, which is kept so that one id follows a call through all systems. The access log writes it unescaped. */
 const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
 
@@ -101,8 +102,7 @@ export class Exchange {
   head: Head = { hosts: [], authorization: [], proofs: [] }
   bodyLength: BodyLength | Refusal = undefined
   target: Target | undefined = undefined
-  /** Host and path for the log; of a refused target only the part that cannot hold a secret. */
-  host: string | undefined = undefined
+  /** The path for the log; of a refused target only the part that cannot hold a secret. */
   path: string | undefined = undefined
 
   // match
@@ -113,7 +113,7 @@ export class Exchange {
 
   // authenticate
   caller: Caller | undefined = undefined
-  quotas: readonly Quota[] = NO_QUOTAS
+  quotas: readonly Quota[] = []
   /** A token bound to a key, and the quota that admits its proof once. */
   boundToken: SenderConstrainedToken | undefined = undefined
   proof: Quota | undefined = undefined

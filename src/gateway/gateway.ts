@@ -72,7 +72,6 @@ function parse({ serves, servesOthers }: GatewayDeps, exchange: Exchange): Outco
     return target
   }
   exchange.target = target
-  exchange.host = target.host
   exchange.path = target.path
   return undefined
 }

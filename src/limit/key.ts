@@ -17,7 +17,10 @@ export interface KeyedLimit {
   readonly name: string
   /** The parts of the key, in order: `client`, `user`, `ip`, `route`, `token`, `claim:NAME`, `header:NAME`, or the name of a path parameter. */
   readonly per: readonly string[]
-  /** Set if calls are counted by accesses, whose keys have the limit's name with a `~`. */
+  /**
+   * Calls within these milliseconds of a charged call, or with a token that was charged, belong to its access, and pass free.
+   * Keys of accesses have the limit's name with a `~`.
+   */
   readonly together?: number | 'token'
 }
 

@@ -1,4 +1,3 @@
-import type { Route } from '../downstream/router.ts'
 import { type FixedReply, Refusal } from '../errors.ts'
 import { type Calendar, createCalendar } from './calendar.ts'
 import type { KeyedLimit } from './key.ts'
@@ -19,8 +18,6 @@ export interface Limit extends KeyedLimit, Conditional {
   readonly windowMs: number
   /** The periods of the calendar in which calls are counted, in place of a window that slides. */
   readonly calendar?: Pick<Calendar, 'unit' | 'timezone'>
-  /** Calls within these milliseconds of a charged call, or with a token that was charged, belong to its access, and pass free. */
-  readonly together?: number | 'token'
   /** True if a call whose response is an error is given back. */
   readonly countsSuccess?: boolean
   /** Replaces that of the store. */
@@ -33,11 +30,6 @@ export interface Limit extends KeyedLimit, Conditional {
   readonly shadow: boolean
   /** Announced changes of `limit`, in the order in which they take effect. Instants are epoch milliseconds. */
   readonly changes: readonly Readonly<Record<'announcedAt' | 'fromAt' | 'limit', number>>[]
-}
-
-/** A route with the limits that are charged for its requests. */
-export interface LimitedRoute extends Route {
-  readonly limits: readonly Limit[]
 }
 
 /** A client's own limit of the file, which replaces the named limit and its changes until `untilAt`. */

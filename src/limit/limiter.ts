@@ -32,7 +32,7 @@ export function createLimiter(
   onOutcome: (limit: string, outcome: Outcome) => void = () => {},
   { now }: Pick<Clock, 'now'> = SYSTEM_CLOCK,
 ) {
-  /** Allowances of full keys, and of the other keys of refused calls, by key; each for a second, or until its next call may pass. */
+  /** The deny cache: allowances of full keys, and of the other keys of refused calls; each for a second, or until its next call may pass. */
   const cache = new Map<string, CachedAllowance>()
   /** When the cache was last cleared. The answer to an earlier question is not cached. */
   let clearedAt = Number.NEGATIVE_INFINITY

@@ -126,7 +126,7 @@ function describe(span: Span, exchange: Exchange): void {
     'http.response.status_code': status === 0 ? undefined : status,
     'url.path': cut(loggablePath(exchange.path)),
     'url.scheme': 'encrypted' in exchange.request.socket ? 'https' : 'http',
-    'server.address': cut(exchange.host),
+    'server.address': cut(exchange.target?.host),
     'client.address': exchange.ip,
     'error.type': status >= 500 ? String(status) : undefined,
     'sluice.request_id': exchange.requestId,

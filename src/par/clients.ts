@@ -112,7 +112,7 @@ async function objectFault(text: string, client: ParClient, rules: ClientRules):
   const required = signingOf(client)
   // Only the identity backend can decrypt it.
   if (required === undefined && ENCRYPTED.test(text)) return undefined
-  // An unsigned JWT (RFC 7519 section 6) has an empty signature and the algorithm none.
+  // An unsigned JWT (RFC 7519 section 6) has an empty signature, for which `AA` stands here, and the algorithm none.
   const unsigned = text.endsWith('.')
   const object = parseJwt(unsigned ? `${text}AA` : text)
   const alg = object?.header['alg']
@@ -130,6 +130,7 @@ async function objectFault(text: string, client: ParClient, rules: ClientRules):
   if ((required !== undefined || iss !== undefined) && iss !== client.id)
     return 'must have the client_id as iss.'
   if (clientId !== undefined && clientId !== client.id) return 'has another client_id than the request.'
+  // An optional `aud` that is missing passes.
   const addressed = required !== undefined || aud !== undefined
   return (
     claimsFault(addressed ? claims : { ...claims, aud: rules.issuer }, rules) ??

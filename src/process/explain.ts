@@ -4,7 +4,7 @@ import type { RequestLine } from '../admin/limits.ts'
 import { keptClaims } from '../authenticate/token/kept-claims.ts'
 import type { Config } from '../config/compile.ts'
 import { createRouter, matchesHost, matchRoute, METHODS } from '../downstream/router.ts'
-import { parseTarget, servedHosts, type Target } from '../downstream/target.ts'
+import { ABSOLUTE, parseTarget, servedHosts, type Target } from '../downstream/target.ts'
 import { InvalidQuestion, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { instant, instantMs } from '../limit/instant.ts'
 import { prefixOf } from '../limit/key.ts'
@@ -22,7 +22,6 @@ export type { RequestLine as Question }
 export type Explained = ReturnType<typeof explain>
 
 const REQUEST = /^(?:([A-Za-z-]+)\s+)?(\S.*)$/
-const URL = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /** Parses what `explain` is asked, with the sender as far as it is named; throws an InvalidQuestion. */
 export function parseQuestion({ request, host, client, user, ip, at, headers, claims }: RequestLine) {
@@ -31,7 +30,7 @@ export function parseQuestion({ request, host, client, user, ip, at, headers, cl
   if (!PARSED_METHODS.includes(method))
     throw new InvalidQuestion(`"${word}" is not an HTTP method that the gateway parses; it would answer 400.`)
   const slash = where.indexOf('/')
-  const [, site = where.slice(0, slash), target = where.slice(slash)] = URL.exec(where) ?? []
+  const [, site = where.slice(0, slash), target = where.slice(slash)] = ABSOLUTE.exec(where) ?? []
   if (slash === -1)
     throw new InvalidQuestion('Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".')
   if (site !== '' && host !== undefined && host.toLowerCase() !== site.toLowerCase())

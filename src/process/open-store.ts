@@ -61,7 +61,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
   /** Logs the decisions of the fallback while Redis is available: late answers, mostly. Those of an outage are logged at its end. */
   function report(): void {
     reporting = undefined
-    if (unlogged === 0 || store.mode() !== 'store') return
+    if (store.mode() !== 'store') return
     log.warn({ mode, decisions: unlogged, cause: lastCause }, 'decisions made without Redis')
     unlogged = 0
     lastCause = undefined

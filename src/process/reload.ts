@@ -28,7 +28,7 @@ export type Configuration = ReturnType<typeof createConfiguration>
 const MAX_RELOADS = 20
 /** Maximum problems that are kept of one reload: each of 100,000 clients may cause one. */
 const MAX_PROBLEMS = 20
-/** Maximum warnings of one configuration that are logged: each of 10,000 clients may cause one. */
+/** Maximum warnings of one configuration that are logged: each of 100,000 clients may cause one. */
 const MAX_WARNINGS = 100
 /** Sections that are read only at the start, except parts of `listen`. */
 const RESTART_ONLY = ['listen', 'forwardAuth', 'admin', 'store', 'log', 'tracing'] as const

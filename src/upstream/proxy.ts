@@ -1,12 +1,12 @@
-/** http-proxy ends here, and the gateway begins: `createSend` leads in; `addRequest` (for sockets), `proxyRes` and `error` lead out. */
+/** http-proxy ends here, and the gateway begins: `createSend` leads in; `addRequest` (sockets), `pipe` (bodies), `proxyRes` and `error` lead out. */
 import type { ClientRequest, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
+import { BODILESS } from '../downstream/body.ts'
 import { createProxyServer } from '../runtime/http-proxy.ts'
 import type { UpstreamRequest } from './request.ts'
 import { streamResponse } from './response.ts'
 
 const OPEN = { destroyed: false }
-const WITH_BODY: ReadonlySet<string | undefined> = new Set(['POST', 'PUT', 'PATCH'])
 
 /** Returns the request for http-proxy, which copies fields and URL from it. The gateway chooses these itself. */
 function toProxied(upstreamRequest: UpstreamRequest) {
@@ -15,7 +15,7 @@ function toProxied(upstreamRequest: UpstreamRequest) {
   const { target, headers, bodyLength } = outgoing
   // Node.js would send bodies without a length for some methods, and announce chunks for no body for others.
   if (bodyLength === undefined) headers['transfer-encoding'] = 'chunked'
-  else if (request.headers['content-length'] !== undefined || WITH_BODY.has(method))
+  else if (request.headers['content-length'] !== undefined || !BODILESS.has(method))
     headers['content-length'] = String(bodyLength)
   return { upstreamRequest, method, url: target, headers, socket: OPEN, on: ignore, pipe }
 }

@@ -24,7 +24,8 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
   // The request had no TE field, so chunked is the only coding allowed (RFC 9112 section 7.4).
   else if (coding !== undefined && coding.toLowerCase() !== 'chunked')
     fault = `the upstream answered in the coding ${coding.slice(0, 100)}`
-  if (upstreamRequest.settled || fault !== undefined) return upstreamRequest.onError(new Error(fault))
+  if (upstreamRequest.settled) return
+  if (fault !== undefined) return upstreamRequest.onError(new Error(fault))
   const isBodiless = request.method === 'HEAD' || status === 204 || status === 304
   // The announced body may still come, and would be parsed as the next response.
   if (isBodiless && (coding !== undefined || head.contentLength! > 0)) clientRequest!.shouldKeepAlive = false
@@ -64,10 +65,11 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
       const isBad = reason === '' || BAD_REASON.test(reason)
       response.writeHead(status, isBad ? STATUS_CODES[status] : reason, head.framing)
       appendFields(response, head.headers)
+      return true
     } catch (error) {
       upstreamRequest.failGateway(error as Error, 'The upstream broke off.')
+      return false
     }
-    return response.headersSent
   }
 
   function streamBody(): void {

@@ -84,8 +84,6 @@ function checkSentinel(text: string): boolean | string {
   return 'must not contain credentials; write username, password, sentinelUsername and sentinelPassword'
 }
 
-export const redisUrl = stringThat(checkServer, SERVER)
-
 export const tlsFiles = {
   ca: pemFile.optional(),
   cert: pemFile.optional(),
@@ -109,7 +107,7 @@ const tls = z.union([coerced(z.literal(true)).transform(() => ({})), tlsFields],
 
 const KINDS = ['url', 'cluster', 'sentinels'] as const
 const servers = section({
-  url: redisUrl.optional(),
+  url: stringThat(checkServer, SERVER).optional(),
   cluster: list(stringThat(checkNode, NODE), 1, 'a list of the URLs of some nodes').optional(),
   sentinels: list(stringThat(checkSentinel, NODE), 1, 'a list of the URLs of the sentinels').optional(),
   name: text('the master’s name at the sentinels').optional(),

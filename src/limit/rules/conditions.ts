@@ -9,7 +9,7 @@ export interface Condition {
   readonly is: 'present' | 'absent' | 'ip' | readonly string[]
 }
 
-/** The conditions of a limit, which is left out unless all of `when` hold, and if any of `unless` holds. */
+/** The conditions of a limit, which applies if all of `when` and none of `unless` hold. */
 export interface Conditional {
   readonly when?: readonly Condition[]
   readonly unless?: readonly Condition[]
@@ -29,8 +29,8 @@ function holds({ of, name, is }: Condition, claims: Caller['claims'], facts: Fac
   if (of === 'header') values = headerValues(facts, name)
   else if (of === 'method') values = [facts.method]
   else if (claims?.[name] !== undefined) values = [claims[name]].flat()
-  if (is === 'absent') return values === undefined
-  if (values === undefined || is === 'present') return values !== undefined
+  if (values === undefined) return is === 'absent'
+  if (is === 'absent' || is === 'present') return is === 'present'
   if (is === 'ip') return values.length === 1 && isAddress(values[0])
   const isWanted = (value: string | number | boolean): boolean => is.includes(String(value))
   return strict && of === 'header' ? values.every(isWanted) : values.some(isWanted)

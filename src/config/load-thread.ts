@@ -3,7 +3,6 @@ import { isMainThread, parentPort, Worker, workerData } from 'node:worker_thread
 import type { Config } from './compile.ts'
 import type { Loaded, LoadOptions } from './load.ts'
 import { readText } from './text.ts'
-import { ConfigError, type LocatedIssue } from './yaml/issue.ts'
 
 /** A part of the clients of a configuration: handing over up to 100,000 of them at once would delay callers. */
 export type ClientChunk = Pick<Config, 'clients' | 'clientLimits'>
@@ -18,34 +17,29 @@ export function* clientChunks({ clients, clientLimits }: Config): Generator<Clie
     yield { clients: clients.slice(i, i + CHUNK_SIZE), clientLimits: new Map(own.slice(i, i + CHUNK_SIZE)) }
 }
 
-export function withoutClients(config: Config): Config {
-  return { ...config, clients: [], clientLimits: new Map() }
-}
+const noClients = (): ClientChunk => ({ clients: [], clientLimits: new Map() })
+
+export const withoutClients = (config: Config): Config => ({ ...config, ...noClients() })
 
 export function createCollector() {
-  let clients: Config['clients'] = []
-  let clientLimits: Config['clientLimits'] = new Map()
+  let collected = noClients()
   return {
-    add(chunk: ClientChunk): void {
-      clients.push(...chunk.clients)
-      for (const [id, own] of chunk.clientLimits) clientLimits.set(id, own)
+    add({ clients, clientLimits }: ClientChunk): void {
+      collected.clients.push(...clients)
+      for (const [id, own] of clientLimits) collected.clientLimits.set(id, own)
     },
     collect(config: Config): Config {
-      const complete = { ...config, clients, clientLimits }
-      clients = []
-      clientLimits = new Map()
+      const complete = { ...config, ...collected }
+      collected = noClients()
       return complete
     },
   }
 }
 
-/** A message of the thread: each chunk of clients, then the rest, or the mistakes. For each chunk, the main thread asks for the next. */
-type ThreadMessage =
-  | { readonly chunk: ClientChunk }
-  | { readonly loaded: Loaded }
-  | { readonly problems: readonly LocatedIssue[] }
+/** A message of the thread: each chunk of clients, then the rest. For each chunk, the main thread asks for the next. */
+type ThreadMessage = { readonly chunk: ClientChunk } | { readonly loaded: Loaded }
 
-/** Runs `loadConfig` in a thread, so that this one continues to serve. */
+/** Runs `loadConfig` in a thread, so that this one continues to serve. Rejects with a copy of its error, which has its fields, but not its class. */
 export async function loadInThread(options: LoadOptions): Promise<Loaded & { readonly loadMs: number }> {
   const startedAt = performance.now()
   // Read here: a thread cannot read the standard input of the process.
@@ -53,10 +47,8 @@ export async function loadInThread(options: LoadOptions): Promise<Loaded & { rea
   const thread = new Worker(new URL(import.meta.url), { workerData: { loads: { ...options, text } } })
   const { add, collect } = createCollector()
   try {
-    for await (const [message] of on(thread, 'message', { close: ['exit'] }) as AsyncIterable<
-      [ThreadMessage]
-    >) {
-      if ('problems' in message) throw new ConfigError(message.problems)
+    const messages = on(thread, 'message', { close: ['exit'] }) as AsyncIterable<[ThreadMessage]>
+    for await (const [message] of messages) {
       if ('loaded' in message) {
         const loadMs = Math.round(performance.now() - startedAt)
         return { ...message.loaded, config: collect(message.loaded.config), loadMs }
@@ -70,24 +62,16 @@ export async function loadInThread(options: LoadOptions): Promise<Loaded & { rea
   }
 }
 
-async function* load(options: LoadOptions): AsyncGenerator<ThreadMessage> {
-  const { loadConfig } = await import('./load.ts')
-  try {
-    const loaded = await loadConfig(options)
-    for (const chunk of clientChunks(loaded.config)) yield { chunk }
-    yield { loaded: { ...loaded, config: withoutClients(loaded.config) } }
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error
-    yield { problems: error.problems }
-  }
-}
-
 const { loads } = (workerData ?? {}) as { readonly loads?: LoadOptions }
 if (!isMainThread && loads !== undefined) {
   // The package `yaml` reads a variable for each token, and `process.env` of Node.js is slow: use a plain copy.
   process.env = { ...process.env }
-  for await (const message of load(loads)) {
-    parentPort!.postMessage(message)
-    if ('chunk' in message) await once(parentPort!, 'message')
+  const { loadConfig } = await import('./load.ts')
+  const loaded = await loadConfig(loads)
+  const send = (message: ThreadMessage): void => parentPort!.postMessage(message)
+  for (const chunk of clientChunks(loaded.config)) {
+    send({ chunk })
+    await once(parentPort!, 'message')
   }
+  send({ loaded: { ...loaded, config: withoutClients(loaded.config) } })
 }

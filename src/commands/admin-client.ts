@@ -70,13 +70,10 @@ async function readAdmin(
   }
 }
 
+/** Returns undefined also for a token whose file cannot be read. */
 function readToken(value: unknown, file = '-'): string | undefined {
   if (typeof value !== 'string' || value === '') return undefined
-  try {
-    return readSecret(value, file === '-' ? process.cwd() : dirname(resolve(file)))
-  } catch {
-    return undefined
-  }
+  return readSecret(value, file === '-' ? process.cwd() : dirname(resolve(file)), () => {})
 }
 
 interface Options {

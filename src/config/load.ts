@@ -78,12 +78,8 @@ export async function loadConfig(options: LoadOptions) {
 }
 
 function secretOf(text: string, path: Path, directory: string, mistakes: Issue[]): string {
-  try {
-    return isSecret(path) ? readSecret(text, directory) : text
-  } catch (error) {
-    mistakes.push({ path, message: (error as Error).message })
-    return text
-  }
+  const report = (message: string): void => void mistakes.push({ path, message })
+  return (isSecret(path) ? readSecret(text, directory, report) : undefined) ?? text
 }
 
 export const overridden = (file: JsonObject, overrides: readonly FlagOverride[]): JsonObject =>

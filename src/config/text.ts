@@ -27,18 +27,18 @@ export async function readText(file: string): Promise<string> {
   }
 }
 
-/** Reads the secret of a text `file:/path`; returns any other text. Throws an error that explains what is wrong with the text. */
-export function readSecret(text: string, directory: string): string {
+/** Reads the secret of a text `file:/path`; returns any other text. Reports what is wrong with the text, and then returns undefined. */
+export function readSecret(text: string, directory: string, report: (mistake: string) => void) {
   if (!text.startsWith('file:')) return text
   const file = resolve(directory, text.slice('file:'.length).replace(/^\/\/\//, '/'))
-  let secret: string
   try {
-    secret = readFileSync(file, 'utf8').replace(/\r?\n$/, '')
+    const secret = readFileSync(file, 'utf8').replace(/\r?\n$/, '')
+    if (secret !== '') return secret
+    report(`refers to ${file}, which is empty`)
   } catch (error) {
-    throw new Error(`refers to ${file}, which ${reason(error)}`, { cause: error })
+    report(`refers to ${file}, which ${reason(error)}`)
   }
-  if (secret === '') throw new Error(`refers to ${file}, which is empty`)
-  return secret
+  return undefined
 }
 
 /** Returns why a file could not be read, to follow its name in a message. */

@@ -7,12 +7,7 @@ import { readSource } from '../config/yaml/source.ts'
 import { isObject, type JsonObject, parseObject } from '../runtime/json.ts'
 import { type Args, fileOf, type Io, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from './io.ts'
 
-export interface Admin {
-  readonly url: string
-  readonly token: string | undefined
-  readonly source?: { readonly file: string; readonly text: string } | undefined
-  readonly problem?: string | undefined
-}
+export type Admin = Awaited<ReturnType<typeof findAdmin>>
 
 export class NoAnswer extends Error {}
 
@@ -21,7 +16,7 @@ const TIMEOUT_MS = 5000
 const HEALTH_TIMEOUT_MS = 2000
 
 /** Finds the admin listener by its flags, else by the section `admin` of the file; ADMIN_TOKEN overrides the file's token. */
-export async function findAdmin(args: Args, io: Io): Promise<Admin> {
+export async function findAdmin(args: Args, io: Io) {
   const token = io.env['ADMIN_TOKEN'] || undefined
   const text = textOf(args, 'admin')
   if (text !== undefined) {
@@ -48,12 +43,10 @@ function reachable(host: string): string {
 }
 
 /** Reads only the section `admin`: a file that a reload has rejected must not make the running gateway seem down. */
-async function readAdmin(
-  args: Args,
-  io: Io,
-): Promise<Pick<Admin, 'source' | 'problem'> & { section: JsonObject }> {
+async function readAdmin(args: Args, io: Io) {
+  const none: JsonObject = {}
   const file = fileOf(args, io)
-  if (file === undefined) return { section: {} }
+  if (file === undefined) return { section: none }
   try {
     const text = await readText(file)
     // Parses only the lines of the section if they can be read without the rest: 10,000 clients take more than a second.
@@ -61,12 +54,12 @@ async function readAdmin(
     const { value, mistakes } = alone.value === undefined ? readSource(text, io.env) : alone
     const section = value?.['admin']
     return {
-      section: isObject(section) ? section : {},
+      section: isObject(section) ? section : none,
       source: { file, text },
       problem: value === undefined ? `${file}: ${mistakes[0]!.message}` : undefined,
     }
   } catch (error) {
-    return { section: {}, problem: (error as Error).message }
+    return { section: none, problem: (error as Error).message }
   }
 }
 

@@ -21,7 +21,8 @@ export async function run(args: Args, io: Io): Promise<void> {
 
 /** Asks the running gateway, and warns if the file is not its configuration. Returns undefined if the gateway does not answer. */
 async function explainLive(question: Question, args: Args, io: Io): Promise<Explained | undefined> {
-  const { source, ...admin } = await findAdmin(args, io)
+  const admin = await findAdmin(args, io)
+  const { source } = admin
   const path = `/explain?${new URLSearchParams({ ...question }).toString()}`
   try {
     // `configuration` is the SHA-256 of the file in force; null if the gateway was started without a file.

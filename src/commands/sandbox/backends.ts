@@ -23,7 +23,6 @@ export const clientsAt = (gateway: string): readonly ClientMetadata[] =>
     client_id: id,
     client_secret: SECRET,
     grant_types: ['client_credentials', 'authorization_code', 'refresh_token'],
-    response_types: ['code'],
     scope: `openid offline_access ${DATA_SCOPES}`,
     redirect_uris: [`${gateway}${CALLBACK}`],
   }))
@@ -62,22 +61,15 @@ function configure({ audience, clients }: IdentityOptions): Configuration {
     clients: [...clients],
     jwks: { keys },
     cookies: { keys: [randomBytes(32).toString('base64url')] },
-    routes: {
-      authorization: '/auth',
-      pushed_authorization_request: '/request',
-      token: '/token',
-      jwks: '/certs',
-    },
+    routes: { jwks: '/certs' },
     scopes: ['openid', 'offline_access', ...DATA_SCOPES.split(' ')],
     features: {
       clientCredentials: on,
       introspection: on,
       revocation: on,
-      pushedAuthorizationRequests: on,
       requestObjects: on,
       claimsParameter: on,
       resourceIndicators: {
-        enabled: true,
         defaultResource: () => audience,
         useGrantedResource: () => true,
         getResourceServerInfo: () => ({ scope: DATA_SCOPES, audience, ...token }),
@@ -173,13 +165,9 @@ export function sendLoad(gateways: readonly string[], signal: AbortSignal): void
     // One call in 20 is a sync, one in 40 has a wrong path, and one in 40 a wrong token.
     const kind = Math.floor(Math.random() * 40)
     const token = kind === 0 ? 'wrong' : await tokenOf(id)
-    const path =
-      kind === 1
-        ? '/v3/nothing'
-        : kind < 4
-          ? '/v3/sync/1ffe704d-3962-4a92-8c8e-293880fb449a'
-          : '/v3/transactions'
-    const method = kind === 2 || kind === 3 ? 'POST' : 'GET'
+    let [method, path] = ['GET', '/v3/transactions']
+    if (kind === 1) path = '/v3/nothing'
+    if (kind === 2 || kind === 3) [method, path] = ['POST', '/v3/sync/1ffe704d-3962-4a92-8c8e-293880fb449a']
     await (await ask(path, { method, headers: { Authorization: `Bearer ${token}` } })).arrayBuffer()
   }
   for (const [id, perSecond] of Object.entries(LOAD)) {

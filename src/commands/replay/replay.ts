@@ -18,13 +18,6 @@ import { cell, createReport, describeClients, describeTotals, unloggedBy } from 
 
 const MAX_ROWS = 100_000
 
-export interface ReplayOptions {
-  readonly logs: readonly string[]
-  readonly config: Loaded
-  readonly top: number
-  readonly client?: string | undefined
-}
-
 /** Prints the decisions that the limits of a configuration would have made for the calls of access logs. */
 export async function run(args: Args, io: Io): Promise<void> {
   const logs = positionals(args)
@@ -35,8 +28,7 @@ export async function run(args: Args, io: Io): Promise<void> {
     throw new UsageError('Standard input is the log or the configuration, not both.')
   const top = wholeOf(args, 'top', MAX_ROWS, 1)
   const client = idOf(args, 'client')
-  const config = await load(args, io)
-  const report = await replay({ logs, config, top, client }, io)
+  const report = await replay(await load(args, io), logs, { top, client }, io)
   print(io, args, report, () => describeReport(report, client))
 }
 
@@ -44,7 +36,9 @@ export type Report = Awaited<ReturnType<typeof replay>>
 
 /** Replays calls against the limits at the times of their decisions. Memory grows with the clients and the active keys. */
 export async function replay(
-  { logs, config: { config, file }, top, client }: ReplayOptions,
+  { config, file }: Loaded,
+  logs: readonly string[],
+  { top, client }: { readonly top: number; readonly client?: string | undefined },
   { stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>,
 ) {
   const lines = {

@@ -1,6 +1,6 @@
 import { PassThrough, Readable } from 'node:stream'
 import { loadConfig } from '../../../src/config/load.ts'
-import { replay, type ReplayOptions, type Report } from '../../../src/commands/replay/replay.ts'
+import { replay, type Report } from '../../../src/commands/replay/replay.ts'
 import { TOKENS } from '../../helpers/gateway.ts'
 import { fileOf } from '../run.ts'
 
@@ -74,9 +74,9 @@ export const SYNC = '  sync: { per: [client, connection], limit: 1, window: 5s }
 export async function replayed(
   lines: readonly string[] | Buffer | { readonly logs: readonly string[] },
   config: string,
-  options: Partial<ReplayOptions> = {},
+  options: { readonly top?: number; readonly client?: string } = {},
 ): Promise<Report> {
   const logs = 'logs' in lines ? lines.logs : [logFile(lines)]
   const io = { stdin: Readable.from([]), stderr: new PassThrough() }
-  return replay({ logs, config: await loadConfig({ file: config }), top: 50, ...options }, io)
+  return replay(await loadConfig({ file: config }), logs, { top: 50, ...options }, io)
 }

@@ -103,19 +103,14 @@ function createCharges(config: Config) {
     })),
   })
   const match = createRouter(routes)
-  const byPattern = new Map(routes.map((route) => [route.match, route]))
+  const params: Params = {}
+  const byPattern = new Map(routes.map((route) => [route.match, { route, params }]))
 
-  function find({ method, host, path, route = '' }: LoggedCall) {
-    if (path !== undefined && host !== undefined) return match(method, host, segmentsOf(path))
-    const named = byPattern.get(route)
-    return named && { route: named, params: {} as Params }
-  }
-
-  return (call: LoggedCall, nowMs: number) => {
-    const found = find(call)
+  return ({ method, host, path, route: recorded = '', client, ip }: LoggedCall, nowMs: number) => {
+    const isWhole = path !== undefined && host !== undefined
+    const found = isWhole ? match(method, host, segmentsOf(path)) : byPattern.get(recorded)
     if (found === undefined || 'allow' in found) return 'unmatched'
     const { route, params } = found
-    const { client, ip } = call
     if (route.limits.length === 0) return 'unlimited'
     // The recorded gateway did not authenticate a call that this one would.
     if (route.authenticate === 'bearer' && client === undefined) return 'lacking'
@@ -124,7 +119,7 @@ function createCharges(config: Config) {
     if (!route.limits.every(({ per }) => per.every(isLogged))) return 'lacking'
     if (route.refuseParams(found) !== undefined) return 'unmatched'
     const caller = { ...(client !== undefined && { client }), ip: ip ?? '' }
-    const quotas = route.quotas(caller, { ...NO_FACTS, params, method: call.method, route }, nowMs)
+    const quotas = route.quotas(caller, { ...NO_FACTS, params, method, route }, nowMs)
     return quotas instanceof Refusal ? 'lacking' : quotas
   }
 }
@@ -145,13 +140,9 @@ export function describeReport(report: Report, client = ''): string {
     [lines.other, 'not of an access log'],
   ] as const
   const counted = parts.flatMap(([count, what]) => (count > 0 ? `${count} ${what}` : []))
-  const leftOut = limits.flatMap(({ name, unlogged }) =>
-    unlogged === undefined
-      ? []
-      : `limits.${name}: is left out, since the access log does not name ${unlogged}`,
-  )
+  const leftOut = 'is left out, since the access log does not name'
   const warnings = [
-    ...leftOut,
+    ...limits.map(({ name, unlogged }) => unlogged && `limits.${name}: ${leftOut} ${unlogged}`),
     omitted > 0 &&
       `${pluralize(omitted, 'refusal')} without a line of their own, by "log.refusals: sampled": counted at the time of the line that counts them`,
     lines.lacking > 0 &&

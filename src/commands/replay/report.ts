@@ -129,26 +129,19 @@ export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clien
 type Counted = ReturnType<ReturnType<typeof createReport>['report']>
 
 export function describeClients({ clients, limits }: Counted): string {
-  type Column = readonly [head: string, cellOf: (client: Counted['clients'][number]) => string | number]
+  type CellOf = (client: Counted['clients'][number]) => string | number
+  type Column = readonly [head: string, cellOf: CellOf, isShown?: boolean]
   const columns: readonly Column[] = [
     ['CLIENT', ({ client }) => cell(client ?? '-')],
-    ['NAME', ({ name }) => cell(name ?? '-')],
+    ['NAME', ({ name }) => cell(name ?? '-'), clients.some(({ name }) => name !== undefined)],
     ['CALLS', ({ calls }) => calls],
     ['ADMITTED', ({ admitted }) => admitted],
-    [
-      'REFUSED',
-      ({ recorded: { refused: before }, refused }) =>
-        before === refused ? refused : `${before} -> ${refused}`,
-    ],
+    ['REFUSED', ({ recorded, refused }) => changed(recorded.refused, refused)],
     ['BY', ({ refusedBy }) => byLimit(refusedBy)],
-    ['SHADOW', ({ shadowOver }) => byLimit(shadowOver)],
+    ['SHADOW', ({ shadowOver }) => byLimit(shadowOver), limits.some(({ shadow }) => shadow)],
     ['BUSIEST MINUTE', ({ busiestMinute: { calls, from } }) => `${calls} from ${from}`],
   ]
-  const isShown: Readonly<Record<string, boolean>> = {
-    NAME: clients.some(({ name }) => name !== undefined),
-    SHADOW: limits.some(({ shadow }) => shadow),
-  }
-  const shown = columns.filter(([head]) => isShown[head] ?? true)
+  const shown = columns.filter(([, , isShown = true]) => isShown)
   return formatRows(
     shown.map(([head]) => head),
     clients.map((client) => shown.map(([, cellOf]) => cellOf(client))),
@@ -176,6 +169,8 @@ export function cell(text: string): string {
   const plain = escaped(text)
   return plain.length > MAX_CELL_CHARS ? `${plain.slice(0, MAX_CELL_CHARS - 1)}…` : plain
 }
+
+const changed = (before: number, now: number) => (before === now ? now : `${before} -> ${now}`)
 
 const byLimit = (counts: Readonly<Record<string, number>>): string =>
   formatList(Object.entries(counts).map(([name, count]) => `${name} ${count}`))

@@ -2,10 +2,9 @@ import { Document, isCollection, isPair, type Node, type YAMLMap } from 'yaml'
 import { readText } from '../config/text.ts'
 import { overridden } from '../config/load.ts'
 import type { Config } from '../config/compile.ts'
-import { type Defaults, differences, shownSettings } from '../config/shown-settings.ts'
+import { differences, shownSettings } from '../config/shown-settings.ts'
 import { problemLine } from '../config/yaml/issue.ts'
 import { readSource } from '../config/yaml/source.ts'
-import type { JsonObject } from '../runtime/json.ts'
 import { describeTopology } from '../limit/redis/options.ts'
 import { formatList, formatTable, formatWindow, pluralize } from './format.ts'
 import { type Args, type Io, load, overridesOf, print, textOf } from './io.ts'
@@ -26,9 +25,9 @@ export async function run(args: Args, io: Io): Promise<number> {
     return 0
   }
   const value = overridden(readSource(text, io.env).value!, overridesOf(args))
-  const { settings, defaults } = shownSettings(value)
-  const shown = { ...settings, warnings: config.warnings }
-  print(io, args, shown, () => `${summary(config, file)}\n\n${settingsText(settings, defaults)}`)
+  const shown = shownSettings(value)
+  const described = () => `${summary(config, file)}\n\n${settingsText(shown)}`
+  print(io, args, { ...shown.settings, warnings: config.warnings }, described)
   return 0
 }
 
@@ -74,7 +73,7 @@ function summary(config: Config, file: string): string {
 }
 
 /** Formats settings as YAML with `# default` at each default. An item on one line lists its own defaults at its end. */
-function settingsText(settings: JsonObject, defaults: Defaults): string {
+function settingsText({ settings, defaults }: ReturnType<typeof shownSettings>): string {
   const document = new Document(settings)
   for (const section of ON_A_LINE) {
     const items = document.get(section)

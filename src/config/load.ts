@@ -8,8 +8,8 @@ import { isSecret, settings } from './schema.ts'
 import { isObject, type JsonObject } from '../runtime/json.ts'
 import { differences } from './shown-settings.ts'
 import { readSecret, readText } from './text.ts'
-import { ConfigError, type Issue, locate, mistakesOf, type Path } from './yaml/issue.ts'
-import { type Env, mapTexts, readSource } from './yaml/source.ts'
+import { ConfigError, type Issue, mistakesOf, type Path } from './yaml/issue.ts'
+import { type Env, locate, mapTexts, readSource } from './yaml/source.ts'
 
 export type Loaded = Readonly<Awaited<ReturnType<typeof loadConfig>>>
 

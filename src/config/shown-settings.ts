@@ -2,8 +2,8 @@ import { stringify } from 'yaml'
 import { redactUrl } from '../authenticate/token/fetch-json.ts'
 import { isObject, type JsonObject } from '../runtime/json.ts'
 import { isSecret, jsonSchema } from './schema.ts'
-import { ConfigError, locate, type Path, writePath } from './yaml/issue.ts'
-import { mapTexts, readSource } from './yaml/source.ts'
+import { ConfigError, type Path, writePath } from './yaml/issue.ts'
+import { locate, mapTexts, readSource } from './yaml/source.ts'
 
 /** A reference to a secret: a file or an environment variable. */
 const REFERENCE = /^(?:file:.*|\$\{\w+\})$/s
@@ -27,14 +27,9 @@ interface Schema {
   readonly anyOf?: readonly Schema[]
 }
 
-/** Paths of the settings that the file leaves to their defaults. */
-export type Defaults = readonly Path[]
-
 /** Returns a file's settings in its own keys and units, with the schema's defaults and without secrets. */
-export function shownSettings(file: JsonObject): {
-  readonly settings: JsonObject
-  readonly defaults: Defaults
-} {
+export function shownSettings(file: JsonObject) {
+  /** Paths of the settings that the file leaves to their defaults. */
   const defaults: Path[] = []
 
   function fill(schema: Schema, value: unknown, path: Path): unknown {

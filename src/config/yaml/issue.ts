@@ -55,31 +55,6 @@ export function mistakesOf(issue: z.core.$ZodIssue, parent: Path = []): readonly
   return [{ path, message, key: issue.code === 'custom' && issue.params?.['key'] === true }]
 }
 
-export interface Places {
-  offsetOf(path: Path, key?: boolean): number
-  placeOf(offset: number): string
-}
-
-/** Sorts mistakes by position and keeps the first of each path, since the others follow from it. `flagOf` returns a value's flag. */
-export function locate(
-  mistakes: readonly Issue[],
-  file: string,
-  { offsetOf, placeOf }: Places,
-  flagOf: (path: Path) => string | undefined = () => undefined,
-): readonly LocatedIssue[] {
-  const seen = new Set<string>()
-  return mistakes
-    .filter(({ path }) => path.length === 0 || seen.size < seen.add(writePath(path)).size)
-    .map((issue) => ({ offset: offsetOf(issue.path, issue.key), ...issue }))
-    .toSorted((a, b) => a.offset - b.offset)
-    .map(({ path, message, offset }) => {
-      const flag = flagOf(path)
-      if (flag !== undefined) return { where: flag, path: '', message }
-      const written = writePath(path, message.startsWith('unknown key'))
-      return { where: `${file}:${placeOf(offset)}`, path: written, message }
-    })
-}
-
 /** Formats a path, such as `routes[2].upstream`. `wordsOnly` omits other keys: an unknown one may be a key and its secret without a colon. */
 export function writePath(path: Path, wordsOnly = false): string {
   const steps = path.map((step) => {

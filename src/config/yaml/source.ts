@@ -1,7 +1,7 @@
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
 import type { Scalar, YAMLError } from 'yaml'
 import { isObject } from '../../runtime/json.ts'
-import { type Issue, type Path, describeYamlError } from './issue.ts'
+import { type Issue, type LocatedIssue, type Path, describeYamlError, writePath } from './issue.ts'
 
 /** The environment: values of the variables `${NAME}`. */
 export type Env = Readonly<Record<string, string | undefined>>
@@ -57,6 +57,26 @@ export function readSource(source: string, env?: Env) {
     const bomb = 'the aliases (*name) multiply the file beyond bounds; write the values out'
     return refuseFile(/alias count/i.test(message) ? bomb : `the file cannot be read: ${message}`)
   }
+}
+
+/** Sorts mistakes by position and keeps the first of each path, since the others follow from it. `flagOf` returns a value's flag. */
+export function locate(
+  mistakes: readonly Issue[],
+  file: string,
+  { offsetOf, placeOf }: ReturnType<typeof readSource>,
+  flagOf: (path: Path) => string | undefined = () => undefined,
+): readonly LocatedIssue[] {
+  const seen = new Set<string>()
+  return mistakes
+    .filter(({ path }) => path.length === 0 || seen.size < seen.add(writePath(path)).size)
+    .map((issue) => ({ offset: offsetOf(issue.path, issue.key), ...issue }))
+    .toSorted((a, b) => a.offset - b.offset)
+    .map(({ path, message, offset }) => {
+      const flag = flagOf(path)
+      if (flag !== undefined) return { where: flag, path: '', message }
+      const written = writePath(path, message.startsWith('unknown key'))
+      return { where: `${file}:${placeOf(offset)}`, path: written, message }
+    })
 }
 
 function isTooDeep(text: string): boolean {

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { parsePattern, type Pattern } from '../../downstream/router.ts'
+import { covers, parsePattern, type Pattern } from '../../downstream/router.ts'
 import type { Issue } from '../yaml/issue.ts'
 import { tlsFiles, certWithoutKey } from './listeners.ts'
 import { fieldIssue, identityField, origin, tlsName } from './texts.ts'
@@ -65,11 +65,8 @@ const fields = section({
   timeoutMs: duration('1ms', '1d').optional(),
 })
 
-/** Methods of the endpoints whose requests are checked, and their form in a pattern, where GET includes HEAD. */
-const ENDPOINTS = {
-  par: { methods: ['POST'], what: 'POST', write: 'POST' },
-  authorization: { methods: ['GET', 'HEAD', 'POST'], what: 'GET and POST', write: 'GET,POST' },
-}
+/** Methods of the endpoints whose requests are checked, as in a pattern, where GET includes HEAD. */
+const METHODS = { par: 'POST', authorization: 'GET,POST' }
 
 function* routeConflicts(route: z.output<typeof fields>): Generator<Issue> {
   const { match, respond, authenticate, scope, limits, maxBody, timeoutMs } = route
@@ -84,12 +81,11 @@ function* routeConflicts(route: z.output<typeof fields>): Generator<Issue> {
   if (scope.length > 0 && authenticate !== 'bearer')
     yield atKey('scope', 'applies only to "authenticate: bearer", as only tokens have scopes; remove it')
   if (authenticate === 'none' || authenticate === 'bearer') return
-  const { methods, what, write } = ENDPOINTS[authenticate]
-  const matched = (parsePattern(match) as Pattern).methods
-  if (matched === undefined || [...matched].some((method) => !methods.includes(method))) {
-    const message = `must match only ${what}; write "${write} ${match.replace(/^[A-Za-z,]+ +/, '')}"`
+  const methods = METHODS[authenticate]
+  const path = match.replace(/^[A-Za-z,]+ +/, '')
+  const message = `must match only ${methods.replace(',', ' and ')}; write "${methods} ${path}"`
+  if (!covers(parsePattern(`${methods} /*`) as Pattern, parsePattern(match) as Pattern))
     yield { path: ['match'], message }
-  }
   const reason = `does not apply to "authenticate: ${authenticate}"`
   if (limits.length > 0) yield atKey('limits', `${reason}, which is never limited; remove it`)
   if (maxBody !== MAX_BODY) yield atKey('maxBody', `${reason}; write par.maxBody`)

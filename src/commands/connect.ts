@@ -68,7 +68,7 @@ function* probesOf(config: Config): Generator<readonly [what: string, attempt: A
   for (const issuer of config.tokens) {
     const { introspection } = issuer
     const remedy = issuer.jwks ? 'the issuer, or tokens.jwks' : 'tokens.issuer, or write tokens.jwks'
-    yield [`keys of ${issuer.issuer}`, () => readKeys(keysFrom(issuer), issuer.algorithms, remedy)]
+    yield [`keys of ${issuer.issuer}`, () => readKeys(remedy, keysFrom(issuer), issuer.algorithms)]
     if (introspection !== undefined)
       yield [`introspection at ${redactUrl(introspection.url)}`, () => introspect(issuer, introspection)]
   }
@@ -76,7 +76,7 @@ function* probesOf(config: Config): Generator<readonly [what: string, attempt: A
     if (jwks === undefined || !('url' in jwks)) continue
     const source = { issuer: id, jwks: jwks.url }
     const algorithms = alg === 'none' || alg.startsWith('HS') ? undefined : [alg]
-    yield [`keys of the client ${id}`, () => readKeys(source, algorithms, 'the client, or its jwksUri')]
+    yield [`keys of the client ${id}`, () => readKeys('the client, or its jwksUri', source, algorithms)]
   }
 }
 
@@ -149,11 +149,7 @@ function tlsFailure({ message }: Error): string | undefined {
 }
 
 /** Reads keys, by discovery without `jwks`; fails if none is for one of `algorithms`. */
-async function readKeys(
-  source: ReturnType<typeof keysFrom>,
-  algorithms: readonly string[] | undefined,
-  remedy: string,
-): Promise<string> {
+async function readKeys(remedy: string, source: ReturnType<typeof keysFrom>, algorithms?: readonly string[]) {
   const { keys } = await loadKeys({ ...source, fetchTimeoutMs: TIMEOUT_MS }).catch(({ message }: Error) => {
     throw new Error(`${message}; correct ${remedy}`)
   })

@@ -24,11 +24,7 @@ const FORWARDED = new Set<unknown>(['BadGateway', 'GatewayTimeout'])
 const MAYBE_UNDECIDED = new Set<unknown>(['ServiceUnavailable', 'InternalServer'])
 
 /** Reads a log, plain or gzip, in batches of lines, and reports the stored bytes. Keeps only the beginning of a line that is too long. */
-export async function* readLines(
-  name: string,
-  stdin: Readable,
-  onRead: (bytes: number) => void,
-): AsyncGenerator<readonly string[]> {
+export async function* readLines(name: string, stdin: Readable, onRead: (bytes: number) => void) {
   let rest = ''
   try {
     const stored = name === '-' ? stdin : createReadStream(name, { highWaterMark: CHUNK_BYTES })

@@ -3,7 +3,7 @@ import { METHODS } from '../../downstream/router.ts'
 import { createCalendar, UNITS_MS } from '../../limit/calendar.ts'
 import { KINDS, partOf, wholeSegment } from '../../limit/rules/parts.ts'
 import type { Condition } from '../../limit/rules/conditions.ts'
-import { type Issue, mustBe, nearest } from '../yaml/issue.ts'
+import { mustBe, nearest } from '../yaml/issue.ts'
 import { fieldIssue } from './texts.ts'
 import { choice, crossField, distinct, duration, exclusive } from './values.ts'
 import { int, list, section, stringThat, text } from './values.ts'
@@ -61,35 +61,32 @@ export const value = z.union(
 const SCALARS = [z.string(), z.number(), z.boolean()] as const
 const WORD = 'a text, a number, true or false'
 const SUBJECTS = ['header', 'claim', 'method'] as const
-const fields = section({
-  header: stringThat(fieldIssue, 'the name of a header field').optional(),
-  claim: text('the name of a claim').optional(),
-  method: z.null(mustBe('empty, as a method has no name; write { method, is: POST }')).optional(),
-  is: z.union(
-    [...SCALARS, list(z.union(SCALARS, mustBe(WORD)), 1, 'a list of values')],
-    mustBe(`present, absent, ip, ${WORD}, or a list of these`),
-  ),
+const condition = section(
+  {
+    header: stringThat(fieldIssue, 'the name of a header field').optional(),
+    claim: text('the name of a claim').optional(),
+    method: z.null(mustBe('empty, as a method has no name; write { method, is: POST }')).optional(),
+    is: z.union(
+      [...SCALARS, list(z.union(SCALARS, mustBe(WORD)), 1, 'a list of values')],
+      mustBe(`present, absent, ip, ${WORD}, or a list of these`),
+    ),
+  },
+  function* (condition) {
+    const of = SUBJECTS.find((key) => condition[key] !== undefined)
+    if (of === undefined)
+      yield { path: [], message: 'must have one of "header", "claim" and "method"; write one' }
+    yield* exclusive(condition, SUBJECTS, 'write a list of two conditions')
+    const isUnknown = [condition.is].flat().some((word) => !METHODS.has(String(word)))
+    const message = `must be a method that routes can match; use ${[...METHODS].join(', ')}`
+    if (of === 'method' && isUnknown) yield { path: ['is'], message }
+  },
+).transform(({ header, claim, is }): Condition => {
+  const of = header !== undefined ? 'header' : claim !== undefined ? 'claim' : 'method'
+  const name = header?.toLowerCase() ?? claim ?? ''
+  if (is === 'present' || is === 'absent' || is === 'ip') return { of, name, is }
+  const words = [is].flat().map(String)
+  return { of, name, is: of === 'method' && words.includes('GET') ? [...words, 'HEAD'] : words }
 })
-
-function* conditionConflicts(condition: z.output<typeof fields>): Generator<Issue> {
-  const of = SUBJECTS.find((key) => condition[key] !== undefined)
-  if (of === undefined)
-    yield { path: [], message: 'must have one of "header", "claim" and "method"; write one' }
-  yield* exclusive(condition, SUBJECTS, 'write a list of two conditions')
-  const isUnknown = [condition.is].flat().some((word) => !METHODS.has(String(word)))
-  if (of === 'method' && isUnknown)
-    yield { path: ['is'], message: `must be a method that routes can match; use ${[...METHODS].join(', ')}` }
-}
-
-const condition = fields
-  .superRefine(crossField(conditionConflicts))
-  .transform(({ header, claim, is }): Condition => {
-    const of = header !== undefined ? 'header' : claim !== undefined ? 'claim' : 'method'
-    const name = header?.toLowerCase() ?? claim ?? ''
-    if (is === 'present' || is === 'absent' || is === 'ip') return { of, name, is }
-    const words = [is].flat().map(String)
-    return { of, name, is: of === 'method' && words.includes('GET') ? [...words, 'HEAD'] : words }
-  })
 export const conditions = z
   .union(
     [condition, list(condition, 1, 'a list of conditions')],

@@ -3,7 +3,7 @@ import { INSTANT, instantMs } from '../../limit/instant.ts'
 import type { Limit } from '../../limit/limit.ts'
 import { mayLack } from '../../limit/rules/parts.ts'
 import { HOP_BY_HOP } from '../../upstream/header-policy.ts'
-import { type Issue, mustBe } from '../yaml/issue.ts'
+import { mustBe } from '../yaml/issue.ts'
 import { calls, conditions, keyParts, together, value, window, windowOrCalendar } from './limit-rules.ts'
 import { headerFields, SET_BY_GATEWAY } from './texts.ts'
 import { atKey, bool, choice, crossField, int, list, named, section, stringThat } from './values.ts'
@@ -28,96 +28,91 @@ const change = section({
   limit: calls,
 })
 
-function* orderConflicts(changes: readonly z.output<typeof change>[]): Generator<Issue> {
-  let latestAt = -Infinity
-  for (const [i, { announcedAt, fromAt }] of changes.entries()) {
-    if (announcedAt > fromAt)
-      yield { path: [i, 'announced'], message: 'is after "from"; announce a change before it takes effect' }
-    const message = 'must be later than that of the change before it; write them in order'
-    if (fromAt <= latestAt) yield { path: [i, 'from'], message }
-    latestAt = Math.max(latestAt, fromAt)
-  }
-}
+const changes = list(change, 0, 'a list of announced changes').superRefine(
+  crossField(function* (changes) {
+    let latestAt = -Infinity
+    for (const [i, { announcedAt, fromAt }] of changes.entries()) {
+      if (announcedAt > fromAt)
+        yield { path: [i, 'announced'], message: 'is after "from"; announce a change before it takes effect' }
+      const message = 'must be later than that of the change before it; write them in order'
+      if (fromAt <= latestAt) yield { path: [i, 'from'], message }
+      latestAt = Math.max(latestAt, fromAt)
+    }
+  }),
+)
 
 const body = z.union(
   [z.string(), z.record(z.string(), z.unknown()), z.array(z.unknown())],
   mustBe('a text; or a mapping or a list, sent as JSON'),
 )
 
-const refusalFields = section({
-  status: int(400, 599).prefault(429),
-  headers: headerFields.default({}),
-  body: body.optional(),
+const refusal = section(
+  {
+    status: int(400, 599).prefault(429),
+    headers: headerFields.default({}),
+    body: body.optional(),
+  },
+  function* ({ headers, body }) {
+    const seen = new Set<string>()
+    for (const name of Object.keys(headers)) {
+      const lower = name.toLowerCase()
+      const path = ['headers', name]
+      if (SET_BY_GATEWAY.test(lower) || HOP_BY_HOP.has(lower))
+        yield { path, message: 'is set by the gateway itself; remove it', key: true }
+      else if (lower === 'content-type' && body === undefined)
+        yield { path, message: 'applies only to a "body"; write one, or remove it', key: true }
+      else if (seen.has(lower)) yield { path, message: 'is a duplicate; remove one of the two', key: true }
+      seen.add(lower)
+    }
+  },
+).transform(({ status, headers, body }) => {
+  if (body === undefined) return { status, headers }
+  const [text, contentType] =
+    typeof body === 'string'
+      ? [body, 'text/plain; charset=utf-8']
+      : [JSON.stringify(body), 'application/json']
+  const hasType = Object.keys(headers).some((name) => name.toLowerCase() === 'content-type')
+  return { status, headers, body: text, ...(!hasType && { contentType }) }
 })
 
-function* refusalConflicts({ headers, body }: z.output<typeof refusalFields>): Generator<Issue> {
-  const seen = new Set<string>()
-  for (const name of Object.keys(headers)) {
-    const lower = name.toLowerCase()
-    const path = ['headers', name]
-    if (SET_BY_GATEWAY.test(lower) || HOP_BY_HOP.has(lower))
-      yield { path, message: 'is set by the gateway itself; remove it', key: true }
-    else if (lower === 'content-type' && body === undefined)
-      yield { path, message: 'applies only to a "body"; write one, or remove it', key: true }
-    else if (seen.has(lower)) yield { path, message: 'is a duplicate; remove one of the two', key: true }
-    seen.add(lower)
-  }
-}
-
-const refusal = refusalFields
-  .superRefine(crossField(refusalConflicts))
-  .transform(({ status, headers, body }) => {
-    if (body === undefined) return { status, headers }
-    const [text, contentType] =
-      typeof body === 'string'
-        ? [body, 'text/plain; charset=utf-8']
-        : [JSON.stringify(body), 'application/json']
-    const hasType = Object.keys(headers).some((name) => name.toLowerCase() === 'content-type')
-    return { status, headers, body: text, ...(!hasType && { contentType }) }
-  })
-
-const fields = section({
-  per: keyParts,
-  missing: choice(['refuse', 'skip']).optional(),
-  when: conditions.exactOptional(),
-  unless: conditions.exactOptional(),
-  limit: value,
-  window: windowOrCalendar,
-  together: together.exactOptional(),
-  count: choice(['all', 'success']).default('all'),
-  changes: list(change, 0, 'a list of announced changes').superRefine(crossField(orderConflicts)).default([]),
-  onOutage: choice(['local', 'allow', 'deny']).exactOptional(),
-  refusal: refusal.exactOptional(),
-  shadow: bool.prefault(false),
-})
-
-function* limitConflicts(rule: z.output<typeof fields>): Generator<Issue> {
-  const { per, missing, limit, window, together, count, changes, shadow } = rule
-  if (missing !== undefined && !per.some(mayLack))
-    yield atKey('missing', 'applies only if "per" has user, a claim or a header; remove it')
-  if ('claim' in limit && changes.length > 0)
-    yield atKey('changes', 'cannot be combined with a limit that a claim gives; remove one of them')
-  const isSliding = !('calendar' in window)
-  if (typeof together === 'number' && isSliding && together > window.windowMs)
-    yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
-  if (count === 'all') return
-  const reason = 'a sliding window would admit calls too many when one is given back'
-  if (isSliding)
-    yield atKey('count', `applies only to calendar windows, as ${reason}; write window: { calendar: … }`)
-  if (together !== undefined)
-    yield atKey('count', 'cannot be combined with "together", whose calls are one; remove one of them')
-  if (shadow) yield atKey('count', 'cannot be combined with "shadow"; remove one of them')
-}
-
-const limit = fields
-  .superRefine(crossField(limitConflicts))
-  .transform(({ limit, window, count, missing, ...rest }): Omit<Limit, 'name'> => ({
-    ...rest,
-    ...limit,
-    ...window,
-    ...(count === 'success' && { countsSuccess: true }),
-    ...(missing === 'skip' && { skipsMissing: true }),
-  }))
+const limit = section(
+  {
+    per: keyParts,
+    missing: choice(['refuse', 'skip']).optional(),
+    when: conditions.exactOptional(),
+    unless: conditions.exactOptional(),
+    limit: value,
+    window: windowOrCalendar,
+    together: together.exactOptional(),
+    count: choice(['all', 'success']).default('all'),
+    changes: changes.default([]),
+    onOutage: choice(['local', 'allow', 'deny']).exactOptional(),
+    refusal: refusal.exactOptional(),
+    shadow: bool.prefault(false),
+  },
+  function* ({ per, missing, limit, window, together, count, changes, shadow }) {
+    if (missing !== undefined && !per.some(mayLack))
+      yield atKey('missing', 'applies only if "per" has user, a claim or a header; remove it')
+    if ('claim' in limit && changes.length > 0)
+      yield atKey('changes', 'cannot be combined with a limit that a claim gives; remove one of them')
+    const isSliding = !('calendar' in window)
+    if (typeof together === 'number' && isSliding && together > window.windowMs)
+      yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
+    if (count === 'all') return
+    const reason = 'a sliding window would admit calls too many when one is given back'
+    if (isSliding)
+      yield atKey('count', `applies only to calendar windows, as ${reason}; write window: { calendar: … }`)
+    if (together !== undefined)
+      yield atKey('count', 'cannot be combined with "together", whose calls are one; remove one of them')
+    if (shadow) yield atKey('count', 'cannot be combined with "shadow"; remove one of them')
+  },
+).transform(({ limit, window, count, missing, ...rest }): Omit<Limit, 'name'> => ({
+  ...rest,
+  ...limit,
+  ...window,
+  ...(count === 'success' && { countsSuccess: true }),
+  ...(missing === 'skip' && { skipsMissing: true }),
+}))
 
 export const limits = named(limit, 'a mapping of names to limits')
 

@@ -106,43 +106,42 @@ const TLS = `true or a mapping (keys: ${Object.keys(tlsFields.in.shape).join(', 
 const tls = z.union([coerced(z.literal(true)).transform(() => ({})), tlsFields], mustBe(TLS))
 
 const KINDS = ['url', 'cluster', 'sentinels'] as const
-const servers = section({
-  url: stringThat(checkServer, SERVER).optional(),
-  cluster: list(stringThat(checkNode, NODE), 1, 'a list of the URLs of some nodes').optional(),
-  sentinels: list(stringThat(checkSentinel, NODE), 1, 'a list of the URLs of the sentinels').optional(),
-  name: text('the master’s name at the sentinels').optional(),
-  sentinelUsername: text('a user of the sentinels').optional(),
-  sentinelPassword: text('the password of the sentinels').optional(),
-  username: text('a user of Redis').optional(),
-  password: text('the password of that user').optional(),
-  tls: tls.optional(),
-})
-
-function* addressConflicts(redis: z.output<typeof servers>): Generator<Issue> {
-  const { url, cluster, sentinels, name, sentinelUsername, sentinelPassword, tls } = redis
-  const kind = KINDS.find((kind) => redis[kind] !== undefined)
-  if (kind === undefined) yield { path: [], message: 'names no server; write url, cluster or sentinels' }
-  yield* exclusive(redis, KINDS)
-  if (kind === 'sentinels' && name === undefined)
-    yield { path: ['name'], message: 'is missing; write the master’s name at the sentinels' }
-  if (kind === 'sentinels' && sentinelUsername !== undefined && sentinelPassword === undefined)
-    yield atKey('sentinelUsername', 'has no effect without "sentinelPassword"; write both or neither')
-  for (const key of ['name', 'sentinelUsername', 'sentinelPassword'] as const)
-    if (kind !== undefined && kind !== 'sentinels' && redis[key] !== undefined)
-      yield atKey(key, 'applies only to "sentinels"; remove it')
-  if (tls !== undefined && url !== undefined && !url.startsWith('redis'))
-    yield atKey('tls', 'does not apply to a socket file; remove it')
-  // All nodes are reached with the same settings.
-  const nodes = (cluster ?? sentinels ?? []).map((node) => {
-    const { protocol, username, password } = new URL(node)
-    return JSON.stringify([protocol, username, password])
-  })
-  const i = nodes.findIndex((node) => node !== nodes[0])
-  const message = 'differs from the first in scheme, user or password; write the same for all'
-  if (i !== -1) yield { path: [kind!, i], message }
-}
-
-const redis = servers.superRefine(crossField(addressConflicts)).transform((redis) => {
+const redis = section(
+  {
+    url: stringThat(checkServer, SERVER).optional(),
+    cluster: list(stringThat(checkNode, NODE), 1, 'a list of the URLs of some nodes').optional(),
+    sentinels: list(stringThat(checkSentinel, NODE), 1, 'a list of the URLs of the sentinels').optional(),
+    name: text('the master’s name at the sentinels').optional(),
+    sentinelUsername: text('a user of the sentinels').optional(),
+    sentinelPassword: text('the password of the sentinels').optional(),
+    username: text('a user of Redis').optional(),
+    password: text('the password of that user').optional(),
+    tls: tls.optional(),
+  },
+  function* (redis) {
+    const { url, cluster, sentinels, name, sentinelUsername, sentinelPassword, tls } = redis
+    const kind = KINDS.find((kind) => redis[kind] !== undefined)
+    if (kind === undefined) yield { path: [], message: 'names no server; write url, cluster or sentinels' }
+    yield* exclusive(redis, KINDS)
+    if (kind === 'sentinels' && name === undefined)
+      yield { path: ['name'], message: 'is missing; write the master’s name at the sentinels' }
+    if (kind === 'sentinels' && sentinelUsername !== undefined && sentinelPassword === undefined)
+      yield atKey('sentinelUsername', 'has no effect without "sentinelPassword"; write both or neither')
+    for (const key of ['name', 'sentinelUsername', 'sentinelPassword'] as const)
+      if (kind !== undefined && kind !== 'sentinels' && redis[key] !== undefined)
+        yield atKey(key, 'applies only to "sentinels"; remove it')
+    if (tls !== undefined && url !== undefined && !url.startsWith('redis'))
+      yield atKey('tls', 'does not apply to a socket file; remove it')
+    // All nodes are reached with the same settings.
+    const nodes = (cluster ?? sentinels ?? []).map((node) => {
+      const { protocol, username, password } = new URL(node)
+      return JSON.stringify([protocol, username, password])
+    })
+    const i = nodes.findIndex((node) => node !== nodes[0])
+    const message = 'differs from the first in scheme, user or password; write the same for all'
+    if (i !== -1) yield { path: [kind!, i], message }
+  },
+).transform((redis) => {
   const { url, cluster, sentinels, name, sentinelUsername, sentinelPassword, ...rest } = redis
   let topology: RedisTopology = { url: url! }
   if (cluster !== undefined) topology = { cluster }

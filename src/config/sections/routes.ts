@@ -1,6 +1,4 @@
-import type { z } from 'zod'
 import { covers, parsePattern, type Pattern } from '../../downstream/router.ts'
-import type { Issue } from '../yaml/issue.ts'
 import { tlsFiles, certWithoutKey } from './listeners.ts'
 import { fieldIssue, identityField, origin, tlsName } from './texts.ts'
 import { atKey, choice, crossField, distinct, duration, exclusive, int } from './values.ts'
@@ -13,36 +11,33 @@ const tls = section({
   .superRefine(crossField(certWithoutKey))
   .transform((files) => ({ servername: undefined, ...files }))
 
-const backend = section({
-  url: origin.optional(),
-  urls: list(origin, 1, 'a list of addresses such as http://10.0.0.1:4000').optional(),
-  timeoutMs: duration('1ms', '1d').prefault('30s'),
-  connectTimeoutMs: duration('1ms', '1h').prefault('2s'),
-  maxConnections: int(1, 100_000).prefault(256),
-  tls: tls.optional(),
-  errors: choice(['problem', 'oauth']).optional(),
-  identityHeaders: list(identityField, 0, 'a list of header fields').default([]),
-})
-
-function* addressConflicts(addresses: z.output<typeof backend>): Generator<Issue> {
-  const { url, urls = [], tls } = addresses
-  const first = url ?? urls[0]
-  const message = 'is missing; write an address such as http://data.internal:4000, or "urls" for several'
-  if (first === undefined) yield { path: ['url'], message }
-  yield* exclusive(addresses, ['url', 'urls'])
-  if (tls !== undefined && first?.startsWith('http:') === true)
-    yield atKey('tls', 'applies only to https addresses; write https, or remove it')
-  for (const [i, address] of urls.entries()) {
-    if (urls.indexOf(address) < i)
-      yield { path: ['urls', i], message: 'is a duplicate; remove one of the two' }
-    else if (address.split(':')[0] !== urls[0]!.split(':')[0])
-      yield { path: ['urls', i], message: 'differs from the first in scheme; write the same for all' }
-  }
-}
-
-const upstream = backend
-  .superRefine(crossField(addressConflicts))
-  .transform(({ url, urls = [], ...rest }) => ({ ...rest, origins: url === undefined ? urls : [url] }))
+const upstream = section(
+  {
+    url: origin.optional(),
+    urls: list(origin, 1, 'a list of addresses such as http://10.0.0.1:4000').optional(),
+    timeoutMs: duration('1ms', '1d').prefault('30s'),
+    connectTimeoutMs: duration('1ms', '1h').prefault('2s'),
+    maxConnections: int(1, 100_000).prefault(256),
+    tls: tls.optional(),
+    errors: choice(['problem', 'oauth']).optional(),
+    identityHeaders: list(identityField, 0, 'a list of header fields').default([]),
+  },
+  function* (addresses) {
+    const { url, urls = [], tls } = addresses
+    const first = url ?? urls[0]
+    const message = 'is missing; write an address such as http://data.internal:4000, or "urls" for several'
+    if (first === undefined) yield { path: ['url'], message }
+    yield* exclusive(addresses, ['url', 'urls'])
+    if (tls !== undefined && first?.startsWith('http:') === true)
+      yield atKey('tls', 'applies only to https addresses; write https, or remove it')
+    for (const [i, address] of urls.entries()) {
+      if (urls.indexOf(address) < i)
+        yield { path: ['urls', i], message: 'is a duplicate; remove one of the two' }
+      else if (address.split(':')[0] !== urls[0]!.split(':')[0])
+        yield { path: ['urls', i], message: 'differs from the first in scheme; write the same for all' }
+    }
+  },
+).transform(({ url, urls = [], ...rest }) => ({ ...rest, origins: url === undefined ? urls : [url] }))
 
 export const upstreams = named(upstream, 'a mapping of names to upstreams')
 
@@ -54,46 +49,43 @@ const scope = stringThat((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such a
 /** The default of `maxBody`: 10MB. */
 const MAX_BODY = 10 * 1024 ** 2
 
-const fields = section({
-  match: pattern,
-  upstream: text('the name of an upstream').optional(),
-  respond: choice(['limits']).optional(),
-  authenticate: choice(['none', 'bearer', 'par', 'authorization']),
-  scope: list(scope, 1, 'a list of scopes').default([]),
-  limits: distinct(text('the name of a limit'), 0, 'a list of limits').default([]),
-  maxBody: size('0B', '100GB').prefault('10MB'),
-  timeoutMs: duration('1ms', '1d').optional(),
-})
-
 /** Methods of the endpoints whose requests are checked, as in a pattern, where GET includes HEAD. */
 const METHODS = { par: 'POST', authorization: 'GET,POST' }
 
-function* routeConflicts(route: z.output<typeof fields>): Generator<Issue> {
-  const { match, respond, authenticate, scope, limits, maxBody, timeoutMs } = route
-  yield* exclusive(route, ['upstream', 'respond'])
-  if (respond !== undefined) {
-    const message = 'must be bearer, because callers may read only their own limits'
-    const inapplicable = 'does not apply to "respond"; remove it'
-    if (authenticate !== 'bearer') yield { path: ['authenticate'], message }
-    if (limits.length > 0) yield atKey('limits', inapplicable)
-    if (timeoutMs !== undefined) yield atKey('timeout', inapplicable)
-  }
-  if (scope.length > 0 && authenticate !== 'bearer')
-    yield atKey('scope', 'applies only to "authenticate: bearer", as only tokens have scopes; remove it')
-  if (authenticate === 'none' || authenticate === 'bearer') return
-  const methods = METHODS[authenticate]
-  const path = match.replace(/^[A-Za-z,]+ +/, '')
-  const message = `must match only ${methods.replace(',', ' and ')}; write "${methods} ${path}"`
-  if (!covers(parsePattern(`${methods} /*`) as Pattern, parsePattern(match) as Pattern))
-    yield { path: ['match'], message }
-  const reason = `does not apply to "authenticate: ${authenticate}"`
-  if (limits.length > 0) yield atKey('limits', `${reason}, which is never limited; remove it`)
-  if (maxBody !== MAX_BODY) yield atKey('maxBody', `${reason}; write par.maxBody`)
-}
-
-const route = fields
-  .superRefine(crossField(routeConflicts))
-  .transform((route) => ({ ...(parsePattern(route.match) as Pattern), timeoutMs: undefined, ...route }))
+const route = section(
+  {
+    match: pattern,
+    upstream: text('the name of an upstream').optional(),
+    respond: choice(['limits']).optional(),
+    authenticate: choice(['none', 'bearer', 'par', 'authorization']),
+    scope: list(scope, 1, 'a list of scopes').default([]),
+    limits: distinct(text('the name of a limit'), 0, 'a list of limits').default([]),
+    maxBody: size('0B', '100GB').prefault('10MB'),
+    timeoutMs: duration('1ms', '1d').optional(),
+  },
+  function* (route) {
+    const { match, respond, authenticate, scope, limits, maxBody, timeoutMs } = route
+    yield* exclusive(route, ['upstream', 'respond'])
+    if (respond !== undefined) {
+      const message = 'must be bearer, because callers may read only their own limits'
+      const inapplicable = 'does not apply to "respond"; remove it'
+      if (authenticate !== 'bearer') yield { path: ['authenticate'], message }
+      if (limits.length > 0) yield atKey('limits', inapplicable)
+      if (timeoutMs !== undefined) yield atKey('timeout', inapplicable)
+    }
+    if (scope.length > 0 && authenticate !== 'bearer')
+      yield atKey('scope', 'applies only to "authenticate: bearer", as only tokens have scopes; remove it')
+    if (authenticate === 'none' || authenticate === 'bearer') return
+    const methods = METHODS[authenticate]
+    const path = match.replace(/^[A-Za-z,]+ +/, '')
+    const message = `must match only ${methods.replace(',', ' and ')}; write "${methods} ${path}"`
+    if (!covers(parsePattern(`${methods} /*`) as Pattern, parsePattern(match) as Pattern))
+      yield { path: ['match'], message }
+    const reason = `does not apply to "authenticate: ${authenticate}"`
+    if (limits.length > 0) yield atKey('limits', `${reason}, which is never limited; remove it`)
+    if (maxBody !== MAX_BODY) yield atKey('maxBody', `${reason}; write par.maxBody`)
+  },
+).transform((route) => ({ ...(parsePattern(route.match) as Pattern), timeoutMs: undefined, ...route }))
 
 export const routes = list(route, 1, 'a list of routes')
 

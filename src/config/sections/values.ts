@@ -115,13 +115,14 @@ type Values<T extends Shape> = z.output<z.ZodObject<T, z.core.$strict>>
 /** Returns the key of the file for the name of a setting: `timeout` for `timeoutMs`, `until` for `untilAt`. */
 const keyOf = (name: string): string => name.replace(/(?:Ms|At)$/, '')
 
-/** Creates the schema of a mapping. Its keys are the names without `Ms` and `At`. */
-export function section<T extends Shape>(shape: T) {
+/** Creates the schema of a mapping. Its keys are the names without `Ms` and `At`. `check` yields mistakes that involve several of them. */
+export function section<T extends Shape>(shape: T, check?: (values: Values<T>) => Iterable<Issue>) {
   const names = new Map(Object.keys(shape).map((name) => [keyOf(name), name]))
   const fields = Object.fromEntries(Object.entries(shape).map(([name, schema]) => [keyOf(name), schema]))
   const named = (values: object) =>
     Object.fromEntries(Object.entries(values).map(([key, value]) => [names.get(key), value])) as Values<T>
-  return z.strictObject(fields, mustBeMapping([...names.keys()])).transform(named)
+  const mapping = z.strictObject(fields, mustBeMapping([...names.keys()])).transform(named)
+  return check === undefined ? mapping : mapping.superRefine(crossField(check))
 }
 
 /** Returns a `superRefine` callback for checks across fields, run only if each field is valid. Paths are relative to the value. */

@@ -6,10 +6,7 @@ import { parsePattern } from '../../downstream/router.ts'
 import { type Args, type Io, textOf, UsageError } from '../io.ts'
 
 export const matchesOf = (text: string): readonly string[] =>
-  text
-    .split(';')
-    .map((match) => match.trim())
-    .filter(Boolean)
+  text.split(';').flatMap((match) => match.trim() || [])
 
 const isRequest = (match: string) => /^([A-Z,]+ +)?\//.test(match) && typeof parsePattern(match) !== 'string'
 

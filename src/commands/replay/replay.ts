@@ -156,10 +156,7 @@ export function describeReport(report: Report, client = ''): string {
     more > 0 ? `and ${pluralize(more, 'more client')}; --top lists them` : '',
     totals.calls > 0 ? describeTotals(report) : nothing,
     `${pluralize(all, 'line')}${counted.length > 0 ? `: ${counted.join(', ')}` : ''}.`,
-    warnings
-      .filter(Boolean)
-      .map((warning) => `warning: ${warning}`)
-      .join('\n'),
+    warnings.flatMap((warning) => (warning ? `warning: ${warning}` : [])).join('\n'),
   ])
 }
 

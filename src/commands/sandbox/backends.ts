@@ -111,10 +111,8 @@ export function createDataApi(): Server {
       response.end(`${JSON.stringify(found ?? { code: 'NotFound', message: 'Not Found' })}\n`)
     }
     // Like a real backend, responds after the whole body.
-    request
-      .on('error', () => {})
-      .on('end', respond)
-      .resume()
+    request.on('error', () => {}).on('end', respond)
+    request.resume()
   })
 }
 

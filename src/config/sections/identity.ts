@@ -29,7 +29,6 @@ const audience = z
 
 const algorithms = list(choice(ALGORITHMS), 1, 'a list of algorithms')
 const isRealm = (text: string): boolean => /^[ !#-[\]-~]+$/.test(text)
-const realm = stringThat(isRealm, 'plain ASCII without quotes and backslashes')
 
 const issuerFields = section({
   issuer,
@@ -38,7 +37,7 @@ const issuerFields = section({
   clientClaim: text('the name of a claim').default('client_id'),
   algorithms: algorithms.default(['PS256', 'ES256', 'EdDSA', 'RS256']),
   leewayMs: duration('0s', '10m').prefault('5s'),
-  realm: realm.optional(),
+  realm: stringThat(isRealm, 'plain ASCII without quotes and backslashes').optional(),
   type: choice(['any', 'strict']).default('any'),
   introspection: introspection.optional(),
 })
@@ -79,8 +78,6 @@ const jwk = z.record(z.string(), z.unknown(), mustBe('a JWK: a mapping with "kty
 const keys = list(jwk, 1, 'a list of JWKs')
 const jwks = z.strictObject({ keys }, mustBeMapping(['keys'], 'a JWK Set: a mapping with "keys"'))
 
-const jwksUri = fetchedUrl('the URL of the client’s JWK Set, such as https://client.example.com/jwks')
-
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post', 'client_secret_jwt'] as const
 const KEY_METHODS = ['private_key_jwt', 'tls_client_auth', 'self_signed_tls_client_auth'] as const
 
@@ -94,7 +91,7 @@ const client = section({
   requestObjectSigningAlg: choice(['none', ...ALGORITHMS, 'HS256', 'HS384', 'HS512']).optional(),
   authentication: choice([...SECRET_METHODS, ...KEY_METHODS, 'none']).optional(),
   jwks: jwks.optional(),
-  jwksUri: jwksUri.optional(),
+  jwksUri: fetchedUrl('the URL of the client’s JWK Set, such as https://client.example.com/jwks').optional(),
   pushed: choice(['required']).optional(),
   limits: ownLimits,
 }).superRefine(crossField((client) => exclusive(client, ['jwks', 'jwksUri'])))

@@ -52,8 +52,7 @@ function describeExplained(explained: Explained): string {
     ({ leftOut, shadow, limit, used }) =>
       leftOut === null && !shadow && (limit === 0 || (used ?? -1) >= limit),
   )
-  const used = full?.used ?? undefined
-  const counts = used === undefined ? 'allows no calls' : `${used} of ${full?.limit} calls are used`
+  const counts = full?.used === null ? 'allows no calls' : `${full?.used} of ${full?.limit} calls are used`
   return formatParagraphs([
     formatTable([
       ['request', `${method} ${host}${target}`, `at ${at}`],

@@ -48,8 +48,7 @@ export async function run(args: Args, io: Io): Promise<void> {
     started.fatal(error)
     io.exit(1)
   })
-  const files = filesOf(loaded)
-  watch(files)
+  watch(filesOf(loaded))
   // A change since the files were read. The times of certificates before that are not known.
   if (loaded.certificates.length > 0 || (await stampOf(options.file)) !== read)
     void running.reload('file-change')

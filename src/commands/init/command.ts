@@ -41,17 +41,16 @@ export async function run(args: Args, io: Io): Promise<void> {
   }
   const schema = join(dirname(file), SCHEMA)
   await write(file, text, overwrite)
-  await write(schema, schemaText())
+  await runSchema({ output: schema }, io)
   print(io, args, { file, schema }, () => `Wrote ${file}, and ${SCHEMA} for editors.\n${steps}`)
 }
 
 export async function runSchema(args: Args, { stdout }: Io): Promise<void> {
   const file = textOf(args, 'output')!
-  if (file === '-') stdout.write(schemaText())
-  else await write(file, schemaText())
+  const text = `${JSON.stringify(jsonSchema(), undefined, 2)}\n`
+  if (file === '-') stdout.write(text)
+  else await write(file, text)
 }
-
-const schemaText = (): string => `${JSON.stringify(jsonSchema(), undefined, 2)}\n`
 
 function assertWritable(file: string, overwrite: boolean): void {
   const exists = existsSync(file)

@@ -1,5 +1,4 @@
 import type { BodyLength } from '../downstream/body.ts'
-import { certificateField } from '../downstream/peers.ts'
 import { passReply, replyForNginx } from '../downstream/forward-auth.ts'
 import { jsonReply, prefersPage, refusalReply, writeReply } from '../downstream/reply.ts'
 import { Failure, Refusal } from '../errors.ts'
@@ -33,26 +32,11 @@ function forward({ trace, policy }: GatewayDeps, exchange: Exchange, upstream: F
   const traced = trace?.(exchange)
   exchange.span = traced?.span
   if (exchange.expectsContinue && form === undefined) response.writeContinue()
-  const proto = 'encrypted' in request.socket ? 'https' : 'http'
   exchange.forwardedAt = exchange.decidedAt ?? performance.now()
-  const headers = requestHeaders(
-    traced?.headers ?? request.headers,
-    {
-      peer: exchange.peer,
-      ip: exchange.ip,
-      proto,
-      host: request.headers.host!,
-      port: String(request.socket.localPort ?? ''),
-      requestId: exchange.requestId,
-      clientCert: proto === 'https' ? certificateField(request.socket) : undefined,
-      trusted: exchange.trusted,
-    },
-    upstream.identityHeaders,
-    policy,
-  )
+  const fields = traced?.headers ?? request.headers
   const options = {
     target: target!.path + target!.query,
-    headers,
+    headers: requestHeaders(fields, exchange, upstream.identityHeaders, policy),
     // `screen` has refused ambiguous framing.
     bodyLength: form?.length ?? (exchange.bodyLength as BodyLength),
     body: form,

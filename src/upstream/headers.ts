@@ -1,4 +1,6 @@
+import type { IncomingMessage } from 'node:http'
 import type { BodyLength } from '../downstream/body.ts'
+import { certificateField } from '../downstream/peers.ts'
 import { type HeaderPolicy, INSPECTED, normalizeFieldName } from './header-policy.ts'
 
 export type Fields = Record<string, string | string[]>
@@ -23,17 +25,13 @@ export interface Outgoing {
   readonly caller: string
 }
 
-/** Facts of the connection and the request that the gateway reports to the upstream. */
-export interface Connection {
+/** A received request, and the facts about it that the gateway reports to the upstream. */
+export interface Received {
+  readonly request: Pick<IncomingMessage, 'headers' | 'socket'>
   readonly peer: string
   /** The caller's address, as trusted proxies report it. */
   readonly ip: string
-  readonly proto: 'http' | 'https'
-  readonly host: string
-  readonly port: string
   readonly requestId: string
-  /** `Client-Cert`, if the peer showed a certificate that was verified. */
-  readonly clientCert?: string | undefined
   /** True if the peer is a trusted proxy: its `Forwarded` and `X-Forwarded-*` are forwarded. */
   readonly trusted: boolean
 }
@@ -44,11 +42,11 @@ export interface Connection {
  */
 export function requestHeaders(
   fields: Readonly<Record<string, string | string[] | undefined>>,
-  connection: Connection,
+  { request, peer, ip, requestId, trusted }: Received,
   identity: ReadonlyMap<string, string>,
   { actionOf, idField }: HeaderPolicy,
 ): Fields {
-  const { trusted, peer } = connection
+  const { socket } = request
   const out: Fields = {}
   const named = namedByConnection(String(fields['connection'] ?? ''))
   for (const name in fields) {
@@ -65,13 +63,14 @@ export function requestHeaders(
   const isMissing = (name: string): boolean => !trusted || fields[name] === undefined
   if (isMissing('x-forwarded-proto')) {
     // The gateway's port does not belong to the scheme that a proxy reports.
-    if (isMissing('x-forwarded-port')) out['x-forwarded-port'] = connection.port
-    out['x-forwarded-proto'] = connection.proto
+    if (isMissing('x-forwarded-port')) out['x-forwarded-port'] = String(socket.localPort ?? '')
+    out['x-forwarded-proto'] = 'encrypted' in socket ? 'https' : 'http'
   }
-  if (isMissing('x-forwarded-host')) out['x-forwarded-host'] = connection.host
-  out['x-real-ip'] = connection.ip
-  if (!trusted && connection.clientCert !== undefined) out['client-cert'] = connection.clientCert
-  out[idField] = connection.requestId
+  if (isMissing('x-forwarded-host')) out['x-forwarded-host'] = request.headers.host!
+  out['x-real-ip'] = ip
+  const certificate = trusted ? undefined : certificateField(socket)
+  if (certificate !== undefined) out['client-cert'] = certificate
+  out[idField] = requestId
   return out
 }
 

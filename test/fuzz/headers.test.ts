@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { createHeaderPolicy } from '../../src/upstream/header-policy.ts'
@@ -83,16 +84,14 @@ it(
     fc.assert(
       fc.property(headers, (sent) => {
         const before = structuredClone(sent)
-        const connection = {
+        const received = {
+          request: { headers: { host: 'a' }, socket: { localPort: 80 } as Socket },
           peer: '1.1.1.1',
-          proto: 'http' as const,
-          host: 'a',
-          port: '80',
           ip: '1.1.1.1',
           requestId: 'r',
           trusted: false,
         }
-        const out = requestHeaders(sent, connection, new Map(), createHeaderPolicy('X-Request-Id'))
+        const out = requestHeaders(sent, received, new Map(), createHeaderPolicy('X-Request-Id'))
         expect(sent).toEqual(before)
         expect(out).toMatchObject({
           'x-forwarded-for': '1.1.1.1',

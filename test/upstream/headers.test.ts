@@ -1,23 +1,22 @@
+import type { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
-import { type Connection, readResponseHead, requestHeaders as fieldsFor } from '../../src/upstream/headers.ts'
+import { type Received, readResponseHead, requestHeaders as fieldsFor } from '../../src/upstream/headers.ts'
 import { createHeaderPolicy } from '../../src/upstream/header-policy.ts'
 import { fieldsOf } from '../helpers/fields.ts'
 import { FROM_PROXY } from '../helpers/proxy-fields.ts'
 
 const policy = createHeaderPolicy('X-Request-Id')
-const requestHeaders = (sent: Parameters<typeof fieldsFor>[0], connection: Connection) =>
-  fieldsFor(sent, connection, new Map(), policy)
+const requestHeaders = (sent: Parameters<typeof fieldsFor>[0], received: Received) =>
+  fieldsFor(sent, received, new Map(), policy)
 
-const direct: Connection = {
+const direct: Received = {
+  request: { headers: { host: 'a:8080' }, socket: { localPort: 8080 } as Socket },
   peer: '1.1.1.1',
   ip: '1.1.1.1',
-  proto: 'http',
-  host: 'a:8080',
-  port: '8080',
   requestId: 'r',
   trusted: false,
 }
-const proxied: Connection = { ...direct, ip: '9.9.9.9', trusted: true }
+const proxied: Received = { ...direct, ip: '9.9.9.9', trusted: true }
 const OWN = {
   'x-forwarded-for': '1.1.1.1',
   'x-forwarded-proto': 'http',

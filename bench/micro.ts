@@ -163,7 +163,7 @@ const CASES: Readonly<Record<string, Case>> = {
   },
   problem: {
     calls: 1,
-    fast: () => refusalReply(REFUSAL, 'problem', '0123', undefined, 'X-Request-Id').body,
+    fast: () => refusalReply(REFUSAL, 'problem', '0123').body,
     plain: () => plainProblem(REFUSAL, '0123'),
   },
   'reset-time': {

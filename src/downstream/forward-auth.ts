@@ -40,14 +40,9 @@ export function readAsked(proxy: ForwardAuthProxy, { method = '', url = '', head
 }
 
 /** Returns the reply to the proxy for a request that may pass. The client is percent-encoded, and empty if it is unknown. */
-export function passReply(
-  client: string | undefined,
-  requestId: string,
-  rateLimit: string | undefined,
-  idField: string,
-): Reply {
-  const encoded = (client ?? '').replaceAll(/[^!-$&-~]/gu, encodeURIComponent)
-  const headers = `${rateLimit ?? ''}\r\nCache-Control: no-store\r\nX-Sluice-Client: ${encoded}\r\n${idField}: ${requestId}`
+export function passReply(client = ''): Reply {
+  const encoded = client.replaceAll(/[^!-$&-~]/gu, encodeURIComponent)
+  const headers = `\r\nCache-Control: no-store\r\nX-Sluice-Client: ${encoded}`
   return { status: 200, checked: [], headers, body: '' }
 }
 

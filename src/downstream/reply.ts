@@ -46,20 +46,13 @@ const HEADERS: Readonly<Record<ErrorFormat, string>> = {
 }
 const BODIES = { problem: problemBody, oauth: oauthBody, page: pageBody } as const
 
-/** Returns the reply to a refused request; `rateLimit` are the fields of the decision, if any, and `idField` is the field of the request id. */
-export function refusalReply(
-  refusal: Refusal,
-  format: ErrorFormat,
-  requestId: string,
-  rateLimit: string | undefined,
-  idField: string,
-): Reply {
+/** Returns the reply to a refused request. */
+export function refusalReply(refusal: Refusal, format: ErrorFormat, requestId: string): Reply {
   const { status, headers: given, reply } = refusal
   const checked: string[] = []
   for (const name in given) for (const value of [given[name]!].flat()) checked.push(name, value)
   for (const name in reply?.headers) checked.push(name, reply.headers[name]!)
-  const fields = reply?.body === undefined ? HEADERS[format] : headersOf(reply.contentType)
-  const headers = `${rateLimit ?? ''}${fields}\r\n${idField}: ${requestId}`
+  const headers = reply?.body === undefined ? HEADERS[format] : headersOf(reply.contentType)
   return { status, checked, headers, body: reply?.body ?? BODIES[format](refusal, requestId) }
 }
 
@@ -109,9 +102,8 @@ export function prefersPage({ accept = '' }: IncomingHttpHeaders): boolean {
   return new Negotiator({ headers }).mediaType(['application/json', 'text/html']) === 'text/html'
 }
 
-export function jsonReply(body: object, requestId: string, rateLimit: string | undefined, idField: string) {
-  const headers = `${rateLimit ?? ''}${JSON_HEADERS}\r\n${idField}: ${requestId}`
-  return { status: 200, checked: [], headers, body: JSON.stringify(body) }
+export function jsonReply(body: object): Reply {
+  return { status: 200, checked: [], headers: JSON_HEADERS, body: JSON.stringify(body) }
 }
 
 /** Writes a reply, and closes the socket if the request is incomplete, so that the rest is not parsed as the next one. Returns the bytes of the body. */

@@ -1,6 +1,6 @@
 import type { BodyLength } from '../downstream/body.ts'
 import { passReply, replyForNginx } from '../downstream/forward-auth.ts'
-import { jsonReply, prefersPage, refusalReply, writeReply } from '../downstream/reply.ts'
+import { jsonReply, prefersPage, refusalReply, type Reply, writeReply } from '../downstream/reply.ts'
 import { Failure, Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import { ipPart } from '../limit/key.ts'
@@ -19,10 +19,10 @@ export function answer(deps: GatewayDeps, exchange: Exchange): Outcome | Promise
   return upstream === undefined ? respond(deps, exchange) : forward(deps, exchange, upstream)
 }
 
-async function pass({ policy }: GatewayDeps, { response, caller, requestId, rateLimit }: Exchange) {
+async function pass(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
   // Not at once: Node has not yet parsed the end of the request, and would close the proxy's connection.
   await new Promise<void>((resolve) => callAtIterationEnd(resolve))
-  writeReply(response, passReply(caller?.client, requestId, rateLimit, policy.requestId))
+  write(deps, exchange, passReply(exchange.caller?.client))
   return undefined
 }
 
@@ -62,8 +62,8 @@ async function respond(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> 
     limitFields(deps, exchange),
   ])
   if (decision.replayed === true) return exchange.boundToken!.replayed()
-  const reply = jsonReply(limits, exchange.requestId, rateLimit, deps.policy.requestId)
-  exchange.bytes = writeReply(exchange.response, reply)
+  exchange.rateLimit = rateLimit
+  write(deps, exchange, jsonReply(limits))
   return undefined
 }
 
@@ -90,14 +90,20 @@ export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal):
   const isRead = route?.authenticate === 'authorization' && prefersPage(exchange.request.headers)
   const format = isRead ? 'page' : (route?.errorFormat ?? deps.errorFormatOf(exchange.head.hosts[0]))
   try {
-    const { requestId, rateLimit } = exchange
-    const reply = refusalReply(exchange.refusal, format, requestId, rateLimit, deps.policy.requestId)
-    const isForNginx = exchange.asked?.proxy === 'nginx'
-    exchange.bytes += writeReply(exchange.response, isForNginx ? replyForNginx(reply) : reply)
+    write(deps, exchange, refusalReply(exchange.refusal, format, exchange.requestId))
   } catch (failure) {
     exchange.refusal = toRefusal(failure)
     exchange.response.destroy()
   }
+}
+
+/** Writes the gateway's own response, with the limit, if any, and the request id. */
+function write({ policy }: GatewayDeps, exchange: Exchange, { status, checked, headers, body }: Reply): void {
+  const { asked, refusal, requestId, rateLimit = '', response } = exchange
+  const fields = `${rateLimit}${headers}\r\n${policy.requestId}: ${requestId}`
+  const reply = { status, checked, headers: fields, body }
+  const isForNginx = refusal !== undefined && asked?.proxy === 'nginx'
+  exchange.bytes += writeReply(response, isForNginx ? replyForNginx(reply) : reply)
 }
 
 export function toRefusal(failure: unknown): Refusal {

@@ -160,7 +160,7 @@ export async function push(
     authorization: [sent.authorization ?? []].flat(),
   })
   if (answer === undefined) return PASSED
-  const { status, body } = refusalReply(answer, 'oauth', 'request-id', undefined, 'X-Request-Id')
+  const { status, body } = refusalReply(answer, 'oauth', 'request-id')
   const { error, error_description: description } = JSON.parse(body) as Record<string, unknown>
   return { status, error, description, headers: answer.headers }
 }

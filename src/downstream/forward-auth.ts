@@ -16,16 +16,9 @@ const FORWARDED_FOR = 'x-forwarded-for'
 export type ForwardAuthProxy = keyof typeof FIELDS
 export const FORWARD_AUTH_PROXIES = Object.keys(FIELDS) as [ForwardAuthProxy, ...ForwardAuthProxy[]]
 
-/** The request that a proxy asks about; empty strings for what it did not send. */
-export interface Asked {
-  readonly proxy: ForwardAuthProxy
-  readonly method: string
-  readonly host: string
-  readonly target: string
-  /** Fields that the proxy should send, but did not. */
-  readonly missing: readonly string[]
-}
+export type Asked = Readonly<ReturnType<typeof readAsked>>
 
+/** Returns the request that a proxy asks about: empty strings for what it did not send, and the fields that are missing. */
 export function readAsked(proxy: ForwardAuthProxy, { method = '', url = '', headers }: IncomingMessage) {
   const fields = FIELDS[proxy]
   const read = (field: string): string => String(headers[field] ?? '')

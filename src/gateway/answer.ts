@@ -55,10 +55,11 @@ function forward({ trace, policy }: GatewayDeps, exchange: Exchange, upstream: F
 }
 
 async function respond(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
+  const { client, claims } = exchange.caller!
   // Concurrently, so that the caller waits for Redis once; the limit shown is one of those listed, and read once.
   const [decision, limits, rateLimit] = await Promise.all([
     deps.limiter.decide([], exchange.proof),
-    deps.limitsOf(exchange.caller!),
+    deps.usage.ofCaller(client!, claims),
     limitFields(deps, exchange),
   ])
   if (decision.replayed === true) return exchange.boundToken!.replayed()
@@ -68,12 +69,12 @@ async function respond(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> 
 }
 
 /** Returns the limit fields of a caller that was not charged; undefined if the store cannot be asked. */
-export async function limitFields({ readAllowance, rateLimitHeaders }: GatewayDeps, exchange: Exchange) {
+export async function limitFields({ usage, rateLimitHeaders }: GatewayDeps, exchange: Exchange) {
   const route = exchange.route!
   const { method, request, head } = exchange
   const params = route.refuseParams(exchange) === undefined ? exchange.params : {}
   const quota = route.shownQuota(exchange.caller!, { method, request, head, route, params })
-  const allowance = quota && (await readAllowance(quota).catch(() => undefined))
+  const allowance = quota && (await usage.read(quota).catch(() => undefined))
   if (allowance === undefined) return undefined
   const decision: Decision = { admitted: true, allowances: [allowance], mode: 'store', cached: true }
   return rateLimitHeaders(decision, [quota!])

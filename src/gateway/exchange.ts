@@ -15,7 +15,7 @@ import type { Failures } from '../limit/failure-limit.ts'
 import type { Limit, Quota } from '../limit/limit.ts'
 import type { Limiter } from '../limit/limiter.ts'
 import type { Caller, Facts } from '../limit/rules/facts.ts'
-import type { Allowance } from '../limit/store.ts'
+import type { Usage } from '../limit/usage.ts'
 import type { AuthorizationGuard } from '../par/authorization.ts'
 import type { ParGuard } from '../par/guard.ts'
 import { memoize } from '../runtime/hot-path.ts'
@@ -63,11 +63,7 @@ export interface GatewayDeps {
   readonly limiter: Limiter
   /** Returns a decision's header fields, as text for `appendFields`. */
   rateLimitHeaders(decision: Decision, quotas: readonly Quota[]): string
-  /** Returns the body of `respond: limits`. */
-  limitsOf(caller: Caller): Promise<object>
-  /** Returns the allowance of a key, up to a second old, without charging a call. Rejects if the store cannot be asked. */
-  readAllowance(quota: Quota): Promise<Allowance>
-  dropAllowances(quotas: readonly Quota[]): void
+  readonly usage: Pick<Usage, 'ofCaller' | 'read' | 'drop'>
   /** Starts the span of a request; returns it and the headers to forward. Undefined without tracing. */
   readonly trace:
     | ((exchange: Exchange) => { readonly span: unknown; readonly headers: IncomingMessage['headers'] })

@@ -123,7 +123,7 @@ function applyDecision(deps: GatewayDeps, exchange: Exchange, decision: Decision
   exchange.decidedAt = performance.now()
   if (exchange.quotas.length === 0) return undefined
   exchange.decision = decision
-  deps.dropAllowances(exchange.quotas)
+  deps.usage.drop(exchange.quotas)
   exchange.rateLimit = deps.rateLimitHeaders(decision, exchange.quotas)
   return decision.admitted ? undefined : exceeded(decision, exchange.route!.limits)
 }

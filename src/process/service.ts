@@ -98,9 +98,7 @@ export async function buildService(
       authenticate: issuers.authenticate,
       guards: openGuards(resources, config, log),
       limiter,
-      limitsOf: ({ client, claims }) => usage.ofCaller(client!, claims),
-      readAllowance: usage.read,
-      dropAllowances: usage.drop,
+      usage,
       trace: tracing?.begin,
       observe,
     }

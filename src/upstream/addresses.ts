@@ -51,12 +51,7 @@ export function createAddresses(origins: readonly string[], onChange: (change: A
 export type Addresses = ReturnType<typeof createAddresses>
 
 /** PEM texts, and the name that the upstream's certificate must be for. */
-export interface Tls {
-  readonly ca: string | undefined
-  readonly servername: string | undefined
-  readonly cert: string | undefined
-  readonly key: string | undefined
-}
+export type Tls = Readonly<Record<'ca' | 'servername' | 'cert' | 'key', string | undefined>>
 
 /** Opens a socket to an address. Calls `done` once: with undefined when the socket is connected, else with the error. */
 export type Connect = (address: Address, done: (failure: Error | undefined) => void) => Socket

@@ -89,7 +89,7 @@ async function checkPushed(deps: GatewayDeps, exchange: Exchange): Promise<Outco
   const form = await readForm(deps, exchange)
   if (form === undefined || form instanceof Refusal) return form
   const { authorization } = exchange.head
-  return await deps.guards!.par.check({ ...form, authorization }, (clientId) => (exchange.claimed = clientId))
+  return await deps.guards!.par({ ...form, authorization }, (clientId) => (exchange.claimed = clientId))
 }
 
 /** Checks the client and its request in the query and the form of a request to the authorisation endpoint. */
@@ -98,7 +98,7 @@ async function checkAuthorization(deps: GatewayDeps, exchange: Exchange): Promis
   if (form instanceof Refusal || exchange.response.destroyed) return form as Outcome
   exchange.caller = { ip: exchange.ip }
   const query = exchange.target!.query.slice(1)
-  return await deps.guards!.authorization.check({ query, form }, (clientId) => (exchange.claimed = clientId))
+  return await deps.guards!.authorization(query, form, (clientId) => (exchange.claimed = clientId))
 }
 
 /** Reads the whole body, which is forwarded byte for byte; returns undefined if the caller has disconnected. */

@@ -6,46 +6,42 @@ import { decodeComponent, invalidRequest, MAX_PARAMETERS, parseParameters, refus
 export type AuthorizationGuard = ReturnType<typeof createAuthorizationGuard>
 
 const PUSHED = 'urn:ietf:params:oauth:request_uri:'
+
 /**
  * Creates the guard of the authorisation endpoint (RFC 6749 section 3.1), which requires a pushed request (RFC 9126) or a signed request
  * object (RFC 9101) of clients with such settings. Refusals are errors of section 5.2, as the redirect URI is not verified here.
  */
 export function createAuthorizationGuard(rules: ClientRules) {
-  return {
-    /** Checks the query, without `?`, and the body of a POST. Returns undefined to forward. May wait for keys; never rejects. `onClaim` gets a well-formed id. */
-    async check(
-      { query, form }: { query: string; form: Body | undefined },
-      onClaim?: (clientId: string) => void,
-    ) {
-      const body = form?.body.toString() ?? ''
-      const unreadable = body === '' ? undefined : refuseBody(form!)
-      if (unreadable !== undefined) return unreadable
-      const pairs = lenientPairs([query, body].filter((text) => text !== '').join('&'))
-      if (pairs instanceof Refusal) return pairs
-      const [clientId, ...others] = pairs.flatMap(([name, value]) => (name === 'clientid' ? [value] : []))
-      if (others.length > 0) return invalidRequest('Send the client_id once.')
-      if (clientId === undefined) return refuseUnnamed(pairs)
-      const client = findClient(rules, clientId, onClaim)
-      if (client instanceof Refusal) return client
-      if (client === undefined || (signingOf(client) === undefined && client.pushed === undefined))
-        return undefined
+  /** Checks the query, without `?`, and the body of a POST. Returns undefined to forward. May wait for keys; never rejects. `onClaim` gets a well-formed id. */
+  return async (query: string, form: Body | undefined, onClaim?: (clientId: string) => void) => {
+    const body = form?.body.toString() ?? ''
+    const unreadable = body === '' ? undefined : refuseBody(form!)
+    if (unreadable !== undefined) return unreadable
+    const pairs = lenientPairs([query, body].filter((text) => text !== '').join('&'))
+    if (pairs instanceof Refusal) return pairs
+    const [clientId, ...others] = pairs.flatMap(([name, value]) => (name === 'clientid' ? [value] : []))
+    if (others.length > 0) return invalidRequest('Send the client_id once.')
+    if (clientId === undefined) return refuseUnnamed(pairs)
+    const client = findClient(rules, clientId, onClaim)
+    if (client instanceof Refusal) return client
+    if (client === undefined || (signingOf(client) === undefined && client.pushed === undefined))
+      return undefined
 
-      // A backend may merge them, or read only one.
-      if (query !== '' && body !== '')
-        return invalidRequest('Send the parameters in the query or in the form, not in both.')
-      const parameters = parseParameters(query + body)
-      if (parameters instanceof Refusal) return parameters
-      const [object, uri] = [parameters.get('request'), parameters.get('request_uri')]
-      if (object !== undefined && uri !== undefined)
-        return invalidRequest('Send request or request_uri, not both.')
-      if (uri?.startsWith(PUSHED)) return undefined
-      if (uri !== undefined || client.pushed !== undefined) {
-        return invalidRequest(
-          'This client must push its request, and send here the request_uri that it gets for it.',
-        )
-      }
-      return refuseRequestObject(object, client, rules)
-    },
+    // A backend may merge them, or read only one.
+    if (query !== '' && body !== '')
+      return invalidRequest('Send the parameters in the query or in the form, not in both.')
+    const parameters = parseParameters(query + body)
+    if (parameters instanceof Refusal) return parameters
+    const [object, uri] = [parameters.get('request'), parameters.get('request_uri')]
+    if (object !== undefined && uri !== undefined)
+      return invalidRequest('Send request or request_uri, not both.')
+    if (uri?.startsWith(PUSHED)) return undefined
+    if (uri !== undefined || client.pushed !== undefined) {
+      return invalidRequest(
+        'This client must push its request, and send here the request_uri that it gets for it.',
+      )
+    }
+    return refuseRequestObject(object, client, rules)
   }
 }
 

@@ -29,6 +29,8 @@ export interface ClientRules {
   readonly audiences: readonly string[]
   /** `compatible` accepts any of these audiences (RFC 9126 section 2); `strict` only the issuer (RFC 10070, FAPI 2). */
   readonly assertionAudience: 'compatible' | 'strict'
+  /** Treatment of unlisted clients whose form is valid. */
+  readonly unknownClients: 'forward' | 'refuse'
   readonly leewayMs: number
 }
 

@@ -6,11 +6,6 @@ import { assertionFault, findClient, parseJwt, refuseRequestObject } from './cli
 import type { Body, Form } from './form.ts'
 import { decodeComponent, invalidRequest, parseParameters, refuseBody, refuseParameters } from './form.ts'
 
-export interface ParGuardOptions extends ClientRules {
-  /** Treatment of unlisted clients whose form is valid. */
-  readonly unknownClients: 'forward' | 'refuse'
-}
-
 export interface PushedRequest extends Body {
   /** Every `Authorization` value. */
   readonly authorization: readonly string[]
@@ -24,7 +19,7 @@ const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
 
 /** Creates the guard of the PAR endpoint (RFC 9126), which makes the backend's checks and those it omits. Refusals are those of RFC 6749 section 5.2. */
-export function createParGuard(options: ParGuardOptions) {
+export function createParGuard(options: ClientRules) {
   async function refuseClient(credentials: Credentials, client: ParClient | undefined, realm?: string) {
     if (client === undefined && options.unknownClients === 'refuse')
       return invalidClient('This client is not known here.', realm)
@@ -48,26 +43,24 @@ export function createParGuard(options: ParGuardOptions) {
     return invalidRequest('The client_assertion must be a JWT with the client_id as sub.')
   }
 
-  return {
-    /** Returns undefined to forward the request byte for byte, and once. May wait for keys; never rejects. Calls `onClaim` with a well-formed client_id. */
-    async check({ authorization, ...body }: PushedRequest, onClaim?: (clientId: string) => void) {
-      const unreadable = refuseBody(body)
-      if (unreadable !== undefined) return unreadable
-      // RFC 9126 section 2.1.
-      const form = parseParameters(body.body.toString(), 'request_uri')
-      if (form instanceof Refusal) return form
-      const credentials = readCredentials(form, authorization)
-      if (credentials instanceof Refusal) return credentials
-      const client = findClient(options, credentials.clientId, onClaim)
-      if (client instanceof Refusal) return client
-      const object = form.get('request')
-      const incomplete = object === undefined ? refuseParameters((name) => form.get(name), 'form') : undefined
-      if (incomplete !== undefined) return incomplete
-      const realm = authorization.length > 0 ? options.issuer : undefined
-      const refused = await refuseClient(credentials, client, realm)
-      if (refused !== undefined || client === undefined) return refused
-      return refuseRequestObject(object, client, options)
-    },
+  /** Returns undefined to forward the request byte for byte, and once. May wait for keys; never rejects. Calls `onClaim` with a well-formed client_id. */
+  return async ({ authorization, ...body }: PushedRequest, onClaim?: (clientId: string) => void) => {
+    const unreadable = refuseBody(body)
+    if (unreadable !== undefined) return unreadable
+    // RFC 9126 section 2.1.
+    const form = parseParameters(body.body.toString(), 'request_uri')
+    if (form instanceof Refusal) return form
+    const credentials = readCredentials(form, authorization)
+    if (credentials instanceof Refusal) return credentials
+    const client = findClient(options, credentials.clientId, onClaim)
+    if (client instanceof Refusal) return client
+    const object = form.get('request')
+    const incomplete = object === undefined ? refuseParameters((name) => form.get(name), 'form') : undefined
+    if (incomplete !== undefined) return incomplete
+    const realm = authorization.length > 0 ? options.issuer : undefined
+    const refused = await refuseClient(credentials, client, realm)
+    if (refused !== undefined || client === undefined) return refused
+    return refuseRequestObject(object, client, options)
   }
 }
 

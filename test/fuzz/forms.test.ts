@@ -87,7 +87,7 @@ it(
             }
             for (const name of form.keys()) expect(reference.has(name)).toBe(true)
           }
-          const answer = await guard.check({
+          const answer = await guard({
             contentType,
             authorization: authorization === undefined ? [] : [authorization],
             body,

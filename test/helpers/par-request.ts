@@ -1,8 +1,8 @@
 import { expect, vi } from 'vitest'
 import { randomUUID } from 'node:crypto'
 import { type ClientKeysOptions, createClientKeys } from '../../src/authenticate/token/jwks.ts'
-import { createParGuard, type ParGuard, type ParGuardOptions } from '../../src/par/guard.ts'
-import { foldClientId, type ParClient } from '../../src/par/clients.ts'
+import { createParGuard, type ParGuard } from '../../src/par/guard.ts'
+import { type ClientRules, foldClientId, type ParClient } from '../../src/par/clients.ts'
 import { type Form, parseParameters, refuseBody } from '../../src/par/form.ts'
 import type { Refusal } from '../../src/errors.ts'
 import { refusalReply } from '../../src/downstream/reply.ts'
@@ -38,7 +38,7 @@ type Members = Readonly<Record<string, unknown>>
 let checking = 0
 
 /** Returns the options of a guard with these clients, by id. */
-export function guardOptions(clients: Readonly<Record<string, Omit<ParClient, 'id'>>>): ParGuardOptions {
+export function guardOptions(clients: Readonly<Record<string, Omit<ParClient, 'id'>>>): ClientRules {
   return {
     issuer: ISSUER,
     audiences: [TOKEN, PAR],
@@ -53,15 +53,13 @@ export function guardOptions(clients: Readonly<Record<string, Omit<ParClient, 'i
 /** Creates a guard with these clients, whose clock is at `NOW`. */
 export function guardOf(
   clients: Parameters<typeof guardOptions>[0],
-  options: Partial<ParGuardOptions> = {},
+  options: Partial<ClientRules> = {},
 ): ParGuard {
   const guard = createParGuard({ ...guardOptions(clients), ...options })
-  return {
-    async check(request) {
-      checking++
-      vi.setSystemTime(NOW * 1000)
-      return await guard.check(request).finally(() => --checking === 0 && vi.useRealTimers())
-    },
+  return async (request) => {
+    checking++
+    vi.setSystemTime(NOW * 1000)
+    return await guard(request).finally(() => --checking === 0 && vi.useRealTimers())
   }
 }
 
@@ -153,7 +151,7 @@ export async function push(
   fields: Members | string | Buffer,
   sent: Sent = {},
 ): Promise<unknown> {
-  const answer = await guard.check({
+  const answer = await guard({
     contentType: 'application/x-www-form-urlencoded',
     body: typeof fields === 'string' || Buffer.isBuffer(fields) ? Buffer.from(fields) : encodeForm(fields),
     ...sent,

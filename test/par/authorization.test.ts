@@ -1,6 +1,7 @@
 import { describe, expect, it, vi } from 'vitest'
-import { type AuthorizationGuard, createAuthorizationGuard } from '../../src/par/authorization.ts'
+import { createAuthorizationGuard } from '../../src/par/authorization.ts'
 import type { ParClient } from '../../src/par/clients.ts'
+import type { Body } from '../../src/par/form.ts'
 import {
   encodeForm,
   guardOptions,
@@ -27,16 +28,16 @@ const encoded = (fields: Members | string): string =>
   typeof fields === 'string' ? fields : encodeForm(fields).toString()
 
 /** Checks as of `NOW`; returns the message of the refusal, or `passed`. */
-async function checked(request: Parameters<AuthorizationGuard['check']>[0]): Promise<string> {
+async function checked(query: string, form?: Body): Promise<string> {
   vi.setSystemTime(NOW * 1000)
-  const refusal = await guard.check(request).finally(() => vi.useRealTimers())
+  const refusal = await guard(query, form).finally(() => vi.useRealTimers())
   if (refusal === undefined) return 'passed'
   expect([refusal.status, refusal.headers]).toEqual([400, {}])
   return refusal.message
 }
-const get = (fields: Members | string) => checked({ query: encoded(fields), form: undefined })
+const get = (fields: Members | string) => checked(encoded(fields))
 const post = (fields: Members | string, query = '', contentType = 'application/x-www-form-urlencoded') =>
-  checked({ query, form: { contentType, body: Buffer.from(encoded(fields)) } })
+  checked(query, { contentType, body: Buffer.from(encoded(fields)) })
 
 const signed = { client_id: 'signing', request: requestObject('signing') }
 
@@ -148,8 +149,8 @@ it.each(['application/json', 'multipart/form-data; boundary=x', ''])(
 
 it('names the client for the log, also if it then refuses it', async () => {
   const claimed: string[] = []
-  await guard.check({ query: encoded(plain('signing')), form: undefined }, (id) => claimed.push(id))
-  await guard.check({ query: encoded(plain('other')), form: undefined }, (id) => claimed.push(id))
-  await guard.check({ query: encoded(plain('x'.repeat(256))), form: undefined }, (id) => claimed.push(id))
+  await guard(encoded(plain('signing')), undefined, (id) => claimed.push(id))
+  await guard(encoded(plain('other')), undefined, (id) => claimed.push(id))
+  await guard(encoded(plain('x'.repeat(256))), undefined, (id) => claimed.push(id))
   expect(claimed).toEqual(['signing', 'other'])
 })

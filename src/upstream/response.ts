@@ -50,7 +50,21 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
         endWithBody(response, body.toString('latin1'))
       else response.end(body)
     } else {
-      streamBody()
+      incoming.on('data', (chunk: Buffer) => {
+        upstreamRequest.onProgress()
+        if (upstreamRequest.settled) return
+        upstreamRequest.bytes += chunk.length
+        if (response.write(chunk)) return
+        incoming.pause()
+        response.once('drain', () => {
+          upstreamRequest.onProgress()
+          incoming.resume()
+        })
+      })
+      incoming.on('end', () => {
+        // `end` also comes for a truncated body, before its `close`; only `complete` distinguishes them.
+        if (incoming.complete && !upstreamRequest.settled) response.end()
+      })
       // Emits the bytes that have come, which are sent with the head.
       if (incoming.read() === null) response.flushHeaders()
     }
@@ -70,23 +84,5 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
       upstreamRequest.failGateway(error as Error, 'The upstream broke off.')
       return false
     }
-  }
-
-  function streamBody(): void {
-    incoming.on('data', (chunk: Buffer) => {
-      upstreamRequest.onProgress()
-      if (upstreamRequest.settled) return
-      upstreamRequest.bytes += chunk.length
-      if (response.write(chunk)) return
-      incoming.pause()
-      response.once('drain', () => {
-        upstreamRequest.onProgress()
-        incoming.resume()
-      })
-    })
-    incoming.on('end', () => {
-      // `end` also comes for a truncated body, before its `close`; only `complete` distinguishes them.
-      if (incoming.complete && !upstreamRequest.settled) response.end()
-    })
   }
 }

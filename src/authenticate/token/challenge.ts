@@ -63,11 +63,6 @@ export interface SenderConstrainedToken {
   replayed(): Refusal
 }
 
-const REPLAYED: CredentialsError = {
-  error: 'invalid_dpop_proof',
-  description: 'The DPoP proof was used before.',
-}
-
 /** Creates the check that a token's sender is the one it is bound to. Without `proofs`, it refuses tokens bound to a key; without a sender, all bound tokens. */
 export function createConfirm(challenges: Challenges, proofs: Proofs | undefined) {
   return (identity: Identity, scheme: Scheme, token: string, sender?: Sender) => {
@@ -91,14 +86,13 @@ export function createConfirm(challenges: Challenges, proofs: Proofs | undefined
       return refuse(invalidToken(description))
     }
     if (jkt === undefined) return identity
-    const bound: SenderConstrainedToken = {
+    return {
       identity,
-      async prove() {
+      async prove(): Promise<Proof | Refusal> {
         const proof = await proofs!.verify({ jkt, ath: hash('sha256', token, 'base64url') }, sender)
         return 'error' in proof ? refuse(proof) : proof
       },
-      replayed: () => refuse(REPLAYED),
+      replayed: () => refuse({ error: 'invalid_dpop_proof', description: 'The DPoP proof was used before.' }),
     }
-    return bound
   }
 }

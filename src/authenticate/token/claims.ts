@@ -115,11 +115,7 @@ export function readClaims(header: JsonObject, claims: JsonObject, rules: TokenR
   return 'error' in identity && isClientId(client) ? { ...identity, client } : identity
 }
 
-function readIdentity(
-  header: JsonObject,
-  claims: JsonObject,
-  rules: TokenRules,
-): Identity | CredentialsError {
+function readIdentity(header: JsonObject, claims: JsonObject, rules: TokenRules) {
   const { iss, aud, exp, sub, scope, cnf } = claims
   const client = claims[rules.clientClaim]
   if (iss !== rules.issuer)

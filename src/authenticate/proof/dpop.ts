@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { LRUCache } from 'lru-cache'
 import { canonicalEscapes } from '../../downstream/target.ts'
-import { isObject, type JsonObject, parseObject } from '../../runtime/json.ts'
+import { isObject, parseObject } from '../../runtime/json.ts'
 import { type CredentialsError, needsExtension } from '../token/claims.ts'
 import { parseJws } from '../token/jws.ts'
 import { type KeySet, privateMember, readKeySet } from '../token/key-set.ts'
@@ -71,10 +71,6 @@ export function createProofs(serves: (host: string) => boolean) {
     const set = keys.get(key) ?? (await readKeySet({ keys: [JSON.parse(key)] }))
     keys.set(key, set)
     if (!set.verifies(jws, undefined)) return invalid('The signature of the DPoP proof is not valid.')
-    return checkClaims(claims, binding, sender)
-  }
-
-  function checkClaims(claims: JsonObject, binding: Binding, sender: Sender): Proof | CredentialsError {
     const { jti, htm, htu, iat, ath } = claims
     if (htm !== sender.method) return invalid('The DPoP proof is for another method.')
     if (!isRequestedUrl(htu, sender)) return invalid('The DPoP proof is for another URL.')

@@ -28,14 +28,10 @@ export const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /**
  * Parses a request target (RFC 9112 section 3.2) and its Host fields into the canonical target, or refuses it as ambiguous.
- * An absolute-form target must name a host that `serves` accepts; unless `others` is true, so must the Host field.
+ * An absolute-form target must name a host that `serves` accepts; unless `servesOthers` is true, so must the Host field.
  */
-export function parseTarget(
-  rawTarget: string,
-  hosts: readonly string[],
-  serves: (host: string) => boolean,
-  others = true,
-): Target | Refusal {
+export function parseTarget(rawTarget: string, hosts: readonly string[], served: Served): Target | Refusal {
+  const { serves, servesOthers } = served
   if (hosts.length !== 1) return ambiguousFraming('Send exactly one Host header.')
   const field = parseHost(hosts[0]!)
   if (field === undefined) return badRequest('The Host header is not a host name with an optional port.')
@@ -50,7 +46,7 @@ export function parseTarget(
       return badRequest('The request target and the Host header name different hosts.')
     target = path.startsWith('/') ? path : `/${path}`
   }
-  if (!others && !serves(field.host))
+  if (!servesOthers && !serves(field.host))
     return badRequest('The Host header names a host that is not served here.', {
       cause: `the host ${field.host} is not in listen.hosts, and no route names it`,
     })
@@ -122,7 +118,9 @@ export const parseHost = memoize(
   260,
 )
 
-/** Returns which hosts are served by name: `listed` ones, and those of routes. */
+export type Served = Readonly<ReturnType<typeof servedHosts>>
+
+/** Returns which hosts are served by name, `listed` ones and those of routes, and whether requests to other hosts are served, too. */
 export function servedHosts(
   routes: readonly { readonly host: string | undefined; readonly hosts?: unknown }[],
   listed: readonly string[],

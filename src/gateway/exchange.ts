@@ -6,7 +6,7 @@ import type { SenderConstrainedToken } from '../authenticate/token/challenge.ts'
 import type { BodyLength, Head } from '../downstream/body.ts'
 import type { ErrorFormat } from '../downstream/reply.ts'
 import type { createRouter, Params, Route } from '../downstream/router.ts'
-import type { Target } from '../downstream/target.ts'
+import type { Served, Target } from '../downstream/target.ts'
 import { type Peers, normalizeAddress } from '../downstream/peers.ts'
 import type { Asked } from '../downstream/forward-auth.ts'
 import type { Refusal } from '../errors.ts'
@@ -43,12 +43,8 @@ export interface GatewayRoute extends Route {
 }
 
 /** The dependencies of the gateway; a reload replaces all of them at once. */
-export interface GatewayDeps {
+export interface GatewayDeps extends Served {
   readonly match: ReturnType<typeof createRouter<GatewayRoute>>
-  /** Returns true for a host that is served by its name, and that absolute-form targets may name. */
-  serves(host: string): boolean
-  /** True if requests to other hosts are served, too. */
-  readonly servesOthers: boolean
   /** Returns the error format for a `Host`, not normalised, while no route is known. */
   errorFormatOf(host: string | undefined): ErrorFormat
   readonly peers: Peers

@@ -56,7 +56,7 @@ function run(deps: GatewayDeps, exchange: Exchange, from = 0): Outcome | Promise
 }
 
 /** Parses the head, the body length and the target. Returns a 400 for an ambiguous target; `screen` that for ambiguous framing. */
-function parse({ serves, servesOthers }: GatewayDeps, exchange: Exchange): Outcome {
+function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
   const { request, response, asked } = exchange
   if (asked !== undefined && asked.missing.length > 0)
     return badRequest(`The proxy that asks must send ${asked.missing.join(', ')}.`)
@@ -66,7 +66,7 @@ function parse({ serves, servesOthers }: GatewayDeps, exchange: Exchange): Outco
   if (exchange.bodyLength instanceof Refusal) response.shouldKeepAlive = false
   const requested = asked?.target ?? request.url ?? ''
   const hosts = asked === undefined ? exchange.head.hosts : [asked.host]
-  const target = parseTarget(requested, hosts, serves, servesOthers)
+  const target = parseTarget(requested, hosts, deps)
   if (target instanceof Refusal) {
     exchange.path = loggableTarget(requested)
     return target

@@ -69,8 +69,7 @@ export function explain(config: Config, question: RequestLine, overrides: Overri
   const request = { ...asked, host: asked.host ?? defaultHost(config) }
   const { method } = request
   const routes = compileRoutes(config, overrides)
-  const { serves, servesOthers } = servedHosts(routes, config.listen.hosts)
-  const parsed = parseTarget(request.target, [request.host], serves, servesOthers)
+  const parsed = parseTarget(request.target, [request.host], servedHosts(routes, config.listen.hosts))
   const target = parsed instanceof Refusal ? undefined : parsed
   const found = target && createRouter(routes)(method, target.host, target.segments)
   const { route, params = {} } = found && 'route' in found ? found : {}

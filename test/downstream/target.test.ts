@@ -3,9 +3,9 @@ import { describe, expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
 import { loggableTarget, parseHost, parseTarget } from '../../src/downstream/target.ts'
 
-const serves = (host: string): boolean => host === 'api.example.com'
+const served = { serves: (host: string): boolean => host === 'api.example.com', servesOthers: true }
 const read = (target: string, ...hosts: string[]) =>
-  parseTarget(target, hosts.length > 0 ? hosts : ['api.example.com'], serves)
+  parseTarget(target, hosts.length > 0 ? hosts : ['api.example.com'], served)
 const pathOf = (target: string): string => {
   const found = read(target)
   if (found instanceof Refusal) throw found
@@ -123,7 +123,7 @@ describe('refuses targets that servers parse differently', () => {
       fc.property(
         fc.string({ unit: 'binary' }),
         fc.string({ unit: 'binary' }),
-        (a, b) => void parseTarget(a, [b], serves),
+        (a, b) => void parseTarget(a, [b], served),
       ),
     )
   })
@@ -147,7 +147,7 @@ describe('the host', () => {
   })
 
   it.each([[[]], [['a', 'a']], [['a', 'b']]])('must be sent exactly once: %j', (hosts) => {
-    expect(parseTarget('/', hosts, serves)).toBeInstanceOf(Refusal)
+    expect(parseTarget('/', hosts, served)).toBeInstanceOf(Refusal)
   })
 
   it.each([
@@ -190,7 +190,7 @@ it.each([
 })
 
 it('logs which host is not served', () => {
-  expect(parseTarget('/x', ['localhost:8080'], serves, false)).toMatchObject({
+  expect(parseTarget('/x', ['localhost:8080'], { ...served, servesOthers: false })).toMatchObject({
     ...{ status: 400, cause: 'the host localhost is not in listen.hosts, and no route names it' },
   })
 })

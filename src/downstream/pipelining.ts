@@ -1,14 +1,9 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { messageOf, stopParsing } from '../runtime/node-http.ts'
 
 /** Serves one request; calls `done` once, when its response is closed. */
-export type Serve = (
-  request: IncomingMessage,
-  response: ServerResponse,
-  expectsContinue: boolean,
-  done: () => void,
-) => void
+export type Serve = (response: ServerResponse, expectsContinue: boolean, done: () => void) => void
 
 /** Pending requests of a socket at which reading from it pauses. */
 const PAUSE_AT = 20
@@ -46,8 +41,8 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
     if (overflowing.length > 0) setImmediate(closeSome)
   }
 
-  function add(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
-    const { socket } = request
+  function add(response: ServerResponse, expectsContinue: boolean): void {
+    const { socket } = response.req
     if (!socket.writable) return
     const pipeline = pipelines.get(socket) ?? { pending: 0, waiting: [], resume: undefined, ends: false }
     pipelines.set(socket, pipeline)
@@ -65,11 +60,11 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
     pipeline.pending++
     inFlight++
     if (pipeline.pending >= PAUSE_AT) pipeline.resume ??= pause(socket)
-    if (pipeline.pending === 1) return serve(request, response, expectsContinue, done)
+    if (pipeline.pending === 1) return serve(response, expectsContinue, done)
     waiting++
     pipeline.waiting.push(() => {
       waiting--
-      if (socket.writable) serve(request, response, expectsContinue, done)
+      if (socket.writable) serve(response, expectsContinue, done)
       else done()
     })
   }

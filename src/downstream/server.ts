@@ -61,11 +61,12 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   const report = (socket: Socket, status: number, reason: string, requestId?: string): void =>
     events.unreadable(socket.remoteAddress ?? '', status, reason.slice(0, 100), requestId)
   const pipelining = createPipelining(
-    (request, response, expectsContinue, done) => {
-      if (request.rawHeaders.length <= 2 * MAX_FIELDS) return serve(request, response, expectsContinue, done)
+    (response, expectsContinue, done) => {
+      const { rawHeaders, socket } = response.req
+      if (rawHeaders.length <= 2 * MAX_FIELDS) return serve(response, expectsContinue, done)
       // RFC 6585 section 5.
-      const requestId = endWithStatus(request.socket, 431, events.idField())
-      report(request.socket, 431, `more than ${MAX_FIELDS} header fields`, requestId)
+      const requestId = endWithStatus(socket, 431, events.idField())
+      report(socket, 431, `more than ${MAX_FIELDS} header fields`, requestId)
       done()
     },
     (socket, max) => report(socket, 400, `more than ${max} pending requests`),
@@ -97,7 +98,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     server.on(event, (request: IncomingMessage, response: ServerResponse) => {
       // Node drops bytes after a request with Upgrade, so that the next one could start anywhere.
       if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
-      pipelining.add(request, response, event === 'checkContinue')
+      pipelining.add(response, event === 'checkContinue')
     })
   server.on('connect', (_: IncomingMessage, socket: Socket) => {
     // Node has released the socket, on which responses may be in flight.

@@ -142,11 +142,11 @@ export class Exchange {
   error: Refusal | undefined = undefined
 
   constructor(
-    request: IncomingMessage,
     response: ServerResponse,
     expectsContinue: boolean,
     { peers, policy, readAsked }: Pick<GatewayDeps, 'peers' | 'policy' | 'readAsked'>,
   ) {
+    const { req: request } = response
     this.request = request
     this.response = response
     this.expectsContinue = expectsContinue

@@ -14,8 +14,8 @@ const PHASES = [parse, match, screen, authenticate, limit, answer]
 
 /** Creates the gateway, which serves one request per call. Calls `done` when the response is closed and logged. */
 export function createGateway(deps: GatewayDeps): Serve {
-  return (request, response, expectsContinue, done) => {
-    const exchange = new Exchange(request, response, expectsContinue, deps)
+  return (response, expectsContinue, done) => {
+    const exchange = new Exchange(response, expectsContinue, deps)
     // The outcome, and the close of the response.
     let awaited = 2
     const finish = (): void => {

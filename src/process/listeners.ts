@@ -41,9 +41,9 @@ export function createListeners(current: () => Served, log: Log, metrics: Metric
   }
   const closable =
     (serve: () => Serve): Serve =>
-    (request, response, expectsContinue, done) => {
+    (response, expectsContinue, done) => {
       if (draining) response.shouldKeepAlive = false
-      serve()(request, response, expectsContinue, done)
+      serve()(response, expectsContinue, done)
     }
   const server = createListener(
     closable(() => current().serve),

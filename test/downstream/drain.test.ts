@@ -137,7 +137,7 @@ const silent = {
 
 it('over TLS, too, only requests in flight delay the drain', async () => {
   let answer: (() => void) | undefined
-  const serve: Serve = (_, response, __, done) => {
+  const serve: Serve = (response, _, done) => {
     answer = () => void response.end('ok')
     response.once('close', done)
   }
@@ -166,7 +166,7 @@ it('over TLS, too, only requests in flight delay the drain', async () => {
 }, 20_000)
 
 it('serves callers that connected before the port closed', async () => {
-  const server = createListener((_, response, __, done) => void response.end('ok', done), bounds, silent)
+  const server = createListener((response, _, done) => void response.end('ok', done), bounds, silent)
   const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
   const answers = Array.from({ length: 20 }, () =>
     raw(port, 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'),

@@ -161,7 +161,7 @@ describe.concurrent('a caller', () => {
   it('that does not read its response times out', async () => {
     let timedOut = false
     const server = createListener(
-      (_, response, __, done) => {
+      (response, _, done) => {
         response.end(Buffer.alloc(20_000_000))
         response.once('close', () => {
           timedOut = true
@@ -183,7 +183,7 @@ describe.concurrent('a caller', () => {
   it('that pauses before each of two equal responses gets both', async () => {
     const answer = Buffer.alloc(20_000_000)
     const server = createListener(
-      (_, response, __, done) => {
+      (response, _, done) => {
         response.end(answer)
         response.once('close', done)
       },
@@ -213,7 +213,7 @@ describe.concurrent('a caller', () => {
     const begun: ServerResponse[] = []
     let refused = false
     const server = createListener(
-      (_, response, __, done) => {
+      (response, _, done) => {
         begun.push(response)
         response.once('close', done)
       },

@@ -1,6 +1,6 @@
 import { senderOf } from '../authenticate/proof/dpop.ts'
 import type { Authenticated } from '../authenticate/token/bearer.ts'
-import { requireScope, type SenderConstrainedToken } from '../authenticate/token/challenge.ts'
+import { requireScope } from '../authenticate/token/challenge.ts'
 import { readBody, tooLarge } from '../downstream/body.ts'
 import { clientCertificate } from '../downstream/peers.ts'
 import { Refusal } from '../errors.ts'
@@ -44,8 +44,9 @@ function admit(deps: GatewayDeps, exchange: Exchange, found: Authenticated): Out
   const caller = { client, ...(user !== undefined && { user }), ip: exchange.ip, claims }
   const forbidden =
     requireScope(identity, route.scope) ?? refuseCounted(exchange) ?? applyLimits(exchange, caller)
-  if ('prove' in found)
-    return prove(deps, exchange, found, caller).then((unproved) => {
+  exchange.boundToken = 'prove' in found ? found : undefined
+  if (exchange.boundToken !== undefined)
+    return prove(deps, exchange, caller).then((unproved) => {
       if (unproved === undefined) exchange.caller = caller
       return unproved ?? forbidden
     })
@@ -68,16 +69,10 @@ export function refuseCounted(exchange: Exchange): Outcome {
 }
 
 /** Verifies the proof of a bound token, unless the limiter's cache refuses the call: no signature is verified then, and the proof stays usable. */
-async function prove(
-  { limiter }: GatewayDeps,
-  exchange: Exchange,
-  bound: SenderConstrainedToken,
-  caller: Caller,
-) {
-  exchange.boundToken = bound
+async function prove({ limiter }: GatewayDeps, exchange: Exchange, caller: Caller) {
   exchange.cachedRefusal = limiter.recall(exchange.quotas)
   if (exchange.cachedRefusal !== undefined) return undefined
-  const proof = await bound.prove()
+  const proof = await exchange.boundToken!.prove()
   if (proof instanceof Refusal) return proof
   exchange.proof = exchange.route!.proofQuota(proof, caller, exchange)
   return undefined

@@ -65,13 +65,18 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
 
   /** Uses an idle socket, or opens another; returns false if the request must wait. */
   function begin(request: UpstreamRequest): boolean {
-    const { uploading } = request
+    const { uploading, maxIdleMs } = request
     const { caller } = request.outgoing
     if (isFull() || !held.isFree(caller) || (uploading && !uploads.isFree(caller))) return false
     held.take(caller)
     if (uploading) uploads.take(caller)
     const address = addresses.next()!
-    const socket = take(request.maxIdleMs, address)
+    let socket = takeIdle(maxIdleMs, address)
+    if (socket === undefined && openCount >= max) {
+      // An address that has its share of sockets uses one of another address. Otherwise, close the socket that has been idle longest.
+      if (address.sockets >= socketsPerAddress) socket = takeIdle(maxIdleMs)
+      if (socket === undefined) idle.shift()!.destroy()
+    }
     request.clientRequest!.reusedSocket = socket !== undefined
     if (socket === undefined) dial(request, address)
     else assign(socket, request)
@@ -83,16 +88,6 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     request.address = socket.target
     request.waitsFor = 'response'
     request.clientRequest!.onSocket(socket)
-  }
-
-  /** Returns an idle socket, of `address` if possible; undefined if the caller must open one. */
-  function take(maxIdleMs: number, address: Address): PooledSocket | undefined {
-    const socket = takeIdle(maxIdleMs, address)
-    if (socket !== undefined || openCount < max) return socket
-    // An address that has its share of sockets uses one of another address. Otherwise, close the socket that has been idle longest.
-    const other = address.sockets >= socketsPerAddress ? takeIdle(maxIdleMs) : undefined
-    if (other === undefined) idle.shift()!.destroy()
-    return other
   }
 
   /** Removes the socket (of `address`, if given) that was used last, if it has been idle for less than `maxIdleMs`. */

@@ -37,7 +37,18 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
   })
   // The head waits for the bytes that come with it: if they are malformed, a 502 is still possible.
   callAtIterationEnd(() => {
-    if (upstreamRequest.settled || !writeHead()) return
+    if (upstreamRequest.settled) return
+    const { statusMessage: reason = '' } = incoming
+    // The rest of an unfinished request must not be parsed as the next one.
+    if (!request.complete) head.framing.push('Connection', 'close')
+    try {
+      const isBad = reason === '' || BAD_REASON.test(reason)
+      response.writeHead(status, isBad ? STATUS_CODES[status] : reason, head.framing)
+      appendFields(response, head.headers)
+    } catch (error) {
+      // The head holds something that cannot be sent.
+      return upstreamRequest.failGateway(error as Error, 'The upstream broke off.')
+    }
     if (isBodiless) {
       // These responses have no body; ignore what the upstream sends after the head.
       response.end()
@@ -69,20 +80,4 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
       if (incoming.read() === null) response.flushHeaders()
     }
   })
-
-  /** Returns false if the head holds something that cannot be sent. */
-  function writeHead(): boolean {
-    const { statusMessage: reason = '' } = incoming
-    // The rest of an unfinished request must not be parsed as the next one.
-    if (!request.complete) head.framing.push('Connection', 'close')
-    try {
-      const isBad = reason === '' || BAD_REASON.test(reason)
-      response.writeHead(status, isBad ? STATUS_CODES[status] : reason, head.framing)
-      appendFields(response, head.headers)
-      return true
-    } catch (error) {
-      upstreamRequest.failGateway(error as Error, 'The upstream broke off.')
-      return false
-    }
-  }
 }

@@ -1,6 +1,6 @@
 import { hasAudience, needsExtension, timeFault, typeOf } from '../authenticate/token/claims.ts'
 import type { Keys } from '../authenticate/token/jwks.ts'
-import { type Jws, parseJws, SCHEMES } from '../authenticate/token/jws.ts'
+import { parseJws, SCHEMES } from '../authenticate/token/jws.ts'
 import { badRequest, type Refusal, serviceUnavailable } from '../errors.ts'
 import { type JsonObject, parseObject } from '../runtime/json.ts'
 import { invalidRequest, refuseParameters } from './form.ts'
@@ -55,12 +55,10 @@ export function foldClientId(id: string): string {
   return /^[\da-f]{32}$/.test(digits) ? digits.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-') : folded
 }
 
-/** A JWT of a client, not verified. */
-export interface ClientJwt extends Jws {
-  readonly claims: JsonObject
-}
+type ClientJwt = NonNullable<ReturnType<typeof parseJwt>>
 
-export function parseJwt(text: string): ClientJwt | undefined {
+/** Parses a JWT of a client, which is not verified. */
+export function parseJwt(text: string) {
   const jws = parseJws(text)
   const claims = parseObject(jws?.payload)
   return jws && claims && { ...jws, claims }

@@ -1,15 +1,9 @@
 import { constants, verify, type KeyObject, type VerifyKeyObjectInput } from 'node:crypto'
 import { memoize } from '../../runtime/hot-path.ts'
-import { type JsonObject, parseObject } from '../../runtime/json.ts'
+import { parseObject } from '../../runtime/json.ts'
 
-/** A JWS in compact serialization (RFC 7515 section 7.1), decoded but not verified. */
-export interface Jws {
-  readonly header: JsonObject
-  readonly payload: Buffer
-  readonly signature: Buffer
-  /** The bytes that the signature covers. */
-  readonly signed: Buffer
-}
+/** A JWS, decoded but not verified; `signed` are the bytes that the signature covers. */
+export type Jws = Readonly<NonNullable<ReturnType<typeof parseJws>>>
 
 /** The keys and the parameters of a signature algorithm (RFC 7518 section 3.1, RFC 8037, RFC 9864). */
 interface Scheme {
@@ -37,8 +31,8 @@ export const SCHEMES: ReadonlyMap<string, Scheme> = new Map<string, Scheme>([
   ['Ed25519', ED25519],
 ])
 
-/** Parses a compact JWS; returns undefined for other text. Padding and unused bits are refused, so that no token has two encodings, which caches would take for two tokens. */
-export function parseJws(text: string): Jws | undefined {
+/** Parses a JWS in compact serialization (RFC 7515 section 7.1); returns undefined for other text. Padding and unused bits are refused, so that no token has two encodings, which caches would take for two tokens. */
+export function parseJws(text: string) {
   const first = text.indexOf('.')
   const last = text.lastIndexOf('.')
   if (first === last || last === text.length - 1) return undefined

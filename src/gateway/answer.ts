@@ -47,7 +47,7 @@ function forward({ trace, policy }: GatewayDeps, exchange: Exchange, upstream: F
     policy,
     caller: exchange.caller?.client ?? ANONYMOUS + ipPart(exchange.ip),
   }
-  return upstream(request, response, options).then((ended) => {
+  return upstream(response, options).then((ended) => {
     exchange.forwarded = ended
     exchange.bytes = ended.bytes
     return ended.outcome === 'failed' ? ended.error : undefined

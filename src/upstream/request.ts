@@ -60,11 +60,11 @@ export class UpstreamRequest {
 
   constructor(
     backend: Backend,
-    request: IncomingMessage,
     response: ServerResponse,
     outgoing: Outgoing,
     resolve: (ended: UpstreamRequest) => void,
   ) {
+    const { req: request } = response
     this.backend = backend
     this.request = request
     this.response = response
@@ -74,6 +74,11 @@ export class UpstreamRequest {
     this.body = outgoing.body
     const isRepeatable = outgoing.bodyLength === 0 && (request.method === 'GET' || request.method === 'HEAD')
     this.maxIdleMs = isRepeatable ? Number.POSITIVE_INFINITY : FRESH_MS
+    response.on('error', () => {})
+    response.on('close', () => this.settle(response.writableFinished ? 'answered' : 'left'))
+    if (response.destroyed) this.settle('left')
+    else backend.timeouts.add(this)
+    callAtIterationEnd(() => this.#begin())
   }
 
   /** True if its body is forwarded while it comes. */
@@ -83,15 +88,6 @@ export class UpstreamRequest {
 
   get settled(): boolean {
     return this.outcome !== undefined
-  }
-
-  start(): void {
-    const { response } = this
-    response.on('error', () => {})
-    response.on('close', () => this.settle(response.writableFinished ? 'answered' : 'left'))
-    if (response.destroyed) return this.settle('left')
-    this.backend.timeouts.add(this)
-    callAtIterationEnd(() => this.#begin())
   }
 
   /** Sends it; a body that is complete by now, as small ones mostly are, in one write and without stream events. */

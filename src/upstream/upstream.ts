@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { ServerResponse } from 'node:http'
 import { SLOW_READER_MS } from '../downstream/sockets.ts'
 import { Refusal } from '../errors.ts'
 import { UnorderedList } from '../runtime/hot-path.ts'
@@ -37,10 +37,8 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
   const connections = createConnections(addresses, connect, maxConnections)
   const timeouts = createTimeouts(upstream)
   const backend: Backend = { ...connections, name, timeoutMs, timeouts, send: createSend(protocol) }
-  const forward = (request: IncomingMessage, response: ServerResponse, outgoing: Outgoing) =>
-    new Promise<UpstreamRequest>((resolve) =>
-      new UpstreamRequest(backend, request, response, outgoing, resolve).start(),
-    )
+  const forward = (response: ServerResponse, outgoing: Outgoing) =>
+    new Promise<UpstreamRequest>((resolve) => new UpstreamRequest(backend, response, outgoing, resolve))
   const names = (upstream.identityHeaders ?? []).map((field) => field.toLowerCase())
   return Object.assign(forward, {
     identityHeaders: new Map(names.map((field) => [normalizeFieldName(field), field])),

@@ -44,7 +44,7 @@ export async function startFront(
   const server: Server = createServer((request, response) => {
     requests++
     const length = bodyLength(request.method!, request.httpVersion, request.headers)
-    void forward(request, response, {
+    void forward(response, {
       target: request.url!,
       headers: Object.fromEntries(
         Object.entries(request.headers).filter(([name]) => !FRAMING.has(name)),

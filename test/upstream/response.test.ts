@@ -54,12 +54,10 @@ describe('a body that breaks off', () => {
         timeoutMs: 1000,
         timeouts: { add() {}, delete() {} },
       } as unknown as Backend,
-      request,
       new ServerResponse(request),
       { ...OUTGOING, ...{ target: '/', headers: {}, bodyLength: undefined, maxBody: 1e6 } } as never,
       () => {},
     )
-    upstreamRequest.start()
     await nextIteration()
     upstreamRequest.address = { health: { succeeded() {} } } as never
     const incoming = new IncomingMessage(new Socket())

@@ -6,7 +6,7 @@ import { createChallenges, createConfirm, type Scheme, type SenderConstrainedTok
 import type { CredentialsError, Identity, JwtRules, VerifiedToken } from './claims.ts'
 import { invalidToken, verifyJwt } from './claims.ts'
 import type { Introspect } from './introspection.ts'
-import { parseJws, unsliced } from './jws.ts'
+import { parseJws } from './jws.ts'
 
 export interface TrustedIssuer extends JwtRules {
   /** Realm for `WWW-Authenticate`, which has that of the first issuer. */
@@ -103,8 +103,8 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     }
     // An opaque token is cached at once: introspecting it again would cost far more than its cache entry.
     if (signature === undefined || isRepeated(signature)) {
-      // Without the rest of the header field, whose spaces the caller chooses.
-      const copy = unsliced(token)
+      // A slice would keep the whole header field in memory, whose spaces the caller chooses.
+      const copy = Buffer.from(token).toString('latin1')
       verified.set(keyOf(copy), { ...result, identity, token: copy })
     }
     return identity

@@ -48,9 +48,6 @@ const MAX_HEADER = 16 * 1024
 /** An issuer uses only a few headers. Long headers, such as those with a key, are not cached. */
 const parseHeader = memoize((text) => parseObject(decode(text)), 100, 256)
 
-/** Copies an ASCII string: a slice would keep its whole parent string in memory. */
-export const unsliced = (text: string): string => Buffer.from(text).toString('latin1')
-
 /** Decodes base64url (RFC 4648 section 5) without padding; returns undefined if encoding does not give the same text. */
 function decode(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64url')

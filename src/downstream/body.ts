@@ -29,11 +29,7 @@ const UNKNOWN_CODING = /^(?:(?!chunked\b)[\w!#$%&'*+.^`|~-]+[ \t]*,[ \t]*)+chunk
 export const BODILESS: ReadonlySet<string | undefined> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS'])
 
 /** Returns the announced length, or refuses a framing that two servers could parse differently (RFC 9112 section 6). */
-export function bodyLength(
-  method: string,
-  httpVersion: string,
-  headers: Readonly<Record<string, string | string[] | undefined>>,
-): BodyLength | Refusal {
+export function bodyLength(method: string, { httpVersion, headers }: IncomingMessage): BodyLength | Refusal {
   if (httpVersion !== '1.1' && httpVersion !== '1.0')
     return ambiguousFraming('This is neither HTTP/1.1 nor HTTP/1.0.')
   const coding = headers['transfer-encoding']
@@ -41,12 +37,12 @@ export function bodyLength(
   if (coding === undefined && length === undefined) return 0
   if (length !== undefined && coding !== undefined)
     return ambiguousFraming('Send Content-Length or Transfer-Encoding, not both.')
-  if (coding !== undefined && (httpVersion !== '1.1' || String(coding).toLowerCase() !== 'chunked')) {
-    const isUnknown = httpVersion === '1.1' && UNKNOWN_CODING.test(String(coding))
+  if (coding !== undefined && (httpVersion !== '1.1' || coding.toLowerCase() !== 'chunked')) {
+    const isUnknown = httpVersion === '1.1' && UNKNOWN_CODING.test(coding)
     const code = isUnknown ? 'NotImplemented' : 'BadRequest'
     return ambiguousFraming('The only Transfer-Encoding accepted is "chunked", in HTTP/1.1.', code)
   }
-  if (length !== undefined && !/^(?:0|[1-9]\d{0,14})$/.test(String(length)))
+  if (length !== undefined && !/^(?:0|[1-9]\d{0,14})$/.test(length))
     return ambiguousFraming('The Content-Length is not a decimal number.')
   const bytes = length === undefined ? undefined : Number(length)
   if (bytes !== 0 && BODILESS.has(method))

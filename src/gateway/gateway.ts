@@ -61,7 +61,7 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
   if (asked !== undefined && asked.missing.length > 0)
     return badRequest(`The proxy that asks must send ${asked.missing.join(', ')}.`)
   exchange.head = readHead(request.rawHeaders)
-  exchange.bodyLength = bodyLength(exchange.method, request.httpVersion, request.headers)
+  exchange.bodyLength = bodyLength(exchange.method, request)
   // Ambiguous framing: any refusal closes the connection, so that leftover bytes are not parsed as a request.
   if (exchange.bodyLength instanceof Refusal) response.shouldKeepAlive = false
   const requested = asked?.target ?? request.url ?? ''

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http'
 import { describe, expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
 import { bodyLength, readHead } from '../../src/downstream/body.ts'
@@ -11,6 +12,9 @@ describe('the raw head', () => {
 })
 
 describe('the framing of a body', () => {
+  const lengthOf = (method: string, httpVersion: string, headers: Record<string, string>) =>
+    bodyLength(method, { httpVersion, headers } as IncomingMessage)
+
   it.each([
     ['POST', {}, 0],
     ['POST', { 'content-length': '0' }, 0],
@@ -20,7 +24,7 @@ describe('the framing of a body', () => {
     ['PATCH', { 'transfer-encoding': 'CHUNKED' }, undefined],
     ['GET', { 'content-length': '0' }, 0],
   ])('%s %j is valid', (method, headers, length) => {
-    expect(bodyLength(method, '1.1', headers)).toBe(length)
+    expect(lengthOf(method, '1.1', headers)).toBe(length)
   })
 
   const none: readonly (readonly [string, string, Record<string, string>])[] = [
@@ -41,7 +45,7 @@ describe('the framing of a body', () => {
     ]),
   ]
   it.each(none)('%s HTTP/%s %j is refused, and closes the socket', (method, version, headers) => {
-    const refusal = bodyLength(method, version, headers)
+    const refusal = lengthOf(method, version, headers)
     expect(refusal).toBeInstanceOf(Refusal)
     expect(refusal).toMatchObject({ status: 400, headers: { Connection: 'close' } })
   })
@@ -57,7 +61,7 @@ describe('the framing of a body', () => {
     [', chunked', 400],
     ['gzip;q=1, chunked', 400],
   ])('the transfer coding %j is refused with %i', (coding, status) => {
-    const refusal = bodyLength('POST', '1.1', { 'transfer-encoding': coding })
+    const refusal = lengthOf('POST', '1.1', { 'transfer-encoding': coding })
     expect(refusal).toMatchObject({ status, headers: { Connection: 'close' } })
   })
 })

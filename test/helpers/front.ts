@@ -43,7 +43,7 @@ export async function startFront(
   let requests = 0
   const server: Server = createServer((request, response) => {
     requests++
-    const length = bodyLength(request.method!, request.httpVersion, request.headers)
+    const length = bodyLength(request.method!, request)
     void forward(response, {
       target: request.url!,
       headers: Object.fromEntries(

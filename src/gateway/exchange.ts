@@ -80,7 +80,7 @@ export class Exchange {
   readonly response: ServerResponse
   /** True while the caller waits for `100 Continue` (RFC 9110 section 10.1.1). */
   readonly expectsContinue: boolean
-  readonly startedAt: number
+  readonly startedAt = performance.now()
   readonly requestId: string
   readonly method: string
   /** The address of the socket's peer, and the caller's address as far as trusted proxies report it. */
@@ -141,16 +141,11 @@ export class Exchange {
   /** The error for the log; undefined for a call over its limit. */
   error: Refusal | undefined = undefined
 
-  constructor(
-    response: ServerResponse,
-    expectsContinue: boolean,
-    { peers, policy, readAsked }: Pick<GatewayDeps, 'peers' | 'policy' | 'readAsked'>,
-  ) {
+  constructor(response: ServerResponse, expectsContinue: boolean, { peers, policy, readAsked }: GatewayDeps) {
     const { req: request } = response
     this.request = request
     this.response = response
     this.expectsContinue = expectsContinue
-    this.startedAt = performance.now()
     const requestId = request.headers[policy.idField]
     this.requestId = typeof requestId === 'string' && REQUEST_ID.test(requestId) ? requestId : randomUUID()
     this.asked = readAsked?.(request)

@@ -1,9 +1,9 @@
-import type { Server } from 'node:http'
 import type { Config } from '../config/compile.ts'
 import { normalizeAddress, type Peers } from '../downstream/peers.ts'
 import { drain } from '../downstream/drain.ts'
 import type { Serve } from '../downstream/pipelining.ts'
 import { createListener, listen, type ListenerEvents, renewCertificate } from '../downstream/server.ts'
+import { sum } from '../observe/callers.ts'
 import { atMostEvery, type Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 
@@ -39,25 +39,16 @@ export function createListeners(current: () => Served, log: Log, metrics: Metric
       logDropped(bound, normalizeAddress(address))
     },
   }
-  const closable =
-    (serve: () => Serve): Serve =>
-    (response, expectsContinue, done) => {
+  function serveWith(name: 'serve' | 'serveAsked'): Serve {
+    return (response, expectsContinue, done) => {
       if (draining) response.shouldKeepAlive = false
-      serve()(response, expectsContinue, done)
+      current()[name]!(response, expectsContinue, done)
     }
-  const server = createListener(
-    closable(() => current().serve),
-    bounds,
-    events,
-    bounds.tls,
-  )
+  }
+  const server = createListener(serveWith('serve'), bounds, events, bounds.tls)
   const asked = forwardAuth && {
     ...forwardAuth,
-    server: createListener(
-      closable(() => current().serveAsked!),
-      bounds,
-      { ...events, exempt: () => true },
-    ),
+    server: createListener(serveWith('serveAsked'), bounds, { ...events, exempt: () => true }),
   }
   metrics.maxSockets.set(bounds.maxConnections)
 
@@ -83,9 +74,8 @@ export function createListeners(current: () => Served, log: Log, metrics: Metric
     /** Ends new and idle connections, then all; returns the number of aborted requests. */
     async drain(withinMs: number, idleMs: number): Promise<number> {
       draining = true
-      const servers: Server[] = [server, ...(asked ? [asked.server] : [])]
-      const aborted = await Promise.all(servers.map((one) => drain(one, withinMs, idleMs)))
-      return aborted.reduce((sum, count) => sum + count, 0)
+      const servers = asked ? [server, asked.server] : [server]
+      return sum(await Promise.all(servers.map((one) => drain(one, withinMs, idleMs))))
     },
   }
 }

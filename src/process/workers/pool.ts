@@ -1,10 +1,10 @@
 import type { Config } from '../../config/compile.ts'
 import { mergeActivity } from '../../observe/activity.ts'
+import { sum } from '../../observe/callers.ts'
 import type { LogOutput } from '../../observe/log.ts'
 import { countsOf, type Metrics, type MetricValues, textOf, valuesOf } from '../../observe/metrics.ts'
 import type { Service } from '../service.ts'
 import { superviseWorker, type WorkerProcess } from './supervisor.ts'
-import type { WorkerCalls } from './worker.ts'
 
 /** Maximum time for a worker to report its readiness: less than a probe waits. */
 const READY_MS = 500
@@ -37,10 +37,11 @@ export async function openWorkers(
     throw error
   })
 
-  /** Calls each serving worker; the result is undefined for a worker that fails or does not answer in time. */
-  const callAll = <Name extends keyof WorkerCalls>(name: Name, argument?: Parameters<WorkerCalls[Name]>[0]) =>
-    Promise.all(serving().map((worker) => worker.call(name, argument, ANSWER_MS).catch(() => undefined)))
-
+  /** Makes a call to each serving worker; returns the results without those of workers that fail or do not answer in time. */
+  async function callAll<T>(call: (worker: WorkerProcess) => Promise<T>): Promise<readonly T[]> {
+    const results = await Promise.allSettled(serving().map(call))
+    return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []))
+  }
   function first(): WorkerProcess {
     const [worker] = serving()
     if (worker === undefined) throw new Error('no worker serves')
@@ -52,11 +53,6 @@ export async function openWorkers(
     const abort = (): void => void worker.call('abort').catch(() => {})
     signal.addEventListener('abort', abort)
     return await call(worker).finally(() => signal.removeEventListener('abort', abort))
-  }
-
-  async function collect(worker: WorkerProcess): Promise<void> {
-    const values = await worker.call('metrics', undefined, ANSWER_MS).catch(() => undefined)
-    if (values !== undefined) latest.set(worker, values)
   }
 
   return {
@@ -83,7 +79,7 @@ export async function openWorkers(
       await Promise.all(others.map((worker) => worker.configure(config, APPLY_MS).catch(worker.kill)))
     },
     async metrics() {
-      await Promise.all(serving().map(collect))
+      await callAll(async (worker) => latest.set(worker, await worker.call('metrics', undefined, ANSWER_MS)))
       return await textOf([await metrics.values(), ...latest.values(), counted])
     },
     async metricValues() {
@@ -92,15 +88,16 @@ export async function openWorkers(
       )
       return await valuesOf([await metrics.ownValues(), ...(await Promise.all(calls)), counted])
     },
-    async activity() {
-      const values = await callAll('activity')
-      return mergeActivity(values.filter((value) => value !== undefined))
+    activity: async () =>
+      mergeActivity(await callAll((worker) => worker.call('activity', undefined, ANSWER_MS))),
+    async events() {
+      const events = await callAll((worker) => worker.call('events', undefined, ANSWER_MS))
+      return [...output.events(), ...events.flat()]
     },
-    events: async () => [...output.events(), ...(await callAll('events')).flatMap((events) => events ?? [])],
     usage: (client, signal) => scan(signal, (worker) => worker.call('usage', client)),
     async reset(client, signal) {
       const freed = await scan(signal, (worker) => worker.call('reset', client))
-      await callAll('forget', client)
+      await callAll((worker) => worker.call('forget', client, ANSWER_MS))
       return freed
     },
     setLimits: async (setting) => await first().call('setLimits', setting, ANSWER_MS),
@@ -109,11 +106,10 @@ export async function openWorkers(
     async setLogLevel(level) {
       // Also for workers that start later.
       current = { ...current, log: { ...current.log, level } }
-      await callAll('setLogLevel', level)
+      await callAll((worker) => worker.call('setLogLevel', level, ANSWER_MS))
     },
     async close(lameDuck) {
-      const cuts = await Promise.all(workers.map((worker) => worker.close(lameDuck)))
-      return cuts.reduce((sum, cut) => sum + cut, 0)
+      return sum(await Promise.all(workers.map((worker) => worker.close(lameDuck))))
     },
   }
 }

@@ -5,15 +5,7 @@ import { isObject, parseObject } from '../runtime/json.ts'
 import { type AdminResponse, problem } from './access.ts'
 
 /** Overrides that an operator sets or removes for one client. */
-export interface Setting {
-  readonly client: string
-  /** Limit name → calls; null removes the override. */
-  readonly set: Readonly<Record<string, number | null>>
-  /** Epoch milliseconds; null for no end. */
-  readonly untilAt: number | null
-  readonly by: string | undefined
-  readonly note: string | undefined
-}
+export type Setting = Awaited<ReturnType<typeof readSetting>>
 
 const PARAMETERS = ['request', 'host', 'client', 'user', 'ip', 'headers', 'claims', 'at'] as const
 
@@ -105,7 +97,7 @@ function parseRequestLine(query: string): RequestLine {
   return { request: '', ...Object.fromEntries(parameters) }
 }
 
-async function readSetting(request: IncomingMessage, client: string): Promise<Setting> {
+async function readSetting(request: IncomingMessage, client: string) {
   if (!/^application\/json\s*(?:;|$)/i.test(request.headers['content-type'] ?? ''))
     throw new InvalidQuestion('Send the settings as Content-Type: application/json.')
   let body = Buffer.alloc(0)
@@ -128,7 +120,8 @@ async function readSetting(request: IncomingMessage, client: string): Promise<Se
   return { client, set: parseSet(set), untilAt: parseUntil(until), by, note }
 }
 
-function parseSet(set: unknown): Setting['set'] {
+/** Parses limit name → calls; null removes the override. */
+function parseSet(set: unknown) {
   if (!isObject(set) || Object.keys(set).length === 0)
     throw new InvalidQuestion('"set" must name a limit, such as {"requests":5000}; null removes an override.')
   for (const [name, limit] of Object.entries(set))
@@ -136,9 +129,10 @@ function parseSet(set: unknown): Setting['set'] {
       throw new InvalidQuestion(
         `"${name}" must be a whole number, 0 or more, or null to remove the override.`,
       )
-  return set as Setting['set']
+  return set as Readonly<Record<string, number | null>>
 }
 
+/** Parses an instant to epoch milliseconds; null for no end. */
 function parseUntil(until: unknown): number | null {
   if (until === undefined) return Date.now() + DEFAULT_LIFE_MS
   if (until === null) return null

@@ -12,16 +12,7 @@ export type Activity = ReturnType<typeof createActivity>
 export type LimitActivity = Readonly<ReturnType<typeof limitValues>>
 export type CallerActivity = Readonly<ReturnType<typeof callerValues>>
 
-/** The requests of all callers in each of the last 300 seconds, oldest first, and the busiest callers, busiest first. */
-export interface ActivityValues {
-  readonly requests: readonly number[]
-  readonly refused: readonly number[]
-  /** Responses with a status of 500 or above. */
-  readonly failed: readonly number[]
-  readonly clients: readonly CallerActivity[]
-  /** Tracked callers of the last minute, shown or not; at `MAX_CALLERS`, there may be more. */
-  readonly known: number
-}
+export type ActivityValues = Readonly<ReturnType<Activity['values']>>
 
 export const NO_ACTIVITY: ActivityValues = { requests: [], refused: [], failed: [], clients: [], known: 0 }
 
@@ -41,12 +32,14 @@ export function createActivity(now = () => performance.now()) {
       callers.count(exchange)
     },
     forget: callers.forget,
-    values(): ActivityValues {
+    /** Returns the requests of all callers in each of the last 300 seconds, oldest first, and the busiest callers, busiest first. */
+    values() {
       const at = now()
       const second = secondOf(at)
       return {
         requests: requests.before(second),
         refused: refused.before(second),
+        /** Responses with a status of 500 or above. */
         failed: failed.before(second),
         ...busiest(callers.callers().map((caller) => callerValues(caller, at))),
       }
@@ -101,14 +94,15 @@ function limitValues(caller: string, latest: LatestAllowance, at: number) {
 }
 
 /** Returns the callers to show, busiest first, preferably those refused now; none without a call for a minute. */
-function busiest(callers: readonly CallerActivity[]): Pick<ActivityValues, 'clients' | 'known'> {
+function busiest(callers: readonly CallerActivity[]) {
   const active = callers
     .filter(({ refusedNow, calls }) => refusedNow !== null || sum(calls) > 0)
     .toSorted((a, b) => sum(b.calls) - sum(a.calls))
   const rank = ({ refusedNow }: CallerActivity): number => (refusedNow === null ? 1 : 0)
   const shown = new Set(active.toSorted((a, b) => rank(a) - rank(b)).slice(0, MAX_SHOWN))
   return {
-    clients: active.filter((caller) => shown.has(caller)),
+    clients: active.filter((caller) => shown.has(caller)) as readonly CallerActivity[],
+    /** Tracked callers of the last minute, shown or not; at `MAX_CALLERS`, there may be more. */
     known: Math.min(active.length, MAX_CALLERS),
   }
 }

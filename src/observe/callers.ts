@@ -101,10 +101,8 @@ export function createCallers() {
       if (caller === undefined || (caller.client === undefined && quotas.length === 0)) return
       const { client, ip } = caller
       const isRefused = decision?.admitted === false
-      const counted =
-        client === undefined
-          ? callerOf('address', ipPart(ip), isRefused, endedAt)
-          : callerOf('client', client, isRefused, endedAt)
+      const kind = client === undefined ? 'address' : 'client'
+      const counted = callerOf(kind, client ?? ipPart(ip), isRefused, endedAt)
       if (counted === undefined) return
       const second = secondOf(endedAt)
       counted.calls.add(second)

@@ -6,7 +6,7 @@ import { InvalidQuestion } from '../errors.ts'
 import { instant } from '../limit/instant.ts'
 import { calendarOf, inForce, rulesOf } from '../limit/limit.ts'
 import type { LiveOverrides } from '../limit/overrides-live.ts'
-import { isOverridable, listOverrides, type Override } from '../limit/overrides.ts'
+import { isOverridable, listOverrides } from '../limit/overrides.ts'
 import type { Store } from '../limit/store.ts'
 import { decidedBy, type Usage } from '../limit/usage.ts'
 import type { ActivityValues } from '../observe/activity.ts'
@@ -54,20 +54,16 @@ export function createOperations(parts: {
     async setLimits({ client, set, untilAt, by, note }: Setting) {
       const { config, usage } = current()
       const names = Object.keys(set)
-      for (const name of names) {
-        // An override remains when its limit is removed from the configuration.
-        const isRemoval = set[name] === null && overrides.limits.get(client)?.has(name) === true
-        if (!isRemoval) assertOverridable(config, name)
-      }
+      // An override remains when its limit is removed from the configuration.
+      const isRemoval = (name: string) => set[name] === null && overrides.limits.get(client)?.has(name)
+      for (const name of names) if (!isRemoval(name)) assertOverridable(config, name)
       const before = names.map((name) => ruleOf(config, client, name))
       const end = untilAt === null ? {} : { untilAt }
       const details = { setAt: Date.now(), ...end, ...(by && { by }), ...(note && { note }) }
-      const added: Override[] = []
-      const removed: Pick<Override, 'client' | 'name'>[] = []
-      for (const [name, limit] of Object.entries(set)) {
-        if (limit === null) removed.push({ client, name })
-        else added.push({ client, name, limit, ...details })
-      }
+      const added = Object.entries(set).flatMap(([name, limit]) =>
+        limit === null ? [] : [{ client, name, limit, ...details }],
+      )
+      const removed = names.filter((name) => set[name] === null).map((name) => ({ client, name }))
       const isListed = config.clients.some(({ caller }) => caller === client)
       // Asked before: a limit of 0 shows no counted calls.
       const seen = isListed || (await isCounted(usage, client))
@@ -112,14 +108,10 @@ function assertOverridable({ limits }: Config, name: string): void {
   const limit = limits.find((limit) => limit.name === name)
   if (limit !== undefined && isOverridable(limit)) return
   const names = limits.filter(isOverridable).map(({ name }) => name)
-  const meant = limit === undefined ? nearest(name, names) : undefined
-  const advice =
-    meant === undefined
-      ? `those that can be set are: ${names.join(', ') || 'none'}.`
-      : `did you mean "${meant}"?`
-  throw new InvalidQuestion(
-    limit === undefined
-      ? `There is no limit "${name}"; ${advice}`
-      : `The limit "${name}" does not count by the client first; ${advice}`,
-  )
+  const choice = `those that can be set are: ${names.join(', ') || 'none'}.`
+  if (limit !== undefined)
+    throw new InvalidQuestion(`The limit "${name}" does not count by the client first; ${choice}`)
+  const meant = nearest(name, names)
+  const advice = meant === undefined ? choice : `did you mean "${meant}"?`
+  throw new InvalidQuestion(`There is no limit "${name}"; ${advice}`)
 }

@@ -48,16 +48,9 @@ export function openRoutes(
   const errorFormats = new Map(config.upstreams.map(({ name, errors }) => [name, errors]))
   const prefix = prefixOf(config.store)
   const perClient = limits.filter(isPerClient)
-  const warnings = new Map(
-    limits.map(({ name, claim }) => {
-      const warn = () =>
-        log.warn(
-          { limit: name, claim: claim?.name },
-          'claim of a limit without a valid value; default applied',
-        )
-      return [name, atMostEvery(BAD_CLAIM_LOG_MS, warn)]
-    }),
-  )
+  const warn = ({ name, claim }: Limit) =>
+    log.warn({ limit: name, claim: claim?.name }, 'claim of a limit without a valid value; default applied')
+  const warnings = new Map(limits.map(({ name }) => [name, atMostEvery(BAD_CLAIM_LOG_MS, warn)]))
 
   /** Applies the first live limit of a request whose parts it has; on `respond` routes, the first one per client. */
   function compileShown(route: CompiledRoute): GatewayRoute['shownQuota'] {
@@ -89,7 +82,7 @@ export function openRoutes(
     shownQuota: compileShown(route),
     proofQuota: compileProof(route),
   })
-  const served = compileRoutes(config, overrides, ({ name }) => warnings.get(name)!()).map(serve)
+  const served = compileRoutes(config, overrides, (limit) => warnings.get(limit.name)!(limit)).map(serve)
   return {
     match: createRouter(served),
     ...servedHosts(routes, listen.hosts),

@@ -1,3 +1,4 @@
+import type { Aggregator } from 'prom-client'
 import { AggregatorRegistry, collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
 import { createHotCounter, createHotHistogram } from './hot-metrics.ts'
 import { VERSION } from '../runtime/package.ts'
@@ -13,8 +14,6 @@ export type Metrics = ReturnType<typeof createMetrics>
 /** The metrics of one process, as plain values. */
 export type MetricValues = Readonly<Awaited<ReturnType<Registry['getMetricsAsJSON']>>>
 
-/** The function that combines the values of a gauge in several processes. */
-type Aggregator = 'sum' | 'first' | 'min' | 'max'
 type Read = () => Iterable<readonly [labels: Readonly<Record<string, string>>, value: number]>
 
 /** Creates all metrics of `/metrics`. No label has a value that callers choose. */
@@ -58,13 +57,6 @@ export function createMetrics() {
   const configHash = gauge('first', 'sluice_config_hash_info{hash}', 'Configuration in force; always 1.')
   const droppedSockets = counter('sluice_dropped_sockets_total{bound}', 'Sockets closed at a limit.')
   for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) droppedSockets.inc({ bound }, 0)
-  const fallbackDecisions = [
-    counter('sluice_store_fallback_decisions_total{mode}', 'Decisions of the fallback.'),
-    counter(
-      'sluice_store_stand_in_decisions_total{mode}',
-      'Deprecated: the former name of sluice_store_fallback_decisions_total.',
-    ),
-  ]
 
   return {
     showGauge,
@@ -109,10 +101,13 @@ export function createMetrics() {
       'Time of the last decision of the fallback; 0 if there was none.',
     ),
     overrides: gauge('max', 'sluice_limit_overrides', "Clients' limits set by operators."),
-    fallbackDecisions: {
-      inc: (labels: { readonly mode: string }, value?: number) =>
-        fallbackDecisions.forEach((decisions) => decisions.inc(labels, value)),
-    },
+    fallbackDecisions: [
+      counter('sluice_store_fallback_decisions_total{mode}', 'Decisions of the fallback.'),
+      counter(
+        'sluice_store_stand_in_decisions_total{mode}',
+        'Deprecated: the former name of sluice_store_fallback_decisions_total.',
+      ),
+    ],
     workers: gauge('sum', 'sluice_workers', 'Processes that serve callers.'),
     workerEnds: counter('sluice_worker_ends_total', 'Workers that exited unexpectedly.'),
     contentType: registry.contentType,

@@ -52,7 +52,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
-  metrics.fallbackDecisions.inc({ mode }, 0)
+  for (const decisions of metrics.fallbackDecisions) decisions.inc({ mode }, 0)
   /** Decisions without Redis that are not logged yet. */
   let unlogged = 0
   let lastCause: string | undefined
@@ -93,7 +93,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
       log.error({ key, mode }, 'Redis key damaged; its calls are decided without Redis'),
     ),
     onFallback(decided, cause) {
-      metrics.fallbackDecisions.inc({ mode: decided })
+      for (const decisions of metrics.fallbackDecisions) decisions.inc({ mode: decided })
       metrics.lastFallbackAt.setToCurrentTime()
       unlogged++
       lastCause = cause?.message ?? lastCause

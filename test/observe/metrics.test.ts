@@ -47,16 +47,6 @@ it('adds up the counters of processes, and combines each gauge by its aggregator
   ])
 })
 
-it('counts decisions of the fallback under the deprecated name, too', async () => {
-  const metrics = createMetrics()
-  metrics.fallbackDecisions.inc({ mode: 'deny' }, 0)
-  metrics.fallbackDecisions.inc({ mode: 'deny' })
-  expect(await linesOf([await metrics.values()], /^sluice_store_.*_decisions_total/)).toEqual([
-    'sluice_store_fallback_decisions_total{mode="deny"} 1',
-    'sluice_store_stand_in_decisions_total{mode="deny"} 1',
-  ])
-})
-
 it('keeps the counters of a process that exited, and drops its gauges', async () => {
   const exited = createMetrics()
   exited.requests.inc('/*', 'GET', '200', 'upstream')

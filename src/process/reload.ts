@@ -33,18 +33,13 @@ const MAX_WARNINGS = 100
 /** Sections that are read only at the start, except parts of `listen`. */
 const RESTART_ONLY = ['listen', 'forwardAuth', 'admin', 'store', 'log', 'tracing'] as const
 
-interface Parts {
-  apply(config: Config): void | Promise<void>
-  readonly log: Log
-  readonly metrics: Metrics
-}
-
 /** Creates the holder of the configuration in force, which never changes without `source`. */
 export function createConfiguration(
   started: Config,
   source: Source | undefined,
-  { apply, log, metrics }: Parts,
+  parts: { apply(config: Config): void | Promise<void>; readonly log: Log; readonly metrics: Metrics },
 ) {
+  const { apply, log, metrics } = parts
   let config = started
   let version: Version | undefined = source
   let rejected: string | undefined
@@ -63,44 +58,6 @@ export function createConfiguration(
     if (more > 0) log.warn({ more }, 'more warnings; "sluice check --json" lists them all')
   }
 
-  async function reload({ load }: Source, before: Version, trigger: ReloadTrigger): Promise<void> {
-    try {
-      const loaded = await load(before.text)
-      const { hash, loadMs } = loaded
-      const isSame = loaded.content === before.content
-      if (isSame && trigger === 'file-change') {
-        if (rejected === undefined) return
-        rejected = undefined
-        metrics.configLoaded(hash)
-        record(hash, [], [])
-        log.info({ hash }, 'configuration valid again and unchanged')
-        return
-      }
-      const next = keepRestartOnly(started, loaded.config)
-      await apply(next)
-      config = next
-      version = loaded
-      rejected = undefined
-      warn()
-      metrics.configLoaded(hash, before.hash)
-      const onlyFiles = hash === before.hash && !isSame
-      const changes = onlyFiles ? ['files that it names have changed'] : loaded.changes
-      record(hash, [], changes)
-      log.info({ hash, loadMs, changes }, 'configuration reloaded')
-      const keys = RESTART_ONLY.flatMap((key) => changedKeys(key, loaded.config[key], next[key]))
-      if (keys.length > 0) log.warn({ keys }, 'settings changed that need a restart')
-    } catch (error) {
-      const { message } = error as Error
-      // The same mistake is logged and counted once, even if several watched files changed.
-      if (trigger === 'file-change' && message === rejected) return
-      rejected = message
-      metrics.configFailed()
-      const problems = message.split('\n')
-      record(before.hash, problems, [])
-      log.error({ problems }, 'configuration rejected; the previous one stays in force')
-    }
-  }
-
   return {
     config: () => config,
     /** Returns the hash of the file; null without a file. */
@@ -110,7 +67,43 @@ export function createConfiguration(
     warn,
     /** Loads the configuration again, one reload at a time; never rejects. */
     async reload(trigger: ReloadTrigger): Promise<void> {
-      if (source !== undefined && version !== undefined) await reload(source, version, trigger)
+      if (source === undefined || version === undefined) return
+      const before = version
+      try {
+        const loaded = await source.load(before.text)
+        const { hash, loadMs } = loaded
+        const isSame = loaded.content === before.content
+        if (isSame && trigger === 'file-change') {
+          if (rejected === undefined) return
+          rejected = undefined
+          metrics.configLoaded(hash)
+          record(hash, [], [])
+          log.info({ hash }, 'configuration valid again and unchanged')
+          return
+        }
+        const next = keepRestartOnly(started, loaded.config)
+        await apply(next)
+        config = next
+        version = loaded
+        rejected = undefined
+        warn()
+        metrics.configLoaded(hash, before.hash)
+        const onlyFiles = hash === before.hash && !isSame
+        const changes = onlyFiles ? ['files that it names have changed'] : loaded.changes
+        record(hash, [], changes)
+        log.info({ hash, loadMs, changes }, 'configuration reloaded')
+        const keys = RESTART_ONLY.flatMap((key) => changedKeys(key, loaded.config[key], next[key]))
+        if (keys.length > 0) log.warn({ keys }, 'settings changed that need a restart')
+      } catch (error) {
+        const { message } = error as Error
+        // The same mistake is logged and counted once, even if several watched files changed.
+        if (trigger === 'file-change' && message === rejected) return
+        rejected = message
+        metrics.configFailed()
+        const problems = message.split('\n')
+        record(before.hash, problems, [])
+        log.error({ problems }, 'configuration rejected; the previous one stays in force')
+      }
     },
   }
 }

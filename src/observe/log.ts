@@ -5,20 +5,14 @@ import { escaped, prettyLines, timestamp } from './log-lines.ts'
 export type Log = Logger
 export type LogOutput = ReturnType<typeof createLog>
 
-/** The latest lines of the log that are not about one caller, for the console. */
-export interface LogEvent {
-  /** ISO 8601. */
-  readonly at: string
-  readonly level: string
-  /** The message and its fields. */
-  readonly text: string
-}
+/** A line of the log that is not about one caller, for the console. */
+export type LogEvent = Readonly<NonNullable<ReturnType<typeof eventOf>>>
 
 const MAX_EVENTS = 50
 const MAX_CHARS = 500
 
-/** Returns the event of a JSON line; undefined for a line about one caller, or for debugging. */
-function eventOf(line: string): LogEvent | undefined {
+/** Returns the instant (ISO 8601) of a JSON line, its level, and its message with the fields; undefined for a line about one caller, or for debugging. */
+function eventOf(line: string) {
   const { level, time, msg, ...fields } = JSON.parse(line) as Record<string, unknown>
   if (['debug', 'trace'].includes(String(level)) || 'ip' in fields) return undefined
   const shown = Object.entries(fields).map(([name, value]) => {

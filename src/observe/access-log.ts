@@ -49,19 +49,13 @@ export function createAccessLog(
   return { observe, close: () => sampler?.close() }
 }
 
-interface Entry {
-  /** The instant until which lines are omitted. */
-  until: number
-  omitted: number
-  line: string
-}
-
 /** Writes the first line of each key, then at most one a second with the number omitted before it; the first omitted one if none follows. Instants are `performance.now()`. */
 export function createLogSampler<Item>(
   lineOf: (item: Item) => string,
   write: (line: string, omitted: number) => void,
 ) {
-  const entries = new Map<string, Entry>()
+  /** `until` is the instant until which lines are omitted. */
+  const entries = new Map<string, { readonly until: number; omitted: number; line: string }>()
   const timer = setInterval(() => sweep(performance.now()), INTERVAL_MS).unref()
 
   const begin = (key: string, now: number) =>

@@ -50,9 +50,8 @@ export function parseQuestion({ request, host, client, user, ip, at, headers, cl
     [value].flat().flatMap((one) => [name, String(one)]),
   )
   const named = { ...(client !== undefined && { client }), ...(user !== undefined && { user }) }
-  const kept = keptClaims(given, Object.keys(given))
   /** An unknown address is empty. */
-  const caller: Caller = { ...named, ip: ip ?? '', claims: kept }
+  const caller: Caller = { ...named, ip: ip ?? '', claims: keptClaims(given, Object.keys(given)) }
   const facts: Facts = { ...NO_FACTS, method, request: { rawHeaders } }
   return { request: { method, host: site || host, target: path }, caller, facts, atMs }
 }

@@ -56,7 +56,7 @@ function admit(deps: GatewayDeps, exchange: Exchange, found: Authenticated): Out
 
 /** Applies the limits of the route. Returns a 400 or 403 if the request lacks a part of a key. */
 function applyLimits(exchange: Exchange, caller: Caller): Outcome {
-  const quotas = exchange.route!.quotas(caller, exchange)
+  const quotas = exchange.route!.quotas(caller, exchange, Date.now())
   if (quotas instanceof Refusal) return quotas
   exchange.quotas = quotas
   return undefined

@@ -8,7 +8,6 @@ import { decisionHeaders, draftHeaders } from '../limit/decision.ts'
 import { encodePart, isPerClient, prefixOf } from '../limit/key.ts'
 import { compileLimit, compileLimits, type Limit, proofQuota } from '../limit/limit.ts'
 import type { Overrides } from '../limit/overrides.ts'
-import type { Caller, Facts } from '../limit/rules/facts.ts'
 import { compileParameters, isVariable, partReader } from '../limit/rules/parts.ts'
 import { atMostEvery, type Log } from '../observe/log.ts'
 import type { Forward } from '../upstream/upstream.ts'
@@ -22,14 +21,11 @@ export function compileRoutes(
   onBadClaim?: (limit: Limit) => void,
 ) {
   const options = { prefix: prefixOf(store), clientLimits, overrides, parameters, onBadClaim }
-  return routes.map((route) => {
-    const apply = compileLimits(route.limits, options)
-    return {
-      ...route,
-      refuseParams: compileParameters(route, parameters),
-      quotas: (caller: Caller, facts: Facts, nowMs = Date.now()) => apply(caller, facts, nowMs),
-    }
-  })
+  return routes.map((route) => ({
+    ...route,
+    refuseParams: compileParameters(route, parameters),
+    quotas: compileLimits(route.limits, options),
+  }))
 }
 
 const withDraftHeaders: GatewayDeps['rateLimitHeaders'] = (decision, quotas) =>

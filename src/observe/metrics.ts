@@ -130,13 +130,9 @@ export function createMetrics() {
   }
 }
 
-const aggregate = (all: readonly MetricValues[]) => AggregatorRegistry.aggregate(all as unknown as object[])
-
-/** Returns the text of `/metrics` for several processes. */
-export const textOf = (all: readonly MetricValues[]) => aggregate(all).metrics()
-
-export const valuesOf = (all: readonly MetricValues[]): Promise<MetricValues> =>
-  aggregate(all).getMetricsAsJSON()
+/** Combines the metrics of several processes. */
+export const aggregate = (all: readonly MetricValues[]) =>
+  AggregatorRegistry.aggregate(all as unknown as object[])
 
 /** Returns the combined counters and histograms of several processes. */
 export function countsOf(all: readonly MetricValues[]): MetricValues {

@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest'
-import { countsOf, createMetrics, textOf } from '../../src/observe/metrics.ts'
+import { aggregate, countsOf, createMetrics } from '../../src/observe/metrics.ts'
 
 /** Returns the lines of some metrics. */
-async function linesOf(values: Parameters<typeof textOf>[0], name: RegExp): Promise<string[]> {
-  return (await textOf(values)).split('\n').filter((line) => name.test(line))
+async function linesOf(values: Parameters<typeof aggregate>[0], name: RegExp): Promise<string[]> {
+  return (await aggregate(values).metrics()).split('\n').filter((line) => name.test(line))
 }
 
 it('adds up the counters of processes, and combines each gauge by its aggregator', async () => {

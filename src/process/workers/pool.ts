@@ -2,7 +2,7 @@ import type { Config } from '../../config/compile.ts'
 import { mergeActivity } from '../../observe/activity.ts'
 import { sum } from '../../observe/callers.ts'
 import type { LogOutput } from '../../observe/log.ts'
-import { countsOf, type Metrics, type MetricValues, textOf, valuesOf } from '../../observe/metrics.ts'
+import { aggregate, countsOf, type Metrics, type MetricValues } from '../../observe/metrics.ts'
 import type { Service } from '../service.ts'
 import { superviseWorker, type WorkerProcess } from './supervisor.ts'
 
@@ -80,13 +80,14 @@ export async function openWorkers(
     },
     async metrics() {
       await callAll(async (worker) => latest.set(worker, await worker.call('metrics', undefined, ANSWER_MS)))
-      return await textOf([await metrics.values(), ...latest.values(), counted])
+      return await aggregate([await metrics.values(), ...latest.values(), counted]).metrics()
     },
     async metricValues() {
       const calls = serving().map((worker) =>
         worker.call('ownMetrics', undefined, ANSWER_MS).catch(() => latest.get(worker) ?? []),
       )
-      return await valuesOf([await metrics.ownValues(), ...(await Promise.all(calls)), counted])
+      const values = [await metrics.ownValues(), ...(await Promise.all(calls)), counted]
+      return await aggregate(values).getMetricsAsJSON()
     },
     activity: async () =>
       mergeActivity(await callAll((worker) => worker.call('activity', undefined, ANSWER_MS))),

@@ -28,7 +28,7 @@ export function createLog(level: LevelWithSilent, format: 'json' | 'pretty') {
   const lines = createLineWriter(
     process.stdout.fd,
     (dropped) => log.warn({ lines: dropped }, 'log lines dropped; the reader is too slow'),
-    atMostEvery(60_000, ({ message }) => process.stderr.write(`sluice: cannot log: ${message}\n`)),
+    throttle(({ message }) => process.stderr.write(`sluice: cannot log: ${message}\n`)),
   )
   const write = format === 'json' ? lines.write : (text: string) => lines.write(prettyLines(text))
   const events: LogEvent[] = []
@@ -65,9 +65,9 @@ export function createLog(level: LevelWithSilent, format: 'json' | 'pretty') {
 }
 
 /** Returns a function that calls `pass` at most once every `everyMs` milliseconds, and ignores the other calls. */
-export function atMostEvery<Values extends readonly unknown[]>(
-  everyMs: number,
+export function throttle<Values extends readonly unknown[]>(
   pass: (...values: Values) => void,
+  everyMs = 60_000,
 ) {
   let nextAt = 0
   return (...values: Values): void => {

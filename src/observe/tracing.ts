@@ -9,7 +9,7 @@ import { BatchSpanProcessor, ParentBasedSampler } from '@opentelemetry/sdk-trace
 import { TraceIdRatioBasedSampler, TracerProvider } from '@opentelemetry/sdk-trace'
 import type { Exchange } from '../gateway/exchange.ts'
 import { cut, epochMs, isDenied, loggablePath, parseTraceparent } from './log-lines.ts'
-import { atMostEvery, type Log } from './log.ts'
+import { type Log, throttle } from './log.ts'
 import { VERSION } from '../runtime/package.ts'
 
 interface TracingOptions {
@@ -27,7 +27,6 @@ const MAX_QUEUED = 2048
 const MAX_BATCH = 128
 /** Timeout of one export with its retries. */
 const EXPORT_MS = 5000
-const FAILED_LOG_MS = 60_000
 /** Maximum and minimum time to flush spans at shutdown; the minimum applies even if the drain took all of its time. */
 const MAX_FLUSH_MS = 1000
 const MIN_FLUSH_MS = 100
@@ -39,7 +38,7 @@ const MAX_CHARS = 300
  * choose whether they are traced, or appear in another trace. Spans are exported in the background; failures are only logged.
  */
 export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions, log: Log) {
-  const logFailure = atMostEvery(FAILED_LOG_MS, ({ message, code }: Error & { readonly code?: unknown }) => {
+  const logFailure = throttle(({ message, code }: Error & { readonly code?: unknown }) => {
     const reason = typeof code === 'number' ? `answered ${code}` : message
     log.warn({ reason }, 'trace export failed; its spans are lost')
   })

@@ -4,7 +4,7 @@ import { drain } from '../downstream/drain.ts'
 import type { Serve } from '../downstream/pipelining.ts'
 import { createListener, listen, type ListenerEvents, renewCertificate } from '../downstream/server.ts'
 import { sum } from '../observe/callers.ts'
-import { atMostEvery, type Log } from '../observe/log.ts'
+import { type Log, throttle } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 
 /** The parts that a reload replaces. */
@@ -16,12 +16,10 @@ interface Served {
   readonly serveAsked: Serve | undefined
 }
 
-const DROPPED_LOG_MS = 60_000
-
 export function createListeners(current: () => Served, log: Log, metrics: Metrics) {
   const { listen: bounds, forwardAuth } = current().config
   let draining = false
-  const logDropped = atMostEvery(DROPPED_LOG_MS, (bound: string, ip: string) =>
+  const logDropped = throttle((bound: string, ip: string) =>
     log.warn({ bound: `listen.${bound}`, ip }, 'sockets dropped at the connection limit'),
   )
   const events: ListenerEvents = {

@@ -5,7 +5,7 @@ import { prefixOf } from '../limit/key.ts'
 import { createMemoryStore } from '../limit/memory/store.ts'
 import { createLiveOverrides, type LiveOverridesOptions } from '../limit/overrides-live.ts'
 import { createMemoryOverrides, type Override } from '../limit/overrides.ts'
-import { atMostEvery, type Log } from '../observe/log.ts'
+import { type Log, throttle } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 
@@ -89,8 +89,9 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
     onOutage: mode,
     instances,
     processes,
-    onDamaged: atMostEvery(DAMAGED_LOG_MS, (key: string) =>
-      log.error({ key, mode }, 'Redis key damaged; its calls are decided without Redis'),
+    onDamaged: throttle(
+      (key: string) => log.error({ key, mode }, 'Redis key damaged; its calls are decided without Redis'),
+      DAMAGED_LOG_MS,
     ),
     onFallback(decided, cause) {
       for (const decisions of metrics.fallbackDecisions) decisions.inc({ mode: decided })

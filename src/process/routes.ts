@@ -9,7 +9,7 @@ import { encodePart, isPerClient, prefixOf } from '../limit/key.ts'
 import { compileLimit, compileLimits, type Limit, proofQuota } from '../limit/limit.ts'
 import type { Overrides } from '../limit/overrides.ts'
 import { compileParameters, isVariable, partReader } from '../limit/rules/parts.ts'
-import { atMostEvery, type Log } from '../observe/log.ts'
+import { type Log, throttle } from '../observe/log.ts'
 import type { Forward } from '../upstream/upstream.ts'
 
 export type CompiledRoute = ReturnType<typeof compileRoutes>[number]
@@ -31,8 +31,6 @@ export function compileRoutes(
 const withDraftHeaders: GatewayDeps['rateLimitHeaders'] = (decision, quotas) =>
   decisionHeaders(decision) + draftHeaders(decision, quotas)
 
-const BAD_CLAIM_LOG_MS = 60_000
-
 /** Connects the routes with the upstreams that serve them, and creates their router. */
 export function openRoutes(
   config: Config,
@@ -46,7 +44,7 @@ export function openRoutes(
   const perClient = limits.filter(isPerClient)
   const warn = ({ name, claim }: Limit) =>
     log.warn({ limit: name, claim: claim?.name }, 'claim of a limit without a valid value; default applied')
-  const warnings = new Map(limits.map(({ name }) => [name, atMostEvery(BAD_CLAIM_LOG_MS, warn)]))
+  const warnings = new Map(limits.map(({ name }) => [name, throttle(warn)]))
 
   /** Applies the first live limit of a request whose parts it has; on `respond` routes, the first one per client. */
   function compileShown(route: CompiledRoute): GatewayRoute['shownQuota'] {

@@ -95,7 +95,8 @@ export function list(parent, keyOf, create) {
  */
 
 /**
- * Creates a table, and returns the function that shows its rows. Narrow screens show the cells below each other, each with its head.
+ * Creates a table, and returns the function that shows its rows or, if there are none, the element `no-…` with the id of the parent.
+ * Narrow screens show the cells below each other, each with its head.
  * @template T
  * @param {Element} parent
  * @param {string} caption
@@ -118,8 +119,10 @@ export function table(parent, caption, keyOf, columns) {
   )
   parent.append(node)
   const show = list(body, keyOf, () => row(columns))
+  const none = document.getElementById(`no-${parent.id}`)
   return (items) => {
     node.toggleAttribute('hidden', items.length === 0)
+    none?.toggleAttribute('hidden', items.length > 0)
     show(items)
   }
 }

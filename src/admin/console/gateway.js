@@ -147,11 +147,8 @@ export function gatewayTables() {
   return (/** @type {Overview} */ overview) => {
     const { status, limits: rules, overrides: set, reloads: ends, lastMinute, events: logged } = overview
     durations(lastMinute.durations)
-    byId('no-durations').hidden = lastMinute.durations.length > 0
     errors(lastMinute.errors)
-    byId('no-errors').hidden = lastMinute.errors.length > 0
     events(areAllShown ? logged : logged.slice(0, FIRST_EVENTS))
-    byId('no-events').hidden = logged.length > 0
     byId('more-events').hidden = logged.length <= FIRST_EVENTS
     byId('limits-note').hidden = status.store.up || !status.store.modes.includes('local')
     const overOf = (/** @type {string} */ name) =>
@@ -164,12 +161,8 @@ export function gatewayTables() {
       set.total === 0 ? 'No client’s limit is overridden.' : `${set.first.length} of ${set.total}`,
     )
     upstreams(status.upstreams)
-    byId('no-upstreams').hidden = status.upstreams.length > 0
-    const trusted = trustOf(status)
-    trust(trusted)
-    byId('no-trust').hidden = trusted.length > 0
+    trust(trustOf(status))
     reloads(ends)
-    byId('no-reloads').hidden = ends.length > 0
   }
 }
 

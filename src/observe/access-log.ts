@@ -21,10 +21,7 @@ export function createAccessLog(
   activity: Activity,
   refusals: 'all' | 'sampled',
 ) {
-  const sampler =
-    refusals === 'all'
-      ? undefined
-      : createLogSampler(accessLine, (line, omitted) => write(withOmitted(line, omitted)))
+  const sampler = createLogSampler(accessLine, (line, omitted) => write(withOmitted(line, omitted)))
   const observe = atCallbackEnd((exchange: Exchange) => {
     const { route, decision, source, forwarded, endedAt } = exchange
     const status = statusOf(exchange)
@@ -42,11 +39,11 @@ export function createAccessLog(
     const isError = status >= 500 && status !== NOT_IMPLEMENTED && source === 'gateway' && !isRefused
     const level = isError ? 'error' : 'info'
     if (!log.isLevelEnabled(level)) return
-    if (sampler !== undefined && decision?.cached === true)
+    if (refusals === 'sampled' && decision?.cached === true)
       sampler.add(keyOf(exchange.quotas, decision.refusedBy!.name), exchange, endedAt)
     else write(accessLine(exchange, level))
   })
-  return { observe, close: () => sampler?.close() }
+  return { observe, close: sampler.close }
 }
 
 /** Writes the first line of each key, then at most one a second with the number omitted before it; the first omitted one if none follows. Instants are `performance.now()`. */

@@ -83,11 +83,10 @@ export async function openWorkers(
       return await aggregate([await metrics.values(), ...latest.values(), counted]).metrics()
     },
     async metricValues() {
-      const calls = serving().map((worker) =>
+      const values = await callAll((worker) =>
         worker.call('ownMetrics', undefined, ANSWER_MS).catch(() => latest.get(worker) ?? []),
       )
-      const values = [await metrics.ownValues(), ...(await Promise.all(calls)), counted]
-      return await aggregate(values).getMetricsAsJSON()
+      return await aggregate([await metrics.ownValues(), ...values, counted]).getMetricsAsJSON()
     },
     activity: async () =>
       mergeActivity(await callAll((worker) => worker.call('activity', undefined, ANSWER_MS))),

@@ -107,7 +107,7 @@ export function createCallers() {
       const second = secondOf(endedAt)
       counted.calls.add(second)
       if (isRefused) counted.refused.add(second)
-      if (decision !== undefined) recordDecision(counted, exchange, second)
+      if (decision !== undefined) recordDecision(counted, exchange)
     },
     /** Drops the allowances and the refusal of a client whose limits have changed or were reset. */
     forget(client: string): void {
@@ -119,11 +119,7 @@ export function createCallers() {
   }
 }
 
-function recordDecision(
-  caller: Caller,
-  { decision, quotas, endedAt, decidedAt = endedAt }: Exchange,
-  second: number,
-): void {
+function recordDecision(caller: Caller, { decision, quotas, endedAt, decidedAt = endedAt }: Exchange): void {
   const { admitted, allowances, refusedBy } = decision!
   for (const allowance of allowances) {
     const key = keyOf(quotas, allowance.name)
@@ -138,7 +134,7 @@ function recordDecision(
       latest.decidedAt = decidedAt
     }
     if (admitted ? !allowance.admitted : allowance === refusedBy)
-      (latest.overs ??= createRing(CALLER_SECONDS)).add(second)
+      (latest.overs ??= createRing(CALLER_SECONDS)).add(secondOf(endedAt))
     const { refusal } = caller
     if (refusal !== undefined && refusal.decidedAt > decidedAt) continue
     if (allowance === refusedBy) caller.refusal = { allowance, key, decidedAt }

@@ -74,7 +74,18 @@ export function createAdmin(parts: AdminParts): Server {
 
   const bounds = { headersTimeout: 10_000, requestTimeout: 10_000, connectionsCheckingInterval: 5000 }
   return createServer({ ...bounds, insecureHTTPParser: false }, (request, response) => {
-    void respond(request, response).then((result) => write(result, request, response))
+    void respond(request, response).then(({ status, body, headers }) => {
+      const isText = typeof body === 'string'
+      const bytes = Buffer.from(isText ? body : `${JSON.stringify(body)}\n`)
+      response.writeHead(status, {
+        'Content-Type': isText ? 'text/plain; charset=utf-8' : 'application/json',
+        'Content-Length': bytes.length,
+        'Cache-Control': 'no-store',
+        ...headers,
+      })
+      // Node sends no body after a HEAD.
+      response.end(bytes)
+    })
   })
 }
 
@@ -104,19 +115,3 @@ const isOwnSite = ({ headers }: IncomingMessage): boolean =>
 /** True for a followed link: the page that contains it cannot read the response. */
 const isNavigation = ({ headers }: IncomingMessage): boolean =>
   headers['sec-fetch-mode'] === 'navigate' && headers['sec-fetch-dest'] === 'document'
-
-function write(
-  { status, body, headers }: AdminResponse,
-  { method }: IncomingMessage,
-  response: ServerResponse,
-) {
-  const isText = typeof body === 'string'
-  const bytes = Buffer.from(isText ? body : `${JSON.stringify(body)}\n`)
-  response.writeHead(status, {
-    'Content-Type': isText ? 'text/plain; charset=utf-8' : 'application/json',
-    'Content-Length': bytes.length,
-    'Cache-Control': 'no-store',
-    ...headers,
-  })
-  response.end(method === 'HEAD' ? undefined : bytes)
-}

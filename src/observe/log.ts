@@ -65,10 +65,7 @@ export function createLog(level: LevelWithSilent, format: 'json' | 'pretty') {
 }
 
 /** Returns a function that calls `pass` at most once every `everyMs` milliseconds, and ignores the other calls. */
-export function throttle<Values extends readonly unknown[]>(
-  pass: (...values: Values) => void,
-  everyMs = 60_000,
-) {
+export function throttle<Values extends unknown[]>(pass: (...values: Values) => void, everyMs = 60_000) {
   let nextAt = 0
   return (...values: Values): void => {
     const now = performance.now()

@@ -41,7 +41,7 @@ export async function run(args: Args, io: Io): Promise<void> {
     watch(filesOf(next))
     return next
   }
-  const started = await Promise.race([start(config, { source: { ...loaded, load }, workers }), signalled])
+  const started = await Promise.race([start(config, { ...loaded, load }, workers), signalled])
   if (typeof started === 'string') return
   running = started
   io.on('uncaughtException', (error) => {

@@ -27,10 +27,7 @@ const UNSERVED = {
 }
 
 /** Opens the operators' port, then the callers', in `workers` processes. Without `source`, nothing is reloaded. Rejects with a message for the operator. */
-export async function start(
-  config: Config,
-  { source, workers = 1 }: { readonly source?: Source | undefined; readonly workers?: number } = {},
-) {
+export async function start(config: Config, source?: Source, workers = 1) {
   const { level, format = process.stdout.isTTY ? 'pretty' : 'json' } = config.log
   const output = createLog(level, format)
   const { log } = output

@@ -113,7 +113,7 @@ it('overrides the client’s own limit in the file, also after a reload; the own
   const all = await settings({ limit: 10 })
   const load = async () => ({ ...(await loadConfig({ file })), loadMs: 0 })
   const loaded = await load()
-  const running = await start({ ...loaded.config, drainTimeoutMs: 1000 }, { source: { ...loaded, load } })
+  const running = await start({ ...loaded.config, drainTimeoutMs: 1000 }, { ...loaded, load })
   closing.push(() => running.close())
   const [port, adminPort] = [running.address, running.adminAddress].map((url) => Number(new URL(url).port))
   await set(adminPort!, 'requests=30')

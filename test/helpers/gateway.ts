@@ -110,7 +110,7 @@ export async function startGateway(settings: Settings, given?: string): Promise<
   const load = async () => ({ ...(await loadConfig({ file })), loadMs: 0 })
   const { config, ...loaded } = await load()
   const source = given === undefined ? undefined : { ...loaded, load }
-  const running = await start({ ...config, drainTimeoutMs: 1000 }, { source })
+  const running = await start({ ...config, drainTimeoutMs: 1000 }, source)
   return {
     port: Number(new URL(running.address).port),
     adminPort: Number(new URL(running.adminAddress).port),

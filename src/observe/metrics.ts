@@ -111,9 +111,9 @@ export function createMetrics() {
     workers: gauge('sum', 'sluice_workers', 'Processes that serve callers.'),
     workerEnds: counter('sluice_worker_ends_total', 'Workers that exited unexpectedly.'),
     contentType: registry.contentType,
-    /** Records the hash of the loaded configuration, in place of the hash `before`. */
-    configLoaded(hash: string, before = hash): void {
-      configHash.remove({ hash: before })
+    /** Records the hash of the loaded configuration, in place of the previous one. */
+    configLoaded(hash: string): void {
+      configHash.reset()
       configHash.set({ hash }, 1)
       lastReload.set(1)
       lastReloadAt.setToCurrentTime()

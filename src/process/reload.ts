@@ -87,7 +87,7 @@ export function createConfiguration(
         version = loaded
         rejected = undefined
         warn()
-        metrics.configLoaded(hash, before.hash)
+        metrics.configLoaded(hash)
         const onlyFiles = hash === before.hash && !isSame
         const changes = onlyFiles ? ['files that it names have changed'] : loaded.changes
         record(hash, [], changes)

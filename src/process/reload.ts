@@ -47,6 +47,9 @@ export function createConfiguration(
   if (source !== undefined) metrics.configLoaded(source.hash)
 
   function record(hash: string, problems: readonly string[], changes: readonly string[]): void {
+    rejected = problems.length === 0 ? undefined : problems.join('\n')
+    if (rejected === undefined) metrics.configLoaded(hash)
+    else metrics.configFailed()
     const at = new Date().toISOString()
     reloads.unshift({ at, hash, problems: problems.slice(0, MAX_PROBLEMS), changes })
     reloads.length = Math.min(reloads.length, MAX_RELOADS)
@@ -75,8 +78,6 @@ export function createConfiguration(
         const isSame = loaded.content === before.content
         if (isSame && trigger === 'file-change') {
           if (rejected === undefined) return
-          rejected = undefined
-          metrics.configLoaded(hash)
           record(hash, [], [])
           log.info({ hash }, 'configuration valid again and unchanged')
           return
@@ -85,9 +86,7 @@ export function createConfiguration(
         await apply(next)
         config = next
         version = loaded
-        rejected = undefined
         warn()
-        metrics.configLoaded(hash)
         const onlyFiles = hash === before.hash && !isSame
         const changes = onlyFiles ? ['files that it names have changed'] : loaded.changes
         record(hash, [], changes)
@@ -98,8 +97,6 @@ export function createConfiguration(
         const { message } = error as Error
         // The same mistake is logged and counted once, even if several watched files changed.
         if (trigger === 'file-change' && message === rejected) return
-        rejected = message
-        metrics.configFailed()
         const problems = message.split('\n')
         record(before.hash, problems, [])
         log.error({ problems }, 'configuration rejected; the previous one stays in force')

@@ -76,7 +76,37 @@ export function explain(config: Config, question: RequestLine, overrides: Overri
   let refusal = parsed instanceof Refusal ? parsed : allow && methodNotAllowed(allow)
   refusal ??= route ? route.refuseParams({ params }) : notFound()
   const index = route ? routes.indexOf(route) : routes.length
-  const sent = { caller, facts: { ...facts, route, params } }
+  const sent: Facts = { ...facts, route, params }
+
+  /** Explains a limit of the route, also one that is left out of the request. */
+  function explainLimit(limit: Limit) {
+    const { clientLimits, parameters, store } = config
+    const { name, per, claim, calendar, skipsMissing } = limit
+    const rules = rulesOf({ clientLimits, overrides }, caller.client ?? '', name)
+    const parts = per.map((part) => {
+      const text = partReader(part, parameters)(caller, sent)
+      return { part, text: part === 'ip' && caller.ip === '' ? undefined : text }
+    })
+    /** The parts of the key that the question does not name. */
+    const lacking = parts.filter(({ text }) => text === undefined || text === null).map(({ part }) => part)
+    const missing = skipsMissing && parts.find(({ part, text }) => mayLack(part) && text === undefined)?.part
+    const key = compileKey(limit, prefixOf(store), parameters)(caller, sent)
+    const claimed = claim && claimedBy(claim, caller)
+    const { limit: calls, windowMs, shadow } = quotaOf(limit, '', atMs, { ...rules, claimed })
+    return {
+      ...{ name, limit: calls, windowMs, shadow, per, lacking },
+      ...(skipsMissing && { missing: 'skip' as const }),
+      ...(calendar && { calendar }),
+      /** The condition, or the missing part, by which the limit is left out of the request; null if it applies. */
+      leftOut: excludedBy(limit, caller, sent) ?? (missing ? `without ${missing}` : null),
+      key: lacking.length === 0 && typeof key === 'string' ? key : null,
+      ...decidedBy(limit, atMs, rules),
+      next: upcomingChanges(limit, atMs, rules)[0] ?? null,
+      /** Calls that are counted now; null if the store was not asked. */
+      used: null as number | null,
+    }
+  }
+
   return {
     at: instant(atMs),
     request,
@@ -90,10 +120,7 @@ export function explain(config: Config, question: RequestLine, overrides: Overri
     route: route ? { ...explainRoute(route, config), index, params: { ...params } } : null,
     client: caller.client === undefined ? null : explainClient(caller.client, config),
     /** Charged together or not at all. The headers of an admitted call report the first that is not a shadow. */
-    limits:
-      route && !refusal
-        ? route.limits.map((limit) => explainLimit(limit, sent, { config, overrides, nowMs: atMs }))
-        : [],
+    limits: route && !refusal ? route.limits.map(explainLimit) : [],
     /** The routes before the matching one, or all routes if none matches. */
     passedOver: routes
       .slice(0, target ? index : 0)
@@ -139,39 +166,6 @@ function explainClient(id: string, { clients, par }: Config) {
     requestObjectSigningAlg: listed?.requestObjectSigningAlg ?? null,
     authentication: listed?.authentication ?? null,
     pushed: listed?.pushed ?? null,
-  }
-}
-
-/** Explains a limit for a request at an instant (epoch milliseconds), also a limit that is left out of it. */
-function explainLimit(
-  limit: Limit,
-  { caller, facts }: { readonly caller: Caller; readonly facts: Facts },
-  { config, overrides, nowMs }: { config: Config; overrides: Overrides; nowMs: number },
-) {
-  const { clientLimits, parameters, store } = config
-  const { name, per, claim, calendar, skipsMissing } = limit
-  const rules = rulesOf({ clientLimits, overrides }, caller.client ?? '', name)
-  const parts = per.map((part) => {
-    const text = partReader(part, parameters)(caller, facts)
-    return { part, text: part === 'ip' && caller.ip === '' ? undefined : text }
-  })
-  /** The parts of the key that the question does not name. */
-  const lacking = parts.filter(({ text }) => text === undefined || text === null).map(({ part }) => part)
-  const missing = skipsMissing && parts.find(({ part, text }) => mayLack(part) && text === undefined)?.part
-  const key = compileKey(limit, prefixOf(store), parameters)(caller, facts)
-  const claimed = claim && claimedBy(claim, caller)
-  const { limit: calls, windowMs, shadow } = quotaOf(limit, '', nowMs, { ...rules, claimed })
-  return {
-    ...{ name, limit: calls, windowMs, shadow, per, lacking },
-    ...(skipsMissing && { missing: 'skip' as const }),
-    ...(calendar && { calendar }),
-    /** The condition, or the missing part, by which the limit is left out of the request; null if it applies. */
-    leftOut: excludedBy(limit, caller, facts) ?? (missing ? `without ${missing}` : null),
-    key: lacking.length === 0 && typeof key === 'string' ? key : null,
-    ...decidedBy(limit, nowMs, rules),
-    next: upcomingChanges(limit, nowMs, rules)[0] ?? null,
-    /** Calls that are counted now; null if the store was not asked. */
-    used: null as number | null,
   }
 }
 

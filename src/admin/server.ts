@@ -32,7 +32,15 @@ const NOT_FOUND =
   'Not found. Here are the console at /, and /healthz, /readyz, /metrics, /overview, /limits/CLIENT, /overrides and /explain.'
 
 export function createAdmin(parts: AdminParts): Server {
-  const pages = readPages()
+  /** The console's files by path. They hold no data, so anyone may load them. */
+  const pages = new Map<string, AdminResponse>()
+  for (const name of readdirSync(CONSOLE)) {
+    const type = CONTENT_TYPES[name.slice(name.lastIndexOf('.') + 1)]
+    if (type === undefined) continue
+    const body = readFileSync(new URL(name, CONSOLE), 'utf8')
+    const path = name === 'index.html' ? '/' : `/console/${name}`
+    pages.set(path, { status: 200, body, headers: { ...PAGE_HEADERS, 'Content-Type': type } })
+  }
   const limits = createLimits(parts)
   let latest: Promise<object> | undefined
 
@@ -94,19 +102,6 @@ const text = (status: number, line: string, headers = {}): AdminResponse => ({
   body: `${line}\n`,
   headers,
 })
-
-/** Reads the console's files; returns them by path. They hold no data, so anyone may load them. */
-function readPages(): ReadonlyMap<string, AdminResponse> {
-  const pages = new Map<string, AdminResponse>()
-  for (const name of readdirSync(CONSOLE)) {
-    const type = CONTENT_TYPES[name.slice(name.lastIndexOf('.') + 1)]
-    if (type === undefined) continue
-    const body = readFileSync(new URL(name, CONSOLE), 'utf8')
-    const path = name === 'index.html' ? '/' : `/console/${name}`
-    pages.set(path, { status: 200, body, headers: { ...PAGE_HEADERS, 'Content-Type': type } })
-  }
-  return pages
-}
 
 /** False for a request from a page of another site, if the browser reports it. */
 const isOwnSite = ({ headers }: IncomingMessage): boolean =>

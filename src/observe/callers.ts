@@ -123,16 +123,11 @@ function recordDecision(caller: Caller, { decision, quotas, endedAt, decidedAt =
   const { admitted, allowances, refusedBy } = decision!
   for (const allowance of allowances) {
     const key = keyOf(quotas, allowance.name)
-    let latest = caller.limits.get(allowance.name)
-    if (latest === undefined) {
-      latest = { allowance, key, decidedAt, overs: undefined }
-      caller.limits.set(allowance.name, latest)
-    } else if (decidedAt >= latest.decidedAt) {
-      // Calls may end in another order than they were decided.
-      latest.allowance = allowance
-      latest.key = key
-      latest.decidedAt = decidedAt
-    }
+    const before = caller.limits.get(allowance.name)
+    // Calls may end in another order than they were decided.
+    const isLatest = before === undefined || decidedAt >= before.decidedAt
+    const latest = isLatest ? { allowance, key, decidedAt, overs: before?.overs } : before
+    caller.limits.set(allowance.name, latest)
     if (admitted ? !allowance.admitted : allowance === refusedBy)
       (latest.overs ??= createRing(CALLER_SECONDS)).add(secondOf(endedAt))
     const { refusal } = caller

@@ -34,7 +34,7 @@ export interface GatewayRoute extends Route {
   readonly errorFormat: ErrorFormat
   /** Returns a 400 if a path parameter that its limits count by is not of its kind. */
   refuseParams(facts: Pick<Facts, 'params'>): Outcome
-  /** Applies the route's limits to a request, now. Returns a 400 or 403 if the request lacks a part of a key. */
+  /** Applies the route's limits to a request at an instant, in epoch milliseconds. Returns a 400 or 403 if the request lacks a part of a key. */
   quotas(caller: Caller, facts: Facts, nowMs: number): readonly Quota[] | Refusal
   /** Returns the quota whose allowance is shown if no call is charged: of the first live limit with a key from these facts. */
   shownQuota(caller: Caller, facts: Facts): Quota | undefined

@@ -3,7 +3,15 @@ import { openSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer, type AddressInfo, type Server } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { call, ISSUER, token, yaml } from '../helpers/gateway.ts'
-import { BIN, serving, type ServingProcess, sluice, type TestProcess, withTests } from '../helpers/process.ts'
+import {
+  BIN,
+  serving,
+  type ServingProcess,
+  signalUntilEnd,
+  sluice,
+  type TestProcess,
+  withTests,
+} from '../helpers/process.ts'
 import { freePort } from '../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -163,10 +171,7 @@ describe('sluice start', () => {
     )
     // npm repeats a signal at once, which counts as the same signal; a later signal does not.
     const signalledAt = performance.now()
-    await until('it ends', () => {
-      gateway.kill('SIGTERM')
-      return gateway.child.exitCode !== null
-    })
+    await signalUntilEnd(gateway)
     expect(performance.now() - signalledAt).toBeGreaterThan(300)
     expect(await gateway.ended()).toBe(1)
     held.length = 0

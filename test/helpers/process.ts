@@ -66,6 +66,20 @@ export function sluice(
   }
 }
 
+const SIGNAL_EVERY_MS = 600
+
+/** Sends signals until a process ends. Those within half a second count as one, and one at its very end would replace its exit code. */
+export async function signalUntilEnd({ child }: TestProcess): Promise<void> {
+  let nextAt = 0
+  await until('it ends', () => {
+    if (performance.now() >= nextAt) {
+      child.kill('SIGTERM')
+      nextAt = performance.now() + SIGNAL_EVERY_MS
+    }
+    return child.exitCode !== null || child.signalCode !== null
+  })
+}
+
 export interface ServingProcess extends TestProcess {
   readonly port: number
   readonly adminPort: number

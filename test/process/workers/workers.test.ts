@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { call, token, yaml } from '../../helpers/gateway.ts'
-import { serving, type ServingProcess, sluice } from '../../helpers/process.ts'
+import { serving, type ServingProcess, signalUntilEnd, sluice } from '../../helpers/process.ts'
 import { freePort, type RedisServer, startRedis } from '../../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
@@ -305,11 +305,7 @@ describe('a second signal', () => {
     const pending = callApart('/v3/held').catch(() => {})
     await until('the request reached the upstream', () => held.length === 1)
     const pids = workers()
-    // A signal that follows immediately counts as an echo of the first.
-    await until('it ends', () => {
-      gateway.kill('SIGTERM')
-      return gateway.child.exitCode !== null
-    })
+    await signalUntilEnd(gateway)
     expect(await gateway.ended()).toBe(1)
     await until('no worker runs', () => !pids.some(isAlive))
     held.length = 0

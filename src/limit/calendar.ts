@@ -23,6 +23,16 @@ export interface Calendar {
 export const formatCalendar = ({ unit, timezone }: Pick<Calendar, 'unit' | 'timezone'>): string =>
   `${unit === 'hour' ? 'an' : 'a'} calendar ${unit} (${timezone})`
 
+/** Returns the first integer from `low` that is wanted, as all later ones are; `high` if none before it is. */
+export function search(low: number, high: number, isWanted: (at: number) => boolean): number {
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2)
+    if (isWanted(middle)) high = middle
+    else low = middle + 1
+  }
+  return low
+}
+
 /** Fields of `formatToParts` that together name a period of each unit. */
 const FIELDS: Readonly<Record<Unit, readonly string[]>> = {
   month: ['era', 'year', 'month'],
@@ -48,13 +58,7 @@ export function createCalendar(unit: Unit, timezone: string): Calendar {
   /** Returns the distance from `fromMs` to the nearest instant, in steps of `sign`, at which another period is. */
   function distance(fromMs: number, sign: 1 | -1): number {
     const name = nameOf(fromMs)
-    let [low, high] = [0, UNITS_MS[unit] + 1]
-    while (high - low > 1) {
-      const middle = Math.floor((low + high) / 2)
-      if (nameOf(fromMs + sign * middle) === name) low = middle
-      else high = middle
-    }
-    return high
+    return search(1, UNITS_MS[unit] + 1, (ms) => nameOf(fromMs + sign * ms) !== name)
   }
 
   return {

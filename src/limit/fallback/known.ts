@@ -1,4 +1,5 @@
 import type { Quota } from '../limit.ts'
+import { search } from '../calendar.ts'
 import { type CallLog, type Frame, usedIn } from '../memory/call-log.ts'
 import type { Allowance, GivenBack } from '../store.ts'
 
@@ -64,13 +65,8 @@ export function growsAt(
   const room = Math.max(0, roomIn(frame, known, quota, gateways))
   if (room === perGateway(quota.limit, gateways) && room > 0) return at
   // All calls have left by the end of one window.
-  let [low, high] = [at, Math.max(at + quota.windowMs * 1000, known.own?.expiresAtUs ?? 0)]
-  while (high - low > 1) {
-    const middle = Math.floor((low + high) / 2)
-    if (roomIn(frameOf(middle), known, quota, gateways) > room) high = middle
-    else low = middle
-  }
-  return high
+  const latest = Math.max(at + quota.windowMs * 1000, known.own?.expiresAtUs ?? 0)
+  return search(at + 1, latest, (later) => roomIn(frameOf(later), known, quota, gateways) > room)
 }
 
 /** Returns one gateway's fraction of some calls, at least one of them. */

@@ -52,6 +52,7 @@ const FAULTS: Readonly<
   ],
   'what remained of one limit is taken for the rest of another': [
     [KNOWN, 'known.used = used', 'Object.assign(known, { used, then: limit })'],
+    [KNOWN, 'rest, lastAt }: Known', 'rest, lastAt, ...known }: Known'],
     [KNOWN, 'limit - stored', '((known as { then?: number }).then ?? limit) - stored'],
   ],
   'proofs evict limits': [

@@ -1,5 +1,4 @@
 import type { Quota } from '../limit.ts'
-import { search } from '../calendar.ts'
 import { type CallLog, type Frame, usedIn } from '../memory/call-log.ts'
 import type { Allowance, GivenBack } from '../store.ts'
 
@@ -39,34 +38,12 @@ export function record(
   if (calendar !== undefined || wasCharged || known.lastAt + windowMs * 1000 <= at) known.lastAt = at
 }
 
-export function countedIn(frame: Frame, { own, used, firstAt, rest, lastAt }: Known) {
-  const { horizonUs } = frame
+/** Returns the calls in a window, and those that this gateway may still make in it; `room` may be negative. */
+export function countIn(frame: Frame, { own, used, firstAt, rest, lastAt }: Known, gateways: number) {
+  const { horizonUs, limit } = frame
   const stored = firstAt > horizonUs ? used : lastAt > horizonUs ? rest : 0
-  return { stored, own: own === undefined ? 0 : usedIn(own, frame) }
-}
-
-/** Returns the calls that this gateway may still make in a window; may be negative. */
-export function roomIn(frame: Frame, known: Known, { limit }: Quota, gateways: number): number {
-  const { stored, own } = countedIn(frame, known)
-  const share = perGateway(Math.max(0, limit - stored), gateways)
-  return Math.min(share, perGateway(limit, gateways)) - own
-}
-
-/** Returns the first instant at which this gateway may make more calls than at `at`; the end of a calendar period. */
-export function growsAt(
-  at: number,
-  known: Known,
-  quota: Quota,
-  gateways: number,
-  frameOf: (at: number) => Frame,
-): number {
-  const frame = frameOf(at)
-  if (frame.endUs !== undefined) return frame.endUs
-  const room = Math.max(0, roomIn(frame, known, quota, gateways))
-  if (room === perGateway(quota.limit, gateways) && room > 0) return at
-  // All calls have left by the end of one window.
-  const latest = Math.max(at + quota.windowMs * 1000, known.own?.expiresAtUs ?? 0)
-  return search(at + 1, latest, (later) => roomIn(frameOf(later), known, quota, gateways) > room)
+  const added = own === undefined ? 0 : usedIn(own, frame)
+  return { used: stored + added, room: perGateway(Math.max(0, limit - stored), gateways) - added }
 }
 
 /** Returns one gateway's fraction of some calls, at least one of them. */

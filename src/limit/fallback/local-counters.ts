@@ -1,9 +1,10 @@
 import { type Clock, epochOf } from '../../runtime/clock.ts'
+import { search } from '../calendar.ts'
 import type { Quota } from '../limit.ts'
 import { add, callsOf, createCallLog, dropUpTo, frameAt, takeBack, usedIn } from '../memory/call-log.ts'
 import type { RemoteStore } from './breakers.ts'
 import { createKeys } from './keys.ts'
-import { countedIn, growsAt, type Known, perGateway, record, roomIn } from './known.ts'
+import { countIn, type Known, perGateway, record } from './known.ts'
 import { type Addition, type Allowance, allowanceOf, type Charge, settle } from '../store.ts'
 
 /** Maximum instants of calls that are added in each turn of the background. */
@@ -41,12 +42,16 @@ export function createLocalCounters(
   }
 
   function allowance(known: Known, quota: Quota, gateways: number, at: number, admitted: boolean): Allowance {
+    const roomAt = (atUs: number): number => countIn(frameOf(quota, atUs), known, gateways).room
     const limit = perGateway(quota.limit, gateways)
-    const remaining = Math.max(0, roomIn(frameOf(quota, at), known, quota, gateways))
-    const grows = growsAt(at, known, quota, gateways, (atUs) => frameOf(quota, atUs))
-    const used = limit - remaining
+    const remaining = Math.max(0, roomAt(at))
+    const isUnused = remaining === limit && limit > 0
+    // All calls have left by the end of one window.
+    const latest = Math.max(at + quota.windowMs * 1000, known.own?.expiresAtUs ?? 0)
+    const { endUs } = frameOf(quota, at)
+    const grows = endUs ?? (isUnused ? at : search(at + 1, latest, (later) => roomAt(later) > remaining))
     const resetAt = quota.calendar?.periodAt(dateMs(quota, at)).endMs ?? epochMs(grows / 1000)
-    return allowanceOf({ ...quota, limit }, admitted, used, resetAt, (grows - at) / 1000)
+    return allowanceOf({ ...quota, limit }, admitted, limit - remaining, resetAt, (grows - at) / 1000)
   }
 
   /** Counts a call of this gateway, at the instant from which its callers have to wait: Redis may take it for that late. */
@@ -65,9 +70,8 @@ export function createLocalCounters(
     const at = nowUs()
     const found = quotas.map((quota) => {
       const known = keys.know(quota)
-      const frame = frameOf(quota, at)
-      const { stored, own } = countedIn(frame, known)
-      return { quota, known, used: stored + own, hasRoom: roomIn(frame, known, quota, gateways) > 0 }
+      const { used, room } = countIn(frameOf(quota, at), known, gateways)
+      return { quota, known, used, hasRoom: room > 0 }
     })
     const { admitted, settled } = settle(found)
     const allowances = settled.map(({ quota, known, hasRoom, pays }) => {
@@ -121,15 +125,17 @@ export function createLocalCounters(
       if (!keys.hasKept()) return question([])
       const pending = keys.kept(quotas)
       const answer = question(pending.map(additionOf))
+      const ended = answer.then(
+        () => undefined,
+        (error: Error) => error,
+      )
       for (const known of pending) {
         // Nobody waits for what is only given back: until then, the store counts too many calls, not too few.
         if (known.own === undefined) continue
-        const end: Promise<Error | undefined> = answer
-          .then(noop, (error: Error) => error)
-          .then((error) => {
-            if (known.adding === end) known.adding = 'late'
-            return error
-          })
+        const end: Promise<Error | undefined> = ended.then((error) => {
+          if (known.adding === end) known.adding = 'late'
+          return error
+        })
         known.adding = end
       }
       return answer
@@ -167,8 +173,6 @@ export function createLocalCounters(
     reset: keys.reset,
   }
 }
-
-const noop = (): undefined => undefined
 
 /** Own calls are kept for the longest possible period, and apart, as the server's clock may not be known. */
 const slidingFrame = ({ limit, windowMs }: Quota, atUs: number) => frameAt({ limit, windowMs }, atUs, 0)

@@ -37,7 +37,7 @@ const RECONNECT_EVERY_MS = 1000
 export function createBreakers(store: RemoteStore, options: BreakerOptions) {
   const { onOutage, clock = SYSTEM_CLOCK, probeEveryMs = 250, idleEveryMs = 2000 } = options
   const breakers = new Map<string, Health>()
-  let down = 0
+  const isDegraded = (): boolean => [...breakers.values()].some(({ up }) => !up)
 
   function breakerOf(server: string): Health {
     const existing = breakers.get(server)
@@ -50,10 +50,8 @@ export function createBreakers(store: RemoteStore, options: BreakerOptions) {
       reconnectedAt = now
       store.reconnect(server)
     }
-    const changed = (mode: 'store' | typeof onOutage, cause?: Error): void => {
-      down += mode === 'store' ? -1 : 1
-      options.onChange?.({ mode, server, degraded: down > 0, cause })
-    }
+    const changed = (mode: Mode, cause?: Error): void =>
+      options.onChange?.({ mode, server, degraded: isDegraded(), cause })
     const breaker = new Health({
       failures: 3,
       spanMs: probeEveryMs,
@@ -96,7 +94,7 @@ export function createBreakers(store: RemoteStore, options: BreakerOptions) {
 
   return {
     isUp: (server: string): boolean => breakerOf(server).up,
-    isDegraded: (): boolean => down > 0,
+    isDegraded,
     /** Probes every server once; a server that fails is down. */
     begin: () =>
       Promise.all(

@@ -7,9 +7,7 @@ export interface Asked {
   /** The first number of its rule for charge.lua. */
   readonly action: typeof READ | typeof CHARGE | typeof ADD
   readonly quotas: readonly Quota[]
-  readonly calls?: Addition['calls']
-  readonly spreadMs?: number
-  readonly back?: Addition['back']
+  readonly addition?: Addition
   readonly onEnd: (outcome: Charge | Error) => void
 }
 export const [READ, CHARGE, ADD] = [0, 1, 2] as const
@@ -18,11 +16,12 @@ const [SHADOW, IS_ACCESS, CALENDAR] = [1, 2, 4] as const
 
 /** Returns the rule of charge.lua; `nowMs` is the server's clock. */
 export function ruleOf(
-  { action, quotas, calls, spreadMs = 0, back }: Asked,
+  { action, quotas, addition }: Asked,
   clocks: ServerClocks,
   server: string,
   nowMs: number,
-): string {
+) {
+  const { calls = [], spreadMs = 0, back } = addition ?? {}
   let rule = String(action)
   for (const quota of quotas) {
     const { limit, windowMs, shadow, calendar } = quota
@@ -33,7 +32,7 @@ export function ruleOf(
       rule += ` ${limit} ${(endMs - startMs) * 1000} ${flags + CALENDAR} ${startMs * 1000}`
     }
   }
-  for (const [atMs, count] of calls ?? []) {
+  for (const [atMs, count] of calls) {
     // Never earlier than the call was made; no later than the end of the caller's wait assumes, if the clock is still known as well.
     const atUs = Math.max(clocks.at(server, atMs, 'earliest'), clocks.at(server, atMs - spreadMs, 'latest'))
     rule += ` ${atUs} ${count}`
@@ -56,13 +55,11 @@ export function periodsAt(batch: readonly Asked[], nowMs: number): [fromUs: numb
   return [fromUs, untilUs]
 }
 
-export const additionOf = ({ quota, calls, spreadMs, back, onEnd }: Addition): Asked => ({
+export const additionOf = (addition: Addition): Asked => ({
   action: ADD,
-  quotas: [quota],
-  calls,
-  spreadMs,
-  ...(back !== undefined && { back }),
-  onEnd: (outcome) => onEnd(outcome instanceof Error || !outcome.admitted ? undefined : outcome),
+  quotas: [addition.quota],
+  addition,
+  onEnd: (outcome) => addition.onEnd(outcome instanceof Error || !outcome.admitted ? undefined : outcome),
 })
 
 /** Reads the reply of charge.lua to a batch, which was decided at `localMs` of the local clock or before. */

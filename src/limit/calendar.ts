@@ -33,32 +33,21 @@ export function search(low: number, high: number, isWanted: (at: number) => bool
   return low
 }
 
-/** Fields of `formatToParts` that together name a period of each unit. */
-const FIELDS: Readonly<Record<Unit, readonly string[]>> = {
-  month: ['era', 'year', 'month'],
-  day: ['era', 'year', 'month', 'day'],
-  hour: ['era', 'year', 'month', 'day', 'hour', 'timeZoneName'],
-  minute: ['era', 'year', 'month', 'day', 'hour', 'minute', 'timeZoneName'],
-}
+const MONTH = { era: 'short', year: 'numeric', month: 'numeric' } as const
+const DAY = { ...MONTH, day: 'numeric' } as const
+const HOUR = { ...DAY, hour: 'numeric', hourCycle: 'h23', timeZoneName: 'longOffset' } as const
+/** Fields of a date that together name a period of each unit. */
+const FIELDS = { month: MONTH, day: DAY, hour: HOUR, minute: { ...HOUR, minute: 'numeric' } } as const
 
 /** Creates the calendar of an IANA time zone; throws a RangeError for another name. An hour that summer time repeats is two hours. */
 export function createCalendar(unit: Unit, timezone: string): Calendar {
-  const format = new Intl.DateTimeFormat('en', {
-    ...{ timeZone: timezone, era: 'short', year: 'numeric', month: 'numeric', day: 'numeric' },
-    ...{ hour: 'numeric', minute: 'numeric', hourCycle: 'h23', timeZoneName: 'longOffset' },
-  })
-  const fields = FIELDS[unit]
-  const nameOf = (atMs: number): string =>
-    format
-      .formatToParts(atMs)
-      .flatMap(({ type, value }) => (fields.includes(type) ? [value] : []))
-      .join(' ')
+  const { format } = new Intl.DateTimeFormat('en', { timeZone: timezone, ...FIELDS[unit] })
   let last: Period = { startMs: 0, endMs: 0 }
 
   /** Returns the distance from `fromMs` to the nearest instant, in steps of `sign`, at which another period is. */
   function distance(fromMs: number, sign: 1 | -1): number {
-    const name = nameOf(fromMs)
-    return search(1, UNITS_MS[unit] + 1, (ms) => nameOf(fromMs + sign * ms) !== name)
+    const name = format(fromMs)
+    return search(1, UNITS_MS[unit] + 1, (ms) => format(fromMs + sign * ms) !== name)
   }
 
   return {

@@ -9,7 +9,7 @@ import type { Allowance, Charge } from './store.ts'
 /** The outcome of a call under its limits. A cached refusal has only the cached allowances. */
 export interface Decision extends Charge {
   /** The allowance with the longest wait among those that refused. */
-  readonly refusedBy?: Allowance
+  readonly refusedBy?: Allowance | undefined
   /** True if the call was refused without asking the store. */
   readonly cached: boolean
   /** True if the call's DPoP proof was used before; nothing is charged then. */

@@ -86,12 +86,7 @@ export function createLimiter(
   }
 
   /** Caches the allowances that an admitted call used up, or all of a refused call; drops the others of an admitted call. */
-  function remember(
-    quotas: readonly Quota[],
-    admitted: boolean,
-    allowances: readonly Allowance[],
-    askedAt: number,
-  ): void {
+  function remember(quotas: readonly Quota[], { admitted, allowances }: Decision, askedAt: number): void {
     let answeredAt: number | undefined
     for (let i = 0; i < quotas.length; i++) {
       const { key, shadow, access } = quotas[i]!
@@ -122,12 +117,13 @@ export function createLimiter(
     const limits = hasProof ? charge.allowances.slice(0, -1) : charge.allowances
     const allowances = limits.some(isAccess) ? limits.filter((allowance) => !isAccess(allowance)) : limits
     for (const allowance of allowances) report(allowance, admitted)
+    const refusedBy = admitted ? undefined : longestWait(allowances)!
+    const decision: Decision = { admitted, allowances, refusedBy, mode, decidedAt, cached: false }
     // Cache only the store's answers: the fallback counts differently.
-    if (mode === 'store' && askedAt > clearedAt) remember(quotas, admitted, allowances, askedAt)
+    if (mode === 'store' && askedAt > clearedAt) remember(quotas, decision, askedAt)
     // After a call that the fallback admitted, its limits have less room than was cached.
     if (mode !== 'store' && admitted) for (const { key } of quotas) cache.delete(key)
-    if (admitted) return { admitted, allowances, mode, decidedAt, cached: false }
-    return { admitted, allowances, refusedBy: longestWait(allowances)!, mode, decidedAt, cached: false }
+    return decision
   }
 
   return {

@@ -116,10 +116,7 @@ export function createConnection(options: RedisStoreOptions) {
         const asked = client.connect().then(ask)
         asked.then(() => resolve(true), reject)
       })
-      const isConnected = await connecting.catch((error: unknown) => {
-        report(error)
-        return false
-      })
+      const isConnected = (await connecting.catch(report)) === true
       onMisconfigured = options.onMisconfigured
       if (misconfiguration === undefined) return isConnected
       close()

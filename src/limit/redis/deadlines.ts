@@ -64,14 +64,10 @@ export function createDeadlines(timeoutMs: number, clock: Clock) {
       return new Promise((resolve, reject) => {
         const request = { index: -1, endsAt, reject }
         waiting.add(request)
-        const settling =
-          <A>(settle: (outcome: A) => void) =>
-          (outcome: A): void => {
-            waiting.delete(request)
-            settle(outcome)
-          }
         const remaining = (): number => (request.index === -1 ? 0 : endsAt - elapsedMs())
-        ask(remaining).then(settling(resolve), settling(reject))
+        ask(remaining)
+          .finally(() => waiting.delete(request))
+          .then(resolve, reject)
       })
     },
     /** Fails all requests without an answer, in their order. */

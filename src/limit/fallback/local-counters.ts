@@ -107,12 +107,14 @@ export function createLocalCounters(
     charge: (quotas: readonly Quota[], gateways: number): Charge => decide(quotas, gateways, true),
     peek: (quotas: readonly Quota[], gateways: number) => decide(quotas, gateways, false).allowances,
 
-    answered(quotas: readonly Quota[], charge: Charge): void {
+    /** Records an answer of the store, and returns it. */
+    answered(quotas: readonly Quota[], charge: Charge): Charge {
       for (let i = 0; i < quotas.length; i++) {
         const quota = quotas[i]!
         if (!isTracked(quota)) continue
         record(keys.know(quota), quota, charge.allowances[i]!, charge.localMs ?? clock.now(), charge.admitted)
       }
+      return charge
     },
 
     /** Returns the end of the question that adds own calls of these keys, with its error, or `late` after its timeout. Until they are added, the store must not decide. */

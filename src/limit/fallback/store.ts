@@ -62,23 +62,18 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     return local
       .ask(quotas, (additions) => store.charge(quotas, additions))
       .then(
-        (charge) => {
-          local.answered(quotas, charge)
-          return charge
-        },
+        (charge) => local.answered(quotas, charge),
         (error: Error) => chargeFallback(quotas, error),
       )
   }
 
   async function peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
-    if (quotas.length === 0) return []
     const adding = local.adding(quotas)
-    const failed = adding instanceof Promise ? await adding : undefined
-    if (adding instanceof Promise && failed === undefined) return await peek(quotas)
-    const canAsk = isUp(quotas) && adding === undefined
-    const found = canAsk
-      ? await local.ask(quotas, (additions) => store.peek(quotas, additions)).catch((error: Error) => error)
-      : undefined
+    if (adding instanceof Promise && (await adding) === undefined) return await peek(quotas)
+    const found =
+      adding === undefined && isUp(quotas)
+        ? await local.ask(quotas, (additions) => store.peek(quotas, additions)).catch((error: Error) => error)
+        : undefined
     if (found !== undefined && !(found instanceof Error)) return found
     const mode = strictest(quotas)
     if (mode === 'deny') throw unavailable(found)

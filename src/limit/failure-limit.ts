@@ -3,7 +3,7 @@ import { Refusal } from '../errors.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from './instant.ts'
 import { ipPart } from './key.ts'
-import { add, type CallLog, createCallLog, frameAt, growsAt, usedIn } from './memory/call-log.ts'
+import { add, CallLog, frameAt, growsAt, usedIn } from './memory/call-log.ts'
 
 /** The failures of addresses, counted only in this process, under the limit in force. An IPv6 address counts as its /64. */
 export type Failures = ReturnType<ReturnType<typeof createFailures>>
@@ -46,7 +46,7 @@ export function createFailures(
       const refused = refusal(ip)
       if (refused !== undefined) return refused
       const key = ipPart(ip)
-      const log = logs.get(key) ?? createCallLog()
+      const log = logs.get(key) ?? new CallLog()
       logs.set(key, log)
       add(log, frameAt(rule, nowUs(), 0))
       onCounted()

@@ -1,7 +1,7 @@
 import { type Clock, epochOf } from '../../runtime/clock.ts'
 import { search } from '../calendar.ts'
 import type { Quota } from '../limit.ts'
-import { add, callsOf, createCallLog, dropUpTo, frameAt, takeBack, usedIn } from '../memory/call-log.ts'
+import { add, callsOf, CallLog, dropUpTo, frameAt, takeBack, usedIn } from '../memory/call-log.ts'
 import type { RemoteStore } from './breakers.ts'
 import { createKeys } from './keys.ts'
 import { countIn, type Known, perGateway, record } from './known.ts'
@@ -58,7 +58,7 @@ export function createLocalCounters(
   function admit(known: Known, quota: Quota, at: number): void {
     known.quota = quota
     if (known.own === undefined) {
-      known.own = createCallLog()
+      known.own = new CallLog()
       // The same for all calls of a log: a call that is counted further ahead than others would drop those still in the window.
       known.spreadMs = Math.max(MIN_SPREAD_MS, spreadMs(quota.key))
     }

@@ -1,17 +1,17 @@
 import type { Quota } from '../limit.ts'
 
 /** An exact log of the admitted calls of one key, with the slots and the algorithm of charge.lua. Times are microseconds of one clock. */
-export interface CallLog {
+export class CallLog {
   /** Two numbers for each slot, oldest first: the time of its last call, and the calls ever admitted up to that call. */
-  readonly slots: number[]
+  readonly slots: number[] = []
   /** Leading slots that are dropped, but not yet removed from `slots`. */
-  first: number
+  first = 0
   /** Calls ever admitted. */
-  total: number
+  total = 0
   /** Calls of the dropped slots. */
-  expiredCalls: number
+  expiredCalls = 0
   /** Time at which the newest call leaves the window of the last `add`. */
-  expiresAtUs: number
+  expiresAtUs = 0
 }
 
 /** The window of a quota at one instant. */
@@ -29,10 +29,6 @@ export interface Frame {
 
 /** Maximum limit whose calls have slots of their own. Above it, the calls of a thousandth of the window share a slot, and its last call's time. */
 const MAX_EXACT = 1000
-
-export function createCallLog(): CallLog {
-  return { slots: [], first: 0, total: 0, expiredCalls: 0, expiresAtUs: 0 }
-}
 
 /** Returns the window of a quota, at a time of the log's clock that is `epochMs`. */
 export function frameAt({ limit, windowMs, calendar }: Windowed, nowUs: number, epochMs: number): Frame {

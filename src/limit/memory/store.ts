@@ -2,7 +2,7 @@ import type { KeyFilter } from '../key.ts'
 import type { Quota } from '../limit.ts'
 import { epochOf, SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { allowanceOf, type Charge, settle, type Store } from '../store.ts'
-import { add, type CallLog, createCallLog, frameAt, growsAt, takeBack, usedIn } from './call-log.ts'
+import { add, CallLog, frameAt, growsAt, takeBack, usedIn } from './call-log.ts'
 
 const SWEEP_EVERY_MS = 1000
 const SWEPT_AT_ONCE = 50_000
@@ -18,7 +18,7 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
   function decide(quotas: readonly Quota[], atUs: number, charging: boolean): Charge {
     const wallMs = epochMs(atUs / 1000)
     const found = quotas.map((quota) => {
-      const log = logs.get(quota.key) ?? createCallLog()
+      const log = logs.get(quota.key) ?? new CallLog()
       const frame = frameAt(quota, atUs, wallMs)
       const used = usedIn(log, frame)
       return { quota, log, frame, used, hasRoom: used < quota.limit }

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest'
-import { add, callsOf, createCallLog, frameAt, takeBack } from '../../../src/limit/memory/call-log.ts'
+import { add, callsOf, CallLog, frameAt, takeBack } from '../../../src/limit/memory/call-log.ts'
 
 test('a log keeps no slot of a call that was taken back', () => {
-  const log = createCallLog()
+  const log = new CallLog()
   const frame = (atUs: number) => frameAt({ limit: 10, windowMs: 1000 }, atUs, 0)
   for (const atUs of [1000, 2000, 2000]) add(log, frame(atUs), atUs)
   takeBack(log, frame(3000))

@@ -97,16 +97,12 @@ export function inForce(limit: Limit, nowMs: number, { own, set }: ClientRules =
   return limit.changes.findLast(({ fromAt }) => fromAt <= nowMs) ?? limit
 }
 
-/** Returns the key of the accesses of a limit's key: no limit has a name that ends in `~`. No part contains a brace. */
-function accessKey(key: string, name: string): string {
-  const end = key.lastIndexOf('}:') + 2 + name.length
-  return `${key.slice(0, end)}~${key.slice(end)}`
-}
-
 /** Returns the quota that has no room while an access of another quota is under way. */
 function accessOf(quota: Quota, together: number | 'token', facts: Facts): Quota {
-  const { windowMs, calendar, onOutage } = quota
-  const key = accessKey(quota.key, quota.name)
+  const { name, windowMs, calendar, onOutage } = quota
+  // No limit has a name that ends in `~`, and no part of a key contains a brace.
+  const end = quota.key.lastIndexOf('}:') + 2 + name.length
+  const key = `${quota.key.slice(0, end)}~${quota.key.slice(end)}`
   const access = { name: ACCESS, limit: 1, shadow: false, onOutage }
   if (together !== 'token') return { ...access, key, windowMs: together }
   return { ...access, key: `${key}:${tokenHash(facts)}`, windowMs, calendar }

@@ -50,7 +50,7 @@ export interface Charge {
 }
 
 /** Decides quotas; `pays` is true for those that an admitted call is charged to. While an access has no room, the quota after it has, if it has calls and its limit is not 0. */
-export function settle<T extends Found>(found: readonly T[]) {
+export function settle<T extends { quota: Quota; used: number; hasRoom: boolean }>(found: readonly T[]) {
   let access: (T & { pays: boolean }) | undefined
   const settled = found.map((each) => {
     const isFree = access?.hasRoom === false && each.used > 0 && each.quota.limit > 0
@@ -63,17 +63,6 @@ export function settle<T extends Found>(found: readonly T[]) {
   return { admitted, settled }
 }
 
-interface Found {
-  readonly quota: Quota
-  readonly used: number
-  readonly hasRoom: boolean
-}
-
-export interface GivenBack {
-  readonly calls: number
-  readonly endsAt: number
-}
-
 /** Calls of a key that a gateway has admitted by itself, to be added to the store. */
 export interface Addition {
   readonly quota: Quota
@@ -82,7 +71,7 @@ export interface Addition {
   /** Milliseconds by which the instants are later than the calls: how far the estimates of the server's clock were apart. */
   readonly spreadMs: number
   /** Calls that are given back to the calendar period that ends at `endsAt` (epoch milliseconds). */
-  readonly back: GivenBack | undefined
+  readonly back: { readonly calls: number; readonly endsAt: number } | undefined
   /** Called once, even after the timeout: with the answer if the calls were added, with nothing if they were not or the answer was lost. */
   readonly onEnd: (charge: Charge | undefined) => void
 }

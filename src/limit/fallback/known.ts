@@ -1,6 +1,6 @@
 import type { Quota } from '../limit.ts'
 import { type CallLog, type Frame, usedIn } from '../memory/call-log.ts'
-import type { Allowance, GivenBack } from '../store.ts'
+import type { Addition, Allowance } from '../store.ts'
 
 /** A key as this gateway knows it. Instants are microseconds of the clock. */
 export interface Known {
@@ -17,7 +17,7 @@ export interface Known {
   own: CallLog | undefined
   spreadMs: number
   /** Calls to be given back, until they are sent to the store. */
-  back: GivenBack | undefined
+  back: Addition['back']
   /** Set while own calls are added to the store: the end of the question that they go with, or `late` after its timeout. */
   adding: Promise<Error | undefined> | 'late' | undefined
 }

@@ -1,5 +1,5 @@
 import { createMemoryStore } from '../../src/limit/memory/store.ts'
-import { isAccess } from '../../src/limit/limit.ts'
+import { isAccess, type Quota } from '../../src/limit/limit.ts'
 import { createLimiter } from '../../src/limit/limiter.ts'
 import { CHARGE_SCRIPT } from '../../src/limit/redis/scripts.ts'
 import type { RedisStoreOptions } from '../../src/limit/redis/connection.ts'
@@ -36,8 +36,15 @@ export async function redisSubject(
   topology: RedisStoreOptions['topology'],
   run: (tag: string, command: readonly string[]) => Promise<unknown>,
 ): Promise<Subject> {
-  const store = createRedisStore({ topology, prefix: 'contract', script: CLOCKED_SCRIPT })
-  await store.connect()
+  const redis = createRedisStore({ topology, prefix: 'contract', script: CLOCKED_SCRIPT })
+  await redis.connect()
+  // As the fallback does, which every gateway has before Redis.
+  const store = Object.assign(redis, {
+    giveBack(quota: Quota, endsAt: number): void {
+      const addition = { quota, calls: [], spreadMs: 0, back: { calls: 1, endsAt }, onEnd() {} }
+      redis.peek([quota], [addition]).catch(() => {})
+    },
+  })
   return {
     store,
     async setClock(us, tag) {

@@ -66,11 +66,6 @@ export function createRedisStore(options: RedisStoreOptions) {
       return charges.flatMap(({ allowances }) => allowances)
     },
 
-    giveBack(quota: Quota, endsAt: number): void {
-      const addition = { quota, calls: [], spreadMs: 0, back: { calls: 1, endsAt }, onEnd() {} }
-      scripts.decide([quota], false, [addition]).catch(() => {})
-    },
-
     async keys(filter: KeyFilter, max = Infinity, signal?: AbortSignal): Promise<readonly string[]> {
       const found = new Set<string>()
       for await (const keys of find(filter, signal)) {

@@ -86,7 +86,6 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     },
     spreadMs: () => 0,
     dateAt: () => 0,
-    giveBack() {},
     reconnect: (server) => void reconnected.push(server),
   }
   const store = withFallback(failing, {

@@ -4,7 +4,7 @@ import { hashSlot } from '../../../src/limit/redis/hash-slot.ts'
 import { withFallback } from '../../../src/limit/fallback/store.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
 import { CHARGE_SCRIPT } from '../../../src/limit/redis/scripts.ts'
-import { DamagedKeyError } from '../../../src/limit/store.ts'
+import { DamagedKeyError, type Store } from '../../../src/limit/store.ts'
 import type { SharedCluster, SharedRedis } from '../../helpers/redis.ts'
 import { sharedCluster, sharedRedis } from '../../helpers/shared-redis.ts'
 import { until } from '../../helpers/wait.ts'
@@ -28,7 +28,7 @@ storeContract('the Redis store through a limiter', async () => throughLimiter(aw
 
 storeContract('the Redis store with a fallback', async () => {
   const subject = await single()
-  const store = withFallback(subject.store as RedisStore, { onOutage: 'deny' })
+  const store = withFallback(subject.store as Store & RedisStore, { onOutage: 'deny' })
   return { ...subject, store }
 })
 

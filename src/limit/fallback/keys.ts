@@ -7,8 +7,6 @@ const MAX_ANSWERS = 20_000
 /** Maximum keys, and proofs, that `next` yields. */
 const MAX_VISITED = 5000
 
-const NOTHING_OWN = { own: undefined, spreadMs: 0, back: undefined, adding: undefined }
-
 /** Creates the memory of keys. Each call has another proof: these are kept apart, so that they evict no limits. */
 export function createKeys() {
   const [limits, proofs] = [createKind(), createKind()]
@@ -21,7 +19,8 @@ export function createKeys() {
       const { kept, asked } = kindOf(quota)
       let known = (kept.size > 0 && kept.get(key)) || asked.get(key)
       if (known === undefined) {
-        known = { quota, ...NOTHING_OWN, used: 0, firstAt: 0, rest: 0, lastAt: 0 }
+        const nothingOwn = { own: undefined, spreadMs: 0, back: undefined, adding: undefined }
+        known = { quota, ...nothingOwn, used: 0, firstAt: 0, rest: 0, lastAt: 0 }
         asked.set(key, known)
       }
       return known
@@ -48,10 +47,8 @@ export function createKeys() {
       yield* proofs.next()
     },
     reset(matches: (key: string) => boolean): void {
-      for (const { asked, kept } of [limits, proofs]) {
-        for (const key of asked.keys()) if (matches(key)) asked.delete(key)
-        for (const key of kept.keys()) if (matches(key)) kept.delete(key)
-      }
+      for (const map of [limits.asked, limits.kept, proofs.asked, proofs.kept])
+        for (const key of map.keys()) if (matches(key)) map.delete(key)
     },
   }
 }

@@ -159,14 +159,11 @@ export function createLocalCounters(
     /** Gives a call back: one of this gateway's own, as they are all alike, or with the next question for the key. */
     giveBack(quota: Quota, endsAt: number): void {
       const known = keys.know(quota)
-      const frame = frameOf(quota, nowUs())
       // As far as is known here: the server's clock, which decides, may have been set back.
       const isOver = dateMs(quota) >= endsAt
       const { own, adding, back } = known
-      if (!isOver && own !== undefined && adding === undefined && usedIn(own, frame) > 0) {
-        takeBack(own, frame)
-        return
-      }
+      const canTake = !isOver && own !== undefined && adding === undefined
+      if (canTake && takeBack(own, frameOf(quota, nowUs()))) return
       known.back = { calls: (back?.endsAt === endsAt ? back.calls : 0) + 1, endsAt }
       if (!isOver) known.used = Math.max(0, known.used - 1)
       known.quota = quota

@@ -126,11 +126,12 @@ export function dropUpTo(log: CallLog, total: number): void {
   log.expiredCalls = Math.max(log.expiredCalls, total)
 }
 
-/** Takes back the newest call, if it counts. */
-export function takeBack(log: CallLog, frame: Frame): void {
-  if (usedIn(log, frame) === 0) return
+/** Takes back the newest call; returns false if it does not count. */
+export function takeBack(log: CallLog, frame: Frame): boolean {
+  if (usedIn(log, frame) === 0) return false
   log.total--
   const { slots } = log
   if (log.total === callsUpTo(log, heldSlots(log) - 2)) slots.length -= 2
   else slots[slots.length - 1] = log.total
+  return true
 }

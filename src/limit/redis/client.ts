@@ -56,10 +56,6 @@ function openCluster({ nodes, options }: ReturnType<typeof clusterOptions>, onEr
   const serverOf = (slot: number): string =>
     client.slots[slot]?.[0] ?? (client.slots.length === 0 ? 'unknown' : MASTERLESS)
   const nodeOf = (name: string) => client.nodes('master').find((node) => nameOf(node) === name)
-  /** Connects the masters that wait for their first command: other commands sent at the same time would fail. */
-  const connectMasters = (): void => {
-    for (const node of client.nodes('master')) if (node.status === 'wait') node.connect().catch(() => {})
-  }
 
   client.on('node error', (error: Error, name: string) => {
     const reason = new Error(`${name}: ${error.message}`, { cause: error })
@@ -68,7 +64,8 @@ function openCluster({ nodes, options }: ReturnType<typeof clusterOptions>, onEr
   })
   client.on('+node', (node: Redis) => {
     node.on('ready', () => reasons.delete(nameOf(node)))
-    connectMasters()
+    // Connect the masters that wait for their first command: other commands sent at the same time would fail.
+    for (const node of client.nodes('master')) if (node.status === 'wait') node.connect().catch(() => {})
   })
 
   return {

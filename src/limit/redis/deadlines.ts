@@ -2,10 +2,7 @@ import type { Clock } from '../../runtime/clock.ts'
 import { type ListItem, UnorderedList } from '../../runtime/hot-path.ts'
 
 export class TimeoutError extends Error {
-  constructor(ms: number) {
-    super(`No answer within ${ms} ms.`)
-    this.name = 'TimeoutError'
-  }
+  override readonly name = 'TimeoutError'
 }
 
 interface Waiting extends ListItem {
@@ -43,7 +40,7 @@ export function createDeadlines(timeoutMs: number, clock: Clock) {
     clock.soon(() => {
       let isLate = false
       waiting.forEach(({ endsAt }) => (isLate ||= endsAt <= now))
-      if (isLate) failAll(new TimeoutError(timeoutMs))
+      if (isLate) failAll(new TimeoutError(`No answer within ${timeoutMs} ms.`))
     })
   }
 

@@ -129,8 +129,7 @@ export function createScripts(
 
   return {
     check: (server: string) => deadlinesOf(server).within(check),
-    spreadMs: (server: string): number => clocks.spreadMs(server),
-    dateAt: (server: string, localMs: number): number => clocks.dateAt(server, localMs),
+    clocks,
 
     /** Registers a gateway with a server, under keys that begin with `sample`. Times are epoch milliseconds of Redis's clock. */
     async register(server: string, sample: string, id: string) {

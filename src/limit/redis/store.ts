@@ -89,8 +89,8 @@ export function createRedisStore(options: RedisStoreOptions) {
     server: client.server,
     servers: (): readonly string[] => [...client.tags().keys()],
     reconnect: client.reconnect,
-    spreadMs: (key: string): number => scripts.spreadMs(client.server(key)),
-    dateAt: (key: string, localMs: number): number => scripts.dateAt(client.server(key), localMs),
+    spreadMs: (key: string): number => scripts.clocks.spreadMs(client.server(key)),
+    dateAt: (key: string, localMs: number): number => scripts.clocks.dateAt(client.server(key), localMs),
 
     /** Registers this gateway with a server. Resolves if the server can decide calls, or has left the cluster. */
     async probe(server: string): Promise<void> {

@@ -99,7 +99,7 @@ function setUp(options: Partial<FallbackOptions> = {}) {
 }
 
 const fails = () => Promise.reject(new Error('READONLY You can’t write against a read only replica.'))
-const isSilent = () => Promise.reject(new TimeoutError(50))
+const isSilent = () => Promise.reject(new TimeoutError('No answer within 50 ms.'))
 /** Makes calls until the store is down. */
 async function trip(store: FallbackStore, ...quotas: Quota[]): Promise<void> {
   await until('the store is down', async () => {

@@ -15,12 +15,8 @@ export const [READ, CHARGE, ADD] = [0, 1, 2] as const
 const [SHADOW, IS_ACCESS, CALENDAR] = [1, 2, 4] as const
 
 /** Returns the rule of charge.lua; `nowMs` is the server's clock. */
-export function ruleOf(
-  { action, quotas, addition }: Asked,
-  clocks: ServerClocks,
-  server: string,
-  nowMs: number,
-) {
+export function ruleOf(asked: Asked, clocks: ServerClocks, server: string, nowMs: number): string {
+  const { action, quotas, addition } = asked
   const { calls = [], spreadMs = 0, back } = addition ?? {}
   let rule = String(action)
   for (const quota of quotas) {
@@ -63,14 +59,10 @@ export const additionOf = (addition: Addition): Asked => ({
 })
 
 /** Reads the reply of charge.lua to a batch, which was decided at `localMs` of the local clock or before. */
-export function chargesOf(
-  batch: readonly Asked[],
-  numbers: readonly number[],
-  localMs: number,
-): readonly (Charge | DamagedKeyError)[] {
+export function chargesOf(batch: readonly Asked[], numbers: readonly number[], localMs: number) {
   const nowUs = numbers[0]!
   let at = 1
-  return batch.map(({ quotas }, i) => {
+  return batch.map(({ quotas }, i): Charge | DamagedKeyError => {
     const admitted = numbers[at++] === 1
     let damaged: string | undefined
     const allowances = quotas.map((quota) => {

@@ -144,12 +144,8 @@ export function createScripts(
      * Runs charge.lua for a decision, right after the additions to its keys, in one batch with others of the same hash slot in this
      * iteration of the event loop. Rejects if the script fails, or with a DamagedKeyError.
      */
-    decide: (
-      quotas: readonly Quota[],
-      charging: boolean,
-      additions: readonly Addition[] = [],
-    ): Promise<Charge> =>
-      new Promise((resolve, reject) => {
+    decide: (quotas: readonly Quota[], charging: boolean, additions: readonly Addition[] = []) =>
+      new Promise<Charge>((resolve, reject) => {
         const onEnd = (outcome: Charge | Error): void =>
           outcome instanceof Error ? reject(outcome) : resolve(outcome)
         enqueue([...additions.map(additionOf), { action: charging ? CHARGE : READ, quotas, onEnd }])

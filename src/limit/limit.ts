@@ -36,7 +36,7 @@ export interface Limit extends KeyedLimit, Conditional {
 export interface ClientLimit {
   readonly limit: number
   readonly windowMs?: number
-  readonly untilAt?: number
+  readonly untilAt?: number | undefined
 }
 
 /** The clients' own limits: client id → limit name → limit. */

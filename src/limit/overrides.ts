@@ -8,12 +8,12 @@ export interface Override {
   readonly name: string
   readonly limit: number
   /** Epoch milliseconds; undefined if it does not end. */
-  readonly untilAt?: number
+  readonly untilAt?: number | undefined
   /** Epoch milliseconds at which it was set. */
   readonly setAt: number
   /** The operator who set it, not verified. */
-  readonly by?: string
-  readonly note?: string
+  readonly by?: string | undefined
+  readonly note?: string | undefined
 }
 
 /** The overrides in force: client id → limit name → override. */
@@ -45,7 +45,7 @@ const MAX_LENGTH = 4096
 export const counterOf = (version: string): number => Number(/^\d{1,15}(?= |$)/.exec(version)?.[0] ?? 0)
 
 /** True if a client's limit has not ended at an instant (epoch milliseconds). */
-export const isActive = ({ untilAt }: { readonly untilAt?: number }, nowMs: number): boolean =>
+export const isActive = ({ untilAt }: { readonly untilAt?: number | undefined }, nowMs: number): boolean =>
   untilAt === undefined || nowMs < untilAt
 
 /** True if clients may have an override of a limit: its keys begin with the client. */
@@ -78,17 +78,13 @@ function parseOverride(field: string, value: string): Override | undefined {
     if (typeof client !== 'string' || client === '' || typeof name !== 'string') return undefined
     if (!isWhole(limit) || !isInstant(setAt)) return undefined
     if (untilAt !== undefined && !isInstant(untilAt)) return undefined
-    return {
-      ...{ client, name, limit, setAt },
-      ...(untilAt !== undefined && { untilAt }),
-      ...(typeof by === 'string' && { by }),
-      ...(typeof note === 'string' && { note }),
-    }
+    return { client, name, limit, untilAt, setAt, by: textOf(by), note: textOf(note) }
   } catch {
     return undefined
   }
 }
 
+const textOf = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
 const isWhole = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
 /** True for an instant that a Date can represent. */
 const isInstant = (value: unknown): value is number => isWhole(value) && value <= 8.64e15

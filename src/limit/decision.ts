@@ -61,11 +61,7 @@ export function exceeded({ allowances, refusedBy }: Decision, limits: readonly L
       ? `The limit "${name}" allows this client no calls.`
       : `The limit "${name}" allows ${count(limit, 'call')} in ${calendar === undefined ? duration(windowMs) : formatCalendar(calendar)}. Retry in ${count(secs, 'second')}.`
   const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
-  return new Refusal('TooManyRequests', message, {
-    retryAfterSecs: secs,
-    violatedPolicies,
-    ...(refusal && { reply: refusal }),
-  })
+  return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies, reply: refusal })
 }
 
 /** Returns the refusing live allowance with the longest wait; undefined if none refuses. */

@@ -78,8 +78,7 @@ export function createUsage(options: UsageOptions) {
     const announced = rule.changes.filter(({ announcedAt }) => announcedAt <= nowMs)
     const rules = rulesOf(options, client, name)
     const changes = upcomingChanges({ ...rule, changes: announced }, nowMs, rules)
-    const calendar = rule.calendar && { unit: rule.calendar.unit, timezone: rule.calendar.timezone }
-    const window = { windowSeconds: windowMs / 1000, ...(calendar && { calendar }) }
+    const window = { windowSeconds: windowMs / 1000, ...(rule.calendar && { calendar: rule.calendar }) }
     return { name, limit, remaining, ...window, reset: instant(resetAt), changes }
   }
 
@@ -145,8 +144,7 @@ export function createUsage(options: UsageOptions) {
     },
 
     /** Deletes every key of the client, and returns their number. May scan the store. */
-    free: (client: string, signal?: AbortSignal) =>
-      store.reset(clientKeys(limits, prefix, client, true), signal),
+    free: (client: string, signal?: AbortSignal) => store.reset(clientKeys(limits, prefix, client), signal),
     /** Drops the cached allowances: after a reset. */
     forget: () => cache.clear(),
   }

@@ -63,8 +63,7 @@ async function respond(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> 
     limitFields(deps, exchange),
   ])
   if (decision.replayed === true) return exchange.boundToken!.replayed()
-  exchange.rateLimit = rateLimit
-  write(deps, exchange, jsonReply(limits))
+  write(deps, exchange, jsonReply(limits), rateLimit)
   return undefined
 }
 
@@ -99,12 +98,17 @@ export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal):
 }
 
 /** Writes the gateway's own response, with the limit, if any, and the request id. */
-function write({ policy }: GatewayDeps, exchange: Exchange, { status, checked, headers, body }: Reply): void {
-  const { asked, refusal, requestId, rateLimit = '', response } = exchange
-  const fields = `${rateLimit}${headers}\r\n${policy.requestId}: ${requestId}`
-  const reply = { status, checked, headers: fields, body }
+function write(
+  { policy }: GatewayDeps,
+  exchange: Exchange,
+  reply: Reply,
+  rateLimit = exchange.rateLimit,
+): void {
+  const { asked, refusal, requestId, response } = exchange
+  const headers = `${rateLimit ?? ''}${reply.headers}\r\n${policy.requestId}: ${requestId}`
+  const complete = { ...reply, headers }
   const isForNginx = refusal !== undefined && asked?.proxy === 'nginx'
-  exchange.bytes += writeReply(response, isForNginx ? replyForNginx(reply) : reply)
+  exchange.bytes += writeReply(response, isForNginx ? replyForNginx(complete) : complete)
 }
 
 export function toRefusal(failure: unknown): Refusal {

@@ -37,18 +37,7 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
   })
   // The head waits for the bytes that come with it: if they are malformed, a 502 is still possible.
   callAtIterationEnd(() => {
-    if (upstreamRequest.settled) return
-    const { statusMessage: reason = '' } = incoming
-    // The rest of an unfinished request must not be parsed as the next one.
-    if (!request.complete) head.framing.push('Connection', 'close')
-    try {
-      const isBad = reason === '' || BAD_REASON.test(reason)
-      response.writeHead(status, isBad ? STATUS_CODES[status] : reason, head.framing)
-      appendFields(response, head.headers)
-    } catch (error) {
-      // The head holds something that cannot be sent.
-      return upstreamRequest.failGateway(error as Error, 'The upstream broke off.')
-    }
+    if (upstreamRequest.settled || !writeHead()) return
     if (isBodiless) {
       // These responses have no body; ignore what the upstream sends after the head.
       response.end()
@@ -61,23 +50,43 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
         endWithBody(response, body.toString('latin1'))
       else response.end(body)
     } else {
-      incoming.on('data', (chunk: Buffer) => {
-        upstreamRequest.onProgress()
-        if (upstreamRequest.settled) return
-        upstreamRequest.bytes += chunk.length
-        if (response.write(chunk)) return
-        incoming.pause()
-        response.once('drain', () => {
-          upstreamRequest.onProgress()
-          incoming.resume()
-        })
-      })
-      incoming.on('end', () => {
-        // `end` also comes for a truncated body, before its `close`; only `complete` distinguishes them.
-        if (incoming.complete && !upstreamRequest.settled) response.end()
-      })
+      streamBody()
       // Emits the bytes that have come, which are sent with the head.
       if (incoming.read() === null) response.flushHeaders()
     }
   })
+
+  /** Returns false if the head holds something that cannot be sent. */
+  function writeHead(): boolean {
+    const { statusMessage: reason = '' } = incoming
+    // The rest of an unfinished request must not be parsed as the next one.
+    if (!request.complete) head.framing.push('Connection', 'close')
+    try {
+      const isBad = reason === '' || BAD_REASON.test(reason)
+      response.writeHead(status, isBad ? STATUS_CODES[status] : reason, head.framing)
+      appendFields(response, head.headers)
+      return true
+    } catch (error) {
+      upstreamRequest.failGateway(error as Error, 'The upstream broke off.')
+      return false
+    }
+  }
+
+  function streamBody(): void {
+    incoming.on('data', (chunk: Buffer) => {
+      upstreamRequest.onProgress()
+      if (upstreamRequest.settled) return
+      upstreamRequest.bytes += chunk.length
+      if (response.write(chunk)) return
+      incoming.pause()
+      response.once('drain', () => {
+        upstreamRequest.onProgress()
+        incoming.resume()
+      })
+    })
+    incoming.on('end', () => {
+      // `end` also comes for a truncated body, before its `close`; only `complete` distinguishes them.
+      if (incoming.complete && !upstreamRequest.settled) response.end()
+    })
+  }
 }

@@ -6,7 +6,14 @@ import { isObject } from '../../runtime/json.ts'
 import { readJson, redactUrl } from './fetch-json.ts'
 import { type Jws, SCHEMES, verifyJws } from './jws.ts'
 
-type VerificationKey = Readonly<NonNullable<Awaited<ReturnType<typeof readKey>>>>
+interface VerificationKey {
+  readonly kid: string | undefined
+  /** The algorithms that its type, curve and `alg` allow. */
+  readonly algorithms: ReadonlySet<unknown>
+  readonly key: KeyObject
+  /** True if one verification takes as long as several with other keys. */
+  readonly slow: boolean
+}
 
 const MAX_KEYS = 100
 /** Keys imported in one iteration of the event loop: a key on P-384 takes 0.7 ms. */
@@ -23,7 +30,7 @@ export type KeySet = ReturnType<typeof createKeySet>
 
 function createKeySet(keys: readonly VerificationKey[], source: string) {
   /** Returns the keys to try for an algorithm and a `kid`, if the token has one: the first 5, or only the first if one is slow. */
-  function find(algorithm: string, kid: unknown): readonly VerificationKey[] {
+  function find(algorithm: unknown, kid: unknown): readonly VerificationKey[] {
     const fitting = keys.filter(
       (key) => (kid === undefined || key.kid === kid) && key.algorithms.has(algorithm),
     )
@@ -54,8 +61,7 @@ export async function readKeySet(document: unknown, previous?: KeySet, maxKeys =
   return createKeySet(keys, source)
 }
 
-/** Returns the key, and the algorithms that its type, curve and `alg` allow; it is slow if one verification takes as long as several with other keys. */
-async function readKey(jwk: unknown) {
+async function readKey(jwk: unknown): Promise<VerificationKey | undefined> {
   if (!isObject(jwk)) return undefined
   const { kty, crv, n, e, x, y, kid, alg, use, key_ops: operations } = jwk
   if (use !== undefined && use !== 'sig') return undefined

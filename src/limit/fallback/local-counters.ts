@@ -46,7 +46,7 @@ export function createLocalCounters(
     const limit = perGateway(quota.limit, gateways)
     const remaining = Math.max(0, roomAt(at))
     const isUnused = remaining === limit && limit > 0
-    // All calls have left by the end of one window.
+    // Room grows at the end of a calendar period, or when a call leaves: all have left by the end of one window.
     const latest = Math.max(at + quota.windowMs * 1000, known.own?.expiresAtUs ?? 0)
     const { endUs } = frameOf(quota, at)
     const grows = endUs ?? (isUnused ? at : search(at + 1, latest, (later) => roomAt(later) > remaining))

@@ -68,8 +68,11 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   }
 
   async function peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
+    if (quotas.length === 0) return []
     const adding = local.adding(quotas)
-    if (adding instanceof Promise && (await adding) === undefined) return await peek(quotas)
+    // A failed addition is read from the local counters.
+    const failed = adding instanceof Promise ? await adding : undefined
+    if (adding instanceof Promise && failed === undefined) return await peek(quotas)
     const found =
       adding === undefined && isUp(quotas)
         ? await local.ask(quotas, (additions) => store.peek(quotas, additions)).catch((error: Error) => error)

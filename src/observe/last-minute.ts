@@ -27,7 +27,8 @@ export function createLastMinute(read: () => Promise<MetricValues>) {
       const [oldest] = samples
       const rows = [...countsOf(values)].map(([key, counts]) => {
         const before = oldest?.counts.get(key)
-        const buckets = [...counts].map(([le, count]) => [le, count - (before?.get(le) ?? 0)] as const)
+        const added = [...counts].map(([le, count]) => [le, count - (before?.get(le) ?? 0)] as const)
+        const buckets = added.toSorted(([a], [b]) => a - b)
         const [kind, ...labels] = JSON.parse(key) as ['error' | keyof typeof DURATIONS, ...string[]]
         return { kind, labels, buckets, count: buckets.at(-1)![1] }
       })
@@ -51,7 +52,7 @@ export function createLastMinute(read: () => Promise<MetricValues>) {
   }
 }
 
-/** Adds up responses with errors by route, code and source, and durations by series, as JSON, and by the upper bound of a bucket, ascending. */
+/** Adds up durations by series, as JSON, and by the upper bound of a bucket; and errors by route, code and source, each in one bucket without a bound. */
 function countsOf(values: MetricValues) {
   const counts = new Map<string, Map<number, number>>()
   function add(labels: readonly unknown[], le: unknown, value: number): void {

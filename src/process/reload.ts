@@ -46,6 +46,7 @@ export function createConfiguration(
   const reloads: ReloadRecord[] = []
   if (source !== undefined) metrics.configLoaded(source.hash)
 
+  /** Records the end of a reload, also in the metrics. Problems reject it, and are remembered until the next end. */
   function record(hash: string, problems: readonly string[], changes: readonly string[]): void {
     rejected = problems.length === 0 ? undefined : problems.join('\n')
     if (rejected === undefined) metrics.configLoaded(hash)

@@ -50,7 +50,7 @@ const scope = stringThat((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such a
 const MAX_BODY = 10 * 1024 ** 2
 
 /** Methods of the endpoints whose requests are checked, as in a pattern, where GET includes HEAD. */
-const METHODS = { par: 'POST', authorization: 'GET,POST' }
+const CHECKED_METHODS = { par: 'POST', authorization: 'GET,POST' }
 
 const route = section(
   {
@@ -76,7 +76,7 @@ const route = section(
     if (scope.length > 0 && authenticate !== 'bearer')
       yield atKey('scope', 'applies only to "authenticate: bearer", as only tokens have scopes; remove it')
     if (authenticate === 'none' || authenticate === 'bearer') return
-    const methods = METHODS[authenticate]
+    const methods = CHECKED_METHODS[authenticate]
     const path = match.replace(/^[A-Za-z,]+ +/, '')
     const message = `must match only ${methods.replace(',', ' and ')}; write "${methods} ${path}"`
     if (!covers(parsePattern(`${methods} /*`) as Pattern, parsePattern(match) as Pattern))

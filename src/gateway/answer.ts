@@ -101,14 +101,14 @@ export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal):
 function write(
   { policy }: GatewayDeps,
   exchange: Exchange,
-  reply: Reply,
+  { status, checked, headers, body }: Reply,
   rateLimit = exchange.rateLimit,
 ): void {
   const { asked, refusal, requestId, response } = exchange
-  const headers = `${rateLimit ?? ''}${reply.headers}\r\n${policy.requestId}: ${requestId}`
-  const complete = { ...reply, headers }
+  const fields = `${rateLimit ?? ''}${headers}\r\n${policy.requestId}: ${requestId}`
+  const reply = { status, checked, headers: fields, body }
   const isForNginx = refusal !== undefined && asked?.proxy === 'nginx'
-  exchange.bytes += writeReply(response, isForNginx ? replyForNginx(complete) : complete)
+  exchange.bytes += writeReply(response, isForNginx ? replyForNginx(reply) : reply)
 }
 
 export function toRefusal(failure: unknown): Refusal {

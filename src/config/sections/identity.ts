@@ -81,20 +81,25 @@ const jwks = z.strictObject({ keys }, mustBeMapping(['keys'], 'a JWK Set: a mapp
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post', 'client_secret_jwt'] as const
 const KEY_METHODS = ['private_key_jwt', 'tls_client_auth', 'self_signed_tls_client_auth'] as const
 
-const client = section({
-  id: text('the client’s id').refine(
-    (id) => id === '' || isClientId(id),
-    'must have at most 255 characters and no control characters',
-  ),
-  issuer: issuer.optional(),
-  name: text('the client’s name').optional(),
-  requestObjectSigningAlg: choice(['none', ...ALGORITHMS, 'HS256', 'HS384', 'HS512']).optional(),
-  authentication: choice([...SECRET_METHODS, ...KEY_METHODS, 'none']).optional(),
-  jwks: jwks.optional(),
-  jwksUri: fetchedUrl('the URL of the client’s JWK Set, such as https://client.example.com/jwks').optional(),
-  pushed: choice(['required']).optional(),
-  limits: ownLimits,
-}).superRefine(crossField((client) => exclusive(client, ['jwks', 'jwksUri'])))
+const client = section(
+  {
+    id: text('the client’s id').refine(
+      (id) => id === '' || isClientId(id),
+      'must have at most 255 characters and no control characters',
+    ),
+    issuer: issuer.optional(),
+    name: text('the client’s name').optional(),
+    requestObjectSigningAlg: choice(['none', ...ALGORITHMS, 'HS256', 'HS384', 'HS512']).optional(),
+    authentication: choice([...SECRET_METHODS, ...KEY_METHODS, 'none']).optional(),
+    jwks: jwks.optional(),
+    jwksUri: fetchedUrl(
+      'the URL of the client’s JWK Set, such as https://client.example.com/jwks',
+    ).optional(),
+    pushed: choice(['required']).optional(),
+    limits: ownLimits,
+  },
+  (client) => exclusive(client, ['jwks', 'jwksUri']),
+)
 
 export const clients = list(client, 0, 'a list of clients')
 

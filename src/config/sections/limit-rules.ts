@@ -5,7 +5,7 @@ import { KINDS, partOf, wholeSegment } from '../../limit/rules/parts.ts'
 import type { Condition } from '../../limit/rules/conditions.ts'
 import { mustBe, nearest } from '../yaml/issue.ts'
 import { fieldIssue } from './texts.ts'
-import { choice, crossField, distinct, duration, exclusive } from './values.ts'
+import { choice, distinct, duration, exclusive } from './values.ts'
 import { int, list, section, stringThat, text } from './values.ts'
 
 export const calls = int(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
@@ -41,13 +41,15 @@ export const windowOrCalendar = z.union(
 
 export const together = z.union([choice(['token']), window], mustBe(`${DURATION}, or token`, withoutUnit))
 
-const claimed = section({
-  claim: text('the name of a claim'),
-  default: calls,
-  max: calls.exactOptional(),
-  values: z.record(z.string(), calls, mustBe('a mapping of values of the claim to limits')).exactOptional(),
-})
-  .superRefine(crossField((claimed) => exclusive(claimed, ['values', 'max'])))
+const claimed = section(
+  {
+    claim: text('the name of a claim'),
+    default: calls,
+    max: calls.exactOptional(),
+    values: z.record(z.string(), calls, mustBe('a mapping of values of the claim to limits')).exactOptional(),
+  },
+  (claimed) => exclusive(claimed, ['values', 'max']),
+)
   .refine(({ default: least, max = Infinity }) => least <= max, {
     path: ['default'],
     error: 'is above "max"; write less',

@@ -96,11 +96,14 @@ export function* certWithoutKey({ cert, key }: { cert?: unknown; key?: unknown }
   yield atKey(present, `has no effect without "${missing}"; write both or neither`)
 }
 
-const tlsFields = section({
-  ...tlsFiles,
-  servername: text('the name in the certificate of Redis').optional(),
-  rejectUnauthorized: bool.prefault(true),
-}).superRefine(crossField(certWithoutKey))
+const tlsFields = section(
+  {
+    ...tlsFiles,
+    servername: text('the name in the certificate of Redis').optional(),
+    rejectUnauthorized: bool.prefault(true),
+  },
+  certWithoutKey,
+)
 
 const TLS = `true or a mapping (keys: ${Object.keys(tlsFields.in.shape).join(', ')})`
 const tls = z.union([coerced(z.literal(true)).transform(() => ({})), tlsFields], mustBe(TLS))

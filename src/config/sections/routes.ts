@@ -1,15 +1,12 @@
 import { covers, parsePattern, type Pattern } from '../../downstream/router.ts'
 import { tlsFiles, certWithoutKey } from './listeners.ts'
 import { fieldIssue, identityField, origin, tlsName } from './texts.ts'
-import { atKey, choice, crossField, distinct, duration, exclusive, int } from './values.ts'
+import { atKey, choice, distinct, duration, exclusive, int } from './values.ts'
 import { list, named, section, size, stringThat, text } from './values.ts'
 
-const tls = section({
-  ...tlsFiles,
-  servername: tlsName.exactOptional(),
-})
-  .superRefine(crossField(certWithoutKey))
-  .transform((files) => ({ servername: undefined, ...files }))
+const tls = section({ ...tlsFiles, servername: tlsName.exactOptional() }, certWithoutKey).transform(
+  (files) => ({ servername: undefined, ...files }),
+)
 
 const upstream = section(
   {

@@ -1,3 +1,5 @@
+import { search } from '../runtime/hot-path.ts'
+
 /** The units of a calendar, with the longest possible period of each in milliseconds. */
 export const UNITS_MS = {
   minute: 60_000,
@@ -22,16 +24,6 @@ export interface Calendar {
 /** Formats a calendar, such as `a calendar month (Europe/Lisbon)`. */
 export const formatCalendar = ({ unit, timezone }: Pick<Calendar, 'unit' | 'timezone'>): string =>
   `${unit === 'hour' ? 'an' : 'a'} calendar ${unit} (${timezone})`
-
-/** Returns the first integer from `low` that is wanted, as all later ones are; `high` if none before it is. */
-export function search(low: number, high: number, isWanted: (at: number) => boolean): number {
-  while (low < high) {
-    const middle = Math.floor((low + high) / 2)
-    if (isWanted(middle)) high = middle
-    else low = middle + 1
-  }
-  return low
-}
 
 const MONTH = { era: 'short', year: 'numeric', month: 'numeric' } as const
 const DAY = { ...MONTH, day: 'numeric' } as const

@@ -34,6 +34,16 @@ export function memoize<Value>(compute: (text: string) => Value, max: number, ma
   }
 }
 
+/** Returns the first integer from `low` that is wanted, as all later ones are; `high` if none before it is. */
+export function search(low: number, high: number, isWanted: (at: number) => boolean): number {
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2)
+    if (isWanted(middle)) high = middle
+    else low = middle + 1
+  }
+  return low
+}
+
 /** An item of an `UnorderedList`. `index` is written by the list; -1 while the item is in none. */
 export interface ListItem {
   index: number

@@ -1,5 +1,5 @@
 import { type Clock, epochOf } from '../../runtime/clock.ts'
-import { search } from '../calendar.ts'
+import { search } from '../../runtime/hot-path.ts'
 import type { Quota } from '../limit.ts'
 import { add, callsOf, CallLog, dropUpTo, frameAt, takeBack, usedIn } from '../memory/call-log.ts'
 import type { RemoteStore } from './breakers.ts'

@@ -1,3 +1,4 @@
+import { search } from '../../runtime/hot-path.ts'
 import type { Quota } from '../limit.ts'
 
 /** An exact log of the admitted calls of one key, with the slots and the algorithm of charge.lua. Times are microseconds of one clock. */
@@ -45,17 +46,6 @@ const heldSlots = ({ slots, first }: CallLog): number => slots.length / 2 - firs
 const timeOf = ({ slots, first }: CallLog, slot: number): number => slots[2 * (first + slot)]!
 const callsUpTo = ({ slots, first, expiredCalls }: CallLog, slot: number): number =>
   slot < 0 ? expiredCalls : slots[2 * (first + slot) + 1]!
-
-/** Returns the first slot from `low` that is wanted, as all later ones are; `high` if none before it is. */
-function search(low: number, high: number, isWanted: (slot: number) => boolean): number {
-  while (low < high) {
-    // 31 bits suffice; with the numbers of `search` in calendar.ts, a charge takes 4 % longer.
-    const middle = (low + high) >> 1
-    if (isWanted(middle)) high = middle
-    else low = middle + 1
-  }
-  return low
-}
 
 /** Returns the slots that have left the window, but are not dropped. */
 function expiredSlots(log: CallLog, horizonUs: number): number {

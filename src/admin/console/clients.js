@@ -153,7 +153,7 @@ export function clientTables() {
     byId('some-clients').hidden = shown.length === known
     const refused = clients.filter(({ refusedNow }) => refusedNow !== null)
     showRefused(refused.toSorted((a, b) => (b.refusedNow?.forMs ?? 0) - (a.refusedNow?.forMs ?? 0)))
-    // The table has shown it for no rows: callers that the filter hides have made calls, too.
-    byId('no-clients').hidden = clients.length > 0
+    // Callers that the filter hides have made calls.
+    byId('idle').hidden = clients.length > 0
   }
 }

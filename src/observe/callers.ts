@@ -107,7 +107,7 @@ export function createCallers() {
       const second = secondOf(endedAt)
       counted.calls.add(second)
       if (isRefused) counted.refused.add(second)
-      if (decision !== undefined) recordDecision(counted, exchange)
+      if (decision !== undefined) recordDecision(counted, exchange, second)
     },
     /** Drops the allowances and the refusal of a client whose limits have changed or were reset. */
     forget(client: string): void {
@@ -119,17 +119,26 @@ export function createCallers() {
   }
 }
 
-function recordDecision(caller: Caller, { decision, quotas, endedAt, decidedAt = endedAt }: Exchange): void {
+function recordDecision(
+  caller: Caller,
+  { decision, quotas, endedAt, decidedAt = endedAt }: Exchange,
+  second: number,
+): void {
   const { admitted, allowances, refusedBy } = decision!
   for (const allowance of allowances) {
     const key = keyOf(quotas, allowance.name)
-    const before = caller.limits.get(allowance.name)
-    // Calls may end in another order than they were decided.
-    const isLatest = before === undefined || decidedAt >= before.decidedAt
-    const latest = isLatest ? { allowance, key, decidedAt, overs: before?.overs } : before
-    caller.limits.set(allowance.name, latest)
+    let latest = caller.limits.get(allowance.name)
+    if (latest === undefined) {
+      latest = { allowance, key, decidedAt, overs: undefined }
+      caller.limits.set(allowance.name, latest)
+    } else if (decidedAt >= latest.decidedAt) {
+      // Calls may end in another order than they were decided.
+      latest.allowance = allowance
+      latest.key = key
+      latest.decidedAt = decidedAt
+    }
     if (admitted ? !allowance.admitted : allowance === refusedBy)
-      (latest.overs ??= createRing(CALLER_SECONDS)).add(secondOf(endedAt))
+      (latest.overs ??= createRing(CALLER_SECONDS)).add(second)
     const { refusal } = caller
     if (refusal !== undefined && refusal.decidedAt > decidedAt) continue
     if (allowance === refusedBy) caller.refusal = { allowance, key, decidedAt }

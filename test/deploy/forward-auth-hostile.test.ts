@@ -29,7 +29,7 @@ async function start(from: AskingProxy, edit?: (name: string, text: string) => s
   - { match: "/v3/*", authenticate: bearer, limits: [requests] }`,
     more: `forwardAuth: { port: 0, from: ${from} }`,
   })
-  const proxy = await startAsking(from, gateway.askPort, data.port, edit)
+  const proxy = await startAsking(from, gateway.askPort, data.port, { ...(edit && { edit }) })
   return {
     gateway,
     port: proxy.port,

@@ -1,9 +1,11 @@
 import { spawn } from 'node:child_process'
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { withOwnFolders } from './nginx.ts'
 import { withTests } from './process.ts'
+import { makeCertificate } from './self-signed.ts'
 import { freePort } from './redis.ts'
 import { until } from './wait.ts'
 
@@ -18,23 +20,39 @@ export const ASKING = {
 
 export type AskingProxy = keyof typeof ASKING
 
-/** Starts a proxy with its file of deploy/forward-auth, which asks the gateway at `askPort` and forwards to `dataPort`. `edit` changes the files. */
+export interface Asking {
+  /** Changes a file before it is used. */
+  edit?(this: void, name: string, text: string): string
+  /** True for TLS and HTTP/2, by the lines that the comments of the files name. */
+  readonly tls?: boolean
+}
+
+const LISTENING = /\blisten 8080|\bbind :8080|^:8080 {/gm
+const certificate = makeCertificate('localhost')
+
+/** Starts a proxy with its file of deploy/forward-auth, which asks the gateway at `askPort` and forwards to `dataPort`. */
 export async function startAsking(
   proxy: AskingProxy,
   askPort: number,
   dataPort: number,
-  edit = (_name: string, text: string): string => text,
+  { edit = (_, text) => text, tls = false }: Asking = {},
 ) {
   const [program, ...args] = ASKING[proxy]
   const folder = mkdtempSync(join(tmpdir(), `sluice-${proxy}-`))
   cpSync(FILES, folder, { recursive: true })
   const port = await freePort()
+  writeFileSync(join(folder, 'gateway.pem'), certificate.cert + certificate.key)
+  const pem = join(folder, 'gateway.pem')
+  const listening = {
+    nginx: `listen 127.0.0.1:${port}${tls ? ` ssl http2; ssl_certificate ${pem}; ssl_certificate_key ${pem}` : ''}`,
+    haproxy: `bind 127.0.0.1:${port}${tls ? ` ssl crt ${pem} alpn h2,http/1.1` : ''}`,
+    caddy: tls ? `https://localhost:${port}, https://:${port} {\n\ttls ${pem} ${pem}` : `:${port} {`,
+  }
   for (const name of readdirSync(folder)) {
     const text = withOwnFolders(edit(name, readFileSync(join(folder, name), 'utf8')))
       .replaceAll('127.0.0.1:8090', `127.0.0.1:${askPort}`)
       .replaceAll('data.internal:4000', `127.0.0.1:${dataPort}`)
-      .replace(/\blisten 8080|bind :8080/g, (found) => found.replace(/:?8080/, `127.0.0.1:${port}`))
-      .replace(/^:8080/m, `:${port}`)
+      .replace(LISTENING, listening[proxy])
       .replace('maxconn 10000', 'maxconn 1000')
     writeFileSync(join(folder, name), name === 'nginx.conf' ? `daemon off;\n${text}` : text)
   }
@@ -48,7 +66,7 @@ export async function startAsking(
   await until(`${program} serves`, () => {
     if (failure !== undefined) throw failure
     if (child.exitCode !== null) throw new Error(output)
-    return fetch(`http://127.0.0.1:${port}/`).then(Boolean, () => false)
+    return isListening(port)
   })
   return {
     port,
@@ -58,3 +76,10 @@ export async function startAsking(
     },
   }
 }
+
+const isListening = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1')
+    socket.on('connect', () => resolve(true)).on('error', () => resolve(false))
+    socket.on('connect', () => socket.destroy())
+  })

@@ -56,6 +56,8 @@ function sequence(...parts: readonly Buffer[]): Buffer {
 /** Encodes a DER value with its tag and length. */
 function tlv(tag: number, value: Buffer): Buffer {
   const { length } = value
+  // DER allows only the shortest form of a length (X.690 section 10.1).
   if (length < 0x80) return Buffer.concat([Buffer.of(tag, length), value])
+  if (length < 0x100) return Buffer.concat([Buffer.of(tag, 0x81, length), value])
   return Buffer.concat([Buffer.of(tag, 0x82, length >> 8, length & 0xff), value])
 }

@@ -1,10 +1,18 @@
 -- Asks Sluice whether a request may pass: `http-request lua.sluice`. Replies with its refusal, or sets the variables txn.sluice_*.
 
-local ADDRESS = "http://127.0.0.1:8090/"
-local TIMEOUT_MS = 2000
+-- The section "sluice" of haproxy.cfg, and a longer time than it takes at most: this client would ask again.
+local ADDRESS = "http://127.0.0.1:8089/"
+local TIMEOUT_MS = 10000
+local FAILS_OPEN = false
+-- FAILS_OPEN = true -- fail open
 -- Fields of the caller's connection and of the body, which is not sent.
 local DROPPED = { "connection", "content-length", "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade" }
-local SHOWN = { limit = "x-ratelimit-limit", remaining = "x-ratelimit-remaining", reset = "x-ratelimit-reset" }
+local SHOWN = {
+  limit = "x-ratelimit-limit",
+  remaining = "x-ratelimit-remaining",
+  reset = "x-ratelimit-reset",
+  request_id = "x-request-id",
+}
 
 local function all(values)
   local list = {}
@@ -40,7 +48,14 @@ core.register_action("sluice", { "http-req" }, function(txn)
     return
   end
 
-  -- No answer: refuse.
+  -- An answer of HAProxy itself: no Sluice answered.
+  local answered = answer.headers and answer.headers["x-request-id"]
+  if FAILS_OPEN and not answered then
+    txn:set_var("txn.sluice_client", "")
+    txn:set_var("txn.sluice_passed", true)
+    return
+  end
+
   local reply = txn:reply({ status = answer.status >= 400 and answer.status or 503 })
   for name, values in pairs(answer.headers or {}) do
     if name ~= "connection" and name ~= "content-length" and name ~= "keep-alive" then

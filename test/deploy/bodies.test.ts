@@ -91,7 +91,7 @@ describe.each(Object.keys(ASKING) as AskingProxy[])('%s with TLS and HTTP/2 that
   - { match: "/v3/*", authenticate: bearer, limits: [requests] }`,
       more: `forwardAuth: { port: 0, from: ${from} }`,
     })
-    proxy = await startAsking(from, gateway.askPort, backend.port, { tls: true })
+    proxy = await startAsking(from, [gateway], backend.port, { tls: true })
   })
   afterAll(async () => {
     proxy?.close()

@@ -217,7 +217,7 @@ describe('deploy/forward-auth/', () => {
     },
   )
 
-  it.each(['nginx.conf', 'Caddyfile', 'sluice.lua', 'traefik.yaml', 'envoy.yaml'])(
+  it.each(['nginx.conf', 'Caddyfile', 'haproxy.cfg', 'traefik.yaml', 'envoy.yaml'])(
     '%s asks the listener of sluice.yaml',
     (file) => {
       const text = read(`deploy/forward-auth/${file}`)

@@ -29,7 +29,7 @@ async function start(from: AskingProxy, edit?: (name: string, text: string) => s
   - { match: "/v3/*", authenticate: bearer, limits: [requests] }`,
     more: `forwardAuth: { port: 0, from: ${from} }`,
   })
-  const proxy = await startAsking(from, gateway.askPort, data.port, { ...(edit && { edit }) })
+  const proxy = await startAsking(from, [gateway], data.port, { ...(edit && { edit }) })
   return {
     gateway,
     port: proxy.port,
@@ -180,7 +180,7 @@ describe.each(PROXIES)('%s that asks', (from) => {
 
 it.each(['nginx', 'caddy'] as const)('%s that asks does not wait for a gateway that hangs', async (from) => {
   const hanging = await startRawUpstream(() => {})
-  const proxy = await startAsking(from, hanging.port, data.port)
+  const proxy = await startAsking(from, [{ askPort: hanging.port, adminPort: hanging.port }], data.port)
   expect(statuses(await send(proxy.port, 'GET /open/a HTTP/1.1', HOST))[0]).toBeGreaterThanOrEqual(502)
   proxy.close()
   await hanging.close()

@@ -34,7 +34,7 @@ ${STATUSES.map((status) => `  refused${status}: { per: [ip], limit: 1, window: 1
   requests: { per: [client], limit: ${limit}, window: ${window} }
   sync: { per: [client, connection], limit: 1, window: 1m, refusal: { status: 429, headers: { X-Why: sync }, body: { größe: "zu \\"viel\\"" } } }`,
       })
-      proxy = await startAsking(from, gateway.askPort, data.port)
+      proxy = await startAsking(from, [gateway], data.port)
     }
     beforeAll(async () => {
       data = await startUpstream()
@@ -61,6 +61,8 @@ ${STATUSES.map((status) => `  refused${status}: { per: [ip], limit: 1, window: 1
       const { method, url, headers, body } = data.seen.at(-1)!
       expect([method, url, body.toString()]).toEqual(['POST', '/v3/a%3Ab?x=1&y=//z', 'a body'])
       expect(headers['x-sluice-client']).toBe('ann')
+      expect(headers['x-request-id']).toMatch(/./)
+      expect(got.headers['x-request-id']).toBe(headers['x-request-id'])
     })
 
     it('answers the refusal of the gateway, whose status, fields and body stay', async () => {

@@ -26,7 +26,7 @@ afterAll(() => data.close())
 afterEach(async () => {
   for (const gateway of gateways.splice(0)) await gateway.close()
 })
-async function gateway(settings: Partial<Parameters<typeof startGateway>[0]>): Promise<TestGateway> {
+async function gateway(settings: Partial<Settings>): Promise<TestGateway> {
   const started = await startGateway({ data: data.url, ...settings })
   gateways.push(started)
   return started

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { withOwnFolders } from './nginx.ts'
 import { withTests } from './process.ts'
+import type { TestGateway } from './gateway.ts'
 import { makeCertificate } from './self-signed.ts'
 import { freePort } from './redis.ts'
 import { until } from './wait.ts'
@@ -25,17 +26,26 @@ export interface Asking {
   edit?(this: void, name: string, text: string): string
   /** True for TLS and HTTP/2, by the lines that the comments of the files name. */
   readonly tls?: boolean
+  /** The lines of the files that are switched on, by the words at their end. */
+  readonly on?: readonly string[]
 }
+
+/** Removes the comment sign of the lines that end in these words. */
+const switchOn = (text: string, words: string): string =>
+  text.replaceAll(new RegExp(`^(\\s*)(?:#|--) (.*?) (?:#|--) ${words}$`, 'gm'), '$1$2')
+
+/** A Sluice that a proxy asks. */
+export type AskedSluice = Pick<TestGateway, 'askPort' | 'adminPort'>
 
 const LISTENING = /\blisten 8080|\bbind :8080|^:8080 {/gm
 const certificate = makeCertificate('localhost')
 
-/** Starts a proxy with its file of deploy/forward-auth, which asks the gateway at `askPort` and forwards to `dataPort`. */
+/** Starts a proxy with its file of deploy/forward-auth, which asks one or two Sluices and forwards to `dataPort`. */
 export async function startAsking(
   proxy: AskingProxy,
-  askPort: number,
+  [first, second = first]: readonly [AskedSluice, AskedSluice?],
   dataPort: number,
-  { edit = (_, text) => text, tls = false }: Asking = {},
+  { edit = (_, text) => text, tls = false, on = [] }: Asking = {},
 ) {
   const [program, ...args] = ASKING[proxy]
   const folder = mkdtempSync(join(tmpdir(), `sluice-${proxy}-`))
@@ -48,12 +58,18 @@ export async function startAsking(
     haproxy: `bind 127.0.0.1:${port}${tls ? ` ssl crt ${pem} alpn h2,http/1.1` : ''}`,
     caddy: tls ? `https://localhost:${port}, https://:${port} {\n\ttls ${pem} ${pem}` : `:${port} {`,
   }
+  const innerPort = await freePort()
   for (const name of readdirSync(folder)) {
-    const text = withOwnFolders(edit(name, readFileSync(join(folder, name), 'utf8')))
-      .replaceAll('127.0.0.1:8090', `127.0.0.1:${askPort}`)
+    const shipped = on.reduce(switchOn, readFileSync(join(folder, name), 'utf8'))
+    const text = withOwnFolders(edit(name, shipped))
+      .replaceAll('127.0.0.1:8090', `127.0.0.1:${first.askPort}`)
+      .replaceAll('192.0.2.2:8090', `127.0.0.1:${second.askPort}`)
+      .replaceAll('127.0.0.1:8089', `127.0.0.1:${innerPort}`)
+      .replace('check port 9090', `check port ${first.adminPort}`)
+      .replace(/(server two .*)/, `$1 port ${second.adminPort}`)
       .replaceAll('data.internal:4000', `127.0.0.1:${dataPort}`)
       .replace(LISTENING, listening[proxy])
-      .replace('maxconn 10000', 'maxconn 1000')
+      .replace('fd-hard-limit 20000', 'fd-hard-limit 2000')
     writeFileSync(join(folder, name), name === 'nginx.conf' ? `daemon off;\n${text}` : text)
   }
   const env = { ...process.env, HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder }

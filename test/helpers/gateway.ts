@@ -103,10 +103,10 @@ export interface TestGateway {
   close(): Promise<void>
 }
 
-/** Starts a gateway in this process. Writes the settings to the file `given`, if any, whose hash the gateway then shows. */
-export async function startGateway(settings: Settings, given?: string): Promise<TestGateway> {
+/** Starts a gateway in this process, with these settings or a text. Writes them to the file `given`, if any, whose hash the gateway then shows. */
+export async function startGateway(settings: Settings | string, given?: string): Promise<TestGateway> {
   const file = given ?? join(mkdtempSync(join(folder, 'gateway-')), 'sluice.yaml')
-  writeFileSync(file, yaml(settings))
+  writeFileSync(file, typeof settings === 'string' ? settings : yaml(settings))
   const load = async () => ({ ...(await loadConfig({ file })), loadMs: 0 })
   const { config, ...loaded } = await load()
   const source = given === undefined ? undefined : { ...loaded, load }

@@ -84,7 +84,7 @@ export function createLiveOverrides(
       onApplied = applied
       stopPolling = clock.every(everyMs, () => void load().catch(() => apply(undefined)))
     },
-    /** Sets and removes overrides, for this gateway at once. Rejects with an InvalidQuestion if there would be too many. */
+    /** Sets and removes overrides, for this gateway at once. Rejects with an InvalidQuestion if there would be too many, and if the change has no effect. */
     async change(set: readonly Override[], removed: readonly Pick<Override, 'client' | 'name'>[]) {
       await load()
       const { overrides, bad } = parseOverrides(await source.read())
@@ -103,6 +103,9 @@ export function createLiveOverrides(
       // A reading in progress may have begun before the change.
       await reading?.catch(() => {})
       await load()
+      const isStillSet = removed.some(({ client, name }) => limits.get(client)?.has(name) === true)
+      if (isStillSet || difference(active(set), current).length > 0)
+        throw new Error('the change has no effect: the overrides in Redis are damaged')
     },
     close: (): void => stopPolling?.(),
   }
@@ -110,6 +113,7 @@ export function createLiveOverrides(
 
 /** Returns the overrides of `some` that are not in `others`. */
 function difference(some: readonly Override[], others: readonly Override[]): readonly Override[] {
-  const formatted = new Set(others.map((override) => JSON.stringify(override)))
-  return some.filter((override) => !formatted.has(JSON.stringify(override)))
+  const textOf = (override: Override): string => `${fieldOf(override)} ${formatOverride(override)}`
+  const known = new Set(others.map(textOf))
+  return some.filter((override) => !known.has(textOf(override)))
 }

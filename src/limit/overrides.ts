@@ -41,8 +41,14 @@ export const MAX_OVERRIDES = 10_000
 /** Maximum length of a field with its value, in characters; a client id, a limit's name and a note are shorter. */
 const MAX_LENGTH = 4096
 
+/** Maximum digits of a version's counter, more than changes will ever reach. A longer counter is damaged, and counts as 0. */
+export const MAX_COUNTER_DIGITS = 12
+
 /** Returns the counter of a version; 0 for other texts. */
-export const counterOf = (version: string): number => Number(/^\d{1,15}(?= |$)/.exec(version)?.[0] ?? 0)
+export function counterOf(version: string): number {
+  const [digits = ''] = /^\d+(?= |$)/.exec(version) ?? []
+  return digits.length <= MAX_COUNTER_DIGITS ? Number(digits) : 0
+}
 
 /** True if a client's limit has not ended at an instant (epoch milliseconds). */
 export const isActive = ({ untilAt }: { readonly untilAt?: number | undefined }, nowMs: number): boolean =>

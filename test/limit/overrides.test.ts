@@ -248,6 +248,30 @@ describe('the overrides in Redis', () => {
     expect(await redis.command('HEXISTS', KEY, 'x')).toBe(0)
   })
 
+  it('are written back if their version has a counter that no change can follow', async () => {
+    const { change, limitOf } = follow()
+    await change([of('a', 7)], [])
+    await redis.command('HSET', KEY, 'version', '999999999999999 x')
+    await change([of('a', 8)], [])
+    expect(limitOf('a')).toBe(8)
+    const { load, limitOf: limitOfAnother } = follow()
+    await load()
+    expect(limitOfAnother('a')).toBe(8)
+  })
+
+  it('that have no effect are refused', async () => {
+    const { change, limitOf, load } = follow()
+    await change([of('a', 7)], [])
+    await redis.command('HSET', KEY, 'version', '999999999999 x')
+    await load()
+    for (const [set, removed] of [
+      [[of('a', 8)], []],
+      [[], [of('a')]],
+    ] as const)
+      await expect(change(set, removed)).rejects.toThrow('the change has no effect')
+    expect(limitOf('a')).toBe(7)
+  })
+
   it('are followed: each change, and each end without a change', async () => {
     await add(of('a', 7))
     const { load, watch, seen, limits, limitOf } = follow()

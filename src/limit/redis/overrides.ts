@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { counterOf, type OverrideSource, VERSION_FIELD } from '../overrides.ts'
+import { counterOf, MAX_COUNTER_DIGITS, type OverrideSource, VERSION_FIELD } from '../overrides.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 
@@ -14,7 +14,8 @@ const MIN_TIMEOUT_MS = 1000
 const BEGIN = `
 local version = redis.pcall('HGET', KEYS[1], '${VERSION_FIELD}')
 if type(version) ~= 'string' then redis.call('UNLINK', KEYS[1]) end
-local stored = type(version) == 'string' and tonumber(version:match('^%d+')) or 0
+local digits = type(version) == 'string' and version:match('^%d+') or ''
+local stored = #digits <= ${MAX_COUNTER_DIGITS} and tonumber(digits) or 0
 local known = tonumber(ARGV[1])`
 
 /** Writes the fields, and removes those with an empty value. */

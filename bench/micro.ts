@@ -16,10 +16,10 @@ import { accessLine } from '../src/observe/log-lines.ts'
 import { createHotCounter, createHotHistogram } from '../src/observe/hot-metrics.ts'
 import { appendFields } from '../src/runtime/node-http.ts'
 import { UnorderedList } from '../src/runtime/hot-path.ts'
-import { createHeaderPolicy, decideAction } from '../src/upstream/header-policy.ts'
+import { createRequestFields, decideAction } from '../src/downstream/request-fields.ts'
 import { markdown } from './report.ts'
 
-const { actionOf } = createHeaderPolicy('X-Request-Id')
+const { actionOf } = createRequestFields({ requestId: 'x-request-id', counted: [], identity: [] })
 
 const REQUEST_US = 65
 const CALLS = 5000

@@ -21,8 +21,8 @@ const ROOMS = `
   observe            | gateway limit runtime                                                        | @opentelemetry pino prom-client
   admin              | downstream errors limit runtime                                              |
   config/yaml        | runtime                                                                      | fastest-levenshtein yaml zod
-  config/sections    | authenticate/token config/yaml downstream limit limit/redis limit/rules upstream | zod
-  config             | authenticate/token config/sections config/yaml downstream limit limit/redis limit/rules par runtime upstream | yaml zod
+  config/sections    | authenticate/token config/yaml downstream limit limit/redis limit/rules      | zod
+  config             | authenticate/token config/sections config/yaml downstream limit limit/redis limit/rules par runtime | yaml zod
   process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis limit/rules observe par process/workers runtime upstream |
   process/workers    | admin config observe process                                |
   commands           | authenticate/token commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit limit/redis observe process process/workers runtime upstream | p-limit yaml yargs

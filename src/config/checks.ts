@@ -1,8 +1,8 @@
 import { CALLER_PARTS, covers } from '../downstream/router.ts'
 import type { Limit } from '../limit/limit.ts'
-import { claimsOf } from '../limit/rules/conditions.ts'
+import { claimsOf, fieldsOf } from '../limit/rules/conditions.ts'
 import { isVariable, partOf } from '../limit/rules/parts.ts'
-import { normalizeFieldName } from '../upstream/header-policy.ts'
+import { normalizeFieldName } from '../downstream/request-fields.ts'
 import type { Settings } from './schema.ts'
 import { type Issue, nearest, oneOf } from './yaml/issue.ts'
 
@@ -19,6 +19,7 @@ export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* limitIssues(settings)
   yield* unusedParameters(settings)
   yield* requestIdIssues(settings)
+  yield* spellingIssues(settings)
   yield* routeIssues(settings)
   yield* unreachableRoutes(settings)
 }
@@ -118,6 +119,24 @@ function* requestIdIssues({ headers, limits, upstreams }: Settings): Generator<I
   for (const { name, identityHeaders } of upstreams)
     for (const [i, field] of identityHeaders.entries())
       if (isId(field)) yield { path: ['upstreams', name, 'identityHeaders', i], message }
+}
+
+/** Yields fields that are another spelling of an earlier one: the gateway drops all spellings of a field but one. */
+function* spellingIssues({ limits, upstreams }: Settings): Generator<Issue> {
+  const named = [
+    ...limits.flatMap((limit) => fieldsOf([limit]).map((field) => ({ field, path: ['limits', limit.name] }))),
+    ...upstreams.flatMap(({ name, identityHeaders }) =>
+      identityHeaders.map((field) => ({ field: field.toLowerCase(), path: ['upstreams', name] })),
+    ),
+  ]
+  const spellings = new Map<string, string>()
+  for (const { field, path } of named) {
+    const normalized = normalizeFieldName(field)
+    const first = spellings.get(normalized) ?? field
+    spellings.set(normalized, first)
+    const message = `names ${field}, another spelling of ${first}, which is named, too; write the same name in both`
+    if (first !== field) yield { path, message, key: true }
+  }
 }
 
 /** The section that a kind of authentication needs, and what to write there. */

@@ -27,7 +27,11 @@ async function pass(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
 }
 
 /** Forwards the request and streams the response back. Returns a 502, 503 or 504 if no response was begun. */
-function forward({ trace, policy }: GatewayDeps, exchange: Exchange, upstream: Forward): Promise<Outcome> {
+function forward(
+  { trace, responseFields }: GatewayDeps,
+  exchange: Exchange,
+  upstream: Forward,
+): Promise<Outcome> {
   const { request, response, form, target, route } = exchange
   const traced = trace?.(exchange)
   exchange.span = traced?.span
@@ -36,7 +40,7 @@ function forward({ trace, policy }: GatewayDeps, exchange: Exchange, upstream: F
   const fields = traced?.headers ?? request.headers
   const options = {
     target: target!.path + target!.query,
-    headers: requestHeaders(fields, exchange, upstream.identityHeaders, policy),
+    headers: requestHeaders(fields, exchange, route!.fields, responseFields.idField),
     // `screen` has refused ambiguous framing.
     bodyLength: form?.length ?? (exchange.bodyLength as BodyLength),
     body: form,
@@ -44,7 +48,7 @@ function forward({ trace, policy }: GatewayDeps, exchange: Exchange, upstream: F
     timeoutMs: route!.timeoutMs,
     rateLimit: exchange.rateLimit,
     requestId: exchange.requestId,
-    policy,
+    responseFields,
     caller: exchange.caller?.client ?? ANONYMOUS + ipPart(exchange.ip),
   }
   return upstream(response, options).then((ended) => {
@@ -70,9 +74,10 @@ async function respond(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> 
 /** Returns the limit fields of a caller that was not charged; undefined if the store cannot be asked. */
 export async function limitFields({ usage, rateLimitHeaders }: GatewayDeps, exchange: Exchange) {
   const route = exchange.route!
-  const { method, request, head } = exchange
+  const { method, head } = exchange
   const params = route.refuseParams(exchange) === undefined ? exchange.params : {}
-  const quota = route.shownQuota(exchange.caller!, { method, request, head, route, params })
+  const field = (name: string) => exchange.field(name)
+  const quota = route.shownQuota(exchange.caller!, { method, field, head, route, params })
   const allowance = quota && (await usage.read(quota).catch(() => undefined))
   if (allowance === undefined) return undefined
   const decision: Decision = { admitted: true, allowances: [allowance], mode: 'store', cached: true }
@@ -99,13 +104,13 @@ export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal):
 
 /** Writes the gateway's own response, with the limit, if any, and the request id. */
 function write(
-  { policy }: GatewayDeps,
+  { responseFields }: GatewayDeps,
   exchange: Exchange,
   { status, checked, headers, body }: Reply,
   rateLimit = exchange.rateLimit,
 ): void {
   const { asked, refusal, requestId, response } = exchange
-  const fields = `${rateLimit ?? ''}${headers}\r\n${policy.requestId}: ${requestId}`
+  const fields = `${rateLimit ?? ''}${headers}\r\n${responseFields.requestId}: ${requestId}`
   const reply = { status, checked, headers: fields, body }
   const isForNginx = refusal !== undefined && asked?.proxy === 'nginx'
   exchange.bytes += writeReply(response, isForNginx ? replyForNginx(reply) : reply)

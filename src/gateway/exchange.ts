@@ -5,6 +5,7 @@ import type { Authenticate } from '../authenticate/token/bearer.ts'
 import type { SenderConstrainedToken } from '../authenticate/token/challenge.ts'
 import type { BodyLength, Head } from '../downstream/body.ts'
 import type { ErrorFormat } from '../downstream/reply.ts'
+import type { RequestFields } from '../downstream/request-fields.ts'
 import type { createRouter, Params, Route } from '../downstream/router.ts'
 import type { Served, Target } from '../downstream/target.ts'
 import { type Peers, normalizeAddress } from '../downstream/peers.ts'
@@ -19,7 +20,7 @@ import type { Usage } from '../limit/usage.ts'
 import type { AuthorizationGuard } from '../par/authorization.ts'
 import type { ParGuard } from '../par/guard.ts'
 import { memoize } from '../runtime/hot-path.ts'
-import type { HeaderPolicy } from '../upstream/header-policy.ts'
+import type { ResponseFields } from '../upstream/response-fields.ts'
 import type { UpstreamRequest } from '../upstream/request.ts'
 import type { Forward } from '../upstream/upstream.ts'
 
@@ -32,6 +33,8 @@ export interface GatewayRoute extends Route {
   /** Its upstream; undefined if the gateway itself responds. */
   readonly forward: Forward | undefined
   readonly errorFormat: ErrorFormat
+  /** Decides about the fields of its requests, for limits and for the upstream. */
+  readonly fields: RequestFields
   /** Returns a 400 if a path parameter that its limits count by is not of its kind. */
   refuseParams(facts: Pick<Facts, 'params'>): Outcome
   /** Applies the route's limits to a request at an instant, in epoch milliseconds. Returns a 400 or 403 if the request lacks a part of a key. */
@@ -50,7 +53,9 @@ export interface GatewayDeps extends Served {
   readonly peers: Peers
   /** Reads the request that a proxy asks about; undefined if the request itself is served. */
   readonly readAsked?: (request: IncomingMessage) => Asked
-  readonly policy: HeaderPolicy
+  /** Decides about the fields of a request that a proxy asks about. */
+  readonly askedFields: RequestFields
+  readonly responseFields: ResponseFields
   /** Undefined if failures are not counted. */
   readonly failures: Failures | undefined
   readonly authenticate: Authenticate
@@ -75,7 +80,7 @@ const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
 export const peerAddress = memoize(normalizeAddress, 10_000, 45)
 
 /** A request and its response. Only the phase named above a field writes it. Instants are `performance.now()` milliseconds. */
-export class Exchange {
+export class Exchange implements Facts {
   readonly request: IncomingMessage
   readonly response: ServerResponse
   /** True while the caller waits for `100 Continue` (RFC 9110 section 10.1.1). */
@@ -127,7 +132,7 @@ export class Exchange {
   forwardedAt: number | undefined = undefined
   /** The span of its trace, opaque to the gateway. */
   span: unknown = undefined
-  forwarded: Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt'> | undefined = undefined
+  forwarded: Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt' | 'waitsFor'> | undefined = undefined
   endedAt = 0
   /** Set if the gateway itself answered with a refusal. */
   refusal: Refusal | undefined = undefined
@@ -141,12 +146,16 @@ export class Exchange {
   /** The error for the log; undefined for a call over its limit. */
   error: Refusal | undefined = undefined
 
-  constructor(response: ServerResponse, expectsContinue: boolean, { peers, policy, readAsked }: GatewayDeps) {
+  constructor(
+    response: ServerResponse,
+    expectsContinue: boolean,
+    { peers, responseFields, readAsked }: GatewayDeps,
+  ) {
     const { req: request } = response
     this.request = request
     this.response = response
     this.expectsContinue = expectsContinue
-    const requestId = request.headers[policy.idField]
+    const requestId = request.headers[responseFields.idField]
     this.requestId = typeof requestId === 'string' && REQUEST_ID.test(requestId) ? requestId : randomUUID()
     this.asked = readAsked?.(request)
     this.method = this.asked?.method ?? request.method ?? ''
@@ -154,5 +163,10 @@ export class Exchange {
     this.trusted = this.asked !== undefined || peers.trusts(this.peer)
     const forwardedFor = request.headers['x-forwarded-for'] as string | undefined
     this.ip = peers.caller(this.peer, forwardedFor, this.trusted)
+  }
+
+  /** Returns the values of a field that limits read, one for each line; undefined if the upstream gets none from this sender. */
+  field(name: string): readonly string[] | undefined {
+    return this.route!.fields.read(this.request.rawHeaders, name, this.trusted)
   }
 }

@@ -60,6 +60,12 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
   const { request, response, asked } = exchange
   if (asked !== undefined && asked.missing.length > 0)
     return badRequest(`The proxy that asks must send ${asked.missing.join(', ')}.`)
+  // The gateway cannot drop the field, and the backend could take it for the one that limits read.
+  const respelled = asked && deps.askedFields.findRespelled(request.rawHeaders)
+  if (respelled !== undefined)
+    return badRequest(
+      `The header field ${respelled} is another spelling of one that is read here; do not send it.`,
+    )
   exchange.head = readHead(request.rawHeaders)
   exchange.bodyLength = bodyLength(exchange.method, request)
   // Ambiguous framing: any refusal closes the connection, so that leftover bytes are not parsed as a request.

@@ -46,13 +46,16 @@ export function parseQuestion({ request, host, client, user, ip, at, headers, cl
     throw new InvalidQuestion('The instant must be ISO 8601 with its offset, such as 2027-01-31T00:00:00Z.')
   const path = target.startsWith('/') ? target : `/${target}`
   const given = parseNamed('claims', claims)
-  const rawHeaders = Object.entries(parseNamed('headers', headers)).flatMap(([name, value]) =>
-    [value].flat().flatMap((one) => [name, String(one)]),
+  const fields = new Map(
+    Object.entries(parseNamed('headers', headers)).map(([name, value]) => [
+      name.toLowerCase(),
+      [value].flat().map(String),
+    ]),
   )
   const named = { ...(client !== undefined && { client }), ...(user !== undefined && { user }) }
   /** An unknown address is empty. */
   const caller: Caller = { ...named, ip: ip ?? '', claims: keptClaims(given, Object.keys(given)) }
-  const facts: Facts = { ...NO_FACTS, method, request: { rawHeaders } }
+  const facts: Facts = { ...NO_FACTS, method, field: (name) => fields.get(name) }
   return { request: { method, host: site || host, target: path }, caller, facts, atMs }
 }
 

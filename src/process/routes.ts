@@ -1,5 +1,6 @@
 import type { Config } from '../config/compile.ts'
 import { hostErrorFormats } from '../downstream/reply.ts'
+import { createRequestFields } from '../downstream/request-fields.ts'
 import { createRouter, isGuarded } from '../downstream/router.ts'
 import { servedHosts } from '../downstream/target.ts'
 import type { GatewayDeps, GatewayRoute } from '../gateway/exchange.ts'
@@ -8,8 +9,10 @@ import { decisionHeaders, draftHeaders } from '../limit/decision.ts'
 import { encodePart, isPerClient, prefixOf } from '../limit/key.ts'
 import { compileLimit, compileLimits, type Limit, proofQuota } from '../limit/limit.ts'
 import type { Overrides } from '../limit/overrides.ts'
+import { fieldsOf } from '../limit/rules/conditions.ts'
 import { compileParameters, isVariable, partReader } from '../limit/rules/parts.ts'
 import { type Log, throttle } from '../observe/log.ts'
+import { createResponseFields } from '../upstream/response-fields.ts'
 import type { Forward } from '../upstream/upstream.ts'
 
 export type CompiledRoute = ReturnType<typeof compileRoutes>[number]
@@ -38,8 +41,8 @@ export function openRoutes(
   overrides: Overrides,
   log: Log,
 ) {
-  const { routes, listen, headers, limits, clientLimits, parameters } = config
-  const errorFormats = new Map(config.upstreams.map(({ name, errors }) => [name, errors]))
+  const { routes, upstreams, listen, headers, limits, clientLimits, parameters } = config
+  const errorFormats = new Map(upstreams.map(({ name, errors }) => [name, errors]))
   const prefix = prefixOf(config.store)
   const perClient = limits.filter(isPerClient)
   const warn = ({ name, claim }: Limit) =>
@@ -69,8 +72,18 @@ export function openRoutes(
       proofQuota(prefix, read?.(caller, facts) ?? encodePart(caller.client!), id, windowMs)
   }
 
+  const fieldsFor = (identityHeaders: readonly string[] = []) =>
+    createRequestFields({
+      requestId: headers.requestId.toLowerCase(),
+      counted: fieldsOf(limits),
+      identity: identityHeaders.map((field) => field.toLowerCase()),
+    })
+  const askedFields = fieldsFor()
+  const fields = new Map(upstreams.map(({ name, identityHeaders }) => [name, fieldsFor(identityHeaders)]))
+
   const serve = (route: CompiledRoute): GatewayRoute => ({
     ...route,
+    fields: fields.get(route.upstream ?? '') ?? askedFields,
     forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
     errorFormat: isGuarded(route) ? 'oauth' : (errorFormats.get(route.upstream ?? '') ?? 'problem'),
     shownQuota: compileShown(route),
@@ -80,6 +93,8 @@ export function openRoutes(
   return {
     match: createRouter(served),
     ...servedHosts(routes, listen.hosts),
+    askedFields,
+    responseFields: createResponseFields(headers.requestId),
     errorFormatOf: hostErrorFormats(served),
     rateLimitHeaders: headers.draft === 'draft-10' ? withDraftHeaders : decisionHeaders,
   }

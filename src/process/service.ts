@@ -13,7 +13,6 @@ import { createAccessLog } from '../observe/access-log.ts'
 import { createActivity } from '../observe/activity.ts'
 import type { LogOutput } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
-import { createHeaderPolicy } from '../upstream/header-policy.ts'
 import { createForward, type Upstream } from '../upstream/upstream.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuards, openIssuers } from './open-authentication.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
@@ -93,7 +92,6 @@ export async function buildService(
     const deps: GatewayDeps = {
       ...openRoutes(config, forwards, overrides.limits, log),
       peers,
-      policy: createHeaderPolicy(config.headers.requestId),
       failures: config.failures && failures(config.failures),
       authenticate: issuers.authenticate,
       guards: openGuards(resources, config, log),

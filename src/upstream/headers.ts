@@ -1,7 +1,8 @@
 import type { IncomingMessage } from 'node:http'
 import type { BodyLength } from '../downstream/body.ts'
 import { certificateField } from '../downstream/peers.ts'
-import { type HeaderPolicy, INSPECTED, normalizeFieldName } from './header-policy.ts'
+import { CHECKED, type RequestFields } from '../downstream/request-fields.ts'
+import type { ResponseFields } from './response-fields.ts'
 
 export type Fields = Record<string, string | string[]>
 
@@ -20,7 +21,7 @@ export interface Outgoing {
   readonly rateLimit: string | undefined
   /** The request id of a response that has none. */
   readonly requestId: string
-  readonly policy: HeaderPolicy
+  readonly responseFields: ResponseFields
   /** Key of the caller, by which sockets and queue slots are rationed. */
   readonly caller: string
 }
@@ -36,22 +37,18 @@ export interface Received {
   readonly trusted: boolean
 }
 
-/**
- * Returns the request's fields as the upstream gets them, without those that frame the body. `identity` maps the normalised names
- * of the fields in which this upstream's proxy reports the caller to the configured, lower-case names.
- */
+/** Returns the request's fields as the upstream gets them, without those that frame the body. `idField` is that of the request id. */
 export function requestHeaders(
   fields: Readonly<Record<string, string | string[] | undefined>>,
   { request, peer, ip, requestId, trusted }: Received,
-  identity: ReadonlyMap<string, string>,
-  { actionOf, idField }: HeaderPolicy,
+  { actionOf }: Pick<RequestFields, 'actionOf'>,
+  idField: string,
 ): Fields {
   const { socket } = request
   const out: Fields = {}
   const named = namedByConnection(String(fields['connection'] ?? ''))
   for (const name in fields) {
-    const own = identity.size === 0 ? undefined : identity.get(normalizeFieldName(name))
-    const action = own === undefined ? actionOf(name) : own === name ? 'from-proxy' : 'drop'
+    const action = actionOf(name)
     if (action === 'drop' || (action === 'from-proxy' && !trusted)) continue
     // A caller's `Connection` field cannot remove what a trusted proxy reports.
     if (action === 'keep' && named?.has(name) === true) continue
@@ -83,11 +80,15 @@ export function requestHeaders(
 export function readResponseHead(
   rawHeaders: readonly string[],
   status: number,
-  { rateLimit: gatewayLimit, requestId, policy }: Pick<Outgoing, 'rateLimit' | 'requestId' | 'policy'>,
+  {
+    rateLimit: gatewayLimit,
+    requestId,
+    responseFields,
+  }: Pick<Outgoing, 'rateLimit' | 'requestId' | 'responseFields'>,
 ) {
-  const { responseFieldOf } = policy
+  const { kindOf } = responseFields
   const hasOwnLimit =
-    status === 429 && rawHeaders.some((name, i) => i % 2 === 0 && responseFieldOf(name) === 'rate-limit')
+    status === 429 && rawHeaders.some((name, i) => i % 2 === 0 && kindOf(name) === 'rate-limit')
   const rateLimit = hasOwnLimit ? undefined : gatewayLimit
   let connection = ''
   for (let i = 0; i < rawHeaders.length; i += 2)
@@ -103,7 +104,7 @@ export function readResponseHead(
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!
     const value = rawHeaders[i + 1]!
-    const field = responseFieldOf(name)
+    const field = kindOf(name)
     if (field === 'keep' || field === 'rate-limit' || field === 'date') {
       if (field === 'rate-limit' && rateLimit !== undefined) continue
       if (named?.has(name.toLowerCase()) === true) continue
@@ -124,7 +125,7 @@ export function readResponseHead(
     }
   }
   if (rateLimit !== undefined) headers += rateLimit
-  if (!hasId) headers += `\r\n${policy.requestId}: ${requestId}`
+  if (!hasId) headers += `\r\n${responseFields.requestId}: ${requestId}`
   return { headers, framing, contentLength, transferEncoding, keepAliveMs }
 }
 
@@ -141,5 +142,5 @@ function namedByConnection(connection: string): ReadonlySet<string> | undefined 
   const lower = connection.toLowerCase()
   if (lower === '' || lower === 'keep-alive' || lower === 'close') return undefined
   const options = lower.split(',').map((option) => option.trim())
-  return new Set(options.filter((option) => !INSPECTED.has(option)))
+  return new Set(options.filter((option) => !CHECKED.has(option)))
 }

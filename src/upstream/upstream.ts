@@ -4,7 +4,6 @@ import { Refusal } from '../errors.ts'
 import { UnorderedList } from '../runtime/hot-path.ts'
 import { type AddressChange, createAddresses, createConnect, type Tls } from './addresses.ts'
 import { createConnections } from './connections.ts'
-import { normalizeFieldName } from './header-policy.ts'
 import type { Outgoing } from './headers.ts'
 import { createSend } from './proxy.ts'
 import { type Backend, UpstreamRequest } from './request.ts'
@@ -19,8 +18,6 @@ export interface Upstream {
   /** PEM texts for `https`; Node's defaults otherwise. Certificates are always verified. */
   readonly tls: Tls | undefined
   readonly maxConnections: number
-  /** Further fields that only a trusted proxy may send to it. */
-  readonly identityHeaders?: readonly string[]
   /** Timeout of a caller that appears to read nothing, in milliseconds; default `SLOW_READER_MS`. */
   readonly slowReaderMs?: number
 }
@@ -39,9 +36,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
   const backend: Backend = { ...connections, name, timeoutMs, timeouts, send: createSend(protocol) }
   const forward = (response: ServerResponse, outgoing: Outgoing) =>
     new Promise<UpstreamRequest>((resolve) => new UpstreamRequest(backend, response, outgoing, resolve))
-  const names = (upstream.identityHeaders ?? []).map((field) => field.toLowerCase())
   return Object.assign(forward, {
-    identityHeaders: new Map(names.map((field) => [normalizeFieldName(field), field])),
     addresses: () => addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
     load: connections.load,
     close: connections.close,

@@ -5,10 +5,10 @@ import { describe, expect, it } from 'vitest'
 import { parseAllDocuments } from 'yaml'
 import { loadConfig } from '../../src/config/load.ts'
 import { FORWARD_AUTH_PROXIES } from '../../src/downstream/forward-auth.ts'
-import { createHeaderPolicy } from '../../src/upstream/header-policy.ts'
+import { createRequestFields } from '../../src/downstream/request-fields.ts'
 import { sluice } from '../commands/run.ts'
 
-const { actionOf } = createHeaderPolicy('X-Request-Id')
+const { actionOf } = createRequestFields({ requestId: 'x-request-id', counted: [], identity: [] })
 
 /** Names in deploy/ and the Dockerfile must exist, and must agree with the gateway and with each other. */
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -240,7 +240,7 @@ describe('deploy/haproxy.cfg', () => {
   const isDeleted = (name: string): boolean => patterns.some((one) => one.test(name))
 
   it('deletes every field that only a proxy may set', () => {
-    const policy = read('src/upstream/header-policy.ts')
+    const policy = read('src/downstream/request-fields.ts')
     const [, list] = /const FROM_PROXY = new RegExp\(\s*\[([\s\S]*?)\]\.join/.exec(policy)!
     const parts = [...list!.matchAll(/String\.raw`(.*)`/g)].map(([, part]) => part!)
     expect(parts.length).toBeGreaterThan(5)
@@ -251,17 +251,18 @@ describe('deploy/haproxy.cfg', () => {
     const claims =
       'x-forwarded-for x-forwarded-host forwarded x-real-ip client-cert client-cert-chain remote-user'
     const more =
-      'x-auth-request-email x-ssl-client-verify ssl_client_cert oidc_claim_sub $wscc x-client-dn x-envoy-peer'
+      'x-auth-request-email x-ssl-client-verify ssl_client_cert oidc_claim_sub $wscc x-client-dn x-envoy-peer x-sluice-client x_sluice.client'
     for (const name of `${claims} ${more}`.split(' ')) {
       expect(actionOf(name), name).not.toBe('keep')
       expect(isDeleted(name), name).toBe(true)
     }
     const kept = 'authorization dpop content-type tpp-signature-certificate tpp-certificate x-mine'
     for (const name of kept.split(' ')) {
-      expect(actionOf(name), name).toBe('keep')
+      expect(actionOf(name), name).toBeOneOf(['keep', 'checked'])
       expect(isDeleted(name), name).toBe(false)
     }
     expect(isDeleted('x-request-id')).toBe(false)
+    expect(haproxy).toContain('\n  http-request del-header Connection\n')
   })
 })
 

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { createHeaderPolicy } from '../../src/upstream/header-policy.ts'
+import { createRequestFields } from '../../src/downstream/request-fields.ts'
 import { requestHeaders } from '../../src/upstream/headers.ts'
 import { createPeers } from '../../src/downstream/peers.ts'
 import { PATIENCE_MS, runs } from './runs.ts'
@@ -91,7 +91,8 @@ it(
           requestId: 'r',
           trusted: false,
         }
-        const out = requestHeaders(sent, received, new Map(), createHeaderPolicy('X-Request-Id'))
+        const fields = createRequestFields({ requestId: 'x-request-id', counted: [], identity: [] })
+        const out = requestHeaders(sent, received, fields, 'x-request-id')
         expect(sent).toEqual(before)
         expect(out).toMatchObject({
           'x-forwarded-for': '1.1.1.1',

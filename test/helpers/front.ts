@@ -1,5 +1,5 @@
 import { createServer, type IncomingMessage, request as httpRequest, type Server } from 'node:http'
-import { createHeaderPolicy } from '../../src/upstream/header-policy.ts'
+import { createResponseFields } from '../../src/upstream/response-fields.ts'
 import type { AddressInfo } from 'node:net'
 import type { AddressChange } from '../../src/upstream/addresses.ts'
 import type { UpstreamRequest } from '../../src/upstream/request.ts'
@@ -54,7 +54,7 @@ export async function startFront(
       timeoutMs: undefined,
       rateLimit: undefined,
       requestId: 'an-id',
-      policy: createHeaderPolicy('X-Request-Id'),
+      responseFields: createResponseFields('X-Request-Id'),
       caller: String(request.headers['x-caller']),
       ...outgoing,
     }).then((forwarded) => {

@@ -1,13 +1,15 @@
 import type { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { type Received, readResponseHead, requestHeaders as fieldsFor } from '../../src/upstream/headers.ts'
-import { createHeaderPolicy } from '../../src/upstream/header-policy.ts'
+import { createRequestFields } from '../../src/downstream/request-fields.ts'
+import { createResponseFields } from '../../src/upstream/response-fields.ts'
 import { fieldsOf } from '../helpers/fields.ts'
 import { FROM_PROXY } from '../helpers/proxy-fields.ts'
 
-const policy = createHeaderPolicy('X-Request-Id')
+const requestFields = createRequestFields({ requestId: 'x-request-id', counted: [], identity: [] })
+const responseFields = createResponseFields('X-Request-Id')
 const requestHeaders = (sent: Parameters<typeof fieldsFor>[0], received: Received) =>
-  fieldsFor(sent, received, new Map(), policy)
+  fieldsFor(sent, received, requestFields, 'x-request-id')
 
 const direct: Received = {
   request: { headers: { host: 'a:8080' }, socket: { localPort: 8080 } as Socket },
@@ -33,7 +35,7 @@ const OVERRIDES = `
   path-info proxy request-uri script-name x-client-id x-clientid x-envoy-original-path x-http-method
   x-http-method-override x-http-path-override x-method-override x-original-method x-original-path
   x-original-uri x-original-url x-override-url x-path-info x-replaced-path x-request-uri x-rewrite-url
-  x-script-name
+  x-script-name x-sluice-client
 `
   .trim()
   .split(/\s+/)
@@ -188,7 +190,7 @@ describe('fields of the answer', () => {
       const head = readResponseHead([...raw, 'Connection', connection], status, {
         rateLimit,
         requestId: 'r',
-        policy,
+        responseFields,
       })
       return { ...head, headers: fieldsOf(head.headers) }
     }

@@ -5,12 +5,16 @@ import { setImmediate as nextIteration } from 'node:timers/promises'
 import { describe, expect, it, vi } from 'vitest'
 import { abortBody } from '../../src/downstream/body.ts'
 import { Refusal } from '../../src/errors.ts'
-import { createHeaderPolicy } from '../../src/upstream/header-policy.ts'
+import { createResponseFields } from '../../src/upstream/response-fields.ts'
 import { type Backend, UpstreamRequest } from '../../src/upstream/request.ts'
 import { streamResponse } from '../../src/upstream/response.ts'
 import { until } from '../helpers/wait.ts'
 
-const OUTGOING = { requestId: 'one', rateLimit: undefined, policy: createHeaderPolicy('X-Request-Id') }
+const OUTGOING = {
+  requestId: 'one',
+  rateLimit: undefined,
+  responseFields: createResponseFields('X-Request-Id'),
+}
 
 it('a caller that reads again counts as progress: the upstream has its whole timeout for the next bytes', async () => {
   const unread: (() => void)[] = []

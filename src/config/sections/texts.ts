@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import { z } from 'zod'
 import { parseHost } from '../../downstream/target.ts'
-import { decideAction, HOP_BY_HOP, INSPECTED, normalizeFieldName } from '../../upstream/header-policy.ts'
+import { CHECKED, decideAction, HOP_BY_HOP, normalizeFieldName } from '../../downstream/request-fields.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { stringThat } from './values.ts'
 
@@ -82,7 +82,7 @@ export const headerFields = z.record(
 
 /** Fields that the gateway sets in responses. */
 export const SET_BY_GATEWAY = /^(?:x-)?ratelimit(?:-|$)|^(?:retry-after|cache-control|content-length|date)$/
-const isRead = (name: string): boolean => INSPECTED.has(name) || HOP_BY_HOP.has(name)
+const isRead = (name: string): boolean => CHECKED.has(name) || HOP_BY_HOP.has(name)
 
 /** Schema of a field in which a trusted proxy names the caller to the upstream. */
 export const identityField = stringThat((field) => {

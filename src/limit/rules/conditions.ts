@@ -1,6 +1,6 @@
 import { isIP } from 'node:net'
 import type { KeyedLimit } from '../key.ts'
-import { type Caller, type Facts, headerValues } from './facts.ts'
+import type { Caller, Facts } from './facts.ts'
 
 /** A condition on a request. Names of header fields are in lower case; a method has no name. */
 export interface Condition {
@@ -23,18 +23,29 @@ export function excludedBy({ when, unless }: Conditional, { claims }: Caller, fa
   return met && `unless ${formatCondition(met)}`
 }
 
-/** True if a condition holds. If `strict`, each value of a repeated header field must be listed: no caller escapes a limit by repeating it. */
-function holds({ of, name, is }: Condition, claims: Caller['claims'], facts: Facts, strict: boolean) {
+/** True if a condition holds; `isException` for one of `unless`. */
+function holds({ of, name, is }: Condition, claims: Caller['claims'], facts: Facts, isException: boolean) {
   let values: readonly (string | number | boolean)[] | undefined
-  if (of === 'header') values = headerValues(facts, name)
+  if (of === 'header') values = facts.field(name)
   else if (of === 'method') values = [facts.method]
   else if (claims?.[name] !== undefined) values = [claims[name]].flat()
   if (values === undefined) return is === 'absent'
   if (is === 'absent' || is === 'present') return is === 'present'
   if (is === 'ip') return values.length === 1 && isAddress(values[0])
-  const isWanted = (value: string | number | boolean): boolean => is.includes(String(value))
-  return strict && of === 'header' ? values.every(isWanted) : values.some(isWanted)
+  if (of !== 'header') return values.some((value) => is.includes(String(value)))
+  // A caller chooses the members of a field and their case, and must not escape a limit by either.
+  const members = membersOf(values.join())
+  if (isException) return members.length > 0 && members.every((member) => is.includes(member))
+  const wanted = new Set(is.map((value) => value.toLowerCase()))
+  return members.some((member) => wanted.has(member.toLowerCase()))
 }
+
+/** Returns the members of a list (RFC 9110 section 5.6.1). */
+const membersOf = (list: string): readonly string[] =>
+  list
+    .split(',')
+    .map((member) => member.trim())
+    .filter((member) => member !== '')
 
 const isAddress = (value: unknown): boolean =>
   typeof value === 'string' && isIP(value) !== 0 && !value.includes('%')
@@ -67,6 +78,15 @@ export function claimedBy(
 }
 
 type Reading = KeyedLimit & Conditional & { readonly claim?: ClaimedLimit }
+
+/** Returns the names of the header fields that limits count by, or that their conditions read. */
+export function fieldsOf(limits: readonly Reading[]): readonly string[] {
+  const names = limits.flatMap(({ per, when = [], unless = [] }) => [
+    ...per.flatMap((part) => (part.startsWith('header:') ? part.slice('header:'.length) : [])),
+    ...[...when, ...unless].flatMap(({ of, name }) => (of === 'header' ? name : [])),
+  ])
+  return [...new Set(names)]
+}
 
 /** Returns the names of the claims that limits read, sorted. */
 export function claimsOf(limits: readonly Reading[]): readonly string[] {

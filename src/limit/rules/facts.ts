@@ -1,6 +1,7 @@
 // oxlint-disable-next-line no-restricted-imports -- a hash is pure
 import { hash } from 'node:crypto'
 import type { Params, Route } from '../../downstream/router.ts'
+import { parseObject } from '../../runtime/json.ts'
 
 type Claim = string | number | boolean
 
@@ -20,7 +21,8 @@ export interface Caller {
 export interface Facts {
   readonly method: string
   readonly params: Params
-  readonly request: { readonly rawHeaders: readonly string[] }
+  /** Returns the values of a header field by its lower-case name, one for each line; undefined if it is absent, or must not be believed. */
+  field(name: string): readonly string[] | undefined
   readonly head: { readonly authorization: readonly string[] }
   readonly route?: Pick<Route, 'match'> | undefined
 }
@@ -28,26 +30,9 @@ export interface Facts {
 export const NO_FACTS: Facts = {
   method: '',
   params: {},
-  request: { rawHeaders: [] },
+  field: () => undefined,
   head: { authorization: [] },
 }
-
-/** Returns the values of a header field by its lower-case name; undefined if it is absent, or `Connection` removes it from the request. */
-export function headerValues({ request: { rawHeaders } }: Facts, name: string) {
-  let values: string[] | undefined
-  for (let i = 0; i < rawHeaders.length; i += 2) {
-    const field = rawHeaders[i]!.toLowerCase()
-    if (field === name) (values ??= []).push(rawHeaders[i + 1]!)
-    else if (field === 'connection' && optionsOf(rawHeaders[i + 1]!).includes(name)) return undefined
-  }
-  return values
-}
-
-const optionsOf = (connection: string): readonly string[] =>
-  connection
-    .toLowerCase()
-    .split(',')
-    .map((option) => option.trim())
 
 /** Returns the SHA-256 of the access token, if any; of a JWT without its signature, as ECDSA has two that are valid for each. */
 export function tokenHash({ head }: Facts): string | undefined {
@@ -55,6 +40,12 @@ export function tokenHash({ head }: Facts): string | undefined {
   if (credentials === undefined) return undefined
   // A token contains no space, and any number of spaces may precede it.
   const token = credentials.slice(credentials.lastIndexOf(' ') + 1)
-  const [signed] = /^eyJ[^.]*\.[^.]*(?=\.[^.]*$)/.exec(token) ?? [token]
-  return hash('sha256', signed, 'base64url')
+  return hash('sha256', signedPartOf(token) ?? token, 'base64url')
+}
+
+/** Returns a JWT without its signature; undefined for other tokens. Its header may begin with white space, and so not with `eyJ`. */
+function signedPartOf(token: string): string | undefined {
+  const [header = '', payload, signature, ...more] = token.split('.', 4)
+  const isJwt = signature !== undefined && more.length === 0 && parseObject(Buffer.from(header, 'base64url'))
+  return isJwt ? `${header}.${payload}` : undefined
 }

@@ -3,7 +3,7 @@ import { decodeSegment } from '../../downstream/target.ts'
 import { badRequest, Refusal } from '../../errors.ts'
 import { memoize } from '../../runtime/hot-path.ts'
 import { encodePart, ipPart, type KeyedLimit, paramPart } from '../key.ts'
-import { type Caller, type Facts, headerValues, tokenHash } from './facts.ts'
+import { type Caller, type Facts, tokenHash } from './facts.ts'
 
 /** Kinds of path parameters, claims (`claim:NAME`) and header fields (`header:NAME`, in any case), by name. */
 export type Parameters = Readonly<Record<string, string>>
@@ -103,7 +103,7 @@ export function partReader(part: string, parameters: Parameters): Read {
       }
     case 'header':
       return (_, facts) => {
-        const values = headerValues(facts, name)
+        const values = facts.field(name)
         if (values === undefined) return undefined
         return values.length === 1 && accepts(values[0]!) ? paramPart(values[0]!) : null
       }

@@ -121,11 +121,16 @@ export function toRefusal(failure: unknown): Refusal {
   return new Refusal('InternalServer', 'The gateway failed to handle this request.', { cause: failure })
 }
 
-/** Gives back the call of limits that count only success, unless it was answered below 400, and not cut by the upstream or the gateway. */
-export function giveBack({ limiter }: GatewayDeps, { decision, quotas, status, error }: Exchange): void {
-  // A caller that leaves a begun response, or sends a bad body, must not get the call back.
+/**
+ * Gives back the call of limits that count only success, unless it was answered below 400 and not cut by the upstream or the gateway.
+ * A caller that leaves after its request was sent has had its call: it could otherwise make any number of them.
+ */
+export function giveBack({ limiter }: GatewayDeps, exchange: Exchange): void {
+  const { decision, quotas, status, error, incomplete, forwarded } = exchange
+  // A caller that sends a bad body must not get the call back.
   const isAnswered = status > 0 && status < 400 && (error === undefined || error.status < 500)
-  if (isAnswered || decision?.admitted !== true) return
+  const hasLeft = incomplete === 'left' && forwarded?.waitsFor === 'response'
+  if (isAnswered || hasLeft || decision?.admitted !== true) return
   if (quotas.some(({ countsSuccess }) => countsSuccess)) limiter.giveBack(quotas, decision)
 }
 

@@ -1,4 +1,4 @@
-import { connect } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
@@ -17,9 +17,13 @@ beforeAll(async () => {
     else if (how === 'reset') response.destroy()
     else response.writeHead(Number(how)).end()
   })
-  gateway = await startGateway({
+  gateway = await start('maxConnections: 256')
+})
+const start = (more: string, timeout = '1s') =>
+  startGateway({
     data: upstream.url,
-    timeout: '1s',
+    timeout,
+    upstream: more,
     limits: `limits:
   requests: { per: [client], limit: 1000, window: 1m }
   none: { per: [client], limit: 0, window: 1m }
@@ -29,7 +33,6 @@ beforeAll(async () => {
   - { match: "/none", upstream: data, authenticate: bearer, limits: [month, none] }
   - { match: "/all", upstream: data, authenticate: bearer, limits: [requests] }`,
   })
-})
 afterAll(async () => {
   await gateway.close()
   await upstream.close()
@@ -39,13 +42,13 @@ beforeEach(() => {
   client = randomUUID()
 })
 
-const ask = async (path: string, answer: string) =>
-  call(gateway.port, { path, token: await token(client), headers: { 'X-Answer': answer } })
+const ask = async (path: string, answer: string, { port } = gateway) =>
+  call(port, { path, token: await token(client), headers: { 'X-Answer': answer } })
 
 /** Waits until that many calls are counted, besides those that ask. */
-async function expectCounted(calls: number): Promise<void> {
+async function expectCounted(calls: number, at = gateway): Promise<void> {
   let asked = 0
-  const remaining = async () => Number((await ask('/success', '200')).headers['x-ratelimit-remaining'])
+  const remaining = async () => Number((await ask('/success', '200', at)).headers['x-ratelimit-remaining'])
   await until('the calls are given back', async () => (await remaining()) === 100 - calls - ++asked)
   // A call that is given back twice would be missing now.
   expect(await remaining()).toBe(100 - calls - asked - 1)
@@ -76,29 +79,48 @@ it('a call whose response the upstream cuts is given back once', async () => {
   await expectCounted(1)
 })
 
-/** Sends a request and leaves: after the first bytes of the response, or before them. */
-async function leave(answer: string): Promise<void> {
-  const seen = upstream.seen.length
-  const socket = connect(gateway.port, '127.0.0.1')
+/** Sends a request on a socket that is then closed. */
+async function leaving(port: number, answer: string): Promise<Socket> {
+  const socket = connect(port, '127.0.0.1')
   const authorization = `Bearer ${await token(client)}`
   socket.write(
     `GET /success HTTP/1.1\r\nHost: a\r\nAuthorization: ${authorization}\r\nX-Answer: ${answer}\r\n\r\n`,
   )
+  return socket
+}
+
+/** Sends a request and leaves: after the first bytes of the response, or before them. */
+async function leave(answer: string): Promise<void> {
+  const seen = upstream.seen.length
+  const socket = await leaving(gateway.port, answer)
   if (answer === 'slow') await new Promise((resolve) => socket.once('data', resolve))
   else await until('the upstream is asked', () => upstream.seen.length > seen)
   socket.destroy()
 }
 
-it('a call whose caller leaves before a response began is given back once', async () => {
-  await ask('/success', '200')
-  await leave('never')
+it.each([
+  ['before a response began', 'never'],
+  ['a begun response', 'slow'],
+])('a call whose caller leaves %s is not given back, because the upstream has it', async (_, answer) => {
+  await leave(answer)
+  await until('the gateway notices', () => upstream.sockets() === 0)
   await expectCounted(1)
 })
 
-it('a call whose caller leaves a begun response is not given back', async () => {
-  await leave('slow')
-  await until('the gateway notices', () => upstream.sockets() === 0)
-  await expectCounted(1)
+it('a call whose caller leaves while it waits for a connection is given back once', async () => {
+  const narrow = await start('maxConnections: 1', '30s')
+  const asked = upstream.seen.length
+  const [first, second] = [await leaving(narrow.port, 'never'), await leaving(narrow.port, 'never')]
+  const waiting = async () => (await call(narrow.adminPort, { path: '/metrics' })).body
+  await until('one is sent and one waits', async () =>
+    (await waiting()).includes('sluice_upstream_queue{upstream="data"} 1'),
+  )
+  second.destroy()
+  await until('it has left', async () => (await waiting()).includes('sluice_upstream_queue{upstream="data"} 0'))
+  first.destroy()
+  expect(upstream.seen.length).toBe(asked + 1)
+  await expectCounted(1, narrow)
+  await narrow.close()
 })
 
 it('a call that was refused, or has no limit that counts only success, is not given back', async () => {

@@ -111,9 +111,10 @@ export function createLiveOverrides(
   }
 }
 
+const textOf = (override: Override): string => `${fieldOf(override)} ${formatOverride(override)}`
+
 /** Returns the overrides of `some` that are not in `others`. */
 function difference(some: readonly Override[], others: readonly Override[]): readonly Override[] {
-  const textOf = (override: Override): string => `${fieldOf(override)} ${formatOverride(override)}`
   const known = new Set(others.map(textOf))
   return some.filter((override) => !known.has(textOf(override)))
 }

@@ -111,12 +111,12 @@ it.each(['X_API_KEY', 'X.Sluice.Client', 'x-sluice~client'])(
   'refuses %s of a proxy that asks, because only the proxy could drop it',
   async (name) => {
     gateway = await startGateway(
-      `${yaml({
+      yaml({
         data: data.url,
         limits: `limits: { counted: ${SKIPPING} }`,
         routes: 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [counted] }]',
         more: 'forwardAuth: { port: 0, from: traefik }',
-      })}`,
+      }),
     )
     const asked = {
       'X-Forwarded-Method': 'GET',

@@ -116,7 +116,9 @@ it('a call whose caller leaves while it waits for a connection is given back onc
     (await waiting()).includes('sluice_upstream_queue{upstream="data"} 1'),
   )
   second.destroy()
-  await until('it has left', async () => (await waiting()).includes('sluice_upstream_queue{upstream="data"} 0'))
+  await until('it has left', async () =>
+    (await waiting()).includes('sluice_upstream_queue{upstream="data"} 0'),
+  )
   first.destroy()
   expect(upstream.seen.length).toBe(asked + 1)
   await expectCounted(1, narrow)

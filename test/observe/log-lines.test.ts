@@ -162,7 +162,13 @@ it('truncates long paths and hosts', () => {
   const line = read({
     ...bare,
     target: { host, path, segments: [], query: '' },
-    forwarded: { outcome: 'left', timedOut: 'slow', error: undefined, headAt: undefined },
+    forwarded: {
+      outcome: 'left',
+      timedOut: 'slow',
+      error: undefined,
+      headAt: undefined,
+      waitsFor: 'response',
+    },
   })
   expect(line).toMatchObject({ path: `/${'x'.repeat(255)}…`, cause: 'slow' })
   expect(line['host']).toBe(`${'h'.repeat(256)}…`)

@@ -1,11 +1,14 @@
 import { hash, timingSafeEqual } from 'node:crypto'
 import { type IncomingHttpHeaders, STATUS_CODES } from 'node:http'
+import { isIP } from 'node:net'
 import { isLoopback } from '../downstream/peers.ts'
 
 /** Access to limits and the console: with the token or, if none is configured, from this machine. */
 export interface Access {
   readonly token: string | undefined
   readonly onLoopback: boolean
+  /** Names by which operators reach the listener, in lower case, besides its addresses and `localhost`. */
+  readonly hosts: readonly string[]
 }
 
 /** A response of the operators' listener; an object as its body is JSON. */
@@ -21,12 +24,21 @@ export function problem(status: number, detail: string, headers?: AdminResponse[
   return { status, body, headers: { 'Content-Type': 'application/problem+json', ...headers } }
 }
 
-/** Refuses a request for limits or the console's data. Without a token, allows only programs of this machine and the console: other pages send another Origin, or Host (DNS rebinding). */
+/**
+ * Refuses a request for limits or the console's data. The Host of a page whose name is rebound to this address (DNS rebinding) is that
+ * name, also if the page knows the token. Without a token, allows only programs of this machine and the console.
+ */
 export function deny(
   { authorization = '', host = '', origin }: IncomingHttpHeaders,
-  { token, onLoopback }: Access,
+  { token, onLoopback, hosts }: Access,
 ): AdminResponse | undefined {
+  const name = host
+    .replace(/:\d*$/, '')
+    .replace(/^\[(.*)\]$/, '$1')
+    .toLowerCase()
   if (token !== undefined) {
+    if (isIP(name) === 0 && name !== 'localhost' && !hosts.includes(name))
+      return problem(403, 'Name this listener by its address or localhost, or write its name to admin.hosts.')
     // RFC 6750 sections 2.1 and 3.
     const [, sent] = /^bearer +(\S+) *$/i.exec(authorization) ?? []
     if (sent === undefined) return unauthorized('Send admin.token as "Authorization: Bearer …".')
@@ -35,7 +47,6 @@ export function deny(
   }
   if (!onLoopback)
     return problem(403, 'Limits and the console need admin.token, unless admin.host is 127.0.0.1.')
-  const name = host.replace(/:\d*$/, '').replace(/^\[(.*)\]$/, '$1')
   if (!isLoopback(name))
     return problem(403, 'Without admin.token, limits are shown only at localhost, 127.0.0.1 and [::1].')
   if (origin === undefined || origin === `http://${host.toLowerCase()}`) return undefined

@@ -18,6 +18,7 @@ import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const TOKEN = 'an-operator-s-token'
+const AUTHORIZED = { Authorization: `Bearer ${TOKEN}` }
 let server: Server | undefined
 afterEach(() => server?.close())
 
@@ -31,6 +32,7 @@ async function admin(parts: Partial<AdminParts> = {}) {
     metricsType: 'text/plain',
     token: undefined,
     onLoopback: true,
+    hosts: [],
     usage: async (client) => (
       asked.push(client),
       { client, limits: [], own: [], overrides: [], truncated: false }
@@ -193,10 +195,18 @@ describe('access to limits', () => {
     ],
     ['the token', { Authorization: `Bearer ${TOKEN}` }, 200, undefined],
     ['the token, its scheme in lower case', { Authorization: `bearer  ${TOKEN}` }, 200, undefined],
-    ['the token at any name', { Authorization: `Bearer ${TOKEN}`, Host: 'sluice.internal' }, 200, undefined],
+    ['the token at a name of admin.hosts', { ...AUTHORIZED, Host: 'Sluice.internal:9090' }, 200, undefined],
+    ['the token at an address', { ...AUTHORIZED, Host: '[2001:db8::1]:9090' }, 200, undefined],
+    ['the token at localhost', { ...AUTHORIZED, Host: 'localhost' }, 200, undefined],
+    [
+      'the token at another name (DNS rebinding)',
+      { ...AUTHORIZED, Host: 'evil.example:9090' },
+      403,
+      undefined,
+    ],
   ] as const)('with a token configured: %s', async ([, headers, status, challenge]) => {
     for (const onLoopback of [true, false]) {
-      const { ask, asked } = await admin({ token: TOKEN, onLoopback })
+      const { ask, asked } = await admin({ token: TOKEN, onLoopback, hosts: ['sluice.internal'] })
       const got = await ask('/limits/a', { headers })
       expect(got.status).toBe(status)
       expect(got.headers['www-authenticate']).toBe(challenge)

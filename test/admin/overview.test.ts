@@ -23,7 +23,7 @@ async function admin(parts: Partial<AdminParts> = {}) {
   const reset = vi.fn<AdminParts['reset']>(async () => 1)
   server = createAdmin({
     ...{ notReadyReason: () => undefined, metrics: async () => '', metricsType: 'text/plain' },
-    ...{ token: undefined, onLoopback: true, failed: () => {}, reset },
+    ...{ token: undefined, onLoopback: true, hosts: [], failed: () => {}, reset },
     usage: async (client) => ({ client, limits: [], own: [], overrides: [], truncated: false }),
     overview: async () => ({ shown: true }),
     setLimits: async (setting) => setting,

@@ -24,7 +24,7 @@ describe('loadConfig', () => {
         maxConnections: 10_000,
         maxConnectionsPerAddress: 1000,
       },
-      admin: { host: '127.0.0.1', port: 9090, token: undefined, onLoopback: true },
+      admin: { host: '127.0.0.1', port: 9090, token: undefined, hosts: [], onLoopback: true },
       drainTimeoutMs: 10_000,
       log: { level: 'info' },
       store: 'memory',

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -17,8 +18,9 @@ interface Service {
   readonly volumes?: readonly string[]
   readonly ports?: readonly string[]
 }
-const { services } = parse(read('compose.demo.yaml'), { merge: true }) as {
+const { services, volumes: named } = parse(read('compose.demo.yaml'), { merge: true }) as {
   services: Readonly<Record<string, Service>>
+  volumes: Readonly<Record<string, unknown>>
 }
 
 let started: TestProcess[] = []
@@ -29,8 +31,12 @@ afterEach(() => {
 describe('deploy/compose.demo.yaml', () => {
   it('mounts only existing files, and publishes ports on loopback only, each once', () => {
     const all = Object.values(services)
-    for (const volume of all.flatMap(({ volumes = [] }) => volumes))
-      expect(existsSync(join(deploy, volume.split(':')[0]!)), volume).toBe(true)
+    for (const volume of all.flatMap(({ volumes = [] }) => volumes)) {
+      const [from] = volume.split(':') as [string]
+      expect(from.startsWith('.') ? existsSync(join(deploy, from)) : Object.hasOwn(named, from), volume).toBe(
+        true,
+      )
+    }
     const ports = all.flatMap(({ ports = [] }) => ports.map((port) => port.split(':').slice(0, 2).join(':')))
     for (const port of ports) expect(port).toMatch(/^127\.0\.0\.1:\d+$/)
     expect(new Set(ports).size).toBe(ports.length)
@@ -38,6 +44,19 @@ describe('deploy/compose.demo.yaml', () => {
 
   it('gives both gateways clients, refusals and one count', async () => {
     const redis = await sharedRedis()
+    const folder = mkdtempSync(join(tmpdir(), 'sluice-demo-'))
+    const makeToken = () => {
+      const [program, ...args] = services['token']!.command as [string, ...string[]]
+      const script = args.map((word) => word.replaceAll('/run/demo', folder).replaceAll('$$', '$'))
+      return execFileSync(program, script, { encoding: 'utf8' })
+    }
+    makeToken()
+    const first = readFileSync(join(folder, 'token'), 'utf8')
+    const printed = makeToken()
+    const secret = readFileSync(join(folder, 'token'), 'utf8')
+    expect(secret).toMatch(/^[0-9a-f]{32}$/)
+    expect(secret).not.toBe(first)
+    expect(printed).toContain(secret)
     const names = ['gateway-1:8080', 'gateway-2:8080', 'backends:3000', 'backends:4000']
     const free = await Promise.all(names.map(() => freePort()))
     const here = (text: string): string =>
@@ -45,11 +64,12 @@ describe('deploy/compose.demo.yaml', () => {
         .reduce((text, name, i) => text.replaceAll(name, `127.0.0.1:${free[i]}`), text)
         .replace('redis://redis:6379', redis.url)
         .replace('0.0.0.0', '127.0.0.1')
+        .replace('/run/demo', folder)
     const backends = services['backends']!.command.map((word) =>
       word === '3000' ? String(free[2]) : word === '4000' ? String(free[3]) : here(word),
     )
     started.push(sluice(backends))
-    const file = join(mkdtempSync(join(tmpdir(), 'sluice-demo-')), 'sluice.yaml')
+    const file = join(folder, 'sluice.yaml')
     writeFileSync(file, here(read('demo/sluice.yaml')))
     const adminPorts = [await freePort(), await freePort()]
     for (const [i, port] of adminPorts.entries())
@@ -58,7 +78,7 @@ describe('deploy/compose.demo.yaml', () => {
       )
 
     const overview = async (port: number) => {
-      const { json } = await call(port, { path: '/overview', token: 'token-of-the-demo' })
+      const { json } = await call(port, { path: '/overview', token: secret })
       return json
     }
     for (const port of adminPorts)

@@ -54,6 +54,7 @@ export const admin = section({
   host: bindHost.default('127.0.0.1'),
   port: port.prefault(9090),
   token: token.optional(),
+  hosts: list(servedHost, 1, 'a list of host names').default([]),
 }).transform((settings) => ({ token: undefined, ...settings, onLoopback: isLoopback(settings.host) }))
 
 export const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'

@@ -1,4 +1,5 @@
 import { isLoopback } from '../downstream/peers.ts'
+import { urlsOf } from '../limit/redis/options.ts'
 import { countedBy, partOf } from '../limit/rules/parts.ts'
 import { certificatesOf, describeValidity } from './certificates.ts'
 import type { Compiled } from './compile.ts'
@@ -7,6 +8,7 @@ import type { Env } from './yaml/source.ts'
 
 export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   yield* insecureSettings(config)
+  yield* plaintextWarnings(config)
   yield* certificateWarnings(config, nowMs)
   yield* identityWarnings(config)
   yield* clientWarnings(config, nowMs)
@@ -26,6 +28,39 @@ function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Gen
   const message = 'lets every caller set X-Forwarded-For and Client-Cert; write the addresses of your proxies'
   for (const [i, range] of listen.trustedProxies.entries())
     if (/\/0+$/.test(range)) yield { path: ['listen', 'trustedProxies', i], message }
+}
+
+/** True for a URL without TLS to another host. Names without a dot are taken for neighbours, such as the services of a Compose file. */
+function isPlaintext(url: string): boolean {
+  if (!/^(?:http|redis):/i.test(url)) return false
+  const host = new URL(url).hostname.replace(/^\[|\]$/g, '')
+  return /[.:]/.test(host) && !isLoopback(host)
+}
+
+/** Warns about secrets and keys that are sent without TLS. */
+function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Issue> {
+  for (const [i, { jwks, introspection }] of tokens.entries()) {
+    const path = tokens.length === 1 ? ['tokens'] : ['tokens', i]
+    const keys =
+      'is read without TLS, so whoever is on the way can replace the keys and forge tokens; write https'
+    if (jwks !== undefined && 'url' in jwks && isPlaintext(jwks.url))
+      yield { path: [...path, 'jwks'], message: keys }
+    const secrets = 'gets the tokens and clientSecret without TLS; write https'
+    if (introspection !== undefined && isPlaintext(introspection.url))
+      yield { path: [...path, 'introspection', 'url'], message: secrets }
+  }
+  for (const [i, { jwks }] of clients.entries()) {
+    const message = 'is read without TLS, so whoever is on the way can replace the keys; write https'
+    if (jwks !== undefined && 'url' in jwks && isPlaintext(jwks.url))
+      yield { path: ['clients', i, 'jwksUri'], message }
+  }
+  if (store === 'memory' || store.redis.tls !== undefined) return
+  const { topology, password } = store.redis
+  const message = 'is reached without TLS, and gets the password; write rediss://'
+  const isOpen = urlsOf(topology).some(
+    (url) => isPlaintext(url) && (password ?? new URL(url).password) !== '',
+  )
+  if (isOpen) yield { path: ['store', 'redis', 'url'], message }
 }
 
 /** Warns about certificates that the gateway presents. Expired authorities may remain next to their successors. */

@@ -3,7 +3,7 @@ import { parse } from 'yaml'
 import { fileOf, sluice } from './run.ts'
 
 const GOOD = `
-store: { redis: { url: "redis://user:hunter2@redis.internal:6379/1" } }
+store: { redis: { url: "rediss://user:hunter2@redis.internal:6379/1" } }
 upstreams:
   data: { url: http://data.internal:4000, timeout: 90s }
 tokens: { issuer: https://id.example.com/oidc, audience: https://api.example.com }
@@ -15,7 +15,7 @@ routes:
   - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
 `
 const RICH = GOOD.replace(
-  'store: { redis: { url: "redis://user:hunter2@redis.internal:6379/1" } }',
+  'store: { redis: { url: "rediss://user:hunter2@redis.internal:6379/1" } }',
   `admin: { host: 0.0.0.0 }
 store:
   redis: { sentinels: [redis://s1, redis://s2], name: main, username: hunter2, password: hunter2, sentinelPassword: hunter2 }
@@ -95,7 +95,7 @@ describe('sluice check', () => {
       listen: { host: '0.0.0.0', port: 8080, headersTimeout: '15s', maxHeaderSize: '16kB' },
       admin: { host: '127.0.0.1', port: 9090 },
       drainTimeout: '10s',
-      store: { redis: { url: 'redis://***@redis.internal:6379/1' }, onOutage: 'local', timeout: '100ms' },
+      store: { redis: { url: 'rediss://***@redis.internal:6379/1' }, onOutage: 'local', timeout: '100ms' },
       upstreams: { data: { url: 'http://data.internal:4000', timeout: '90s', connectTimeout: '2s' } },
       limits: { requests: { per: ['client'], limit: 1000, window: '1m', shadow: false } },
       routes: [{ match: 'id.example.com/*', maxBody: '100B', timeout: '2h' }, { maxBody: '10MB' }],

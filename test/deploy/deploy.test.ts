@@ -269,7 +269,9 @@ describe('deploy/haproxy.cfg', () => {
 describe('deploy/kubernetes/', () => {
   it('applies every manifest', () => {
     const { resources, configMapGenerator, generatorOptions } = k8s('kustomization')
-    const files = [...resources, ...configMapGenerator[0].files, 'kustomization.yaml']
+    // In the namespace of the ingress controller.
+    const others = ['kustomization.yaml', 'ingress-nginx.yaml']
+    const files = [...resources, ...configMapGenerator[0].files, ...others]
     expect(new Set(files)).toEqual(new Set(readdirSync(join(root, 'deploy/kubernetes'))))
     expect(generatorOptions.disableNameSuffixHash).toBe(true)
     expect(pod.volumes).toEqual([{ name: 'config', configMap: { name: configMapGenerator[0].name } }])

@@ -1,55 +1,125 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
-import { type Nginx, startNginx } from '../helpers/nginx.ts'
+import { startNginx } from '../helpers/nginx.ts'
 import { FROM_PROXY } from '../helpers/proxy-fields.ts'
+import { makeCertificate } from '../helpers/self-signed.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 
 const DEPLOY = join(import.meta.dirname, '../../deploy')
+const read = (path: string): string => readFileSync(join(DEPLOY, path), 'utf8')
 
 let upstream: TestUpstream
 let gateway: TestGateway
-let nginx: Nginx
 beforeAll(async () => {
   upstream = await startUpstream()
   gateway = await startGateway({ data: upstream.url, trustedProxies: '[127.0.0.1/32]' })
-  const text = readFileSync(join(DEPLOY, 'nginx.conf'), 'utf8')
-    .replace('listen 8080', 'listen 127.0.0.1:PORT')
-    .replace('server gateway-1:8080', `server 127.0.0.1:${gateway.port}`)
-    .replace(/ +server gateway-2.*\n/, '')
-  nginx = await startNginx(text, [join(DEPLOY, 'proxy-fields.conf')])
 })
 afterAll(async () => {
-  nginx?.close()
   await gateway.close()
   await upstream.close()
 })
 
-it("deploy/nginx.conf forwards requests, without a caller's fields that only a proxy may set", async () => {
-  const claims = Object.fromEntries(
-    [...FROM_PROXY, 'x-forwarded-for', 'x-real-ip', 'X_Forwarded_Proto', 'ssl_client_cert'].map((name) => [
-      name,
-      '6.6.6.6',
-    ]),
-  )
-  const got = await call(nginx.port, {
-    method: 'POST',
-    path: '/v3/a%3Ab?x=//y',
-    token: await token('acme'),
-    headers: { ...claims, 'x-forwarded-proto': 'https', 'X-Mine': '1', 'TPP-Certificate': 'c' },
-    body: 'body',
+const SHIPPED = read('nginx.conf')
+  .replace('listen 8080', 'listen 127.0.0.1:PORT')
+  .replace(/ +server gateway-2.*\n/, '')
+
+const { data: removed } = parse(read('kubernetes/ingress-nginx.yaml')) as { data: Record<string, string> }
+const [, patch] = /--patch '([\s\S]*?)'/.exec(read('kubernetes/ingress-nginx.yaml').replaceAll(/^#/gm, ''))!
+const { data: options } = JSON.parse(patch!) as { data: Record<string, string> }
+
+/** A server with the `proxy_set_header` lines of the template of ingress-nginx, in its order. */
+const ingress = (fields: Readonly<Record<string, string>>): string => `
+events {}
+http {
+  access_log off;
+  proxy_headers_hash_max_size ${options['proxy-headers-hash-max-size']};
+  proxy_headers_hash_bucket_size ${options['proxy-headers-hash-bucket-size']};
+  map $http_upgrade $connection_upgrade { default upgrade; "" ""; }
+  upstream gateways { server gateway-1:8080; }
+  server {
+    listen 127.0.0.1:PORT;
+    location / {
+      proxy_set_header Host $http_host;
+      proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Connection $connection_upgrade;
+      proxy_set_header X-Request-ID $request_id;
+      proxy_set_header X-Real-IP $remote_addr;
+      proxy_set_header X-Forwarded-For $remote_addr;
+      proxy_set_header X-Forwarded-Host $http_host;
+      proxy_set_header X-Forwarded-Port $server_port;
+      proxy_set_header X-Forwarded-Proto $scheme;
+      proxy_set_header X-Forwarded-Scheme $scheme;
+      proxy_set_header X-Scheme $scheme;
+      proxy_set_header X-Original-Forwarded-For $http_x_forwarded_for;
+      proxy_set_header Proxy "";
+${Object.entries(fields)
+  .map(([name, value]) => `      proxy_set_header ${name} "${value}";`)
+  .join('\n')}
+      proxy_http_version 1.1;
+      proxy_pass http://gateways;
+    }
+  }
+}
+pid nginx.pid;
+`
+const start = (text: string) =>
+  startNginx(text.replace('server gateway-1:8080', `server 127.0.0.1:${gateway.port}`), [
+    join(DEPLOY, 'proxy-fields.conf'),
+  ])
+
+const { der, thumbprint } = makeCertificate()
+const withCertificate = async (port: number) => {
+  const bound = await token('acme', { cnf: { 'x5t#S256': thumbprint } })
+  const headers = { 'Client-Cert': `:${der.toString('base64')}:` }
+  return (await call(port, { path: '/v3/a', token: bound, headers })).status
+}
+
+describe.each([
+  ['deploy/nginx.conf', SHIPPED, []],
+  // Its template passes on what the caller sent as X-Forwarded-For, under this name.
+  ['ingress-nginx with deploy/kubernetes/ingress-nginx.yaml', ingress(removed), ['x-original-forwarded-for']],
+])('%s', (_, text, passed) => {
+  it("forwards requests without a caller's fields that only a proxy may set", async () => {
+    const nginx = await start(text)
+    const names = [...FROM_PROXY, 'x-forwarded-for', 'x-real-ip', 'X_Forwarded_Proto', 'ssl_client_cert']
+    const claims = Object.fromEntries([...names, 'X-Sluice-Client'].map((name) => [name, '6.6.6.6']))
+    const got = await call(nginx.port, {
+      method: 'POST',
+      path: '/v3/a%3Ab?x=//y',
+      token: await token('acme'),
+      headers: { ...claims, 'x-forwarded-proto': 'https', 'X-Mine': '1', 'TPP-Certificate': 'c' },
+      body: 'body',
+    })
+    expect(got).toMatchObject({ status: 200, headers: { 'x-ratelimit-limit': '1000' } })
+    const { method, url, headers, body } = upstream.seen.at(-1)!
+    expect([method, url, body.toString()]).toEqual(['POST', '/v3/a:b?x=//y', 'body'])
+    expect(headers).toMatchObject({
+      host: `127.0.0.1:${nginx.port}`,
+      'x-forwarded-for': '127.0.0.1, 127.0.0.1',
+      'x-forwarded-proto': 'http',
+      'x-real-ip': '127.0.0.1',
+      'x-mine': '1',
+      'tpp-certificate': 'c',
+    })
+    const forged = Object.entries(headers).filter(([, value]) => String(value).includes('6.6.6.6'))
+    expect(forged.map(([name]) => name)).toEqual(passed)
+    nginx.close()
   })
-  expect(got).toMatchObject({ status: 200, headers: { 'x-ratelimit-limit': '1000' } })
-  const { method, url, headers, body } = upstream.seen.at(-1)!
-  expect([method, url, body.toString()]).toEqual(['POST', '/v3/a:b?x=//y', 'body'])
-  expect(headers).toMatchObject({
-    host: `127.0.0.1:${nginx.port}`,
-    'x-forwarded-for': '127.0.0.1, 127.0.0.1',
-    'x-forwarded-proto': 'http',
-    'x-real-ip': '127.0.0.1',
-    'x-mine': '1',
-    'tpp-certificate': 'c',
+
+  it('lets no caller pass with the certificate of another in Client-Cert', async () => {
+    const nginx = await start(text)
+    expect(await withCertificate(nginx.port)).toBe(401)
+    nginx.close()
   })
-  expect(Object.entries(headers).filter(([, value]) => String(value).includes('6.6.6.6'))).toEqual([])
+})
+
+it('ingress-nginx without deploy/kubernetes/ingress-nginx.yaml must not be trusted', async () => {
+  const nginx = await start(ingress({}))
+  expect(await withCertificate(nginx.port)).toBe(200)
+  const shipped = parse(read('kubernetes/sluice.yaml')) as { listen: Record<string, unknown> }
+  expect(shipped.listen).not.toHaveProperty('trustedProxies')
+  nginx.close()
 })

@@ -26,6 +26,7 @@ interface Step {
   readonly uses?: string
 }
 interface Job {
+  readonly permissions?: Readonly<Record<string, string>>
   readonly steps?: readonly Step[]
   readonly uses?: string
   readonly needs?: string | readonly string[]
@@ -58,6 +59,19 @@ describe('.github/', () => {
       if (uses !== undefined) read(uses)
     }
   })
+})
+
+it('the job that may publish the package runs nothing but the command for it', () => {
+  const [, jobs] = workflows.find(([path]) => path.endsWith('release.yml'))!
+  const publishing = Object.entries(jobs).filter(
+    ([, { permissions }]) => permissions?.['id-token'] === 'write',
+  )
+  expect(publishing.map(([name]) => name)).toEqual(['package', 'image'])
+  const commands = publishing.flatMap(([, { steps = [] }]) => steps.flatMap(({ run = [] }) => run))
+  expect(commands).toEqual(['scripts/publish.sh', 'scripts/sign-image.sh'])
+  expect(read('scripts/publish.sh')).not.toMatch(/npm (?:ci|install|run|pack)/)
+  expect(read('scripts/pack.sh')).toContain('npm ci --ignore-scripts\n')
+  expect(read('Dockerfile')).toContain('RUN npm ci --ignore-scripts\n')
 })
 
 describe('scripts/', () => {

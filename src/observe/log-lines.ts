@@ -151,9 +151,14 @@ function requestText(fields: Fields): string {
 
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''))
 
-/** Control characters, line separators and bidi marks, which move the cursor, start a line or reverse the text. */
-const UNSAFE = /[\p{Cc}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/gu
+/**
+ * Control characters and line separators, which move the cursor or start a line, and the characters that are not shown, among them
+ * bidi marks: a client id with one looks like another. The console has the same.
+ */
+const UNSAFE = /[\p{Cc}\p{Default_Ignorable_Code_Point}\u2028\u2029]/gu
 
 /** Escapes unsafe characters as `\uXXXX`, which is valid in JSON: callers choose parts of what logs and commands print. */
 export const escaped = (text: string): string =>
-  text.replaceAll(UNSAFE, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`)
+  text.replaceAll(UNSAFE, (char) => char.replaceAll(/[^]/g, codeUnitEscape))
+
+const codeUnitEscape = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`

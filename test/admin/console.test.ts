@@ -11,7 +11,8 @@ import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const TOKEN = 'an-operator-s-token'
-const HOSTILE = '<img src=x onerror=alert(1)>'
+const HOSTILE = '<img src=x onerror=alert(1)>\u200b\u202e'
+const HOSTILE_SHOWN = String.raw`<img src=x onerror=alert(1)>\u200b\u202e`
 /** Long enough for a busy machine. */
 const WAIT = { timeout: 20_000 }
 
@@ -95,7 +96,7 @@ it('shows the use of each client, refusals with their end, and refusals of shado
   const rateOf = (counts: number[]) =>
     page.evaluate(`import('/console/format.js').then(({ rateOf }) => rateOf(${JSON.stringify(counts)}))`)
   expect(await rateOf([99, ...Array.from({ length: 8 }, () => 0), 3, 4])).toBe(0.7)
-  expect((await row(page, 'clients', HOSTILE))[0]).toBe(HOSTILE)
+  expect((await row(page, 'clients', HOSTILE_SHOWN))[0]).toBe(HOSTILE_SHOWN)
 
   const [refused, by, end, left] = await row(page, 'refused', 'acme')
   expect([refused, by]).toEqual(['acme', 'requests'])

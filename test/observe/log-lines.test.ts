@@ -150,10 +150,10 @@ it.each([
   expect(read({ ...bare, path })).toMatchObject({ path: shown })
 })
 
-it('escapes control characters and bidi marks', () => {
-  const client = 'a\u007f\u009b31m\u202e\u2066\u2028é'
+it('escapes control characters, and characters that are not shown', () => {
+  const client = 'a\u007f\u009b31m\u202e\u2066\u2028é\u200b\ufeff\u{e0041}'
   const line = accessLine({ ...bare, path: client, caller: { client, ip: '::1' } })
-  expect(line).toContain(String.raw`"a\u007f\u009b31m\u202e\u2066\u2028é"`)
+  expect(line).toContain(String.raw`"a\u007f\u009b31m\u202e\u2066\u2028é\u200b\ufeff\udb40\udc41"`)
   expect(JSON.parse(line)).toMatchObject({ client })
 })
 

@@ -36,9 +36,18 @@ export function svg(tag, attributes = {}, ...children) {
  */
 function filled(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, String(value))
-  node.append(...children)
+  node.append(...children.map((child) => (typeof child === 'string' ? visible(child) : child)))
   return node
 }
+
+/**
+ * Escapes characters that are not shown, or that change how others are: a client id with one looks like another.
+ * @param {string} text
+ */
+const visible = (text) =>
+  text.replaceAll(/[\p{Cc}\p{Default_Ignorable_Code_Point}\u2028\u2029]/gu, (char) =>
+    char.replaceAll(/[^]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`),
+  )
 
 /**
  * Writes text only if it differs, so that a selection stays.
@@ -47,7 +56,8 @@ function filled(node, attributes, children) {
  * @param {string} [className]
  */
 export function write(node, text, className) {
-  if (node.textContent !== text) node.textContent = text
+  const shown = visible(text)
+  if (node.textContent !== shown) node.textContent = shown
   if (className !== undefined && node.getAttribute('class') !== className)
     node.setAttribute('class', className)
 }

@@ -48,6 +48,8 @@ export class UpstreamRequest {
   /** The address of its socket, and how long that keeps idle sockets, if it announced that. */
   address: Address | undefined
   keepAliveMs: number | undefined
+  /** True if its response has no body; written by `streamResponse`. */
+  isBodiless = false
   /** Index in the list of timeouts, which also writes `timedOut`, the reason for the log. */
   index = -1
   timedOut: string | undefined
@@ -81,6 +83,11 @@ export class UpstreamRequest {
     callAtIterationEnd(() => this.#begin())
   }
 
+  /** True if its response is complete. */
+  get isAnswered(): boolean {
+    return this.#upstreamResponse?.complete === true
+  }
+
   /** True if its body is forwarded while it comes. */
   get streamed(): boolean {
     return this.outgoing.bodyLength !== 0 && this.body === undefined
@@ -106,7 +113,7 @@ export class UpstreamRequest {
       else this.backend.uploaded(this)
     })
     onBodyAborted(request, (reason) => {
-      if (!response.writableEnded && this.#upstreamResponse?.complete !== true) this.fail(reason)
+      if (!response.writableEnded && !this.isAnswered) this.fail(reason)
     })
   }
 
@@ -128,7 +135,7 @@ export class UpstreamRequest {
 
   onError(error: NodeJS.ErrnoException): void {
     // Errors after a complete response do not affect the caller.
-    if (this.settled || this.response.writableEnded || this.#upstreamResponse?.complete === true) return
+    if (this.settled || this.response.writableEnded || this.isAnswered) return
     // The caller has just left, which its response reports next.
     if (this.request.socket.destroyed) return
     // A reused socket that dies before the head: most likely the upstream was closing it.

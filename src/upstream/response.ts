@@ -27,6 +27,7 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
   if (upstreamRequest.settled) return
   if (fault !== undefined) return upstreamRequest.onError(new Error(fault))
   const isBodiless = request.method === 'HEAD' || status === 204 || status === 304
+  upstreamRequest.isBodiless = isBodiless
   // The announced body may still come, and would be parsed as the next response.
   if (isBodiless && (coding !== undefined || head.contentLength! > 0)) clientRequest!.shouldKeepAlive = false
   upstreamRequest.onHead(incoming, head.keepAliveMs)

@@ -1,3 +1,4 @@
+import { Agent } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, describe, expect, it } from 'vitest'
 import { get, startFront } from '../helpers/front.ts'
@@ -71,6 +72,44 @@ describe.concurrent('an idle socket', () => {
     await get(port)
     await sleep(300)
     await get(port)
+    expect(connections).toBe(2)
+  })
+
+  it.each([
+    ['a 204', 'GET', 'HTTP/1.1 204 No Content\r\n\r\n'],
+    ['a 304', 'GET', 'HTTP/1.1 304 Not Modified\r\n\r\n'],
+    ['a 304 that announces a body', 'GET', `HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\n`],
+    ['a response to HEAD', 'HEAD', 'HTTP/1.1 200 OK\r\n\r\n'],
+    ['a response to HEAD that announces a body', 'HEAD', `${ANSWER}\r\n`],
+  ])('is not used where a body follows %s', async (_, method, bodiless) => {
+    // The second packet waits for the acknowledgement of the first, which comes with the next request on the socket, or after 40 ms.
+    const back = await startRawUpstream((socket, data) => {
+      const isGood = data.toString().startsWith(`${method} /good`)
+      socket.write(isGood ? `${ANSWER}\r\nok` : bodiless)
+      if (!isGood) setImmediate(() => socket.write(`${ANSWER}\r\nno`))
+    })
+    closers.push(back.close)
+    const { port } = await front(back.url)
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    const bodies: string[] = []
+    for (let i = 0; i < 20; i++) {
+      await get(port, '/bad', { method, agent })
+      bodies.push((await get(port, '/good', { method, agent })).body)
+    }
+    agent.destroy()
+    expect(new Set(bodies)).toEqual(new Set([method === 'HEAD' ? '' : 'ok']))
+    await until('the sockets with such a body are closed', () => back.sockets() < 3)
+  })
+
+  it('does not rest after a response without a body if no more sockets may be opened', async () => {
+    let connections = 0
+    const back = await startRawUpstream((socket, _, connection) => {
+      connections = connection
+      socket.write('HTTP/1.1 204 No Content\r\n\r\n')
+    })
+    closers.push(back.close)
+    const { port } = await front(back.url, { maxConnections: 2 })
+    for (let i = 0; i < 10; i++) expect((await get(port)).status).toBe(204)
     expect(connections).toBe(2)
   })
 

@@ -33,6 +33,8 @@ export interface GatewayRoute extends Route {
   /** Its upstream; undefined if the gateway itself responds. */
   readonly forward: Forward | undefined
   readonly errorFormat: ErrorFormat
+  /** True if a limit counts by the address of the caller. */
+  readonly countsByIp: boolean
   /** Decides about the fields of its requests, for limits and for the upstream. */
   readonly fields: RequestFields
   /** Returns a 400 if a path parameter that its limits count by is not of its kind. */
@@ -56,6 +58,8 @@ export interface GatewayDeps extends Served {
   /** Decides about the fields of a request that a proxy asks about. */
   readonly askedFields: RequestFields
   readonly responseFields: ResponseFields
+  /** Called for `X-Forwarded-For` of a peer that is not trusted, on a route that counts by the address. */
+  onIgnoredForwardedFor(peer: string): void
   /** Undefined if failures are not counted. */
   readonly failures: Failures | undefined
   readonly authenticate: Authenticate

@@ -96,6 +96,12 @@ function match(deps: GatewayDeps, exchange: Exchange): Outcome {
     ? respond === undefined && !isGuarded(found.route)
     : (forward ?? respond) !== undefined
   if (!isServed) return notFound()
+  if (
+    found.route.countsByIp &&
+    !exchange.trusted &&
+    exchange.request.headers['x-forwarded-for'] !== undefined
+  )
+    deps.onIgnoredForwardedFor(exchange.peer)
   exchange.route = found.route
   exchange.params = found.params
   return undefined

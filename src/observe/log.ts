@@ -74,3 +74,16 @@ export function throttle<Values extends unknown[]>(pass: (...values: Values) => 
     pass(...values)
   }
 }
+
+/** Returns a function that calls `pass` at most once in `everyMs` for each key, of `maxKeys` at most, which callers may choose. */
+export function throttleByKey(pass: (key: string) => void, everyMs: number, maxKeys: number) {
+  const nextAt = new Map<string, number>()
+  return (key: string): void => {
+    const now = performance.now()
+    if (now < (nextAt.get(key) ?? 0)) return
+    for (const [known, at] of nextAt) if (now >= at) nextAt.delete(known)
+    if (nextAt.size >= maxKeys) return
+    nextAt.set(key, now + everyMs)
+    pass(key)
+  }
+}

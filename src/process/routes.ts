@@ -83,6 +83,7 @@ export function openRoutes(
 
   const serve = (route: CompiledRoute): GatewayRoute => ({
     ...route,
+    countsByIp: route.limits.some(({ per }) => per.includes('ip')),
     fields: fields.get(route.upstream ?? '') ?? askedFields,
     forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
     errorFormat: isGuarded(route) ? 'oauth' : (errorFormats.get(route.upstream ?? '') ?? 'problem'),

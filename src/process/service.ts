@@ -11,7 +11,7 @@ import { createLimiter } from '../limit/limiter.ts'
 import { createUsage } from '../limit/usage.ts'
 import { createAccessLog } from '../observe/access-log.ts'
 import { createActivity } from '../observe/activity.ts'
-import type { LogOutput } from '../observe/log.ts'
+import { type LogOutput, throttleByKey } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { createForward, type Upstream } from '../upstream/upstream.ts'
 import { type LoadedKeys, loadIssuerKeys, openGuards, openIssuers } from './open-authentication.ts'
@@ -43,6 +43,9 @@ export type LogLevel = Config['log']['level']
 
 /** The fraction of `drainTimeout` in which new requests are still accepted. */
 const LAME_DUCK = 1 / 4
+/** Interval of a warning about one peer, in milliseconds, and the number of peers that are warned of meanwhile. */
+const WARN_OF_PEER_MS = 600_000
+const MAX_PEERS = 10
 const KEPT_BYTES = 8 * 1024 ** 2
 
 /** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a message for the operator. */
@@ -71,6 +74,11 @@ export async function buildService(
   const record = accessLog.observe
   const observe =
     tracing === undefined ? record : (exchange: Exchange) => (record(exchange), tracing.end(exchange))
+  const onIgnoredForwardedFor = throttleByKey(
+    (peer) => log.warn({ peer }, 'X-Forwarded-For ignored: its sender is not in listen.trustedProxies'),
+    WARN_OF_PEER_MS,
+    MAX_PEERS,
+  )
   const resources = createResources()
 
   function openUpstream(settings: Upstream) {
@@ -92,6 +100,7 @@ export async function buildService(
     const deps: GatewayDeps = {
       ...openRoutes(config, forwards, overrides.limits, log),
       peers,
+      onIgnoredForwardedFor,
       failures: config.failures && failures(config.failures),
       authenticate: issuers.authenticate,
       guards: openGuards(resources, config, log),

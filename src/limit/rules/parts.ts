@@ -37,12 +37,21 @@ export function wholeSegment(source: string): RegExp {
 /** Compiles the kind of a part, one of `KINDS` or a regular expression: `plain` by default. A claim may be anything by default. */
 function compileKind(parameters: Parameters, part: string) {
   const own = Object.entries(parameters).find(([name]) => partOf(name) === part)?.[1]
-  if (own === undefined && part.startsWith('claim:')) return { words: '', accepts: () => true }
+  if (own === undefined && part.startsWith('claim:'))
+    return {
+      kind: 'a text or an integer',
+      words: `a text of at most ${MAX_CLAIM} characters, or an integer`,
+      accepts: () => true,
+    }
   const { pattern, words } = NAMED.get(own ?? 'plain') ?? {
     pattern: wholeSegment(own!),
     words: 'of the form that is served here',
   }
-  return { words, accepts: (text: string): boolean => text.length <= MAX_LENGTH && pattern.test(text) }
+  return {
+    kind: own ?? 'plain',
+    words: `${words}, ${MAX_LENGTH} characters at most`,
+    accepts: (text: string): boolean => text.length <= MAX_LENGTH && pattern.test(text),
+  }
 }
 
 type Counted = Pick<Route, 'segments'> & { readonly limits: readonly KeyedLimit[] }
@@ -58,9 +67,9 @@ export function countedBy({ segments, limits }: Counted): readonly string[] {
 export function compileParameters(route: Counted, parameters: Parameters) {
   const checks = countedBy(route).map((name) => ({ name, ...compileKind(parameters, name) }))
   return ({ params }: Pick<Facts, 'params'>): Refusal | undefined => {
-    for (const { name, accepts, words } of checks) {
+    for (const { name, kind, accepts, words } of checks) {
       if (accepts(decodeSegment(params[name]!))) continue
-      return badRequest(`The ${name} in the path must be ${words}, ${MAX_LENGTH} characters at most.`)
+      return badRequest(`The ${name} in the path must be ${words}.`, { cause: wrongKind(name, kind) })
     }
     return undefined
   }
@@ -128,26 +137,44 @@ export function compileKey(
   parameters: Parameters,
 ) {
   const parts = per.map((part) => {
-    return { part, read: partReader(part, parameters), isSkipped: skipsMissing && mayLack(part) }
+    const { refuseLacking, refuseMalformed } = refusalsOf(part, parameters)
+    return {
+      refuseLacking,
+      refuseMalformed,
+      read: partReader(part, parameters),
+      isSkipped: skipsMissing && mayLack(part),
+    }
   })
   return (caller: Caller, facts: Facts): string | Refusal | undefined => {
     let key = parts.length === 0 ? `${prefix}:{}:${name}` : ''
-    for (const { part, read, isSkipped } of parts) {
+    for (const { read, isSkipped, refuseLacking, refuseMalformed } of parts) {
       const text = read(caller, facts)
-      if (text === undefined && isSkipped) return undefined
-      if (text === undefined || text === null) return lackingRefusal(part)
+      if (text === undefined) return isSkipped ? undefined : refuseLacking()
+      if (text === null) return refuseMalformed()
       key = key === '' ? `${prefix}:{${text}}:${name}` : `${key}:${text}`
     }
     return key
   }
 }
 
-/** Returns a 400 for a header field, a 403 for what a token lacks. */
-function lackingRefusal(part: string): Refusal {
+/** The refusals for a part that a request lacks, or that is not of its kind: a 400 for a header field, a 403 for what a token says. */
+function refusalsOf(part: string, parameters: Parameters) {
   const [of, name] = part.split(/:(.*)/s)
+  const { kind, words } = compileKind(parameters, part)
+  const cause = wrongKind(part, kind)
   if (of === 'header')
-    return badRequest(`Send the header field ${name} once, in the form that this path is limited by.`)
+    return {
+      refuseLacking: () => badRequest(`Send the header field ${name}, by which this path is limited.`),
+      refuseMalformed: () =>
+        badRequest(`Send the header field ${name} once; it must be ${words}.`, { cause }),
+    }
   const what = name === undefined ? part : `"${name}"`
-  const message = `The access token names no ${what}, and this path is limited for each ${what}.`
-  return new Refusal('Forbidden', message)
+  const lacking = `The access token names no ${what}, and this path is limited for each ${what}.`
+  const malformed = `The claim ${what} of the access token, by which this path is limited, must be ${words}.`
+  return {
+    refuseLacking: () => new Refusal('Forbidden', lacking),
+    refuseMalformed: () => new Refusal('Forbidden', malformed, { cause }),
+  }
 }
+
+const wrongKind = (part: string, kind: string): string => `${part} is not of its kind in parameters: ${kind}`

@@ -35,8 +35,14 @@ core.register_action("sluice", { "http-req" }, function(txn)
   headers["x-forwarded-uri"] = { txn.sf:pathq() }
 
   local answer = core.httpclient():get({ url = ADDRESS, headers = headers, timeout = TIMEOUT_MS })
-  if answer.status == 200 then
-    txn:set_var("txn.sluice_client", answer.headers["x-sluice-client"][0])
+  -- HAProxy's own answers, if no Sluice answers, have no-cache.
+  local control = answer.headers and answer.headers["cache-control"]
+  local isFromSluice = control and control[0] == "no-store"
+  if answer.status == 200 and isFromSluice then
+    local client = answer.headers["x-sluice-client"][0]
+    if client ~= "" then
+      txn:set_var("txn.sluice_client", client)
+    end
     for name, field in pairs(SHOWN) do
       local values = answer.headers[field]
       if values then
@@ -48,10 +54,7 @@ core.register_action("sluice", { "http-req" }, function(txn)
     return
   end
 
-  -- An answer of HAProxy itself: no Sluice answered.
-  local answered = answer.headers and answer.headers["x-request-id"]
-  if FAILS_OPEN and not answered then
-    txn:set_var("txn.sluice_client", "")
+  if FAILS_OPEN and not isFromSluice then
     txn:set_var("txn.sluice_passed", true)
     return
   end

@@ -12,6 +12,8 @@ const FIELDS = {
 }
 const CHALLENGE = 'WWW-Authenticate'
 const FORWARDED_FOR = 'x-forwarded-for'
+/** Maximum length of a body in a field, in bytes: nginx reads the whole head of a response into 16 kB, and fails beyond it. */
+const MAX_BODY_FIELD = 12 * 1024
 
 export type ForwardAuthProxy = keyof typeof FIELDS
 export const FORWARD_AUTH_PROXIES = Object.keys(FIELDS) as [ForwardAuthProxy, ...ForwardAuthProxy[]]
@@ -41,7 +43,8 @@ export function passReply(client = ''): Reply {
 
 /**
  * Returns a refusal as nginx's `auth_request` takes it: a 401 or 403 without a body, which keeps the connection. The status and the body
- * are in fields, and all challenges in one: nginx 1.22 reads only one. What a field cannot hold is escaped in JSON, else a blank.
+ * are in fields, and all challenges in one: nginx 1.22 reads only one. What a field cannot hold is escaped in JSON, else a blank; too long
+ * a body is left out.
  */
 export function replyForNginx({ status, checked, headers, body }: Reply): Reply {
   const isChallenge = (i: number): boolean => checked[i - (i % 2)] === CHALLENGE
@@ -52,10 +55,11 @@ export function replyForNginx({ status, checked, headers, body }: Reply): Reply 
   )
   const escape = (char: string): string =>
     isJson ? `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}` : ' '
+  const field = body.replaceAll(/[^ -~]/g, escape)
   return {
     status: status === 401 ? 401 : 403,
     checked: challenges === '' ? others : [...others, CHALLENGE, challenges],
-    headers: `${headers}\r\nX-Sluice-Status: ${status}\r\nX-Sluice-Body: ${body.replaceAll(/[^ -~]/g, escape)}`,
+    headers: `${headers}\r\nX-Sluice-Status: ${status}\r\nX-Sluice-Body: ${field.length > MAX_BODY_FIELD ? '' : field}`,
     body: '',
   }
 }

@@ -1,9 +1,12 @@
 import { connect as connectHttp2 } from 'node:http2'
+import { connect } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { ASKING, type AskingProxy, startAsking } from '../helpers/asking-proxies.ts'
 import { startGateway } from '../helpers/gateway.ts'
 import { startIgnoringBackend } from '../helpers/ignoring-backend.ts'
+import { startRawUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
 
 const BODILESS = ['GET', 'HEAD', 'DELETE', 'OPTIONS']
 const METHODS = [...BODILESS, 'POST', 'PUT', 'PATCH']
@@ -77,20 +80,27 @@ const WAYS: Readonly<Record<string, Send>> = {
   }),
 }
 
+/** nginx reads a whole body before it forwards it. */
+const STREAMING = ['caddy', 'haproxy'] as const
+
 let backend: Awaited<ReturnType<typeof startIgnoringBackend>>
 let gateway: Awaited<ReturnType<typeof startGateway>>
+
+async function start(from: AskingProxy) {
+  gateway = await startGateway({
+    data: 'http://unused.internal',
+    routes: `routes:
+  - { match: "/open/*", authenticate: none }
+  - { match: "/v3/*", authenticate: bearer, limits: [requests] }`,
+    more: `forwardAuth: { port: 0, from: ${from} }`,
+  })
+}
 
 describe.each(Object.keys(ASKING) as AskingProxy[])('%s with TLS and HTTP/2 that asks', (from) => {
   let proxy: Awaited<ReturnType<typeof startAsking>>
   beforeAll(async () => {
     backend = await startIgnoringBackend()
-    gateway = await startGateway({
-      data: 'http://unused.internal',
-      routes: `routes:
-  - { match: "/open/*", authenticate: none }
-  - { match: "/v3/*", authenticate: bearer, limits: [requests] }`,
-      more: `forwardAuth: { port: 0, from: ${from} }`,
-    })
+    await start(from)
     proxy = await startAsking(from, [gateway], backend.port, { tls: true })
   })
   afterAll(async () => {
@@ -113,4 +123,25 @@ describe.each(Object.keys(ASKING) as AskingProxy[])('%s with TLS and HTTP/2 that
       else expect([got[i], served?.body]).toEqual([200, SMUGGLED])
     }
   })
+})
+
+it.each(STREAMING)('%s that asks forwards the body of a POST while it comes', async (from) => {
+  await start(from)
+  let arrived = ''
+  const slow = await startRawUpstream((socket, data) => {
+    arrived += data.toString()
+    if (arrived.endsWith('0\r\n\r\n')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n')
+  })
+  const proxy = await startAsking(from, [gateway], slow.port)
+  const socket = connect(proxy.port, '127.0.0.1')
+  const answer = new Promise<string>((resolve) => socket.once('data', (data) => resolve(data.toString())))
+  socket.write(`POST /open/a HTTP/1.1\r\nHost: ${HOST}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n`)
+  await until('the first part arrives', () => arrived.includes('first'))
+  socket.write('4\r\nlast\r\n0\r\n\r\n')
+  expect(await answer).toMatch(/^HTTP\/1\.1 200 /)
+  expect(arrived).toContain('last')
+  socket.destroy()
+  proxy.close()
+  await gateway.close()
+  await slow.close()
 })

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { ASKING, type AskingProxy, startAsking } from '../helpers/asking-proxies.ts'
 import { startGateway, token } from '../helpers/gateway.ts'
 import { answered, raw, statuses } from '../helpers/raw.ts'
-import { startRawUpstream, startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 
 const PROXIES = Object.keys(ASKING) as AskingProxy[]
 const LIMITED = { 'X-RateLimit-Limit': 'of the backend', 'X-RateLimit-Remaining': 'of the backend' }
@@ -176,14 +176,6 @@ describe.each(PROXIES)('%s that asks', (from) => {
       expect(headers.connection ?? '').not.toMatch(/upgrade/i)
     },
   )
-})
-
-it.each(['nginx', 'caddy'] as const)('%s that asks does not wait for a gateway that hangs', async (from) => {
-  const hanging = await startRawUpstream(() => {})
-  const proxy = await startAsking(from, [{ askPort: hanging.port, adminPort: hanging.port }], data.port)
-  expect(statuses(await send(proxy.port, 'GET /open/a HTTP/1.1', HOST))[0]).toBeGreaterThanOrEqual(502)
-  proxy.close()
-  await hanging.close()
 })
 
 describe('nginx that asks', () => {

@@ -1,10 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { ASKING, type AskingProxy, startAsking } from '../helpers/asking-proxies.ts'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { answered, raw, statuses } from '../helpers/raw.ts'
+import { freePort } from '../helpers/redis.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startRawUpstream, startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 
@@ -75,6 +77,33 @@ describe.each(PROXIES)('%s', (from) => {
     open.close()
   })
 
+  it('fails open only where no Sluice answers', async () => {
+    const gateway = await startGateway({
+      data: 'http://unused.internal',
+      store: `{ redis: { url: "redis://127.0.0.1:${await freePort()}" }, onOutage: deny }`,
+      limits: `limits:
+  big: { per: [ip], limit: 0, window: 1m, onOutage: local, refusal: { status: 429, body: "${'x'.repeat(20_000)}" } }
+  requests: { per: [client], limit: 5, window: 1m }`,
+      routes: `routes:
+  - { match: "/big", authenticate: none, limits: [big] }
+  - { match: "/v3/*", authenticate: bearer, limits: [requests] }`,
+      more: `forwardAuth: { port: 0, from: ${from} }\nheaders: { requestId: x-fapi-interaction-id }`,
+    })
+    const proxy = await startAsking(from, [gateway], data.port, { on: ['fail open'] })
+    const statusOf = async (path: string, token?: string) =>
+      (await call(proxy.port, { path, ...(token && { token }) })).status
+    expect(await statusOf('/v3/a')).toBe(401)
+    expect(await statusOf('/v3/a', await token('ann'))).toBe(503)
+    // HAProxy cannot answer with so long a body.
+    for (let i = 0; i < 5; i++) expect(await statusOf('/big')).toBe(from === 'haproxy' ? 500 : 429)
+    // HAProxy and Caddy check the health of a Sluice once a second.
+    await sleep(2500)
+    expect(await statusOf('/v3/a')).toBe(401)
+    expect(data.seen).toEqual([])
+    proxy.close()
+    await gateway.close()
+  })
+
   it('does not forward again to a backend that broke off, if it fails open', async () => {
     const gateway = await start(from)
     let requests = 0
@@ -92,14 +121,16 @@ describe.each(PROXIES)('%s', (from) => {
 
   it('asks once about a call, although the Sluice hangs', async () => {
     const asked: string[] = []
-    const passes = `HTTP/1.1 200 OK\r\nX-Sluice-Client: \r\nX-Request-Id: r\r\nContent-Length: 0\r\n\r\n`
+    const passes = `HTTP/1.1 200 OK\r\nX-Sluice-Client: \r\nX-Request-Id: r\r\nCache-Control: no-store\r\nContent-Length: 0\r\n\r\n`
     const sluice = await startRawUpstream((socket, text) => {
       const target = /(?:x-forwarded-uri|x-original-uri): (\S+)/i.exec(text.toString())?.[1]
       if (target !== undefined) asked.push(target)
       // Health checks, and the call that makes a connection one that was used before.
       if (target !== '/hung') socket.write(passes)
     })
-    const proxy = await startAsking(from, [{ askPort: sluice.port, adminPort: sluice.port }], data.port)
+    const proxy = await startAsking(from, [{ askPort: sluice.port, adminPort: sluice.port }], data.port, {
+      edit: (_, text) => text.replaceAll(/\b5s\b/g, '1s'),
+    })
     expect((await call(proxy.port, { path: '/open/a' })).status).toBe(200)
     expect((await call(proxy.port, { path: '/hung' })).status).toBeGreaterThanOrEqual(500)
     expect(asked).toEqual(['/open/a', '/hung'])

@@ -65,7 +65,7 @@ export async function startAsking(
       .replaceAll('127.0.0.1:8090', `127.0.0.1:${first.askPort}`)
       .replaceAll('192.0.2.2:8090', `127.0.0.1:${second.askPort}`)
       .replaceAll('127.0.0.1:8089', `127.0.0.1:${innerPort}`)
-      .replace('check port 9090', `check port ${first.adminPort}`)
+      .replace(/(check port|health_port) 9090/, `$1 ${first.adminPort}`)
       .replace(/(server two .*)/, `$1 port ${second.adminPort}`)
       .replaceAll('data.internal:4000', `127.0.0.1:${dataPort}`)
       .replace(LISTENING, listening[proxy])

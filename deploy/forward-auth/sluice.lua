@@ -35,10 +35,7 @@ core.register_action("sluice", { "http-req" }, function(txn)
   headers["x-forwarded-uri"] = { txn.sf:pathq() }
 
   local answer = core.httpclient():get({ url = ADDRESS, headers = headers, timeout = TIMEOUT_MS })
-  -- HAProxy's own answers, if no Sluice answers, have no-cache.
-  local control = answer.headers and answer.headers["cache-control"]
-  local isFromSluice = control and control[0] == "no-store"
-  if answer.status == 200 and isFromSluice then
+  if answer.status == 200 then
     local client = answer.headers["x-sluice-client"][0]
     if client ~= "" then
       txn:set_var("txn.sluice_client", client)
@@ -54,14 +51,15 @@ core.register_action("sluice", { "http-req" }, function(txn)
     return
   end
 
-  if FAILS_OPEN and not isFromSluice then
+  local isDown = answer.headers and answer.headers["x-sluice-down"]
+  if FAILS_OPEN and isDown then
     txn:set_var("txn.sluice_passed", true)
     return
   end
 
   local reply = txn:reply({ status = answer.status >= 400 and answer.status or 503 })
   for name, values in pairs(answer.headers or {}) do
-    if name ~= "connection" and name ~= "content-length" and name ~= "keep-alive" then
+    if name ~= "connection" and name ~= "content-length" and name ~= "keep-alive" and name ~= "x-sluice-down" then
       for _, value in ipairs(all(values)) do
         reply:add_header(name, value)
       end

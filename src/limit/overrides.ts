@@ -41,7 +41,7 @@ export const MAX_OVERRIDES = 10_000
 /** Maximum length of a field with its value, in characters; a client id, a limit's name and a note are shorter. */
 const MAX_LENGTH = 4096
 
-/** Maximum digits of a version's counter, more than changes will ever reach. A longer counter is damaged, and counts as 0. */
+/** Maximum digits of a version's counter, which stays at its maximum; a longer counter is damaged, and counts as 0. */
 export const MAX_COUNTER_DIGITS = 12
 
 /** Returns the counter of a version; 0 for other texts. */

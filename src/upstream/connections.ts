@@ -8,9 +8,8 @@ interface PooledSocket extends Socket {
   target: Address
   /** The request that uses the socket, or waits for its connection; undefined while the socket is idle. */
   owner: UpstreamRequest | undefined
-  /** `performance.now()` when it became idle, from when it may be used again, and when it expires. */
+  /** `performance.now()` when it became idle, and when it expires. */
   idleSince: number
-  usableAt: number
   idleUntil: number
 }
 
@@ -38,16 +37,19 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   const waiting = createSlots(WAITING_PER_SOCKET * max, WAITING_PER_SOCKET * half)
   const queue: UpstreamRequest[] = []
   const socketsPerAddress = Math.max(1, Math.floor(max / addresses.all.length))
-  /** Idle sockets; the one that has been idle longest is first. */
+  /** Idle sockets that may be used; the one that was used last is last. */
   const idle: PooledSocket[] = []
+  /** Idle sockets that rest; the one that rests longest is first. */
+  const resting: PooledSocket[] = []
   let openCount = 0
   let closed = false
   const sweep = setInterval(() => {
     const now = performance.now()
-    for (const socket of idle) if (now >= socket.idleUntil) socket.destroy()
+    for (const socket of unused()) if (now >= socket.idleUntil) socket.destroy()
   }, SWEEP_MS).unref()
 
-  const isFull = (): boolean => idle.length === 0 && openCount >= max
+  const unused = (): PooledSocket[] => [...idle, ...resting]
+  const isFull = (): boolean => idle.length + resting.length === 0 && openCount >= max
 
   function acquire(request: UpstreamRequest): void {
     if (begin(request)) return
@@ -84,7 +86,7 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
       // An address that has its share of sockets uses one of another address, or the one that has rested longest. Otherwise, close the
       // socket that has been idle longest.
       if (address.sockets >= socketsPerAddress) socket = takeIdle(maxIdleMs) ?? takeResting(maxIdleMs)
-      if (socket === undefined) idle.shift()!.destroy()
+      if (socket === undefined) (idle[0] ?? resting[0]!).destroy()
     }
     request.clientRequest!.reusedSocket = socket !== undefined
     if (socket === undefined) dial(request, address)
@@ -102,14 +104,11 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   const isUsable = (socket: PooledSocket, now: number, maxIdleMs: number): boolean =>
     now < Math.min(socket.idleUntil, socket.idleSince + maxIdleMs) && socket.writable && !socket.readableEnded
 
-  /** Removes the rested socket (of `address`, if given) that was used last, if it has been idle for less than `maxIdleMs`. */
+  /** Removes the idle socket (of `address`, if given) that was used last, if it has been idle for less than `maxIdleMs`. */
   function takeIdle(maxIdleMs: number, address?: Address): PooledSocket | undefined {
     const now = performance.now()
     const at = idle.findLastIndex(
-      (socket) =>
-        now >= socket.usableAt &&
-        (address === undefined || socket.target === address) &&
-        isUsable(socket, now, maxIdleMs),
+      (socket) => (address === undefined || socket.target === address) && isUsable(socket, now, maxIdleMs),
     )
     return at === -1 ? undefined : idle.splice(at, 1)[0]
   }
@@ -117,8 +116,22 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   /** Removes the socket that has rested longest. */
   function takeResting(maxIdleMs: number): PooledSocket | undefined {
     const now = performance.now()
-    const at = idle.findIndex((socket) => isUsable(socket, now, maxIdleMs))
-    return at === -1 ? undefined : idle.splice(at, 1)[0]
+    const at = resting.findIndex((socket) => isUsable(socket, now, maxIdleMs))
+    return at === -1 ? undefined : resting.splice(at, 1)[0]
+  }
+
+  /** Lets a socket rest. It may be used after the bytes were read that came meanwhile, also if this process was late: after one poll. */
+  function rest(socket: PooledSocket): void {
+    resting.push(socket)
+    const end = (): void => {
+      if (remove(resting, socket)) makeIdle(socket)
+    }
+    setTimeout(() => setImmediate(end), REST_MS).unref()
+  }
+
+  function makeIdle(socket: PooledSocket): void {
+    idle.push(socket)
+    serveQueue()
   }
 
   /** Tries each address until one accepts the connection: a request without a socket has not been sent yet. */
@@ -146,8 +159,8 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     socket.once('close', () => {
       openCount--
       address.sockets--
-      const at = idle.indexOf(socket)
-      if (at !== -1) idle.splice(at, 1)
+      remove(idle, socket)
+      remove(resting, socket)
       release(socket)
       serveQueue()
     })
@@ -163,9 +176,9 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     }
     detachMessage(socket)
     socket.idleSince = performance.now()
-    socket.usableAt = socket.idleSince + (isBodiless ? REST_MS : 0)
     socket.idleUntil = socket.idleSince + Math.min(IDLE_MS, keepAliveMs)
-    idle.push(socket)
+    if (!isBodiless) return makeIdle(socket)
+    rest(socket)
     serveQueue()
   }
 
@@ -191,14 +204,21 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
       serveQueue()
     },
     evict(origin: string): void {
-      for (const socket of idle) if (socket.target.origin === origin) socket.destroy()
+      for (const socket of unused()) if (socket.target.origin === origin) socket.destroy()
     },
     /** Closes the idle sockets now, and the others when their requests are over. */
     close(): void {
       closed = true
       clearInterval(sweep)
-      for (const socket of idle) socket.destroy()
+      for (const socket of unused()) socket.destroy()
     },
     load: () => ({ sockets: openCount, waiting: queue.length }),
   }
+}
+
+/** Removes a socket from a list; returns false if it is not in it. */
+function remove(list: PooledSocket[], socket: PooledSocket): boolean {
+  const at = list.indexOf(socket)
+  if (at !== -1) list.splice(at, 1)
+  return at !== -1
 }

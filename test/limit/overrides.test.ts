@@ -259,17 +259,26 @@ describe('the overrides in Redis', () => {
     expect(limitOfAnother('a')).toBe(8)
   })
 
+  it.each(['999999999998 x', '999999999999 x'])(
+    'are changed and read beyond the version %s',
+    async (version) => {
+      const { change, limitOf, load } = follow()
+      await change([of('a', 7)], [])
+      await redis.command('HSET', KEY, 'version', version)
+      for (const limit of [8, 9, 10]) {
+        await change([of('a', limit)], [])
+        await load()
+        expect(limitOf('a')).toBe(limit)
+      }
+    },
+  )
+
   it('that have no effect are refused', async () => {
-    const { change, limitOf, load } = follow()
-    await change([of('a', 7)], [])
-    await redis.command('HSET', KEY, 'version', '999999999999 x')
-    await load()
-    for (const [set, removed] of [
-      [[of('a', 8)], []],
-      [[], [of('a')]],
-    ] as const)
-      await expect(change(set, removed)).rejects.toThrow('the change has no effect')
-    expect(limitOf('a')).toBe(7)
+    const { change } = createLiveOverrides(
+      { ...store.overrides, change: async () => {} },
+      { onChange: () => {}, onUnreadable: () => {} },
+    )
+    await expect(change([of('a', 8)], [])).rejects.toThrow('the change has no effect')
   })
 
   it('are followed: each change, and each end without a change', async () => {

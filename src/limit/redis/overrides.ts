@@ -23,7 +23,7 @@ const CHANGE = `${BEGIN}
 for i = 3, #ARGV, 2 do
   if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 end
-redis.call('HSET', KEYS[1], '${VERSION_FIELD}', string.format('%d %s', math.max(stored, known) + 1, ARGV[2]))`
+redis.call('HSET', KEYS[1], '${VERSION_FIELD}', string.format('%.0f %s', math.min(math.max(stored, known) + 1, ${10 ** MAX_COUNTER_DIGITS - 1}), ARGV[2]))`
 
 /** Replaces all fields, unless the stored version is not older. Returns 1 if it did. */
 const RESTORE = `${BEGIN}

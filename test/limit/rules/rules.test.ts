@@ -169,7 +169,7 @@ describe('a condition', () => {
     ['a repeated address', header('ip'), psu('192.0.2.1', '192.0.2.1'), false],
     ['a word', header('ip'), psu('true'), false],
     ['an equal value', header(['a', 'b']), psu('b'), true],
-    ['a list in one line, all of whose members are equal', header(['a', 'b']), psu('a , b,'), true],
+    ['a list in one line, all of whose members are equal', header(['a', 'b']), psu('a , b'), true],
     ['a claim that equals', claim(['gold']), { claims: { c: 'gold' } }, true],
     ['a boolean claim', claim(['true']), { claims: { c: true } }, true],
     ['a list with an equal item', claim(['gold']), { claims: { c: ['x', 'gold'] } }, true],
@@ -186,6 +186,8 @@ describe('a condition', () => {
     ['another line', psu('a', 'b')],
     ['another member in its line', psu('b, a')],
     ['another case', psu('A')],
+    ['an empty member', psu('a,')],
+    ['an empty line', psu('a', '')],
   ])('on a field with %s cannot be used to leave a limit out', (_, sent) => {
     expect(apply({ when: [header(['a'])] }, sent)).toBeDefined()
     expect(apply({ unless: [header(['a'])] }, sent)).toBeDefined()

@@ -87,8 +87,10 @@ export async function startAsking(
   return {
     port,
     close() {
+      child.once('exit', () => rmSync(folder, { recursive: true, force: true }))
       child.kill('SIGTERM')
-      rmSync(folder, { recursive: true, force: true })
+      // HAProxy waits for its callers. The workers of nginx end only with a master that ends by itself.
+      if (proxy === 'haproxy') child.kill('SIGKILL')
     },
   }
 }

@@ -64,6 +64,12 @@ function listening(port: number, tls: boolean): readonly string[] {
   ]
 }
 
+/** Returns how many counters Redis has read: a charge reads each of its keys by GETRANGE, which a gateway's registration never uses. */
+export async function readsOfCounters(redis: SharedRedis): Promise<number> {
+  const stats = String(await redis.command('INFO', 'commandstats'))
+  return Number(/^cmdstat_getrange:calls=(\d+)/m.exec(stats)?.[1] ?? 0)
+}
+
 export const urlOf = (port: number, tls: boolean) => `${tls ? 'rediss' : 'redis'}://127.0.0.1:${port}`
 
 const running = new Set<ChildProcess>()

@@ -51,10 +51,12 @@ function forward(
     responseFields,
     caller: exchange.caller?.client ?? ANONYMOUS + ipPart(exchange.ip),
   }
-  return upstream(response, options).then((ended) => {
-    exchange.forwarded = ended
-    exchange.bytes = ended.bytes
-    return ended.outcome === 'failed' ? ended.error : undefined
+  return new Promise((resolve) => {
+    upstream(response, options, (ended) => {
+      exchange.forwarded = ended
+      exchange.bytes = ended.bytes
+      resolve(ended.outcome === 'failed' ? ended.error : undefined)
+    })
   })
 }
 

@@ -1,14 +1,38 @@
 import { createRequire } from 'node:module'
+import type { RequestOptions } from 'node:http'
 import util from 'node:util'
 import type HttpProxy from 'http-proxy'
 
 // http-proxy takes `util._extend` while it loads; calling Node's own prints a deprecation warning on Node 22 and newer.
 Object.assign(util, { _extend: Object.assign })
-const httpProxy = createRequire(import.meta.url)('http-proxy') as typeof HttpProxy
+const require = createRequire(import.meta.url)
+const httpProxy = require('http-proxy') as typeof HttpProxy
+const common = require('http-proxy/lib/http-proxy/common.js') as { setupOutgoing: typeof requestOptions }
+
+interface Received {
+  readonly method: string
+  /** The fields that frame the body, as a list, which Node.js renders at once. */
+  readonly headers: readonly string[]
+}
+
+/**
+ * Returns the options for Node's `request`, in place of http-proxy's function, which copies the fields into an object, rewrites the path
+ * and sets 14 options of a target that the agent does not need: +8 % processor time (`npm run bench:gate`).
+ */
+function requestOptions(
+  _: unknown,
+  { agent }: HttpProxy.ServerOptions,
+  { method, headers }: Received,
+): RequestOptions {
+  // The first overrides `--insecure-http-parser`.
+  return { insecureHTTPParser: false, setHost: false, agent, method, headers }
+}
+common.setupOutgoing = requestOptions
 
 /**
  * Creates a proxy server of http-proxy without its pass `deleteLength`, which turns a chunked DELETE or OPTIONS into two requests
- * (CVE-2026-29057). Throws if a version of http-proxy has no such pass: its passes must be read again then.
+ * (CVE-2026-29057). Its target is only where the agent connects. Throws if a version of http-proxy has no such pass: its passes must be
+ * read again then.
  */
 export function createProxyServer(options: HttpProxy.ServerOptions): HttpProxy {
   const proxy = httpProxy.createProxyServer(options)

@@ -4,7 +4,7 @@ import { detachMessage } from '../runtime/node-http.ts'
 import type { Address, Addresses, Connect } from './addresses.ts'
 import type { UpstreamRequest } from './request.ts'
 
-interface PooledSocket extends Socket {
+export interface PooledSocket extends Socket {
   target: Address
   /** The request that uses the socket, or waits for its connection; undefined while the socket is idle. */
   owner: UpstreamRequest | undefined

@@ -4,13 +4,11 @@ import { certificateField } from '../downstream/peers.ts'
 import { CHECKED, type RequestFields } from '../downstream/request-fields.ts'
 import type { ResponseFields } from './response-fields.ts'
 
-export type Fields = Record<string, string | string[]>
-
 /** A request as it is sent to an upstream. */
 export interface Outgoing {
   readonly target: string
-  /** The fields as the upstream gets them, without those that frame the body. */
-  readonly headers: Fields
+  /** The fields as the upstream gets them, without those that frame the body, as text for `completeHead`. */
+  readonly headers: string
   readonly bodyLength: BodyLength
   /** The whole body, if it was read before; else it is streamed. */
   readonly body?: Buffer | undefined
@@ -37,15 +35,18 @@ export interface Received {
   readonly trusted: boolean
 }
 
-/** Returns the request's fields as the upstream gets them, without those that frame the body. `idField` is that of the request id. */
+/**
+ * Returns the request's fields as the upstream gets them, without those that frame the body, as text for `completeHead`: Node.js has
+ * parsed them, so they are well formed. `idField` is that of the request id.
+ */
 export function requestHeaders(
   fields: Readonly<Record<string, string | string[] | undefined>>,
   { request, peer, ip, requestId, trusted }: Received,
   { actionOf }: Pick<RequestFields, 'actionOf'>,
   idField: string,
-): Fields {
+): string {
   const { socket } = request
-  const out: Fields = {}
+  let headers = ''
   const named = namedByConnection(String(fields['connection'] ?? ''))
   for (const name in fields) {
     const action = actionOf(name)
@@ -53,22 +54,21 @@ export function requestHeaders(
     // A caller's `Connection` field cannot remove what a trusted proxy reports.
     if (action === 'keep' && named?.has(name) === true) continue
     const value = fields[name]
-    if (value !== undefined) out[name] = value
+    if (typeof value === 'string') headers += `\r\n${name}: ${value}`
+    else for (const one of value ?? []) headers += `\r\n${name}: ${one}`
   }
   const chain = trusted ? fields['x-forwarded-for'] : undefined
-  out['x-forwarded-for'] = chain === undefined ? peer : `${String(chain)}, ${peer}`
+  headers += `\r\nx-forwarded-for: ${chain === undefined ? '' : `${String(chain)}, `}${peer}`
   const isMissing = (name: string): boolean => !trusted || fields[name] === undefined
   if (isMissing('x-forwarded-proto')) {
     // The gateway's port does not belong to the scheme that a proxy reports.
-    if (isMissing('x-forwarded-port')) out['x-forwarded-port'] = String(socket.localPort ?? '')
-    out['x-forwarded-proto'] = 'encrypted' in socket ? 'https' : 'http'
+    if (isMissing('x-forwarded-port')) headers += `\r\nx-forwarded-port: ${socket.localPort ?? ''}`
+    headers += `\r\nx-forwarded-proto: ${'encrypted' in socket ? 'https' : 'http'}`
   }
-  if (isMissing('x-forwarded-host')) out['x-forwarded-host'] = request.headers.host!
-  out['x-real-ip'] = ip
+  if (isMissing('x-forwarded-host')) headers += `\r\nx-forwarded-host: ${request.headers.host!}`
   const certificate = trusted ? undefined : certificateField(socket)
-  if (certificate !== undefined) out['client-cert'] = certificate
-  out[idField] = requestId
-  return out
+  if (certificate !== undefined) headers += `\r\nclient-cert: ${certificate}`
+  return `${headers}\r\nx-real-ip: ${ip}\r\n${idField}: ${requestId}`
 }
 
 /**
@@ -128,6 +128,8 @@ export function readResponseHead(
   if (!hasId) headers += `\r\n${responseFields.requestId}: ${requestId}`
   return { headers, framing, contentLength, transferEncoding, keepAliveMs }
 }
+
+export type ResponseHead = ReturnType<typeof readResponseHead>
 
 /** Parses `Keep-Alive: timeout=5` (RFC 2068 section 19.7.1.1), which is in seconds. */
 function announcedBy(keepAlive: string): number | undefined {

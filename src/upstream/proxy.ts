@@ -1,23 +1,36 @@
 /** http-proxy ends here, and the gateway begins: `createSend` leads in; `addRequest` (sockets), `pipe` (bodies), `proxyRes` and `error` lead out. */
 import type { ClientRequest, IncomingMessage } from 'node:http'
-import type { Socket } from 'node:net'
 import { BODILESS } from '../downstream/body.ts'
 import { createProxyServer } from '../runtime/http-proxy.ts'
+import { completeHead } from '../runtime/node-http.ts'
+import type { PooledSocket } from './connections.ts'
+import type { Outgoing } from './headers.ts'
 import type { UpstreamRequest } from './request.ts'
 import { streamResponse } from './response.ts'
 
 const OPEN = { destroyed: false }
+/** The response for http-proxy, which would otherwise listen for the end of it. */
+const ENDED = { finished: true }
 
-/** Returns the request for http-proxy, which copies fields and URL from it. The gateway chooses these itself. */
+/** Returns the request for http-proxy, with the method and the fields that the gateway chose. */
 function toProxied(upstreamRequest: UpstreamRequest) {
   const { request, outgoing } = upstreamRequest
   const { method } = request
-  const { target, headers, bodyLength } = outgoing
-  // Node.js would send bodies without a length for some methods, and announce chunks for no body for others.
-  if (bodyLength === undefined) headers['transfer-encoding'] = 'chunked'
-  else if (request.headers['content-length'] !== undefined || !BODILESS.has(method))
-    headers['content-length'] = String(bodyLength)
-  return { upstreamRequest, method, url: target, headers, socket: OPEN, on: ignore, pipe }
+  return {
+    upstreamRequest,
+    method,
+    headers: framingOf(request, outgoing),
+    socket: OPEN,
+    on: ignore,
+    pipe,
+  }
+}
+
+/** Returns the field that frames the body: Node.js would send bodies without a length for some methods, and announce chunks for no body for others. */
+function framingOf({ method, headers }: IncomingMessage, { bodyLength }: Outgoing): readonly string[] {
+  if (bodyLength === undefined) return ['transfer-encoding', 'chunked']
+  const isAnnounced = headers['content-length'] !== undefined || !BODILESS.has(method)
+  return isAnnounced ? ['content-length', String(bodyLength)] : []
 }
 
 type Proxied = ReturnType<typeof toProxied>
@@ -29,6 +42,13 @@ function pipe(this: Proxied, clientRequest: ClientRequest): void {
   const { request, streamed, body } = this.upstreamRequest
   if (streamed) request.pipe(clientRequest)
   else clientRequest.end(body)
+}
+
+/** Refuses a 101 that the gateway did not ask for (RFC 9110 section 15.2.2). */
+function refuseUpgrade(_: IncomingMessage, socket: PooledSocket): void {
+  const { owner } = socket
+  socket.destroy()
+  owner!.onError(new Error('the upstream switched protocols unasked'))
 }
 
 const ownerOf = (proxied: unknown): UpstreamRequest => (proxied as Proxied).upstreamRequest
@@ -47,32 +67,18 @@ export function createSend(protocol: string): (upstreamRequest: UpstreamRequest)
         const owner = current
         // Without a limit: Node.js would drop the fields beyond it silently. Its limit of the head's size stays.
         clientRequest.maxHeadersCount = 0
-        // http-proxy joins slashes, and rewrites `http:/`.
-        clientRequest.path = owner.outgoing.target
-        // A 101 that the gateway did not ask for (RFC 9110 section 15.2.2).
-        clientRequest.on('upgrade', (_: IncomingMessage, socket: Socket) => {
-          socket.destroy()
-          owner.onError(new Error('the upstream switched protocols unasked'))
-        })
+        completeHead(clientRequest, owner.outgoing.target, owner.outgoing.headers)
+        clientRequest.on('upgrade', refuseUpgrade)
         owner.onRequest(clientRequest)
       },
     } as never,
-    // Options of every request; the first overrides `--insecure-http-parser`.
-    ssl: { insecureHTTPParser: false, setHost: false } as never,
     selfHandleResponse: true,
-    // Sends `url` without parsing it.
-    toProxy: true,
   })
   proxy.on('proxyRes', (incoming, request) => streamResponse(incoming, ownerOf(request)))
   proxy.on('error', (error, request) => ownerOf(request).onError(error))
 
   return (upstreamRequest) => {
     current = upstreamRequest
-    try {
-      proxy.web(toProxied(upstreamRequest) as never, upstreamRequest.response)
-    } catch (error) {
-      // The head holds something that cannot be sent.
-      upstreamRequest.failGateway(error as Error)
-    }
+    proxy.web(toProxied(upstreamRequest) as never, ENDED as never)
   }
 }

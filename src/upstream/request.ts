@@ -21,6 +21,8 @@ export interface Backend {
 /** Maximum idle time of a socket for a request that cannot be sent twice: every server keeps an idle socket this long (gunicorn: 2 s). */
 const FRESH_MS = 500
 
+function ignore(): void {}
+
 /** A request to an upstream and its response: one object for its whole life, with one outcome. */
 export class UpstreamRequest {
   readonly request: IncomingMessage
@@ -56,7 +58,7 @@ export class UpstreamRequest {
   /** `performance.now()` at its last progress. */
   silentSince = performance.now()
 
-  readonly #resolve: (ended: UpstreamRequest) => void
+  readonly #onEnd: (ended: UpstreamRequest) => void
   #upstreamResponse: IncomingMessage | undefined
   #received = 0
 
@@ -64,19 +66,19 @@ export class UpstreamRequest {
     backend: Backend,
     response: ServerResponse,
     outgoing: Outgoing,
-    resolve: (ended: UpstreamRequest) => void,
+    onEnd: (ended: UpstreamRequest) => void,
   ) {
     const { req: request } = response
     this.backend = backend
     this.request = request
     this.response = response
     this.outgoing = outgoing
-    this.#resolve = resolve
+    this.#onEnd = onEnd
     this.timeoutMs = outgoing.timeoutMs ?? backend.timeoutMs
     this.body = outgoing.body
     const isRepeatable = outgoing.bodyLength === 0 && (request.method === 'GET' || request.method === 'HEAD')
     this.maxIdleMs = isRepeatable ? Number.POSITIVE_INFINITY : FRESH_MS
-    response.on('error', () => {})
+    response.on('error', ignore)
     response.on('close', () => this.settle(response.writableFinished ? 'answered' : 'left'))
     if (response.destroyed) this.settle('left')
     else backend.timeouts.add(this)
@@ -197,6 +199,6 @@ export class UpstreamRequest {
       if (this.request.httpVersionMinor === 0 && socket !== null) destroyWithReset(socket)
       this.response.destroy()
     }
-    this.#resolve(this)
+    this.#onEnd(this)
   }
 }

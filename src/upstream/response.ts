@@ -1,7 +1,7 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http'
 import { callAtIterationEnd } from '../runtime/hot-path.ts'
 import { appendFields, endWithBody } from '../runtime/node-http.ts'
-import { readResponseHead } from './headers.ts'
+import { readResponseHead, type ResponseHead } from './headers.ts'
 import type { UpstreamRequest } from './request.ts'
 
 /** Characters that a reason phrase must not contain (RFC 9112 section 4). */
@@ -10,10 +10,11 @@ const BAD_REASON = /[^\t\u0020-\u007e\u0080-\u00ff]/
 /** Maximum bytes of a body that is joined with its head into one string. */
 const MAX_TEXT = 15 * 1024
 const NO_BODY = Buffer.alloc(0)
+const CUT = new Error('the answer was cut')
 
 /** Streams an upstream's response to the caller with back-pressure; one that is cut is never completed. */
 export function streamResponse(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
-  const { request, response, clientRequest, outgoing } = upstreamRequest
+  const { request, clientRequest, outgoing } = upstreamRequest
   const status = incoming.statusCode!
   const head = readResponseHead(incoming.rawHeaders, status, outgoing)
   const coding = head.transferEncoding
@@ -31,63 +32,72 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
   // The announced body may still come, and would be parsed as the next response.
   if (isBodiless && (coding !== undefined || head.contentLength! > 0)) clientRequest!.shouldKeepAlive = false
   upstreamRequest.onHead(incoming, head.keepAliveMs)
+  // The head waits for the bytes that come with it: if they are malformed, a 502 is still possible.
+  callAtIterationEnd(() => begin(incoming, upstreamRequest, head))
+}
 
+/** Begins the response to the caller, and ends it if the body is complete, as with most responses: no stream events are needed then. */
+function begin(incoming: IncomingMessage, upstreamRequest: UpstreamRequest, head: ResponseHead): void {
+  const { response } = upstreamRequest
+  if (!incoming.complete && incoming.destroyed) return upstreamRequest.onError(incoming.errored ?? CUT)
+  if (upstreamRequest.settled || !writeHead(incoming, upstreamRequest, head)) return
+  if (upstreamRequest.isBodiless) {
+    // These responses have no body; ignore what the upstream sends after the head.
+    response.end()
+    incoming.resume()
+  } else if (incoming.complete) {
+    const body = (incoming.read() as Buffer | null) ?? NO_BODY
+    upstreamRequest.bytes = body.length
+    if (body.length === head.contentLength && body.length <= MAX_TEXT)
+      endWithBody(response, body.toString('latin1'))
+    else response.end(body)
+  } else {
+    streamBody(incoming, upstreamRequest)
+    // Emits the bytes that have come, which are sent with the head.
+    if (incoming.read() === null) response.flushHeaders()
+  }
+}
+
+/** Returns false if the head holds something that cannot be sent. */
+function writeHead(
+  { statusCode, statusMessage: reason = '' }: IncomingMessage,
+  upstreamRequest: UpstreamRequest,
+  { framing, headers }: ResponseHead,
+): boolean {
+  const { request, response } = upstreamRequest
+  const status = statusCode!
+  // The rest of an unfinished request must not be parsed as the next one.
+  if (!request.complete) framing.push('Connection', 'close')
+  try {
+    const isBad = reason === '' || BAD_REASON.test(reason)
+    response.writeHead(status, isBad ? STATUS_CODES[status] : reason, framing)
+    appendFields(response, headers)
+    return true
+  } catch (error) {
+    upstreamRequest.failGateway(error as Error, 'The upstream broke off.')
+    return false
+  }
+}
+
+function streamBody(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
+  const { response } = upstreamRequest
   incoming.on('error', (error) => upstreamRequest.onError(error))
   incoming.on('close', () => {
-    if (!incoming.complete) upstreamRequest.onError(new Error('the answer was cut'))
+    if (!incoming.complete) upstreamRequest.onError(CUT)
   })
-  // The head waits for the bytes that come with it: if they are malformed, a 502 is still possible.
-  callAtIterationEnd(() => {
-    if (upstreamRequest.settled || !writeHead()) return
-    if (isBodiless) {
-      // These responses have no body; ignore what the upstream sends after the head.
-      response.end()
-      incoming.resume()
-    } else if (incoming.complete) {
-      // The body is already complete, as with most responses: no stream events are needed.
-      const body = (incoming.read() as Buffer | null) ?? NO_BODY
-      upstreamRequest.bytes = body.length
-      if (body.length === head.contentLength && body.length <= MAX_TEXT)
-        endWithBody(response, body.toString('latin1'))
-      else response.end(body)
-    } else {
-      streamBody()
-      // Emits the bytes that have come, which are sent with the head.
-      if (incoming.read() === null) response.flushHeaders()
-    }
-  })
-
-  /** Returns false if the head holds something that cannot be sent. */
-  function writeHead(): boolean {
-    const { statusMessage: reason = '' } = incoming
-    // The rest of an unfinished request must not be parsed as the next one.
-    if (!request.complete) head.framing.push('Connection', 'close')
-    try {
-      const isBad = reason === '' || BAD_REASON.test(reason)
-      response.writeHead(status, isBad ? STATUS_CODES[status] : reason, head.framing)
-      appendFields(response, head.headers)
-      return true
-    } catch (error) {
-      upstreamRequest.failGateway(error as Error, 'The upstream broke off.')
-      return false
-    }
-  }
-
-  function streamBody(): void {
-    incoming.on('data', (chunk: Buffer) => {
+  incoming.on('data', (chunk: Buffer) => {
+    upstreamRequest.onProgress()
+    if (upstreamRequest.settled) return
+    upstreamRequest.bytes += chunk.length
+    if (response.write(chunk)) return
+    incoming.pause()
+    response.once('drain', () => {
       upstreamRequest.onProgress()
-      if (upstreamRequest.settled) return
-      upstreamRequest.bytes += chunk.length
-      if (response.write(chunk)) return
-      incoming.pause()
-      response.once('drain', () => {
-        upstreamRequest.onProgress()
-        incoming.resume()
-      })
+      incoming.resume()
     })
-    incoming.on('end', () => {
-      // `end` also comes for a truncated body, before its `close`; only `complete` distinguishes them.
-      if (incoming.complete && !upstreamRequest.settled) response.end()
-    })
-  }
+  })
+  incoming.on('end', () => {
+    // `end` also comes for a truncated body, before its `close`; only `complete` distinguishes them.
+    if (incoming.complete && !upstreamRequest.settled) response.end()
+  })
 }

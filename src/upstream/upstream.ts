@@ -22,7 +22,7 @@ export interface Upstream {
   readonly slowReaderMs?: number
 }
 
-/** Creates the function that streams requests to one upstream, and responses back. It never rejects, and never completes a cut response. */
+/** Creates the function that streams requests to one upstream, and responses back. It calls back once, and never completes a cut response. */
 export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void) {
   const { name, timeoutMs, connectTimeoutMs, origins, maxConnections } = upstream
   const { protocol } = new URL(origins[0]!)
@@ -34,8 +34,8 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
   const connections = createConnections(addresses, connect, maxConnections)
   const timeouts = createTimeouts(upstream)
   const backend: Backend = { ...connections, name, timeoutMs, timeouts, send: createSend(protocol) }
-  const forward = (response: ServerResponse, outgoing: Outgoing) =>
-    new Promise<UpstreamRequest>((resolve) => new UpstreamRequest(backend, response, outgoing, resolve))
+  const forward = (response: ServerResponse, outgoing: Outgoing, onEnd: (ended: UpstreamRequest) => void) =>
+    void new UpstreamRequest(backend, response, outgoing, onEnd)
   return Object.assign(forward, {
     addresses: () => addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
     load: connections.load,

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
+import { fieldsObject } from '../helpers/fields.ts'
 import { createRequestFields } from '../../src/downstream/request-fields.ts'
 import { requestHeaders } from '../../src/upstream/headers.ts'
 import { createPeers } from '../../src/downstream/peers.ts'
@@ -92,7 +93,7 @@ it(
           trusted: false,
         }
         const fields = createRequestFields({ requestId: 'x-request-id', counted: [], identity: [] })
-        const out = requestHeaders(sent, received, fields, 'x-request-id')
+        const out = fieldsObject(requestHeaders(sent, received, fields, 'x-request-id'))
         expect(sent).toEqual(before)
         expect(out).toMatchObject({
           'x-forwarded-for': '1.1.1.1',

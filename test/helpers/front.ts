@@ -4,7 +4,8 @@ import type { AddressInfo } from 'node:net'
 import type { AddressChange } from '../../src/upstream/addresses.ts'
 import type { UpstreamRequest } from '../../src/upstream/request.ts'
 import { createForward, type Forward, type Upstream } from '../../src/upstream/upstream.ts'
-import type { Fields, Outgoing } from '../../src/upstream/headers.ts'
+import type { Outgoing } from '../../src/upstream/headers.ts'
+import { textOf } from './fields.ts'
 import { bodyLength } from '../../src/downstream/body.ts'
 
 /** Fields that the gateway, not the upstream, sets for the connection and the body. */
@@ -44,11 +45,11 @@ export async function startFront(
   const server: Server = createServer((request, response) => {
     requests++
     const length = bodyLength(request.method!, request)
-    void forward(response, {
+    const complete: Outgoing = {
       target: request.url!,
-      headers: Object.fromEntries(
-        Object.entries(request.headers).filter(([name]) => !FRAMING.has(name)),
-      ) as Fields,
+      headers: textOf(
+        Object.fromEntries(Object.entries(request.headers).filter(([name]) => !FRAMING.has(name))),
+      ),
       bodyLength: typeof length === 'object' ? 0 : length,
       maxBody: 1e6,
       timeoutMs: undefined,
@@ -57,7 +58,8 @@ export async function startFront(
       responseFields: createResponseFields('X-Request-Id'),
       caller: String(request.headers['x-caller']),
       ...outgoing,
-    }).then((forwarded) => {
+    }
+    forward(response, complete, (forwarded) => {
       outcomes.push(forwarded)
       if (forwarded.outcome === 'failed')
         response.writeHead(forwarded.error!.status).end(forwarded.error!.message)

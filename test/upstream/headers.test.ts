@@ -3,13 +3,13 @@ import { describe, expect, it } from 'vitest'
 import { type Received, readResponseHead, requestHeaders as fieldsFor } from '../../src/upstream/headers.ts'
 import { createRequestFields } from '../../src/downstream/request-fields.ts'
 import { createResponseFields } from '../../src/upstream/response-fields.ts'
-import { fieldsOf } from '../helpers/fields.ts'
+import { fieldsObject, fieldsOf } from '../helpers/fields.ts'
 import { FROM_PROXY } from '../helpers/proxy-fields.ts'
 
 const requestFields = createRequestFields({ requestId: 'x-request-id', counted: [], identity: [] })
 const responseFields = createResponseFields('X-Request-Id')
 const requestHeaders = (sent: Parameters<typeof fieldsFor>[0], received: Received) =>
-  fieldsFor(sent, received, requestFields, 'x-request-id')
+  fieldsObject(fieldsFor(sent, received, requestFields, 'x-request-id'))
 
 const direct: Received = {
   request: { headers: { host: 'a:8080' }, socket: { localPort: 8080 } as Socket },

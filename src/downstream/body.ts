@@ -3,23 +3,34 @@ import { type ErrorCode, Refusal, ambiguousFraming } from '../errors.ts'
 import { createSlots } from '../runtime/hot-path.ts'
 import { networkOf } from './peers.ts'
 
-/** Collects every `Host`, `Authorization` and `DPoP` value, since Node keeps only the first of each or joins them. */
-export function readHead(rawHeaders: readonly string[]) {
-  const hosts: string[] = []
-  const authorization: string[] = []
-  const proofs: string[] = []
+/** Every value of three fields, of which Node keeps only the first or joins them. */
+export interface Head {
+  readonly hosts: readonly string[]
+  readonly authorization: readonly string[]
+  readonly proofs: readonly string[]
+}
+
+export const NO_HEAD: Head = { hosts: [], authorization: [], proofs: [] }
+
+/** Collects every `Host`, `Authorization` and `DPoP` value. */
+export function readHead(rawHeaders: readonly string[]): Head {
+  let hosts: string[] | undefined
+  let authorization: string[] | undefined
+  let proofs: string[] | undefined
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!
     if (name.length !== 4 && name.length !== 13) continue
     const lower = name.toLowerCase()
-    if (lower === 'host') hosts.push(rawHeaders[i + 1]!)
-    else if (lower === 'authorization') authorization.push(rawHeaders[i + 1]!)
-    else if (lower === 'dpop') proofs.push(rawHeaders[i + 1]!)
+    if (lower === 'host') (hosts ??= []).push(rawHeaders[i + 1]!)
+    else if (lower === 'authorization') (authorization ??= []).push(rawHeaders[i + 1]!)
+    else if (lower === 'dpop') (proofs ??= []).push(rawHeaders[i + 1]!)
   }
-  return { hosts, authorization, proofs }
+  return {
+    hosts: hosts ?? NO_HEAD.hosts,
+    authorization: authorization ?? NO_HEAD.authorization,
+    proofs: proofs ?? NO_HEAD.proofs,
+  }
 }
-
-export type Head = Readonly<ReturnType<typeof readHead>>
 
 /** Bytes of body that a request announces: 0 for none, undefined for a chunked body. */
 export type BodyLength = number | undefined

@@ -51,7 +51,7 @@ export function createRouter<R extends Route>(routes: readonly R[]) {
   return (method: string, host: string, segments: readonly string[]): Match<R> | undefined => {
     const folded = segments.slice(0, deepest).map(foldCase)
     for (const route of guarded) if (hasIgnorableSuffix(route, host, folded)) return undefined
-    const found = matchRoute(guarded, method, host, segments, folded)
+    const found = guarded.length === 0 ? undefined : matchRoute(guarded, method, host, segments, folded)
     if (found !== undefined) return found
     if (!METHODS.has(method)) return { allow: [...METHODS], nearest: undefined }
     return matchRoute(candidates(folded), method, host, segments, folded)
@@ -78,10 +78,10 @@ export function matchRoute<R extends Pattern>(
   segments: readonly string[],
   folded: readonly string[] = segments.map(foldCase),
 ): Match<R> | undefined {
-  const isOfPath = (route: R): boolean => matchesPath(route, host, folded, segments.length)
-  const route = routes.find((one) => one.methods?.has(method) !== false && isOfPath(one))
-  if (route !== undefined) return { route, params: paramsOf(route, segments) }
-  const others = routes.filter(isOfPath)
+  for (const route of routes)
+    if (route.methods?.has(method) !== false && matchesPath(route, host, folded, segments.length))
+      return { route, params: paramsOf(route, segments) }
+  const others = routes.filter((route) => matchesPath(route, host, folded, segments.length))
   if (others.length === 0) return undefined
   const allow = new Set(others.flatMap(({ methods = [] }) => [...methods]))
   return { allow: [...allow].toSorted(), nearest: others[0] }
@@ -94,7 +94,10 @@ function matchesPath(pattern: Pattern, host: string, folded: readonly string[], 
   return wanted.every((want, i) => 'param' in want || want.literal === folded[i])
 }
 
+const NO_PARAMS: Params = Object.freeze(Object.create(null) as Params)
+
 function paramsOf({ segments: wanted }: Pattern, segments: readonly string[]): Params {
+  if (!wanted.some((want) => 'param' in want)) return NO_PARAMS
   const params = Object.create(null) as Record<string, string>
   for (const [i, want] of wanted.entries()) if ('param' in want) params[want.param] = segments[i]!
   return params

@@ -1,9 +1,8 @@
-import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Proof } from '../authenticate/proof/dpop.ts'
 import type { Authenticate } from '../authenticate/token/bearer.ts'
 import type { SenderConstrainedToken } from '../authenticate/token/challenge.ts'
-import type { BodyLength, Head } from '../downstream/body.ts'
+import { type BodyLength, type Head, NO_HEAD } from '../downstream/body.ts'
 import type { ErrorFormat } from '../downstream/reply.ts'
 import type { RequestFields } from '../downstream/request-fields.ts'
 import type { createRouter, Params, Route } from '../downstream/router.ts'
@@ -15,11 +14,11 @@ import type { Decision } from '../limit/decision.ts'
 import type { Failures } from '../limit/failure-limit.ts'
 import type { Limit, Quota } from '../limit/limit.ts'
 import type { Limiter } from '../limit/limiter.ts'
-import type { Caller, Facts } from '../limit/rules/facts.ts'
+import { type Caller, type Facts, NO_FACTS } from '../limit/rules/facts.ts'
 import type { Usage } from '../limit/usage.ts'
 import type { AuthorizationGuard } from '../par/authorization.ts'
 import type { ParGuard } from '../par/guard.ts'
-import { memoize } from '../runtime/hot-path.ts'
+import { createUuids, memoize } from '../runtime/hot-path.ts'
 import type { ResponseFields } from '../upstream/response-fields.ts'
 import type { UpstreamRequest } from '../upstream/request.ts'
 import type { Forward } from '../upstream/upstream.ts'
@@ -80,6 +79,9 @@ export interface GatewayDeps extends Served {
 /** A caller's request id, which is kept so that one id follows a call through all systems. The access log writes it unescaped. */
 const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
 
+const nextRequestId = createUuids()
+const NO_QUOTAS: readonly Quota[] = []
+
 /** Normalising for each request: +2.0 us; `npm run bench:micro -- peer-address`. */
 export const peerAddress = memoize(normalizeAddress, 10_000, 45)
 
@@ -100,7 +102,7 @@ export class Exchange implements Facts {
   readonly asked: Asked | undefined
 
   // parse
-  head: Head = { hosts: [], authorization: [], proofs: [] }
+  head: Head = NO_HEAD
   bodyLength: BodyLength | Refusal = undefined
   target: Target | undefined = undefined
   /** The path for the log; of a refused target only the part that cannot hold a secret. */
@@ -108,13 +110,13 @@ export class Exchange implements Facts {
 
   // match
   route: GatewayRoute | undefined = undefined
-  params: Params = {}
+  params: Params = NO_FACTS.params
   /** The first route that matches the path of a 405, for its error format. */
   nearest: GatewayRoute | undefined = undefined
 
   // authenticate
   caller: Caller | undefined = undefined
-  quotas: readonly Quota[] = []
+  quotas: readonly Quota[] = NO_QUOTAS
   /** A token bound to a key, and the quota that admits its proof once. */
   boundToken: SenderConstrainedToken | undefined = undefined
   proof: Quota | undefined = undefined
@@ -161,7 +163,7 @@ export class Exchange implements Facts {
     this.response = response
     this.expectsContinue = expectsContinue
     const requestId = request.headers[responseFields.idField]
-    this.requestId = typeof requestId === 'string' && REQUEST_ID.test(requestId) ? requestId : randomUUID()
+    this.requestId = typeof requestId === 'string' && REQUEST_ID.test(requestId) ? requestId : nextRequestId()
     this.asked = readAsked?.(request)
     this.method = this.asked?.method ?? request.method ?? ''
     this.peer = peerAddress(request.socket.remoteAddress ?? '')

@@ -1,7 +1,6 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { instant } from '../limit/instant.ts'
 import { encodePart } from '../limit/key.ts'
-import type { Allowance } from '../limit/store.ts'
 import type { Caller, LatestAllowance } from './callers.ts'
 import { createCallers, createRing, MAX_CALLERS, refusedForMs, secondOf, sum } from './callers.ts'
 
@@ -60,11 +59,11 @@ function callerValues(caller: Caller, at: number) {
     calls: calls.before(second),
     refused: refused.before(second),
     limits: [...limits.values()].map((latest) => limitValues(name, latest, at)) as readonly LimitActivity[],
-    refusedNow: refusal === undefined || forMs === 0 ? null : refusalValues(refusal.allowance, forMs),
+    refusedNow: forMs === 0 ? null : refusalValues(refusal, forMs),
   }
 }
 
-const refusalValues = ({ name, limit, resetAt }: Allowance, forMs: number) => ({
+const refusalValues = ({ name, limit, resetAt }: Caller['refusal'], forMs: number) => ({
   limit: name,
   /** Null for a limit that allows no calls. */
   until: limit === 0 ? null : instant(resetAt),
@@ -73,8 +72,7 @@ const refusalValues = ({ name, limit, resetAt }: Allowance, forMs: number) => ({
 
 /** Returns the latest allowance of a limit for a caller. Instants are ISO 8601 in UTC. */
 function limitValues(caller: string, latest: LatestAllowance, at: number) {
-  const { key, decidedAt, overs } = latest
-  const { name, limit, remaining, windowMs, resetAt, shadow } = latest.allowance
+  const { name, key, limit, remaining, windowMs, resetAt, shadow, decidedAt, overs } = latest
   const ageMs = Math.max(0, Math.round(at - decidedAt))
   const over = sum(overs?.before(secondOf(at)) ?? [])
   return {

@@ -38,16 +38,41 @@ export function createRing(seconds: number) {
   }
 }
 
-interface Decided {
-  allowance: Allowance
-  key: string
-  decidedAt: number
+/** The latest decision of a limit about a caller. Written again with each decision: a new object for each would survive its call. */
+class LatestDecision {
+  name = ''
+  key = ''
+  limit = 0
+  remaining = 0
+  windowMs = 0
+  resetAt = 0
+  retryAfterMs = 0
+  shadow = false
+  /** `performance.now()` milliseconds. */
+  decidedAt = Number.NEGATIVE_INFINITY
+
+  record(
+    { name, limit, remaining, windowMs, resetAt, retryAfterMs, shadow }: Allowance,
+    key: string,
+    decidedAt: number,
+  ) {
+    this.name = name
+    // Keeps the string of an earlier call.
+    if (this.key !== key) this.key = key
+    this.limit = limit
+    this.remaining = remaining
+    this.windowMs = windowMs
+    this.resetAt = resetAt
+    this.retryAfterMs = retryAfterMs
+    this.shadow = shadow
+    this.decidedAt = decidedAt
+  }
 }
 
-/** The latest allowance of one limit for one caller. */
-export interface LatestAllowance extends Decided {
+/** The latest decision of one limit of a caller. */
+export class LatestAllowance extends LatestDecision {
   /** Counts the calls that the limit refused or, as a shadow limit, would have refused; created at the first. */
-  overs: Ring | undefined
+  overs: Ring | undefined = undefined
 }
 
 /** A caller without a client is identified by its IPv4 address, or the /64 of its IPv6 address. */
@@ -61,7 +86,8 @@ const createCaller = (kind: CallerKind, name: string) => ({
   calls: createRing(CALLER_SECONDS),
   refused: createRing(CALLER_SECONDS),
   limits: new Map<string, LatestAllowance>(),
-  refusal: undefined as Decided | undefined,
+  /** The latest refusal; without a wait if there is none, or a call was admitted since. */
+  refusal: new LatestDecision(),
 })
 
 /** Creates the table of the busiest callers. A full table is reduced to those refused now and the busiest others: every ten seconds, or when a further caller is refused. */
@@ -114,7 +140,7 @@ export function createCallers() {
       const caller = tables.client.get(client)
       if (caller === undefined) return
       caller.limits.clear()
-      caller.refusal = undefined
+      caller.refusal.retryAfterMs = 0
     },
   }
 }
@@ -129,20 +155,17 @@ function recordDecision(
     const key = keyOf(quotas, allowance.name)
     let latest = caller.limits.get(allowance.name)
     if (latest === undefined) {
-      latest = { allowance, key, decidedAt, overs: undefined }
+      latest = new LatestAllowance()
       caller.limits.set(allowance.name, latest)
-    } else if (decidedAt >= latest.decidedAt) {
-      // Calls may end in another order than they were decided.
-      latest.allowance = allowance
-      latest.key = key
-      latest.decidedAt = decidedAt
     }
+    // Calls may end in another order than they were decided.
+    if (decidedAt >= latest.decidedAt) latest.record(allowance, key, decidedAt)
     if (admitted ? !allowance.admitted : allowance === refusedBy)
       (latest.overs ??= createRing(CALLER_SECONDS)).add(second)
     const { refusal } = caller
-    if (refusal !== undefined && refusal.decidedAt > decidedAt) continue
-    if (allowance === refusedBy) caller.refusal = { allowance, key, decidedAt }
-    else if (admitted && refusal?.key === key) caller.refusal = undefined
+    if (refusal.decidedAt > decidedAt) continue
+    if (allowance === refusedBy) refusal.record(allowance, key, decidedAt)
+    else if (admitted && refusal.key === key) refusal.retryAfterMs = 0
   }
 }
 
@@ -154,7 +177,7 @@ export function keyOf(quotas: Exchange['quotas'], name: string): string {
 
 /** Returns the milliseconds until the refusal of a caller ends; 0 if it is not refused now. */
 export const refusedForMs = ({ refusal }: Caller, at: number): number =>
-  refusal === undefined ? 0 : Math.max(0, refusal.decidedAt + refusal.allowance.retryAfterMs - at)
+  Math.max(0, refusal.decidedAt + refusal.retryAfterMs - at)
 
 export const secondOf = (at: number): number => Math.floor(at / 1000)
 export const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0)

@@ -25,14 +25,17 @@ export function createLineWriter(fd: number, onDropped: Listener<number>, onFail
   const output = isPipe ? openPipe(fd).on('error', onFailed) : openFile(fd, onFailed)
   /** Pages and long lines that are not written yet, the one that is being written first. */
   const waiting: Buffer[] = []
-  let page = Buffer.allocUnsafeSlow(PAGE_BYTES)
+  /** A written page, to be used again: new ones would count as garbage outside of the heap, and cause full collections. */
+  let spare: Buffer | undefined
+  let page: Buffer = Buffer.allocUnsafeSlow(PAGE_BYTES)
   let used = 0
   let dropped = 0
 
-  function send(bytes: Buffer): void {
+  function send(bytes: Buffer, onWritten = (): void => {}): void {
     waiting.push(bytes)
     output.write(bytes, () => {
       waiting.shift()
+      onWritten()
       if (dropped === 0 || output.writableLength >= MAX_WAITING_BYTES / 2) return
       const lines = dropped
       dropped = 0
@@ -42,8 +45,10 @@ export function createLineWriter(fd: number, onDropped: Listener<number>, onFail
 
   function flush(): void {
     if (used === 0) return
-    send(page.subarray(0, used))
-    page = Buffer.allocUnsafeSlow(PAGE_BYTES)
+    const full = page
+    send(full.subarray(0, used), () => (spare = full))
+    page = spare ?? Buffer.allocUnsafeSlow(PAGE_BYTES)
+    spare = undefined
     used = 0
   }
   const timer = setInterval(() => {

@@ -1,14 +1,12 @@
 import type { Aggregator } from 'prom-client'
-import { AggregatorRegistry, collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client'
+import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client'
 import { createHotCounter, createHotHistogram } from './hot-metrics.ts'
+import { collectNodeMetrics } from './node-metrics.ts'
 import { VERSION } from '../runtime/package.ts'
 
 /** Upper bounds in seconds. Requests range from a cache hit on loopback to a slow upstream. */
 const REQUEST_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25]
-
-/** Gauges of prom-client with the name of a counter, which `promtool check metrics` rejects. */
-const MISNAMED = ['handles', 'requests', 'resources'].map((kind) => `nodejs_active_${kind}_total`)
 
 export type Metrics = ReturnType<typeof createMetrics>
 /** The metrics of one process, as plain values. */
@@ -21,8 +19,7 @@ export function createMetrics() {
   const registry = new Registry()
   /** Metrics of Node.js, which take milliseconds to read when many files are open. */
   const nodeRegistry = new Registry()
-  collectDefaultMetrics({ register: nodeRegistry })
-  for (const name of MISNAMED) nodeRegistry.removeSingleMetric(name)
+  collectNodeMetrics(nodeRegistry)
 
   const parse = (series: string, help: string) => {
     const [name = '', ...labelNames] = series.split(/[{,}]/).filter(Boolean)

@@ -92,6 +92,7 @@ async function withoutRedis({ adminPort }: ServingProcess): Promise<number> {
   const { body } = await call(adminPort, { path: '/metrics' })
   // The event-loop lag of the gateway.
   expect(body).toMatch(/^nodejs_eventloop_lag_p99_seconds /m)
+  expect(body).not.toContain('nodejs_gc')
   return Number(/^sluice_store_fallback_decisions_total\{[^}]*\} (\d+)$/m.exec(body)![1])
 }
 

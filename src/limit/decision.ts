@@ -3,11 +3,12 @@ import { serializeList } from 'structured-headers'
 import { Refusal } from '../errors.ts'
 import { formatCalendar } from './calendar.ts'
 import { instant } from './instant.ts'
-import type { Limit, Quota } from './limit.ts'
+import type { Limit } from './limit.ts'
+import type { Quota } from './quota.ts'
 import type { Allowance, Charge } from './store.ts'
 
 /** The outcome of a call under its limits. A cached refusal has only the cached allowances. */
-export interface Decision extends Charge {
+export interface Decision extends Omit<Charge, 'proof'> {
   /** The allowance with the longest wait among those that refused. */
   readonly refusedBy?: Allowance | undefined
   /** True if the call was refused without asking the store. */

@@ -26,7 +26,7 @@ export function createFailures(
       const log = logs.size === 0 ? undefined : logs.peek(ipPart(ip))
       if (log === undefined) return undefined
       const at = nowUs()
-      const frame = frameAt(rule, at, 0)
+      const frame = frameAt(limit, rule, at, 0)
       if (usedIn(log, frame) < limit) return undefined
       const waitMs = (growsAt(log, frame) - at) / 1000
       const secs = Math.max(1, Math.ceil(waitMs / 1000))
@@ -48,7 +48,7 @@ export function createFailures(
       const key = ipPart(ip)
       const log = logs.get(key) ?? new CallLog()
       logs.set(key, log)
-      add(log, frameAt(rule, nowUs(), 0))
+      add(log, frameAt(limit, rule, nowUs(), 0))
       onCounted()
       return undefined
     }

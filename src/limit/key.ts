@@ -63,6 +63,27 @@ export interface KeyFilter {
 export const clientKey = (prefix: string, client: string, name: string): string =>
   `${prefix}:{${encodePart(client)}}:${name}`
 
+/** Returns the key of an access under a limit: the limit's name is followed by `~`, which no name of a limit contains. */
+export function accessKey(key: string, name: string, token?: string): string {
+  // No part of a key contains a brace.
+  const end = key.lastIndexOf('}:') + 2 + name.length
+  return `${key.slice(0, end)}~${key.slice(end)}${token === undefined ? '' : `:${token}`}`
+}
+
+/** Returns the key of a DPoP proof, beside the keys of the limit whose first part is `first`. */
+export const proofKey = (prefix: string, first: string, id: string): string =>
+  `${prefix}:{${first}}:~proof:${id}`
+
+/** Returns the key that holds the number of the last merge of a gateway into a key. */
+export const mergedKey = (key: string, gateway: string): string =>
+  `${key.slice(0, key.lastIndexOf('}:') + 2)}~merged:${gateway}:${key.slice(key.lastIndexOf('}:') + 2)}`
+
+/** Returns the keys of the registrations of gateways, and of the instant since which a server has its data, in the hash slot of a tag. */
+export const registrationKeys = (prefix: string, tag: string): readonly [gateways: string, since: string] => [
+  `${prefix}:{${tag}}:~gateways`,
+  `${prefix}:{${tag}}:~since`,
+]
+
 /** Returns the keys of a client under these limits, also those that do not begin with the client, and with or without those of accesses. */
 export function clientKeys(
   limits: readonly KeyedLimit[],

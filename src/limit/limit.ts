@@ -1,13 +1,11 @@
 import { type FixedReply, Refusal } from '../errors.ts'
 import { type Calendar, createCalendar } from './calendar.ts'
-import type { KeyedLimit } from './key.ts'
+import { accessKey, type KeyedLimit, proofKey } from './key.ts'
 import { isActive, isOverridable, type Override, type Overrides } from './overrides.ts'
+import type { Access, OutageMode, Quota } from './quota.ts'
 import { claimedBy, type ClaimedLimit, type Conditional, excludedBy } from './rules/conditions.ts'
 import { type Caller, type Facts, tokenHash } from './rules/facts.ts'
 import { compileKey, type Parameters } from './rules/parts.ts'
-
-/** Action while the store is unavailable: count in this process, admit every call, or refuse with a 503. */
-export type OutageMode = 'local' | 'allow' | 'deny'
 
 /** A named limit of the configuration: the calls that each key may make per window. */
 export interface Limit extends KeyedLimit, Conditional {
@@ -42,35 +40,10 @@ export interface ClientLimit {
 /** The clients' own limits: client id → limit name → limit. */
 export type ClientLimits = ReadonlyMap<string, ReadonlyMap<string, ClientLimit>>
 
-/** A limit applied to one caller, now. */
-export interface Quota {
-  readonly name: string
-  readonly key: string
-  readonly limit: number
-  readonly windowMs: number
-  readonly shadow: boolean
-  readonly calendar?: Calendar | undefined
-  /** Has no room while an access of this quota is under way, whose further calls pass free. */
-  readonly access?: Quota | undefined
-  readonly countsSuccess?: boolean | undefined
-  readonly onOutage?: OutageMode | undefined
-  /** Epoch milliseconds at which the override or the client's own limit ends, if one applies and ends. */
-  readonly untilAt?: number | undefined
-}
-
-/** Name of the limit of a DPoP proof; names of configured limits never begin with `~`. */
-const PROOF = '~proof'
-
 /** Returns the quota that lets a DPoP proof pass once in `windowMs`; all replays of a proof share its key. */
-export function proofQuota(prefix: string, first: string, id: string, windowMs: number): Quota {
-  return { name: PROOF, key: `${prefix}:{${first}}:${PROOF}:${id}`, limit: 1, windowMs, shadow: false }
-}
-
-export const isProof = ({ name }: Quota): boolean => name === PROOF
-
-/** Name of the quota of an access: no limit of its own, but it says if the next quota is charged. */
-export const ACCESS = '~access'
-export const isAccess = ({ name }: Pick<Quota, 'name'>): boolean => name === ACCESS
+export const proofQuota = (prefix: string, first: string, id: string, windowMs: number): Quota => ({
+  ...{ name: 'proof', key: proofKey(prefix, first, id), limit: 1, windowMs, shadow: false, isProof: true },
+})
 
 /** The rules of one client that replace a limit's own number of calls: an override, its own limit of the file, the value in its token. */
 export interface ClientRules {
@@ -97,15 +70,13 @@ export function inForce(limit: Limit, nowMs: number, { own, set }: ClientRules =
   return limit.changes.findLast(({ fromAt }) => fromAt <= nowMs) ?? limit
 }
 
-/** Returns the quota that has no room while an access of another quota is under way. */
-function accessOf(quota: Quota, together: number | 'token', facts: Facts): Quota {
-  const { name, windowMs, calendar, onOutage } = quota
-  // No limit has a name that ends in `~`, and no part of a key contains a brace.
-  const end = quota.key.lastIndexOf('}:') + 2 + name.length
-  const key = `${quota.key.slice(0, end)}~${quota.key.slice(end)}`
-  const access = { name: ACCESS, limit: 1, shadow: false, onOutage }
-  if (together !== 'token') return { ...access, key, windowMs: together }
-  return { ...access, key: `${key}:${tokenHash(facts)}`, windowMs, calendar }
+function accessOf(
+  { name, key, windowMs, calendar }: Quota,
+  together: number | 'token',
+  facts: Facts,
+): Access {
+  if (together !== 'token') return { key: accessKey(key, name), windowMs: together, isOfToken: false }
+  return { key: accessKey(key, name, tokenHash(facts)), windowMs, calendar, isOfToken: true }
 }
 
 const calendars = new Map<string, Calendar>()

@@ -1,6 +1,6 @@
 import { type Decision, longestWait } from './decision.ts'
 import { type Clock, SYSTEM_CLOCK } from '../runtime/clock.ts'
-import { isAccess, type Quota } from './limit.ts'
+import type { Quota } from './quota.ts'
 import type { Allowance, Charge, Store } from './store.ts'
 
 /** The outcome of a decision for one limit, for the metrics: `near` has used 80 % of it, `over_cached` did not ask the store. */
@@ -91,8 +91,11 @@ export function createLimiter(
     for (let i = 0; i < quotas.length; i++) {
       const { key, shadow, access } = quotas[i]!
       const allowance = allowances[i]!
-      // A further call of an access passes although the limit is full.
-      if (!shadow && access === undefined && (!admitted || allowance.remaining === 0)) {
+      // A further call of an access passes although the limit is full; if that of an access by time was refused, none is under way.
+      const passesNone = access === undefined || (!access.isOfToken && !allowance.admitted)
+      // Beside own calls, the store does not know when the next call can pass.
+      const isCertain = passesNone && allowance.own === 0
+      if (!shadow && isCertain && (!admitted || allowance.remaining === 0)) {
         answeredAt ??= now()
         const rechecks = cache.get(key)?.rechecks ?? { count: 0, sinceAt: askedAt }
         cache.delete(key)
@@ -108,14 +111,10 @@ export function createLimiter(
     else if (!admitted && !shadow) onOutcome(name, 'over')
   }
 
-  function decided(charge: Charge, quotas: readonly Quota[], askedAt: number, hasProof: boolean): Decision {
-    const { admitted, mode, decidedAt } = charge
-    // The proof is the last quota.
-    if (hasProof && !admitted && charge.allowances.at(-1)?.admitted !== true) {
+  function decided(charge: Charge, quotas: readonly Quota[], askedAt: number): Decision {
+    const { admitted, allowances, proof, mode, decidedAt } = charge
+    if (!admitted && proof?.admitted === false)
       return { admitted, allowances: [], mode, decidedAt, cached: false, replayed: true }
-    }
-    const limits = hasProof ? charge.allowances.slice(0, -1) : charge.allowances
-    const allowances = limits.some(isAccess) ? limits.filter((allowance) => !isAccess(allowance)) : limits
     for (const allowance of allowances) report(allowance, admitted)
     const refusedBy = admitted ? undefined : longestWait(allowances)!
     const decision: Decision = { admitted, allowances, refusedBy, mode, decidedAt, cached: false }
@@ -129,17 +128,14 @@ export function createLimiter(
   return {
     /** Charges all quotas and the call's DPoP proof, or none. Rejects only if the store does: with a Failure under `onOutage: deny`. */
     decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision> {
-      const hasProof = proof !== undefined
-      if (quotas.length === 0 && !hasProof) return UNLIMITED
+      if (quotas.length === 0 && proof === undefined) return UNLIMITED
       // Taken before the question, so that no wait of the answer began earlier.
       const askedAt = now()
       const cached = recall(quotas, askedAt)
       if (cached !== undefined) return cached
-      const hasAccess = quotas.some(({ access }) => access !== undefined)
-      const limits = hasAccess ? quotas.flatMap((quota) => [quota.access ?? [], quota].flat()) : quotas
-      const charge = store.charge(hasProof ? [...limits, proof] : limits)
-      if (!(charge instanceof Promise)) return decided(charge, quotas, askedAt, hasProof)
-      return charge.then((answer) => decided(answer, quotas, askedAt, hasProof))
+      const charge = store.charge(proof === undefined ? quotas : [...quotas, proof])
+      if (!(charge instanceof Promise)) return decided(charge, quotas, askedAt)
+      return charge.then((answer) => decided(answer, quotas, askedAt))
     },
     /** Gives a call that was charged back to the limits that count successes. */
     giveBack(quotas: readonly Quota[], { allowances }: Decision): void {

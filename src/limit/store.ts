@@ -1,5 +1,5 @@
 import type { KeyFilter } from './key.ts'
-import { isAccess, type Quota } from './limit.ts'
+import type { Access, Quota } from './quota.ts'
 
 /** The state of a key under a quota, at the instant of a decision. */
 export interface Allowance {
@@ -19,7 +19,14 @@ export interface Allowance {
   /** True if this quota had room for the call, whether or not the other quotas had. */
   readonly admitted: boolean
   readonly shadow: boolean
+  /** Of the used calls, those that the gateway admitted by itself, and that the store does not have. */
+  readonly own: number
+  /** The state of the access that the call belongs to. */
+  readonly access?: CountedAccess | undefined
 }
+
+/** The charged calls of an access, until `resetAfterMs`, and of these those that the store does not have. */
+export type CountedAccess = Pick<Allowance, 'used' | 'resetAfterMs' | 'own'>
 
 /** Creates an allowance; `growsAt` is in epoch milliseconds with fractions. */
 export function allowanceOf(
@@ -28,19 +35,37 @@ export function allowanceOf(
   used: number,
   growsAt: number,
   resetAfterMs: number,
+  own = 0,
+  access?: CountedAccess,
 ): Allowance {
   // A period ends at a whole millisecond, from which the sum of fractions differs by less than a microsecond.
   const resetAt = calendar === undefined ? Math.ceil(growsAt) : Math.round(growsAt)
   const remaining = Math.max(0, limit - used)
   const retryAfterMs = remaining > 0 ? 0 : resetAfterMs
-  return { name, limit, windowMs, used, remaining, resetAt, resetAfterMs, retryAfterMs, admitted, shadow }
+  return {
+    name,
+    limit,
+    windowMs,
+    used,
+    remaining,
+    resetAt,
+    resetAfterMs,
+    retryAfterMs,
+    admitted,
+    shadow,
+    own,
+    access,
+  }
 }
 
+/** The outcome of a call under its quotas. */
 export interface Charge {
   /** True if every quota that is not shadow had room, and so all were charged. */
   readonly admitted: boolean
-  /** Allowances in the order of the quotas; empty if `mode` is `allow`. */
+  /** Allowances of the limits, in their order; empty if `mode` is `allow`. */
   readonly allowances: readonly Allowance[]
+  /** That of the call's DPoP proof, if it has one. */
+  readonly proof: Allowance | undefined
   /** `store` if the store decided, otherwise the fallback that did while the store was unavailable. */
   readonly mode: 'store' | 'local' | 'allow'
   /** Epoch milliseconds of the store's clock, or of this gateway's if the fallback decided. */
@@ -49,36 +74,54 @@ export interface Charge {
   readonly localMs?: number
 }
 
-/** Decides quotas; `pays` is true for those that an admitted call is charged to. While an access has no room, the quota after it has, if it has calls and its limit is not 0. */
-export function settle<T extends { quota: Quota; used: number; hasRoom: boolean }>(found: readonly T[]) {
-  let access: (T & { pays: boolean }) | undefined
-  const settled = found.map((each) => {
-    const isFree = access?.hasRoom === false && each.used > 0 && each.quota.limit > 0
-    const current = { ...each, hasRoom: each.hasRoom || isFree, pays: each.hasRoom && !isFree }
-    if (access !== undefined) access.pays = current.pays
-    access = isAccess(each.quota) ? current : undefined
-    return current
-  })
-  const admitted = settled.every(({ quota, hasRoom }) => hasRoom || quota.shadow || isAccess(quota))
-  return { admitted, settled }
+/** Makes the outcome of the allowances of all quotas, in their order. */
+export function chargeOf(
+  quotas: readonly Quota[],
+  all: readonly Allowance[],
+  outcome: Omit<Charge, 'allowances' | 'proof'>,
+): Charge {
+  const at = quotas.findIndex(({ isProof }) => isProof)
+  if (at === -1) return { ...outcome, allowances: all, proof: undefined }
+  return { ...outcome, allowances: all.filter((_, i) => i !== at), proof: all[at] }
 }
 
-/** Calls of a key that a gateway has admitted by itself, to be added to the store. */
-export interface Addition {
+/** A call that a gateway admitted by itself: one instant of its clock, in milliseconds, may have several. */
+export interface OwnCall {
+  readonly atMs: number
+  readonly calls: number
+  readonly access?: Access | undefined
+}
+
+/** Calls of a key that a gateway admitted by itself, and calls to give back. The store merges them once, however often it is asked. */
+export interface Merge {
+  /** Greater than that of each earlier merge of this gateway. */
+  readonly number: number
   readonly quota: Quota
-  /** Instants of the gateway's clock in milliseconds, oldest first, each with the number of its calls. */
-  readonly calls: readonly (readonly [atMs: number, calls: number])[]
+  /** Oldest first. */
+  readonly calls: readonly OwnCall[]
   /** Milliseconds by which the instants are later than the calls: how far the estimates of the server's clock were apart. */
   readonly spreadMs: number
   /** Calls that are given back to the calendar period that ends at `endsAt` (epoch milliseconds). */
   readonly back: { readonly calls: number; readonly endsAt: number } | undefined
-  /** Called once, even after the timeout: with the answer if the calls were added, with nothing if they were not or the answer was lost. */
-  readonly onEnd: (charge: Charge | undefined) => void
+}
+
+/** Calls of a key that this gateway admitted by itself, which count beside those of the store. */
+export interface OwnCount {
+  readonly calls: number
+  /** Milliseconds by which the instants of the calls may be ahead. */
+  readonly spreadMs: number
+  /** Those of a merge into a key, which the store may have. */
+  readonly merge?: { readonly calls: number; readonly number: number; readonly key: string } | undefined
+}
+
+export interface OwnCalls {
+  /** Returns the calls of a key after an instant of this gateway's clock, in milliseconds; undefined if there are none. */
+  since(key: string, atMs: number): OwnCount | undefined
 }
 
 /** The counters. Every store gives the same answers on the same clock. */
 export interface Store {
-  /** Decides all quotas at once: charges each, or none. While an access is under way, the quota after it has room, and neither is charged. Rejects without an answer. */
+  /** Decides all quotas at once: charges each that is to be paid, or none. Rejects without an answer. */
   charge(quotas: readonly Quota[]): Charge | Promise<Charge>
   /** Returns the allowances that `charge` would, without charging. */
   peek(quotas: readonly Quota[]): Promise<readonly Allowance[]>

@@ -18,6 +18,7 @@ function allowance(rest: Partial<Allowance> = {}): Allowance {
     retryAfterMs: 4321.5,
     admitted: false,
     shadow: false,
+    own: 0,
     ...rest,
   }
 }

@@ -17,13 +17,14 @@ function allowance(name: string, rest: Partial<Allowance> = {}): Allowance {
     retryAfterMs: 0,
     admitted: true,
     shadow: false,
+    own: 0,
     ...rest,
   }
 }
 
 function headersOf(...allowances: Allowance[]): string[] {
   const decision: Decision = { admitted: true, allowances, mode: 'store', cached: false }
-  const quotas = allowances.map((allowance) => ({ ...allowance, key: allowance.name }))
+  const quotas = allowances.map((allowance) => ({ ...allowance, access: undefined, key: allowance.name }))
   return fieldsOf(draftHeaders(decision, quotas))
 }
 

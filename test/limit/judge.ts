@@ -1,10 +1,15 @@
-import { isAccess, type Quota } from '../../src/limit/limit.ts'
+import type { Quota } from '../../src/limit/quota.ts'
 
 /** The right answers of a store for one quota; ranges are [min, max]. Spans are microseconds. */
 export interface Verdict {
   readonly room: readonly boolean[]
   readonly remaining: readonly [number, number]
   readonly growsAfterUs: readonly [number, number]
+}
+
+/** A limit, or the access before it. */
+type Counted = Pick<Quota, 'key' | 'limit' | 'windowMs' | 'calendar' | 'shadow'> & {
+  readonly isAccess?: boolean
 }
 
 /** The instants of a key's calls: those that a store must count, those that it may count, and the spans whose calls it may have joined. */
@@ -29,9 +34,13 @@ export class Judge {
     charging: boolean,
     rooms: readonly boolean[],
   ): { readonly admitted: boolean; readonly verdicts: readonly Verdict[] } {
+    const counted = quotas.flatMap(({ access, ...quota }, i) => [
+      ...(access === undefined ? [] : [{ ...access, limit: 1, shadow: false, isAccess: true, i }]),
+      { ...quota, isAccess: false, i },
+    ])
     /** True if the access before the next quota is under way. */
     let isUnderWay = false
-    const views = quotas.map((quota, i) => {
+    const views = counted.map((quota) => {
       const period = periodUs(quota, nowUs)
       const windowUs = period === undefined ? quota.windowMs * 1000 : period[1] - period[0]
       const spanUs = quota.limit > 1000 ? Math.ceil(windowUs / 1000) : 0
@@ -47,8 +56,8 @@ export class Judge {
             }
       const isFree = isUnderWay && now.sure.length > 0 && quota.limit > 0
       const likelyRooms = [now.sure, now.likely].map(({ length }) => isFree || length < quota.limit)
-      const hasRoom = isAccess(quota) ? now.sure.length === 0 : rooms[i]!
-      isUnderWay = isAccess(quota) && !hasRoom
+      const hasRoom = quota.isAccess ? now.sure.length === 0 : rooms[quota.i]!
+      isUnderWay = quota.isAccess && !hasRoom
       return {
         quota,
         windowUs,
@@ -59,10 +68,10 @@ export class Judge {
         pays: hasRoom && !isFree,
       }
     })
-    const admitted = views.every(({ quota, hasRoom }) => hasRoom || quota.shadow || isAccess(quota))
+    const admitted = views.every(({ quota, hasRoom }) => hasRoom || quota.shadow || quota.isAccess)
     const verdicts = views.map(({ quota, windowUs, period, now, room, pays }, i) => {
       let log = now
-      if (charging && admitted && (isAccess(quota) ? views[i + 1]!.pays : pays)) {
+      if (charging && admitted && (quota.isAccess ? views[i + 1]!.pays : pays)) {
         const at = Math.max(nowUs, now.sure.at(-1) ?? 0)
         log = { ...now, sure: [...now.sure, at], likely: [...now.likely, at] }
         this.#logs.set(quota.key, log)
@@ -80,11 +89,11 @@ export class Judge {
             : ([period[1] - nowUs, period[1] - nowUs] as const),
       }
     })
-    return { admitted, verdicts }
+    return { admitted, verdicts: verdicts.filter((_, i) => !counted[i]!.isAccess) }
   }
 
   /** Returns the log of a key; if the clock went back by more than a window, its calls are taken as made now. */
-  #logOf({ key }: Quota, windowUs: number, nowUs: number, charging: boolean): Log {
+  #logOf({ key }: Counted, windowUs: number, nowUs: number, charging: boolean): Log {
     let log = this.#logs.get(key) ?? { sure: [], likely: [], spansUs: new Set() }
     if (log.sure.length > 0 && log.sure.at(-1)! - nowUs > windowUs) {
       log = { ...log, sure: log.sure.map(() => nowUs), likely: log.likely.map(() => nowUs) }
@@ -96,8 +105,8 @@ export class Judge {
   /** Gives a call back to the period that ends then, if it is not over. */
   giveBack(quota: Quota, endsAtUs: number, nowUs: number): void {
     const [startUs, endUs] = periodUs(quota, nowUs)!
-    const log = this.#logOf(quota, endUs - startUs, nowUs, true)
     if (endUs !== endsAtUs) return
+    const log = this.#logOf(quota, endUs - startUs, nowUs, true)
     const [sure, likely] = [since(log.sure, startUs).slice(0, -1), since(log.likely, startUs).slice(0, -1)]
     if (since(log.sure, startUs).length > 0) this.#logs.set(quota.key, { ...log, sure, likely })
   }
@@ -105,7 +114,10 @@ export class Judge {
 
 const since = (instants: readonly number[], startUs: number) => instants.filter((at) => at >= startUs)
 
-function periodUs({ calendar }: Quota, nowUs: number): readonly [startUs: number, endUs: number] | undefined {
+function periodUs(
+  { calendar }: Counted,
+  nowUs: number,
+): readonly [startUs: number, endUs: number] | undefined {
   const period = calendar?.periodAt(Math.floor(nowUs / 1000))
   return period && [period.startMs * 1000, period.endMs * 1000]
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { Quota } from '../../src/limit/limit.ts'
+import type { Quota } from '../../src/limit/quota.ts'
 import { createLimiter, type Outcome } from '../../src/limit/limiter.ts'
 import { createMemoryStore } from '../../src/limit/memory/store.ts'
 import type { Charge, Store } from '../../src/limit/store.ts'

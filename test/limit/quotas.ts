@@ -1,5 +1,6 @@
 import { Refusal } from '../../src/errors.ts'
-import { compileLimits, type Limit, type LimitOptions, type Quota } from '../../src/limit/limit.ts'
+import { compileLimits, type Limit, type LimitOptions } from '../../src/limit/limit.ts'
+import type { Quota } from '../../src/limit/quota.ts'
 import { type Caller, type Facts, NO_FACTS } from '../../src/limit/rules/facts.ts'
 
 interface Asked extends Partial<LimitOptions> {

@@ -4,7 +4,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { longestWait } from '../../src/limit/decision.ts'
 import { clientKeys } from '../../src/limit/key.ts'
 import { type Calendar, createCalendar, UNITS_MS } from '../../src/limit/calendar.ts'
-import { ACCESS, isAccess, type Limit, type Quota } from '../../src/limit/limit.ts'
+import type { Limit } from '../../src/limit/limit.ts'
+import type { Quota } from '../../src/limit/quota.ts'
 import type { Allowance, Store } from '../../src/limit/store.ts'
 import { Judge } from './judge.ts'
 
@@ -13,6 +14,8 @@ export interface Subject {
   readonly store: Store
   /** Sets the clock, in microseconds since the epoch, for keys with this hash tag. */
   setClock(us: number, tag: string): Promise<void> | void
+  /** Resolves when calls are given back. */
+  merged?(): Promise<unknown>
   close(): Promise<void>
 }
 
@@ -62,26 +65,17 @@ export function storeContract(
           name !== 'token2' || step.quotas.every(({ name }) => name !== 'token1')
         const quotas = step.quotas
           .filter(isOnce)
-          .flatMap((quota) => keyed(quota, `contract:{${tag}}:${quota.name}`))
-        const limits = quotas.filter((quota) => !isAccess(quota))
-        /** Leaves out the verdicts on accesses, which no caller sees. */
-        const judged = (...question: Parameters<Judge['decide']>) => {
-          const { admitted, verdicts } = judge.decide(...question)
-          return { admitted, verdicts: verdicts.filter((_, i) => !isAccess(quotas[i]!)) }
-        }
+          .map((quota) => keyed(quota, `contract:{${tag}}:${quota.name}`))
         for (const [quota, endsAt] of charged.splice(0, step.givenBack)) {
           subject.store.giveBack(quota, endsAt)
           judge.giveBack(quota, endsAt * 1000, nowUs)
-          // Later on the same connection, before the clock is set again.
-          await subject.store.peek([quota])
+          // Before the clock is set again.
+          await subject.merged?.()
         }
         if (!step.charging) {
           const allowances = await subject.store.peek(quotas)
           const rooms = allowances.map(({ admitted }) => admitted)
-          const found = allowances.filter((allowance) => !isAccess(allowance))
-          const { verdicts } = judged(quotas, nowUs, false, rooms)
-          // Read one by one, they are not under way.
-          if (found.length === quotas.length) assertAllowances(found, verdicts, nowUs)
+          assertAllowances(allowances, judge.decide(quotas, nowUs, false, rooms).verdicts, nowUs)
           continue
         }
         const charges = await Promise.all(
@@ -95,18 +89,17 @@ export function storeContract(
             instants.toSorted((a, b) => a - b),
           )
         }
-        for (const { admitted: was, allowances: all, decidedAt } of charges) {
-          const allowances = all.filter((allowance) => !isAccess(allowance))
+        for (const { admitted: was, allowances, decidedAt } of charges) {
           // A cached refusal lacks limits; they are taken to have room.
           const rooms = quotas.map(
             ({ name }) => allowances.find((allowance) => allowance.name === name)?.admitted ?? true,
           )
-          const { admitted, verdicts } = judged(quotas, nowUs, true, rooms)
+          const { admitted, verdicts } = judge.decide(quotas, nowUs, true, rooms)
           assert.equal(was, admitted)
           assertBetween(decidedAt!, [nowUs / 1000, nowUs / 1000], 1.01)
           if (admitted || options.remembers !== true) assertAllowances(allowances, verdicts, nowUs)
-          else assertWaits(allowances, verdicts, limits, nowUs)
-          for (const [i, quota] of admitted ? limits.entries() : [])
+          else assertWaits(allowances, verdicts, quotas, nowUs)
+          for (const [i, quota] of admitted ? quotas.entries() : [])
             if (quota.countsSuccess && allowances[i]!.admitted) charged.push([quota, allowances[i]!.resetAt])
         }
       }
@@ -301,6 +294,7 @@ export function storeContract(
       expect((await subject.store.peek([quota]))[0]!.remaining).toBe(2)
       await subject.setClock(START_US, tag)
       subject.store.giveBack(quota, endUs / 1000)
+      await subject.merged?.()
       expect((await subject.store.peek([quota]))[0]!.remaining).toBe(3)
     })
 
@@ -369,20 +363,15 @@ const CALENDARS: Readonly<Record<string, Calendar>> = {
 }
 const TOGETHER = new Set(['token1', 'token2', 'soon', 'day'])
 
-/** Returns a quota with its key, and its access before it. */
-function keyed(quota: Quota, key: string): readonly Quota[] {
+/** Returns a quota with its key, and its access. */
+function keyed(quota: Quota, key: string): Quota {
   const { name, windowMs } = quota
   const calendar = CALENDARS[name]
   const period = calendar && { calendar, windowMs: UNITS_MS[calendar.unit], countsSuccess: name !== 'day' }
   const own = { ...quota, key, ...period }
-  if (!TOGETHER.has(name)) return [own]
-  const access = { name: ACCESS, key: `${key}~`, limit: 1, shadow: false }
+  if (!TOGETHER.has(name)) return own
+  const access = { key: `${key}~` }
+  if (!name.startsWith('token')) return { ...own, access: { ...access, windowMs: 5000, isOfToken: false } }
   // Two tokens share a limit.
-  if (name.startsWith('token'))
-    return [
-      { ...access, windowMs },
-      { ...own, key: key.replace(/\d$/, '') },
-    ].map((each, i, [open]) => (i === 0 ? each : { ...each, access: open! }))
-  const opened = { ...access, windowMs: 5000 }
-  return [opened, { ...own, access: opened }]
+  return { ...own, key: key.replace(/\d$/, ''), access: { ...access, windowMs, isOfToken: true } }
 }

@@ -1,21 +1,20 @@
 import { createMemoryStore } from '../../src/limit/memory/store.ts'
-import { isAccess, type Quota } from '../../src/limit/limit.ts'
+import type { Quota } from '../../src/limit/quota.ts'
 import { createLimiter } from '../../src/limit/limiter.ts'
-import { CHARGE_SCRIPT } from '../../src/limit/redis/scripts.ts'
 import type { RedisStoreOptions } from '../../src/limit/redis/connection.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
-import type { Store } from '../../src/limit/store.ts'
+import type { Merge, Store } from '../../src/limit/store.ts'
 import { SYSTEM_CLOCK } from '../../src/runtime/clock.ts'
 import type { Subject } from './store-contract.ts'
 
 const READS_CLOCK = "call('TIME')"
 
-/** charge.lua, with a clock that is read from a key with the same hash tag. Keys expire by Redis's own clock, so they last a minute longer. */
-export const CLOCKED_SCRIPT = CHARGE_SCRIPT.replace(
-  READS_CLOCK,
-  "{ 0, call('GET', '{' .. KEYS[1]:match('{(.-)}') .. '}clock') or 0 }",
-).replace('local ttl = ', 'local ttl = 60000 + ')
-if (CLOCKED_SCRIPT === CHARGE_SCRIPT) throw new Error('charge.lua does not read its clock as expected.')
+/** Lets a script read its clock from a key with the same hash tag. Keys expire by Redis's own clock, so they last a minute longer. */
+export const clocked = (script: string): string =>
+  script
+    .replace(READS_CLOCK, "{ 0, call('GET', '{' .. KEYS[1]:match('{(.-)}') .. '}clock') or 0 }")
+    .replaceAll("'PX', ", "'PX', 60000 + ")
+    .replace("call('PEXPIRE', name, ", "call('PEXPIRE', name, 60000 + ")
 
 /** A memory store whose clocks the test sets. */
 export function memorySubject(): Subject {
@@ -36,13 +35,21 @@ export async function redisSubject(
   topology: RedisStoreOptions['topology'],
   run: (tag: string, command: readonly string[]) => Promise<unknown>,
 ): Promise<Subject> {
-  const redis = createRedisStore({ topology, prefix: 'contract', script: CLOCKED_SCRIPT })
+  const redis = createRedisStore({ topology, prefix: 'contract', edit: clocked })
   await redis.connect()
-  // As the fallback does, which every gateway has before Redis.
+  let merges = 0
+  let merging: Promise<unknown> = Promise.resolve()
+  const { merge } = redis
   const store = Object.assign(redis, {
+    merge(own: Merge) {
+      const merged = merge(own)
+      merging = Promise.allSettled([merging, merged])
+      return merged
+    },
+    // As the fallback does, which every gateway has before Redis.
     giveBack(quota: Quota, endsAt: number): void {
-      const addition = { quota, calls: [], spreadMs: 0, back: { calls: 1, endsAt }, onEnd() {} }
-      redis.peek([quota], [addition]).catch(() => {})
+      const merge = { number: ++merges, quota, calls: [], spreadMs: 0, back: { calls: 1, endsAt } }
+      store.merge(merge).catch(() => {})
     },
   })
   return {
@@ -50,6 +57,7 @@ export async function redisSubject(
     async setClock(us, tag) {
       await run(tag, ['SET', `{${tag}}clock`, String(us)])
     },
+    merged: () => merging,
     close: () => store.close(),
   }
 }
@@ -60,10 +68,8 @@ export function throughLimiter(subject: Subject): Subject {
   const limiter = createLimiter(subject.store, undefined, { now: () => us / 1000 })
   const store: Store = {
     async charge(quotas) {
-      const { admitted, allowances, mode, decidedAt } = await limiter.decide(
-        quotas.filter((quota) => !isAccess(quota)),
-      )
-      return { admitted, allowances, mode, decidedAt: decidedAt! }
+      const { admitted, allowances, mode, decidedAt } = await limiter.decide(quotas)
+      return { admitted, allowances, proof: undefined, mode, decidedAt: decidedAt! }
     },
     peek: (quotas) => subject.store.peek(quotas),
     giveBack(quota, endsAt) {
@@ -84,6 +90,7 @@ export function throughLimiter(subject: Subject): Subject {
       us = now
       await subject.setClock(now, tag)
     },
+    ...(subject.merged && { merged: subject.merged }),
     close: () => subject.close(),
   }
 }

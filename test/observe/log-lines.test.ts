@@ -6,7 +6,7 @@ import { accessLine as lineOf, prettyLines, withOmitted } from '../../src/observ
 
 const allowance = {
   ...{ name: 'requests', limit: 10, windowMs: 1000, used: 1, remaining: 9, resetAt: 0, resetAfterMs: 0 },
-  ...{ retryAfterMs: 0, admitted: true, shadow: false },
+  ...{ retryAfterMs: 0, admitted: true, shadow: false, own: 0 },
 }
 const bare = {
   ...{

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { CHARGE_SCRIPT, REGISTER_SCRIPT } from '../../src/limit/redis/scripts.ts'
+import { CHARGE_SCRIPT, MERGE_SCRIPT, REGISTER_SCRIPT } from '../../src/limit/redis/scripts.ts'
 import type { Request } from './network.ts'
 
 /**
@@ -10,16 +10,19 @@ const FAR_MS = 1e12
 
 const CLOCK = '{ 0, table.remove(ARGV) }'
 /** Each script, and the same with its clock as an additional last argument. The lines are the same. */
+const COUNTING = [
+  ["call('TIME')", CLOCK],
+  ["'PX', ttl", `'PXAT', floor(now / 1000) + ${FAR_MS} + ttl`],
+] as const
 const SCRIPTS = [
   [
     CHARGE_SCRIPT,
-    replaced(
-      CHARGE_SCRIPT,
-      ["call('TIME')", CLOCK],
-      ["'PX', ttl", `'PXAT', floor(now / 1000) + ${FAR_MS} + ttl`],
-      ["call('PEXPIRE', name, ttl)", `call('PEXPIREAT', name, floor(now / 1000) + ${FAR_MS} + ttl)`],
-    ),
+    replaced(CHARGE_SCRIPT, ...COUNTING, [
+      "call('PEXPIRE', name, ttl)",
+      `call('PEXPIREAT', name, floor(now / 1000) + ${FAR_MS} + ttl)`,
+    ]),
   ],
+  [MERGE_SCRIPT, replaced(MERGE_SCRIPT, ...COUNTING)],
   [
     REGISTER_SCRIPT,
     replaced(
@@ -30,12 +33,12 @@ const SCRIPTS = [
   ],
 ] as const
 
-/** Replaces code that must be there once. */
+/** Replaces code that must be there. */
 function replaced(script: string, ...changes: readonly (readonly [from: string, to: string])[]): string {
   let text = script
   for (const [from, to] of changes) {
-    if (text.split(from).length !== 2) throw new Error(`A script does not contain once: ${from}`)
-    text = text.replace(from, () => to)
+    if (!text.includes(from)) throw new Error(`A script does not contain: ${from}`)
+    text = text.replaceAll(from, () => to)
   }
   return text
 }

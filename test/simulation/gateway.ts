@@ -48,7 +48,7 @@ export function startGateway(
   const client = createClient(world, loop, link, deployment, executed)
   const topology = { url: 'redis://simulated' }
   const redis = createRedisStore({
-    ...{ topology, prefix: 's', timeoutMs: TIMEOUT_MS, clock, open: client.open },
+    ...{ topology, id: loop.name, prefix: 's', timeoutMs: TIMEOUT_MS, clock, open: client.open },
     onLost: () => store.check(),
   })
   const store: FallbackStore = withFallback(redis, { onOutage: 'local', clock })

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check'
-import { REGISTER_SCRIPT } from '../../src/limit/redis/scripts.ts'
-import { CLOCKED_SCRIPT } from '../limit/subjects.ts'
+import { CHARGE_SCRIPT, REGISTER_SCRIPT } from '../../src/limit/redis/scripts.ts'
+import { clocked } from '../limit/subjects.ts'
 
 export type Command = readonly [name: string, ...args: (string | number)[]]
 
@@ -77,7 +77,7 @@ function commandsOf(history: readonly Event[]): Command[] {
       )
       for (let i = 0; i <= repeats; i++) {
         tick(i === 0 ? step : 70_000)
-        commands.push(['EVAL', CLOCKED_SCRIPT, names.length, ...names, now + 1000, 0, ...rules])
+        commands.push(['EVAL', clocked(CHARGE_SCRIPT), names.length, ...names, now + 1000, 0, ...rules])
       }
     } else if ('register' in event) {
       tick(event.register[0])

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { CHARGE_SCRIPT, REGISTER_SCRIPT } from '../../src/limit/redis/scripts.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { LONG } from '../fuzz/runs.ts'
-import { CLOCKED_SCRIPT } from '../limit/subjects.ts'
+import { clocked } from '../limit/subjects.ts'
 import { createRedisModel, type RedisModel } from './redis-model.ts'
 import { COMMANDS, SCRIPTS } from './redis-model-cases.ts'
 import { type Command, histories, START } from './redis-model-histories.ts'
@@ -60,7 +60,7 @@ test('answers a full log above and below 1000 calls per window as Redis does', a
     const size = i < 1200 ? 1000 : i < 2400 ? 2500 : 40
     const now = START + 50_000 * i
     commands.push(['SET', '{1}clock', now])
-    commands.push(['EVAL', CLOCKED_SCRIPT, 1, '{1}a', now, 0, `1 ${size} 60000000 0`])
+    commands.push(['EVAL', clocked(CHARGE_SCRIPT), 1, '{1}a', now, 0, `1 ${size} 60000000 0`])
   }
   await expectSame([...commands, ['GET', '{1}a']])
 })

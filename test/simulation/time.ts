@@ -25,6 +25,7 @@ export function createWorld() {
   const heap: Event[] = []
   let nowMs = 0
   let number = 0
+  let loops = 0
 
   const isBefore = (a: Event, b: Event): boolean =>
     a.atMs !== b.atMs ? a.atMs < b.atMs : a.phase !== b.phase ? a.phase < b.phase : a.number < b.number
@@ -67,6 +68,7 @@ export function createWorld() {
   /** Creates the event loop of a process, whose wall clock differs from the world's. */
   function createLoop(aheadMs = 0) {
     const loop = {
+      name: `process ${loops++}`,
       busyUntilMs: 0,
       isStopped: false,
       /** Suspends the process. */

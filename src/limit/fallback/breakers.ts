@@ -1,6 +1,6 @@
 import { Health } from '../../health.ts'
 import { type Clock, SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import type { OutageMode } from '../limit.ts'
+import type { OutageMode } from '../quota.ts'
 import { TimeoutError } from '../redis/deadlines.ts'
 import type { RedisStore } from '../redis/store.ts'
 

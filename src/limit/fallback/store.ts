@@ -1,7 +1,7 @@
 import { Failure, serviceUnavailable } from '../../errors.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { KeyFilter } from '../key.ts'
-import { isProof, type OutageMode, type Quota } from '../limit.ts'
+import type { OutageMode, Quota } from '../quota.ts'
 import { type Allowance, type Charge, DamagedKeyError } from '../store.ts'
 import { type BreakerOptions, createBreakers, type Mode, type RemoteStore } from './breakers.ts'
 import { createLocalCounters } from './local-counters.ts'
@@ -17,22 +17,24 @@ export interface FallbackOptions extends BreakerOptions {
 
 export type FallbackStore = ReturnType<typeof withFallback>
 
-/** Maximum turns in which a gateway that stops adds its calls. */
+/** Maximum turns in which a gateway that stops hands its calls over. */
 const MAX_LAST_TURNS = 20
+/** Maximum merges under way: Redis decides calls between them. A merge of 1000 calls takes it 2 ms. */
+const MERGES_AT_ONCE = 4
 
 const unavailable = (cause: Error | undefined) =>
   new Failure(serviceUnavailable('The rate limits cannot be checked at the moment.', cause))
 
 /**
  * Wraps a store so that the fallback decides requests that fail or time out, and all requests while the breaker of their server is
- * open. Calls that the fallback admitted go to the store in the script call of their key's next question, else in the background.
+ * open. Until the store has merged the calls that the fallback admitted, in the background, each question names their number.
  */
 export function withFallback(store: RemoteStore, options: FallbackOptions) {
   const { onOutage, instances, processes = 1, clock = SYSTEM_CLOCK, probeEveryMs = 250 } = options
   const modeOf = (quota: Quota): OutageMode => quota.onOutage ?? onOutage
   // Under `allow` too, a DPoP proof is accepted only once.
-  const isCounted = (quota: Quota): boolean => isProof(quota) || modeOf(quota) === 'local'
-  const local = createLocalCounters(clock, store, isCounted)
+  const isCounted = (quota: Quota): boolean => quota.isProof || modeOf(quota) === 'local'
+  const local = createLocalCounters(clock, store, isCounted, (quota) => isUp([quota]))
   const breakers = createBreakers(store, options)
 
   const isUp = (quotas: readonly Quota[]): boolean => breakers.isUp(store.server(quotas[0]!.key))
@@ -40,7 +42,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
 
   /** Returns the strictest mode of the limits of a call; without limits, that of the store. */
   function strictest(quotas: readonly Quota[]): OutageMode {
-    const modes = new Set(quotas.filter((quota) => !isProof(quota)).map(modeOf))
+    const modes = new Set(quotas.filter((quota) => !quota.isProof).map(modeOf))
     return (['deny', 'local', 'allow'] as const).find((mode) => modes.has(mode)) ?? onOutage
   }
 
@@ -54,29 +56,17 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
 
   function charge(quotas: readonly Quota[]): Charge | Promise<Charge> {
     if (!isUp(quotas)) return chargeFallback(quotas)
-    const adding = local.adding(quotas)
-    if (adding === 'late') return chargeFallback(quotas)
-    // If the addition failed, another would, too: all that waited for it are decided here.
-    if (adding !== undefined)
-      return adding.then((error) => (error === undefined ? charge(quotas) : chargeFallback(quotas, error)))
-    return local
-      .ask(quotas, (additions) => store.charge(quotas, additions))
-      .then(
-        (charge) => local.answered(quotas, charge),
-        (error: Error) => chargeFallback(quotas, error),
-      )
+    return store.charge(quotas, local.own()).then(
+      (charge) => local.answered(quotas, charge),
+      (error: Error) => chargeFallback(quotas, error),
+    )
   }
 
   async function peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
     if (quotas.length === 0) return []
-    const adding = local.adding(quotas)
-    // A failed addition is read from the local counters.
-    const failed = adding instanceof Promise ? await adding : undefined
-    if (adding instanceof Promise && failed === undefined) return await peek(quotas)
-    const found =
-      adding === undefined && isUp(quotas)
-        ? await local.ask(quotas, (additions) => store.peek(quotas, additions)).catch((error: Error) => error)
-        : undefined
+    const found = isUp(quotas)
+      ? await store.peek(quotas, local.own()).catch((error: Error) => error)
+      : undefined
     if (found !== undefined && !(found instanceof Error)) return found
     const mode = strictest(quotas)
     if (mode === 'deny') throw unavailable(found)
@@ -84,12 +74,17 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     return local.peek(quotas, mode === 'local' ? gateways() : 1)
   }
 
-  async function addPending(): Promise<number> {
-    const pending = local.pending((quota) => isUp([quota]))
-    await Promise.all(pending.map((quota) => peek([quota]).catch(() => {})))
-    return pending.length
+  let turn: Promise<void> | undefined
+  /** Hands own calls over: a turn of the background. */
+  function handOver(): Promise<void> {
+    const merges = local.merges()
+    async function work(): Promise<void> {
+      for (const { merge, onEnd } of merges) await store.merge(merge).then(onEnd, () => onEnd())
+    }
+    turn ??= Promise.all(Array.from({ length: MERGES_AT_ONCE }, work)).then(() => (turn = undefined))
+    return turn
   }
-  const stopAdding = clock.every(probeEveryMs, () => void addPending())
+  const stopHandingOver = clock.every(probeEveryMs, () => void (local.own() && handOver()))
 
   return {
     /** Returns `store`, or `onOutage` while any server of the store is down. */
@@ -100,8 +95,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     charge,
     peek,
     giveBack(quota: Quota, endsAt: number): void {
-      local.giveBack(quota, endsAt)
-      if (isUp([quota]) && local.adding([quota]) === undefined) peek([quota]).catch(() => {})
+      const pending = local.giveBack(quota, endsAt)
+      if (pending) store.merge(pending.merge).then(pending.onEnd, () => pending.onEnd())
     },
     keys: store.keys,
     async reset(filter: KeyFilter, signal?: AbortSignal): Promise<number> {
@@ -110,8 +105,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
       return freed
     },
     async close(): Promise<void> {
-      stopAdding()
-      for (let turn = 0; turn < MAX_LAST_TURNS; turn++) if ((await addPending()) === 0) break
+      stopHandingOver()
+      for (let turns = 0; turns < MAX_LAST_TURNS && local.own() !== undefined; turns++) await handOver()
       breakers.close()
       await store.close()
     },

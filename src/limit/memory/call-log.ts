@@ -1,5 +1,5 @@
 import { search } from '../../runtime/hot-path.ts'
-import type { Quota } from '../limit.ts'
+import type { Window } from '../quota.ts'
 
 /** An exact log of the admitted calls of one key, with the slots and the algorithm of charge.lua. Times are microseconds of one clock. */
 export class CallLog {
@@ -31,8 +31,13 @@ export interface Frame {
 /** Maximum limit whose calls have slots of their own. Above it, the calls of a thousandth of the window share a slot, and its last call's time. */
 const MAX_EXACT = 1000
 
-/** Returns the window of a quota, at a time of the log's clock that is `epochMs`. */
-export function frameAt({ limit, windowMs, calendar }: Windowed, nowUs: number, epochMs: number): Frame {
+/** Returns the window of a limit, at a time of the log's clock that is `epochMs`. */
+export function frameAt(
+  limit: number,
+  { windowMs, calendar }: Window,
+  nowUs: number,
+  epochMs: number,
+): Frame {
   const windowUs = windowMs * 1000
   const spanUs = limit > MAX_EXACT ? Math.ceil(windowUs / MAX_EXACT) : 1
   if (calendar === undefined) return { nowUs, limit, horizonUs: nowUs - windowUs, windowUs, spanUs }
@@ -40,7 +45,6 @@ export function frameAt({ limit, windowMs, calendar }: Windowed, nowUs: number, 
   const [startUs, endUs] = [startMs, endMs].map((ms) => nowUs + Math.round((ms - epochMs) * 1000))
   return { nowUs, limit, horizonUs: startUs! - 1, windowUs, endUs: endUs!, spanUs }
 }
-type Windowed = Pick<Quota, 'limit' | 'windowMs' | 'calendar'>
 
 const heldSlots = ({ slots, first }: CallLog): number => slots.length / 2 - first
 const timeOf = ({ slots, first }: CallLog, slot: number): number => slots[2 * (first + slot)]!

@@ -1,7 +1,7 @@
 import type { KeyFilter } from '../key.ts'
-import type { Quota } from '../limit.ts'
+import { admits, type Quota, verdictOf, type Window } from '../quota.ts'
 import { epochOf, SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { allowanceOf, type Charge, settle, type Store } from '../store.ts'
+import { type Allowance, allowanceOf, type Charge, chargeOf, type Store } from '../store.ts'
 import { add, CallLog, frameAt, growsAt, takeBack, usedIn } from './call-log.ts'
 
 const SWEEP_EVERY_MS = 1000
@@ -15,25 +15,40 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
   const nowUs = (): number => Math.round(clock.now() * 1000)
   const stopSweeping = clock.every(SWEEP_EVERY_MS, () => sweep(SWEPT_AT_ONCE, nowUs()))
 
+  function count(limit: number, window: Window & { readonly key: string }, atUs: number, wallMs: number) {
+    const { key } = window
+    const log = logs.get(key) ?? new CallLog()
+    const frame = frameAt(limit, window, atUs, wallMs)
+    return { key, log, frame, used: usedIn(log, frame) }
+  }
+
+  function charge({ key, log, frame }: ReturnType<typeof count>): void {
+    if (log.total === 0) logs.set(key, log)
+    add(log, frame)
+  }
+
   function decide(quotas: readonly Quota[], atUs: number, charging: boolean): Charge {
     const wallMs = epochMs(atUs / 1000)
     const found = quotas.map((quota) => {
-      const log = logs.get(quota.key) ?? new CallLog()
-      const frame = frameAt(quota, atUs, wallMs)
-      const used = usedIn(log, frame)
-      return { quota, log, frame, used, hasRoom: used < quota.limit }
+      const counted = count(quota.limit, quota, atUs, wallMs)
+      const { used } = counted
+      const access = quota.access && count(1, quota.access, atUs, wallMs)
+      const isInAccess = access !== undefined && access.used > 0
+      return { quota, counted, access, verdict: verdictOf(quota, used, used < quota.limit, isInAccess) }
     })
-    const { admitted, settled } = settle(found)
-    const allowances = settled.map(({ quota, log, frame, hasRoom, pays }) => {
-      if (charging && admitted && pays) {
-        if (log.total === 0) logs.set(quota.key, log)
-        add(log, frame)
+    const admitted = admits(found)
+    const allowances = found.map(({ quota, counted, access, verdict }): Allowance => {
+      if (charging && admitted && verdict === 'pays') {
+        charge(counted)
+        if (access !== undefined) charge(access)
       }
+      const { log, frame } = counted
       const resetAfterMs = (growsAt(log, frame) - atUs) / 1000
-      return allowanceOf(quota, hasRoom, usedIn(log, frame), wallMs + resetAfterMs, resetAfterMs)
+      return allowanceOf(quota, verdict !== 'none', usedIn(log, frame), wallMs + resetAfterMs, resetAfterMs)
     })
-    return { admitted, allowances, mode: 'store', decidedAt: wallMs }
+    return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt: wallMs })
   }
+
   const store = {
     charge(quotas: readonly Quota[]): Charge {
       const atUs = nowUs()
@@ -46,7 +61,7 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
       const wallMs = epochMs(atUs / 1000)
       const log = logs.get(quota.key)
       if (log === undefined || quota.calendar?.periodAt(wallMs).endMs !== endsAt) return
-      takeBack(log, frameAt(quota, atUs, wallMs))
+      takeBack(log, frameAt(quota.limit, quota, atUs, wallMs))
     },
     keys: async ({ matches }: KeyFilter, max = Infinity) =>
       [...logs.keys()].filter((key) => matches(key)).slice(0, max),

@@ -1,37 +1,27 @@
--- Decides a batch of requests, each against several limits: a request is charged to all of its limits, or to none.
--- Times are microseconds since the epoch on this server's clock, which is read once for the whole batch.
--- KEYS      the keys of all limits of all decisions, in order; on a cluster all of one slot
--- ARGV      the deadline, after which nothing is decided; the time before which nothing is; then a rule for every decision,
---           numbers separated by blanks: 1 to charge or 0 to read only, then every limit; or 2 to add calls that a gateway
---           admitted by itself, even without room, to the only key: its limit, then each instant, oldest first, with the
---           number of its calls, below 0 for calls that are given back
---             limit: calls, window in microseconds, and the sum of 1 for a shadow limit, 2 for an access, and 4 for a calendar
---             period, which lasts the window, and whose first microsecond follows
---             an access never refuses: while it has no room, the next limit has, if it has calls, and neither is charged
--- returns   integers: the time, and nothing else outside these times; then for every decision 1 if it is admitted, 0 if not,
---           and for every limit:
---             room       1 if this limit had room for the call, 0 if not; -1 if its key is damaged: nothing is decided
---             used       calls in the window, with this one if it was charged
+-- Decides a batch of requests, each against several limits: a request is charged to all of its limits, or to none. The clock is read
+-- once for the whole batch. The log of a key: layout.lua.
+--
+-- KEYS      the key of every limit of every decision, in order; the key of a limit's access precedes it; then keys of merges; on a
+--           cluster all of one hash slot
+-- ARGV      the deadline, after which nothing is decided; the time before which nothing is; then a rule for every decision, numbers
+--           separated by blanks: 1 to charge or 0 to read only, then for every key:
+--             calls, window, and the sum of 1 for a shadow limit, 2 for a calendar period, which lasts the window, 4 for calls that the
+--             gateway admitted by itself, 8 for the access of the next limit, and 16 for a merge; for 2, the first microsecond of the
+--             period; for 4, the number of these calls, which count beside those of the log; for 16, the calls of the merge, which count
+--             beside them unless the log has them already, its number, and the position of the key with the number of the last merge
+-- returns   integers: the time, and nothing else outside these times; then for every decision 1 if it is admitted, 0 if not, and for
+--           every key:
+--             room       1 if it has room for the call, 0 if not, and 2 more if the log has the calls of the merge; -1 if it is damaged:
+--                        nothing is decided
+--             used       calls in the window, with this call if it was charged, and those that count beside those of the log
 --             growsAt    when the remaining calls next grow
 --
--- A key holds the log of its admitted calls as one string: a header, and a ring of slots, oldest first, big-endian.
---   header  version of the format, 0 (1 byte), capacity in slots (3), first slot in use (4), slots in use (4), calls ever
---           admitted (6), of these no longer held (6), times of the newest and of the oldest slot (7 each)
---   slot    time of its last call (7), calls ever admitted up to and including it (6)
--- Above 1000 calls per window, the calls of a thousandth of the window share a slot, and count until its last call leaves:
--- longer than they should, never shorter. The calls of a calendar period share a slot. Times never decrease within a log: if
--- the clock went back by more than a window, its calls are taken as made now. A key expires when its newest slot leaves the
--- window. A key with any other content, or of another version, is damaged.
+-- A call during an access is free: it needs no room, and is charged neither to the limit nor to the access, if the limit has calls and is
+-- not 0.
 
-local HEADER, HEADER_BYTES, SLOT, SLOT_BYTES = '>I4I4I4I6I6I7I7', 38, '>I7I6', 13
--- Maximum slots of a log that is read and written as a whole, and maximum calls per window without shared slots.
-local SMALL, EXACT = 8, 1000
-local KEYS, ARGV, call, pcall = KEYS, ARGV, redis.call, redis.pcall
-local floor, ceil, min, max, huge = math.floor, math.ceil, math.min, math.max, math.huge
-local pack, unpackBytes, sub, gmatch = struct.pack, struct.unpack, string.sub, string.gmatch
-
-local time = call('TIME')
-local now = time[1] * 1000000 + time[2]
+local CHARGE, NONE, FREE, PAYS = 1, 0, 1, 2
+-- Maximum slots of a log that is read and written as a whole.
+local SMALL = 8
 
 -- A request that waited at a stalled server has timed out at the gateway: do not charge it.
 if now > tonumber(ARGV[1]) or now < tonumber(ARGV[2]) then return { now } end
@@ -39,17 +29,26 @@ if now > tonumber(ARGV[1]) or now < tonumber(ARGV[2]) then return { now } end
 -- Returns time and cumulative count of a slot, 0 being the oldest. The only function, as each script call recreates them all.
 local function slot(log, index)
   local at = HEADER_BYTES + (log.first + index) % log.capacity * SLOT_BYTES
-  if log.whole then return unpackBytes(SLOT, log.raw, at + 1) end
+  if log.raw then return unpackBytes(SLOT, log.raw, at + 1) end
   return unpackBytes(SLOT, call('GETRANGE', log.key, at, at + SLOT_BYTES - 1))
 end
 
 -- Read and check every key before the first write: Redis does not roll back a script that fails.
-local logs, answer, size = {}, { now }, 1
+local logs = {}
 for i = 1, #KEYS do
   local name = KEYS[i]
   if not logs[name] then
     local raw = pcall('GETRANGE', name, 0, HEADER_BYTES + SMALL * SLOT_BYTES - 1)
     local capacity, first, held, total, gone, newest, oldest = 0, 0, 0, 0, 0, 0, 0
+    if raw == '' and #KEYS == 1 then
+      -- The first call of a key under a plain limit alone: its log is one slot. 5 us less than below.
+      local calls, window = match(ARGV[3], '^1 ([1-9]%d*) (%d+) 0$')
+      if calls then
+        local span, ttl = tonumber(calls) > EXACT and ceil(window / EXACT) or 1, ceil(window / 1000)
+        call('SET', name, pack(HEADER, 1, 0, 1, 1, 0, now, now) .. pack(SLOT, now, 1), 'PX', ttl)
+        return { now, 1, 1, 1, (calls == '1' and now or (floor(now / span) + 1) * span - 1) + window }
+      end
+    end
     local damaged = type(raw) ~= 'string' or raw ~= '' and #raw < HEADER_BYTES
     if not damaged and raw ~= '' then
       capacity, first, held, total, gone, newest, oldest = unpackBytes(HEADER, raw)
@@ -58,16 +57,17 @@ for i = 1, #KEYS do
         or HEADER_BYTES + capacity * SLOT_BYTES ~= (capacity <= SMALL and #raw or call('STRLEN', name))
       if damaged then held, total, gone = 0, 0, 0 end
     end
-    -- `whole`: `raw` is the complete string and is updated with each change. Otherwise it is only the beginning.
+    -- `raw`: the whole string of a small log, which each change updates; the slots of another are read and written one by one.
     logs[name] = {
-      key = name, raw = raw, damaged = damaged, whole = capacity <= SMALL, capacity = capacity, first = first,
-      held = held, total = total, gone = gone, newest = newest, oldest = oldest,
+      key = name, damaged = damaged, raw = capacity <= SMALL and raw, capacity = capacity, first = first, held = held, total = total,
+      gone = gone, newest = newest, oldest = oldest, calls = 0, window = 0, start = false, own = 0, room = NONE,
     }
   end
 end
 
 -- Parsed rules, by their text: many decisions have the same one.
-local rules, key = {}, 0
+local rules = {}
+local answer, size, key = { now }, 1, 0
 for decision = 3, #ARGV do
   local rule = rules[ARGV[decision]]
   if not rule then
@@ -75,22 +75,30 @@ for decision = 3, #ARGV do
     for number in gmatch(ARGV[decision], '%S+') do rule[#rule + 1] = tonumber(number) end
     rules[ARGV[decision]] = rule
   end
-  local adding, charging = rule[1] == 2, rule[1] > 0
-  local stop = adding and 2 or #rule
-  -- Find the calls that have left the window of each limit, and whether it has room.
+  local charging = rule[1] == CHARGE
+  -- Find the calls that have left the window of each key, and whether it has room.
   local admitted, at, last, access = true, 2, key, nil
-  while at <= stop do
+  while at <= #rule do
+    local calls, window, flags = rule[at], rule[at + 1], rule[at + 2]
+    local start, own = false, 0
+    at = at + 3
+    if flags % 4 >= 2 then start, at = rule[at], at + 1 end
+    if flags % 8 >= 4 then own, at = rule[at], at + 1 end
     last = last + 1
-    local limit, window, flags, log = rule[at], rule[at + 1], rule[at + 2], logs[KEYS[last]]
-    local start = flags >= 4 and rule[at + 3]
-    local horizon = start and start - 1 or now - window
-    at = at + (start and 4 or 3)
+    local log = logs[KEYS[last]]
+    if flags >= 16 then
+      log.isMerged = tonumber(call('GET', KEYS[rule[at + 2]]) or 0) >= rule[at + 1]
+      if not log.isMerged then own = own + rule[at] end
+      at = at + 3
+    end
+    log.calls, log.window, log.start, log.own = calls, window, start, own
     if log.held > 0 and log.newest - now > window then
       -- The clock went back by more than a window: the key must not stay full for longer than one window.
       log.raw = ('\0'):rep(HEADER_BYTES) .. pack(SLOT, now, log.total)
-      log.whole, log.capacity, log.first, log.held, log.newest, log.oldest = true, 1, 0, 1, now, now
+      log.capacity, log.first, log.held, log.newest, log.oldest = 1, 0, 1, now, now
       log.dirty = log.dirty or charging
     end
+    local horizon = start and start - 1 or now - window
     if log.held > 0 and log.oldest <= horizon then
       -- Drop the slots that have left, to be written if the call is charged. A galloping search, as they are usually few.
       local when, gone = slot(log, 0)
@@ -102,79 +110,69 @@ for decision = 3, #ARGV do
       end
       log.first, log.held, log.gone = (log.first + left) % log.capacity, log.held - left, gone
     end
-    local used = log.total - log.gone
-    local room = adding or used < limit
-    log.window, log.start, log.room, log.pays = window, start, room, room
-    if access then
-      -- `pays`: the call is charged to this limit and to its access, rather than to neither.
-      if not access.room and used > 0 and limit > 0 then log.room, log.pays = true, false end
-      access.pays, access = log.pays, nil
+
+    if flags % 16 >= 8 then
+      access = log
+    else
+      local used = log.total - log.gone + own
+      local isFree = access and used > 0 and calls > 0 and access.total - access.gone + access.own > 0
+      log.room = isFree and FREE or used < calls and PAYS or NONE
+      if log.damaged or access and access.damaged or log.room == NONE and flags % 2 == 0 then admitted = false end
+      if access then access.room, access = log.room, nil end
     end
-    if flags % 4 >= 2 then access = log end
-    if log.damaged or not log.room and flags % 4 == 0 then admitted = false end
   end
 
   size = size + 1
   answer[size] = admitted and 1 or 0
-  at = 2
   for index = key + 1, last do
-    local limit, window, log = rule[at], rule[at + 1], logs[KEYS[index]]
-    local start = rule[at + 2] >= 4 and rule[at + 3]
-    local span = start and huge or limit > EXACT and ceil(window / EXACT) or 1
-    at = at + (start and 4 or 3)
-    for each = adding and at or 1, charging and admitted and log.pays and (adding and #rule or 1) or 0, 2 do
-      local instant, calls = now, 1
-      if adding then instant, calls = min(rule[each], now), max(rule[each + 1], log.gone - log.total) end
-      if calls < 0 and log.total + calls == log.gone then
-        log.total, log.held, log.dirty = log.gone, 0, true
-      elseif instant > (start and start - 1 or now - window) and calls ~= 0 then
-        -- Add the calls to the newest slot, or to a new one.
-        local held, when = log.held, instant
-        log.total = log.total + calls
-        if held > 0 and (log.newest >= instant or floor(log.newest / span) == floor(instant / span)) then
-          when = max(log.newest, instant)
-        else
-          if held == log.capacity then
-            -- Copy the slots, oldest first, to twice the capacity, but at most to the capacity that the limit needs.
-            local capacity = max(held + 1, min(limit, EXACT + 2, max(4, 2 * held)))
-            local all = log.whole and log.raw or call('GETRANGE', log.key, 0, -1)
-            local from = HEADER_BYTES + log.first * SLOT_BYTES
-            local slots = sub(all, from + 1, HEADER_BYTES + held * SLOT_BYTES) .. sub(all, HEADER_BYTES + 1, from)
-            log.raw = ('\0'):rep(HEADER_BYTES) .. slots .. ('\0'):rep((capacity - held) * SLOT_BYTES)
-            log.whole, log.capacity, log.first = not adding or capacity <= SMALL, capacity, 0
-            -- Many additions follow: write their slots one by one, rather than copy the whole string for each.
-            if not log.whole then call('SET', log.key, log.raw) end
-          end
-          held = held + 1
+    local log = logs[KEYS[index]]
+    local calls, window, start = log.calls, log.window, log.start
+    local span = start and huge or calls > EXACT and ceil(window / EXACT) or 1
+    if charging and admitted and log.room == PAYS then
+      -- Add the call to the newest slot, or to a new one.
+      local held, when = log.held, now
+      log.total, log.dirty = log.total + 1, true
+      if held > 0 and (log.newest >= now or floor(log.newest / span) == floor(now / span)) then
+        when = max(log.newest, now)
+      else
+        if held == log.capacity then
+          -- Copy the slots, oldest first, to twice the capacity, but at most to the capacity that the limit needs.
+          local capacity = max(held + 1, min(calls, EXACT + 2, max(4, 2 * held)))
+          local all = log.raw or call('GETRANGE', log.key, 0, -1)
+          local from = HEADER_BYTES + log.first * SLOT_BYTES
+          local slots = sub(all, from + 1, HEADER_BYTES + held * SLOT_BYTES) .. sub(all, HEADER_BYTES + 1, from)
+          log.raw = ('\0'):rep(HEADER_BYTES) .. slots .. ('\0'):rep((capacity - held) * SLOT_BYTES)
+          log.capacity, log.first = capacity, 0
         end
-        log.held, log.newest, log.oldest = held, when, held == 1 and when or log.oldest
-        local begin = HEADER_BYTES + (log.first + held - 1) % log.capacity * SLOT_BYTES
-        log.dirty = true
-        if log.whole then
-          log.raw = sub(log.raw, 1, begin) .. pack(SLOT, when, log.total) .. sub(log.raw, begin + SLOT_BYTES + 1)
-        else
-          call('SETRANGE', log.key, begin, pack(SLOT, when, log.total))
-        end
+        held = held + 1
+      end
+      log.held, log.newest, log.oldest = held, when, held == 1 and when or log.oldest
+      local begin = HEADER_BYTES + (log.first + held - 1) % log.capacity * SLOT_BYTES
+      if log.raw then
+        log.raw = sub(log.raw, 1, begin) .. pack(SLOT, when, log.total) .. sub(log.raw, begin + SLOT_BYTES + 1)
+      else
+        call('SETRANGE', log.key, begin, pack(SLOT, when, log.total))
       end
     end
 
-    local used, growsAt = log.total - log.gone, now
-    if start or limit == 0 then
+    local used, left, growsAt = log.total - log.gone, calls - log.own, now
+    if start or left <= 0 then
       growsAt = (start or now) + window
-    elseif used > 0 and used < limit and log.held == 1 then
+    elseif used > 0 and used < left and log.held == 1 then
       -- The only slot may still get calls until its span ends.
       growsAt = (floor(log.oldest / span) + 1) * span - 1 + window
     elseif used > 0 then
-      -- The first slot to leave; if the limit was lowered, the first that leaves fewer than `limit` calls.
-      local low, high = 0, used > limit and log.held - 1 or 0
+      -- The first slot to leave; if the limit was lowered, the first that leaves fewer than `left` calls.
+      local low, high = 0, used > left and log.held - 1 or 0
       while low < high do
         local middle = floor((low + high) / 2)
         local _, upTo = slot(log, middle)
-        if upTo > log.total - limit then high = middle else low = middle + 1 end
+        if upTo > log.total - left then high = middle else low = middle + 1 end
       end
       growsAt = (low == 0 and log.oldest or slot(log, low)) + window
     end
-    answer[size + 1], answer[size + 2], answer[size + 3] = log.damaged and -1 or log.room and 1 or 0, used, growsAt
+    answer[size + 1] = log.damaged and -1 or (log.room == NONE and 0 or 1) + (log.isMerged and 2 or 0)
+    answer[size + 2], answer[size + 3] = used + log.own, growsAt
     size = size + 3
   end
   key = last
@@ -185,7 +183,7 @@ for name, log in pairs(logs) do
     local window, start = log.window, log.start
     local ttl = ceil(((start and log.newest < start + window and start or log.newest) + window - now) / 1000)
     local header = pack(HEADER, log.capacity, log.first, log.held, log.total, log.gone, log.newest, log.oldest)
-    if log.whole then
+    if log.raw then
       call('SET', name, header .. sub(log.raw, HEADER_BYTES + 1), 'PX', ttl)
     else
       call('SETRANGE', name, 0, header)

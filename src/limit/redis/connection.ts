@@ -11,8 +11,10 @@ export interface RedisStoreOptions extends RedisConfig {
   readonly prefix: string
   /** Timeout of a script call. A call that Redis reads later is not charged. */
   readonly timeoutMs?: number
-  /** Replaces charge.lua in tests. */
-  readonly script?: string
+  /** The gateway; random by default. */
+  readonly id?: string
+  /** Changes the scripts in tests. */
+  readonly edit?: (script: string) => string
   readonly clock?: Clock
   /** Replaces the connection by ioredis in the simulation. */
   readonly open?: typeof openClient

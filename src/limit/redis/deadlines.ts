@@ -90,9 +90,10 @@ export class ServerClocks {
     return min === undefined ? 0 : min / 1000 + localMs
   }
 
-  /** Returns the latest local instant, in milliseconds, at which a server's clock can have shown a time. */
-  localMs(server: string, shownUs: number): number {
-    return (shownUs - (this.#ahead.get(server)?.[0] ?? shownUs)) / 1000
+  /** Returns the earliest or the latest local instant, in milliseconds, at which a server's clock can have shown a time. */
+  localMs(server: string, shownUs: number, bound: 'earliest' | 'latest'): number {
+    const ahead = this.#ahead.get(server)
+    return (shownUs - (ahead === undefined ? shownUs : ahead[bound === 'earliest' ? 1 : 0])) / 1000
   }
 
   /** Returns the milliseconds between the earliest and the latest; 0 if unknown. */

@@ -1,79 +1,162 @@
-import { isAccess, type Quota } from '../limit.ts'
-import { type Addition, allowanceOf, type Charge, DamagedKeyError } from '../store.ts'
+import type { Calendar } from '../calendar.ts'
+import { mergedKey } from '../key.ts'
+import type { Quota, Window } from '../quota.ts'
+import { type Allowance, allowanceOf, type Charge, chargeOf, DamagedKeyError } from '../store.ts'
+import type { Merge, OwnCalls, OwnCount } from '../store.ts'
 import type { ServerClocks } from './deadlines.ts'
 
-/** A decision, or an addition, in a batch. */
+/** A decision in a batch. */
 export interface Asked {
   /** The first number of its rule for charge.lua. */
-  readonly action: typeof READ | typeof CHARGE | typeof ADD
+  readonly action: typeof READ | typeof CHARGE
   readonly quotas: readonly Quota[]
-  readonly addition?: Addition
+  /** Undefined if the store has all calls. */
+  readonly own: OwnCalls | undefined
   readonly onEnd: (outcome: Charge | Error) => void
 }
-export const [READ, CHARGE, ADD] = [0, 1, 2] as const
+export const [READ, CHARGE] = [0, 1] as const
+const [SHADOW, CALENDAR, OWN, ACCESS, MERGE] = [1, 2, 4, 8, 16] as const
+/** The window of the access of a token, for merge.lua. */
+const OF_TOKEN = -1
 
-const [SHADOW, IS_ACCESS, CALENDAR] = [1, 2, 4] as const
+type Counted = Window & { readonly key: string }
 
-/** Returns the rule of charge.lua; `nowMs` is the server's clock. */
-export function ruleOf(asked: Asked, clocks: ServerClocks, server: string, nowMs: number): string {
-  const { action, quotas, addition } = asked
-  const { calls = [], spreadMs = 0, back } = addition ?? {}
-  let rule = String(action)
-  for (const quota of quotas) {
-    const { limit, windowMs, shadow, calendar } = quota
-    const flags = (shadow ? SHADOW : 0) + (isAccess(quota) ? IS_ACCESS : 0)
-    if (calendar === undefined) rule += ` ${limit} ${windowMs * 1000} ${flags}`
-    else {
-      const { startMs, endMs } = calendar.periodAt(nowMs)
-      rule += ` ${limit} ${(endMs - startMs) * 1000} ${flags + CALENDAR} ${startMs * 1000}`
+/** A server's clock, and this gateway's, when a script is sent. */
+export interface Sending {
+  readonly clocks: ServerClocks
+  readonly server: string
+  /** Milliseconds of the server's clock, and of the local clock. */
+  readonly nowMs: number
+  readonly localMs: number
+}
+
+/** Returns the keys that charge.lua reads: of every quota, the key of its access before its own. */
+export function keysOf(batch: readonly Pick<Asked, 'quotas'>[]): readonly string[] {
+  const keys: string[] = []
+  for (const { quotas } of batch)
+    for (const { access, key } of quotas) {
+      if (access !== undefined) keys.push(access.key)
+      keys.push(key)
     }
+  return keys
+}
+
+/**
+ * Returns the arguments of charge.lua for these keys: the keys with those of merges, the rules, and the own calls that they name for each
+ * of the keys.
+ */
+export function rulesOf(batch: readonly Asked[], keys: readonly string[], gateway: string, sending: Sending) {
+  const counts: (OwnCount | undefined)[] = []
+  const all = [...keys]
+  const rules = batch.map(({ action, quotas, own }) => {
+    let rule = String(action)
+    for (const quota of quotas) {
+      const { access, limit, shadow } = quota
+      if (access !== undefined) rule += ruleOf(access, 1, ACCESS, own)
+      rule += ruleOf(quota, limit, shadow ? SHADOW : 0, own)
+    }
+    return rule
+  })
+  function ruleOf(window: Counted, limit: number, flags: number, own: OwnCalls | undefined): string {
+    const { startUs, lengthUs, since } = spanOf(window, sending)
+    const counted = own?.since(window.key, since)
+    counts.push(counted)
+    const isPeriod = startUs === undefined ? 0 : CALENDAR
+    const period = startUs === undefined ? '' : ` ${startUs}`
+    if (counted === undefined) return ` ${limit} ${lengthUs} ${flags + isPeriod}${period}`
+    const { calls, merge } = counted
+    if (merge === undefined) return ` ${limit} ${lengthUs} ${flags + isPeriod + OWN}${period} ${calls}`
+    const at = all.push(mergedKey(merge.key, gateway))
+    return ` ${limit} ${lengthUs} ${flags + isPeriod + OWN + MERGE}${period} ${calls} ${merge.calls} ${merge.number} ${at}`
   }
-  for (const [atMs, count] of calls) {
-    // Never earlier than the call was made; no later than the end of the caller's wait assumes, if the clock is still known as well.
+  return { all, rules, counts }
+}
+
+/** Returns the window as charge.lua counts it, and the instant of this gateway's clock after which its own calls are in it. */
+function spanOf({ windowMs, calendar }: Window, { clocks, server, nowMs, localMs }: Sending) {
+  if (calendar === undefined)
+    return { startUs: undefined, lengthUs: windowMs * 1000, since: localMs - windowMs }
+  const { startMs, endMs } = calendar.periodAt(nowMs)
+  const startUs = startMs * 1000
+  // The earliest that it can be: a call too many is refused, not admitted.
+  const since = clocks.localMs(server, startUs, 'earliest')
+  return { startUs, lengthUs: (endMs - startMs) * 1000, since }
+}
+
+/**
+ * Returns the arguments of merge.lua: every instant on the server's clock is no earlier than the call was made, and no later than the
+ * caller's wait assumes, if the clock is still known as well.
+ */
+export function mergeOf(
+  { number, quota, calls, spreadMs, back }: Merge,
+  keys: readonly string[],
+  sending: Sending,
+  deadlineUs: number,
+): readonly number[] {
+  const { clocks, server, nowMs } = sending
+  const [from, until] = periodsAt([{ quotas: [quota] }], nowMs)
+  const { startUs = 0, lengthUs } = spanOf(quota, sending)
+  const isInPeriod = back !== undefined && quota.calendar!.periodAt(nowMs).endMs === back.endsAt
+  const { access } = calls[0] ?? {}
+  const together = access === undefined ? 0 : access.isOfToken ? OF_TOKEN : access.windowMs * 1000
+  const instants = calls.flatMap(({ atMs, calls, access }) => {
     const atUs = Math.max(clocks.at(server, atMs, 'earliest'), clocks.at(server, atMs - spreadMs, 'latest'))
-    rule += ` ${atUs} ${count}`
-  }
-  if (back === undefined) return rule
-  const { startMs, endMs } = quotas[0]!.calendar!.periodAt(nowMs)
-  return endMs === back.endsAt ? `${rule} ${startMs * 1000} ${-back.calls}` : rule
+    return [atUs, calls, access === undefined ? 0 : keys.indexOf(access.key) + 1]
+  })
+  const limited = [quota.limit, lengthUs, startUs, isInPeriod ? back.calls : 0, together]
+  return [number, from, Math.min(until, deadlineUs), ...limited, ...instants]
 }
 
 /** Returns the range of a server's clock, in microseconds, in which the periods of all calendars are those that contain `nowMs`. */
-export function periodsAt(batch: readonly Asked[], nowMs: number): [fromUs: number, untilUs: number] {
-  let [fromUs, untilUs] = [0, Infinity]
+export function periodsAt(
+  batch: readonly Pick<Asked, 'quotas'>[],
+  nowMs: number,
+): [fromUs: number, untilUs: number] {
+  let [fromUs, untilUs] = [0, Number.MAX_SAFE_INTEGER]
+  function narrow(calendar: Calendar | undefined): void {
+    if (calendar === undefined) return
+    const { startMs, endMs } = calendar.periodAt(nowMs)
+    fromUs = Math.max(fromUs, startMs * 1000)
+    untilUs = Math.min(untilUs, endMs * 1000 - 1)
+  }
   for (const { quotas } of batch)
-    for (const { calendar } of quotas) {
-      if (calendar === undefined) continue
-      const { startMs, endMs } = calendar.periodAt(nowMs)
-      fromUs = Math.max(fromUs, startMs * 1000)
-      untilUs = Math.min(untilUs, endMs * 1000 - 1)
+    for (const { calendar, access } of quotas) {
+      narrow(calendar)
+      narrow(access?.calendar)
     }
   return [fromUs, untilUs]
 }
 
-export const additionOf = (addition: Addition): Asked => ({
-  action: ADD,
-  quotas: [addition.quota],
-  addition,
-  onEnd: (outcome) => addition.onEnd(outcome instanceof Error || !outcome.admitted ? undefined : outcome),
-})
-
 /** Reads the reply of charge.lua to a batch, which was decided at `localMs` of the local clock or before. */
-export function chargesOf(batch: readonly Asked[], numbers: readonly number[], localMs: number) {
+export function chargesOf(
+  batch: readonly Asked[],
+  counts: readonly (OwnCount | undefined)[],
+  numbers: readonly number[],
+  localMs: number,
+) {
   const nowUs = numbers[0]!
-  let at = 1
+  let [at, key] = [1, 0]
   return batch.map(({ quotas }, i): Charge | DamagedKeyError => {
     const admitted = numbers[at++] === 1
     let damaged: string | undefined
-    const allowances = quotas.map((quota) => {
-      const room = numbers[at++]!
-      const used = numbers[at++]!
-      const growsAtUs = numbers[at++]!
-      if (room === -1) damaged ??= quota.key
-      return allowanceOf(quota, room === 1, used, growsAtUs / 1000, (growsAtUs - nowUs) / 1000)
+    const allowances = quotas.map((quota): Allowance => {
+      const access = quota.access && read(quota.access.key, 1)
+      const { hasRoom, used, growsAtUs, resetAfterMs, own } = read(quota.key, quota.limit)
+      return allowanceOf(quota, hasRoom, used, growsAtUs / 1000, resetAfterMs, own, access)
     })
+    function read(name: string, limit: number) {
+      const [room, used] = [numbers[at]!, numbers[at + 1]!]
+      let growsAtUs = numbers[at + 2]!
+      at += 3
+      if (room === -1) damaged ??= name
+      const { calls = 0, spreadMs = 0, merge } = counts[key++] ?? {}
+      const own = calls + (merge === undefined || room >= 2 ? 0 : merge.calls)
+      // As long as own calls alone fill the limit, they have to leave, too.
+      if (own > 0 && own >= limit) growsAtUs += Math.ceil(spreadMs * 1000)
+      return { hasRoom: room % 2 === 1, used, growsAtUs, resetAfterMs: (growsAtUs - nowUs) / 1000, own }
+    }
     if (damaged !== undefined) return new DamagedKeyError(damaged)
     // All decisions of a batch share one instant; a microsecond each keeps their order.
-    return { admitted, allowances, mode: 'store', decidedAt: (nowUs + i) / 1000, localMs }
+    return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt: (nowUs + i) / 1000, localMs })
   })
 }

@@ -1,22 +1,29 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import type { Quota } from '../limit.ts'
-import type { Addition, Charge } from '../store.ts'
+import { mergedKey, registrationKeys } from '../key.ts'
+import type { Quota } from '../quota.ts'
+import { type Charge, DamagedKeyError, type Merge, type OwnCalls } from '../store.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines, ServerClocks } from './deadlines.ts'
-import { ADD, additionOf, type Asked, CHARGE, chargesOf, periodsAt, READ, ruleOf } from './protocol.ts'
+import { type Asked, CHARGE, chargesOf, keysOf, mergeOf, periodsAt, READ, rulesOf } from './protocol.ts'
+import type { Sending } from './protocol.ts'
 
 const read = (file: string): string => readFileSync(new URL(file, import.meta.url), 'utf8')
-export const CHARGE_SCRIPT = read('charge.lua')
+const LAYOUT = read('layout.lua')
+export const CHARGE_SCRIPT = LAYOUT + read('charge.lua')
+export const MERGE_SCRIPT = LAYOUT + read('merge.lua')
 export const REGISTER_SCRIPT = read('register.lua')
 const scriptOf = (text: string) => ({ text, sha: createHash('sha1').update(text).digest('hex') })
 type Script = ReturnType<typeof scriptOf>
 type Params = readonly [keys: number, ...keysAndArgs: (string | number)[]]
 
 const REGISTER = scriptOf(REGISTER_SCRIPT)
-/** Several intervals of the fallback's probes. */
-const GATEWAY_LIFE_MS = 10_000
+/**
+ * A silent gateway may count by itself. It is not forgotten by those that lose Redis later: if a fault takes the gateways one by one,
+ * within ten minutes, each still has its part.
+ */
+const GATEWAY_LIFE_MS = 600_000
 
 /** Called with the outcome of each script call, which may decide several requests. */
 export type OnReply = (server: string, error: Error | undefined) => void
@@ -29,11 +36,12 @@ const MAX_TRIES = 3
 /** Creates the functions that run the scripts, each within the timeout. */
 export function createScripts(
   { client, check, explain, assertConfigured }: RedisConnection,
-  { script = CHARGE_SCRIPT, timeoutMs = 60_000, clock = SYSTEM_CLOCK }: RedisStoreOptions,
+  { id = '', edit = (script) => script, timeoutMs = 60_000, clock = SYSTEM_CLOCK }: RedisStoreOptions,
   onReply: OnReply,
 ) {
   const { commands } = client
-  const chargeScript = scriptOf(script)
+  const chargeScript = scriptOf(edit(CHARGE_SCRIPT))
+  const mergeScript = scriptOf(edit(MERGE_SCRIPT))
   const deadlines = new Map<string, ReturnType<typeof createDeadlines>>()
   const clocks = new ServerClocks()
   let batches = new Map<number, Asked[]>()
@@ -58,53 +66,52 @@ export function createScripts(
     return reply
   }
 
-  /** Asks charge.lua, and again if it decided nothing because the server's clock, for the deadline or for calendars, was not known well enough. */
-  async function ask(batch: readonly Asked[], server: string, remainingMs: () => number) {
+  /** Runs a script, and again if it did nothing because the server's clock, for the deadline or for calendars, was not known well enough. */
+  async function attempt(
+    server: string,
+    remainingMs: () => number,
+    script: Script,
+    paramsOf: (sending: Sending, deadlineUs: number) => Params,
+  ) {
     assertConfigured()
-    const keys: string[] = []
-    for (const { quotas } of batch) for (const { key } of quotas) keys.push(key)
-    const runUntil = (bound: 'earliest' | 'latest', nowUs: number) => {
-      const nowMs = nowUs / 1000
-      const [from, until] = periodsAt(batch, nowMs)
-      const deadline = Math.min(until, clocks.at(server, clock.now() + remainingMs(), bound))
-      const rules = batch.map((asked) => ruleOf(asked, clocks, server, nowMs))
-      return run(server, chargeScript, [keys.length, ...keys, deadline, from, ...rules])
+    const runAt = (nowUs: number, bound: 'earliest' | 'latest') => {
+      const localMs = clock.now()
+      const deadlineUs = clocks.at(server, localMs + remainingMs(), bound)
+      return run(server, script, paramsOf({ clocks, server, nowMs: nowUs / 1000, localMs }, deadlineUs))
     }
     // The earliest possible deadline on the server's clock, so that a call that has timed out is not charged.
-    const nowUs = clocks.at(server, clock.now(), 'latest') || clock.date() * 1000
-    let reply = await runUntil('earliest', nowUs)
+    let reply = await runAt(clocks.at(server, clock.now(), 'latest') || clock.date() * 1000, 'earliest')
     for (let tries = 1; reply.length === 1 && remainingMs() > 0 && tries < MAX_TRIES; tries++)
-      reply = await runUntil('latest', reply[0]!)
-    if (reply.length !== 1 + batch.length + 3 * keys.length) {
+      reply = await runAt(reply[0]!, 'latest')
+    return reply
+  }
+
+  async function ask(batch: readonly Asked[], server: string, remainingMs: () => number) {
+    const keys = keysOf(batch)
+    let counts: ReturnType<typeof rulesOf>['counts'] = []
+    const reply = await attempt(server, remainingMs, chargeScript, (sending, deadlineUs) => {
+      const { all, rules, ...named } = rulesOf(batch, keys, id, sending)
+      counts = named.counts
+      const [from, until] = periodsAt(batch, sending.nowMs)
+      return [all.length, ...all, Math.min(until, deadlineUs), from, ...rules]
+    })
+    if (reply.length !== 1 + batch.length + 3 * keys.length)
       throw new Error('Redis returned an invalid reply to charge.lua.')
-    }
-    return chargesOf(batch, reply, clocks.localMs(server, reply[0]!))
+    return chargesOf(batch, counts, reply, clocks.localMs(server, reply[0]!, 'latest'))
   }
 
   async function send(batch: readonly Asked[]): Promise<void> {
     const server = client.server(batch[0]!.quotas[0]!.key)
-    const end = (outcomes: readonly (Charge | Error)[] | Error, additions: boolean): void => {
-      for (let i = 0; i < batch.length; i++) {
-        const { action, onEnd } = batch[i]!
-        if ((action === ADD) === additions) onEnd(outcomes instanceof Error ? outcomes : outcomes[i]!)
-      }
-    }
     const { within, failAll } = deadlinesOf(server)
-    const hasAdditions = batch.some(({ action }) => action === ADD)
     try {
-      const outcomes = await within((remainingMs) => {
-        const answer = ask(batch, server, remainingMs)
-        // Additions end with the answer, or with the connection, even after the timeout.
-        if (hasAdditions) void answer.catch((error: Error) => error).then((outcomes) => end(outcomes, true))
-        return answer
-      })
+      const outcomes = await within((remainingMs) => ask(batch, server, remainingMs))
       onReply(server, undefined)
-      end(outcomes, false)
+      for (let i = 0; i < batch.length; i++) batch[i]!.onEnd(outcomes[i]!)
     } catch (error) {
       onReply(server, error as Error)
       // The fallback decides all that have no answer, in their order: none of them must be decided by an answer under way.
       failAll(error as Error)
-      end(error as Error, false)
+      for (const { onEnd } of batch) onEnd(error as Error)
     }
   }
 
@@ -114,15 +121,15 @@ export function createScripts(
     for (const batch of gathered.values()) void send(batch)
   }
 
-  /** Adds questions to the batch of their hash slot, which is sent together. The configuration ensures that their keys share it. */
-  function enqueue(asked: readonly Asked[]): void {
-    const slot = client.slot(asked[0]!.quotas[0]!.key)
+  /** Adds a question to the batch of its hash slot, which is sent together. The configuration ensures that its keys share it. */
+  function enqueue(asked: Asked): void {
+    const slot = client.slot(asked.quotas[0]!.key)
     let batch = batches.get(slot)
     if (batch === undefined) {
       if (batches.size === 0) clock.soon(sendAll)
       batches.set(slot, (batch = []))
     }
-    if (batch.push(...asked) < MAX_BATCH) return
+    if (batch.push(asked) < MAX_BATCH) return
     batches.delete(slot)
     void send(batch)
   }
@@ -131,9 +138,9 @@ export function createScripts(
     check: (server: string) => deadlinesOf(server).within(check),
     clocks,
 
-    /** Registers a gateway with a server, under keys that begin with `sample`. Times are epoch milliseconds of Redis's clock. */
-    async register(server: string, sample: string, id: string) {
-      const params: Params = [2, `${sample}~gateways`, `${sample}~since`, id, GATEWAY_LIFE_MS]
+    /** Registers a gateway with the server of a hash tag. Times are epoch milliseconds of Redis's clock. */
+    async register(server: string, prefix: string, tag: string) {
+      const params: Params = [2, ...registrationKeys(prefix, tag), id, GATEWAY_LIFE_MS]
       const reply = await deadlinesOf(server).within(() => run(server, REGISTER, params))
       if (reply.length !== 3) throw new Error('Redis returned an invalid reply to the registration.')
       const [nowUs, gateways, sinceUs] = reply as readonly [number, number, number]
@@ -141,14 +148,36 @@ export function createScripts(
     },
 
     /**
-     * Runs charge.lua for a decision, right after the additions to its keys, in one batch with others of the same hash slot in this
-     * iteration of the event loop. Rejects if the script fails, or with a DamagedKeyError.
+     * Runs charge.lua for a decision, in one batch with others of the same hash slot in this iteration of the event loop. Rejects if the
+     * script fails, or with a DamagedKeyError.
      */
-    decide: (quotas: readonly Quota[], charging: boolean, additions: readonly Addition[] = []) =>
+    decide: (quotas: readonly Quota[], charging: boolean, own?: OwnCalls) =>
       new Promise<Charge>((resolve, reject) => {
         const onEnd = (outcome: Charge | Error): void =>
           outcome instanceof Error ? reject(outcome) : resolve(outcome)
-        enqueue([...additions.map(additionOf), { action: charging ? CHARGE : READ, quotas, onEnd }])
+        enqueue({ action: charging ? CHARGE : READ, quotas, own, onEnd })
       }),
+
+    /** Runs merge.lua for the own calls of a gateway. Rejects if they may not be in the log, or with a DamagedKeyError. */
+    async merge(own: Merge): Promise<void> {
+      const { key } = own.quota
+      const server = client.server(key)
+      const accesses = new Set(own.calls.flatMap(({ access }) => access?.key ?? []))
+      const keys = [mergedKey(key, id), key, ...accesses]
+      const reply = await deadlinesOf(server)
+        .within((remainingMs) =>
+          attempt(server, remainingMs, mergeScript, (sending, deadlineUs) => [
+            keys.length,
+            ...keys,
+            ...mergeOf(own, keys, sending, deadlineUs),
+          ]),
+        )
+        .catch((error: Error) => {
+          onReply(server, error)
+          throw error
+        })
+      if (reply[1] === -1) throw new DamagedKeyError(key)
+      if (reply[1] !== 1) throw new Error('Redis returned an invalid reply to merge.lua.')
+    },
   }
 }

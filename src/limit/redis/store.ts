@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import type { KeyFilter } from '../key.ts'
-import type { Quota } from '../limit.ts'
-import type { Addition, Allowance, Charge } from '../store.ts'
+import { type KeyFilter, registrationKeys } from '../key.ts'
+import type { Quota } from '../quota.ts'
+import type { Allowance, Charge, Merge, OwnCalls } from '../store.ts'
 import { createConnection, type RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 import { hashTag } from './hash-slot.ts'
@@ -16,10 +16,12 @@ export function createRedisStore(options: RedisStoreOptions) {
   const connection = createConnection(options)
   const { client, explain } = connection
   const { commands } = client
-  const id = randomUUID()
+  const { prefix, id = randomUUID() } = options
   const { within: scanWithDeadline } = createDeadlines(10_000, options.clock ?? SYSTEM_CLOCK)
-  const scripts = createScripts(connection, options, (server, error) => store.onReply(server, error))
-  /** The last registration at each server, by the beginning of its keys. */
+  const scripts = createScripts(connection, { ...options, id }, (server, error) =>
+    store.onReply(server, error),
+  )
+  /** The last registration at each server, by its hash tag. */
   const registered = new Map<string, Awaited<ReturnType<typeof scripts.register>>>()
 
   /** Yields the keys that a filter accepts: those of `named`, then page by page those of a scan, some of them twice. */
@@ -53,17 +55,17 @@ export function createRedisStore(options: RedisStoreOptions) {
     /** Connects. Resolves with false while a server is unavailable, and retries; rejects with a StoreConfigError if Redis contradicts the configuration. */
     connect: (): Promise<boolean> => connection.connect(() => Promise.all(store.servers().map(store.probe))),
 
-    charge: (quotas: readonly Quota[], additions?: readonly Addition[]): Promise<Charge> =>
-      scripts.decide(quotas, true, additions),
+    charge: (quotas: readonly Quota[], own?: OwnCalls): Promise<Charge> => scripts.decide(quotas, true, own),
 
-    async peek(quotas: readonly Quota[], additions: readonly Addition[] = []): Promise<readonly Allowance[]> {
-      const charges = await Promise.all(
-        quotas.map((quota) => {
-          const own = additions.filter((addition) => addition.quota.key === quota.key)
-          return scripts.decide([quota], false, own)
-        }),
-      )
+    async peek(quotas: readonly Quota[], own?: OwnCalls): Promise<readonly Allowance[]> {
+      const charges = await Promise.all(quotas.map((quota) => scripts.decide([quota], false, own)))
       return charges.flatMap(({ allowances }) => allowances)
+    },
+
+    /** Merges calls, then reads their key. Rejects if they may not be in the log. */
+    async merge(own: Merge): Promise<Charge> {
+      await scripts.merge(own)
+      return await scripts.decide([own.quota], false)
     },
 
     async keys(filter: KeyFilter, max = Infinity, signal?: AbortSignal): Promise<readonly string[]> {
@@ -97,10 +99,11 @@ export function createRedisStore(options: RedisStoreOptions) {
       await scripts.check(server)
       const tag = client.tags().get(server)
       if (tag === undefined) return
-      const sample = `${options.prefix}:{${tag}}:`
-      const now = await scripts.register(server, sample, id)
-      const before = registered.get(sample)
-      registered.set(sample, now)
+      const now = await scripts.register(server, prefix, tag)
+      const before = registered.get(tag)
+      const tags = new Set(client.tags().values())
+      for (const known of registered.keys()) if (!tags.has(known)) registered.delete(known)
+      registered.set(tag, now)
       if (before !== undefined && before.sinceAt !== now.sinceAt)
         options.onEmptied?.(before.seenAt, now.sinceAt)
     },
@@ -110,7 +113,7 @@ export function createRedisStore(options: RedisStoreOptions) {
 
     async close(): Promise<void> {
       // Sent before the connection ends. If the command is lost, this gateway is forgotten a little later.
-      for (const sample of registered.keys()) commands.zrem(`${sample}~gateways`, id).catch(() => {})
+      for (const tag of registered.keys()) commands.zrem(registrationKeys(prefix, tag)[0], id).catch(() => {})
       connection.close()
     },
   }

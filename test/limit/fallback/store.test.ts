@@ -1,10 +1,11 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { Failure } from '../../../src/errors.ts'
-import { proofQuota, type Quota } from '../../../src/limit/limit.ts'
+import { proofQuota } from '../../../src/limit/limit.ts'
+import type { Quota } from '../../../src/limit/quota.ts'
 import type { OutageChange, RemoteStore } from '../../../src/limit/fallback/breakers.ts'
 import { TimeoutError } from '../../../src/limit/redis/deadlines.ts'
 import { type FallbackOptions, type FallbackStore, withFallback } from '../../../src/limit/fallback/store.ts'
-import { type Addition, type Charge, DamagedKeyError } from '../../../src/limit/store.ts'
+import { type Charge, DamagedKeyError, type OwnCalls } from '../../../src/limit/store.ts'
 import { createCalendar } from '../../../src/limit/calendar.ts'
 import { until } from '../../helpers/wait.ts'
 
@@ -14,11 +15,11 @@ function quota(key = 'p:{a}:x', limit = 10): Quota {
 
 /** Returns the answer of a store that admits a call, with `remaining` calls left. */
 function admitted(remaining = 9): Charge {
-  const allowance = { name: 'x', limit: 10, windowMs: 60_000, remaining, resetAt: 0, shadow: false }
+  const allowance = { name: 'x', limit: 10, windowMs: 60_000, remaining, resetAt: 0, shadow: false, own: 0 }
   const allowances = [
     { ...allowance, used: 10 - remaining, resetAfterMs: 60_000, retryAfterMs: 0, admitted: true },
   ]
-  return { admitted: true, allowances, mode: 'store' }
+  return { admitted: true, allowances, proof: { ...allowances[0]!, name: 'proof' }, mode: 'store' }
 }
 const ADMITTED = admitted()
 
@@ -47,33 +48,35 @@ function setUp(options: Partial<FallbackOptions> = {}) {
   const probed: string[] = []
   const reconnected: string[] = []
   const changes: OutageChange[] = []
-  /** The calls that were added, by key. */
-  const added: [string, number][] = []
+  /** The calls that were merged, by key, and the own calls that the questions named. */
+  const merged: [string, number][] = []
+  const named: number[] = []
   const failReset = () => (behaviour.reset = () => Promise.reject(new Error('gone')))
   /** Makes one request, and reports its outcome as the Redis store does. */
-  async function ask(key: string, additions: readonly Addition[] = []): Promise<Charge> {
+  async function ask(key: string, own?: OwnCalls): Promise<Charge> {
     asked.push(key)
+    named.push(own?.since(key, 0)?.calls ?? 0)
     const server = failing.server(key)
     return await behaviour.charge().then(
       (charge) => {
         failing.onReply(server, undefined)
-        for (const { quota, calls, onEnd } of additions) {
-          for (const [, count] of calls) added.push([quota.key, count])
-          onEnd(charge)
-        }
         return charge
       },
       (error: Error) => {
         if (!(error instanceof DamagedKeyError)) failing.onReply(server, error)
-        for (const { onEnd } of additions) onEnd(undefined)
         throw error
       },
     )
   }
   const failing: RemoteStore = {
     onReply: () => {},
-    charge: (quotas, additions) => ask(quotas[0]!.key, additions),
-    peek: async (quotas, additions) => (await ask(quotas[0]!.key, additions)).allowances,
+    charge: (quotas, own) => ask(quotas[0]!.key, own),
+    peek: async (quotas, own) => (await ask(quotas[0]!.key, own)).allowances,
+    async merge({ quota, calls }) {
+      const charge = await ask(quota.key)
+      for (const { calls: count } of calls) merged.push([quota.key, count])
+      return charge
+    },
     keys: async () => [],
     reset: () => behaviour.reset(),
     gateways: () => behaviour.gateways,
@@ -95,7 +98,7 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     ...options,
   })
   opened.push(store)
-  return { store, behaviour, asked, servers, probed, reconnected, changes, added, failReset }
+  return { store, behaviour, asked, servers, probed, reconnected, changes, merged, named, failReset }
 }
 
 const fails = () => Promise.reject(new Error('READONLY You can’t write against a read only replica.'))
@@ -110,14 +113,17 @@ async function trip(store: FallbackStore, ...quotas: Quota[]): Promise<void> {
 
 describe('a store with a fallback', () => {
   test('lets no call wait for one that is given back', async () => {
-    const { store, behaviour, asked } = setUp()
+    const { store, behaviour, asked } = setUp({ probeEveryMs: 600_000 })
     const calendar = createCalendar('hour', 'UTC')
     const own = { ...quota(), calendar, countsSuccess: true }
-    behaviour.charge = () => new Promise(() => {})
+    const answers: ((charge: Charge) => void)[] = []
+    behaviour.charge = () => new Promise((resolve) => answers.push(resolve))
     store.giveBack(own, calendar.periodAt(Date.now()).endMs)
     expect(asked.length).toBe(1)
-    void store.charge([own])
+    const charging = store.charge([own])
     expect(asked.length).toBe(2)
+    for (const answer of answers) answer(ADMITTED)
+    await charging
   })
 
   test('decides while it answers', async () => {
@@ -270,28 +276,26 @@ describe('a store with a fallback', () => {
   })
 
   test('gets each call that was admitted here once, limits first, in the background', async () => {
-    const { store, behaviour, added } = setUp()
+    const { store, behaviour, merged } = setUp()
     behaviour.charge = fails
     await store.charge([quota('p:{a}:2'), proofQuota('p', 'a', 'proof', 60_000)])
     for (let i = 0; i < 20; i++) await store.charge([quota('p:{a}:1', 7)])
     behaviour.charge = () => Promise.resolve(ADMITTED)
     behaviour.probe = () => Promise.resolve()
-    await until('all calls are added', () => added.length === 9)
-    expect(new Set(added.slice(0, 8).map(([key]) => key))).toEqual(new Set(['p:{a}:2', 'p:{a}:1']))
-    expect(added.at(-1)).toEqual(['p:{a}:~proof:proof', 1])
+    await until('all calls are merged', () => merged.length === 9)
+    expect(new Set(merged.slice(0, 8).map(([key]) => key))).toEqual(new Set(['p:{a}:2', 'p:{a}:1']))
+    expect(merged.at(-1)).toEqual(['p:{a}:~proof:proof', 1])
   })
 
-  test('gets the calls of a key with the next question for it, once', async () => {
-    const { store, behaviour, added } = setUp({ probeEveryMs: 600_000 })
+  test('is asked at once, with the number of calls that it does not have', async () => {
+    const { store, behaviour, named } = setUp({ probeEveryMs: 600_000 })
     behaviour.charge = fails
     for (let i = 0; i < 2; i++) await store.charge([quota()])
     behaviour.charge = () => Promise.resolve(ADMITTED)
-    const answers = await Promise.all([store.charge([quota()]), store.charge([quota()])])
+    named.length = 0
+    const answers = await Promise.all([store.charge([quota()]), store.charge([quota('p:{a}:2')])])
     expect(answers.map(({ mode }) => mode)).toEqual(['store', 'store'])
-    expect(added).toEqual([
-      ['p:{a}:x', 1],
-      ['p:{a}:x', 1],
-    ])
+    expect(named).toEqual([2, 0])
   })
 
   test('does not restart the limits with each outage, and keeps calls that could not be added', async () => {
@@ -320,34 +324,21 @@ describe('a store with a fallback', () => {
     expect(new Set(damaged)).toEqual(new Set(['p:{a}:x']))
   })
 
-  test('is not asked by each of the calls that wait while an addition fails', async () => {
-    const { store, behaviour, asked } = setUp({ probeEveryMs: 600_000 })
-    behaviour.charge = () => Promise.reject(new DamagedKeyError('p:{a}:x'))
-    await store.charge([quota()])
-    asked.length = 0
-    const answers = await Promise.all(Array.from({ length: 50 }, async () => store.charge([quota()])))
-    expect(new Set(answers.map(({ mode }) => mode))).toEqual(new Set(['local']))
-    expect(asked).toHaveLength(1)
-  })
-
-  test('keeps calls that were admitted after a reset, although an addition ends later', async () => {
-    const { store, behaviour, added } = setUp({ probeEveryMs: 600_000 })
+  test('keeps calls that were admitted after a reset, although a merge ends later', async () => {
+    const { store, behaviour, merged } = setUp()
+    behaviour.probe = () => Promise.resolve()
     behaviour.charge = fails
     await store.charge([quota()])
     let end: ((charge: Charge) => void) | undefined
     behaviour.charge = () => new Promise((resolve) => void (end = resolve))
-    const waiting = store.charge([quota()])
+    await until('a merge is under way', () => end !== undefined)
     await store.reset({ named: [], glob: undefined, matches: () => true })
     behaviour.charge = fails
     await store.charge([quota()])
     end!(ADMITTED)
-    await waiting
     behaviour.charge = () => Promise.resolve(ADMITTED)
-    await store.charge([quota()])
-    expect(added).toEqual([
-      ['p:{a}:x', 1],
-      ['p:{a}:x', 1],
-    ])
+    await until('both calls are merged', () => merged.length === 2)
+    expect(store.mode()).toBe('store')
   })
 
   test('keeps the local counters if the store cannot free the keys', async () => {

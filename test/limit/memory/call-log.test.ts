@@ -3,7 +3,7 @@ import { add, callsOf, CallLog, frameAt, takeBack } from '../../../src/limit/mem
 
 test('a log keeps no slot of a call that was taken back', () => {
   const log = new CallLog()
-  const frame = (atUs: number) => frameAt({ limit: 10, windowMs: 1000 }, atUs, 0)
+  const frame = (atUs: number) => frameAt(10, { windowMs: 1000 }, atUs, 0)
   for (const atUs of [1000, 2000, 2000]) add(log, frame(atUs), atUs)
   takeBack(log, frame(3000))
   expect(callsOf(log)).toEqual([

@@ -1,7 +1,6 @@
 import { afterEach, expect, it } from 'vitest'
-import type { Quota } from '../../../src/limit/limit.ts'
+import type { Quota } from '../../../src/limit/quota.ts'
 import { ServerClocks } from '../../../src/limit/redis/deadlines.ts'
-import { CHARGE_SCRIPT } from '../../../src/limit/redis/scripts.ts'
 import { createRedisStore } from '../../../src/limit/redis/store.ts'
 import { startRedis } from '../../helpers/redis.ts'
 
@@ -42,11 +41,12 @@ it('repeats the script call if the clock of the server was set, and admits the c
   const server = await startRedis()
   const options = { topology: { url: server.url }, prefix: 'late', timeoutMs: 200 }
   // The server's clock is an hour slow until the key is set.
-  const script = CHARGE_SCRIPT.replace(
-    "call('TIME')",
-    "{ call('TIME')[1] - (call('EXISTS', 'late:{acme}:set') == 1 and 0 or 3600), 0 }",
-  )
-  const store = createRedisStore({ ...options, script })
+  const edit = (script: string): string =>
+    script.replace(
+      "call('TIME')",
+      "{ call('TIME')[1] - (call('EXISTS', 'late:{acme}:set') == 1 and 0 or 3600), 0 }",
+    )
+  const store = createRedisStore({ ...options, edit })
   closers.push(server.close, () => store.close())
   await store.connect()
   expect((await store.charge([quota])).allowances[0]!.remaining).toBe(19)

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { hashSlot } from '../../../src/limit/redis/hash-slot.ts'
-import type { Quota } from '../../../src/limit/limit.ts'
+import type { Quota } from '../../../src/limit/quota.ts'
 import { type FallbackStore, withFallback } from '../../../src/limit/fallback/store.ts'
 import type { RedisStoreOptions } from '../../../src/limit/redis/connection.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'

@@ -3,7 +3,6 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { hashSlot } from '../../../src/limit/redis/hash-slot.ts'
 import { withFallback } from '../../../src/limit/fallback/store.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
-import { CHARGE_SCRIPT } from '../../../src/limit/redis/scripts.ts'
 import { DamagedKeyError, type Store } from '../../../src/limit/store.ts'
 import type { SharedCluster, SharedRedis } from '../../helpers/redis.ts'
 import { sharedCluster, sharedRedis } from '../../helpers/shared-redis.ts'
@@ -42,8 +41,9 @@ storeContract('the Redis store on a cluster', async () => {
   })
 })
 
-/** charge.lua, which first counts its calls in a key with the hash tag of its first key. */
-const COUNTED_SCRIPT = `redis.call('INCR', 'calls:{' .. KEYS[1]:match('{(.-)}') .. '}')\n${CHARGE_SCRIPT}`
+/** Lets a script count its calls in a key with the hash tag of its first key. */
+const counting = (script: string): string =>
+  `redis.call('INCR', 'calls:{' .. KEYS[1]:match('{(.-)}') .. '}')\n${script}`
 
 describe('the Redis store', () => {
   let store: RedisStore
@@ -119,7 +119,7 @@ describe('the Redis store', () => {
   })
 
   test('sends the decisions of one event-loop iteration in script calls of up to 24 decisions', async () => {
-    const counted = createRedisStore({ topology: { url: server.url }, prefix: 'r', script: COUNTED_SCRIPT })
+    const counted = createRedisStore({ topology: { url: server.url }, prefix: 'r', edit: counting })
     await counted.connect()
     const mine = quota('turn', 5, 1000)
     for (const [times, calls] of [
@@ -134,7 +134,7 @@ describe('the Redis store', () => {
 
   test('sends the decisions of one event-loop iteration in one script call for each slot of a cluster', async () => {
     const topology = { cluster: cluster.urls }
-    const counted = createRedisStore({ topology, prefix: 'r', script: COUNTED_SCRIPT })
+    const counted = createRedisStore({ topology, prefix: 'r', edit: counting })
     await counted.connect()
     const charge = async (tag: string, times: number) => {
       const mine = quota(tag, 1000, 1000)

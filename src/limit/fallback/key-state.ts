@@ -1,0 +1,190 @@
+import { add, callsOf, CallLog, dropUpTo, type Frame, takeBack, usedIn } from '../memory/call-log.ts'
+import type { Access, Quota, Window } from '../quota.ts'
+import type { Allowance, Merge, OwnCall, OwnCount } from '../store.ts'
+
+/**
+ * The calls of a key that the store does not have: those that the fallback admitted, and those to give back.
+ *
+ *     STORED   none
+ *       |  the fallback admits a call, or a call is given back
+ *       v
+ *     OWN      the store is asked with their number, which counts beside its own
+ *       |  a turn of the hand-over sends them, as a merge with a number
+ *       v
+ *     SENT     answered: STORED; OWN, if there are more meanwhile
+ *       |  ^
+ *       |  |   a turn of the hand-over sends the same merge again, which the store does only once
+ *       v  |
+ *     UNSURE   no answer: the store may have them
+ *
+ * From OWN and UNSURE back to STORED, too, when all calls have left the window. A reset forgets the key, in any state.
+ */
+export type HandOver =
+  | { readonly state: 'stored' }
+  | { readonly state: 'own' }
+  | { readonly state: 'sent' | 'unsure'; readonly merge: Merge; readonly sent: readonly SentCalls[] }
+
+/** The calls of a log that a merge contains: the first `total` that were ever admitted. */
+interface SentCalls {
+  readonly log: CallLog
+  readonly total: number
+}
+
+const STORED: HandOver = { state: 'stored' }
+const OWN: HandOver = { state: 'own' }
+
+/** A key as this gateway knows it: the key of a limit, a proof or an access. Instants are microseconds of the clock. */
+export class KeyState {
+  readonly key: string
+  readonly isProof: boolean
+  /** The calls that the store counted at its last answer. */
+  #used = 0
+  /** The instant of the first of these calls that leaves the window, and the calls that remain then. */
+  #firstAt = 0
+  #rest = 0
+  /** The instant at which the store last admitted a call of this gateway: the rest were not made later, if there is no other gateway. */
+  #lastAt = 0
+
+  handOver: HandOver = STORED
+  /** Own calls, `spreadMs` later than they were, in the window in which they were last counted. */
+  own: CallLog | undefined
+  spreadMs = 0
+  #windowMs = 0
+  /** The quota of the own calls; undefined for an access, whose calls are handed over with those of its limit. */
+  quota: Quota | undefined
+  /** The key of the limit, for an access. */
+  limit: KeyState | undefined
+  /** The accesses of own calls. */
+  #accesses: Map<KeyState, Access> | undefined
+  #back: Merge['back']
+
+  constructor(key: string, isProof: boolean) {
+    this.key = key
+    this.isProof = isProof
+  }
+
+  /** Records what the store counted at a local instant, or before. */
+  record(
+    { windowMs, calendar }: Window,
+    { limit, used, own, resetAfterMs }: Pick<Allowance, 'limit' | 'used' | 'own' | 'resetAfterMs'>,
+    atMs: number,
+    wasCharged: boolean,
+  ): void {
+    const at = Math.round(atMs * 1000)
+    this.#used = used - own
+    // Above the limit, all calls in excess leave together with the first.
+    this.#rest = Math.max(0, Math.min(used, limit) - own - 1)
+    this.#firstAt = calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at
+    if (calendar !== undefined || wasCharged || this.#lastAt + windowMs * 1000 <= at) this.#lastAt = at
+  }
+
+  /** Returns the calls in a window, and those that this gateway may still make in it; `room` may be negative. */
+  countIn(frame: Frame, gateways: number) {
+    const { horizonUs, limit } = frame
+    const stored = this.#firstAt > horizonUs ? this.#used : this.#lastAt > horizonUs ? this.#rest : 0
+    const own = this.own === undefined ? 0 : usedIn(this.own, frame)
+    return { used: stored + own, room: perGateway(Math.max(0, limit - stored), gateways) - own }
+  }
+
+  /** Returns the own calls after a local instant: those of a merge that the store may have, and the others. */
+  countSince(horizonUs: number): OwnCount | undefined {
+    const { own, spreadMs, limit } = this
+    const all = own === undefined ? 0 : usedIn(own, { horizonUs })
+    if (all === 0) return undefined
+    const { handOver, key } = limit ?? this
+    if (!('sent' in handOver)) return { calls: all, spreadMs }
+    const sent = handOver.sent.find(({ log }) => log === own)
+    const calls = own!.total - (sent?.total ?? 0)
+    const merge = { calls: Math.max(0, all - calls), number: handOver.merge.number, key }
+    return { calls: Math.min(all, calls), spreadMs, merge }
+  }
+
+  /** Counts a call of this gateway under a quota, or as the beginning of an access. */
+  admit(frame: Frame, { windowMs }: Window, spreadMs: number, quota?: Quota, access?: KeyState): void {
+    if (this.own === undefined) {
+      this.own = new CallLog()
+      // The same for all calls of a log: a call that is counted further ahead than others would drop those still in the window.
+      this.spreadMs = spreadMs
+    }
+    add(this.own, frame, frame.nowUs + Math.ceil(this.spreadMs * 1000))
+    this.#windowMs = windowMs
+    this.quota = quota
+    if (access !== undefined) (this.#accesses ??= new Map()).set(access, quota!.access!)
+    if (quota !== undefined && this.handOver.state === 'stored') this.handOver = OWN
+  }
+
+  /** Takes back one of the own calls in a window, as they are all alike; returns false if all of them are sent. */
+  takeBack(frame: Frame): boolean {
+    const { own, handOver } = this
+    if (own === undefined || ('sent' in handOver && own.total === handOver.sent[0]?.total)) return false
+    return takeBack(own, frame)
+  }
+
+  /** Has a call given back to the period that ends at `endsAt` (epoch milliseconds); of two periods, to the later. */
+  giveBack(quota: Quota, endsAt: number, isOver: boolean): void {
+    if (!isOver) this.#used = Math.max(0, this.#used - 1)
+    const back = this.#back
+    if (back !== undefined && back.endsAt > endsAt) return
+    this.#back = { calls: (back?.endsAt === endsAt ? back.calls : 0) + 1, endsAt }
+    this.quota = quota
+    if (this.handOver.state === 'stored') this.handOver = OWN
+  }
+
+  /** Returns the merge to be sent now, with a number for a new one; undefined if there is nothing to send, or it is under way. */
+  send(number: number): Merge | undefined {
+    const { handOver } = this
+    if (handOver.state === 'stored' || handOver.state === 'sent') return undefined
+    if (handOver.state === 'own') {
+      const calls = this.#ownCalls()
+      const logs = [this, ...(this.#accesses?.keys() ?? [])].flatMap(({ own }) => own ?? [])
+      const sent = logs.map((log) => ({ log, total: log.total }))
+      const merge = { number, quota: this.quota!, calls, spreadMs: this.spreadMs, back: this.#back }
+      this.#back = undefined
+      this.handOver = { state: 'sent', merge, sent }
+      return merge
+    }
+    this.handOver = { ...handOver, state: 'sent' }
+    return handOver.merge
+  }
+
+  #ownCalls(): Merge['calls'] {
+    const callsAt = ({ own }: KeyState, access?: Access) =>
+      own === undefined ? [] : callsOf(own).map(([atUs, calls]) => ({ atMs: atUs / 1000, calls, access }))
+    if (this.#accesses === undefined) return callsAt(this)
+    return [...this.#accesses].flatMap(([state, access]) => callsAt(state, access)).toSorted(byInstant)
+  }
+
+  /** Ends the merge under way: the store has its calls, or may have them. */
+  onAnswer(isMerged: boolean): void {
+    const { handOver } = this
+    if (handOver.state !== 'sent') return
+    if (!isMerged) {
+      this.handOver = { ...handOver, state: 'unsure' }
+      return
+    }
+    for (const { log, total } of handOver.sent) dropUpTo(log, total)
+    for (const access of this.#accesses?.keys() ?? [])
+      if (access.own === undefined || callsOf(access.own).length === 0) this.#accesses!.delete(access)
+    const last = handOver.merge.calls.at(-1)
+    if (last !== undefined) this.#lastAt = Math.max(this.#lastAt, last.atMs * 1000)
+    this.handOver = OWN
+  }
+
+  /** Forgets own calls if all have left the window, at a local instant and the time of the store; returns true if there are none then. */
+  expire(nowUs: number, dateMs: number): boolean {
+    const { own, handOver } = this
+    if (handOver.state === 'sent') return false
+    const back = handOver.state === 'unsure' ? (this.#back ?? handOver.merge.back) : this.#back
+    if (own !== undefined && usedIn(own, { horizonUs: nowUs - this.#windowMs * 1000 }) > 0) return false
+    if (back !== undefined && back.endsAt > dateMs) return false
+    this.own = this.#back = this.#accesses = undefined
+    this.handOver = STORED
+    return true
+  }
+}
+
+const byInstant = (a: OwnCall, b: OwnCall): number => a.atMs - b.atMs
+
+/** Returns one gateway's fraction of some calls, at least one of them. */
+export const perGateway = (calls: number, gateways: number): number =>
+  calls === 0 ? 0 : Math.max(1, Math.floor(calls / gateways))

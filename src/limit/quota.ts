@@ -1,0 +1,45 @@
+import type { Calendar } from './calendar.ts'
+
+/** Action while the store is unavailable: count in this process, admit every call, or refuse with a 503. */
+export type OutageMode = 'local' | 'allow' | 'deny'
+
+/** A window that slides, or whose calls are those of a calendar period, which is as long at most. */
+export interface Window {
+  readonly windowMs: number
+  readonly calendar?: Calendar | undefined
+}
+
+/** Calls that belong together: those within the window of a charged call are free. */
+export interface Access extends Window {
+  readonly key: string
+  /** True for the calls of one token, whose access is under way as long as its charge counts. */
+  readonly isOfToken: boolean
+}
+
+/** A limit applied to one caller, now, or a DPoP proof. */
+export interface Quota extends Window {
+  readonly name: string
+  readonly key: string
+  readonly limit: number
+  readonly shadow: boolean
+  /** True for a DPoP proof, which passes once. */
+  readonly isProof?: boolean
+  readonly access?: Access | undefined
+  readonly countsSuccess?: boolean | undefined
+  readonly onOutage?: OutageMode | undefined
+  /** Epoch milliseconds at which the override or the client's own limit ends, if one applies and ends. */
+  readonly untilAt?: number | undefined
+}
+
+/** What a quota says to a call: it is to be charged, it is free during an access, or there is no room. */
+export type Verdict = 'pays' | 'free' | 'none'
+
+/** Decides a quota with `used` calls in its window. During an access a call needs no room, unless the limit is 0 or has lost its calls. */
+export function verdictOf({ limit }: Quota, used: number, hasRoom: boolean, isInAccess: boolean): Verdict {
+  if (isInAccess && used > 0 && limit > 0) return 'free'
+  return hasRoom ? 'pays' : 'none'
+}
+
+/** True if every quota has room for the call, or is a shadow: then all that say `pays` are charged. */
+export const admits = (verdicts: readonly { readonly quota: Quota; readonly verdict: Verdict }[]): boolean =>
+  verdicts.every(({ quota, verdict }) => quota.shadow || verdict !== 'none')

@@ -8,8 +8,8 @@ const ROOMS = `
   health             | runtime                                                                      |
   runtime            |                                                                              | http-proxy
   downstream         | errors runtime                                                               | ipaddr.js negotiator
-  limit              | downstream errors limit/memory limit/rules runtime                           | lru-cache structured-headers
-  limit/rules        | downstream errors limit runtime                                              |
+  limit              | runtime                                                                      |
+  policy             | downstream errors limit runtime                                              |
   limit/memory       | limit runtime                                                                |
   limit/redis        | limit runtime                                                                | cluster-key-slot ioredis lru-cache
   limit/fallback     | errors health limit limit/memory limit/redis runtime                         |
@@ -17,18 +17,18 @@ const ROOMS = `
   authenticate/proof | authenticate/token downstream runtime                                        | lru-cache
   par                | authenticate/token errors runtime                                             |
   upstream           | downstream errors health runtime                                             |
-  gateway            | authenticate/proof authenticate/token downstream errors limit limit/rules par runtime upstream |
-  observe            | gateway limit runtime                                                        | @opentelemetry pino prom-client
-  admin              | downstream errors limit runtime                                              |
+  gateway            | authenticate/proof authenticate/token downstream errors limit limit/memory par policy runtime upstream | lru-cache structured-headers
+  observe            | gateway limit policy runtime                                                 | @opentelemetry pino prom-client
+  admin              | downstream errors runtime |
   config/yaml        | runtime                                                                      | fastest-levenshtein yaml zod
-  config/sections    | authenticate/token config/yaml downstream limit limit/redis limit/rules      | zod
-  config             | authenticate/token config/sections config/yaml downstream limit limit/redis limit/rules par runtime | yaml zod
-  process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis limit/rules observe par process/workers runtime upstream |
+  config/sections    | authenticate/token config/yaml downstream limit/redis policy runtime | zod
+  config             | authenticate/token config/sections config/yaml downstream limit/redis policy par runtime | yaml zod
+  process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis policy observe par process/workers runtime upstream |
   process/workers    | admin config observe process                                |
-  commands           | authenticate/token commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit limit/redis observe process process/workers runtime upstream | p-limit yaml yargs
+  commands           | authenticate/token commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
   commands/init      | authenticate/token commands config config/sections downstream                |
-  commands/limits    | commands config/sections limit observe process                               |
-  commands/replay    | commands config downstream errors limit limit/memory limit/rules observe process runtime | cli-progress
+  commands/limits    | commands config/sections gateway observe policy process runtime |
+  commands/replay    | commands config downstream errors limit limit/memory policy observe runtime | cli-progress
   commands/sandbox   | commands config process runtime                                              | oidc-provider
   bin                | commands                                                                     |`
 

@@ -1,5 +1,5 @@
 import { UNITS_BYTES, UNITS_MS } from '../config/sections/values.ts'
-import type { Limit } from '../limit/limit.ts'
+import type { Limit } from '../policy/limit.ts'
 
 /** Formats milliseconds as the configuration writes them, such as `90s`. */
 export const formatDuration = (ms: number): string => inUnits(ms, UNITS_MS)

@@ -1,6 +1,6 @@
 import { isLoopback } from '../downstream/peers.ts'
 import { urlsOf } from '../limit/redis/options.ts'
-import { countedBy, partOf } from '../limit/rules/parts.ts'
+import { countedBy, partOf } from '../policy/parts.ts'
 import { certificatesOf, describeValidity } from './certificates.ts'
 import type { Compiled } from './compile.ts'
 import type { Issue, LocatedIssue } from './yaml/issue.ts'

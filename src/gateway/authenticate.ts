@@ -4,7 +4,7 @@ import { requireScope } from '../authenticate/token/challenge.ts'
 import { readBody, tooLarge } from '../downstream/body.ts'
 import { clientCertificate } from '../downstream/peers.ts'
 import { Refusal } from '../errors.ts'
-import type { Caller } from '../limit/rules/facts.ts'
+import type { Caller } from '../policy/facts.ts'
 import { type Body, invalidRequest } from '../par/form.ts'
 import type { Exchange, GatewayDeps, Outcome } from './exchange.ts'
 

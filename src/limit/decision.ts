@@ -1,10 +1,3 @@
-// oxlint-disable-next-line no-restricted-imports -- a pure formatter
-import { serializeList } from 'structured-headers'
-import { Refusal } from '../errors.ts'
-import { formatCalendar } from './calendar.ts'
-import { instant } from './instant.ts'
-import type { Limit } from './limit.ts'
-import type { Quota } from './quota.ts'
 import type { Allowance, Charge } from './store.ts'
 
 /** The outcome of a call under its limits. A cached refusal has only the cached allowances. */
@@ -17,74 +10,9 @@ export interface Decision extends Omit<Charge, 'proof'> {
   readonly replayed?: boolean
 }
 
-/** Returns the header fields of the limit that refused, with `Retry-After`, or of the first live limit, as text for `appendFields`. */
-export function decisionHeaders(decision: Decision): string {
-  const reported = decision.refusedBy ?? decision.allowances.find(({ shadow }) => !shadow)
-  if (reported === undefined) return ''
-  const { limit, remaining, resetAt } = reported
-  const headers = `\r\nX-RateLimit-Limit: ${limit}\r\nX-RateLimit-Remaining: ${remaining}\r\nX-RateLimit-Reset: ${instant(resetAt)}`
-  return decision.admitted ? headers : `${headers}\r\nRetry-After: ${retryAfterSecs(reported)}`
-}
-
-/** Maximum integer of a structured field (RFC 9651 section 3.3.1). */
-const MAX_SF_INTEGER = 999_999_999_999_999
-
-/**
- * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of the live limits, as text for
- * `appendFields`. A limit that a cached refusal lacks is only in the policy. The draft has only whole seconds; they are rounded up.
- */
-export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[]): string {
-  const live = allowances.filter(({ shadow }) => !shadow)
-  if (live.length === 0) return ''
-  const policies = quotas
-    .filter(({ shadow }) => !shadow)
-    .map((quota) => live.find(({ name }) => name === quota.name) ?? quota)
-    .map(({ name, limit, windowMs }) => item(name, ['q', limit], ['w', windowMs]))
-  const limits = live.map(({ name, remaining, resetAfterMs }) =>
-    item(name, ['r', remaining], ['t', resetAfterMs]),
-  )
-  return `\r\nRateLimit-Policy: ${serializeList(policies)}\r\nRateLimit: ${serializeList(limits)}`
-}
-
-function item(name: string, [calls, number]: [string, number], [secs, ms]: [string, number]) {
-  const parameters = new Map([[calls, Math.min(number, MAX_SF_INTEGER)]])
-  return [name, parameters.set(secs, Math.ceil(ms / 1000))] as [string, Map<string, number>]
-}
-
-/** Returns the 429, or the configured refusal, of a refused decision, without the fields of `decisionHeaders`. Throws a TypeError for an admitted one. */
-export function exceeded({ allowances, refusedBy }: Decision, limits: readonly Limit[] = []): Refusal {
-  if (refusedBy === undefined) throw new TypeError('An admitted call has no refusal.')
-  const { name, limit, windowMs } = refusedBy
-  const { calendar, refusal } = limits.find((configured) => configured.name === name) ?? {}
-  const secs = retryAfterSecs(refusedBy)
-  const message =
-    limit === 0
-      ? `The limit "${name}" allows this client no calls.`
-      : `The limit "${name}" allows ${count(limit, 'call')} in ${calendar === undefined ? duration(windowMs) : formatCalendar(calendar)}. Retry in ${count(secs, 'second')}.`
-  const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
-  return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies, reply: refusal })
-}
-
 /** Returns the refusing live allowance with the longest wait; undefined if none refuses. */
 export const longestWait = (allowances: readonly Allowance[]): Allowance | undefined =>
   allowances.filter(refuses).toSorted((a, b) => b.retryAfterMs - a.retryAfterMs)[0]
 
-const refuses = ({ admitted, shadow }: Allowance): boolean => !admitted && !shadow
-
-const retryAfterSecs = ({ retryAfterMs }: Allowance): number => Math.max(1, Math.ceil(retryAfterMs / 1000))
-
-const UNITS = Object.entries({
-  day: 86_400_000,
-  hour: 3_600_000,
-  minute: 60_000,
-  second: 1000,
-  millisecond: 1,
-})
-
-/** Formats a duration in the largest unit that divides it: `1 minute`, `90 seconds`. */
-function duration(ms: number): string {
-  const [unit, unitMs] = UNITS.find(([, unitMs]) => ms % unitMs === 0)!
-  return count(ms / unitMs, unit)
-}
-
-const count = (number: number, noun: string): string => `${number} ${noun}${number === 1 ? '' : 's'}`
+/** True if the allowance of a live limit refuses. */
+export const refuses = ({ admitted, shadow }: Allowance): boolean => !admitted && !shadow

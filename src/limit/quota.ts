@@ -1,4 +1,12 @@
-import type { Calendar } from './calendar.ts'
+/** A minute, an hour, a day or a month. Instants are epoch milliseconds; a period does not contain its end. */
+export interface Period {
+  readonly startMs: number
+  readonly endMs: number
+}
+
+export interface Calendar {
+  periodAt(epochMs: number): Period
+}
 
 /** Action while the store is unavailable: count in this process, admit every call, or refuse with a 503. */
 export type OutageMode = 'local' | 'allow' | 'deny'

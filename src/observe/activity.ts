@@ -1,6 +1,6 @@
 import type { Exchange } from '../gateway/exchange.ts'
-import { instant } from '../limit/instant.ts'
-import { encodePart } from '../limit/key.ts'
+import { instant } from '../runtime/instant.ts'
+import { encodePart } from '../policy/key.ts'
 import type { Caller, LatestAllowance } from './callers.ts'
 import { createCallers, createRing, MAX_CALLERS, refusedForMs, secondOf, sum } from './callers.ts'
 

@@ -1,5 +1,5 @@
 import type { Exchange } from '../gateway/exchange.ts'
-import { ipPart } from '../limit/key.ts'
+import { ipPart } from '../policy/key.ts'
 import type { Allowance } from '../limit/store.ts'
 
 /** Maximum callers that are kept when the table is full; more than are shown. */

@@ -1,7 +1,7 @@
 import { styleText } from 'node:util'
 import type { Exchange } from '../gateway/exchange.ts'
 import type { Decision } from '../limit/decision.ts'
-import { instant } from '../limit/instant.ts'
+import { instant } from '../runtime/instant.ts'
 import { epochOf, SYSTEM_CLOCK } from '../runtime/clock.ts'
 
 const END = ',"msg":"request"}\n'

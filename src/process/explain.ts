@@ -6,16 +6,14 @@ import type { Config } from '../config/compile.ts'
 import { createRouter, matchesHost, matchRoute, METHODS } from '../downstream/router.ts'
 import { ABSOLUTE, parseTarget, servedHosts, type Target } from '../downstream/target.ts'
 import { InvalidQuestion, methodNotAllowed, notFound, Refusal } from '../errors.ts'
-import { instant, instantMs } from '../limit/instant.ts'
-import { prefixOf } from '../limit/key.ts'
-import { type Limit, quotaOf, rulesOf } from '../limit/limit.ts'
-import type { Overrides } from '../limit/overrides.ts'
-import { claimedBy, excludedBy } from '../limit/rules/conditions.ts'
-import { type Caller, type Facts, NO_FACTS } from '../limit/rules/facts.ts'
-import { compileKey, mayLack, partReader } from '../limit/rules/parts.ts'
-import { decidedBy, upcomingChanges } from '../limit/usage.ts'
+import { instant, instantMs } from '../runtime/instant.ts'
+import type { Quota } from '../limit/quota.ts'
+import type { CompiledLimit } from '../policy/apply.ts'
+import { type Caller, type Facts, NO_FACTS } from '../policy/facts.ts'
+import type { Overrides } from '../policy/overrides.ts'
+import { reasonOf, upcomingChanges } from '../policy/rule.ts'
 import { type JsonObject, parseObject } from '../runtime/json.ts'
-import { type CompiledRoute, compileRoutes } from './routes.ts'
+import { type CompiledRoute, compileRoutesOf } from './routes.ts'
 
 export type { RequestLine as Question }
 
@@ -66,11 +64,15 @@ function parseNamed(what: string, text = '{}'): JsonObject {
 }
 
 /** Follows a request through a configuration as the gateway would, now or at the instant of the question, without any I/O. */
-export function explain(config: Config, question: RequestLine, overrides: Overrides = new Map()) {
+export const explain = (config: Config, question: RequestLine, overrides?: Overrides) =>
+  explainWithQuotas(config, question, overrides).explained
+
+/** Explains a request, and returns the quotas of its limits; null for those whose key the question does not tell. */
+export function explainWithQuotas(config: Config, question: RequestLine, overrides: Overrides = new Map()) {
   const { request: asked, caller, facts, atMs } = parseQuestion(question)
   const request = { ...asked, host: asked.host ?? defaultHost(config) }
   const { method } = request
-  const routes = compileRoutes(config, overrides)
+  const routes = compileRoutesOf(config, overrides)
   const parsed = parseTarget(request.target, [request.host], servedHosts(routes, config.listen.hosts))
   const target = parsed instanceof Refusal ? undefined : parsed
   const found = target && createRouter(routes)(method, target.host, target.segments)
@@ -81,36 +83,35 @@ export function explain(config: Config, question: RequestLine, overrides: Overri
   const index = route ? routes.indexOf(route) : routes.length
   const sent: Facts = { ...facts, route, params }
 
+  const quotas: (Quota | null)[] = []
   /** Explains a limit of the route, also one that is left out of the request. */
-  function explainLimit(limit: Limit) {
-    const { clientLimits, parameters, store } = config
-    const { name, per, claim, calendar, skipsMissing } = limit
-    const rules = rulesOf({ clientLimits, overrides }, caller.client ?? '', name)
-    const parts = per.map((part) => {
-      const text = partReader(part, parameters)(caller, sent)
-      return { part, text: part === 'ip' && caller.ip === '' ? undefined : text }
-    })
-    /** The parts of the key that the question does not name. */
-    const lacking = parts.filter(({ text }) => text === undefined || text === null).map(({ part }) => part)
-    const missing = skipsMissing && parts.find(({ part, text }) => mayLack(part) && text === undefined)?.part
-    const key = compileKey(limit, prefixOf(store), parameters)(caller, sent)
-    const claimed = claim && claimedBy(claim, caller)
-    const { limit: calls, windowMs, shadow } = quotaOf(limit, '', atMs, { ...rules, claimed })
+  function explainLimit({ limit, leftOutBy, lackingIn, keyOf, rulesFor, quotaFor }: CompiledLimit) {
+    const { name, per, calendar, skipsMissing } = limit
+    /** The parts of the key that the question does not name. An unknown address is empty. */
+    const lacking = per.filter(
+      (part) => lackingIn(caller, sent).includes(part) || (part === 'ip' && caller.ip === ''),
+    )
+    const key = lacking.length === 0 ? keyOf(caller, sent) : null
+    const rules = rulesFor(caller)
+    const quota = quotaFor(typeof key === 'string' ? key : '', caller, atMs)
+    quotas.push(typeof key === 'string' ? quota : null)
+    const { limit: calls, windowMs, shadow, source } = quota
     return {
       ...{ name, limit: calls, windowMs, shadow, per, lacking },
       ...(skipsMissing && { missing: 'skip' as const }),
       ...(calendar && { calendar }),
       /** The condition, or the missing part, by which the limit is left out of the request; null if it applies. */
-      leftOut: excludedBy(limit, caller, sent) ?? (missing ? `without ${missing}` : null),
-      key: lacking.length === 0 && typeof key === 'string' ? key : null,
-      ...decidedBy(limit, atMs, rules),
+      leftOut: leftOutBy(caller, sent) ?? null,
+      key: typeof key === 'string' ? key : null,
+      decidedBy: source,
+      because: reasonOf(limit, source, atMs, rules),
       next: upcomingChanges(limit, atMs, rules)[0] ?? null,
       /** Calls that are counted now; null if the store was not asked. */
       used: null as number | null,
     }
   }
 
-  return {
+  const explained = {
     at: instant(atMs),
     request,
     /** The canonical path, which is matched and forwarded; null if the request has none. */
@@ -123,12 +124,13 @@ export function explain(config: Config, question: RequestLine, overrides: Overri
     route: route ? { ...explainRoute(route, config), index, params: { ...params } } : null,
     client: caller.client === undefined ? null : explainClient(caller.client, config),
     /** Charged together or not at all. The headers of an admitted call report the first that is not a shadow. */
-    limits: route && !refusal ? route.limits.map(explainLimit) : [],
+    limits: route && !refusal ? route.compiled.map(explainLimit) : [],
     /** The routes before the matching one, or all routes if none matches. */
     passedOver: routes
       .slice(0, target ? index : 0)
-      .map((route) => ({ match: route.match, because: reasonOf(route, method, target!) })),
+      .map((route) => ({ match: route.match, because: passedOverBy(route, method, target!) })),
   }
+  return { explained, quotas }
 }
 
 /** Returns the host of a request without one: of `listen.hosts`, the first that no route names, else the first; else localhost. */
@@ -172,7 +174,7 @@ function explainClient(id: string, { clients, par }: Config) {
   }
 }
 
-function reasonOf(route: CompiledRoute, method: string, { host, segments }: Target): string {
+function passedOverBy(route: CompiledRoute, method: string, { host, segments }: Target): string {
   const found = matchRoute([route], method, host, segments)
   if (found === undefined)
     return matchesHost(route, host) ? 'matches another path' : `matches another host than ${host}`

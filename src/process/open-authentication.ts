@@ -5,7 +5,7 @@ import { createClientKeys, createKeySource, type Keys } from '../authenticate/to
 import { type KeyLocation, type KeySet, loadKeys } from '../authenticate/token/key-set.ts'
 import type { Client, Config, Tokens } from '../config/compile.ts'
 import { serviceUnavailable } from '../errors.ts'
-import { claimsOf } from '../limit/rules/conditions.ts'
+import { claimsOf } from '../policy/conditions.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { createAuthorizationGuard } from '../par/authorization.ts'

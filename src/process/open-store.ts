@@ -1,10 +1,11 @@
 import type { StoreConfig } from '../config/compile.ts'
 import { type FallbackStore, withFallback } from '../limit/fallback/store.ts'
-import { instant } from '../limit/instant.ts'
+import { instant } from '../runtime/instant.ts'
 import { prefixOf } from '../limit/key.ts'
 import { createMemoryStore } from '../limit/memory/store.ts'
-import { createLiveOverrides, type LiveOverridesOptions } from '../limit/overrides-live.ts'
-import { createMemoryOverrides, type Override } from '../limit/overrides.ts'
+import { createLiveOverrides, type LiveOverridesOptions } from './overrides-live.ts'
+import { createMemoryFields } from '../limit/shared-fields.ts'
+import type { Override } from '../policy/overrides.ts'
 import { type Log, throttle } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
@@ -47,7 +48,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
   if (config === 'memory') {
     show('store')
     const store = createMemoryStore(clock)
-    const overrides = createLiveOverrides(createMemoryOverrides(), events)
+    const overrides = createLiveOverrides(createMemoryFields(), events)
     return { store, counters: store, overrides, ready: () => true }
   }
 

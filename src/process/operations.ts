@@ -3,16 +3,16 @@ import type { AdminParts } from '../admin/server.ts'
 import type { Config } from '../config/compile.ts'
 import { nearest } from '../config/yaml/issue.ts'
 import { InvalidQuestion } from '../errors.ts'
-import { instant } from '../limit/instant.ts'
-import { calendarOf, inForce, rulesOf } from '../limit/limit.ts'
-import type { LiveOverrides } from '../limit/overrides-live.ts'
-import { isOverridable, listOverrides } from '../limit/overrides.ts'
+import { instant } from '../runtime/instant.ts'
+import { quotaOf, reasonOf, rulesOf } from '../policy/rule.ts'
+import type { LiveOverrides } from './overrides-live.ts'
+import { isOverridable, listOverrides } from '../policy/overrides.ts'
 import type { Store } from '../limit/store.ts'
-import { decidedBy, type Usage } from '../limit/usage.ts'
+import type { Usage } from '../gateway/usage.ts'
 import type { ActivityValues } from '../observe/activity.ts'
 import type { Log, LogEvent } from '../observe/log.ts'
 import type { MetricValues } from '../observe/metrics.ts'
-import { explain, type Explained } from './explain.ts'
+import { type Explained, explainWithQuotas } from './explain.ts'
 
 type Operations = ReturnType<typeof createOperations>
 
@@ -40,7 +40,8 @@ export function createOperations(parts: {
     if (limit === undefined) return null
     const rules = rulesOf({ clientLimits, overrides: overrides.limits }, client, name)
     const nowMs = Date.now()
-    return { limit: inForce(limit, nowMs, rules).limit, ...decidedBy(limit, nowMs, rules) }
+    const { limit: calls, source } = quotaOf(limit, '', nowMs, rules)
+    return { limit: calls, decidedBy: source, because: reasonOf(limit, source, nowMs, rules) }
   }
 
   return {
@@ -85,11 +86,12 @@ export function createOperations(parts: {
 
     /** Explains a request, with the counted calls unless the question names an instant. */
     async explain(question: RequestLine): Promise<Explained> {
-      const explained = explain(current().config, question, overrides.limits)
+      const { explained, quotas } = explainWithQuotas(current().config, question, overrides.limits)
       if (question.at !== undefined) return explained
-      const limits = explained.limits.map(async (limit) => {
-        if (limit.key === null) return limit
-        const [allowance] = await counters.peek([{ ...limit, calendar: calendarOf(limit), key: limit.key }])
+      const limits = explained.limits.map(async (limit, i) => {
+        const quota = quotas[i]
+        if (!quota) return limit
+        const [allowance] = await counters.peek([quota])
         return { ...limit, used: allowance!.used }
       })
       return { ...explained, limits: await Promise.all(limits).catch(() => explained.limits) }

@@ -3,8 +3,9 @@ import { hostname } from 'node:os'
 import type { Validity } from '../config/certificates.ts'
 import type { Config } from '../config/compile.ts'
 import { openSockets } from '../downstream/drain.ts'
-import { instant } from '../limit/instant.ts'
-import { inForce, type Limit } from '../limit/limit.ts'
+import { instant } from '../runtime/instant.ts'
+import { quotaOf } from '../policy/rule.ts'
+import type { Limit } from '../policy/limit.ts'
 import { MAX_CALLERS } from '../observe/callers.ts'
 import { withMostUsed } from '../observe/activity.ts'
 import { createLastMinute } from '../observe/last-minute.ts'
@@ -76,7 +77,7 @@ function limitOf(limit: Limit, nowMs: number) {
   const upcoming = changes.filter(({ fromAt }) => fromAt > nowMs)
   return {
     ...{ name, per, shadow, windowSeconds: windowMs / 1000, ...(calendar && { calendar }) },
-    limit: inForce(limit, nowMs).limit,
+    limit: quotaOf(limit, '', nowMs).limit,
     changes: upcoming.map(({ fromAt, limit }) => ({ from: instant(fromAt), limit })),
   }
 }

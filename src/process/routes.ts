@@ -5,30 +5,28 @@ import { createRouter, isGuarded } from '../downstream/router.ts'
 import { servedHosts } from '../downstream/target.ts'
 import type { GatewayDeps, GatewayRoute } from '../gateway/exchange.ts'
 import { Refusal } from '../errors.ts'
-import { decisionHeaders, draftHeaders } from '../limit/decision.ts'
-import { encodePart, isPerClient, prefixOf } from '../limit/key.ts'
-import { compileLimit, compileLimits, type Limit, proofQuota } from '../limit/limit.ts'
-import type { Overrides } from '../limit/overrides.ts'
-import { fieldsOf } from '../limit/rules/conditions.ts'
-import { compileParameters, isVariable, partReader } from '../limit/rules/parts.ts'
+import { decisionHeaders, draftHeaders } from '../gateway/rate-limit-fields.ts'
+import { encodePart, isPerClient } from '../policy/key.ts'
+import { prefixOf } from '../limit/key.ts'
+import { compileLimit, proofQuota } from '../policy/apply.ts'
+import type { Limit } from '../policy/limit.ts'
+import type { Overrides } from '../policy/overrides.ts'
+import { fieldsOf } from '../policy/conditions.ts'
+import { isVariable, partReader } from '../policy/parts.ts'
+import { compileRoutes } from '../policy/routes.ts'
 import { type Log, throttle } from '../observe/log.ts'
 import { createResponseFields } from '../upstream/response-fields.ts'
 import type { Forward } from '../upstream/upstream.ts'
 
-export type CompiledRoute = ReturnType<typeof compileRoutes>[number]
+export type CompiledRoute = ReturnType<typeof compileRoutesOf>[number]
 
-/** Compiles the path parameters and the limits of each route, for the gateway, for `explain` and for `replay`. */
-export function compileRoutes(
+/** Compiles the routes of a configuration. */
+export function compileRoutesOf(
   { routes, clientLimits, parameters, store }: Config,
   overrides?: Overrides,
   onBadClaim?: (limit: Limit) => void,
 ) {
-  const options = { prefix: prefixOf(store), clientLimits, overrides, parameters, onBadClaim }
-  return routes.map((route) => ({
-    ...route,
-    refuseParams: compileParameters(route, parameters),
-    quotas: compileLimits(route.limits, options),
-  }))
+  return compileRoutes(routes, { prefix: prefixOf(store), clientLimits, overrides, parameters, onBadClaim })
 }
 
 const withDraftHeaders: GatewayDeps['rateLimitHeaders'] = (decision, quotas) =>
@@ -54,7 +52,7 @@ export function openRoutes(
     const live = (route.respond === undefined ? route.limits : perClient).filter(({ shadow }) => !shadow)
     const compiled = live.map((limit) => compileLimit(limit, { prefix, clientLimits, overrides, parameters }))
     return (caller, facts) => {
-      for (const apply of compiled) {
+      for (const { apply } of compiled) {
         const quota = apply(caller, facts, Date.now())
         if (quota !== undefined && !(quota instanceof Refusal)) return quota
       }
@@ -90,7 +88,7 @@ export function openRoutes(
     shownQuota: compileShown(route),
     proofQuota: compileProof(route),
   })
-  const served = compileRoutes(config, overrides, (limit) => warnings.get(limit.name)!(limit)).map(serve)
+  const served = compileRoutesOf(config, overrides, (limit) => warnings.get(limit.name)!(limit)).map(serve)
   return {
     match: createRouter(served),
     ...servedHosts(routes, listen.hosts),

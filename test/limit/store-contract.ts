@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { longestWait } from '../../src/limit/decision.ts'
-import { clientKeys } from '../../src/limit/key.ts'
-import { type Calendar, createCalendar, UNITS_MS } from '../../src/limit/calendar.ts'
-import type { Limit } from '../../src/limit/limit.ts'
+import { clientKeys } from '../../src/policy/key.ts'
+import { createCalendar, UNITS_MS } from '../../src/policy/calendar.ts'
+import type { Limit } from '../../src/policy/limit.ts'
 import type { Quota } from '../../src/limit/quota.ts'
 import type { Allowance, Store } from '../../src/limit/store.ts'
 import { Judge } from './judge.ts'
@@ -355,7 +355,7 @@ interface Step {
 }
 
 /** Names of limits, and the calendar or the access that each always has. */
-const CALENDARS: Readonly<Record<string, Calendar>> = {
+const CALENDARS: Readonly<Record<string, ReturnType<typeof createCalendar>>> = {
   minute: createCalendar('minute', 'UTC'),
   hour: createCalendar('hour', 'Australia/Lord_Howe'),
   day: createCalendar('day', 'Australia/Sydney'),

@@ -1,5 +1,5 @@
-import type { Limit } from '../../src/limit/limit.ts'
-import type { Override } from '../../src/limit/overrides.ts'
+import type { Limit } from '../../src/policy/limit.ts'
+import type { Override } from '../../src/policy/overrides.ts'
 import { type Gateway, startGateway, type Told } from './gateway.ts'
 import type { Action, History, LimitName, Rule } from './history.ts'
 import { type Deployment, type Executed, type Link, type Server } from './network.ts'

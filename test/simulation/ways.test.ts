@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import type { Limit } from '../../src/limit/limit.ts'
+import type { Limit } from '../../src/policy/limit.ts'
 import { startGateway } from './gateway.ts'
 import type { Rule } from './history.ts'
 import type { Deployment, Server } from './network.ts'

@@ -7,7 +7,7 @@ import { confirmed, dismiss, overridesTable, reasonOf, setLimits } from './overr
 import { tiles } from './tiles.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
-/** @typedef {import('../../limit/usage.ts').ClientUsage} ClientUsage */
+/** @typedef {import('../../gateway/usage.ts').ClientUsage} ClientUsage */
 /** @typedef {ClientUsage['limits'][number]} Counted */
 
 const EVERY_MS = 2000

@@ -1,5 +1,5 @@
 /** @typedef {import('./api.js').Overview} Overview */
-/** @typedef {import('../../limit/usage.ts').ClientUsage} ClientUsage */
+/** @typedef {import('../../gateway/usage.ts').ClientUsage} ClientUsage */
 
 const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
 const TENTHS = new Intl.NumberFormat('en', { minimumFractionDigits: 1, maximumFractionDigits: 1 })

@@ -1,6 +1,6 @@
 import { hostname, userInfo } from 'node:os'
 import { duration } from '../../config/sections/values.ts'
-import { instant, instantMs } from '../../limit/instant.ts'
+import { instant, instantMs } from '../../runtime/instant.ts'
 import type { SettingResult } from '../../process/operations.ts'
 import { type Admin, ask } from '../admin-client.ts'
 import { type Args, type Io, positionals, print, textOf, UsageError, writeLines } from '../io.ts'

@@ -6,10 +6,11 @@ import { createRouter, type Params } from '../../downstream/router.ts'
 import { segmentsOf } from '../../downstream/target.ts'
 import { Refusal } from '../../errors.ts'
 import type { Decision } from '../../limit/decision.ts'
+import { prefixOf } from '../../limit/key.ts'
 import { createLimiter } from '../../limit/limiter.ts'
 import { createMemoryStore } from '../../limit/memory/store.ts'
-import { NO_FACTS } from '../../limit/rules/facts.ts'
-import { compileRoutes } from '../../process/routes.ts'
+import { NO_FACTS } from '../../policy/facts.ts'
+import { compileRoutes } from '../../policy/routes.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { type Args, idOf, type Io, load, positionals, print, UsageError, wholeOf } from '../io.ts'
 import { formatParagraphs, pluralize } from '../format.ts'
@@ -93,15 +94,14 @@ export async function replay(
 
 /** Creates the function that returns the quotas of a logged call, or why it has none. Without its path or host, a call is matched by its recorded route. */
 function createCharges(config: Config) {
-  const routes = compileRoutes({
-    ...config,
-    // A log may not contain the host of a call.
-    routes: config.routes.map((route) => ({
-      ...route,
-      hosts: undefined,
-      limits: route.limits.filter((limit) => unloggedBy(limit) === undefined),
-    })),
-  })
+  const { store, clientLimits, parameters } = config
+  // A log may not contain the host of a call.
+  const logged = config.routes.map((route) => ({
+    ...route,
+    hosts: undefined,
+    limits: route.limits.filter((limit) => unloggedBy(limit) === undefined),
+  }))
+  const routes = compileRoutes(logged, { prefix: prefixOf(store), clientLimits, parameters })
   const match = createRouter(routes)
   const params: Params = {}
   const byPattern = new Map(routes.map((route) => [route.match, { route, params }]))

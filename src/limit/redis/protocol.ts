@@ -1,6 +1,5 @@
-import type { Calendar } from '../calendar.ts'
 import { mergedKey } from '../key.ts'
-import type { Quota, Window } from '../quota.ts'
+import type { Calendar, Quota, Window } from '../quota.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, DamagedKeyError } from '../store.ts'
 import type { Merge, OwnCalls, OwnCount } from '../store.ts'
 import type { ServerClocks } from './deadlines.ts'

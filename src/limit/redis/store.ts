@@ -6,7 +6,7 @@ import type { Allowance, Charge, Merge, OwnCalls } from '../store.ts'
 import { createConnection, type RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 import { hashTag } from './hash-slot.ts'
-import { createRedisOverrides } from './overrides.ts'
+import { createRedisFields } from './shared-fields.ts'
 import { createScripts, type OnReply } from './scripts.ts'
 
 export type RedisStore = ReturnType<typeof createRedisStore>
@@ -87,7 +87,7 @@ export function createRedisStore(options: RedisStoreOptions) {
       return freed
     },
 
-    overrides: createRedisOverrides(connection, options),
+    overrides: createRedisFields(connection, options),
     server: client.server,
     servers: (): readonly string[] => [...client.tags().keys()],
     reconnect: client.reconnect,

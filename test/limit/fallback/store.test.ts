@@ -1,12 +1,12 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { Failure } from '../../../src/errors.ts'
-import { proofQuota } from '../../../src/limit/limit.ts'
+import { proofQuota } from '../../../src/policy/apply.ts'
 import type { Quota } from '../../../src/limit/quota.ts'
 import type { OutageChange, RemoteStore } from '../../../src/limit/fallback/breakers.ts'
 import { TimeoutError } from '../../../src/limit/redis/deadlines.ts'
 import { type FallbackOptions, type FallbackStore, withFallback } from '../../../src/limit/fallback/store.ts'
 import { type Charge, DamagedKeyError, type OwnCalls } from '../../../src/limit/store.ts'
-import { createCalendar } from '../../../src/limit/calendar.ts'
+import { createCalendar } from '../../../src/policy/calendar.ts'
 import { until } from '../../helpers/wait.ts'
 
 function quota(key = 'p:{a}:x', limit = 10): Quota {

@@ -1,16 +1,15 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { createLiveOverrides } from '../../src/limit/overrides-live.ts'
+import { createLiveOverrides } from '../../src/process/overrides-live.ts'
 import {
   byClient,
-  createMemoryOverrides,
   fieldOf,
   formatOverride,
   listOverrides,
   MAX_OVERRIDES,
   type Override,
-  type OverrideSource,
   parseOverrides,
-} from '../../src/limit/overrides.ts'
+} from '../../src/policy/overrides.ts'
+import { createMemoryFields, type SharedFields } from '../../src/limit/shared-fields.ts'
 import { createRedisStore, type RedisStore } from '../../src/limit/redis/store.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { sharedCluster, sharedSentinels } from '../helpers/shared-redis.ts'
@@ -316,7 +315,7 @@ describe('the overrides in Redis', () => {
 
 describe('the overrides in memory', () => {
   it('are changed, removed, and kept while the process runs', async () => {
-    const source: OverrideSource = createMemoryOverrides()
+    const source: SharedFields = createMemoryFields()
     const seen: number[] = []
     const live = createLiveOverrides(source, {
       onChange: (count) => seen.push(count),

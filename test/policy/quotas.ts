@@ -1,7 +1,8 @@
 import { Refusal } from '../../src/errors.ts'
-import { compileLimits, type Limit, type LimitOptions } from '../../src/limit/limit.ts'
+import { compileLimits, type LimitOptions } from '../../src/policy/apply.ts'
+import type { Limit } from '../../src/policy/limit.ts'
 import type { Quota } from '../../src/limit/quota.ts'
-import { type Caller, type Facts, NO_FACTS } from '../../src/limit/rules/facts.ts'
+import { type Caller, type Facts, NO_FACTS } from '../../src/policy/facts.ts'
 
 interface Asked extends Partial<LimitOptions> {
   readonly nowMs?: number

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { type Decision, decisionHeaders, longestWait, exceeded } from '../../src/limit/decision.ts'
+import { type Decision, longestWait } from '../../src/limit/decision.ts'
+import { decisionHeaders, exceeded } from '../../src/gateway/rate-limit-fields.ts'
 import type { Allowance } from '../../src/limit/store.ts'
 import { fieldsOf } from '../helpers/fields.ts'
 

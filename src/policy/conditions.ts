@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import type { KeyedLimit } from '../key.ts'
+import type { KeyedLimit } from './key.ts'
 import type { Caller, Facts } from './facts.ts'
 
 /** A condition on a request. Names of header fields are in lower case; a method has no name. */

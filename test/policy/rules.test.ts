@@ -1,11 +1,12 @@
 import { hash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { type ClientLimits, compileLimits, type Limit, type LimitOptions } from '../../../src/limit/limit.ts'
-import { byClient } from '../../../src/limit/overrides.ts'
-import type { Condition } from '../../../src/limit/rules/conditions.ts'
-import type { Caller, Facts } from '../../../src/limit/rules/facts.ts'
-import { Refusal } from '../../../src/errors.ts'
-import { quotasOf } from '../quotas.ts'
+import type { ClientLimits, Limit } from '../../src/policy/limit.ts'
+import { compileLimits, type LimitOptions } from '../../src/policy/apply.ts'
+import { byClient } from '../../src/policy/overrides.ts'
+import type { Condition } from '../../src/policy/conditions.ts'
+import type { Caller, Facts } from '../../src/policy/facts.ts'
+import { Refusal } from '../../src/errors.ts'
+import { quotasOf } from './quotas.ts'
 
 interface Sent {
   readonly method?: string
@@ -246,17 +247,25 @@ describe('a quota', () => {
     expect(quota).toMatchObject({ countsSuccess: true, onOutage: 'deny', calendar })
     expect(quota.calendar).toBe(apply({ calendar })!.calendar)
     expect(new Date(quota.calendar!.periodAt(0).endMs).toISOString()).toBe('1970-01-01T03:00:00.000Z')
-    expect(Object.keys(apply({})!)).toEqual(['name', 'key', 'limit', 'windowMs', 'shadow', 'untilAt'])
+    expect(Object.keys(apply({})!)).toEqual([
+      'name',
+      'key',
+      'limit',
+      'windowMs',
+      'shadow',
+      'untilAt',
+      'source',
+    ])
   })
 
   it('has an access of its own key, for a duration or for the token', () => {
     const { key, access } = apply({ per: ['client', 'route'], together: 5000, onOutage: 'deny' })!
     expect(access).toMatchObject({ windowMs: 5000, isOfToken: false })
-    expect(access!.key).toBe(key.replace('}:l:', '}:l~:'))
+    expect(access!.key).toBe(key.replace('}:l:', '}:~access:l:'))
     const calendar = { unit: 'day', timezone: 'UTC' } as const
     const ofToken = apply({ together: 'token', windowMs: 90_000_000, calendar })!.access!
-    expect(ofToken.key).toBe(`p:{acme}:l~:${hash('sha256', 't0ken', 'base64url')}`)
+    expect(ofToken.key).toBe(`p:{acme}:~access:l:${hash('sha256', 't0ken', 'base64url')}`)
     expect(ofToken).toMatchObject({ windowMs: 90_000_000, calendar, isOfToken: true })
-    expect(apply({ per: [], together: 5000 })!.access!.key).toBe('p:{}:l~')
+    expect(apply({ per: [], together: 5000 })!.access!.key).toBe('p:{}:~access:l')
   })
 })

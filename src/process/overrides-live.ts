@@ -1,8 +1,11 @@
 import { InvalidQuestion } from '../errors.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
-import type { Override, OverrideSource } from './overrides.ts'
-import { byClient, counterOf, fieldOf, formatOverride } from './overrides.ts'
-import { isActive, MAX_OVERRIDES, parseOverrides, VERSION_FIELD } from './overrides.ts'
+import type { Override } from '../policy/overrides.ts'
+import type { SharedFields } from '../limit/shared-fields.ts'
+import { byClient, fieldOf, formatOverride } from '../policy/overrides.ts'
+import { counterOf } from '../limit/shared-fields.ts'
+import { isActive, MAX_OVERRIDES, parseOverrides } from '../policy/overrides.ts'
+import { VERSION_FIELD } from '../limit/shared-fields.ts'
 
 const TOO_MANY = `There are ${MAX_OVERRIDES} overrides at most; remove some with LIMIT=default, or write lasting ones to the file.`
 
@@ -22,7 +25,7 @@ export type LiveOverrides = ReturnType<typeof createLiveOverrides>
 
 /** Follows the overrides of a source; those last read stay in force while the source does not answer. */
 export function createLiveOverrides(
-  source: OverrideSource,
+  source: SharedFields,
   { onChange, onRestored, onUnreadable, everyMs = 500, clock = SYSTEM_CLOCK }: LiveOverridesOptions,
 ) {
   const limits = new Map<string, ReadonlyMap<string, Override>>()

@@ -1,8 +1,9 @@
-import type { Route } from '../../downstream/router.ts'
-import { decodeSegment } from '../../downstream/target.ts'
-import { badRequest, Refusal } from '../../errors.ts'
-import { memoize } from '../../runtime/hot-path.ts'
-import { encodePart, ipPart, type KeyedLimit, paramPart } from '../key.ts'
+import type { Route } from '../downstream/router.ts'
+import { decodeSegment } from '../downstream/target.ts'
+import { badRequest, Refusal } from '../errors.ts'
+import { keyOf } from '../limit/key.ts'
+import { memoize } from '../runtime/hot-path.ts'
+import { encodePart, ipPart, type KeyedLimit, paramPart } from './key.ts'
 import { type Caller, type Facts, tokenHash } from './facts.ts'
 
 /** Kinds of path parameters, claims (`claim:NAME`) and header fields (`header:NAME`, in any case), by name. */
@@ -128,32 +129,40 @@ function claimText(claim: unknown): string | undefined {
 }
 
 /**
- * Compiles the function that makes a limit's key, `<prefix>:{<first part>}:<limit>:<rest>`. It returns undefined if the limit is left
- * out of a request without a part; otherwise such a request, and one with a malformed part, is refused: it must not escape the limit.
+ * Compiles the key of a limit, `<prefix>:{<first part>}:<limit>:<rest>`. A request that lacks a part, or has a malformed part, is refused:
+ * it must not escape the limit. With `skipsMissing`, the limit is left out of a request without a part that it may lack.
  */
 export function compileKey(
   { name, per, skipsMissing = false }: KeyedLimit & { readonly skipsMissing?: boolean },
   prefix: string,
   parameters: Parameters,
 ) {
-  const parts = per.map((part) => {
-    const { refuseLacking, refuseMalformed } = refusalsOf(part, parameters)
-    return {
-      refuseLacking,
-      refuseMalformed,
-      read: partReader(part, parameters),
-      isSkipped: skipsMissing && mayLack(part),
-    }
-  })
-  return (caller: Caller, facts: Facts): string | Refusal | undefined => {
-    let key = parts.length === 0 ? `${prefix}:{}:${name}` : ''
-    for (const { read, isSkipped, refuseLacking, refuseMalformed } of parts) {
-      const text = read(caller, facts)
-      if (text === undefined) return isSkipped ? undefined : refuseLacking()
-      if (text === null) return refuseMalformed()
-      key = key === '' ? `${prefix}:{${text}}:${name}` : `${key}:${text}`
-    }
-    return key
+  const parts = per.map((part) => ({
+    part,
+    read: partReader(part, parameters),
+    ...refusalsOf(part, parameters),
+  }))
+  const skipped = skipsMissing ? parts.filter(({ part }) => mayLack(part)) : []
+  return {
+    /** Returns the key, or the refusal of a request without it. */
+    keyOf(caller: Caller, facts: Facts): string | Refusal {
+      let key = ''
+      for (const { read, refuseLacking, refuseMalformed } of parts) {
+        const text = read(caller, facts)
+        if (text === undefined) return refuseLacking()
+        if (text === null) return refuseMalformed()
+        key = key === '' ? keyOf(prefix, name, text) : `${key}:${text}`
+      }
+      return key === '' ? keyOf(prefix, name) : key
+    },
+    /** Returns the missing part by which the limit is left out of a request. */
+    skippedBy(caller: Caller, facts: Facts): string | undefined {
+      for (const { part, read } of skipped) if (read(caller, facts) === undefined) return `without ${part}`
+      return undefined
+    },
+    /** Returns the parts that are missing or malformed. */
+    lackingIn: (caller: Caller, facts: Facts): readonly string[] =>
+      parts.filter(({ read }) => typeof read(caller, facts) !== 'string').map(({ part }) => part),
   }
 }
 

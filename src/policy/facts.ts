@@ -1,7 +1,7 @@
 // oxlint-disable-next-line no-restricted-imports -- a hash is pure
 import { hash } from 'node:crypto'
-import type { Params, Route } from '../../downstream/router.ts'
-import { parseObject } from '../../runtime/json.ts'
+import type { Params, Route } from '../downstream/router.ts'
+import { parseObject } from '../runtime/json.ts'
 
 type Claim = string | number | boolean
 

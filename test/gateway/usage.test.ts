@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { ClientLimits, Limit } from '../../src/limit/limit.ts'
+import type { ClientLimits, Limit } from '../../src/policy/limit.ts'
 import { createMemoryStore } from '../../src/limit/memory/store.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
 import type { Store } from '../../src/limit/store.ts'
-import { byClient } from '../../src/limit/overrides.ts'
-import { createUsage, MAX_KEYS } from '../../src/limit/usage.ts'
+import { byClient } from '../../src/policy/overrides.ts'
+import { createUsage, MAX_KEYS } from '../../src/gateway/usage.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import { quotasOf } from './quotas.ts'
+import { quotasOf } from '../policy/quotas.ts'
 
 const DAY_MS = 86_400_000
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/

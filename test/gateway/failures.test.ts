@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createFailures } from '../../src/limit/failure-limit.ts'
+import { createFailures } from '../../src/gateway/failures.ts'
 import { SYSTEM_CLOCK } from '../../src/runtime/clock.ts'
 import {
   call,

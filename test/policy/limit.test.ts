@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { clientKeys } from '../../src/limit/key.ts'
+import { clientKeys } from '../../src/policy/key.ts'
 import { hashSlot, hashTag } from '../../src/limit/redis/hash-slot.ts'
-import type { ClientLimits, Limit } from '../../src/limit/limit.ts'
-import { byClient } from '../../src/limit/overrides.ts'
+import type { ClientLimits, Limit } from '../../src/policy/limit.ts'
+import { byClient } from '../../src/policy/overrides.ts'
 import { quotasOf } from './quotas.ts'
 
 const ip = '192.0.2.7'
@@ -193,10 +193,10 @@ describe('the keys of a client', () => {
     const own = [limit('sessions', ['client'], { together: 'token' })]
     const [all, listed] = [clientKeys(own, 'p', 'acme'), clientKeys(own, 'p', 'acme', false)]
     expect([all.named, all.glob]).toEqual([['p:{acme}:sessions'], 'p:{acme}:*'])
-    expect(all.matches('p:{acme}:sessions~:hash')).toBe(true)
-    expect(all.matches('p:{other}:sessions~:hash')).toBe(false)
+    expect(all.matches('p:{acme}:~access:sessions:hash')).toBe(true)
+    expect(all.matches('p:{other}:~access:sessions:hash')).toBe(false)
     expect([listed.named, listed.glob]).toEqual([['p:{acme}:sessions'], undefined])
-    expect(listed.matches('p:{acme}:sessions~:hash')).toBe(false)
+    expect(listed.matches('p:{acme}:~access:sessions:hash')).toBe(false)
   })
 })
 

@@ -1,7 +1,7 @@
 import { parseList } from 'structured-headers'
 import { expect, test } from 'vitest'
 import type { Decision } from '../../src/limit/decision.ts'
-import { draftHeaders } from '../../src/limit/decision.ts'
+import { draftHeaders } from '../../src/gateway/rate-limit-fields.ts'
 import type { Allowance } from '../../src/limit/store.ts'
 import { fieldsOf } from '../helpers/fields.ts'
 

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { counterOf, MAX_COUNTER_DIGITS, type OverrideSource, VERSION_FIELD } from '../overrides.ts'
+import { overridesKey } from '../key.ts'
+import { counterOf, MAX_COUNTER_DIGITS, type SharedFields, VERSION_FIELD } from '../shared-fields.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 
@@ -33,14 +34,14 @@ for i = 3, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 redis.call('HSET', KEYS[1], '${VERSION_FIELD}', ARGV[1] .. ' ' .. ARGV[2])
 return 1`
 
-/** Creates the source of overrides in one hash of Redis. It never expires: eviction of volatile keys would remove it. */
-export function createRedisOverrides(
+/** Creates the fields of the overrides in one hash of Redis. It never expires: eviction of volatile keys would remove it. */
+export function createRedisFields(
   { client, check, explain }: RedisConnection,
   { prefix, timeoutMs = 0, clock = SYSTEM_CLOCK }: RedisStoreOptions,
-): OverrideSource {
+): SharedFields {
   const { commands } = client
   // The hash tag is empty, unlike that of every client.
-  const key = `${prefix}:{}:~overrides`
+  const key = overridesKey(prefix)
   const { within: withDeadline } = createDeadlines(Math.max(MIN_TIMEOUT_MS, timeoutMs), clock)
 
   const ask = <T>(request: () => Promise<T>): Promise<T> =>

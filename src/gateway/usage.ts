@@ -1,59 +1,18 @@
 import { LRUCache } from 'lru-cache'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
-import { instant } from './instant.ts'
-import { clientKey, clientKeys, isPerClient, parseKey } from './key.ts'
-import { type ClientRules, inForce, type Limit, type LimitOptions } from './limit.ts'
-import type { Quota } from './quota.ts'
-import { quotaOf, rulesOf } from './limit.ts'
-import { listOverrides } from './overrides.ts'
-import { claimedBy } from './rules/conditions.ts'
-import type { Caller } from './rules/facts.ts'
-import type { Allowance, Store } from './store.ts'
+import { instant } from '../runtime/instant.ts'
+import { clientKey, clientKeys, isPerClient } from '../policy/key.ts'
+import { parseKey } from '../limit/key.ts'
+import type { Limit } from '../policy/limit.ts'
+import type { LimitOptions } from '../policy/apply.ts'
+import type { Quota } from '../limit/quota.ts'
+import { quotaOf, rulesOf, upcomingChanges } from '../policy/rule.ts'
+import { listOverrides } from '../policy/overrides.ts'
+import { claimedBy } from '../policy/conditions.ts'
+import type { Caller } from '../policy/facts.ts'
+import type { Allowance, Store } from '../limit/store.ts'
 
 const instantOrNull = (ms: number | undefined): string | null => (ms === undefined ? null : instant(ms))
-
-/** Returns the future values of a limit for a client, in order. `announced` is null for the end of the client's own limit. */
-export function upcomingChanges(limit: Limit, nowMs: number, rules: ClientRules = {}) {
-  const { own, set } = rules
-  const turns = [
-    ...limit.changes.map(({ fromAt, announcedAt }) => ({ fromAt, announced: instant(announcedAt) })),
-    ...(set?.untilAt === undefined ? [] : [{ fromAt: set.untilAt, announced: instant(set.setAt) }]),
-    ...(own?.untilAt === undefined ? [] : [{ fromAt: own.untilAt, announced: null }]),
-  ]
-  let before = quotaOf(limit, '', nowMs, rules)
-  return turns
-    .filter(({ fromAt }) => fromAt > nowMs)
-    .toSorted((a, b) => a.fromAt - b.fromAt)
-    .flatMap(({ fromAt, announced }) => {
-      const next = quotaOf(limit, '', fromAt, rules)
-      const isNewWindow = next.windowMs !== before.windowMs
-      if (next.limit === before.limit && !isNewWindow) return []
-      before = next
-      const window = isNewWindow ? { windowSeconds: next.windowMs / 1000 } : {}
-      return [{ announced, from: instant(fromAt), limit: next.limit, ...window }]
-    })
-}
-
-/** Returns which rule decides a limit for a client, and why. */
-export function decidedBy(limit: Limit, nowMs: number, rules: ClientRules = {}) {
-  const { own, set } = rules
-  const rule = inForce(limit, nowMs, rules)
-  const until = 'untilAt' in rule && rule.untilAt !== undefined ? `, until ${instant(rule.untilAt)}` : ''
-  if (set !== undefined && rule === set) {
-    const by = set.by === undefined ? '' : ` by ${set.by}`
-    const note = set.note === undefined ? '' : `: ${set.note}`
-    const because = `an override${until || ', for good'}, set at ${instant(set.setAt)}${by}${note}`
-    return { decidedBy: 'override' as const, because }
-  }
-  if (rule === own)
-    return { decidedBy: 'client' as const, because: `the client's own limit of the file${until}` }
-  const ended = own?.untilAt === undefined ? '' : `; the client's own limit ended at ${instant(own.untilAt)}`
-  const source = limit.claim
-    ? `the claim ${limit.claim.name} of the token, or its default`
-    : 'the limit of the file'
-  if (!('fromAt' in rule)) return { decidedBy: 'limit' as const, because: `${source}${ended}` }
-  return { decidedBy: 'change' as const, because: `changed at ${instant(rule.fromAt)}${ended}` }
-}
 
 export const MAX_KEYS = 1000
 
@@ -124,13 +83,19 @@ export function createUsage(options: UsageOptions) {
         const { name } = parseKey(prefix, key)!
         const limit = limits.find((limit) => limit.name === name)!
         const rules = rulesOf(options, client, name)
-        const override = rules.set !== undefined && inForce(limit, nowMs, rules) === rules.set
-        return { override, quota: quotaOf(limit, key, nowMs, rules) }
+        return quotaOf(limit, key, nowMs, rules)
       })
-      const allowances = await counters.peek(counted.map(({ quota }) => quota))
-      const keys = counted.map(({ override, quota: { key, untilAt, shadow } }, i) => {
+      const allowances = await counters.peek(counted)
+      const keys = counted.map(({ key, untilAt, shadow, source }, i) => {
         const usage = usageOf(allowances[i]!, client, nowMs)
-        return { key, ...usage, until: instantOrNull(untilAt), override, shadow, used: allowances[i]!.used }
+        return {
+          key,
+          ...usage,
+          until: instantOrNull(untilAt),
+          override: source === 'override',
+          shadow,
+          used: allowances[i]!.used,
+        }
       })
       return {
         client,

@@ -1,3 +1,4 @@
+import type { Calendar, Period } from '../limit/quota.ts'
 import { search } from '../runtime/hot-path.ts'
 
 /** The units of a calendar, with the longest possible period of each in milliseconds. */
@@ -9,20 +10,14 @@ export const UNITS_MS = {
 }
 export type Unit = keyof typeof UNITS_MS
 
-/** A minute, an hour, a day or a month. Instants are epoch milliseconds; a period does not contain its end. */
-export interface Period {
-  readonly startMs: number
-  readonly endMs: number
-}
-
-export interface Calendar {
+/** A unit of the calendar of an IANA time zone. */
+export interface CalendarName {
   readonly unit: Unit
   readonly timezone: string
-  periodAt(epochMs: number): Period
 }
 
 /** Formats a calendar, such as `a calendar month (Europe/Lisbon)`. */
-export const formatCalendar = ({ unit, timezone }: Pick<Calendar, 'unit' | 'timezone'>): string =>
+export const formatCalendar = ({ unit, timezone }: CalendarName): string =>
   `${unit === 'hour' ? 'an' : 'a'} calendar ${unit} (${timezone})`
 
 const MONTH = { era: 'short', year: 'numeric', month: 'numeric' } as const
@@ -32,7 +27,7 @@ const HOUR = { ...DAY, hour: 'numeric', hourCycle: 'h23', timeZoneName: 'longOff
 const FIELDS = { month: MONTH, day: DAY, hour: HOUR, minute: { ...HOUR, minute: 'numeric' } } as const
 
 /** Creates the calendar of an IANA time zone; throws a RangeError for another name. An hour that summer time repeats is two hours. */
-export function createCalendar(unit: Unit, timezone: string): Calendar {
+export function createCalendar(unit: Unit, timezone: string): Calendar & CalendarName {
   const { format } = new Intl.DateTimeFormat('en', { timeZone: timezone, ...FIELDS[unit] })
   let last: Period = { startMs: 0, endMs: 0 }
 

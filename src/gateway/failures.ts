@@ -1,9 +1,9 @@
 import { LRUCache } from 'lru-cache'
 import { Refusal } from '../errors.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
-import { instant } from './instant.ts'
-import { ipPart } from './key.ts'
-import { add, CallLog, frameAt, growsAt, usedIn } from './memory/call-log.ts'
+import { instant } from '../runtime/instant.ts'
+import { ipPart } from '../policy/key.ts'
+import { add, CallLog, frameAt, growsAt, usedIn } from '../limit/memory/call-log.ts'
 
 /** The failures of addresses, counted only in this process, under the limit in force. An IPv6 address counts as its /64. */
 export type Failures = ReturnType<ReturnType<typeof createFailures>>

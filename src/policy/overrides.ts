@@ -1,4 +1,5 @@
-import { instant } from './instant.ts'
+import { VERSION_FIELD } from '../limit/shared-fields.ts'
+import { instant } from '../runtime/instant.ts'
 import type { KeyedLimit } from './key.ts'
 
 /** A limit that an operator set for a client while gateways run; it replaces every other rule until `untilAt`. */
@@ -19,36 +20,10 @@ export interface Override {
 /** The overrides in force: client id → limit name → override. */
 export type Overrides = ReadonlyMap<string, ReadonlyMap<string, Override>>
 
-/**
- * The overrides that all gateways share: a value for each override, by its field, and a version, `<counter> <random>`. Each change
- * adds 1 to the greater counter of the source and the writer, so that older data, such as a restored backup, are detected.
- */
-export interface OverrideSource {
-  /** Returns the version; an empty text if there is none. */
-  version(): Promise<string>
-  /** Returns every field with its value, and the version as the field `version`. */
-  read(): Promise<Readonly<Record<string, string>>>
-  /** Writes fields, and removes those without a value, all at once; `writer` is the writer's version. */
-  change(fields: ReadonlyMap<string, string | undefined>, writer: string): Promise<void>
-  /** Replaces everything by these fields and this version if the stored version is older; returns true if it did. */
-  restore(fields: ReadonlyMap<string, string>, version: string): Promise<boolean>
-}
-
-/** The field of the version. Fields of overrides are JSON. */
-export const VERSION_FIELD = 'version'
 /** Maximum number of overrides; bounds the memory of each gateway, and what it reads from Redis. */
 export const MAX_OVERRIDES = 10_000
 /** Maximum length of a field with its value, in characters; a client id, a limit's name and a note are shorter. */
 const MAX_LENGTH = 4096
-
-/** Maximum digits of a version's counter, which stays at its maximum; a longer counter is damaged, and counts as 0. */
-export const MAX_COUNTER_DIGITS = 12
-
-/** Returns the counter of a version; 0 for other texts. */
-export function counterOf(version: string): number {
-  const [digits = ''] = /^\d+(?= |$)/.exec(version) ?? []
-  return digits.length <= MAX_COUNTER_DIGITS ? Number(digits) : 0
-}
 
 /** True if a client's limit has not ended at an instant (epoch milliseconds). */
 export const isActive = ({ untilAt }: { readonly untilAt?: number | undefined }, nowMs: number): boolean =>
@@ -123,20 +98,3 @@ export function listOverrides(overrides: readonly Override[], limits: readonly K
 }
 
 const compare = (a: string, b: string): number => Number(a > b) - Number(a < b)
-
-/** Creates a source of overrides in this process, for a gateway without Redis. */
-export function createMemoryOverrides(): OverrideSource {
-  const fields = new Map<string, string>()
-  return {
-    version: async () => fields.get(VERSION_FIELD) ?? '',
-    read: async () => Object.fromEntries(fields),
-    async change(changes) {
-      for (const [field, value] of changes) {
-        if (value === undefined) fields.delete(field)
-        else fields.set(field, value)
-      }
-      fields.set(VERSION_FIELD, String(counterOf(fields.get(VERSION_FIELD) ?? '') + 1))
-    },
-    restore: async () => false,
-  }
-}

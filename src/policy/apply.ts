@@ -1,0 +1,77 @@
+import { Refusal } from '../errors.ts'
+import { accessKey, proofKey } from '../limit/key.ts'
+import type { Access, Quota } from '../limit/quota.ts'
+import { claimedBy, excludedBy } from './conditions.ts'
+import { type Caller, type Facts, tokenHash } from './facts.ts'
+import type { Limit } from './limit.ts'
+import { compileKey, type Parameters } from './parts.ts'
+import { type AllRules, type AppliedQuota, quotaOf, rulesOf } from './rule.ts'
+
+export interface LimitOptions extends AllRules {
+  readonly prefix: string
+  readonly parameters?: Parameters
+  /** Called for a claim that is present, but gives its limit no value. */
+  readonly onBadClaim?: ((limit: Limit) => void) | undefined
+}
+
+export type CompiledLimit = ReturnType<typeof compileLimit>
+
+/** Compiles a limit to the steps in which it is applied to a request, by which it is charged and explained. */
+export function compileLimit(limit: Limit, options: LimitOptions) {
+  const { name, claim, together } = limit
+  const { prefix, parameters = {}, onBadClaim } = options
+  const { keyOf, skippedBy, lackingIn } = compileKey(limit, prefix, parameters)
+
+  /** Returns the condition, or the missing part, by which the limit is left out of a request; undefined if it applies. */
+  function leftOutBy(caller: Caller, facts: Facts): string | undefined {
+    return excludedBy(limit, caller, facts) ?? skippedBy(caller, facts)
+  }
+
+  function rulesFor(caller: Caller) {
+    const rules = rulesOf(options, caller.client ?? '', name)
+    const claimed = claim && claimedBy(claim, caller, () => onBadClaim?.(limit))
+    return claimed === undefined ? rules : { ...rules, claimed }
+  }
+
+  /** Returns the quota of a key, without its access. */
+  const quotaFor = (key: string, caller: Caller, nowMs: number): AppliedQuota =>
+    quotaOf(limit, key, nowMs, rulesFor(caller))
+
+  /** Applies the limit: returns a 400 or 403 if the request lacks a part of the key, undefined if the limit is left out. */
+  function apply(caller: Caller, facts: Facts, nowMs: number): Quota | Refusal | undefined {
+    if (leftOutBy(caller, facts) !== undefined) return undefined
+    const key = keyOf(caller, facts)
+    if (key instanceof Refusal) return key
+    const quota = quotaFor(key, caller, nowMs)
+    return together === undefined ? quota : { ...quota, access: accessOf(quota, together, facts) }
+  }
+
+  return { limit, leftOutBy, lackingIn, keyOf, rulesFor, quotaFor, apply }
+}
+
+function accessOf({ key, windowMs, calendar }: Quota, together: number | 'token', facts: Facts): Access {
+  if (together !== 'token') return { key: accessKey(key), windowMs: together, isOfToken: false }
+  return { key: accessKey(key, tokenHash(facts)), windowMs, calendar, isOfToken: true }
+}
+
+/** Returns the function that applies limits to a request: a 400 or 403 if it lacks a part of a key. */
+export const applyAll =
+  (limits: readonly CompiledLimit[]) =>
+  (caller: Caller, facts: Facts, nowMs: number): readonly Quota[] | Refusal => {
+    const quotas: Quota[] = []
+    for (const { apply } of limits) {
+      const applied = apply(caller, facts, nowMs)
+      if (applied instanceof Refusal) return applied
+      if (applied !== undefined) quotas.push(applied)
+    }
+    return quotas
+  }
+
+/** Compiles limits to the function that applies them. */
+export const compileLimits = (limits: readonly Limit[], options: LimitOptions) =>
+  applyAll(limits.map((limit) => compileLimit(limit, options)))
+
+/** Returns the quota that lets a DPoP proof pass once in `windowMs`; all replays of a proof share its key. */
+export const proofQuota = (prefix: string, first: string, id: string, windowMs: number): Quota => ({
+  ...{ name: 'proof', key: proofKey(prefix, first, id), limit: 1, windowMs, shadow: false, isProof: true },
+})

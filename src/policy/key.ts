@@ -1,0 +1,79 @@
+// oxlint-disable-next-line no-restricted-imports -- a hash is pure
+import { createHash } from 'node:crypto'
+import { networkOf } from '../downstream/peers.ts'
+import { foldCase } from '../downstream/target.ts'
+import { type KeyFilter, keyOf, parseKey } from '../limit/key.ts'
+
+/** Maximum UTF-8 bytes of a part; a longer part is replaced by its hash. */
+const MAX_BYTES = 256
+/** Matches a part that is its own encoding: no delimiters of keys, glob characters or control characters. */
+const UNESCAPED = /^[\w.~!$&'()+,;=@|/-]{1,256}$/
+const ENCODED = Array.from({ length: 256 }, (_, byte) => {
+  const char = String.fromCharCode(byte)
+  return UNESCAPED.test(char) ? char : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`
+})
+
+/** The name of a limit, and the parts of its keys. */
+export interface KeyedLimit {
+  readonly name: string
+  /** The parts of the key, in order: `client`, `user`, `ip`, `route`, `token`, `claim:NAME`, `header:NAME`, or the name of a path parameter. */
+  readonly per: readonly string[]
+  /**
+   * Calls within these milliseconds of a charged call, or with a token that was charged, belong to its access, and pass free.
+   */
+  readonly together?: number | 'token'
+}
+
+export const isPerClient = ({ per }: KeyedLimit): boolean => per.length === 1 && per[0] === 'client'
+
+/** Encodes a part that is compared exactly, such as a client id: different parts differently, without delimiters and braces. */
+export function encodePart(part: string): string {
+  if (UNESCAPED.test(part)) return part
+  // A `%` without digits is never an escape.
+  if (part === '') return '%'
+  const bytes = Buffer.from(part)
+  // UTF-8 replaces lone surrogates, which would make different parts equal.
+  const isLossy = bytes.length > part.length && /\p{Surrogate}/u.test(part)
+  let encoded = isLossy ? `#${Buffer.from(part, 'utf16le').toString('hex')}` : ''
+  if (!isLossy) for (const byte of bytes) encoded += ENCODED[byte]!
+  if (!isLossy && bytes.length <= MAX_BYTES) return encoded
+  // Encodings without a hash escape every `#`.
+  return `#${createHash('sha256').update(encoded).digest('hex')}`
+}
+
+/** Encodes a canonical, percent-encoded path parameter, ignoring case. */
+export const paramPart = (segment: string): string => encodePart(foldCase(segment))
+
+/** Encodes an address: IPv6 by its /64, or as IPv4 if it maps one. */
+export const ipPart = (ip: string): string => encodePart(networkOf(ip))
+
+/** Returns the key of a client under a limit that is counted only per client. */
+export const clientKey = (prefix: string, client: string, name: string): string =>
+  keyOf(prefix, name, encodePart(client))
+
+/** Returns the keys of a client under these limits, also those that do not begin with the client, and with or without those of accesses. */
+export function clientKeys(
+  limits: readonly KeyedLimit[],
+  prefix: string,
+  client: string,
+  withAccesses = true,
+): KeyFilter {
+  const wanted = encodePart(client)
+  const mine = limits.filter(({ per }) => per.includes('client'))
+  const further = mine.filter(
+    ({ per, together }) => per.length > 1 || (withAccesses && together !== undefined),
+  )
+  const perOf = new Map(mine.map(({ name, per }) => [name, per]))
+  const literalPrefix = prefix.replaceAll(/[*?[\]\\]/g, String.raw`\$&`)
+  const isFirst = further.every(({ per }) => per[0] === 'client')
+  const glob = isFirst ? `${literalPrefix}:{${wanted}}:*` : `${literalPrefix}:*${wanted}*`
+  return {
+    named: mine.filter(isPerClient).map(({ name }) => clientKey(prefix, client, name)),
+    glob: further.length > 0 ? glob : undefined,
+    matches(key) {
+      const { name = '', isAccess = false, parts = [] } = parseKey(prefix, key) ?? {}
+      if (isAccess && !withAccesses) return false
+      return perOf.get(name)?.every((part, i) => part !== 'client' || parts[i] === wanted) ?? false
+    },
+  }
+}

@@ -1,0 +1,38 @@
+import type { FixedReply } from '../errors.ts'
+import type { OutageMode } from '../limit/quota.ts'
+import type { CalendarName } from './calendar.ts'
+import type { ClaimedLimit, Conditional } from './conditions.ts'
+import type { KeyedLimit } from './key.ts'
+
+/** A named limit of the configuration: the calls that each key may make per window. */
+export interface Limit extends KeyedLimit, Conditional {
+  /** The default, if `claim` is set. */
+  readonly limit: number
+  readonly claim?: ClaimedLimit
+  /** Length of the longest possible period, if `calendar` is set. */
+  readonly windowMs: number
+  /** The periods of the calendar in which calls are counted, in place of a window that slides. */
+  readonly calendar?: CalendarName
+  /** True if a call whose response is an error is given back. */
+  readonly countsSuccess?: boolean
+  /** Replaces that of the store. */
+  readonly onOutage?: OutageMode
+  /** True if the limit is left out of a request that lacks a part of its key, which otherwise is refused. */
+  readonly skipsMissing?: boolean
+  /** Replaces the 429. */
+  readonly refusal?: FixedReply
+  /** True if the limit is counted and reported, but never refuses. */
+  readonly shadow: boolean
+  /** Announced changes of `limit`, in the order in which they take effect. Instants are epoch milliseconds. */
+  readonly changes: readonly Readonly<Record<'announcedAt' | 'fromAt' | 'limit', number>>[]
+}
+
+/** A client's own limit of the file, which replaces the named limit and its changes until `untilAt`. */
+export interface ClientLimit {
+  readonly limit: number
+  readonly windowMs?: number
+  readonly untilAt?: number | undefined
+}
+
+/** The clients' own limits: client id → limit name → limit. */
+export type ClientLimits = ReadonlyMap<string, ReadonlyMap<string, ClientLimit>>

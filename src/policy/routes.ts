@@ -1,0 +1,16 @@
+import type { Route } from '../downstream/router.ts'
+import { applyAll, compileLimit, type LimitOptions } from './apply.ts'
+import type { Limit } from './limit.ts'
+import { compileParameters } from './parts.ts'
+
+/** Compiles the path parameters and the limits of each route, for the gateway, for `explain` and for `replay`. */
+export function compileRoutes<R extends Route & { readonly limits: readonly Limit[] }>(
+  routes: readonly R[],
+  options: LimitOptions,
+) {
+  return routes.map((route) => {
+    const compiled = route.limits.map((limit) => compileLimit(limit, options))
+    const refuseParams = compileParameters(route, options.parameters ?? {})
+    return { ...route, compiled, refuseParams, quotas: applyAll(compiled) }
+  })
+}

@@ -1,0 +1,128 @@
+import type { Calendar, Quota } from '../limit/quota.ts'
+import { instant } from '../runtime/instant.ts'
+import { createCalendar } from './calendar.ts'
+import type { ClientLimit, ClientLimits, Limit } from './limit.ts'
+import { isActive, isOverridable, type Override, type Overrides } from './overrides.ts'
+
+/** The rules of one client that replace a limit's own number of calls: an override, its own limit of the file, the value in its token. */
+export interface ClientRules {
+  readonly set?: Override | undefined
+  readonly own?: ClientLimit | undefined
+  readonly claimed?: number | undefined
+}
+const NO_RULES: ClientRules = {}
+
+/** The rules of all clients. */
+export interface AllRules {
+  readonly clientLimits?: ClientLimits | undefined
+  readonly overrides?: Overrides | undefined
+}
+
+export function rulesOf({ clientLimits, overrides }: AllRules, client: string, name: string): ClientRules {
+  const own = clientLimits?.get(client)?.get(name)
+  const set = overrides?.get(client)?.get(name)
+  return own === undefined && set === undefined ? NO_RULES : { own, set }
+}
+
+/** The rule in force, in the order in which they replace each other. */
+export type Source = 'override' | 'client' | 'change' | 'claim' | 'limit'
+
+/** A limit applied to a key at an instant, and the rule that sets its number of calls. */
+export interface AppliedQuota extends Quota {
+  readonly source: Source
+}
+
+/**
+ * Applies a limit to a key at an instant (epoch milliseconds). An override does not change the window; the client's own window holds as
+ * long as its own limit has not ended.
+ */
+export function quotaOf(
+  limit: Limit,
+  key: string,
+  nowMs: number,
+  rules: ClientRules = NO_RULES,
+): AppliedQuota {
+  const { name, shadow, countsSuccess, onOutage } = limit
+  const { set, claimed } = rules
+  const own = rules.own !== undefined && isActive(rules.own, nowMs) ? rules.own : undefined
+  const windowMs = own?.windowMs ?? limit.windowMs
+  let source: Source = 'limit'
+  let rule: Pick<ClientLimit, 'limit' | 'untilAt'> = limit
+  if (set !== undefined && isActive(set, nowMs) && isOverridable(limit)) {
+    source = 'override'
+    rule = set
+  } else if (own !== undefined) {
+    source = 'client'
+    rule = own
+  } else if (limit.changes.length > 0 && limit.changes[0]!.fromAt <= nowMs) {
+    source = 'change'
+    rule = changeAt(limit, nowMs)!
+  } else if (claimed !== undefined) {
+    source = 'claim'
+    rule = { limit: claimed }
+  }
+  const quota = { name, key, limit: rule.limit, windowMs, shadow, untilAt: rule.untilAt, source }
+  if (limit.calendar === undefined && onOutage === undefined) return quota
+  return { ...quota, calendar: calendarOf(limit), countsSuccess, onOutage }
+}
+
+/** Returns the latest of the changes, which are in order. */
+const changeAt = ({ changes }: Limit, nowMs: number) => changes.findLast(({ fromAt }) => fromAt <= nowMs)
+
+const calendars = new Map<string, Calendar>()
+
+/** Returns the calendar of a limit, which all its quotas share. */
+function calendarOf({ calendar }: Limit): Calendar | undefined {
+  if (calendar === undefined) return undefined
+  const { unit, timezone } = calendar
+  const name = `${unit} ${timezone}`
+  if (!calendars.has(name)) calendars.set(name, createCalendar(unit, timezone))
+  return calendars.get(name)
+}
+
+/** Returns, in words for operators, why a limit has its number of calls for a client. */
+export function reasonOf(
+  limit: Limit,
+  source: Source,
+  nowMs: number,
+  { own, set }: ClientRules = {},
+): string {
+  if (source === 'override') return overrideReason(set!)
+  if (source === 'client')
+    return `the client's own limit of the file${own!.untilAt === undefined ? '' : until(own!.untilAt)}`
+  const ended = own?.untilAt === undefined ? '' : `; the client's own limit ended at ${instant(own.untilAt)}`
+  if (source === 'change') return `changed at ${instant(changeAt(limit, nowMs)!.fromAt)}${ended}`
+  if (source === 'claim') return `the claim ${limit.claim!.name} of the token${ended}`
+  if (limit.claim === undefined) return `the limit of the file${ended}`
+  return `the claim ${limit.claim.name} of the token, or its default${ended}`
+}
+
+function overrideReason({ untilAt, setAt, by, note }: Override): string {
+  const end = untilAt === undefined ? ', for good' : until(untilAt)
+  const who = by === undefined ? '' : ` by ${by}`
+  return `an override${end}, set at ${instant(setAt)}${who}${note === undefined ? '' : `: ${note}`}`
+}
+
+const until = (untilAt: number): string => `, until ${instant(untilAt)}`
+
+/** Returns the future values of a limit for a client, in order. `announced` is null for the end of the client's own limit. */
+export function upcomingChanges(limit: Limit, nowMs: number, rules: ClientRules = {}) {
+  const { own, set } = rules
+  const turns = [
+    ...limit.changes.map(({ fromAt, announcedAt }) => ({ fromAt, announced: instant(announcedAt) })),
+    ...(set?.untilAt === undefined ? [] : [{ fromAt: set.untilAt, announced: instant(set.setAt) }]),
+    ...(own?.untilAt === undefined ? [] : [{ fromAt: own.untilAt, announced: null }]),
+  ]
+  let before = quotaOf(limit, '', nowMs, rules)
+  return turns
+    .filter(({ fromAt }) => fromAt > nowMs)
+    .toSorted((a, b) => a.fromAt - b.fromAt)
+    .flatMap(({ fromAt, announced }) => {
+      const next = quotaOf(limit, '', fromAt, rules)
+      const isNewWindow = next.windowMs !== before.windowMs
+      if (next.limit === before.limit && !isNewWindow) return []
+      before = next
+      const window = isNewWindow ? { windowSeconds: next.windowMs / 1000 } : {}
+      return [{ announced, from: instant(fromAt), limit: next.limit, ...window }]
+    })
+}

@@ -1,8 +1,8 @@
-import type { Limit } from '../../src/limit/limit.ts'
+import type { ClientLimit, Limit } from '../../src/limit/limit.ts'
 import type { Override } from '../../src/limit/overrides.ts'
 import { type Gateway, startGateway, type Told } from './gateway.ts'
 import type { Action, History, LimitName, Rule } from './history.ts'
-import { type Deployment, type Executed, type Link, type Server } from './network.ts'
+import type { Deployment, Link, Server } from './network.ts'
 import { createRandom } from './random.ts'
 import { createRedisModel, type Snapshot } from './redis-model.ts'
 import { createWorld, serverMicroseconds } from './time.ts'
@@ -21,15 +21,19 @@ export interface Call extends Omit<Told, 'giveBack'> {
   givenBackAtMs?: number
 }
 
-/** The rules of a limit, each in force from an instant on. */
-export type Rules = Readonly<Record<LimitName, readonly (Rule & { readonly fromMs: number })[]>>
+/** A rule of a limit that is in force from an instant on; an override also replaces the clients' own limits. */
+export type TimedRule = Rule & { readonly fromMs: number; readonly isOverride?: boolean }
+export type Rules = Readonly<Record<LimitName, readonly TimedRule[]>>
+
+/** A call whose gateway ended before it was told. */
+export type Unanswered = Pick<Call, 'client' | 'limits' | 'gateway' | 'askedAtMs'>
 
 /** A history that was played: the calls, and the facts that the promises name. */
 export interface Played {
   readonly history: History
   readonly calls: readonly Call[]
   readonly rules: Rules
-  readonly executed: readonly Executed[]
+  readonly unanswered: readonly Unanswered[]
 }
 
 /** Messages take a fraction of a millisecond, and now and then more. */
@@ -43,13 +47,14 @@ export type Observe = (server: Server, nowUs: () => number) => Server
 
 /** Plays a history, which always gives the same record. */
 export async function play(history: History, observe: Observe = (server) => server): Promise<Played> {
-  const world = createWorld()
+  const { shiftMs = 0, scriptUs = 0 } = history
+  const world = createWorld(shiftMs)
   const calls: Call[] = []
-  const executed: Executed[] = []
-  const clocks = { aheadMs: [history.aheadMs, history.aheadMs] }
+  const unanswered: Unanswered[] = []
+  const clocks = { aheadMs: [history.aheadMs + shiftMs, history.aheadMs + shiftMs] }
   const createServer = (name: string, half: 0 | 1): Server => {
     const nowUs = (): number => serverMicroseconds(world.now(), clocks.aheadMs[half]!)
-    return observe({ name, model: createRedisModel(nowUs), isAlive: true, stalledUntilMs: 0 }, nowUs)
+    return observe({ name, model: createRedisModel(nowUs), isAlive: true, stalledUntilMs: 0, scriptUs }, nowUs)
   }
   let servers = 0
   const open = (half: 0 | 1): Server => createServer(`r${servers++}`, half)
@@ -65,11 +70,14 @@ export async function play(history: History, observe: Observe = (server) => serv
   }
 
   let limits: readonly Limit[] = Object.entries(history.limits).map(([name, rule]) => limitOf(name, rule))
-  const rules = {
+  const rules: Record<LimitName, TimedRule[]> = {
     requests: [{ ...history.limits.requests, fromMs: 0 }],
     sync: [{ ...history.limits.sync, fromMs: 0 }],
   }
   const overrides = new Map<string, Map<string, Override>>()
+  const clientLimits = new Map<string, Map<string, ClientLimit>>()
+  for (const { client, name, ...own } of history.own ?? [])
+    clientLimits.set(client, (clientLimits.get(client) ?? new Map<string, ClientLimit>()).set(name, own))
   const links = Array.from(
     { length: history.gateways },
     (_, i): Link & { slowUntilMs: number; slowMs: number } => {
@@ -85,7 +93,7 @@ export async function play(history: History, observe: Observe = (server) => serv
     },
   )
   const start = (i: number): Gateway =>
-    startGateway(world, links[i]!, deployment, executed, () => limits, overrides)
+    startGateway(world, links[i]!, deployment, () => limits, overrides, clientLimits)
   const gateways = links.map((_, i) => start(i))
   const sleep = (ms: number): Promise<void> =>
     new Promise((resolve) => void world.at(world.now() + ms, resolve))
@@ -99,8 +107,11 @@ export async function play(history: History, observe: Observe = (server) => serv
   ) {
     const askedAtMs = world.now()
     const told = await gateways[gateway]!.call(action.client, names, proof)
-    if (told === undefined) return undefined
     const { client } = action
+    if (told === undefined) {
+      unanswered.push({ client, limits: names, gateway, askedAtMs })
+      return undefined
+    }
     const { giveBack, ...said } = told
     const made: Call = {
       ...said,
@@ -116,7 +127,7 @@ export async function play(history: History, observe: Observe = (server) => serv
     if (made.admitted && names.includes('requests') && history.limits.requests.kind === 'success') {
       const random = createRandom(history.seed * 7919 + calls.length)
       if (random.chance(0.4))
-        void sleep(random.between(0, history.limits.requests.windowMs)).then(() => {
+        void sleep(random.between(0, Math.min(10_000, history.limits.requests.windowMs))).then(() => {
           made.givenBackAtMs = world.now()
           giveBack()
         })
@@ -127,7 +138,10 @@ export async function play(history: History, observe: Observe = (server) => serv
   async function runCaller(action: Action & { kind: 'caller' }): Promise<void> {
     const random = createRandom(history.seed * 1009 + action.number)
     const endMs = Math.min(history.ms, action.atMs + action.ms)
-    const { limit, windowMs } = history.limits.requests
+    const { limit: most, windowMs } = history.limits.requests
+    const limit = Math.max(1, most)
+    /** Of a limit of thousands, few crowds exhaust it. */
+    const pauseMs = limit > 1000 ? windowMs / 2 : (1.5 * Math.min(60_000, windowMs)) / limit
     const names = random.pick<readonly LimitName[]>([['requests'], ['requests', 'sync'], ['sync']])
     let waitedFor: Call | undefined
     /** Proofs of admitted calls. */
@@ -143,23 +157,23 @@ export async function play(history: History, observe: Observe = (server) => serv
       const last = made.at(-1)
       if (proof !== undefined && last?.admitted === true) passed.push(proof)
       waitedFor = undefined
-      if (last === undefined) await sleep(100)
+      if (last === undefined || last.isUnavailable) await sleep(100)
       else if (action.manner === 'wait' && !last.admitted && !last.isReplay) {
         // A microsecond more than the wait: the precision of the store's clock.
         await sleep(last.retryAfterMs + 0.002)
         waitedFor = last
       } else if (action.manner === 'hammer') await sleep(random.between(1, 60))
-      else await sleep(random.between(0, (1.5 * windowMs) / limit))
+      else await sleep(random.between(0, pauseMs))
     }
   }
 
   /** The rule of each limit in the file, and the limits that come before it. */
   const files = { ...history.limits }
-  const others: Record<LimitName, { date?: number | undefined; override?: number }> = {
+  const others: Record<LimitName, { date?: number | undefined; override?: number | undefined; setBy?: number }> = {
     requests: {},
     sync: {},
   }
-  function change({ name, rule, by }: Action & { kind: 'change' }): void {
+  function change({ number, ms, name, rule, by }: Action & { kind: 'change' }): void {
     if (by === 'file') files[name] = rule
     if (by === 'file') others[name].date = undefined
     else others[name][by] = rule.limit
@@ -169,11 +183,15 @@ export async function play(history: History, observe: Observe = (server) => serv
       limit: override ?? date ?? limit,
       windowMs,
       fromMs: world.now() + (by === 'date' ? CHANGE_MS : 0),
+      isOverride: override !== undefined,
     })
     if (by === 'override') {
+      others[name].setBy = number
+      const untilAt = ms === 0 ? undefined : gateways[0]!.loop.clock.date() + ms
+      if (ms > 0) world.at(world.now() + ms, () => endOverride(name, number))
       for (const client of CLIENTS) {
         const own = overrides.get(client) ?? new Map<string, Override>()
-        overrides.set(client, own.set(name, { client, name, limit: rule.limit, setAt: 0 }))
+        overrides.set(client, own.set(name, { client, name, limit: rule.limit, untilAt, setAt: 0 }))
       }
       return
     }
@@ -183,6 +201,13 @@ export async function play(history: History, observe: Observe = (server) => serv
       if (other.name !== name) return other
       return { ...limitOf(name, files[name]), changes: by === 'date' ? [...other.changes, added] : [] }
     })
+  }
+
+  function endOverride(name: LimitName, setBy: number): void {
+    if (others[name].setBy !== setBy) return
+    others[name].override = undefined
+    const { limit, windowMs } = files[name]
+    rules[name].push({ limit: others[name].date ?? limit, windowMs, fromMs: world.now() })
   }
 
   function begin(action: Action): void {
@@ -245,17 +270,19 @@ export async function play(history: History, observe: Observe = (server) => serv
   // The last calls get their responses.
   await world.run(history.ms + RELOAD_MS)
   for (const server of new Set([...deployment.masters, ...replicas.values(), first])) server.model.close()
-  return { history, calls, rules, executed }
+  return { history, calls, rules, unanswered }
 }
 
-const limitOf = (name: string, { kind, ...rule }: Rule): Limit => ({
+const limitOf = (name: string, { kind, calendar, ...rule }: Rule): Limit => ({
   name,
   per: ['client'],
   ...rule,
   ...(kind === 'access' && { together: togetherMs(rule) }),
-  ...((kind === 'calendar' || kind === 'success') && { calendar: { unit: 'minute', timezone: 'UTC' } }),
+  ...((kind === 'calendar' || kind === 'success') && {
+    calendar: calendar ?? { unit: 'minute', timezone: 'UTC' },
+  }),
   countsSuccess: kind === 'success',
-  shadow: false,
+  shadow: rule.shadow ?? false,
   changes: [],
 })
 

@@ -30,6 +30,8 @@ export interface Request {
 export interface Deployment {
   readonly isCluster: boolean
   masters: [Server, Server]
+  /** A hash tag of each half; they change when slots move. */
+  tags?: readonly [string, string]
 }
 
 /** The network between one gateway and all servers. */
@@ -72,11 +74,13 @@ const numbersIn = (args: readonly (string | number)[]): number =>
 
 export const halfOf = (key: string): 0 | 1 => (hashSlot(key) < HALF ? 0 : 1)
 /** A hash tag of each half. */
-const TAGS = Array.from({ length: 2 }, (_, half) => {
-  let tag = 0
+/** Returns a hash tag of a half, a number of at least `from`. */
+export function tagOf(half: 0 | 1, from = 0): string {
+  let tag = from
   while (halfOf(`{${tag}}`) !== half) tag++
   return String(tag)
-})
+}
+const TAGS = [tagOf(0), tagOf(1)] as const
 
 /** Creates the client of one gateway, in place of ioredis. Each connection keeps its order. */
 export function createClient(world: World, loop: Loop, link: Link, deployment: Deployment) {
@@ -225,7 +229,9 @@ export function createClient(world: World, loop: Loop, link: Link, deployment: D
     server: (key: string) => nameOf(serverOf(key)),
     tags: () =>
       new Map(
-        deployment.isCluster ? known.map((server, half) => [server.name, TAGS[half]!]) : [['redis', '']],
+        deployment.isCluster
+          ? known.map((server, half) => [server.name, (deployment.tags ?? TAGS)[half]!])
+          : [['redis', '']],
       ),
     node: () => node,
     reason: (name: string) =>

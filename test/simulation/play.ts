@@ -273,7 +273,8 @@ export async function play(history: History, observe: Observe = (server) => serv
   return { history, calls, rules, unanswered }
 }
 
-const limitOf = (name: string, { kind, calendar, ...rule }: Rule): Limit => ({
+/** Returns the limit of the configuration that a rule describes. */
+export const limitOf = (name: string, { kind, calendar, ...rule }: Rule): Limit => ({
   name,
   per: ['client'],
   ...rule,

@@ -56,7 +56,11 @@ export function wideHistory(profile: WideProfile, seed: number): History {
       gateway: random.chance(0.5) ? random.integer(0, gateways - 1) : 'any',
     })
   }
-  for (let i = random.integer(0, 5); i > 0; i--) drafts.push(faultOf(random, profile, gateways, limits, ms))
+  let last: Fault | undefined
+  for (let i = random.integer(0, 5); i > 0; i--) {
+    last = faultOf(random, profile, gateways, limits, ms, last)
+    drafts.push(last)
+  }
   if (profile === 'long' && random.chance(0.5)) drafts.push(...rollingOutage(random, gateways, ms))
   const actions = drafts.map((draft, number) => ({ ...draft, number }) as Action)
   return {
@@ -94,32 +98,38 @@ function ruleOf(
   return { ...base, calendar: { unit, timezone }, windowMs: UNITS_MS[unit] }
 }
 
+type Fault = Pick<Action, 'atMs' | 'ms'>
+
 function faultOf(
   random: Random,
   profile: WideProfile,
   gateways: number,
   limits: History['limits'],
   endMs: number,
-): object {
+  last: Fault | undefined,
+): Fault {
   const kind = random.pick<string>(WIDE_PROFILES[profile])
   // Each gateway knows the number of gateways within two seconds of their start.
-  const atMs = random.between(gateways > 1 ? 2500 : 0, endMs)
+  const freshMs = random.between(gateways > 1 ? 2500 : 0, endMs)
+  // As often as not, the next begins when a gateway recovers from the last.
+  const atMs =
+    last !== undefined && random.chance(0.4) ? last.atMs + last.ms + random.between(-100, 600) : freshMs
   if (kind === 'change') {
     const name = random.pick(NAMES)
     const { windowMs, kind } = limits[name]
     const by = kind === undefined ? random.pick(['file', 'override', 'override'] as const) : 'override'
     const ms = by === 'override' && random.chance(0.7) ? random.between(500, 8000) : 0
     const rule = { ...limits[name], limit: random.pick([0, 1, 2, 5, 10, 20]), windowMs }
-    return { kind: 'change', atMs, ms, name, by, rule }
+    return Object.assign({ atMs, ms }, { kind: 'change', name, by, rule })
   }
   const longest = profile === 'long' && random.chance(0.5) ? 30_000 : 6000
   const losesData = profile === 'kinds' && random.chance(0.3)
+  const ms = random.chance(0.5) ? random.between(20, 300) : random.between(200, longest)
   return {
-    ...{ kind, atMs, ms: random.chance(0.5) ? random.between(20, 300) : random.between(200, longest) },
-    ...{ gateway: random.integer(0, gateways - 1), half: random.integer(0, 1) },
+    ...{ kind, gateway: random.integer(0, gateways - 1), half: random.integer(0, 1) },
     ...{ delayMs: random.between(20, 250), losesRequests: random.chance(0.5), isGraceful: random.chance(0.5) },
     ...{ keepsData: !losesData, lagMs: losesData ? random.between(0, 3000) : 0 },
-    byMs: random.between(-15_000, 15_000),
+    ...{ byMs: random.between(-15_000, 15_000), atMs, ms },
   }
 }
 

@@ -32,6 +32,8 @@ export type Action = { readonly number: number; readonly atMs: number; readonly 
   | { readonly kind: 'hang'; readonly gateway: number }
   /** The connections of a gateway break; requests under way arrive, or are lost. */
   | { readonly kind: 'cut'; readonly gateway: number; readonly losesRequests: boolean }
+  /** The next answer about calls to a gateway within `ms` is lost, with its connection. */
+  | { readonly kind: 'lose'; readonly gateway: number }
   | { readonly kind: 'stall' | 'full' | 'readonly' | 'flush'; readonly half: 0 | 1 }
   /** Redis is down for `ms`, and returns with its data or without. */
   | { readonly kind: 'restart'; readonly half: 0 | 1; readonly keepsData: boolean }
@@ -73,6 +75,8 @@ export interface History {
   readonly shiftMs?: number
   /** Microseconds that Redis takes for each number of a script's arguments; default 0. */
   readonly scriptUs?: number
+  /** Instants at which the upstream fails: all calls that count as successes and are under way are given back. */
+  readonly failsAtMs?: readonly number[]
   /** Clients' own limits. */
   readonly own?: readonly OwnLimit[]
   readonly limits: Readonly<Record<LimitName, Rule>>

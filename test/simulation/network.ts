@@ -40,6 +40,8 @@ export interface Link {
   heldUntilMs: number
   /** Time of one way. */
   delayMs: () => number
+  /** Called with the keys of an answer that leaves Redis; true if it is lost, with its connection. */
+  readonly loses?: (keys: readonly string[]) => boolean
   /** Carries the messages, in place of the delays. */
   readonly carry?: (message: Message) => void
 }
@@ -167,6 +169,7 @@ export function createClient(world: World, loop: Loop, link: Link, deployment: D
             }
             const record: Executed = { answeredAtMs: undefined }
             server.onRan?.(request, reply, record, world.now() > arrival)
+            if (link.loses?.(keys) === true) return connection.cut(false)
             const answer = Math.max(lastAnswerMs, later(Math.max(world.now(), server.busyUntilMs ?? 0)))
             if (lastAnswerMs === Infinity) return
             lastAnswerMs = answer

@@ -34,12 +34,16 @@ export interface Played {
   readonly calls: readonly Call[]
   readonly rules: Rules
   readonly unanswered: readonly Unanswered[]
+  /** The connections that broke because an answer was lost. */
+  readonly breaks: readonly (Action & { readonly kind: 'cut' })[]
 }
 
 /** Messages take a fraction of a millisecond, and now and then more. */
 const DELAY_MS = [0.05, 0.5] as const
 const RELOAD_MS = 400
 const CHANGE_MS = 500
+/** A call takes no longer if the upstream fails then. */
+const FAILING_MS = 2000
 const CLIENTS = ['c1', 'c2', 'c3', 'c4']
 
 /** Replaces a new server by one that is observed; `nowUs` is its clock. */
@@ -51,6 +55,7 @@ export async function play(history: History, observe: Observe = (server) => serv
   const world = createWorld(shiftMs)
   const calls: Call[] = []
   const unanswered: Unanswered[] = []
+  const breaks: (Action & { readonly kind: 'cut' })[] = []
   const clocks = { aheadMs: [history.aheadMs + shiftMs, history.aheadMs + shiftMs] }
   const createServer = (name: string, half: 0 | 1): Server => {
     const nowUs = (): number => serverMicroseconds(world.now(), clocks.aheadMs[half]!)
@@ -80,10 +85,17 @@ export async function play(history: History, observe: Observe = (server) => serv
     clientLimits.set(client, (clientLimits.get(client) ?? new Map<string, ClientLimit>()).set(name, own))
   const links = Array.from(
     { length: history.gateways },
-    (_, i): Link & { slowUntilMs: number; slowMs: number } => {
+    (_, i): Link & { slowUntilMs: number; slowMs: number; losesUntilMs: number } => {
       const random = createRandom(history.seed * 31 + i)
       const link = {
-        ...{ heldUntilMs: 0, slowUntilMs: 0, slowMs: 0 },
+        ...{ heldUntilMs: 0, slowUntilMs: 0, slowMs: 0, losesUntilMs: 0 },
+        loses(keys: readonly string[]): boolean {
+          if (world.now() >= link.losesUntilMs || keys.some((key) => key.endsWith('~gateways'))) return false
+          link.losesUntilMs = 0
+          const cut = { kind: 'cut', gateway: i, losesRequests: false } as const
+          breaks.push({ ...cut, number: -1, atMs: world.now(), ms: 0 })
+          return true
+        },
         delayMs: () =>
           world.now() < link.slowUntilMs && random.chance(0.1)
             ? random.between(0, link.slowMs)
@@ -126,8 +138,13 @@ export async function play(history: History, observe: Observe = (server) => serv
     calls.push(made)
     if (made.admitted && names.includes('requests') && history.limits.requests.kind === 'success') {
       const random = createRandom(history.seed * 7919 + calls.length)
-      if (random.chance(0.4))
-        void sleep(random.between(0, Math.min(10_000, history.limits.requests.windowMs))).then(() => {
+      const failsMs = (history.failsAtMs ?? [])
+        .map((atMs) => atMs - world.now())
+        .filter((ms) => ms > 0 && ms < FAILING_MS)
+      const mayFail = random.chance(0.4)
+      const lengthMs = random.between(0, Math.min(10_000, history.limits.requests.windowMs))
+      if (failsMs.length > 0 || mayFail)
+        void sleep(Math.min(...failsMs, mayFail ? lengthMs : Infinity)).then(() => {
           made.givenBackAtMs = world.now()
           giveBack()
         })
@@ -223,6 +240,7 @@ export async function play(history: History, observe: Observe = (server) => serv
     else if (action.kind === 'slow')
       Object.assign(links[action.gateway]!, { slowUntilMs: untilMs, slowMs: action.delayMs })
     else if (action.kind === 'hang') links[action.gateway]!.heldUntilMs = untilMs
+    else if (action.kind === 'lose') links[action.gateway]!.losesUntilMs = untilMs
     else if (action.kind === 'cut') gateways[action.gateway]!.client.cut(action.losesRequests)
     else if (action.kind === 'stall') master.stalledUntilMs = untilMs
     else if (action.kind === 'flush') master.model.flushScripts()
@@ -270,7 +288,7 @@ export async function play(history: History, observe: Observe = (server) => serv
   // The last calls get their responses.
   await world.run(history.ms + RELOAD_MS)
   for (const server of new Set([...deployment.masters, ...replicas.values(), first])) server.model.close()
-  return { history, calls, rules, unanswered }
+  return { history, calls, rules, unanswered, breaks }
 }
 
 /** Returns the limit of the configuration that a rule describes. */

@@ -143,7 +143,7 @@ async function runOrder(scope: Scope, choose: Choose, outcomes: Set<string>): Pr
       },
       limits: { requests: rule, sync: rule },
     },
-    ...{ calls, rules: { requests: [{ ...rule, fromMs: 0 }], sync: [] }, unanswered: [] },
+    ...{ calls, rules: { requests: [{ ...rule, fromMs: 0 }], sync: [] }, unanswered: [], breaks: [] },
   })
   return violations.length === 0 ? undefined : { steps, violations }
 }

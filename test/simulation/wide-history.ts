@@ -4,7 +4,7 @@ import { createRandom, type Random } from './random.ts'
 import { START_MS } from './time.ts'
 
 /** Faults of each kind: after some Redis has its data, on the same clock. */
-const FAULTS = ['slow', 'hang', 'cut', 'stall', 'full', 'readonly', 'flush', 'suspend', 'failover'] as const
+const FAULTS = ['slow', 'hang', 'cut', 'stall', 'full', 'readonly', 'flush', 'suspend', 'failover', 'lose'] as const
 const ALL = [...FAULTS, 'restart', 'clock', 'replace'] as const
 
 /** Histories in which every kind of limit meets every fault, each with its faults. */
@@ -14,9 +14,9 @@ export const WIDE_PROFILES = {
   /** Calendar periods, accesses, and calls that are given back; Redis keeps its data and its clock. */
   kept: FAULTS,
   /** Windows of a minute, and silences of half a minute, at one gateway after the other. */
-  long: ['hang', 'cut', 'slow', 'failover'],
+  long: ['hang', 'cut', 'slow', 'failover', 'lose'],
   /** Limits of more than 1000 calls, whose calls share slots. */
-  large: ['hang', 'cut', 'stall', 'slow'],
+  large: ['hang', 'cut', 'stall', 'slow', 'lose'],
   /** Own limits of clients, overrides that end, shadow limits, and outages that admit or refuse everything. */
   ruled: [...FAULTS, 'change', 'change'],
 } as const
@@ -48,7 +48,7 @@ export function wideHistory(profile: WideProfile, seed: number): History {
   const drafts: object[] = []
   for (let i = random.integer(2, profile === 'large' ? 3 : 6); i > 0; i--) {
     const [early, late] = [random.between(0, 3000), random.between(0, ms)]
-    const manner = random.pick(['hammer', 'wait', 'wait', 'crowd'] as const)
+    const manner = random.pick(['hammer', 'wait', profile === 'kept' ? 'crowd' : 'wait', 'crowd'] as const)
     drafts.push({
       ...{ kind: 'caller', client: random.pick(CLIENTS), manner, withProof: random.chance(0.2) },
       atMs: random.chance(0.6) ? early : late,
@@ -68,6 +68,8 @@ export function wideHistory(profile: WideProfile, seed: number): History {
     ...{ isCluster: random.chance(0.25), aheadMs: random.pick([0, 333]) },
     ...(random.chance(0.3) && { scriptUs: 1 }),
     ...(calendar && { shiftMs: Date.parse(calendar.boundary) - START_MS - Math.floor(random.between(0, ms)) }),
+    // An upstream fails when Redis does, as if the network did.
+    failsAtMs: actions.filter(({ kind }) => kind !== 'caller').map(({ atMs }) => atMs + random.between(-50, 400)),
     ...(profile === 'ruled' && { own: ownLimits(random, limits) }),
   }
 }
@@ -78,8 +80,10 @@ function ruleOf(
   name: LimitName,
   calendar: (typeof CALENDARS)[number] | undefined,
 ): Rule {
-  const limit = random.pick([0, 1, 1, 2, 3, 5, 10, 20, 20])
-  const windowMs = random.pick([1000, 2000, 5000, 10_000])
+  // After a fault has passed, calls of a long window still count.
+  const isKept = profile === 'kept'
+  const limit = random.pick(isKept ? [2, 5, 10, 20] : [0, 1, 1, 2, 3, 5, 10, 20, 20])
+  const windowMs = random.pick(isKept ? [5000, 10_000, 20_000] : [1000, 2000, 5000, 10_000])
   if (profile === 'large')
     return name === 'requests'
       ? { limit: random.integer(1001, 3000), windowMs: random.pick([2000, 5000, 20_000]) }

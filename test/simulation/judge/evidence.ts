@@ -47,7 +47,9 @@ const LONGEST_MS = 1000
 export const MICROSECOND_MS = 0.001
 
 /** Returns the cases of a history that was played. */
-export function casesOf({ history, calls, unanswered, rules }: Played): readonly Case[] {
+export function casesOf(played: Played): readonly Case[] {
+  const { calls, unanswered, rules, breaks } = played
+  const history = { ...played.history, actions: [...played.history.actions, ...breaks] }
   const clients = [...new Set(calls.map(({ client }) => client))]
   const troubles = troublesOf(history.actions)
   return clients.flatMap((client) =>

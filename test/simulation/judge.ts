@@ -1,6 +1,13 @@
 import { PROOF_MS, TIMEOUT_MS } from './gateway.ts'
 import { excessOfAccesses, refusedAccesses } from './judge/accesses.ts'
-import { actionsBetween, type Case, casesOf, losesData, overlapping, type Violation } from './judge/evidence.ts'
+import {
+  actionsBetween,
+  type Case,
+  casesOf,
+  losesData,
+  overlapping,
+  type Violation,
+} from './judge/evidence.ts'
 import { refusedEarly } from './judge/least.ts'
 import { excess, excessAfterChange, excessOfPeriods } from './judge/most.ts'
 import { brokenWaits } from './judge/waits.ts'
@@ -21,7 +28,10 @@ export function judge(played: Played): readonly Violation[] {
 }
 
 function* broken(one: Case): Generator<Violation> {
-  if (one.history.limits[one.name].shadow === true) return yield* refusedByShadow(one)
+  if (one.history.limits[one.name].shadow === true) {
+    yield* refusedByShadow(one)
+    return
+  }
   if (one.kind === 'access') yield* [...excessOfAccesses(one), ...refusedAccesses(one)]
   else if (one.kind === undefined) yield* [...excess(one), ...excessAfterChange(one)]
   else yield* excessOfPeriods(one)

@@ -59,7 +59,10 @@ export async function play(history: History, observe: Observe = (server) => serv
   const clocks = { aheadMs: [history.aheadMs + shiftMs, history.aheadMs + shiftMs] }
   const createServer = (name: string, half: 0 | 1): Server => {
     const nowUs = (): number => serverMicroseconds(world.now(), clocks.aheadMs[half]!)
-    return observe({ name, model: createRedisModel(nowUs), isAlive: true, stalledUntilMs: 0, scriptUs }, nowUs)
+    return observe(
+      { name, model: createRedisModel(nowUs), isAlive: true, stalledUntilMs: 0, scriptUs },
+      nowUs,
+    )
   }
   let servers = 0
   const open = (half: 0 | 1): Server => createServer(`r${servers++}`, half)
@@ -186,7 +189,10 @@ export async function play(history: History, observe: Observe = (server) => serv
 
   /** The rule of each limit in the file, and the limits that come before it. */
   const files = { ...history.limits }
-  const others: Record<LimitName, { date?: number | undefined; override?: number | undefined; setBy?: number }> = {
+  const others: Record<
+    LimitName,
+    { date?: number | undefined; override?: number | undefined; setBy?: number }
+  > = {
     requests: {},
     sync: {},
   }

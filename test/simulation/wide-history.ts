@@ -4,7 +4,18 @@ import { createRandom, type Random } from './random.ts'
 import { START_MS } from './time.ts'
 
 /** Faults of each kind: after some Redis has its data, on the same clock. */
-const FAULTS = ['slow', 'hang', 'cut', 'stall', 'full', 'readonly', 'flush', 'suspend', 'failover', 'lose'] as const
+const FAULTS = [
+  'slow',
+  'hang',
+  'cut',
+  'stall',
+  'full',
+  'readonly',
+  'flush',
+  'suspend',
+  'failover',
+  'lose',
+] as const
 const ALL = [...FAULTS, 'restart', 'clock', 'replace'] as const
 
 /** Histories in which every kind of limit meets every fault, each with its faults. */
@@ -67,9 +78,13 @@ export function wideHistory(profile: WideProfile, seed: number): History {
     ...{ seed, gateways, ms, limits, actions: actions.toSorted((a, b) => a.atMs - b.atMs) },
     ...{ isCluster: random.chance(0.25), aheadMs: random.pick([0, 333]) },
     ...(random.chance(0.3) && { scriptUs: 1 }),
-    ...(calendar && { shiftMs: Date.parse(calendar.boundary) - START_MS - Math.floor(random.between(0, ms)) }),
+    ...(calendar && {
+      shiftMs: Date.parse(calendar.boundary) - START_MS - Math.floor(random.between(0, ms)),
+    }),
     // An upstream fails when Redis does, as if the network did.
-    failsAtMs: actions.filter(({ kind }) => kind !== 'caller').map(({ atMs }) => atMs + random.between(-50, 400)),
+    failsAtMs: actions
+      .filter(({ kind }) => kind !== 'caller')
+      .map(({ atMs }) => atMs + random.between(-50, 400)),
     ...(profile === 'ruled' && { own: ownLimits(random, limits) }),
   }
 }
@@ -131,7 +146,11 @@ function faultOf(
   const ms = random.chance(0.5) ? random.between(20, 300) : random.between(200, longest)
   return {
     ...{ kind, gateway: random.integer(0, gateways - 1), half: random.integer(0, 1) },
-    ...{ delayMs: random.between(20, 250), losesRequests: random.chance(0.5), isGraceful: random.chance(0.5) },
+    ...{
+      delayMs: random.between(20, 250),
+      losesRequests: random.chance(0.5),
+      isGraceful: random.chance(0.5),
+    },
     ...{ keepsData: !losesData, lagMs: losesData ? random.between(0, 3000) : 0 },
     ...{ byMs: random.between(-15_000, 15_000), atMs, ms },
   }

@@ -1,6 +1,6 @@
 import { TIMEOUT_MS } from '../gateway.ts'
 import { togetherMs } from '../play.ts'
-import { promised } from './most.ts'
+import { countedBy, promised } from './most.ts'
 import {
   between,
   type Case,
@@ -18,7 +18,8 @@ export const SPREAD_MS = TIMEOUT_MS
 
 /** Finds windows with more accesses than promised. A call belongs to an access if it may have begun within it. */
 export function* excessOfAccesses(one: Case): Generator<Violation> {
-  const { admitted, troubles, name, client, rules } = one
+  const { troubles, name, client, rules } = one
+  const admitted = countedBy(one)
   const { windowMs } = one.history.limits[name]
   const limit = Math.max(...rules.map((rule) => rule.limit))
   const isTroubled = (fromMs: number, toMs: number): boolean => overlapping(troubles, fromMs, toMs).length > 0

@@ -130,18 +130,32 @@ export const actionsBetween = (
 export const losesData = (action: Action): boolean =>
   (action.kind === 'restart' && !action.keepsData) || (action.kind === 'failover' && action.lagMs > 0)
 
-/** Returns the calls, of many in the order of their asking, that may have been under way between two instants. */
-export function between<T extends Timed>(calls: readonly T[], fromMs: number, toMs: number): readonly T[] {
+/** Returns the index of the first call, of many in the order of their asking, that was asked at an instant or later. */
+function indexAt(calls: readonly Timed[], atMs: number): number {
   let [low, high] = [0, calls.length]
   while (low < high) {
     const middle = (low + high) >> 1
-    if (calls[middle]!.askedAtMs < fromMs - LONGEST_MS) low = middle + 1
+    if (calls[middle]!.askedAtMs < atMs) low = middle + 1
     else high = middle
   }
+  return low
+}
+
+/** Returns the calls, of many in the order of their asking, that may have been under way between two instants. */
+export function between<T extends Timed>(calls: readonly T[], fromMs: number, toMs: number): readonly T[] {
   const found: T[] = []
-  for (; low < calls.length && calls[low]!.askedAtMs <= toMs; low++)
-    if (calls[low]!.toldAtMs >= fromMs) found.push(calls[low]!)
+  for (let i = indexAt(calls, fromMs - LONGEST_MS); i < calls.length && calls[i]!.askedAtMs <= toMs; i++)
+    if (calls[i]!.toldAtMs >= fromMs) found.push(calls[i]!)
   return found
+}
+
+/** Returns the number of the calls that `between` returns. */
+export function countBetween(calls: readonly Timed[], fromMs: number, toMs: number): number {
+  const first = indexAt(calls, fromMs)
+  let count = indexAt(calls, toMs + MICROSECOND_MS / 2) - first
+  for (let i = first - 1; i >= 0 && calls[i]!.askedAtMs >= fromMs - LONGEST_MS; i--)
+    if (calls[i]!.toldAtMs >= fromMs) count++
+  return count
 }
 
 /** Returns the times that the clock of Redis was set between two instants, or before by so much that it matters still. */

@@ -4,6 +4,7 @@ import {
   between,
   type Case,
   clockSteps,
+  countBetween,
   gatewaysAt,
   MICROSECOND_MS,
   overlapping,
@@ -24,8 +25,9 @@ const inWindow = <T extends Timed>(calls: readonly T[], refused: Witness, window
 
 /** Each doubtful call counts once, and once more if it was admitted. */
 const countCalls: Count = ({ admitted, doubts }, refused, windowMs) =>
-  inWindow(admitted, refused, windowMs).length +
-  inWindow(doubts, refused, windowMs).filter((call) => call !== refused).length
+  countBetween(admitted, refused.askedAtMs - windowMs - MICROSECOND_MS, refused.toldAtMs) +
+  countBetween(doubts, refused.askedAtMs - windowMs - MICROSECOND_MS, refused.toldAtMs) -
+  Number(doubts.includes(refused))
 
 /** A doubtful call may have begun an access, unless it lies within one. */
 const countAccesses: Count = ({ admitted, doubts, history, name }, refused, windowMs) => {
@@ -36,14 +38,16 @@ const countAccesses: Count = ({ admitted, doubts, history, name }, refused, wind
 
 /** Counts the calls of the period of a refusal which were not given back; if two periods are possible, those of both. */
 function countPeriod(one: Case, refused: Witness, spreadMs: number): number {
-  const periods = [refused.askedAtMs - spreadMs, refused.toldAtMs + spreadMs].map((ms) => periodOf(one, ms))
-  if (periods.includes(undefined)) return Infinity
+  const periods = new Set(
+    [refused.askedAtMs - spreadMs, refused.toldAtMs + spreadMs].map((ms) => periodOf(one, ms)),
+  )
+  if (periods.has(undefined)) return Infinity
   const isInPeriod = (call: Timed): boolean =>
     call !== refused &&
     call.askedAtMs <= refused.toldAtMs &&
     [call.askedAtMs - spreadMs, Math.min(call.toldAtMs, refused.toldAtMs) + spreadMs].some((ms) => {
       const period = periodOf(one, ms)
-      return period === undefined || periods.includes(period)
+      return period === undefined || periods.has(period)
     })
   const counted = one.admitted.filter(
     (call) => isInPeriod(call) && !isGivenBack(one, call, refused.askedAtMs),

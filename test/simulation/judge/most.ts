@@ -42,6 +42,8 @@ export function* excess(one: Case): Generator<Violation> {
     const windowMs = Math.min(...inForce.map((rule) => rule.windowMs)) - jumpMs
     const limit = Math.max(...inForce.map((rule) => rule.limit))
     const untilMs = fromMs + windowMs - MICROSECOND_MS
+    // More than the limit must have been asked in the window.
+    if ((admitted[i + limit]?.askedAtMs ?? Infinity) >= untilMs) continue
     let found = 0
     for (let at = i; at < admitted.length && admitted[at]!.askedAtMs < untilMs; at++)
       if (admitted[at]!.toldAtMs < untilMs) found++
@@ -57,7 +59,7 @@ export function* excess(one: Case): Generator<Violation> {
 /** Finds, at a single gateway, calls that were admitted although the last window was full under the rule in force, also after it was changed. */
 export function* excessAfterChange(one: Case): Generator<Violation> {
   const { history, name, client } = one
-  if (history.gateways > 1 || history.actions.some((action) => losesData(action))) return
+  if (one.rules.length === 1 || history.gateways > 1 || history.actions.some(losesData)) return
   const admitted = countedBy(one)
   for (const { askedAtMs, toldAtMs } of admitted) {
     const longest = 2 * Math.max(...one.rules.map(({ windowMs }) => windowMs))

@@ -18,7 +18,7 @@ function isUnsure(actions: readonly Action[], atMs: number): boolean {
     const span = spanOf(action)
     return span === undefined ? [] : [{ ...span, action }]
   })
-  const [kept] = faults.filter(({ fromMs, toMs }) => fromMs - SILENT_MS <= atMs && atMs <= toMs + RECOVERY_MS)
+  const kept = faults.find(({ fromMs, toMs }) => fromMs - SILENT_MS <= atMs && atMs <= toMs + RECOVERY_MS)
   return faults.some(({ fromMs, toMs, action }) => {
     if (action.kind === 'failover' && fromMs - action.lagMs <= atMs && atMs <= fromMs) return true
     if (!losesAnswers(action)) return false

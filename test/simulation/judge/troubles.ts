@@ -15,8 +15,9 @@ export const RECOVERY_MS = 2000
 export function spanOf(action: Action): Span | undefined {
   const { kind, atMs, ms } = action
   if (kind === 'slow') return { fromMs: atMs, toMs: atMs + ms + 2 * action.delayMs }
-  if (kind === 'cut') return { fromMs: atMs, toMs: atMs }
-  const hinders = ['hang', 'stall', 'full', 'readonly', 'restart', 'failover', 'replace'].includes(kind)
+  const hinders = ['hang', 'cut', 'stall', 'full', 'readonly', 'restart', 'failover', 'replace'].includes(
+    kind,
+  )
   return hinders ? { fromMs: atMs, toMs: atMs + ms } : undefined
 }
 

@@ -120,13 +120,6 @@ const FAULTS: Readonly<
     ['src/limit/redis/charge.lua', 'log.newest - now > window then', 'log.newest - now > 2 * window then'],
   ],
   'each gateway rounds its part up': [[KNOWN, 'Math.floor(calls / gateways)', 'Math.ceil(calls / gateways)']],
-  'the newest call of a log never leaves': [
-    [
-      'src/limit/redis/charge.lua',
-      'if when > horizon then beyond',
-      'if when > horizon or probe == log.held then beyond',
-    ],
-  ],
   'a calendar period ends a millisecond early': [
     ['src/limit/calendar.ts', 'endMs: atMs + distance(atMs, 1) }', 'endMs: atMs + distance(atMs, 1) - 1 }'],
   ],

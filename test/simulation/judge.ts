@@ -10,7 +10,7 @@ import {
 } from './judge/evidence.ts'
 import { refusedEarly } from './judge/least.ts'
 import { excess, excessAfterChange, excessOfPeriods } from './judge/most.ts'
-import { brokenWaits } from './judge/waits.ts'
+import { brokenWaits, longWaits } from './judge/waits.ts'
 import type { Played } from './play.ts'
 
 export type { Violation } from './judge/evidence.ts'
@@ -37,6 +37,7 @@ function* broken(one: Case): Generator<Violation> {
   else yield* excessOfPeriods(one)
   yield* refusedEarly(one)
   yield* brokenWaits(one)
+  yield* longWaits(one)
   yield* unavailable(one)
 }
 

@@ -1,3 +1,4 @@
+import { halfOf } from '../network.ts'
 import {
   actionsBetween,
   between,
@@ -20,7 +21,20 @@ export function promised(one: Case, limit: number, fromMs: number, toMs: number)
   const isDenied = history.limits[name].onOutage === 'deny'
   const starts = isDenied ? 0 : actionsBetween(history, ['replace'], fromMs, toMs).length
   const isShared = gateways > 1 && !isDenied && overlapping(troubles, fromMs, toMs).length > 0
-  return limit * (1 + losses + starts) + (isShared ? Math.max(limit, gateways) : 0)
+  const byFallbacks = isShared ? Math.max(limit, gateways) : 0
+  const byRedis = isShared && isOut(one, fromMs, toMs) ? 0 : limit
+  return byRedis + limit * (losses + starts) + byFallbacks
+}
+
+/** True if Redis answered nobody between two instants: all calls were admitted by fallbacks. */
+function isOut({ history, client }: Case, fromMs: number, toMs: number): boolean {
+  return history.actions.some(
+    (action) =>
+      ['stall', 'restart', 'failover'].includes(action.kind) &&
+      action.atMs <= fromMs &&
+      action.atMs + action.ms >= toMs &&
+      (!history.isCluster || ('half' in action && action.half === halfOf(`{${client}}`))),
+  )
 }
 
 /** Returns the admitted calls that a limit counts: under `allow`, those in an outage are not counted. */

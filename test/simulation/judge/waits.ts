@@ -1,3 +1,4 @@
+import { SPREAD_MS } from './accesses.ts'
 import {
   actionsBetween,
   between,
@@ -58,6 +59,22 @@ export function* brokenWaits(one: Case): Generator<Violation> {
     const unknown = between(doubts, waitedFor.askedAtMs - windowMs, toldAtMs).length
     if (refusalsInRow(one, call) <= unknown) continue
     const text = `${client} waited ${waitedFor.retryAfterMs.toFixed(3)} ms after a refusal at ${waitedFor.toldAtMs.toFixed(3)}; refused at ${toldAtMs.toFixed(3)}, ${call.retryAfterMs.toFixed(3)} ms more of ${name}`
+    yield { promise: 'wait', text }
+    return
+  }
+}
+
+/** Finds waits that are longer than a window; than two, if the clock of Redis was set back. */
+export function* longWaits(one: Case): Generator<Violation> {
+  const { calls, name, client } = one
+  for (const { askedAtMs, toldAtMs, refusedBy, retryAfterMs } of calls) {
+    if (refusedBy !== name) continue
+    const windows = one.rules.filter(({ fromMs }) => fromMs <= toldAtMs).map(({ windowMs }) => windowMs)
+    const windowMs = Math.max(...windows)
+    const isBack = clockSteps(one, askedAtMs - windowMs, toldAtMs).length > 0
+    const sharedMs = windowMs / 1000
+    if (retryAfterMs <= windowMs * (isBack ? 2 : 1) + SPREAD_MS + sharedMs) continue
+    const text = `a call of ${name} by ${client} was refused at ${toldAtMs}, to wait ${retryAfterMs} ms, longer than a window`
     yield { promise: 'wait', text }
     return
   }

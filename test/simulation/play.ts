@@ -1,7 +1,6 @@
-import type { ClientLimit, Limit } from '../../src/limit/limit.ts'
-import type { Override } from '../../src/limit/overrides.ts'
+import { createChanges, type Rules } from './changes.ts'
 import { type Gateway, startGateway, type Told } from './gateway.ts'
-import type { Action, History, LimitName, Rule } from './history.ts'
+import type { Action, History, LimitName } from './history.ts'
 import type { Deployment, Link, Server } from './network.ts'
 import { createRandom } from './random.ts'
 import { createRedisModel, type Snapshot } from './redis-model.ts'
@@ -21,10 +20,6 @@ export interface Call extends Omit<Told, 'giveBack'> {
   givenBackAtMs?: number
 }
 
-/** A rule of a limit that is in force from an instant on; an override also replaces the clients' own limits. */
-export type TimedRule = Rule & { readonly fromMs: number; readonly isOverride?: boolean }
-export type Rules = Readonly<Record<LimitName, readonly TimedRule[]>>
-
 /** A call whose gateway ended before it was told. */
 export type Unanswered = Pick<Call, 'client' | 'limits' | 'gateway' | 'askedAtMs'>
 
@@ -41,10 +36,8 @@ export interface Played {
 /** Messages take a fraction of a millisecond, and now and then more. */
 const DELAY_MS = [0.05, 0.5] as const
 const RELOAD_MS = 400
-const CHANGE_MS = 500
 /** A call takes no longer if the upstream fails then. */
 const FAILING_MS = 2000
-const CLIENTS = ['c1', 'c2', 'c3', 'c4']
 
 /** Replaces a new server by one that is observed; `nowUs` is its clock. */
 export type Observe = (server: Server, nowUs: () => number) => Server
@@ -77,15 +70,7 @@ export async function play(history: History, observe: Observe = (server) => serv
     if (action.kind === 'failover') replicas.set(action, open(history.isCluster ? action.half : 0))
   }
 
-  let limits: readonly Limit[] = Object.entries(history.limits).map(([name, rule]) => limitOf(name, rule))
-  const rules: Record<LimitName, TimedRule[]> = {
-    requests: [{ ...history.limits.requests, fromMs: 0 }],
-    sync: [{ ...history.limits.sync, fromMs: 0 }],
-  }
-  const overrides = new Map<string, Map<string, Override>>()
-  const clientLimits = new Map<string, Map<string, ClientLimit>>()
-  for (const { client, name, ...own } of history.own ?? [])
-    clientLimits.set(client, (clientLimits.get(client) ?? new Map<string, ClientLimit>()).set(name, own))
+  const changes = createChanges(history, world)
   const links = Array.from(
     { length: history.gateways },
     (_, i): Link & { slowUntilMs: number; slowMs: number; losesUntilMs: number } => {
@@ -108,7 +93,7 @@ export async function play(history: History, observe: Observe = (server) => serv
     },
   )
   const start = (i: number): Gateway =>
-    startGateway(world, links[i]!, deployment, () => limits, overrides, clientLimits)
+    startGateway(world, links[i]!, deployment, () => changes.limits, changes.overrides, changes.clientLimits)
   const gateways = links.map((_, i) => start(i))
   const sleep = (ms: number): Promise<void> =>
     new Promise((resolve) => void world.at(world.now() + ms, resolve))
@@ -187,52 +172,6 @@ export async function play(history: History, observe: Observe = (server) => serv
     }
   }
 
-  /** The rule of each limit in the file, and the limits that come before it. */
-  const files = { ...history.limits }
-  const others: Record<
-    LimitName,
-    { date?: number | undefined; override?: number | undefined; setBy?: number }
-  > = {
-    requests: {},
-    sync: {},
-  }
-  function change({ number, ms, name, rule, by }: Action & { kind: 'change' }): void {
-    if (by === 'file') files[name] = rule
-    if (by === 'file') others[name].date = undefined
-    else others[name][by] = rule.limit
-    const { limit, windowMs } = files[name]
-    const { date, override } = others[name]
-    rules[name].push({
-      limit: override ?? date ?? limit,
-      windowMs,
-      fromMs: world.now() + (by === 'date' ? CHANGE_MS : 0),
-      isOverride: override !== undefined,
-    })
-    if (by === 'override') {
-      others[name].setBy = number
-      const untilAt = ms === 0 ? undefined : gateways[0]!.loop.clock.date() + ms
-      if (ms > 0) world.at(world.now() + ms, () => endOverride(name, number))
-      for (const client of CLIENTS) {
-        const own = overrides.get(client) ?? new Map<string, Override>()
-        overrides.set(client, own.set(name, { client, name, limit: rule.limit, untilAt, setAt: 0 }))
-      }
-      return
-    }
-    const fromAt = gateways[0]!.loop.clock.date() + CHANGE_MS
-    const added = { announcedAt: 0, fromAt, limit: rule.limit }
-    limits = limits.map((other) => {
-      if (other.name !== name) return other
-      return { ...limitOf(name, files[name]), changes: by === 'date' ? [...other.changes, added] : [] }
-    })
-  }
-
-  function endOverride(name: LimitName, setBy: number): void {
-    if (others[name].setBy !== setBy) return
-    others[name].override = undefined
-    const { limit, windowMs } = files[name]
-    rules[name].push({ limit: others[name].date ?? limit, windowMs, fromMs: world.now() })
-  }
-
   function begin(action: Action): void {
     const untilMs = world.now() + action.ms
     const half = 'half' in action && history.isCluster ? action.half : 0
@@ -242,7 +181,7 @@ export async function play(history: History, observe: Observe = (server) => serv
       if (!history.isCluster) deployment.masters[1] = by
     }
     if (action.kind === 'caller') void runCaller(action)
-    else if (action.kind === 'change') change(action)
+    else if (action.kind === 'change') changes.begin(action)
     else if (action.kind === 'slow')
       Object.assign(links[action.gateway]!, { slowUntilMs: untilMs, slowMs: action.delayMs })
     else if (action.kind === 'hang') links[action.gateway]!.heldUntilMs = untilMs
@@ -294,22 +233,5 @@ export async function play(history: History, observe: Observe = (server) => serv
   // The last calls get their responses.
   await world.run(history.ms + RELOAD_MS)
   for (const server of new Set([...deployment.masters, ...replicas.values(), first])) server.model.close()
-  return { history, calls, rules, unanswered, breaks }
+  return { history, calls, rules: changes.rules, unanswered, breaks }
 }
-
-/** Returns the limit of the configuration that a rule describes. */
-export const limitOf = (name: string, { kind, calendar, ...rule }: Rule): Limit => ({
-  name,
-  per: ['client'],
-  ...rule,
-  ...(kind === 'access' && { together: togetherMs(rule) }),
-  ...((kind === 'calendar' || kind === 'success') && {
-    calendar: calendar ?? { unit: 'minute', timezone: 'UTC' },
-  }),
-  countsSuccess: kind === 'success',
-  shadow: rule.shadow ?? false,
-  changes: [],
-})
-
-/** Returns the length of an access. */
-export const togetherMs = ({ windowMs }: Pick<Rule, 'windowMs'>): number => windowMs / 4

@@ -2,7 +2,7 @@ import { CHARGE_SCRIPT } from '../../src/limit/redis/scripts.ts'
 import { type Gateway, startGateway } from './gateway.ts'
 import type { Rule } from './history.ts'
 import type { Deployment, Link, Message, Server } from './network.ts'
-import { limitOf } from './play.ts'
+import { limitOf } from './changes.ts'
 import { createRedisModel } from './redis-model.ts'
 import { createWorld, serverMicroseconds } from './time.ts'
 

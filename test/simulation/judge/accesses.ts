@@ -1,5 +1,5 @@
 import { TIMEOUT_MS } from '../gateway.ts'
-import { togetherMs } from '../play.ts'
+import { togetherMs } from '../changes.ts'
 import { countedBy, promised } from './most.ts'
 import {
   between,

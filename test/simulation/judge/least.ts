@@ -1,4 +1,4 @@
-import { togetherMs } from '../play.ts'
+import { togetherMs } from '../changes.ts'
 import { mostAccesses, SPREAD_MS } from './accesses.ts'
 import {
   between,

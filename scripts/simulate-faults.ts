@@ -120,9 +120,6 @@ const FAULTS: Readonly<
     ['src/limit/redis/charge.lua', 'log.newest - now > window then', 'log.newest - now > 2 * window then'],
   ],
   'each gateway rounds its part up': [[KNOWN, 'Math.floor(calls / gateways)', 'Math.ceil(calls / gateways)']],
-  'a calendar period ends a millisecond early': [
-    ['src/limit/calendar.ts', 'endMs: atMs + distance(atMs, 1) }', 'endMs: atMs + distance(atMs, 1) - 1 }'],
-  ],
   'a free call renews its access': [
     [
       'src/limit/redis/charge.lua',

@@ -96,6 +96,46 @@ const FAULTS: Readonly<
   'an access never ends while its limit has calls': [
     ['src/limit/redis/charge.lua', 'not access.room and used > 0', 'used > 0'],
   ],
+  // Those that an audit put into it.
+  'calls are never given back': [
+    ['src/limit/limiter.ts', 'store.giveBack(quota, charged.resetAt)', 'void charged.resetAt'],
+  ],
+  'an access never groups its calls': [
+    ['src/limit/redis/charge.lua', 'not access.room and used > 0 and limit > 0', 'used < 0'],
+    [
+      'src/limit/store.ts',
+      'access?.hasRoom === false && each.used > 0',
+      'access?.hasRoom === false && each.used < 0',
+    ],
+  ],
+  'sliding windows are twice as long': [
+    ['src/limit/redis/protocol.ts', '${windowMs * 1000} ${flags}`', '${windowMs * 1900} ${flags}`'],
+    [
+      'src/limit/memory/call-log.ts',
+      'const windowUs = windowMs * 1000',
+      'const windowUs = windowMs * (calendar === undefined ? 1900 : 1000)',
+    ],
+  ],
+  'a clock that is set back locks a key for two windows': [
+    ['src/limit/redis/charge.lua', 'log.newest - now > window then', 'log.newest - now > 2 * window then'],
+  ],
+  'each gateway rounds its part up': [[KNOWN, 'Math.floor(calls / gateways)', 'Math.ceil(calls / gateways)']],
+  'a free call renews its access': [
+    [
+      'src/limit/redis/charge.lua',
+      'log.room, log.pays = true, false',
+      'log.room, log.pays, access.pays = true, false, true',
+    ],
+    ['src/limit/redis/charge.lua', 'access.pays, access = log.pays, nil', 'access.pays, access = true, nil'],
+  ],
+  'a call is given back to whatever period it is': [[PROTOCOL, 'endMs === back.endsAt ?', 'endMs > 0 ?']],
+  'a deadline is a timeout too late': [
+    [
+      'src/limit/redis/scripts.ts',
+      'clock.now() + remainingMs(), bound',
+      'clock.now() + remainingMs() + 100, bound',
+    ],
+  ],
   'the period of a calendar is that of the gateway': [
     ['src/limit/redis/scripts.ts', "clocks.at(server, clock.now(), 'latest') ||", '0 ||'],
     [PROTOCOL, 'return [fromUs, untilUs]', 'return [0, untilUs === 0 ? 0 : Infinity]'],

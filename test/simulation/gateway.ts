@@ -1,17 +1,19 @@
 import { type FallbackStore, withFallback } from '../../src/limit/fallback/store.ts'
-import { Refusal } from '../../src/errors.ts'
+import { Failure, Refusal } from '../../src/errors.ts'
+import type { ClientLimits, Limit } from '../../src/policy/limit.ts'
 import { compileLimits, proofQuota } from '../../src/policy/apply.ts'
-import type { Limit } from '../../src/policy/limit.ts'
 import { createLimiter } from '../../src/limit/limiter.ts'
 import type { Calendar } from '../../src/limit/quota.ts'
+import { UNITS_MS } from '../../src/policy/calendar.ts'
 import { NO_FACTS } from '../../src/policy/facts.ts'
 import type { Override } from '../../src/policy/overrides.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
-import { createClient, type Deployment, type Executed, type Link } from './network.ts'
+import { createClient, type Deployment, type Link } from './network.ts'
 import type { World } from './time.ts'
 
 export const TIMEOUT_MS = 100
-const PROOF_MS = 60_000
+/** Time for which a proof is valid. */
+export const PROOF_MS = 60_000
 
 /** The response to a caller. */
 export interface Told {
@@ -19,9 +21,21 @@ export interface Told {
   readonly retryAfterMs: number
   readonly refusedBy: string | undefined
   readonly isReplay: boolean
+  /** True for a 503: nothing decided the call. */
+  readonly isUnavailable: boolean
   readonly mode: string
   /** Gives an admitted call back. */
   giveBack(): void
+}
+
+const UNAVAILABLE: Told = {
+  ...{ admitted: false, retryAfterMs: 0, refusedBy: undefined, isReplay: false },
+  ...{ isUnavailable: true, mode: 'deny', giveBack() {} },
+}
+
+/** Passes on every error but a 503. */
+function unavailable(error: unknown): undefined {
+  if (!(error instanceof Failure)) throw error
 }
 
 /** A calendar of short periods. */
@@ -40,13 +54,13 @@ export function startGateway(
   world: World,
   link: Link,
   deployment: Deployment,
-  executed: Executed[],
   limits: () => readonly Limit[],
   overrides: ReadonlyMap<string, ReadonlyMap<string, Override>>,
+  clientLimits?: ClientLimits,
 ) {
   const loop = world.createLoop()
   const { clock } = loop
-  const client = createClient(world, loop, link, deployment, executed)
+  const client = createClient(world, loop, link, deployment)
   const topology = { url: 'redis://simulated' }
   const redis = createRedisStore({
     ...{ topology, id: loop.name, prefix: 's', timeoutMs: TIMEOUT_MS, clock, open: client.open },
@@ -68,21 +82,24 @@ export function startGateway(
       compiled = limits()
       quotasOf = undefined
     }
-    quotasOf ??= compileLimits(compiled, { prefix: 's', overrides })
+    quotasOf ??= compileLimits(compiled, { prefix: 's', overrides, clientLimits })
     const applied = quotasOf({ client: caller, ip: '::1' }, NO_FACTS, clock.date())
     if (applied instanceof Refusal) throw new Error(applied.message)
     const quotas = applied
       .filter(({ name }) => names.includes(name))
       .map((quota) =>
-        quota.calendar === undefined ? quota : { ...quota, calendar: shortCalendar(quota.windowMs) },
+        quota.calendar === undefined || Object.values(UNITS_MS).includes(quota.windowMs)
+          ? quota
+          : { ...quota, calendar: shortCalendar(quota.windowMs) },
       )
     const used = proof === undefined ? undefined : proofQuota('s', caller, proof, PROOF_MS)
-    const decision = await limiter.decide(quotas, used)
+    const decision = await Promise.resolve(limiter.decide(quotas, used)).catch(unavailable)
+    if (decision === undefined) return UNAVAILABLE
     const { admitted, refusedBy, replayed, mode } = decision
     return {
       giveBack: () => (loop.isStopped ? undefined : limiter.giveBack(quotas, decision)),
       ...{ admitted, retryAfterMs: refusedBy?.retryAfterMs ?? 0, refusedBy: refusedBy?.name },
-      ...{ isReplay: replayed === true, mode },
+      ...{ isReplay: replayed === true, isUnavailable: false, mode },
     }
   }
 

@@ -1,4 +1,7 @@
+import type { CalendarName } from '../../src/policy/calendar.ts'
+import type { OutageMode } from '../../src/limit/quota.ts'
 import { createRandom, type Random } from './random.ts'
+import { isWide, wideHistory, type WideProfile, WIDE_PROFILES } from './wide-history.ts'
 
 /** A limit in force from an instant on. */
 export interface Rule {
@@ -6,6 +9,11 @@ export interface Rule {
   readonly windowMs: number
   /** The window is a calendar period, in which successes are counted or all calls; or the limit counts accesses. */
   readonly kind?: 'calendar' | 'success' | 'access'
+  /** A real calendar, in place of one whose periods all last the window. */
+  readonly calendar?: CalendarName
+  /** Default `local`. */
+  readonly onOutage?: OutageMode
+  readonly shadow?: boolean
 }
 
 /** An event of a history; its random choices are derived from its number, so that the rest repeats when others are removed. */
@@ -24,6 +32,8 @@ export type Action = { readonly number: number; readonly atMs: number; readonly 
   | { readonly kind: 'hang'; readonly gateway: number }
   /** The connections of a gateway break; requests under way arrive, or are lost. */
   | { readonly kind: 'cut'; readonly gateway: number; readonly losesRequests: boolean }
+  /** The next answer about calls to a gateway within `ms` is lost, with its connection. */
+  | { readonly kind: 'lose'; readonly gateway: number }
   | { readonly kind: 'stall' | 'full' | 'readonly' | 'flush'; readonly half: 0 | 1 }
   /** Redis is down for `ms`, and returns with its data or without. */
   | { readonly kind: 'restart'; readonly half: 0 | 1; readonly keepsData: boolean }
@@ -35,7 +45,7 @@ export type Action = { readonly number: number; readonly atMs: number; readonly 
   | { readonly kind: 'suspend'; readonly gateway: number }
   /** A gateway ends, with or without its leave, and starts again after `ms`. */
   | { readonly kind: 'replace'; readonly gateway: number; readonly isGraceful: boolean }
-  /** A limit changes: in the file, at an announced date, or by an override. */
+  /** A limit changes: in the file, at an announced date, or by an override, which ends after `ms` if that is not 0. */
   | {
       readonly kind: 'change'
       readonly by: 'file' | 'date' | 'override'
@@ -43,6 +53,14 @@ export type Action = { readonly number: number; readonly atMs: number; readonly 
       readonly rule: Rule
     }
 )
+
+/** A client's own limit, which replaces the number of calls, and the window if it has one. */
+export interface OwnLimit {
+  readonly client: string
+  readonly name: LimitName
+  readonly limit: number
+  readonly windowMs?: number
+}
 
 export type LimitName = 'requests' | 'sync'
 
@@ -53,6 +71,14 @@ export interface History {
   /** Milliseconds by which the clocks of Redis are ahead of those of the gateways. */
   readonly aheadMs: number
   readonly ms: number
+  /** Milliseconds by which the history begins later than others, to be near a boundary of a calendar. */
+  readonly shiftMs?: number
+  /** Microseconds that Redis takes for each number of a script's arguments; default 0. */
+  readonly scriptUs?: number
+  /** Instants at which the upstream fails: all calls that count as successes and are under way are given back. */
+  readonly failsAtMs?: readonly number[]
+  /** Clients' own limits. */
+  readonly own?: readonly OwnLimit[]
   readonly limits: Readonly<Record<LimitName, Rule>>
   readonly actions: readonly Action[]
 }
@@ -85,11 +111,16 @@ export const PROFILES = {
   replaced: ['replace', 'hang', 'stall', 'slow'],
   /** Calendar periods, accesses, and calls that are given back. */
   regulated: MOST.filter((kind) => kind !== 'change'),
+  ...WIDE_PROFILES,
 } as const
 export type Profile = keyof typeof PROFILES
 
 /** Creates the history of a seed. */
 export function createHistory(profile: Profile, seed: number): History {
+  return isWide(profile) ? wideHistory(profile, seed) : plainHistory(profile, seed)
+}
+
+function plainHistory(profile: Exclude<Profile, WideProfile>, seed: number): History {
   const random = createRandom(seed)
   const gateways =
     profile === 'single' ? 1 : profile === 'several' ? random.integer(2, 4) : random.integer(1, 3)

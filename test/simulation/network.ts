@@ -10,6 +10,9 @@ export interface Server {
   readonly model: RedisModel
   isAlive: boolean
   stalledUntilMs: number
+  /** Microseconds that a script takes for each number of its arguments; default 0. Meanwhile the server answers nobody. */
+  readonly scriptUs?: number
+  busyUntilMs?: number
   /** Called with a request that it ran; `hasWaited` for the end of a stall. The record shows later whether the answer arrived. */
   readonly onRan?: (request: Request, reply: unknown, record: Executed, hasWaited: boolean) => void
   /** Called with a request that it never read. */
@@ -27,6 +30,8 @@ export interface Request {
 export interface Deployment {
   readonly isCluster: boolean
   masters: [Server, Server]
+  /** A hash tag of each half; they change when slots move. */
+  tags?: readonly [string, string]
 }
 
 /** The network between one gateway and all servers. */
@@ -35,6 +40,8 @@ export interface Link {
   heldUntilMs: number
   /** Time of one way. */
   delayMs: () => number
+  /** Called with the keys of an answer that leaves Redis; true if it is lost, with its connection. */
+  readonly loses?: (keys: readonly string[]) => boolean
   /** Carries the messages, in place of the delays. */
   readonly carry?: (message: Message) => void
 }
@@ -50,11 +57,8 @@ export interface Message {
   readonly deliver: () => void
 }
 
-/** A script that Redis ran for a gateway, and whether the answer arrived; the judge takes lost answers for calls. */
+/** A script that Redis ran for a gateway, and whether the answer arrived. */
 export interface Executed {
-  readonly keys: readonly string[]
-  readonly atMs: number
-  readonly sentAtMs: number
   answeredAtMs: number | undefined
 }
 
@@ -66,22 +70,22 @@ interface Pending {
 const RETRY_MS = 50
 const INFO = 'redis_mode:standalone\r\nrole:master\r\n'
 const HALF = 8192
+/** Returns the count of numbers in the arguments of a script, and of its keys. */
+const numbersIn = (args: readonly (string | number)[]): number =>
+  args.reduce<number>((sum, arg) => sum + String(arg).split(' ').length, 0)
+
 export const halfOf = (key: string): 0 | 1 => (hashSlot(key) < HALF ? 0 : 1)
 /** A hash tag of each half. */
-const TAGS = Array.from({ length: 2 }, (_, half) => {
-  let tag = 0
+/** Returns a hash tag of a half, a number of at least `from`. */
+export function tagOf(half: 0 | 1, from = 0): string {
+  let tag = from
   while (halfOf(`{${tag}}`) !== half) tag++
   return String(tag)
-})
+}
+const TAGS = [tagOf(0), tagOf(1)] as const
 
 /** Creates the client of one gateway, in place of ioredis. Each connection keeps its order. */
-export function createClient(
-  world: World,
-  loop: Loop,
-  link: Link,
-  deployment: Deployment,
-  executed: Executed[],
-) {
+export function createClient(world: World, loop: Loop, link: Link, deployment: Deployment) {
   const events = new EventEmitter()
   let isClosed = false
   /** The masters that this gateway knows. */
@@ -154,16 +158,19 @@ export function createClient(
             if (lastSentMs === Infinity) return
             if (!server.isAlive) return void world.at(world.now() + link.delayMs(), end, loop)
             if (server.stalledUntilMs > world.now()) return void world.at(server.stalledUntilMs, execute)
+            const { busyUntilMs = 0, scriptUs = 0 } = server
+            if (busyUntilMs > world.now()) return void world.at(busyUntilMs, execute)
+            if (scriptUs > 0) server.busyUntilMs = world.now() + (scriptUs * numbersIn(args)) / 1000
             let reply: unknown
             try {
               reply = server.model.run(command, args)
             } catch (error) {
               reply = error
             }
-            const record: Executed = { keys, atMs: world.now(), sentAtMs, answeredAtMs: undefined }
-            if (Array.isArray(reply) && reply.length > 1) executed.push(record)
+            const record: Executed = { answeredAtMs: undefined }
             server.onRan?.(request, reply, record, world.now() > arrival)
-            const answer = Math.max(lastAnswerMs, later(world.now()))
+            if (link.loses?.(keys) === true) return connection.cut(false)
+            const answer = Math.max(lastAnswerMs, later(Math.max(world.now(), server.busyUntilMs ?? 0)))
             if (lastAnswerMs === Infinity) return
             lastAnswerMs = answer
             carry(answer, true, () => {
@@ -225,7 +232,9 @@ export function createClient(
     server: (key: string) => nameOf(serverOf(key)),
     tags: () =>
       new Map(
-        deployment.isCluster ? known.map((server, half) => [server.name, TAGS[half]!]) : [['redis', '']],
+        deployment.isCluster
+          ? known.map((server, half) => [server.name, (deployment.tags ?? TAGS)[half]!])
+          : [['redis', '']],
       ),
     node: () => node,
     reason: (name: string) =>

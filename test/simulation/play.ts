@@ -1,8 +1,7 @@
-import type { Limit } from '../../src/policy/limit.ts'
-import type { Override } from '../../src/policy/overrides.ts'
+import { createChanges, type Rules } from './changes.ts'
 import { type Gateway, startGateway, type Told } from './gateway.ts'
-import type { Action, History, LimitName, Rule } from './history.ts'
-import { type Deployment, type Executed, type Link, type Server } from './network.ts'
+import type { Action, History, LimitName } from './history.ts'
+import type { Deployment, Link, Server } from './network.ts'
 import { createRandom } from './random.ts'
 import { createRedisModel, type Snapshot } from './redis-model.ts'
 import { createWorld, serverMicroseconds } from './time.ts'
@@ -21,35 +20,42 @@ export interface Call extends Omit<Told, 'giveBack'> {
   givenBackAtMs?: number
 }
 
-/** The rules of a limit, each in force from an instant on. */
-export type Rules = Readonly<Record<LimitName, readonly (Rule & { readonly fromMs: number })[]>>
+/** A call whose gateway ended before it was told. */
+export type Unanswered = Pick<Call, 'client' | 'limits' | 'gateway' | 'askedAtMs'>
 
 /** A history that was played: the calls, and the facts that the promises name. */
 export interface Played {
   readonly history: History
   readonly calls: readonly Call[]
   readonly rules: Rules
-  readonly executed: readonly Executed[]
+  readonly unanswered: readonly Unanswered[]
+  /** The connections that broke because an answer was lost. */
+  readonly breaks: readonly (Action & { readonly kind: 'cut' })[]
 }
 
 /** Messages take a fraction of a millisecond, and now and then more. */
 const DELAY_MS = [0.05, 0.5] as const
 const RELOAD_MS = 400
-const CHANGE_MS = 500
-const CLIENTS = ['c1', 'c2', 'c3', 'c4']
+/** A call takes no longer if the upstream fails then. */
+const FAILING_MS = 2000
 
 /** Replaces a new server by one that is observed; `nowUs` is its clock. */
 export type Observe = (server: Server, nowUs: () => number) => Server
 
 /** Plays a history, which always gives the same record. */
 export async function play(history: History, observe: Observe = (server) => server): Promise<Played> {
-  const world = createWorld()
+  const { shiftMs = 0, scriptUs = 0 } = history
+  const world = createWorld(shiftMs)
   const calls: Call[] = []
-  const executed: Executed[] = []
-  const clocks = { aheadMs: [history.aheadMs, history.aheadMs] }
+  const unanswered: Unanswered[] = []
+  const breaks: (Action & { readonly kind: 'cut' })[] = []
+  const clocks = { aheadMs: [history.aheadMs + shiftMs, history.aheadMs + shiftMs] }
   const createServer = (name: string, half: 0 | 1): Server => {
     const nowUs = (): number => serverMicroseconds(world.now(), clocks.aheadMs[half]!)
-    return observe({ name, model: createRedisModel(nowUs), isAlive: true, stalledUntilMs: 0 }, nowUs)
+    return observe(
+      { name, model: createRedisModel(nowUs), isAlive: true, stalledUntilMs: 0, scriptUs },
+      nowUs,
+    )
   }
   let servers = 0
   const open = (half: 0 | 1): Server => createServer(`r${servers++}`, half)
@@ -64,18 +70,20 @@ export async function play(history: History, observe: Observe = (server) => serv
     if (action.kind === 'failover') replicas.set(action, open(history.isCluster ? action.half : 0))
   }
 
-  let limits: readonly Limit[] = Object.entries(history.limits).map(([name, rule]) => limitOf(name, rule))
-  const rules = {
-    requests: [{ ...history.limits.requests, fromMs: 0 }],
-    sync: [{ ...history.limits.sync, fromMs: 0 }],
-  }
-  const overrides = new Map<string, Map<string, Override>>()
+  const changes = createChanges(history, world)
   const links = Array.from(
     { length: history.gateways },
-    (_, i): Link & { slowUntilMs: number; slowMs: number } => {
+    (_, i): Link & { slowUntilMs: number; slowMs: number; losesUntilMs: number } => {
       const random = createRandom(history.seed * 31 + i)
       const link = {
-        ...{ heldUntilMs: 0, slowUntilMs: 0, slowMs: 0 },
+        ...{ heldUntilMs: 0, slowUntilMs: 0, slowMs: 0, losesUntilMs: 0 },
+        loses(keys: readonly string[]): boolean {
+          if (world.now() >= link.losesUntilMs || keys.some((key) => key.endsWith('~gateways'))) return false
+          link.losesUntilMs = 0
+          const cut = { kind: 'cut', gateway: i, losesRequests: false } as const
+          breaks.push({ ...cut, number: -1, atMs: world.now(), ms: 0 })
+          return true
+        },
         delayMs: () =>
           world.now() < link.slowUntilMs && random.chance(0.1)
             ? random.between(0, link.slowMs)
@@ -85,7 +93,7 @@ export async function play(history: History, observe: Observe = (server) => serv
     },
   )
   const start = (i: number): Gateway =>
-    startGateway(world, links[i]!, deployment, executed, () => limits, overrides)
+    startGateway(world, links[i]!, deployment, () => changes.limits, changes.overrides, changes.clientLimits)
   const gateways = links.map((_, i) => start(i))
   const sleep = (ms: number): Promise<void> =>
     new Promise((resolve) => void world.at(world.now() + ms, resolve))
@@ -99,8 +107,11 @@ export async function play(history: History, observe: Observe = (server) => serv
   ) {
     const askedAtMs = world.now()
     const told = await gateways[gateway]!.call(action.client, names, proof)
-    if (told === undefined) return undefined
     const { client } = action
+    if (told === undefined) {
+      unanswered.push({ client, limits: names, gateway, askedAtMs })
+      return undefined
+    }
     const { giveBack, ...said } = told
     const made: Call = {
       ...said,
@@ -115,8 +126,13 @@ export async function play(history: History, observe: Observe = (server) => serv
     calls.push(made)
     if (made.admitted && names.includes('requests') && history.limits.requests.kind === 'success') {
       const random = createRandom(history.seed * 7919 + calls.length)
-      if (random.chance(0.4))
-        void sleep(random.between(0, history.limits.requests.windowMs)).then(() => {
+      const failsMs = (history.failsAtMs ?? [])
+        .map((atMs) => atMs - world.now())
+        .filter((ms) => ms > 0 && ms < FAILING_MS)
+      const mayFail = random.chance(0.4)
+      const lengthMs = random.between(0, Math.min(10_000, history.limits.requests.windowMs))
+      if (failsMs.length > 0 || mayFail)
+        void sleep(Math.min(...failsMs, mayFail ? lengthMs : Infinity)).then(() => {
           made.givenBackAtMs = world.now()
           giveBack()
         })
@@ -127,7 +143,10 @@ export async function play(history: History, observe: Observe = (server) => serv
   async function runCaller(action: Action & { kind: 'caller' }): Promise<void> {
     const random = createRandom(history.seed * 1009 + action.number)
     const endMs = Math.min(history.ms, action.atMs + action.ms)
-    const { limit, windowMs } = history.limits.requests
+    const { limit: most, windowMs } = history.limits.requests
+    const limit = Math.max(1, most)
+    /** Of a limit of thousands, few crowds exhaust it. */
+    const pauseMs = limit > 1000 ? windowMs / 2 : (1.5 * Math.min(60_000, windowMs)) / limit
     const names = random.pick<readonly LimitName[]>([['requests'], ['requests', 'sync'], ['sync']])
     let waitedFor: Call | undefined
     /** Proofs of admitted calls. */
@@ -143,46 +162,14 @@ export async function play(history: History, observe: Observe = (server) => serv
       const last = made.at(-1)
       if (proof !== undefined && last?.admitted === true) passed.push(proof)
       waitedFor = undefined
-      if (last === undefined) await sleep(100)
+      if (last === undefined || last.isUnavailable) await sleep(100)
       else if (action.manner === 'wait' && !last.admitted && !last.isReplay) {
         // A microsecond more than the wait: the precision of the store's clock.
         await sleep(last.retryAfterMs + 0.002)
         waitedFor = last
       } else if (action.manner === 'hammer') await sleep(random.between(1, 60))
-      else await sleep(random.between(0, (1.5 * windowMs) / limit))
+      else await sleep(random.between(0, pauseMs))
     }
-  }
-
-  /** The rule of each limit in the file, and the limits that come before it. */
-  const files = { ...history.limits }
-  const others: Record<LimitName, { date?: number | undefined; override?: number }> = {
-    requests: {},
-    sync: {},
-  }
-  function change({ name, rule, by }: Action & { kind: 'change' }): void {
-    if (by === 'file') files[name] = rule
-    if (by === 'file') others[name].date = undefined
-    else others[name][by] = rule.limit
-    const { limit, windowMs } = files[name]
-    const { date, override } = others[name]
-    rules[name].push({
-      limit: override ?? date ?? limit,
-      windowMs,
-      fromMs: world.now() + (by === 'date' ? CHANGE_MS : 0),
-    })
-    if (by === 'override') {
-      for (const client of CLIENTS) {
-        const own = overrides.get(client) ?? new Map<string, Override>()
-        overrides.set(client, own.set(name, { client, name, limit: rule.limit, setAt: 0 }))
-      }
-      return
-    }
-    const fromAt = gateways[0]!.loop.clock.date() + CHANGE_MS
-    const added = { announcedAt: 0, fromAt, limit: rule.limit }
-    limits = limits.map((other) => {
-      if (other.name !== name) return other
-      return { ...limitOf(name, files[name]), changes: by === 'date' ? [...other.changes, added] : [] }
-    })
   }
 
   function begin(action: Action): void {
@@ -194,10 +181,11 @@ export async function play(history: History, observe: Observe = (server) => serv
       if (!history.isCluster) deployment.masters[1] = by
     }
     if (action.kind === 'caller') void runCaller(action)
-    else if (action.kind === 'change') change(action)
+    else if (action.kind === 'change') changes.begin(action)
     else if (action.kind === 'slow')
       Object.assign(links[action.gateway]!, { slowUntilMs: untilMs, slowMs: action.delayMs })
     else if (action.kind === 'hang') links[action.gateway]!.heldUntilMs = untilMs
+    else if (action.kind === 'lose') links[action.gateway]!.losesUntilMs = untilMs
     else if (action.kind === 'cut') gateways[action.gateway]!.client.cut(action.losesRequests)
     else if (action.kind === 'stall') master.stalledUntilMs = untilMs
     else if (action.kind === 'flush') master.model.flushScripts()
@@ -245,19 +233,5 @@ export async function play(history: History, observe: Observe = (server) => serv
   // The last calls get their responses.
   await world.run(history.ms + RELOAD_MS)
   for (const server of new Set([...deployment.masters, ...replicas.values(), first])) server.model.close()
-  return { history, calls, rules, executed }
+  return { history, calls, rules: changes.rules, unanswered, breaks }
 }
-
-const limitOf = (name: string, { kind, ...rule }: Rule): Limit => ({
-  name,
-  per: ['client'],
-  ...rule,
-  ...(kind === 'access' && { together: togetherMs(rule) }),
-  ...((kind === 'calendar' || kind === 'success') && { calendar: { unit: 'minute', timezone: 'UTC' } }),
-  countsSuccess: kind === 'success',
-  shadow: false,
-  changes: [],
-})
-
-/** Returns the length of an access. */
-export const togetherMs = ({ windowMs }: Pick<Rule, 'windowMs'>): number => windowMs / 4

@@ -16,7 +16,7 @@ it.each(Object.keys(PROFILES) as Profile[])(
     }
     // oxlint-disable-next-line no-console
     if (LONG) console.info(profile, compared.counts)
-    expect(compared.counts['replies']).toBeGreaterThan(100)
+    expect(compared.counts['replies']).toBeGreaterThan(20)
     expect(compared.differences).toEqual([])
   },
   PATIENCE_MS,

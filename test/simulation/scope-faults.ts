@@ -73,13 +73,20 @@ interface FaultySystem {
   readonly open: () => Server
 }
 
-/** Returns the faults of a history for which the judge takes one: only these make a difference to it. */
+/** Returns the fault of an order as one of a history. */
 export function actionsOf(begun: Begun | undefined): readonly Action[] {
   if (begun === undefined) return []
-  const { kind, atMs } = begun
-  const base = { number: 0, atMs, ms: 0, gateway: 0, half: 0 } as const
+  const { kind, atMs, gateway = 0 } = begun
+  const base = { number: 0, atMs, ms: 0, gateway, half: 0 } as const
   if (kind === 'suspended') return [{ ...base, kind: 'suspend', ms: 400 }]
   if (kind.startsWith('restart'))
     return [{ ...base, kind: 'restart', keepsData: kind !== 'restart without data' }]
-  return [{ ...base, kind: 'cut', losesRequests: true }]
+  if (kind === 'failover') return [{ ...base, kind, lagMs: 0 }]
+  if (kind === 'scripts lost') return [{ ...base, kind: 'flush' }]
+  if (kind === 'full') return [{ ...base, kind, ms: LONGEST_MS }]
+  if (kind === 'stalled') return [{ ...base, kind: 'stall', ms: LONGEST_MS }]
+  return [{ ...base, kind: 'cut', losesRequests: true, ms: LONGEST_MS }]
 }
+
+/** Longest time that a fault lasts. */
+const LONGEST_MS = 1000

@@ -1,7 +1,7 @@
 import { type Choose, explore } from './explore.ts'
 import { startGateway } from './gateway.ts'
 import { judge, type Violation } from './judge.ts'
-import type { Deployment, Executed, Server } from './network.ts'
+import type { Deployment, Server } from './network.ts'
 import type { Call } from './play.ts'
 import { createRedisModel } from './redis-model.ts'
 import { CHARGE_SCRIPT } from '../../src/limit/redis/scripts.ts'
@@ -52,7 +52,6 @@ export async function runScope(scope: Scope): Promise<Explored> {
 
 async function runOrder(scope: Scope, choose: Choose, outcomes: Set<string>): Promise<Broken | undefined> {
   const world = createWorld()
-  const executed: Executed[] = []
   const calls: Call[] = []
   const servers: Server[] = []
   const open = (): Server => {
@@ -68,7 +67,7 @@ async function runOrder(scope: Scope, choose: Choose, outcomes: Set<string>): Pr
   const limits = [{ name: 'requests', per: ['client'], ...rule, shadow: false, changes: [] }] as const
   const queues = createQueues(world, (gateway) => gateways[gateway]!.loop)
   const gateways = Array.from({ length: scope.gateways }, (_, i) =>
-    startGateway(world, queues.linkOf(i), deployment, executed, () => limits, new Map()),
+    startGateway(world, queues.linkOf(i), deployment, () => limits, new Map()),
   )
   const system = { world, gateways, deployment, queues, open }
   const state: State = {
@@ -144,7 +143,7 @@ async function runOrder(scope: Scope, choose: Choose, outcomes: Set<string>): Pr
       },
       limits: { requests: rule, sync: rule },
     },
-    ...{ calls, rules: { requests: [{ ...rule, fromMs: 0 }], sync: [] }, executed },
+    ...{ calls, rules: { requests: [{ ...rule, fromMs: 0 }], sync: [] }, unanswered: [], breaks: [] },
   })
   return violations.length === 0 ? undefined : { steps, violations }
 }

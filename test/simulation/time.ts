@@ -18,10 +18,10 @@ interface Event {
 export type World = ReturnType<typeof createWorld>
 export type Loop = ReturnType<World['createLoop']>
 
-const START_MS = 1_750_000_000_000
+export const START_MS = 1_750_000_000_000
 
-/** Creates virtual time: `run` runs all events in order, each with the promises that it settles. Times are milliseconds from 0. */
-export function createWorld() {
+/** Creates virtual time, which begins `shiftMs` later than the usual instant: `run` runs all events in order, each with the promises that it settles. Times are milliseconds from 0. */
+export function createWorld(shiftMs = 0) {
   const heap: Event[] = []
   let nowMs = 0
   let number = 0
@@ -79,7 +79,7 @@ export function createWorld() {
     }
     loop.clock = {
       now: () => nowMs,
-      date: () => START_MS + nowMs + aheadMs,
+      date: () => START_MS + shiftMs + nowMs + aheadMs,
       after(ms, run) {
         const event = at(nowMs + Math.max(1, ms), run, loop, 'timer')
         return () => void (event.run = undefined)

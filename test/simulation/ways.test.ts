@@ -23,7 +23,7 @@ async function setUp(rule: Rule, isCluster = false) {
     limits = [{ name: 'requests', per: ['client'], limit, windowMs, shadow: false, changes: [] }]
   }
   change(rule)
-  const gateway = startGateway(world, link, deployment, [], () => limits, new Map())
+  const gateway = startGateway(world, link, deployment, () => limits, new Map())
   const run = (ms: number): Promise<void> => world.run(world.now() + ms)
   await run(100)
 

@@ -1,0 +1,174 @@
+import { TIMEOUT_MS } from '../gateway.ts'
+import type { Action, History, LimitName, Rule } from '../history.ts'
+import { halfOf } from '../network.ts'
+import type { TimedRule } from '../changes.ts'
+import type { Call, Played } from '../play.ts'
+import { type Span, spanOf, troublesOf } from './troubles.ts'
+
+/** A broken promise. */
+export interface Violation {
+  readonly promise: 'limit' | 'early' | 'free' | 'wait' | 'shadow' | 'unavailable' | 'proof' | 'late'
+  readonly text: string
+}
+
+/** A call as its caller saw it: without what decided it. */
+export type Witness = Omit<Call, 'mode' | 'waitedFor'> & { readonly waitedFor: Witness | undefined }
+
+export interface Timed {
+  readonly askedAtMs: number
+  readonly toldAtMs: number
+}
+
+/** A call that Redis may have charged without its caller's knowledge, or twice. */
+export interface Doubt extends Timed {
+  readonly admitted: boolean
+}
+
+/** All that is known of one limit of one client. Calls and doubts are in the order in which they were asked. */
+export interface Case {
+  readonly history: History
+  readonly client: string
+  readonly name: LimitName
+  readonly kind: Rule['kind']
+  readonly calls: readonly Witness[]
+  readonly admitted: readonly Witness[]
+  readonly doubts: readonly Doubt[]
+  readonly rules: readonly TimedRule[]
+  /** Spans in which a gateway may have been without Redis. */
+  readonly troubles: readonly Span[]
+}
+
+/** A change is in force everywhere, and an answer is forgotten, within this time. */
+export const GRACE_MS = 1500
+/** A gateway that was killed is counted for 10 s, and to the end of an outage that begins within them. */
+const COUNTED_MS = 20_000
+/** No call takes longer, however long its gateway is suspended. */
+const LONGEST_MS = 1000
+/** The precision of all counters. */
+export const MICROSECOND_MS = 0.001
+
+/** Returns the cases of a history that was played. */
+export function casesOf(played: Played): readonly Case[] {
+  const { calls, unanswered, rules, breaks } = played
+  const history = { ...played.history, actions: [...played.history.actions, ...breaks] }
+  const clients = [...new Set(calls.map(({ client }) => client))]
+  const troubles = troublesOf(history.actions)
+  return clients.flatMap((client) =>
+    (['requests', 'sync'] as const).map((name) => {
+      const isOwn = (call: Pick<Call, 'client' | 'limits'>): boolean =>
+        call.client === client && call.limits.includes(name)
+      const byTime = (a: { askedAtMs: number }, b: { askedAtMs: number }) => a.askedAtMs - b.askedAtMs
+      const own: readonly Witness[] = calls.filter(isOwn).toSorted(byTime)
+      const lost = unanswered
+        .filter(isOwn)
+        .map(({ askedAtMs }) => ({ askedAtMs, toldAtMs: askedAtMs + LONGEST_MS, admitted: false }))
+      const doubtful = own.filter((call) => isDoubtful(history.actions, call))
+      return {
+        ...{ history, client, name, kind: history.limits[name].kind, calls: own, troubles },
+        admitted: own.filter(({ admitted }) => admitted),
+        doubts: [...doubtful, ...lost].toSorted(byTime),
+        rules: ownRules(history, rules[name], client, name),
+      }
+    }),
+  )
+}
+
+/**
+ * True if a fault may have lost the answer to a call, which was under way: a call that is told in no time was not sent to Redis.
+ * A question that times out fails those that were sent after it.
+ */
+function isDoubtful(actions: readonly Action[], { gateway, askedAtMs, toldAtMs }: Witness): boolean {
+  if (toldAtMs === askedAtMs) return false
+  return actions.some((action) => {
+    const span = spanOf(action)
+    if (span === undefined || action.kind === 'full' || action.kind === 'readonly') return false
+    if ('gateway' in action && action.gateway !== gateway) return false
+    return span.fromMs <= toldAtMs && askedAtMs <= span.toMs + 2 * TIMEOUT_MS
+  })
+}
+
+/** Returns the rules of a client, whose own limit an override replaces, but not its window. */
+function ownRules(
+  { own = [] }: History,
+  rules: readonly TimedRule[],
+  client: string,
+  name: LimitName,
+): readonly TimedRule[] {
+  const mine = own.find((each) => each.client === client && each.name === name)
+  if (mine === undefined) return rules
+  const { limit, windowMs } = mine
+  return rules.map((rule) => ({
+    ...rule,
+    limit: rule.isOverride === true ? rule.limit : limit,
+    windowMs: windowMs ?? rule.windowMs,
+  }))
+}
+
+/** Returns the rules that some gateway may have applied between two instants. */
+export const rulesBetween = ({ rules }: Case, fromMs: number, toMs: number): readonly TimedRule[] =>
+  rules.filter((rule, i) => rule.fromMs <= toMs && (rules[i + 1]?.fromMs ?? Infinity) + GRACE_MS >= fromMs)
+
+/** Returns the rule in force at a call, if it and its window were the only ones for as long as calls may count; a window is `longest` at most. */
+export function steadyRule(one: Case, { askedAtMs, toldAtMs }: Witness): TimedRule | undefined {
+  const longest = Math.max(...one.rules.map(({ windowMs }) => windowMs))
+  const [rule, ...others] = rulesBetween(one, askedAtMs, toldAtMs)
+  if (rule === undefined || others.some(({ limit }) => limit !== rule.limit)) return undefined
+  const before = rulesBetween(one, askedAtMs - 2 * longest, toldAtMs)
+  return before.every(({ windowMs }) => windowMs === rule.windowMs) ? rule : undefined
+}
+
+export const overlapping = <T extends Span>(spans: readonly T[], fromMs: number, toMs: number): T[] =>
+  spans.filter((span) => span.fromMs <= toMs && span.toMs >= fromMs)
+
+export const actionsBetween = (
+  { actions }: History,
+  kinds: readonly Action['kind'][],
+  fromMs: number,
+  toMs: number,
+): readonly Action[] =>
+  actions.filter(({ kind, atMs, ms }) => kinds.includes(kind) && atMs <= toMs && atMs + ms >= fromMs)
+
+export const losesData = (action: Action): boolean =>
+  (action.kind === 'restart' && !action.keepsData) || (action.kind === 'failover' && action.lagMs > 0)
+
+/** Returns the index of the first call, of many in the order of their asking, that was asked at an instant or later. */
+function indexAt(calls: readonly Timed[], atMs: number): number {
+  let [low, high] = [0, calls.length]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (calls[middle]!.askedAtMs < atMs) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+/** Returns the calls, of many in the order of their asking, that may have been under way between two instants. */
+export function between<T extends Timed>(calls: readonly T[], fromMs: number, toMs: number): readonly T[] {
+  const found: T[] = []
+  for (let i = indexAt(calls, fromMs - LONGEST_MS); i < calls.length && calls[i]!.askedAtMs <= toMs; i++)
+    if (calls[i]!.toldAtMs >= fromMs) found.push(calls[i]!)
+  return found
+}
+
+/** Returns the number of the calls that `between` returns. */
+export function countBetween(calls: readonly Timed[], fromMs: number, toMs: number): number {
+  const first = indexAt(calls, fromMs)
+  let count = indexAt(calls, toMs + MICROSECOND_MS / 2) - first
+  for (let i = first - 1; i >= 0 && calls[i]!.askedAtMs >= fromMs - LONGEST_MS; i--)
+    if (calls[i]!.toldAtMs >= fromMs) count++
+  return count
+}
+
+/** Returns the times that the clock of Redis was set between two instants, or before by so much that it matters still. */
+export const clockSteps = ({ history: { actions, isCluster }, client }: Case, fromMs: number, toMs: number) =>
+  actions.filter(
+    (action): action is Action & { kind: 'clock' } =>
+      action.kind === 'clock' &&
+      action.atMs <= toMs &&
+      action.atMs + Math.abs(action.byMs) >= fromMs &&
+      (!isCluster || action.half === halfOf(`{${client}}`)),
+  )
+
+/** Returns the gateways that a fallback may count at an instant: also those that were replaced. */
+export const gatewaysAt = ({ history }: Case, atMs: number): number =>
+  history.gateways + actionsBetween(history, ['replace'], atMs - COUNTED_MS, atMs).length

@@ -1,0 +1,118 @@
+import { halfOf } from '../network.ts'
+import {
+  actionsBetween,
+  between,
+  type Case,
+  clockSteps,
+  losesData,
+  MICROSECOND_MS,
+  overlapping,
+  rulesBetween,
+  type Violation,
+  type Witness,
+} from './evidence.ts'
+import { periodOf } from './periods.ts'
+
+/** Returns the calls that docs/limits.md promises at most in a window. */
+export function promised(one: Case, limit: number, fromMs: number, toMs: number): number {
+  const { history, name, troubles } = one
+  const { gateways } = history
+  const losses = actionsBetween(history, ['restart', 'failover'], fromMs, toMs).filter(losesData).length
+  const isDenied = history.limits[name].onOutage === 'deny'
+  const starts = isDenied ? 0 : actionsBetween(history, ['replace'], fromMs, toMs).length
+  const isShared = gateways > 1 && !isDenied && overlapping(troubles, fromMs, toMs).length > 0
+  const byFallbacks = isShared ? Math.max(limit, gateways) : 0
+  const byRedis = isShared && isOut(one, fromMs, toMs) ? 0 : limit
+  return byRedis + limit * (losses + starts) + byFallbacks
+}
+
+/** True if Redis answered nobody between two instants: all calls were admitted by fallbacks. */
+function isOut({ history, client }: Case, fromMs: number, toMs: number): boolean {
+  return history.actions.some(
+    (action) =>
+      ['stall', 'restart', 'failover'].includes(action.kind) &&
+      action.atMs <= fromMs &&
+      action.atMs + action.ms >= toMs &&
+      (!history.isCluster || ('half' in action && action.half === halfOf(`{${client}}`))),
+  )
+}
+
+/** Returns the admitted calls that a limit counts: under `allow`, those in an outage are not counted. */
+export const countedBy = ({ history, name, admitted, troubles }: Case): readonly Witness[] =>
+  history.limits[name].onOutage === 'allow'
+    ? admitted.filter(({ askedAtMs, toldAtMs }) => overlapping(troubles, askedAtMs, toldAtMs).length === 0)
+    : admitted
+
+/** Finds windows with more admitted calls than promised. A call counts only if it is in the window for certain. */
+export function* excess(one: Case): Generator<Violation> {
+  const admitted = countedBy(one)
+  const longest = Math.max(...one.rules.map(({ windowMs }) => windowMs))
+  let worst: Violation | undefined
+  let most = 0
+  for (const [i, { askedAtMs: fromMs }] of admitted.entries()) {
+    const inForce = rulesBetween(one, fromMs, fromMs + longest)
+    const clocks = clockSteps(one, fromMs, fromMs + longest).filter(({ atMs }) => atMs >= fromMs)
+    const jumpMs = clocks.reduce((sum, { byMs }) => sum + Math.abs(byMs), 0)
+    const windowMs = Math.min(...inForce.map((rule) => rule.windowMs)) - jumpMs
+    const limit = Math.max(...inForce.map((rule) => rule.limit))
+    const untilMs = fromMs + windowMs - MICROSECOND_MS
+    // More than the limit must have been asked in the window.
+    if ((admitted[i + limit]?.askedAtMs ?? Infinity) >= untilMs) continue
+    let found = 0
+    for (let at = i; at < admitted.length && admitted[at]!.askedAtMs < untilMs; at++)
+      if (admitted[at]!.toldAtMs < untilMs) found++
+    const over = found - promised(one, limit, fromMs, fromMs + windowMs)
+    if (over <= most) continue
+    most = over
+    const text = `${found} calls of ${one.name} by ${one.client} in ${windowMs} ms from ${fromMs.toFixed(3)}, limit ${limit}`
+    worst = { promise: 'limit', text }
+  }
+  if (worst !== undefined) yield worst
+}
+
+/** Finds, at a single gateway, calls that were admitted although the last window was full under the rule in force, also after it was changed. */
+export function* excessAfterChange(one: Case): Generator<Violation> {
+  const { history, name, client } = one
+  if (one.rules.length === 1 || history.gateways > 1 || history.actions.some(losesData)) return
+  const admitted = countedBy(one)
+  for (const { askedAtMs, toldAtMs } of admitted) {
+    const longest = 2 * Math.max(...one.rules.map(({ windowMs }) => windowMs))
+    const [rule, ...others] = rulesBetween(one, askedAtMs, toldAtMs)
+    const windows = rulesBetween(one, askedAtMs - longest, toldAtMs)
+    const isSteady = others.length === 0 && windows.every(({ windowMs }) => windowMs === rule!.windowMs)
+    const isUnsure = actionsBetween(history, ['replace', 'clock'], askedAtMs - longest, toldAtMs).length > 0
+    if (!isSteady || isUnsure) continue
+    const { limit, windowMs } = rule!
+    const before = between(admitted, toldAtMs - windowMs, askedAtMs).filter(
+      (other) => other.toldAtMs < askedAtMs && other.askedAtMs > toldAtMs - windowMs,
+    )
+    if (before.length < limit) continue
+    const text = `a call of ${name} by ${client} was admitted at ${toldAtMs} after ${before.length}, limit ${limit}`
+    yield { promise: 'limit', text }
+    return
+  }
+}
+
+/** Finds calendar periods in which more calls were counted or under way at a time than promised. A call counts if it is in the period for certain. */
+export function* excessOfPeriods(one: Case): Generator<Violation> {
+  const { name, client, rules } = one
+  const periods = new Map<string, Witness[]>()
+  for (const call of countedBy(one)) {
+    const period = periodOf(one, call.askedAtMs)
+    if (period === undefined || period !== periodOf(one, call.toldAtMs)) continue
+    periods.set(period, [...(periods.get(period) ?? []), call])
+  }
+  const limit = Math.max(...rules.map((rule) => rule.limit))
+  for (const [period, admitted] of periods) {
+    if (admitted.length <= limit) continue
+    for (const { toldAtMs: atMs } of admitted) {
+      const counted = admitted.filter(
+        ({ toldAtMs, givenBackAtMs = Infinity }) => toldAtMs <= atMs && givenBackAtMs > atMs,
+      )
+      if (counted.length <= promised(one, limit, admitted[0]!.askedAtMs, atMs)) continue
+      const text = `${counted.length} calls of ${name} by ${client} in the period ${period} at ${atMs.toFixed(3)}, limit ${limit}`
+      yield { promise: 'limit', text }
+      return
+    }
+  }
+}

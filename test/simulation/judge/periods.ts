@@ -1,0 +1,54 @@
+import { halfOf } from '../network.ts'
+import { serverMicroseconds } from '../time.ts'
+import { type Case, clockSteps, overlapping } from './evidence.ts'
+
+const HOUR_MS = 3_600_000
+const MINUTE_MS = 60_000
+const formats = new Map<string, Intl.DateTimeFormat>()
+
+/** Returns the milliseconds by which a time zone is ahead of UTC, which change on a whole minute. */
+function offsetMs(timezone: string, epochMs: number): number {
+  let format = formats.get(timezone)
+  if (format === undefined) {
+    format = new Intl.DateTimeFormat('en', { timeZone: timezone, timeZoneName: 'longOffset' })
+    formats.set(timezone, format)
+  }
+  const name = format.formatToParts(epochMs).find(({ type }) => type === 'timeZoneName')!.value
+  const [, sign = '+', hours = '0', minutes = '0'] = /^GMT(?:([+-])(\d+):(\d+))?$/.exec(name) ?? []
+  return (sign === '-' ? -1 : 1) * (Number(hours) * HOUR_MS + Number(minutes) * MINUTE_MS)
+}
+
+/** Returns the instant on the clock of a client's Redis, in epoch milliseconds. */
+function serverDate({ history, client }: Case, worldMs: number): number {
+  const { actions, aheadMs, shiftMs = 0, isCluster } = history
+  const half = isCluster ? halfOf(`{${client}}`) : 0
+  const steps = actions.filter(({ kind, atMs }) => kind === 'clock' && atMs <= worldMs)
+  const byMs = steps.reduce(
+    (sum, step) => sum + (step.kind === 'clock' && (!isCluster || step.half === half) ? step.byMs : 0),
+    0,
+  )
+  return Math.floor(serverMicroseconds(worldMs, aheadMs + shiftMs + byMs) / 1000)
+}
+
+const known = new WeakMap<Case, Map<number, string | undefined>>()
+
+/** Names the calendar period of an instant; undefined if a gateway may not know it, as Redis's clock was set while it was without Redis. */
+export function periodOf(one: Case, worldMs: number): string | undefined {
+  const periods = known.get(one) ?? new Map<number, string | undefined>()
+  known.set(one, periods)
+  if (!periods.has(worldMs)) periods.set(worldMs, findPeriod(one, worldMs))
+  return periods.get(worldMs)
+}
+
+function findPeriod(one: Case, worldMs: number): string | undefined {
+  const isUnsure = overlapping(one.troubles, worldMs, worldMs).some(
+    ({ fromMs, toMs }) => clockSteps(one, fromMs, toMs).length > 0,
+  )
+  if (isUnsure || clockSteps(one, worldMs, worldMs).length > 0) return undefined
+  const { windowMs, calendar } = one.history.limits[one.name]
+  const atMs = serverDate(one, worldMs)
+  if (calendar?.unit !== 'hour') return String(Math.floor(atMs / windowMs))
+  // An hour that summer time repeats is two hours.
+  const offset = offsetMs(calendar.timezone, atMs)
+  return `${Math.floor((atMs + offset) / HOUR_MS)} ${offset}`
+}

@@ -1,0 +1,81 @@
+import { SPREAD_MS } from './accesses.ts'
+import {
+  actionsBetween,
+  between,
+  type Case,
+  clockSteps,
+  gatewaysAt,
+  GRACE_MS,
+  overlapping,
+  rulesBetween,
+  type Violation,
+  type Witness,
+} from './evidence.ts'
+
+/** Returns how often in a row a caller waited as told, and was refused again although no other call was admitted meanwhile. */
+function refusalsInRow(one: Case, refused: Witness): number {
+  const { waitedFor, toldAtMs } = refused
+  if (waitedFor === undefined || refused.refusedBy !== one.name) return 0
+  const isTaken = between(one.admitted, waitedFor.askedAtMs, toldAtMs).length > 0
+  return isTaken ? 0 : 1 + refusalsInRow(one, waitedFor)
+}
+
+/** Maximum re-checks of a full key in a second, by which a gateway finds out if another limit has a longer wait. */
+const MAX_RECHECKS = 16
+
+/**
+ * True if the wait of a refusal by one limit may be shorter than that of another: an access of that one may be over by then, another
+ * gateway may have filled it, or the gateway may have refused so often within a second that it did not ask.
+ */
+function mayBeShorter({ kind, calls, history, name }: Case, { askedAtMs, toldAtMs }: Witness): boolean {
+  if (kind === 'access' || history.gateways > 1) return true
+  const refused = between(calls, askedAtMs - GRACE_MS, toldAtMs).filter(({ admitted }) => !admitted)
+  return refused.filter(({ refusedBy }) => refusedBy !== name).length > MAX_RECHECKS
+}
+
+/**
+ * Finds callers that waited `Retry-After`, and were refused again although no other call was admitted since the refusal. Each
+ * doubtful call excuses one refusal. Of several gateways, after a fault, none knows what the others admitted within two windows.
+ */
+export function* brokenWaits(one: Case): Generator<Violation> {
+  const { calls, admitted, doubts, history, name, client, troubles } = one
+  for (const call of calls) {
+    const { waitedFor, toldAtMs } = call
+    if (call.admitted || call.isReplay || call.refusedBy !== name || waitedFor === undefined) continue
+    // With a limit of 0, the wait is always a window.
+    if (rulesBetween(one, waitedFor.askedAtMs, toldAtMs).some(({ limit }) => limit === 0)) continue
+    if (waitedFor.refusedBy !== name && mayBeShorter(one, waitedFor)) continue
+    const windowMs = Math.max(...one.rules.map((rule) => rule.windowMs))
+    const isAfter = overlapping(troubles, waitedFor.askedAtMs - 2 * windowMs, toldAtMs).length > 0
+    const isShared = isAfter && gatewaysAt(one, toldAtMs) > 1
+    const fromMs = waitedFor.askedAtMs - (isShared ? 2 * windowMs : 0)
+    if (between(admitted, fromMs, toldAtMs).length > 0) continue
+    const isChanged =
+      actionsBetween(history, ['replace', 'change'], fromMs - GRACE_MS, toldAtMs + GRACE_MS).length > 0 ||
+      one.rules.some((rule) => rule.fromMs > fromMs - GRACE_MS && rule.fromMs <= toldAtMs) ||
+      actionsBetween(history, ['clock'], fromMs - GRACE_MS, toldAtMs + GRACE_MS).length > 0 ||
+      (isAfter && clockSteps(one, fromMs - 2 * windowMs, toldAtMs).length > 0)
+    if (isChanged) continue
+    const unknown = between(doubts, waitedFor.askedAtMs - windowMs, toldAtMs).length
+    if (refusalsInRow(one, call) <= unknown) continue
+    const text = `${client} waited ${waitedFor.retryAfterMs.toFixed(3)} ms after a refusal at ${waitedFor.toldAtMs.toFixed(3)}; refused at ${toldAtMs.toFixed(3)}, ${call.retryAfterMs.toFixed(3)} ms more of ${name}`
+    yield { promise: 'wait', text }
+    return
+  }
+}
+
+/** Finds waits that are longer than a window; than two, if the clock of Redis was set back. */
+export function* longWaits(one: Case): Generator<Violation> {
+  const { calls, name, client } = one
+  for (const { askedAtMs, toldAtMs, refusedBy, retryAfterMs } of calls) {
+    if (refusedBy !== name) continue
+    const windows = one.rules.filter(({ fromMs }) => fromMs <= toldAtMs).map(({ windowMs }) => windowMs)
+    const windowMs = Math.max(...windows)
+    const isBack = clockSteps(one, askedAtMs - windowMs, toldAtMs).length > 0
+    const sharedMs = windowMs / 1000
+    if (retryAfterMs <= windowMs * (isBack ? 2 : 1) + SPREAD_MS + sharedMs) continue
+    const text = `a call of ${name} by ${client} was refused at ${toldAtMs}, to wait ${retryAfterMs} ms, longer than a window`
+    yield { promise: 'wait', text }
+    return
+  }
+}

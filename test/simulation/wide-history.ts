@@ -1,0 +1,179 @@
+import { UNITS_MS } from '../../src/policy/calendar.ts'
+import type { Action, History, LimitName, OwnLimit, Rule } from './history.ts'
+import { createRandom, type Random } from './random.ts'
+import { START_MS } from './time.ts'
+
+/** Faults of each kind: after some Redis has its data, on the same clock. */
+const FAULTS = [
+  'slow',
+  'hang',
+  'cut',
+  'stall',
+  'full',
+  'readonly',
+  'flush',
+  'suspend',
+  'failover',
+  'lose',
+] as const
+const ALL = [...FAULTS, 'restart', 'clock', 'replace'] as const
+
+/** Histories in which every kind of limit meets every fault, each with its faults. */
+export const WIDE_PROFILES = {
+  /** Limits of all kinds and of 0, 1 and 20 calls, real calendars, and every fault. */
+  kinds: ALL,
+  /** Calendar periods, accesses, and calls that are given back; Redis keeps its data and its clock. */
+  kept: FAULTS,
+  /** Windows of a minute, and silences of half a minute, at one gateway after the other. */
+  long: ['hang', 'cut', 'slow', 'failover', 'lose'],
+  /** Limits of more than 1000 calls, whose calls share slots. */
+  large: ['hang', 'cut', 'stall', 'slow', 'lose'],
+  /** Own limits of clients, overrides that end, shadow limits, and outages that admit or refuse everything. */
+  ruled: [...FAULTS, 'change', 'change'],
+} as const
+export type WideProfile = keyof typeof WIDE_PROFILES
+export const isWide = (profile: string): profile is WideProfile => Object.hasOwn(WIDE_PROFILES, profile)
+
+const MINUTE_MS = 60_000
+const CLIENTS = ['c1', 'c2', 'c3'] as const
+const NAMES = ['requests', 'sync'] as const
+
+/** Real calendars, each with an instant at which one of its periods ends. The clocks of two change then. */
+const CALENDARS = [
+  { unit: 'minute', timezone: 'UTC', boundary: '2025-06-15T16:00:00Z' },
+  { unit: 'hour', timezone: 'UTC', boundary: '2025-06-15T16:00:00Z' },
+  { unit: 'hour', timezone: 'Australia/Sydney', boundary: '2026-04-04T16:00:00Z' },
+  { unit: 'hour', timezone: 'Australia/Lord_Howe', boundary: '2026-04-04T15:00:00Z' },
+  { unit: 'hour', timezone: 'Australia/Lord_Howe', boundary: '2026-10-03T15:30:00Z' },
+] as const
+
+/** Creates the history of a seed. */
+export function wideHistory(profile: WideProfile, seed: number): History {
+  const random = createRandom(seed * 5 + Object.keys(WIDE_PROFILES).indexOf(profile))
+  const gateways = random.pick([1, 1, 2, 3])
+  const ms = profile === 'long' ? random.pick([90_000, 150_000]) : random.pick([20_000, 40_000])
+  const calendar =
+    profile !== 'long' && profile !== 'large' && random.chance(0.3) ? random.pick(CALENDARS) : undefined
+  const rule = (name: LimitName): Rule => ruleOf(random, profile, name, calendar)
+  const limits = { requests: rule('requests'), sync: rule('sync') }
+  const drafts: object[] = []
+  for (let i = random.integer(2, profile === 'large' ? 3 : 6); i > 0; i--) {
+    const [early, late] = [random.between(0, 3000), random.between(0, ms)]
+    const manner = random.pick(['hammer', 'wait', profile === 'kept' ? 'crowd' : 'wait', 'crowd'] as const)
+    drafts.push({
+      ...{ kind: 'caller', client: random.pick(CLIENTS), manner, withProof: random.chance(0.2) },
+      atMs: random.chance(0.6) ? early : late,
+      ms: manner === 'wait' ? ms : random.between(500, Math.min(5000, ms / 4)),
+      gateway: random.chance(0.5) ? random.integer(0, gateways - 1) : 'any',
+    })
+  }
+  let last: Fault | undefined
+  for (let i = random.integer(0, 5); i > 0; i--) {
+    last = faultOf(random, profile, gateways, limits, ms, last)
+    drafts.push(last)
+  }
+  if (profile === 'long' && random.chance(0.5)) drafts.push(...rollingOutage(random, gateways, ms))
+  const actions = drafts.map((draft, number) => ({ ...draft, number }) as Action)
+  return {
+    ...{ seed, gateways, ms, limits, actions: actions.toSorted((a, b) => a.atMs - b.atMs) },
+    ...{ isCluster: random.chance(0.25), aheadMs: random.pick([0, 333]) },
+    ...(random.chance(0.3) && { scriptUs: 1 }),
+    ...(calendar && {
+      shiftMs: Date.parse(calendar.boundary) - START_MS - Math.floor(random.between(0, ms)),
+    }),
+    // An upstream fails when Redis does, as if the network did.
+    failsAtMs: actions
+      .filter(({ kind }) => kind !== 'caller')
+      .map(({ atMs }) => atMs + random.between(-50, 400)),
+    ...(profile === 'ruled' && { own: ownLimits(random, limits) }),
+  }
+}
+
+function ruleOf(
+  random: Random,
+  profile: WideProfile,
+  name: LimitName,
+  calendar: (typeof CALENDARS)[number] | undefined,
+): Rule {
+  // After a fault has passed, calls of a long window still count.
+  const isKept = profile === 'kept'
+  const limit = random.pick(isKept ? [2, 5, 10, 20] : [0, 1, 1, 2, 3, 5, 10, 20, 20])
+  const windowMs = random.pick(isKept ? [5000, 10_000, 20_000] : [1000, 2000, 5000, 10_000])
+  if (profile === 'large')
+    return name === 'requests'
+      ? { limit: random.integer(1001, 3000), windowMs: random.pick([2000, 5000, 20_000]) }
+      : { limit, windowMs }
+  const kinds = { kinds: 4, kept: 3, long: 8, ruled: 8 }[profile]
+  const kind = (['access', 'success', 'calendar'] as const)[random.integer(0, kinds - 1)]
+  const isCounted = name === 'requests' || kind !== 'success'
+  const base = {
+    ...{ limit, windowMs: profile === 'long' && random.chance(0.8) ? MINUTE_MS : windowMs },
+    ...(kind !== undefined && { kind: isCounted ? kind : 'calendar' }),
+    ...(profile === 'ruled' && random.chance(0.6) && { onOutage: random.pick(['allow', 'deny'] as const) }),
+    ...(profile === 'ruled' && name === 'sync' && random.chance(0.3) && { shadow: true }),
+  }
+  if (calendar === undefined || kind === undefined || kind === 'access') return base
+  const { unit, timezone } = calendar
+  return { ...base, calendar: { unit, timezone }, windowMs: UNITS_MS[unit] }
+}
+
+type Fault = Pick<Action, 'atMs' | 'ms'>
+
+function faultOf(
+  random: Random,
+  profile: WideProfile,
+  gateways: number,
+  limits: History['limits'],
+  endMs: number,
+  last: Fault | undefined,
+): Fault {
+  const kind = random.pick<string>(WIDE_PROFILES[profile])
+  // Each gateway knows the number of gateways within two seconds of their start.
+  const freshMs = random.between(gateways > 1 ? 2500 : 0, endMs)
+  // As often as not, the next begins when a gateway recovers from the last.
+  const atMs =
+    last !== undefined && random.chance(0.4) ? last.atMs + last.ms + random.between(-100, 600) : freshMs
+  if (kind === 'change') {
+    const name = random.pick(NAMES)
+    const { windowMs, kind } = limits[name]
+    const by = kind === undefined ? random.pick(['file', 'override', 'override'] as const) : 'override'
+    const ms = by === 'override' && random.chance(0.7) ? random.between(500, 8000) : 0
+    const rule = { ...limits[name], limit: random.pick([0, 1, 2, 5, 10, 20]), windowMs }
+    return Object.assign({ atMs, ms }, { kind: 'change', name, by, rule })
+  }
+  const longest = profile === 'long' && random.chance(0.5) ? 30_000 : 6000
+  const losesData = profile === 'kinds' && random.chance(0.3)
+  const ms = random.chance(0.5) ? random.between(20, 300) : random.between(200, longest)
+  return {
+    ...{ kind, gateway: random.integer(0, gateways - 1), half: random.integer(0, 1) },
+    ...{
+      delayMs: random.between(20, 250),
+      losesRequests: random.chance(0.5),
+      isGraceful: random.chance(0.5),
+    },
+    ...{ keepsData: !losesData, lagMs: losesData ? random.between(0, 3000) : 0 },
+    ...{ byMs: random.between(-15_000, 15_000), atMs, ms },
+  }
+}
+
+/** Returns silences that begin at one gateway after the other, and end together. */
+function rollingOutage(random: Random, gateways: number, endMs: number): readonly object[] {
+  const fromMs = random.between(2500, endMs / 3)
+  const apartMs = random.between(8000, 14_000)
+  const untilMs = fromMs + gateways * apartMs
+  return Array.from({ length: gateways }, (_, gateway) => {
+    const atMs = fromMs + gateway * apartMs
+    return { kind: 'hang', gateway, atMs, ms: untilMs - atMs }
+  })
+}
+
+function ownLimits(random: Random, limits: History['limits']): readonly OwnLimit[] {
+  return NAMES.filter(() => random.chance(0.5)).map((name) => {
+    const { kind, windowMs } = limits[name]
+    const hasWindow = kind === undefined && random.chance(0.5)
+    return {
+      ...{ client: random.pick(CLIENTS), name, limit: random.pick([0, 1, 4, 12]) },
+      ...(hasWindow && { windowMs: windowMs * 2 }),
+    }
+  })
+}

@@ -34,7 +34,7 @@ export function createLimiter(
 ) {
   /** The deny cache: allowances of full keys, and of the other keys of refused calls; each for a second, or until its next call may pass. */
   const cache = new Map<string, CachedAllowance>()
-  /** When the cache was last cleared. The answer to an earlier question is not cached. */
+  /** When the cache was last cleared, or a call was given back. The answer to an earlier question is not cached. */
   let clearedAt = Number.NEGATIVE_INFINITY
 
   /** Returns the cached allowance of a quota with its waits counted from `at`; undefined if it is outdated. */
@@ -143,6 +143,7 @@ export function createLimiter(
         const charged = quota.countsSuccess && allowances.find(({ name }) => name === quota.name)
         if (!charged || !charged.admitted) continue
         cache.delete(quota.key)
+        clearedAt = now()
         store.giveBack(quota, charged.resetAt)
       }
     },

@@ -20,10 +20,10 @@ type Params = readonly [keys: number, ...keysAndArgs: (string | number)[]]
 
 const REGISTER = scriptOf(REGISTER_SCRIPT)
 /**
- * A silent gateway may count by itself. It is not forgotten by those that lose Redis later: if a fault takes the gateways one by one,
- * within ten minutes, each still has its part.
+ * A silent gateway may count by itself: those that lose Redis within two minutes after it still know of it, and leave it its part. Several
+ * windows of most limits.
  */
-const GATEWAY_LIFE_MS = 600_000
+const GATEWAY_LIFE_MS = 120_000
 
 /** Called with the outcome of each script call, which may decide several requests. */
 export type OnReply = (server: string, error: Error | undefined) => void

@@ -52,6 +52,8 @@ export interface Options {
 export interface GatewayOptions extends Options {
   /** False for a route without authentication. */
   readonly authenticate?: boolean
+  /** True if API keys are counted, without authentication. */
+  readonly apiKeys?: boolean
   /** Limits of each request; default: 1. */
   readonly limits?: number
   readonly routes?: number
@@ -67,7 +69,9 @@ export interface GatewayOptions extends Options {
 
 /** Sluice, as the container starts it. */
 export function gateway({ upstream, redis }: Backends, options: GatewayOptions = {}): Start {
-  const { limit = 1000, windowS = 60, limits = 1, authenticate = true, routes = 1, clients = 0 } = options
+  const { limit = 1000, windowS = 60, limits = 1, routes = 1, clients = 0, apiKeys = false } = options
+  const { authenticate = !apiKeys } = options
+  const per = apiKeys ? 'header:x-api-key' : 'client'
   const { node = process.execPath, nodeFlags = [], flags = [], root = ROOT } = options
   const window = `${windowS}s`
   const names = Array.from({ length: limits }, (_, i) => `limit-${i}`)
@@ -87,9 +91,8 @@ export function gateway({ upstream, redis }: Backends, options: GatewayOptions =
         id: `client-${String(i).padStart(7, '0')}`,
         limits: { 'limit-0': { limit, window } },
       })),
-      limits: Object.fromEntries(
-        names.map((name, i) => [name, { per: ['client'], limit: limit + i, window }]),
-      ),
+      limits: Object.fromEntries(names.map((name, i) => [name, { per: [per], limit: limit + i, window }])),
+      ...(apiKeys && { parameters: { [per]: '[a-z0-9-]+' } }),
       routes: [
         ...Array.from({ length: routes - 1 }, (_, i) => ({ ...route, match: `GET /service-${i}/:id` })),
         { ...route, match: '/*' },

@@ -8,6 +8,7 @@ import { type Bench, measure, type Round, run, spread } from './measure.ts'
 import { redis } from './redis.ts'
 import { markdown, showSpread } from './report.ts'
 import { ROWS } from './rows.ts'
+import { slices } from './slices.ts'
 
 const STARTS = 5
 const FIRST_S = 10
@@ -122,4 +123,5 @@ export const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<string>>
   workers,
   garbage,
   redis,
+  slices,
 }

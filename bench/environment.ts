@@ -1,6 +1,6 @@
 /** The environment of a benchmark: child processes that end with it, free ports, an upstream, a Redis. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -33,16 +33,24 @@ export interface Command {
   readonly command: string
   readonly args: readonly string[]
   readonly env?: Readonly<Record<string, string>>
+  /** The file that gets standard output, which is ignored otherwise. */
+  readonly stdoutFile?: string
 }
 
 /** Starts a process on some CPUs; it is killed when the benchmark ends. */
 export function startOn(
   cpus: number | string,
-  { command, args, env }: Command,
+  { command, args, env, stdoutFile }: Command,
   stdout: 'pipe' | 'ignore',
 ): ChildProcess {
   const child = spawn('taskset', ['-c', String(cpus), command, ...args], {
-    stdio: ['ignore', stdout, 'inherit'],
+    // Descriptor 3: bench/log-to-null.mjs.
+    stdio: [
+      'ignore',
+      stdoutFile === undefined ? stdout : openSync(stdoutFile, 'w'),
+      'inherit',
+      openSync('/dev/null', 'w'),
+    ],
     env: { ...process.env, ...env },
   })
   children.add(child)

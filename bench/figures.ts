@@ -1,12 +1,14 @@
-/** Figures of Sluice only: speed after a start, memory, and the work of Redis for a call. */
-import { spawnSync } from 'node:child_process'
+/** Figures of Sluice only: speed after a start, memory, workers and garbage. */
 import { availableParallelism } from 'node:os'
-import { CHARGE_SCRIPT } from '../src/limit/redis/scripts.ts'
 import { type Contender, gateway, nodePeer } from './contenders.ts'
-import { requireCommands, sleep, stop } from './environment.ts'
+import { stop } from './environment.ts'
 import { mintTokens } from './load.ts'
+import { measureGarbage } from './garbage.ts'
 import { type Bench, measure, type Round, run, spread } from './measure.ts'
+import { redis } from './redis.ts'
 import { markdown, showSpread } from './report.ts'
+import { ROWS } from './rows.ts'
+import { slices } from './slices.ts'
 
 const STARTS = 5
 const FIRST_S = 10
@@ -94,128 +96,24 @@ async function workers(bench: Bench): Promise<string> {
   return markdown(['workers', 'requests/s', 'of one worker'], lines)
 }
 
-const WINDOW_US = 60_000_000
-const NO_DEADLINE = Number.MAX_SAFE_INTEGER
-const CALLS = 100_000
-const PIPELINE = 100
-const CLIENTS = 1000
-/** The limit of a call with one limit. */
-const ONE_LIMIT = `1 1000 ${WINDOW_US} 0`
-/** The hour of the clock, as a limit of charge.lua. */
-const HOUR_US = 3_600_000_000
-const HOUR = `${CALLS} ${HOUR_US} 4 ${Math.floor((Date.now() * 1000) / HOUR_US) * HOUR_US}`
-const [FREE_ACCESS, CHARGED_ACCESS] = [
-  `1 1 ${WINDOW_US} 2 1000 ${WINDOW_US} 0`,
-  `1 1 1 2 1000 ${WINDOW_US} 0`,
-]
-const INCR_SCRIPT = `if redis.call('INCR', KEYS[1]) == 1 then redis.call('PEXPIRE', KEYS[1], 60000) end`
+const GARBAGE_ROWS = ['reused', 'new', 'refused']
+const GARBAGE_S = 20
 
-/** Microseconds that Redis has spent in scripts, and processor time including its sockets. */
-async function redisUs({ store }: Bench): Promise<{ scripts: number; processor: number }> {
-  const info = await store.info('commandstats', 'cpu')
-  const seconds = (name: string): number => Number(new RegExp(`^used_cpu_${name}:(.*)$`, 'm').exec(info)![1])
-  return {
-    scripts: Number(/cmdstat_evalsha:calls=\d+,usec=(\d+)/.exec(info)?.[1] ?? 0),
-    processor: (seconds('sys') + seconds('user')) * 1e6,
-  }
-}
-
-interface Call {
-  readonly script?: string
-  readonly limit?: number
-  /** Limits of one decision. */
-  readonly limits?: number
-  /** Decisions in one call. */
-  readonly decisions?: number
-  /** The rule of each decision, in place of one of `limits` limits. */
-  readonly rule?: string
-}
-
-/** Microseconds in the script for each decision; calls are pipelined. */
-async function scriptUs(bench: Bench, call: Call): Promise<string> {
-  const { script = CHARGE_SCRIPT, limit = 1000, limits = 1, decisions = 1 } = call
-  await bench.store.flushall()
-  const sha = (await bench.store.script('LOAD', script)) as string
-  const each = Array.from({ length: limits }, (_, i) => i)
-  const rule = call.rule ?? `1 ${each.map((i) => `${limit + i} ${WINDOW_US} 0`).join(' ')}`
-  const before = await redisUs(bench)
-  for (let done = 0; done < CALLS;) {
-    const pipeline = bench.store.pipeline()
-    for (let i = 0; i < PIPELINE; i++, done += decisions) {
-      const clients = Array.from({ length: decisions }, (_, j) => (done + j) % CLIENTS)
-      const keys = clients.flatMap((client) => each.map((i) => `sluice:{client-${client}}:limit-${i}`))
-      pipeline.evalsha(sha, keys.length, ...keys, NO_DEADLINE, 0, ...clients.map(() => rule))
-    }
-    await pipeline.exec()
-  }
-  return `${(((await redisUs(bench)).scripts - before.scripts) / CALLS).toFixed(1)} us`
-}
-
-/** Microseconds of each admitted call. */
-async function gatewayUs(bench: Bench, limits: number): Promise<string> {
-  const work = { tokens: await mintTokens('RS256', CLIENTS) }
-  const running = await run({ name: 'Sluice', work, start: gateway(bench, { limits }) })
-  await sleep(500)
-  await measure(bench, running, bench.seconds)
-  const before = await redisUs(bench)
-  const { requests } = await measure(bench, running, 2 * bench.seconds)
-  const after = await redisUs(bench)
-  await stop(running.child)
-  const each = (name: 'scripts' | 'processor'): string => ((after[name] - before[name]) / requests).toFixed(1)
-  return `${each('scripts')} us in scripts, ${each('processor')} us of the processor`
-}
-
-/** Script calls per second over 50 connections, with one pending call each. */
-async function callRate(bench: Bench, sha: string): Promise<string> {
-  requireCommands('redis-benchmark')
-  const before = await redisUs(bench)
-  const call = ['EVALSHA', sha, '1', '{rate-__rand_int__}', String(NO_DEADLINE), '0', ONE_LIMIT]
-  const options = `-c 0 redis-benchmark -p ${bench.redis} -c 50 -n ${CALLS} -r ${CLIENTS} --csv`
-  const { stdout } = spawnSync('taskset', [...options.split(' '), ...call], { encoding: 'utf8' })
-  const perSecond = Number(/","([\d.]+)"/.exec(stdout)?.[1])
-  const us = ((await redisUs(bench)).processor - before.processor) / CALLS
-  return `${perSecond.toFixed(0)}, ${us.toFixed(1)} us of the processor each`
-}
-
-async function redis(bench: Bench): Promise<string> {
-  const lines = [
-    ['script: admitted, one limit', await scriptUs(bench, {})],
-    ['script: admitted, two limits', await scriptUs(bench, { limits: 2 })],
-    ['script: admitted, one limit, sixteen calls together', await scriptUs(bench, { decisions: 16 })],
-    [
-      'script: admitted, two limits, sixteen calls together',
-      await scriptUs(bench, { limits: 2, decisions: 16 }),
-    ],
-    ['script: admitted, 5000 a minute', await scriptUs(bench, { limit: 5000 })],
-    ['script: refused', await scriptUs(bench, { limit: 1 })],
-    ['script: admitted, an hour of the clock', await scriptUs(bench, { rule: `1 ${HOUR}` })],
-    ['script: given back', await scriptUs(bench, { rule: `2 ${HOUR} ${HOUR.split(' ').at(-1)} -1` })],
-    ['script: charged with its access', await scriptUs(bench, { rule: CHARGED_ACCESS, limits: 2 })],
-    ['script: free in its access', await scriptUs(bench, { rule: FREE_ACCESS, limits: 2 })],
-    ['script: only INCR and PEXPIRE', await scriptUs(bench, { script: INCR_SCRIPT })],
-    ['through the gateway: admitted, one limit', await gatewayUs(bench, 1)],
-    ['through the gateway: admitted, two limits', await gatewayUs(bench, 2)],
-  ]
-  const sha = (await bench.store.script('LOAD', CHARGE_SCRIPT)) as string
-  lines.push(['script calls a second, 50 connections', await callRate(bench, sha)])
-  for (const calls of [1, 16, 20, 100, 500, 1000]) {
-    const key = `sluice:{00000000-0000-4000-8000-${String(calls).padStart(12, '0')}}:requests`
-    for (let i = 0; i < calls; i++) await bench.store.evalsha(sha, 1, key, NO_DEADLINE, 0, ONE_LIMIT)
+async function garbage(bench: Bench): Promise<string> {
+  const lines: string[][] = []
+  for (const name of GARBAGE_ROWS) {
+    const { title, contenders } = ROWS[name]!
+    const sluice = (await contenders(bench)).find((contender) => contender.name === 'Sluice')!
+    await bench.store.flushall()
+    const figures = await measureGarbage(bench, sluice, GARBAGE_S)
     lines.push([
-      `a client with ${calls} calls in its window`,
-      `${await bench.store.memory('USAGE', key)} bytes`,
+      title,
+      ...[figures.allocatedBytes.toFixed(0), figures.promotedBytes.toFixed(1)],
+      ...[figures.scavengeMs.toFixed(2), figures.fullCollections.toFixed(2)],
     ])
   }
-  const further = [
-    ['an hour of the clock', ['{memory}:hour'], `1 ${HOUR}`],
-    ['an access and its limit, one call', ['{memory}:sessions~', '{memory}:sessions'], FREE_ACCESS],
-  ] as const
-  for (const [name, keys, rule] of further) {
-    await bench.store.evalsha(sha, keys.length, ...keys, NO_DEADLINE, 0, rule)
-    const bytes = await Promise.all(keys.map((key) => bench.store.memory('USAGE', key)))
-    lines.push([name, `${bytes.join(' + ')} bytes`])
-  }
-  return markdown(['Redis', ''], lines)
+  const header = ['garbage of a request', 'bytes allocated', 'bytes promoted', 'ms a scavenge']
+  return markdown([...header, 'full collections in 100,000'], lines)
 }
 
 /** Rows with tables of their own. */
@@ -223,5 +121,7 @@ export const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<string>>
   start: firstSeconds,
   memory,
   workers,
+  garbage,
   redis,
+  slices,
 }

@@ -1,7 +1,8 @@
--- wrk: one request after another with the next token of a file; load.ts sets the variables.
+-- wrk: one request after another with the next token of a file, or the API key of a random client; load.ts sets the variables.
 local setting = os.getenv
 local body = ("x"):rep(tonumber(setting("BENCH_BODY")))
 local file = setting("BENCH_TOKENS") and io.open(setting("BENCH_TOKENS"))
+local clients = tonumber(setting("BENCH_CLIENTS"))
 local prefix, suffix
 local requests, sent = {}, 0
 
@@ -12,7 +13,9 @@ function init()
   end
   if #body > 0 then lines[#lines + 1] = "Content-Length: " .. #body end
   prefix, suffix = table.concat(lines, "\r\n"), "\r\n\r\n" .. body
-  if not file then
+  if clients then
+    math.randomseed(tonumber(setting("BENCH_SEED")))
+  elseif not file then
     requests[1] = prefix .. suffix
   elseif setting("BENCH_SKIP") then
     file:seek("set", tonumber(setting("BENCH_SKIP")))
@@ -27,6 +30,9 @@ function request()
   if #requests > 0 then
     sent = sent + 1
     return requests[(sent - 1) % #requests + 1]
+  end
+  if clients then
+    return ("%s\r\nX-Api-Key: client-%08d%s"):format(prefix, math.random(0, clients - 1), suffix)
   end
   local token = file:read("*l")
   if not token then

@@ -50,6 +50,9 @@ export function token(algorithm: Algorithm, client: number, index: number): Prom
   )
 }
 
+/** Returns the API key of a client, as load.lua does. */
+export const apiKey = (client: number): string => `client-${String(client).padStart(8, '0')}`
+
 /** A file of tokens, one a line. */
 export interface Tokens {
   readonly file: string
@@ -86,6 +89,8 @@ export interface Work {
   readonly path?: string
   /** Bytes of a POST; default: GET. */
   readonly body?: number
+  /** Number of clients, which call at random with an API key each. */
+  readonly clients?: number
   /** Number of header fields, including Host and Authorization; default: 2. */
   readonly fields?: number
 }
@@ -116,6 +121,7 @@ export async function load(port: number, seconds: number, work: Work, sent = 0):
         BENCH_PATH: work.path ?? '/transactions',
         BENCH_BODY: String(work.body ?? 0),
         BENCH_FIELDS: String(work.fields ?? 2),
+        ...(work.clients !== undefined && { BENCH_CLIENTS: String(work.clients), BENCH_SEED: String(sent) }),
         ...(tokens && { BENCH_TOKENS: tokens.file }),
         ...(tokens && work.fresh && { BENCH_SKIP: String((sent % tokens.count) * tokens.lineBytes) }),
       },

@@ -9,6 +9,8 @@ import type { Bench } from './measure.ts'
 const FRESH = 120_000
 const MILLION = 1_000_000
 
+const NODE_PEERS = ['http-proxy', 'fastify', 'flexible'] as const
+
 export interface Row {
   readonly title: string
   readonly contenders: (bench: Bench) => Promise<readonly Contender[]>
@@ -123,6 +125,18 @@ export const ROWS: Readonly<Record<string, Row>> = {
         const detail = `Node ${version}`
         return [bare(bench, work, detail, options), sluice(bench, work, detail, options)]
       })
+    },
+  },
+  flags: {
+    title: 'tokens reused, Node.js flags of the container',
+    contenders: async (bench) => {
+      const work = await reused()
+      return NODE_PEERS.flatMap((name) =>
+        [false, true].map((flagged) => ({
+          ...{ name: flagged ? `${name} with flags` : name, against: name, work },
+          start: nodePeer(name, bench, { flagged }),
+        })),
+      )
     },
   },
   body: works('bodies', {

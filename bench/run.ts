@@ -1,6 +1,7 @@
 /**
  * Compares Sluice with bare http-proxy and other gateways on Node and nginx: `npm run bench [-- --rows A,B --rounds N --seconds S --svg]`.
- * `--parts` omits one part of Sluice at a time. `--svg` writes docs/performance.svg and the table of the README.
+ * `--parts` omits one part of Sluice at a time. `--svg` writes the table of this version of Node.js into docs/performance.md, and
+ * docs/performance.svg on the version of the container.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { cpus } from 'node:os'
@@ -12,7 +13,8 @@ import { type Bench, compare, runCommand } from './measure.ts'
 import { comparisonTable, type Section, svg } from './report.ts'
 import { ROWS } from './rows.ts'
 
-const MARKS = ['<!-- bench: begin -->', '<!-- bench: end -->'] as const
+const MAJOR = process.versions.node.split('.')[0]!
+const IMAGE_MAJOR = '24'
 
 const { values } = parseArgs({
   options: {
@@ -35,12 +37,12 @@ function chosenRows(): ReadonlySet<string> {
 }
 
 function publish(sections: readonly Section[], text: string): void {
-  writeFileSync(join(ROOT, 'docs', 'performance.svg'), svg(sections))
-  const file = join(ROOT, 'README.md')
-  const [before, , after] = readFileSync(file, 'utf8').split(new RegExp(`(?<=${MARKS[0]})|(?=${MARKS[1]})`))
-  if (after === undefined) throw new Error(`README.md has no ${MARKS.join(' and ')}`)
-  const picture = '![Requests per second, bare http-proxy = 1.00](docs/performance.svg)'
-  writeFileSync(file, `${before}\n\n${picture}\n\n${text}\n\n${after}`)
+  const file = join(ROOT, 'docs', 'performance.md')
+  const [begin, end] = [`<!-- bench ${MAJOR}: begin -->`, `<!-- bench ${MAJOR}: end -->`]
+  const [before, , after] = readFileSync(file, 'utf8').split(new RegExp(`(?<=${begin})|(?=${end})`))
+  if (after === undefined) throw new Error(`docs/performance.md has no ${begin} and ${end}`)
+  writeFileSync(file, `${before}\n\n${text}\n\n${after}`)
+  if (MAJOR === IMAGE_MAJOR) writeFileSync(join(ROOT, 'docs', 'performance.svg'), svg(sections))
 }
 
 async function command(bench: Bench): Promise<number> {

@@ -1,6 +1,6 @@
 /** Figures of Redis: the work and the memory of calls, through scripts alone and through the gateway. */
 import { spawnSync } from 'node:child_process'
-import { CHARGE_SCRIPT } from '../src/limit/redis/scripts.ts'
+import { CHARGE_SCRIPT, MERGE_SCRIPT } from '../src/limit/redis/scripts.ts'
 import { gateway } from './contenders.ts'
 import { requireCommands, sleep, stop } from './environment.ts'
 import { mintTokens } from './load.ts'
@@ -16,10 +16,11 @@ const CLIENTS = 1000
 const ONE_LIMIT = `1 1000 ${WINDOW_US} 0`
 /** The hour of the clock, as a limit of charge.lua. */
 const HOUR_US = 3_600_000_000
-const HOUR = `${CALLS} ${HOUR_US} 4 ${Math.floor((Date.now() * 1000) / HOUR_US) * HOUR_US}`
+const HOUR_START = Math.floor((Date.now() * 1000) / HOUR_US) * HOUR_US
+const HOUR = `${CALLS} ${HOUR_US} 2 ${HOUR_START}`
 const [FREE_ACCESS, CHARGED_ACCESS] = [
-  `1 1 ${WINDOW_US} 2 1000 ${WINDOW_US} 0`,
-  `1 1 1 2 1000 ${WINDOW_US} 0`,
+  `1 1 ${WINDOW_US} 8 1000 ${WINDOW_US} 0`,
+  `1 1 1 8 1000 ${WINDOW_US} 0`,
 ]
 const INCR_SCRIPT = `if redis.call('INCR', KEYS[1]) == 1 then redis.call('PEXPIRE', KEYS[1], 60000) end`
 
@@ -76,6 +77,37 @@ async function scriptUs(bench: Bench, call: Call): Promise<string> {
   return `${(((await redisUs(bench)).scripts - before.scripts) / CALLS).toFixed(1)} us`
 }
 
+/** Microseconds of a merge into the log of a client: of a call to give back, or of own calls, a microsecond apart. */
+async function mergeUs(bench: Bench, window: Merged, ownCalls = 0): Promise<string> {
+  const { store } = bench
+  await store.flushall()
+  const { limit, windowUs, startUs, back } = window
+  const sha = (await store.script('LOAD', MERGE_SCRIPT)) as string
+  const now = Date.now() * 1000
+  const instants = Array.from({ length: ownCalls }, (_, i) => [now - ownCalls + i, 1, 0]).flat()
+  const rule = back === 0 ? `1 ${limit} ${windowUs} 0` : `1 ${HOUR}`
+  const keyOf = (client: number): string => `sluice:{client-${client}}:limit`
+  await decide(bench, CHARGE_SCRIPT, { count: CALLS / 10, together: 1, rule }, (i) => [keyOf(i % CLIENTS)])
+  const before = await redisUs(bench)
+  for (let done = 0; done < CLIENTS; done += PIPELINE) {
+    const pipeline = store.pipeline()
+    for (let client = done; client < done + PIPELINE; client++) {
+      const keys = [`sluice:{client-${client}}:~merged`, keyOf(client)]
+      pipeline.evalsha(sha, 2, ...keys, 1, 0, NO_DEADLINE, limit, windowUs, startUs, back, 0, ...instants)
+    }
+    await pipeline.exec()
+  }
+  return `${(((await redisUs(bench)).scripts - before.scripts) / CLIENTS).toFixed(1)} us`
+}
+
+interface Merged {
+  readonly limit: number
+  readonly windowUs: number
+  /** 0 for a window that slides. */
+  readonly startUs: number
+  readonly back: number
+}
+
 /** Microseconds of each admitted call. */
 async function gatewayUs(bench: Bench, limits: number): Promise<string> {
   const work = { tokens: await mintTokens('RS256', CLIENTS) }
@@ -114,7 +146,14 @@ export async function redis(bench: Bench): Promise<string> {
     ['script: admitted, 5000 a minute', await scriptUs(bench, { limit: 5000 })],
     ['script: refused', await scriptUs(bench, { limit: 1 })],
     ['script: admitted, an hour of the clock', await scriptUs(bench, { rule: `1 ${HOUR}` })],
-    ['script: given back', await scriptUs(bench, { rule: `2 ${HOUR} ${HOUR.split(' ').at(-1)} -1` })],
+    [
+      'script: given back',
+      await mergeUs(bench, { limit: CALLS, windowUs: HOUR_US, startUs: HOUR_START, back: 1 }),
+    ],
+    [
+      'script: 100 own calls merged',
+      await mergeUs(bench, { limit: 1000, windowUs: WINDOW_US, startUs: 0, back: 0 }, 100),
+    ],
     ['script: charged with its access', await scriptUs(bench, { rule: CHARGED_ACCESS, limits: 2 })],
     ['script: free in its access', await scriptUs(bench, { rule: FREE_ACCESS, limits: 2 })],
     ['script: only INCR and PEXPIRE', await scriptUs(bench, { script: INCR_SCRIPT })],
@@ -133,7 +172,7 @@ export async function redis(bench: Bench): Promise<string> {
   }
   const further = [
     ['an hour of the clock', ['{memory}:hour'], `1 ${HOUR}`],
-    ['an access and its limit, one call', ['{memory}:sessions~', '{memory}:sessions'], FREE_ACCESS],
+    ['an access and its limit, one call', ['{memory}:~access:sessions', '{memory}:sessions'], FREE_ACCESS],
   ] as const
   for (const [name, keys, rule] of further) {
     await bench.store.evalsha(sha, keys.length, ...keys, NO_DEADLINE, 0, rule)

@@ -9,136 +9,96 @@ import { join } from 'node:path'
 import process from 'node:process'
 
 const SECONDS = 120
-const STORE = 'src/limit/fallback/store.ts'
-const LOCAL = 'src/limit/fallback/local-counters.ts'
 const KEYS = 'src/limit/fallback/keys.ts'
-const KNOWN = 'src/limit/fallback/known.ts'
+const LIMITER = 'src/limit/limiter.ts'
+const LOCAL = 'src/limit/fallback/local-counters.ts'
+const LOG = 'src/limit/memory/call-log.ts'
+const CHARGE = 'src/limit/redis/charge.lua'
+const MERGE = 'src/limit/redis/merge.lua'
 const PROTOCOL = 'src/limit/redis/protocol.ts'
-const ASK = '.ask(quotas, (additions) => store.charge(quotas, additions))'
+const SCRIPTS = 'src/limit/redis/scripts.ts'
+const STATE = 'src/limit/fallback/key-state.ts'
+const STORE = 'src/limit/fallback/store.ts'
 
 /** Names of faults, each with its changes: a file, a text of it, and the replacement. */
 const FAULTS: Readonly<
   Record<string, readonly (readonly [file: string, text: string, replacement: string])[]>
 > = {
-  // The first seven were in the limiter.
-  'calls are added only to the server that was asked for them': [
-    [STORE, 'const breakers =', 'const asked = new Map<string, string>()\n  const breakers ='],
-    [
-      STORE,
-      'options.onFallback?.(mode, cause)',
-      'options.onFallback?.(mode, cause)\n    for (const { key } of quotas) asked.set(key, store.server(key))',
-    ],
-    [
-      STORE,
-      'const adding = local.adding(quotas)',
-      'const isMoved = quotas.some(({ key }) => (asked.get(key) ?? store.server(key)) !== store.server(key))\n    if (isMoved) return store.charge(quotas)\n    const adding = local.adding(quotas)',
-    ],
-    [
-      STORE,
-      '(quota) => isUp([quota])',
-      '(quota) => isUp([quota]) && asked.get(quota.key) === store.server(quota.key)',
-    ],
-  ],
-  'added calls are taken as made now': [
-    [PROTOCOL, '${atUs} ${count}', '${Number.MAX_SAFE_INTEGER} ${count}'],
-  ],
+  // Of the fallback.
   'all calls of the store are taken as made at its last answer': [
-    [KNOWN, 'calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at', 'at'],
-    [
-      KNOWN,
-      'if (calendar !== undefined || wasCharged || known.lastAt + windowMs * 1000 <= at) known',
-      'known',
-    ],
-  ],
-  'what remained of one limit is taken for the rest of another': [
-    [KNOWN, 'known.used = used', 'Object.assign(known, { used, then: limit })'],
-    [KNOWN, 'rest, lastAt }: Known', 'rest, lastAt, ...known }: Known'],
-    [KNOWN, 'limit - stored', '((known as { then?: number }).then ?? limit) - stored'],
+    [STATE, 'calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at', 'at'],
+    [STATE, 'if (calendar !== undefined || wasCharged || this.#lastAt + windowMs * 1000 <= at) this', 'this'],
   ],
   'proofs evict limits': [
-    [KEYS, 'isProof(quota) ? proofs : limits', 'quota === undefined ? proofs : limits'],
+    [KEYS, 'isProof ? proofs : limits', 'isProof ? limits : limits'],
     [KEYS, 'MAX_ANSWERS = 20_000', 'MAX_ANSWERS = 3'],
   ],
-  'calls are added only in the background': [[STORE, `local\n      ${ASK}`, 'store.charge(quotas)']],
-  'a proof is forgotten when it is added': [
-    [KEYS, 'asked.set(known.quota.key, known)', 'if (isProof(known.quota)) asked.delete(known.quota.key)'],
-  ],
-  // Others.
   'the fallback forgets its calls after half a window': [
-    [KNOWN, 'usedIn(own, frame)', 'usedIn(own, { horizonUs: frame.horizonUs + frame.windowUs / 2 })'],
-  ],
-  'calls count as added although the answer was lost': [
     [
-      LOCAL,
-      'if (charge !== undefined) {',
-      'if (own !== undefined) dropUpTo(own, total)\n        if (charge !== undefined) {',
-    ],
-  ],
-  'a refusal is cached for too long': [
-    ['src/limit/limiter.ts', 'askedAt + retryAfterMs <= at', 'askedAt + retryAfterMs + 2 <= at'],
-  ],
-  'calls of the older half of the window are not added': [
-    [
-      'src/limit/redis/charge.lua',
-      'instant > (start and start - 1 or now - window)',
-      'instant > now - window / 2',
+      STATE,
+      'usedIn(this.own, frame)',
+      'usedIn(this.own, { horizonUs: frame.horizonUs + frame.windowUs / 2 })',
     ],
   ],
   'callers do not wait for what is unknown of the clock of Redis': [
     [LOCAL, 'Math.max(MIN_SPREAD_MS, spreadMs(quota.key))', '0'],
   ],
-  'calls are given back until the store says so': [
-    [LOCAL, '    known.back = undefined\n    return', '    return'],
+  'the fallback does not know the accesses of Redis': [
+    [LOCAL, 'keys.know(quota, quota.access.key).record(', 'keys.know(quota, `${quota.access.key}?`).record('],
   ],
+  'each gateway rounds its part up': [[STATE, 'Math.floor(calls / gateways)', 'Math.ceil(calls / gateways)']],
+  // Of the hand-over.
+  'own calls do not count beside those of the store': [
+    [STORE, 'store.charge(quotas, local.own())', 'store.charge(quotas)'],
+  ],
+  'a merge counts beside the log that has it': [[CHARGE, 'if not log.isMerged then own', 'if true then own']],
+  'a merge that was sent does not count': [[CHARGE, 'if not log.isMerged then own', 'if false then own']],
+  'a merge without an answer is taken as done': [
+    [STATE, 'if (!isMerged) {', 'if (isMerged === undefined) {'],
+  ],
+  'a merge is repeated': [
+    [MERGE, '>= number then return { now, 1 } end', '> 1e15 then return { now, 1 } end'],
+  ],
+  'merged calls are taken as made now': [[MERGE, 'min(tonumber(ARGV[at]), now)', 'now']],
+  'calls of the older half of the window are not merged': [
+    [MERGE, 'local isWanted = instant > horizon', 'local isWanted = instant > now - window / 2'],
+  ],
+  'an access that another gateway has charged is merged': [
+    [MERGE, 'if isWanted and access then', 'if false then'],
+  ],
+  // Of the limiter.
+  'a refusal is cached for too long': [
+    [LIMITER, 'askedAt + retryAfterMs <= at', 'askedAt + retryAfterMs + 2 <= at'],
+  ],
+  'calls are never given back': [[LIMITER, 'store.giveBack(quota, charged.resetAt)', 'void charged.resetAt']],
+  'a call is given back to whatever period it is': [[PROTOCOL, '.endMs === back.endsAt', '.endMs > 0']],
+  // Of the scripts.
   'an access is under way as long as its window': [
-    ['src/limit/limit.ts', '...access, key, windowMs: together', '...access, key, windowMs'],
-  ],
-  'an access never ends while its limit has calls': [
-    ['src/limit/redis/charge.lua', 'not access.room and used > 0', 'used > 0'],
-  ],
-  // Those that an audit put into it.
-  'calls are never given back': [
-    ['src/limit/limiter.ts', 'store.giveBack(quota, charged.resetAt)', 'void charged.resetAt'],
+    ['src/policy/apply.ts', 'windowMs: together,', 'windowMs,'],
   ],
   'an access never groups its calls': [
-    ['src/limit/redis/charge.lua', 'not access.room and used > 0 and limit > 0', 'used < 0'],
-    [
-      'src/limit/store.ts',
-      'access?.hasRoom === false && each.used > 0',
-      'access?.hasRoom === false && each.used < 0',
-    ],
+    [CHARGE, 'local isFree = access and used > 0', 'local isFree = access and used < 0'],
+    ['src/limit/quota.ts', 'isInAccess && used > 0', 'isInAccess && used < 0'],
+  ],
+  'an access never ends while its limit has calls': [
+    [CHARGE, 'and access.total - access.gone + access.own > 0', 'and true'],
+  ],
+  'a free call renews its access': [
+    [CHARGE, 'access.room, access = log.room, nil', 'access.room, access = PAYS, nil'],
   ],
   'sliding windows are twice as long': [
-    ['src/limit/redis/protocol.ts', '${windowMs * 1000} ${flags}`', '${windowMs * 1900} ${flags}`'],
-    [
-      'src/limit/memory/call-log.ts',
-      'const windowUs = windowMs * 1000',
-      'const windowUs = windowMs * (calendar === undefined ? 1900 : 1000)',
-    ],
+    [PROTOCOL, 'lengthUs: windowMs * 1000', 'lengthUs: windowMs * 1900'],
+    [LOG, 'const windowUs = windowMs * 1000', 'const windowUs = windowMs * (calendar ? 1000 : 1900)'],
   ],
   'a clock that is set back locks a key for two windows': [
-    ['src/limit/redis/charge.lua', 'log.newest - now > window then', 'log.newest - now > 2 * window then'],
+    [CHARGE, 'log.newest - now > window then', 'log.newest - now > 2 * window then'],
   ],
-  'each gateway rounds its part up': [[KNOWN, 'Math.floor(calls / gateways)', 'Math.ceil(calls / gateways)']],
-  'a free call renews its access': [
-    [
-      'src/limit/redis/charge.lua',
-      'log.room, log.pays = true, false',
-      'log.room, log.pays, access.pays = true, false, true',
-    ],
-    ['src/limit/redis/charge.lua', 'access.pays, access = log.pays, nil', 'access.pays, access = true, nil'],
-  ],
-  'a call is given back to whatever period it is': [[PROTOCOL, 'endMs === back.endsAt ?', 'endMs > 0 ?']],
   'a deadline is a timeout too late': [
-    [
-      'src/limit/redis/scripts.ts',
-      'clock.now() + remainingMs(), bound',
-      'clock.now() + remainingMs() + 100, bound',
-    ],
+    [SCRIPTS, 'localMs + remainingMs(), bound', 'localMs + remainingMs() + 100, bound'],
   ],
   'the period of a calendar is that of the gateway': [
-    ['src/limit/redis/scripts.ts', "clocks.at(server, clock.now(), 'latest') ||", '0 ||'],
-    [PROTOCOL, 'return [fromUs, untilUs]', 'return [0, untilUs === 0 ? 0 : Infinity]'],
+    [SCRIPTS, "clocks.at(server, clock.now(), 'latest') ||", '0 ||'],
+    [PROTOCOL, 'return [fromUs, untilUs]', 'return [0, untilUs === 0 ? 0 : Number.MAX_SAFE_INTEGER]'],
   ],
 }
 

@@ -13,17 +13,29 @@ import {
 } from './evidence.ts'
 import { periodOf } from './periods.ts'
 
+/** Each gateway registers within two seconds of its start. */
+const KNOWN_MS = 2000
+
 /** Returns the calls that docs/limits.md promises at most in a window. */
 export function promised(one: Case, limit: number, fromMs: number, toMs: number): number {
   const { history, name, troubles } = one
   const { gateways } = history
   const losses = actionsBetween(history, ['restart', 'failover'], fromMs, toMs).filter(losesData).length
   const isDenied = history.limits[name].onOutage === 'deny'
-  const starts = isDenied ? 0 : actionsBetween(history, ['replace'], fromMs, toMs).length
+  const starts = isDenied ? 0 : alone(one, fromMs, toMs)
   const isShared = gateways > 1 && !isDenied && overlapping(troubles, fromMs, toMs).length > 0
   const byFallbacks = isShared ? Math.max(limit, gateways) : 0
   const byRedis = isShared && isOut(one, fromMs, toMs) ? 0 : limit
   return byRedis + limit * (losses + starts) + byFallbacks
+}
+
+/** Returns the gateways that began between two instants, or before in a trouble that lasts: they know of no other gateway. */
+function alone({ history, troubles }: Case, fromMs: number, toMs: number): number {
+  return history.actions.filter(({ kind, atMs, ms }) => {
+    if (kind !== 'replace' || atMs > toMs) return false
+    const [first] = overlapping(troubles, atMs + ms, atMs + ms + KNOWN_MS)
+    return atMs + ms >= fromMs || (first !== undefined && first.toMs >= fromMs)
+  }).length
 }
 
 /** True if Redis answered nobody between two instants: all calls were admitted by fallbacks. */

@@ -30,6 +30,12 @@ interface SentCalls {
   readonly total: number
 }
 
+/** A call that began an access, whose own calls `state` has. */
+interface Begun extends OwnCall {
+  readonly access: Access
+  readonly state: KeyState
+}
+
 const STORED: HandOver = { state: 'stored' }
 const OWN: HandOver = { state: 'own' }
 
@@ -54,8 +60,8 @@ export class KeyState {
   quota: Quota | undefined
   /** The key of the limit, for an access. */
   limit: KeyState | undefined
-  /** The accesses of own calls. */
-  #accesses: Map<KeyState, Access> | undefined
+  /** The own calls that began an access, oldest first. */
+  #begun: Begun[] = []
   #back: Merge['back']
 
   constructor(key: string, isProof: boolean) {
@@ -106,10 +112,12 @@ export class KeyState {
       // The same for all calls of a log: a call that is counted further ahead than others would drop those still in the window.
       this.spreadMs = spreadMs
     }
-    add(this.own, frame, frame.nowUs + Math.ceil(this.spreadMs * 1000))
+    const atUs = frame.nowUs + Math.ceil(this.spreadMs * 1000)
+    add(this.own, frame, atUs)
     this.#windowMs = windowMs
     this.quota = quota
-    if (access !== undefined) (this.#accesses ??= new Map()).set(access, quota!.access!)
+    if (access !== undefined)
+      this.#begun.push({ atMs: atUs / 1000, calls: 1, access: quota!.access!, state: access })
     if (quota !== undefined && this.handOver.state === 'stored') this.handOver = OWN
   }
 
@@ -136,7 +144,7 @@ export class KeyState {
     if (handOver.state === 'stored' || handOver.state === 'sent') return undefined
     if (handOver.state === 'own') {
       const calls = this.#ownCalls()
-      const logs = [this, ...(this.#accesses?.keys() ?? [])].flatMap(({ own }) => own ?? [])
+      const logs = [this, ...new Set(this.#begun.map(({ state }) => state))].flatMap(({ own }) => own ?? [])
       const sent = logs.map((log) => ({ log, total: log.total }))
       const merge = { number, quota: this.quota!, calls, spreadMs: this.spreadMs, back: this.#back }
       this.#back = undefined
@@ -148,10 +156,10 @@ export class KeyState {
   }
 
   #ownCalls(): Merge['calls'] {
-    const callsAt = ({ own }: KeyState, access?: Access) =>
-      own === undefined ? [] : callsOf(own).map(([atUs, calls]) => ({ atMs: atUs / 1000, calls, access }))
-    if (this.#accesses === undefined) return callsAt(this)
-    return [...this.#accesses].flatMap(([state, access]) => callsAt(state, access)).toSorted(byInstant)
+    if (this.#begun.length > 0) return this.#begun.map(({ atMs, calls, access }) => ({ atMs, calls, access }))
+    return this.own === undefined
+      ? []
+      : callsOf(this.own).map(([atUs, calls]) => ({ atMs: atUs / 1000, calls }))
   }
 
   /** Ends the merge under way: the store has its calls, or may have them. */
@@ -163,8 +171,7 @@ export class KeyState {
       return
     }
     for (const { log, total } of handOver.sent) dropUpTo(log, total)
-    for (const access of this.#accesses?.keys() ?? [])
-      if (access.own === undefined || callsOf(access.own).length === 0) this.#accesses!.delete(access)
+    this.#begun.splice(0, handOver.merge.calls.length)
     const last = handOver.merge.calls.at(-1)
     if (last !== undefined) this.#lastAt = Math.max(this.#lastAt, last.atMs * 1000)
     this.handOver = OWN
@@ -177,13 +184,12 @@ export class KeyState {
     const back = handOver.state === 'unsure' ? (this.#back ?? handOver.merge.back) : this.#back
     if (own !== undefined && usedIn(own, { horizonUs: nowUs - this.#windowMs * 1000 }) > 0) return false
     if (back !== undefined && back.endsAt > dateMs) return false
-    this.own = this.#back = this.#accesses = undefined
+    this.own = this.#back = undefined
+    this.#begun = []
     this.handOver = STORED
     return true
   }
 }
-
-const byInstant = (a: OwnCall, b: OwnCall): number => a.atMs - b.atMs
 
 /** Returns one gateway's fraction of some calls, at least one of them. */
 export const perGateway = (calls: number, gateways: number): number =>

@@ -20,10 +20,10 @@ interface Found {
   readonly verdict: Verdict
 }
 
-/** A merge to be sent, and the function that gets the answer; nothing if the store may not have the calls. */
-interface PendingMerge {
+/** A merge to be sent, and the function that gets the answer, or nothing if the store may not have the calls; it returns the next merge of the key. */
+export interface PendingMerge {
   readonly merge: Merge
-  readonly onEnd: (charge?: Charge) => void
+  readonly onEnd: (charge?: Charge) => PendingMerge | undefined
 }
 
 /**
@@ -124,6 +124,7 @@ export function createLocalCounters(
           state.onAnswer(charge !== undefined)
           if (charge !== undefined) answered([merge.quota], charge)
           release(state)
+          return charge === undefined ? undefined : sendOf(state)
         },
       }
     )

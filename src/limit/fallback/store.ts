@@ -4,7 +4,7 @@ import type { KeyFilter } from '../key.ts'
 import type { OutageMode, Quota } from '../quota.ts'
 import { type Allowance, type Charge, DamagedKeyError } from '../store.ts'
 import { type BreakerOptions, createBreakers, type Mode, type RemoteStore } from './breakers.ts'
-import { createLocalCounters } from './local-counters.ts'
+import { createLocalCounters, type PendingMerge } from './local-counters.ts'
 
 export interface FallbackOptions extends BreakerOptions {
   /** Gateways that share the limits under `local`. Default: those that the store counts, at least `processes`. */
@@ -74,12 +74,21 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     return local.peek(quotas, mode === 'local' ? gateways() : 1)
   }
 
+  /** Sends a merge, and then those of the calls that came meanwhile. */
+  async function send(pending: PendingMerge | undefined): Promise<void> {
+    for (let next = pending; next !== undefined;) {
+      const { merge, onEnd } = next
+      // oxlint-disable-next-line no-await-in-loop -- a key has one merge under way
+      next = await store.merge(merge).then(onEnd, () => onEnd())
+    }
+  }
+
   let turn: Promise<void> | undefined
   /** Hands own calls over: a turn of the background. */
   function handOver(): Promise<void> {
     const merges = local.merges()
     async function work(): Promise<void> {
-      for (const { merge, onEnd } of merges) await store.merge(merge).then(onEnd, () => onEnd())
+      for (const pending of merges) await send(pending)
     }
     turn ??= Promise.all(Array.from({ length: MERGES_AT_ONCE }, work)).then(() => (turn = undefined))
     return turn
@@ -95,8 +104,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     charge,
     peek,
     giveBack(quota: Quota, endsAt: number): void {
-      const pending = local.giveBack(quota, endsAt)
-      if (pending) store.merge(pending.merge).then(pending.onEnd, () => pending.onEnd())
+      void send(local.giveBack(quota, endsAt))
     },
     keys: store.keys,
     async reset(filter: KeyFilter, signal?: AbortSignal): Promise<number> {

@@ -41,8 +41,7 @@ test('local counters send an unsure merge again with its number, and keep what c
   expect(again.merge).toBe(first.merge)
   expect(countOf(again)).toBe(3)
   const allowance = { ...local.peek([quota], 1)[0]!, used: 3 }
-  again.onEnd({ admitted: true, allowances: [allowance], proof: undefined, mode: 'store' })
-  const rest = send()!
+  const rest = again.onEnd({ admitted: true, allowances: [allowance], proof: undefined, mode: 'store' })!
   expect(countOf(rest)).toBe(1)
   expect(rest.merge.number).toBeGreaterThan(first.merge.number)
   expect(local.peek([quota], 1)).toMatchObject([{ remaining: 5 }])

@@ -6,7 +6,8 @@ import { type Calendar, UNITS_MS } from '../../src/limit/calendar.ts'
 import { NO_FACTS } from '../../src/limit/rules/facts.ts'
 import type { Override } from '../../src/limit/overrides.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
-import { createClient, type Deployment, type Link } from './network.ts'
+import type { Deployment, Link } from './deployment.ts'
+import { createClient } from './network.ts'
 import type { World } from './time.ts'
 
 export const TIMEOUT_MS = 100

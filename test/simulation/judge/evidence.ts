@@ -1,6 +1,6 @@
 import { TIMEOUT_MS } from '../gateway.ts'
 import type { Action, History, LimitName, Rule } from '../history.ts'
-import { halfOf } from '../network.ts'
+import { halfOf } from '../halves.ts'
 import type { TimedRule } from '../changes.ts'
 import type { Call, Played } from '../play.ts'
 import { type Span, spanOf, troublesOf } from './troubles.ts'

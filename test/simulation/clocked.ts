@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { CHARGE_SCRIPT, MERGE_SCRIPT, REGISTER_SCRIPT } from '../../src/limit/redis/scripts.ts'
-import type { Request } from './network.ts'
+import type { Request } from './deployment.ts'
 
 /**
  * Keys expire at an instant of the history's clock, which is written down in Redis as one decades later: no key expires by

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { tagOf } from './network.ts'
+import { hashTagOf } from './halves.ts'
 import { setStage } from './stage.ts'
 
 const MINUTE_MS = 60_000
@@ -87,7 +87,7 @@ describe('several gateways', () => {
     const { calls, deployment, gateways, hang, run } = await setStage(MINUTE, {
       ...{ gateways: 4, isCluster: true },
     })
-    deployment.tags = [tagOf(0, 100), tagOf(1, 100)]
+    deployment.tags = [hashTagOf(0, 100), hashTagOf(1, 100)]
     await Promise.all([2, 3].map((i) => gateways[i]!.end(true)))
     await run(25_000)
     hang(5000)

@@ -8,7 +8,8 @@ import { UNITS_MS } from '../../src/policy/calendar.ts'
 import { NO_FACTS } from '../../src/policy/facts.ts'
 import type { Override } from '../../src/policy/overrides.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
-import { createClient, type Deployment, type Link } from './network.ts'
+import type { Deployment, Link } from './deployment.ts'
+import { createClient } from './network.ts'
 import type { World } from './time.ts'
 
 export const TIMEOUT_MS = 100

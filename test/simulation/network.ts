@@ -1,66 +1,9 @@
 import { EventEmitter } from 'node:events'
 import type { openClient } from '../../src/limit/redis/client.ts'
 import { hashSlot, hashTag } from '../../src/limit/redis/hash-slot.ts'
-import type { RedisModel } from './redis-model.ts'
+import type { Deployment, Executed, Link, Server } from './deployment.ts'
+import { halfOf, hashTagOf } from './halves.ts'
 import type { Loop, World } from './time.ts'
-
-/** A Redis server on the network. */
-export interface Server {
-  readonly name: string
-  readonly model: RedisModel
-  isAlive: boolean
-  stalledUntilMs: number
-  /** Microseconds that a script takes for each number of its arguments; default 0. Meanwhile the server answers nobody. */
-  readonly scriptUs?: number
-  busyUntilMs?: number
-  /** Called with a request that it ran; `hasWaited` for the end of a stall. The record shows later whether the answer arrived. */
-  readonly onRan?: (request: Request, reply: unknown, record: Executed, hasWaited: boolean) => void
-  /** Called with a request that it never read. */
-  readonly onLost?: (request: Request) => void
-}
-
-/** A command that a gateway sent. */
-export interface Request {
-  readonly from: Loop
-  readonly command: string
-  readonly args: readonly (string | number)[]
-}
-
-/** The deployment that the gateways know: the server of each of two halves of the slots, which are one server outside a cluster. */
-export interface Deployment {
-  readonly isCluster: boolean
-  masters: [Server, Server]
-  /** A hash tag of each half; they change when slots move. */
-  tags?: readonly [string, string]
-}
-
-/** The network between one gateway and all servers. */
-export interface Link {
-  /** Nothing passes before this instant. */
-  heldUntilMs: number
-  /** Time of one way. */
-  delayMs: () => number
-  /** Called with the keys of an answer that leaves Redis; true if it is lost, with its connection. */
-  readonly loses?: (keys: readonly string[]) => boolean
-  /** Carries the messages, in place of the delays. */
-  readonly carry?: (message: Message) => void
-}
-
-/** A question to Redis, or its answer. */
-export interface Message {
-  /** The connection, whose messages keep their order each way. */
-  readonly connection: object
-  readonly isAnswer: boolean
-  readonly keys: readonly string[]
-  /** When the question was sent. */
-  readonly sentAtMs: number
-  readonly deliver: () => void
-}
-
-/** A script that Redis ran for a gateway, and whether the answer arrived. */
-export interface Executed {
-  answeredAtMs: number | undefined
-}
 
 interface Pending {
   readonly resolve: (reply: unknown) => void
@@ -68,21 +11,11 @@ interface Pending {
 }
 
 const RETRY_MS = 50
+const TAGS = [hashTagOf(0), hashTagOf(1)] as const
 const INFO = 'redis_mode:standalone\r\nrole:master\r\n'
-const HALF = 8192
 /** Returns the count of numbers in the arguments of a script, and of its keys. */
 const numbersIn = (args: readonly (string | number)[]): number =>
   args.reduce<number>((sum, arg) => sum + String(arg).split(' ').length, 0)
-
-export const halfOf = (key: string): 0 | 1 => (hashSlot(key) < HALF ? 0 : 1)
-/** A hash tag of each half. */
-/** Returns a hash tag of a half, a number of at least `from`. */
-export function tagOf(half: 0 | 1, from = 0): string {
-  let tag = from
-  while (halfOf(`{${tag}}`) !== half) tag++
-  return String(tag)
-}
-const TAGS = [tagOf(0), tagOf(1)] as const
 
 /** Creates the client of one gateway, in place of ioredis. Each connection keeps its order. */
 export function createClient(world: World, loop: Loop, link: Link, deployment: Deployment) {

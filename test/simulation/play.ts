@@ -1,7 +1,8 @@
 import { createChanges, type Rules } from './changes.ts'
 import { type Gateway, startGateway, type Told } from './gateway.ts'
+import { type Break, createLinks } from './links.ts'
 import type { Action, History, LimitName } from './history.ts'
-import type { Deployment, Link, Server } from './network.ts'
+import type { Deployment, Server } from './deployment.ts'
 import { createRandom } from './random.ts'
 import { createRedisModel, type Snapshot } from './redis-model.ts'
 import { createWorld, serverMicroseconds } from './time.ts'
@@ -30,11 +31,9 @@ export interface Played {
   readonly rules: Rules
   readonly unanswered: readonly Unanswered[]
   /** The connections that broke because an answer was lost. */
-  readonly breaks: readonly (Action & { readonly kind: 'cut' })[]
+  readonly breaks: readonly Break[]
 }
 
-/** Messages take a fraction of a millisecond, and now and then more. */
-const DELAY_MS = [0.05, 0.5] as const
 const RELOAD_MS = 400
 /** A call takes no longer if the upstream fails then. */
 const FAILING_MS = 2000
@@ -48,7 +47,7 @@ export async function play(history: History, observe: Observe = (server) => serv
   const world = createWorld(shiftMs)
   const calls: Call[] = []
   const unanswered: Unanswered[] = []
-  const breaks: (Action & { readonly kind: 'cut' })[] = []
+  const breaks: Break[] = []
   const clocks = { aheadMs: [history.aheadMs + shiftMs, history.aheadMs + shiftMs] }
   const createServer = (name: string, half: 0 | 1): Server => {
     const nowUs = (): number => serverMicroseconds(world.now(), clocks.aheadMs[half]!)
@@ -71,27 +70,7 @@ export async function play(history: History, observe: Observe = (server) => serv
   }
 
   const changes = createChanges(history, world)
-  const links = Array.from(
-    { length: history.gateways },
-    (_, i): Link & { slowUntilMs: number; slowMs: number; losesUntilMs: number } => {
-      const random = createRandom(history.seed * 31 + i)
-      const link = {
-        ...{ heldUntilMs: 0, slowUntilMs: 0, slowMs: 0, losesUntilMs: 0 },
-        loses(keys: readonly string[]): boolean {
-          if (world.now() >= link.losesUntilMs || keys.some((key) => key.endsWith('~gateways'))) return false
-          link.losesUntilMs = 0
-          const cut = { kind: 'cut', gateway: i, losesRequests: false } as const
-          breaks.push({ ...cut, number: -1, atMs: world.now(), ms: 0 })
-          return true
-        },
-        delayMs: () =>
-          world.now() < link.slowUntilMs && random.chance(0.1)
-            ? random.between(0, link.slowMs)
-            : random.between(...DELAY_MS),
-      }
-      return link
-    },
-  )
+  const links = createLinks(history, world, breaks)
   const start = (i: number): Gateway =>
     startGateway(world, links[i]!, deployment, () => changes.limits, changes.overrides, changes.clientLimits)
   const gateways = links.map((_, i) => start(i))

@@ -1,7 +1,7 @@
 import type { Gateway } from './gateway.ts'
 import { TIMEOUT_MS } from './gateway.ts'
 import type { Action } from './history.ts'
-import type { Deployment, Server } from './network.ts'
+import type { Deployment, Server } from './deployment.ts'
 import type { createQueues, Queue } from './scope-queues.ts'
 import type { World } from './time.ts'
 

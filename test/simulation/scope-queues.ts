@@ -1,4 +1,4 @@
-import type { Link, Message } from './network.ts'
+import type { Link, Message } from './deployment.ts'
 import type { Loop, World } from './time.ts'
 
 /** The messages of a connection one way, in order. */

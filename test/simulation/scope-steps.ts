@@ -1,6 +1,6 @@
 import type { Step } from './explore.ts'
 import { type Gateway, TIMEOUT_MS } from './gateway.ts'
-import type { Message } from './network.ts'
+import type { Message } from './deployment.ts'
 import type { Call } from './play.ts'
 import { type Begun, disconnects, type Fault, isOfMessage, isOfRedis } from './scope-faults.ts'
 import type { Queue } from './scope-queues.ts'

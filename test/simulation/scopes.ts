@@ -1,7 +1,7 @@
 import { type Choose, explore } from './explore.ts'
 import { startGateway } from './gateway.ts'
 import { judge, type Violation } from './judge.ts'
-import type { Deployment, Server } from './network.ts'
+import type { Deployment, Server } from './deployment.ts'
 import type { Call } from './play.ts'
 import { createRedisModel } from './redis-model.ts'
 import { CHARGE_SCRIPT } from '../../src/limit/redis/scripts.ts'

@@ -1,7 +1,7 @@
 import { CHARGE_SCRIPT } from '../../src/limit/redis/scripts.ts'
 import { type Gateway, startGateway } from './gateway.ts'
 import type { Rule } from './history.ts'
-import type { Deployment, Link, Message, Server } from './network.ts'
+import type { Deployment, Link, Message, Server } from './deployment.ts'
 import { limitOf } from './changes.ts'
 import { createRedisModel } from './redis-model.ts'
 import { createWorld, serverMicroseconds } from './time.ts'

@@ -1,5 +1,5 @@
 import type { History } from './history.ts'
-import type { Request, Server } from './network.ts'
+import type { Request, Server } from './deployment.ts'
 import { play } from './play.ts'
 import type { RedisModel, Snapshot } from './redis-model.ts'
 

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import type { Limit } from '../../src/policy/limit.ts'
 import { startGateway } from './gateway.ts'
 import type { Rule } from './history.ts'
-import type { Deployment, Server } from './network.ts'
+import type { Deployment, Server } from './deployment.ts'
 import { createRedisModel } from './redis-model.ts'
 import { createWorld, serverMicroseconds } from './time.ts'
 

@@ -45,16 +45,12 @@ export function* excessOfAccesses(one: Case): Generator<Violation> {
   }
 }
 
-/** Returns the most accesses that calls in the order of their asking may have begun, if each may begin one as soon as the last may be over. */
-export function mostAccesses(calls: readonly Timed[], lengthMs: number): number {
-  let accesses = 0
-  let fromMs = -Infinity
-  for (const { askedAtMs, toldAtMs } of calls) {
-    if (toldAtMs < fromMs + lengthMs) continue
-    accesses++
-    fromMs = askedAtMs
-  }
-  return accesses
+/** Returns the calls, of many in the order of their asking, that begin accesses, if each begins one as soon as the last may be over: the most that may have begun. */
+export function mostAccesses<T extends Timed>(calls: readonly T[], lengthMs: number): readonly T[] {
+  const begun: T[] = []
+  for (const call of calls)
+    if (call.toldAtMs >= (begun.at(-1)?.askedAtMs ?? -Infinity) + lengthMs) begun.push(call)
+  return begun
 }
 
 /** Returns the calls that begin an access for certain, if another call of the same instant did not: the first after a pause as long as one. */

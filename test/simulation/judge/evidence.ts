@@ -1,6 +1,6 @@
 import { TIMEOUT_MS } from '../gateway.ts'
 import type { Action, History, LimitName, Rule } from '../history.ts'
-import { halfOf } from '../network.ts'
+import { halfOf } from '../halves.ts'
 import type { TimedRule } from '../changes.ts'
 import type { Call, Played } from '../play.ts'
 import { type Span, spanOf, troublesOf } from './troubles.ts'
@@ -83,8 +83,20 @@ function isDoubtful(actions: readonly Action[], { gateway, askedAtMs, toldAtMs }
     const span = spanOf(action)
     if (span === undefined || action.kind === 'full' || action.kind === 'readonly') return false
     if ('gateway' in action && action.gateway !== gateway) return false
-    return span.fromMs <= toldAtMs && askedAtMs <= span.toMs + 2 * TIMEOUT_MS
+    if (span.fromMs > toldAtMs || askedAtMs > span.toMs + 2 * TIMEOUT_MS) return false
+    return !isTooLate(actions, action, { askedAtMs, toldAtMs })
   })
+}
+
+/**
+ * True if a question can reach Redis only after it has timed out, and so is not charged: it was asked in a silence that lasts. If the
+ * clock of Redis is set meanwhile, Redis may not see that it is late.
+ */
+function isTooLate(actions: readonly Action[], fault: Action, { askedAtMs, toldAtMs }: Timed): boolean {
+  const { kind, atMs, ms } = fault
+  if (!['hang', 'stall', 'restart', 'failover'].includes(kind)) return false
+  if (askedAtMs <= atMs || toldAtMs + TIMEOUT_MS >= atMs + ms) return false
+  return !actions.some((other) => other.kind === 'clock' && other.atMs >= atMs && other.atMs <= atMs + ms)
 }
 
 /** Returns the rules of a client, whose own limit an override replaces, but not its window. */

@@ -29,11 +29,13 @@ const countCalls: Count = ({ admitted, doubts }, refused, windowMs) =>
   countBetween(doubts, refused.askedAtMs - windowMs - MICROSECOND_MS, refused.toldAtMs) -
   Number(doubts.includes(refused))
 
-/** A doubtful call may have begun an access, unless it lies within one. */
+/** A doubtful call may have begun an access, unless it lies within one; if it was admitted, two. */
 const countAccesses: Count = ({ admitted, doubts, history, name }, refused, windowMs) => {
-  const all = [...inWindow(admitted, refused, windowMs), ...inWindow(doubts, refused, windowMs)]
-  const others = all.filter((call) => call !== refused).toSorted((a, b) => a.askedAtMs - b.askedAtMs)
-  return mostAccesses(others, togetherMs(history.limits[name]))
+  const told = new Set<Timed>(inWindow(admitted, refused, windowMs))
+  const unsure = new Set<Timed>(inWindow(doubts, refused, windowMs).filter((call) => call !== refused))
+  const all = [...new Set([...told, ...unsure])].toSorted((a, b) => a.askedAtMs - b.askedAtMs)
+  const begun = mostAccesses(all, togetherMs(history.limits[name]))
+  return begun.length + begun.filter((call) => told.has(call) && unsure.has(call)).length
 }
 
 /** Counts the calls of the period of a refusal which were not given back; if two periods are possible, those of both. */

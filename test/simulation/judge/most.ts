@@ -1,4 +1,4 @@
-import { halfOf } from '../network.ts'
+import { halfOf } from '../halves.ts'
 import {
   actionsBetween,
   between,

@@ -1,4 +1,4 @@
-import { halfOf } from '../network.ts'
+import { halfOf } from '../halves.ts'
 import { serverMicroseconds } from '../time.ts'
 import { type Case, clockSteps, overlapping } from './evidence.ts'
 

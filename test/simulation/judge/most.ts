@@ -40,12 +40,16 @@ function alone({ history, troubles }: Case, fromMs: number, toMs: number): numbe
 
 /** True if Redis answered nobody between two instants: all calls were admitted by fallbacks. */
 function isOut({ history, client }: Case, fromMs: number, toMs: number): boolean {
-  return history.actions.some(
+  const silences = history.actions.filter(
     (action) =>
       ['stall', 'restart', 'failover'].includes(action.kind) &&
-      action.atMs <= fromMs &&
-      action.atMs + action.ms >= toMs &&
       (!history.isCluster || ('half' in action && action.half === halfOf(`{${client}}`))),
+  )
+  // A server that is down is not taken down again.
+  const isDown = (atMs: number): boolean =>
+    silences.some((other) => other.kind !== 'stall' && other.atMs < atMs && atMs < other.atMs + other.ms)
+  return silences.some(
+    ({ kind, atMs, ms }) => atMs <= fromMs && atMs + ms >= toMs && (kind === 'stall' || !isDown(atMs)),
   )
 }
 

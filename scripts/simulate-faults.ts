@@ -96,7 +96,7 @@ const FAULTS: Readonly<
   'an access never ends while its limit has calls': [
     ['src/limit/redis/charge.lua', 'not access.room and used > 0', 'used > 0'],
   ],
-  // Those that an audit put into it.
+  // Those that break a lower bound, or the bound of a wait.
   'calls are never given back': [
     ['src/limit/limiter.ts', 'store.giveBack(quota, charged.resetAt)', 'void charged.resetAt'],
   ],

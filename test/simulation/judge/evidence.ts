@@ -3,7 +3,7 @@ import type { Action, History, LimitName, Rule } from '../history.ts'
 import { halfOf } from '../halves.ts'
 import type { TimedRule } from '../changes.ts'
 import type { Call, Played } from '../play.ts'
-import { type Span, spanOf, troublesOf } from './troubles.ts'
+import { asPlayed, type Span, spanOf, troublesOf } from './troubles.ts'
 
 /** A broken promise. */
 export interface Violation {
@@ -48,9 +48,10 @@ const LONGEST_MS = 1000
 export const MICROSECOND_MS = 0.001
 
 /** Returns the cases of a history that was played. */
-export function casesOf(played: Played): readonly Case[] {
-  const { calls, unanswered, rules, breaks } = played
-  const history = { ...played.history, actions: [...played.history.actions, ...breaks] }
+export function casesOf(record: Played): readonly Case[] {
+  const { calls, unanswered, rules, breaks } = record
+  const actions = asPlayed(record.history.actions, record.history.isCluster)
+  const history = { ...record.history, actions: [...actions, ...breaks] }
   const clients = [...new Set(calls.map(({ client }) => client))]
   const troubles = troublesOf(history.actions)
   return clients.flatMap((client) =>

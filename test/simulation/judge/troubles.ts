@@ -32,3 +32,22 @@ export function troublesOf(actions: readonly Action[]): readonly Span[] {
   }
   return troubles
 }
+
+/** Returns the actions as they were played: a silence of the same gateway or server that begins within another replaces it. */
+export function asPlayed(actions: readonly Action[], isCluster: boolean): readonly Action[] {
+  const targetOf = (action: Action): string =>
+    action.kind === 'hang'
+      ? `gateway ${action.gateway}`
+      : action.kind === 'stall'
+        ? `half ${isCluster ? action.half : 0}`
+        : ''
+  return actions.map((action) => {
+    const target = targetOf(action)
+    if (target === '') return action
+    const begins = actions
+      .filter((other) => other !== action && targetOf(other) === target)
+      .map(({ atMs }) => atMs)
+      .filter((atMs) => atMs >= action.atMs && atMs <= action.atMs + action.ms)
+    return begins.length === 0 ? action : { ...action, ms: Math.min(...begins) - action.atMs }
+  })
+}

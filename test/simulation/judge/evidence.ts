@@ -40,7 +40,7 @@ export interface Case {
 
 /** A change is in force everywhere, and an answer is forgotten, within this time. */
 export const GRACE_MS = 1500
-/** A gateway that was killed is counted for 10 s, and to the end of an outage that begins within them. */
+/** A gateway that was killed is counted for two minutes, and to the end of an outage that begins within them. */
 const COUNTED_MS = 240_000
 /** No call takes longer, however long its gateway is suspended. */
 const LONGEST_MS = 1000

@@ -34,7 +34,9 @@ export function createLimiter(
 ) {
   /** The deny cache: allowances of full keys, and of the other keys of refused calls; each for a second, or until its next call may pass. */
   const cache = new Map<string, CachedAllowance>()
-  /** When the cache was last cleared, or a call was given back. The answer to an earlier question is not cached. */
+  /** When calls were last given back to keys. The answer to an earlier question is not cached. */
+  const returns = new Map<string, number>()
+  /** When the cache was last cleared. The same holds. */
   let clearedAt = Number.NEGATIVE_INFINITY
 
   /** Returns the cached allowance of a quota with its waits counted from `at`; undefined if it is outdated. */
@@ -94,7 +96,7 @@ export function createLimiter(
       // A further call of an access passes although the limit is full; if that of an access by time was refused, none is under way.
       const passesNone = access === undefined || (!access.isOfToken && !allowance.admitted)
       // Beside own calls, the store does not know when the next call can pass.
-      const isCertain = passesNone && allowance.own === 0
+      const isCertain = passesNone && allowance.own === 0 && askedAt > (returns.get(key) ?? -Infinity)
       if (!shadow && isCertain && (!admitted || allowance.remaining === 0)) {
         answeredAt ??= now()
         const rechecks = cache.get(key)?.rechecks ?? { count: 0, sinceAt: askedAt }
@@ -143,7 +145,8 @@ export function createLimiter(
         const charged = quota.countsSuccess && allowances.find(({ name }) => name === quota.name)
         if (!charged || !charged.admitted) continue
         cache.delete(quota.key)
-        clearedAt = now()
+        if (returns.size === MAX_KEYS) returns.clear()
+        returns.set(quota.key, now())
         store.giveBack(quota, charged.resetAt)
       }
     },

@@ -115,6 +115,7 @@ export interface OwnCount {
 }
 
 export interface OwnCalls {
+  isEmpty(): boolean
   /** Returns the calls of a key after an instant of this gateway's clock, in milliseconds; undefined if there are none. */
   since(key: string, atMs: number): OwnCount | undefined
 }

@@ -96,7 +96,7 @@ describe('several gateways', () => {
   })
 })
 
-it('adds the calls of an outage once if the answer to their addition is lost', async () => {
+it('merges the calls of an outage once if the answer to the merge is lost', async () => {
   const { calls, hang, run, loseAnswer } = await setStage(MINUTE)
   hang(2000)
   await run(1000)

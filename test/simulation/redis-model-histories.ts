@@ -1,5 +1,5 @@
 import * as fc from 'fast-check'
-import { CHARGE_SCRIPT, REGISTER_SCRIPT } from '../../src/limit/redis/scripts.ts'
+import { CHARGE_SCRIPT, MERGE_SCRIPT, REGISTER_SCRIPT } from '../../src/limit/redis/scripts.ts'
 import { clocked } from '../limit/subjects.ts'
 
 export type Command = readonly [name: string, ...args: (string | number)[]]
@@ -10,13 +10,13 @@ export const START = 1_700_000_000_000_000
 const keys = fc.constantFrom('{1}a', '{1}b', '{1}c')
 const limit = fc.oneof(fc.integer({ min: 0, max: 12 }), fc.constantFrom(100, 1000, 1001, 5000))
 const window = fc.constantFrom(60_000_000, 61_000_000, 3_600_000_000)
-/** A shadow limit, an access, a calendar period, or none of these; with the start of the period. */
+/** A shadow limit, a calendar period, own calls, or none of these, with their numbers. */
 const kind = fc.oneof(
   { weight: 6, arbitrary: fc.constant([0] as const) },
-  { weight: 2, arbitrary: fc.constantFrom([1] as const, [2] as const, [3] as const) },
+  { weight: 2, arbitrary: fc.constantFrom([1] as const, [4, 2] as const, [8] as const) },
   {
     weight: 2,
-    arbitrary: fc.tuple(fc.constantFrom(4, 5, 6), fc.integer({ min: START - 90_000_000, max: START })),
+    arbitrary: fc.tuple(fc.constantFrom(2, 3), fc.integer({ min: START - 90_000_000, max: START })),
   },
 )
 const limited = fc.tuple(keys, limit, window, kind).map(([key, ...rest]) => [key, ...rest.flat()] as const)
@@ -24,17 +24,13 @@ const decision = fc.record({
   charging: fc.constantFrom(1, 1, 1, 0),
   limits: fc.array(limited, { minLength: 1, maxLength: 3 }),
 })
-/** Calls that are added, at instants before the history's clock; some are given back. */
-const addition = fc.record({
-  charging: fc.constant(2),
-  limits: fc
-    .tuple(
-      limited,
-      fc.array(fc.tuple(fc.nat(70_000_000), fc.integer({ min: -3, max: 20 })), { maxLength: 4 }),
-    )
-    .map(([limit, calls]) => [
-      [...limit, ...calls.toSorted(([a], [b]) => b - a).flatMap(([ago, count]) => [START - ago, count])],
-    ]),
+/** Own calls at instants before the history's clock, and calls to give back; the number of a merge may come again. */
+const merge = fc.record({
+  number: fc.integer({ min: 1, max: 30 }),
+  limited: fc.tuple(keys, limit, window, fc.constantFrom(0, START - 30_000_000)),
+  back: fc.nat(3),
+  together: fc.constantFrom(0, 0, 5_000_000, -1),
+  calls: fc.array(fc.tuple(fc.nat(70_000_000), fc.integer({ min: 1, max: 20 })), { maxLength: 6 }),
 })
 const step = fc.oneof(
   { weight: 6, arbitrary: fc.integer({ min: 0, max: 3_000_000 }) },
@@ -42,16 +38,13 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.integer({ min: -70_000_000, max: 0 }) },
   { weight: 1, arbitrary: fc.integer({ min: -4_000_000_000, max: 4_000_000_000 }) },
 )
-const charge = fc.tuple(
-  step,
-  fc.array(fc.oneof({ weight: 4, arbitrary: decision }, addition), { minLength: 1, maxLength: 3 }),
-  fc.nat(20),
-)
+const charge = fc.tuple(step, fc.array(decision, { minLength: 1, maxLength: 3 }), fc.nat(20))
 const register = fc.tuple(step, fc.constantFrom('g1', 'g2', 'g3'))
 const damage = fc.tuple(keys, fc.constantFrom('', 'x', 'y'.repeat(38), 'z'.repeat(51)))
 /** An event of a history. */
 const event = fc.oneof(
   { weight: 20, arbitrary: charge.map((charge) => ({ charge })) },
+  { weight: 4, arbitrary: fc.tuple(step, merge).map((merge) => ({ merge })) },
   { weight: 2, arbitrary: register.map((register) => ({ register })) },
   { weight: 1, arbitrary: damage.map((damage) => ({ damage })) },
   { weight: 1, arbitrary: keys.map((gone) => ({ gone })) },
@@ -59,7 +52,7 @@ const event = fc.oneof(
 
 type Event = typeof event extends fc.Arbitrary<infer T> ? T : never
 
-/** Histories of calls of both scripts, as commands. The scripts' clock is a key. */
+/** Histories of calls of all scripts, as commands. The scripts' clock is a key. */
 export const histories: fc.Arbitrary<readonly Command[]> = fc
   .array(event, { minLength: 1, maxLength: 25 })
   .map(commandsOf)
@@ -79,6 +72,16 @@ function commandsOf(history: readonly Event[]): Command[] {
         tick(i === 0 ? step : 70_000)
         commands.push(['EVAL', clocked(CHARGE_SCRIPT), names.length, ...names, now + 1000, 0, ...rules])
       }
+    } else if ('merge' in event) {
+      const [step, { number, limited, back, together, calls }] = event.merge
+      const [key, ...counted] = limited
+      tick(step)
+      const instants = calls
+        .toSorted(([a], [b]) => b - a)
+        .flatMap(([ago, count]) => [now - ago, count, together === 0 ? 0 : 3])
+      const names = [`${key}~merged`, key, `${key}~access`]
+      const rest = [number, 0, now + 1000, ...counted, back, together, ...instants]
+      commands.push(['EVAL', clocked(MERGE_SCRIPT), names.length, ...names, ...rest])
     } else if ('register' in event) {
       tick(event.register[0])
       commands.push(['EVAL', CLOCKED_REGISTER, 2, '{1}~gateways', '{1}~since', event.register[1], 10_000])
@@ -88,6 +91,7 @@ function commandsOf(history: readonly Event[]): Command[] {
       commands.push(['UNLINK', event.gone])
     }
   }
-  for (const key of ['{1}a', '{1}b', '{1}c', '{1}~since']) commands.push(['GET', key])
+  for (const key of ['{1}a', '{1}b', '{1}c', '{1}a~access', '{1}b~access', '{1}a~merged', '{1}~since'])
+    commands.push(['GET', key])
   return commands
 }

@@ -65,7 +65,7 @@ function waitsMs(state: State): number {
   const isAway = disconnects(fault.kind) && pauses === 0
   const isHeld = isStalled(state) && world.now() <= fault.atMs + TIMEOUT_MS
   if (pauses < MAX_PAUSES && (isHit || isAway || isHeld)) return PAUSE_MS
-  // Until calls that were admitted without Redis are added, once.
+  // Until calls that were admitted without Redis are merged, once.
   if (gateways.length > 1) return 0
   const sweptMs = Math.floor(world.now() / SWEEP_MS) * SWEEP_MS
   const isOwn =

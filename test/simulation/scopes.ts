@@ -36,7 +36,7 @@ export interface Explored {
 }
 
 const WINDOW_MS = 1000
-/** Each gateway knows the number of gateways. Calls admitted without Redis are added 125 ms later, and every 250 ms. */
+/** Each gateway knows the number of gateways. Calls admitted without Redis are merged 125 ms later, and every 250 ms. */
 const START_MS = 2125
 
 /** Runs all orders of a scope until one breaks a promise. */

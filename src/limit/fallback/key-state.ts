@@ -1,5 +1,5 @@
 import { add, callsOf, CallLog, dropUpTo, type Frame, takeBack, usedIn } from '../memory/call-log.ts'
-import type { Access, Quota, Window } from '../quota.ts'
+import type { Quota, Window } from '../quota.ts'
 import type { Allowance, Merge, OwnCall, OwnCount } from '../store.ts'
 
 /**
@@ -30,11 +30,13 @@ interface SentCalls {
   readonly total: number
 }
 
-/** A call that began an access, whose own calls `state` has. */
-interface Begun extends OwnCall {
-  readonly access: Access
-  readonly state: KeyState
+/** An own call, and the key of the access that it began. */
+interface EachCall extends OwnCall {
+  readonly state?: KeyState | undefined
 }
+
+/** Maximum instants of a merge: more would keep Redis for more than 2 ms. */
+const MAX_MERGED = 1000
 
 const STORED: HandOver = { state: 'stored' }
 const OWN: HandOver = { state: 'own' }
@@ -48,7 +50,7 @@ export class KeyState {
   /** The instant of the first of these calls that leaves the window, and the calls that remain then. */
   #firstAt = 0
   #rest = 0
-  /** The instant at which the store last admitted a call of this gateway: the rest were not made later, if there is no other gateway. */
+  /** The instant at which the store can last have admitted a call: the rest were not made later. */
   #lastAt = 0
 
   handOver: HandOver = STORED
@@ -60,8 +62,8 @@ export class KeyState {
   quota: Quota | undefined
   /** The key of the limit, for an access. */
   limit: KeyState | undefined
-  /** The own calls that began an access, oldest first. */
-  #begun: Begun[] = []
+  /** The own calls one by one, oldest first, since one of them began an access. */
+  #each: EachCall[] = []
   #back: Merge['back']
 
   constructor(key: string, isProof: boolean) {
@@ -74,14 +76,21 @@ export class KeyState {
     { windowMs, calendar }: Window,
     { limit, used, own, resetAfterMs }: Pick<Allowance, 'limit' | 'used' | 'own' | 'resetAfterMs'>,
     atMs: number,
-    wasCharged: boolean,
+    mayHaveCharged: boolean,
   ): void {
     const at = Math.round(atMs * 1000)
     this.#used = used - own
     // Above the limit, all calls in excess leave together with the first.
     this.#rest = Math.max(0, Math.min(used, limit) - own - 1)
     this.#firstAt = calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at
-    if (calendar !== undefined || wasCharged || this.#lastAt + windowMs * 1000 <= at) this.#lastAt = at
+    if (calendar !== undefined || mayHaveCharged || this.#lastAt + windowMs * 1000 <= at) this.#lastAt = at
+  }
+
+  /** Records that the store has the call of this access, made at a local instant. */
+  #recordAccess(atMs: number): void {
+    this.#used = 1
+    this.#rest = 0
+    this.#firstAt = this.#lastAt = Math.round(atMs * 1000)
   }
 
   /** Returns the calls in a window, and those that this gateway may still make in it; `room` may be negative. */
@@ -113,18 +122,28 @@ export class KeyState {
       this.spreadMs = spreadMs
     }
     const atUs = frame.nowUs + Math.ceil(this.spreadMs * 1000)
+    const isEach = access !== undefined || this.#each.length > 0
+    if (isEach && this.#each.length === 0) this.#each = plainCalls(this.own)
     add(this.own, frame, atUs)
     this.#windowMs = windowMs
     this.quota = quota
-    if (access !== undefined)
-      this.#begun.push({ atMs: atUs / 1000, calls: 1, access: quota!.access!, state: access })
+    if (isEach) {
+      this.#dropEach((frame.nowUs - windowMs * 1000) / 1000)
+      this.#each.push({ atMs: atUs / 1000, calls: 1, access: access && quota!.access, state: access })
+    }
     if (quota !== undefined && this.handOver.state === 'stored') this.handOver = OWN
+  }
+
+  #dropEach(untilMs: number): void {
+    const kept = this.#each.findIndex(({ atMs }) => atMs > untilMs)
+    this.#each.splice(0, kept === -1 ? this.#each.length : kept)
   }
 
   /** Takes back one of the own calls in a window, as they are all alike; returns false if all of them are sent. */
   takeBack(frame: Frame): boolean {
     const { own, handOver } = this
-    if (own === undefined || ('sent' in handOver && own.total === handOver.sent[0]?.total)) return false
+    const sent = 'sent' in handOver && handOver.sent.find(({ log }) => log === own)
+    if (own === undefined || (sent && own.total === sent.total)) return false
     return takeBack(own, frame)
   }
 
@@ -142,24 +161,37 @@ export class KeyState {
   send(number: number): Merge | undefined {
     const { handOver } = this
     if (handOver.state === 'stored' || handOver.state === 'sent') return undefined
-    if (handOver.state === 'own') {
-      const calls = this.#ownCalls()
-      const logs = [this, ...new Set(this.#begun.map(({ state }) => state))].flatMap(({ own }) => own ?? [])
-      const sent = logs.map((log) => ({ log, total: log.total }))
-      const merge = { number, quota: this.quota!, calls, spreadMs: this.spreadMs, back: this.#back }
-      this.#back = undefined
-      this.handOver = { state: 'sent', merge, sent }
-      return merge
+    if (handOver.state === 'unsure') {
+      this.handOver = { ...handOver, state: 'sent' }
+      return handOver.merge
     }
-    this.handOver = { ...handOver, state: 'sent' }
-    return handOver.merge
+    const { calls, sent } = this.#nextCalls()
+    if (calls.length === 0 && this.#back === undefined) {
+      this.handOver = STORED
+      return undefined
+    }
+    const merge = { number, quota: this.quota!, calls, spreadMs: this.spreadMs, back: this.#back }
+    this.#back = undefined
+    this.handOver = { state: 'sent', merge, sent }
+    return merge
   }
 
-  #ownCalls(): Merge['calls'] {
-    if (this.#begun.length > 0) return this.#begun.map(({ atMs, calls, access }) => ({ atMs, calls, access }))
-    return this.own === undefined
-      ? []
-      : callsOf(this.own).map(([atUs, calls]) => ({ atMs: atUs / 1000, calls }))
+  /** Returns the calls of the next merge, and what they are of each log. */
+  #nextCalls(): { readonly calls: readonly EachCall[]; readonly sent: readonly SentCalls[] } {
+    const { own } = this
+    if (own === undefined) return { calls: [], sent: [] }
+    const all: readonly EachCall[] = this.#each.length > 0 ? this.#each : plainCalls(own)
+    let end = Math.min(all.length, MAX_MERGED)
+    // Calls of one instant stay together.
+    while (end > 0 && all[end]?.atMs === all[end - 1]!.atMs) end++
+    const [calls, later] = [all.slice(0, end), all.slice(end)]
+    const logs = new Map([[own, sum(later)]])
+    for (const { state } of calls) if (state?.own !== undefined) logs.set(state.own, 0)
+    for (const { state, calls: more } of later) {
+      const count = state?.own && logs.get(state.own)
+      if (count !== undefined) logs.set(state!.own!, count + more)
+    }
+    return { calls, sent: Array.from(logs, ([log, rest]) => ({ log, total: log.total - rest })) }
   }
 
   /** Ends the merge under way: the store has its calls, or may have them. */
@@ -171,10 +203,19 @@ export class KeyState {
       return
     }
     for (const { log, total } of handOver.sent) dropUpTo(log, total)
-    this.#begun.splice(0, handOver.merge.calls.length)
-    const last = handOver.merge.calls.at(-1)
-    if (last !== undefined) this.#lastAt = Math.max(this.#lastAt, last.atMs * 1000)
+    const calls: readonly EachCall[] = handOver.merge.calls
+    for (const { atMs, state } of calls) if (state !== undefined) state.#recordAccess(atMs)
+    const { atMs = -Infinity } = calls.at(-1) ?? {}
+    this.#dropEach(atMs)
+    this.#lastAt = Math.max(this.#lastAt, atMs * 1000)
     this.handOver = OWN
+  }
+
+  /** Forgets all own calls. */
+  reset(): void {
+    this.own = this.#back = undefined
+    this.#each = []
+    this.handOver = STORED
   }
 
   /** Forgets own calls if all have left the window, at a local instant and the time of the store; returns true if there are none then. */
@@ -184,12 +225,15 @@ export class KeyState {
     const back = handOver.state === 'unsure' ? (this.#back ?? handOver.merge.back) : this.#back
     if (own !== undefined && usedIn(own, { horizonUs: nowUs - this.#windowMs * 1000 }) > 0) return false
     if (back !== undefined && back.endsAt > dateMs) return false
-    this.own = this.#back = undefined
-    this.#begun = []
-    this.handOver = STORED
+    this.reset()
     return true
   }
 }
+
+const plainCalls = (log: CallLog): EachCall[] =>
+  callsOf(log).map(([atUs, calls]) => ({ atMs: atUs / 1000, calls }))
+
+const sum = (all: readonly OwnCall[]): number => all.reduce((total, { calls }) => total + calls, 0)
 
 /** Returns one gateway's fraction of some calls, at least one of them. */
 export const perGateway = (calls: number, gateways: number): number =>

@@ -70,7 +70,13 @@ function createKind(isProof: boolean) {
       }
     },
     reset(matches: (key: string) => boolean): void {
-      for (const map of [young, old, kept]) for (const key of map.keys()) if (matches(key)) map.delete(key)
+      for (const map of [young, old, kept])
+        for (const [key, state] of map) {
+          if (!matches(key)) continue
+          // A merge may be under way.
+          state.reset()
+          map.delete(key)
+        }
     },
   }
 }

@@ -26,6 +26,12 @@ export interface PendingMerge {
   readonly onEnd: (charge?: Charge) => PendingMerge | undefined
 }
 
+interface LocalOptions {
+  readonly isTracked: (quota: Quota) => boolean
+  readonly isUp: (quota: Quota) => boolean
+  readonly gateways: () => number
+}
+
 /**
  * Creates the counters that this process uses while the store does not answer. Each gateway may admit an equal fraction of the
  * calls that the store last reported as remaining. It keeps the calls, with their instants, until the store has merged them.
@@ -33,15 +39,15 @@ export interface PendingMerge {
 export function createLocalCounters(
   clock: Clock,
   { spreadMs, dateAt }: Pick<RemoteStore, 'spreadMs' | 'dateAt'>,
-  isTracked: (quota: Quota) => boolean,
-  isUp: (quota: Quota) => boolean,
+  { isTracked, isUp, gateways: gatewaysNow }: LocalOptions,
 ) {
   const epochMs = epochOf(clock)
   const nowUs = (): number => Math.round(clock.now() * 1000)
   const keys = createKeys()
   let lastMerge = 0
 
-  const ownCalls: OwnCalls = {
+  const own: OwnCalls = {
+    isEmpty: () => !keys.hasKept(),
     since: (key, atMs) => keys.find(key)?.countSince(Math.floor(atMs * 1000)),
   }
 
@@ -50,17 +56,26 @@ export function createLocalCounters(
   const frameOf = (limit: number, counted: Counted, atUs: number): Frame =>
     frameAt(limit, counted, atUs, counted.calendar === undefined ? 0 : dateMs(counted.key, atUs))
 
+  /**
+   * Returns the window in which own calls are kept: for the longest possible period, as the server's clock may be set back, but those of
+   * two periods apart.
+   */
+  const ownFrame = (limit: number, counted: Counted, atUs: number): Frame => ({
+    ...frameAt(limit, { windowMs: counted.windowMs }, atUs, 0),
+    ...(counted.calendar !== undefined && { splitUs: frameOf(limit, counted, atUs).horizonUs + 1 }),
+  })
+
   function release(state: KeyState): void {
-    if (keys.hasKept() && state.expire(nowUs(), dateMs(state.key))) keys.release(state)
+    if (state.expire(nowUs(), dateMs(state.key))) keys.release(state)
   }
 
   /** Counts a call of this gateway, at the instant from which its callers have to wait: Redis may take it for that late. */
   function admit({ quota, state, access }: Found, at: number): void {
     const spread = Math.max(MIN_SPREAD_MS, spreadMs(quota.key))
-    state.admit(slidingFrame(quota.limit, quota, at), quota, spread, quota, access)
+    state.admit(ownFrame(quota.limit, quota, at), quota, spread, quota, access)
     keys.keep(state)
     if (access === undefined) return
-    access.admit(slidingFrame(1, quota.access!, at), quota.access!, state.spreadMs)
+    access.admit(ownFrame(1, quota.access!, at), quota.access!, state.spreadMs)
     access.limit = state
     keys.keep(access)
   }
@@ -103,14 +118,16 @@ export function createLocalCounters(
   /** Records an answer of the store, and returns it. */
   function answered(quotas: readonly Quota[], charge: Charge): Charge {
     const { allowances, proof, admitted, localMs = clock.now() } = charge
+    // Another gateway may have been admitted since the last answer.
+    const mayHaveCharged = admitted || gatewaysNow() > 1
     let next = 0
     for (const quota of quotas) {
       const allowance = quota.isProof ? proof! : allowances[next++]!
       if (!isTracked(quota)) continue
-      keys.know(quota, quota.key).record(quota, allowance, localMs, admitted)
+      keys.know(quota, quota.key).record(quota, allowance, localMs, mayHaveCharged)
       if (quota.access === undefined) continue
       const access = { limit: 1, ...allowance.access! }
-      keys.know(quota, quota.access.key).record(quota.access, access, localMs, admitted)
+      keys.know(quota, quota.access.key).record(quota.access, access, localMs, mayHaveCharged)
     }
     return charge
   }
@@ -135,8 +152,7 @@ export function createLocalCounters(
     charge: (quotas: readonly Quota[], gateways: number): Charge => decide(quotas, gateways, true),
     peek: (quotas: readonly Quota[], gateways: number) => decide(quotas, gateways, false).allowances,
     answered,
-    /** Returns the own calls, which count beside those of the store; undefined if there are none. */
-    own: (): OwnCalls | undefined => (keys.hasKept() ? ownCalls : undefined),
+    own,
     /** Yields the next merges, limits before proofs. */
     *merges(): Generator<PendingMerge> {
       for (const state of keys.next()) {
@@ -159,7 +175,3 @@ export function createLocalCounters(
     reset: keys.reset,
   }
 }
-
-/** Own calls are kept for the longest possible period, and apart, as the server's clock may not be known. */
-const slidingFrame = (limit: number, { windowMs }: Window, atUs: number): Frame =>
-  frameAt(limit, { windowMs }, atUs, 0)

@@ -34,16 +34,21 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   const modeOf = (quota: Quota): OutageMode => quota.onOutage ?? onOutage
   // Under `allow` too, a DPoP proof is accepted only once.
   const isCounted = (quota: Quota): boolean => quota.isProof || modeOf(quota) === 'local'
-  const local = createLocalCounters(clock, store, isCounted, (quota) => isUp([quota]))
   const breakers = createBreakers(store, options)
-
   const isUp = (quotas: readonly Quota[]): boolean => breakers.isUp(store.server(quotas[0]!.key))
   const gateways = (): number => instances ?? Math.max(processes, store.gateways())
+  const local = createLocalCounters(clock, store, {
+    isTracked: isCounted,
+    isUp: (quota) => isUp([quota]),
+    gateways,
+  })
 
-  /** Returns the strictest mode of the limits of a call; without limits, that of the store. */
+  /** Returns the strictest mode of the limits of a call that may refuse it; without limits, that of the store. */
   function strictest(quotas: readonly Quota[]): OutageMode {
-    const modes = new Set(quotas.filter((quota) => !quota.isProof).map(modeOf))
-    return (['deny', 'local', 'allow'] as const).find((mode) => modes.has(mode)) ?? onOutage
+    const limits = quotas.filter(({ isProof }) => !isProof)
+    const modes = new Set(limits.filter(({ shadow }) => !shadow).map(modeOf))
+    const strict = (['deny', 'local', 'allow'] as const).find((mode) => modes.has(mode))
+    return strict ?? (limits.length > 0 ? 'local' : onOutage)
   }
 
   function chargeFallback(quotas: readonly Quota[], cause?: Error): Charge | Promise<never> {
@@ -56,7 +61,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
 
   function charge(quotas: readonly Quota[]): Charge | Promise<Charge> {
     if (!isUp(quotas)) return chargeFallback(quotas)
-    return store.charge(quotas, local.own()).then(
+    return store.charge(quotas, local.own).then(
       (charge) => local.answered(quotas, charge),
       (error: Error) => chargeFallback(quotas, error),
     )
@@ -65,7 +70,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   async function peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
     if (quotas.length === 0) return []
     const found = isUp(quotas)
-      ? await store.peek(quotas, local.own()).catch((error: Error) => error)
+      ? await store.peek(quotas, local.own).catch((error: Error) => error)
       : undefined
     if (found !== undefined && !(found instanceof Error)) return found
     const mode = strictest(quotas)
@@ -90,10 +95,12 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     async function work(): Promise<void> {
       for (const pending of merges) await send(pending)
     }
-    turn ??= Promise.all(Array.from({ length: MERGES_AT_ONCE }, work)).then(() => (turn = undefined))
+    turn ??= Promise.all(Array.from({ length: MERGES_AT_ONCE }, work))
+      .then(() => {})
+      .finally(() => (turn = undefined))
     return turn
   }
-  const stopHandingOver = clock.every(probeEveryMs, () => void (local.own() && handOver()))
+  const stopHandingOver = clock.every(probeEveryMs, () => void (local.own.isEmpty() || handOver()))
 
   return {
     /** Returns `store`, or `onOutage` while any server of the store is down. */
@@ -114,7 +121,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     },
     async close(): Promise<void> {
       stopHandingOver()
-      for (let turns = 0; turns < MAX_LAST_TURNS && local.own() !== undefined; turns++) await handOver()
+      for (let turns = 0; turns < MAX_LAST_TURNS && !local.own.isEmpty(); turns++) await handOver()
       breakers.close()
       await store.close()
     },

@@ -24,6 +24,8 @@ export interface Frame {
   readonly windowUs: number
   /** The time at which all calls leave; undefined if each leaves on its own. */
   readonly endUs?: number
+  /** No slot has calls before and after this time. */
+  readonly splitUs?: number
   /** The length of time whose calls share a slot; those of a calendar period share one in any case. */
   readonly spanUs: number
 }
@@ -65,7 +67,7 @@ export const usedIn = (log: CallLog, { horizonUs }: Pick<Frame, 'horizonUs'>): n
 /** Adds a call, made now by default, and drops the slots that have left the window. */
 export function add(log: CallLog, frame: Frame, madeUs = frame.nowUs): void {
   const { slots } = log
-  const { horizonUs, windowUs, endUs, spanUs } = frame
+  const { horizonUs, windowUs, endUs, spanUs, splitUs = -Infinity } = frame
   const expired = expiredSlots(log, horizonUs)
   if (expired > 0) {
     log.expiredCalls = callsUpTo(log, expired - 1)
@@ -83,7 +85,7 @@ export function add(log: CallLog, frame: Frame, madeUs = frame.nowUs): void {
   log.expiresAtUs = endUs ?? atUs + windowUs
   const isSameSpan =
     endUs === undefined
-      ? Math.floor(last / spanUs) === Math.floor(atUs / spanUs)
+      ? Math.floor(last / spanUs) === Math.floor(atUs / spanUs) && last >= splitUs === atUs >= splitUs
       : held > 0 && last >= endUs === atUs >= endUs
   if (isSameSpan) slots.length -= 2
   slots.push(atUs, log.total)

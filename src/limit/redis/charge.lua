@@ -5,10 +5,14 @@
 --           cluster all of one hash slot
 -- ARGV      the deadline, after which nothing is decided; the time before which nothing is; then a rule for every decision, numbers
 --           separated by blanks: 1 to charge or 0 to read only, then for every key:
---             calls, window, and the sum of 1 for a shadow limit, 2 for a calendar period, which lasts the window, 4 for calls that the
---             gateway admitted by itself, 8 for the access of the next limit, and 16 for a merge; for 2, the first microsecond of the
---             period; for 4, the number of these calls, which count beside those of the log; for 16, the calls of the merge, which count
---             beside them unless the log has them already, its number, and the position of the key with the number of the last merge
+--             calls, window, and the sum of its flags; then the numbers of these, in their order
+--               1   a shadow limit
+--               2   a calendar period, which lasts the window    its first microsecond
+--               4   calls of the gateway, which count beside     their number
+--                   those of the log
+--               8   the access of the next limit
+--               16  a merge of such calls, which counts, too,    its calls, its number, and the position of the key that has the
+--                   unless the log has it                        number of the last merge
 -- returns   integers: the time, and nothing else outside these times; then for every decision 1 if it is admitted, 0 if not, and for
 --           every key:
 --             room       1 if it has room for the call, 0 if not, and 2 more if the log has the calls of the merge; -1 if it is damaged:

@@ -58,7 +58,7 @@ export function rulesOf(batch: readonly Asked[], keys: readonly string[], gatewa
   })
   function ruleOf(window: Counted, limit: number, flags: number, own: OwnCalls | undefined): string {
     const { startUs, lengthUs, since } = spanOf(window, sending)
-    const counted = own?.since(window.key, since)
+    const counted = own === undefined || own.isEmpty() ? undefined : own.since(window.key, since)
     counts.push(counted)
     const isPeriod = startUs === undefined ? 0 : CALENDAR
     const period = startUs === undefined ? '' : ` ${startUs}`
@@ -95,12 +95,13 @@ export function mergeOf(
   const { clocks, server, nowMs } = sending
   const [from, until] = periodsAt([{ quotas: [quota] }], nowMs)
   const { startUs = 0, lengthUs } = spanOf(quota, sending)
-  const isInPeriod = back !== undefined && quota.calendar!.periodAt(nowMs).endMs === back.endsAt
-  const { access } = calls[0] ?? {}
+  const isInPeriod = back !== undefined && quota.calendar?.periodAt(nowMs).endMs === back.endsAt
+  const access = calls.find((call) => call.access !== undefined)?.access
+  const positions = new Map(keys.map((key, i) => [key, i + 1]))
   const together = access === undefined ? 0 : access.isOfToken ? OF_TOKEN : access.windowMs * 1000
   const instants = calls.flatMap(({ atMs, calls, access }) => {
     const atUs = Math.max(clocks.at(server, atMs, 'earliest'), clocks.at(server, atMs - spreadMs, 'latest'))
-    return [atUs, calls, access === undefined ? 0 : keys.indexOf(access.key) + 1]
+    return [atUs, calls, access === undefined ? 0 : positions.get(access.key)!]
   })
   const limited = [quota.limit, lengthUs, startUs, isInPeriod ? back.calls : 0, together]
   return [number, from, Math.min(until, deadlineUs), ...limited, ...instants]

@@ -221,6 +221,15 @@ describe('a store with a fallback', () => {
     expect(await admittedOf(store)).toBe(2)
   })
 
+  test('lets a shadow limit refuse nothing, whatever the store does in an outage', async () => {
+    const { store, behaviour } = setUp({ onOutage: 'deny' })
+    behaviour.charge = fails
+    const live: Quota = { ...quota(), onOutage: 'local' }
+    const shadow: Quota = { ...quota('p:{a}:shadow'), shadow: true }
+    expect(await store.charge([live, shadow])).toMatchObject({ admitted: true, mode: 'local' })
+    expect(await store.charge([shadow])).toMatchObject({ admitted: true })
+  })
+
   test('admits every call under allow, and reports that nothing was counted', async () => {
     let decisions = 0
     const { store, behaviour } = setUp({ onOutage: 'allow', onFallback: () => decisions++ })

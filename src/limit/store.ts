@@ -71,18 +71,18 @@ export interface Charge {
   /** Epoch milliseconds of the store's clock, or of this gateway's if the fallback decided. */
   readonly decidedAt?: number | undefined
   /** The latest instant of this gateway's clock, in milliseconds, at which the store can have decided. */
-  readonly localMs?: number
+  readonly localMs?: number | undefined
 }
 
-/** Makes the outcome of the allowances of all quotas, in their order. */
+/** Makes the outcome of the allowances of all quotas, in their order. Copying the outcome by `...`: 350 bytes a call in the old space. */
 export function chargeOf(
   quotas: readonly Quota[],
   all: readonly Allowance[],
-  outcome: Omit<Charge, 'allowances' | 'proof'>,
+  { admitted, mode, decidedAt, localMs }: Omit<Charge, 'allowances' | 'proof'>,
 ): Charge {
   const at = quotas.findIndex(({ isProof }) => isProof)
-  if (at === -1) return { ...outcome, allowances: all, proof: undefined }
-  return { ...outcome, allowances: all.filter((_, i) => i !== at), proof: all[at] }
+  const allowances = at === -1 ? all : all.filter((_, i) => i !== at)
+  return { admitted, allowances, proof: at === -1 ? undefined : all[at], mode, decidedAt, localMs }
 }
 
 /** A call that a gateway admitted by itself: one instant of its clock, in milliseconds, may have several. */

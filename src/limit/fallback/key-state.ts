@@ -46,12 +46,12 @@ export class KeyState {
   readonly key: string
   readonly isProof: boolean
   /** The calls that the store counted at its last answer. */
-  #used = 0
+  used = 0
   /** The instant of the first of these calls that leaves the window, and the calls that remain then. */
-  #firstAt = 0
-  #rest = 0
+  firstAt = 0
+  rest = 0
   /** The instant at which the store can last have admitted a call: the rest were not made later. */
-  #lastAt = 0
+  lastAt = 0
 
   handOver: HandOver = STORED
   /** Own calls, `spreadMs` later than they were, in the window in which they were last counted. */
@@ -79,24 +79,24 @@ export class KeyState {
     mayHaveCharged: boolean,
   ): void {
     const at = Math.round(atMs * 1000)
-    this.#used = used - own
+    this.used = used - own
     // Above the limit, all calls in excess leave together with the first.
-    this.#rest = Math.max(0, Math.min(used, limit) - own - 1)
-    this.#firstAt = calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at
-    if (calendar !== undefined || mayHaveCharged || this.#lastAt + windowMs * 1000 <= at) this.#lastAt = at
+    this.rest = Math.max(0, Math.min(used, limit) - own - 1)
+    this.firstAt = calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at
+    if (calendar !== undefined || mayHaveCharged || this.lastAt + windowMs * 1000 <= at) this.lastAt = at
   }
 
   /** Records that the store has the call of this access, made at a local instant. */
   #recordAccess(atMs: number): void {
-    this.#used = 1
-    this.#rest = 0
-    this.#firstAt = this.#lastAt = Math.round(atMs * 1000)
+    this.used = 1
+    this.rest = 0
+    this.firstAt = this.lastAt = Math.round(atMs * 1000)
   }
 
   /** Returns the calls in a window, and those that this gateway may still make in it; `room` may be negative. */
   countIn(frame: Frame, gateways: number) {
     const { horizonUs, limit } = frame
-    const stored = this.#firstAt > horizonUs ? this.#used : this.#lastAt > horizonUs ? this.#rest : 0
+    const stored = this.firstAt > horizonUs ? this.used : this.lastAt > horizonUs ? this.rest : 0
     const own = this.own === undefined ? 0 : usedIn(this.own, frame)
     return { used: stored + own, room: perGateway(Math.max(0, limit - stored), gateways) - own }
   }
@@ -149,7 +149,7 @@ export class KeyState {
 
   /** Has a call given back to the period that ends at `endsAt` (epoch milliseconds); of two periods, to the later. */
   giveBack(quota: Quota, endsAt: number, isOver: boolean): void {
-    if (!isOver) this.#used = Math.max(0, this.#used - 1)
+    if (!isOver) this.used = Math.max(0, this.used - 1)
     const back = this.#back
     if (back !== undefined && back.endsAt > endsAt) return
     this.#back = { calls: (back?.endsAt === endsAt ? back.calls : 0) + 1, endsAt }
@@ -207,7 +207,7 @@ export class KeyState {
     for (const { atMs, state } of calls) if (state !== undefined) state.#recordAccess(atMs)
     const { atMs = -Infinity } = calls.at(-1) ?? {}
     this.#dropEach(atMs)
-    this.#lastAt = Math.max(this.#lastAt, atMs * 1000)
+    this.lastAt = Math.max(this.lastAt, atMs * 1000)
     this.handOver = OWN
   }
 

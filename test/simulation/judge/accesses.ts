@@ -35,7 +35,7 @@ export function* excessOfAccesses(one: Case): Generator<Violation> {
   for (const [i, { askedAtMs: fromMs }] of begun.entries()) {
     const found = begun.slice(i).filter(({ toldAtMs }) => toldAtMs < fromMs + windowMs - MICROSECOND_MS)
     // The first may belong to an access that began before.
-    const before = between(admitted, fromMs - togetherMs({ windowMs }) - SPREAD_MS, fromMs).some(
+    const before = between(one.admitted, fromMs - togetherMs({ windowMs }) - SPREAD_MS, fromMs).some(
       ({ askedAtMs }) => askedAtMs < fromMs,
     )
     if (found.length - Number(before) <= promised(one, limit, fromMs, fromMs + windowMs)) continue

@@ -27,7 +27,11 @@ const FAULTS: Readonly<
   // Of the fallback.
   'all calls of the store are taken as made at its last answer': [
     [STATE, 'calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at', 'at'],
-    [STATE, 'if (calendar !== undefined || wasCharged || this.#lastAt + windowMs * 1000 <= at) this', 'this'],
+    [
+      STATE,
+      'if (calendar !== undefined || mayHaveCharged || this.lastAt + windowMs * 1000 <= at) this',
+      'this',
+    ],
   ],
   'proofs evict limits': [
     [KEYS, 'isProof ? proofs : limits', 'isProof ? limits : limits'],
@@ -49,7 +53,7 @@ const FAULTS: Readonly<
   'each gateway rounds its part up': [[STATE, 'Math.floor(calls / gateways)', 'Math.ceil(calls / gateways)']],
   // Of the hand-over.
   'own calls do not count beside those of the store': [
-    [STORE, 'store.charge(quotas, local.own())', 'store.charge(quotas)'],
+    [STORE, 'store.charge(quotas, local.own)', 'store.charge(quotas)'],
   ],
   'a merge counts beside the log that has it': [[CHARGE, 'if not log.isMerged then own', 'if true then own']],
   'a merge that was sent does not count': [[CHARGE, 'if not log.isMerged then own', 'if false then own']],

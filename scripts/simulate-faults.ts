@@ -55,7 +55,6 @@ const FAULTS: Readonly<
   'own calls do not count beside those of the store': [
     [STORE, 'store.charge(quotas, local.own)', 'store.charge(quotas)'],
   ],
-  'a merge counts beside the log that has it': [[CHARGE, 'if not log.isMerged then own', 'if true then own']],
   'a merge that was sent does not count': [[CHARGE, 'if not log.isMerged then own', 'if false then own']],
   'a merge without an answer is taken as done': [
     [STATE, 'if (!isMerged) {', 'if (isMerged === undefined) {'],

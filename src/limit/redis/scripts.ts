@@ -33,6 +33,8 @@ const MAX_BATCH = 24
 /** Maximum script calls for a batch. The second knows the clock; in the third, another period has begun meanwhile. */
 const MAX_TRIES = 3
 
+const isAdmitted = (outcome: Charge | Error): boolean => !(outcome instanceof Error) && outcome.admitted
+
 /** Creates the functions that run the scripts, each within the timeout. */
 export function createScripts(
   { client, check, explain, assertConfigured }: RedisConnection,
@@ -105,7 +107,9 @@ export function createScripts(
     const { within, failAll } = deadlinesOf(server)
     try {
       const outcomes = await within((remainingMs) => ask(batch, server, remainingMs))
-      onReply(server, undefined)
+      // A Redis that cannot write still refuses: only a charge shows that it can.
+      if (batch.some(({ action }, i) => action === CHARGE && isAdmitted(outcomes[i]!)))
+        onReply(server, undefined)
       for (let i = 0; i < batch.length; i++) batch[i]!.onEnd(outcomes[i]!)
     } catch (error) {
       onReply(server, error as Error)

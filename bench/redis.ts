@@ -77,7 +77,7 @@ async function scriptUs(bench: Bench, call: Call): Promise<string> {
   return `${(((await redisUs(bench)).scripts - before.scripts) / CALLS).toFixed(1)} us`
 }
 
-/** Microseconds of a merge into the log of a client: of a call to give back, or of own calls, a microsecond apart. */
+/** Microseconds of a merge into the log of a client: one returned call, or own calls a microsecond apart. */
 async function mergeUs(bench: Bench, window: Merged, ownCalls = 0): Promise<string> {
   const { store } = bench
   await store.flushall()

@@ -24,7 +24,7 @@ const STORE = 'src/limit/fallback/store.ts'
 const FAULTS: Readonly<
   Record<string, readonly (readonly [file: string, text: string, replacement: string])[]>
 > = {
-  // Of the fallback.
+  // The fallback.
   'all calls of the store are taken as made at its last answer': [
     [STATE, 'calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at', 'at'],
     [
@@ -51,7 +51,7 @@ const FAULTS: Readonly<
     [LOCAL, 'keys.know(quota, quota.access.key).record(', 'keys.know(quota, `${quota.access.key}?`).record('],
   ],
   'each gateway rounds its part up': [[STATE, 'Math.floor(calls / gateways)', 'Math.ceil(calls / gateways)']],
-  // Of the hand-over.
+  // The hand-over.
   'own calls do not count beside those of the store': [
     [STORE, 'store.charge(quotas, local.own)', 'store.charge(quotas)'],
   ],
@@ -69,13 +69,13 @@ const FAULTS: Readonly<
   'an access that another gateway has charged is merged': [
     [MERGE, 'if isWanted and access then', 'if false then'],
   ],
-  // Of the limiter.
+  // The limiter.
   'a refusal is cached for too long': [
     [LIMITER, 'askedAt + retryAfterMs <= at', 'askedAt + retryAfterMs + 2 <= at'],
   ],
   'calls are never given back': [[LIMITER, 'store.giveBack(quota, charged.resetAt)', 'void charged.resetAt']],
   'a call is given back to whatever period it is': [[PROTOCOL, '.endMs === back.endsAt', '.endMs > 0']],
-  // Of the scripts.
+  // The scripts.
   'an access is under way as long as its window': [
     ['src/policy/apply.ts', 'windowMs: together,', 'windowMs,'],
   ],

@@ -34,9 +34,9 @@ export function createLimiter(
 ) {
   /** The deny cache: allowances of full keys, and of the other keys of refused calls; each for a second, or until its next call may pass. */
   const cache = new Map<string, CachedAllowance>()
-  /** When calls were last given back to keys. The answer to an earlier question is not cached. */
+  /** When a call was last given back to a key. The answer to an earlier question is not cached. */
   const returns = new Map<string, number>()
-  /** When the cache was last cleared. The same holds. */
+  /** When the cache was last cleared, for all keys alike. */
   let clearedAt = Number.NEGATIVE_INFINITY
 
   /** Returns the cached allowance of a quota with its waits counted from `at`; undefined if it is outdated. */

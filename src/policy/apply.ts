@@ -5,7 +5,7 @@ import { claimedBy, excludedBy } from './conditions.ts'
 import { type Caller, type Facts, tokenHash } from './facts.ts'
 import type { Limit } from './limit.ts'
 import { compileKey, type Parameters } from './parts.ts'
-import { type AllRules, type AppliedQuota, quotaOf, rulesOf } from './rule.ts'
+import { type AllRules, quotaOf, rulesOf } from './rule.ts'
 
 export interface LimitOptions extends AllRules {
   readonly prefix: string
@@ -33,20 +33,16 @@ export function compileLimit(limit: Limit, options: LimitOptions) {
     return claimed === undefined ? rules : { ...rules, claimed }
   }
 
-  /** Returns the quota of a key, without its access. */
-  const quotaFor = (key: string, caller: Caller, nowMs: number): AppliedQuota =>
-    quotaOf(limit, key, nowMs, rulesFor(caller))
-
   /** Applies the limit: returns a 400 or 403 if the request lacks a part of the key, undefined if the limit is left out. */
   function apply(caller: Caller, facts: Facts, nowMs: number): Quota | Refusal | undefined {
     if (leftOutBy(caller, facts) !== undefined) return undefined
     const key = keyOf(caller, facts)
     if (key instanceof Refusal) return key
-    const quota = quotaFor(key, caller, nowMs)
+    const quota = quotaOf(limit, key, nowMs, rulesFor(caller))
     return together === undefined ? quota : { ...quota, access: accessOf(quota, together, facts) }
   }
 
-  return { limit, leftOutBy, lackingIn, keyOf, rulesFor, quotaFor, apply }
+  return { limit, leftOutBy, lackingIn, keyOf, rulesFor, apply }
 }
 
 function accessOf({ key, windowMs, calendar }: Quota, together: number | 'token', facts: Facts): Access {

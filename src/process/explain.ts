@@ -11,7 +11,7 @@ import type { Quota } from '../limit/quota.ts'
 import type { CompiledLimit } from '../policy/apply.ts'
 import { type Caller, type Facts, NO_FACTS } from '../policy/facts.ts'
 import type { Overrides } from '../policy/overrides.ts'
-import { reasonOf, upcomingChanges } from '../policy/rule.ts'
+import { quotaOf, reasonOf, upcomingChanges } from '../policy/rule.ts'
 import { type JsonObject, parseObject } from '../runtime/json.ts'
 import { type CompiledRoute, compileRoutesOf } from './routes.ts'
 
@@ -85,16 +85,16 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
 
   const quotas: (Quota | null)[] = []
   /** Explains a limit of the route, also one that is left out of the request. */
-  function explainLimit({ limit, leftOutBy, lackingIn, keyOf, rulesFor, quotaFor }: CompiledLimit) {
+  function explainLimit({ limit, leftOutBy, lackingIn, keyOf, rulesFor }: CompiledLimit) {
     const { name, per, calendar, skipsMissing } = limit
     /** The parts of the key that the question does not name. An unknown address is empty. */
-    const lacking = per.filter(
-      (part) => lackingIn(caller, sent).includes(part) || (part === 'ip' && caller.ip === ''),
-    )
-    const key = lacking.length === 0 ? keyOf(caller, sent) : null
+    const absent = lackingIn(caller, sent)
+    const lacking = per.filter((part) => absent.includes(part) || (part === 'ip' && caller.ip === ''))
+    const found = lacking.length === 0 ? keyOf(caller, sent) : null
+    const key = typeof found === 'string' ? found : null
     const rules = rulesFor(caller)
-    const quota = quotaFor(typeof key === 'string' ? key : '', caller, atMs)
-    quotas.push(typeof key === 'string' ? quota : null)
+    const quota = quotaOf(limit, key ?? '', atMs, rules)
+    quotas.push(key === null ? null : quota)
     const { limit: calls, windowMs, shadow, source } = quota
     return {
       ...{ name, limit: calls, windowMs, shadow, per, lacking },
@@ -102,7 +102,7 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
       ...(calendar && { calendar }),
       /** The condition, or the missing part, by which the limit is left out of the request; null if it applies. */
       leftOut: leftOutBy(caller, sent) ?? null,
-      key: typeof key === 'string' ? key : null,
+      key,
       decidedBy: source,
       because: reasonOf(limit, source, atMs, rules),
       next: upcomingChanges(limit, atMs, rules)[0] ?? null,

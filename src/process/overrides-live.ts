@@ -1,11 +1,8 @@
 import { InvalidQuestion } from '../errors.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
-import type { Override } from '../policy/overrides.ts'
-import type { SharedFields } from '../limit/shared-fields.ts'
-import { byClient, fieldOf, formatOverride } from '../policy/overrides.ts'
-import { counterOf } from '../limit/shared-fields.ts'
-import { isActive, MAX_OVERRIDES, parseOverrides } from '../policy/overrides.ts'
-import { VERSION_FIELD } from '../limit/shared-fields.ts'
+import { counterOf, type SharedFields, VERSION_FIELD } from '../limit/shared-fields.ts'
+import { byClient, fieldOf, formatOverride, isActive } from '../policy/overrides.ts'
+import { MAX_OVERRIDES, type Override, parseOverrides } from '../policy/overrides.ts'
 
 const TOO_MANY = `There are ${MAX_OVERRIDES} overrides at most; remove some with LIMIT=default, or write lasting ones to the file.`
 

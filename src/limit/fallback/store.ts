@@ -83,7 +83,6 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   async function send(pending: PendingMerge | undefined): Promise<void> {
     for (let next = pending; next !== undefined;) {
       const { merge, onEnd } = next
-      // oxlint-disable-next-line no-await-in-loop -- a key has one merge under way
       next = await store.merge(merge).then(onEnd, () => onEnd())
     }
   }

@@ -6,8 +6,17 @@ import type { Quota } from '../quota.ts'
 import { type Charge, DamagedKeyError, type Merge, type OwnCalls } from '../store.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines, ServerClocks } from './deadlines.ts'
-import { type Asked, CHARGE, chargesOf, keysOf, mergeOf, periodsAt, READ, rulesOf } from './protocol.ts'
-import type { Sending } from './protocol.ts'
+import {
+  type Asked,
+  CHARGE,
+  chargesOf,
+  keysOf,
+  mergeOf,
+  periodsAt,
+  READ,
+  rulesOf,
+  type Sending,
+} from './protocol.ts'
 
 const read = (file: string): string => readFileSync(new URL(file, import.meta.url), 'utf8')
 const LAYOUT = read('layout.lua')

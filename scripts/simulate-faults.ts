@@ -105,6 +105,9 @@ const FAULTS: Readonly<
   ],
 }
 
+/** The profile that shows a fault, where all profiles together take too long to: a call that is given back twice needs a lost answer in a calendar period. */
+const PROFILES: Readonly<Record<string, string>> = { 'a merge is repeated': 'kept' }
+
 let missed = 0
 const [wanted = ''] = process.argv.slice(2)
 for (const [fault, changes] of Object.entries(FAULTS).filter(([fault]) => fault.includes(wanted))) {
@@ -121,10 +124,9 @@ for (const [fault, changes] of Object.entries(FAULTS).filter(([fault]) => fault.
     )
   }
   const startedAt = performance.now()
-  const { stderr } = spawnSync('npx', ['tsx', 'scripts/simulate.ts', '--seconds', String(SECONDS)], {
-    cwd: copy,
-    encoding: 'utf8',
-  })
+  const profile = PROFILES[fault] === undefined ? [] : ['--profile', PROFILES[fault]]
+  const args = ['tsx', 'scripts/simulate.ts', '--seconds', String(SECONDS), ...profile]
+  const { stderr } = spawnSync('npx', args, { cwd: copy, encoding: 'utf8' })
   const secs = ((performance.now() - startedAt) / 1000).toFixed(0)
   const isFound = stderr.includes('is broken')
   if (!isFound) missed++

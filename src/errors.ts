@@ -87,5 +87,10 @@ export const serviceUnavailable = (message: string, cause?: unknown): Refusal =>
 
 /** An operator asked for something that does not exist; the message names the remedy. */
 export class InvalidQuestion extends Error {
-  override readonly name = 'InvalidQuestion'
+  override readonly name: string = 'InvalidQuestion'
+}
+
+/** An operator asked for a caller that no limit counts, or that is not known by the short form of its name. */
+export class UncountedCaller extends InvalidQuestion {
+  override readonly name = 'UncountedCaller'
 }

@@ -1,10 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { InvalidQuestion } from '../errors.ts'
+import { InvalidQuestion, UncountedCaller } from '../errors.ts'
+import { type CountedCaller, isShortened, parseCaller, showCaller } from '../policy/counted.ts'
 import { instantMs } from '../runtime/instant.ts'
 import { isObject, parseObject } from '../runtime/json.ts'
 import { type AdminResponse, problem } from './access.ts'
 
-/** Overrides that an operator sets or removes for one client. */
+/** Overrides that an operator sets or removes for one caller. */
 export type Setting = Awaited<ReturnType<typeof readSetting>>
 
 const PARAMETERS = ['request', 'host', 'client', 'user', 'ip', 'headers', 'claims', 'at'] as const
@@ -16,9 +17,11 @@ export type RequestLine = { readonly request: string } & {
 
 /** Operations on limits. Each rejects with an InvalidQuestion, or if the store does not answer. */
 export interface LimitsParts {
-  usage(client: string, signal: AbortSignal): Promise<object>
-  /** Deletes the counters of a client, and returns their number. */
-  reset(client: string, signal: AbortSignal): Promise<number>
+  usage(caller: CountedCaller, signal: AbortSignal): Promise<object>
+  /** Deletes the counters of a caller, and returns their number. */
+  reset(caller: CountedCaller, signal: AbortSignal): Promise<number>
+  /** Returns the caller with an override, or of the last minute, that is shown as this text. */
+  findCaller(shown: string): CountedCaller | undefined | Promise<CountedCaller | undefined>
   setLimits(setting: Setting): Promise<object>
   overrides(): Promise<readonly object[]>
   explain(line: RequestLine): Promise<object>
@@ -31,9 +34,20 @@ const MAX_BODY_BYTES = 65_536
 const MAY_BE_UNSET =
   ' The change may not be in force; until Redis answers, write it to clients[].limits of the file.'
 
-/** Creates the handler of `/limits/:client` (with the client percent-encoded), `/overrides` and `/explain`; it never rejects. */
-export function createLimits({ usage, reset, setLimits, overrides, explain, failed }: LimitsParts) {
+/** Creates the handler of `/limits/:caller` (with the caller percent-encoded), `/overrides` and `/explain`; it never rejects. */
+export function createLimits(parts: LimitsParts) {
+  const { usage, reset, findCaller, setLimits, overrides, explain, failed } = parts
   let last: Promise<unknown> = Promise.resolve()
+
+  async function readCaller(encoded: string): Promise<CountedCaller> {
+    const text = decodeCaller(encoded)
+    assertText('The caller', text, 1024)
+    const caller = parseCaller(text)
+    if (!isShortened(caller)) return caller
+    const found = await findCaller(showCaller(caller))
+    if (found !== undefined) return found
+    throw new UncountedCaller(`"${text}" has made no call in the last minute; give the whole value.`)
+  }
 
   /** Serves one operator at a time, because each may scan all of Redis. Skips an operator who has disconnected. */
   async function queued(response: ServerResponse, act: (signal: AbortSignal) => Promise<object>) {
@@ -50,16 +64,22 @@ export function createLimits({ usage, reset, setLimits, overrides, explain, fail
     const isRead = method === 'GET' || method === 'HEAD'
     const [, encoded] = /^\/limits\/([^/]+)$/.exec(path) ?? []
     if (encoded !== undefined) {
-      const client = decodeClient(encoded)
-      if (method === 'PATCH') return ok(await setLimits(await readSetting(request, client)))
+      const caller = await readCaller(encoded)
+      if (method === 'PATCH') return ok(await setLimits(await readSetting(request, caller)))
       if (method === 'DELETE')
-        return await queued(response, async (signal) => ({ client, freed: await reset(client, signal) }))
+        return await queued(response, async (signal) => ({
+          caller: showCaller(caller),
+          freed: await reset(caller, signal),
+        }))
       return isRead
-        ? await queued(response, (signal) => usage(client, signal))
+        ? await queued(response, (signal) => usage(caller, signal))
         : problem(405, 'Only GET, HEAD, DELETE and PATCH.', { Allow: 'GET, HEAD, DELETE, PATCH' })
     }
     if (path.startsWith('/limits'))
-      return problem(404, 'Ask for /limits/ with the id of a client, percent-encoded.')
+      return problem(
+        404,
+        'Ask for /limits/ with a caller, percent-encoded: the id of a client, or such as ip:192.0.2.7.',
+      )
     if (!isRead) return problem(405, 'Only GET and HEAD.', { Allow: 'GET, HEAD' })
     if (path === '/overrides') return ok({ overrides: await overrides() })
     return ok(await explain(parseRequestLine(url.slice(path.length))))
@@ -71,6 +91,7 @@ export function createLimits({ usage, reset, setLimits, overrides, explain, fail
     } catch (error) {
       const { name, message } = error as Error
       if (name === 'InvalidQuestion') return problem(400, message)
+      if (name === 'UncountedCaller') return problem(404, message)
       if (!response.destroyed) failed(error)
       const change = request.method === 'PATCH' ? MAY_BE_UNSET : ''
       const detail = name === 'DamagedKeyError' ? message : `The counters are out of reach.${change}`
@@ -81,11 +102,11 @@ export function createLimits({ usage, reset, setLimits, overrides, explain, fail
 
 const ok = (body: object): AdminResponse => ({ status: 200, body })
 
-function decodeClient(encoded: string): string {
+function decodeCaller(encoded: string): string {
   try {
     return decodeURIComponent(encoded)
   } catch {
-    throw new InvalidQuestion('The id of the client is not percent-encoded UTF-8.')
+    throw new InvalidQuestion('The caller is not percent-encoded UTF-8.')
   }
 }
 
@@ -97,7 +118,7 @@ function parseRequestLine(query: string): RequestLine {
   return { request: '', ...Object.fromEntries(parameters) }
 }
 
-async function readSetting(request: IncomingMessage, client: string) {
+async function readSetting(request: IncomingMessage, caller: CountedCaller) {
   if (!/^application\/json\s*(?:;|$)/i.test(request.headers['content-type'] ?? ''))
     throw new InvalidQuestion('Send the settings as Content-Type: application/json.')
   let body = Buffer.alloc(0)
@@ -114,10 +135,9 @@ async function readSetting(request: IncomingMessage, client: string) {
   const [unknown] = Object.keys(others)
   if (unknown !== undefined)
     throw new InvalidQuestion(`"${unknown}" is not a member; the members are set, until, by and note.`)
-  assertText('The id of the client', client, 1024)
   assertText('"by"', by, 100)
   assertText('"note"', note, 500)
-  return { client, set: parseSet(set), untilAt: parseUntil(until), by, note }
+  return { caller, set: parseSet(set), untilAt: parseUntil(until), by, note }
 }
 
 /** Parses limit name → calls; null removes the override. */

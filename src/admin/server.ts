@@ -29,7 +29,7 @@ const PAGE_HEADERS = {
 } as const
 const READ_ONLY = new Set(['/healthz', '/readyz', '/metrics', '/overview'])
 const NOT_FOUND =
-  'Not found. Here are the console at /, and /healthz, /readyz, /metrics, /overview, /limits/CLIENT, /overrides and /explain.'
+  'Not found. Here are the console at /, and /healthz, /readyz, /metrics, /overview, /limits/CALLER, /overrides and /explain.'
 
 export function createAdmin(parts: AdminParts): Server {
   /** The console's files by path. They hold no data, so anyone may load them. */

@@ -102,7 +102,7 @@ async function request(
   }
 }
 
-/** Returns the JSON of a 200 of the admin listener. Rejects with a message for the operator; for a 400, with a UsageError. */
+/** Returns the JSON of a 200 of the admin listener. Rejects with a message for the operator; for a 400 or 404, with a UsageError. */
 export async function ask<T>(admin: Admin, path: string, options: Options = {}): Promise<T> {
   const { url, token } = admin
   const { status, text } = await request(admin, path, options).catch((error: Error) => {
@@ -117,7 +117,7 @@ export async function ask<T>(admin: Admin, path: string, options: Options = {}):
   const body = parseObject(text)
   if (status === 200 && body !== undefined) return body as T
   const detail = typeof body?.['detail'] === 'string' ? body['detail'] : undefined
-  if (status === 400 && detail !== undefined) throw new UsageError(detail)
+  if ((status === 400 || status === 404) && detail !== undefined) throw new UsageError(detail)
   const reason = detail ?? `it answers ${status}, as no admin listener of this version does.`
   throw new Error(`The gateway at ${url} cannot do this: ${reason}`)
 }

@@ -11,7 +11,7 @@ const COMMANDS = {
   check: ['Show what a configuration means, or list its mistakes', flags.check, () => import('./check.ts')],
   health: ['Ask a running gateway whether it is up', flags.health, () => import('./admin-client.ts')],
   explain: ['Show what a request gets, and why', flags.explain, () => import('./explain.ts')],
-  limits: ['Show, set, reset or watch limits of clients', flags.limits, () => import('./limits/command.ts')],
+  limits: ['Show, set, reset or watch limits of callers', flags.limits, () => import('./limits/command.ts')],
   replay: ['Show what limits would do to logged calls', flags.replay, () => import('./replay/replay.ts')],
   sandbox: ['Start the gateway with sample backends', flags.sandbox, () => import('./sandbox/sandbox.ts')],
   schema: [
@@ -72,7 +72,7 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
     .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')
     .example('$0 limits show acme', 'how much has this client used?')
     .example('$0 limits set acme requests=5000 --until 2h', 'give it more for two hours')
-    .example('$0 limits top', 'which clients use most of their limits now?')
+    .example('$0 limits top', 'which callers use most of their limits now?')
     .example('$0 replay access.log --config new.yaml', 'which calls would these limits refuse?')
     .example('$0 sandbox --limit 5', 'see the sixth call in a minute refused')
     .epilogue(EPILOGUE)

@@ -63,28 +63,28 @@ export const health = { ...GATEWAY_FLAGS, ready: yes('also ask whether it is rea
 export function limits(command: Argv, run: (args: Args) => Promise<void>): Argv {
   const topFlags = { ...GATEWAY_FLAGS, once: yes('show them once, as without a terminal') }
   return command
-    .command('show <client>', 'Show what a client has used, and its overrides', ofClient, run)
-    .command('set <client>', "Set a client's limits while the gateways run", setting, run)
-    .command('reset <client>', "Reset a client's counters", ofClient, run)
+    .command('show', 'Show what a caller has used, and its overrides', ofCaller('show'), run)
+    .command('set', "Set a caller's limits while the gateways run", setting, run)
+    .command('reset', "Reset a caller's counters", ofCaller('reset'), run)
     .command('overrides', 'List the limits that were set while the gateways run', GATEWAY_FLAGS, run)
-    .command('top', 'Watch which clients use most of their limits', topFlags, run)
+    .command('top', 'Watch which callers use most of their limits', topFlags, run)
     .demandCommand(1, WHICH_OF_LIMITS)
-}
-
-function ofClient(command: Argv): Argv {
-  const describe = 'client id, as in its tokens; id@issuer for an issuer other than the first'
-  return command.positional('client', { type: 'string', describe }).options(GATEWAY_FLAGS)
 }
 
 /** Accepts any words after the command: of declared positionals, yargs would drop `-` and all but the last. */
 const withPositionals = (command: Argv): Argv => command.strictCommands(false)
 
+const CALLER = `CALLER: a client id, as in its tokens (id@issuer for an issuer other than the first), or as limits count it: user:SUB, ip:192.0.2.7, header:x-api-key=VALUE, claim:NAME=VALUE, token:SHA256; several parts as several arguments.`
+
+const ofCaller = (name: string) => (command: Argv) =>
+  withPositionals(command).usage(`$0 limits ${name} CALLER\n\n${CALLER}`).options(GATEWAY_FLAGS)
+
 function setting(command: Argv): Argv {
-  const usage = '$0 limits set CLIENT LIMIT=N... [--until T | --permanent] [--note TEXT]'
+  const usage = '$0 limits set CALLER LIMIT=N... [--until T | --permanent] [--note TEXT]'
   const describe =
-    'Set limits of one client, at every gateway within a second; LIMIT=default removes an override.'
-  return withPositionals(ofClient(command))
-    .usage(`${usage}\n\n${describe}`)
+    'Set limits of one caller, at every gateway within a second; LIMIT=default removes an override.'
+  return ofCaller('set')(command)
+    .usage(`${usage}\n\n${describe}\n\n${CALLER}`)
     .example('$0 limits set acme requests=5000 --until 2h', 'more calls for two hours')
     .example('$0 limits set acme requests=0 --note "leaked token"', 'block a client for a day')
     .example('$0 limits set acme requests=default', 'back to the limit of the file')

@@ -65,7 +65,7 @@ async function respond(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> 
   // Concurrently, so that the caller waits for Redis once; the limit shown is one of those listed, and read once.
   const [decision, limits, rateLimit] = await Promise.all([
     deps.limiter.decide([], exchange.proof),
-    deps.usage.ofCaller(client!, claims),
+    deps.usage.ofClient(client!, claims),
     limitFields(deps, exchange),
   ])
   if (decision.replayed === true) return exchange.boundToken!.replayed()

@@ -16,6 +16,7 @@ import type { Limit } from '../policy/limit.ts'
 import type { Quota } from '../limit/quota.ts'
 import type { Limiter } from '../limit/limiter.ts'
 import { type Caller, type Facts, NO_FACTS } from '../policy/facts.ts'
+import type { ShownCaller } from '../policy/counted.ts'
 import type { Usage } from './usage.ts'
 import type { AuthorizationGuard } from '../par/authorization.ts'
 import type { ParGuard } from '../par/guard.ts'
@@ -41,6 +42,8 @@ export interface GatewayRoute extends Route {
   refuseParams(facts: Pick<Facts, 'params'>): Outcome
   /** Applies the route's limits to a request at an instant, in epoch milliseconds. Returns a 400 or 403 if the request lacks a part of a key. */
   quotas(caller: Caller, facts: Facts, nowMs: number): readonly Quota[] | Refusal
+  /** Names the callers whom the limits of some quotas count. */
+  callersOf(quotas: readonly Quota[], caller: Caller, facts: Facts): readonly ShownCaller[]
   /** Returns the quota whose allowance is shown if no call is charged: of the first live limit with a key from these facts. */
   shownQuota(caller: Caller, facts: Facts): Quota | undefined
   /** Returns the quota that admits a proof once, to be charged with the quotas of its call. */
@@ -68,7 +71,7 @@ export interface GatewayDeps extends Served {
   readonly limiter: Limiter
   /** Returns a decision's header fields, as text for `appendFields`. */
   rateLimitHeaders(decision: Decision, quotas: readonly Quota[]): string
-  readonly usage: Pick<Usage, 'ofCaller' | 'read' | 'drop'>
+  readonly usage: Pick<Usage, 'ofClient' | 'read' | 'drop'>
   /** Starts the span of a request; returns it and the headers to forward. Undefined without tracing. */
   readonly trace:
     | ((exchange: Exchange) => { readonly span: unknown; readonly headers: IncomingMessage['headers'] })
@@ -82,6 +85,7 @@ const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
 
 const nextRequestId = createUuids()
 const NO_QUOTAS: readonly Quota[] = []
+const NO_CALLERS: readonly ShownCaller[] = []
 
 /** Normalising for each request: +2.0 us; `npm run bench:micro -- peer-address`. */
 export const peerAddress = memoize(normalizeAddress, 10_000, 45)
@@ -134,6 +138,9 @@ export class Exchange implements Facts {
   decision: Decision | undefined = undefined
   /** The decision's header fields, as text for `appendFields`. */
   rateLimit: string | undefined = undefined
+
+  /** The callers whom the limits that were charged, or refused, count. */
+  callers: readonly ShownCaller[] = NO_CALLERS
 
   // answer
   forwardedAt: number | undefined = undefined

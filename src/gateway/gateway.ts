@@ -136,6 +136,7 @@ function applyDecision(deps: GatewayDeps, exchange: Exchange, decision: Decision
   exchange.decidedAt = performance.now()
   if (exchange.quotas.length === 0) return undefined
   exchange.decision = decision
+  exchange.callers = exchange.route!.callersOf(exchange.quotas, exchange.caller!, exchange)
   deps.usage.drop(exchange.quotas)
   exchange.rateLimit = deps.rateLimitHeaders(decision, exchange.quotas)
   return decision.admitted ? undefined : exceeded(decision, exchange.route!.limits)

@@ -1,42 +1,48 @@
 import { LRUCache } from 'lru-cache'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from '../runtime/instant.ts'
-import { clientKey, clientKeys, isPerClient } from '../policy/key.ts'
+import { isPerClient } from '../policy/key.ts'
+import { assertCounted, callerKey, callerKeys, countsOnlyBy, showKey } from '../policy/caller-keys.ts'
+import { type CountedCaller, formatCaller, showCaller } from '../policy/counted.ts'
 import { parseKey } from '../limit/key.ts'
 import type { Limit } from '../policy/limit.ts'
 import type { LimitOptions } from '../policy/apply.ts'
 import type { Quota } from '../limit/quota.ts'
 import { quotaOf, rulesOf, upcomingChanges } from '../policy/rule.ts'
-import { listOverrides } from '../policy/overrides.ts'
+import { isOverridable, listOverrides } from '../policy/overrides.ts'
 import { claimedBy } from '../policy/conditions.ts'
 import type { Caller } from '../policy/facts.ts'
-import type { Allowance, Store } from '../limit/store.ts'
+import type { Allowance, Inspect, Store } from '../limit/store.ts'
 
 const instantOrNull = (ms: number | undefined): string | null => (ms === undefined ? null : instant(ms))
 
 export const MAX_KEYS = 1000
 
 export type Usage = ReturnType<typeof createUsage>
-export type ClientUsage = Awaited<ReturnType<Usage['ofClient']>>
+/** The counters of one caller as operators read them. */
+export type CallerUsage = Awaited<ReturnType<Usage['ofCaller']>>
 
 export interface UsageOptions extends LimitOptions {
-  readonly store: Pick<Store, 'keys' | 'peek' | 'reset'>
-  /** The store without its fallback, from which operators read. */
-  readonly counters: Pick<Store, 'peek'>
+  readonly store: Pick<Store, 'peek' | 'reset'>
+  /** Reads counters for operators, also while the store does not answer. */
+  readonly inspect: Inspect
   readonly limits: readonly Limit[]
 }
 
 /** Creates the queries for the usage of limits, which reject if the store does not answer. Instants are ISO 8601 in UTC. */
 export function createUsage(options: UsageOptions) {
-  const { store, counters, prefix, limits, clientLimits, overrides } = options
+  const { store, inspect, prefix, limits, clientLimits, overrides } = options
   const perClient = limits.filter(isPerClient)
   /** Allowances by key, for a second: Redis must not be loaded by queries, which are not limited. */
   const cache = new LRUCache<string, Promise<Allowance>>({ max: 10_000, ttl: 1000 })
 
-  function usageOf({ name, limit, remaining, windowMs, resetAt }: Allowance, client: string, nowMs: number) {
-    const rule = limits.find((limit) => limit.name === name)!
+  const limitOf = (name: string): Limit => limits.find((limit) => limit.name === name)!
+
+  function usageOf(allowance: Allowance, key: string, client: string | undefined, nowMs: number) {
+    const { name, limit, remaining, windowMs, resetAt } = allowance
+    const rule = limitOf(name)
     const announced = rule.changes.filter(({ announcedAt }) => announcedAt <= nowMs)
-    const rules = rulesOf(options, client, name)
+    const rules = rulesOf(options, rule, key, client)
     const changes = upcomingChanges({ ...rule, changes: announced }, nowMs, rules)
     const window = { windowSeconds: windowMs / 1000, ...(rule.calendar && { calendar: rule.calendar }) }
     return { name, limit, remaining, ...window, reset: instant(resetAt), changes }
@@ -52,6 +58,12 @@ export function createUsage(options: UsageOptions) {
     return allowance
   }
 
+  /** Returns the overrides of a caller, also those without effect. */
+  function overridesOf(caller: CountedCaller) {
+    const asked = formatCaller(caller)
+    return [...(overrides?.values() ?? [])].filter((override) => formatCaller(override.caller) === asked)
+  }
+
   return {
     read,
     /** Drops the cached allowances of quotas that were just decided: a caller must not read more than its last response said. */
@@ -59,58 +71,69 @@ export function createUsage(options: UsageOptions) {
       if (cache.size > 0) for (const { key } of quotas) cache.delete(key)
     },
     /** Returns the live limits that are counted only per client, up to a second old, without charging. */
-    async ofCaller(client: string, claims?: Caller['claims']) {
+    async ofClient(client: string, claims?: Caller['claims']) {
       const nowMs = SYSTEM_CLOCK.date()
+      const caller: CountedCaller = [{ word: 'client', value: client }]
       const live = perClient.filter(({ shadow }) => !shadow)
       const quotas = live.map((limit) => {
-        const { name, claim } = limit
-        const claimed = claim && claimedBy(claim, { ip: '', claims })
-        const rules = { ...rulesOf(options, client, name), claimed }
-        return quotaOf(limit, clientKey(prefix, client, name), nowMs, rules)
+        const key = callerKey(prefix, limit, caller)
+        const claimed = limit.claim && claimedBy(limit.claim, { ip: '', claims })
+        return quotaOf(limit, key, nowMs, { ...rulesOf(options, limit, key, client), claimed })
       })
       const allowances = await Promise.all(quotas.map(read))
-      return { limits: allowances.map((allowance) => usageOf(allowance, client, nowMs)) }
+      return { limits: allowances.map((allowance, i) => usageOf(allowance, quotas[i]!.key, client, nowMs)) }
     },
 
-    /** Returns the limits that are counted only per client, and each other key with calls. May scan the store. */
-    async ofClient(client: string, signal?: AbortSignal) {
+    /** Returns the limits that count by a caller alone, and each other key with calls. May scan the store. Rejects with an UncountedCaller. */
+    async ofCaller(caller: CountedCaller, signal?: AbortSignal) {
+      assertCounted(limits, caller)
       const nowMs = SYSTEM_CLOCK.date()
-      const single = perClient.map(({ name }) => clientKey(prefix, client, name))
+      const client = caller.find(({ word }) => word === 'client')?.value
+      const single = limits
+        .filter((limit) => countsOnlyBy(limit, caller))
+        .map((limit) => callerKey(prefix, limit, caller))
       const max = Math.max(0, MAX_KEYS - single.length)
-      const names = await store.keys(clientKeys(limits, prefix, client, false), MAX_KEYS + 1, signal)
+      const filter = callerKeys(limits, prefix, caller, false)
+      const names = await inspect.keys(filter, MAX_KEYS + 1, signal)
       const further = names.filter((key) => !single.includes(key)).toSorted()
       const counted = [...single, ...further.slice(0, max)].map((key) => {
-        const { name } = parseKey(prefix, key)!
-        const limit = limits.find((limit) => limit.name === name)!
-        const rules = rulesOf(options, client, name)
-        return quotaOf(limit, key, nowMs, rules)
+        const limit = limitOf(parseKey(prefix, key)!.name)
+        return quotaOf(limit, key, nowMs, rulesOf(options, limit, key, client))
       })
-      const allowances = await counters.peek(counted)
-      const keys = counted.map(({ key, untilAt, shadow, source }, i) => {
-        const usage = usageOf(allowances[i]!, client, nowMs)
+      const inspected = await inspect.peek(counted)
+      const keys = counted.map(({ key, name, limit, untilAt, shadow, source }, i) => {
+        const { allowance, mode } = inspected[i]!
         return {
-          key,
-          ...usage,
+          key: showKey(prefix, limitOf(name), key),
+          ...usageOf(allowance, key, client, nowMs),
           until: instantOrNull(untilAt),
           override: source === 'override',
           shadow,
-          used: allowances[i]!.used,
+          used: allowance.used,
+          /** `store`, or what this gateway does while Redis is out of reach; `limit` is its part of `whole` then. */
+          mode,
+          whole: limit,
         }
       })
       return {
-        client,
-        limits: keys.filter(({ key, used }) => single.includes(key) || used > 0),
+        caller: showCaller(caller),
+        limits: keys.filter(({ used }, i) => i < single.length || used > 0),
         /** The client's own limits of the file, in force or not. */
-        own: [...(clientLimits?.get(client) ?? [])].map(([name, { limit, untilAt }]) => ({
+        own: [...(clientLimits?.get(client ?? '') ?? [])].map(([name, { limit, untilAt }]) => ({
           ...{ name, limit, until: instantOrNull(untilAt) },
         })),
-        overrides: listOverrides([...(overrides?.get(client)?.values() ?? [])], limits, nowMs),
+        overrides: listOverrides(overridesOf(caller), limits, nowMs),
+        /** The limits that can be set for the caller. */
+        settable: limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name),
         truncated: further.length > max,
       }
     },
 
-    /** Deletes every key of the client, and returns their number. May scan the store. */
-    free: (client: string, signal?: AbortSignal) => store.reset(clientKeys(limits, prefix, client), signal),
+    /** Deletes every key of a caller, and returns their number. May scan the store. Rejects with an UncountedCaller. */
+    async free(caller: CountedCaller, signal?: AbortSignal): Promise<number> {
+      assertCounted(limits, caller)
+      return await store.reset(callerKeys(limits, prefix, caller), signal)
+    },
     /** Drops the cached allowances: after a reset. */
     forget: () => cache.clear(),
   }

@@ -49,7 +49,7 @@ function beside(key: string, what: string): string {
 export function parseKey(prefix: string, key: string) {
   const end = key.indexOf('}:', prefix.length)
   if (end === -1 || !key.startsWith(`${prefix}:{`)) return undefined
-  const [name, ...rest] = key.slice(end + 2).split(':')
+  const [name = '', ...rest] = key.slice(end + 2).split(':')
   const isAccess = name === '~access'
   const [limit = '', ...parts] = isAccess ? rest : [name, ...rest]
   return { name: limit, isAccess, parts: [key.slice(prefix.length + 2, end), ...parts] }

@@ -1,5 +1,5 @@
 import type { KeyFilter } from './key.ts'
-import type { Access, Quota } from './quota.ts'
+import type { Access, OutageMode, Quota } from './quota.ts'
 
 /** The state of a key under a quota, at the instant of a decision. */
 export interface Allowance {
@@ -134,6 +134,24 @@ export interface Store {
   reset(filter: KeyFilter, signal?: AbortSignal): Promise<number>
   close(): Promise<void>
 }
+
+/** The allowance of a quota, and what decides it: the store, or what this gateway does without the store. */
+export interface Inspected {
+  readonly allowance: Allowance
+  readonly mode: 'store' | OutageMode
+}
+
+/** Reads for operators, also while the store does not answer: then this gateway's own counters, with its part of each limit. */
+export interface Inspect {
+  peek(quotas: readonly Quota[]): Promise<readonly Inspected[]>
+  keys: Store['keys']
+}
+
+/** Inspects a store without a fallback. */
+export const inspectStore = ({ peek, keys }: Pick<Store, 'peek' | 'keys'>): Inspect => ({
+  keys,
+  peek: async (quotas) => (await peek(quotas)).map((allowance) => ({ allowance, mode: 'store' })),
+})
 
 /** A key of the store does not hold a log of calls. The decision fails, but the server is healthy. */
 export class DamagedKeyError extends Error {

@@ -1,7 +1,7 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { instant } from '../runtime/instant.ts'
-import { encodePart } from '../policy/key.ts'
-import type { Caller, LatestAllowance } from './callers.ts'
+import { type CountedCaller, encodeValue } from '../policy/counted.ts'
+import type { CallerRow, LatestAllowance } from './callers.ts'
 import { createCallers, createRing, MAX_CALLERS, refusedForMs, secondOf, sum } from './callers.ts'
 
 const TOTAL_SECONDS = 300
@@ -13,7 +13,7 @@ export type CallerActivity = Readonly<ReturnType<typeof callerValues>>
 
 export type ActivityValues = Readonly<ReturnType<Activity['values']>>
 
-export const NO_ACTIVITY: ActivityValues = { requests: [], refused: [], failed: [], clients: [], known: 0 }
+export const NO_ACTIVITY: ActivityValues = { requests: [], refused: [], failed: [], callers: [], known: 0 }
 
 /** Tracks what all callers and the busiest callers do. `now` is in milliseconds, like `performance.now`. */
 export function createActivity(now = () => performance.now()) {
@@ -31,6 +31,7 @@ export function createActivity(now = () => performance.now()) {
       callers.count(exchange)
     },
     forget: callers.forget,
+    find: callers.find,
     /** Returns the requests of all callers in each of the last 300 seconds, oldest first, and the busiest callers, busiest first. */
     values() {
       const at = now()
@@ -40,30 +41,32 @@ export function createActivity(now = () => performance.now()) {
         refused: refused.before(second),
         /** Responses with a status of 500 or above. */
         failed: failed.before(second),
-        ...busiest(callers.callers().map((caller) => callerValues(caller, at))),
+        ...busiest(callers.rows().map((row) => callerValues(row, at))),
       }
     },
   }
 }
 
 /** Returns the calls of a caller in each of the last 60 seconds, oldest first, its limits, and its current refusal. */
-function callerValues(caller: Caller, at: number) {
-  const { kind, name, calls, refused, limits, refusal } = caller
+function callerValues(row: CallerRow, at: number) {
+  const { shown, parts, calls, refused, limits, refusal, route } = row
   const second = secondOf(at)
-  const forMs = Math.ceil(refusedForMs(caller, at))
+  const forMs = Math.ceil(refusedForMs(row, at))
   return {
-    kind,
-    /** The client id, or the address with its colons, which the keys of limits do not have. */
-    client:
-      kind === 'address' && name.endsWith('/64') ? `${name.slice(0, -3).replaceAll('-', ':')}::/64` : name,
+    /** As it may be shown, such as `client:acme`. */
+    caller: shown,
+    /** The id, if it is a client alone. */
+    client: parts.length === 1 && parts[0]!.word === 'client' ? parts[0]!.value : null,
+    /** The route of most of its calls. */
+    route,
     calls: calls.before(second),
     refused: refused.before(second),
-    limits: [...limits.values()].map((latest) => limitValues(name, latest, at)) as readonly LimitActivity[],
+    limits: [...limits.values()].map((latest) => limitValues(parts, latest, at)) as readonly LimitActivity[],
     refusedNow: forMs === 0 ? null : refusalValues(refusal, forMs),
   }
 }
 
-const refusalValues = ({ name, limit, resetAt }: Caller['refusal'], forMs: number) => ({
+const refusalValues = ({ name, limit, resetAt }: CallerRow['refusal'], forMs: number) => ({
   limit: name,
   /** Null for a limit that allows no calls. */
   until: limit === 0 ? null : instant(resetAt),
@@ -71,7 +74,7 @@ const refusalValues = ({ name, limit, resetAt }: Caller['refusal'], forMs: numbe
 })
 
 /** Returns the latest allowance of a limit for a caller. Instants are ISO 8601 in UTC. */
-function limitValues(caller: string, latest: LatestAllowance, at: number) {
+function limitValues(caller: CountedCaller, latest: LatestAllowance, at: number) {
   const { name, key, limit, remaining, windowMs, resetAt, shadow, decidedAt, overs } = latest
   const ageMs = Math.max(0, Math.round(at - decidedAt))
   const over = sum(overs?.before(secondOf(at)) ?? [])
@@ -83,12 +86,17 @@ function limitValues(caller: string, latest: LatestAllowance, at: number) {
     windowSeconds: windowMs / 1000,
     reset: instant(resetAt),
     shadow,
-    /** False if the limit has several counters for the client; these values are of the one that was used last. */
-    perClient: key.endsWith(`{${encodePart(caller)}}:${name}`),
+    /** False if the limit counts by other parts, too; these values are of the counter that was used last. */
+    isAlone: isCounterOf(caller, name, key),
     ageMs,
     refused: shadow ? 0 : over,
     wouldRefuse: shadow ? over : 0,
   }
+}
+
+function isCounterOf(caller: CountedCaller, name: string, key: string): boolean {
+  const [first, ...rest] = caller.map(encodeValue)
+  return key.endsWith([`{${first}}`, name, ...rest].join(':'))
 }
 
 /** Returns the callers to show, busiest first, preferably those refused now; none without a call for a minute. */
@@ -99,17 +107,18 @@ function busiest(callers: readonly CallerActivity[]) {
   const rank = ({ refusedNow }: CallerActivity): number => (refusedNow === null ? 1 : 0)
   const shown = new Set(active.toSorted((a, b) => rank(a) - rank(b)).slice(0, MAX_SHOWN))
   return {
-    clients: active.filter((caller) => shown.has(caller)) as readonly CallerActivity[],
+    callers: active.filter((caller) => shown.has(caller)) as readonly CallerActivity[],
     /** Tracked callers of the last minute, shown or not; at `MAX_CALLERS`, there may be more. */
     known: Math.min(active.length, MAX_CALLERS),
   }
 }
 
-/** Adds to a caller its name, its refusals in the last minute, and the live limit that it has used most (0 to 1), rather one with a single counter. */
+/** Adds to a caller its name, its refusals in the last minute, and the live limit that refuses it, or that it has used most (0 to 1), rather one with a single counter. */
 export function withMostUsed(caller: CallerActivity, name: string | undefined) {
   const live = caller.limits.filter(({ shadow }) => !shadow)
-  const single = live.filter(({ perClient }) => perClient)
-  const [most] = (single.length > 0 ? single : live).toSorted((a, b) => partUsed(b) - partUsed(a))
+  const single = live.filter(({ isAlone }) => isAlone)
+  const [mostUsed] = (single.length > 0 ? single : live).toSorted((a, b) => partUsed(b) - partUsed(a))
+  const most = live.find(({ name }) => name === caller.refusedNow?.limit) ?? mostUsed
   const part = most === undefined ? 0 : partUsed(most)
   return { ...caller, name: name ?? null, refusals: sum(caller.refused), most: most ?? null, part }
 }
@@ -121,17 +130,16 @@ const partUsed = ({ limit, remaining }: LimitActivity): number =>
 /** Merges the values of several processes: adds up counts, and keeps the latest decision of each limit. */
 export function mergeActivity(all: readonly ActivityValues[]): ActivityValues {
   const callers = new Map<string, CallerActivity>()
-  for (const caller of all.flatMap(({ clients }) => clients)) {
-    const id = `${caller.kind} ${caller.client}`
-    const other = callers.get(id)
-    callers.set(id, other === undefined ? caller : mergeCaller(other, caller))
+  for (const values of all.flatMap(({ callers }) => callers)) {
+    const other = callers.get(values.caller)
+    callers.set(values.caller, other === undefined ? values : mergeCaller(other, values))
   }
-  const { clients, known } = busiest([...callers.values()])
+  const { callers: shown, known } = busiest([...callers.values()])
   return {
     requests: addUp(all.map(({ requests }) => requests)),
     refused: addUp(all.map(({ refused }) => refused)),
     failed: addUp(all.map(({ failed }) => failed)),
-    clients,
+    callers: shown,
     known: Math.max(known, ...all.map((values) => values.known)),
   }
 }

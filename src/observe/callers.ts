@@ -1,5 +1,6 @@
 import type { Exchange } from '../gateway/exchange.ts'
-import { ipPart } from '../policy/key.ts'
+import type { CountedCaller, ShownCaller } from '../policy/counted.ts'
+import { nameClient } from '../policy/name-callers.ts'
 import type { Allowance } from '../limit/store.ts'
 
 /** Maximum callers that are kept when the table is full; more than are shown. */
@@ -75,94 +76,109 @@ export class LatestAllowance extends LatestDecision {
   overs: Ring | undefined = undefined
 }
 
-/** A caller without a client is identified by its IPv4 address, or the /64 of its IPv6 address. */
-type CallerKind = 'client' | 'address'
+export type CallerRow = ReturnType<typeof createRow>
 
-export type Caller = ReturnType<typeof createCaller>
-
-const createCaller = (kind: CallerKind, name: string) => ({
-  kind,
-  name,
+const createRow = ({ parts, shown }: ShownCaller) => ({
+  parts,
+  shown,
   calls: createRing(CALLER_SECONDS),
   refused: createRing(CALLER_SECONDS),
   limits: new Map<string, LatestAllowance>(),
   /** The latest refusal; without a wait if there is none, or a call was admitted since. */
   refusal: new LatestDecision(),
+  /** The route of most of its calls, by the majority vote of Boyer and Moore, and how far it leads. */
+  route: '',
+  lead: 0,
 })
 
 /** Creates the table of the busiest callers. A full table is reduced to those refused now and the busiest others: every ten seconds, or when a further caller is refused. */
 export function createCallers() {
-  const tables = { address: new Map<string, Caller>(), client: new Map<string, Caller>() }
-  const callers = (): Caller[] => [...tables.address.values(), ...tables.client.values()]
+  const rows = new Map<string, CallerRow>()
   let reducedAt = -Infinity
 
   function reduce(at: number): void {
-    const rank = (caller: Caller): number =>
-      sum(caller.calls.before(secondOf(at)).slice(-RANKED_SECONDS)) +
-      (refusedForMs(caller, at) > 0 ? REFUSED_RANK : 0)
-    const ranked = callers().map((caller) => ({ caller, rank: rank(caller) }))
+    const rank = (row: CallerRow): number =>
+      sum(row.calls.before(secondOf(at)).slice(-RANKED_SECONDS)) +
+      (refusedForMs(row, at) > 0 ? REFUSED_RANK : 0)
+    const ranked = [...rows.values()].map((row) => ({ row, rank: rank(row) }))
     ranked.sort((a, b) => b.rank - a.rank)
-    for (const { caller } of ranked.slice(MAX_CALLERS)) tables[caller.kind].delete(caller.name)
+    for (const { row } of ranked.slice(MAX_CALLERS)) rows.delete(row.shown)
     reducedAt = at
   }
 
-  /** Returns a caller; undefined if it is not tracked. */
-  function callerOf(kind: CallerKind, name: string, isRefused: boolean, at: number): Caller | undefined {
-    const known = tables[kind].get(name)
+  /** Returns the row of a caller; undefined if it is not tracked. */
+  function rowOf(caller: ShownCaller, isRefused: boolean, at: number): CallerRow | undefined {
+    const known = rows.get(caller.shown)
     if (known !== undefined) return known
-    if (tables.client.size + tables.address.size >= 2 * MAX_CALLERS) {
+    if (rows.size >= 2 * MAX_CALLERS) {
       if (!isRefused && at - reducedAt < REDUCE_MS) return undefined
       reduce(at)
     }
-    const caller = createCaller(kind, name)
-    tables[kind].set(name, caller)
-    return caller
+    const row = createRow(caller)
+    rows.set(caller.shown, row)
+    return row
+  }
+
+  function countFor(caller: ShownCaller, exchange: Exchange): void {
+    const { decision, endedAt, route } = exchange
+    const isRefused = decision?.admitted === false
+    const row = rowOf(caller, isRefused && isRefusedAs(caller, exchange), endedAt)
+    if (row === undefined) return
+    const second = secondOf(endedAt)
+    row.calls.add(second)
+    if (isRefused) row.refused.add(second)
+    if (row.lead === 0) row.route = route!.match
+    row.lead += row.route === route!.match ? 1 : -1
+    if (decision !== undefined) recordDecision(row, exchange, second)
   }
 
   return {
-    callers,
-    /** Counts a finished request: for its client or, if it is limited without a client, for its address. */
+    rows: (): CallerRow[] => [...rows.values()],
+    /** Counts a finished request for each caller that its limits count; without any, for its client. */
     count(exchange: Exchange): void {
-      const { caller, quotas, decision, endedAt } = exchange
-      if (caller === undefined || (caller.client === undefined && quotas.length === 0)) return
-      const { client, ip } = caller
-      const isRefused = decision?.admitted === false
-      const kind = client === undefined ? 'address' : 'client'
-      const counted = callerOf(kind, client ?? ipPart(ip), isRefused, endedAt)
-      if (counted === undefined) return
-      const second = secondOf(endedAt)
-      counted.calls.add(second)
-      if (isRefused) counted.refused.add(second)
-      if (decision !== undefined) recordDecision(counted, exchange, second)
+      const { callers, caller } = exchange
+      for (const counted of callers) countFor(counted, exchange)
+      if (callers.length > 0 || caller?.client === undefined) return
+      countFor(nameClient(caller, exchange)!, exchange)
     },
-    /** Drops the allowances and the refusal of a client whose limits have changed or were reset. */
-    forget(client: string): void {
-      const caller = tables.client.get(client)
-      if (caller === undefined) return
-      caller.limits.clear()
-      caller.refusal.retryAfterMs = 0
+    /** Drops the allowances and the refusals of a caller whose limits have changed or were reset. */
+    forget(caller: CountedCaller): void {
+      for (const { parts, limits, refusal } of rows.values()) {
+        if (!caller.every(({ word, value }) => parts.some((own) => own.word === word && own.value === value)))
+          continue
+        limits.clear()
+        refusal.retryAfterMs = 0
+      }
     },
+    find: (shown: string): CountedCaller | undefined => rows.get(shown)?.parts,
   }
 }
 
+/** True if the limit that refused a call counts by a caller: others could otherwise fill the table with made-up values. */
+const isRefusedAs = (caller: ShownCaller, { decision, route }: Exchange): boolean =>
+  route!.limits.some(
+    ({ name, per }) =>
+      name === decision!.refusedBy?.name && caller.parts.every(({ word }) => per.includes(word)),
+  )
+
 function recordDecision(
-  caller: Caller,
+  row: CallerRow,
   { decision, quotas, endedAt, decidedAt = endedAt }: Exchange,
   second: number,
 ): void {
   const { admitted, allowances, refusedBy } = decision!
   for (const allowance of allowances) {
     const key = keyOf(quotas, allowance.name)
-    let latest = caller.limits.get(allowance.name)
+    let latest = row.limits.get(allowance.name)
     if (latest === undefined) {
       latest = new LatestAllowance()
-      caller.limits.set(allowance.name, latest)
+      row.limits.set(allowance.name, latest)
     }
     // Calls may end in another order than they were decided.
     if (decidedAt >= latest.decidedAt) latest.record(allowance, key, decidedAt)
     if (admitted ? !allowance.admitted : allowance === refusedBy)
       (latest.overs ??= createRing(CALLER_SECONDS)).add(second)
-    const { refusal } = caller
+    const { refusal } = row
     if (refusal.decidedAt > decidedAt) continue
     if (allowance === refusedBy) refusal.record(allowance, key, decidedAt)
     else if (admitted && refusal.key === key) refusal.retryAfterMs = 0
@@ -176,7 +192,7 @@ export function keyOf(quotas: Exchange['quotas'], name: string): string {
 }
 
 /** Returns the milliseconds until the refusal of a caller ends; 0 if it is not refused now. */
-export const refusedForMs = ({ refusal }: Caller, at: number): number =>
+export const refusedForMs = ({ refusal }: CallerRow, at: number): number =>
   Math.max(0, refusal.decidedAt + refusal.retryAfterMs - at)
 
 export const secondOf = (at: number): number => Math.floor(at / 1000)

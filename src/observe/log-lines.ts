@@ -21,6 +21,7 @@ export function accessLine(exchange: Exchange, level: 'info' | 'error' = 'info')
   if (route !== undefined) line += text('route', route.match) + text('upstream', route.upstream)
   line += text('client', caller?.client ?? exchange.refusal?.client)
   if (claimed !== undefined) line += `${text('client', claimed)},"claimed":true`
+  if (exchange.callers.length > 0) line += text('caller', callersText(exchange.callers))
   line += `,"ip":"${exchange.ip}"`
   const trace = parseTraceparent(exchange.request.headers['traceparent'])
   if (trace !== null) line += `,"traceId":"${trace.traceId}"`
@@ -44,6 +45,10 @@ export const statusOf = ({ status }: Exchange): number => (status === 0 ? 499 : 
 /** Adds the number of similar lines that were omitted. */
 export const withOmitted = (line: string, omitted: number): string =>
   omitted === 0 ? line : `${line.slice(0, -END.length)},"omitted":${omitted}${END}`
+
+function callersText(callers: Exchange['callers']): string {
+  return callers.length === 1 ? callers[0]!.shown : callers.map(({ shown }) => shown).join(', ')
+}
 
 function decisionFields({ admitted, allowances, refusedBy, mode }: Decision): string {
   const reported = refusedBy ?? allowances[0]
@@ -140,9 +145,21 @@ export function prettyLines(lines: string): string {
 }
 
 function requestText(fields: Fields): string {
-  const { method, path, status, source, client, limit, remaining, decision, durationMs, error } = fields
+  const {
+    method,
+    path,
+    status,
+    source,
+    client,
+    caller = client && `client ${textOf(client)}`,
+    limit,
+    remaining,
+    decision,
+    durationMs,
+    error,
+  } = fields
   const words = [method, path ?? '-', status, durationMs, 'ms']
-  if (client !== undefined) words.push('client', client)
+  if (caller !== undefined) words.push(caller)
   if (decision === 'refused') words.push('refused by', limit)
   else if (remaining !== undefined) words.push(remaining, 'left of', limit)
   if (source === 'gateway' && error !== undefined) words.push(`"${textOf(error)}"`)

@@ -18,17 +18,18 @@ export type CompiledLimit = ReturnType<typeof compileLimit>
 
 /** Compiles a limit to the steps in which it is applied to a request, by which it is charged and explained. */
 export function compileLimit(limit: Limit, options: LimitOptions) {
-  const { name, claim, together } = limit
+  const { claim, together } = limit
   const { prefix, parameters = {}, onBadClaim } = options
-  const { keyOf, skippedBy, lackingIn } = compileKey(limit, prefix, parameters)
+  const { keyOf, beginningOf, skippedBy, lackingIn } = compileKey(limit, prefix, parameters)
 
   /** Returns the condition, or the missing part, by which the limit is left out of a request; undefined if it applies. */
   function leftOutBy(caller: Caller, facts: Facts): string | undefined {
     return excludedBy(limit, caller, facts) ?? skippedBy(caller, facts)
   }
 
-  function rulesFor(caller: Caller) {
-    const rules = rulesOf(options, caller.client ?? '', name)
+  /** Returns the rules of a caller; of a key that is not known, only its beginning. */
+  function rulesFor(caller: Caller, key: string) {
+    const rules = rulesOf(options, limit, key, caller.client)
     const claimed = claim && claimedBy(claim, caller, () => onBadClaim?.(limit))
     return claimed === undefined ? rules : { ...rules, claimed }
   }
@@ -38,11 +39,11 @@ export function compileLimit(limit: Limit, options: LimitOptions) {
     if (leftOutBy(caller, facts) !== undefined) return undefined
     const key = keyOf(caller, facts)
     if (key instanceof Refusal) return key
-    const quota = quotaOf(limit, key, nowMs, rulesFor(caller))
+    const quota = quotaOf(limit, key, nowMs, rulesFor(caller, key))
     return together === undefined ? quota : { ...quota, access: accessOf(quota, together, facts) }
   }
 
-  return { limit, leftOutBy, lackingIn, keyOf, rulesFor, apply }
+  return { limit, leftOutBy, lackingIn, keyOf, beginningOf, rulesFor, apply }
 }
 
 function accessOf({ key, windowMs, calendar }: Quota, together: number | 'token', facts: Facts): Access {

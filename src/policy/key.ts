@@ -2,7 +2,6 @@
 import { createHash } from 'node:crypto'
 import { networkOf } from '../downstream/peers.ts'
 import { foldCase } from '../downstream/target.ts'
-import { type KeyFilter, keyOf, parseKey } from '../limit/key.ts'
 
 /** Maximum UTF-8 bytes of a part; a longer part is replaced by its hash. */
 const MAX_BYTES = 256
@@ -41,39 +40,14 @@ export function encodePart(part: string): string {
   return `#${createHash('sha256').update(encoded).digest('hex')}`
 }
 
+/** Decodes a part; a hash stays. */
+export function decodePart(part: string): string {
+  if (part === '%') return ''
+  return part.startsWith('#') ? part : decodeURIComponent(part)
+}
+
 /** Encodes a canonical, percent-encoded path parameter, ignoring case. */
 export const paramPart = (segment: string): string => encodePart(foldCase(segment))
 
 /** Encodes an address: IPv6 by its /64, or as IPv4 if it maps one. */
 export const ipPart = (ip: string): string => encodePart(networkOf(ip))
-
-/** Returns the key of a client under a limit that is counted only per client. */
-export const clientKey = (prefix: string, client: string, name: string): string =>
-  keyOf(prefix, name, encodePart(client))
-
-/** Returns the keys of a client under these limits, also those that do not begin with the client, and with or without those of accesses. */
-export function clientKeys(
-  limits: readonly KeyedLimit[],
-  prefix: string,
-  client: string,
-  withAccesses = true,
-): KeyFilter {
-  const wanted = encodePart(client)
-  const mine = limits.filter(({ per }) => per.includes('client'))
-  const further = mine.filter(
-    ({ per, together }) => per.length > 1 || (withAccesses && together !== undefined),
-  )
-  const perOf = new Map(mine.map(({ name, per }) => [name, per]))
-  const literalPrefix = prefix.replaceAll(/[*?[\]\\]/g, String.raw`\$&`)
-  const isFirst = further.every(({ per }) => per[0] === 'client')
-  const glob = isFirst ? `${literalPrefix}:{${wanted}}:*` : `${literalPrefix}:*${wanted}*`
-  return {
-    named: mine.filter(isPerClient).map(({ name }) => clientKey(prefix, client, name)),
-    glob: further.length > 0 ? glob : undefined,
-    matches(key) {
-      const { name = '', isAccess = false, parts = [] } = parseKey(prefix, key) ?? {}
-      if (isAccess && !withAccesses) return false
-      return perOf.get(name)?.every((part, i) => part !== 'client' || parts[i] === wanted) ?? false
-    },
-  }
-}

@@ -1,10 +1,12 @@
 import { VERSION_FIELD } from '../limit/shared-fields.ts'
+import { keyOf } from '../limit/key.ts'
 import { instant } from '../runtime/instant.ts'
+import { type CountedCaller, encodeValue, formatCaller, parseCaller, showCaller } from './counted.ts'
 import type { KeyedLimit } from './key.ts'
 
-/** A limit that an operator set for a client while gateways run; it replaces every other rule until `untilAt`. */
+/** A limit that an operator set for a caller while gateways run; it replaces every other rule until `untilAt`. */
 export interface Override {
-  readonly client: string
+  readonly caller: CountedCaller
   /** The name of the limit. */
   readonly name: string
   readonly limit: number
@@ -17,23 +19,43 @@ export interface Override {
   readonly note?: string | undefined
 }
 
-/** The overrides in force: client id → limit name → override. */
-export type Overrides = ReadonlyMap<string, ReadonlyMap<string, Override>>
+/** The overrides in force, by the key of the caller under the limit, or by its beginning if the limit counts by further parts. */
+export type Overrides = ReadonlyMap<string, Override>
 
 /** Maximum number of overrides; bounds the memory of each gateway, and what it reads from Redis. */
 export const MAX_OVERRIDES = 10_000
-/** Maximum length of a field with its value, in characters; a client id, a limit's name and a note are shorter. */
+/** Maximum length of a field with its value, in characters; a caller, a limit's name and a note are shorter. */
 const MAX_LENGTH = 4096
 
-/** True if a client's limit has not ended at an instant (epoch milliseconds). */
+/** True if a caller's limit has not ended at an instant (epoch milliseconds). */
 export const isActive = ({ untilAt }: { readonly untilAt?: number | undefined }, nowMs: number): boolean =>
   untilAt === undefined || nowMs < untilAt
 
-/** True if clients may have an override of a limit: its keys begin with the client. */
-export const isOverridable = ({ per }: Pick<KeyedLimit, 'per'>): boolean => per[0] === 'client'
+/** True if a caller may have an override of a limit: the limit counts by the caller's parts first. */
+export const isOverridable = ({ per }: Pick<KeyedLimit, 'per'>, caller: CountedCaller): boolean =>
+  caller.every(({ word }, i) => per[i] === word)
 
-export const fieldOf = ({ client, name }: Pick<Override, 'client' | 'name'>): string =>
-  JSON.stringify([client, name])
+/** Returns the key of an override in `Overrides`. */
+export const overrideKey = (prefix: string, { caller, name }: Pick<Override, 'caller' | 'name'>): string => {
+  const [first, ...rest] = caller.map(encodeValue)
+  return [keyOf(prefix, name, first), ...rest].join(':')
+}
+
+/** Returns the override of a key under a limit, of the caller with the most parts; undefined if there is none. */
+export function overrideOf(overrides: Overrides, limit: KeyedLimit, key: string): Override | undefined {
+  let start = key
+  for (let parts = limit.per.length; parts > 0; parts--) {
+    const found = overrides.get(start)
+    // The limit may count by other parts since a reload.
+    if (found !== undefined && found.caller.length === parts && isOverridable(limit, found.caller))
+      return found
+    start = start.slice(0, start.lastIndexOf(':'))
+  }
+  return undefined
+}
+
+export const fieldOf = ({ caller, name }: Pick<Override, 'caller' | 'name'>): string =>
+  JSON.stringify([formatCaller(caller), name])
 
 export const formatOverride = ({ limit, untilAt, setAt, by, note }: Override): string =>
   JSON.stringify({ limit, untilAt, setAt, by, note })
@@ -54,12 +76,12 @@ export function parseOverrides(fields: Readonly<Record<string, string>>) {
 function parseOverride(field: string, value: string): Override | undefined {
   if (field.length + value.length > MAX_LENGTH) return undefined
   try {
-    const [client, name] = JSON.parse(field) as readonly unknown[]
+    const [caller, name] = JSON.parse(field) as readonly unknown[]
     const { limit, untilAt, setAt, by, note } = JSON.parse(value) as Record<string, unknown>
-    if (typeof client !== 'string' || client === '' || typeof name !== 'string') return undefined
+    if (typeof caller !== 'string' || typeof name !== 'string') return undefined
     if (!isWhole(limit) || !isInstant(setAt)) return undefined
     if (untilAt !== undefined && !isInstant(untilAt)) return undefined
-    return { client, name, limit, untilAt, setAt, by: textOf(by), note: textOf(note) }
+    return { caller: parseCaller(caller), name, limit, untilAt, setAt, by: textOf(by), note: textOf(note) }
   } catch {
     return undefined
   }
@@ -70,31 +92,20 @@ const isWhole = (value: unknown): value is number => Number.isSafeInteger(value)
 /** True for an instant that a Date can represent. */
 const isInstant = (value: unknown): value is number => isWhole(value) && value <= 8.64e15
 
-/** Groups overrides by client and limit; the last of several overrides for the same client and limit counts. */
-export function byClient(overrides: readonly Override[]): Overrides {
-  const clients = new Map<string, Map<string, Override>>()
-  for (const override of overrides) {
-    const own = clients.get(override.client) ?? new Map<string, Override>()
-    clients.set(override.client, own.set(override.name, override))
-  }
-  return clients
-}
-
 /** An override as operators read it. Instants are ISO 8601 in UTC, with milliseconds; `until` is null if it does not end. */
 export type ListedOverride = ReturnType<typeof listOverrides>[number]
 
-/** Lists the overrides that have not ended for operators, by client and limit. */
+/** Lists the overrides that have not ended for operators, by caller and limit. */
 export function listOverrides(overrides: readonly Override[], limits: readonly KeyedLimit[], nowMs: number) {
-  const overridable = new Set(limits.filter(isOverridable).map(({ name }) => name))
   return overrides
     .filter((override) => isActive(override, nowMs))
-    .toSorted((a, b) => compare(a.client, b.client) || compare(a.name, b.name))
-    .map(({ client, name, limit, untilAt, setAt, by = null, note = null }) => {
+    .map(({ caller, name, limit, untilAt, setAt, by = null, note = null }) => {
       const until = untilAt === undefined ? null : instant(untilAt)
-      /** False if the configuration has no such limit whose keys begin with the client: the override has no effect. */
-      const applies = overridable.has(name)
-      return { client, name, limit, until, set: instant(setAt), by, note, applies }
+      /** False if the configuration has no such limit that counts by the caller first: the override has no effect. */
+      const applies = limits.some((limit) => limit.name === name && isOverridable(limit, caller))
+      return { caller: showCaller(caller), name, limit, until, set: instant(setAt), by, note, applies }
     })
+    .toSorted((a, b) => compare(a.caller, b.caller) || compare(a.name, b.name))
 }
 
 const compare = (a: string, b: string): number => Number(a > b) - Number(a < b)

@@ -123,7 +123,7 @@ export function partReader(part: string, parameters: Parameters): Read {
 }
 
 /** Returns a claim as text; undefined unless it is an integer, or a string of 1 to 255 characters. Unsafe integers may be rounded. */
-function claimText(claim: unknown): string | undefined {
+export function claimText(claim: unknown): string | undefined {
   if (Number.isSafeInteger(claim)) return String(claim)
   return typeof claim === 'string' && claim !== '' && claim.length <= MAX_CLAIM ? claim : undefined
 }
@@ -154,6 +154,13 @@ export function compileKey(
         key = key === '' ? keyOf(prefix, name, text) : `${key}:${text}`
       }
       return key === '' ? keyOf(prefix, name) : key
+    },
+    /** Returns the key of the first parts that a request has, up to the first that it lacks. */
+    beginningOf(caller: Caller, facts: Facts): string {
+      const texts = parts.map(({ read }) => read(caller, facts))
+      const known = texts.findIndex((text) => typeof text !== 'string')
+      const [first, ...rest] = known === -1 ? texts : texts.slice(0, known)
+      return [keyOf(prefix, name, first ?? ''), ...rest].join(':')
     },
     /** Returns the missing part by which the limit is left out of a request. */
     skippedBy(caller: Caller, facts: Facts): string | undefined {

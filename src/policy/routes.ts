@@ -1,6 +1,7 @@
 import type { Route } from '../downstream/router.ts'
 import { applyAll, compileLimit, type LimitOptions } from './apply.ts'
 import type { Limit } from './limit.ts'
+import { compileCallers } from './name-callers.ts'
 import { compileParameters } from './parts.ts'
 
 /** Compiles the path parameters and the limits of each route, for the gateway, for `explain` and for `replay`. */
@@ -11,6 +12,12 @@ export function compileRoutes<R extends Route & { readonly limits: readonly Limi
   return routes.map((route) => {
     const compiled = route.limits.map((limit) => compileLimit(limit, options))
     const refuseParams = compileParameters(route, options.parameters ?? {})
-    return { ...route, compiled, refuseParams, quotas: applyAll(compiled) }
+    return {
+      ...route,
+      compiled,
+      refuseParams,
+      quotas: applyAll(compiled),
+      callersOf: compileCallers(route.limits),
+    }
   })
 }

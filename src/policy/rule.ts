@@ -2,9 +2,9 @@ import type { Calendar, Quota } from '../limit/quota.ts'
 import { instant } from '../runtime/instant.ts'
 import { createCalendar } from './calendar.ts'
 import type { ClientLimit, ClientLimits, Limit } from './limit.ts'
-import { isActive, isOverridable, type Override, type Overrides } from './overrides.ts'
+import { isActive, type Override, overrideOf, type Overrides } from './overrides.ts'
 
-/** The rules of one client that replace a limit's own number of calls: an override, its own limit of the file, the value in its token. */
+/** The rules of one caller that replace a limit's own number of calls: an override, its own limit of the file, the value in its token. */
 export interface ClientRules {
   readonly set?: Override | undefined
   readonly own?: ClientLimit | undefined
@@ -12,15 +12,21 @@ export interface ClientRules {
 }
 const NO_RULES: ClientRules = {}
 
-/** The rules of all clients. */
+/** The rules of all callers. */
 export interface AllRules {
   readonly clientLimits?: ClientLimits | undefined
   readonly overrides?: Overrides | undefined
 }
 
-export function rulesOf({ clientLimits, overrides }: AllRules, client: string, name: string): ClientRules {
-  const own = clientLimits?.get(client)?.get(name)
-  const set = overrides?.get(client)?.get(name)
+/** Returns the rules of a key under a limit, and of the client that it counts, if any. */
+export function rulesOf(
+  { clientLimits, overrides }: AllRules,
+  limit: Limit,
+  key: string,
+  client: string | undefined,
+): ClientRules {
+  const own = client === undefined ? undefined : clientLimits?.get(client)?.get(limit.name)
+  const set = overrides?.size ? overrideOf(overrides, limit, key) : undefined
   return own === undefined && set === undefined ? NO_RULES : { own, set }
 }
 
@@ -48,7 +54,7 @@ export function quotaOf(
   const windowMs = own?.windowMs ?? limit.windowMs
   let source: Source = 'limit'
   let rule: Pick<ClientLimit, 'limit' | 'untilAt'> = limit
-  if (set !== undefined && isActive(set, nowMs) && isOverridable(limit)) {
+  if (set !== undefined && isActive(set, nowMs)) {
     source = 'override'
     rule = set
   } else if (own !== undefined) {

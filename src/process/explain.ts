@@ -8,7 +8,9 @@ import { ABSOLUTE, parseTarget, servedHosts, type Target } from '../downstream/t
 import { InvalidQuestion, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { instant, instantMs } from '../runtime/instant.ts'
 import type { Quota } from '../limit/quota.ts'
+import { prefixOf } from '../limit/key.ts'
 import type { CompiledLimit } from '../policy/apply.ts'
+import { showKey } from '../policy/caller-keys.ts'
 import { type Caller, type Facts, NO_FACTS } from '../policy/facts.ts'
 import type { Overrides } from '../policy/overrides.ts'
 import { quotaOf, reasonOf, upcomingChanges } from '../policy/rule.ts'
@@ -85,14 +87,14 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
 
   const quotas: (Quota | null)[] = []
   /** Explains a limit of the route, also one that is left out of the request. */
-  function explainLimit({ limit, leftOutBy, lackingIn, keyOf, rulesFor }: CompiledLimit) {
+  function explainLimit({ limit, leftOutBy, lackingIn, keyOf, beginningOf, rulesFor }: CompiledLimit) {
     const { name, per, calendar, skipsMissing } = limit
     /** The parts of the key that the question does not name. An unknown address is empty. */
     const absent = lackingIn(caller, sent)
     const lacking = per.filter((part) => absent.includes(part) || (part === 'ip' && caller.ip === ''))
     const found = lacking.length === 0 ? keyOf(caller, sent) : null
     const key = typeof found === 'string' ? found : null
-    const rules = rulesFor(caller)
+    const rules = rulesFor(caller, key ?? beginningOf(caller, sent))
     const quota = quotaOf(limit, key ?? '', atMs, rules)
     quotas.push(key === null ? null : quota)
     const { limit: calls, windowMs, shadow, source } = quota
@@ -102,7 +104,7 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
       ...(calendar && { calendar }),
       /** The condition, or the missing part, by which the limit is left out of the request; null if it applies. */
       leftOut: leftOutBy(caller, sent) ?? null,
-      key,
+      key: key === null ? null : showKey(prefixOf(config.store), limit, key),
       decidedBy: source,
       because: reasonOf(limit, source, atMs, rules),
       next: upcomingChanges(limit, atMs, rules)[0] ?? null,

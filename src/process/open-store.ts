@@ -5,6 +5,8 @@ import { prefixOf } from '../limit/key.ts'
 import { createMemoryStore } from '../limit/memory/store.ts'
 import { createLiveOverrides, type LiveOverridesOptions } from './overrides-live.ts'
 import { createMemoryFields } from '../limit/shared-fields.ts'
+import { inspectStore } from '../limit/store.ts'
+import { showCaller } from '../policy/counted.ts'
 import type { Override } from '../policy/overrides.ts'
 import { type Log, throttle } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
@@ -25,12 +27,12 @@ type Mode = keyof typeof MODE_CHANGED
 const MAX_LOGGED = 20
 
 const logged = (overrides: readonly Override[]): readonly string[] =>
-  overrides.slice(0, MAX_LOGGED).map(({ client, name, limit, untilAt, by, note }) => {
+  overrides.slice(0, MAX_LOGGED).map(({ caller, name, limit, untilAt, by, note }) => {
     const end = untilAt === undefined ? 'permanent' : `until ${instant(untilAt)}`
-    return `${client} ${name}=${limit}, ${end}${by ? `, by ${by}` : ''}${note ? `: ${note}` : ''}`
+    return `${showCaller(caller)} ${name}=${limit}, ${end}${by ? `, by ${by}` : ''}${note ? `: ${note}` : ''}`
   })
 
-/** Opens the store, its `counters` without the fallback, and the overrides. `ready`: calls can be decided as configured. Rejects if Redis contradicts the configuration. */
+/** Opens the store, what operators read of it, and the overrides. `ready`: calls can be decided as configured. Rejects if Redis contradicts the configuration. */
 export async function openStore(config: StoreConfig, log: Log, metrics: Metrics, clock = SYSTEM_CLOCK) {
   function show(...now: readonly Mode[]): void {
     for (const mode of Object.keys(MODE_CHANGED) as Mode[])
@@ -48,8 +50,8 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
   if (config === 'memory') {
     show('store')
     const store = createMemoryStore(clock)
-    const overrides = createLiveOverrides(createMemoryFields(), events)
-    return { store, counters: store, overrides, ready: () => true }
+    const overrides = createLiveOverrides(createMemoryFields(), prefixOf(config), events)
+    return { store, inspect: inspectStore(store), overrides, ready: () => true }
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
@@ -119,10 +121,15 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
   })
   const help = 'Processes that count in this Redis, each worker for itself.'
   metrics.showGauge('max', 'sluice_store_gateways', help, () => [[{}, counters.gateways()]])
-  const overrides = createLiveOverrides(counters.overrides, events)
+  const overrides = createLiveOverrides(counters.overrides, prefixOf(config), events)
   // Overrides that cannot be read now are read by a later poll.
   if (await counters.connect()) await overrides.load().catch(() => {})
   else await store.begin()
   show(store.mode())
-  return { store, counters, overrides, ready: () => mode !== 'deny' || store.mode() === 'store' }
+  return {
+    store,
+    inspect: store.inspect,
+    overrides,
+    ready: () => mode !== 'deny' || store.mode() === 'store',
+  }
 }

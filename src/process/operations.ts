@@ -3,11 +3,14 @@ import type { AdminParts } from '../admin/server.ts'
 import type { Config } from '../config/compile.ts'
 import { nearest } from '../config/yaml/issue.ts'
 import { InvalidQuestion } from '../errors.ts'
+import { prefixOf } from '../limit/key.ts'
 import { instant } from '../runtime/instant.ts'
 import { quotaOf, reasonOf, rulesOf } from '../policy/rule.ts'
 import type { LiveOverrides } from './overrides-live.ts'
-import { isOverridable, listOverrides } from '../policy/overrides.ts'
-import type { Store } from '../limit/store.ts'
+import { assertCounted, callerKey } from '../policy/caller-keys.ts'
+import { type CountedCaller, formatCaller, showCaller } from '../policy/counted.ts'
+import { isOverridable, listOverrides, overrideKey } from '../policy/overrides.ts'
+import type { Inspect } from '../limit/store.ts'
 import type { Usage } from '../gateway/usage.ts'
 import type { ActivityValues } from '../observe/activity.ts'
 import type { Log, LogEvent } from '../observe/log.ts'
@@ -18,66 +21,87 @@ type Operations = ReturnType<typeof createOperations>
 
 export type SettingResult = Awaited<ReturnType<Operations['setLimits']>>
 
-export interface OperatorApi extends Operations, Pick<AdminParts, 'notReadyReason' | 'metrics'> {
+export interface OperatorApi
+  extends Omit<Operations, 'findCaller'>, Pick<AdminParts, 'notReadyReason' | 'metrics' | 'findCaller'> {
   metricValues(): Promise<MetricValues>
   activity(): ActivityValues | Promise<ActivityValues>
   /** Returns the latest events of all processes, in any order. */
   events(): readonly LogEvent[] | Promise<readonly LogEvent[]>
 }
 
+/** Why a limit differs from the configured one while Redis is out of reach; followed by the configured one. */
+const OUTAGE = {
+  local: "Redis is out of reach: this gateway's part of",
+  allow: 'Redis is out of reach: every call is admitted, in place of',
+  deny: 'Redis is out of reach: every call is refused with 503, in place of',
+}
+
 /** Creates the operators' requests to one process, which use the current configuration. */
 export function createOperations(parts: {
   current(): { readonly config: Config; readonly usage: Usage }
   readonly overrides: Pick<LiveOverrides, 'change' | 'limits' | 'values'>
-  readonly counters: Pick<Store, 'peek'>
-  forget(client: string): void
+  readonly inspect: Inspect
+  /** Returns the caller of the last minute that is shown as this text. */
+  findShown(shown: string): CountedCaller | undefined
+  forget(caller: CountedCaller): void
   readonly log: Log
 }) {
-  const { current, overrides, counters, forget, log } = parts
+  const { current, overrides, inspect, findShown, forget, log } = parts
   /** Returns the rule that decides a limit; null if the limit is not configured. */
-  function ruleOf({ limits, clientLimits }: Config, client: string, name: string) {
+  function ruleOf({ limits, clientLimits, store }: Config, caller: CountedCaller, name: string) {
     const limit = limits.find((limit) => limit.name === name)
     if (limit === undefined) return null
-    const rules = rulesOf({ clientLimits, overrides: overrides.limits }, client, name)
+    const client = caller.find(({ word }) => word === 'client')?.value
+    const key = callerKey(prefixOf(store), limit, caller)
+    const rules = rulesOf({ clientLimits, overrides: overrides.limits }, limit, key, client)
     const nowMs = Date.now()
     const { limit: calls, source } = quotaOf(limit, '', nowMs, rules)
     return { limit: calls, decidedBy: source, because: reasonOf(limit, source, nowMs, rules) }
   }
 
   return {
-    usage: (client: string, signal: AbortSignal) => current().usage.ofClient(client, signal),
-    reset: (client: string, signal: AbortSignal) =>
+    usage: (caller: CountedCaller, signal: AbortSignal) => current().usage.ofCaller(caller, signal),
+    reset: (caller: CountedCaller, signal: AbortSignal) =>
       current()
-        .usage.free(client, signal)
-        .finally(() => forget(client)),
+        .usage.free(caller, signal)
+        .finally(() => forget(caller)),
+    /** Returns the caller with an override, or of the last minute, that is shown as this text. */
+    findCaller(shown: string): CountedCaller | undefined {
+      const set = overrides.values().find(({ caller }) => showCaller(caller) === shown)
+      return set?.caller ?? findShown(shown)
+    },
 
-    /** Sets and removes overrides of a client atomically; rejects with an InvalidQuestion, and if the store does not answer. */
-    async setLimits({ client, set, untilAt, by, note }: Setting) {
+    /** Sets and removes overrides of a caller atomically; rejects with an InvalidQuestion, and if the store does not answer. */
+    async setLimits({ caller, set, untilAt, by, note }: Setting) {
       const { config, usage } = current()
       const names = Object.keys(set)
       // An override remains when its limit is removed from the configuration.
-      const isRemoval = (name: string) => set[name] === null && overrides.limits.get(client)?.has(name)
-      for (const name of names) if (!isRemoval(name)) assertOverridable(config, name)
-      const before = names.map((name) => ruleOf(config, client, name))
+      const prefix = prefixOf(config.store)
+      const isRemoval = (name: string) =>
+        set[name] === null && overrides.limits.has(overrideKey(prefix, { caller, name }))
+      const others = names.filter((name) => !isRemoval(name))
+      if (others.length > 0) assertCounted(config.limits, caller)
+      for (const name of others) assertOverridable(config, caller, name)
+      const before = names.map((name) => ruleOf(config, caller, name))
       const end = untilAt === null ? {} : { untilAt }
       const details = { setAt: Date.now(), ...end, ...(by && { by }), ...(note && { note }) }
       const added = Object.entries(set).flatMap(([name, limit]) =>
-        limit === null ? [] : [{ client, name, limit, ...details }],
+        limit === null ? [] : [{ caller, name, limit, ...details }],
       )
-      const removed = names.filter((name) => set[name] === null).map((name) => ({ client, name }))
-      const isListed = config.clients.some(({ caller }) => caller === client)
+      const removed = names.filter((name) => set[name] === null).map((name) => ({ caller, name }))
+      const isListed = config.clients.some((client) => `client:${client.caller}` === formatCaller(caller))
       // Asked before: a limit of 0 shows no counted calls.
-      const seen = isListed || (await isCounted(usage, client))
+      const seen = isListed || (await isCounted(usage, caller))
       await overrides.change(added, removed)
       const until = untilAt === null ? null : instant(untilAt)
-      const fields = { client, set, ...(added.length > 0 && { until }), by, note }
-      log.info(fields, 'client limits set by an operator')
+      const fields = { caller: showCaller(caller), set, ...(added.length > 0 && { until }), by, note }
+      log.info(fields, 'limits of a caller set by an operator')
       return {
-        client,
-        limits: names.map((name, i) => ({ name, before: before[i]!, after: ruleOf(config, client, name) })),
+        caller: showCaller(caller),
+        limits: names.map((name, i) => ({ name, before: before[i]!, after: ruleOf(config, caller, name) })),
         /** True if all gateways share the overrides; false if only this process keeps them, until it exits. */
         shared: config.store !== 'memory',
-        /** True if the client is listed or has counted calls, so that its id is probably right. */
+        /** True if the caller is a listed client or has counted calls, so that it is probably written right. */
         seen,
       }
     },
@@ -91,28 +115,33 @@ export function createOperations(parts: {
       const limits = explained.limits.map(async (limit, i) => {
         const quota = quotas[i]
         if (!quota) return limit
-        const [allowance] = await counters.peek([quota])
-        return { ...limit, used: allowance!.used }
+        const [inspected] = await inspect.peek([quota])
+        const { allowance, mode } = inspected!
+        const { limit: calls, used } = allowance
+        if (mode === 'store') return { ...limit, used }
+        return { ...limit, limit: calls, used, because: `${OUTAGE[mode]} ${quota.limit}; ${limit.because}` }
       })
       return { ...explained, limits: await Promise.all(limits).catch(() => explained.limits) }
     },
   }
 }
 
-/** True if calls of the client are counted now, or if the store does not answer. */
-const isCounted = (usage: Usage, client: string): Promise<boolean> =>
-  usage.ofCaller(client).then(
-    ({ limits }) => limits.some(({ limit, remaining }) => remaining < limit),
+/** True if calls of the caller are counted now, or if the store does not answer. */
+const isCounted = (usage: Usage, caller: CountedCaller): Promise<boolean> =>
+  usage.ofCaller(caller).then(
+    ({ limits }) => limits.some(({ used }) => used > 0),
     () => true,
   )
 
-function assertOverridable({ limits }: Config, name: string): void {
+function assertOverridable({ limits }: Config, caller: CountedCaller, name: string): void {
   const limit = limits.find((limit) => limit.name === name)
-  if (limit !== undefined && isOverridable(limit)) return
-  const names = limits.filter(isOverridable).map(({ name }) => name)
+  if (limit !== undefined && isOverridable(limit, caller)) return
+  const names = limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name)
   const choice = `those that can be set are: ${names.join(', ') || 'none'}.`
   if (limit !== undefined)
-    throw new InvalidQuestion(`The limit "${name}" does not count by the client first; ${choice}`)
+    throw new InvalidQuestion(
+      `The limit "${name}" does not count by "${showCaller(caller)}" first; ${choice}`,
+    )
   const meant = nearest(name, names)
   const advice = meant === undefined ? choice : `did you mean "${meant}"?`
   throw new InvalidQuestion(`There is no limit "${name}"; ${advice}`)

@@ -1,8 +1,9 @@
 import { InvalidQuestion } from '../errors.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { counterOf, type SharedFields, VERSION_FIELD } from '../limit/shared-fields.ts'
-import { byClient, fieldOf, formatOverride, isActive } from '../policy/overrides.ts'
+import { fieldOf, formatOverride, isActive, overrideKey } from '../policy/overrides.ts'
 import { MAX_OVERRIDES, type Override, parseOverrides } from '../policy/overrides.ts'
+import type { CountedCaller } from '../policy/counted.ts'
 
 const TOO_MANY = `There are ${MAX_OVERRIDES} overrides at most; remove some with LIMIT=default, or write lasting ones to the file.`
 
@@ -23,14 +24,15 @@ export type LiveOverrides = ReturnType<typeof createLiveOverrides>
 /** Follows the overrides of a source; those last read stay in force while the source does not answer. */
 export function createLiveOverrides(
   source: SharedFields,
+  prefix: string,
   { onChange, onRestored, onUnreadable, everyMs = 500, clock = SYSTEM_CLOCK }: LiveOverridesOptions,
 ) {
-  const limits = new Map<string, ReadonlyMap<string, Override>>()
+  const limits = new Map<string, Override>()
   let current: readonly Override[] = []
   let version = ''
   let stopPolling: (() => void) | undefined
   let reading: Promise<void> | undefined
-  let onApplied: ((clients: ReadonlySet<string>) => void) | undefined
+  let onApplied: ((callers: readonly CountedCaller[]) => void) | undefined
 
   const active = (overrides = current): readonly Override[] =>
     overrides.filter((override) => isActive(override, clock.date()))
@@ -60,11 +62,11 @@ export function createLiveOverrides(
     if (changed === undefined && current.length === before.length) return
     if (current.length + before.length === 0) return
     limits.clear()
-    for (const [client, own] of byClient(current)) limits.set(client, own)
+    for (const override of current) limits.set(overrideKey(prefix, override), override)
     const [added, removed] = [difference(current, before), difference(before, current)]
     onChange(current.length, added, removed)
     if (added.length + removed.length === 0) return
-    onApplied?.(new Set([...added, ...removed].map(({ client }) => client)))
+    onApplied?.([...added, ...removed].map(({ caller }) => caller))
   }
 
   /** Reads and applies a change of the source, one reading at a time. Rejects if the source does not answer. */
@@ -79,13 +81,13 @@ export function createLiveOverrides(
     /** Returns the overrides that have not ended. */
     values: () => active(),
     load,
-    /** Polls the source, and calls `applied` after each change, with the clients whose overrides have changed. */
-    watch(applied: (clients: ReadonlySet<string>) => void): void {
+    /** Polls the source, and calls `applied` after each change, with the callers whose overrides have changed. */
+    watch(applied: (callers: readonly CountedCaller[]) => void): void {
       onApplied = applied
       stopPolling = clock.every(everyMs, () => void load().catch(() => apply(undefined)))
     },
     /** Sets and removes overrides, for this gateway at once. Rejects with an InvalidQuestion if there would be too many, and if the change has no effect. */
-    async change(set: readonly Override[], removed: readonly Pick<Override, 'client' | 'name'>[]) {
+    async change(set: readonly Override[], removed: readonly Pick<Override, 'caller' | 'name'>[]) {
       await load()
       const { overrides, bad } = parseOverrides(await source.read())
       const changed = new Set([...set, ...removed].map(fieldOf))
@@ -103,7 +105,7 @@ export function createLiveOverrides(
       // A reading in progress may have begun before the change.
       await reading?.catch(() => {})
       await load()
-      const isStillSet = removed.some(({ client, name }) => limits.get(client)?.has(name) === true)
+      const isStillSet = removed.some((override) => limits.has(overrideKey(prefix, override)))
       if (isStillSet || difference(active(set), current).length > 0)
         throw new Error('the change has no effect: the overrides in Redis are damaged')
     },

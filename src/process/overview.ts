@@ -43,7 +43,7 @@ export function createOverview(
         events(),
       ])
       const { clients, limits, store } = configuration.config()
-      const shown = new Set(activityNow.clients.map(({ client }) => client))
+      const shown = new Set(activityNow.callers.map(({ client }) => client))
       const listedHere = clients.filter(({ caller }) => shown.has(caller))
       const names = new Map(listedHere.map(({ caller, name }) => [caller, name]))
       return {
@@ -54,10 +54,8 @@ export function createOverview(
         activity: {
           ...activityNow,
           mostKnown: MAX_CALLERS,
-          clients: activityNow.clients
-            .map((caller) =>
-              withMostUsed(caller, caller.kind === 'client' ? names.get(caller.client) : undefined),
-            )
+          callers: activityNow.callers
+            .map((caller) => withMostUsed(caller, names.get(caller.client ?? '')))
             .toSorted((a, b) => b.refusals - a.refusals || b.part - a.part),
         },
         limits: limits.map((limit) => limitOf(limit, Date.now())),

@@ -7,6 +7,7 @@ import type { Exchange, GatewayDeps } from '../gateway/exchange.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { createFailures } from '../gateway/failures.ts'
 import { prefixOf } from '../limit/key.ts'
+import type { CountedCaller } from '../policy/counted.ts'
 import { createLimiter } from '../limit/limiter.ts'
 import { createUsage } from '../gateway/usage.ts'
 import { createAccessLog } from '../observe/access-log.ts'
@@ -63,7 +64,7 @@ export async function buildService(
   const tracing =
     started.tracing && (await import('../observe/tracing.ts')).createTracing(started.tracing, log)
   assertPrivateParts()
-  const { store, counters, overrides, ready } = await openStore(started.store, log, metrics, clock)
+  const { store, inspect, overrides, ready } = await openStore(started.store, log, metrics, clock)
   const limiter = createLimiter(store, metrics.decisions.inc, clock)
   const failures = createFailures({
     onCounted: () => metrics.failures.inc(),
@@ -96,7 +97,7 @@ export async function buildService(
     const forwards = new Map(config.upstreams.map(openUpstream))
     const issuers = openIssuers(resources, config, log, metrics, loadedKeys)
     const prefix = prefixOf(config.store)
-    const usage = createUsage({ ...config, store, counters, prefix, overrides: overrides.limits })
+    const usage = createUsage({ ...config, store, inspect, prefix, overrides: overrides.limits })
     const deps: GatewayDeps = {
       ...openRoutes(config, forwards, overrides.limits, log),
       peers,
@@ -129,13 +130,13 @@ export async function buildService(
     throw error
   })
 
-  /** Drops cached answers of the store, and the activity of clients whose limits have changed or were reset. */
-  function forget(...clients: readonly string[]): void {
+  /** Drops cached answers of the store, and the activity of callers whose limits have changed or were reset. */
+  function forget(...callers: readonly CountedCaller[]): void {
     limiter.forget()
     current.usage.forget()
-    for (const client of clients) activity.forget(client)
+    for (const caller of callers) activity.forget(caller)
   }
-  overrides.watch((clients) => forget(...clients))
+  overrides.watch((callers) => forget(...callers))
   metrics.workers.set(1)
 
   return {
@@ -159,7 +160,14 @@ export async function buildService(
     metricValues: metrics.ownValues,
     activity: activity.values,
     events: output.events,
-    ...createOperations({ current: () => current, overrides, counters, forget, log }),
+    ...createOperations({
+      current: () => current,
+      overrides,
+      inspect,
+      findShown: activity.find,
+      forget,
+      log,
+    }),
     forget,
     async close(lameDuck: boolean) {
       const { drainTimeoutMs } = current.config

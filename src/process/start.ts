@@ -5,6 +5,7 @@ import { listen } from '../downstream/server.ts'
 import { NO_ACTIVITY } from '../observe/activity.ts'
 import { createLog } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
+import { showCaller } from '../policy/counted.ts'
 import { VERSION } from '../runtime/package.ts'
 import { createOverview } from './overview.ts'
 import type { OperatorApi } from './operations.ts'
@@ -22,6 +23,7 @@ const UNSERVED = {
   usage: refuse,
   reset: refuse,
   setLimits: refuse,
+  findCaller: refuse,
   overrides: refuse,
   explain: refuse,
 }
@@ -49,13 +51,16 @@ export async function start(config: Config, source?: Source, workers = 1) {
     metricsType: metrics.contentType,
     ...config.admin,
     overview: overview.read,
-    usage: (client, signal) => operatorApi.usage(client, signal),
-    async reset(client, signal) {
-      const freed = await operatorApi.reset(client, signal).catch((error: Error) => {
-        log.warn({ client, cause: error.message }, 'client limit reset incomplete; some counters remain')
+    findCaller: (shown) => operatorApi.findCaller(shown),
+    usage: (caller, signal) => operatorApi.usage(caller, signal),
+    async reset(caller, signal) {
+      const shown = showCaller(caller)
+      const freed = await operatorApi.reset(caller, signal).catch((error: Error) => {
+        if (error.name !== 'UncountedCaller')
+          log.warn({ caller: shown, cause: error.message }, 'limit reset incomplete; some counters remain')
         throw error
       })
-      log.info({ client, freed }, 'client limits reset by an operator')
+      log.info({ caller: shown, freed }, 'limits of a caller reset by an operator')
       return freed
     },
     setLimits: (setting) => operatorApi.setLimits(setting),

@@ -2,8 +2,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ClientLimits, Limit } from '../../src/policy/limit.ts'
 import { createMemoryStore } from '../../src/limit/memory/store.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
-import type { Store } from '../../src/limit/store.ts'
-import { byClient } from '../../src/policy/overrides.ts'
+import { inspectStore, type Store } from '../../src/limit/store.ts'
+import { parseCaller } from '../../src/policy/counted.ts'
+import { type Override, overrideKey } from '../../src/policy/overrides.ts'
 import { createUsage, MAX_KEYS } from '../../src/gateway/usage.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { quotasOf } from '../policy/quotas.ts'
@@ -27,6 +28,9 @@ const LIMITS = [
   limit('everybody', ['ip']),
   limit('shared', ['connection', 'client']),
 ]
+
+const overridesOf = (overrides: readonly Override[]) =>
+  new Map(overrides.map((override) => [overrideKey('p', override), override]))
 
 let redis: RedisServer
 beforeAll(async () => {
@@ -58,7 +62,11 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
         await store.charge(apply())
       }
     }
-    return { store, calls, usage: createUsage({ store, counters: store, prefix: 'p', limits, clientLimits }) }
+    return {
+      store,
+      calls,
+      usage: createUsage({ store, inspect: inspectStore(store), prefix: 'p', limits, clientLimits }),
+    }
   }
 
   it('shows a caller the live limits that are counted only per client, without charging a call', async () => {
@@ -66,7 +74,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     await calls(['requests', 'sync', 'trial', 'everybody', 'shared'], 'a')
     await calls(['requests'], 'b', 'c', 3)
     for (let i = 0; i < 3; i++) {
-      expect(await usage.ofCaller('a')).toEqual({
+      expect(await usage.ofClient('a')).toEqual({
         limits: [
           {
             name: 'requests',
@@ -79,8 +87,8 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
         ],
       })
     }
-    expect((await usage.ofCaller('b')).limits[0]).toMatchObject({ remaining: 7 })
-    expect((await usage.ofCaller('new')).limits[0]).toMatchObject({ remaining: 10 })
+    expect((await usage.ofClient('b')).limits[0]).toMatchObject({ remaining: 7 })
+    expect((await usage.ofClient('new')).limits[0]).toMatchObject({ remaining: 10 })
     await store.close()
   })
 
@@ -95,10 +103,10 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       },
     }
     const usage = createUsage({
-      ...{ store: counting, counters: store, prefix: 'p' },
+      ...{ store: counting, inspect: inspectStore(store), prefix: 'p' },
       ...{ limits: LIMITS, clientLimits: new Map() },
     })
-    await Promise.all(Array.from({ length: 100 }, () => usage.ofCaller('often')))
+    await Promise.all(Array.from({ length: 100 }, () => usage.ofClient('often')))
     expect(asked).toBe(1)
     await store.close()
   })
@@ -120,14 +128,14 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       ]),
     )
     const shownTo = async (client: string) => {
-      const [shown] = (await usage.ofCaller(client)).limits
+      const [shown] = (await usage.ofClient(client)).limits
       return [shown!.limit, ...shown!.changes.map(({ limit }) => limit)]
     }
     expect(await shownTo('any')).toEqual([11, 12, 13])
     expect(await shownTo('without end')).toEqual([99])
     expect(await shownTo('for three days')).toEqual([98, 12, 13])
     expect(await shownTo('ended')).toEqual([11, 12, 13])
-    expect((await usage.ofCaller('any')).limits[0]!.changes[0]).toEqual({
+    expect((await usage.ofClient('any')).limits[0]!.changes[0]).toEqual({
       announced: new Date(nowMs - DAY_MS).toISOString(),
       from: new Date(nowMs + 2 * DAY_MS).toISOString(),
       limit: 12,
@@ -150,10 +158,10 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       ['replaced', new Map([['requests', { limit: 50 }]])],
     ])
     const set = (client: string, days?: number) => ({
-      ...{ client, name: 'requests', limit: 70, setAt: at(-2) },
+      ...{ caller: parseCaller(client), name: 'requests', limit: 70, setAt: at(-2) },
       ...(days !== undefined && { untilAt: at(days) }),
     })
-    const overrides = byClient([
+    const overrides = overridesOf([
       set('set', 3),
       set('both', 5),
       set('replaced', 3),
@@ -163,15 +171,15 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     const store = await open()
     const usage = createUsage({
       store,
-      counters: store,
+      inspect: inspectStore(store),
       prefix: 'p',
       limits: [requests],
       clientLimits: own,
       overrides,
     })
     const shownTo = async (client: string) => {
-      const [shown] = (await usage.ofClient(client)).limits
-      const { limits } = await usage.ofCaller(client)
+      const [shown] = (await usage.ofCaller(parseCaller(client))).limits
+      const { limits } = await usage.ofClient(client)
       expect(limits[0]!.changes).toEqual(shown!.changes)
       return [shown!.limit, shown!.override, shown!.until, ...shown!.changes]
     }
@@ -211,8 +219,8 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     await calls(['requests', 'sync', 'everybody', 'shared'], 'a b', 'X')
     await calls(['requests', 'sync'], 'a b', 'Y')
     await calls(['requests', 'sync', 'shared'], 'a', 'X')
-    const { client, limits, truncated } = await usage.ofClient('a b')
-    expect({ client, truncated }).toEqual({ client: 'a b', truncated: false })
+    const { caller, limits, truncated } = await usage.ofCaller(parseCaller('a b'))
+    expect({ caller, truncated }).toEqual({ caller: 'client:a b', truncated: false })
     expect(limits).toMatchObject([
       {
         key: 'p:{a%20b}:requests',
@@ -233,12 +241,19 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     const store = await open()
     const limits = LIMITS.map((limit) => ({ ...limit, windowMs: 60_000 }))
     const clientLimits = new Map([['acme', new Map([['shared', { limit: 3 }]])]])
-    const overrides = byClient([{ client: 'acme', name: 'sync', limit: 9, setAt: 0 }])
-    const usage = createUsage({ store, counters: store, prefix: 'p', limits, clientLimits, overrides })
+    const overrides = overridesOf([{ caller: parseCaller('acme'), name: 'sync', limit: 9, setAt: 0 }])
+    const usage = createUsage({
+      store,
+      inspect: inspectStore(store),
+      prefix: 'p',
+      limits,
+      clientLimits,
+      overrides,
+    })
     for (const key of ['p:{x}:shared:acme', 'p:{acme}:sync:x', 'p:{acme}:gone']) {
       await store.charge([{ name: 'any', key, limit: 10, windowMs: 60_000, shadow: false }])
     }
-    const shown = await usage.ofClient('acme')
+    const shown = await usage.ofCaller(parseCaller('acme'))
     expect(shown.limits.map(({ key, limit }) => [key, limit])).toEqual([
       ['p:{acme}:requests', 10],
       ['p:{acme}:trial', 5],
@@ -250,7 +265,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
 
   it('shows a limit of 0, which refuses every call', async () => {
     const { store, usage } = await opened(LIMITS, new Map([['a', new Map([['requests', { limit: 0 }]])]]))
-    expect((await usage.ofCaller('a')).limits).toMatchObject([{ limit: 0, remaining: 0 }])
+    expect((await usage.ofClient('a')).limits).toMatchObject([{ limit: 0, remaining: 0 }])
     await store.close()
   })
 
@@ -258,11 +273,11 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     const { store, calls, usage } = await opened()
     await calls(['requests', 'sync', 'shared'], 'a', 'X')
     await calls(['requests', 'shared'], '*', 'X')
-    expect(await usage.free('a')).toBe(3)
-    expect((await usage.ofCaller('a')).limits[0]).toMatchObject({ remaining: 10 })
-    expect((await usage.ofCaller('*')).limits[0]).toMatchObject({ remaining: 9 })
-    expect(await usage.free('a')).toBe(0)
-    expect(await usage.free('*')).toBe(2)
+    expect(await usage.free(parseCaller('a'))).toBe(3)
+    expect((await usage.ofClient('a')).limits[0]).toMatchObject({ remaining: 10 })
+    expect((await usage.ofClient('*')).limits[0]).toMatchObject({ remaining: 9 })
+    expect(await usage.free(parseCaller('a'))).toBe(0)
+    expect(await usage.free(parseCaller('*'))).toBe(2)
     await store.close()
   })
 
@@ -270,11 +285,11 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     const { store, calls, usage } = await opened([LIMITS[0]!, { ...LIMITS[1]!, windowMs: 60_000 }])
     const connections = Array.from({ length: MAX_KEYS - 1 }, (_, i) => `c${i}`)
     await Promise.all(connections.map((connection) => calls(['sync'], 'a', connection)))
-    const whole = await usage.ofClient('a')
+    const whole = await usage.ofCaller(parseCaller('a'))
     expect(whole).toMatchObject({ truncated: false })
     expect(whole.limits).toHaveLength(MAX_KEYS)
     await calls(['sync'], 'a', 'z')
-    const part = await usage.ofClient('a')
+    const part = await usage.ofCaller(parseCaller('a'))
     expect(part).toMatchObject({ truncated: true })
     expect(part.limits).toHaveLength(MAX_KEYS)
     expect(part.limits.map(({ key }) => key)).not.toContain('p:{a}:sync:z')
@@ -285,18 +300,9 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
 it('rejects if the store does not answer', async () => {
   const store = createRedisStore({ topology: { url: '/nowhere/redis.sock' }, prefix: 'p' })
   await store.connect()
-  const usage = createUsage({ store, counters: store, prefix: 'p', limits: LIMITS })
-  await expect(usage.ofCaller('a')).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
+  const usage = createUsage({ store, inspect: inspectStore(store), prefix: 'p', limits: LIMITS })
   await expect(usage.ofClient('a')).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
-  await expect(usage.free('a')).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
-  await store.close()
-})
-
-it('shows operators only the store’s counters, not the fallback’s', async () => {
-  const store = createMemoryStore()
-  const counters = { peek: () => Promise.reject(new Error('out of reach')) }
-  const usage = createUsage({ store, counters, prefix: 'p', limits: LIMITS })
-  expect(await usage.ofCaller('a')).toMatchObject({ limits: [{ name: 'requests' }] })
-  await expect(usage.ofClient('a')).rejects.toThrow('out of reach')
+  await expect(usage.ofCaller(parseCaller('a'))).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
+  await expect(usage.free(parseCaller('a'))).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
   await store.close()
 })

@@ -2,6 +2,9 @@ import { expect, it } from 'vitest'
 import type { Exchange } from '../../src/gateway/exchange.ts'
 import { createActivity } from '../../src/observe/activity.ts'
 import { mergeActivity } from '../../src/observe/activity.ts'
+import { parseCaller } from '../../src/policy/counted.ts'
+import { NO_FACTS } from '../../src/policy/facts.ts'
+import { compileCallers } from '../../src/policy/name-callers.ts'
 
 const MINUTE_MS = 60_000
 
@@ -50,8 +53,11 @@ function activityAt(startMs = 1_000_000) {
       refusedBy,
     }
     const quotas = limits.map(({ name = 'requests', key = `sluice:{${client}}:${name}` }) => ({ name, key }))
+    const per = [client === undefined ? 'ip' : 'client']
+    const route = { match: '/', limits: quotas.map(({ name }) => ({ name, per })) }
+    const caller = { ip, ...(client !== undefined && { client }) }
     const exchange = {
-      ...{ caller: { ip, ...(client !== undefined && { client }) }, quotas },
+      ...{ caller, quotas, route, callers: compileCallers(route.limits)(quotas, caller, NO_FACTS) },
       ...{ endedAt: now, decidedAt: now - decidedAgoMs, decision: limits.length > 0 ? decision : undefined },
     }
     activity.count(exchange as unknown as Exchange, status)
@@ -71,7 +77,7 @@ it('shows the calls and refusals of each past second, per client and in total', 
   pass(1000)
   call('a', [{}])
   pass(1000)
-  const { requests, refused, failed, clients } = values()
+  const { requests, refused, failed, callers: clients } = values()
   expect([requests, refused, failed].map((counts) => counts.slice(-3))).toEqual([
     [0, 3, 1],
     [0, 1, 0],
@@ -91,11 +97,11 @@ it('drops a client after a minute without a call, but not before its refusal has
   call('a', [{}])
   call('b', [{ ...REFUSED, retryAfterMs: 2 * MINUTE_MS }])
   pass(60_999)
-  expect(values().clients.map(({ client }) => client)).toEqual(['a', 'b'])
+  expect(values().callers.map(({ client }) => client)).toEqual(['a', 'b'])
   pass(1)
-  expect(values().clients.map(({ client }) => client)).toEqual(['b'])
+  expect(values().callers.map(({ client }) => client)).toEqual(['b'])
   pass(MINUTE_MS)
-  expect(values().clients).toEqual([])
+  expect(values().callers).toEqual([])
 })
 
 it('keeps the busiest of any number of clients, and shows at most a hundred', () => {
@@ -106,7 +112,7 @@ it('keeps the busiest of any number of clients, and shows at most a hundred', ()
     if (i % 1000 === 0) pass(1000)
   }
   pass(1000)
-  const { clients, requests } = values()
+  const { callers: clients, requests } = values()
   expect(total(requests)).toBe(20_500)
   expect(clients).toHaveLength(100)
   const busy = clients.slice(0, 5).map(({ client, calls }) => [client, total(calls)] as const)
@@ -119,7 +125,7 @@ it('shows a quiet caller immediately if other callers have been idle for a minut
   pass(60_000)
   for (const client of ['a', 'b', 'c']) call(client, [{}])
   pass(1000)
-  const { clients, known } = values()
+  const { callers: clients, known } = values()
   expect([clients.map(({ client }) => client), known]).toEqual([['a', 'b', 'c'], 3])
 })
 
@@ -129,8 +135,8 @@ it('shows a refused caller immediately, and while it is refused, among any numbe
   call('refused', [{ ...REFUSED, retryAfterMs: 90_000 }])
   for (let i = 0; i < 10_000; i++) call(`other-${i}`, [{}])
   pass(1000)
-  const shown = () => values().clients.some(({ client }) => client === 'refused')
-  expect([shown(), values().clients.length, values().known]).toEqual([true, 100, 256])
+  const shown = () => values().callers.some(({ client }) => client === 'refused')
+  expect([shown(), values().callers.length, values().known]).toEqual([true, 100, 256])
   pass(80_000)
   for (let i = 0; i < 10_000; i++) call(`more-${i}`, [{}])
   expect(shown()).toBe(true)
@@ -147,14 +153,14 @@ it('shows callers without a client by their address, IPv6 by its /64, if they ar
   for (const ip of ['2001:db8::1', '2001:db8::2']) call(undefined, [REFUSED], 0, 429, ip)
   call('192.0.2.8', [{}])
   pass(1000)
-  const { clients } = values()
+  const { callers: clients } = values()
   expect(clients).toMatchObject([
-    { kind: 'address', client: '2001:db8:0:0::/64', refusedNow: { limit: 'requests' } },
-    { kind: 'address', client: '192.0.2.8', limits: [{ remaining: 3, perClient: true }] },
-    { kind: 'client', client: '192.0.2.8' },
+    { caller: 'ip:2001:db8:0:0::/64', refusedNow: { limit: 'requests' } },
+    { caller: 'ip:192.0.2.8', limits: [{ remaining: 3, isAlone: true }] },
+    { caller: 'client:192.0.2.8' },
   ])
-  activity.forget('192.0.2.8')
-  expect(values().clients.map(({ limits }) => limits.length)).toEqual([1, 1, 0])
+  activity.forget(parseCaller('192.0.2.8'))
+  expect(values().callers.map(({ limits }) => limits.length)).toEqual([1, 1, 0])
 })
 
 it('replaces formerly busy clients by those that are busy now, also after days', () => {
@@ -165,7 +171,7 @@ it('replaces formerly busy clients by those that are busy now, also after days',
     for (let i = 0; i < 300; i++) call(`new-${i}`)
     for (let k = 0; k < 10; k++) call('busy')
     pass(1000)
-    expect(values().clients[0]).toMatchObject({ client: 'busy' })
+    expect(values().callers[0]).toMatchObject({ client: 'busy' })
   }
 })
 
@@ -175,19 +181,19 @@ it('shows the latest decision of each limit, also if its call ends first', () =>
   call('a', [{ remaining: 4 }, { name: 'sync', key: 'sluice:{a}:sync:x', limit: 1, remaining: 0 }])
   call('a', [{ remaining: 5 }], 2000)
   pass(1000)
-  expect(values().clients[0]!.limits).toMatchObject([
-    { name: 'requests', remaining: 4, limit: 10, windowSeconds: 60, ageMs: 1000, perClient: true },
-    { name: 'sync', remaining: 0, limit: 1, perClient: false },
+  expect(values().callers[0]!.limits).toMatchObject([
+    { name: 'requests', remaining: 4, limit: 10, windowSeconds: 60, ageMs: 1000, isAlone: true },
+    { name: 'sync', remaining: 0, limit: 1, isAlone: false },
   ])
   pass(MINUTE_MS)
   call('a')
   pass(1000)
-  expect(values().clients[0]!.limits).toMatchObject([{ remaining: 10 }, { remaining: 1 }])
+  expect(values().callers[0]!.limits).toMatchObject([{ remaining: 10 }, { remaining: 1 }])
 })
 
 it('shows the end of a refusal, until then or until a later call of the same key is admitted', () => {
   const { activity, call, values, pass } = activityAt()
-  const refused = () => values().clients[0]?.refusedNow
+  const refused = () => values().callers[0]?.refusedNow
   const x = { name: 'sync', key: 'sluice:{a}:sync:x' }
   pass(10_000)
   call('a', [{ ...x, ...REFUSED }], 1000)
@@ -207,14 +213,14 @@ it('shows the end of a refusal, until then or until a later call of the same key
   call('a', [REFUSED])
   activity.forget('b')
   expect(refused()).toMatchObject({ limit: 'requests' })
-  activity.forget('a')
-  expect(values().clients[0]).toMatchObject({ refusedNow: null, limits: [] })
+  activity.forget(parseCaller('a'))
+  expect(values().callers[0]).toMatchObject({ refusedNow: null, limits: [] })
 })
 
 it('shows no end for a refusal by a limit of 0', () => {
   const { call, values } = activityAt()
   call('a', [{ ...REFUSED, limit: 0 }])
-  expect(values().clients[0]!.refusedNow).toMatchObject({ limit: 'requests', until: null })
+  expect(values().callers[0]!.refusedNow).toMatchObject({ limit: 'requests', until: null })
 })
 
 it('counts the calls that a limit refused, and those that a shadow limit would have refused', () => {
@@ -225,14 +231,14 @@ it('counts the calls that a limit refused, and those that a shadow limit would h
   // Refused by another limit, so it was not charged.
   call('a', [REFUSED, trial])
   pass(1000)
-  expect(values().clients[0]!.limits).toMatchObject([
+  expect(values().callers[0]!.limits).toMatchObject([
     { refused: 1, wouldRefuse: 0 },
     { name: 'trial', shadow: true, refused: 0, wouldRefuse: 2 },
   ])
   pass(MINUTE_MS)
   call('a', [{}])
   pass(1000)
-  expect(values().clients[0]!.limits).toMatchObject([{}, { name: 'trial', wouldRefuse: 0 }])
+  expect(values().callers[0]!.limits).toMatchObject([{}, { name: 'trial', wouldRefuse: 0 }])
 })
 
 it('merges the values of several processes', () => {
@@ -249,11 +255,11 @@ it('merges the values of several processes', () => {
   ])
   expect(merged.requests).toHaveLength(300)
   expect([total(merged.requests), total(merged.refused), merged.known]).toEqual([3, 1, 3])
-  expect(merged.clients.map(({ client, calls }) => [client, total(calls)])).toEqual([
+  expect(merged.callers.map(({ client, calls }) => [client, total(calls)])).toEqual([
     ['a', 2],
     ['b', 1],
   ])
-  expect(merged.clients[0]).toMatchObject({
+  expect(merged.callers[0]).toMatchObject({
     refusedNow: { forMs: 8000 },
     limits: [{ remaining: 6, ageMs: 1000 }],
   })

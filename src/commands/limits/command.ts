@@ -1,64 +1,66 @@
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ListedOverride } from '../../policy/overrides.ts'
-import type { ClientUsage } from '../../gateway/usage.ts'
+import type { CallerUsage } from '../../gateway/usage.ts'
 import { escaped } from '../../observe/log-lines.ts'
 import type { Overview } from '../../process/overview.ts'
 import { type Admin, ask, findAdmin } from '../admin-client.ts'
 import { formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
-import { type Args, idOf, interruption, type Io, positionals, print } from '../io.ts'
+import { type Args, interruption, type Io, positionals, print, UsageError } from '../io.ts'
 import { setLimits } from './set.ts'
 
 type Overrides = { readonly overrides: readonly ListedOverride[] }
-type Client = Overview['activity']['clients'][number]
+type Caller = Overview['activity']['callers'][number]
 
 /** Scanning a large Redis takes the gateway some seconds. */
 const SCAN = { timeoutMs: 60_000 }
 const TOP_INTERVAL_MS = 1000
 const RATE_SECONDS = 10
+const WHICH_CALLER =
+  'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.'
 const CLEAR = '\u001B[2J\u001B[H'
 
-/** Shows, sets or resets the limits of a client at a running gateway, lists the overrides, or watches all clients. */
+/** Shows, sets or resets the limits of a caller at a running gateway, lists the overrides, or watches all callers. */
 export async function run(args: Args, io: Io): Promise<void> {
-  const [action] = positionals(args)
-  // yargs requires it for the actions on one client.
-  const client = idOf(args, 'client') ?? ''
-  const path = `/limits/${encodeURIComponent(client)}`
+  const [action, ...words] = positionals(args)
   const admin = await findAdmin(args, io)
-  if (action === 'top') await top(admin, args, io)
-  else if (action === 'overrides')
-    print(io, args, await ask<Overrides>(admin, '/overrides'), describeOverrides)
-  else if (action === 'set') await setLimits(admin, client, args, io)
-  else if (action === 'show') {
-    const usage = await ask<ClientUsage>(admin, path, SCAN)
+  if (action === 'top') return await top(admin, args, io)
+  if (action === 'overrides')
+    return print(io, args, await ask<Overrides>(admin, '/overrides'), describeOverrides)
+  if (words.length === 0) throw new UsageError(WHICH_CALLER)
+  if (action === 'set') return await setLimits(admin, words, args, io)
+  const path = `/limits/${encodeURIComponent(words.join(' '))}`
+  if (action === 'show') {
+    const usage = await ask<CallerUsage>(admin, path, SCAN)
     const { store } = (await ask<Overview>(admin, '/overview')).status
     print(io, args, { ...usage, store }, describeUsage)
   } else {
-    const result = await ask<{ freed: number }>(admin, path, { ...SCAN, method: 'DELETE' })
-    print(io, args, result, ({ freed }) => {
-      const hint = freed === 0 ? ' Is the id right?' : ''
-      return `Freed ${pluralize(freed, 'key')} of the client "${client}".${hint}`
+    const result = await ask<{ caller: string; freed: number }>(admin, path, { ...SCAN, method: 'DELETE' })
+    print(io, args, result, ({ caller, freed }) => {
+      const hint = freed === 0 ? ' No calls of it were counted: is it written right?' : ''
+      return `Freed ${pluralize(freed, 'key')} of ${caller}.${hint}`
     })
   }
 }
 
 function describeOverrides({ overrides }: Overrides): string {
-  const rows = overrides.map(({ client, name, limit, until, set, by, note, applies }) => {
+  const rows = overrides.map(({ caller, name, limit, until, set, by, note, applies }) => {
     const end = applies ? (until ?? 'no end') : 'without effect: no such limit'
-    return [client, name, limit, end, set, by, note]
+    return [caller, name, limit, end, set, by, note]
   })
-  const head = ['CLIENT', 'LIMIT', 'CALLS', 'UNTIL', 'SET', 'BY', 'NOTE']
+  const head = ['CALLER', 'LIMIT', 'CALLS', 'UNTIL', 'SET', 'BY', 'NOTE']
   return formatRows(head, rows) || 'There are no overrides.'
 }
 
-function describeUsage(usage: ClientUsage & Pick<Overview['status'], 'store'>): string {
-  const { client, limits, own, overrides, truncated, store } = usage
+function describeUsage(usage: CallerUsage & Pick<Overview['status'], 'store'>): string {
+  const { caller, limits, own, overrides, truncated, store } = usage
   const rows = limits.map((row) => {
-    const { key, name, limit, used, remaining, until } = row
+    const { key, name, limit, used, remaining, until, mode, whole } = row
     const resetAt = used > 0 || limit === 0 ? row.reset : null
     const kind = `${row.shadow ? 'shadow' : 'live'}${row.override ? ', override' : ''}`
     const window = formatWindow(row.windowSeconds * 1000, row.calendar)
-    return [key, name, limit, used, remaining, window, resetAt, until, kind]
+    const calls = mode === 'store' ? limit : `${limit} of ${whole}`
+    return [key, name, calls, used, remaining, window, resetAt, until, kind]
   })
   const head = ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND']
   const changes = limits.flatMap(({ name, changes }) =>
@@ -66,7 +68,7 @@ function describeUsage(usage: ClientUsage & Pick<Overview['status'], 'store'>): 
   )
   const more = truncated ? [`These are the first ${limits.length} keys; there are more.`] : []
   const set = overrides.map(({ name, limit, until, set, by, note, applies }) => {
-    const override = `An override${applies ? '' : ', without effect,'} gives the client "${name}" of ${limit}`
+    const override = `An override${applies ? '' : ', without effect,'} gives the caller "${name}" of ${limit}`
     const end = until === null ? 'without an end' : `until ${until}`
     return `${override} ${end}, set at ${set}${by === null ? '' : ` by ${by}`}${note === null ? '.' : `: ${note}`}`
   })
@@ -75,22 +77,24 @@ function describeUsage(usage: ClientUsage & Pick<Overview['status'], 'store'>): 
     return `The file gives the client its own "${name}" of ${limit}${end}.`
   })
   const { withoutRedis, lastWithoutRedis, up } = store
-  const missed = `${pluralize(withoutRedis, 'decision')} for all clients ${withoutRedis === 1 ? 'was' : 'were'} made without Redis since the start, the last at ${lastWithoutRedis}${up ? '' : '; Redis is out of reach'}.`
+  const missed = `${pluralize(withoutRedis, 'decision')} for all callers ${withoutRedis === 1 ? 'was' : 'were'} made without Redis since the start, the last at ${lastWithoutRedis}${up ? '' : '; Redis is out of reach'}.`
   return formatParagraphs([
-    formatRows(head, rows) ||
-      `No calls of the client "${client}" are counted: is the id right, and does a limit count by client?`,
+    formatRows(head, rows) || `No calls of ${caller} are counted: is it written right?`,
+    limits.some(({ mode }) => mode !== 'store')
+      ? 'Redis is out of reach: these are the calls that the asked gateway alone counts, and its part of each limit.'
+      : '',
     [...new Set(changes), ...more].join('\n'),
     [...set, ...inFile].join('\n'),
     withoutRedis === 0 ? '' : missed,
   ])
 }
 
-/** Prints the clients that use most of their limits: each second on a terminal, else once. */
+/** Prints the callers that use most of their limits: each second on a terminal, else once. */
 async function top(admin: Admin, args: Args, io: Io): Promise<void> {
   const { stdout } = io
   let overview: Overview = await ask(admin, '/overview')
   if (args['json'] === true || args['once'] === true || stdout.isTTY !== true) {
-    const shown = { at: overview.at, clients: overview.activity.clients.map(rowOf) }
+    const shown = { at: overview.at, callers: overview.activity.callers.map(rowOf) }
     return print(io, args, shown, () => describeTop(overview))
   }
   const signal = interruption(io)
@@ -110,10 +114,10 @@ async function top(admin: Admin, args: Args, io: Io): Promise<void> {
   }
 }
 
-function rowOf({ kind, client, calls, refused, limits, most, refusedNow }: Client) {
+function rowOf({ caller, route, calls, refused, limits, most, refusedNow }: Caller) {
   return {
-    kind,
-    client,
+    caller,
+    route,
     callsPerSecond: rateOf(calls),
     refusedPerSecond: rateOf(refused),
     limit: most?.name ?? null,
@@ -125,18 +129,17 @@ function rowOf({ kind, client, calls, refused, limits, most, refusedNow }: Clien
   }
 }
 
-function describeTop({ activity: { clients, known, mostKnown } }: Overview): string {
-  const rows = clients.map(rowOf).map((row) => {
-    const caller = row.kind === 'client' ? row.client : `address ${row.client}`
+function describeTop({ activity: { callers, known, mostKnown } }: Overview): string {
+  const rows = callers.map(rowOf).map((row) => {
     const refused = row.refusedBy && `${row.refusedUntil ?? 'blocked'} by ${row.refusedBy}`
     const refusals = row.refusals.map(({ limit, calls }) => `${calls} by ${limit}`).join(', ') || null
     const rates = [row.callsPerSecond.toFixed(1), row.refusedPerSecond.toFixed(1)]
-    return [caller, refused, ...rates, row.limit, row.used, row.remaining, refusals]
+    return [row.caller, refused, ...rates, row.limit, row.used, row.remaining, refusals, row.route]
   })
   const head = ['CALLER', 'REFUSED UNTIL', 'CALLS/S', 'REFUSED/S', 'LIMIT', 'USED', 'REMAINING']
-  const table = formatRows([...head, 'REFUSED LAST MINUTE'], rows)
-  if (clients.length === known) return table || 'There were no calls in the last minute.'
-  return `${table}\n${clients.length} of ${known < mostKnown ? known : `${known} or more`}`
+  const table = formatRows([...head, 'REFUSED LAST MINUTE', 'ROUTE'], rows)
+  if (callers.length === known) return table || 'There were no calls in the last minute.'
+  return `${table}\n${callers.length} of ${known < mostKnown ? known : `${known} or more`}`
 }
 
 function rateOf(perSecond: readonly number[]): number {

@@ -1,28 +1,32 @@
 import { hostname, userInfo } from 'node:os'
 import { duration } from '../../config/sections/values.ts'
+import { isNamedPart } from '../../policy/counted.ts'
 import { instant, instantMs } from '../../runtime/instant.ts'
 import type { SettingResult } from '../../process/operations.ts'
 import { type Admin, ask } from '../admin-client.ts'
-import { type Args, type Io, positionals, print, textOf, UsageError, writeLines } from '../io.ts'
+import { type Args, type Io, print, textOf, UsageError, writeLines } from '../io.ts'
 
 const MAX_SPAN = '3650d'
 const durationSchema = duration('1s', MAX_SPAN)
 
-/** Sets or removes overrides of one client at all gateways that share the store, either all that are given or none. */
-export async function setLimits(admin: Admin, client: string, args: Args, io: Io): Promise<void> {
-  const set = parseSettings(positionals(args).slice(1))
+/** Sets or removes overrides of one caller at all gateways that share the store, either all that are given or none. `words`: the parts of the caller, then LIMIT=N. */
+export async function setLimits(admin: Admin, words: readonly string[], args: Args, io: Io): Promise<void> {
+  // The first word names the caller, whatever it contains.
+  const end = words.findIndex((word, i) => i > 0 && !isNamedPart(word))
+  const caller = words.slice(0, end === -1 ? words.length : end).join(' ')
+  const set = parseSettings(end === -1 ? [] : words.slice(end))
   const note = textOf(args, 'note')
   const isSet = Object.values(set).some((limit) => limit !== null)
   const until = readUntil(args, Date.now())
   if (!isSet && (until !== undefined || note !== undefined))
     throw new UsageError('--until, --permanent and --note need a number; "default" removes the override.')
-  if (client !== client.trim()) writeLines(io.stderr, 'warning: the client id begins or ends with a blank')
+  if (caller !== caller.trim()) writeLines(io.stderr, 'warning: the caller begins or ends with a blank')
   const by = `${io.env['SUDO_USER'] || userName()}@${hostname()}`.slice(0, 100)
   const options = { method: 'PATCH', body: { set, until, note, by } }
-  const result = await ask<SettingResult>(admin, `/limits/${encodeURIComponent(client)}`, options)
+  const result = await ask<SettingResult>(admin, `/limits/${encodeURIComponent(caller)}`, options)
   print(io, args, result, describe)
-  const unknown = `no calls of the client "${client}" are counted now, and the file does not list it`
-  if (isSet && !result.seen) writeLines(io.stderr, `note: ${unknown}; is the id right?`)
+  const unknown = `no calls of ${result.caller} are counted now, and it is no client of the file`
+  if (isSet && !result.seen) writeLines(io.stderr, `note: ${unknown}; is it written right?`)
 }
 
 /** Parses `LIMIT=N` and `LIMIT=default`, which is null; throws a UsageError. */
@@ -65,9 +69,9 @@ function userName(): string {
   }
 }
 
-function describe({ client, limits, shared }: SettingResult): string {
+function describe({ caller, limits, shared }: SettingResult): string {
   const lines = limits.map(({ name, before, after }) => {
-    const what = `"${name}" of the client "${client}"`
+    const what = `"${name}" of ${caller}`
     if (after === null || before === null)
       return `Removed the override of ${what}, a limit that the file does not have.`
     if (after.decidedBy === 'override')

@@ -29,6 +29,8 @@ export function createKeys() {
       yield* limits.next()
       yield* proofs.next()
     },
+    /** Returns the keys of limits that match. */
+    matching: limits.matching,
     reset(matches: (key: string) => boolean): void {
       limits.reset(matches)
       proofs.reset(matches)
@@ -68,6 +70,10 @@ function createKind(isProof: boolean) {
         visited++
         yield value
       }
+    },
+    matching(matches: (key: string) => boolean): readonly string[] {
+      const keys = new Set([...kept.keys(), ...young.keys(), ...old.keys()])
+      return [...keys].filter(matches)
     },
     reset(matches: (key: string) => boolean): void {
       for (const map of [young, old, kept])

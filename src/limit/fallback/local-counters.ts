@@ -172,6 +172,7 @@ export function createLocalCounters(
       keys.keep(state)
       return isUp(quota) ? sendOf(state) : undefined
     },
+    keys: keys.matching,
     reset: keys.reset,
   }
 }

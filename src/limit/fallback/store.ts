@@ -2,7 +2,7 @@ import { Failure, serviceUnavailable } from '../../errors.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { KeyFilter } from '../key.ts'
 import type { OutageMode, Quota } from '../quota.ts'
-import { type Allowance, type Charge, DamagedKeyError } from '../store.ts'
+import { type Allowance, type Charge, DamagedKeyError, type Inspect } from '../store.ts'
 import { type BreakerOptions, createBreakers, type Mode, type RemoteStore } from './breakers.ts'
 import { createLocalCounters, type PendingMerge } from './local-counters.ts'
 
@@ -24,6 +24,11 @@ const MERGES_AT_ONCE = 4
 
 const unavailable = (cause: Error | undefined) =>
   new Failure(serviceUnavailable('The rate limits cannot be checked at the moment.', cause))
+
+/** Throws a DamagedKeyError on: an operator must know of it. */
+function withoutDamage(error: Error): undefined {
+  if (error instanceof DamagedKeyError) throw error
+}
 
 /**
  * Wraps a store so that the fallback decides requests that fail or time out, and all requests while the breaker of their server is
@@ -79,6 +84,24 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     return local.peek(quotas, mode === 'local' ? gateways() : 1)
   }
 
+  const inspect: Inspect = {
+    async peek(quotas) {
+      const found = isUp(quotas) ? await store.peek(quotas, local.own).catch(withoutDamage) : undefined
+      if (found !== undefined) return found.map((allowance) => ({ allowance, mode: 'store' }))
+      return quotas.map((quota) => {
+        const mode = modeOf(quota)
+        const [allowance] = local.peek([quota], mode === 'local' ? gateways() : 1)
+        return { allowance: allowance!, mode }
+      })
+    },
+    keys: (filter, max, signal) =>
+      store.keys(filter, max, signal).catch((error: Error) => {
+        signal?.throwIfAborted()
+        withoutDamage(error)
+        return local.keys(filter.matches).slice(0, max)
+      }),
+  }
+
   /** Sends a merge, and then those of the calls that came meanwhile. */
   async function send(pending: PendingMerge | undefined): Promise<void> {
     for (let next = pending; next !== undefined;) {
@@ -113,6 +136,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
       void send(local.giveBack(quota, endsAt))
     },
     keys: store.keys,
+    inspect,
     async reset(filter: KeyFilter, signal?: AbortSignal): Promise<number> {
       const freed = await store.reset(filter, signal)
       local.reset(filter.matches)

@@ -94,11 +94,15 @@ export async function openWorkers(
       const events = await callAll((worker) => worker.call('events', undefined, ANSWER_MS))
       return [...output.events(), ...events.flat()]
     },
-    usage: (client, signal) => scan(signal, (worker) => worker.call('usage', client)),
-    async reset(client, signal) {
-      const freed = await scan(signal, (worker) => worker.call('reset', client))
-      await callAll((worker) => worker.call('forget', client, ANSWER_MS))
+    usage: (caller, signal) => scan(signal, (worker) => worker.call('usage', caller)),
+    async reset(caller, signal) {
+      const freed = await scan(signal, (worker) => worker.call('reset', caller))
+      await callAll((worker) => worker.call('forget', caller, ANSWER_MS))
       return freed
+    },
+    async findCaller(shown) {
+      const found = await callAll((worker) => worker.call('findCaller', shown, ANSWER_MS))
+      return found.find((caller) => caller !== undefined)
     },
     setLimits: async (setting) => await first().call('setLimits', setting, ANSWER_MS),
     overrides: async () => await first().call('overrides', undefined, ANSWER_MS),

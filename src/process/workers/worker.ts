@@ -3,6 +3,7 @@ import type { Config } from '../../config/compile.ts'
 import { createCollector } from '../../config/load-thread.ts'
 import { createLog } from '../../observe/log.ts'
 import { createMetrics } from '../../observe/metrics.ts'
+import type { CountedCaller } from '../../policy/counted.ts'
 import { buildService, type LocalService, type LogLevel } from '../service.ts'
 
 /** The functions of a worker that the primary process calls; the argument and the result are copied. */
@@ -76,14 +77,15 @@ function createCalls() {
     ownMetrics: metrics.ownValues,
     activity: () => service!.activity(),
     events: output.events,
-    usage: (client: string) => service!.usage(client, newScan()),
-    reset: (client: string) => service!.reset(client, newScan()),
+    usage: (caller: CountedCaller) => service!.usage(caller, newScan()),
+    reset: (caller: CountedCaller) => service!.reset(caller, newScan()),
+    findCaller: (shown: string) => service!.findCaller(shown),
     setLimits: (setting: Setting) => service!.setLimits(setting),
     overrides: () => service!.overrides(),
     explain: (question: RequestLine) => service!.explain(question),
     /** Aborts the `usage` or `reset` in flight, if its operator has disconnected. */
     abort: () => scan.abort(),
-    forget: (client: string) => service!.forget(client),
+    forget: (caller: CountedCaller) => service!.forget(caller),
     /** Drains, and flushes the log; returns how many requests were cut. */
     async close(lameDuck: boolean) {
       closing = true

@@ -1,0 +1,71 @@
+import { UncountedCaller } from '../errors.ts'
+import { type KeyFilter, keyOf, parseKey } from '../limit/key.ts'
+import { type CountedCaller, encodeValue, identityOf, showCaller, showValue } from './counted.ts'
+import { decodePart, type KeyedLimit } from './key.ts'
+
+/** True if a limit counts by every part of a caller, and perhaps by further ones. */
+const countsBy = ({ per }: KeyedLimit, caller: CountedCaller): boolean =>
+  caller.every(({ word }) => per.includes(word))
+
+/** True if a limit counts by the parts of a caller alone. */
+export const countsOnlyBy = (limit: KeyedLimit, caller: CountedCaller): boolean =>
+  limit.per.length === caller.length && countsBy(limit, caller)
+
+/** Returns the key of a caller under a limit, or its beginning if the limit counts by further parts. */
+export function callerKey(prefix: string, { name, per }: KeyedLimit, caller: CountedCaller): string {
+  const parts: string[] = []
+  for (const word of per) {
+    const part = caller.find((other) => other.word === word)
+    if (part === undefined) break
+    parts.push(encodeValue(part))
+  }
+  return [keyOf(prefix, name, parts[0]), ...parts.slice(1)].join(':')
+}
+
+/** Returns the keys of a caller under these limits, also those with further parts, and with or without those of accesses. */
+export function callerKeys(
+  limits: readonly KeyedLimit[],
+  prefix: string,
+  caller: CountedCaller,
+  withAccesses = true,
+): KeyFilter {
+  const mine = limits.filter((limit) => countsBy(limit, caller))
+  const further = mine.filter(
+    (limit) => !countsOnlyBy(limit, caller) || (withAccesses && limit.together !== undefined),
+  )
+  const perOf = new Map(mine.map(({ name, per }) => [name, per]))
+  const wanted = caller.map((part) => ({ word: part.word, text: encodeValue(part) }))
+  const [{ word: firstWord, text: firstText }] = wanted as [(typeof wanted)[number]]
+  const literalPrefix = prefix.replaceAll(/[*?[\]\\]/g, String.raw`\$&`)
+  const isFirst = further.every(({ per }) => per[0] === firstWord)
+  const glob = isFirst ? `${literalPrefix}:{${firstText}}:*` : `${literalPrefix}:*${firstText}*`
+  return {
+    named: mine
+      .filter((limit) => countsOnlyBy(limit, caller))
+      .map((limit) => callerKey(prefix, limit, caller)),
+    glob: further.length > 0 ? glob : undefined,
+    matches(key) {
+      const { name = '', isAccess = false, parts = [] } = parseKey(prefix, key) ?? {}
+      const per = perOf.get(name)
+      if (per === undefined || (isAccess && !withAccesses)) return false
+      return wanted.every(({ word, text }) => parts[per.indexOf(word)] === text)
+    },
+  }
+}
+
+/** Throws an UncountedCaller unless a limit counts by the parts of a caller. */
+export function assertCounted(limits: readonly KeyedLimit[], caller: CountedCaller): void {
+  if (limits.some((limit) => countsBy(limit, caller))) return
+  const words = new Set(limits.map(({ per }) => identityOf(per).join(' and ')).filter(Boolean))
+  const asked = caller.map(({ word }) => word).join(' and ')
+  const known =
+    words.size === 0 ? 'No limit counts by who calls' : `The limits count by ${[...words].join(', ')}`
+  throw new UncountedCaller(`No limit counts "${showCaller(caller)}", by ${asked}. ${known}.`)
+}
+
+/** Returns a key as it may be shown: header fields and tokens in it are shortened. */
+export function showKey(prefix: string, { name, per }: KeyedLimit, key: string): string {
+  const parts = parseKey(prefix, key)?.parts ?? []
+  const [first = '', ...rest] = parts.map((part, i) => showValue(per[i] ?? '', decodePart(part), part))
+  return per.length === 0 ? key : [keyOf(prefix, name, first), ...rest].join(':')
+}

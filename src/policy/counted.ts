@@ -1,0 +1,114 @@
+// oxlint-disable-next-line no-restricted-imports -- a hash is pure
+import { hash } from 'node:crypto'
+import { isIP } from 'node:net'
+import { networkOf } from '../downstream/peers.ts'
+import { foldCase } from '../downstream/target.ts'
+import { InvalidQuestion } from '../errors.ts'
+import { memoize } from '../runtime/hot-path.ts'
+import { encodePart, ipPart, paramPart } from './key.ts'
+
+/** A part of a counted caller: the word of `per`, and the value as limits count it: header fields in lower case, IPv6 by its /64. */
+export interface CallerPart {
+  readonly word: string
+  readonly value: string
+}
+
+/**
+ * A caller as limits count it, written by the words of `per`, in their order: `client:acme`, `user:SUB`, `ip:192.0.2.7`,
+ * `header:x-api-key=VALUE`, `claim:consent_id=VALUE`, `token:SHA256`. A part that is not one of these is a client.
+ */
+export type CountedCaller = readonly CallerPart[]
+
+/** A counted caller, and the text that may be shown and logged. */
+export interface ShownCaller {
+  readonly parts: CountedCaller
+  readonly shown: string
+}
+
+/** Matches a part of a caller that is not a bare client id. */
+const PART = /^(?:(client|user|ip|token):|((?:header|claim):[^ =]+)=)(.*)$/s
+/** Matches the blank between two parts. */
+const BETWEEN_PARTS = / (?=(?:client|user|ip|token):|(?:header|claim):[^ =]+=)/
+/** Matches the words of `per` that say who calls; the others, `route` and path parameters, say what is called. */
+const IDENTITY = /^(?:client|user|ip|token|header:.*|claim:.*)$/s
+/** Matches the words whose values are secrets, or as good as secrets. */
+const SECRET = /^(?:token|header:.*)$/s
+/** Stands for the rest of a secret value. */
+const SHORTENED = '…'
+const SHOWN_CHARS = 4
+const SHOWN_HEX_DIGITS = 8
+export const MAX_SHOWN = 10_000
+
+/** True for a text that names its part of `per`, unlike a bare client id. */
+export const isNamedPart = (text: string): boolean => PART.test(text)
+
+export const identityOf = (per: readonly string[]): readonly string[] =>
+  per.filter((word) => IDENTITY.test(word))
+
+/** Parses a caller; throws an InvalidQuestion that says how it is written. */
+export const parseCaller = (text: string): CountedCaller => text.split(BETWEEN_PARTS).map(parsePart)
+
+function parsePart(text: string): CallerPart {
+  const [, simple, named, rest] = PART.exec(text) ?? []
+  const word = simple ?? named ?? 'client'
+  const value = rest ?? text
+  if (value === '')
+    throw new InvalidQuestion(
+      'Which caller? Write a client id, or a part of "per" with its value, such as ip:192.0.2.7.',
+    )
+  if (word === 'ip') {
+    const [address = ''] = value.split('/64', 1)
+    if (isIP(address) === 0)
+      throw new InvalidQuestion(`"${text}" must be an IP address such as ip:192.0.2.7.`)
+    return { word, value: addressOf(address) }
+  }
+  if (word === 'token') return { word, value: parseTokenHash(value) }
+  if (word.startsWith('header:')) return { word: word.toLowerCase(), value: foldCase(value) }
+  return { word, value }
+}
+
+/** Parses the SHA-256 of a token, in base64url or hex, or its short form. */
+function parseTokenHash(text: string): string {
+  if (/^[\da-f]{64}$/i.test(text)) return Buffer.from(text, 'hex').toString('base64url')
+  if (/^[\w-]{43}$/.test(text) || text.includes(SHORTENED)) return text
+  throw new InvalidQuestion('A token is named by its SHA-256, in hex or base64url: token:SHA256.')
+}
+
+/** Returns an address as limits count it: IPv4, or the /64 of IPv6. */
+export function addressOf(ip: string): string {
+  const network = networkOf(ip)
+  return network.endsWith('/64') ? `${network.slice(0, -3).replaceAll('-', ':')}::/64` : network
+}
+
+function formatPart({ word, value }: CallerPart): string {
+  return `${word}${word.includes(':') ? '=' : ':'}${value}`
+}
+
+/** Formats a caller with its whole values, as `parseCaller` reads it. */
+export const formatCaller = (caller: CountedCaller): string => caller.map(formatPart).join(' ')
+
+/** Returns a secret value as it may be shown: its first characters, and the first digits of its SHA-256. */
+const shorten = memoize(
+  (value: string) =>
+    `${value.slice(0, SHOWN_CHARS)}${SHORTENED}${hash('sha256', value).slice(0, SHOWN_HEX_DIGITS)}`,
+  MAX_SHOWN,
+  256,
+)
+
+/** Formats a caller as it may be shown and logged: header fields and tokens are shortened. */
+export const showCaller = (caller: CountedCaller): string =>
+  formatCaller(caller.map(({ word, value }) => ({ word, value: showValue(word, value) })))
+
+/** Returns the value of a word as it may be shown; `open` for a value that is no secret. */
+export const showValue = (word: string, value: string, open: string = value): string =>
+  SECRET.test(word) && !value.includes(SHORTENED) ? shorten(value) : open
+
+/** True for a caller that is written in the form in which it is shown: only a gateway that has seen it knows it. */
+export const isShortened = (caller: CountedCaller): boolean =>
+  caller.some(({ word, value }) => SECRET.test(word) && value.includes(SHORTENED))
+
+/** Encodes a value as it is in keys. */
+export function encodeValue({ word, value }: CallerPart): string {
+  if (word === 'ip') return ipPart(value.split('/64', 1)[0]!)
+  return word.startsWith('header:') ? paramPart(value) : encodePart(value)
+}

@@ -122,14 +122,15 @@ export function createCallers() {
   function countFor(caller: ShownCaller, exchange: Exchange): void {
     const { decision, endedAt, route } = exchange
     const isRefused = decision?.admitted === false
-    const row = rowOf(caller, isRefused && isRefusedAs(caller, exchange), endedAt)
+    const isOwn = isRefused && isRefusedAs(caller, exchange)
+    const row = rowOf(caller, isOwn, endedAt)
     if (row === undefined) return
     const second = secondOf(endedAt)
     row.calls.add(second)
     if (isRefused) row.refused.add(second)
     if (row.lead === 0) row.route = route!.match
     row.lead += row.route === route!.match ? 1 : -1
-    if (decision !== undefined) recordDecision(row, exchange, second)
+    if (decision !== undefined) recordDecision(row, exchange, second, isOwn)
   }
 
   return {
@@ -138,8 +139,8 @@ export function createCallers() {
     count(exchange: Exchange): void {
       const { callers, caller } = exchange
       for (const counted of callers) countFor(counted, exchange)
-      if (callers.length > 0 || caller?.client === undefined) return
-      countFor(nameClient(caller, exchange)!, exchange)
+      if (callers.length === 0 && caller !== undefined)
+        for (const client of nameClient(caller, exchange)) countFor(client, exchange)
     },
     /** Drops the allowances and the refusals of a caller whose limits have changed or were reset. */
     forget(caller: CountedCaller): void {
@@ -154,7 +155,7 @@ export function createCallers() {
   }
 }
 
-/** True if the limit that refused a call counts by a caller: others could otherwise fill the table with made-up values. */
+/** True if the limit that refused a call counts by a caller: the caller is refused, and not only this call. */
 const isRefusedAs = (caller: ShownCaller, { decision, route }: Exchange): boolean =>
   route!.limits.some(
     ({ name, per }) =>
@@ -165,6 +166,7 @@ function recordDecision(
   row: CallerRow,
   { decision, quotas, endedAt, decidedAt = endedAt }: Exchange,
   second: number,
+  isOwn: boolean,
 ): void {
   const { admitted, allowances, refusedBy } = decision!
   for (const allowance of allowances) {
@@ -180,7 +182,7 @@ function recordDecision(
       (latest.overs ??= createRing(CALLER_SECONDS)).add(second)
     const { refusal } = row
     if (refusal.decidedAt > decidedAt) continue
-    if (allowance === refusedBy) refusal.record(allowance, key, decidedAt)
+    if (isOwn && allowance === refusedBy) refusal.record(allowance, key, decidedAt)
     else if (admitted && refusal.key === key) refusal.retryAfterMs = 0
   }
 }

@@ -1,6 +1,6 @@
 import { UncountedCaller } from '../errors.ts'
 import { type KeyFilter, keyOf, parseKey } from '../limit/key.ts'
-import { type CountedCaller, encodeValue, identityOf, showCaller, showValue } from './counted.ts'
+import { type CountedCaller, encodeValue, formatPart, identityOf, showCaller, showValue } from './counted.ts'
 import { decodePart, type KeyedLimit } from './key.ts'
 
 /** True if a limit counts by every part of a caller, and perhaps by further ones. */
@@ -56,7 +56,8 @@ export function callerKeys(
 /** Throws an UncountedCaller unless a limit counts by the parts of a caller. */
 export function assertCounted(limits: readonly KeyedLimit[], caller: CountedCaller): void {
   if (limits.some((limit) => countsBy(limit, caller))) return
-  const words = new Set(limits.map(({ per }) => identityOf(per).join(' and ')).filter(Boolean))
+  const forms = limits.map(({ per }) => identityOf(per).map((word) => formatPart({ word, value: 'VALUE' })))
+  const words = new Set(forms.map((parts) => parts.join(' ')).filter(Boolean))
   const asked = caller.map(({ word }) => word).join(' and ')
   const known =
     words.size === 0 ? 'No limit counts by who calls' : `The limits count by ${[...words].join(', ')}`

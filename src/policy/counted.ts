@@ -80,7 +80,7 @@ export function addressOf(ip: string): string {
   return network.endsWith('/64') ? `${network.slice(0, -3).replaceAll('-', ':')}::/64` : network
 }
 
-function formatPart({ word, value }: CallerPart): string {
+export function formatPart({ word, value }: CallerPart): string {
   return `${word}${word.includes(':') ? '=' : ':'}${value}`
 }
 

@@ -1,9 +1,18 @@
 import { foldCase } from '../downstream/target.ts'
 import { memoize } from '../runtime/hot-path.ts'
-import { addressOf, type CallerPart, identityOf, MAX_SHOWN, showCaller, type ShownCaller } from './counted.ts'
+import {
+  addressOf,
+  type CountedCaller,
+  identityOf,
+  MAX_SHOWN,
+  showCaller,
+  type ShownCaller,
+} from './counted.ts'
 import { type Caller, type Facts, tokenHash } from './facts.ts'
 import type { KeyedLimit } from './key.ts'
 import { claimText } from './parts.ts'
+
+const MAX_LENGTH = 256
 
 /** Returns the value of a request for a word of `per` that says who calls; undefined if it has none. */
 function valueOf(word: string, caller: Caller, facts: Facts): string | undefined {
@@ -25,40 +34,30 @@ function valueOf(word: string, caller: Caller, facts: Facts): string | undefined
   }
 }
 
-/** Names the caller of a request by some words of `per`; undefined if it lacks one of them. */
-type Name = (caller: Caller, facts: Facts) => ShownCaller | undefined
+/** Names the caller of a request by some words of `per`; nobody if it lacks one of them. */
+type Name = (caller: Caller, facts: Facts) => readonly ShownCaller[]
+
+const NOBODY: readonly ShownCaller[] = []
+const shownAs = (parts: CountedCaller): readonly ShownCaller[] => [{ parts, shown: showCaller(parts) }]
 
 function nameByOne(word: string): Name {
-  const named = memoize(
-    (value) => {
-      const parts = [{ word, value }]
-      return { parts, shown: showCaller(parts) }
-    },
-    MAX_SHOWN,
-    256,
-  )
+  const named = memoize((value) => shownAs([{ word, value }]), MAX_SHOWN, MAX_LENGTH)
   return (caller, facts) => {
     const value = valueOf(word, caller, facts)
-    return value === undefined ? undefined : named(value)
+    return value === undefined ? NOBODY : named(value)
   }
 }
 
 function nameByAll(words: readonly string[]): Name {
   return (caller, facts) => {
-    const parts: CallerPart[] = []
-    for (const word of words) {
-      const value = valueOf(word, caller, facts)
-      if (value === undefined) return undefined
-      parts.push({ word, value })
-    }
-    return { parts, shown: showCaller(parts) }
+    const values = words.map((word) => valueOf(word, caller, facts))
+    const parts = words.map((word, i) => ({ word, value: values[i] ?? '' }))
+    return values.includes(undefined) ? NOBODY : shownAs(parts)
   }
 }
 
 /** Names the client of a request. */
 export const nameClient = nameByOne('client')
-
-const NOBODY: readonly ShownCaller[] = []
 
 /** Compiles the function that names the callers whom the limits of some quotas count: one, mostly. */
 export function compileCallers(limits: readonly KeyedLimit[]) {
@@ -72,16 +71,11 @@ export function compileCallers(limits: readonly KeyedLimit[]) {
     names.set(id, naming)
     nameOf.set(name, naming)
   }
-  return (
-    quotas: readonly { readonly name: string }[],
-    caller: Caller,
-    facts: Facts,
-  ): readonly ShownCaller[] => {
-    const done: Name[] = []
-    for (const { name } of quotas) {
-      const naming = nameOf.get(name)
-      if (naming !== undefined && !done.includes(naming)) done.push(naming)
-    }
-    return done.length === 0 ? NOBODY : done.flatMap((naming) => naming(caller, facts) ?? [])
+  const [only = () => NOBODY] = names.values()
+  return (quotas: readonly { readonly name: string }[], caller: Caller, facts: Facts) => {
+    // Mostly, all limits count the same caller.
+    if (names.size === 1) return quotas.some(({ name }) => nameOf.has(name)) ? only(caller, facts) : NOBODY
+    const used = new Set(quotas.flatMap(({ name }) => nameOf.get(name) ?? []))
+    return [...used].flatMap((naming) => naming(caller, facts))
   }
 }

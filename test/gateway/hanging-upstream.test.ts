@@ -28,6 +28,7 @@ async function start(settings: Partial<Settings> = {}): Promise<ServingProcess> 
 beforeAll(async () => {
   hanging = await startUpstream((request, response) => {
     if (request.url === '/now') response.end('ok')
+    if (request.url === '/half') response.writeHead(200).write('half')
   })
   silent = await startRawUpstream(() => {})
   gateway = await start()
@@ -72,10 +73,13 @@ it('an upstream that hangs shows while its callers wait, and in the histogram af
   expect(await shown(WAITING)).toBe(0)
   expect(await shown(OLDEST)).toBe(0)
 
-  for (let i = 0; i < 4; i++) send(gateway.port, 'GET /hang')
-  await shows(WAITING, 4)
+  await new Promise((resolve) => send(gateway.port, 'GET /half').once('data', resolve))
+  send(gateway.port, 'GET /hang')
+  await until('a request has waited', async () => (await shown(OLDEST))! > 0.3)
   const before = (await shown(OLDEST))!
-  await until('the oldest has waited longer', async () => (await shown(OLDEST))! > before)
+  for (let i = 0; i < 3; i++) send(gateway.port, 'GET /hang')
+  await shows(WAITING, 4)
+  expect(await shown(OLDEST)).toBeGreaterThan(before)
   const { status } = (await call(gateway.adminPort, '/overview')).json
   const of = (name: string) =>
     status.upstreams.find(({ upstream }: { upstream: string }) => upstream === name)
@@ -86,7 +90,8 @@ it('an upstream that hangs shows while its callers wait, and in the histogram af
   for (const socket of callers.splice(0)) socket.destroy()
   await shows(WAITING, 0)
   expect(await shown(OLDEST)).toBe(0)
-  await shows(COUNT, 5)
+  await shows(COUNT, 6)
+  expect(await shown(COUNT.replace('count', 'sum'))).toBeGreaterThan(before)
   await until('the lines', () => lines('/hang').length === 4)
   for (const line of lines('/hang')) {
     const cause = 'the caller left while waiting for data'
@@ -94,7 +99,12 @@ it('an upstream that hangs shows while its callers wait, and in the histogram af
     expect(line['waitedMs']).toBeGreaterThan(0)
     expect(line['waitedMs']).toBeLessThanOrEqual(line['durationMs'] as number)
   }
-  expect(lines('/now')[0]).not.toHaveProperty('waitedMs')
+  // The response to this one had begun.
+  await until('the line', () => lines('/half').length === 1)
+  expect(lines('/half')[0]).toMatchObject({ status: 200, incomplete: 'left' })
+  for (const path of ['/now', '/half']) {
+    for (const field of ['waitedMs', 'cause']) expect(lines(path)[0]).not.toHaveProperty(field)
+  }
   // Callers could cause more than the three failures in a row that take an address out of use.
   expect(await shown(`sluice_upstream_up{upstream="data",address="${hanging.url}"}`)).toBe(1)
   expect((await call(gateway.port, '/now')).status).toBe(200)
@@ -148,6 +158,19 @@ it('a caller that resets its connection within its own body did not wait for the
   expect((await shown(COUNT)) ?? 0).toBe(before)
 })
 
+it('a request whose body the upstream stops reading waits for a head', async () => {
+  const deaf = await startRawUpstream((socket) => void socket.pause())
+  const routes = 'routes: [{ match: "/*", upstream: data, authenticate: none, maxBody: 100MB }]'
+  const large = await start({ data: deaf.url, routes, more: 'drainTimeout: 100ms' })
+  const caller = send(large.port, 'POST /upload', 'Content-Length: 50000000\r\n')
+  // More than the systems hold on the way.
+  caller.write(Buffer.alloc(30_000_000))
+  await shows(WAITING, 1, large)
+  await until('it has waited', async () => (await shown(OLDEST, large))! > 0.3)
+  expect(await shown(WAITING, large)).toBe(1)
+  await deaf.close()
+})
+
 it('a caller that resets its connection within its form sent its body', async () => {
   const caller = send(gateway.port, 'POST /pushed', 'Content-Length: 10\r\n')
   await shows('sluice_downstream_sockets', 1)
@@ -158,7 +181,7 @@ it('a caller that resets its connection within its form sent its body', async ()
   expect(line).toMatchObject({ status: 499, cause, waitedMs: line!['durationMs'] })
 })
 
-it('a caller that leaves during the introspection of its token waited for that', async () => {
+it('a caller that leaves during the introspection of its token did not wait for the upstream', async () => {
   const introspection = await startIntrospection()
   const asked: ServerResponse[] = []
   introspection.answer = (response) => void asked.push(response)

@@ -146,8 +146,9 @@ export class Exchange implements Facts {
   forwardedAt: number | undefined = undefined
   /** The span of its trace, opaque to the gateway. */
   span: unknown = undefined
-  forwarded: Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt' | 'waitsFor'> | undefined =
-    undefined
+  forwarded:
+    | Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt' | 'waitsFor' | 'leftWaitingFor'>
+    | undefined = undefined
   endedAt = 0
   /** Set if the gateway itself answered with a refusal. */
   refusal: Refusal | undefined = undefined

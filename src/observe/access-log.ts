@@ -29,8 +29,10 @@ export function createAccessLog(
 
     metrics.requests.inc(match, route === undefined ? 'any' : exchange.method, String(status), source)
     metrics.requestSeconds.observe((endedAt - exchange.startedAt) / 1000, match)
-    if (forwarded?.headAt !== undefined && route?.upstream !== undefined)
-      metrics.upstreamSeconds.observe((forwarded.headAt - exchange.forwardedAt!) / 1000, route.upstream)
+    // An upstream that hangs is slow, also if its callers leave before the head.
+    const waitEnd = forwarded?.headAt ?? (forwarded?.leftWaitingFor === 'response' ? endedAt : undefined)
+    if (waitEnd !== undefined && route?.upstream !== undefined)
+      metrics.upstreamSeconds.observe((waitEnd - exchange.forwardedAt!) / 1000, route.upstream)
     if (decision?.mode === 'store' && !decision.cached)
       metrics.storeSeconds.observe((exchange.decidedAt! - exchange.limitAt!) / 1000)
     activity.count(exchange, status)

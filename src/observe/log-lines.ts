@@ -35,8 +35,25 @@ export function accessLine(exchange: Exchange, level: 'info' | 'error' = 'info')
     line += `,"upstreamMs":${(forwarded.headAt - exchange.forwardedAt!).toFixed(3)}`
   if (exchange.incomplete !== undefined) line += `,"incomplete":"${exchange.incomplete}"`
   if (error !== undefined) line += `,"code":"${error.code}"${text('error', error.message)}`
-  line += text('cause', forwarded?.timedOut ?? causeOf(error?.cause))
+  if (exchange.status === 0) line += leftFields(exchange)
+  else line += text('cause', forwarded?.timedOut ?? causeOf(error?.cause))
   return line + END
+}
+
+/** What a request waits for, before the name of its upstream. */
+const AWAITED = { slot: 'a free connection to ', connection: 'a new connection to ', response: '' }
+
+/** Returns what a caller waited for that left before a response, and how long: for the upstream, since its request was forwarded. */
+function leftFields({ startedAt, forwardedAt, endedAt, forwarded, route }: Exchange): string {
+  const awaited = forwarded?.leftWaitingFor
+  let since = startedAt
+  let wait = 'before its request was forwarded'
+  if (awaited === 'body') wait = 'while sending its body'
+  else if (awaited !== undefined) {
+    since = forwardedAt!
+    wait = `while waiting for ${AWAITED[awaited]}${route!.upstream}`
+  }
+  return `,"waitedMs":${(endedAt - since).toFixed(3)}${text('cause', `the caller left ${wait}`)}`
 }
 
 /** Returns the status; 499 if the caller disconnected before a response began, as in nginx. */
@@ -130,10 +147,11 @@ export function prettyLines(lines: string): string {
   return lines.replaceAll(/.+/g, (json) => {
     try {
       const { level, time, msg, ...fields } = JSON.parse(json) as Fields
-      const { claimed, shadowOver, incomplete, cause, omitted } = fields
+      const { claimed, shadowOver, incomplete, waitedMs, cause, omitted } = fields
+      const shown = { claimed, shadowOver, incomplete, waitedMs, cause, omitted }
       const isRequest = msg === 'request'
       const message = isRequest ? requestText(fields) : textOf(msg)
-      const others = Object.entries(isRequest ? { claimed, shadowOver, incomplete, cause, omitted } : fields)
+      const others = Object.entries(isRequest ? shown : fields)
         .filter(([, value]) => value !== undefined)
         .map(([key, value]) => ` ${key}=${textOf(value)}`)
       const colouredLevel = styleText(COLOURS[textOf(level)] ?? 'red', textOf(level).toUpperCase())

@@ -79,7 +79,7 @@ export function createMetrics() {
     ),
     upstreamSeconds: hotHistogram(
       'sluice_upstream_duration_seconds{upstream}',
-      'From forwarding a request to the head of its response.',
+      'From forwarding a request to the head of its response, or until its caller left.',
     ),
     decisions: hotCounter(
       'sluice_limit_decisions_total{limit,outcome}',

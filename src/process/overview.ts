@@ -110,6 +110,8 @@ function statusOf(metrics: MetricValues) {
       up: value === 1,
       sockets: valueOf('upstream_sockets', { upstream }),
       queue: valueOf('upstream_queue', { upstream }),
+      waiting: valueOf('upstream_waiting', { upstream }),
+      oldestWaitSeconds: valueOf('upstream_oldest_wait_seconds', { upstream }),
     })),
     issuers: series('issuer_keys_age_seconds').map(({ labels: { issuer = '' }, value: ageSeconds }) => ({
       issuer,
@@ -172,5 +174,12 @@ export function showGauges({ showGauge }: Metrics, server: Server, current: () =
   )
   showGauge('sum', 'sluice_upstream_queue{upstream}', 'Requests waiting for a socket.', () =>
     perUpstream(({ load }) => load().waiting),
+  )
+  showGauge('sum', 'sluice_upstream_waiting{upstream}', 'Requests waiting for the head of a response.', () =>
+    perUpstream(({ waits }) => waits().count),
+  )
+  const oldest = 'Time that the oldest request has waited for its head; 0 if none waits.'
+  showGauge('max', 'sluice_upstream_oldest_wait_seconds{upstream}', oldest, () =>
+    perUpstream(({ waits }) => waits().oldestMs / 1000),
   )
 }

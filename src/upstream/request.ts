@@ -43,6 +43,8 @@ export class UpstreamRequest {
   bytes = 0
   /** `body`: until it is complete or fills a first buffer. `slot`: in the queue. The last three are set by connections.ts. */
   waitsFor: 'body' | 'slot' | 'connection' | 'response' = 'body'
+  /** What the caller waited for when it left, as `awaited` returned it. */
+  leftWaitingFor: UpstreamRequest['awaited']
   /** True if it asked for a socket before its body was complete, which it still is not. */
   uploading = false
   /** Maximum time that its socket was idle before; 0 for a new socket. */
@@ -97,6 +99,17 @@ export class UpstreamRequest {
 
   get settled(): boolean {
     return this.outcome !== undefined
+  }
+
+  /** True if the rest of its body is to come from the caller, and the upstream accepts more of it. */
+  get waitsForCaller(): boolean {
+    return this.streamed && !this.request.complete && this.clientRequest?.writableNeedDrain !== true
+  }
+
+  /** What it waits for: `body` only for a body that the caller still sends; undefined before it begins. */
+  get awaited(): 'body' | 'slot' | 'connection' | 'response' | undefined {
+    if (this.waitsForCaller) return 'body'
+    return this.waitsFor === 'body' ? undefined : this.waitsFor
   }
 
   /** Sends it; a body that is complete by now, as small ones mostly are, in one write and without stream events. */
@@ -185,6 +198,7 @@ export class UpstreamRequest {
   settle(outcome: NonNullable<UpstreamRequest['outcome']>): void {
     if (this.settled) return
     this.outcome = outcome
+    if (outcome === 'left') this.leftWaitingFor = this.awaited
     this.backend.timeouts.delete(this)
     if (this.waitsFor === 'slot') this.backend.leave(this)
     // An upstream that answers early need not read the rest of the request.

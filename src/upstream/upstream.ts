@@ -39,6 +39,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
   return Object.assign(forward, {
     addresses: () => addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
     load: connections.load,
+    waits: timeouts.waits,
     close: connections.close,
   })
 }
@@ -73,10 +74,9 @@ function createTimeouts({ name, slowReaderMs = SLOW_READER_MS }: Upstream) {
 
   /** Ends a request without progress, unless it waits for the caller. */
   function onSilence(silent: UpstreamRequest, silentMs: number): void {
-    const { request, response, clientRequest, timeoutMs, waitsFor } = silent
+    const { response, timeoutMs, waitsFor } = silent
     // `listen.requestTimeout` applies to a caller that is still sending.
-    const waitsForCaller = silent.streamed && !request.complete && clientRequest?.writableNeedDrain !== true
-    if (silent.headAt === undefined && waitsForCaller) return
+    if (silent.headAt === undefined && silent.waitsForCaller) return
     // The response waits for a caller that reads none of it, or too little for the system to report.
     if (response.headersSent && (response.writableNeedDrain || response.writableEnded)) {
       if (silentMs < slowReaderMs) return
@@ -97,5 +97,17 @@ function createTimeouts({ name, slowReaderMs = SLOW_READER_MS }: Upstream) {
       timer ??= setInterval(sweep, TICK_MS)
     },
     delete: (request: UpstreamRequest): void => requests.delete(request),
+    /** Returns the number of requests that were sent and wait for a head, and the time that the oldest of them has waited. */
+    waits() {
+      const now = performance.now()
+      let count = 0
+      let oldestMs = 0
+      requests.forEach(({ headAt, awaited, silentSince }) => {
+        if (headAt !== undefined || awaited !== 'response') return
+        count++
+        oldestMs = Math.max(oldestMs, now - silentSince)
+      })
+      return { count, oldestMs }
+    },
   }
 }

@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { call, type Call, type Got, token, yaml } from '../helpers/gateway.ts'
+import { AUDIENCE, call, type Call, type Got, ISSUER, token, yaml } from '../helpers/gateway.ts'
 import { thumbprintOf, makeKey } from '../helpers/issuer.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
@@ -101,6 +101,23 @@ describe('the line of a 401', () => {
       ...{ status: 401, client: 'bound' },
     })
     expect((await logged({ token: `${await token('acme')}A` })).line).not.toHaveProperty('client')
+  })
+
+  it('has the issuer or audience of a token for another, and those that are accepted', async () => {
+    const aud = ['https://other.example.com', 'é"']
+    const foreign = await logged({ token: await token('acme', { iss: 'https://other.example.com/oidc' }) })
+    expect(foreign.line).toMatchObject({
+      status: 401,
+      cause: `iss of the token: "https://other.example.com/oidc"; accepted: ${ISSUER}`,
+    })
+    const elsewhere = await logged({ token: await token('acme', { aud }) })
+    expect(elsewhere.line).toMatchObject({
+      ...{ status: 401, client: 'acme' },
+      cause: `aud of the token: ${JSON.stringify(aud)}; accepted: ${AUDIENCE}`,
+    })
+    expect(elsewhere.got.json.detail).toBe('The access token is for another audience.')
+    for (const { got } of [foreign, elsewhere])
+      expect(JSON.stringify(got.headers) + got.body).not.toContain('other.example.com')
   })
 })
 

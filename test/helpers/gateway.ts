@@ -20,12 +20,11 @@ writeFileSync(
 process.setMaxListeners(100)
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 
-/** Returns a valid access token of a client. */
+/** Returns an access token of a client, valid unless `claims` differ. */
 export function token(client: string, claims: Record<string, unknown> = {}): Promise<string> {
-  return new SignJWT({ client_id: client, sub: `user-of-${client}`, jti: crypto.randomUUID(), ...claims })
+  const own = { client_id: client, sub: `user-of-${client}`, jti: crypto.randomUUID() }
+  return new SignJWT({ iss: ISSUER, aud: AUDIENCE, ...own, ...claims })
     .setProtectedHeader({ alg: 'ES256', kid: 'test', typ: 'at+jwt' })
-    .setIssuer(ISSUER)
-    .setAudience(AUDIENCE)
     .setIssuedAt()
     .setExpirationTime('10m')
     .sign(privateKey)

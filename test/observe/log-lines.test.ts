@@ -168,6 +168,7 @@ it('truncates long paths and hosts', () => {
       error: undefined,
       headAt: undefined,
       waitsFor: 'response',
+      leftWaitingFor: 'response',
     },
   })
   expect(line).toMatchObject({ path: `/${'x'.repeat(255)}…`, cause: 'slow' })
@@ -222,6 +223,13 @@ it.each([
       shadowOver: ['trial'],
     },
     'INFO: GET /x 200 2 ms client acme 9 left of requests shadowOver=["trial"]',
+  ],
+  [
+    {
+      ...{ msg: 'request', method: 'GET', path: '/x', status: 499, durationMs: 2, source: 'gateway' },
+      ...{ incomplete: 'left', waitedMs: 1.5, cause: 'the caller left while waiting for data' },
+    },
+    'INFO: GET /x 499 2 ms incomplete=left waitedMs=1.5 cause=the caller left while waiting for data',
   ],
   [
     {

@@ -64,6 +64,8 @@ it('shows the state that the metrics contain, and empty lists for missing metric
   show('sluice_upstream_up', { upstream: 'identity', address: 'http://b' }, 1)
   show('sluice_upstream_sockets', { upstream: 'data' }, 5)
   show('sluice_upstream_queue', { upstream: 'data' }, 2)
+  show('sluice_upstream_waiting', { upstream: 'data' }, 4)
+  show('sluice_upstream_oldest_wait_seconds', { upstream: 'data' }, 1.5)
   show('sluice_downstream_sockets', {}, 7)
   show('sluice_store_up', {}, 0)
   show('sluice_store_mode', { mode: 'local' }, 1)
@@ -79,8 +81,14 @@ it('shows the state that the metrics contain, and empty lists for missing metric
       ...{ withoutRedis: 6, lastWithoutRedis: '2025-06-15T15:06:40.000Z' },
     },
     upstreams: [
-      { upstream: 'data', address: 'http://a', up: false, sockets: 5, queue: 2 },
-      { upstream: 'identity', address: 'http://b', up: true, sockets: null, queue: null },
+      {
+        ...{ upstream: 'data', address: 'http://a', up: false, sockets: 5, queue: 2 },
+        ...{ waiting: 4, oldestWaitSeconds: 1.5 },
+      },
+      {
+        ...{ upstream: 'identity', address: 'http://b', up: true, sockets: null, queue: null },
+        ...{ waiting: null, oldestWaitSeconds: null },
+      },
     ],
     issuers: [{ issuer: 'i', ageSeconds: 12, failures: 3 }],
     introspection: [{ issuer: 'i', up: false }],

@@ -110,10 +110,16 @@ export function gatewayTables() {
       { head: 'State', view: () => words(({ up }) => (up ? ['Up', 'good'] : ['Down', 'refused'])) },
       {
         head: 'Load',
-        text: ({ sockets, queue }) =>
+        text: ({ sockets, queue, waiting, oldestWaitSeconds: oldest }) =>
           sockets === null
             ? '–'
-            : `${pluralize(sockets, 'socket')}${queue ? `, ${whole(queue)} waiting` : ''}`,
+            : [
+                pluralize(sockets, 'socket'),
+                ...(queue ? [`${whole(queue)} in the queue`] : []),
+                ...(waiting
+                  ? [`${whole(waiting)} waiting for a response, the oldest for ${duration(oldest ?? 0)}`]
+                  : []),
+              ].join(', '),
       },
     ],
   )

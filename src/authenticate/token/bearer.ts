@@ -4,7 +4,7 @@ import { parseObject } from '../../runtime/json.ts'
 import type { Proofs, Sender } from '../proof/dpop.ts'
 import { createChallenges, createConfirm, type Scheme, type SenderConstrainedToken } from './challenge.ts'
 import type { CredentialsError, Identity, JwtRules, VerifiedToken } from './claims.ts'
-import { invalidToken, verifyJwt } from './claims.ts'
+import { invalidToken, mismatch, verifyJwt } from './claims.ts'
 import type { Introspect } from './introspection.ts'
 import { parseJws } from './jws.ts'
 
@@ -48,7 +48,8 @@ const MALFORMED: CredentialsError = {
 export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs): Authenticate {
   const issuers = new Map<unknown, TrustedIssuer>(trusted.map((issuer) => [issuer.issuer, issuer]))
   const introspecting = trusted.find(({ introspect }) => introspect !== undefined)
-  const qualify = createQualifier(trusted.map(({ issuer }) => issuer))
+  const names = trusted.map(({ issuer }) => issuer)
+  const qualify = createQualifier(names)
   const challenges = createChallenges(trusted[0]!.realm, proofs?.algorithms)
   const confirm = createConfirm(challenges, proofs)
   const isRepeated = createDoorkeeper()
@@ -80,7 +81,10 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     // Not verified yet: `iss` selects the verifier, which compares it again.
     const issuer = issuers.get(claims['iss'])
     if (issuer === undefined)
-      return invalidToken('The access token is not from an issuer that is trusted here.')
+      return invalidToken(
+        'The access token is not from an issuer that is trusted here.',
+        mismatch('iss', claims['iss'], names),
+      )
     return remember(token, verifyJwt(issuer, jws, claims), issuer.issuer, jws.signature)
   }
 

@@ -119,8 +119,12 @@ function readIdentity(header: JsonObject, claims: JsonObject, rules: TokenRules)
   const { iss, aud, exp, sub, scope, cnf } = claims
   const client = claims[rules.clientClaim]
   if (iss !== rules.issuer)
-    return invalidToken('The access token is not from the issuer that is trusted here.')
-  if (!hasAudience(aud, rules.audience)) return invalidToken('The access token is for another audience.')
+    return invalidToken(
+      'The access token is not from the issuer that is trusted here.',
+      mismatch('iss', iss, [rules.issuer]),
+    )
+  if (!hasAudience(aud, rules.audience))
+    return invalidToken('The access token is for another audience.', mismatch('aud', aud, rules.audience))
   if (exp === undefined) return invalidToken('The access token does not say when it expires.')
   const fault = timeFault(claims, rules.leewayMs)
   if (fault !== undefined) return invalidToken(`The access token ${fault}.`, timesOf(claims, rules.leewayMs))
@@ -132,6 +136,16 @@ function readIdentity(header: JsonObject, claims: JsonObject, rules: TokenRules)
   if (sub !== undefined && !isName(sub)) return invalidToken('The access token is malformed.')
   const text = typeof scope === 'string' ? scope : undefined
   return { client, user: sub, scope: text, confirmation, claims: keptClaims(claims, rules.keeps) }
+}
+
+/** Maximum characters of a token's claim in the cause of a refusal: the accepted values must fit behind it. */
+const MAX_SHOWN = 200
+
+/** Returns the cause of a refusal, for the log: the value of a claim in the token, as JSON, and the values that are accepted. */
+export function mismatch(claim: 'iss' | 'aud', value: unknown, accepted: readonly string[]): string {
+  const shown = JSON.stringify(value) ?? 'none'
+  const end = shown.length > MAX_SHOWN ? '…' : ''
+  return `${claim} of the token: ${shown.slice(0, MAX_SHOWN)}${end}; accepted: ${accepted.join(', ')}`
 }
 
 const SHA256 = /^[\w-]{43}$/

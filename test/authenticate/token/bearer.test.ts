@@ -122,6 +122,18 @@ describe('the answers of RFC 6750', () => {
     expect(cause({ exp: now - 30 })).toMatch(/exp 3[01] s ago/)
   })
 
+  it('logs the issuer or audience of a token for another, at most 200 characters, and those that are accepted', async () => {
+    const authenticate = await bearer()
+    const cause = (claims: object) =>
+      (authenticate([`Bearer ${issuer.token({ ...claims })}`]) as Refusal).cause
+    const accepted = `accepted: ${issuer.audience}`
+    expect(cause({ aud: undefined })).toBe(`aud of the token: none; ${accepted}`)
+    expect(cause({ aud: ['a', 'b'] })).toBe(`aud of the token: ["a","b"]; ${accepted}`)
+    expect(cause({ aud: 'a'.repeat(198) })).toBe(`aud of the token: "${'a'.repeat(198)}"; ${accepted}`)
+    expect(cause({ aud: 'a'.repeat(199) })).toBe(`aud of the token: "${'a'.repeat(199)}…; ${accepted}`)
+    expect(cause({ iss: null })).toBe(`iss of the token: null; accepted: ${issuer.issuer}`)
+  })
+
   it('logs the client of a refused token only if its signature is valid', async () => {
     const authenticate = await bearer()
     const refused = (token: string) => authenticate([`Bearer ${token}`]) as Refusal

@@ -177,9 +177,9 @@ describe('a token is refused', () => {
 
   it.each([`${ISSUER}/`, null, [ISSUER], 'https://other.example.com'])('of the issuer %j', async (iss) => {
     server.answer = active({ iss })
-    expect(await asker()()).toEqual(
-      refusedAs('The access token is not from the issuer that is trusted here.'),
-    )
+    const refusal = await asker()()
+    expect(refusal).toEqual(refusedAs('The access token is not from the issuer that is trusted here.'))
+    expect(causeOf(refusal)).toBe(`iss of the token: ${JSON.stringify(iss)}; accepted: ${ISSUER}`)
   })
 
   it.each(['unsupported_token_type', 'invalid_token'])('that the endpoint calls %s', async (error) => {

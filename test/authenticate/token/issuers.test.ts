@@ -93,6 +93,18 @@ describe('several issuers', () => {
     expect(first.asked.jwks).toBe(before)
   })
 
+  it('are all in the log, and the audiences of the one whose token it is', async () => {
+    const audience = ['https://one.example.com', 'https://two.example.com']
+    const authenticate = createServing([await trusted(first), await trusted(second, { audience })])
+    const cause = async (token: string) => ((await authenticate([`Bearer ${token}`])) as Refusal).cause
+    expect(await cause(first.token({ iss: 'x' }))).toBe(
+      `iss of the token: "x"; accepted: ${first.issuer}, ${second.issuer}`,
+    )
+    expect(await cause(second.token({ aud: first.audience }))).toBe(
+      `aud of the token: "${first.audience}"; accepted: ${audience.join(', ')}`,
+    )
+  })
+
   it('are kept apart for cached tokens, too', async () => {
     const both = [await trusted(first), await trusted(second)]
     const authenticate = createServing(both)

@@ -1,6 +1,7 @@
 import pino, { type LevelWithSilent, type Logger } from 'pino'
 import { createLineWriter } from './line-writer.ts'
 import { escaped, prettyLines, timestamp } from './log-lines.ts'
+import { isObject } from '../runtime/json.ts'
 
 export type Log = Logger
 export type LogOutput = ReturnType<typeof createLog>
@@ -11,16 +12,40 @@ export type LogEvent = Readonly<NonNullable<ReturnType<typeof eventOf>>>
 const MAX_EVENTS = 50
 const MAX_CHARS = 500
 
-/** Returns the instant (ISO 8601) of a JSON line, its level, and its message with the fields; undefined for a line about one caller, or for debugging. */
-function eventOf(line: string) {
+/** Characters of a hash of 64 hex digits that an event shows. */
+const HASH_CHARS = 12
+
+/**
+ * Returns the instant (ISO 8601) of a JSON line, its level, and one sentence: the message with the fields that have a value, except
+ * durations. Returns undefined for a line about one caller, or for debugging.
+ */
+export function eventOf(line: string) {
   const { level, time, msg, ...fields } = JSON.parse(line) as Record<string, unknown>
   if (['debug', 'trace'].includes(String(level)) || 'ip' in fields) return undefined
-  const shown = Object.entries(fields).map(([name, value]) => {
-    const text = Array.isArray(value) ? value.join('; ') : value
-    return `${name} ${typeof text === 'string' ? text : JSON.stringify(text)}`
+  const shown = Object.entries(fields).flatMap(([name, value]) => {
+    const text = shortText(value)
+    if (text === '' || name.endsWith('Ms')) return []
+    return `${name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)} ${text}`
   })
-  const text = [String(msg), ...shown].join('\n').slice(0, MAX_CHARS)
-  return { at: String(time), level: String(level), text }
+  const more = shown.length === 0 ? '' : ` (${shown.join(', ')})`
+  return { at: String(time), level: String(level), text: `${String(msg)}${more}`.slice(0, MAX_CHARS) }
+}
+
+/** Returns the first item and the first line of a field's value, and the start of a hash; empty without a value. */
+function shortText(value: unknown): string {
+  if (value === null || value === undefined) return ''
+  if (Array.isArray(value)) {
+    const more = value.length > 1 ? ` and ${value.length - 1} more` : ''
+    return `${shortText(value[0])}${more}`
+  }
+  if (isObject(value)) {
+    // The only one has the limits that an operator set: null removes an override.
+    return Object.entries(value)
+      .map(([name, text]) => `${name}=${shortText(text) || 'default'}`)
+      .join(', ')
+  }
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  return /^[\da-f]{64}$/.test(text) ? text.slice(0, HASH_CHARS) : text.split('\n', 1)[0]!
 }
 
 /** Opens the log on standard output: JSON lines, or `pretty` for people. While 8 MB are unread, further lines are dropped. */

@@ -34,6 +34,7 @@ export function createOverview(
     /** Returns the current content; rejects if the metrics cannot be collected. */
     async read() {
       const { notReadyReason, activity, metricValues, overrides, events } = operatorApi()
+      const until = instant(Date.now() - (performance.now() % 1000))
       const [notReady, activityNow, values, listed, logged] = await Promise.all([
         notReadyReason(),
         activity(),
@@ -53,6 +54,8 @@ export function createOverview(
         notReady: notReady ?? null,
         activity: {
           ...activityNow,
+          /** The end of the last second of the series. Those of workers differ by less than a second. */
+          until,
           mostKnown: MAX_CALLERS,
           callers: activityNow.callers
             .map((caller) => withMostUsed(caller, names.get(caller.client ?? '')))

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
 import { startBrowser } from '../helpers/browser.ts'
 import { call, type Settings, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
 import { serving } from '../helpers/process.ts'
-import { freePort } from '../helpers/redis.ts'
+import { freePort, startRedis } from '../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -111,7 +111,7 @@ it('shows the use of each client, refusals with their end, and refusals of shado
   expect(await page.locator('#calls svg').getAttribute('aria-label')).toContain('refused a second now')
 })
 
-it('shows durations, errors by route, which gateway it is, and the state of the gateway above the clients', async () => {
+it('shows durations, errors by route, which gateway it is, and the clients between its state and the events', async () => {
   const page = await open(gateway)
   expect(await calls('measured', 5)).toEqual([200, 200, 200, 200, 429])
   expect((await call(gateway.port)).status).toBe(401)
@@ -134,11 +134,121 @@ it('shows durations, errors by route, which gateway it is, and the state of the 
   }
   expect(await page.locator('#gateway').innerText()).toContain(`${hostname()}, process ${process.pid}, up `)
   const titles = await page.locator('#overview h2').allInnerTexts()
-  const order = ['Refused now', 'Upstreams', 'Keys and certificates', 'Events', 'Clients'].map((title) =>
+  const order = ['Refused now', 'Upstreams', 'Keys and certificates', 'Clients', 'Events'].map((title) =>
     titles.indexOf(title),
   )
   expect(order).toEqual(order.toSorted((a, b) => a - b))
   expect(order).not.toContain(-1)
+})
+
+it('shows since when calls fail, and the values of a second under the pointer and by the arrow keys', async () => {
+  const failing = await startUpstream((_request, response) => void response.writeHead(500).end())
+  const broken = await start({ data: failing.url })
+  const page = await open(broken)
+  await page.locator('#connection.live').waitFor(WAIT)
+  expect(await page.locator('#failures').innerText()).toBe('')
+  const bearer = await token('unlucky')
+  expect((await call(broken.port, { token: bearer })).status).toBe(500)
+  await page.getByText(/^Failures since \d\d:\d\d:\d\d\.$/).waitFor(WAIT)
+  expect(await page.locator('#overview .legend').innerText()).toContain('failed (status 500 and above)')
+  expect(await page.evaluate(`getComputedStyle(document.querySelector('.failed-area')).fill`)).toContain(
+    '#dots',
+  )
+
+  const chart = page.locator('#calls svg')
+  const values = page.locator('#calls p')
+  const { x, y, width } = (await chart.boundingBox())!
+  await page.mouse.move(x + width / 2, y + 50)
+  expect(await values.innerText()).toMatch(/^\d\d:\d\d:\d\d: 0 calls, 0 refused, 0 failed$/)
+  await page.mouse.move(0, 0)
+  await chart.focus()
+  await until('the second of the call is reached', async () => {
+    if ((await values.innerText()).endsWith(': 1 call, 0 refused, 1 failed')) return true
+    await page.keyboard.press('ArrowLeft')
+    return false
+  })
+  const held = await values.innerText()
+  expect(await chart.getAttribute('aria-valuetext')).toBe(held)
+  // Stays at its second while the chart moves.
+  const before = Number(await chart.getAttribute('aria-valuenow'))
+  await until('the chart moves', async () => Number(await chart.getAttribute('aria-valuenow')) < before - 1)
+  expect(await values.innerText()).toBe(held)
+  await page.keyboard.press('End')
+  expect(await chart.getAttribute('aria-valuenow')).toBe('299')
+  await broken.close()
+  await failing.close()
+})
+
+it('dates failures from the last pause of ten seconds', async () => {
+  const page = await open(gateway)
+  const at = new Date()
+  const clock = (secondsAgo: number) => new Date(at.getTime() - secondsAgo * 1000).toLocaleTimeString('en-GB')
+  /** Returns the sentence for failures so many seconds ago, in series of 300. */
+  const sentence = async (...ago: number[]) => {
+    const failed = Array.from({ length: 300 }, (_, i) => (ago.includes(300 - i) ? 1 : 0))
+    const args = `${JSON.stringify(failed)}, ${JSON.stringify(at.toISOString())}`
+    const [text] = await page.evaluate<string[]>(
+      `import('/console/format.js').then(({ failures }) => failures(${args}))`,
+    )
+    return text
+  }
+  expect(await sentence()).toBe('')
+  expect(await sentence(100, 40, 30, 20, 10)).toBe(`Failures since ${clock(40)}.`)
+  expect(await sentence(100, 40, 30, 20, 11)).toBe(`Failures from ${clock(40)} to ${clock(11)}.`)
+  expect(await sentence(...Array.from({ length: 300 }, (_, i) => i + 1))).toBe(
+    `Failures since ${clock(300)} or earlier.`,
+  )
+})
+
+it('says beside Ready that the file was rejected and that Redis is out of reach, on a phone too', async () => {
+  const file = join(mkdtempSync(join(tmpdir(), 'sluice-console-')), 'sluice.yaml')
+  const redis = await startRedis()
+  const settings = { data: upstream.url, store: `{ redis: { url: "${redis.url}" } }` }
+  writeFileSync(file, yaml(settings))
+  const troubled = await serving({ file })
+  const page = await open(troubled, { viewport: { width: 400, height: 800 } }, '/#client/somebody')
+  const ready = page.locator('#ready')
+  await ready.getByText('Ready', { exact: true }).waitFor(WAIT)
+  await redis.kill()
+  await ready
+    .getByText(
+      /^Ready, but Redis is out of reach since [\d:]{8}: each gateway admits its part of the limits$/,
+    )
+    .waitFor(WAIT)
+  await redis.start()
+  await ready.getByText('Ready', { exact: true }).waitFor(WAIT)
+
+  writeFileSync(file, `${yaml(settings)}nonsense: 1\nmore: 2\n`)
+  await ready
+    .getByText(/^Ready, but the file was rejected at [\d:]{8}: .*sluice.yaml:\d+:1: nonsense: unknown/)
+    .waitFor(WAIT)
+  const { y, height } = (await ready.boundingBox())!
+  expect(y + height).toBeLessThan(400)
+  await page.getByRole('link', { name: 'All problems' }).click()
+  const problems = page.locator('#reloads .problems > div')
+  await problems.getByText('more: unknown key').waitFor(WAIT)
+  expect(await page.locator('#reloads-title').boundingBox()).toMatchObject({
+    y: expect.toSatisfy((y: number) => y >= 0 && y < 800),
+  })
+  expect(await problems.allInnerTexts()).toEqual([
+    'Rejected',
+    expect.stringContaining(': nonsense: unknown key'),
+    expect.stringContaining(': more: unknown key'),
+  ])
+  expect((await row(page, 'events', 'configuration rejected'))[2]).toMatch(
+    /^configuration rejected; the previous one stays in force \(problems .* and 1 more\)$/,
+  )
+
+  // No time is broken over two lines, however long the event.
+  await page.setViewportSize({ width: 1280, height: 800 })
+  expect(
+    await page.evaluate(
+      `[...document.querySelectorAll('#events th span')].map((time) => time.getClientRects().length)`,
+    ),
+  ).not.toContain(2)
+  troubled.kill('SIGTERM')
+  await troubled.ended()
+  await redis.close()
 })
 
 it('lists the clients with the most refusals first, and filters them by id or name', async () => {
@@ -182,7 +292,12 @@ it('sets an override and removes it after a confirmation, and shows both and a r
   await page.locator('#client-overrides').getByText('asked by telephone').waitFor(WAIT)
 
   await page.getByRole('link', { name: 'All clients' }).click()
-  await page.locator('#events').getByText('client limits set by an operator').waitFor(WAIT)
+  await page
+    .locator('#events')
+    .getByText(
+      /^client limits set by an operator \(client raised, set requests=6, until [-\d: ]+, by console, note asked by telephone\)$/,
+    )
+    .waitFor(WAIT)
   const remove = page.getByRole('button', { name: 'Remove the override of requests for raised…' })
   await remove.click()
   await page.keyboard.press('Escape')
@@ -219,6 +334,8 @@ it('opens a client and resets it after a confirmation, by keyboard', async () =>
   expect(await page.evaluate('getComputedStyle(document.activeElement).outlineStyle')).toBe('solid')
   await page.keyboard.press('Enter')
   await page.locator('#client-limits').getByText('4 of 4').first().waitFor(WAIT)
+  // The browser does not draw patterns of what is hidden.
+  expect(await page.evaluate(`document.querySelector('#hatching').closest('[hidden]')`)).toBe(null)
   expect(await focus()).toBe('keen')
   expect(new URL(page.url()).hash).toBe('#client/keen')
 
@@ -287,11 +404,14 @@ it('shows the limits of a client without calls, its own limits, and upcoming cha
     'No call in the last minute, or not among the busiest clients.',
   )
   expect(await page.locator('#client-limits').innerText()).toContain('0 of 50')
+  expect(await page.locator('#client-notes').innerText()).toMatch(/No call of this client is counted now\.$/m)
+  expect(await page.locator('#client-tiles').innerText()).toContain('Not known')
   await page.getByRole('link', { name: 'All clients' }).click()
   await page.getByLabel('Open a client by its id').fill('an/other')
   await page.getByRole('button', { name: 'Open' }).click()
   await page.getByText(/^From 2090-01-1\d/).waitFor(WAIT)
   expect(await page.locator('h1:visible').innerText()).toBe('an/other')
+  expect(await page.locator('#client-notes').innerText()).toContain('Is the id right?')
 })
 
 it('asks for the token, sends it only in a header, and forgets it', async () => {
@@ -330,6 +450,9 @@ it('fits a phone, and follows the preferred colours and motion', async () => {
   )
   await page.locator('#clients').getByText('0123456789').click()
   await page.locator('#client-limits').getByText('1 of 4').first().waitFor(WAIT)
+  expect(await width()).toBe(360)
+  await page.evaluate(`location.hash = '#client/without-calls'`)
+  await page.getByText('No call in the last minute').waitFor(WAIT)
   expect(await width()).toBe(360)
   expect(await back(await open(gateway, { ...phone, colorScheme: 'light' }))).toBe('rgb(244, 246, 248)')
 })

@@ -59,5 +59,5 @@ it('X-Forwarded-For of a peer that is not trusted is warned of once, in the log 
   expect(lines('X-Forwarded-For')).toMatchObject([{ level: 'warn', peer: '127.0.0.1' }])
   const { json } = await call(gateway.adminPort, { path: '/overview' })
   const shown = json.events.map(({ text }: { readonly text: string }) => text)
-  expect(shown).toContainEqual(expect.stringMatching(/^X-Forwarded-For ignored.*\npeer 127\.0\.0\.1$/))
+  expect(shown).toContainEqual(expect.stringMatching(/^X-Forwarded-For ignored.* \(peer 127\.0\.0\.1\)$/))
 })

@@ -1,35 +1,93 @@
-import { svg } from './dom.js'
-import { rate, whole } from './format.js'
+import { element, svg, write } from './dom.js'
+import { rate, valuesAt, whole } from './format.js'
 
 const HEIGHT = 150
 const LEFT = 40
 const BOTTOM = 20
 const TOP = 8
+const HINT = 'Point at a second, or press the arrow keys in the chart, to see its values.'
 const SPARK = { width: 120, height: 24 }
 
 /**
- * Creates a chart of calls and refusals per second; returns the function that draws both series, oldest first.
+ * Calls of each second, oldest first; those that limits refused, and those that failed.
+ * @typedef {{ readonly calls: readonly number[], readonly refused: readonly number[], readonly failed?: readonly number[] }} Series
+ */
+
+/**
+ * Creates a chart of calls per second, with the values of the second that the pointer or the keyboard selects.
+ * Returns the function that draws the series that end at an instant.
  * @param {Element} parent
  * @param {string} what
  * @param {number} everySeconds between two marks of the time axis
  */
 export function chart(parent, what, everySeconds) {
-  const node = svg('svg', { class: 'chart', role: 'img', height: HEIGHT })
-  parent.append(node)
-  return (/** @type {readonly number[]} */ calls, /** @type {readonly number[]} */ refused) => {
-    const width = Math.max(200, parent.clientWidth)
-    const seconds = Math.max(2, calls.length)
+  const node = svg('svg', { class: 'chart', role: 'slider', tabindex: 0, height: HEIGHT, 'aria-valuemin': 0 })
+  const drawing = svg('g')
+  const mark = svg('line', { class: 'mark', y1: TOP, y2: HEIGHT - BOTTOM })
+  const values = element('p', { class: 'muted' })
+  node.append(drawing, mark)
+  parent.append(node, values)
+  /** @type {Series} */
+  let series = { calls: [], refused: [] }
+  let end = ''
+  let width = 0
+  /** Seconds between the selected one and the last. @type {number | undefined} */
+  let ago
+  /** True if the selection stays at its instant, false if it stays under the pointer. */
+  let isHeld = false
+
+  const last = () => Math.max(1, series.calls.length - 1)
+  const x = (/** @type {number} */ i) => LEFT + ((width - LEFT - 1) * i) / last()
+  function showSelected() {
+    const i = last() - (ago ?? 0)
+    const text = valuesAt(series, end, i)
+    mark.toggleAttribute('hidden', ago === undefined)
+    for (const side of ['x1', 'x2']) mark.setAttribute(side, String(x(i)))
+    write(values, ago === undefined ? HINT : text)
+    node.setAttribute('aria-valuemax', String(last()))
+    node.setAttribute('aria-valuenow', String(i))
+    node.setAttribute('aria-valuetext', text)
+  }
+  /** @param {number | undefined} next @param {boolean} held */
+  function select(next, held) {
+    ago = next === undefined ? undefined : Math.min(last(), Math.max(0, next))
+    isHeld = held
+    showSelected()
+  }
+  node.addEventListener('pointermove', (event) => {
+    const { left } = node.getBoundingClientRect()
+    const part = (event.clientX - left - LEFT) / (width - LEFT - 1)
+    select(Math.round((1 - part) * last()), false)
+  })
+  node.addEventListener('pointerleave', () => select(undefined, false))
+  node.addEventListener('blur', () => select(undefined, false))
+  node.addEventListener('focus', () => select(ago ?? 0, true))
+  node.addEventListener('keydown', (event) => {
+    const { key } = event
+    const shown = ago ?? 0
+    const next = { ArrowLeft: shown + 1, ArrowRight: shown - 1, Home: last(), End: 0 }[key]
+    if (next === undefined) return
+    event.preventDefault()
+    select(next, true)
+  })
+
+  return (/** @type {Series} */ next, /** @type {string} */ until) => {
+    const passed = Math.round((Date.parse(until) - Date.parse(end)) / 1000)
+    if (isHeld && ago !== undefined) ago = Math.min(last(), ago + passed)
+    series = next
+    end = until
+    width = Math.max(200, parent.clientWidth)
+    const { calls, refused, failed } = series
     const top = niceAbove(Math.max(1, ...calls))
-    const x = (/** @type {number} */ i) => LEFT + ((width - LEFT - 1) * i) / (seconds - 1)
     const y = (/** @type {number} */ value) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / top)
     node.setAttribute('viewBox', `0 0 ${width} ${HEIGHT}`)
     node.setAttribute('width', String(width))
+    const failures = failed === undefined ? '' : `, ${rate(failed)} failed`
     node.setAttribute(
       'aria-label',
-      `${what}: ${rate(calls)} a second now, at most ${whole(Math.max(0, ...calls))}; ${rate(refused)} refused a second now`,
+      `${what}: ${rate(calls)} a second now, at most ${whole(Math.max(0, ...calls))}; ${rate(refused)} refused a second now${failures}`,
     )
-    node.replaceChildren(
-      ...hatching(),
+    drawing.replaceChildren(
       ...[0, top / 2, top].flatMap((value) => [
         svg('line', { class: 'grid', x1: LEFT, x2: width, y1: y(value), y2: y(value) }),
         svg(
@@ -38,12 +96,15 @@ export function chart(parent, what, everySeconds) {
           Number.isInteger(value) ? whole(value) : String(value),
         ),
       ]),
-      ...timeMarks(seconds, everySeconds, x),
+      ...timeMarks(last() + 1, everySeconds, x),
       svg('path', { class: 'area', d: area(calls, x, y) }),
       svg('path', { class: 'line', d: line(calls, x, y) }),
       svg('path', { class: 'refused-area', d: area(refused, x, y) }),
       svg('path', { class: 'refused-line', d: lineAbove0(refused, x, y) }),
+      svg('path', { class: 'failed-area', d: area(failed ?? [], x, y) }),
+      svg('path', { class: 'failed-line', d: lineAbove0(failed ?? [], x, y) }),
     )
+    showSelected()
   }
 }
 
@@ -61,18 +122,6 @@ function timeMarks(seconds, every, x) {
     marks.push(svg('text', { x: x(seconds - 1 - ago), y: HEIGHT - 4, 'text-anchor': anchor }, text))
   }
   return marks
-}
-
-/** Marks refused calls, also without colour. */
-function hatching() {
-  const lines = svg('path', { class: 'hatch', d: 'M0 6L6 0M-1 1L1 -1M5 7L7 5' })
-  return [
-    svg(
-      'defs',
-      {},
-      svg('pattern', { id: 'hatching', width: 6, height: 6, patternUnits: 'userSpaceOnUse' }, lines),
-    ),
-  ]
 }
 
 /**

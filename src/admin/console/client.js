@@ -166,14 +166,14 @@ export function clientPage() {
       showNames(names)
       const found = activity.clients.find((other) => other.client === client)
       const idle = Array(60).fill(0)
-      const { calls, refused, refusedNow } = found ?? { calls: idle, refused: idle, refusedNow: null }
-      showCalls(calls, refused)
+      const { calls, refused } = found ?? { calls: idle, refused: idle }
+      showCalls({ calls, refused }, activity.until)
       showTiles([
         { name: 'Calls', text: `${rate(calls)}/s`, note: `${whole(total(calls))} in the last minute` },
         { name: 'Refused', text: `${rate(refused)}/s`, note: refusals(total(refused), found?.limits ?? []) },
         {
           name: 'Refused now',
-          ...refusal(refusedNow),
+          ...refusal(found?.refusedNow),
         },
       ])
       if (found === undefined) {

@@ -95,6 +95,25 @@ export function list(parent, keyOf, create) {
 }
 
 /**
+ * Creates a view of lines of text with a class.
+ * @template T
+ * @param {(item: T) => readonly [texts: readonly string[], className: string]} of
+ * @returns {View<T>}
+ */
+export function lines(of) {
+  const node = element('div')
+  const show = list(node, String, (text) => ({ node: element('div', {}, text), update() {} }))
+  return {
+    node,
+    update(item) {
+      const [texts, className] = of(item)
+      node.setAttribute('class', className)
+      show(texts)
+    },
+  }
+}
+
+/**
  * A column of a table: its head, and either the text or the views of its cells.
  * @template T
  * @typedef {object} Column

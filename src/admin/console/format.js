@@ -39,6 +39,43 @@ export function time(instant) {
 }
 
 /**
+ * Returns the time and the values of a second of series that end at an instant.
+ * @param {import('./chart.js').Series} series
+ * @param {string} end
+ * @param {number} i
+ */
+export function valuesAt({ calls, refused, failed }, end, i) {
+  const values = [pluralize(calls[i] ?? 0, 'call'), `${whole(refused[i] ?? 0)} refused`]
+  if (failed !== undefined) values.push(`${whole(failed[i] ?? 0)} failed`)
+  return `${timeAt(calls.length, end, i)}: ${values.join(', ')}`
+}
+
+/**
+ * Returns the time at which a second of series began.
+ * @param {number} length of the series
+ * @param {string} end
+ * @param {number} i
+ */
+const timeAt = (length, end, i) => time(Date.parse(end) - (length - i) * 1000)
+
+/**
+ * Says when the latest calls failed that have no pause of ten seconds between them; empty if none did.
+ * @param {readonly number[]} failed in each second until `end`, oldest first
+ * @param {string} end
+ * @returns {[text: string, className: string]}
+ */
+export function failures(failed, end) {
+  const last = failed.findLastIndex((count) => count > 0)
+  if (last === -1) return ['', '']
+  let first = last
+  for (let i = last; i >= Math.max(0, first - RATE_SECONDS); i--) if ((failed[i] ?? 0) > 0) first = i
+  // An earlier failure may have left the series.
+  const since = `${timeAt(failed.length, end, first)}${first < RATE_SECONDS ? ' or earlier' : ''}`
+  if (failed.length - last <= RATE_SECONDS) return [`Failures since ${since}.`, 'refused']
+  return [`Failures from ${since} to ${timeAt(failed.length, end, last)}.`, 'near']
+}
+
+/**
  * Returns a short duration with two or three digits, such as `3.2 ms`.
  * @param {number} value in milliseconds
  */
@@ -76,8 +113,9 @@ export function duration(seconds) {
  */
 export const pluralize = (count, noun) => `${whole(count)} ${noun}${count === 1 ? '' : 's'}`
 
-/** @param {Overview['activity']['clients'][number]['refusedNow']} refusedNow */
+/** @param {Overview['activity']['clients'][number]['refusedNow']} [refusedNow] undefined if it is not known */
 export function refusal(refusedNow) {
+  if (refusedNow === undefined) return { text: 'Not known', note: '', className: '' }
   if (refusedNow === null) return { text: 'No', note: '', className: '' }
   const { limit, until, forMs } = refusedNow
   const [text, end] =
@@ -117,7 +155,7 @@ export function notesOf({ own, limits, truncated }) {
     ...own.map((limit) => `The configuration gives this client a limit of its own: ${words(limit)}`),
     ...new Set(changes),
     ...(limits.every(({ used }) => used === 0)
-      ? ['No call of this client is counted now. Is the id right?']
+      ? [`No call of this client is counted now.${own.length === 0 ? ' Is the id right?' : ''}`]
       : []),
     ...(truncated ? [`These are the first ${limits.length} counters; there are more.`] : []),
   ]

@@ -1,4 +1,4 @@
-import { byId, element, table, write } from './dom.js'
+import { byId, element, lines, table, write } from './dom.js'
 import { pluralize, duration, milliseconds, time, whole } from './format.js'
 import { overridesTable } from './overrides.js'
 
@@ -21,6 +21,7 @@ function words(of) {
 
 /** Events that are shown before all are asked for. */
 const FIRST_EVENTS = 5
+const INSTANTS = /\d{4}-\d\d-\d\dT[\d:.]+Z/g
 /** @type {Readonly<Record<string, string>>} */
 const LEVELS = { warn: 'near', error: 'refused', fatal: 'refused' }
 /** @type {Readonly<Record<string, string>>} */
@@ -53,7 +54,7 @@ export function gatewayTables() {
   const events = table(byId('events'), 'The latest events', ({ at, text }) => `${at} ${text}`, [
     { head: 'Time', text: ({ at }) => time(at) },
     { head: 'Level', view: () => words(({ level }) => [level, LEVELS[level] ?? '']) },
-    { head: 'Event', view: () => words(({ text }) => [text, 'problems']) },
+    { head: 'Event', text: ({ text }) => text.replaceAll(INSTANTS, time) },
   ])
   let areAllShown = false
   byId('all-events').addEventListener('click', () => {
@@ -143,10 +144,10 @@ export function gatewayTables() {
     {
       head: 'Result',
       view: () =>
-        words(({ problems, changes }) =>
+        lines(({ problems, changes }) =>
           problems.length === 0
-            ? [['Loaded', ...changes].join('\n'), 'good problems']
-            : [`Rejected: ${problems.join('\n')}`, 'refused problems'],
+            ? [['Loaded', ...changes], 'good problems']
+            : [['Rejected', ...problems], 'refused problems'],
         ),
     },
   ])

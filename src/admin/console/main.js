@@ -3,12 +3,14 @@ import { chart } from './chart.js'
 import { clientPage } from './client.js'
 import { clientTables, hrefOf } from './clients.js'
 import { byId, write } from './dom.js'
-import { duration, time } from './format.js'
+import { duration, failures, time } from './format.js'
 import { gatewayTables } from './gateway.js'
-import { tiles, tilesOf } from './tiles.js'
+import { readiness, tiles, tilesOf } from './tiles.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
 
+/** Address of the link to the problems of a rejected file. */
+const REJECTED = '#reloads-title'
 const showTiles = tiles(byId('tiles'))
 const showCalls = chart(byId('calls'), 'Calls of the last five minutes', 60)
 const showClients = clientTables()
@@ -33,16 +35,13 @@ function clientOfAddress() {
 function show(overview) {
   latest = overview
   const client = clientOfAddress()
-  write(
-    byId('ready'),
-    overview.notReady === null ? 'Ready' : `Not ready: ${overview.notReady}`,
-    overview.notReady === null ? 'good' : 'refused',
-  )
+  write(byId('ready'), ...readiness(overview))
+  byId('rejected').hidden = !overview.reloads[0]?.problems.length
   const { host, pid, startedAt } = overview.gateway
-  const { gateways, configuration } = overview.status
+  const { gateways, configuration, store } = overview.status
   const upSeconds = Math.max(1, (Date.parse(overview.at) - Date.parse(startedAt)) / 1000)
   const together =
-    gateways === null
+    gateways === null || !store.up
       ? ''
       : ` · ${gateways} ${gateways === 1 ? 'process counts' : 'processes count'} in Redis`
   write(byId('gateway'), `${host}, process ${pid}, up ${duration(upSeconds)}${together}`)
@@ -59,7 +58,9 @@ function show(overview) {
   if (hasSignedIn) byId('main').focus()
   if (client !== undefined) return page.show(overview)
   showTiles(tilesOf(overview))
-  showCalls(overview.activity.requests, overview.activity.refused)
+  const { requests, refused, failed, until } = overview.activity
+  showCalls({ calls: requests, refused, failed }, until)
+  write(byId('failures'), ...failures(failed, until))
   showClients(overview)
   showGateway(overview)
 }
@@ -107,6 +108,7 @@ function open() {
 
 window.addEventListener('hashchange', () => {
   open()
+  if (location.hash === REJECTED) return byId('reloads-title').focus()
   scrollTo(0, 0)
   byId(clientOfAddress() === undefined ? 'main' : 'client-name').focus({ preventScroll: true })
 })

@@ -33,6 +33,37 @@ export function tiles(parent) {
   )
 }
 
+/** @type {Readonly<Record<string, string>>} */
+const OUTAGES = {
+  local: 'each gateway admits its part of the limits',
+  allow: 'every call is admitted',
+  deny: 'limited calls get 503',
+}
+
+/**
+ * Returns whether the gateway is ready, with what is wrong all the same.
+ * @param {Overview} overview
+ * @returns {[text: string, className: string]}
+ */
+export function readiness({ notReady, reloads, status: { store }, events }) {
+  const troubles = []
+  if (!store.up) {
+    // The log says when an outage begins, unless `log.level` omits it or Redis contradicts the configuration.
+    const change = events.find(({ text }) => /^Redis (?:un)?available/.test(text))
+    const since = change?.text.startsWith('Redis un') ? ` since ${time(change.at)}` : ''
+    const outages = store.modes.flatMap((mode) => OUTAGES[mode] ?? [])
+    troubles.push(`Redis is out of reach${since}: ${outages.join(', ')}`)
+  }
+  const [reload] = reloads
+  if (reload?.problems[0] !== undefined)
+    troubles.push(`the file was rejected at ${time(reload.at)}: ${reload.problems[0]}`)
+  const state = notReady === null ? 'Ready' : `Not ready: ${notReady}`
+  if (troubles.length === 0) return [state, notReady === null ? 'good' : 'refused']
+  return notReady === null
+    ? [`Ready, but ${troubles.join('; ')}`, 'near']
+    : [`${state}; ${troubles.join('; ')}`, 'refused']
+}
+
 /** @param {Overview} overview */
 export function tilesOf({ at, gateway, activity, counts, lastMinute, status: { store, workers, sockets } }) {
   // A rate over the seconds before the start would be too low.

@@ -88,15 +88,17 @@ it('shows the use of each client, refusals with their end, and refusals of shado
   const page = await open(gateway)
   expect(await calls('acme', 6)).toEqual([200, 200, 200, 200, 429, 429])
   expect(await calls(HOSTILE, 1)).toEqual([200])
-  await page.locator('#clients tbody tr').nth(1).waitFor(WAIT)
-  const [client, perSecond, ...more] = await row(page, 'clients', 'acme')
-  expect([client, ...more]).toEqual(['acme', '2', 'requests', '4 of 4', 'Refused by requests'])
+  await page.locator('#callers tbody tr').nth(1).waitFor(WAIT)
+  const [client, perSecond, ...more] = await row(page, 'callers', 'acme')
+  expect([client, ...more]).toEqual([
+    ...['client:acme', '2', 'requests', '4 of 4', 'Refused by requests', '/*'],
+  ])
   // The mean of the last ten seconds, which may be over on a busy machine.
   expect(perSecond).toMatch(/^0\.\d$|^0$/)
   const rateOf = (counts: number[]) =>
     page.evaluate(`import('/console/format.js').then(({ rateOf }) => rateOf(${JSON.stringify(counts)}))`)
   expect(await rateOf([99, ...Array.from({ length: 8 }, () => 0), 3, 4])).toBe(0.7)
-  expect((await row(page, 'clients', HOSTILE_SHOWN))[0]).toBe(HOSTILE_SHOWN)
+  expect((await row(page, 'callers', HOSTILE_SHOWN))[0]).toBe(`client:${HOSTILE_SHOWN}`)
 
   const [refused, by, end, left] = await row(page, 'refused', 'acme')
   expect([refused, by]).toEqual(['acme', 'requests'])
@@ -134,7 +136,7 @@ it('shows durations, errors by route, which gateway it is, and the clients betwe
   }
   expect(await page.locator('#gateway').innerText()).toContain(`${hostname()}, process ${process.pid}, up `)
   const titles = await page.locator('#overview h2').allInnerTexts()
-  const order = ['Refused now', 'Upstreams', 'Keys and certificates', 'Clients', 'Events'].map((title) =>
+  const order = ['Refused now', 'Upstreams', 'Keys and certificates', 'Callers', 'Events'].map((title) =>
     titles.indexOf(title),
   )
   expect(order).toEqual(order.toSorted((a, b) => a - b))
@@ -206,7 +208,7 @@ it('says beside Ready that the file was rejected and that Redis is out of reach,
   const settings = { data: upstream.url, store: `{ redis: { url: "${redis.url}" } }` }
   writeFileSync(file, yaml(settings))
   const troubled = await serving({ file })
-  const page = await open(troubled, { viewport: { width: 400, height: 800 } }, '/#client/somebody')
+  const page = await open(troubled, { viewport: { width: 400, height: 800 } }, '/#caller/somebody')
   const ready = page.locator('#ready')
   await ready.getByText('Ready', { exact: true }).waitFor(WAIT)
   await redis.kill()
@@ -260,12 +262,12 @@ it('lists the clients with the most refusals first, and filters them by id or na
   await send('8f3a', 5)
   await send('loud', 7)
   const page = await open(named)
-  const names = () => page.locator('#clients tbody tr a').allInnerTexts()
-  const expected = ['loud', 'Bluebird Bank (8f3a)', 'quiet'].join()
+  const names = () => page.locator('#callers tbody tr a').allInnerTexts()
+  const expected = ['client:loud', 'Bluebird Bank (client:8f3a)', 'client:quiet'].join()
   await until('all are listed, with the most refusals first', async () => (await names()).join() === expected)
   await page.getByLabel('Filter by id or name').fill('bluebird')
-  expect(await names()).toEqual(['Bluebird Bank (8f3a)'])
-  expect(await page.locator('#some-clients').innerText()).toBe('1 of 3')
+  expect(await names()).toEqual(['Bluebird Bank (client:8f3a)'])
+  expect(await page.locator('#some-callers').innerText()).toBe('1 of 3')
   await named.close()
 })
 
@@ -281,24 +283,24 @@ it('sets an override and removes it after a confirmation, and shows both and a r
     return found
   }
   expect(await statuses(5)).toEqual([200, 200, 200, 200, 429])
-  const page = await open(logging, {}, '/#client/raised')
-  await page.locator('#client-limits').getByText('4 of 4').first().waitFor(WAIT)
+  const page = await open(logging, {}, '/#caller/raised')
+  await page.locator('#caller-limits').getByText('4 of 4').first().waitFor(WAIT)
   await page.locator('#set-limit').selectOption('requests')
   await page.getByLabel('Calls', { exact: true }).fill('6')
   await page.getByLabel('Note').fill('asked by telephone')
   await page.getByRole('button', { name: 'Set', exact: true }).click()
   await page.getByText('“requests” is overridden and allows 6').waitFor(WAIT)
   expect(await statuses(3)).toEqual([200, 200, 429])
-  await page.locator('#client-overrides').getByText('asked by telephone').waitFor(WAIT)
+  await page.locator('#caller-overrides').getByText('asked by telephone').waitFor(WAIT)
 
-  await page.getByRole('link', { name: 'All clients' }).click()
+  await page.getByRole('link', { name: 'All callers' }).click()
   await page
     .locator('#events')
     .getByText(
-      /^client limits set by an operator \(client raised, set requests=6, until [-\d: ]+, by console, note asked by telephone\)$/,
+      /^limits of a caller set by an operator \(caller client:raised, set requests=6, until [-\d: ]+, by console, note asked by telephone\)$/,
     )
     .waitFor(WAIT)
-  const remove = page.getByRole('button', { name: 'Remove the override of requests for raised…' })
+  const remove = page.getByRole('button', { name: 'Remove the override of requests for client:raised…' })
   await remove.click()
   await page.keyboard.press('Escape')
   expect(await row(page, 'overrides', 'raised')).toContain('6')
@@ -317,7 +319,7 @@ it('sets an override and removes it after a confirmation, and shows both and a r
 it('opens a client and resets it after a confirmation, by keyboard', async () => {
   expect(await calls('keen', 5)).toEqual([200, 200, 200, 200, 429])
   const page = await open(gateway)
-  await page.locator('#clients').getByText('keen').waitFor(WAIT)
+  await page.locator('#callers').getByText('keen').waitFor(WAIT)
 
   const focus = () => page.evaluate<string>('document.activeElement.textContent.trim()')
   const tabTo = async (text: string): Promise<void> => {
@@ -330,14 +332,14 @@ it('opens a client and resets it after a confirmation, by keyboard', async () =>
   await page.keyboard.press('Tab')
   expect(await focus()).toBe('Skip to the content')
   await page.keyboard.press('Enter')
-  await tabTo('keen')
+  await tabTo('client:keen')
   expect(await page.evaluate('getComputedStyle(document.activeElement).outlineStyle')).toBe('solid')
   await page.keyboard.press('Enter')
-  await page.locator('#client-limits').getByText('4 of 4').first().waitFor(WAIT)
+  await page.locator('#caller-limits').getByText('4 of 4').first().waitFor(WAIT)
   // The browser does not draw patterns of what is hidden.
   expect(await page.evaluate(`document.querySelector('#hatching').closest('[hidden]')`)).toBe(null)
-  expect(await focus()).toBe('keen')
-  expect(new URL(page.url()).hash).toBe('#client/keen')
+  expect(await focus()).toBe('client:keen')
+  expect(new URL(page.url()).hash).toBe(`#caller/${encodeURIComponent('client:keen')}`)
 
   await tabTo('Reset…')
   await page.keyboard.press('Enter')
@@ -351,27 +353,27 @@ it('opens a client and resets it after a confirmation, by keyboard', async () =>
   await tabTo('Reset')
   await page.keyboard.press('Enter')
   await page.getByText('Reset: 2 counters freed').waitFor(WAIT)
-  await page.locator('#client-limits').getByText('0 of 4').first().waitFor(WAIT)
+  await page.locator('#caller-limits').getByText('0 of 4').first().waitFor(WAIT)
   expect(await calls('keen', 1)).toEqual([200])
-  await page.locator('#client-limits').getByText('1 of 4').first().waitFor(WAIT)
+  await page.locator('#caller-limits').getByText('1 of 4').first().waitFor(WAIT)
 })
 
 it('resets only the client in the dialog, and neither reads nor reports on a client after its page is closed', async () => {
   for (const client of ['named', 'next']) expect(await calls(client, 1)).toEqual([200])
-  const page = await open(gateway, {}, '/#client/named')
+  const page = await open(gateway, {}, '/#caller/named')
   const asked: string[] = []
   page.on('request', (request) => {
     const { pathname } = new URL(request.url())
     if (pathname.startsWith('/limits/')) asked.push(`${request.method()} ${pathname}`)
   })
   const to = async (client: string): Promise<void> => {
-    await page.evaluate(`location.hash = '#client/${client}'`)
+    await page.evaluate(`location.hash = '#caller/${client}'`)
     await page.locator('h1:visible', { hasText: client }).waitFor(WAIT)
-    await page.locator('#client-limits').getByText('1 of 4').first().waitFor(WAIT)
+    await page.locator('#caller-limits').getByText('1 of 4').first().waitFor(WAIT)
   }
   const reset = page.getByRole('button', { name: 'Reset', exact: true })
   const question = page.getByRole('button', { name: 'Reset…' })
-  await page.locator('#client-limits').getByText('1 of 4').first().waitFor(WAIT)
+  await page.locator('#caller-limits').getByText('1 of 4').first().waitFor(WAIT)
   await question.click()
   await to('next')
   expect(await page.locator('dialog').isVisible()).toBe(false)
@@ -392,26 +394,26 @@ it('resets only the client in the dialog, and neither reads nor reports on a cli
   release()
   await answered
   await to('next')
-  expect(await page.locator('#client-message').innerText()).toBe('')
+  expect(await page.locator('#caller-message').innerText()).toBe('')
   const after = asked.slice(asked.indexOf('DELETE /limits/named') + 1)
   expect(new Set(after)).toEqual(new Set(['GET /limits/next']))
 })
 
 it('shows the limits of a client without calls, its own limits, and upcoming changes', async () => {
-  const page = await open(gateway, {}, '/#client/generous')
+  const page = await open(gateway, {}, '/#caller/generous')
   await page.getByText('a limit of its own: requests, 50.').waitFor(WAIT)
-  expect(await page.locator('#client-state').innerText()).toBe(
-    'No call in the last minute, or not among the busiest clients.',
+  expect(await page.locator('#caller-state').innerText()).toBe(
+    'No call in the last minute, or not among the busiest callers.',
   )
-  expect(await page.locator('#client-limits').innerText()).toContain('0 of 50')
-  expect(await page.locator('#client-notes').innerText()).toMatch(/No call of this client is counted now\.$/m)
-  expect(await page.locator('#client-tiles').innerText()).toContain('Not known')
-  await page.getByRole('link', { name: 'All clients' }).click()
-  await page.getByLabel('Open a client by its id').fill('an/other')
+  expect(await page.locator('#caller-limits').innerText()).toContain('0 of 50')
+  expect(await page.locator('#caller-notes').innerText()).toMatch(/No call of this caller is counted now\.$/m)
+  expect(await page.locator('#caller-tiles').innerText()).toContain('Not known')
+  await page.getByRole('link', { name: 'All callers' }).click()
+  await page.getByLabel('Open a caller, such as ip:192.0.2.7').fill('an/other')
   await page.getByRole('button', { name: 'Open' }).click()
   await page.getByText(/^From 2090-01-1\d/).waitFor(WAIT)
   expect(await page.locator('h1:visible').innerText()).toBe('an/other')
-  expect(await page.locator('#client-notes').innerText()).toContain('Is the id right?')
+  expect(await page.locator('#caller-notes').innerText()).toContain('Is it written right?')
 })
 
 it('asks for the token, sends it only in a header, and forgets it', async () => {
@@ -441,17 +443,17 @@ it('fits a phone, and follows the preferred colours and motion', async () => {
   const back = (page: Page) => page.evaluate('getComputedStyle(document.body).backgroundColor')
   await calls('a-client-with-a-name-that-is-long-and-has-no-break-in-it-0123456789', 1)
   const page = await open(gateway, { ...phone, colorScheme: 'dark', reducedMotion: 'reduce' })
-  await page.locator('#clients').getByText('0123456789').waitFor(WAIT)
+  await page.locator('#callers').getByText('0123456789').waitFor(WAIT)
   const width = () => page.evaluate('document.documentElement.scrollWidth')
   expect(await width()).toBe(360)
   expect(await back(page)).toBe('rgb(16, 21, 27)')
   expect(await page.evaluate('getComputedStyle(document.querySelector("main")).transitionDuration')).toBe(
     '0s',
   )
-  await page.locator('#clients').getByText('0123456789').click()
-  await page.locator('#client-limits').getByText('1 of 4').first().waitFor(WAIT)
+  await page.locator('#callers').getByText('0123456789').click()
+  await page.locator('#caller-limits').getByText('1 of 4').first().waitFor(WAIT)
   expect(await width()).toBe(360)
-  await page.evaluate(`location.hash = '#client/without-calls'`)
+  await page.evaluate(`location.hash = '#caller/without-calls'`)
   await page.getByText('No call in the last minute').waitFor(WAIT)
   expect(await width()).toBe(360)
   expect(await back(await open(gateway, { ...phone, colorScheme: 'light' }))).toBe('rgb(244, 246, 248)')

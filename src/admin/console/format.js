@@ -1,5 +1,5 @@
 /** @typedef {import('./api.js').Overview} Overview */
-/** @typedef {import('../../gateway/usage.ts').ClientUsage} ClientUsage */
+/** @typedef {import('../../gateway/usage.ts').CallerUsage} CallerUsage */
 
 const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
 const TENTHS = new Intl.NumberFormat('en', { minimumFractionDigits: 1, maximumFractionDigits: 1 })
@@ -113,7 +113,7 @@ export function duration(seconds) {
  */
 export const pluralize = (count, noun) => `${whole(count)} ${noun}${count === 1 ? '' : 's'}`
 
-/** @param {Overview['activity']['clients'][number]['refusedNow']} [refusedNow] undefined if it is not known */
+/** @param {Overview['activity']['callers'][number]['refusedNow']} [refusedNow] undefined if it is not known */
 export function refusal(refusedNow) {
   if (refusedNow === undefined) return { text: 'Not known', note: '', className: '' }
   if (refusedNow === null) return { text: 'No', note: '', className: '' }
@@ -127,26 +127,27 @@ export function refusal(refusedNow) {
 
 /**
  * @param {number} calls
- * @param {Overview['activity']['clients'][number]['limits']} limits
+ * @param {Overview['activity']['callers'][number]['limits']} limits
  */
 export function refusals(calls, limits) {
   const by = limits.flatMap(({ name, refused }) => (refused > 0 ? [name] : []))
   return `${whole(calls)} in the last minute${by.length === 0 ? '' : ` by ${by.join(', ')}`}`
 }
 
-/** @param {ClientUsage['limits'][number]} counted */
-export function kindOf({ shadow, override, until }) {
+/** @param {CallerUsage['limits'][number]} counted */
+export function kindOf({ shadow, override, until, mode, whole: all }) {
   const kinds = [shadow ? 'shadow' : 'live']
   if (override) kinds.push('override')
   if (until !== null) kinds.push(`until ${time(until)}`)
+  if (mode !== 'store') kinds.push(`without Redis, this gateway’s part of ${whole(all)}`)
   return kinds.join(', ')
 }
 
-/** @param {ClientUsage['own'][number]} limit */
+/** @param {CallerUsage['own'][number]} limit */
 const words = ({ name, limit, until }) =>
   `${name}, ${whole(limit)}${until === null ? '' : ` until ${time(until)}`}.`
 
-/** @param {ClientUsage} used */
+/** @param {CallerUsage} used */
 export function notesOf({ own, limits, truncated }) {
   const changes = limits.flatMap(({ name, changes }) =>
     changes.map(({ from, limit }) => `From ${time(from)} on, “${name}” allows ${whole(limit)}.`),
@@ -155,7 +156,7 @@ export function notesOf({ own, limits, truncated }) {
     ...own.map((limit) => `The configuration gives this client a limit of its own: ${words(limit)}`),
     ...new Set(changes),
     ...(limits.every(({ used }) => used === 0)
-      ? [`No call of this client is counted now.${own.length === 0 ? ' Is the id right?' : ''}`]
+      ? [`No call of this caller is counted now.${own.length === 0 ? ' Is it written right?' : ''}`]
       : []),
     ...(truncated ? [`These are the first ${limits.length} counters; there are more.`] : []),
   ]

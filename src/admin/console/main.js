@@ -1,7 +1,7 @@
 import { hasToken, keepToken, watch } from './api.js'
 import { chart } from './chart.js'
-import { clientPage } from './client.js'
-import { clientTables, hrefOf } from './clients.js'
+import { callerPage } from './caller.js'
+import { callerTables, hrefOf } from './callers.js'
 import { byId, write } from './dom.js'
 import { duration, failures, time } from './format.js'
 import { gatewayTables } from './gateway.js'
@@ -13,17 +13,17 @@ import { readiness, tiles, tilesOf } from './tiles.js'
 const REJECTED = '#reloads-title'
 const showTiles = tiles(byId('tiles'))
 const showCalls = chart(byId('calls'), 'Calls of the last five minutes', 60)
-const showClients = clientTables()
+const showCallers = callerTables()
 const showGateway = gatewayTables()
-const page = clientPage()
+const page = callerPage()
 /** @type {Overview | undefined} */
 let latest
 /** @type {AbortController | undefined} */
 let watching
 
-/** Returns the client in the address; undefined on the overview. */
-function clientOfAddress() {
-  const encoded = /^#client\/(.+)$/.exec(location.hash)?.[1]
+/** Returns the caller in the address; undefined on the overview. */
+function callerOfAddress() {
+  const encoded = /^#caller\/(.+)$/.exec(location.hash)?.[1]
   try {
     return encoded === undefined ? undefined : decodeURIComponent(encoded)
   } catch {
@@ -34,7 +34,7 @@ function clientOfAddress() {
 /** @param {Overview} overview */
 function show(overview) {
   latest = overview
-  const client = clientOfAddress()
+  const caller = callerOfAddress()
   write(byId('ready'), ...readiness(overview))
   byId('rejected').hidden = !overview.reloads[0]?.problems.length
   const { host, pid, startedAt } = overview.gateway
@@ -53,15 +53,15 @@ function show(overview) {
   const hasSignedIn = !byId('sign-in').hidden
   byId('sign-in').hidden = true
   byId('forget').hidden = !hasToken()
-  byId('overview').hidden = client !== undefined
-  byId('client').hidden = client === undefined
+  byId('overview').hidden = caller !== undefined
+  byId('caller').hidden = caller === undefined
   if (hasSignedIn) byId('main').focus()
-  if (client !== undefined) return page.show(overview)
+  if (caller !== undefined) return page.show(overview)
   showTiles(tilesOf(overview))
   const { requests, refused, failed, until } = overview.activity
   showCalls({ calls: requests, refused, failed }, until)
   write(byId('failures'), ...failures(failed, until))
-  showClients(overview)
+  showCallers(overview)
   showGateway(overview)
 }
 
@@ -77,7 +77,7 @@ function denied({ status, message }) {
   latest = undefined
   page.close()
   byId('overview').hidden = true
-  byId('client').hidden = true
+  byId('caller').hidden = true
   byId('forget').hidden = true
   write(byId('connection'), 'Not connected', 'muted')
   if (status === 401) {
@@ -99,10 +99,10 @@ function connect() {
 
 /** Opens the page of the address. */
 function open() {
-  const client = clientOfAddress()
-  document.title = client === undefined ? 'Sluice' : `${client} – Sluice`
+  const caller = callerOfAddress()
+  document.title = caller === undefined ? 'Sluice' : `${caller} – Sluice`
   page.close()
-  if (client !== undefined) page.open(client)
+  if (caller !== undefined) page.open(caller)
   if (latest !== undefined) show(latest)
 }
 
@@ -110,7 +110,7 @@ window.addEventListener('hashchange', () => {
   open()
   if (location.hash === REJECTED) return byId('reloads-title').focus()
   scrollTo(0, 0)
-  byId(clientOfAddress() === undefined ? 'main' : 'client-name').focus({ preventScroll: true })
+  byId(callerOfAddress() === undefined ? 'main' : 'caller-name').focus({ preventScroll: true })
 })
 document.querySelector('.skip')?.addEventListener('click', (event) => {
   // The hash of the address selects the page.
@@ -131,7 +131,7 @@ byId('forget').addEventListener('click', () => {
 })
 byId('find').addEventListener('submit', (event) => {
   event.preventDefault()
-  location.hash = hrefOf(/** @type {HTMLInputElement} */ (byId('find-client')).value.trim())
+  location.hash = hrefOf(/** @type {HTMLInputElement} */ (byId('find-caller')).value.trim())
 })
 // A hidden page asks for nothing.
 document.addEventListener('visibilitychange', () => {
@@ -139,7 +139,7 @@ document.addEventListener('visibilitychange', () => {
   page.close()
   if (document.hidden) return
   connect()
-  if (clientOfAddress() !== undefined) page.resume()
+  if (callerOfAddress() !== undefined) page.resume()
 })
 
 open()

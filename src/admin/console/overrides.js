@@ -2,7 +2,7 @@ import { ask } from './api.js'
 import { byId, element, table, write } from './dom.js'
 import { time, whole } from './format.js'
 
-/** @typedef {{ readonly client: string, readonly name: string, readonly limit: number, readonly until: string | null }} Override */
+/** @typedef {{ readonly caller: string, readonly name: string, readonly limit: number, readonly until: string | null }} Override */
 /** @typedef {readonly [text: string, className: string]} Message */
 
 const dialog = /** @type {HTMLDialogElement} */ (byId('confirm'))
@@ -31,24 +31,24 @@ export const dismiss = () => dialog.close()
 export const reasonOf = (error) => (error instanceof Error ? error.message : '')
 
 /**
- * Sets a client's limits, or removes the overrides of those that are null; returns what to report.
- * @param {string} client
+ * Sets a caller's limits, or removes the overrides of those that are null; returns what to report.
+ * @param {string} caller
  * @param {Readonly<Record<string, number | null>>} set
  * @param {{ readonly until?: string | null, readonly note?: string }} [more]
  * @returns {Promise<Message>}
  */
-export async function setLimits(client, set, more = {}) {
+export async function setLimits(caller, set, more = {}) {
   try {
     const body = { set, ...more, by: 'console' }
-    const response = await ask(`/limits/${encodeURIComponent(client)}`, { method: 'PATCH', body })
+    const response = await ask(`/limits/${encodeURIComponent(caller)}`, { method: 'PATCH', body })
     const { limits, shared, seen } = await response.json()
     const changes = limits.map(
       (/** @type {{ name: string, after: { limit: number } | null }} */ { name, after }) =>
         `“${name}” ${set[name] === null ? 'is no longer overridden' : 'is overridden'}${after === null ? '' : ` and allows ${whole(after.limit)}`}`,
     )
     const where = shared ? 'at every gateway within a second' : 'in this process, until it ends'
-    const doubt = seen ? '' : ' No call of this client is counted: is the id right?'
-    return [`For “${client}”, ${changes.join(', ')}, ${where}.${doubt}`, seen ? 'good' : 'near']
+    const doubt = seen ? '' : ' No call of this caller is counted: is it written right?'
+    return [`For “${caller}”, ${changes.join(', ')}, ${where}.${doubt}`, seen ? 'good' : 'near']
   } catch (error) {
     return [`The limit was not changed: ${reasonOf(error)}`, 'refused']
   }
@@ -58,7 +58,7 @@ export async function setLimits(client, set, more = {}) {
  * Creates a table of overrides with buttons that remove them; returns the function that shows its rows.
  * @param {Element} parent
  * @param {string} caption
- * @param {(message: Message, client: string) => void} report
+ * @param {(message: Message, caller: string) => void} report
  */
 export function overridesTable(parent, caption, report) {
   /** @returns {import('./dom.js').View<any>} */
@@ -69,21 +69,21 @@ export function overridesTable(parent, caption, report) {
     node.addEventListener('click', () => void askFirst())
     async function askFirst() {
       if (shown === undefined) return
-      const { client, name, limit } = shown
-      const text = `“${client}” gets the limit of the file for “${name}” again, in place of ${whole(limit)}.`
+      const { caller, name, limit } = shown
+      const text = `“${caller}” gets the limit of the file for “${name}” again, in place of ${whole(limit)}.`
       if (await confirmed('Remove this override?', text, 'Remove'))
-        report(await setLimits(client, { [name]: null }), client)
+        report(await setLimits(caller, { [name]: null }), caller)
     }
     return {
       node,
       update(override) {
         shown = override
-        node.setAttribute('aria-label', `Remove the override of ${override.name} for ${override.client}…`)
+        node.setAttribute('aria-label', `Remove the override of ${override.name} for ${override.caller}…`)
       },
     }
   }
-  return table(parent, caption, ({ client, name }) => `${name} ${client}`, [
-    { head: 'Client', text: ({ client }) => client },
+  return table(parent, caption, ({ caller, name }) => `${name} ${caller}`, [
+    { head: 'Caller', text: ({ caller }) => caller },
     { head: 'Limit', text: ({ name }) => name },
     { head: 'Calls', numeric: true, text: ({ limit }) => whole(limit) },
     {

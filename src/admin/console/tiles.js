@@ -74,7 +74,7 @@ export function tilesOf({ at, gateway, activity, counts, lastMinute, status: { s
     (sum, { code, calls }) => (code < '500' && code !== '429' ? sum + calls : sum),
     0,
   )
-  const refused = activity.clients.filter(({ refusedNow }) => refusedNow !== null).length
+  const refused = activity.callers.filter(({ refusedNow }) => refusedNow !== null).length
   const fallbacks = store.up ? [] : store.modes.flatMap((mode) => FALLBACKS[mode] ?? [])
   const missed =
     store.withoutRedis === 0
@@ -87,7 +87,7 @@ export function tilesOf({ at, gateway, activity, counts, lastMinute, status: { s
     {
       name: 'Refused by limits',
       text: `${perSecond(activity.refused)}/s`,
-      note: `${pluralize(refused, 'client')} now`,
+      note: `${pluralize(refused, 'caller')} now`,
     },
     {
       name: 'Failed',

@@ -1,14 +1,14 @@
 import { ask } from './api.js'
 import { chart } from './chart.js'
-import { stateOf, usage } from './clients.js'
+import { stateOf, usage } from './callers.js'
 import { byId, element, list, table, write } from './dom.js'
 import { pluralize, duration, kindOf, notesOf, rate, refusal, refusals, time, whole } from './format.js'
 import { confirmed, dismiss, overridesTable, reasonOf, setLimits } from './overrides.js'
 import { tiles } from './tiles.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
-/** @typedef {import('../../gateway/usage.ts').ClientUsage} ClientUsage */
-/** @typedef {ClientUsage['limits'][number]} Counted */
+/** @typedef {import('../../gateway/usage.ts').CallerUsage} CallerUsage */
+/** @typedef {CallerUsage['limits'][number]} Counted */
 
 const EVERY_MS = 2000
 const HOUR_MS = 3_600_000
@@ -24,22 +24,22 @@ const total = (counts) => counts.reduce((sum, count) => sum + count, 0)
  * @param {'reading' | 'unread' | 'reset' | 'failed'} kind
  */
 function showMessage(text, kind) {
-  const node = byId('client-message')
+  const node = byId('caller-message')
   node.dataset['kind'] = kind
   write(node, text, { reading: 'muted', reset: 'good', unread: 'refused', failed: 'refused' }[kind])
 }
 
 /** Clears the message if it is about a read. */
 function clearReadMessage() {
-  const { kind = '' } = byId('client-message').dataset
+  const { kind = '' } = byId('caller-message').dataset
   if (kind === 'reading' || kind === 'unread') showMessage('', 'reading')
 }
 
-/** Creates the page of one client, which reads the limits while it is open. */
-export function clientPage() {
-  const showCalls = chart(byId('client-calls'), 'Calls of this client', 15)
-  const showTiles = tiles(byId('client-tiles'))
-  const showLimits = table(byId('client-limits'), 'Limits of this client', ({ key }) => key, [
+/** Creates the page of one caller, which reads the limits while it is open. */
+export function callerPage() {
+  const showCalls = chart(byId('caller-calls'), 'Calls of this caller', 15)
+  const showTiles = tiles(byId('caller-tiles'))
+  const showLimits = table(byId('caller-limits'), 'Limits of this caller', ({ key }) => key, [
     { head: 'Limit', text: ({ name }) => name },
     {
       head: 'Counter',
@@ -69,18 +69,23 @@ export function clientPage() {
   )
   /** @type {AbortController | undefined} */
   let opened
-  let client = ''
+  let caller = ''
+  /** The caller as the gateway shows it, once it has been read. */
+  let shownAs = ''
 
   async function read(/** @type {AbortSignal} */ signal) {
     const startedAt = performance.now()
     try {
-      const response = await ask(`/limits/${encodeURIComponent(client)}`, { signal })
-      /** @type {ClientUsage} */
+      const response = await ask(`/limits/${encodeURIComponent(caller)}`, { signal })
+      /** @type {CallerUsage} */
       const used = await response.json()
       if (signal.aborted) return
+      shownAs = used.caller
       showLimits(used.limits)
+      showNames(used.settable)
+      byId('set').hidden = used.settable.length === 0
       showOverrides(used.overrides)
-      byId('client-notes').replaceChildren(...notesOf(used).map((note) => element('li', {}, note)))
+      byId('caller-notes').replaceChildren(...notesOf(used).map((note) => element('li', {}, note)))
       clearReadMessage()
     } catch (error) {
       if (signal.aborted) return
@@ -99,21 +104,21 @@ export function clientPage() {
     void read(opened.signal)
   }
 
-  byId('reset').addEventListener('click', () => void reset(client))
+  byId('reset').addEventListener('click', () => void reset(caller))
 
-  /** Reports a change of a client's limits, and reads them again, unless another client is open by now. */
+  /** Reports a change of a caller's limits, and reads them again, unless another caller is open by now. */
   function report(
     /** @type {import('./overrides.js').Message} */ [text, className],
     /** @type {string} */ name,
   ) {
-    if (client !== name || opened?.signal.aborted) return
+    if (caller !== name || opened?.signal.aborted) return
     write(byId('set-message'), text, className)
     start()
   }
-  const showOverrides = overridesTable(byId('client-overrides'), 'Overrides of this client', report)
+  const showOverrides = overridesTable(byId('caller-overrides'), 'Overrides of this caller', report)
   byId('set').addEventListener('submit', (event) => {
     event.preventDefault()
-    void set(client)
+    void set(caller)
   })
   async function set(/** @type {string} */ name) {
     const [limit = '', calls = '', hours = '', note = ''] = ['limit', 'calls', 'hours', 'note'].map((field) =>
@@ -125,8 +130,8 @@ export function clientPage() {
   }
 
   async function reset(/** @type {string} */ name) {
-    const text = `Forgets all counted calls of “${name}”, at every gateway. The client starts with full limits again.`
-    if (!(await confirmed('Reset this client?', text, 'Reset'))) return
+    const text = `Forgets all counted calls of “${name}”, at every gateway. The caller starts with full limits again.`
+    if (!(await confirmed('Reset this caller?', text, 'Reset'))) return
     /** @type {Parameters<typeof showMessage>} */
     let end
     try {
@@ -137,7 +142,7 @@ export function clientPage() {
       end = [`The reset failed: ${reasonOf(error)}`, 'failed']
     }
     // Another page may be open by now.
-    if (client !== name || opened?.signal.aborted) return
+    if (caller !== name || opened?.signal.aborted) return
     showMessage(...end)
     start()
   }
@@ -150,21 +155,20 @@ export function clientPage() {
   return {
     open(/** @type {string} */ name) {
       close()
-      client = name
-      write(byId('client-name'), name)
+      caller = name
+      shownAs = name
+      write(byId('caller-name'), name)
       showMessage('Reading the counters…', 'reading')
       showLimits([])
       showOverrides([])
       write(byId('set-message'), '')
-      byId('client-notes').replaceChildren()
+      byId('caller-notes').replaceChildren()
       start()
     },
     close,
     resume: start,
-    show(/** @type {Overview} */ { activity, limits }) {
-      const names = limits.flatMap(({ name, per }) => (per[0] === 'client' ? [name] : []))
-      showNames(names)
-      const found = activity.clients.find((other) => other.client === client)
+    show(/** @type {Overview} */ { activity }) {
+      const found = activity.callers.find((other) => other.caller === shownAs)
       const idle = Array(60).fill(0)
       const { calls, refused } = found ?? { calls: idle, refused: idle }
       showCalls({ calls, refused }, activity.until)
@@ -177,11 +181,11 @@ export function clientPage() {
         },
       ])
       if (found === undefined) {
-        const text = 'No call in the last minute, or not among the busiest clients.'
-        write(byId('client-state'), text, 'state muted')
+        const text = 'No call in the last minute, or not among the busiest callers.'
+        write(byId('caller-state'), text, 'state muted')
       } else {
         const { text, className } = stateOf(found)
-        write(byId('client-state'), text, className)
+        write(byId('caller-state'), text, className)
       }
     },
   }

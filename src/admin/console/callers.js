@@ -3,27 +3,27 @@ import { byId, element, table, write } from './dom.js'
 import { duration, rate, time, whole } from './format.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
-/** @typedef {Overview['activity']['clients'][number]} Client */
+/** @typedef {Overview['activity']['callers'][number]} Caller */
 
 /** @param {{ readonly limit: number, readonly remaining: number }} limit */
 const partUsed = ({ limit, remaining }) => (limit === 0 ? 1 : (limit - remaining) / limit)
 
-/** @param {string} client */
-export const hrefOf = (client) => `#client/${encodeURIComponent(client)}`
+/** @param {string} caller */
+export const hrefOf = (caller) => `#caller/${encodeURIComponent(caller)}`
 
-/** @param {Client} caller */
-const keyOf = ({ kind, client }) => (kind === 'address' ? `address ${client}` : client)
-/** @param {Client} caller */
-const nameOf = (caller) => (caller.name === null ? keyOf(caller) : `${caller.name} (${caller.client})`)
+/** @param {Caller} caller */
+const keyOf = ({ caller }) => caller
+/** @param {Caller} caller */
+const nameOf = ({ name, caller }) => (name === null ? caller : `${name} (${caller})`)
 
-/** @returns {import('./dom.js').View<Client>} */
+/** @returns {import('./dom.js').View<Caller>} */
 function link() {
-  const node = element('a', { class: 'client' })
+  const node = element('a', { class: 'caller' })
   return {
     node,
     update(caller) {
       write(node, nameOf(caller))
-      if (caller.kind === 'client') node.setAttribute('href', hrefOf(caller.client))
+      node.setAttribute('href', hrefOf(caller.caller))
     },
   }
 }
@@ -50,11 +50,11 @@ export function usage(limitOf) {
   }
 }
 
-/** @param {Client['refusedNow']} refusedNow */
+/** @param {Caller['refusedNow']} refusedNow */
 const endOf = (refusedNow) =>
   refusedNow === null ? '' : refusedNow.until === null ? 'no calls allowed' : time(refusedNow.until)
 
-/** @param {Client} client */
+/** @param {Caller} caller */
 export function stateOf({ refusedNow, limits, part }) {
   if (refusedNow !== null) return { text: `Refused by ${refusedNow.limit}`, className: 'state refused' }
   if (part >= 0.8) return { text: 'Near its limit', className: 'state near' }
@@ -65,39 +65,39 @@ export function stateOf({ refusedNow, limits, part }) {
   return { text: 'Within', className: 'state' }
 }
 
-/** @returns {import('./dom.js').View<Client>} */
+/** @returns {import('./dom.js').View<Caller>} */
 function state() {
   const node = element('span')
   return {
     node,
-    update(client) {
-      const { text, className } = stateOf(client)
+    update(caller) {
+      const { text, className } = stateOf(caller)
       write(node, text, className)
     },
   }
 }
 
-/** @returns {import('./dom.js').View<Client>} */
+/** @returns {import('./dom.js').View<Caller>} */
 function calls() {
   const spark = sparkline({ calls: [], refused: [] })
   const text = element('span')
   return {
     node: element('span', { class: 'calls' }, spark.node, text),
-    update(client) {
-      spark.update(client)
-      write(text, rate(client.calls))
+    update(caller) {
+      spark.update(caller)
+      write(text, rate(caller.calls))
     },
   }
 }
 
-/** Creates the tables of clients, those with the most refusals first, and of clients that are refused now. */
-export function clientTables() {
-  const showClients = table(
-    byId('clients'),
+/** Creates the tables of callers, those with the most refusals first, and of callers that are refused now. */
+export function callerTables() {
+  const showCallers = table(
+    byId('callers'),
     'Callers of the last minute, by refusals and by the used part of their limits',
     keyOf,
     [
-      { head: 'Client', view: link },
+      { head: 'Caller', view: link },
       { head: 'Calls/s', numeric: true, view: calls },
       {
         head: 'Refused in 1 min',
@@ -110,10 +110,11 @@ export function clientTables() {
       },
       { head: 'Used', view: () => usage(({ most }) => most ?? undefined) },
       { head: 'State', view: state },
+      { head: 'Most calls to', text: ({ route }) => route },
     ],
   )
   const showRefused = table(byId('refused'), 'Callers that are refused now', keyOf, [
-    { head: 'Client', view: link },
+    { head: 'Caller', view: link },
     {
       head: 'By the limit',
       text: ({ refusedNow }) => refusedNow?.limit ?? '',
@@ -134,7 +135,7 @@ export function clientTables() {
     },
   ])
   const filter = /** @type {HTMLInputElement} */ (byId('filter'))
-  const matches = (/** @type {Client} */ caller) =>
+  const matches = (/** @type {Caller} */ caller) =>
     nameOf(caller).toLowerCase().includes(filter.value.trim().toLowerCase())
   /** @type {Overview | undefined} */
   let latest
@@ -145,15 +146,15 @@ export function clientTables() {
 
   function show(/** @type {Overview} */ overview) {
     latest = overview
-    const { clients, known, mostKnown } = overview.activity
-    const shown = clients.filter(matches)
-    showClients(shown)
+    const { callers, known, mostKnown } = overview.activity
+    const shown = callers.filter(matches)
+    showCallers(shown)
     const all = known < mostKnown ? whole(known) : `${whole(known)} or more`
-    write(byId('some-clients'), `${whole(shown.length)} of ${all}`)
-    byId('some-clients').hidden = shown.length === known
-    const refused = clients.filter(({ refusedNow }) => refusedNow !== null)
+    write(byId('some-callers'), `${whole(shown.length)} of ${all}`)
+    byId('some-callers').hidden = shown.length === known
+    const refused = callers.filter(({ refusedNow }) => refusedNow !== null)
     showRefused(refused.toSorted((a, b) => (b.refusedNow?.forMs ?? 0) - (a.refusedNow?.forMs ?? 0)))
     // Callers that the filter hides have made calls.
-    byId('idle').hidden = clients.length > 0
+    byId('idle').hidden = callers.length > 0
   }
 }

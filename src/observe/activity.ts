@@ -1,6 +1,6 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { instant } from '../runtime/instant.ts'
-import { type CountedCaller, encodeValue } from '../policy/counted.ts'
+import { type CountedCaller, counterKey } from '../policy/counted.ts'
 import type { CallerRow, LatestAllowance } from './callers.ts'
 import { createCallers, createRing, MAX_CALLERS, refusedForMs, secondOf, sum } from './callers.ts'
 
@@ -87,16 +87,11 @@ function limitValues(caller: CountedCaller, latest: LatestAllowance, at: number)
     reset: instant(resetAt),
     shadow,
     /** False if the limit counts by other parts, too; these values are of the counter that was used last. */
-    isAlone: isCounterOf(caller, name, key),
+    isAlone: key.endsWith(counterKey('', name, caller)),
     ageMs,
     refused: shadow ? 0 : over,
     wouldRefuse: shadow ? over : 0,
   }
-}
-
-function isCounterOf(caller: CountedCaller, name: string, key: string): boolean {
-  const [first, ...rest] = caller.map(encodeValue)
-  return key.endsWith([`{${first}}`, name, ...rest].join(':'))
 }
 
 /** Returns the callers to show, busiest first, preferably those refused now; none without a call for a minute. */

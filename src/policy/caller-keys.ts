@@ -1,6 +1,14 @@
 import { UncountedCaller } from '../errors.ts'
 import { type KeyFilter, keyOf, parseKey } from '../limit/key.ts'
-import { type CountedCaller, encodeValue, formatPart, identityOf, showCaller, showValue } from './counted.ts'
+import {
+  type CountedCaller,
+  counterKey,
+  encodeValue,
+  formatPart,
+  identityOf,
+  showCaller,
+  showValue,
+} from './counted.ts'
 import { decodePart, type KeyedLimit } from './key.ts'
 
 /** True if a limit counts by every part of a caller, and perhaps by further ones. */
@@ -13,13 +21,9 @@ export const countsOnlyBy = (limit: KeyedLimit, caller: CountedCaller): boolean 
 
 /** Returns the key of a caller under a limit, or its beginning if the limit counts by further parts. */
 export function callerKey(prefix: string, { name, per }: KeyedLimit, caller: CountedCaller): string {
-  const parts: string[] = []
-  for (const word of per) {
-    const part = caller.find((other) => other.word === word)
-    if (part === undefined) break
-    parts.push(encodeValue(part))
-  }
-  return [keyOf(prefix, name, parts[0]), ...parts.slice(1)].join(':')
+  const parts = per.map((word) => caller.find((part) => part.word === word))
+  const known = parts.includes(undefined) ? parts.slice(0, parts.indexOf(undefined)) : parts
+  return counterKey(prefix, name, known as CountedCaller)
 }
 
 /** Returns the keys of a caller under these limits, also those with further parts, and with or without those of accesses. */

@@ -5,6 +5,7 @@ import { networkOf } from '../downstream/peers.ts'
 import { foldCase } from '../downstream/target.ts'
 import { InvalidQuestion } from '../errors.ts'
 import { memoize } from '../runtime/hot-path.ts'
+import { keyOf } from '../limit/key.ts'
 import { encodePart, ipPart, paramPart } from './key.ts'
 
 /** A part of a counted caller: the word of `per`, and the value as limits count it: header fields in lower case, IPv6 by its /64. */
@@ -102,6 +103,12 @@ export const showCaller = (caller: CountedCaller): string =>
 /** Returns the value of a word as it may be shown; `open` for a value that is no secret. */
 export const showValue = (word: string, value: string, open: string = value): string =>
   SECRET.test(word) && !value.includes(SHORTENED) ? shorten(value) : open
+
+/** Returns the key of a caller under a limit that counts by the caller's parts in their order; the beginning of it if there are further ones. */
+export function counterKey(prefix: string, name: string, caller: CountedCaller): string {
+  const [first, ...rest] = caller.map(encodeValue)
+  return [keyOf(prefix, name, first), ...rest].join(':')
+}
 
 /** True for a caller that is written in the form in which it is shown: only a gateway that has seen it knows it. */
 export const isShortened = (caller: CountedCaller): boolean =>

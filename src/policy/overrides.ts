@@ -1,7 +1,6 @@
 import { VERSION_FIELD } from '../limit/shared-fields.ts'
-import { keyOf } from '../limit/key.ts'
 import { instant } from '../runtime/instant.ts'
-import { type CountedCaller, encodeValue, formatCaller, parseCaller, showCaller } from './counted.ts'
+import { type CountedCaller, counterKey, formatCaller, parseCaller, showCaller } from './counted.ts'
 import type { KeyedLimit } from './key.ts'
 
 /** A limit that an operator set for a caller while gateways run; it replaces every other rule until `untilAt`. */
@@ -36,10 +35,8 @@ export const isOverridable = ({ per }: Pick<KeyedLimit, 'per'>, caller: CountedC
   caller.every(({ word }, i) => per[i] === word)
 
 /** Returns the key of an override in `Overrides`. */
-export const overrideKey = (prefix: string, { caller, name }: Pick<Override, 'caller' | 'name'>): string => {
-  const [first, ...rest] = caller.map(encodeValue)
-  return [keyOf(prefix, name, first), ...rest].join(':')
-}
+export const overrideKey = (prefix: string, { caller, name }: Pick<Override, 'caller' | 'name'>): string =>
+  counterKey(prefix, name, caller)
 
 /** Returns the override of a key under a limit, of the caller with the most parts; undefined if there is none. */
 export function overrideOf(overrides: Overrides, limit: KeyedLimit, key: string): Override | undefined {

@@ -63,7 +63,12 @@ const [show, wait] = blocksOf('sh')
 describe('docs/calling-the-api.md', () => {
   it.skipIf(hasNo('curl'))('shows the fields of a response with curl', async () => {
     const output = await run(show!, 'show.sh', 'sh')
-    for (const field of ['X-RateLimit-Limit: 2', 'X-RateLimit-Remaining: 1', 'X-RateLimit-Reset', 'X-Request-Id'])
+    for (const field of [
+      'X-RateLimit-Limit: 2',
+      'X-RateLimit-Remaining: 1',
+      'X-RateLimit-Reset',
+      'X-Request-Id',
+    ])
       expect(output).toContain(field)
   })
 

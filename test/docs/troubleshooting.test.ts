@@ -50,14 +50,18 @@ describe('docs/troubleshooting.md', () => {
   it('has an entry for each code, at the anchor to which its type leads', () => {
     const [, list] = /const STATUS = \{([\s\S]*?)\n\}/.exec(read('src/errors.ts'))!
     const codes = [...list!.matchAll(/(\w+): (\d+)/g)].map(([, code, status]) => `${code} ${status}`)
-    const entries = [...errors.matchAll(/^### (\w+)\n\n(\d{3})\b/gm)].map(([, code, status]) => `${code} ${status}`)
+    const entries = [...errors.matchAll(/^### (\w+)\n\n(\d{3})\b/gm)].map(
+      ([, code, status]) => `${code} ${status}`,
+    )
     expect(entries.toSorted()).toEqual(codes.toSorted())
   })
 
   it('has every text of an error', () => {
     expect(sentences.length).toBeGreaterThan(90)
     expect(phrases.length).toBeGreaterThan(15)
-    const missing = [...sentences, ...phrases].filter((text) => !documented.some((shown) => isSame(shown, text)))
+    const missing = [...sentences, ...phrases].filter(
+      (text) => !documented.some((shown) => isSame(shown, text)),
+    )
     expect(missing).toEqual([])
   })
 

@@ -51,7 +51,7 @@ const EXPENSIVE_SEARCH: Scenario = {
 2026-03-02 09:00:02+00:00 | search without a key | 400 | There is nothing to count by.
 2026-03-02 09:01:10+00:00 | search, 10 times | 200; 0 of 10 left | A minute later.
 2026-03-02 09:01:10+00:00 | search with another key, 5 times | 200; 5 of 10 left | The fifteenth search of this second.
-2026-03-02 09:01:10.500+00:00 | search with another key | 429 all-searches; 0 of 15 left; Retry-After: 1 | The search engine has enough to do.
+2026-03-02 09:01:10.500+00:00 | search with another key | 429 all-searches; 0 of 15 left; Retry-After: 1 | All keys together have made 15 searches within a second.
 `,
 }
 
@@ -93,7 +93,7 @@ const WEBHOOKS: Scenario = {
   steps: `
 2026-03-02 09:00:00+00:00 | delivery, 20 times | 200; 0 of 20 left | A burst, as after a sale.
 2026-03-02 09:00:00.100+00:00 | delivery | 429 deliveries; 0 of 20 left; Retry-After: 1 | The sender delivers it again, as senders of webhooks do after a 429.
-2026-03-02 09:00:00.100+00:00 | the same, by another sender | 429 deliveries; 0 of 20 left; Retry-After: 1 | The customer's limit, from whatever address.
+2026-03-02 09:00:00.100+00:00 | the same, by another sender | 429 deliveries; 0 of 20 left; Retry-After: 1 | The customer's limit, from any address.
 2026-03-02 09:00:00.100+00:00 | delivery for another customer | 200; 19 of 20 left | Is not delayed.
 2026-03-02 09:00:00.100+00:00 | delivery for "shop-1" | 400 | Not a UUID.
 2026-03-02 09:00:01+00:00 | delivery | 200; 19 of 20 left |

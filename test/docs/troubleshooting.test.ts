@@ -50,7 +50,7 @@ describe('docs/troubleshooting.md', () => {
   it('has an entry for each code, at the anchor to which its type leads', () => {
     const [, list] = /const STATUS = \{([\s\S]*?)\n\}/.exec(read('src/errors.ts'))!
     const codes = [...list!.matchAll(/(\w+): (\d+)/g)].map(([, code, status]) => `${code} ${status}`)
-    const entries = [...errors.matchAll(/^### (\w+)\n\n(\d{3})\b/gm)].map(
+    const entries = [...errors.matchAll(/^### (\w+)\n\nStatus (\d{3})\b/gm)].map(
       ([, code, status]) => `${code} ${status}`,
     )
     expect(entries.toSorted()).toEqual(codes.toSorted())

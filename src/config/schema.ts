@@ -7,7 +7,7 @@ import { parameters } from './sections/limit-rules.ts'
 import { limits } from './sections/limits.ts'
 import { admin, forwardAuth, listen, store } from './sections/listeners.ts'
 import { failures, headers, routes, upstreams } from './sections/routes.ts'
-import { fetchedUrl, headerFields } from './sections/texts.ts'
+import { fetchedUrl, headerFields, pageUrl } from './sections/texts.ts'
 import { choice, coerced, duration, section } from './sections/values.ts'
 import { mustBe, type Path } from './yaml/issue.ts'
 
@@ -26,6 +26,8 @@ const tracing = section({
   headers: headerFields.default({}),
 })
 
+const errors = section({ documentation: pageUrl.optional() })
+
 export const settings = section({
   listen: listen.prefault({}),
   admin: admin.prefault({}),
@@ -40,6 +42,7 @@ export const settings = section({
   limits: limits.prefault({}),
   parameters: parameters.default({}),
   headers: headers.prefault({}),
+  errors: errors.prefault({}),
   failures: failures.optional(),
   tracing: tracing.optional(),
   routes,

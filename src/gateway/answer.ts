@@ -97,7 +97,7 @@ export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal):
   const isRead = route?.authenticate === 'authorization' && prefersPage(exchange.request.headers)
   const format = isRead ? 'page' : (route?.errorFormat ?? deps.errorFormatOf(exchange.head.hosts[0]))
   try {
-    write(deps, exchange, refusalReply(exchange.refusal, format, exchange.requestId))
+    write(deps, exchange, refusalReply(exchange.refusal, format, exchange.requestId, deps.documentation))
   } catch (failure) {
     exchange.refusal = toRefusal(failure)
     exchange.response.destroy()

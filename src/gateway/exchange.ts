@@ -55,6 +55,8 @@ export interface GatewayDeps extends Served {
   readonly match: ReturnType<typeof createRouter<GatewayRoute>>
   /** Returns the error format for a `Host`, not normalised, while no route is known. */
   errorFormatOf(host: string | undefined): ErrorFormat
+  /** The URL of the page about errors, to which the type of a problem leads; undefined for the registered types. */
+  readonly documentation: string | undefined
   readonly peers: Peers
   /** Reads the request that a proxy asks about; undefined if the request itself is served. */
   readonly readAsked?: (request: IncomingMessage) => Asked

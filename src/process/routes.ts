@@ -95,6 +95,7 @@ export function openRoutes(
     askedFields,
     responseFields: createResponseFields(headers.requestId),
     errorFormatOf: hostErrorFormats(served),
+    documentation: config.errors.documentation,
     rateLimitHeaders: headers.draft === 'draft-10' ? withDraftHeaders : decisionHeaders,
   }
 }

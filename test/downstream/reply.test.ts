@@ -83,3 +83,22 @@ it('a 503 has Retry-After and its problem type', async () => {
     'https://iana.org/assignments/http-problem-types#temporary-reduced-capacity',
   ])
 })
+
+it('with errors.documentation, the type of a problem leads to the entry of its code there', async () => {
+  const page = 'https://docs.example.com/errors'
+  const { port, close } = await startGateway({
+    data: upstream.url,
+    limit: 0,
+    more: `errors: { documentation: "${page}" }`,
+  })
+  const got = await Promise.all([
+    call(port),
+    call(port, { token: await token('acme') }),
+    call(port, { path: '/none' }),
+    call(port, { path: '//' }),
+  ])
+  await close()
+  expect(got.map(({ json }) => json.type)).toEqual(
+    ['unauthorized', 'toomanyrequests', 'notfound', 'badrequest'].map((anchor) => `${page}#${anchor}`),
+  )
+})

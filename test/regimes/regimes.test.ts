@@ -1,14 +1,18 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { play, stepsOf, tableOf, withTable } from './scenario.ts'
-import { SCENARIOS } from './scenarios.ts'
+import { PAGES } from './scenarios.ts'
 
 const ROOT = new URL('../../', import.meta.url)
 const read = (path: string): string => readFileSync(new URL(path, ROOT), 'utf8')
 const page = read('docs/regimes.md')
+const scenarios = Object.entries(PAGES).flatMap(([name, scenarios]) =>
+  scenarios.map((scenario) => ({ name, regime: scenario.regime, scenario })),
+)
 
-describe.each(SCENARIOS)('the scenario of $regime', (scenario) => {
-  it('is answered as expected, and docs/regimes.md has its table (npm run regimes)', async () => {
+describe.each(scenarios)('the scenario of $regime', ({ name, scenario }) => {
+  it('is answered as expected, and its page has its table (npm run regimes)', async () => {
+    const page = read(name)
     const answers = await play(scenario)
     const steps = stepsOf(scenario)
     expect(steps.map(({ at, name }, i) => `${at} ${name}: ${answers[i]}`)).toEqual(
@@ -24,9 +28,10 @@ describe('docs/regimes.md', () => {
     return file === undefined ? [] : [{ file, section }]
   })
 
-  it('has a section for each example', () => {
+  it('or docs/choosing-a-limit.md has a section for each example', () => {
     const files = readdirSync(new URL('config/examples', ROOT)).map((name) => `config/examples/${name}`)
-    expect(sections.map(({ file }) => file).toSorted()).toEqual(files.toSorted())
+    const recipes = PAGES['docs/choosing-a-limit.md']!.map(({ regime }) => `config/examples/${regime}.yaml`)
+    expect([...sections.map(({ file }) => file), ...recipes].toSorted()).toEqual(files.toSorted())
   })
 
   it.each(sections)('quotes the lines of $file as they are', ({ file, section }) => {

@@ -25,7 +25,7 @@ export interface Ask {
 }
 
 export interface Scenario {
-  /** The name of the file in config/examples, without its extension. */
+  /** The regime or the recipe: the name of the file in config/examples, without its extension. */
   readonly regime: string
   readonly timezone: string
   /** The calls, by what the table says of them. */
@@ -117,7 +117,7 @@ async function configOf(regime: string, { issuer, jwksUri }: TestIssuer, { url }
     overrides: [{ flag: 'store', path: ['store'], value: 'memory' }],
     env: {
       ...{ HOST: '127.0.0.1', PORT: '0', DATA_URL: url, IDENTITY_URL: url },
-      ...{ ISSUER: issuer, JWKS: jwksUri },
+      ...{ ISSUER: issuer, JWKS: jwksUri, PROXIES: '127.0.0.1' },
     },
   })
   return config

@@ -55,6 +55,12 @@ export const keysLocation = stringThat((text) => {
 
 export const fetchedUrl = (what: string) => stringThat(isFetchable, what)
 
+/** The URL of a page, in the characters of RFC 3986 section 2: it is sent in JSON without escapes, and an anchor is added to it. */
+export const pageUrl = stringThat((text) => {
+  const url = httpUrl(text)
+  return url !== undefined && hasNoCredentials(url) && /^[\w.~:/?[\]@!$&'()*+,;=%-]+$/.test(text)
+}, 'the URL of a page, without "#" or credentials, such as https://docs.example.com/errors')
+
 function isFetchable(text: string): boolean | string {
   const url = httpUrl(text)
   if (url === undefined) return false

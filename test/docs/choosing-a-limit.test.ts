@@ -1,0 +1,56 @@
+import { spawnSync } from 'node:child_process'
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import { afterAll, expect, it } from 'vitest'
+import { yaml } from '../helpers/gateway.ts'
+import { BIN } from '../helpers/process.ts'
+
+/** The commands of docs/choosing-a-limit.md are run in a shell; test/regimes plays its recipes. */
+const page = readFileSync(join(import.meta.dirname, '../../docs/choosing-a-limit.md'), 'utf8')
+const [replay, percentiles, addresses] = [...page.matchAll(/^```sh\n([\s\S]*?)^```/gm)].map(
+  ([, block]) => block!,
+)
+
+const folder = mkdtempSync(join(tmpdir(), 'sluice-choosing-'))
+afterAll(() => rmSync(folder, { recursive: true }))
+const program = join(folder, 'sluice')
+writeFileSync(program, `#!/bin/sh\nexec ${process.execPath} ${BIN} "$@"\n`)
+chmodSync(program, 0o755)
+writeFileSync(join(folder, 'sluice.yaml'), yaml({ data: 'http://127.0.0.1:1', limit: 2 }))
+
+const start = Date.parse('2026-03-02T09:00:00Z')
+/** Returns the log line of a call of a client, some seconds after the start. */
+const line = (client: string, ip: string, secs: number): string =>
+  `${JSON.stringify({
+    ...{ msg: 'request', time: new Date(start + secs * 1000).toISOString(), client, ip },
+    ...{ method: 'GET', host: 'api.example.com', path: '/v3/accounts', status: 200, source: 'upstream' },
+    ...{ decision: 'admitted', decidedAt: start + secs * 1000, durationMs: 1 },
+  })}\n`
+const calls = (client: string, ip: string, ...secs: readonly number[]): string =>
+  secs.map((at) => line(client, ip, at)).join('')
+writeFileSync(join(folder, 'access.log.1.gz'), gzipSync(calls('acme', '192.0.2.7', 0, 1)))
+writeFileSync(
+  join(folder, 'access.log'),
+  calls('acme', '192.0.2.7', 30, 65) + calls('blue', '192.0.2.8', 70) + calls('coal', '192.0.2.9', 80, 81),
+)
+
+function run(block: string): string {
+  const env = { ...process.env, PATH: `${folder}${delimiter}${process.env['PATH']}` }
+  const { status, stdout, stderr } = spawnSync('sh', ['-ec', block], { cwd: folder, env, encoding: 'utf8' })
+  expect(status, stderr).toBe(0)
+  return stdout
+}
+const hasNoJq = spawnSync('jq', ['--version']).status !== 0
+
+it('docs/choosing-a-limit.md shows whom a limit would have refused, and the busiest minute', () => {
+  const output = run(replay!)
+  expect(output).toMatch(/^acme +4 +3 +0 -> 1 +requests 1 +3 from 2026-03-02T09:00:00\.000Z$/m)
+  expect(output).toMatch(/^blue +1 +1 +0 +- +1 from/m)
+})
+
+it.skipIf(hasNoJq)('docs/choosing-a-limit.md has commands for percentiles, and for addresses', () => {
+  expect(JSON.parse(run(percentiles!))).toEqual({ half: 2, most: 2, all: 2 })
+  expect(run(addresses!)).toMatch(/^ +2 192\.0\.2\.9 29540\d+$/m)
+})

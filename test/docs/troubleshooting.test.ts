@@ -1,0 +1,76 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+
+/** docs/troubleshooting.md must have every text that callers get in `detail`, under the heading of each code, and no other. */
+const root = join(import.meta.dirname, '../..')
+const read = (path: string): string => readFileSync(join(root, path), 'utf8')
+const page = read('docs/troubleshooting.md')
+const errors = page.slice(page.indexOf('\n## Errors\n'))
+
+/** The rooms that refuse requests. */
+const ROOMS = ['authenticate', 'downstream', 'gateway', 'limit/fallback', 'par', 'policy', 'upstream']
+const files = [
+  'src/errors.ts',
+  'src/process/open-authentication.ts',
+  ...ROOMS.flatMap((room) =>
+    readdirSync(join(root, 'src', room), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts'))
+      .map((name) => `src/${room}/${name}`),
+  ),
+]
+/** Texts of these rooms that are no errors of callers: a defect, and header fields. */
+const OTHERS = new Set(['An admitted call has no refusal.', 'Bearer …', 'Basic …:…'])
+/** The files whose phrases continue a sentence about a JWT. */
+const PHRASES = ['src/par/clients.ts', 'src/authenticate/token/claims.ts']
+
+/** A comment, a regular expression, a string or a template. */
+const TOKEN =
+  /\/\*[\s\S]*?\*\/|\/\/.*|(?<=[=(,:?!&|[]\s*)\/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n[])+\/|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|`(?:\\.|\$\{[^}]*\}|[^`\\])*`/g
+
+/** Returns the strings and templates of a file, with `…` for what varies. */
+const literalsOf = (file: string): string[] =>
+  [...read(file).matchAll(TOKEN)]
+    .filter(([token]) => !token.startsWith('/'))
+    .map(([literal]) => literal.slice(1, -1).replaceAll(/\$\{[^}]*\}/g, '…'))
+
+const sentences = files
+  .flatMap(literalsOf)
+  .filter((text) => /^[A-Z][^ ]* .*[.…]$/.test(text) && !OTHERS.has(text))
+const phrases = PHRASES.flatMap(literalsOf).filter((text) => /^(?:expired$|(?:is|has|must) .{6})/.test(text))
+const documented = [...errors.matchAll(/^\| `([^`]+)` \|/gm)].map(([, text]) => text!)
+
+/** Returns true if a text of the page is one of the source; both may have `…`, which stands for any text. */
+function isSame(shown: string, text: string): boolean {
+  const parts = text.split(/…+/).map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, String.raw`\$&`))
+  return new RegExp(`^${parts.join('.*')}\\.?$`).test(shown)
+}
+
+describe('docs/troubleshooting.md', () => {
+  it('has an entry for each code, at the anchor to which its type leads', () => {
+    const [, list] = /const STATUS = \{([\s\S]*?)\n\}/.exec(read('src/errors.ts'))!
+    const codes = [...list!.matchAll(/(\w+): (\d+)/g)].map(([, code, status]) => `${code} ${status}`)
+    const entries = [...errors.matchAll(/^### (\w+)\n\nStatus (\d{3})\b/gm)].map(
+      ([, code, status]) => `${code} ${status}`,
+    )
+    expect(entries.toSorted()).toEqual(codes.toSorted())
+  })
+
+  it('has every text of an error', () => {
+    expect(sentences.length).toBeGreaterThan(90)
+    expect(phrases.length).toBeGreaterThan(15)
+    const missing = [...sentences, ...phrases].filter(
+      (text) => !documented.some((shown) => isSame(shown, text)),
+    )
+    expect(missing).toEqual([])
+  })
+
+  it('has only texts of errors', () => {
+    const texts = [...sentences, ...phrases]
+    const begun = /^The (?:request object|client_assertion|access token) /
+    const gone = documented.filter(
+      (shown) => !texts.some((text) => isSame(shown, text) || isSame(shown.replace(begun, ''), text)),
+    )
+    expect(gone).toEqual([])
+  })
+})

@@ -14,23 +14,23 @@ import { claimText } from './parts.ts'
 
 const MAX_LENGTH = 256
 
-/** Returns the value of a request for a word of `per` that says who calls; undefined if it has none. */
-function valueOf(word: string, caller: Caller, facts: Facts): string | undefined {
+type ReadValue = (caller: Caller, facts: Facts) => string | undefined
+
+/** Returns the reader of the value that a request has for a word of `per` that says who calls. */
+function valueReader(word: string): ReadValue {
   const [of, name = ''] = word.split(/:(.*)/s)
   switch (of) {
     case 'client':
     case 'user':
-      return caller[of]
+      return ({ [of]: id }) => id
     case 'ip':
-      return addressOf(caller.ip)
+      return ({ ip }) => addressOf(ip)
     case 'token':
-      return tokenHash(facts)
+      return (_, facts) => tokenHash(facts)
     case 'claim':
-      return claimText(caller.claims?.[name])
-    default: {
-      const value = facts.field(name)?.[0]
-      return value === undefined ? undefined : foldCase(value)
-    }
+      return ({ claims }) => claimText(claims?.[name])
+    default:
+      return (_, facts) => facts.field(name)?.map(foldCase)[0]
   }
 }
 
@@ -42,15 +42,17 @@ const shownAs = (parts: CountedCaller): readonly ShownCaller[] => [{ parts, show
 
 function nameByOne(word: string): Name {
   const named = memoize((value) => shownAs([{ word, value }]), MAX_SHOWN, MAX_LENGTH)
+  const read = valueReader(word)
   return (caller, facts) => {
-    const value = valueOf(word, caller, facts)
+    const value = read(caller, facts)
     return value === undefined ? NOBODY : named(value)
   }
 }
 
 function nameByAll(words: readonly string[]): Name {
+  const readers = words.map(valueReader)
   return (caller, facts) => {
-    const values = words.map((word) => valueOf(word, caller, facts))
+    const values = readers.map((read) => read(caller, facts))
     const parts = words.map((word, i) => ({ word, value: values[i] ?? '' }))
     return values.includes(undefined) ? NOBODY : shownAs(parts)
   }

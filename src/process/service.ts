@@ -63,7 +63,7 @@ export async function buildService(
   const tracing =
     started.tracing && (await import('../observe/tracing.ts')).createTracing(started.tracing, log)
   assertPrivateParts()
-  const { store, counters, overrides, ready } = await openStore(started.store, log, metrics, clock)
+  const { store, counters, overrides, ready, renew } = await openStore(started.store, log, metrics, clock)
   const limiter = createLimiter(store, metrics.decisions.inc, clock)
   const failures = createFailures({
     onCounted: () => metrics.failures.inc(),
@@ -153,6 +153,7 @@ export async function buildService(
         listeners.renew(next)
         return wired
       })
+      if (next.store !== 'memory') renew?.(next.store.redis)
       forget()
     },
     metrics: metrics.text,

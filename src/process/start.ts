@@ -47,7 +47,7 @@ export async function start(config: Config, source?: Source, workers = 1) {
     notReadyReason: () => operatorApi.notReadyReason(),
     metrics: () => operatorApi.metrics(),
     metricsType: metrics.contentType,
-    ...config.admin,
+    access: () => configuration.config().admin,
     overview: overview.read,
     usage: (client, signal) => operatorApi.usage(client, signal),
     async reset(client, signal) {

@@ -399,7 +399,11 @@ describe('a store whose password is renewed', () => {
     // The connections stay.
     await all(...setPassword(NEW))
     expect(await isServed()).toBe(true)
-    // The slots are read over new connections to the nodes that stayed connected.
+    // The slots are read over connections of their own.
+    await all('CONFIG', 'RESETSTAT')
+    await until('the slots are read', async () =>
+      (await all('INFO', 'commandstats')).some((stats) => String(stats).includes('cmdstat_cluster|slots')),
+    )
     await nodes[0]!.command('CLIENT', 'KILL', 'USER', 'rotating')
     await until('the node is connected again', isServed)
     await all('CLIENT', 'KILL', 'USER', 'rotating')

@@ -23,7 +23,7 @@ annotated example with every key.
 - A *duration* has a unit: \`ms\`, \`s\`, \`m\`, \`h\` or \`d\`. A *size* has one: \`B\`, \`kB\` (1024 bytes), \`MB\` or \`GB\`. An *instant* is
   as in ISO 8601, with \`Z\` or an offset.
 - Any value may contain \`\${NAME}\` or \`\${NAME:-default}\` from the environment. \`$\${\` is a literal \`\${\`.
-- Secrets may be \`file:/path\`. Other paths are relative to the file.
+- Secrets may be \`file:/path\`, which is read again when it changes. Other paths are relative to the file.
 - Unknown keys are mistakes. \`sluice check\` lists the mistakes of a file, and what is in effect. Mistakes between sections,
   such as a route that nothing reaches, are listed once the others are corrected; undefined names at once.
 - [What a reload changes](operating.md#reload), and what needs a restart.

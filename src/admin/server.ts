@@ -3,7 +3,9 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { type Access, type AdminResponse, deny, problem } from './access.ts'
 import { createLimits, type LimitsParts } from './limits.ts'
 
-export interface AdminParts extends Access, LimitsParts {
+export interface AdminParts extends LimitsParts {
+  /** Returns the access in force: a reload may replace the token. */
+  access(): Access
   /** Returns why the process should get no requests; undefined if it should. */
   notReadyReason(): string | undefined | Promise<string | undefined>
   metrics(): Promise<string>
@@ -58,7 +60,7 @@ export function createAdmin(parts: AdminParts): Server {
     if (!isOwnSite(request) && !(page !== undefined && isNavigation(request)))
       return text(403, 'Pages of other sites have no access.')
     const isLimits = /^\/(?:limits(?:\/.*)?|overrides|explain)$/.test(path)
-    const denial = isLimits || path === '/overview' ? deny(headers, parts) : undefined
+    const denial = isLimits || path === '/overview' ? deny(headers, parts.access()) : undefined
     if (denial) return denial
     if (isLimits) return await limits(request, response, path).finally(() => (latest = undefined))
     if (page === undefined && !READ_ONLY.has(path)) return text(404, NOT_FOUND)

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import type { IncomingMessage } from 'node:http'
 import { dirname, resolve } from 'node:path'
 import { text as read } from 'node:stream/consumers'
-import { readSecret, readText } from '../config/text.ts'
+import { readSecret, readText, secretFile } from '../config/text.ts'
 import { readSource } from '../config/yaml/source.ts'
 import { isObject, type JsonObject, parseObject } from '../runtime/json.ts'
 import { type Args, fileOf, type Io, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from './io.ts'
@@ -66,7 +66,8 @@ async function readAdmin(args: Args, io: Io) {
 /** Returns undefined also for a token whose file cannot be read. */
 function readToken(value: unknown, file = '-'): string | undefined {
   if (typeof value !== 'string' || value === '') return undefined
-  return readSecret(value, file === '-' ? process.cwd() : dirname(resolve(file)), () => {})
+  const named = secretFile(value, file === '-' ? process.cwd() : dirname(resolve(file)))
+  return named === undefined ? value : readSecret(named, () => {})
 }
 
 interface Options {

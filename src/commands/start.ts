@@ -34,8 +34,8 @@ export async function run(args: Args, io: Io): Promise<void> {
     throw new ConfigError([{ where: '--workers', path: '', message }])
   }
   const watch = createWatch(() => void running?.reload('file-change'))
-  const filesOf = ({ file, certificates }: typeof loaded): readonly string[] =>
-    file === '-' ? certificates : [file, ...certificates]
+  const filesOf = ({ file, files }: typeof loaded): readonly string[] =>
+    file === '-' ? files : [file, ...files]
   const load = async (before: string) => {
     const next = await loadInThread({ ...options, before })
     watch(filesOf(next))
@@ -49,9 +49,8 @@ export async function run(args: Args, io: Io): Promise<void> {
     io.exit(1)
   })
   watch(filesOf(loaded))
-  // A change since the files were read. The times of certificates before that are not known.
-  if (loaded.certificates.length > 0 || (await stampOf(options.file)) !== read)
-    void running.reload('file-change')
+  // A change since the files were read. The times of the others before that are not known.
+  if (loaded.files.length > 0 || (await stampOf(options.file)) !== read) void running.reload('file-change')
   const signal = await signalled
   const signalledAt = performance.now()
   const repeated = (): void => {

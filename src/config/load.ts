@@ -7,7 +7,7 @@ import { compile, type Config, filesOf } from './compile.ts'
 import { isSecret, settings } from './schema.ts'
 import { isObject, type JsonObject } from '../runtime/json.ts'
 import { differences } from './shown-settings.ts'
-import { readSecret, readText } from './text.ts'
+import { readSecret, readText, secretFile } from './text.ts'
 import { ConfigError, type Issue, mistakesOf, type Path } from './yaml/issue.ts'
 import { type Env, locate, mapTexts, readSource } from './yaml/source.ts'
 
@@ -43,6 +43,13 @@ export async function loadConfig(options: LoadOptions) {
 
   const mistakes: Issue[] = [...source.mistakes]
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
+  const secretFiles: string[] = []
+  function secretOf(text: string, path: Path, base: string, found: Issue[]): string {
+    const name = isSecret(path) ? secretFile(text, base) : undefined
+    if (name === undefined) return text
+    secretFiles.push(name)
+    return readSecret(name, (message) => found.push({ path, message })) ?? text
+  }
   // There may be 100,000 clients; they have no secrets.
   const { clients, ...rest } = source.value
   // A flag that replaces the URL of Redis keeps its credentials, which may be in a file.
@@ -72,14 +79,9 @@ export async function loadConfig(options: LoadOptions) {
     hash: createHash('sha256').update(text).digest('hex'),
     /** The SHA-256 of everything that was read: the text, the files that it names, and the environment. */
     content: createHash('sha256').update(text).update(JSON.stringify(compiled)).digest('hex'),
-    /** The TLS files of the listener and the upstreams, which may be renewed without a change of the text. */
-    certificates: filesOf([listen.tls, ...upstreams.map(({ tls }) => tls)], directory),
+    /** The files of secrets, and of TLS of the listener and the upstreams: they may change without a change of the text. */
+    files: [...secretFiles, ...filesOf([listen.tls, ...upstreams.map(({ tls }) => tls)], directory)],
   }
-}
-
-function secretOf(text: string, path: Path, directory: string, mistakes: Issue[]): string {
-  const report = (message: string): void => void mistakes.push({ path, message })
-  return (isSecret(path) ? readSecret(text, directory, report) : undefined) ?? text
 }
 
 export const overridden = (file: JsonObject, overrides: readonly FlagOverride[]): JsonObject =>

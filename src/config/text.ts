@@ -27,10 +27,14 @@ export async function readText(file: string): Promise<string> {
   }
 }
 
-/** Reads the secret of a text `file:/path`; returns any other text. Reports what is wrong with the text, and then returns undefined. */
-export function readSecret(text: string, directory: string, report: (mistake: string) => void) {
-  if (!text.startsWith('file:')) return text
-  const file = resolve(directory, text.slice('file:'.length).replace(/^\/\/\//, '/'))
+/** Returns the file of a text `file:/path`; undefined for any other text. */
+export function secretFile(text: string, directory: string): string | undefined {
+  if (!text.startsWith('file:')) return undefined
+  return resolve(directory, text.slice('file:'.length).replace(/^\/\/\//, '/'))
+}
+
+/** Reads the secret in a file. Reports what is wrong with the file, and then returns undefined. */
+export function readSecret(file: string, report: (mistake: string) => void): string | undefined {
   try {
     const secret = readFileSync(file, 'utf8').replace(/\r?\n$/, '')
     if (secret !== '') return secret

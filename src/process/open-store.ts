@@ -32,7 +32,10 @@ const logged = (overrides: readonly Override[]): readonly string[] =>
     return `${showCaller(caller)} ${name}=${limit}, ${end}${by ? `, by ${by}` : ''}${note ? `: ${note}` : ''}`
   })
 
-/** Opens the store, what operators read of it, and the overrides. `ready`: calls can be decided as configured. Rejects if Redis contradicts the configuration. */
+/**
+ * Opens the store, what operators read of it, and the overrides. `ready`: calls can be decided as configured. `renew` makes new
+ * connections to Redis use another login. Rejects if Redis contradicts the configuration.
+ */
 export async function openStore(config: StoreConfig, log: Log, metrics: Metrics, clock = SYSTEM_CLOCK) {
   function show(...now: readonly Mode[]): void {
     for (const mode of Object.keys(MODE_CHANGED) as Mode[])
@@ -126,10 +129,6 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
   if (await counters.connect()) await overrides.load().catch(() => {})
   else await store.begin()
   show(store.mode())
-  return {
-    store,
-    inspect: store.inspect,
-    overrides,
-    ready: () => mode !== 'deny' || store.mode() === 'store',
-  }
+  const ready = () => mode !== 'deny' || store.mode() === 'store'
+  return { store, inspect: store.inspect, overrides, ready, renew: counters.renew }
 }

@@ -1,7 +1,9 @@
 import type { Loaded } from '../config/load.ts'
-import type { Config } from '../config/compile.ts'
+import type { Config, StoreConfig } from '../config/compile.ts'
+import { withLogin } from '../limit/redis/options.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import { isObject } from '../runtime/json.ts'
 
 type Version = Pick<Loaded, 'text' | 'hash' | 'content'> & { readonly loadMs: number }
 
@@ -30,8 +32,10 @@ const MAX_RELOADS = 20
 const MAX_PROBLEMS = 20
 /** Maximum warnings of one configuration that are logged: each of 100,000 clients may cause one. */
 const MAX_WARNINGS = 100
-/** Sections that are read only at the start, except parts of `listen`. */
+/** Sections that are read only at the start, except parts of `listen`, the login at Redis and `admin.token`. */
 const RESTART_ONLY = ['listen', 'forwardAuth', 'admin', 'store', 'log', 'tracing'] as const
+/** The sections of `RESTART_ONLY` of which a reload replaces secrets. */
+const SECRETS_OF = ['admin', 'store'] as const
 
 /** Creates the holder of the configuration in force, which never changes without `source`. */
 export function createConfiguration(
@@ -83,8 +87,9 @@ export function createConfiguration(
           log.info({ hash }, 'configuration valid again and unchanged')
           return
         }
-        const next = keepRestartOnly(started, loaded.config)
+        const next = keepRestartOnly(config, loaded.config)
         await apply(next)
+        const secrets = SECRETS_OF.flatMap((key) => changedKeys(key, next[key], config[key]))
         config = next
         version = loaded
         warn()
@@ -92,6 +97,7 @@ export function createConfiguration(
         const changes = onlyFiles ? ['files that it names have changed'] : loaded.changes
         record(hash, [], changes)
         log.info({ hash, loadMs, changes }, 'configuration reloaded')
+        if (secrets.length > 0) log.info({ keys: secrets }, 'secrets renewed')
         const keys = RESTART_ONLY.flatMap((key) => changedKeys(key, loaded.config[key], next[key]))
         if (keys.length > 0) log.warn({ keys }, 'settings changed that need a restart')
       } catch (error) {
@@ -106,29 +112,36 @@ export function createConfiguration(
   }
 }
 
-function keepRestartOnly(started: Config, next: Config): Config {
-  const { listen, forwardAuth, admin, store, log, tracing } = started
+function keepRestartOnly(current: Config, next: Config): Config {
+  const { listen, forwardAuth, log, tracing } = current
   const { trustedProxies, hosts } = next.listen
   const tls = renewed(listen.tls, next.listen.tls)
+  const admin = { ...current.admin, token: next.admin.token }
+  const store = renewedStore(current.store, next.store)
   const kept = { forwardAuth, admin, store, log, tracing }
   return { ...next, ...kept, listen: { ...listen, trustedProxies, hosts, tls } }
 }
 
 /** Replaces certificates and keys; whether callers are asked for certificates needs a restart. */
-function renewed(started: Config['listen']['tls'], next: typeof started) {
-  if (started === undefined || next === undefined) return started
-  const clientCa = started.clientCa && (next.clientCa ?? started.clientCa)
-  return { ...started, cert: next.cert, key: next.key, clientCa }
+function renewed(current: Config['listen']['tls'], next: typeof current) {
+  if (current === undefined || next === undefined) return current
+  const clientCa = current.clientCa && (next.clientCa ?? current.clientCa)
+  return { ...current, cert: next.cert, key: next.key, clientCa }
 }
 
-/** Returns the settings of a section that differ, as the file names them; the section if it is a string on one side. */
-function changedKeys(section: string, next?: object | string, current?: object | string): readonly string[] {
+/** Replaces the login at Redis. */
+function renewedStore(current: StoreConfig, next: StoreConfig): StoreConfig {
+  if (current === 'memory' || next === 'memory') return current
+  return { ...current, redis: withLogin(current.redis, next.redis) }
+}
+
+/** Returns the paths of the settings within `path` that differ, as the file names them; `path` if one side has none. */
+function changedKeys(path: string, next: unknown, current: unknown): readonly string[] {
   if (JSON.stringify(next) === JSON.stringify(current)) return []
-  if (typeof next === 'string' || typeof current === 'string') return [section]
-  const [a, b] = [next, current] as (Record<string, unknown> | undefined)[]
-  return Object.keys({ ...a, ...b })
-    .filter((key) => JSON.stringify(a?.[key]) !== JSON.stringify(b?.[key]))
-    .map((key) => `${section}.${key.replace(/Ms$/, '')}`)
+  if (!isObject(next) || !isObject(current)) return [path.replace('.topology', '').replace(/Ms$/, '')]
+  return Object.keys({ ...next, ...current }).flatMap((key) =>
+    changedKeys(`${path}.${key}`, next[key], current[key]),
+  )
 }
 
 const keyOf = (kind: string, settings: unknown): string => `${kind} ${JSON.stringify(settings)}`

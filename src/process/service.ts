@@ -64,7 +64,7 @@ export async function buildService(
   const tracing =
     started.tracing && (await import('../observe/tracing.ts')).createTracing(started.tracing, log)
   assertPrivateParts()
-  const { store, inspect, overrides, ready } = await openStore(started.store, log, metrics, clock)
+  const { store, inspect, overrides, ready, renew } = await openStore(started.store, log, metrics, clock)
   const limiter = createLimiter(store, metrics.decisions.inc, clock)
   const failures = createFailures({
     onCounted: () => metrics.failures.inc(),
@@ -154,6 +154,7 @@ export async function buildService(
         listeners.renew(next)
         return wired
       })
+      if (next.store !== 'memory') renew?.(next.store.redis)
       forget()
     },
     metrics: metrics.text,

@@ -49,7 +49,7 @@ export async function start(config: Config, source?: Source, workers = 1) {
     notReadyReason: () => operatorApi.notReadyReason(),
     metrics: () => operatorApi.metrics(),
     metricsType: metrics.contentType,
-    ...config.admin,
+    access: () => configuration.config().admin,
     overview: overview.read,
     findCaller: (shown) => operatorApi.findCaller(shown),
     usage: (caller, signal) => operatorApi.usage(caller, signal),

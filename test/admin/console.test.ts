@@ -101,7 +101,7 @@ it('shows the use of each client, refusals with their end, and refusals of shado
   expect((await row(page, 'callers', HOSTILE_SHOWN))[0]).toBe(`client:${HOSTILE_SHOWN}`)
 
   const [refused, by, end, left] = await row(page, 'refused', 'acme')
-  expect([refused, by]).toEqual(['acme', 'requests'])
+  expect([refused, by]).toEqual(['client:acme', 'requests'])
   expect(end).toMatch(/^\d\d:\d\d:\d\d$/)
   expect(left).toMatch(/^(1 min|\d+ s)$/)
   expect(await row(page, 'limits', 'trial')).toContain('shadow: would have refused 3 calls')

@@ -3,6 +3,7 @@ import { request as httpRequest, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { InvalidQuestion } from '../../src/errors.ts'
+import type { Access } from '../../src/admin/access.ts'
 import { type AdminParts, createAdmin } from '../../src/admin/server.ts'
 import {
   call,
@@ -23,16 +24,14 @@ let server: Server | undefined
 afterEach(() => server?.close())
 
 /** Starts a real listener with parts that record the requested clients. */
-async function admin(parts: Partial<AdminParts> = {}) {
+async function admin({ token, onLoopback = true, hosts = [], ...parts }: Partial<Access & AdminParts> = {}) {
   const failed = vi.fn<AdminParts['failed']>()
   const asked: string[] = []
   server = createAdmin({
     notReadyReason: () => undefined,
     metrics: async () => '',
     metricsType: 'text/plain',
-    token: undefined,
-    onLoopback: true,
-    hosts: [],
+    access: () => ({ token, onLoopback, hosts }),
     usage: async (client) => (
       asked.push(client),
       { client, limits: [], own: [], overrides: [], truncated: false }

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import type { Access } from '../../src/admin/access.ts'
 import { type AdminParts, createAdmin } from '../../src/admin/server.ts'
 import { call, type Call, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
@@ -19,11 +20,12 @@ afterEach(() => {
   server?.close()
 })
 
-async function admin(parts: Partial<AdminParts> = {}) {
+async function admin({ token, onLoopback = true, hosts = [], ...parts }: Partial<Access & AdminParts> = {}) {
   const reset = vi.fn<AdminParts['reset']>(async () => 1)
   server = createAdmin({
     ...{ notReadyReason: () => undefined, metrics: async () => '', metricsType: 'text/plain' },
-    ...{ token: undefined, onLoopback: true, hosts: [], failed: () => {}, reset },
+    access: () => ({ token, onLoopback, hosts }),
+    ...{ failed: () => {}, reset },
     usage: async (client) => ({ client, limits: [], own: [], overrides: [], truncated: false }),
     overview: async () => ({ shown: true }),
     setLimits: async (setting) => setting,

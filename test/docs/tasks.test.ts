@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { Agent, createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -95,8 +95,9 @@ describe('docs/tasks', () => {
 
 describe('docs/tasks/rotate-the-redis-password.md', () => {
   it('leaves no gateway without a valid password', async () => {
-    const text = page('rotate-the-redis-password.md')
-    const [add, check, remove] = blocksOf(text, 'sh')
+    const secret = join(folder, 'redis-password')
+    const text = page('rotate-the-redis-password.md').replaceAll('/run/secrets/redis', secret)
+    const [add, write, check, remove, withoutUsers] = blocksOf(text, 'sh')
     const [, options] = /redis: (\{.*\}) \}/.exec(blocksOf(text, 'yml')[0]!)!
     const acl = join(folder, 'users.acl')
     writeFileSync(acl, '')
@@ -109,31 +110,42 @@ describe('docs/tasks/rotate-the-redis-password.md', () => {
     const file = join(folder, 'rotated.yaml')
     const store = `{ redis: ${options!.replace('redis://redis.internal:6379', redis.url)} }`
     writeFileSync(file, yaml({ data: upstream.url, store, ...QUICK }))
+    writeFileSync(secret, 'old-password', { mode: 0o600 })
     const env = { SLUICE_CONFIG: file, OLD: 'old-password', NEW: 'new-password' }
-    const start = (password: string) => serving({ file }, [], { REDIS_PASSWORD: password })
+    const leftFile = join(folder, 'left-out.yaml')
+    const leftSecret = join(folder, 'left-out')
+    writeFileSync(leftFile, readFileSync(file, 'utf8').replace(secret, leftSecret))
+    writeFileSync(leftSecret, env.OLD)
     const decidedBy = async ({ port, lines }: ServingProcess) => {
       const { headers } = await call(port, { path: '/v3/accounts', token: await token('acme') })
       const line = () => lines().find(({ requestId }) => requestId === headers['x-request-id'])
       await until('the line is written', () => line() !== undefined)
       return line()!['mode']
     }
-    const gateways = [await start(env.OLD), await start(env.OLD)]
-    const left = await start(env.OLD)
+    const gateways = [await serving({ file }), await serving({ file })]
+    const left = await serving({ file: leftFile })
     await run(add!, env)
+    await run(write!, env)
+    expect(statSync(secret).mode & 0o777).toBe(0o600)
+    for (const { lines } of gateways)
+      await until('it is read', () => lines().some(({ msg }) => msg === 'secrets renewed'))
     await run(check!, env)
-    for (const [i, gateway] of gateways.entries()) {
-      gateway.kill('SIGTERM')
-      expect(await gateway.ended()).toBe(0)
-      gateways[i] = await start(env.NEW)
-    }
     await run(remove!, env)
     expect(readFileSync(acl, 'utf8').match(/#\w{64}/g)).toHaveLength(1)
     await redis.command('CLIENT', 'KILL', 'USER', 'sluice')
     await until('it is rejected', () => left.lines().some(({ level }) => level === 'error'))
     expect(left.lines().find(({ level }) => level === 'error')!['msg']).toContain('password')
     expect(await decidedBy(left)).toBe('local')
-    for (const gateway of gateways)
+    for (const gateway of gateways) {
       await until('Redis decides', async () => (await decidedBy(gateway)) === 'store')
+      expect(gateway.lines().filter(({ level }) => level === 'error')).toEqual([])
+    }
+    writeFileSync(leftSecret, env.NEW)
+    await until('Redis decides', async () => (await decidedBy(left)) === 'store')
+
+    expect(await run(withoutUsers!, env)).toBe('OK\n')
+    await expect(run('redis-cli PING', { REDISCLI_AUTH: env.OLD })).rejects.toThrow('WRONGPASS')
+    expect(await run('redis-cli PING', { REDISCLI_AUTH: env.NEW })).toBe('PONG\n')
     for (const gateway of [left, ...gateways]) gateway.kill()
     await redis.close()
   })

@@ -159,8 +159,7 @@ describe('a changed file', () => {
     const line = await onceLogged('need a restart', () =>
       writeFileSync(file, text.replace('port: 0, trustedProxies: []', listen)),
     )
-    const tracing = ['tracing.endpoint', 'tracing.sampleRatio', 'tracing.headers']
-    const keys = ['listen.headersTimeout', 'listen.maxConnections', 'store', ...tracing]
+    const keys = ['listen.headersTimeout', 'listen.maxConnections', 'store', 'tracing']
     expect(line).toMatchObject({ level: 'warn', keys })
   })
 })

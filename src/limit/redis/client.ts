@@ -3,7 +3,7 @@ import { Cluster, Redis } from 'ioredis'
 import { LRUCache } from 'lru-cache'
 import { isGeneric } from './diagnose.ts'
 import { hashSlot, SLOTS, tagOf } from './hash-slot.ts'
-import { clusterOptions, type RedisConfig, sentinelOptions, serverOptions } from './options.ts'
+import { clusterOptions, loginOf, type RedisConfig, sentinelOptions, serverOptions } from './options.ts'
 
 /** A client of one server or of a cluster. A `server` is `redis`, or `host:port` in a cluster. */
 type RedisClient = ReturnType<typeof openCluster>
@@ -12,7 +12,7 @@ type OnError = (error: Error) => void
 /** Opens a client. The events of `commands` are those of the connection. */
 export function openClient(config: RedisConfig, onError: OnError): RedisClient {
   const { topology } = config
-  if ('cluster' in topology) return openCluster(clusterOptions(topology.cluster, config), onError)
+  if ('cluster' in topology) return openCluster(topology.cluster, config, onError)
   if ('url' in topology) return openServer(new Redis(serverOptions(topology.url, config)))
   const { master, subscriptions } = sentinelOptions(topology, config)
   const client = new Redis(master)
@@ -39,6 +39,12 @@ const openServer = (client: Redis, watchers: readonly Redis[] = []): RedisClient
   node: () => client,
   reason: () => undefined,
   reconnect: () => disconnect(client, true),
+  renew(config) {
+    const login = loginOf(config)
+    Object.assign(client.options, login)
+    const { sentinelUsername: username, sentinelPassword: password } = login
+    for (const watcher of watchers) Object.assign(watcher.options, { username, password })
+  },
   close() {
     for (const connection of [...watchers, client]) close(connection, [connection])
   },
@@ -47,8 +53,10 @@ const openServer = (client: Redis, watchers: readonly Redis[] = []): RedisClient
 /** The `server` of keys whose slot has no master. */
 const MASTERLESS = 'slots without a master'
 
-function openCluster({ nodes, options }: ReturnType<typeof clusterOptions>, onError: OnError) {
+function openCluster(urls: readonly string[], config: RedisConfig, onError: OnError) {
+  const { nodes, options } = clusterOptions(urls, config)
   const client = new Cluster(nodes, options)
+  let login = loginOf(config)
   /** `host:port` of a node → why it is not connected; includes nodes that left. */
   const reasons = new LRUCache<string, Error>({ max: 1000 })
 
@@ -63,6 +71,8 @@ function openCluster({ nodes, options }: ReturnType<typeof clusterOptions>, onEr
     onError(reason)
   })
   client.on('+node', (node: Redis) => {
+    // The cluster creates nodes with the login of its start.
+    Object.assign(node.options, login)
     node.on('ready', () => reasons.delete(nameOf(node)))
     // Connect the masters that wait for their first command: other commands sent at the same time would fail.
     for (const node of client.nodes('master')) if (node.status === 'wait') node.connect().catch(() => {})
@@ -103,6 +113,11 @@ function openCluster({ nodes, options }: ReturnType<typeof clusterOptions>, onEr
       const node = nodeOf(name)
       if (node) disconnect(node, false)
       client.refreshSlotsCache()
+    },
+    /** Makes new connections use another login; those that are open stay. */
+    renew(next: RedisConfig): void {
+      login = loginOf(next)
+      for (const node of client.nodes()) Object.assign(node.options, login)
     },
     close: (): void => close(client, client.nodes()),
   }

@@ -40,6 +40,23 @@ export function redisAddress(url: string, { username, password, tls }: RedisCred
   })
 }
 
+/** Returns the user and the password at Redis and at the sentinels, as ioredis names them. */
+export function loginOf(config: RedisConfig) {
+  const { username, password } = redisAddress(urlsOf(config.topology)[0]!, config)
+  const { sentinelUsername, sentinelPassword } = config.topology as Partial<SentinelTopology>
+  return { username, password, sentinelUsername, sentinelPassword }
+}
+
+/** Returns the configuration of the same servers with the login of `next`; without it if `next` names other servers. */
+export const withLogin = (config: RedisConfig, next: RedisConfig): RedisConfig =>
+  serversOf(next) === serversOf(config) ? { ...next, tls: config.tls } : config
+
+/** Returns a text that differs if the servers do. */
+const serversOf = ({ topology }: RedisConfig): string =>
+  JSON.stringify({ ...topology, sentinelUsername: undefined, sentinelPassword: undefined })
+    // The user and the password of a URL.
+    .replaceAll(/(?<="rediss?:\/\/)[^/]*@/g, '')
+
 export function urlsOf(topology: RedisTopology): readonly string[] {
   if ('url' in topology) return [topology.url]
   return 'cluster' in topology ? topology.cluster : topology.sentinels

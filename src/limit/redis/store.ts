@@ -91,6 +91,7 @@ export function createRedisStore(options: RedisStoreOptions) {
     server: client.server,
     servers: (): readonly string[] => [...client.tags().keys()],
     reconnect: client.reconnect,
+    renew: client.renew,
     spreadMs: (key: string): number => scripts.clocks.spreadMs(client.server(key)),
     dateAt: (key: string, localMs: number): number => scripts.clocks.dateAt(client.server(key), localMs),
 

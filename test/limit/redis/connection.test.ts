@@ -373,3 +373,63 @@ test.each([
 ])('describes %j', (topology, text) => {
   expect(describeTopology(topology)).toBe(text)
 })
+
+describe('a store whose password is renewed', () => {
+  const [OLD, NEW] = ['old password', 'new password']
+  const rotating = (password: string) => ({ username: 'rotating', password })
+  /** Lets the user `rotating` log in by this password only. */
+  const setPassword = (password: string) =>
+    ['ACL', 'SETUSER', 'rotating', 'reset', 'on', `>${password}`, '~*', '&*', '+@all'] as const
+  const charges = (key = quota.key) =>
+    store.charge([{ ...quota, key, limit: 1000 }]).then(
+      ({ mode }) => mode === 'store',
+      () => false,
+    )
+
+  test('uses it for each connection to a node of a cluster', async () => {
+    const { nodes, urls } = guardedCluster
+    const all = (...command: string[]) => Promise.all(nodes.map((node) => node.command(...command)))
+    await all(...setPassword(OLD))
+    const topology = { cluster: urls }
+    expect(await connect(topology, { ...CA, ...rotating(OLD) })).toEqual([])
+    const keys = Array.from({ length: 50 }, (_, i) => `t:{${i}}:renewed`)
+    const isServed = async () => (await Promise.all(keys.map(charges))).every(Boolean)
+    expect(await isServed()).toBe(true)
+    store.renew({ topology, ...rotating(NEW) })
+    // The connections stay.
+    await all(...setPassword(NEW))
+    expect(await isServed()).toBe(true)
+    // The slots are read over connections of their own.
+    await all('CONFIG', 'RESETSTAT')
+    await until('the slots are read', async () =>
+      (await all('INFO', 'commandstats')).some((stats) => String(stats).includes('cmdstat_cluster|slots')),
+    )
+    await nodes[0]!.command('CLIENT', 'KILL', 'USER', 'rotating')
+    await until('the node is connected again', isServed)
+    await all('CLIENT', 'KILL', 'USER', 'rotating')
+    await until('every node is connected again', isServed)
+  })
+
+  test('uses it, and that of the sentinels, behind sentinels', async () => {
+    const { master, urls } = guardedSentinels
+    const operators = urls.map(operatorOf)
+    const all = ([name, ...rest]: readonly string[]) =>
+      Promise.all(operators.map((operator) => operator.call(name!, ...rest)))
+    await all(setPassword(OLD))
+    await master.command(...setPassword(OLD))
+    expect(await connect(behindGuards(OLD, 'rotating'), { ...CA, ...rotating(OLD) })).toEqual([])
+    expect(await charges()).toBe(true)
+    const isSubscribed = async () =>
+      (await all(['CLIENT', 'LIST'])).every((list) => /sub=1 .*user=rotating/.test(String(list)))
+    await until('it is subscribed', isSubscribed)
+    store.renew({ topology: behindGuards(NEW, 'rotating'), ...rotating(NEW) })
+    await all(setPassword(NEW))
+    await master.command(...setPassword(NEW))
+    expect(await charges()).toBe(true)
+    await all(['CLIENT', 'KILL', 'USER', 'rotating'])
+    await master.command('CLIENT', 'KILL', 'USER', 'rotating')
+    await until('it is connected again', charges)
+    await until('it is subscribed again', isSubscribed)
+    for (const operator of operators) operator.disconnect()
+  })
+})

@@ -1,0 +1,183 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeAll, afterAll, describe, expect, it } from 'vitest'
+import { call, token, yaml } from '../helpers/gateway.ts'
+import { serving, type ServingProcess } from '../helpers/process.ts'
+import { type RedisServer, type RedisServerOptions, startRedis } from '../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'sluice-secrets-'))
+const [file, secret] = [join(folder, 'sluice.yaml'), join(folder, 'secret')]
+const OLD = 'the-old-secret-of-16'
+const NEW = 'the-new-secret-of-16'
+const LIMIT = 1000
+
+let data: TestUpstream
+let redis: RedisServer | undefined
+let gateway: ServingProcess
+beforeAll(async () => void (data = await startUpstream()))
+afterEach(async () => {
+  gateway.kill()
+  await redis?.close()
+})
+afterAll(async () => {
+  await data.close()
+  rmSync(folder, { recursive: true })
+})
+
+const lines = (words: string) =>
+  gateway.lines().filter(({ msg }) => typeof msg === 'string' && msg.includes(words))
+const refusals = () => lines('refuses the user name or password')
+
+/** Writes the secret into its file, and waits until the gateway has read it. */
+async function renew(value: string, keys: readonly string[]): Promise<void> {
+  const before = lines('secrets renewed').length
+  writeFileSync(secret, value)
+  await until('the secret is renewed', () => lines('secrets renewed').length > before)
+  expect(lines('secrets renewed').at(-1)).toMatchObject({ level: 'info', keys })
+  expect(lines('need a restart')).toEqual([])
+}
+
+describe('a password of Redis in a file', () => {
+  const PASSWORD = ['store.redis.password']
+  const setUser = (...rules: string[]) => redis!.command('ACL', 'SETUSER', 'sluice', ...rules)
+  const kill = () => redis!.command('CLIENT', 'KILL', 'TYPE', 'normal')
+  const asUser = ({ url }: RedisServer) => `url: "${url}", username: sluice, password: "file:${secret}"`
+  let mine: string
+  let calls: number
+
+  /** Starts Redis, and a gateway whose `store.redis` is `settings`. */
+  async function start(
+    settings: (redis: RedisServer) => string,
+    options: RedisServerOptions = {},
+    workers = 1,
+  ): Promise<void> {
+    ;[mine, calls] = [await token(`client-${workers}`), 0]
+    writeFileSync(secret, OLD)
+    redis = await startRedis(options)
+    await setUser('on', `>${OLD}`, '~*', '+@all')
+    const store = `{ redis: { ${settings(redis)} }, timeout: 5s }`
+    writeFileSync(file, yaml({ data: data.url, store, limit: LIMIT, window: '1h' }))
+    gateway = await serving({ file }, workers === 1 ? [] : ['--workers', String(workers)])
+  }
+
+  /** Makes a call that is answered; returns what decided it. */
+  async function mode(): Promise<unknown> {
+    const { status, headers } = await call(gateway.port, { token: mine })
+    calls++
+    expect(status).toBe(200)
+    const line = () => gateway.lines().find(({ requestId }) => requestId === headers['x-request-id'])
+    await until('the line is written', () => line() !== undefined)
+    return line()!['mode']
+  }
+  /** Waits until Redis has counted each call, also those that the fallback decided. */
+  async function isCounted(): Promise<void> {
+    await until('each call is counted', async () => {
+      const { headers } = await call(gateway.port, { token: mine })
+      return Number(headers['x-ratelimit-remaining']) === LIMIT - ++calls
+    })
+  }
+
+  it('that is one of two is replaced without a decision of the fallback', async () => {
+    await start(asUser)
+    expect(await mode()).toBe('store')
+    await setUser(`>${NEW}`)
+    await renew(NEW, PASSWORD)
+    await setUser(`<${OLD}`)
+    expect(await mode()).toBe('store')
+    expect(lines('Redis unavailable')).toEqual([])
+    await kill()
+    await until('Redis decides', async () => (await mode()) === 'store')
+    await isCounted()
+    expect(refusals()).toEqual([])
+    expect(gateway.stdout()).not.toMatch(new RegExp(`${OLD}|${NEW}`))
+  })
+
+  it('that Redis has replaced already is used once the file has it, by every worker', async () => {
+    const workers = 2
+    await start(asUser, {}, workers)
+    const connected = async () =>
+      String(await redis!.command('CLIENT', 'LIST')).match(/user=sluice/g)?.length ?? 0
+    await until('every worker is connected', async () => (await connected()) === workers)
+    await setUser('resetpass', `>${NEW}`)
+    expect(await connected()).toBe(workers)
+    await kill()
+    await until('every worker is refused', () => refusals().length === workers)
+    await until('the fallback decides', async () => (await mode()) === 'local')
+    await renew(NEW, PASSWORD)
+    await until('every worker is connected', async () => (await connected()) === workers)
+    await until('Redis is available to all', () => lines('available again').length === workers)
+    expect(await mode()).toBe('store')
+    await isCounted()
+  })
+
+  it('without users (requirepass) is replaced', async () => {
+    await start(({ url }) => `url: "${url}", password: "file:${secret}"`, { password: OLD })
+    await redis!.command('CONFIG', 'SET', 'requirepass', NEW)
+    expect(await mode()).toBe('store')
+    await renew(NEW, PASSWORD)
+    await kill()
+    await until('Redis decides', async () => (await mode()) === 'store')
+    await isCounted()
+    expect(refusals()).toEqual([])
+  })
+
+  it('within a URL is replaced', async () => {
+    const url = (password: string) => `redis://sluice:${password}@127.0.0.1:${redis!.port}`
+    await start(
+      () => {
+        writeFileSync(secret, url(OLD))
+        return `url: "file:${secret}"`
+      },
+      { tcp: true },
+    )
+    await setUser('resetpass', `>${NEW}`)
+    await renew(url(NEW), ['store.redis.url'])
+    await kill()
+    await until('Redis decides', async () => (await mode()) === 'store')
+    expect(refusals()).toEqual([])
+  })
+
+  it('is replaced while other settings of the store wait for a restart; that of another server is not used', async () => {
+    await start(({ url }) => `url: "${url}", username: sluice, password: ${OLD}`)
+    const written = (redis: string, timeout: string) =>
+      writeFileSync(
+        file,
+        yaml({ data: data.url, store: `{ redis: ${redis}, timeout: ${timeout} }`, limit: LIMIT }),
+      )
+    written(`{ url: "${redis!.url}", username: sluice, password: ${NEW} }`, '6s')
+    await until('a warning', () => lines('need a restart').length === 1)
+    expect(lines('secrets renewed')).toEqual([expect.objectContaining({ keys: PASSWORD })])
+    expect(lines('need a restart')[0]).toMatchObject({ keys: ['store.timeout'] })
+
+    written('{ url: "redis://127.0.0.1:1", password: of-another }', '5s')
+    await until('a warning', () => lines('need a restart').length === 2)
+    const others = ['store.redis.url', 'store.redis.password', 'store.redis.username']
+    expect((lines('need a restart')[1]!['keys'] as string[]).toSorted()).toEqual(others.toSorted())
+    expect(lines('secrets renewed')).toHaveLength(1)
+    await setUser('resetpass', `>${NEW}`)
+    await kill()
+    await until('Redis decides', async () => (await mode()) === 'store')
+    expect(refusals()).toEqual([])
+    expect(gateway.stdout()).not.toMatch(new RegExp(`${OLD}|${NEW}|of-another`))
+  })
+})
+
+it('an admin token in a file is replaced at once', async () => {
+  writeFileSync(secret, OLD)
+  writeFileSync(file, yaml({ data: data.url, admin: `{ port: 0, token: "file:${secret}" }` }))
+  gateway = await serving({ file })
+  const status = async (sent: string) => {
+    const headers = { Authorization: `Bearer ${sent}` }
+    return (await call(gateway.adminPort, { path: '/limits/acme', headers })).status
+  }
+  expect([await status(OLD), await status(NEW)]).toEqual([200, 401])
+  await renew(NEW, ['admin.token'])
+  expect([await status(OLD), await status(NEW)]).toEqual([401, 200])
+  writeFileSync(secret, '')
+  await until('it is rejected', () => lines('configuration rejected').length === 1)
+  expect(await status(NEW)).toBe(200)
+  expect(gateway.stdout()).not.toMatch(new RegExp(`${OLD}|${NEW}`))
+})

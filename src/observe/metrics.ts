@@ -98,13 +98,7 @@ export function createMetrics() {
       'Time of the last decision of the fallback; 0 if there was none.',
     ),
     overrides: gauge('max', 'sluice_limit_overrides', "Clients' limits set by operators."),
-    fallbackDecisions: [
-      counter('sluice_store_fallback_decisions_total{mode}', 'Decisions of the fallback.'),
-      counter(
-        'sluice_store_stand_in_decisions_total{mode}',
-        'Deprecated: the former name of sluice_store_fallback_decisions_total.',
-      ),
-    ],
+    fallbackDecisions: counter('sluice_store_fallback_decisions_total{mode}', 'Decisions of the fallback.'),
     workers: gauge('sum', 'sluice_workers', 'Processes that serve callers.'),
     workerEnds: counter('sluice_worker_ends_total', 'Workers that exited unexpectedly.'),
     contentType: registry.contentType,

@@ -58,7 +58,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
-  for (const decisions of metrics.fallbackDecisions) decisions.inc({ mode }, 0)
+  metrics.fallbackDecisions.inc({ mode }, 0)
   /** Decisions without Redis that are not logged yet. */
   let unlogged = 0
   let lastCause: string | undefined
@@ -100,7 +100,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
       DAMAGED_LOG_MS,
     ),
     onFallback(decided, cause) {
-      for (const decisions of metrics.fallbackDecisions) decisions.inc({ mode: decided })
+      metrics.fallbackDecisions.inc({ mode: decided })
       metrics.lastFallbackAt.setToCurrentTime()
       unlogged++
       lastCause = cause?.message ?? lastCause

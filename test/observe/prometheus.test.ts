@@ -87,7 +87,6 @@ const NAMES = [
   'sluice_store_mode{mode}',
   'sluice_store_fallback_decisions_total{mode}',
   'sluice_store_fallback_last_timestamp_seconds',
-  'sluice_store_stand_in_decisions_total{mode}',
   'sluice_issuer_keys_age_seconds{issuer}',
   'sluice_issuer_keys_failures_total{issuer}',
   'sluice_introspection_up{issuer}',

@@ -176,12 +176,7 @@ it.concurrent('an outage appears in the log, the metrics and the readiness at th
     ['1', '1', '1', true, 0],
     ['0', '0', '1', false, 1],
   ]
-  /** Returns the decisions of the fallback, which are counted under the deprecated name, too. */
-  async function fallbackDecisions() {
-    const decisions = await metric('sluice_store_fallback_decisions_total{mode="deny"}')
-    expect(await metric('sluice_store_stand_in_decisions_total{mode="deny"}')).toBe(decisions)
-    return decisions
-  }
+  const fallbackDecisions = () => metric('sluice_store_fallback_decisions_total{mode="deny"}')
   expect(await state()).toEqual(answers[0])
   expect(await fallbackDecisions()).toBe('0')
 

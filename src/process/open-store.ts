@@ -23,6 +23,8 @@ const MODE_CHANGED = {
 type Mode = keyof typeof MODE_CHANGED
 
 const MAX_LOGGED = 20
+const NO_OUTAGE = () => ({ outages: 0, withoutRedis: 0 })
+const NO_EXCHANGE = () => Promise.reject(new Error('Counters in memory are not shared.'))
 
 const logged = (overrides: readonly Override[]): readonly string[] =>
   overrides.slice(0, MAX_LOGGED).map(({ client, name, limit, untilAt, by, note }) => {
@@ -30,7 +32,10 @@ const logged = (overrides: readonly Override[]): readonly string[] =>
     return `${client} ${name}=${limit}, ${end}${by ? `, by ${by}` : ''}${note ? `: ${note}` : ''}`
   })
 
-/** Opens the store, its `counters` without the fallback, and the overrides. `ready`: calls can be decided as configured. Rejects if Redis contradicts the configuration. */
+/**
+ * Opens the store, its `counters` without the fallback, the overrides, and the exchange of summaries. `ready`: calls can be decided as
+ * configured. Rejects if Redis contradicts the configuration.
+ */
 export async function openStore(config: StoreConfig, log: Log, metrics: Metrics, clock = SYSTEM_CLOCK) {
   function show(...now: readonly Mode[]): void {
     for (const mode of Object.keys(MODE_CHANGED) as Mode[])
@@ -49,13 +54,14 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
     show('store')
     const store = createMemoryStore(clock)
     const overrides = createLiveOverrides(createMemoryFields(), events)
-    return { store, counters: store, overrides, ready: () => true }
+    return { store, counters: store, overrides, outage: NO_OUTAGE, exchange: NO_EXCHANGE, ready: () => true }
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
   for (const decisions of metrics.fallbackDecisions) decisions.inc({ mode }, 0)
   /** Decisions without Redis that are not logged yet. */
   let unlogged = 0
+  let withoutRedis = 0
   let lastCause: string | undefined
   let reportedAt = -Infinity
   let reporting: NodeJS.Timeout | undefined
@@ -98,6 +104,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
       for (const decisions of metrics.fallbackDecisions) decisions.inc({ mode: decided })
       metrics.lastFallbackAt.setToCurrentTime()
       unlogged++
+      withoutRedis++
       lastCause = cause?.message ?? lastCause
       if (reporting !== undefined || store.mode() !== 'store') return
       show('store', mode)
@@ -124,5 +131,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
   if (await counters.connect()) await overrides.load().catch(() => {})
   else await store.begin()
   show(store.mode())
-  return { store, counters, overrides, ready: () => mode !== 'deny' || store.mode() === 'store' }
+  const outage = () => ({ outages: Number(store.mode() !== 'store'), withoutRedis })
+  const ready = (): boolean => mode !== 'deny' || store.mode() === 'store'
+  return { store, counters, overrides, outage, exchange: counters.exchange, ready }
 }

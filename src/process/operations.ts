@@ -7,11 +7,13 @@ import { instant } from '../runtime/instant.ts'
 import { quotaOf, reasonOf, rulesOf } from '../policy/rule.ts'
 import type { LiveOverrides } from './overrides-live.ts'
 import { isOverridable, listOverrides } from '../policy/overrides.ts'
+import type { RedisStore } from '../limit/redis/store.ts'
 import type { Store } from '../limit/store.ts'
 import type { Usage } from '../gateway/usage.ts'
 import type { ActivityValues } from '../observe/activity.ts'
 import type { Log, LogEvent } from '../observe/log.ts'
 import type { MetricValues } from '../observe/metrics.ts'
+import type { Vitals } from '../observe/summary.ts'
 import { type Explained, explainWithQuotas } from './explain.ts'
 
 type Operations = ReturnType<typeof createOperations>
@@ -21,6 +23,9 @@ export type SettingResult = Awaited<ReturnType<Operations['setLimits']>>
 export interface OperatorApi extends Operations, Pick<AdminParts, 'notReadyReason' | 'metrics'> {
   metricValues(): Promise<MetricValues>
   activity(): ActivityValues | Promise<ActivityValues>
+  vitals(): Vitals | Promise<Vitals>
+  /** Sends the id and the summary of this gateway to the others, and returns theirs. Rejects if Redis does not answer, and without Redis. */
+  readonly exchange: RedisStore['exchange']
   /** Returns the latest events of all processes, in any order. */
   events(): readonly LogEvent[] | Promise<readonly LogEvent[]>
 }

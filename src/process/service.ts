@@ -63,7 +63,8 @@ export async function buildService(
   const tracing =
     started.tracing && (await import('../observe/tracing.ts')).createTracing(started.tracing, log)
   assertPrivateParts()
-  const { store, counters, overrides, ready } = await openStore(started.store, log, metrics, clock)
+  const opened = await openStore(started.store, log, metrics, clock)
+  const { store, counters, overrides, ready } = opened
   const limiter = createLimiter(store, metrics.decisions.inc, clock)
   const failures = createFailures({
     onCounted: () => metrics.failures.inc(),
@@ -158,6 +159,8 @@ export async function buildService(
     metrics: metrics.text,
     metricValues: metrics.ownValues,
     activity: activity.values,
+    vitals: () => ({ ...activity.recent(), ...opened.outage() }),
+    exchange: opened.exchange,
     events: output.events,
     ...createOperations({ current: () => current, overrides, counters, forget, log }),
     forget,

@@ -5,6 +5,7 @@ import { clientTables, hrefOf } from './clients.js'
 import { byId, write } from './dom.js'
 import { duration, time } from './format.js'
 import { gatewayTables } from './gateway.js'
+import { gatewaysTable } from './gateways.js'
 import { tiles, tilesOf } from './tiles.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
@@ -13,6 +14,7 @@ const showTiles = tiles(byId('tiles'))
 const showCalls = chart(byId('calls'), 'Calls of the last five minutes', 60)
 const showClients = clientTables()
 const showGateway = gatewayTables()
+const showGateways = gatewaysTable()
 const page = clientPage()
 /** @type {Overview | undefined} */
 let latest
@@ -59,6 +61,7 @@ function show(overview) {
   if (hasSignedIn) byId('main').focus()
   if (client !== undefined) return page.show(overview)
   showTiles(tilesOf(overview))
+  showGateways(overview)
   showCalls(overview.activity.requests, overview.activity.refused)
   showClients(overview)
   showGateway(overview)

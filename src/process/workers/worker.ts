@@ -75,6 +75,8 @@ function createCalls() {
     metrics: metrics.values,
     ownMetrics: metrics.ownValues,
     activity: () => service!.activity(),
+    vitals: () => service!.vitals(),
+    exchange: (sent: readonly [string, string]) => service!.exchange(sent),
     events: output.events,
     usage: (client: string) => service!.usage(client, newScan()),
     reset: (client: string) => service!.reset(client, newScan()),

@@ -39,6 +39,9 @@ export const registrationKeys = (prefix: string, tag: string): readonly [gateway
 /** Returns the key of all overrides. */
 export const overridesKey = (prefix: string): string => keyOf(prefix, '~overrides')
 
+/** Returns the key of the summaries of all gateways. */
+export const summariesKey = (prefix: string): string => keyOf(prefix, '~summaries')
+
 /** Returns a key in the same hash slot that belongs to a key. */
 function beside(key: string, what: string): string {
   const end = key.lastIndexOf('}:') + 2

@@ -3,6 +3,7 @@ import { instant } from '../runtime/instant.ts'
 import { type CountedCaller, counterKey } from '../policy/counted.ts'
 import type { CallerRow, LatestAllowance } from './callers.ts'
 import { createCallers, createRing, MAX_CALLERS, refusedForMs, secondOf, sum } from './callers.ts'
+import { RECENT_SECONDS } from './summary.ts'
 
 const TOTAL_SECONDS = 300
 const MAX_SHOWN = 100
@@ -32,6 +33,12 @@ export function createActivity(now = () => performance.now()) {
     },
     forget: callers.forget,
     find: callers.find,
+    /** Returns the requests of all callers in the last `RECENT_SECONDS`. */
+    recent() {
+      const second = secondOf(now())
+      const countOf = (ring: typeof requests) => sum(ring.before(second).slice(-RECENT_SECONDS))
+      return { requests: countOf(requests), refused: countOf(refused), failed: countOf(failed) }
+    },
     /** Returns the requests of all callers in each of the last 300 seconds, oldest first, and the busiest callers, busiest first. */
     values() {
       const at = now()

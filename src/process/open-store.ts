@@ -25,6 +25,8 @@ const MODE_CHANGED = {
 type Mode = keyof typeof MODE_CHANGED
 
 const MAX_LOGGED = 20
+const NO_OUTAGE = () => ({ outages: 0, withoutRedis: 0 })
+const NO_EXCHANGE = () => Promise.reject(new Error('Counters in memory are not shared.'))
 
 const logged = (overrides: readonly Override[]): readonly string[] =>
   overrides.slice(0, MAX_LOGGED).map(({ caller, name, limit, untilAt, by, note }) => {
@@ -33,8 +35,8 @@ const logged = (overrides: readonly Override[]): readonly string[] =>
   })
 
 /**
- * Opens the store, what operators read of it, and the overrides. `ready`: calls can be decided as configured. `renew` makes new
- * connections to Redis use another login. Rejects if Redis contradicts the configuration.
+ * Opens the store, what operators read of it, the overrides, and the exchange of summaries. `ready`: calls can be decided as configured.
+ * `renew` makes new connections to Redis use another login. Rejects if Redis contradicts the configuration.
  */
 export async function openStore(config: StoreConfig, log: Log, metrics: Metrics, clock = SYSTEM_CLOCK) {
   function show(...now: readonly Mode[]): void {
@@ -54,13 +56,15 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
     show('store')
     const store = createMemoryStore(clock)
     const overrides = createLiveOverrides(createMemoryFields(), prefixOf(config), events)
-    return { store, inspect: inspectStore(store), overrides, ready: () => true }
+    const inspect = inspectStore(store)
+    return { store, inspect, overrides, outage: NO_OUTAGE, exchange: NO_EXCHANGE, ready: () => true }
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
   metrics.fallbackDecisions.inc({ mode }, 0)
   /** Decisions without Redis that are not logged yet. */
   let unlogged = 0
+  let withoutRedis = 0
   let lastCause: string | undefined
   let reportedAt = -Infinity
   let reporting: NodeJS.Timeout | undefined
@@ -103,6 +107,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
       metrics.fallbackDecisions.inc({ mode: decided })
       metrics.lastFallbackAt.setToCurrentTime()
       unlogged++
+      withoutRedis++
       lastCause = cause?.message ?? lastCause
       if (reporting !== undefined || store.mode() !== 'store') return
       show('store', mode)
@@ -129,6 +134,8 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
   if (await counters.connect()) await overrides.load().catch(() => {})
   else await store.begin()
   show(store.mode())
-  const ready = () => mode !== 'deny' || store.mode() === 'store'
-  return { store, inspect: store.inspect, overrides, ready, renew: counters.renew }
+  const outage = () => ({ outages: Number(store.mode() !== 'store'), withoutRedis })
+  const ready = (): boolean => mode !== 'deny' || store.mode() === 'store'
+  const { renew, exchange } = counters
+  return { store, inspect: store.inspect, overrides, outage, exchange, ready, renew }
 }

@@ -11,10 +11,12 @@ import { assertCounted, callerKey } from '../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../policy/counted.ts'
 import { isOverridable, listOverrides, overrideKey } from '../policy/overrides.ts'
 import type { Inspect } from '../limit/store.ts'
+import type { RedisStore } from '../limit/redis/store.ts'
 import type { Usage } from '../gateway/usage.ts'
 import type { ActivityValues } from '../observe/activity.ts'
 import type { Log, LogEvent } from '../observe/log.ts'
 import type { MetricValues } from '../observe/metrics.ts'
+import type { Vitals } from '../observe/summary.ts'
 import { type Explained, explainWithQuotas } from './explain.ts'
 
 type Operations = ReturnType<typeof createOperations>
@@ -25,6 +27,9 @@ export interface OperatorApi
   extends Omit<Operations, 'findCaller'>, Pick<AdminParts, 'notReadyReason' | 'metrics' | 'findCaller'> {
   metricValues(): Promise<MetricValues>
   activity(): ActivityValues | Promise<ActivityValues>
+  vitals(): Vitals | Promise<Vitals>
+  /** Sends the id and the summary of this gateway to the others, and returns theirs. Rejects if Redis does not answer, and without Redis. */
+  readonly exchange: RedisStore['exchange']
   /** Returns the latest events of all processes, in any order. */
   events(): readonly LogEvent[] | Promise<readonly LogEvent[]>
 }

@@ -1,5 +1,4 @@
 import type { Server } from 'node:http'
-import { hostname } from 'node:os'
 import type { Validity } from '../config/certificates.ts'
 import type { Config } from '../config/compile.ts'
 import { openSockets } from '../downstream/drain.ts'
@@ -12,6 +11,7 @@ import { createLastMinute } from '../observe/last-minute.ts'
 import type { Metrics, MetricValues } from '../observe/metrics.ts'
 import { VERSION } from '../runtime/package.ts'
 import type { Forward } from '../upstream/upstream.ts'
+import { createGateways } from './gateways.ts'
 import type { Issuers } from './open-authentication.ts'
 import type { OperatorApi } from './operations.ts'
 import type { Configuration } from './reload.ts'
@@ -23,25 +23,29 @@ const MAX_OVERRIDES = 100
 
 /** Creates the content of the console: the callers, the limits, and the state of the gateway from its metrics. */
 export function createOverview(
-  configuration: Pick<Configuration, 'config' | 'reloads'>,
+  configuration: Pick<Configuration, 'config' | 'hash' | 'reloads'>,
   operatorApi: () => OperatorApi,
 ) {
-  const startedAt = new Date().toISOString()
+  const gateways = createGateways(configuration, operatorApi)
   const lastMinute = createLastMinute(() => operatorApi().metricValues())
 
   return {
-    close: lastMinute.close,
+    close() {
+      lastMinute.close()
+      gateways.close()
+    },
     /** Returns the current content; rejects if the metrics cannot be collected. */
     async read() {
       const { notReadyReason, activity, metricValues, overrides, events } = operatorApi()
       const until = instant(Date.now() - (performance.now() % 1000))
-      const [notReady, activityNow, values, listed, logged] = await Promise.all([
+      const [notReady, activityNow, values, listed, logged, sharing] = await Promise.all([
         notReadyReason(),
         activity(),
         metricValues(),
         // Rejects until the gateway has started.
         overrides().catch(() => []),
         events(),
+        gateways.read(),
       ])
       const { clients, limits, store } = configuration.config()
       const shown = new Set(activityNow.callers.map(({ client }) => client))
@@ -50,7 +54,9 @@ export function createOverview(
       return {
         version: VERSION,
         at: new Date().toISOString(),
-        gateway: { host: hostname(), pid: process.pid, startedAt },
+        gateway: gateways.self,
+        gateways: sharing.gateways,
+        gatewaysReadAt: sharing.readAt,
         notReady: notReady ?? null,
         activity: {
           ...activityNow,

@@ -64,7 +64,8 @@ export async function buildService(
   const tracing =
     started.tracing && (await import('../observe/tracing.ts')).createTracing(started.tracing, log)
   assertPrivateParts()
-  const { store, inspect, overrides, ready, renew } = await openStore(started.store, log, metrics, clock)
+  const opened = await openStore(started.store, log, metrics, clock)
+  const { store, inspect, overrides, ready } = opened
   const limiter = createLimiter(store, metrics.decisions.inc, clock)
   const failures = createFailures({
     onCounted: () => metrics.failures.inc(),
@@ -154,12 +155,14 @@ export async function buildService(
         listeners.renew(next)
         return wired
       })
-      if (next.store !== 'memory') renew?.(next.store.redis)
+      if (next.store !== 'memory') opened.renew?.(next.store.redis)
       forget()
     },
     metrics: metrics.text,
     metricValues: metrics.ownValues,
     activity: activity.values,
+    vitals: () => ({ ...activity.recent(), ...opened.outage() }),
+    exchange: opened.exchange,
     events: output.events,
     ...createOperations({
       current: () => current,

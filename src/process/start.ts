@@ -6,6 +6,7 @@ import { NO_ACTIVITY } from '../observe/activity.ts'
 import { createLog } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { showCaller } from '../policy/counted.ts'
+import { mergeVitals } from '../observe/summary.ts'
 import { VERSION } from '../runtime/package.ts'
 import { createOverview } from './overview.ts'
 import type { OperatorApi } from './operations.ts'
@@ -20,6 +21,8 @@ const refuse = (): Promise<never> => Promise.reject(new Error(STARTING))
 const UNSERVED = {
   notReadyReason: () => STARTING,
   activity: () => NO_ACTIVITY,
+  vitals: () => mergeVitals([]),
+  exchange: refuse,
   usage: refuse,
   reset: refuse,
   setLimits: refuse,

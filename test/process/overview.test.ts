@@ -1,6 +1,7 @@
 import { Gauge, Registry } from 'prom-client'
 import { expect, it } from 'vitest'
 import { type CallerActivity, type LimitActivity, NO_ACTIVITY } from '../../src/observe/activity.ts'
+import { mergeVitals } from '../../src/observe/summary.ts'
 import { createOverview } from '../../src/process/overview.ts'
 import type { OperatorApi } from '../../src/process/operations.ts'
 import { completed, load } from '../config/load-text.ts'
@@ -30,9 +31,11 @@ async function overviewOf(registry = new Registry(), clients: readonly CallerAct
     metricValues: () => registry.getMetricsAsJSON(),
     overrides: async () => OVERRIDES,
     events: () => [],
+    vitals: () => mergeVitals([]),
+    exchange: async () => [],
   }
   let config = await configOf(LIMITS)
-  const configuration = { config: () => config, reloads: [] }
+  const configuration = { config: () => config, hash: () => null, reloads: [] }
   const overview = createOverview(configuration, () => operated as OperatorApi)
   return Object.assign(overview, { configured: (next: typeof config) => void (config = next) })
 }

@@ -20,8 +20,10 @@ export function rateOf(perSecond) {
 }
 
 /** @param {readonly number[]} perSecond */
-export function rate(perSecond) {
-  const value = rateOf(perSecond)
+export const rate = (perSecond) => rateText(rateOf(perSecond))
+
+/** @param {number} value per second */
+export function rateText(value) {
   if (value === 0) return '0'
   return value < 0.05 ? '<0.1' : value < 100 ? TENTHS.format(value) : WHOLE.format(value)
 }

@@ -14,7 +14,7 @@ const SOON_DAYS = 14
  * @param {(item: T) => readonly [text: string, className: string]} of
  * @returns {import('./dom.js').View<T>}
  */
-function words(of) {
+export function words(of) {
   const node = element('span')
   return { node, update: (item) => write(node, ...of(item)) }
 }

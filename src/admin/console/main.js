@@ -5,6 +5,7 @@ import { callerTables, hrefOf } from './callers.js'
 import { byId, write } from './dom.js'
 import { duration, failures, time } from './format.js'
 import { gatewayTables } from './gateway.js'
+import { gatewaysTable } from './gateways.js'
 import { readiness, tiles, tilesOf } from './tiles.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
@@ -15,6 +16,7 @@ const showTiles = tiles(byId('tiles'))
 const showCalls = chart(byId('calls'), 'Calls of the last five minutes', 60)
 const showCallers = callerTables()
 const showGateway = gatewayTables()
+const showGateways = gatewaysTable()
 const page = callerPage()
 /** @type {Overview | undefined} */
 let latest
@@ -58,6 +60,7 @@ function show(overview) {
   if (hasSignedIn) byId('main').focus()
   if (caller !== undefined) return page.show(overview)
   showTiles(tilesOf(overview))
+  showGateways(overview)
   const { requests, refused, failed, until } = overview.activity
   showCalls({ calls: requests, refused, failed }, until)
   write(byId('failures'), ...failures(failed, until))

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { type KeyFilter, registrationKeys } from '../key.ts'
+import { type KeyFilter, registrationKeys, summariesKey } from '../key.ts'
 import type { Quota } from '../quota.ts'
 import type { Allowance, Charge, Merge, OwnCalls } from '../store.ts'
 import { createConnection, type RedisStoreOptions } from './connection.ts'
@@ -9,6 +9,11 @@ import { hashTag } from './hash-slot.ts'
 import { createRedisFields } from './shared-fields.ts'
 import { createScripts, type OnReply } from './scripts.ts'
 
+/** Age from which a summary is not shown: its gateway is gone, or has lost Redis. */
+const MAX_SUMMARY_AGE_MS = 10_000
+/** Age at which a summary is deleted, and expiry of the key of all. */
+const SUMMARY_LIFE_MS = 60_000
+
 export type RedisStore = ReturnType<typeof createRedisStore>
 
 /** Creates a store in a Redis that all gateways share: a server, behind Sentinel, or a Cluster. A command that cannot be sent at once fails. */
@@ -16,11 +21,14 @@ export function createRedisStore(options: RedisStoreOptions) {
   const connection = createConnection(options)
   const { client, explain } = connection
   const { commands } = client
-  const { prefix, id = randomUUID() } = options
-  const { within: scanWithDeadline } = createDeadlines(10_000, options.clock ?? SYSTEM_CLOCK)
+  const { prefix, id = randomUUID(), clock = SYSTEM_CLOCK } = options
+  const { within: scanWithDeadline } = createDeadlines(10_000, clock)
   const scripts = createScripts(connection, { ...options, id }, (server, error) =>
     store.onReply(server, error),
   )
+  const summaries = summariesKey(prefix)
+  /** The gateway whose summary was written. */
+  let summarized: string | undefined
   /** The last registration at each server, by its hash tag. */
   const registered = new Map<string, Awaited<ReturnType<typeof scripts.register>>>()
 
@@ -88,6 +96,34 @@ export function createRedisStore(options: RedisStoreOptions) {
     },
 
     overrides: createRedisFields(connection, options),
+    /**
+     * Writes the summary of a gateway, and returns those of the other gateways, not checked, with their ages by Redis's clock. Deletes old
+     * and damaged fields. Rejects if Redis does not answer.
+     */
+    async exchange([gateway, summary]: readonly [string, string]) {
+      const nowMs = Math.round(store.dateAt(summaries, clock.now()))
+      if (nowMs === 0) throw new Error('Redis has not answered yet.')
+      summarized = gateway
+      const written = commands.hset(summaries, gateway, `${nowMs} ${summary}`)
+      const asked = [
+        written,
+        commands.pexpire(summaries, SUMMARY_LIFE_MS),
+        commands.hgetall(summaries),
+      ] as const
+      const [, , fields] = await scanWithDeadline(() => Promise.all(asked)).catch(async (error: Error) => {
+        // Makes room for the next summary.
+        if (error.message.startsWith('WRONGTYPE')) await commands.unlink(summaries)
+        throw error
+      })
+      const all = Object.entries(fields).map(([field, value]) => {
+        const [at = ''] = value.split(' ', 1)
+        // The clock may have been set back.
+        return { field, summary: value.slice(at.length + 1), ageMs: Math.abs(nowMs - Number(at)) }
+      })
+      const old = all.filter(({ ageMs }) => !(ageMs <= SUMMARY_LIFE_MS)).map(({ field }) => field)
+      if (old.length > 0) commands.hdel(summaries, ...old).catch(() => {})
+      return all.filter(({ field, ageMs }) => field !== gateway && ageMs <= MAX_SUMMARY_AGE_MS)
+    },
     server: client.server,
     servers: (): readonly string[] => [...client.tags().keys()],
     reconnect: client.reconnect,
@@ -115,6 +151,7 @@ export function createRedisStore(options: RedisStoreOptions) {
     async close(): Promise<void> {
       // Sent before the connection ends. If the command is lost, this gateway is forgotten a little later.
       for (const tag of registered.keys()) commands.zrem(registrationKeys(prefix, tag)[0], id).catch(() => {})
+      if (summarized !== undefined) commands.hdel(summaries, summarized).catch(() => {})
       connection.close()
     },
   }

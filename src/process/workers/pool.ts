@@ -3,6 +3,7 @@ import { mergeActivity } from '../../observe/activity.ts'
 import { sum } from '../../observe/callers.ts'
 import type { LogOutput } from '../../observe/log.ts'
 import { aggregate, countsOf, type Metrics, type MetricValues } from '../../observe/metrics.ts'
+import { mergeVitals } from '../../observe/summary.ts'
 import type { Service } from '../service.ts'
 import { superviseWorker, type WorkerProcess } from './supervisor.ts'
 
@@ -90,6 +91,8 @@ export async function openWorkers(
     },
     activity: async () =>
       mergeActivity(await callAll((worker) => worker.call('activity', undefined, ANSWER_MS))),
+    vitals: async () => mergeVitals(await callAll((worker) => worker.call('vitals', undefined, ANSWER_MS))),
+    exchange: async (sent) => await first().call('exchange', sent, ANSWER_MS),
     async events() {
       const events = await callAll((worker) => worker.call('events', undefined, ANSWER_MS))
       return [...output.events(), ...events.flat()]

@@ -76,6 +76,8 @@ function createCalls() {
     metrics: metrics.values,
     ownMetrics: metrics.ownValues,
     activity: () => service!.activity(),
+    vitals: () => service!.vitals(),
+    exchange: (sent: readonly [string, string]) => service!.exchange(sent),
     events: output.events,
     usage: (caller: CountedCaller) => service!.usage(caller, newScan()),
     reset: (caller: CountedCaller) => service!.reset(caller, newScan()),

@@ -220,6 +220,62 @@ describe('the Redis store', () => {
     expect(store.gateways()).toBeGreaterThanOrEqual(1)
   })
 
+  describe('the summaries of gateways', () => {
+    const KEY = 'r:{}:~summaries'
+    const shown = async (id: string) =>
+      (await store.exchange([id, `of ${id}`])).map(({ field, summary }) => [field, summary])
+    const redisMs = async () => Number(((await server.command('TIME')) as string[])[0]) * 1000
+
+    test('are returned to the others, and the key expires without gateways', async () => {
+      await server.command('DEL', KEY)
+      expect(await shown('a')).toEqual([])
+      expect(await shown('b')).toEqual([['a', 'of a']])
+      expect(await shown('a')).toEqual([['b', 'of b']])
+      expect(Number(await server.command('PTTL', KEY))).toBeGreaterThan(50_000)
+    })
+
+    test('are not returned after ten seconds, and are deleted after a minute, as damaged fields are', async () => {
+      await server.command('DEL', KEY)
+      const now = await redisMs()
+      const fields = {
+        young: `${now - 2000} young`,
+        silent: `${now - 20_000} silent`,
+        gone: `${now - 90_000} gone`,
+        future: `${now + 90_000} future`,
+        damaged: 'damaged',
+        empty: '',
+        blank: ' blank',
+      }
+      await server.command('HSET', KEY, ...Object.entries(fields).flat())
+      expect(await shown('a')).toEqual([['young', 'young']])
+      const kept = async () => ((await server.command('HKEYS', KEY)) as string[]).toSorted()
+      await until('old fields are deleted', async () => (await kept()).length === 3)
+      expect(await kept()).toEqual(['a', 'silent', 'young'])
+    })
+
+    test('replace a key of another type', async () => {
+      await server.command('DEL', KEY)
+      await server.command('SET', KEY, 'garbage')
+      await expect(store.exchange(['a', 'of a'])).rejects.toThrow('WRONGTYPE')
+      expect(await shown('a')).toEqual([])
+    })
+
+    test('are shared on a cluster, and withdrawn at the close', async () => {
+      const prefix = `r-${Math.random()}`
+      const key = `${prefix}:{}:~summaries`
+      const options = { topology: { cluster: cluster.urls }, prefix, timeoutMs: 2000 }
+      const [first, second] = [createRedisStore(options), createRedisStore(options)]
+      await Promise.all([first.connect(), second.connect()])
+      await first.exchange(['a', 'of a'])
+      expect(await second.exchange(['b', 'of b'])).toMatchObject([{ field: 'a', summary: 'of a' }])
+      await first.close()
+      const master = await cluster.masterOf(hashSlot(key))
+      await until('it is withdrawn', async () => (await master.command('HEXISTS', key, 'a')) === 0)
+      expect(await second.exchange(['b', 'of b'])).toEqual([])
+      await second.close()
+    })
+  })
+
   test('charges a key twice that occurs twice in one decision', async () => {
     const mine = quota('twice', 3, 60_000)
     expect(await store.charge([mine, mine])).toMatchObject({ admitted: true })

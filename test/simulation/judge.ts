@@ -6,6 +6,7 @@ import {
   casesOf,
   losesData,
   overlapping,
+  type Timed,
   type Violation,
 } from './judge/evidence.ts'
 import { refusedEarly } from './judge/least.ts'
@@ -60,19 +61,23 @@ function* unavailable({ calls, troubles, client }: Case): Generator<Violation> {
 /** Finds proofs that passed more often than once at each gateway while they were valid. */
 function proofs({ history, calls }: Played): readonly Violation[] {
   if (history.actions.some(({ kind }) => kind === 'replace' || kind === 'clock')) return []
-  const passed = new Map<string, number[]>()
-  for (const { proof, client, gateway, admitted, toldAtMs } of calls) {
+  const passed = new Map<string, Timed[]>()
+  for (const call of calls) {
+    const { proof, client, gateway, admitted } = call
     if (proof === undefined || !admitted) continue
     const key = `${client} ${proof} ${gateway}`
-    passed.set(key, [...(passed.get(key) ?? []), toldAtMs])
+    passed.set(key, [...(passed.get(key) ?? []), call])
   }
   const losses = history.actions.filter(losesData).length
-  const twice = [...passed].find(([, times]) =>
-    times.some((atMs) => times.filter((ms) => ms >= atMs && ms < atMs + PROOF_MS - 1).length > 1 + losses),
+  // A proof may have been charged when its call was asked about.
+  const isWithin = (later: Timed, first: Timed): boolean =>
+    later.toldAtMs >= first.toldAtMs && later.toldAtMs < first.askedAtMs + PROOF_MS - 1
+  const twice = [...passed].find(([, uses]) =>
+    uses.some((first) => uses.filter((later) => isWithin(later, first)).length > 1 + losses),
   )
-  return twice === undefined
-    ? []
-    : [{ promise: 'proof', text: `the proof ${twice[0]} passed at ${twice[1].join(', ')}` }]
+  if (twice === undefined) return []
+  const times = twice[1].map(({ toldAtMs }) => toldAtMs)
+  return [{ promise: 'proof', text: `the proof ${twice[0]} passed at ${times.join(', ')}` }]
 }
 
 /** Finds calls that waited longer than the timeouts of two questions. */

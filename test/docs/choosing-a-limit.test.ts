@@ -9,7 +9,7 @@ import { BIN } from '../helpers/process.ts'
 
 /** The commands of docs/choosing-a-limit.md are run in a shell; test/regimes plays its recipes. */
 const page = readFileSync(join(import.meta.dirname, '../../docs/choosing-a-limit.md'), 'utf8')
-const [replay, percentiles, addresses] = [...page.matchAll(/^```sh\n([\s\S]*?)^```/gm)].map(
+const [replay, percentiles, callers] = [...page.matchAll(/^```sh\n([\s\S]*?)^```/gm)].map(
   ([, block]) => block!,
 )
 
@@ -24,7 +24,7 @@ const start = Date.parse('2026-03-02T09:00:00Z')
 /** Returns the log line of a call of a client, some seconds after the start. */
 const line = (client: string, ip: string, secs: number): string =>
   `${JSON.stringify({
-    ...{ msg: 'request', time: new Date(start + secs * 1000).toISOString(), client, ip },
+    ...{ msg: 'request', time: new Date(start + secs * 1000).toISOString(), client, caller: `ip:${ip}`, ip },
     ...{ method: 'GET', host: 'api.example.com', path: '/v3/accounts', status: 200, source: 'upstream' },
     ...{ decision: 'admitted', decidedAt: start + secs * 1000, durationMs: 1 },
   })}\n`
@@ -50,7 +50,7 @@ it('docs/choosing-a-limit.md shows whom a limit would have refused, and the busi
   expect(output).toMatch(/^blue +1 +1 +0 +- +1 from/m)
 })
 
-it.skipIf(hasNoJq)('docs/choosing-a-limit.md has commands for percentiles, and for addresses', () => {
+it.skipIf(hasNoJq)('docs/choosing-a-limit.md has commands for percentiles, and for callers as limits count them', () => {
   expect(JSON.parse(run(percentiles!))).toEqual({ half: 2, most: 2, all: 2 })
-  expect(run(addresses!)).toMatch(/^ +2 192\.0\.2\.9 29540\d+$/m)
+  expect(run(callers!)).toMatch(/^ +2 ip:192\.0\.2\.9 29540\d+$/m)
 })

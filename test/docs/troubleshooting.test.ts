@@ -10,13 +10,16 @@ const errors = page.slice(page.indexOf('\n## Errors\n'))
 
 /** The rooms that refuse requests. */
 const ROOMS = ['authenticate', 'downstream', 'gateway', 'limit/fallback', 'par', 'policy', 'upstream']
+/** The files whose texts operators get, about the callers that they name. */
+const OF_OPERATORS = ['src/policy/counted.ts', 'src/policy/caller-keys.ts']
 const files = [
   'src/errors.ts',
   'src/process/open-authentication.ts',
   ...ROOMS.flatMap((room) =>
     readdirSync(join(root, 'src', room), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.ts'))
-      .map((name) => `src/${room}/${name}`),
+      .map((name) => `src/${room}/${name}`)
+      .filter((file) => !OF_OPERATORS.includes(file)),
   ),
 ]
 /** Texts of these rooms that are no errors of callers: a defect, and header fields. */

@@ -47,7 +47,10 @@ export function gatewayTables() {
     [
       { head: 'Status', view: () => words(({ code }) => [code, code >= '500' ? 'refused' : 'near']) },
       { head: 'Route', text: ({ route }) => route },
-      { head: 'Answered by', text: ({ source }) => `the ${source}` },
+      {
+        head: 'Answered by',
+        text: ({ source, code }) => (code === '499' ? 'nobody: the caller left' : `the ${source}`),
+      },
       { head: 'Responses', numeric: true, text: ({ calls }) => whole(calls) },
     ],
   )

@@ -19,12 +19,12 @@ const ROOMS = `
   upstream           | downstream errors health runtime                                             |
   gateway            | authenticate/proof authenticate/token downstream errors limit limit/memory par policy runtime upstream | lru-cache structured-headers
   observe            | gateway limit policy runtime                                                 | @opentelemetry pino prom-client
-  admin              | downstream errors runtime |
+  admin              | downstream errors policy runtime |
   config/yaml        | runtime                                                                      | fastest-levenshtein yaml zod
   config/sections    | authenticate/token config/yaml downstream limit/redis policy runtime | zod
   config             | authenticate/token config/sections config/yaml downstream limit/redis policy par runtime | yaml zod
   process            | admin authenticate/proof authenticate/token config config/yaml downstream errors gateway limit limit/fallback limit/memory limit/redis policy observe par process/workers runtime upstream |
-  process/workers    | admin config observe process                                |
+  process/workers    | admin config observe policy process                         |
   commands           | authenticate/token commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
   commands/init      | authenticate/token commands config config/sections downstream                |
   commands/limits    | commands config/sections gateway observe policy process runtime |

@@ -2,8 +2,9 @@ import { once } from 'node:events'
 import { request as httpRequest, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { InvalidQuestion } from '../../src/errors.ts'
 import type { Access } from '../../src/admin/access.ts'
+import { InvalidQuestion, UncountedCaller } from '../../src/errors.ts'
+import { formatCaller, parseCaller, showCaller } from '../../src/policy/counted.ts'
 import { type AdminParts, createAdmin } from '../../src/admin/server.ts'
 import {
   call,
@@ -23,7 +24,7 @@ const AUTHORIZED = { Authorization: `Bearer ${TOKEN}` }
 let server: Server | undefined
 afterEach(() => server?.close())
 
-/** Starts a real listener with parts that record the requested clients. */
+/** Starts a real listener with parts that record the requested callers. */
 async function admin({ token, onLoopback = true, hosts = [], ...parts }: Partial<Access & AdminParts> = {}) {
   const failed = vi.fn<AdminParts['failed']>()
   const asked: string[] = []
@@ -32,15 +33,17 @@ async function admin({ token, onLoopback = true, hosts = [], ...parts }: Partial
     metrics: async () => '',
     metricsType: 'text/plain',
     access: () => ({ token, onLoopback, hosts }),
-    usage: async (client) => (
-      asked.push(client),
-      { client, limits: [], own: [], overrides: [], truncated: false }
-    ),
+    usage: async (caller) => {
+      asked.push(formatCaller(caller))
+      return { caller: showCaller(caller), limits: [], truncated: false }
+    },
+    findCaller: (shown) =>
+      shown === 'header:x-api-key=abc1…5f2c9e1a' ? parseCaller('header:x-api-key=abc123') : undefined,
     overview: async () => ({}),
     setLimits: async (setting) => setting,
-    overrides: async () => [{ client: 'acme' }],
+    overrides: async () => [{ caller: 'client:acme' }],
     explain: async (question) => question,
-    reset: async (client) => (asked.push(client), 2),
+    reset: async (caller) => (asked.push(formatCaller(caller)), 2),
     failed,
     ...parts,
   })
@@ -51,20 +54,29 @@ async function admin({ token, onLoopback = true, hosts = [], ...parts }: Partial
   return { ask, asked, failed, port }
 }
 
-describe('/limits/:client', () => {
-  it('reads and resets a client with any id', async () => {
+describe('/limits/:caller', () => {
+  it('reads and resets a client with any id, and any other caller', async () => {
     const { ask, asked } = await admin()
-    for (const [path, client] of [
-      ['acme', 'acme'],
-      ['a%2Fb%20c', 'a/b c'],
-      ['%C3%A4?x=1', 'ä'],
-      ['..', '..'],
+    for (const [path, caller, whole] of [
+      ['acme', 'client:acme'],
+      ['client%3Aacme', 'client:acme'],
+      ['a%2Fb%20c', 'client:a/b c'],
+      ['%C3%A4?x=1', 'client:ä'],
+      ['..', 'client:..'],
+      ['ip%3A192.0.2.7', 'ip:192.0.2.7'],
+      ['client%3Aacme%20user%3Ajo', 'client:acme user:jo'],
+      ['header%3AX-Api-Key%3DABC123', 'header:x-api-key=abc1…6ca13d52', 'header:x-api-key=abc123'],
+      [
+        'header%3Ax-api-key%3Dabc1%E2%80%A65f2c9e1a',
+        'header:x-api-key=abc1…6ca13d52',
+        'header:x-api-key=abc123',
+      ],
     ] as const) {
       const read = await ask(`/limits/${path}`)
-      expect(read).toMatchObject({ status: 200, json: { client, limits: [], truncated: false } })
+      expect(read).toMatchObject({ status: 200, json: { caller, limits: [], truncated: false } })
       expect(read.headers).toMatchObject({ 'content-type': 'application/json', 'cache-control': 'no-store' })
-      expect((await ask(`/limits/${path}`, { method: 'DELETE' })).json).toEqual({ client, freed: 2 })
-      expect(asked.splice(0)).toEqual([client, client])
+      expect((await ask(`/limits/${path}`, { method: 'DELETE' })).json).toEqual({ caller, freed: 2 })
+      expect(asked.splice(0)).toEqual([whole ?? caller, whole ?? caller])
     }
     expect(await ask('/limits/acme', { method: 'HEAD' })).toMatchObject({ status: 200, body: '' })
   })
@@ -75,6 +87,10 @@ describe('/limits/:client', () => {
     ['GET', '/limits/a/b', 404],
     ['GET', '/limits/%', 400],
     ['GET', '/limits/%FF', 400],
+    ['GET', '/limits/client%3A', 400],
+    ['GET', '/limits/ip%3Ax', 400],
+    ['GET', '/limits/token%3Ax', 400],
+    ['GET', '/limits/header%3Ax-api-key%3Dnone%E2%80%A600000000', 404],
     ['POST', '/limits/a', 405],
     ['PUT', '/limits/a', 405],
   ] as const)('answers %s %s with %i in JSON', async ([method, path, status]) => {
@@ -84,6 +100,17 @@ describe('/limits/:client', () => {
     expect(got.headers['content-type']).toBe('application/problem+json')
     if (status === 405) expect(got.headers['allow']).toBe('GET, HEAD, DELETE, PATCH')
     expect(asked).toEqual([])
+  })
+
+  it('answers 404 to a caller that no limit counts by, which is no failure', async () => {
+    const refuse = () => Promise.reject(new UncountedCaller('No limit counts it.'))
+    const { ask, failed } = await admin({ usage: refuse, reset: refuse, setLimits: refuse })
+    const change = { headers: { 'Content-Type': 'application/json' }, body: '{"set":{"requests":1}}' }
+    for (const more of [{}, { method: 'DELETE' }, { method: 'PATCH', ...change }])
+      expect(await ask('/limits/user:a', more)).toMatchObject({
+        ...{ status: 404, json: { detail: 'No limit counts it.' } },
+      })
+    expect(failed).not.toHaveBeenCalled()
   })
 
   it('answers 503 if the store does not answer, and logs the reason', async () => {
@@ -101,10 +128,12 @@ describe('/limits/:client', () => {
   })
 })
 
-describe('PATCH /limits/:client', () => {
-  const patch = async (body: string | object, headers: Record<string, string> = {}, client = 'acme') => {
-    const { ask } = await admin()
-    return await ask(`/limits/${client}`, {
+describe('PATCH /limits/:caller', () => {
+  const patch = async (body: string | object, headers: Record<string, string> = {}, caller = 'acme') => {
+    const { ask } = await admin({
+      setLimits: async ({ caller, ...setting }) => ({ ...setting, caller: showCaller(caller) }),
+    })
+    return await ask(`/limits/${caller}`, {
       method: 'PATCH',
       body: typeof body === 'string' ? body : JSON.stringify(body),
       headers: { 'Content-Type': 'application/json; charset=utf-8', ...headers },
@@ -114,12 +143,15 @@ describe('PATCH /limits/:client', () => {
   it('sets and removes overrides, for a day unless an end is given', async () => {
     const before = Date.now()
     const day = await patch({ set: { requests: 5, sync: null } }, {}, 'a%2Fb')
-    expect(day).toMatchObject({ status: 200, json: { client: 'a/b', set: { requests: 5, sync: null } } })
+    expect(day).toMatchObject({
+      status: 200,
+      json: { caller: 'client:a/b', set: { requests: 5, sync: null } },
+    })
     expect(day.json.untilAt - before).toBeGreaterThanOrEqual(86_400_000)
     expect(day.json.untilAt - Date.now()).toBeLessThanOrEqual(86_400_000)
     const rest = { by: 'jo@desk', note: 'leaked' }
     expect((await patch({ set: { requests: 0 }, until: null, ...rest })).json).toEqual({
-      ...{ client: 'acme', set: { requests: 0 }, untilAt: null, ...rest },
+      ...{ caller: 'client:acme', set: { requests: 0 }, untilAt: null, ...rest },
     })
     const until = '2100-01-01T00:00:00+01:00'
     expect((await patch({ set: { requests: 0 }, until })).json.untilAt).toBe(Date.parse(until))
@@ -152,7 +184,7 @@ describe('PATCH /limits/:client', () => {
     })
   })
 
-  it('answers 400 to another content type, and to an invalid client id', async () => {
+  it('answers 400 to another content type, and to an invalid caller', async () => {
     expect((await patch(SET, { 'Content-Type': 'text/plain' })).json.detail).toBe(
       'Send the settings as Content-Type: application/json.',
     )
@@ -169,7 +201,7 @@ describe('/overrides and /explain', () => {
         return question
       },
     })
-    expect((await ask('/overrides')).json).toEqual({ overrides: [{ client: 'acme' }] })
+    expect((await ask('/overrides')).json).toEqual({ overrides: [{ caller: 'client:acme' }] })
     expect((await ask('/explain?request=POST%20/v3/sync/a+b&client=a%26b')).json).toEqual({
       ...{ request: 'POST /v3/sync/a b', client: 'a&b' },
     })
@@ -311,11 +343,11 @@ describe('a gateway that counts in Redis', () => {
     expect(own.headers).toMatchObject({ 'x-ratelimit-limit': '2', 'x-ratelimit-remaining': '0' })
     const seen = await call(gateway.adminPort, { path: '/limits/acme' })
     expect(seen.json).toMatchObject({
-      client: 'acme',
+      caller: 'client:acme',
       limits: [{ ...own.json.limits[0], key: 'sluice:{acme}:requests', until: '2100-01-01T00:00:00.000Z' }],
     })
     const freed = await call(gateway.adminPort, { path: '/limits/acme', method: 'DELETE' })
-    expect(freed).toMatchObject({ status: 200, json: { client: 'acme', freed: 1 } })
+    expect(freed).toMatchObject({ status: 200, json: { caller: 'client:acme', freed: 1 } })
     expect(await calls(3)).toEqual([200, 200, 429])
   })
 
@@ -367,17 +399,17 @@ describe('a gateway that counts in Redis', () => {
     expect(await redis.command('EXISTS', 'sluice:{seeker}:sync:abc')).toBe(0)
   })
 
-  it('answers 503 to both while Redis is down, and succeeds again after', async () => {
+  it('answers 503 to a caller and a reset while Redis is down, with what it does itself to the operator, and succeeds again after', async () => {
     await redis.kill()
     const acme = await token('acme')
-    await until('503 for the operator', async () => {
-      return (await call(gateway.adminPort, { path: '/limits/acme' })).status === 503
-    })
+    const shown = async () => (await call(gateway.adminPort, { path: '/limits/acme' })).json.limits
+    await until('the fallback', async () => (await shown())[0].mode === 'deny')
+    expect(await shown()).toMatchObject([{ name: 'requests', mode: 'deny', whole: 2 }])
     expect((await call(gateway.adminPort, { path: '/limits/acme', method: 'DELETE' })).status).toBe(503)
     expect((await call(gateway.port, { path: '/v3/rate-limits', token: acme })).status).toBe(503)
     await redis.start()
     await until('an answer', async () => {
-      return (await call(gateway.adminPort, { path: '/limits/acme' })).status === 200
+      return (await shown())[0].mode === 'store'
     })
     await until('an answer for the caller', async () => {
       return (await call(gateway.port, { path: '/v3/rate-limits', token: acme })).status === 200

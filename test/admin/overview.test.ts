@@ -26,7 +26,8 @@ async function admin({ token, onLoopback = true, hosts = [], ...parts }: Partial
     ...{ notReadyReason: () => undefined, metrics: async () => '', metricsType: 'text/plain' },
     access: () => ({ token, onLoopback, hosts }),
     ...{ failed: () => {}, reset },
-    usage: async (client) => ({ client, limits: [], own: [], overrides: [], truncated: false }),
+    usage: async () => ({ limits: [] }),
+    findCaller: () => undefined,
     overview: async () => ({ shown: true }),
     setLimits: async (setting) => setting,
     overrides: async () => [],
@@ -155,7 +156,7 @@ describe('access to the overview and the reset', () => {
     expect(reset).not.toHaveBeenCalled()
     expect((await ask('/overview', { headers: own })).status).toBe(200)
     expect((await ask('/limits/a', { method: 'DELETE', headers: own })).json).toEqual({
-      client: 'a',
+      caller: 'client:a',
       freed: 1,
     })
   })
@@ -236,7 +237,7 @@ describe('a gateway', () => {
       await gateway.ended()
     })
 
-    it('shows the sum of both, refused clients, and none after a reset', async () => {
+    it('shows the sum of both, refused callers, and none after a reset', async () => {
       const acme = await token('acme')
       const statuses = new Set<number>()
       for (let i = 0; i < 8; i++) {
@@ -244,21 +245,22 @@ describe('a gateway', () => {
         statuses.add((await call(gateway.port, { token: acme, headers })).status)
       }
       expect([...statuses]).toEqual([200, 429])
-      const clients = async () => (await overviewOf(gateway.adminPort)).activity.clients
+      const callers = async () => (await overviewOf(gateway.adminPort)).activity.callers
       const total = (counts: number[]) => counts.reduce((sum, count) => sum + count, 0)
-      await until('all calls', async () => total((await clients())[0]?.calls ?? []) === 8)
-      expect(await clients()).toMatchObject([
+      await until('all calls', async () => total((await callers())[0]?.calls ?? []) === 8)
+      expect(await callers()).toMatchObject([
         {
+          caller: 'client:acme',
           client: 'acme',
           refusedNow: { limit: 'requests' },
           most: { name: 'requests', limit: 3, remaining: 0 },
         },
       ])
-      expect(total((await clients())[0].refused)).toBe(5)
+      expect(total((await callers())[0].refused)).toBe(5)
       expect((await overviewOf(gateway.adminPort)).status.workers).toBe(2)
       expect((await call(gateway.adminPort, { path: '/limits/acme', method: 'DELETE' })).status).toBe(200)
-      await until('it is not refused', async () => (await clients())[0].refusedNow === null)
-      expect(await clients()).toMatchObject([{ client: 'acme', most: null }])
+      await until('it is not refused', async () => (await callers())[0].refusedNow === null)
+      expect(await callers()).toMatchObject([{ client: 'acme', most: null }])
     })
   })
 })

@@ -84,7 +84,10 @@ describe('sluice', () => {
       problems: [{ file: '/nowhere/x.yaml', message: 'does not exist' }],
     })
     expect(await failure('limits', 'reset', '')).toEqual({
-      error: { exit: 64, message: 'Which client? Give its id.' },
+      error: {
+        exit: 64,
+        message: 'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',
+      },
     })
     const unanswered = await failure('limits', 'show', 'acme', '--admin', 'http://127.0.0.1:1')
     expect(unanswered.error).toMatchObject({

@@ -51,7 +51,7 @@ const limits = (...args: string[]) => sluice(['limits', ...args, '--admin', url]
 const set = (...args: string[]) => limits('set', ...args)
 
 describe('sluice limits show and reset', () => {
-  it('print the counters of a client as a table and as JSON, then free only these', async () => {
+  it('print the counters of a caller as a table and as JSON, then free only these', async () => {
     for (const [client, connection] of [
       ['acme', 'x'],
       ['acme', 'y'],
@@ -78,18 +78,18 @@ describe('sluice limits show and reset', () => {
     ])
     const json = JSON.parse((await limits('show', 'acme', '--json')).stdout) as unknown
     expect(json).toMatchObject({
-      client: 'acme',
+      caller: 'client:acme',
       truncated: false,
       limits: [{ key: 'sluice:{acme}:requests', limit: 50, remaining: 48, until: END }, {}, {}, {}],
     })
 
     expect(await limits('reset', 'acme')).toEqual({
       code: 0,
-      stdout: 'Freed 4 keys of the client "acme".\n',
+      stdout: 'Freed 4 keys of client:acme.\n',
       stderr: '',
     })
     const again = await limits('reset', 'acme', '--json')
-    expect(JSON.parse(again.stdout)).toEqual({ client: 'acme', freed: 0 })
+    expect(JSON.parse(again.stdout)).toEqual({ caller: 'client:acme', freed: 0 })
     const other = await limits('show', 'other', '--json')
     expect(JSON.parse(other.stdout)).toMatchObject({ limits: [{ limit: 10, remaining: 9 }, {}, {}] })
   })
@@ -98,7 +98,7 @@ describe('sluice limits show and reset', () => {
 describe('sluice limits set and overrides', () => {
   afterEach(async () => {
     const { overrides } = JSON.parse((await limits('overrides', '--json')).stdout)
-    for (const { client, name } of overrides) await set(client, `${name}=default`)
+    for (const { caller, name } of overrides) await set(caller, `${name}=default`)
   })
 
   it('override the file and its announced changes, print what they replace, and record who set them and why', async () => {
@@ -106,8 +106,8 @@ describe('sluice limits set and overrides', () => {
     expect(done).toMatchObject({ code: 0, stderr: '' })
     const override = `an override, until END, set at NOW by ${ME}: leaked "token"`
     expect(shortened(done.stdout).split('\n')).toEqual([
-      `Set "requests" of the client "acme" to 5: ${override}. It replaces 50: the client's own limit of the file, until END.`,
-      `Set "trial" of the client "acme" to 9: ${override}. It replaces 5: the limit of the file.`,
+      `Set "requests" of client:acme to 5: ${override}. It replaces 50: the client's own limit of the file, until END.`,
+      `Set "trial" of client:acme to 9: ${override}. It replaces 5: the limit of the file.`,
       'Every gateway applies this within a second.',
       '',
     ])
@@ -115,20 +115,20 @@ describe('sluice limits set and overrides', () => {
     expect(got.headers['x-ratelimit-limit']).toBe('5')
     const listed = await limits('overrides')
     expect(shortened(listed.stdout).split(/ *\n/)).toEqual([
-      expect.stringMatching(/^CLIENT +LIMIT +CALLS +UNTIL +SET +BY +NOTE$/),
-      expect.stringMatching(/^acme +requests +5 +END +NOW +\S+@\S+ +leaked "token"$/),
-      expect.stringMatching(/^acme +trial +9 +END +NOW +\S+@\S+ +leaked "token"$/),
+      expect.stringMatching(/^CALLER +LIMIT +CALLS +UNTIL +SET +BY +NOTE$/),
+      expect.stringMatching(/^client:acme +requests +5 +END +NOW +\S+@\S+ +leaked "token"$/),
+      expect.stringMatching(/^client:acme +trial +9 +END +NOW +\S+@\S+ +leaked "token"$/),
       '',
     ])
     const shown = await limits('show', 'acme')
     expect(shown.stdout).toMatch(/^sluice:\{acme\}:requests +requests +5 +.* live, override$/m)
     expect(shortened(shown.stdout)).toContain(
-      `An override gives the client "requests" of 5 until END, set at NOW by ${ME}: leaked "token"\n`,
+      `An override gives the caller "requests" of 5 until END, set at NOW by ${ME}: leaked "token"\n`,
     )
     const ended = await set('acme', 'requests=default', 'sync=default')
     expect(shortened(ended.stdout)).toBe(
-      `Removed the override of "requests" of the client "acme", which was 5. It is 50 again: the client's own limit of the file, until END.
-There was no override of "sync" of the client "acme". It is 1: the limit of the file.
+      `Removed the override of "requests" of client:acme, which was 5. It is 50 again: the client's own limit of the file, until END.
+There was no override of "sync" of client:acme. It is 1: the limit of the file.
 Every gateway applies this within a second.\n`,
     )
     await limits('reset', 'acme')
@@ -153,16 +153,16 @@ Every gateway applies this within a second.\n`,
     await redis.command('HSET', 'sluice:{}:~overrides', ...kept)
     await until('it is read', async () => (await limits('overrides')).stdout.includes('gone'))
     expect((await limits('show', 'acme')).stdout).toContain(
-      'An override, without effect, gives the client "gone" of 7',
+      'An override, without effect, gives the caller "gone" of 7',
     )
     expect((await set('acme', 'gone=5')).code).toBe(64)
     expect((await set('acme', 'gone=default')).stdout).toContain(
-      'Removed the override of "gone" of the client "acme", a limit that the file does not have.\n',
+      'Removed the override of "gone" of client:acme, a limit that the file does not have.\n',
     )
     expect((await limits('overrides')).stdout).not.toContain('gone')
   })
 
-  it('keep the counted calls, also beyond the limit, and the console’s values of other clients', async () => {
+  it('keep the counted calls, also beyond the limit, and the console’s values of other callers', async () => {
     const callOf = async (client: string) =>
       await call(gateway.port, { method: 'POST', path: '/sync/w', token: await token(client) })
     const shownOf = async (client: string) => {
@@ -170,7 +170,7 @@ Every gateway applies this within a second.\n`,
         path: '/overview',
         headers: { Authorization: `Bearer ${TOKEN}` },
       })
-      return json.activity.clients.find((caller: { client: string }) => caller.client === client)
+      return json.activity.callers.find((caller: { client: string }) => caller.client === client)
     }
     for (const connection of ['1', '2', '3'])
       await call(gateway.port, {
@@ -186,7 +186,7 @@ Every gateway applies this within a second.\n`,
   it('print as JSON the limits in force before and after', async () => {
     const { stdout } = await set('acme', 'requests=5', '--until', END, '--json')
     expect(JSON.parse(stdout)).toMatchObject({
-      client: 'acme',
+      caller: 'client:acme',
       limits: [
         {
           name: 'requests',
@@ -198,9 +198,9 @@ Every gateway applies this within a second.\n`,
     })
   })
 
-  it('question an unknown client id, and warn about blanks around an id', async () => {
+  it('question an unknown caller, and warn about blanks around it', async () => {
     expect((await set(' acmee', 'requests=0')).stderr).toBe(
-      'warning: the client id begins or ends with a blank\nnote: no calls of the client " acmee" are counted now, and the file does not list it; is the id right?\n',
+      'warning: the caller begins or ends with a blank\nnote: no calls of client: acmee are counted now, and it is no client of the file; is it written right?\n',
     )
     expect((await set('acmee', 'requests=default')).stderr).toBe('')
     expect((await set('acme', 'requests=7')).stderr).toBe('')
@@ -220,11 +220,11 @@ Every gateway applies this within a second.\n`,
     [['b', 'nonsense=1'], 'There is no limit "nonsense"; those that can be set are: requests, sync, trial.'],
     [
       ['b', 'address=1'],
-      'The limit "address" does not count by the client first; those that can be set are: requests, sync, trial.',
+      'The limit "address" does not count by "client:b" first; those that can be set are: requests, sync, trial.',
     ],
     [
       ['a\nb', 'requests=1'],
-      'The id of the client must be a text of 1 to 1024 characters, without control characters.',
+      'The caller must be a text of 1 to 1024 characters, without control characters.',
     ],
     [
       ['b', 'requests=1', '--note', 'x'.repeat(501)],
@@ -305,8 +305,21 @@ describe('sluice limits', () => {
     [['limits'], WHICH],
     [['limits', 'shw', 'acme'], 'Did you mean show?'],
     [['limits', 'foo', 'a'], WHICH],
-    [['limits', 'show', ''], 'Which client? Give its id.'],
-    [['limits', 'set', ''], 'Which client? Give its id.'],
-    [['limits', 'show', 'acme', 'other'], 'Unknown argument. Give values by flags, such as --config FILE.'],
+    [
+      ['limits', 'show'],
+      'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',
+    ],
+    [
+      ['limits', 'set'],
+      'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',
+    ],
+    [
+      ['limits', 'show', ''],
+      'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',
+    ],
+    [
+      ['limits', 'reset'],
+      'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',
+    ],
   ])
 })

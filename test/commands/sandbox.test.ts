@@ -127,7 +127,7 @@ describe('sluice sandbox', () => {
     expect(lacking.stdout()).toBe('')
   })
 
-  it('shows clients and refusals in the console with --load', async () => {
+  it('shows callers and refusals in the console with --load', async () => {
     const loaded = sluice(['sandbox', ...anywhere, '--load'])
     await until('the instructions', () => loaded.stdout().includes('the console'), 25_000)
     const [, admin] = /^ {2}(http:\S+) +the console/m.exec(loaded.stdout())!
@@ -135,9 +135,9 @@ describe('sluice sandbox', () => {
       'a refusal',
       async () => {
         const { activity } = (await (await fetch(`${admin}/overview`)).json()) as {
-          activity: { clients: { refusals: number }[] }
+          activity: { callers: { refusals: number }[] }
         }
-        return activity.clients.length > 3 && activity.clients.some(({ refusals }) => refusals > 0)
+        return activity.callers.length > 3 && activity.callers.some(({ refusals }) => refusals > 0)
       },
       25_000,
     )

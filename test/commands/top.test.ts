@@ -34,59 +34,64 @@ afterAll(async () => {
   await upstream.close()
 })
 
-it('lists the busiest clients of the gateway of the file, and escapes their names', async () => {
+it('lists the busiest callers of the gateway of the file, and escapes their names', async () => {
   const { code, stdout, stderr } = await sluice(['limits', 'top', '--config', file])
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
   const [head, first, second] = stdout.split('\n').map((line) => line.split(/ {2,}/))
   expect(head!.slice(0, 2)).toEqual(['CALLER', 'REFUSED UNTIL'])
   // The rates cover ten seconds, which may have passed on a busy machine.
   const tenths = expect.stringMatching(/^0\.\d$/) as string
-  expect(first![0]).toBe('acme')
+  expect(first![0]).toBe('client:acme')
   expect(first![1]).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z by requests$/)
   expect(first!.slice(2, 7)).toEqual([tenths, tenths, 'requests', '3', '0'])
   expect(first![7]).toMatch(/^\d+ by requests$/)
-  expect(second).toEqual([String.raw`o\u202ether`, '-', tenths, '0.0', 'requests', '1', '2', '-'])
+  expect(first![8]).toBe('GET,POST /transactions')
+  expect(second).toEqual([
+    ...[String.raw`client:o\u202ether`, '-', tenths, '0.0', 'requests', '1', '2', '-'],
+    'GET,POST /transactions',
+  ])
 })
 
 it('averages rates over the last ten seconds', async () => {
   const calls = [99, ...Array.from({ length: 8 }, () => 0), 3, 4]
   const shown = {
-    kind: 'client',
-    client: 'acme',
+    caller: 'client:acme',
+    route: '/*',
     calls,
     refused: calls.map((count) => count * 2),
     limits: [],
     most: null,
     refusedNow: null,
   }
-  const address = { ...shown, kind: 'address', client: '192.0.2.7' }
+  const address = { ...shown, caller: 'ip:192.0.2.7' }
   const other = createServer((_, response) =>
-    response.end(JSON.stringify({ activity: { clients: [shown, address], known: 256, mostKnown: 256 } })),
+    response.end(JSON.stringify({ activity: { callers: [shown, address], known: 256, mostKnown: 256 } })),
   )
   await once(other.listen(0, '127.0.0.1'), 'listening')
   onTestFinished(() => void other.close())
   const { port } = other.address() as AddressInfo
   const { stdout } = await sluice(['limits', 'top', '--admin', `http://127.0.0.1:${port}`])
   const [, first, second, last] = stdout.split('\n')
-  expect(first!.split(/ {2,}/).slice(0, 4)).toEqual(['acme', '-', '0.7', '1.4'])
-  expect(second).toMatch(/^address 192\.0\.2\.7 /)
+  expect(first!.split(/ {2,}/).slice(0, 4)).toEqual(['client:acme', '-', '0.7', '1.4'])
+  expect(second).toMatch(/^ip:192\.0\.2\.7 /)
   expect(last).toBe('2 of 256 or more')
 })
 
-it('lists the clients as JSON, with --admin and ADMIN_TOKEN', async () => {
+it('lists the callers as JSON, with --admin and ADMIN_TOKEN', async () => {
   const { code, stdout } = await sluice(['limits', 'top', '--admin', `${url}/`, '--json'], { env })
   expect(code).toBe(0)
-  const { at, clients } = JSON.parse(stdout) as { at: string; clients: object[] }
+  const { at, callers } = JSON.parse(stdout) as { at: string; callers: object[] }
   expect(Date.parse(at)).toBeGreaterThan(0)
-  expect(clients).toHaveLength(2)
-  expect(clients[0]).toMatchObject({
-    client: 'acme',
+  expect(callers).toHaveLength(2)
+  expect(callers[0]).toMatchObject({
+    caller: 'client:acme',
+    route: 'GET,POST /transactions',
     limit: 'requests',
     used: 3,
     remaining: 0,
     refusedBy: 'requests',
   })
-  expect(clients[1]).toMatchObject({ client: 'o\u202Ether', refusedUntil: null })
+  expect(callers[1]).toMatchObject({ caller: 'client:o\u202Ether', refusedUntil: null })
 })
 
 it('prints the table each second on a terminal, and exits with 0 on Ctrl-C', async () => {
@@ -124,7 +129,7 @@ it('exits on Ctrl-C while it waits for a response', { timeout: 4000 }, async () 
   slow.close()
 })
 
-it('reports why it cannot read the clients', async () => {
+it('reports why it cannot read the callers', async () => {
   const closed = `http://127.0.0.1:${await freePort()}`
   const other = createServer((_, response) => response.end('<p>')).listen(0, '127.0.0.1')
   await until('it listens', () => other.listening)

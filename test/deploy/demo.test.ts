@@ -42,7 +42,7 @@ describe('deploy/compose.demo.yaml', () => {
     expect(new Set(ports).size).toBe(ports.length)
   })
 
-  it('gives both gateways clients, refusals and one count', async () => {
+  it('gives both gateways callers, refusals and one count', async () => {
     const redis = await sharedRedis()
     const folder = mkdtempSync(join(tmpdir(), 'sluice-demo-'))
     const makeToken = () => {
@@ -85,7 +85,7 @@ describe('deploy/compose.demo.yaml', () => {
       await until(
         'a refusal',
         async () =>
-          (await overview(port).catch(() => undefined))?.activity.clients.some(
+          (await overview(port).catch(() => undefined))?.activity.callers.some(
             ({ refusals }: { refusals: number }) => refusals > 0,
           ) === true,
         40_000,
@@ -93,7 +93,7 @@ describe('deploy/compose.demo.yaml', () => {
     const [one, two] = await Promise.all(adminPorts.map(overview))
     expect(one.counts).toBe('Redis')
     for (const { activity } of [one, two])
-      expect(activity.clients.map(({ client }: { client: string }) => client)).toContain('acme')
+      expect(activity.callers.map(({ client }: { client: string }) => client)).toContain('acme')
     for (const process of started) expect(process.stdout()).not.toContain('"msg":"request"')
   })
 })

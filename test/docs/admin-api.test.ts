@@ -146,7 +146,7 @@ describe('docs/admin-api.yaml', () => {
 
   it('has the methods of every path', async () => {
     for (const [path, operations] of Object.entries(description.paths)) {
-      const target = path.replace('{client}', 'acme').replace('{file}', 'main.js')
+      const target = path.replace('{caller}', 'acme').replace('{file}', 'main.js')
       const { status, headers } = await ask(target, { method: 'PUT' })
       const methods = Object.keys(operations).filter((name) => name !== 'parameters')
       const allowed = methods.flatMap((name) => (name === 'get' ? ['GET', 'HEAD'] : [name.toUpperCase()]))
@@ -160,7 +160,7 @@ describe('docs/admin-api.yaml', () => {
 
   it('has the paths that need the token', async () => {
     for (const [path, { get, patch, delete: remove }] of Object.entries(description.paths)) {
-      const target = path.replace('{client}', 'acme').replace('{file}', 'main.js')
+      const target = path.replace('{caller}', 'acme').replace('{file}', 'main.js')
       for (const [method, operation] of Object.entries({ get, patch, delete: remove })) {
         if (operation === undefined) continue
         for (const authorization of [undefined, 'Bearer wrong']) {
@@ -188,13 +188,13 @@ describe('docs/admin-api.yaml', () => {
   })
 
   it('describes what is set, read, listed and reset', async () => {
-    const patch = async (client: string, setting: object) => {
-      const got = await ask(`/limits/${client}`, {
+    const patch = async (caller: string, setting: object) => {
+      const got = await ask(`/limits/${caller}`, {
         method: 'PATCH',
         headers: JSON_TYPE,
         body: JSON.stringify(setting),
       })
-      expectDescribed('/limits/{client}', 'patch', got)
+      expectDescribed('/limits/{caller}', 'patch', got)
       return got
     }
     const [example] = (description.components.schemas['Setting'] as { examples: object[] }).examples
@@ -222,8 +222,8 @@ describe('docs/admin-api.yaml', () => {
     await patch('acme', { set: { requests: 5 } })
     for (let i = 0; i < 5; i++)
       await call(gateway.port, { token: await token('acme'), headers: { 'x-device': 'one' } })
-    for (const client of ['acme', 'bluebird', 'nobody', '%E4'])
-      expectDescribed('/limits/{client}', 'get', await ask(`/limits/${client}`))
+    for (const caller of ['acme', 'bluebird', 'nobody', 'ip:127.0.0.1', 'user:jo', '%E4'])
+      expectDescribed('/limits/{caller}', 'get', await ask(`/limits/${caller}`))
     const { limits, own, overrides } = (await ask('/limits/acme')).json
     expect([limits.length, own.length, overrides.length]).toEqual([4, 1, 1])
     const listed = await ask('/overrides')
@@ -231,8 +231,8 @@ describe('docs/admin-api.yaml', () => {
     expectDescribed('/overrides', 'get', listed)
     const freed = await ask('/limits/acme', { method: 'DELETE' })
     expect(freed.json.freed).toBeGreaterThan(0)
-    expectDescribed('/limits/{client}', 'delete', freed)
-    expectDescribed('/limits/{client}', 'delete', await ask('/limits/%E4', { method: 'DELETE' }))
+    expectDescribed('/limits/{caller}', 'delete', freed)
+    expectDescribed('/limits/{caller}', 'delete', await ask('/limits/%E4', { method: 'DELETE' }))
   })
 
   it('describes explanations', async () => {
@@ -281,7 +281,7 @@ describe('docs/admin-api.yaml', () => {
     expectDescribed('/overview', 'get', got)
     const { activity, lastMinute, status, events, reloads, overrides, limits } = got.json
     const shown = [
-      activity.clients,
+      activity.callers,
       lastMinute.errors,
       lastMinute.durations,
       events,
@@ -293,8 +293,8 @@ describe('docs/admin-api.yaml', () => {
       (name) => status[name],
     )
     for (const list of [...shown, ...states]) expect(list).not.toEqual([])
-    expect(activity.clients.map(({ kind }: { kind: string }) => kind)).toContain('address')
-    expect(activity.clients.some(({ refusedNow }: { refusedNow: unknown }) => refusedNow !== null)).toBe(true)
+    expect(activity.callers.map(({ caller }: { caller: string }) => caller)).toContain('ip:127.0.0.1')
+    expect(activity.callers.some(({ refusedNow }: { refusedNow: unknown }) => refusedNow !== null)).toBe(true)
     process.kill('SIGINT')
   })
 
@@ -302,20 +302,21 @@ describe('docs/admin-api.yaml', () => {
     const memory = await start('{ port: 0 }', 'memory')
     const get = (path: string, headers = {}) => call(memory.adminPort, { path, headers })
     expectDescribed('/overview', 'get', await get('/overview'))
-    expectDescribed('/limits/{client}', 'get', await get('/limits/acme'))
+    expectDescribed('/limits/{caller}', 'get', await get('/limits/acme'))
     const other = await get('/overview', { Host: 'evil.example' })
     expect(other.status).toBe(403)
     expectDescribed('/overview', 'get', other)
 
     const away = `{ redis: { url: "redis://127.0.0.1:1" }, prefix: docs-admin-api-down, onOutage: deny, instances: 1 }`
     const down = await start('{ port: 0 }', away)
-    for (const [path, target] of [
-      ['/limits/{client}', '/limits/acme'],
-      ['/readyz', '/readyz'],
+    for (const [path, target, method, status] of [
+      ['/limits/{caller}', '/limits/acme', 'get', 200],
+      ['/limits/{caller}', '/limits/acme', 'delete', 503],
+      ['/readyz', '/readyz', 'get', 503],
     ] as const) {
-      const got = await call(down.adminPort, { path: target })
-      expect([target, got.status]).toEqual([target, 503])
-      expectDescribed(path, 'get', got)
+      const got = await call(down.adminPort, { path: target, method: method.toUpperCase() })
+      expect([target, method, got.status]).toEqual([target, method, status])
+      expectDescribed(path, method, got)
     }
   })
 

@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
 import { call, ROUTES, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { createLiveOverrides } from '../../src/process/overrides-live.ts'
+import { parseCaller } from '../../src/policy/counted.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
 import { start } from '../../src/process/start.ts'
 import { sluice } from '../commands/run.ts'
@@ -71,8 +72,8 @@ async function set(adminPort: number, ...args: string[]) {
 async function setElsewhere(limit: number) {
   const store = createRedisStore({ topology: { url: redis.url }, prefix: 'sluice' })
   await store.connect()
-  const live = createLiveOverrides(store.overrides, { onChange: () => {}, onUnreadable: () => {} })
-  await live.change([{ client, name: 'requests', limit, setAt: Date.now() }], [])
+  const live = createLiveOverrides(store.overrides, 'sluice', { onChange: () => {}, onUnreadable: () => {} })
+  await live.change([{ caller: parseCaller(client), name: 'requests', limit, setAt: Date.now() }], [])
   await store.close()
 }
 const status = async (port: number) => (await call(port, { token: mine })).status
@@ -142,10 +143,10 @@ it('is in force from the first call of a gateway that starts later, and in each 
   await set(running.adminPort, 'requests=25', '--note', 'a reason', '--until', '2100-01-01T00:00:00Z')
   await until('both have it', () => loaded().length === 4)
   expect(loaded()[3]).toMatchObject({
-    ...{ level: 'info', overrides: 1, gone: [`${client} requests=30, permanent`] },
+    ...{ level: 'info', overrides: 1, gone: [`client:${client} requests=30, permanent`] },
     added: [
       expect.stringMatching(
-        new RegExp(`^${client} requests=25, until 2100-01-01T00:00:00.000Z, by \\S+@\\S+: a reason$`),
+        new RegExp(`^client:${client} requests=25, until 2100-01-01T00:00:00.000Z, by \\S+@\\S+: a reason$`),
       ),
     ],
   })

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { longestWait } from '../../src/limit/decision.ts'
-import { clientKeys } from '../../src/policy/key.ts'
+import { callerKeys } from '../../src/policy/caller-keys.ts'
+import { parseCaller } from '../../src/policy/counted.ts'
 import { createCalendar, UNITS_MS } from '../../src/policy/calendar.ts'
 import type { Limit } from '../../src/policy/limit.ts'
 import type { Quota } from '../../src/limit/quota.ts'
@@ -315,7 +316,7 @@ export function storeContract(
         await subject.setClock(START_US, key.slice(key.indexOf('{') + 1, key.indexOf('}')))
         await subject.store.charge([{ name: 'x', key, limit: 3, windowMs: 60_000, shadow: false }])
       }
-      const filter = clientKeys(limits, 'p', me)
+      const filter = callerKeys(limits, 'p', parseCaller(me))
       expect((await subject.store.keys(filter)).toSorted()).toEqual(mine.toSorted())
       expect(await subject.store.reset(filter)).toBe(3)
       expect(await subject.store.keys(filter)).toEqual([])

@@ -211,7 +211,7 @@ it('shows the end of a refusal, until then or until a later call of the same key
   pass(5000)
   expect(refused()).toBeNull()
   call('a', [REFUSED])
-  activity.forget('b')
+  activity.forget(parseCaller('b'))
   expect(refused()).toMatchObject({ limit: 'requests' })
   activity.forget(parseCaller('a'))
   expect(values().callers[0]).toMatchObject({ refusedNow: null, limits: [] })
@@ -251,7 +251,7 @@ it('merges the values of several processes', () => {
   const merged = mergeActivity([
     one.values(),
     other.values(),
-    { requests: [], refused: [], failed: [], clients: [], known: 3 },
+    { requests: [], refused: [], failed: [], callers: [], known: 3 },
   ])
   expect(merged.requests).toHaveLength(300)
   expect([total(merged.requests), total(merged.refused), merged.known]).toEqual([3, 1, 3])

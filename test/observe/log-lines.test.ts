@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
 import type { Exchange } from '../../src/gateway/exchange.ts'
+import { parseCaller, showCaller } from '../../src/policy/counted.ts'
 import { accessLine as lineOf, prettyLines, withOmitted } from '../../src/observe/log-lines.ts'
 
 const allowance = {
@@ -18,7 +19,7 @@ const bare = {
     ip: '::1',
     trusted: false,
   },
-  ...{ source: 'gateway', status: 404, bytes: 7, request: { headers: {} } },
+  ...{ source: 'gateway', status: 404, bytes: 7, request: { headers: {} }, callers: [] },
 } as unknown as Shown
 /** The exchange without its method, which no line shows. */
 type Shown = Omit<Exchange, 'field'>
@@ -37,6 +38,18 @@ it('shows a request without a route, caller or decision', () => {
     },
     ...{ ip: '::1', source: 'gateway', status: 404, bytes: 7, durationMs: 1.235, msg: 'request' },
   })
+})
+
+it('shows the callers whom the limits count, secrets shortened, in JSON and in pretty lines', () => {
+  const callers = [parseCaller('header:x-api-key=abc123'), parseCaller('ip:192.0.2.7')].map((parts) => ({
+    parts,
+    shown: showCaller(parts),
+  }))
+  const key = 'header:x-api-key=abc1…6ca13d52'
+  expect(read({ ...bare, callers: callers.slice(0, 1) })).toMatchObject({ caller: key })
+  const line = accessLine({ ...bare, callers })
+  expect(JSON.parse(line)).toMatchObject({ caller: `${key}, ip:192.0.2.7` })
+  expect(prettyLines(line)).toContain(` ms ${key}, ip:192.0.2.7`)
 })
 
 it('shows the deciding limit, and the shadow limits that would have refused', () => {

@@ -1,9 +1,10 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { clientKeys } from '../../src/policy/key.ts'
+import { callerKeys } from '../../src/policy/caller-keys.ts'
+import { parseCaller } from '../../src/policy/counted.ts'
 import { hashSlot, hashTag } from '../../src/limit/redis/hash-slot.ts'
 import type { ClientLimits, Limit } from '../../src/policy/limit.ts'
-import { byClient } from '../../src/policy/overrides.ts'
+import { type Override, overrideKey } from '../../src/policy/overrides.ts'
 import { quotasOf } from './quotas.ts'
 
 const ip = '192.0.2.7'
@@ -11,6 +12,8 @@ const ip = '192.0.2.7'
 function limit(name: string, per: readonly string[], rest: Partial<Limit> = {}): Limit {
   return { name, per, limit: 10, windowMs: 60_000, shadow: false, changes: [], ...rest }
 }
+
+const overridesOf = (override: Override) => new Map([[overrideKey('p', override), override]])
 
 /** Returns the key of one limit for a caller. */
 function keyOf(
@@ -142,7 +145,7 @@ describe('a limit', () => {
 
   test('is replaced by an override until that ends, as is the client’s own limit, except for its window', () => {
     const [client, name, setAt] = ['acme', 'requests', 0]
-    const overrides = byClient([{ client, name, limit: 9, untilAt: 180, setAt }])
+    const overrides = overridesOf({ caller: parseCaller(client), name, limit: 9, untilAt: 180, setAt })
     const own: ClientLimits = new Map([
       ['acme', new Map([['requests', { limit: 7, windowMs: 1000, untilAt: 150 }]])],
     ])
@@ -160,15 +163,16 @@ describe('a limit', () => {
     expect(under(0, undefined, 'other').limit).toBe(1000)
   })
 
-  test('ignores an override if its keys do not begin with the client: other clients share them', () => {
-    const overrides = byClient([{ client: 'acme', name: 'shared', limit: 9, setAt: 0 }])
+  test('ignores an override if its keys do not begin with the caller: other callers share them', () => {
+    const overrides = overridesOf({ caller: parseCaller('acme'), name: 'shared', limit: 9, setAt: 0 })
     const shared = [limit('shared', ['connection', 'client'])]
     const [quota] = quotasOf(shared, { client: 'acme' }, { params: { connection: 'c' }, overrides })
     expect(quota!.limit).toBe(shared[0]!.limit)
   })
 })
 
-describe('the keys of a client', () => {
+describe('the keys of a caller', () => {
+  const acme = parseCaller('acme')
   const limits = [
     limit('first', ['client']),
     limit('middle', ['user', 'client', 'connection']),
@@ -176,11 +180,11 @@ describe('the keys of a client', () => {
   ]
 
   test('are found by globs, and distinguished exactly from the other keys that match', () => {
-    const { named, glob, matches } = clientKeys(limits, 'p', 'a*c')
+    const { named, glob, matches } = callerKeys(limits, 'p', parseCaller('a*c'))
     expect([named, glob]).toEqual([['p:{a%2Ac}:first'], 'p:*a%2Ac*'])
-    const first = clientKeys([limit('sync', ['client', 'connection'])], 'p?', 'acme')
+    const first = callerKeys([limit('sync', ['client', 'connection'])], 'p?', acme)
     expect([first.named, first.glob]).toEqual([[], String.raw`p\?:{acme}:*`])
-    expect(clientKeys([limit('first', ['client'])], 'p', 'acme').glob).toBeUndefined()
+    expect(callerKeys([limit('first', ['client'])], 'p', acme).glob).toBeUndefined()
     expect(matches('p:{a%2Ac}:first')).toBe(true)
     expect(matches('p:{u}:middle:a%2Ac:x')).toBe(true)
     expect(matches('p:{u}:middle:x:a%2Ac')).toBe(false)
@@ -191,7 +195,7 @@ describe('the keys of a client', () => {
 
   test('are those of its accesses, too, unless they are only listed', () => {
     const own = [limit('sessions', ['client'], { together: 'token' })]
-    const [all, listed] = [clientKeys(own, 'p', 'acme'), clientKeys(own, 'p', 'acme', false)]
+    const [all, listed] = [callerKeys(own, 'p', acme), callerKeys(own, 'p', acme, false)]
     expect([all.named, all.glob]).toEqual([['p:{acme}:sessions'], 'p:{acme}:*'])
     expect(all.matches('p:{acme}:~access:sessions:hash')).toBe(true)
     expect(all.matches('p:{other}:~access:sessions:hash')).toBe(false)

@@ -1,12 +1,13 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createLiveOverrides } from '../../src/process/overrides-live.ts'
+import { showCaller } from '../../src/policy/counted.ts'
 import {
-  byClient,
   fieldOf,
   formatOverride,
   listOverrides,
   MAX_OVERRIDES,
   type Override,
+  overrideKey,
   parseOverrides,
 } from '../../src/policy/overrides.ts'
 import { createMemoryFields, type SharedFields } from '../../src/limit/shared-fields.ts'
@@ -20,7 +21,7 @@ const KEY = 'p:{}:~overrides'
 const OTHER = 'other'
 const HOUR_MS = 3_600_000
 const of = (client: string, limit = 5, rest: Partial<Override> = {}): Override => ({
-  ...{ client, name: 'requests', limit, setAt: 1 },
+  ...{ caller: [{ word: 'client', value: client }], name: 'requests', limit, setAt: 1 },
   ...rest,
 })
 
@@ -40,8 +41,9 @@ describe('the fields of overrides', () => {
     ['invalid JSON', FIELD, '{"limit":'],
     ['null', FIELD, 'null'],
     ['another kind of field', 'a', formatOverride(of('a'))],
-    ['a client of another kind', '[7,"requests"]', formatOverride(of('a'))],
-    ['an empty client', '["","requests"]', formatOverride(of('a'))],
+    ['a caller of another kind', '[7,"requests"]', formatOverride(of('a'))],
+    ['an address that is none', '["ip:x","requests"]', formatOverride(of('a'))],
+    ['an empty caller', '["","requests"]', formatOverride(of('a'))],
     ['a fraction', FIELD, JSON.stringify({ limit: 1.5, setAt: 1 })],
     ['a negative number', FIELD, JSON.stringify({ limit: -1, setAt: 1 })],
     ['an invalid end', FIELD, JSON.stringify({ limit: 1, setAt: 1, untilAt: 'soon' })],
@@ -72,11 +74,11 @@ describe('the fields of overrides', () => {
       of('c', 5, { untilAt: 10 }),
     ]
     const listed = listOverrides(all, limits, 9)
-    expect(listed.map(({ client, name, applies }) => [client, name, applies])).toEqual([
-      ['a', 'gone', false],
-      ['a', 'shared', false],
-      ['b', 'requests', true],
-      ['c', 'requests', true],
+    expect(listed.map(({ caller, name, applies }) => [caller, name, applies])).toEqual([
+      ['client:a', 'gone', false],
+      ['client:a', 'shared', false],
+      ['client:b', 'requests', true],
+      ['client:c', 'requests', true],
     ])
     expect(listed[2]).toMatchObject({
       until: null,
@@ -85,7 +87,6 @@ describe('the fields of overrides', () => {
       note: 'why',
     })
     expect(listOverrides(all, limits, 10)).toHaveLength(3)
-    expect(byClient(all).get('a')?.size).toBe(2)
   })
 })
 
@@ -109,30 +110,35 @@ describe('the overrides in Redis', () => {
   })
   const NOTHING = { onChange: () => {}, onUnreadable: () => {} }
   /** Adds overrides as another gateway does. */
-  const add = (...added: Override[]) => createLiveOverrides(store.overrides, NOTHING).change(added, [])
-  const remove = (...removed: Override[]) => createLiveOverrides(store.overrides, NOTHING).change([], removed)
+  const add = (...added: Override[]) => createLiveOverrides(store.overrides, 'p', NOTHING).change(added, [])
+  const remove = (...removed: Override[]) =>
+    createLiveOverrides(store.overrides, 'p', NOTHING).change([], removed)
   const kept = async () =>
-    parseOverrides(await store.overrides.read()).overrides.toSorted((a, b) => (a.client < b.client ? -1 : 1))
+    parseOverrides(await store.overrides.read()).overrides.toSorted((a, b) =>
+      showCaller(a.caller) < showCaller(b.caller) ? -1 : 1,
+    )
   /** Moves the clock of this process, without running timers. */
   const wait = (ms: number) => vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + ms })
 
   /** Follows the overrides as a gateway does. */
   function follow(source = store.overrides) {
     const seen: string[] = []
-    const live = createLiveOverrides(source, {
+    const live = createLiveOverrides(source, 'p', {
       onChange: (count) => seen.push(`${count}`),
       onRestored: (count) => seen.push(`restored ${count}`),
       onUnreadable: (lines) => seen.push(`bad ${lines}`),
       everyMs: 20,
     })
     closing.push(live.close)
-    const limitOf = (client: string) => live.limits.get(client)?.get('requests')?.limit
+    const limitOf = (client: string) => live.limits.get(overrideKey('p', of(client)))?.limit
     return { ...live, seen, limitOf }
   }
 
   it('are changed by several operators at once without losing a change', async () => {
     await Promise.all(Array.from({ length: 8 }, (_, i) => add(of(String(i)))))
-    expect((await kept()).map(({ client }) => client)).toEqual(['0', '1', '2', '3', '4', '5', '6', '7'])
+    expect((await kept()).map(({ caller }) => showCaller(caller))).toEqual(
+      ['0', '1', '2', '3', '4', '5', '6', '7'].map((id) => `client:${id}`),
+    )
   })
 
   it('are one hash that does not expire, with a version that every change replaces', async () => {
@@ -160,7 +166,7 @@ describe('the overrides in Redis', () => {
     await redis.command('DEL', KEY)
     await until('they are written back', () => seen.includes('restored 2'))
     expect(limitOf('a')).toBe(7)
-    expect((await kept()).map(({ client }) => client)).toEqual(['a', 'b'])
+    expect((await kept()).map(({ caller }) => showCaller(caller))).toEqual(['client:a', 'client:b'])
     await remove(of('a'), of('b'))
     await until('all are removed', () => limitOf('a') === undefined)
   })
@@ -177,9 +183,9 @@ describe('the overrides in Redis', () => {
     await act(live)
     live.watch(() => {})
     await until('they are written back', () => live.seen.includes('restored 1'))
-    expect((await kept()).map(({ client, limit }) => [client, limit])).toEqual([
-      ['a', 9],
-      ...(live.limitOf('c') === undefined ? [] : [['c', 3]]),
+    expect((await kept()).map(({ caller, limit }) => [showCaller(caller), limit])).toEqual([
+      ['client:a', 9],
+      ...(live.limitOf('c') === undefined ? [] : [['client:c', 3]]),
     ])
     expect([live.limitOf('a'), live.limitOf('b')]).toEqual([9, undefined])
   })
@@ -273,10 +279,10 @@ describe('the overrides in Redis', () => {
   )
 
   it('that have no effect are refused', async () => {
-    const { change } = createLiveOverrides(
-      { ...store.overrides, change: async () => {} },
-      { onChange: () => {}, onUnreadable: () => {} },
-    )
+    const { change } = createLiveOverrides({ ...store.overrides, change: async () => {} }, 'p', {
+      onChange: () => {},
+      onUnreadable: () => {},
+    })
     await expect(change([of('a', 8)], [])).rejects.toThrow('the change has no effect')
   })
 
@@ -317,14 +323,14 @@ describe('the overrides in memory', () => {
   it('are changed, removed, and kept while the process runs', async () => {
     const source: SharedFields = createMemoryFields()
     const seen: number[] = []
-    const live = createLiveOverrides(source, {
+    const live = createLiveOverrides(source, 'memory', {
       onChange: (count) => seen.push(count),
       onUnreadable: () => {},
     })
     await live.load()
     await live.change([of('a', 7), of('b')], [])
     await live.change([], [of('b')])
-    expect(live.limits.get('a')?.get('requests')?.limit).toBe(7)
+    expect(live.limits.get('memory:{a}:requests')?.limit).toBe(7)
     expect(live.values()).toHaveLength(1)
     expect(seen).toEqual([2, 1])
     await live.change([], [of('b')])
@@ -345,7 +351,7 @@ describe.each([
   it('are changed and read', async () => {
     const store = createRedisStore({ topology: await topology(), prefix: `overrides-${process.pid}` })
     await store.connect()
-    const live = createLiveOverrides(store.overrides, { onChange: () => {}, onUnreadable: () => {} })
+    const live = createLiveOverrides(store.overrides, 'p', { onChange: () => {}, onUnreadable: () => {} })
     for (const limit of [5, 6]) {
       await live.change([of('a', limit)], [])
       expect(live.values()).toEqual([of('a', limit)])

@@ -2,7 +2,8 @@ import { hash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import type { ClientLimits, Limit } from '../../src/policy/limit.ts'
 import { compileLimits, type LimitOptions } from '../../src/policy/apply.ts'
-import { byClient } from '../../src/policy/overrides.ts'
+import { parseCaller } from '../../src/policy/counted.ts'
+import { type Override, overrideKey } from '../../src/policy/overrides.ts'
 import type { Condition } from '../../src/policy/conditions.ts'
 import type { Caller, Facts } from '../../src/policy/facts.ts'
 import { Refusal } from '../../src/errors.ts'
@@ -232,7 +233,8 @@ describe('a value from the token', () => {
 
   it('is replaced by the client’s own limit and by an override', () => {
     const own: ClientLimits = new Map([['acme', new Map([['l', { limit: 7 }]])]])
-    const overrides = byClient([{ client: 'acme', name: 'l', limit: 9, setAt: 0 }])
+    const set: Override = { caller: parseCaller('acme'), name: 'l', limit: 9, setAt: 0 }
+    const overrides = new Map([[overrideKey('p', set), set]])
     const caller = { client: 'acme', claims: { n: 8 } }
     const callsUnder = (rules: Partial<LimitOptions>) => quotasOf([limitOf(number)], caller, rules)[0]!.limit
     expect(callsUnder({ clientLimits: own })).toBe(7)

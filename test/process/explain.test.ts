@@ -73,7 +73,7 @@ describe('explain of limits that read the request', () => {
     const claims = '{"consent":"c1","n":9,"tier":["b"]}'
     const attended = { claims, headers: '{"PSU-IP-Address":"192.0.2.1","x-org":"Acme"}' }
     expect(await limitsOf('/x', attended)).toEqual([
-      ['consents', 'sluice:{acme}:consents:c1:acme', null, 9],
+      ['consents', 'sluice:{acme}:consents:c1:acme…822b33ad', null, 9],
       ['unattended', 'sluice:{acme}:unattended', 'unless header psu-ip-address is ip', 4],
       ['optional', ['token'], null, 1],
     ])

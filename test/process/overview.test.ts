@@ -19,15 +19,15 @@ const ROUTES = 'routes: [{ match: "/*", upstream: data, authenticate: bearer, li
 const configOf = async (limits: string) => (await load(completed(`${limits}\n${ROUTES}`))).config
 
 const OVERRIDES = Array.from({ length: 101 }, (_, i) => ({
-  ...{ client: `client-${i}`, name: 'requests', limit: 5, until: null, set: '', by: null, note: null },
+  ...{ caller: `client:${i}`, name: 'requests', limit: 5, until: null, set: '', by: null, note: null },
   applies: true,
 }))
 
-/** Returns the overview of a process that shows these metrics and clients. */
-async function overviewOf(registry = new Registry(), clients: readonly CallerActivity[] = []) {
+/** Returns the overview of a process that shows these metrics and callers. */
+async function overviewOf(registry = new Registry(), callers: readonly CallerActivity[] = []) {
   const operated: Partial<OperatorApi> = {
     notReadyReason: () => 'not yet',
-    activity: () => ({ ...NO_ACTIVITY, clients }),
+    activity: () => ({ ...NO_ACTIVITY, callers }),
     metricValues: () => registry.getMetricsAsJSON(),
     overrides: async () => OVERRIDES,
     events: () => [],
@@ -114,15 +114,23 @@ it('shows the limits in force with their upcoming changes, and the first hundred
   expect(limits).toMatchObject([{ limit: 25 }])
 })
 
-it('sorts clients by the used part of a live limit with one counter per client', async () => {
+it('sorts callers by the used part of a live limit with one counter for the caller', async () => {
   const limit = (more: Partial<LimitActivity>): LimitActivity => ({
     ...{ name: 'requests', limit: 10, remaining: 10, windowSeconds: 60, reset: '' },
-    ...{ shadow: false, perClient: true, ageMs: 0, refused: 0, wouldRefuse: 0, ...more },
+    ...{ shadow: false, isAlone: true, ageMs: 0, refused: 0, wouldRefuse: 0, ...more },
   })
   const client = (client: string, ...limits: LimitActivity[]): CallerActivity => ({
-    ...{ kind: 'client', client, calls: [1], refused: [0], limits, refusedNow: null },
+    ...{
+      caller: `client:${client}`,
+      client,
+      route: '/*',
+      calls: [1],
+      refused: [0],
+      limits,
+      refusedNow: null,
+    },
   })
-  const sync = limit({ name: 'sync', limit: 1, remaining: 0, perClient: false })
+  const sync = limit({ name: 'sync', limit: 1, remaining: 0, isAlone: false })
   const trial = limit({ name: 'trial', limit: 1, remaining: 0, shadow: true })
   const clients = [
     client('idle'),
@@ -131,7 +139,7 @@ it('sorts clients by the used part of a live limit with one counter per client',
     client('only', sync),
   ]
   const { activity } = await (await overviewOf(undefined, clients)).read()
-  expect(activity.clients.map(({ client, most }) => [client, most?.name])).toEqual([
+  expect(activity.callers.map(({ client, most }) => [client, most?.name])).toEqual([
     ['only', 'sync'],
     ['most', 'other'],
     ['half', 'requests'],

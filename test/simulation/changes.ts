@@ -1,5 +1,5 @@
 import type { ClientLimit, Limit } from '../../src/policy/limit.ts'
-import type { Override } from '../../src/policy/overrides.ts'
+import { type Override, overrideKey } from '../../src/policy/overrides.ts'
 import type { Action, History, LimitName, Rule } from './history.ts'
 import type { World } from './time.ts'
 
@@ -19,7 +19,7 @@ export function createChanges(history: History, world: World) {
     requests: [{ ...history.limits.requests, fromMs: 0 }],
     sync: [{ ...history.limits.sync, fromMs: 0 }],
   }
-  const overrides = new Map<string, Map<string, Override>>()
+  const overrides = new Map<string, Override>()
   const clientLimits = new Map<string, Map<string, ClientLimit>>()
   for (const { client, name, ...own } of history.own ?? [])
     clientLimits.set(client, (clientLimits.get(client) ?? new Map<string, ClientLimit>()).set(name, own))
@@ -50,8 +50,9 @@ export function createChanges(history: History, world: World) {
       const untilAt = ms === 0 ? undefined : clock.date() + ms
       if (ms > 0) world.at(world.now() + ms, () => endOverride(name, number))
       for (const client of CLIENTS) {
-        const own = overrides.get(client) ?? new Map<string, Override>()
-        overrides.set(client, own.set(name, { client, name, limit: rule.limit, untilAt, setAt: 0 }))
+        const caller = [{ word: 'client', value: client }]
+        const override = { caller, name, limit: rule.limit, untilAt, setAt: 0 }
+        overrides.set(overrideKey('s', override), override)
       }
       return
     }

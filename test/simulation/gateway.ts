@@ -6,7 +6,7 @@ import { createLimiter } from '../../src/limit/limiter.ts'
 import type { Calendar } from '../../src/limit/quota.ts'
 import { UNITS_MS } from '../../src/policy/calendar.ts'
 import { NO_FACTS } from '../../src/policy/facts.ts'
-import type { Override } from '../../src/policy/overrides.ts'
+import type { Overrides } from '../../src/policy/overrides.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
 import type { Deployment, Link } from './deployment.ts'
 import { createClient } from './network.ts'
@@ -56,7 +56,7 @@ export function startGateway(
   link: Link,
   deployment: Deployment,
   limits: () => readonly Limit[],
-  overrides: ReadonlyMap<string, ReadonlyMap<string, Override>>,
+  overrides: Overrides,
   clientLimits?: ClientLimits,
 ) {
   const loop = world.createLoop()

@@ -6,6 +6,8 @@ import { openClient } from '../../../src/limit/redis/client.ts'
 import { hashSlot, tagOf } from '../../../src/limit/redis/hash-slot.ts'
 import { clusterOptions } from '../../../src/limit/redis/options.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
+import { inspectStore } from '../../../src/limit/store.ts'
+import { parseCaller } from '../../../src/policy/counted.ts'
 import { createUsage } from '../../../src/gateway/usage.ts'
 import { type RedisCluster, startCluster } from '../../helpers/redis.ts'
 import { until } from '../../helpers/wait.ts'
@@ -107,7 +109,7 @@ test('uses the fallback for slots without a master, until they have a master', a
   for (const tag of TAGS) expect((await guarded.charge([quota(tag)])).mode).toBe('store')
 })
 
-test('reads and frees only the clients of masters that are available', async () => {
+test('reads and frees only the callers of masters that are available', async () => {
   for (const node of cluster.nodes) {
     await node.command('CONFIG', 'SET', 'cluster-require-full-coverage', 'no')
   }
@@ -117,7 +119,7 @@ test('reads and frees only the clients of masters that are available', async () 
   const { store } = await connect(cluster.urls)
   const guarded = withFallback(store, { onOutage: 'local' })
   closers.push(() => guarded.close())
-  const usage = createUsage({ store: guarded, counters: store, prefix: 't', limits })
+  const usage = createUsage({ store: guarded, inspect: inspectStore(store), prefix: 't', limits })
   const [dead] = cluster.nodes
   const isLost = (tag: string) => store.server(quota(tag).key) === `127.0.0.1:${dead!.port}`
   const [lost, kept] = [TAGS.find(isLost)!, TAGS.find((tag) => !isLost(tag))!]
@@ -131,17 +133,17 @@ test('reads and frees only the clients of masters that are available', async () 
     ),
   )
 
-  await expect(usage.ofClient(lost)).rejects.toThrow(notConnected)
-  await expect(usage.free(lost)).rejects.toThrow(notConnected)
-  expect(await usage.ofClient(kept)).toMatchObject({ limits: [{ name: 'x' }] })
-  expect(await usage.free(kept)).toBe(1)
+  await expect(usage.ofCaller(parseCaller(lost))).rejects.toThrow(notConnected)
+  await expect(usage.free(parseCaller(lost))).rejects.toThrow(notConnected)
+  expect(await usage.ofCaller(parseCaller(kept))).toMatchObject({ limits: [{ name: 'x' }] })
+  expect(await usage.free(parseCaller(kept))).toBe(1)
   const anywhere = createUsage({
     store,
-    counters: store,
+    inspect: inspectStore(store),
     prefix: 't',
     limits: [{ ...limits[0]!, per: ['ip', 'client'] }],
   })
-  await expect(anywhere.free(kept)).rejects.toThrow('not connected')
+  await expect(anywhere.free(parseCaller(kept))).rejects.toThrow('not connected')
 })
 
 test('the hosts of nodes are not resolved with TLS, whose certificates name hosts', () => {

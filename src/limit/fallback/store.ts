@@ -3,6 +3,7 @@ import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { KeyFilter } from '../key.ts'
 import type { OutageMode, Quota } from '../quota.ts'
 import { type Allowance, type Charge, DamagedKeyError, type Inspect } from '../store.ts'
+import { TimeoutError } from '../redis/deadlines.ts'
 import { type BreakerOptions, createBreakers, type Mode, type RemoteStore } from './breakers.ts'
 import { createLocalCounters, type PendingMerge } from './local-counters.ts'
 
@@ -86,6 +87,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
 
   const inspect: Inspect = {
     async peek(quotas) {
+      if (quotas.length === 0) return []
       const found = isUp(quotas) ? await store.peek(quotas, local.own).catch(withoutDamage) : undefined
       if (found !== undefined) return found.map((allowance) => ({ allowance, mode: 'store' }))
       return quotas.map((quota) => {
@@ -97,7 +99,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     keys: (filter, max, signal) =>
       store.keys(filter, max, signal).catch((error: Error) => {
         signal?.throwIfAborted()
-        withoutDamage(error)
+        // A scan may be slow while Redis answers calls: then the own keys are not all that are counted.
+        if (error instanceof TimeoutError && !breakers.isDegraded()) throw error
         return local.keys(filter.matches).slice(0, max)
       }),
   }

@@ -41,6 +41,7 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     charge: (): Promise<Charge> => Promise.resolve(ADMITTED),
     gateways: 1,
     reset: () => Promise.resolve(0),
+    keys: (): Promise<readonly string[]> => Promise.resolve([]),
     probe: (): Promise<void> => Promise.reject(new Error('still down')),
   }
   const asked: string[] = []
@@ -77,7 +78,7 @@ function setUp(options: Partial<FallbackOptions> = {}) {
       for (const { calls: count } of calls) merged.push([quota.key, count])
       return charge
     },
-    keys: async () => [],
+    keys: () => behaviour.keys(),
     reset: () => behaviour.reset(),
     gateways: () => behaviour.gateways,
     close: async () => {},
@@ -358,6 +359,37 @@ describe('a store with a fallback', () => {
     const all = { named: [], glob: undefined, matches: () => true }
     await expect(store.reset(all)).rejects.toThrow('gone')
     expect(await store.charge([quota()])).toMatchObject({ admitted: false, mode: 'local' })
+  })
+
+  test('shows operators its counters, and in an outage those of this gateway with its part of each limit', async () => {
+    const { store, behaviour } = setUp({ instances: 2 })
+    const ALL = { named: [], glob: undefined, matches: () => true }
+    behaviour.keys = () => Promise.resolve(['p:{b}:x'])
+    const [found] = await store.inspect.peek([quota()])
+    expect(found).toMatchObject({ mode: 'store', allowance: { limit: 10, remaining: 9 } })
+    expect(await store.inspect.keys(ALL, 9)).toEqual(['p:{b}:x'])
+    behaviour.charge = fails
+    behaviour.keys = fails as () => Promise<never>
+    await trip(store, quota())
+    const [own] = await store.inspect.peek([quota()])
+    expect(own).toMatchObject({ mode: 'local', allowance: { limit: 5 } })
+    expect(own!.allowance.used).toBeGreaterThan(0)
+    expect(await store.inspect.keys(ALL, 9)).toEqual(['p:{a}:x'])
+    const [denied] = await store.inspect.peek([{ ...quota('p:{c}:x'), onOutage: 'deny' }])
+    expect(denied).toMatchObject({ mode: 'deny', allowance: { used: 0 } })
+  })
+
+  test('does not show operators only its own keys, if the store is up and a scan fails', async () => {
+    const { store, behaviour } = setUp()
+    behaviour.keys = isSilent as () => Promise<never>
+    await expect(store.inspect.keys({ named: [], glob: '*', matches: () => true }, 9)).rejects.toThrow(
+      'No answer within 50 ms.',
+    )
+  })
+
+  test('shows operators no counters for no quotas', async () => {
+    const { store } = setUp()
+    expect(await store.inspect.peek([])).toEqual([])
   })
 
   test('is read from the local counters under local, as unused under allow, and cannot be read under deny', async () => {

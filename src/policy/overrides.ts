@@ -1,6 +1,7 @@
 import { VERSION_FIELD } from '../limit/shared-fields.ts'
 import { instant } from '../runtime/instant.ts'
-import { type CountedCaller, counterKey, formatCaller, parseCaller, showCaller } from './counted.ts'
+import { type CountedCaller, counterKey, formatCaller } from './counted.ts'
+import { isNamedPart, parseCaller, showCaller } from './counted.ts'
 import type { KeyedLimit } from './key.ts'
 
 /** A limit that an operator set for a caller while gateways run; it replaces every other rule until `untilAt`. */
@@ -51,8 +52,12 @@ export function overrideOf(overrides: Overrides, limit: KeyedLimit, key: string)
   return undefined
 }
 
-export const fieldOf = ({ caller, name }: Pick<Override, 'caller' | 'name'>): string =>
-  JSON.stringify([formatCaller(caller), name])
+/** Returns the field that keeps an override. A client is written by its id alone, as gateways of earlier versions do. */
+export function fieldOf({ caller, name }: Pick<Override, 'caller' | 'name'>): string {
+  const [{ word, value } = { word: '', value: '' }] = caller
+  const isBare = caller.length === 1 && word === 'client' && !isNamedPart(value)
+  return JSON.stringify([isBare ? value : formatCaller(caller), name])
+}
 
 export const formatOverride = ({ limit, untilAt, setAt, by, note }: Override): string =>
   JSON.stringify({ limit, untilAt, setAt, by, note })

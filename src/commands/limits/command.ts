@@ -27,7 +27,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   if (action === 'top') return await top(admin, args, io)
   if (action === 'overrides')
     return print(io, args, await ask<Overrides>(admin, '/overrides'), describeOverrides)
-  if (words.length === 0) throw new UsageError(WHICH_CALLER)
+  if (!words[0]) throw new UsageError(WHICH_CALLER)
   if (action === 'set') return await setLimits(admin, words, args, io)
   const path = `/limits/${encodeURIComponent(words.join(' '))}`
   if (action === 'show') {

@@ -1,0 +1,376 @@
+import { hash } from 'node:crypto'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { sluice } from '../commands/run.ts'
+import { call, type Call, startGateway, token, yaml } from '../helpers/gateway.ts'
+import { serving, type ServingProcess } from '../helpers/process.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+/** What operators see of the callers that limits count, whatever these count by, and how they help them. */
+
+const LIMITS = `limits:
+  by-key: { per: ["header:x-api-key"], limit: 2, window: 10m }
+  by-ip: { per: [ip], limit: 2, window: 10m }
+  by-user: { per: [user], limit: 2, window: 10m }
+  by-claim: { per: ["claim:consent_id"], limit: 2, window: 10m }
+  by-token: { per: [token], limit: 2, window: 10m }
+  by-client: { per: [client], limit: 2, window: 10m }
+  by-both: { per: [client, "header:x-api-key"], limit: 2, window: 10m }
+  by-item: { per: ["header:x-api-key", item], limit: 2, window: 10m }`
+const ROUTES = `routes:
+  - { match: "/key", upstream: data, authenticate: none, limits: [by-key] }
+  - { match: "/ip", upstream: data, authenticate: none, limits: [by-ip] }
+  - { match: "/items/:item", upstream: data, authenticate: none, limits: [by-item] }
+  - { match: "/user", upstream: data, authenticate: bearer, limits: [by-user] }
+  - { match: "/claim", upstream: data, authenticate: bearer, limits: [by-claim] }
+  - { match: "/token", upstream: data, authenticate: bearer, limits: [by-token] }
+  - { match: "/client", upstream: data, authenticate: bearer, limits: [by-client] }
+  - { match: "/both", upstream: data, authenticate: bearer, limits: [by-both] }`
+
+/** Returns a secret value as it may be shown. */
+const shortOf = (value: string): string => `${value.slice(0, 4)}…${hash('sha256', value).slice(0, 8)}`
+
+const KEY = 'AbC1-this-is-a-Secret'
+const FOLDED = KEY.toLowerCase()
+const SHORT = `header:x-api-key=${shortOf(FOLDED)}`
+const TOKEN = await token('acme', { sub: 'jo', consent_id: 'c-17' })
+/** A JWT counts without its signature, of which several may be valid. */
+const SIGNED = TOKEN.slice(0, TOKEN.lastIndexOf('.'))
+const HASH = hash('sha256', SIGNED, 'base64url')
+
+interface Case {
+  readonly of: string
+  /** The caller as an operator writes it, as arguments. */
+  readonly written: readonly string[]
+  readonly shown: string
+  /** The key, as the command shows it. */
+  readonly key: string
+  readonly limit: string
+  readonly sends: Call
+  /** The flags of `explain` that name the caller; none if the request must be sent. */
+  readonly explain?: readonly string[]
+}
+
+const CASES: readonly Case[] = [
+  {
+    ...{ of: 'a header field', written: [`header:x-api-key=${KEY}`], shown: SHORT, limit: 'by-key' },
+    key: `sluice:{${shortOf(FOLDED)}}:by-key`,
+    sends: { path: '/key', headers: { 'X-Api-Key': KEY } },
+    explain: ['--headers', JSON.stringify({ 'x-api-key': KEY })],
+  },
+  {
+    ...{ of: 'an address', written: ['ip:127.0.0.1'], shown: 'ip:127.0.0.1', limit: 'by-ip' },
+    ...{ key: 'sluice:{127.0.0.1}:by-ip', sends: { path: '/ip' }, explain: ['--ip', '127.0.0.1'] },
+  },
+  {
+    ...{ of: 'a user', written: ['user:jo'], shown: 'user:jo', limit: 'by-user', key: 'sluice:{jo}:by-user' },
+    ...{ sends: { path: '/user', token: TOKEN }, explain: ['--user', 'jo'] },
+  },
+  {
+    ...{ of: 'a claim', written: ['claim:consent_id=c-17'], shown: 'claim:consent_id=c-17' },
+    ...{ limit: 'by-claim', key: 'sluice:{c-17}:by-claim', sends: { path: '/claim', token: TOKEN } },
+    explain: ['--claims', '{"consent_id":"c-17"}'],
+  },
+  {
+    ...{ of: 'a token', written: [`token:${HASH}`], shown: `token:${shortOf(HASH)}`, limit: 'by-token' },
+    ...{ key: `sluice:{${shortOf(HASH)}}:by-token`, sends: { path: '/token', token: TOKEN } },
+  },
+  {
+    ...{
+      of: 'a token in hex',
+      written: [`token:${hash('sha256', SIGNED)}`],
+      shown: `token:${shortOf(HASH)}`,
+    },
+    ...{ key: `sluice:{${shortOf(HASH)}}:by-token`, limit: 'by-token' },
+    sends: { path: '/token', token: TOKEN },
+  },
+  {
+    ...{ of: 'a client', written: ['client:acme'], shown: 'client:acme', limit: 'by-client' },
+    ...{ key: 'sluice:{acme}:by-client', sends: { path: '/client', token: TOKEN } },
+    explain: ['--client', 'acme'],
+  },
+  {
+    ...{ of: 'several parts', written: ['client:acme', `header:x-api-key=${KEY}`], limit: 'by-both' },
+    ...{ shown: `client:acme ${SHORT}`, key: `sluice:{acme}:by-both:${shortOf(FOLDED)}` },
+    sends: { path: '/both', token: TOKEN, headers: { 'X-Api-Key': KEY } },
+    explain: ['--client', 'acme', '--headers', JSON.stringify({ 'x-api-key': KEY })],
+  },
+]
+const SECRETS = [KEY, FOLDED, TOKEN, HASH, hash('sha256', SIGNED)]
+
+let upstream: TestUpstream
+let redis: RedisServer
+beforeAll(async () => {
+  upstream = await startUpstream()
+  redis = await startRedis()
+})
+afterAll(async () => {
+  await upstream.close()
+  await redis.close()
+})
+const closing: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close()
+  await redis.command('FLUSHALL')
+})
+
+const settings = (store: string, limits = LIMITS, routes = ROUTES) =>
+  yaml({ data: upstream.url, store, limits, routes })
+const redisStore = (more = '') => `{ redis: { url: "${redis.url}" }, timeout: 5s${more} }`
+/** Returns a function that runs a command at the admin listener of a gateway. */
+const commands =
+  (adminPort: number) =>
+  (...args: string[]) =>
+    sluice([...args, '--admin', `http://127.0.0.1:${adminPort}`])
+
+function expectNoSecret(text: string): void {
+  for (const secret of SECRETS) expect(text).not.toContain(secret)
+}
+
+describe.each([
+  ['in memory', () => 'memory', []],
+  ['in Redis by two workers', redisStore, ['--workers', '2']],
+] as const)('a caller that is counted %s', (_, store, flags) => {
+  let gateway: ServingProcess
+  beforeAll(async () => {
+    gateway = await serving(settings(store()), flags)
+  })
+  afterAll(() => gateway.kill())
+
+  /** Sends a call on a connection of its own, which any worker may accept. */
+  const send = ({ headers, ...rest }: Call) =>
+    call(gateway.port, { ...rest, headers: { ...headers, Connection: 'close' } })
+
+  it.each(CASES)('by $of is shown, listed, explained, set and reset', async (one) => {
+    const { written, shown, key, limit, sends, explain } = one
+    const run = commands(gateway.adminPort)
+    const statuses = [await send(sends), await send(sends), await send(sends)].map(({ status }) => status)
+    expect(statuses).toEqual([200, 200, 429])
+
+    const show = await run('limits', 'show', ...written)
+    expect(show).toMatchObject({ code: 0, stderr: '' })
+    const row = show.stdout.split('\n').find((line) => line.startsWith(`${key} `))
+    expect(row?.split(/ {2,}/).slice(0, 5)).toEqual([key, limit, '2', '2', '0'])
+    expect(JSON.parse((await run('limits', 'show', ...written, '--json')).stdout)).toMatchObject({
+      ...{
+        caller: shown,
+        limits: [{ key, used: 2, mode: 'store', whole: 2 }],
+        settable: expect.arrayContaining([limit]) as unknown,
+      },
+    })
+
+    // The refusals of a second are shown when it has passed.
+    const listed = new RegExp(` by ${limit} .* ${limit} +2 +0 +1 by ${limit} +${sends.path}$`)
+    let top = await run('limits', 'top')
+    await until('it is listed with its refusal', async () => {
+      top = await run('limits', 'top')
+      return top.stdout.split('\n').some((line) => line.startsWith(`${shown} `) && listed.test(line))
+    })
+    const logged = () => gateway.lines().filter(({ path, caller }) => path === sends.path && caller === shown)
+    await until('its calls are logged', () => logged().length >= 3)
+
+    const set = await run('limits', 'set', ...written, `${limit}=3`, '--until', '2h', '--note', 'INC-1')
+    expect(set).toMatchObject({ code: 0, stderr: '' })
+    expect(set.stdout).toContain(`Set "${limit}" of ${shown} to 3: an override`)
+    let got = await send(sends)
+    await until('each worker has it', async () => {
+      got = got.headers['x-ratelimit-limit'] === '3' ? got : await send(sends)
+      return got.status === 200
+    })
+    const overrides = await run('limits', 'overrides')
+    expect(overrides.stdout).toMatch(
+      new RegExp(`^${shown.replaceAll('.', String.raw`\.`)} +${limit} +3 `, 'm'),
+    )
+    const again = await run('limits', 'show', ...written)
+    expect(again.stdout).toMatch(/ 3 +3 +0 .* live, override$/m)
+    expect(again.stdout).toContain(`An override gives the caller "${limit}" of 3 until `)
+    if (explain !== undefined) {
+      const explained = await run('explain', `GET ${sends.path}`, ...explain)
+      expect(explained.stdout).toMatch(new RegExp(`^${limit} +3 +3 .* an override, until `, 'm'))
+      expectNoSecret(explained.stdout)
+    }
+
+    const removed = await run('limits', 'set', ...written, `${limit}=default`)
+    expect(removed.stdout).toContain(
+      `Removed the override of "${limit}" of ${shown}, which was 3. It is 2 again`,
+    )
+    expect(await run('limits', 'reset', ...written)).toMatchObject({
+      ...{ code: 0, stdout: `Freed 1 key of ${shown}.\n` },
+    })
+    expect((await send(sends)).status).toBe(200)
+    await run('limits', 'reset', ...written)
+    const overview = (await call(gateway.adminPort, { path: '/overview' })).body
+    expect(overview).toContain(JSON.stringify(shown))
+    const outputs = [show, top, set, overrides, again, removed].map(({ stdout }) => stdout)
+    for (const text of [...outputs, overview, gateway.stdout()]) expectNoSecret(text)
+    for (const message of ['set', 'reset'])
+      await until(`its ${message} is logged`, () =>
+        gateway
+          .lines()
+          .some(
+            ({ msg, caller }) => msg === `limits of a caller ${message} by an operator` && caller === shown,
+          ),
+      )
+  })
+
+  it.each(CASES.filter(({ shown }) => shown.includes('…')))(
+    'by $of of the last minute can be named as it is shown',
+    async ({ shown, limit, sends }) => {
+      const run = commands(gateway.adminPort)
+      for (let i = 0; i < 3; i++) await send(sends)
+      expect((await run('limits', 'show', shown)).stdout).toContain(` ${limit} `)
+      expect(await run('limits', 'set', shown, `${limit}=9`)).toMatchObject({ code: 0, stderr: '' })
+      await until('it is in force', async () => (await send(sends)).status === 200)
+      expect(await run('limits', 'set', shown, `${limit}=default`)).toMatchObject({ code: 0 })
+      expect((await run('limits', 'reset', shown)).stdout).toBe(`Freed 1 key of ${shown}.\n`)
+    },
+  )
+
+  it('is found under limits that count by further parts, and its override holds for all of them', async () => {
+    const run = commands(gateway.adminPort)
+    const at = (item: string): Call => ({ path: `/items/${item}`, headers: { 'X-Api-Key': KEY } })
+    for (const item of ['a', 'a', 'a', 'b']) await send(at(item))
+    const written = `header:x-api-key=${KEY}`
+    const { limits } = JSON.parse((await run('limits', 'show', written, '--json')).stdout)
+    expect(limits.map(({ key, used }: { key: string; used: number }) => [key, used])).toEqual([
+      [`sluice:{${shortOf(FOLDED)}}:by-key`, 0],
+      [`sluice:{${shortOf(FOLDED)}}:by-item:a`, 2],
+      [`sluice:{${shortOf(FOLDED)}}:by-item:b`, 1],
+    ])
+    await run('limits', 'set', written, 'by-item=5')
+    await until('it is in force', async () => (await send(at('a'))).headers['x-ratelimit-limit'] === '5')
+    await until('for each', async () => (await send(at('b'))).headers['x-ratelimit-limit'] === '5')
+    const explained = await run('explain', 'GET /items/c', '--headers', JSON.stringify({ 'x-api-key': KEY }))
+    expect(explained.stdout).toMatch(/^by-item +5 +0 /m)
+    await run('limits', 'set', written, 'by-item=default')
+    expect((await run('limits', 'reset', written)).stdout).toBe(`Freed 2 keys of ${SHORT}.\n`)
+  })
+
+  it('cannot be named by a short form that no call of the last minute has', async () => {
+    const run = commands(gateway.adminPort)
+    for (const action of [['show'], ['reset'], ['set', 'by-key=5']]) {
+      const [name, ...more] = action
+      const ended = await run('limits', name!, 'header:x-api-key=none…00000000', ...more)
+      expect(ended).toMatchObject({ code: 64, stdout: '' })
+      expect(ended.stderr).toContain('has made no call in the last minute; give the whole value.')
+    }
+  })
+})
+
+describe('a caller that no limit counts by', () => {
+  const ONE =
+    'limits:\n  keys: { per: ["header:x-api-key"], limit: 2, window: 10m }\n  ips: { per: [ip], limit: 9, window: 10m }'
+  const ROUTE = 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [keys, ips] }]'
+
+  it.each(['memory', 'Redis'])('is a mistake that names what the limits count by, in %s', async (where) => {
+    const gateway = await serving(
+      settings(where === 'memory' ? 'memory' : redisStore(), ONE, ROUTE),
+      where === 'memory' ? [] : ['--workers', '2'],
+    )
+    closing.push(() => gateway.kill())
+    const run = commands(gateway.adminPort)
+    const problem = 'by client. The limits count by header:x-api-key=VALUE, ip:VALUE.'
+    for (const [action, ...more] of [['show'], ['reset'], ['set', 'keys=5']] as const) {
+      const ended = await run('limits', action, 'acme', ...more)
+      expect(ended).toMatchObject({ code: 64, stdout: '' })
+      expect(ended.stderr).toContain(`No limit counts "client:acme", ${problem}`)
+    }
+    const headers = { 'Content-Type': 'application/json' }
+    for (const more of [{}, { method: 'DELETE' }, { method: 'PATCH', headers, body: '{"set":{"keys":5}}' }]) {
+      const got = await call(gateway.adminPort, { path: '/limits/acme', ...more })
+      expect(got).toMatchObject({ status: 404 })
+      expect(got.json.detail).toContain(problem)
+    }
+    const several = await run('limits', 'show', 'user:jo', 'ip:127.0.0.1')
+    expect(several.stderr).toContain('No limit counts "user:jo ip:127.0.0.1", by user and ip.')
+    const later = await run('limits', 'set', 'header:x-api-key=abc123', 'ips=5')
+    expect(later).toMatchObject({ code: 64 })
+    expect(later.stderr).toContain(
+      `The limit "ips" does not count by "header:x-api-key=abc1…6ca13d52" first; those that can be set are: keys.`,
+    )
+    expect(gateway.lines().filter(({ msg }) => String(msg).includes('by an operator'))).toEqual([])
+  })
+})
+
+describe('the table of callers', () => {
+  it('keeps its callers while a crowd with made-up keys is refused by the limit of its address', async () => {
+    const limits = `limits:
+  keys: { per: ["header:x-api-key"], limit: 100, window: 10m }
+  ips: { per: [ip], limit: 40, window: 10m }`
+    const routes = 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [keys, ips] }]'
+    const text = yaml({ data: upstream.url, limits, routes, trustedProxies: '["127.0.0.0/8"]' })
+    const gateway = await startGateway(text)
+    closing.push(gateway.close)
+    const send = (key: string, ip: string) =>
+      call(gateway.port, { path: '/', headers: { 'X-Api-Key': key, 'X-Forwarded-For': ip } })
+    for (let i = 0; i < 20; i++) for (const n of [1, 2, 3]) await send(`customer-${n}`, `192.0.2.${n}`)
+    const made = Array.from({ length: 1000 }, (_, i) => send(`made-up-${i}`, '198.51.100.1'))
+    const statuses = (await Promise.all(made)).map(({ status }) => status)
+    expect(statuses.filter((status) => status === 429).length).toBe(960)
+    const shown = async () => {
+      const { activity } = (await call(gateway.adminPort, { path: '/overview' })).json
+      return activity.callers.map(({ caller }: { caller: string }) => caller) as string[]
+    }
+    const customers = [1, 2, 3].flatMap((n) => [
+      `header:x-api-key=${shortOf(`customer-${n}`)}`,
+      `ip:192.0.2.${n}`,
+    ])
+    // The calls of a second are shown when it has passed.
+    await until('all calls are counted', async () => {
+      const top = await commands(gateway.adminPort)('limits', 'top')
+      return /^ip:198\.51\.100\.1 +\S+Z by ips .* 960 by ips /m.test(top.stdout)
+    })
+    expect(await shown()).toEqual(expect.arrayContaining(customers))
+  })
+})
+
+describe('while Redis is out of reach', () => {
+  it.each([
+    ['a client', '/client', 'acme', 'by-client', ['--client', 'acme']],
+    ['a header field', '/key', `header:x-api-key=${KEY}`, 'by-key', ['--headers', `{"x-api-key":"${KEY}"}`]],
+  ] as const)(
+    'show and explain tell this gateway’s part and calls of %s',
+    async (_, path, written, limit, flags) => {
+      const four = settings(redisStore().replace('5s', '100ms'), LIMITS.replaceAll('limit: 2', 'limit: 4'))
+      const [one, two] = [await startGateway(four), await startGateway(four)]
+      closing.push(one.close, two.close)
+      closing.push(() => redis.start())
+      const run = commands(one.adminPort)
+      const sends = { path, token: TOKEN, headers: { 'X-Api-Key': KEY } }
+      await until('both count', async () => {
+        const { json } = await call(one.adminPort, { path: '/overview' })
+        return json.status.gateways === 2
+      })
+      await redis.kill()
+      const statuses: number[] = []
+      await until('it is refused', async () => {
+        statuses.push((await call(one.port, sends)).status)
+        return statuses.at(-1) === 429
+      })
+      expect(statuses).toEqual([200, 200, 429])
+
+      const show = await run('limits', 'show', written)
+      expect(show).toMatchObject({ code: 0, stderr: '' })
+      expect(show.stdout).toMatch(new RegExp(`:?${limit}\\S* +${limit} +2 of 4 +2 +0 `, 'm'))
+      expect(show.stdout).toContain(
+        'Redis is out of reach: these are the calls that the asked gateway alone counts, and its part of each limit.',
+      )
+      const { limits } = JSON.parse((await run('limits', 'show', written, '--json')).stdout)
+      expect(limits).toMatchObject([{ limit: 2, whole: 4, used: 2, remaining: 0, mode: 'local' }])
+      const explained = await run('explain', `GET ${path}`, ...flags)
+      expect(explained.stdout).toMatch(
+        new RegExp(
+          `^${limit} +2 +2 .* Redis is out of reach: this gateway's part of 4; the limit of the file$`,
+          'm',
+        ),
+      )
+      expect(explained.stdout).toMatch(
+        new RegExp(`^refused +now +by the limit "${limit}": 2 of 2 calls are used$`, 'm'),
+      )
+      const other = JSON.parse((await commands(two.adminPort)('limits', 'show', written, '--json')).stdout)
+      expect(other.limits).toMatchObject([{ limit: 2, whole: 4, used: 0, mode: 'local' }])
+      expectNoSecret(show.stdout + explained.stdout)
+    },
+  )
+})

@@ -74,7 +74,7 @@ export function limits(command: Argv, run: (args: Args) => Promise<void>): Argv 
 /** Accepts any words after the command: of declared positionals, yargs would drop `-` and all but the last. */
 const withPositionals = (command: Argv): Argv => command.strictCommands(false)
 
-const CALLER = `CALLER: a client id, as in its tokens (id@issuer for an issuer other than the first), or as limits count it: user:SUB, ip:192.0.2.7, header:x-api-key=VALUE, claim:NAME=VALUE, token:SHA256; several parts as several arguments.`
+const CALLER = `CALLER: a client id, as in its tokens (id@issuer for an issuer other than the first), or as limits count it: user:SUB, ip:192.0.2.7, header:x-api-key=VALUE, claim:NAME=VALUE, token:SHA256 (of a JWT without its signature); several parts as several arguments.`
 
 const ofCaller = (name: string) => (command: Argv) =>
   withPositionals(command).usage(`$0 limits ${name} CALLER\n\n${CALLER}`).options(GATEWAY_FLAGS)

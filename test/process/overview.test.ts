@@ -114,7 +114,7 @@ it('shows the limits in force with their upcoming changes, and the first hundred
   expect(limits).toMatchObject([{ limit: 25 }])
 })
 
-it('sorts callers by the used part of a live limit with one counter for the caller', async () => {
+it('sorts callers by refusals, then by the used part of a live limit with one counter for the caller; the limit that refuses comes first', async () => {
   const limit = (more: Partial<LimitActivity>): LimitActivity => ({
     ...{ name: 'requests', limit: 10, remaining: 10, windowSeconds: 60, reset: '' },
     ...{ shadow: false, isAlone: true, ageMs: 0, refused: 0, wouldRefuse: 0, ...more },
@@ -138,8 +138,11 @@ it('sorts callers by the used part of a live limit with one counter for the call
     client('most', limit({ remaining: 9 }), limit({ name: 'other', remaining: 2 })),
     client('only', sync),
   ]
+  const refusedNow = { limit: 'sync', isOwn: true, until: null, forMs: 9 }
+  clients.push({ ...client('refused', limit({ remaining: 1 }), sync), refused: [1], refusedNow })
   const { activity } = await (await overviewOf(undefined, clients)).read()
   expect(activity.callers.map(({ client, most }) => [client, most?.name])).toEqual([
+    ['refused', 'sync'],
     ['only', 'sync'],
     ['most', 'other'],
     ['half', 'requests'],

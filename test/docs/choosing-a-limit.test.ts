@@ -50,7 +50,10 @@ it('docs/choosing-a-limit.md shows whom a limit would have refused, and the busi
   expect(output).toMatch(/^blue +1 +1 +0 +- +1 from/m)
 })
 
-it.skipIf(hasNoJq)('docs/choosing-a-limit.md has commands for percentiles, and for callers as limits count them', () => {
-  expect(JSON.parse(run(percentiles!))).toEqual({ half: 2, most: 2, all: 2 })
-  expect(run(callers!)).toMatch(/^ +2 ip:192\.0\.2\.9 29540\d+$/m)
-})
+it.skipIf(hasNoJq)(
+  'docs/choosing-a-limit.md has commands for percentiles, and for callers as limits count them',
+  () => {
+    expect(JSON.parse(run(percentiles!))).toEqual({ half: 2, most: 2, all: 2 })
+    expect(run(callers!)).toMatch(/^ +2 ip:192\.0\.2\.9 29540\d+$/m)
+  },
+)

@@ -11,7 +11,7 @@ const errors = page.slice(page.indexOf('\n## Errors\n'))
 /** The rooms that refuse requests. */
 const ROOMS = ['authenticate', 'downstream', 'gateway', 'limit/fallback', 'par', 'policy', 'upstream']
 /** The files whose texts operators get, about the callers that they name. */
-const OF_OPERATORS = ['src/policy/counted.ts', 'src/policy/caller-keys.ts']
+const OF_OPERATORS = new Set(['src/policy/counted.ts', 'src/policy/caller-keys.ts'])
 const files = [
   'src/errors.ts',
   'src/process/open-authentication.ts',
@@ -19,7 +19,7 @@ const files = [
     readdirSync(join(root, 'src', room), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.ts'))
       .map((name) => `src/${room}/${name}`)
-      .filter((file) => !OF_OPERATORS.includes(file)),
+      .filter((file) => !OF_OPERATORS.has(file)),
   ),
 ]
 /** Texts of these rooms that are no errors of callers: a defect, and header fields. */

@@ -69,7 +69,13 @@ export function createUsage(options: UsageOptions) {
         return quotaOf(limit, clientKey(prefix, client, name), nowMs, rules)
       })
       const allowances = await Promise.all(quotas.map(read))
-      return { limits: allowances.map((allowance) => usageOf(allowance, client, nowMs)) }
+      const usages = allowances.map((allowance, i) => {
+        const { source, limit } = quotas[i]!
+        const usage = usageOf(allowance, client, nowMs)
+        // A client that an operator blocked is not told when that ends.
+        return source === 'override' && limit === 0 ? { ...usage, changes: [] } : usage
+      })
+      return { limits: usages }
     },
 
     /** Returns the limits that are counted only per client, and each other key with calls. May scan the store. */

@@ -74,14 +74,14 @@ describe('sluice check', () => {
       '# upstreams  data at http://data.internal:4000',
       '# limits     requests 1000 in 1m per client; sync 1 in 1500ms per client, connection',
       '# counted    in Redis at redis.internal:6379; without it, local',
-      '# clients    0, 0 with limits of their own',
-      '# routes     1 bearer, 1 none',
+      '# clients    none in the file: all have the limits above',
+      '# routes     1 with an access token, 1 without authentication',
       '# open       id.example.com/*',
     ])
     const rich = (await checked(RICH)).yaml
     expect(rich).toMatch(/^# warning    \S+:2:16: admin\.host: is reached from other machines, so /m)
     expect(rich).toMatch(/^# limits     .*; trial 800 in 1m per client \(shadow\)/m)
-    expect(rich).toMatch(/^# clients    2, 1 with limits of their own$/m)
+    expect(rich).toMatch(/^# clients    2 in the file, 1 of them with own limits$/m)
     expect(rich).toMatch(/^# counted    in the master of the sentinels at /m)
     const hosts = GOOD.replace(/^store: .*$/m, 'listen: { hosts: [a.example, b.example] }\nstore: memory')
     expect((await checked(hosts)).yaml).toMatch(
@@ -190,6 +190,20 @@ describe('sluice check', () => {
         '--port: must be a port from 0 to 65535',
         `${file}:7:20: limits.requests.per: must be a list of the parts of a key, such as [client], in [ ] or with a "- " before each`,
         `${file}:10:64: routes[0].authenticate: must be none, bearer, par or authorization`,
+        '',
+      ].join('\n'),
+    })
+  })
+
+  it('reports a wrong flag also if the file is missing', async () => {
+    const flags = ['--port', 'http', '--redis', 'redis://:hunter2@r?x', '--admin-port', '9090']
+    expect(await sluice(['check', '--config', '/nowhere/sluice.yaml', ...flags])).toEqual({
+      code: 78,
+      stdout: '',
+      stderr: [
+        '--port: must be a port from 0 to 65535',
+        '--redis: must end after the port, or with a database number such as /0',
+        '/nowhere/sluice.yaml: does not exist',
         '',
       ].join('\n'),
     })

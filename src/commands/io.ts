@@ -32,20 +32,25 @@ export function print<T>({ stdout }: Io, args: Args, value: T, describe: (value:
   writeLines(stdout, args['json'] === true ? JSON.stringify(value, undefined, 2) : describe(value))
 }
 
+/** Kinds of services for which `init` writes a configuration; the first has access tokens, and is asked about them. */
+export const KINDS = ['open-banking', 'api', 'api-keys'] as const
+export const LOG_LEVELS: readonly string[] = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
+type Flag = readonly [path: string, describe: string, choices?: readonly string[]]
+
 /** The flags that override the file, each with the key that it sets. The schema checks their values as it does the file's. */
 export const FLAGS = {
   host: ['listen.host', 'address that callers connect to'],
   port: ['listen.port', 'port that callers connect to; 0 takes a free one'],
   'admin-host': ['admin.host', 'address of the admin listener'],
   'admin-port': ['admin.port', 'port of the admin listener'],
-  store: ['store', '"memory" counts only in this process'],
+  store: ['store', 'memory counts only in this process', ['memory']],
   redis: [
     'store.redis.url',
     'URL of the Redis that counts; credentials and TLS are the file’s, unless the URL has its own',
   ],
-  'log-level': ['log.level', 'fatal, error, warn, info, debug, trace or silent'],
-  'log-format': ['log.format', 'json or pretty'],
-} as const
+  'log-level': ['log.level', 'lowest level of the lines that are logged', LOG_LEVELS],
+  'log-format': ['log.format', 'pretty is for people', ['json', 'pretty']],
+} satisfies Readonly<Record<string, Flag>>
 
 export function overridesOf(args: Args): readonly FlagOverride[] {
   return Object.entries(FLAGS).flatMap(([name, [path]]) => {

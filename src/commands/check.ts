@@ -8,6 +8,7 @@ import { readSource } from '../config/yaml/source.ts'
 import { describeTopology } from '../limit/redis/options.ts'
 import { formatList, formatTable, formatWindow, pluralize } from './format.ts'
 import { type Args, type Io, load, overridesOf, print, textOf } from './io.ts'
+import { assertTracingPackages } from './tracing-packages.ts'
 
 /** Maximum warnings in the output for people: each of 100,000 clients may give one. */
 const MAX_WARNINGS = 20
@@ -23,7 +24,9 @@ const KINDS_OF_ROUTES = {
 
 /** Prints a summary and the settings of a configuration without secrets, the results of `--connect`, or the changes of `--against`. */
 export async function run(args: Args, io: Io): Promise<number> {
-  const { config, file, text } = await load(args, io)
+  const loaded = await load(args, io)
+  assertTracingPackages(loaded)
+  const { config, file, text } = loaded
   if (args['connect'] === true) return (await import('./connect.ts')).run(config, args, io)
   const other = textOf(args, 'against')
   if (other !== undefined) {
@@ -59,8 +62,8 @@ function summary(config: Config, file: string): string {
     store === 'memory'
       ? 'in the memory of the process'
       : `in ${describeTopology(store.redis.topology).replace(/^The/, 'the')}; without it, ${store.onOutage}`
-  const listed = `${clients.length} in the file, ${config.clientLimits.size} of them with own limits`
-  const clientsInFile = clients.length === 0 ? 'none in the file: all have the limits above' : listed
+  const some = `${clients.length} in the file, ${config.clientLimits.size} of them with own limits`
+  const ofClients = clients.length === 0 ? 'none in the file: all have the limits above' : some
   const warnings = config.warnings.map(problemLine)
   const more = warnings.splice(MAX_WARNINGS).length
   if (more > 0) warnings.push(`${more} more; --json lists all`)
@@ -73,7 +76,7 @@ function summary(config: Config, file: string): string {
     ['upstreams', formatList(upstreams.map(({ name, origins }) => `${name} at ${origins.join(' ')}`))],
     ['limits', limits.join('; ') || '-'],
     ['counted', counted],
-    ['clients', clientsInFile],
+    ['clients', ofClients],
     ['routes', kinds.join(', ')],
     ['open', formatList(open)],
     ...warnings.map((warning) => ['warning', warning]),

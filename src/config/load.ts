@@ -8,7 +8,7 @@ import { isSecret, settings } from './schema.ts'
 import { isObject, type JsonObject } from '../runtime/json.ts'
 import { differences } from './shown-settings.ts'
 import { readSecret, readText } from './text.ts'
-import { ConfigError, type Issue, mistakesOf, type Path, writePath } from './yaml/issue.ts'
+import { ConfigError, type Issue, mistakesOf, type Path } from './yaml/issue.ts'
 import { type Env, locate, mapTexts, readSource } from './yaml/source.ts'
 
 export type Loaded = Readonly<Awaited<ReturnType<typeof loadConfig>>>
@@ -33,7 +33,7 @@ export interface LoadOptions {
 /** Reads, checks and compiles a configuration. Rejects with a `ConfigError`, whose mistakes are those of the first step that finds any. */
 export async function loadConfig(options: LoadOptions) {
   const { file, before, overrides = [], env = process.env, nowMs = Date.now() } = options
-  const text = options.text ?? (await readText(file).catch(withFlags(overrides)))
+  const text = options.text ?? (await readText(file))
   const source = readSource(text, env)
   const flagOf = (path: Path) =>
     overrides.findLast((override) => override.path.every((step, i) => step === path[i]))?.flag
@@ -75,17 +75,6 @@ export async function loadConfig(options: LoadOptions) {
     /** The TLS files of the listener and the upstreams, which may be renewed without a change of the text. */
     certificates: filesOf([listen.tls, ...upstreams.map(({ tls }) => tls)], directory),
   }
-}
-
-/** Returns the handler of a file that cannot be read: it also reports the mistakes of the flags. */
-const withFlags = (overrides: readonly FlagOverride[]) => (error: ConfigError) => {
-  const { error: found } = settings.safeParse(overridden({}, overrides))
-  const mistakes = (found?.issues ?? []).flatMap((issue) => mistakesOf(issue))
-  const ofFlags = overrides.flatMap(({ flag, path }) => {
-    const mistake = mistakes.find((one) => writePath(one.path) === writePath(path))
-    return mistake === undefined ? [] : { where: flag, path: '', message: mistake.message }
-  })
-  throw new ConfigError([...ofFlags, ...error.problems])
 }
 
 function secretOf(text: string, path: Path, directory: string, mistakes: Issue[]): string {

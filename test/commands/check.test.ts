@@ -1,5 +1,7 @@
+import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
+import { sluice as sluiceProcess, without } from '../helpers/process.ts'
 import { fileOf, sluice } from './run.ts'
 
 const GOOD = `
@@ -215,5 +217,27 @@ describe('sluice check', () => {
   ] as const)('exits with 78 if the configuration cannot be read: %s', async ([file, message]) => {
     const stderr = `${file}: ${message}\n`
     expect(await sluice(['check', '--config', file])).toEqual({ code: 78, stdout: '', stderr })
+  })
+
+  it('names the packages to install if the file traces without them, as start does', async () => {
+    const { peerDependencies } = JSON.parse(readFileSync('package.json', 'utf8')) as {
+      peerDependencies: Record<string, string>
+    }
+    const file = fileOf(`${GOOD}tracing: { endpoint: "http://127.0.0.1:1/v1/traces" }\n`)
+    const packages = Object.entries(peerDependencies).map(([name, version]) => `${name}@${version}`)
+    expect(packages).toContainEqual(expect.stringMatching(/^@opentelemetry\/sdk-trace@\d/))
+    for (const command of ['check', 'start']) {
+      const lacking = sluiceProcess([command, '--config', file], without('@opentelemetry/'))
+      expect(await lacking.ended()).toBe(78)
+      expect(lacking.stdout()).toBe('')
+      expect(lacking.stderr()).toBe(
+        `${file}: tracing: needs packages that are not installed; run "npm install ${packages.join(' ')}", with --global if Sluice is installed so\n`,
+      )
+    }
+    expect(await sluiceProcess(['check', '--config', file]).ended()).toBe(0)
+    // Nothing else needs them.
+    expect(await sluiceProcess(['check', '--config', fileOf(GOOD)], without('@opentelemetry/')).ended()).toBe(
+      0,
+    )
   })
 })

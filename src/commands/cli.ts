@@ -19,11 +19,7 @@ const COMMANDS = {
     flags.schema,
     async () => ({ run: (await import('./init/command.ts')).runSchema }),
   ],
-  completion: [
-    'Print the script that completes command lines',
-    flags.completion,
-    () => import('./completion.ts'),
-  ],
+  completion: ['Print a completion script', flags.completion, () => import('./completion.ts')],
 } as const
 const EPILOGUE = `Exit codes: 0 done, 1 failed (such as a port in use), 64 wrong usage, 78 wrong configuration.
 
@@ -89,17 +85,17 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
     .fail((message: string | null, error: Error | undefined) => {
       if (error !== undefined && error.name !== 'YError') throw error
       const names = Object.keys(program.parsed ? program.parsed.aliases : {})
-      throw new UsageError(describeUsageError(message ?? error?.message ?? '', argv, names))
+      throw new UsageError(usageMessage(message ?? error?.message ?? '', argv, names))
     })
   // With a callback, yargs does not print help and version itself.
-  await program.parseAsync(withFlags(argv), {}, (_error: unknown, _args: unknown, output: string) => {
+  await program.parseAsync(asFlags(argv), {}, (_error: unknown, _args: unknown, output: string) => {
     if (output !== '') writeLines(io.stdout, output)
   })
   return typeof code === 'number' ? code : 0
 }
 
 /** Replaces the words `help` and `version` by the flags; without words, asks for the help. */
-function withFlags([first = 'help', ...rest]: readonly string[]): string[] {
+function asFlags([first = 'help', ...rest]: readonly string[]): string[] {
   if (first === 'help') return [...rest, '--help']
   return first === 'version' ? ['--version'] : [first, ...rest]
 }
@@ -111,7 +107,7 @@ function commandOf([command = '', action = '']: readonly string[]): readonly str
 }
 
 /** Replaces the messages of yargs. Names of flags are repeated; other words may be passwords, or URLs with passwords. `names` are those of all flags, and their aliases. */
-function describeUsageError(message: string, argv: readonly string[], names: readonly string[]): string {
+function usageMessage(message: string, argv: readonly string[], names: readonly string[]): string {
   const [, unknown] = /^Unknown arguments?: ([^,\s]+)/.exec(message) ?? []
   if (unknown !== undefined) {
     const given = new Set(argv.map((word) => word.split('=')[0]))
@@ -125,11 +121,8 @@ function describeUsageError(message: string, argv: readonly string[], names: rea
     return message
       .replace(/^Not enough arguments following: (\S+)$/, 'Give --$1 a value.')
       .replace(/^Arguments (\S+) and (\S+) are .*/, '--$1 cannot be combined with --$2; remove one of them.')
-      .replace(/^Not enough non-option .*/, 'Which caller? Write it last, such as "sluice limits show acme".')
-      .replace(
-        /^Invalid values:\s+Argument: (\S+), Given: [^]*?, Choices: ([\w", -]+)[^]*/,
-        '--$1 must be one of $2.',
-      )
+      .replace(/^Not enough non-option .*/, 'Which caller? Write it last: sluice limits show acme.')
+      .replace(/^Invalid[^]*?: (\S+), Given: [^]*?, Choices: ([\w", -]+)[^]*/, '--$1 must be one of $2.')
   const command = commandOf(argv)
   const isLimits = command.length === 1 && command[0] === 'limits'
   if (command.length > 0 && !isLimits) return 'Unknown argument. Give values by flags, such as --config FILE.'

@@ -135,7 +135,7 @@ export function replay(command: Argv): Argv {
 }
 
 export function completion(command: Argv): Argv {
-  const describe = 'Print the script that completes command lines in a shell; by default, in that of $SHELL.'
+  const describe = 'Print the script that completes command lines, by default in the shell of $SHELL.'
   return withPositionals(command)
     .usage(`$0 completion [bash | zsh | fish]\n\n${describe}`)
     .example('source <($0 completion bash)', 'in ~/.bashrc; with zsh, in ~/.zshrc after compinit')

@@ -1,11 +1,12 @@
 import { existsSync, readFileSync } from 'node:fs'
+import { basename } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import type { FlagOverride, Loaded, LoadOptions } from '../config/load.ts'
 import { escaped } from '../observe/log-lines.ts'
 import { packageFile } from '../runtime/package.ts'
 
 /** The parts of the process that commands use; tests pass their own. */
-export interface Io extends Pick<NodeJS.Process, 'env' | 'exit' | 'on' | 'once' | 'send'> {
+export interface Io extends Pick<NodeJS.Process, 'argv' | 'env' | 'exit' | 'on' | 'once' | 'send'> {
   readonly stdin: Readable & { readonly isTTY?: boolean }
   readonly stdout: Writable & { readonly isTTY?: boolean; readonly columns?: number; readonly rows?: number }
   readonly stderr: Writable & { readonly isTTY?: boolean }
@@ -93,6 +94,16 @@ export function idOf(args: Args, flag: string): string | undefined {
   const id = textOf(args, flag)
   if (id === '') throw new UsageError(`Which ${flag}? Give its id.`)
   return id
+}
+
+/** Quotes a word for a shell, if it needs that. */
+export const shellWord = (text: string): string =>
+  /^[\w./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+
+/** Returns how a shell starts this program: by its name if it was installed for every shell, else by its path. */
+export function programOf({ argv: [, path = ''] }: Io): string {
+  const isInstalled = basename(path) === 'sluice' && !path.includes('node_modules')
+  return isInstalled ? 'sluice' : shellWord(path)
 }
 
 export const MAX_PORT = 65_535

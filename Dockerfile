@@ -18,7 +18,7 @@ COPY src src
 ARG OMIT=--omit=optional
 # Those who trace install OpenTelemetry themselves elsewhere; nothing can be installed into the image, so it stays there. Its packages
 # need only each other. Source maps and types are half of the packages, and Node.js reads neither.
-RUN npm run build && mv node_modules/@opentelemetry /tmp && npm prune --omit=dev $OMIT && \
+RUN npm run build && cp -r node_modules/@opentelemetry /tmp && npm prune --omit=dev $OMIT && \
   rm -rf node_modules/@opentelemetry && mv /tmp/@opentelemetry node_modules && \
   find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
 

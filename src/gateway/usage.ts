@@ -72,7 +72,7 @@ export function createUsage(options: UsageOptions) {
       const usages = allowances.map((allowance, i) => {
         const { source, limit } = quotas[i]!
         const usage = usageOf(allowance, client, nowMs)
-        // A client that an operator blocked is not told when that ends.
+        // Hides from a client that an operator blocked when that ends.
         return source === 'override' && limit === 0 ? { ...usage, changes: [] } : usage
       })
       return { limits: usages }

@@ -78,7 +78,7 @@ async function setElsewhere(limit: number) {
 const status = async (port: number) => (await call(port, { token: mine })).status
 const limitAt = async (port: number) => (await call(port, { token: mine })).headers['x-ratelimit-limit']
 
-it('does not tell a blocked client when its block ends, but tells operators', async () => {
+it('shows the end of a block to operators, but not to the blocked client', async () => {
   const { port, adminPort } = await gateway()
   await set(adminPort, 'requests=0', '--until', '1h')
   const { json } = await call(port, { path: '/v3/rate-limits', token: mine })

@@ -121,7 +121,6 @@ function usageMessage(message: string, argv: readonly string[], names: readonly 
     return message
       .replace(/^Not enough arguments following: (\S+)$/, 'Give --$1 a value.')
       .replace(/^Arguments (\S+) and (\S+) are .*/, '--$1 cannot be combined with --$2; remove one of them.')
-      .replace(/^Not enough non-option .*/, 'Which caller? Write it last: sluice limits show acme.')
       .replace(/^Invalid[^]*?: (\S+), Given: [^]*?, Choices: ([\w", -]+)[^]*/, '--$1 must be one of $2.')
   const command = commandOf(argv)
   const isLimits = command.length === 1 && command[0] === 'limits'

@@ -136,10 +136,8 @@ export function replay(command: Argv): Argv {
 
 export function completion(command: Argv): Argv {
   const describe = 'Print the script that completes command lines, by default in the shell of $SHELL.'
-  return withPositionals(command)
-    .usage(`$0 completion [bash | zsh | fish]\n\n${describe}`)
-    .example('source <($0 completion bash)', 'in ~/.bashrc; with zsh, in ~/.zshrc after compinit')
-    .example('$0 completion fish > ~/.config/fish/completions/sluice.fish', 'with fish, once')
+  const usage = `$0 completion [bash | zsh | fish]\n\n${describe} It begins with where it belongs.`
+  return withPositionals(command).usage(usage)
 }
 
 export const sandbox = {

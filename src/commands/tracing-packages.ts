@@ -8,9 +8,8 @@ export function assertTracingPackages({ config, file }: Loaded): void {
   try {
     for (const name of Object.keys(PEERS)) import.meta.resolve(name)
   } catch {
-    const packages = Object.entries(PEERS).map((peer) => peer.join('@'))
-    const remedy = `run "npm install ${packages.join(' ')}", with --global if Sluice is installed so`
-    const message = `needs packages that are not installed; ${remedy}`
+    const install = ['npm install', ...Object.entries(PEERS).map((peer) => peer.join('@'))].join(' ')
+    const message = `needs packages; run "${install}", with --global if Sluice is installed so`
     throw new ConfigError([{ where: file, path: 'tracing', message }])
   }
 }

@@ -231,7 +231,7 @@ describe('sluice check', () => {
       expect(await lacking.ended()).toBe(78)
       expect(lacking.stdout()).toBe('')
       expect(lacking.stderr()).toBe(
-        `${file}: tracing: needs packages that are not installed; run "npm install ${packages.join(' ')}", with --global if Sluice is installed so\n`,
+        `${file}: tracing: needs packages; run "npm install ${packages.join(' ')}", with --global if Sluice is installed so\n`,
       )
     }
     expect(await sluiceProcess(['check', '--config', file]).ended()).toBe(0)

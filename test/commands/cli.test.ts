@@ -62,7 +62,6 @@ describe('sluice', () => {
       ['limits', 'set', 'acme', 'requests=5', '--until', '2h', '--permanent'],
       '--until cannot be combined with --permanent; remove one of them.',
     ],
-    [['limits', 'show'], 'Which caller? Write it last: sluice limits show acme.'],
     [['init', '--for', 'hunter2'], '--for must be one of "open-banking", "api", "api-keys".'],
     [['start', '--store', 'redis://:hunter2@r'], '--store must be one of "memory".'],
     [

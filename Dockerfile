@@ -16,8 +16,10 @@ COPY bin bin
 COPY src src
 # The demo empties it, to have the sandbox's OpenID Provider.
 ARG OMIT=--omit=optional
-# Source maps and types are half of the packages, and Node.js reads neither.
-RUN npm run build && npm prune --omit=dev $OMIT && \
+# Those who trace install OpenTelemetry themselves elsewhere; nothing can be installed into the image, so it stays there. Its packages
+# need only each other. Source maps and types are half of the packages, and Node.js reads neither.
+RUN npm run build && cp -r node_modules/@opentelemetry /tmp && npm prune --omit=dev $OMIT && \
+  rm -rf node_modules/@opentelemetry && mv /tmp/@opentelemetry node_modules && \
   find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
 
 # Slim, not distroless: distroless has no tag of an exact Node.js version, and no `env`, so that `exec CONTAINER sluice` would fail.

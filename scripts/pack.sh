@@ -4,7 +4,5 @@ set -eu
 cd "$(dirname "$0")/.."
 
 npm ci --ignore-scripts
-# The provenance names the repository, and package.json must name the same.
-npm pkg set "repository.type=git" "repository.url=git+${GITHUB_SERVER_URL:?}/${GITHUB_REPOSITORY:?}.git"
 npm pack
 mv sluice-*.tgz sluice.tgz

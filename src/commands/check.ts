@@ -8,15 +8,25 @@ import { readSource } from '../config/yaml/source.ts'
 import { describeTopology } from '../limit/redis/options.ts'
 import { formatList, formatTable, formatWindow, pluralize } from './format.ts'
 import { type Args, type Io, load, overridesOf, print, textOf } from './io.ts'
+import { assertTracingPackages } from './tracing-packages.ts'
 
 /** Maximum warnings in the output for people: each of 100,000 clients may give one. */
 const MAX_WARNINGS = 20
 /** Sections whose items are printed on one line each, with their defaults in a comment. */
 const ON_A_LINE: readonly string[] = ['limits', 'clients', 'routes']
+/** Values of `authenticate`, in words that follow a number of routes. */
+const KINDS_OF_ROUTES = {
+  bearer: 'with an access token',
+  par: 'with the checks of pushed authorisation requests',
+  authorization: 'with the checks of authorisation requests',
+  none: 'without authentication',
+}
 
 /** Prints a summary and the settings of a configuration without secrets, the results of `--connect`, or the changes of `--against`. */
 export async function run(args: Args, io: Io): Promise<number> {
-  const { config, file, text } = await load(args, io)
+  const loaded = await load(args, io)
+  assertTracingPackages(loaded)
+  const { config, file, text } = loaded
   if (args['connect'] === true) return (await import('./connect.ts')).run(config, args, io)
   const other = textOf(args, 'against')
   if (other !== undefined) {
@@ -37,9 +47,9 @@ function summary(config: Config, file: string): string {
   // A route without a host serves any host, unless `listen.hosts` is set.
   const servesAny = routes.some(({ host, hosts }) => (host ?? hosts) === undefined)
   const hosts = formatList(servesAny ? ['any host'] : listen.hosts)
-  const kinds = ['bearer', 'par', 'authorization', 'none'].flatMap((kind) => {
+  const kinds = Object.entries(KINDS_OF_ROUTES).flatMap(([kind, words]) => {
     const count = routes.filter(({ authenticate }) => authenticate === kind).length
-    return count === 0 ? [] : `${count} ${kind}`
+    return count === 0 ? [] : `${count} ${words}`
   })
   const open = routes.filter(({ authenticate }) => authenticate === 'none').map(({ match }) => match)
   const limits = config.limits.map((rule) => {
@@ -52,6 +62,8 @@ function summary(config: Config, file: string): string {
     store === 'memory'
       ? 'in the memory of the process'
       : `in ${describeTopology(store.redis.topology).replace(/^The/, 'the')}; without it, ${store.onOutage}`
+  const some = `${clients.length} in the file, ${config.clientLimits.size} of them with own limits`
+  const ofClients = clients.length === 0 ? 'none in the file: all have the limits above' : some
   const warnings = config.warnings.map(problemLine)
   const more = warnings.splice(MAX_WARNINGS).length
   if (more > 0) warnings.push(`${more} more; --json lists all`)
@@ -64,7 +76,7 @@ function summary(config: Config, file: string): string {
     ['upstreams', formatList(upstreams.map(({ name, origins }) => `${name} at ${origins.join(' ')}`))],
     ['limits', limits.join('; ') || '-'],
     ['counted', counted],
-    ['clients', `${clients.length}, ${config.clientLimits.size} with limits of their own`],
+    ['clients', ofClients],
     ['routes', kinds.join(', ')],
     ['open', formatList(open)],
     ...warnings.map((warning) => ['warning', warning]),

@@ -19,13 +19,14 @@ const COMMANDS = {
     flags.schema,
     async () => ({ run: (await import('./init/command.ts')).runSchema }),
   ],
+  completion: ['Print a completion script', flags.completion, () => import('./completion.ts')],
 } as const
 const EPILOGUE = `Exit codes: 0 done, 1 failed (such as a port in use), 64 wrong usage, 78 wrong configuration.
 
 With --json, a failure is one JSON object on standard output: "error" with "exit" and "message" and, for a wrong configuration, "problems", each with "file", "line", "column" (or "flag"), "path" and "message".
 
-Completion: sluice completion >> ~/.bashrc, or >> ~/.zshrc.`
-const WHICH = `Which command? One of ${[...Object.keys(COMMANDS), 'completion'].join(', ')}.`
+Completion of commands, flags and values: sluice completion --help.`
+const WHICH = `Which command? One of ${Object.keys(COMMANDS).join(', ')}.`
 
 /** Exit codes of sysexits.h. */
 const WRONG_USAGE = 64
@@ -58,7 +59,6 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
     program.command(name, describe, build, run)
   }
   program
-    .completion('completion', 'Print a script that completes commands and flags in bash or zsh')
     .scriptName('sluice')
     .locale('en')
     .usage('$0 <command>\n\nA rate-limiting gateway: authenticates callers, limits them, forwards the rest.')
@@ -77,20 +77,27 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
     .example('$0 sandbox --limit 5', 'see the sixth call in a minute refused')
     .epilogue(EPILOGUE)
     .version(VERSION)
-    .alias({ help: 'h', version: 'V' })
+    .alias({ help: 'h', version: ['v', 'V'] })
     .demandCommand(1, WHICH)
     .strictCommands()
     .strictOptions()
     .exitProcess(false)
     .fail((message: string | null, error: Error | undefined) => {
       if (error !== undefined && error.name !== 'YError') throw error
-      throw new UsageError(describeUsageError(message ?? error?.message ?? '', argv))
+      const names = Object.keys(program.parsed ? program.parsed.aliases : {})
+      throw new UsageError(usageMessage(message ?? error?.message ?? '', argv, names))
     })
   // With a callback, yargs does not print help and version itself.
-  await program.parseAsync([...argv], {}, (_error: unknown, _args: unknown, output: string) => {
+  await program.parseAsync(asFlags(argv), {}, (_error: unknown, _args: unknown, output: string) => {
     if (output !== '') writeLines(io.stdout, output)
   })
   return typeof code === 'number' ? code : 0
+}
+
+/** Replaces the words `help` and `version` by the flags; without words, asks for the help. */
+function asFlags([first = 'help', ...rest]: readonly string[]): string[] {
+  if (first === 'help') return [...rest, '--help']
+  return first === 'version' ? ['--version'] : [first, ...rest]
 }
 
 function commandOf([command = '', action = '']: readonly string[]): readonly string[] {
@@ -99,9 +106,22 @@ function commandOf([command = '', action = '']: readonly string[]): readonly str
   return hasAction ? [command, action] : [command]
 }
 
-/** Replaces the messages of yargs that quote words other than flags: they may be passwords, or URLs with passwords. */
-function describeUsageError(message: string, argv: readonly string[]): string {
-  if (!message.startsWith('Unknown command')) return message
+/** Replaces the messages of yargs. Names of flags are repeated; other words may be passwords, or URLs with passwords. `names` are those of all flags, and their aliases. */
+function usageMessage(message: string, argv: readonly string[], names: readonly string[]): string {
+  const [, unknown] = /^Unknown arguments?: ([^,\s]+)/.exec(message) ?? []
+  if (unknown !== undefined) {
+    const given = new Set(argv.map((word) => word.split('=')[0]))
+    // Neither letters, nor aliases in camel case, nor the unknown flag itself.
+    const others = names.filter((name) => /^[a-z-]{2,}$/.test(name) && !given.has(`--${name}`))
+    const similar = nearest(unknown, others)
+    const remedy = similar === undefined ? '.' : `; did you mean --${similar}?`
+    return `Unknown flag ${unknown.length === 1 ? '-' : '--'}${unknown}${remedy}`
+  }
+  if (!message.startsWith('Unknown command'))
+    return message
+      .replace(/^Not enough arguments following: (\S+)$/, 'Give --$1 a value.')
+      .replace(/^Arguments (\S+) and (\S+) are .*/, '--$1 cannot be combined with --$2; remove one of them.')
+      .replace(/^Invalid[^]*?: (\S+), Given: [^]*?, Choices: ([\w", -]+)[^]*/, '--$1 must be one of $2.')
   const command = commandOf(argv)
   const isLimits = command.length === 1 && command[0] === 'limits'
   if (command.length > 0 && !isLimits) return 'Unknown argument. Give values by flags, such as --config FILE.'

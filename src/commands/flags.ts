@@ -1,16 +1,19 @@
 import type { Argv } from 'yargs'
-import { FLAGS, type Args } from './io.ts'
+import { FLAGS, KINDS, LOG_LEVELS, type Args } from './io.ts'
 
 export const LIMITS_COMMANDS: readonly string[] = ['show', 'set', 'reset', 'overrides', 'top']
 export const WHICH_OF_LIMITS = `Which command? One of ${LIMITS_COMMANDS.map((name) => `limits ${name}`).join(', ')}.`
 
-const text = (describe: string, fallback?: string) =>
-  ({ type: 'string', requiresArg: true, describe, default: fallback }) as const
+const text = (describe: string, fallback?: string, choices?: readonly string[]) =>
+  ({ type: 'string', requiresArg: true, describe, default: fallback, choices }) as const
 const yes = (describe: string) => ({ type: 'boolean', describe }) as const
 
 const JSON_FLAG = { json: yes('as JSON') }
 const CONFIG_FLAG = {
-  config: text('the YAML file, or - for standard input; unless given, SLUICE_CONFIG, then ./sluice.yaml'),
+  config: {
+    ...text('the YAML file, or - for standard input; unless given, SLUICE_CONFIG, then ./sluice.yaml'),
+    alias: 'c',
+  },
 }
 const OUTPUT = 'the file that is written, or - for standard output'
 const GATEWAY_FLAGS = {
@@ -22,9 +25,9 @@ const GATEWAY_FLAGS = {
 }
 /** The flags of the commands that read a configuration. */
 const LOAD_FLAGS = Object.fromEntries(
-  Object.entries(FLAGS).map(([name, [, describe]]) => {
+  Object.entries(FLAGS).map(([name, [, describe, choices]]) => {
     const conflicts = name === 'store' ? ['redis'] : []
-    return [name, { ...text(describe), group: 'Override the file:', conflicts }]
+    return [name, { ...text(describe, undefined, choices), group: 'Override the file:', conflicts }]
   }),
 )
 
@@ -35,7 +38,11 @@ export const start = {
 }
 
 export const init = {
-  for: text('open-banking (clients with access tokens), api (addresses) or api-keys (values of X-Api-Key)'),
+  for: text(
+    'what is limited: clients with access tokens, addresses or values of X-Api-Key',
+    undefined,
+    KINDS,
+  ),
   identity: text('URL of the identity backend without a path, if callers reach it through the gateway'),
   data: text('URL of the API without a path'),
   issuer: text('the issuer of the access tokens, exactly as in them'),
@@ -127,13 +134,19 @@ export function replay(command: Argv): Argv {
     })
 }
 
+export function completion(command: Argv): Argv {
+  const describe = 'Print the script that completes command lines, by default in the shell of $SHELL.'
+  const usage = `$0 completion [bash | zsh | fish]\n\n${describe} It begins with where it belongs.`
+  return withPositionals(command).usage(usage)
+}
+
 export const sandbox = {
   host: text('address or name at which callers connect; 0.0.0.0 for every address', '127.0.0.1'),
   port: text('port of the gateway; for every port, 0 takes a free one', '8080'),
   'admin-port': text('port of its admin listener', '9090'),
   'identity-port': text('port of the OpenID Provider', '0'),
   'data-port': text('port of the Data API', '0'),
-  'log-level': text('info also logs each request', 'warn'),
+  'log-level': text('info also logs each request', 'warn', LOG_LEVELS),
   limit: text('calls that a client may make in a minute', '1000'),
   load: yes('also send calls of four clients; some are refused'),
   gateways: text('URLs of running gateways, separated by ","; serves only their backends, on --host'),

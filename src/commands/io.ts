@@ -1,11 +1,12 @@
 import { existsSync, readFileSync } from 'node:fs'
+import { basename } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import type { FlagOverride, Loaded, LoadOptions } from '../config/load.ts'
 import { escaped } from '../observe/log-lines.ts'
 import { packageFile } from '../runtime/package.ts'
 
 /** The parts of the process that commands use; tests pass their own. */
-export interface Io extends Pick<NodeJS.Process, 'env' | 'exit' | 'on' | 'once' | 'send'> {
+export interface Io extends Pick<NodeJS.Process, 'argv' | 'env' | 'exit' | 'on' | 'once' | 'send'> {
   readonly stdin: Readable & { readonly isTTY?: boolean }
   readonly stdout: Writable & { readonly isTTY?: boolean; readonly columns?: number; readonly rows?: number }
   readonly stderr: Writable & { readonly isTTY?: boolean }
@@ -32,20 +33,25 @@ export function print<T>({ stdout }: Io, args: Args, value: T, describe: (value:
   writeLines(stdout, args['json'] === true ? JSON.stringify(value, undefined, 2) : describe(value))
 }
 
+/** Kinds of services for which `init` writes a configuration; the first has access tokens, and is asked about them. */
+export const KINDS = ['open-banking', 'api', 'api-keys'] as const
+export const LOG_LEVELS: readonly string[] = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
+type Flag = readonly [path: string, describe: string, choices?: readonly string[]]
+
 /** The flags that override the file, each with the key that it sets. The schema checks their values as it does the file's. */
 export const FLAGS = {
   host: ['listen.host', 'address that callers connect to'],
   port: ['listen.port', 'port that callers connect to; 0 takes a free one'],
   'admin-host': ['admin.host', 'address of the admin listener'],
   'admin-port': ['admin.port', 'port of the admin listener'],
-  store: ['store', '"memory" counts only in this process'],
+  store: ['store', 'memory counts only in this process', ['memory']],
   redis: [
     'store.redis.url',
     'URL of the Redis that counts; credentials and TLS are the file’s, unless the URL has its own',
   ],
-  'log-level': ['log.level', 'fatal, error, warn, info, debug, trace or silent'],
-  'log-format': ['log.format', 'json or pretty'],
-} as const
+  'log-level': ['log.level', 'lowest level of the lines that are logged', LOG_LEVELS],
+  'log-format': ['log.format', 'pretty is for people', ['json', 'pretty']],
+} satisfies Readonly<Record<string, Flag>>
 
 export function overridesOf(args: Args): readonly FlagOverride[] {
   return Object.entries(FLAGS).flatMap(([name, [path]]) => {
@@ -88,6 +94,16 @@ export function idOf(args: Args, flag: string): string | undefined {
   const id = textOf(args, flag)
   if (id === '') throw new UsageError(`Which ${flag}? Give its id.`)
   return id
+}
+
+/** Quotes a word for a shell, if it needs that. */
+export const shellWord = (text: string): string =>
+  /^[\w./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
+
+/** Returns how a shell starts this program: by its name if it was installed for every shell, else by its path. */
+export function programOf({ argv: [, path = ''] }: Io): string {
+  const isInstalled = basename(path) === 'sluice' && !path.includes('node_modules')
+  return isInstalled ? 'sluice' : shellWord(path)
 }
 
 export const MAX_PORT = 65_535

@@ -5,6 +5,7 @@ import { loadInThread } from '../config/load-thread.ts'
 import { ConfigError } from '../config/yaml/issue.ts'
 import { type Running, start } from '../process/start.ts'
 import { type Args, type Io, loadOptionsOf, wholeOf } from './io.ts'
+import { assertTracingPackages } from './tracing-packages.ts'
 
 /** A signal that follows another within this time is the same one: npm repeats what the terminal has already sent. */
 const ECHO_MS = 500
@@ -27,6 +28,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   const read = await stampOf(options.file)
   const loaded = await Promise.race([loadInThread(options), signalled])
   if (typeof loaded === 'string') return
+  assertTracingPackages(loaded)
   const { config } = loaded
   const workers = isAuto && config.store === 'memory' ? 1 : wanted
   if (workers > 1 && config.store === 'memory') {

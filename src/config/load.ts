@@ -33,12 +33,17 @@ export interface LoadOptions {
 /** Reads, checks and compiles a configuration. Rejects with a `ConfigError`, whose mistakes are those of the first step that finds any. */
 export async function loadConfig(options: LoadOptions) {
   const { file, before, overrides = [], env = process.env, nowMs = Date.now() } = options
-  const text = options.text ?? (await readText(file))
+  let unread: ConfigError | undefined
+  // Goes on with an empty file, so that the mistakes of flags are found too.
+  const text = options.text ?? (await readText(file).catch((error) => ((unread = error), '{}')))
   const source = readSource(text, env)
   const flagOf = (path: Path) =>
     overrides.findLast((override) => override.path.every((step, i) => step === path[i]))?.flag
   const located = (issues: readonly Issue[]) => locate(issues, file === '-' ? 'stdin' : file, source, flagOf)
-  const refuse = (issues: readonly Issue[]) => new ConfigError(located(issues))
+  const refuse = (issues: readonly Issue[]) => {
+    const ofFlags = located(issues).filter(({ where }) => where.startsWith('--'))
+    return new ConfigError(unread ? [...ofFlags, ...unread.problems] : located(issues))
+  }
   if (source.value === undefined) throw refuse(source.mistakes)
 
   const mistakes: Issue[] = [...source.mistakes]

@@ -81,7 +81,13 @@ export function createUsage(options: UsageOptions) {
         return quotaOf(limit, key, nowMs, { ...rulesOf(options, limit, key, client), claimed })
       })
       const allowances = await Promise.all(quotas.map(read))
-      return { limits: allowances.map((allowance, i) => usageOf(allowance, quotas[i]!.key, client, nowMs)) }
+      const usages = allowances.map((allowance, i) => {
+        const { source, limit, key } = quotas[i]!
+        const usage = usageOf(allowance, key, client, nowMs)
+        // Hides from a client that an operator blocked when that ends.
+        return source === 'override' && limit === 0 ? { ...usage, changes: [] } : usage
+      })
+      return { limits: usages }
     },
 
     /** Returns the limits that count by a caller alone, and each other key with calls. May scan the store. Rejects with an UncountedCaller. */

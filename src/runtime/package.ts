@@ -10,4 +10,8 @@ const root = existsSync(new URL('package.json', inSources))
 export const packageFile = (path: string): string => fileURLToPath(new URL(path, root))
 
 const manifest = readFileSync(packageFile('package.json'), 'utf8')
-export const { version: VERSION } = JSON.parse(manifest) as { readonly version: string }
+/** The version, and the packages that are installed only by those who trace, with their versions. */
+export const { version: VERSION, peerDependencies: PEERS } = JSON.parse(manifest) as {
+  readonly version: string
+  readonly peerDependencies: Readonly<Record<string, string>>
+}

@@ -20,7 +20,7 @@ describe('the built program', () => {
     expect(wrong).toEqual({
       code: 64,
       stdout: '',
-      stderr: 'sluice: Not enough arguments following: port\nSee "sluice check --help".\n',
+      stderr: 'sluice: Give --port a value.\nSee "sluice check --help".\n',
     })
   })
 

@@ -1,5 +1,7 @@
+import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
+import { sluice as sluiceProcess, without } from '../helpers/process.ts'
 import { fileOf, sluice } from './run.ts'
 
 const GOOD = `
@@ -74,14 +76,14 @@ describe('sluice check', () => {
       '# upstreams  data at http://data.internal:4000',
       '# limits     requests 1000 in 1m per client; sync 1 in 1500ms per client, connection',
       '# counted    in Redis at redis.internal:6379; without it, local',
-      '# clients    0, 0 with limits of their own',
-      '# routes     1 bearer, 1 none',
+      '# clients    none in the file: all have the limits above',
+      '# routes     1 with an access token, 1 without authentication',
       '# open       id.example.com/*',
     ])
     const rich = (await checked(RICH)).yaml
     expect(rich).toMatch(/^# warning    \S+:2:16: admin\.host: is reached from other machines, so /m)
     expect(rich).toMatch(/^# limits     .*; trial 800 in 1m per client \(shadow\)/m)
-    expect(rich).toMatch(/^# clients    2, 1 with limits of their own$/m)
+    expect(rich).toMatch(/^# clients    2 in the file, 1 of them with own limits$/m)
     expect(rich).toMatch(/^# counted    in the master of the sentinels at /m)
     const hosts = GOOD.replace(/^store: .*$/m, 'listen: { hosts: [a.example, b.example] }\nstore: memory')
     expect((await checked(hosts)).yaml).toMatch(
@@ -195,11 +197,47 @@ describe('sluice check', () => {
     })
   })
 
+  it('reports a wrong flag also if the file is missing', async () => {
+    const flags = ['--port', 'http', '--redis', 'redis://:hunter2@r?x', '--admin-port', '9090']
+    expect(await sluice(['check', '--config', '/nowhere/sluice.yaml', ...flags])).toEqual({
+      code: 78,
+      stdout: '',
+      stderr: [
+        '--port: must be a port from 0 to 65535',
+        '--redis: must end after the port, or with a database number such as /0',
+        '/nowhere/sluice.yaml: does not exist',
+        '',
+      ].join('\n'),
+    })
+  })
+
   it.for([
     ['/nowhere/sluice.yaml', 'does not exist'],
     ['/etc', 'is a directory, not a file'],
   ] as const)('exits with 78 if the configuration cannot be read: %s', async ([file, message]) => {
     const stderr = `${file}: ${message}\n`
     expect(await sluice(['check', '--config', file])).toEqual({ code: 78, stdout: '', stderr })
+  })
+
+  it('names the packages to install if the file traces without them, as start does', async () => {
+    const { peerDependencies } = JSON.parse(readFileSync('package.json', 'utf8')) as {
+      peerDependencies: Record<string, string>
+    }
+    const file = fileOf(`${GOOD}tracing: { endpoint: "http://127.0.0.1:1/v1/traces" }\n`)
+    const packages = Object.entries(peerDependencies).map(([name, version]) => `${name}@${version}`)
+    expect(packages).toContainEqual(expect.stringMatching(/^@opentelemetry\/sdk-trace@\d/))
+    for (const command of ['check', 'start']) {
+      const lacking = sluiceProcess([command, '--config', file], without('@opentelemetry/'))
+      expect(await lacking.ended()).toBe(78)
+      expect(lacking.stdout()).toBe('')
+      expect(lacking.stderr()).toBe(
+        `${file}: tracing: needs packages; run "npm install ${packages.join(' ')}", with --global if Sluice is installed so\n`,
+      )
+    }
+    expect(await sluiceProcess(['check', '--config', file]).ended()).toBe(0)
+    // Nothing else needs them.
+    expect(await sluiceProcess(['check', '--config', fileOf(GOOD)], without('@opentelemetry/')).ended()).toBe(
+      0,
+    )
   })
 })

@@ -1,7 +1,8 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { jsonSchema } from '../../src/config/schema.ts'
 import { VERSION } from '../../src/runtime/package.ts'
 import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
 
@@ -36,7 +37,6 @@ describe('sluice', () => {
   })
 
   itEndsWrongUsage([
-    [[], WHICH],
     [['run'], WHICH],
     [['test'], WHICH],
     [['redis://u:hunter2@h'], WHICH],
@@ -47,14 +47,28 @@ describe('sluice', () => {
     ],
     [['limits', 'shw'], 'Did you mean show?'],
     [['start'], 'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml.'],
-    [['check', '--confg', 'x'], 'Unknown argument: confg'],
+    [['check', '--confg', 'x'], 'Unknown flag --confg; did you mean --config?'],
     [['check', 'sluice.yaml'], 'Unknown argument. Give values by flags, such as --config FILE.'],
     [['check', 'redis://u:hunter2@h', 'x'], 'Unknown argument. Give values by flags, such as --config FILE.'],
-    [['check', '--port'], 'Not enough arguments following: port'],
+    [['check', '--admin-prot=80'], 'Unknown flag --admin-prot; did you mean --admin-port?'],
+    [['check', '--swordfish', 'x'], 'Unknown flag --swordfish.'],
+    [['check', '-p', '80'], 'Unknown flag -p.'],
+    [['check', '--port'], 'Give --port a value.'],
     [
       ['start', '--store', 'memory', '--redis', 'redis://r'],
-      'Arguments store and redis are mutually exclusive',
+      '--store cannot be combined with --redis; remove one of them.',
     ],
+    [
+      ['limits', 'set', 'acme', 'requests=5', '--until', '2h', '--permanent'],
+      '--until cannot be combined with --permanent; remove one of them.',
+    ],
+    [['init', '--for', 'hunter2'], '--for must be one of "open-banking", "api", "api-keys".'],
+    [['start', '--store', 'redis://:hunter2@r'], '--store must be one of "memory".'],
+    [
+      ['check', '--log-level', 'hunter2', '--log-format', 'x'],
+      '--log-level must be one of "fatal", "error", "warn", "info", "debug", "trace", "silent".',
+    ],
+    [['completion', 'tcsh'], 'Which shell? One of bash, zsh, fish.'],
     [['sandbox', '--limit', 'few'], '--limit must be a whole number from 0 to 9007199254740991.'],
     [['start', '--workers', '0'], '--workers must be a whole number from 1 to 256, or auto.'],
     [['worker'], 'Workers are started by "sluice start --workers N".'],
@@ -124,16 +138,54 @@ describe('sluice', () => {
     }
   })
 
-  it('completes commands, subcommands and flags', async () => {
-    onTestFinished(() => void vi.unstubAllEnvs())
-    vi.stubEnv('SHELL', '/bin/bash').stubEnv('ZSH_NAME', undefined)
-    const { stdout: script } = await sluice(['completion'])
-    expect(script).toContain('complete -o bashdefault -o default -F _sluice_yargs_completions sluice')
+  it('prints the help without a command, and for the word help', async () => {
+    const help = await sluice(['--help'])
+    for (const words of [[], ['help'], ['-h']]) expect(await sluice(words)).toEqual(help)
+    expect(await sluice(['help', 'limits', 'set'])).toEqual(await sluice(['limits', 'set', '--help']))
+    for (const words of [['version'], ['-v'], ['-V']])
+      expect(await sluice(words)).toMatchObject({ code: 0, stdout: `${VERSION}\n` })
+  })
+
+  it('accepts -c in place of --config', async () => {
+    for (const command of [['check'], ['explain', '/', '--offline'], ['replay', '-']])
+      expect(await sluice([...command, '-c', '/nowhere/x.yaml'])).toMatchObject({
+        code: 78,
+        stderr: '/nowhere/x.yaml: does not exist\n',
+      })
+  })
+
+  it('lists the values of a flag in the help, and they are those of the schema', async () => {
+    const { properties } = jsonSchema() as unknown as {
+      properties: { log: { properties: Record<string, { anyOf: readonly { enum: readonly string[] }[] }> } }
+    }
+    const { stdout } = await sluice(['start', '--help'])
+    for (const flag of ['level', 'format']) {
+      const values = properties.log.properties[flag]!.anyOf[0]!.enum.map((value) => `"${value}"`).join(', ')
+      expect(stdout.replaceAll(/\s+/g, ' ')).toContain(`[choices: ${values}]`)
+    }
+  })
+
+  it('completes commands, subcommands, flags and their values', async () => {
     const completed = async (...words: string[]) =>
       (await sluice(['--get-yargs-completions', 'sluice', ...words])).stdout.trim().split('\n')
+    onTestFinished(() => void vi.unstubAllEnvs())
+    vi.stubEnv('SHELL', '/bin/bash').stubEnv('ZSH_NAME', undefined)
     expect(await completed('ch')).toContain('check')
+    expect(await completed('comp')).toContain('completion')
     expect(await completed('')).not.toContain('worker')
     expect(await completed('limits', '')).toEqual(['show', 'set', 'reset', 'overrides', 'top'])
     expect(await completed('check', '--c')).toEqual(expect.arrayContaining(['--config', '--connect']))
+    expect(await completed('init', '--for', '')).toEqual(['open-banking', 'api', 'api-keys'])
+    expect(await completed('check', '--log-format', 'p')).toEqual(['pretty'])
+  })
+
+  it('prints the completion script of a shell, and the help for it', async () => {
+    const script = (shell: string) => readFileSync(`config/completion/sluice.${shell}`, 'utf8')
+    for (const shell of ['bash', 'zsh', 'fish']) {
+      const printed = { code: 0, stdout: script(shell), stderr: '' }
+      expect(await sluice(['completion', shell])).toEqual(printed)
+      expect(await sluice(['completion'], { env: { SHELL: `/usr/bin/${shell}` } })).toEqual(printed)
+    }
+    expect((await sluice(['completion', '--help'])).stdout).toContain('sluice completion [bash | zsh | fish]')
   })
 })

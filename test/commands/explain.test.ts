@@ -250,7 +250,7 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
       'The address must be an IP address such as 192.0.2.7 or 2001:db8::7.',
     ],
     [['explain', '/x', '--config', 'x', '--client', ''], 'Which client? Give its id.'],
-    [['explain', '/x', '--nope'], 'Unknown argument: nope'],
+    [['explain', '/x', '--nope'], 'Unknown flag --nope.'],
   ])
 
   it('exits with 78 if the configuration is wrong', async () => {

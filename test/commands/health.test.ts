@@ -128,7 +128,7 @@ describe('sluice health', () => {
   })
 
   itEndsWrongUsage([
-    [['health', '--redy'], 'Unknown argument: redy'],
+    [['health', '--redy'], 'Unknown flag --redy; did you mean --ready?'],
     [['health', '--admin-port', 'abc'], '--admin-port must be a whole number from 1 to 65535.'],
     [['health', '--admin-port', '0'], '--admin-port must be a whole number from 1 to 65535.'],
   ])

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -5,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { loadConfig } from '../../src/config/load.ts'
 import { explain } from '../../src/process/explain.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
+import { BIN, sluice as sluiceProcess } from '../helpers/process.ts'
 import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
 
 const ISSUER = 'https://identity.example.com/oidc'
@@ -161,9 +163,20 @@ describe('sluice init', () => {
     expect(explained('api.example.com/v3/accounts').refusal).toMatchObject({ status: 400 })
   })
 
+  it('prints commands that can be pasted, with the path of a program that is not on the PATH', async () => {
+    const { stdout } = await init()
+    expect(stdout).toMatch(/^ {2}sluice check /m)
+    expect(stdout).not.toContain('…')
+    const built = sluiceProcess(['init', ...argsOf(FLAGS), '--output', newFile()])
+    expect(await built.ended()).toBe(0)
+    const [check = ''] = built.stdout().match(/^ {2}\S+ check .*$/m) ?? []
+    expect(check).toContain(BIN)
+    expect(execFileSync('bash', ['-c', check], { encoding: 'utf8' })).toContain('is valid, with 0 warnings')
+  })
+
   it('prints a call to the host of the API', async () => {
     const { stdout } = await init()
-    const call = `  curl -H 'Host: api.example.com' -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v3/…`
+    const call = `  curl -H 'Host: api.example.com' -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v3/rate-limits`
     expect(stdout.trimEnd().split('\n').at(-1)).toBe(call)
   })
 

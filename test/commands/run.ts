@@ -23,6 +23,7 @@ interface IoOptions {
 export function createIo({ stdin = '', env = {}, isTTY = false }: IoOptions = {}) {
   const [stdout, stderr] = [createSink(), Object.assign(createSink(), { isTTY })]
   const io = Object.assign(new EventEmitter(), {
+    argv: ['node', '/usr/local/bin/sluice'],
     env,
     stdin: Object.assign(Readable.from([Buffer.from(stdin)], { objectMode: false }), { isTTY }),
     stdout,

@@ -4,12 +4,11 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openSandbox } from '../../src/commands/sandbox/sandbox.ts'
 import { call } from '../helpers/gateway.ts'
-import { sluice, type TestProcess } from '../helpers/process.ts'
+import { BIN, sluice, type TestProcess, without } from '../helpers/process.ts'
 import { until } from '../helpers/wait.ts'
 
 const run = promisify(execFile)
@@ -42,7 +41,7 @@ beforeAll(async () => {
     'the instructions',
     () => {
       if (sandbox.child.exitCode !== null) throw new Error(`it ended: ${sandbox.stderr()}`)
-      return sandbox.stdout().includes('for i in $(seq')
+      return sandbox.stdout().includes('limits top')
     },
     25_000,
   )
@@ -117,9 +116,26 @@ describe('sluice sandbox', () => {
     expect(new Set(statuses)).toEqual(new Set(['200', '429']))
   })
 
+  it('shows the operator the client with the pasted commands', async () => {
+    const shown = await bash(line(BIN, ' limits show '))
+    expect(shown).toMatch(/^sluice:\{sandbox\}:requests +requests +5 /m)
+    expect(await bash(line(BIN, ' explain '))).toMatch(
+      /^refused +now +by the limit "requests": 5 of 5 calls are used$/m,
+    )
+    // Without a terminal, it shows them once.
+    expect(await bash(line(BIN, ' limits top '))).toMatch(/^sandbox /m)
+  })
+
+  it('hints at a lower limit unless one is given', async () => {
+    expect(sandbox.stdout()).toContain("The rest of the client's 5 calls a minute: 200 until")
+    const unlimited = sluice(['sandbox', ...anywhere])
+    await until('the instructions', () => unlimited.stdout().includes('limits top'), 25_000)
+    expect(unlimited.stdout()).toContain('1000 calls a minute (sooner with --limit 5): 200 until')
+    unlimited.kill()
+  })
+
   it('reports in one line which package to install if the optional provider is missing', async () => {
-    const without = fileURLToPath(new URL('../helpers/without-oidc-provider.mjs', import.meta.url))
-    const lacking = sluice(['sandbox', ...anywhere], { NODE_OPTIONS: `--import ${without}` })
+    const lacking = sluice(['sandbox', ...anywhere], without('oidc-provider'))
     expect(await lacking.ended()).toBe(1)
     expect(lacking.stderr()).toMatch(
       /^[^\n]*The sandbox needs the package oidc-provider\. Install it: npm install oidc-provider@9\n$/,

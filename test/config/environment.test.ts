@@ -201,7 +201,7 @@ describe('flags', () => {
       '--redis: must be redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock',
     ])
     expect(await mistakesIn(completed(''), {}, overridesOf({ store }))).toEqual([
-      '--store: must be "memory" or a mapping with "redis"',
+      '--store: must be a mapping; write store: { redis: { url: "redis://…" } }',
     ])
     expect(await mistakesIn(completed(''), {}, overridesOf({ port: '9090' }))).toEqual([
       '--port: is 9090 for both "listen" and "admin"; give each its own port',

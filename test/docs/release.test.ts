@@ -1,8 +1,9 @@
 import { spawnSync } from 'node:child_process'
-import { accessSync, constants, readdirSync, readFileSync } from 'node:fs'
+import { accessSync, constants, cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished } from 'vitest'
 import { parseDocument } from 'yaml'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -75,10 +76,15 @@ it('the job that may publish the package runs nothing but the command for it', (
 })
 
 describe('scripts/', () => {
-  const script = (name: string, ...args: string[]) => {
-    const { status, stdout, stderr } = spawnSync(join(root, 'scripts', name), args, { encoding: 'utf8' })
+  const env = { ...process.env, GITHUB_REPOSITORY: '', GITHUB_SERVER_URL: 'https://git.example' }
+  const scriptIn = (folder: string, repository: string, name: string, ...args: string[]) => {
+    const { status, stdout, stderr } = spawnSync(join(folder, 'scripts', name), args, {
+      encoding: 'utf8',
+      env: { ...env, GITHUB_REPOSITORY: repository },
+    })
     return { status, stdout, stderr }
   }
+  const script = (name: string, ...args: string[]) => scriptIn(root, '', name, ...args)
 
   it('prints the notes of one version', () => {
     const { status, stdout } = script('release-notes.sh', '0.1.0')
@@ -92,12 +98,38 @@ describe('scripts/', () => {
     })
   })
 
-  it('accepts only the tag of the version in package.json', () => {
-    expect(script('check-release.sh', `v${version}`)).toEqual({ status: 0, stdout: '', stderr: '' })
+  it('accepts only the tag of the version, in the repository of package.json', () => {
     expect(script('check-release.sh', 'v0.0.9')).toEqual({
       status: 1,
       stdout: '',
       stderr: `The tag v0.0.9 is not the version of package.json, which is ${version}: change one of the two.\n`,
+    })
+    const folder = mkdtempSync(join(tmpdir(), 'sluice-release-'))
+    onTestFinished(() => rmSync(folder, { recursive: true }))
+    for (const name of ['scripts', 'package.json', 'CHANGELOG.md'])
+      cpSync(join(root, name), join(folder, name), { recursive: true })
+    const check = (repository: string) => scriptIn(folder, repository, 'check-release.sh', `v${version}`)
+    const set = (url: string) => scriptIn(folder, '', 'set-repository.sh', url)
+
+    expect(set('https://repository.invalid/sluice')).toMatchObject({ status: 0 })
+    expect(readFileSync(join(folder, 'package.json'), 'utf8')).toBe(read('package.json'))
+    expect(check('')).toMatchObject({
+      status: 1,
+      stderr: 'package.json has no address of the repository: run scripts/set-repository.sh, and commit.\n',
+    })
+
+    expect(set('https://git.example/me/sluice')).toMatchObject({ status: 0 })
+    expect(JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))).toMatchObject({
+      repository: { type: 'git', url: 'git+https://git.example/me/sluice.git' },
+      homepage: 'https://git.example/me/sluice#readme',
+      bugs: { url: 'https://git.example/me/sluice/issues' },
+    })
+    for (const repository of ['', 'me/sluice'])
+      expect(check(repository)).toEqual({ status: 0, stdout: '', stderr: '' })
+    expect(check('you/sluice')).toMatchObject({
+      status: 1,
+      stderr:
+        'package.json has the repository git+https://git.example/me/sluice.git, which is not this one: run scripts/set-repository.sh, and commit.\n',
     })
   })
 })

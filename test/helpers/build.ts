@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { copyFileSync, cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { chmodSync, copyFileSync, cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -29,6 +29,7 @@ function build(): void {
       stdio: 'inherit',
     },
   )
+  chmodSync(`${ROOT}/dist/bin/sluice.js`, 0o755)
   cpSync(`${ROOT}/src/admin/console`, `${ROOT}/dist/src/admin/console`, { recursive: true })
   for (const name of readdirSync(`${ROOT}/src/limit/redis`)) {
     if (name.endsWith('.lua'))

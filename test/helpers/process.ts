@@ -16,6 +16,12 @@ export interface TestProcess {
   kill(signal?: NodeJS.Signals): void
 }
 
+/** Returns the environment of a process that does not find the packages whose names begin so. */
+export const without = (names: string) => ({
+  NODE_OPTIONS: `--import ${fileURLToPath(new URL('without-packages.mjs', import.meta.url))}`,
+  WITHOUT_PACKAGES: names,
+})
+
 const running = new Set<ChildProcess>()
 process.once('exit', () => {
   for (const child of running) child.kill('SIGKILL')

@@ -4,7 +4,8 @@ import { dirname, join } from 'node:path'
 import { discover } from '../../authenticate/token/key-set.ts'
 import { loadConfig } from '../../config/load.ts'
 import { jsonSchema } from '../../config/schema.ts'
-import { type Args, DEFAULT_FILE, fillIn, type Io, print, textOf, UsageError, writeLines } from '../io.ts'
+import { type Args, DEFAULT_FILE, fillIn, type Io, print, programOf, shellWord } from '../io.ts'
+import { textOf, UsageError, writeLines } from '../io.ts'
 import { hasTokens, type InitSettings, matchesOf, MEMORY, promptForMissing } from './prompts.ts'
 
 const DISCOVERY_MS = 2000
@@ -20,13 +21,13 @@ export async function run(args: Args, io: Io): Promise<void> {
   const settings = await promptForMissing(args, io)
   const tokens = hasTokens(settings)
   const redis = redisValues(settings.redis)
-  const shellFile = /^[\w./-]+$/.test(file) ? file : `'${file.replaceAll("'", `'\\''`)}'`
   const values = {
     ...redis,
     ...(tokens ? await tokenValues(settings) : { service: true, [settings.for]: true }),
     data: quoted(settings.data),
     schema: isFile,
-    flag: file === DEFAULT_FILE ? '' : ` --config ${isFile ? shellFile : 'FILE'}`,
+    program: programOf(io),
+    flag: file === DEFAULT_FILE ? '' : ` --config ${isFile ? shellWord(file) : 'FILE'}`,
   }
   const sections = tokens ? 'init/open-banking.txt' : 'init/api.txt'
   const text = fillIn('init/beginning.txt', values) + fillIn(sections, values)

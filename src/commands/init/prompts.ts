@@ -3,7 +3,7 @@ import { checkServer, SERVER } from '../../config/sections/listeners.ts'
 import { fetchedUrl, httpUrl, issuer, origin } from '../../config/sections/texts.ts'
 import { stringThat, text } from '../../config/sections/values.ts'
 import { parsePattern } from '../../downstream/router.ts'
-import { type Args, type Io, textOf, UsageError } from '../io.ts'
+import { type Args, type Io, KINDS, textOf, UsageError } from '../io.ts'
 
 export const matchesOf = (text: string): readonly string[] =>
   text.split(';').flatMap((match) => match.trim() || [])
@@ -15,8 +15,6 @@ const requests = stringThat((text) => {
   return invalid === undefined || `has "${invalid}", which is not a pattern such as GET /v3/status`
 }, 'requests such as "GET /v3/status; GET /v3/terms"')
 
-/** Kinds of services; the first has access tokens and is asked about them. */
-const KINDS = ['open-banking', 'api', 'api-keys'] as const
 export const MEMORY = 'memory'
 
 interface Prompt {

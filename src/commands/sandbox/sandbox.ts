@@ -4,7 +4,7 @@ import { type AddressInfo, isIP } from 'node:net'
 import { packageFile } from '../../runtime/package.ts'
 import type { Running } from '../../process/start.ts'
 import type { Args, Io } from '../io.ts'
-import { fillIn, interruption, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from '../io.ts'
+import { fillIn, interruption, MAX_PORT, programOf, textOf, UsageError, wholeOf, writeLines } from '../io.ts'
 import { clientsAt, createDataApi, createIdentity, sendLoad } from './backends.ts'
 
 const LOOPBACK = '127.0.0.1'
@@ -18,7 +18,7 @@ const HOST_NAME = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/i
 export async function run(args: Args, io: Io): Promise<void> {
   const signal = interruption(io)
   try {
-    const sandbox = await openSandbox(args, signal)
+    const sandbox = await openSandbox(args, signal, programOf(io))
     writeLines(io.stdout, sandbox.instructions)
     if (!signal.aborted) await once(signal, 'abort')
     await sandbox.close()
@@ -28,7 +28,7 @@ export async function run(args: Args, io: Io): Promise<void> {
 }
 
 /** Starts the backends and then the gateway. If it fails, or `signal` is aborted between two starts, closes everything and rejects. */
-export async function openSandbox(args: Args, signal: AbortSignal) {
+export async function openSandbox(args: Args, signal: AbortSignal, program = 'sluice') {
   const limit = wholeOf(args, 'limit', Number.MAX_SAFE_INTEGER)
   const { bound, shown } = addressOf(textOf(args, 'host')!)
   const others = textOf(args, 'gateways')?.split(',')
@@ -80,7 +80,9 @@ export async function openSandbox(args: Args, signal: AbortSignal) {
       identity: identity.padEnd(COLUMN),
       data: data.padEnd(COLUMN),
       limit,
+      hint: limit === 1000 ? ' (sooner with --limit 5)' : '',
       tries: limit + 1,
+      program,
     })
     return { instructions, close }
   } catch (error) {

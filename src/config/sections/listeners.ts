@@ -162,4 +162,13 @@ const sharedStore = section({
   instances: int(1, 100_000).optional(),
 })
 
-export const store = z.union([z.literal('memory'), sharedStore], mustBe('"memory" or a mapping with "redis"'))
+export const store = z.union(
+  [z.literal('memory'), sharedStore],
+  mustBe(
+    '"memory" or a mapping with "redis"',
+    // The URL is not repeated: it may contain a password.
+    (input) =>
+      /^(?:redis|unix:|\/)/.test(String(input)) &&
+      'must be a mapping; write store: { redis: { url: "redis://…" } }',
+  ),
+)

@@ -85,8 +85,25 @@ export function mustBeMapping(keys: readonly string[], what = `a mapping (keys: 
   }
 }
 
+/** Formats the message of a duplicate key. Only a word is repeated, as in `writePath`. */
+export function duplicateKey(key: string, firstLine: number): string {
+  const word = writePath([key], true)
+  return `duplicate key${word && ` "${word}"`}, first at line ${firstLine}; remove one of the two`
+}
+
+/** Keys of other products, with the key in their place, if it is defined where they are written, and what to write. */
+const FOREIGN_KEYS: readonly (readonly [keys: string, ours: string, remedy: string])[] = [
+  ['burst', 'window', 'remove it: all calls of "limit" may come at once'],
+  ['burst ratelimit ratelimits ratelimiting', 'limits', 'write "limits"'],
+  ['host port tls', 'listen', 'write it in "listen"'],
+  ['redis', 'store', 'write it in "store"'],
+]
+
 function unknownKey(key: string, defined: string): string {
   const keys = defined.split(' ')
+  const isForeign = (words: string): boolean => words.split(' ').includes(fold(key))
+  const foreign = FOREIGN_KEYS.find(([words, ours]) => isForeign(words) && keys.includes(ours))
+  if (foreign !== undefined) return `unknown key; ${foreign[2]}`
   const similar = nearest(key, keys)
   if (similar !== undefined) return `unknown key; did you mean "${similar}"?`
   return `unknown key; write ${keys.length === 1 ? `"${defined}"` : `one of ${keys.join(', ')}`}`

@@ -1,7 +1,14 @@
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
 import type { Scalar, YAMLError } from 'yaml'
 import { isObject } from '../../runtime/json.ts'
-import { type Issue, type LocatedIssue, type Path, describeYamlError, writePath } from './issue.ts'
+import {
+  type Issue,
+  type LocatedIssue,
+  type Path,
+  describeYamlError,
+  duplicateKey,
+  writePath,
+} from './issue.ts'
 
 /** The environment: values of the variables `${NAME}`. */
 export type Env = Readonly<Record<string, string | undefined>>
@@ -39,12 +46,13 @@ export function readSource(source: string, env?: Env) {
     logLevel: 'error',
     lineCounter,
   })
-  const lineOf = (error?: YAMLError) => error && lineCounter.linePos(error.pos[0]).line
+  const lineOf = (offset: number): number => lineCounter.linePos(offset).line
+  const lineOfError = (error?: YAMLError) => error && lineOf(error.pos[0])
   const errors = [...document.errors, ...document.warnings]
-    .filter((error, i, all) => lineOf(error) !== lineOf(all[i - 1]))
+    .filter((error, i, all) => lineOfError(error) !== lineOfError(all[i - 1]))
     .map((error) => ({ path: [], message: describeYamlError(error, text), offset: error.pos[0] }))
   if (errors.length > 0) return refuse(errors)
-  const { invalid, unset, literal } = inspect(document.contents, env)
+  const { invalid, unset, literal } = inspect(document.contents, env, lineOf)
   if (invalid.length > 0) return refuse(invalid)
   try {
     const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES })
@@ -133,7 +141,7 @@ function entryOf(node: Node | null, step: string | number, document: Document.Pa
 const UNBRACED = /^\$\w+$|\$[A-Z][A-Z0-9_]+|\{\{.*\}\}/
 
 /** Substitutes the environment in every scalar and finds mistakes, in one pass, because the document may be long. */
-function inspect(root: Node | null, env: Env | undefined) {
+function inspect(root: Node | null, env: Env | undefined, lineOf: (offset: number) => number) {
   const invalid: Issue[] = []
   const unset: Issue[] = []
   const literal: Issue[] = []
@@ -150,14 +158,15 @@ function inspect(root: Node | null, env: Env | undefined) {
       else if (end > node.range![0])
         refuse(path, 'is a YAML alias within its own anchor; write the value out', node)
     } else if (isMap<Scalar<string>, Node | null>(node)) {
-      const seen = new Set<string>()
+      const offsets = new Map<string, number>()
       for (const { key, value } of node.items) {
         const inner = [...path, key.value]
         if (key.anchor !== undefined) anchors.set(key.anchor, key)
         // JavaScript treats the key specially, and zod's records skip it.
         if (key.value === '__proto__') refuse(inner, 'unknown key; remove it', key)
-        if (key.value !== '<<' && seen.size === seen.add(key.value).size)
-          refuse([], 'duplicate key; remove one of the two', key)
+        const first = key.value === '<<' ? undefined : offsets.get(key.value)
+        if (first === undefined) offsets.set(key.value, key.range![0])
+        else refuse([], duplicateKey(key.value, lineOf(first)), key)
         visit(value, inner)
       }
     } else if (isSeq<Node>(node)) for (const [i, item] of node.items.entries()) visit(item, [...path, i])

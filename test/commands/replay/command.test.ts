@@ -141,7 +141,7 @@ describe('sluice replay', () => {
     [['replay', 'a.log', 'b.log', 'a.log', '--config', 'x'], 'The log "a.log" is given twice.'],
     [['replay', 'a.log', '--config', 'x', '--top', '0'], '--top must be a whole number from 1 to 100000.'],
     [['replay', 'a.log', '--config', 'x', '--client', ''], 'Which client? Give its id.'],
-    [['replay', 'a.log', '--port', '80'], 'Unknown argument: port'],
+    [['replay', 'a.log', '--port', '80'], 'Unknown flag --port.'],
   ])
 
   it('exits with 78 if the configuration is invalid', async () => {

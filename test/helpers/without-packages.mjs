@@ -1,8 +1,8 @@
-// Loaded before the command line: simulates a machine without the optional package oidc-provider.
+// Loaded before the command line: simulates a machine without the packages whose names begin with WITHOUT_PACKAGES.
 import * as module from 'node:module'
 
 const resolve = (name, context, next) =>
-  next(name === 'oidc-provider' ? 'oidc-provider-that-is-not-there' : name, context)
+  next(name.startsWith(process.env.WITHOUT_PACKAGES) ? 'package-that-is-not-there' : name, context)
 
 // Node.js 20 has only the second function, which is deprecated in Node.js 26.
 if ('registerHooks' in module) module.registerHooks({ resolve })

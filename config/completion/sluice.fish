@@ -1,0 +1,12 @@
+# Completes commands, flags and their values: sluice completion fish > ~/.config/fish/completions/sluice.fish
+function __sluice_complete
+    set -l current (commandline --current-token)
+    set -l words (commandline --current-process --tokenize --cut-at-cursor) "$current"
+    set -l found (env SHELL=fish sluice --get-yargs-completions $words 2>/dev/null)
+    if test -n "$found"
+        printf '%s\n' $found
+    else
+        __fish_complete_path "$current"
+    end
+end
+complete --command sluice --no-files --arguments '(__sluice_complete)'

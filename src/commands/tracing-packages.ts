@@ -1,0 +1,15 @@
+import { ConfigError } from '../config/yaml/issue.ts'
+import type { Loaded } from '../config/load.ts'
+import { PEERS } from '../runtime/package.ts'
+
+/** Throws a ConfigError if a configuration traces without the packages for it, which are half of all and are not installed with Sluice. */
+export function assertTracingPackages({ config, file }: Loaded): void {
+  if (config.tracing === undefined) return
+  try {
+    for (const name of Object.keys(PEERS)) import.meta.resolve(name)
+  } catch {
+    const install = ['npm install', ...Object.entries(PEERS).map((peer) => peer.join('@'))].join(' ')
+    const message = `needs packages; run "${install}", with --global if Sluice is installed so`
+    throw new ConfigError([{ where: file, path: 'tracing', message }])
+  }
+}

@@ -127,6 +127,13 @@ export function createLimiter(
     return decision
   }
 
+  /** Forgets what is cached of a key that gets a call back, and the answers to questions that were asked before. */
+  function forgetKey(key: string): void {
+    cache.delete(key)
+    if (returns.size === MAX_KEYS) returns.clear()
+    returns.set(key, now())
+  }
+
   return {
     /** Charges all quotas and the call's DPoP proof, or none. Rejects only if the store does: with a Failure under `onOutage: deny`. */
     decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision> {
@@ -144,10 +151,9 @@ export function createLimiter(
       for (const quota of quotas) {
         const charged = quota.countsSuccess && allowances.find(({ name }) => name === quota.name)
         if (!charged || !charged.admitted) continue
-        cache.delete(quota.key)
-        if (returns.size === MAX_KEYS) returns.clear()
-        returns.set(quota.key, now())
-        store.giveBack(quota, charged.resetAt)
+        forgetKey(quota.key)
+        // Until the store has the call back, its answers count it.
+        void store.giveBack(quota, charged.resetAt)?.then(() => forgetKey(quota.key))
       }
     },
     /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */

@@ -126,8 +126,8 @@ export interface Store {
   charge(quotas: readonly Quota[]): Charge | Promise<Charge>
   /** Returns the allowances that `charge` would, without charging. */
   peek(quotas: readonly Quota[]): Promise<readonly Allowance[]>
-  /** Gives a charged call back to the calendar period that ends then (epoch milliseconds), if that period is not over. */
-  giveBack(quota: Quota, endsAt: number): void
+  /** Gives a charged call back to the calendar period that ends then (epoch milliseconds), if that period is not over. Resolves when the store has the call back, or will get it later. */
+  giveBack(quota: Quota, endsAt: number): void | Promise<void>
   /** Returns up to `max` matching keys, also without calls in the window. May scan until `signal` aborts. Rejects if a server is down. */
   keys(filter: KeyFilter, max?: number, signal?: AbortSignal): Promise<readonly string[]>
   /** Deletes every key that matches a filter, and returns their number. May scan all keys, as `keys` does. */

@@ -123,7 +123,7 @@ describe('sluice sandbox', () => {
       /^refused +now +by the limit "requests": 5 of 5 calls are used$/m,
     )
     // Without a terminal, it shows them once.
-    expect(await bash(line(BIN, ' limits top '))).toMatch(/^sandbox /m)
+    expect(await bash(line(BIN, ' limits top '))).toMatch(/^client:sandbox /m)
   })
 
   it('hints at a lower limit unless one is given', async () => {

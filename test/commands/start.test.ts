@@ -76,6 +76,7 @@ describe('sluice start', () => {
         route: 'POST /:version/sync/:connection',
         upstream: 'data',
         client: 'acme',
+        caller: 'client:acme',
         ip: '127.0.0.1',
         decision: 'admitted',
         limit: 'requests',

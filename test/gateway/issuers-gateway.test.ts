@@ -82,16 +82,16 @@ describe('clients of several issuers', () => {
     const name = `acme@${second.issuer}`
     const path = `/limits/${encodeURIComponent(name)}`
     expect((await call(gateway.adminPort, { path })).json).toMatchObject({
-      client: name,
+      caller: `client:${name}`,
       limits: [{ name: 'requests', limit: 7, remaining: 6 }],
     })
     await send(first, 'acme')
     expect((await call(gateway.adminPort, { path: '/limits/acme' })).json).toMatchObject({
-      client: 'acme',
+      caller: 'client:acme',
       limits: [{ key: 'sluice:{acme}:requests', limit: 3, remaining: 2 }],
     })
     expect((await call(gateway.adminPort, { path, method: 'DELETE' })).json).toEqual({
-      client: name,
+      caller: `client:${name}`,
       freed: 1,
     })
     expect(await left(second, 'acme')).toBe('200: 6 of 7')

@@ -294,7 +294,7 @@ describe('an operator', () => {
     expect((await call(port, { token: mine })).status).toBe(429)
     const read = await call(adminPort, { path })
     expect(read.json).toMatchObject({
-      client,
+      caller: `client:${client}`,
       limits: [
         {
           name: 'requests',
@@ -308,7 +308,10 @@ describe('an operator', () => {
       ],
       truncated: false,
     })
-    expect((await call(adminPort, { method: 'DELETE', path })).json).toEqual({ client, freed: 2 })
+    expect((await call(adminPort, { method: 'DELETE', path })).json).toEqual({
+      caller: `client:${client}`,
+      freed: 2,
+    })
     // The cached refusal is deleted, too.
     expect((await call(port, { token: mine })).status).toBe(200)
   })

@@ -14,6 +14,10 @@ function setUp(options: { readonly delayed?: boolean; readonly mode?: Charge['mo
   const memory = createMemoryStore({ ...SYSTEM_CLOCK, now: () => clock.ms, date: () => clock.ms })
   const asked = { count: 0 }
   const waiting: (() => void)[] = []
+  /** Resolved when the store gets the calls that are given back. */
+  let resolve = (): void => {}
+  const promise = new Promise<void>((done) => (resolve = done))
+  const returned = { promise, resolve: () => resolve() }
   const store: Store = {
     charge(quotas) {
       asked.count++
@@ -21,7 +25,7 @@ function setUp(options: { readonly delayed?: boolean; readonly mode?: Charge['mo
       if (!delayed) return charge
       return new Promise((resolve) => waiting.push(() => resolve(charge)))
     },
-    giveBack() {},
+    giveBack: (quota, endsAt) => returned.promise.then(() => memory.giveBack(quota, endsAt)),
     peek: (quotas) => memory.peek(quotas),
     keys: (filter) => memory.keys(filter),
     reset: (filter) => memory.reset(filter),
@@ -37,11 +41,27 @@ function setUp(options: { readonly delayed?: boolean; readonly mode?: Charge['mo
     asked,
     outcomes,
     memory,
+    returned,
     answer: () => waiting.splice(0).forEach((resolve) => resolve()),
   }
 }
 
 describe('the limiter', () => {
+  test('asks again once the store has a call back, whatever it answered meanwhile', async () => {
+    const { limiter, clock, asked, returned } = setUp()
+    const calendar = { periodAt: () => ({ startMs: 0, endMs: 60_000 }) }
+    const success = { ...quota, limit: 1, windowMs: 60_000, calendar, countsSuccess: true }
+    limiter.giveBack([success], await limiter.decide([success]))
+    clock.ms += 1
+    expect(await limiter.decide([success])).toMatchObject({ admitted: false, cached: false })
+    expect(await limiter.decide([success])).toMatchObject({ admitted: false, cached: true })
+    clock.ms += 1
+    returned.resolve()
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(await limiter.decide([success])).toMatchObject({ admitted: true })
+    expect(asked.count).toBe(3)
+  })
+
   test('answers refusals from memory, and asks the store again after a second', async () => {
     const { limiter, clock, asked } = setUp()
     await limiter.decide([quota])

@@ -24,6 +24,9 @@ export interface Call extends Omit<Told, 'giveBack'> {
 /** A call whose gateway ended before it was told. */
 export type Unanswered = Pick<Call, 'client' | 'limits' | 'gateway' | 'askedAtMs'>
 
+/** Maximum time that a suspended gateway does not run. */
+export const MAX_SUSPENDED_MS = 400
+
 /** A history that was played: the calls, and the facts that the promises name. */
 export interface Played {
   readonly history: History
@@ -176,7 +179,8 @@ export async function play(history: History, observe: Observe = (server) => serv
       // Keys that have expired are gone, and do not return with an earlier clock.
       master.model.sweep()
       clocks.aheadMs[half] = clocks.aheadMs[half]! + action.byMs
-    } else if (action.kind === 'suspend') gateways[action.gateway]!.loop.stall(Math.min(400, action.ms))
+    } else if (action.kind === 'suspend')
+      gateways[action.gateway]!.loop.stall(Math.min(MAX_SUSPENDED_MS, action.ms))
     else if (action.kind === 'replace') {
       const { gateway, isGraceful } = action
       void gateways[gateway]!.end(isGraceful)

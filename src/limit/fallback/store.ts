@@ -135,9 +135,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     fail: breakers.fail,
     charge,
     peek,
-    giveBack(quota: Quota, endsAt: number): void {
-      void send(local.giveBack(quota, endsAt))
-    },
+    giveBack: (quota: Quota, endsAt: number): Promise<void> => send(local.giveBack(quota, endsAt)),
     keys: store.keys,
     inspect,
     async reset(filter: KeyFilter, signal?: AbortSignal): Promise<number> {

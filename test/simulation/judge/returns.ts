@@ -1,4 +1,5 @@
-import { type Case, type Witness, overlapping } from './evidence.ts'
+import { actionsBetween, type Case, overlapping, type Witness } from './evidence.ts'
+import { MAX_SUSPENDED_MS } from '../play.ts'
 import { RECOVERY_MS } from './troubles.ts'
 
 /** True if a return may be lost: with its gateway, or with the data of a Redis that had it. */
@@ -21,5 +22,8 @@ export function isGivenBack(one: Case, call: Witness, beforeMs: number): boolean
   if (overlapping(troubles, beforeMs, beforeMs).some(({ fromMs }) => fromMs <= atMs + knownMs)) return false
   const during = overlapping(troubles, atMs, atMs + knownMs)
   if (during.some(({ toMs }) => toMs + knownMs > beforeMs)) return false
+  // A gateway that does not run sends it afterwards.
+  const pauses = actionsBetween(history, ['suspend'], atMs - MAX_SUSPENDED_MS, atMs + knownMs)
+  if (pauses.some((pause) => pause.atMs + MAX_SUSPENDED_MS + knownMs > beforeMs)) return false
   return !mayBeLost(one, call, atMs)
 }

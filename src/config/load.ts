@@ -49,19 +49,15 @@ export async function loadConfig(options: LoadOptions) {
   const mistakes: Issue[] = [...source.mistakes]
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
   const secretFiles: string[] = []
-  function secretOf(text: string, path: Path, base: string, found: Issue[]): string {
+  // There may be 100,000 clients; they have no secrets.
+  const { clients, ...rest } = source.value
+  const value = mapTexts(overridden(rest, overrides), (text, path) => {
+    const base = flagOf(path) ? process.cwd() : directory
     const name = isSecret(path) ? secretFile(text, base) : undefined
     if (name === undefined) return text
     secretFiles.push(name)
-    return readSecret(name, (message) => found.push({ path, message })) ?? text
-  }
-  // There may be 100,000 clients; they have no secrets.
-  const { clients, ...rest } = source.value
-  // A flag that replaces the URL of Redis keeps its credentials, which may be in a file.
-  const read = mapTexts(rest, (text, path) => (flagOf(path) ? secretOf(text, path, directory, []) : text))
-  const value = mapTexts(overridden(read, overrides), (text, path) =>
-    secretOf(text, path, flagOf(path) ? process.cwd() : directory, mistakes),
-  )
+    return readSecret(name, (message) => mistakes.push({ path, message })) ?? text
+  })
   const parsed = settings.safeParse({ ...value, clients })
   if (!parsed.success) mistakes.push(...parsed.error.issues.flatMap((issue) => mistakesOf(issue)))
   else if (mistakes.length === 0) mistakes.push(...crossCheck(parsed.data))
@@ -93,22 +89,11 @@ export const overridden = (file: JsonObject, overrides: readonly FlagOverride[])
   overrides.reduce((value, { path, value: override }) => put(value, path, override), file)
 
 function put(mapping: JsonObject, [key, ...rest]: readonly string[], override: string): JsonObject {
-  if (key === 'url') return withUrl(mapping, override)
+  // The URL of Redis replaces all other settings of that server: addresses, credentials and TLS.
+  if (key === 'url') return { url: override }
   const inner = mapping[key!]
   return {
     ...mapping,
     [key!]: rest.length > 0 ? put(isObject(inner) ? inner : {}, rest, override) : override,
   }
-}
-
-/** Replaces all addresses of Redis by a URL, which keeps user, password and TLS unless it has its own. */
-function withUrl(redis: JsonObject, override: string): JsonObject {
-  const replaced = new Set([
-    ...['cluster', 'sentinels', 'name', 'sentinelUsername', 'sentinelPassword'],
-    ...(override.includes('@') ? ['username', 'password'] : []),
-    ...(override.startsWith('redis') ? [] : ['tls']),
-  ])
-  const [, tls = '', user = ''] = /^redis(s?):\/\/([^@/]+@)?/.exec(String(redis['url'])) ?? []
-  const url = override.replace(/^redis(s?):\/\/(?!.*@)/, (_, own: string) => `redis${own || tls}://${user}`)
-  return { ...Object.fromEntries(Object.entries(redis).filter(([key]) => !replaced.has(key))), url }
 }

@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path'
 import { crossCheck } from './checks.ts'
 import { undefinedNames } from './undefined-names.ts'
 import { nodeWarnings, warningsOf } from './warnings.ts'
-import { compile, type Config, filesOf } from './compile.ts'
+import { compile, type Config } from './compile.ts'
 import { isSecret, settings } from './schema.ts'
 import { isObject, type JsonObject } from '../runtime/json.ts'
 import { differences } from './shown-settings.ts'
@@ -48,14 +48,14 @@ export async function loadConfig(options: LoadOptions) {
 
   const mistakes: Issue[] = [...source.mistakes]
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
-  const secretFiles: string[] = []
+  const files: string[] = []
   // There may be 100,000 clients; they have no secrets.
   const { clients, ...rest } = source.value
   const value = mapTexts(overridden(rest, overrides), (text, path) => {
     const base = flagOf(path) ? process.cwd() : directory
     const name = isSecret(path) ? secretFile(text, base) : undefined
     if (name === undefined) return text
-    secretFiles.push(name)
+    files.push(name)
     return readSecret(name, (message) => mistakes.push({ path, message })) ?? text
   })
   const parsed = settings.safeParse({ ...value, clients })
@@ -63,12 +63,11 @@ export async function loadConfig(options: LoadOptions) {
   else if (mistakes.length === 0) mistakes.push(...crossCheck(parsed.data))
   mistakes.push(...undefinedNames({ ...value, clients }))
   if (!parsed.success || mistakes.length > 0) throw refuse(mistakes)
-  const compiled = await compile(parsed.data, directory, mistakes)
+  const compiled = await compile(parsed.data, directory, files, mistakes)
   if (mistakes.length > 0) throw refuse(mistakes)
 
   const warnings = [...located([...source.warnings, ...warningsOf(compiled, nowMs)]), ...nodeWarnings(env)]
   const config: Config = { ...compiled, warnings }
-  const { listen, upstreams } = parsed.data
   return {
     config,
     /** The name of the file, as given; `-` is standard input. */
@@ -80,8 +79,8 @@ export async function loadConfig(options: LoadOptions) {
     hash: createHash('sha256').update(text).digest('hex'),
     /** The SHA-256 of everything that was read: the text, the files that it names, and the environment. */
     content: createHash('sha256').update(text).update(JSON.stringify(compiled)).digest('hex'),
-    /** The files of secrets, and of TLS of the listener and the upstreams: they may change without a change of the text. */
-    files: [...secretFiles, ...filesOf([listen.tls, ...upstreams.map(({ tls }) => tls)], directory)],
+    /** The files of secrets, keys and certificates, which may change without a change of the text. */
+    files,
   }
 }
 

@@ -4,9 +4,7 @@ import { fieldIssue, identityField, origin, tlsName } from './texts.ts'
 import { atKey, choice, distinct, duration, exclusive, int } from './values.ts'
 import { list, named, section, size, stringThat, text } from './values.ts'
 
-const tls = section({ ...tlsFiles, servername: tlsName.exactOptional() }, certWithoutKey).transform(
-  (files) => ({ servername: undefined, ...files }),
-)
+const tls = section({ ...tlsFiles, servername: tlsName.optional() }, certWithoutKey)
 
 const upstream = section(
   {

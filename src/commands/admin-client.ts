@@ -2,8 +2,10 @@ import { once } from 'node:events'
 import type { IncomingMessage } from 'node:http'
 import { dirname, resolve } from 'node:path'
 import { text as read } from 'node:stream/consumers'
+import { parseDocument } from 'yaml'
 import { readSecret, readText, secretFile } from '../config/text.ts'
-import { readSource } from '../config/yaml/source.ts'
+import { describeYamlError } from '../config/yaml/issue.ts'
+import { mapTexts, substitute } from '../config/yaml/source.ts'
 import { isObject, type JsonObject, parseObject } from '../runtime/json.ts'
 import { type Args, fileOf, type Io, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from './io.ts'
 
@@ -42,21 +44,22 @@ function reachable(host: string): string {
   return host.includes(':') ? `[${host}]` : host
 }
 
-/** Reads only the section `admin`: a file that a reload has rejected must not make the running gateway seem down. */
+/** Reads the section `admin` without checks: a file that a reload has rejected must not make the running gateway seem down. */
 async function readAdmin(args: Args, io: Io) {
   const none: JsonObject = {}
   const file = fileOf(args, io)
   if (file === undefined) return { section: none }
   try {
     const text = await readText(file)
-    // Parses only the lines of the section if they can be read without the rest: 10,000 clients take more than a second.
-    const alone = readSource(/^admin:[^]*?(?=\n[^\s#]|$(?![^]))/m.exec(text)?.[0] ?? text, io.env)
-    const { value, mistakes } = alone.value === undefined ? readSource(text, io.env) : alone
-    const section = value?.['admin']
+    // The parser goes on after an error, which may be in another section.
+    const document = parseDocument(text, { merge: true, prettyErrors: false, logLevel: 'error' })
+    const [error] = document.errors
+    const { admin } = (document.toJS() ?? {}) as JsonObject
+    const section = mapTexts(admin, (value) => substitute(value, io.env, () => {}))
     return {
       section: isObject(section) ? section : none,
       source: { file, text },
-      problem: value === undefined ? `${file}: ${mistakes[0]!.message}` : undefined,
+      problem: error && `${file}: ${describeYamlError(error, text)}`,
     }
   } catch (error) {
     return { section: none, problem: (error as Error).message }

@@ -47,7 +47,7 @@ export const FLAGS = {
   store: ['store', 'memory counts only in this process', ['memory']],
   redis: [
     'store.redis.url',
-    'URL of the Redis that counts; credentials and TLS are the file’s, unless the URL has its own',
+    'URL of the Redis that counts, with its credentials; replaces store.redis of the file',
   ],
   'log-level': ['log.level', 'lowest level of the lines that are logged', LOG_LEVELS],
   'log-format': ['log.format', 'pretty is for people', ['json', 'pretty']],

@@ -170,10 +170,7 @@ function* unreachableRoutes({ listen, routes }: Settings): Generator<Issue> {
     )
     if (covering.has(-1)) continue
     const names = [...covering].map((j) => `"${routes[j]!.match}" (routes[${j}])`).join(' and ')
-    const isByHost = [...covering].some((j) => routes[j]!.host !== route.host)
-    const where = isByHost && route.host === undefined ? ' at the hosts of "listen.hosts"' : ''
-    const verb = covering.size > 1 ? 'match' : 'matches'
-    const message = `can never match: ${names} ${verb} everything that "${route.match}" would${where}; put it first or remove it`
+    const message = `can never match: its requests all match ${names} before; put it first or remove it`
     yield { path: ['routes', i, 'match'], message }
   }
 }

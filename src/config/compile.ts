@@ -32,8 +32,8 @@ type Files = Readonly<Partial<Record<'cert' | 'key' | 'ca' | 'clientCa', string 
 /** Parses the text of a file. A string is the mistake in it. */
 type Parse<T> = (text: string) => T | string | Promise<T | string>
 
-/** Compiles settings, whose files are relative to `directory`. Adds mistakes in the files to `mistakes`. */
-export async function compile(settings: Settings, directory: string, mistakes: Issue[]) {
+/** Compiles settings, whose files are relative to `directory`. Adds the files to `files`, and the mistakes in them to `mistakes`. */
+export async function compile(settings: Settings, directory: string, files: string[], mistakes: Issue[]) {
   const { upstreams, listen, tokens, routes, limits, par } = settings
   const issuers = [tokens ?? []].flat()
   const qualify = createQualifier(issuers.map(({ issuer }) => issuer))
@@ -43,6 +43,7 @@ export async function compile(settings: Settings, directory: string, mistakes: I
   async function read<T>(path: Path, name: string | undefined, parse: Parse<T>) {
     if (name === undefined) return undefined
     const file = resolve(directory, name)
+    files.push(file)
     const text = await readFile(file, 'utf8').catch((error: Error) => error)
     const parsed = text instanceof Error ? reason(text) : await parse(text)
     if (typeof text === 'string' && typeof parsed !== 'string') return { text, parsed }
@@ -114,13 +115,6 @@ export async function compile(settings: Settings, directory: string, mistakes: I
       limits: route.limits.map((name) => limits.find((limit) => limit.name === name)!),
     })),
   }
-}
-
-/** Returns the files of TLS sections, which may be renewed without a change of the text. */
-export function filesOf(sections: readonly (Files | undefined)[], directory: string): readonly string[] {
-  return sections
-    .flatMap((tls) => [tls?.cert, tls?.key, tls?.ca, tls?.clientCa])
-    .flatMap((name) => (name === undefined ? [] : [resolve(directory, name)]))
 }
 
 function parseCertificates(pem: string): X509Certificate | string {

@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path'
 import { crossCheck } from './checks.ts'
 import { undefinedNames } from './undefined-names.ts'
 import { nodeWarnings, warningsOf } from './warnings.ts'
-import { compile, type Config, filesOf } from './compile.ts'
+import { compile, type Config } from './compile.ts'
 import { isSecret, settings } from './schema.ts'
 import { isObject, type JsonObject } from '../runtime/json.ts'
 import { differences } from './shown-settings.ts'
@@ -48,31 +48,26 @@ export async function loadConfig(options: LoadOptions) {
 
   const mistakes: Issue[] = [...source.mistakes]
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
-  const secretFiles: string[] = []
-  function secretOf(text: string, path: Path, base: string, found: Issue[]): string {
-    const name = isSecret(path) ? secretFile(text, base) : undefined
-    if (name === undefined) return text
-    secretFiles.push(name)
-    return readSecret(name, (message) => found.push({ path, message })) ?? text
-  }
+  const files: string[] = []
   // There may be 100,000 clients; they have no secrets.
   const { clients, ...rest } = source.value
-  // A flag that replaces the URL of Redis keeps its credentials, which may be in a file.
-  const read = mapTexts(rest, (text, path) => (flagOf(path) ? secretOf(text, path, directory, []) : text))
-  const value = mapTexts(overridden(read, overrides), (text, path) =>
-    secretOf(text, path, flagOf(path) ? process.cwd() : directory, mistakes),
-  )
+  const value = mapTexts(overridden(rest, overrides), (text, path) => {
+    const base = flagOf(path) ? process.cwd() : directory
+    const name = isSecret(path) ? secretFile(text, base) : undefined
+    if (name === undefined) return text
+    files.push(name)
+    return readSecret(name, (message) => mistakes.push({ path, message })) ?? text
+  })
   const parsed = settings.safeParse({ ...value, clients })
   if (!parsed.success) mistakes.push(...parsed.error.issues.flatMap((issue) => mistakesOf(issue)))
   else if (mistakes.length === 0) mistakes.push(...crossCheck(parsed.data))
   mistakes.push(...undefinedNames({ ...value, clients }))
   if (!parsed.success || mistakes.length > 0) throw refuse(mistakes)
-  const compiled = await compile(parsed.data, directory, mistakes)
+  const compiled = await compile(parsed.data, directory, files, mistakes)
   if (mistakes.length > 0) throw refuse(mistakes)
 
   const warnings = [...located([...source.warnings, ...warningsOf(compiled, nowMs)]), ...nodeWarnings(env)]
   const config: Config = { ...compiled, warnings }
-  const { listen, upstreams } = parsed.data
   return {
     config,
     /** The name of the file, as given; `-` is standard input. */
@@ -84,8 +79,8 @@ export async function loadConfig(options: LoadOptions) {
     hash: createHash('sha256').update(text).digest('hex'),
     /** The SHA-256 of everything that was read: the text, the files that it names, and the environment. */
     content: createHash('sha256').update(text).update(JSON.stringify(compiled)).digest('hex'),
-    /** The files of secrets, and of TLS of the listener and the upstreams: they may change without a change of the text. */
-    files: [...secretFiles, ...filesOf([listen.tls, ...upstreams.map(({ tls }) => tls)], directory)],
+    /** The files of secrets, keys and certificates, which may change without a change of the text. */
+    files,
   }
 }
 
@@ -93,22 +88,11 @@ export const overridden = (file: JsonObject, overrides: readonly FlagOverride[])
   overrides.reduce((value, { path, value: override }) => put(value, path, override), file)
 
 function put(mapping: JsonObject, [key, ...rest]: readonly string[], override: string): JsonObject {
-  if (key === 'url') return withUrl(mapping, override)
+  // The URL of Redis replaces all other settings of that server: addresses, credentials and TLS.
+  if (key === 'url') return { url: override }
   const inner = mapping[key!]
   return {
     ...mapping,
     [key!]: rest.length > 0 ? put(isObject(inner) ? inner : {}, rest, override) : override,
   }
-}
-
-/** Replaces all addresses of Redis by a URL, which keeps user, password and TLS unless it has its own. */
-function withUrl(redis: JsonObject, override: string): JsonObject {
-  const replaced = new Set([
-    ...['cluster', 'sentinels', 'name', 'sentinelUsername', 'sentinelPassword'],
-    ...(override.includes('@') ? ['username', 'password'] : []),
-    ...(override.startsWith('redis') ? [] : ['tls']),
-  ])
-  const [, tls = '', user = ''] = /^redis(s?):\/\/([^@/]+@)?/.exec(String(redis['url'])) ?? []
-  const url = override.replace(/^redis(s?):\/\/(?!.*@)/, (_, own: string) => `redis${own || tls}://${user}`)
-  return { ...Object.fromEntries(Object.entries(redis).filter(([key]) => !replaced.has(key))), url }
 }

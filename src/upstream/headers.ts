@@ -80,16 +80,13 @@ export function requestHeaders(
 export function readResponseHead(
   rawHeaders: readonly string[],
   status: number,
-  {
-    rateLimit: gatewayLimit,
-    requestId,
-    responseFields,
-  }: Pick<Outgoing, 'rateLimit' | 'requestId' | 'responseFields'>,
+  outgoing: Pick<Outgoing, 'rateLimit' | 'requestId' | 'responseFields'>,
 ) {
+  const { requestId, responseFields } = outgoing
   const { kindOf } = responseFields
   const hasOwnLimit =
     status === 429 && rawHeaders.some((name, i) => i % 2 === 0 && kindOf(name) === 'rate-limit')
-  const rateLimit = hasOwnLimit ? undefined : gatewayLimit
+  const rateLimit = hasOwnLimit ? undefined : outgoing.rateLimit
   let connection = ''
   for (let i = 0; i < rawHeaders.length; i += 2)
     if (rawHeaders[i]!.length === 10 && rawHeaders[i]!.toLowerCase() === 'connection')

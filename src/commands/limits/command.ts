@@ -67,11 +67,6 @@ function describeUsage(usage: CallerUsage & Pick<Overview['status'], 'store'>): 
     changes.map(({ from, limit }) => `From ${from} on, "${name}" allows ${limit}.`),
   )
   const more = truncated ? [`These are the first ${limits.length} keys; there are more.`] : []
-  const set = overrides.map(({ name, limit, until, set, by, note, applies }) => {
-    const override = `An override${applies ? '' : ', without effect,'} gives the caller "${name}" of ${limit}`
-    const end = until === null ? 'without an end' : `until ${until}`
-    return `${override} ${end}, set at ${set}${by === null ? '' : ` by ${by}`}${note === null ? '.' : `: ${note}`}`
-  })
   const inFile = own.map(({ name, limit, until }) => {
     const end = until === null ? '' : ` until ${until}`
     return `The file gives the client its own "${name}" of ${limit}${end}.`
@@ -84,7 +79,8 @@ function describeUsage(usage: CallerUsage & Pick<Overview['status'], 'store'>): 
       ? 'Redis is out of reach: these are the calls that the asked gateway alone counts, and its part of each limit.'
       : '',
     [...new Set(changes), ...more].join('\n'),
-    [...set, ...inFile].join('\n'),
+    inFile.join('\n'),
+    overrides.length > 0 ? describeOverrides({ overrides }) : '',
     withoutRedis === 0 ? '' : missed,
   ])
 }

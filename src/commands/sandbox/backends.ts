@@ -104,7 +104,7 @@ async function importProvider(): Promise<typeof OidcProvider> {
 /** Creates a small Data API, with and without `/v3`: transactions, and a sync that always succeeds. The gateway authenticates. */
 export function createDataApi(): Server {
   return createServer((request, response) => {
-    const url = new URL(request.url ?? '/', `http://${request.headers.host ?? 'localhost'}`)
+    const url = new URL(request.url ?? '/', 'http://localhost')
     const found = resourceOf(request.method, url)
     const respond = (): void => {
       response.writeHead(found ? 200 : 404, { 'Content-Type': 'application/json' })
@@ -121,15 +121,8 @@ function resourceOf(method: string | undefined, url: URL): object | undefined {
   if (method === 'POST' && /^\/sync\/[^/]+$/.test(path))
     return { data: { syncId: randomUUID(), status: 'ok' }, meta: {} }
   if (path !== '/transactions') return undefined
-  const start = Number(url.searchParams.get('offset')) || 0
-  const end = start + (Number(url.searchParams.get('limit')) || 10)
-  const next = new URL(url)
-  next.searchParams.set('offset', String(end))
-  return {
-    data: TRANSACTIONS.slice(start, end),
-    links: { self: url.href, ...(end < TRANSACTIONS.length && { next: next.href }) },
-    meta: { total: TRANSACTIONS.length },
-  }
+  const count = Number(url.searchParams.get('limit')) || 10
+  return { data: TRANSACTIONS.slice(0, count), meta: { total: TRANSACTIONS.length } }
 }
 
 const TRANSACTIONS = Array.from({ length: 60 }, (_, i) => ({

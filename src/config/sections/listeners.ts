@@ -11,13 +11,8 @@ const listenTls = section({
   cert: pemFile,
   key: pemFile,
   clientCa: pemFile.optional(),
-  requestClientCert: bool.exactOptional(),
+  requestClientCert: bool.prefault(false),
 })
-  .refine(({ clientCa, requestClientCert }) => clientCa === undefined || requestClientCert !== false, {
-    path: ['requestClientCert'],
-    error: 'contradicts "clientCa", which requests a certificate; remove one of them',
-  })
-  .transform((files) => ({ requestClientCert: false, ...files }))
 
 export const listen = section({
   host: bindHost.default('0.0.0.0'),

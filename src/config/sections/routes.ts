@@ -4,14 +4,12 @@ import { fieldIssue, identityField, origin, tlsName } from './texts.ts'
 import { atKey, choice, distinct, duration, exclusive, int } from './values.ts'
 import { list, named, section, size, stringThat, text } from './values.ts'
 
-const tls = section({ ...tlsFiles, servername: tlsName.exactOptional() }, certWithoutKey).transform(
-  (files) => ({ servername: undefined, ...files }),
-)
+const tls = section({ ...tlsFiles, servername: tlsName.optional() }, certWithoutKey)
 
 const upstream = section(
   {
     url: origin.optional(),
-    urls: list(origin, 1, 'a list of addresses such as http://10.0.0.1:4000').optional(),
+    urls: distinct(origin, 1, 'a list of addresses such as http://10.0.0.1:4000').optional(),
     timeoutMs: duration('1ms', '1d').prefault('30s'),
     connectTimeoutMs: duration('1ms', '1h').prefault('2s'),
     maxConnections: int(1, 100_000).prefault(256),
@@ -27,12 +25,9 @@ const upstream = section(
     yield* exclusive(addresses, ['url', 'urls'])
     if (tls !== undefined && first?.startsWith('http:') === true)
       yield atKey('tls', 'applies only to https addresses; write https, or remove it')
-    for (const [i, address] of urls.entries()) {
-      if (urls.indexOf(address) < i)
-        yield { path: ['urls', i], message: 'is a duplicate; remove one of the two' }
-      else if (address.split(':')[0] !== urls[0]!.split(':')[0])
-        yield { path: ['urls', i], message: 'differs from the first in scheme; write the same for all' }
-    }
+    const other = urls.findIndex((address) => new URL(address).protocol !== new URL(urls[0]!).protocol)
+    const differs = 'differs from the first in scheme; write the same for all'
+    if (other !== -1) yield { path: ['urls', other], message: differs }
   },
 ).transform(({ url, urls = [], ...rest }) => ({ ...rest, origins: url === undefined ? urls : [url] }))
 

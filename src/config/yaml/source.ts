@@ -118,7 +118,7 @@ function findOffset(document: Document.Parsed, path: Path, atKey = false): numbe
 
 type Entry = readonly [key: Node | undefined, value: Node | null]
 
-/** Returns the key and value of a step, through aliases and merge keys. */
+/** Returns the key and value of a step, through aliases. A key that was merged in is not found. */
 function entryOf(node: Node | null, step: string | number, document: Document.Parsed): Entry | undefined {
   const inner = isAlias(node) ? node.resolve(document) : node
   if (isSeq<Node>(inner)) {
@@ -126,15 +126,8 @@ function entryOf(node: Node | null, step: string | number, document: Document.Pa
     return item && [undefined, item]
   }
   if (!isMap<Scalar, Node | null>(inner)) return undefined
-  const pairOf = (name: string | number) => inner.items.find(({ key }) => key.value === name)
-  const pair = pairOf(step)
-  if (pair) return [pair.key, pair.value]
-  const merged = pairOf('<<')?.value ?? null
-  for (const source of isSeq<Node>(merged) ? merged.items : [merged]) {
-    const entry = entryOf(source, step, document)
-    if (entry) return entry
-  }
-  return undefined
+  const pair = inner.items.find(({ key }) => key.value === step)
+  return pair && [pair.key, pair.value]
 }
 
 /** Text that looks like a shell or template variable but is not substituted. */
@@ -184,7 +177,7 @@ const VARIABLE = /\$\$\{|\$\{([^}]*)(\}?)/g
 const INSIDE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
 
 /** Substitutes `${NAME}` and `${NAME:-default}`, where an empty variable counts as unset; `$${` becomes `${`. Leaves mistakes as written. */
-function substitute(source: string, env: Env, report: (message: string) => void): string {
+export function substitute(source: string, env: Env, report: (message: string) => void): string {
   return source.replace(VARIABLE, (all, inside: string | undefined, end: string) => {
     if (inside === undefined) return '${'
     const [, name, otherwise] = INSIDE.exec(inside) ?? []

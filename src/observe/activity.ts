@@ -1,7 +1,7 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { instant } from '../runtime/instant.ts'
 import { type CountedCaller, counterKey } from '../policy/counted.ts'
-import type { CallerRow, LatestAllowance } from './callers.ts'
+import type { CallerRow, LatestDecision } from './callers.ts'
 import { createCallers, createRing, MAX_CALLERS, refusedForMs, secondOf, sum } from './callers.ts'
 import { RECENT_SECONDS } from './summary.ts'
 
@@ -81,7 +81,7 @@ const refusalValues = ({ name, limit, resetAt }: CallerRow['refusal'], forMs: nu
 })
 
 /** Returns the latest allowance of a limit for a caller. Instants are ISO 8601 in UTC. */
-function limitValues(caller: CountedCaller, latest: LatestAllowance, at: number) {
+function limitValues(caller: CountedCaller, latest: LatestDecision, at: number) {
   const { name, key, limit, remaining, windowMs, resetAt, shadow, decidedAt, overs } = latest
   const ageMs = Math.max(0, Math.round(at - decidedAt))
   const over = sum(overs?.before(secondOf(at)) ?? [])

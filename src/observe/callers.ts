@@ -40,7 +40,7 @@ export function createRing(seconds: number) {
 }
 
 /** The latest decision of a limit about a caller. Written again with each decision: a new object for each would survive its call. */
-class LatestDecision {
+export class LatestDecision {
   name = ''
   key = ''
   limit = 0
@@ -51,6 +51,8 @@ class LatestDecision {
   shadow = false
   /** `performance.now()` milliseconds. */
   decidedAt = Number.NEGATIVE_INFINITY
+  /** Counts the calls that the limit refused or, as a shadow limit, would have refused; created at the first. */
+  overs: Ring | undefined = undefined
 
   record(
     { name, limit, remaining, windowMs, resetAt, retryAfterMs, shadow }: Allowance,
@@ -70,12 +72,6 @@ class LatestDecision {
   }
 }
 
-/** The latest decision of one limit of a caller. */
-export class LatestAllowance extends LatestDecision {
-  /** Counts the calls that the limit refused or, as a shadow limit, would have refused; created at the first. */
-  overs: Ring | undefined = undefined
-}
-
 export type CallerRow = ReturnType<typeof createRow>
 
 const createRow = ({ parts, shown }: ShownCaller) => ({
@@ -83,7 +79,7 @@ const createRow = ({ parts, shown }: ShownCaller) => ({
   shown,
   calls: createRing(CALLER_SECONDS),
   refused: createRing(CALLER_SECONDS),
-  limits: new Map<string, LatestAllowance>(),
+  limits: new Map<string, LatestDecision>(),
   /** The latest refusal; without a wait if there is none, or a call was admitted since. */
   refusal: new LatestDecision(),
   /** The route of most of its calls, by the majority vote of Boyer and Moore, and how far it leads. */
@@ -173,7 +169,7 @@ function recordDecision(
     const key = keyOf(quotas, allowance.name)
     let latest = row.limits.get(allowance.name)
     if (latest === undefined) {
-      latest = new LatestAllowance()
+      latest = new LatestDecision()
       row.limits.set(allowance.name, latest)
     }
     // Calls may end in another order than they were decided.

@@ -163,21 +163,11 @@ export function prettyLines(lines: string): string {
 }
 
 function requestText(fields: Fields): string {
-  const {
-    method,
-    path,
-    status,
-    source,
-    client,
-    caller = client && `client ${textOf(client)}`,
-    limit,
-    remaining,
-    decision,
-    durationMs,
-    error,
-  } = fields
+  const { method, path, status, durationMs, client, caller } = fields
+  const { source, decision, limit, remaining, error } = fields
   const words = [method, path ?? '-', status, durationMs, 'ms']
   if (caller !== undefined) words.push(caller)
+  else if (client !== undefined) words.push('client', client)
   if (decision === 'refused') words.push('refused by', limit)
   else if (remaining !== undefined) words.push(remaining, 'left of', limit)
   if (source === 'gateway' && error !== undefined) words.push(`"${textOf(error)}"`)

@@ -75,21 +75,20 @@ export function claimedBy(
 
 type Reading = KeyedLimit & Conditional & { readonly claim?: ClaimedLimit }
 
-/** Returns the names of the header fields that limits count by, or that their conditions read. */
-export function fieldsOf(limits: readonly Reading[]): readonly string[] {
+/** Returns the names of the header fields or claims that limits count by, or that their conditions read. */
+function namesOf(limits: readonly Reading[], kind: 'header' | 'claim'): ReadonlySet<string> {
   const names = limits.flatMap(({ per, when = [], unless = [] }) => [
-    ...per.flatMap((part) => (part.startsWith('header:') ? part.slice('header:'.length) : [])),
-    ...[...when, ...unless].flatMap(({ of, name }) => (of === 'header' ? name : [])),
+    ...per.filter((part) => part.startsWith(`${kind}:`)).map((part) => part.slice(kind.length + 1)),
+    ...[...when, ...unless].flatMap(({ of, name }) => (of === kind ? name : [])),
   ])
-  return [...new Set(names)]
+  return new Set(names)
 }
+
+/** Returns the names of the header fields that limits count by, or that their conditions read. */
+export const fieldsOf = (limits: readonly Reading[]): readonly string[] => [...namesOf(limits, 'header')]
 
 /** Returns the names of the claims that limits read, sorted. */
 export function claimsOf(limits: readonly Reading[]): readonly string[] {
-  const names = limits.flatMap(({ per, claim, when = [], unless = [] }) => [
-    ...per.flatMap((part) => (part.startsWith('claim:') ? part.slice('claim:'.length) : [])),
-    ...[...when, ...unless].flatMap(({ of, name }) => (of === 'claim' ? name : [])),
-    ...(claim === undefined ? [] : [claim.name]),
-  ])
-  return [...new Set(names)].toSorted()
+  const given = limits.flatMap(({ claim }) => claim?.name ?? [])
+  return [...new Set([...namesOf(limits, 'claim'), ...given])].toSorted()
 }

@@ -101,7 +101,7 @@ describe('gateways that share a Redis', () => {
     )
     stopped.kill('SIGTERM')
     await stopped.ended()
-    // The summary of a killed gateway is not shown after ten seconds, and deleted after a minute.
+    // The summary of a killed gateway is deleted after ten seconds.
     await until('its summary is deleted', async () => (await summaries()) === 2)
     expect(await othersOf(asked, 1)).toMatchObject([{ pid: killed.child.pid }])
     killed.kill('SIGKILL')

@@ -9,10 +9,8 @@ import { hashTag } from './hash-slot.ts'
 import { createRedisFields } from './shared-fields.ts'
 import { createScripts, type OnReply } from './scripts.ts'
 
-/** Age from which a summary is not shown: its gateway is gone, or has lost Redis. */
-const MAX_SUMMARY_AGE_MS = 10_000
-/** Age at which a summary is deleted, and expiry of the key of all. */
-const SUMMARY_LIFE_MS = 60_000
+/** Age at which a summary is deleted, as its gateway is gone, or has lost Redis; expiry of the key of all. */
+const SUMMARY_LIFE_MS = 10_000
 
 export type RedisStore = ReturnType<typeof createRedisStore>
 
@@ -105,24 +103,16 @@ export function createRedisStore(options: RedisStoreOptions) {
       if (nowMs === 0) throw new Error('Redis has not answered yet.')
       summarized = gateway
       const written = commands.hset(summaries, gateway, `${nowMs} ${summary}`)
-      const asked = [
-        written,
-        commands.pexpire(summaries, SUMMARY_LIFE_MS),
-        commands.hgetall(summaries),
-      ] as const
-      const [, , fields] = await scanWithDeadline(() => Promise.all(asked)).catch(async (error: Error) => {
-        // Makes room for the next summary.
-        if (error.message.startsWith('WRONGTYPE')) await commands.unlink(summaries)
-        throw error
-      })
+      const expiring = commands.pexpire(summaries, SUMMARY_LIFE_MS)
+      const asked = [commands.hgetall(summaries), written, expiring] as const
+      const [fields] = await scanWithDeadline(() => Promise.all(asked))
       const all = Object.entries(fields).map(([field, value]) => {
         const [at = ''] = value.split(' ', 1)
-        // The clock may have been set back.
-        return { field, summary: value.slice(at.length + 1), ageMs: Math.abs(nowMs - Number(at)) }
+        return { field, summary: value.slice(at.length + 1), ageMs: nowMs - Number(at) }
       })
       const old = all.filter(({ ageMs }) => !(ageMs <= SUMMARY_LIFE_MS)).map(({ field }) => field)
       if (old.length > 0) commands.hdel(summaries, ...old).catch(() => {})
-      return all.filter(({ field, ageMs }) => field !== gateway && ageMs <= MAX_SUMMARY_AGE_MS)
+      return all.filter(({ field }) => field !== gateway && !old.includes(field))
     },
     server: client.server,
     servers: (): readonly string[] => [...client.tags().keys()],

@@ -40,7 +40,7 @@ export function createLimits(parts: LimitsParts) {
   let last: Promise<unknown> = Promise.resolve()
 
   async function readCaller(encoded: string): Promise<CountedCaller> {
-    const text = decodeCaller(encoded)
+    const text = decodeURIComponent(encoded)
     assertText('The caller', text, 1024)
     const caller = parseCaller(text)
     if (!isShortened(caller)) return caller
@@ -91,6 +91,7 @@ export function createLimits(parts: LimitsParts) {
     } catch (error) {
       const { name, message } = error as Error
       if (name === 'InvalidQuestion') return problem(400, message)
+      if (name === 'URIError') return problem(400, 'The caller is not percent-encoded UTF-8.')
       if (name === 'UncountedCaller') return problem(404, message)
       if (!response.destroyed) failed(error)
       const change = request.method === 'PATCH' ? MAY_BE_UNSET : ''
@@ -101,14 +102,6 @@ export function createLimits(parts: LimitsParts) {
 }
 
 const ok = (body: object): AdminResponse => ({ status: 200, body })
-
-function decodeCaller(encoded: string): string {
-  try {
-    return decodeURIComponent(encoded)
-  } catch {
-    throw new InvalidQuestion('The caller is not percent-encoded UTF-8.')
-  }
-}
 
 function parseRequestLine(query: string): RequestLine {
   const parameters = new URLSearchParams(query)

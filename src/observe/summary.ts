@@ -9,10 +9,8 @@ const MAX_LENGTH = 1024
 
 const isText = (value: unknown): value is string => typeof value === 'string'
 const isTextOrNull = (value: unknown): value is string | null => value === null || isText(value)
-const isCount = (value: unknown): value is number => Number.isFinite(value) && (value as number) >= 0
 const isInstant = (value: unknown): value is string => isText(value) && !Number.isNaN(instantMs(value))
-const isMode = (value: unknown): value is string =>
-  isText(value) && /^(?:store|local|allow|deny)$/.test(value)
+const isCount = (value: unknown): value is number => Number.isFinite(value) && (value as number) >= 0
 
 /** The fields of a summary, and how each is checked: other programs may write to Redis. */
 const FIELDS = {
@@ -29,7 +27,7 @@ const FIELDS = {
   refused: isCount,
   failed: isCount,
   /** `store`, or the mode of `onOutage` that decides in any process. */
-  mode: isMode,
+  mode: isText,
   /** Decisions without Redis since the start. */
   withoutRedis: isCount,
 }

@@ -16,7 +16,7 @@ const countsBy = ({ per }: KeyedLimit, caller: CountedCaller): boolean =>
   caller.every(({ word }) => per.includes(word))
 
 /** True if a limit counts by the parts of a caller alone. */
-export const countsOnlyBy = (limit: KeyedLimit, caller: CountedCaller): boolean =>
+const countsOnlyBy = (limit: KeyedLimit, caller: CountedCaller): boolean =>
   limit.per.length === caller.length && countsBy(limit, caller)
 
 /** Returns the key of a caller under a limit, or its beginning if the limit counts by further parts. */
@@ -37,22 +37,20 @@ export function callerKeys(
   const further = mine.filter(
     (limit) => !countsOnlyBy(limit, caller) || (withAccesses && limit.together !== undefined),
   )
-  const perOf = new Map(mine.map(({ name, per }) => [name, per]))
   const wanted = caller.map((part) => ({ word: part.word, text: encodeValue(part) }))
   const [{ word: firstWord, text: firstText }] = wanted as [(typeof wanted)[number]]
-  const literalPrefix = prefix.replaceAll(/[*?[\]\\]/g, String.raw`\$&`)
   const isFirst = further.every(({ per }) => per[0] === firstWord)
-  const glob = isFirst ? `${literalPrefix}:{${firstText}}:*` : `${literalPrefix}:*${firstText}*`
+  const glob = isFirst ? `${prefix}:{${firstText}}:*` : `${prefix}:*${firstText}*`
   return {
     named: mine
       .filter((limit) => countsOnlyBy(limit, caller))
       .map((limit) => callerKey(prefix, limit, caller)),
     glob: further.length > 0 ? glob : undefined,
     matches(key) {
-      const { name = '', isAccess = false, parts = [] } = parseKey(prefix, key) ?? {}
-      const per = perOf.get(name)
-      if (per === undefined || (isAccess && !withAccesses)) return false
-      return wanted.every(({ word, text }) => parts[per.indexOf(word)] === text)
+      const { name, isAccess = false, parts = [] } = parseKey(prefix, key) ?? {}
+      const limit = mine.find((limit) => limit.name === name)
+      if (limit === undefined || (isAccess && !withAccesses)) return false
+      return wanted.every(({ word, text }) => parts[limit.per.indexOf(word)] === text)
     },
   }
 }

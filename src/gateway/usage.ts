@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from '../runtime/instant.ts'
 import { isPerClient } from '../policy/key.ts'
-import { assertCounted, callerKey, callerKeys, countsOnlyBy, showKey } from '../policy/caller-keys.ts'
+import { assertCounted, callerKey, callerKeys, showKey } from '../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../policy/counted.ts'
 import { parseKey } from '../limit/key.ts'
 import type { Limit } from '../policy/limit.ts'
@@ -12,7 +12,7 @@ import { quotaOf, rulesOf, upcomingChanges } from '../policy/rule.ts'
 import { isOverridable, listOverrides } from '../policy/overrides.ts'
 import { claimedBy } from '../policy/conditions.ts'
 import type { Caller } from '../policy/facts.ts'
-import type { Allowance, Inspect, Store } from '../limit/store.ts'
+import type { Allowance, InspectedStore } from '../limit/store.ts'
 
 const instantOrNull = (ms: number | undefined): string | null => (ms === undefined ? null : instant(ms))
 
@@ -23,15 +23,13 @@ export type Usage = ReturnType<typeof createUsage>
 export type CallerUsage = Awaited<ReturnType<Usage['ofCaller']>>
 
 export interface UsageOptions extends LimitOptions {
-  readonly store: Pick<Store, 'peek' | 'reset'>
-  /** Reads counters for operators, also while the store does not answer. */
-  readonly inspect: Inspect
+  readonly store: Pick<InspectedStore, 'peek' | 'inspect' | 'keys' | 'reset'>
   readonly limits: readonly Limit[]
 }
 
 /** Creates the queries for the usage of limits, which reject if the store does not answer. Instants are ISO 8601 in UTC. */
 export function createUsage(options: UsageOptions) {
-  const { store, inspect, prefix, limits, clientLimits, overrides } = options
+  const { store, prefix, limits, clientLimits, overrides } = options
   const perClient = limits.filter(isPerClient)
   /** Allowances by key, for a second: Redis must not be loaded by queries, which are not limited. */
   const cache = new LRUCache<string, Promise<Allowance>>({ max: 10_000, ttl: 1000 })
@@ -95,18 +93,16 @@ export function createUsage(options: UsageOptions) {
       assertCounted(limits, caller)
       const nowMs = SYSTEM_CLOCK.date()
       const client = caller.find(({ word }) => word === 'client')?.value
-      const single = limits
-        .filter((limit) => countsOnlyBy(limit, caller))
-        .map((limit) => callerKey(prefix, limit, caller))
-      const max = Math.max(0, MAX_KEYS - single.length)
       const filter = callerKeys(limits, prefix, caller, false)
-      const names = await inspect.keys(filter, MAX_KEYS + 1, signal)
+      const single = filter.named
+      const max = Math.max(0, MAX_KEYS - single.length)
+      const names = await store.keys(filter, MAX_KEYS + 1, signal)
       const further = names.filter((key) => !single.includes(key)).toSorted()
       const counted = [...single, ...further.slice(0, max)].map((key) => {
         const limit = limitOf(parseKey(prefix, key)!.name)
         return quotaOf(limit, key, nowMs, rulesOf(options, limit, key, client))
       })
-      const inspected = await inspect.peek(counted)
+      const inspected = await store.inspect(counted)
       const keys = counted.map(({ key, name, limit, untilAt, shadow, source }, i) => {
         const { allowance, mode } = inspected[i]!
         return {

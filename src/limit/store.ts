@@ -141,17 +141,10 @@ export interface Inspected {
   readonly mode: 'store' | OutageMode
 }
 
-/** Reads for operators, also while the store does not answer: then this gateway's own counters, with its part of each limit. */
-export interface Inspect {
-  peek(quotas: readonly Quota[]): Promise<readonly Inspected[]>
-  keys: Store['keys']
+/** A store that operators can also read while it does not answer: then this gateway's own counters, with its part of each limit. */
+export interface InspectedStore extends Store {
+  inspect(quotas: readonly Quota[]): Promise<readonly Inspected[]>
 }
-
-/** Inspects a store without a fallback. */
-export const inspectStore = ({ peek, keys }: Pick<Store, 'peek' | 'keys'>): Inspect => ({
-  keys,
-  peek: async (quotas) => (await peek(quotas)).map((allowance) => ({ allowance, mode: 'store' })),
-})
 
 /** A key of the store does not hold a log of calls. The decision fails, but the server is healthy. */
 export class DamagedKeyError extends Error {

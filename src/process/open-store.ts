@@ -5,7 +5,6 @@ import { prefixOf } from '../limit/key.ts'
 import { createMemoryStore } from '../limit/memory/store.ts'
 import { createLiveOverrides, type LiveOverridesOptions } from './overrides-live.ts'
 import { createMemoryFields } from '../limit/shared-fields.ts'
-import { inspectStore } from '../limit/store.ts'
 import { showCaller } from '../policy/counted.ts'
 import type { Override } from '../policy/overrides.ts'
 import { type Log, throttle } from '../observe/log.ts'
@@ -35,7 +34,7 @@ const logged = (overrides: readonly Override[]): readonly string[] =>
   })
 
 /**
- * Opens the store, what operators read of it, the overrides, and the exchange of summaries. `ready`: calls can be decided as configured.
+ * Opens the store, the overrides, and the exchange of summaries. `ready`: calls can be decided as configured.
  * `renew` makes new connections to Redis use another login. Rejects if Redis contradicts the configuration.
  */
 export async function openStore(config: StoreConfig, log: Log, metrics: Metrics, clock = SYSTEM_CLOCK) {
@@ -56,8 +55,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
     show('store')
     const store = createMemoryStore(clock)
     const overrides = createLiveOverrides(createMemoryFields(), prefixOf(config), events)
-    const inspect = inspectStore(store)
-    return { store, inspect, overrides, outage: NO_OUTAGE, exchange: NO_EXCHANGE, ready: () => true }
+    return { store, overrides, outage: NO_OUTAGE, exchange: NO_EXCHANGE, ready: () => true }
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
@@ -137,5 +135,5 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
   const outage = () => ({ outages: Number(store.mode() !== 'store'), withoutRedis })
   const ready = (): boolean => mode !== 'deny' || store.mode() === 'store'
   const { renew, exchange } = counters
-  return { store, inspect: store.inspect, overrides, outage, exchange, ready, renew }
+  return { store, overrides, outage, exchange, ready, renew }
 }

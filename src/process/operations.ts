@@ -1,7 +1,6 @@
 import type { RequestLine, Setting } from '../admin/limits.ts'
 import type { AdminParts } from '../admin/server.ts'
 import type { Config } from '../config/compile.ts'
-import { nearest } from '../config/yaml/issue.ts'
 import { InvalidQuestion } from '../errors.ts'
 import { prefixOf } from '../limit/key.ts'
 import { instant } from '../runtime/instant.ts'
@@ -10,7 +9,7 @@ import type { LiveOverrides } from './overrides-live.ts'
 import { assertCounted, callerKey } from '../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../policy/counted.ts'
 import { isOverridable, listOverrides, overrideKey } from '../policy/overrides.ts'
-import type { Inspect } from '../limit/store.ts'
+import type { InspectedStore } from '../limit/store.ts'
 import type { RedisStore } from '../limit/redis/store.ts'
 import type { Usage } from '../gateway/usage.ts'
 import type { ActivityValues } from '../observe/activity.ts'
@@ -45,7 +44,7 @@ const OUTAGE = {
 export function createOperations(parts: {
   current(): { readonly config: Config; readonly usage: Usage }
   readonly overrides: Pick<LiveOverrides, 'change' | 'limits' | 'values'>
-  readonly inspect: Inspect
+  readonly inspect: InspectedStore['inspect']
   /** Returns the caller of the last minute that is shown as this text. */
   findShown(shown: string): CountedCaller | undefined
   forget(caller: CountedCaller): void
@@ -88,8 +87,7 @@ export function createOperations(parts: {
       if (others.length > 0) assertCounted(config.limits, caller)
       for (const name of others) assertOverridable(config, caller, name)
       const before = names.map((name) => ruleOf(config, caller, name))
-      const end = untilAt === null ? {} : { untilAt }
-      const details = { setAt: Date.now(), ...end, ...(by && { by }), ...(note && { note }) }
+      const details = { setAt: Date.now(), untilAt: untilAt ?? undefined, by, note }
       const added = Object.entries(set).flatMap(([name, limit]) =>
         limit === null ? [] : [{ caller, name, limit, ...details }],
       )
@@ -120,7 +118,7 @@ export function createOperations(parts: {
       const limits = explained.limits.map(async (limit, i) => {
         const quota = quotas[i]
         if (!quota) return limit
-        const [inspected] = await inspect.peek([quota])
+        const [inspected] = await inspect([quota])
         const { allowance, mode } = inspected!
         const { limit: calls, used } = allowance
         if (mode === 'store') return { ...limit, used }
@@ -142,12 +140,7 @@ function assertOverridable({ limits }: Config, caller: CountedCaller, name: stri
   const limit = limits.find((limit) => limit.name === name)
   if (limit !== undefined && isOverridable(limit, caller)) return
   const names = limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name)
-  const choice = `those that can be set are: ${names.join(', ') || 'none'}.`
-  if (limit !== undefined)
-    throw new InvalidQuestion(
-      `The limit "${name}" does not count by "${showCaller(caller)}" first; ${choice}`,
-    )
-  const meant = nearest(name, names)
-  const advice = meant === undefined ? choice : `did you mean "${meant}"?`
-  throw new InvalidQuestion(`There is no limit "${name}"; ${advice}`)
+  const counting = `The limit "${name}" does not count by "${showCaller(caller)}" first`
+  const mistake = limit === undefined ? `There is no limit "${name}"` : counting
+  throw new InvalidQuestion(`${mistake}; those that can be set are: ${names.join(', ') || 'none'}.`)
 }

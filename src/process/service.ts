@@ -65,7 +65,7 @@ export async function buildService(
     started.tracing && (await import('../observe/tracing.ts')).createTracing(started.tracing, log)
   assertPrivateParts()
   const opened = await openStore(started.store, log, metrics, clock)
-  const { store, inspect, overrides, ready } = opened
+  const { store, overrides, ready } = opened
   const limiter = createLimiter(store, metrics.decisions.inc, clock)
   const failures = createFailures({
     onCounted: () => metrics.failures.inc(),
@@ -98,7 +98,7 @@ export async function buildService(
     const forwards = new Map(config.upstreams.map(openUpstream))
     const issuers = openIssuers(resources, config, log, metrics, loadedKeys)
     const prefix = prefixOf(config.store)
-    const usage = createUsage({ ...config, store, inspect, prefix, overrides: overrides.limits })
+    const usage = createUsage({ ...config, store, prefix, overrides: overrides.limits })
     const deps: GatewayDeps = {
       ...openRoutes(config, forwards, overrides.limits, log),
       peers,
@@ -167,7 +167,7 @@ export async function buildService(
     ...createOperations({
       current: () => current,
       overrides,
-      inspect,
+      inspect: store.inspect,
       findShown: activity.find,
       forget,
       log,

@@ -2,10 +2,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { ClientLimits, Limit } from '../../src/policy/limit.ts'
 import { createMemoryStore } from '../../src/limit/memory/store.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
-import { inspectStore, type Store } from '../../src/limit/store.ts'
+import type { InspectedStore, Store } from '../../src/limit/store.ts'
 import { parseCaller } from '../../src/policy/counted.ts'
 import { type Override, overrideKey } from '../../src/policy/overrides.ts'
 import { createUsage, MAX_KEYS } from '../../src/gateway/usage.ts'
+import { inspectedStore } from '../helpers/inspected.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { quotasOf } from '../policy/quotas.ts'
 
@@ -38,7 +39,7 @@ beforeAll(async () => {
 })
 afterAll(() => redis.close())
 
-const STORES: readonly (readonly [string, () => Promise<Omit<Store, 'giveBack'>>])[] = [
+const STORES: readonly (readonly [string, () => Promise<Omit<InspectedStore, 'giveBack'>>])[] = [
   ['memory', async () => createMemoryStore()],
   [
     'Redis',
@@ -46,7 +47,7 @@ const STORES: readonly (readonly [string, () => Promise<Omit<Store, 'giveBack'>>
       await redis.command('FLUSHALL')
       const store = createRedisStore({ topology: { url: redis.url }, prefix: 'p' })
       await store.connect()
-      return store
+      return inspectedStore(store)
     },
   ],
 ]
@@ -65,7 +66,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     return {
       store,
       calls,
-      usage: createUsage({ store, inspect: inspectStore(store), prefix: 'p', limits, clientLimits }),
+      usage: createUsage({ store, prefix: 'p', limits, clientLimits }),
     }
   }
 
@@ -96,14 +97,14 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     const { store } = await opened()
     let asked = 0
     const counting = {
-      ...{ keys: store.keys, reset: store.reset },
+      ...{ keys: store.keys, reset: store.reset, inspect: store.inspect },
       peek(...args: Parameters<Store['peek']>) {
         asked++
         return store.peek(...args)
       },
     }
     const usage = createUsage({
-      ...{ store: counting, inspect: inspectStore(store), prefix: 'p' },
+      ...{ store: counting, prefix: 'p' },
       ...{ limits: LIMITS, clientLimits: new Map() },
     })
     await Promise.all(Array.from({ length: 100 }, () => usage.ofClient('often')))
@@ -171,7 +172,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     const store = await open()
     const usage = createUsage({
       store,
-      inspect: inspectStore(store),
       prefix: 'p',
       limits: [requests],
       clientLimits: own,
@@ -244,7 +244,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     const overrides = overridesOf([{ caller: parseCaller('acme'), name: 'sync', limit: 9, setAt: 0 }])
     const usage = createUsage({
       store,
-      inspect: inspectStore(store),
       prefix: 'p',
       limits,
       clientLimits,
@@ -300,7 +299,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
 it('rejects if the store does not answer', async () => {
   const store = createRedisStore({ topology: { url: '/nowhere/redis.sock' }, prefix: 'p' })
   await store.connect()
-  const usage = createUsage({ store, inspect: inspectStore(store), prefix: 'p', limits: LIMITS })
+  const usage = createUsage({ store: inspectedStore(store), prefix: 'p', limits: LIMITS })
   await expect(usage.ofClient('a')).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
   await expect(usage.ofCaller(parseCaller('a'))).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
   await expect(usage.free(parseCaller('a'))).rejects.toThrow(/^Redis is not connected: connect ENOENT/)

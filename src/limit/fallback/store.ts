@@ -2,7 +2,7 @@ import { Failure, serviceUnavailable } from '../../errors.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { KeyFilter } from '../key.ts'
 import type { OutageMode, Quota } from '../quota.ts'
-import { type Allowance, type Charge, DamagedKeyError, type Inspect } from '../store.ts'
+import { type Allowance, type Charge, DamagedKeyError, type Inspected } from '../store.ts'
 import { TimeoutError } from '../redis/deadlines.ts'
 import { type BreakerOptions, createBreakers, type Mode, type RemoteStore } from './breakers.ts'
 import { createLocalCounters, type PendingMerge } from './local-counters.ts'
@@ -73,36 +73,24 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     )
   }
 
-  async function peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
+  /** Reads quotas from the store, or from this gateway's own counters after an error that `ignore` does not throw on. */
+  async function read(quotas: readonly Quota[], ignore: (error: Error) => undefined) {
     if (quotas.length === 0) return []
-    const found = isUp(quotas)
-      ? await store.peek(quotas, local.own).catch((error: Error) => error)
-      : undefined
-    if (found !== undefined && !(found instanceof Error)) return found
-    const mode = strictest(quotas)
-    if (mode === 'deny') throw unavailable(found)
-    // Under `allow` nothing is counted, so the whole limit remains.
-    return local.peek(quotas, mode === 'local' ? gateways() : 1)
+    const found = isUp(quotas) ? await store.peek(quotas, local.own).catch(ignore) : undefined
+    if (found !== undefined) return found.map((allowance): Inspected => ({ allowance, mode: 'store' }))
+    return quotas.map((quota): Inspected => {
+      const mode = modeOf(quota)
+      // Under `allow` nothing is counted, so the whole limit remains.
+      const [allowance] = local.peek([quota], mode === 'local' ? gateways() : 1)
+      return { allowance: allowance!, mode }
+    })
   }
 
-  const inspect: Inspect = {
-    async peek(quotas) {
-      if (quotas.length === 0) return []
-      const found = isUp(quotas) ? await store.peek(quotas, local.own).catch(withoutDamage) : undefined
-      if (found !== undefined) return found.map((allowance) => ({ allowance, mode: 'store' }))
-      return quotas.map((quota) => {
-        const mode = modeOf(quota)
-        const [allowance] = local.peek([quota], mode === 'local' ? gateways() : 1)
-        return { allowance: allowance!, mode }
-      })
-    },
-    keys: (filter, max, signal) =>
-      store.keys(filter, max, signal).catch((error: Error) => {
-        signal?.throwIfAborted()
-        // A scan may be slow while Redis answers calls: then the own keys are not all that are counted.
-        if (error instanceof TimeoutError && !breakers.isDegraded()) throw error
-        return local.keys(filter.matches).slice(0, max)
-      }),
+  async function peek(quotas: readonly Quota[]): Promise<readonly Allowance[]> {
+    let cause: Error | undefined
+    const found = await read(quotas, (error) => void (cause = error))
+    if (found.some(({ mode }) => mode === 'deny')) throw unavailable(cause)
+    return found.map(({ allowance }) => allowance)
   }
 
   /** Sends a merge, and then those of the calls that came meanwhile. */
@@ -136,8 +124,14 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     charge,
     peek,
     giveBack: (quota: Quota, endsAt: number): Promise<void> => send(local.giveBack(quota, endsAt)),
-    keys: store.keys,
-    inspect,
+    inspect: (quotas: readonly Quota[]) => read(quotas, withoutDamage),
+    keys: (filter: KeyFilter, max?: number, signal?: AbortSignal) =>
+      store.keys(filter, max, signal).catch((error: Error) => {
+        signal?.throwIfAborted()
+        // A scan may be slow while Redis answers calls: then the own keys are not all that are counted.
+        if (error instanceof TimeoutError && !breakers.isDegraded()) throw error
+        return local.keys(filter.matches).slice(0, max)
+      }),
     async reset(filter: KeyFilter, signal?: AbortSignal): Promise<number> {
       const freed = await store.reset(filter, signal)
       local.reset(filter.matches)

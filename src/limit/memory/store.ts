@@ -1,7 +1,7 @@
 import type { KeyFilter } from '../key.ts'
 import { admits, type Quota, verdictOf, type Window } from '../quota.ts'
 import { epochOf, SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { type Allowance, allowanceOf, type Charge, chargeOf, type Store } from '../store.ts'
+import { type Allowance, allowanceOf, type Charge, chargeOf, type InspectedStore } from '../store.ts'
 import { add, CallLog, frameAt, growsAt, takeBack, usedIn } from './call-log.ts'
 
 const SWEEP_EVERY_MS = 1000
@@ -56,6 +56,8 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
       return decide(quotas, atUs, true)
     },
     peek: async (quotas: readonly Quota[]) => decide(quotas, nowUs(), false).allowances,
+    inspect: async (quotas: readonly Quota[]) =>
+      decide(quotas, nowUs(), false).allowances.map((allowance) => ({ allowance, mode: 'store' as const })),
     giveBack(quota: Quota, endsAt: number): void {
       const atUs = nowUs()
       const wallMs = epochMs(atUs / 1000)
@@ -74,7 +76,7 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
       stopSweeping()
       logs.clear()
     },
-  } satisfies Store
+  } satisfies InspectedStore
   return store
 }
 

@@ -365,31 +365,31 @@ describe('a store with a fallback', () => {
     const { store, behaviour } = setUp({ instances: 2 })
     const ALL = { named: [], glob: undefined, matches: () => true }
     behaviour.keys = () => Promise.resolve(['p:{b}:x'])
-    const [found] = await store.inspect.peek([quota()])
+    const [found] = await store.inspect([quota()])
     expect(found).toMatchObject({ mode: 'store', allowance: { limit: 10, remaining: 9 } })
-    expect(await store.inspect.keys(ALL, 9)).toEqual(['p:{b}:x'])
+    expect(await store.keys(ALL, 9)).toEqual(['p:{b}:x'])
     behaviour.charge = fails
     behaviour.keys = fails
     await trip(store, quota())
-    const [own] = await store.inspect.peek([quota()])
+    const [own] = await store.inspect([quota()])
     expect(own).toMatchObject({ mode: 'local', allowance: { limit: 5 } })
     expect(own!.allowance.used).toBeGreaterThan(0)
-    expect(await store.inspect.keys(ALL, 9)).toEqual(['p:{a}:x'])
-    const [denied] = await store.inspect.peek([{ ...quota('p:{c}:x'), onOutage: 'deny' }])
+    expect(await store.keys(ALL, 9)).toEqual(['p:{a}:x'])
+    const [denied] = await store.inspect([{ ...quota('p:{c}:x'), onOutage: 'deny' }])
     expect(denied).toMatchObject({ mode: 'deny', allowance: { used: 0 } })
   })
 
   test('does not show operators only its own keys, if the store is up and a scan fails', async () => {
     const { store, behaviour } = setUp()
     behaviour.keys = isSilent
-    await expect(store.inspect.keys({ named: [], glob: '*', matches: () => true }, 9)).rejects.toThrow(
+    await expect(store.keys({ named: [], glob: '*', matches: () => true }, 9)).rejects.toThrow(
       'No answer within 50 ms.',
     )
   })
 
   test('shows operators no counters for no quotas', async () => {
     const { store } = setUp()
-    expect(await store.inspect.peek([])).toEqual([])
+    expect(await store.inspect([])).toEqual([])
   })
 
   test('is read from the local counters under local, as unused under allow, and cannot be read under deny', async () => {

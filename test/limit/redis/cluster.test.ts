@@ -6,9 +6,9 @@ import { openClient } from '../../../src/limit/redis/client.ts'
 import { hashSlot, tagOf } from '../../../src/limit/redis/hash-slot.ts'
 import { clusterOptions } from '../../../src/limit/redis/options.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
-import { inspectStore } from '../../../src/limit/store.ts'
 import { parseCaller } from '../../../src/policy/counted.ts'
 import { createUsage } from '../../../src/gateway/usage.ts'
+import { inspectedStore } from '../../helpers/inspected.ts'
 import { type RedisCluster, startCluster } from '../../helpers/redis.ts'
 import { until } from '../../helpers/wait.ts'
 
@@ -119,7 +119,8 @@ test('reads and frees only the callers of masters that are available', async () 
   const { store } = await connect(cluster.urls)
   const guarded = withFallback(store, { onOutage: 'local' })
   closers.push(() => guarded.close())
-  const usage = createUsage({ store: guarded, inspect: inspectStore(store), prefix: 't', limits })
+  const inspected = inspectedStore(store)
+  const usage = createUsage({ store: { ...inspected, reset: guarded.reset }, prefix: 't', limits })
   const [dead] = cluster.nodes
   const isLost = (tag: string) => store.server(quota(tag).key) === `127.0.0.1:${dead!.port}`
   const [lost, kept] = [TAGS.find(isLost)!, TAGS.find((tag) => !isLost(tag))!]
@@ -138,8 +139,7 @@ test('reads and frees only the callers of masters that are available', async () 
   expect(await usage.ofCaller(parseCaller(kept))).toMatchObject({ limits: [{ name: 'x' }] })
   expect(await usage.free(parseCaller(kept))).toBe(1)
   const anywhere = createUsage({
-    store,
-    inspect: inspectStore(store),
+    store: inspected,
     prefix: 't',
     limits: [{ ...limits[0]!, per: ['ip', 'client'] }],
   })

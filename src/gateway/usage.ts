@@ -56,12 +56,6 @@ export function createUsage(options: UsageOptions) {
     return allowance
   }
 
-  /** Returns the overrides of a caller, also those without effect. */
-  function overridesOf(caller: CountedCaller) {
-    const asked = formatCaller(caller)
-    return [...(overrides?.values() ?? [])].filter((override) => formatCaller(override.caller) === asked)
-  }
-
   return {
     read,
     /** Drops the cached allowances of quotas that were just decided: a caller must not read more than its last response said. */
@@ -93,6 +87,8 @@ export function createUsage(options: UsageOptions) {
       assertCounted(limits, caller)
       const nowMs = SYSTEM_CLOCK.date()
       const client = caller.find(({ word }) => word === 'client')?.value
+      const asked = formatCaller(caller)
+      const set = [...(overrides?.values() ?? [])].filter(({ caller }) => formatCaller(caller) === asked)
       const filter = callerKeys(limits, prefix, caller, false)
       const single = filter.named
       const max = Math.max(0, MAX_KEYS - single.length)
@@ -124,7 +120,8 @@ export function createUsage(options: UsageOptions) {
         own: [...(clientLimits?.get(client ?? '') ?? [])].map(([name, { limit, untilAt }]) => ({
           ...{ name, limit, until: instantOrNull(untilAt) },
         })),
-        overrides: listOverrides(overridesOf(caller), limits, nowMs),
+        /** Also those without effect. */
+        overrides: listOverrides(set, limits, nowMs),
         /** The limits that can be set for the caller. */
         settable: limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name),
         truncated: further.length > max,

@@ -1,5 +1,6 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import type { CountedCaller, ShownCaller } from '../policy/counted.ts'
+import { countsBy } from '../policy/caller-keys.ts'
 import { nameClient } from '../policy/name-callers.ts'
 import type { Allowance } from '../limit/store.ts'
 
@@ -152,11 +153,8 @@ export function createCallers() {
 }
 
 /** True if the limit that refused a call counts by a caller: the caller is refused, and not only this call. */
-const isRefusedAs = (caller: ShownCaller, { decision, route }: Exchange): boolean =>
-  route!.limits.some(
-    ({ name, per }) =>
-      name === decision!.refusedBy?.name && caller.parts.every(({ word }) => per.includes(word)),
-  )
+const isRefusedAs = ({ parts }: ShownCaller, { decision, route }: Exchange): boolean =>
+  route!.limits.some((limit) => limit.name === decision!.refusedBy?.name && countsBy(limit, parts))
 
 function recordDecision(
   row: CallerRow,

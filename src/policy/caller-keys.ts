@@ -12,7 +12,7 @@ import {
 import { decodePart, type KeyedLimit } from './key.ts'
 
 /** True if a limit counts by every part of a caller, and perhaps by further ones. */
-const countsBy = ({ per }: KeyedLimit, caller: CountedCaller): boolean =>
+export const countsBy = ({ per }: KeyedLimit, caller: CountedCaller): boolean =>
   caller.every(({ word }) => per.includes(word))
 
 /** True if a limit counts by the parts of a caller alone. */

@@ -79,20 +79,19 @@ function parseOverride(field: string, value: string): Override | undefined {
   if (field.length + value.length > MAX_LENGTH) return undefined
   try {
     const [caller, name] = JSON.parse(field) as readonly unknown[]
-    const { limit, untilAt, setAt, by, note } = JSON.parse(value) as Record<string, unknown>
+    const { limit, untilAt, setAt, by, note } = JSON.parse(value) as Override
     if (typeof caller !== 'string' || typeof name !== 'string') return undefined
     if (!isWhole(limit) || !isInstant(setAt)) return undefined
     if (untilAt !== undefined && !isInstant(untilAt)) return undefined
-    return { caller: parseCaller(caller), name, limit, untilAt, setAt, by: textOf(by), note: textOf(note) }
+    return { caller: parseCaller(caller), name, limit, untilAt, setAt, by, note }
   } catch {
     return undefined
   }
 }
 
-const textOf = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
-const isWhole = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
+const isWhole = (value: number): boolean => Number.isSafeInteger(value) && value >= 0
 /** True for an instant that a Date can represent. */
-const isInstant = (value: unknown): value is number => isWhole(value) && value <= 8.64e15
+const isInstant = (value: number): boolean => isWhole(value) && value <= 8.64e15
 
 /** An override as operators read it. Instants are ISO 8601 in UTC, with milliseconds; `until` is null if it does not end. */
 export type ListedOverride = ReturnType<typeof listOverrides>[number]

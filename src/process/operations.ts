@@ -1,6 +1,7 @@
 import type { RequestLine, Setting } from '../admin/limits.ts'
 import type { AdminParts } from '../admin/server.ts'
 import type { Config } from '../config/compile.ts'
+import { nearest } from '../config/yaml/issue.ts'
 import { InvalidQuestion } from '../errors.ts'
 import { prefixOf } from '../limit/key.ts'
 import { instant } from '../runtime/instant.ts'
@@ -84,7 +85,6 @@ export function createOperations(parts: {
       const isRemoval = (name: string) =>
         set[name] === null && overrides.limits.has(overrideKey(prefix, { caller, name }))
       const others = names.filter((name) => !isRemoval(name))
-      if (others.length > 0) assertCounted(config.limits, caller)
       for (const name of others) assertOverridable(config, caller, name)
       const before = names.map((name) => ruleOf(config, caller, name))
       const details = { setAt: Date.now(), untilAt: untilAt ?? undefined, by, note }
@@ -137,10 +137,16 @@ const isCounted = (usage: Usage, caller: CountedCaller): Promise<boolean> =>
   )
 
 function assertOverridable({ limits }: Config, caller: CountedCaller, name: string): void {
+  assertCounted(limits, caller)
   const limit = limits.find((limit) => limit.name === name)
   if (limit !== undefined && isOverridable(limit, caller)) return
   const names = limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name)
-  const counting = `The limit "${name}" does not count by "${showCaller(caller)}" first`
-  const mistake = limit === undefined ? `There is no limit "${name}"` : counting
-  throw new InvalidQuestion(`${mistake}; those that can be set are: ${names.join(', ') || 'none'}.`)
+  const choice = `those that can be set are: ${names.join(', ') || 'none'}.`
+  if (limit !== undefined)
+    throw new InvalidQuestion(
+      `The limit "${name}" does not count by "${showCaller(caller)}" first; ${choice}`,
+    )
+  const meant = nearest(name, names)
+  const advice = meant === undefined ? choice : `did you mean "${meant}"?`
+  throw new InvalidQuestion(`There is no limit "${name}"; ${advice}`)
 }

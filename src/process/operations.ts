@@ -1,7 +1,6 @@
 import type { RequestLine, Setting } from '../admin/limits.ts'
 import type { AdminParts } from '../admin/server.ts'
 import type { Config } from '../config/compile.ts'
-import { nearest } from '../config/yaml/issue.ts'
 import { InvalidQuestion } from '../errors.ts'
 import { prefixOf } from '../limit/key.ts'
 import { instant } from '../runtime/instant.ts'
@@ -141,12 +140,7 @@ function assertOverridable({ limits }: Config, caller: CountedCaller, name: stri
   const limit = limits.find((limit) => limit.name === name)
   if (limit !== undefined && isOverridable(limit, caller)) return
   const names = limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name)
-  const choice = `those that can be set are: ${names.join(', ') || 'none'}.`
-  if (limit !== undefined)
-    throw new InvalidQuestion(
-      `The limit "${name}" does not count by "${showCaller(caller)}" first; ${choice}`,
-    )
-  const meant = nearest(name, names)
-  const advice = meant === undefined ? choice : `did you mean "${meant}"?`
-  throw new InvalidQuestion(`There is no limit "${name}"; ${advice}`)
+  const counting = `The limit "${name}" does not count by "${showCaller(caller)}" first`
+  const mistake = limit === undefined ? `There is no limit "${name}"` : counting
+  throw new InvalidQuestion(`${mistake}; those that can be set are: ${names.join(', ') || 'none'}.`)
 }

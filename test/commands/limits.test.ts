@@ -214,7 +214,7 @@ Every gateway applies this within a second.\n`,
       `"requests=${number}": the limit must be a whole number from 0 to 9007199254740991, or "default".`,
     ]),
     [['b', 'requests=1', 'requests=2'], '"requests" is given twice.'],
-    [['b', 'reqests=1'], 'There is no limit "reqests"; did you mean "requests"?'],
+    [['b', 'reqests=1'], 'There is no limit "reqests"; those that can be set are: requests, sync, trial.'],
     [['b', 'nonsense=1'], 'There is no limit "nonsense"; those that can be set are: requests, sync, trial.'],
     [
       ['b', 'address=1'],

@@ -15,10 +15,6 @@ import { decodePart, type KeyedLimit } from './key.ts'
 export const countsBy = ({ per }: KeyedLimit, caller: CountedCaller): boolean =>
   caller.every(({ word }) => per.includes(word))
 
-/** True if a limit counts by the parts of a caller alone. */
-const countsOnlyBy = (limit: KeyedLimit, caller: CountedCaller): boolean =>
-  limit.per.length === caller.length && countsBy(limit, caller)
-
 /** Returns the key of a caller under a limit, or its beginning if the limit counts by further parts. */
 export function callerKey(prefix: string, { name, per }: KeyedLimit, caller: CountedCaller): string {
   const parts = per.map((word) => caller.find((part) => part.word === word))
@@ -34,17 +30,14 @@ export function callerKeys(
   withAccesses = true,
 ): KeyFilter {
   const mine = limits.filter((limit) => countsBy(limit, caller))
-  const further = mine.filter(
-    (limit) => !countsOnlyBy(limit, caller) || (withAccesses && limit.together !== undefined),
-  )
+  const alone = mine.filter(({ per }) => per.length === caller.length)
+  const further = mine.filter((limit) => !alone.includes(limit) || (withAccesses && limit.together))
   const wanted = caller.map((part) => ({ word: part.word, text: encodeValue(part) }))
   const [{ word: firstWord, text: firstText }] = wanted as [(typeof wanted)[number]]
   const isFirst = further.every(({ per }) => per[0] === firstWord)
   const glob = isFirst ? `${prefix}:{${firstText}}:*` : `${prefix}:*${firstText}*`
   return {
-    named: mine
-      .filter((limit) => countsOnlyBy(limit, caller))
-      .map((limit) => callerKey(prefix, limit, caller)),
+    named: alone.map((limit) => callerKey(prefix, limit, caller)),
     glob: further.length > 0 ? glob : undefined,
     matches(key) {
       const { name, isAccess = false, parts = [] } = parseKey(prefix, key) ?? {}

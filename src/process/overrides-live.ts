@@ -91,11 +91,8 @@ export function createLiveOverrides(
       await load()
       const { overrides, bad } = parseOverrides(await source.read())
       const changed = new Set([...set, ...removed].map(fieldOf))
-      const kept = new Set(
-        active(overrides)
-          .map(fieldOf)
-          .filter((field) => !changed.has(field)),
-      )
+      const others = active(overrides).filter((override) => !changed.has(fieldOf(override)))
+      const kept = new Set(others.map(fieldOf))
       if (set.length === 0 && kept.size === overrides.length) return
       if (kept.size + set.length > MAX_OVERRIDES) throw new InvalidQuestion(TOO_MANY)
       const obsolete = [...bad, ...overrides.map(fieldOf)].filter((field) => !kept.has(field))

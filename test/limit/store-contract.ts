@@ -68,7 +68,7 @@ export function storeContract(
           .filter(isOnce)
           .map((quota) => keyed(quota, `contract:{${tag}}:${quota.name}`))
         for (const [quota, endsAt] of charged.splice(0, step.givenBack)) {
-          subject.store.giveBack(quota, endsAt)
+          void subject.store.giveBack(quota, endsAt)
           judge.giveBack(quota, endsAt * 1000, nowUs)
           // Before the clock is set again.
           await subject.merged?.()
@@ -294,7 +294,7 @@ export function storeContract(
       await subject.setClock(endUs - 1, tag)
       expect((await subject.store.peek([quota]))[0]!.remaining).toBe(2)
       await subject.setClock(START_US, tag)
-      subject.store.giveBack(quota, endUs / 1000)
+      void subject.store.giveBack(quota, endUs / 1000)
       await subject.merged?.()
       expect((await subject.store.peek([quota]))[0]!.remaining).toBe(3)
     })

@@ -73,7 +73,7 @@ export function throughLimiter(subject: Subject): Subject {
     },
     peek: (quotas) => subject.store.peek(quotas),
     giveBack(quota, endsAt) {
-      subject.store.giveBack(quota, endsAt)
+      void subject.store.giveBack(quota, endsAt)
       limiter.forget()
     },
     keys: (filter) => subject.store.keys(filter),

@@ -119,7 +119,7 @@ describe('a store with a fallback', () => {
     const own = { ...quota(), calendar, countsSuccess: true }
     const answers: ((charge: Charge) => void)[] = []
     behaviour.charge = () => new Promise((resolve) => answers.push(resolve))
-    store.giveBack(own, calendar.periodAt(Date.now()).endMs)
+    void store.giveBack(own, calendar.periodAt(Date.now()).endMs)
     expect(asked.length).toBe(1)
     const charging = store.charge([own])
     expect(asked.length).toBe(2)

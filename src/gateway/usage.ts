@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from '../runtime/instant.ts'
-import { isPerClient } from '../policy/key.ts'
+import { decodePart, isPerClient } from '../policy/key.ts'
 import { assertCounted, callerKey, callerKeys, showKey } from '../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../policy/counted.ts'
 import { parseKey } from '../limit/key.ts'
@@ -35,6 +35,13 @@ export function createUsage(options: UsageOptions) {
   const cache = new LRUCache<string, Promise<Allowance>>({ max: 10_000, ttl: 1000 })
 
   const limitOf = (name: string): Limit => limits.find((limit) => limit.name === name)!
+
+  /** Returns the client whom a key counts; undefined if its limit counts by others. */
+  function clientOf(key: string): string | undefined {
+    const { name, parts } = parseKey(prefix, key)!
+    const at = limitOf(name).per.indexOf('client')
+    return at === -1 ? undefined : decodePart(parts[at] ?? '')
+  }
 
   function usageOf(allowance: Allowance, key: string, client: string | undefined, nowMs: number) {
     const { name, limit, remaining, windowMs, resetAt } = allowance
@@ -96,14 +103,14 @@ export function createUsage(options: UsageOptions) {
       const further = names.filter((key) => !single.includes(key)).toSorted()
       const counted = [...single, ...further.slice(0, max)].map((key) => {
         const limit = limitOf(parseKey(prefix, key)!.name)
-        return quotaOf(limit, key, nowMs, rulesOf(options, limit, key, client))
+        return quotaOf(limit, key, nowMs, rulesOf(options, limit, key, clientOf(key)))
       })
       const inspected = await store.inspect(counted)
       const keys = counted.map(({ key, name, limit, untilAt, shadow, source }, i) => {
         const { allowance, mode } = inspected[i]!
         return {
           key: showKey(prefix, limitOf(name), key),
-          ...usageOf(allowance, key, client, nowMs),
+          ...usageOf(allowance, key, clientOf(key), nowMs),
           until: instantOrNull(untilAt),
           override: source === 'override',
           shadow,

@@ -48,6 +48,17 @@ function beside(key: string, what: string): string {
   return `${key.slice(0, end)}~${what}:${key.slice(end)}`
 }
 
+const afterFirst = (key: string): readonly string[] => key.slice(key.lastIndexOf('}:') + 2).split(':')
+
+/** Returns the number of parts of a key. */
+export const partsOf = (key: string): number => afterFirst(key).length
+
+/** Returns the name of a key's limit, also of the key of an access. */
+export function limitNameOf(key: string): string {
+  const [name = '', further = ''] = afterFirst(key)
+  return name === '~access' ? further : name
+}
+
 /** Returns the name and the encoded parts of a key, and for the key of an access the name of its limit; undefined if it does not start with the prefix. */
 export function parseKey(prefix: string, key: string) {
   const end = key.indexOf('}:', prefix.length)

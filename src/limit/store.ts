@@ -1,4 +1,4 @@
-import type { KeyFilter } from './key.ts'
+import { type KeyFilter, limitNameOf } from './key.ts'
 import type { Access, OutageMode, Quota } from './quota.ts'
 
 /** The state of a key under a quota, at the instant of a decision. */
@@ -151,7 +151,8 @@ export class DamagedKeyError extends Error {
   override readonly name = 'DamagedKeyError'
   readonly key: string
   constructor(key: string) {
-    super(`The Redis key ${key} is damaged.`)
+    // The key may hold a secret: the value of a header field.
+    super(`A Redis key of the limit "${limitNameOf(key)}" is damaged.`)
     this.key = key
   }
 }

@@ -139,7 +139,7 @@ export function createCallers() {
       if (callers.length === 0 && caller !== undefined)
         for (const client of nameClient(caller, exchange)) countFor(client, exchange)
     },
-    /** Drops the allowances and the refusals of a caller whose limits have changed or were reset. */
+    /** Drops the allowances and the refusals of a caller whose limits have changed or were reset; of all callers without parts. */
     forget(caller: CountedCaller): void {
       for (const { parts, limits, refusal } of rows.values()) {
         if (!caller.every(({ word, value }) => parts.some((own) => own.word === word && own.value === value)))

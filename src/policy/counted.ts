@@ -28,8 +28,10 @@ export interface ShownCaller {
 
 /** Matches a part of a caller that is not a bare client id. */
 const PART = /^(?:(client|user|ip|token):|((?:header|claim):[^ =]+)=)(.*)$/s
-/** Matches the blank between two parts. */
-const BETWEEN_PARTS = / (?=(?:client|user|ip|token):|(?:header|claim):[^ =]+=)/
+/** Matches the blank between two parts, which is not within quotes. */
+const BETWEEN_PARTS = / (?=(?:client|user|ip|token):|(?:header|claim):[^ =]+=)(?=(?:[^"]*"[^"]*")*[^"]*$)/
+/** Matches a value that is written in quotes, as a JSON string: it reads like a further part, or like a list of callers. */
+const AMBIGUOUS = /"|, | (?:(?:client|user|ip|token):|(?:header|claim):[^ =]+=)/
 /** Matches the words of `per` that say who calls; the others, `route` and path parameters, say what is called. */
 const IDENTITY = /^(?:client|user|ip|token|header:.*|claim:.*)$/s
 /** Matches the words whose values are secrets, or as good as secrets. */
@@ -52,7 +54,7 @@ export const parseCaller = (text: string): CountedCaller => text.split(BETWEEN_P
 function parsePart(text: string): CallerPart {
   const [, simple, named, rest] = PART.exec(text) ?? []
   const word = simple ?? named ?? 'client'
-  const value = rest ?? text
+  const value = unquoted(rest ?? text)
   if (value === '')
     throw new InvalidQuestion(
       'Which caller? Write a client id, or a part of "per" with its value, such as ip:192.0.2.7.',
@@ -66,6 +68,15 @@ function parsePart(text: string): CallerPart {
   if (word === 'token') return { word, value: parseTokenHash(value) }
   if (word.startsWith('header:')) return { word: word.toLowerCase(), value: foldCase(value) }
   return { word, value }
+}
+
+function unquoted(text: string): string {
+  if (!text.startsWith('"')) return text
+  try {
+    return String(JSON.parse(text))
+  } catch {
+    return text
+  }
 }
 
 /** Parses the SHA-256 of a token, in base64url or hex, or its short form. */
@@ -82,7 +93,9 @@ export function addressOf(ip: string): string {
 }
 
 export function formatPart({ word, value }: CallerPart): string {
-  return `${word}${word.includes(':') ? '=' : ':'}${value}`
+  // Without quotes within the quotes, those of all parts are even.
+  const quoted = JSON.stringify(value).replaceAll(String.raw`\"`, String.raw`\u0022`)
+  return `${word}${word.includes(':') ? '=' : ':'}${AMBIGUOUS.test(value) ? quoted : value}`
 }
 
 /** Formats a caller with its whole values, as `parseCaller` reads it. */

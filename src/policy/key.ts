@@ -40,10 +40,14 @@ export function encodePart(part: string): string {
   return `#${createHash('sha256').update(encoded).digest('hex')}`
 }
 
-/** Decodes a part; a hash stays. */
+/** Decodes a part; a hash stays, and what another program wrote. */
 export function decodePart(part: string): string {
   if (part === '%') return ''
-  return part.startsWith('#') ? part : decodeURIComponent(part)
+  try {
+    return part.startsWith('#') ? part : decodeURIComponent(part)
+  } catch {
+    return part
+  }
 }
 
 /** Encodes a canonical, percent-encoded path parameter, ignoring case. */

@@ -1,3 +1,4 @@
+import { partsOf } from '../limit/key.ts'
 import { VERSION_FIELD } from '../limit/shared-fields.ts'
 import { instant } from '../runtime/instant.ts'
 import { type CountedCaller, counterKey, formatCaller } from './counted.ts'
@@ -19,7 +20,7 @@ export interface Override {
   readonly note?: string | undefined
 }
 
-/** The overrides in force, by the key of the caller under the limit, or by its beginning if the limit counts by further parts. */
+/** The overrides in force, by `overrideKey`. */
 export type Overrides = ReadonlyMap<string, Override>
 
 /** Maximum number of overrides; bounds the memory of each gateway, and what it reads from Redis. */
@@ -35,18 +36,21 @@ export const isActive = ({ untilAt }: { readonly untilAt?: number | undefined },
 export const isOverridable = ({ per }: Pick<KeyedLimit, 'per'>, caller: CountedCaller): boolean =>
   caller.every(({ word }, i) => per[i] === word)
 
-/** Returns the key of an override in `Overrides`. */
+/** Returns the key of an override: the words of its caller, and the beginning of the keys that it is for. */
 export const overrideKey = (prefix: string, { caller, name }: Pick<Override, 'caller' | 'name'>): string =>
-  counterKey(prefix, name, caller)
+  keyWith(
+    caller.map(({ word }) => word),
+    counterKey(prefix, name, caller),
+  )
 
-/** Returns the override of a key under a limit, of the caller with the most parts; undefined if there is none. */
-export function overrideOf(overrides: Overrides, limit: KeyedLimit, key: string): Override | undefined {
+const keyWith = (words: readonly string[], start: string): string => `${words.join(' ')} ${start}`
+
+/** Returns the override of a key, or of the beginning of one, under a limit: of the caller with the most parts; undefined if there is none. */
+export function overrideOf(overrides: Overrides, { per }: KeyedLimit, key: string): Override | undefined {
   let start = key
-  for (let parts = limit.per.length; parts > 0; parts--) {
-    const found = overrides.get(start)
-    // The limit may count by other parts since a reload.
-    if (found !== undefined && found.caller.length === parts && isOverridable(limit, found.caller))
-      return found
+  for (let parts = Math.min(per.length, partsOf(key)); parts > 0; parts--) {
+    const found = overrides.get(keyWith(per.slice(0, parts), start))
+    if (found !== undefined) return found
     start = start.slice(0, start.lastIndexOf(':'))
   }
   return undefined
@@ -55,7 +59,7 @@ export function overrideOf(overrides: Overrides, limit: KeyedLimit, key: string)
 /** Returns the field that keeps an override. A client is written by its id alone, as gateways of earlier versions do. */
 export function fieldOf({ caller, name }: Pick<Override, 'caller' | 'name'>): string {
   const [{ word, value } = { word: '', value: '' }] = caller
-  const isBare = caller.length === 1 && word === 'client' && !isNamedPart(value)
+  const isBare = formatCaller(caller) === `client:${value}` && word === 'client' && !isNamedPart(value)
   return JSON.stringify([isBare ? value : formatCaller(caller), name])
 }
 

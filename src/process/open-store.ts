@@ -33,11 +33,24 @@ const logged = (overrides: readonly Override[]): readonly string[] =>
     return `${showCaller(caller)} ${name}=${limit}, ${end}${by ? `, by ${by}` : ''}${note ? `: ${note}` : ''}`
   })
 
+interface StoreHooks {
+  /** Returns a key as it may be shown. */
+  readonly showKey: (key: string) => string
+  /** Called when Redis is available again: what the fallback refused may pass. */
+  readonly onAvailable: () => void
+}
+
 /**
  * Opens the store, the overrides, and the exchange of summaries. `ready`: calls can be decided as configured.
  * `renew` makes new connections to Redis use another login. Rejects if Redis contradicts the configuration.
  */
-export async function openStore(config: StoreConfig, log: Log, metrics: Metrics, clock = SYSTEM_CLOCK) {
+export async function openStore(
+  config: StoreConfig,
+  log: Log,
+  metrics: Metrics,
+  { showKey, onAvailable }: StoreHooks,
+  clock = SYSTEM_CLOCK,
+) {
   function show(...now: readonly Mode[]): void {
     for (const mode of Object.keys(MODE_CHANGED) as Mode[])
       metrics.storeMode.set({ mode }, now.includes(mode) ? 1 : 0)
@@ -71,6 +84,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
     reporting = undefined
     if (store.mode() !== 'store') return
     log.warn({ mode, decisions: unlogged, cause: lastCause }, 'decisions made without Redis')
+    onAvailable()
     unlogged = 0
     lastCause = undefined
     reportedAt = performance.now()
@@ -98,7 +112,8 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
     instances,
     processes,
     onDamaged: throttle(
-      (key: string) => log.error({ key, mode }, 'Redis key damaged; its calls are decided without Redis'),
+      (key: string) =>
+        log.error({ key: showKey(key), mode }, 'Redis key damaged; its calls are decided without Redis'),
       DAMAGED_LOG_MS,
     ),
     onFallback(decided, cause) {
@@ -116,6 +131,7 @@ export async function openStore(config: StoreConfig, log: Log, metrics: Metrics,
       show(degraded ? mode : 'store')
       if (now === 'store') {
         log.info({ server, mode: now, decisions: unlogged }, MODE_CHANGED.store)
+        onAvailable()
         unlogged = 0
         clearTimeout(reporting)
         reporting = undefined

@@ -6,7 +6,8 @@ import { readAsked } from '../downstream/forward-auth.ts'
 import type { Exchange, GatewayDeps } from '../gateway/exchange.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { createFailures } from '../gateway/failures.ts'
-import { prefixOf } from '../limit/key.ts'
+import { limitNameOf, prefixOf } from '../limit/key.ts'
+import { showKey } from '../policy/caller-keys.ts'
 import type { CountedCaller } from '../policy/counted.ts'
 import { createLimiter } from '../limit/limiter.ts'
 import { createUsage } from '../gateway/usage.ts'
@@ -64,7 +65,18 @@ export async function buildService(
   const tracing =
     started.tracing && (await import('../observe/tracing.ts')).createTracing(started.tracing, log)
   assertPrivateParts()
-  const opened = await openStore(started.store, log, metrics, clock)
+  /** Returns a key as it may be shown. */
+  function showKeyNow(key: string): string {
+    const limit = current.config.limits.find(({ name }) => name === limitNameOf(key))
+    return limit === undefined ? key : showKey(prefixOf(started.store), limit, key)
+  }
+  const opened = await openStore(
+    started.store,
+    log,
+    metrics,
+    { showKey: showKeyNow, onAvailable: () => forget([]) },
+    clock,
+  )
   const { store, overrides, ready } = opened
   const limiter = createLimiter(store, metrics.decisions.inc, clock)
   const failures = createFailures({

@@ -370,6 +370,15 @@ describe('while Redis is out of reach', () => {
       const other = JSON.parse((await commands(two.adminPort)('limits', 'show', written, '--json')).stdout)
       expect(other.limits).toMatchObject([{ limit: 2, whole: 4, used: 0, mode: 'local' }])
       expectNoSecret(show.stdout + explained.stdout)
+
+      const refused = async (): Promise<number> => {
+        const { json } = await call(one.adminPort, { path: '/overview' })
+        return json.activity.callers.filter(({ refusedNow }: { refusedNow: object | null }) => refusedNow)
+          .length
+      }
+      expect(await refused()).toBe(1)
+      await redis.start()
+      await until('nobody is shown as refused when Redis counts again', async () => (await refused()) === 0)
     },
   )
 })

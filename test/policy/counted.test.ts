@@ -77,3 +77,15 @@ describe('the text of a caller', () => {
     )
   })
 })
+
+it.each(['victim ip:127.0.0.1', 'x, client:victim', 'a "quoted" name', '"', 'one "odd quote'])(
+  'a value that reads like further parts or callers, %s, is written in quotes, and read again',
+  (value) => {
+    const caller = [
+      { word: 'user', value },
+      { word: 'ip', value: '192.0.2.7' },
+    ]
+    expect(formatCaller(caller)).not.toBe(`user:${value} ip:192.0.2.7`)
+    expect(parseCaller(formatCaller(caller))).toEqual(caller)
+  },
+)

@@ -330,7 +330,7 @@ describe('the overrides in memory', () => {
     await live.load()
     await live.change([of('a', 7), of('b')], [])
     await live.change([], [of('b')])
-    expect(live.limits.get('memory:{a}:requests')?.limit).toBe(7)
+    expect(live.limits.get(overrideKey('memory', of('a')))?.limit).toBe(7)
     expect(live.values()).toHaveLength(1)
     expect(seen).toEqual([2, 1])
     await live.change([], [of('b')])

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { ClientLimits, Limit } from '../../src/policy/limit.ts'
 import { compileLimits, type LimitOptions } from '../../src/policy/apply.ts'
 import { parseCaller } from '../../src/policy/counted.ts'
-import { type Override, overrideKey } from '../../src/policy/overrides.ts'
+import { type Override, overrideKey, overrideOf } from '../../src/policy/overrides.ts'
 import type { Condition } from '../../src/policy/conditions.ts'
 import type { Caller, Facts } from '../../src/policy/facts.ts'
 import { Refusal } from '../../src/errors.ts'
@@ -239,6 +239,34 @@ describe('a value from the token', () => {
     const callsUnder = (rules: Partial<LimitOptions>) => quotasOf([limitOf(number)], caller, rules)[0]!.limit
     expect(callsUnder({ clientLimits: own })).toBe(7)
     expect(callsUnder({ clientLimits: own, overrides })).toBe(9)
+  })
+})
+
+describe('an override', () => {
+  const named = (caller: string, calls: number): Override => ({
+    ...{ caller: parseCaller(caller), name: 'l', limit: calls, setAt: 0 },
+  })
+  const mapOf = (...all: Override[]) => new Map(all.map((one) => [overrideKey('p', one), one]))
+
+  it('is found by a key, and by the beginning of a key that is not known', () => {
+    const limit = { name: 'l', per: ['client', 'connection'] }
+    const set = named('acme', 9)
+    expect(overrideOf(mapOf(set), limit, 'p:{acme}:l:c1')).toBe(set)
+    expect(overrideOf(mapOf(set), limit, 'p:{acme}:l')).toBe(set)
+    expect(overrideOf(mapOf(set), limit, 'p:{other}:l:c1')).toBeUndefined()
+    const both = named('client:acme user:jo', 3)
+    const perUser = { name: 'l', per: ['client', 'user'] }
+    expect(overrideOf(mapOf(set, both), perUser, 'p:{acme}:l:jo')).toBe(both)
+    expect(overrideOf(mapOf(set, both), perUser, 'p:{acme}:l:mo')).toBe(set)
+  })
+
+  it('is not replaced by that of another kind of caller with the same value', () => {
+    const [client, user] = [named('client:x', 1), named('user:x', 2)]
+    for (const all of [mapOf(client, user), mapOf(user, client)]) {
+      expect(overrideOf(all, { name: 'l', per: ['user'] }, 'p:{x}:l')).toBe(user)
+      expect(overrideOf(all, { name: 'l', per: ['client'] }, 'p:{x}:l')).toBe(client)
+      expect(overrideOf(all, { name: 'l', per: ['ip'] }, 'p:{x}:l')).toBeUndefined()
+    }
   })
 })
 

@@ -28,7 +28,12 @@ async function open(
     void lines.push(`${level}: ${words ?? (fields as string)}`)
   const log = { info: write('info'), warn: write('warn'), error: write('error') } as unknown as Log
   const metrics = createMetrics()
-  const opened = await openStore({ redis, prefix: 't', timeoutMs: 200, onOutage, instances: 1 }, log, metrics)
+  const opened = await openStore(
+    { redis, prefix: 't', timeoutMs: 200, onOutage, instances: 1 },
+    log,
+    metrics,
+    { showKey: String, onAvailable() {} },
+  )
   closing(() => opened.store.close())
   const metric = async (name: string) => {
     const line = (await metrics.text()).split('\n').find((line) => line.startsWith(`${name} `))

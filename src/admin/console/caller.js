@@ -1,6 +1,6 @@
 import { ask } from './api.js'
 import { chart } from './chart.js'
-import { stateOf, usage } from './callers.js'
+import { hrefOf, stateOf, usage } from './callers.js'
 import { byId, element, list, table, write } from './dom.js'
 import { pluralize, duration, kindOf, notesOf, rate, refusal, refusals, time, whole } from './format.js'
 import { confirmed, dismiss, overridesTable, reasonOf, setLimits } from './overrides.js'
@@ -81,6 +81,12 @@ export function callerPage() {
       const used = await response.json()
       if (signal.aborted) return
       shownAs = used.caller
+      // A secret value does not stay on the page, nor in its address.
+      if (shownAs !== caller && shownAs.includes('…')) {
+        write(byId('caller-name'), shownAs)
+        document.title = `${shownAs} – Sluice`
+        history.replaceState(null, '', hrefOf(shownAs))
+      }
       showLimits(used.limits)
       showNames(used.settable)
       byId('set').hidden = used.settable.length === 0
@@ -130,7 +136,7 @@ export function callerPage() {
   }
 
   async function reset(/** @type {string} */ name) {
-    const text = `Forgets all counted calls of “${name}”, at every gateway. The caller starts with full limits again.`
+    const text = `Forgets all counted calls of “${shownAs}”, at every gateway. The caller starts with full limits again.`
     if (!(await confirmed('Reset this caller?', text, 'Reset'))) return
     /** @type {Parameters<typeof showMessage>} */
     let end

@@ -41,14 +41,14 @@ export async function setLimits(caller, set, more = {}) {
   try {
     const body = { set, ...more, by: 'console' }
     const response = await ask(`/limits/${encodeURIComponent(caller)}`, { method: 'PATCH', body })
-    const { limits, shared, seen } = await response.json()
+    const { caller: shown, limits, shared, seen } = await response.json()
     const changes = limits.map(
       (/** @type {{ name: string, after: { limit: number } | null }} */ { name, after }) =>
         `“${name}” ${set[name] === null ? 'is no longer overridden' : 'is overridden'}${after === null ? '' : ` and allows ${whole(after.limit)}`}`,
     )
     const where = shared ? 'at every gateway within a second' : 'in this process, until it ends'
     const doubt = seen ? '' : ' No call of this caller is counted: is it written right?'
-    return [`For “${caller}”, ${changes.join(', ')}, ${where}.${doubt}`, seen ? 'good' : 'near']
+    return [`For “${shown}”, ${changes.join(', ')}, ${where}.${doubt}`, seen ? 'good' : 'near']
   } catch (error) {
     return [`The limit was not changed: ${reasonOf(error)}`, 'refused']
   }

@@ -180,6 +180,8 @@ describe('the Redis store', () => {
       expect(new Set(replies)).toEqual(new Set([undefined]))
       store.onReply = () => {}
       await expect(store.peek([bad])).rejects.toThrow(DamagedKeyError)
+      // The key may hold a secret.
+      await expect(store.peek([bad])).rejects.not.toThrow(bad.key)
       await server.command('DEL', bad.key)
       expect(await store.charge([bad])).toMatchObject({ admitted: true })
     },

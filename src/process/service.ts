@@ -165,7 +165,7 @@ export async function buildService(
     metricValues: metrics.ownValues,
     activity: activity.values,
     vitals: () => ({ ...activity.recent(), ...opened.outage() }),
-    exchange: opened.exchange,
+    shareSummary: opened.shareSummary,
     events: output.events,
     ...createOperations({
       current: () => current,

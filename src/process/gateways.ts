@@ -18,7 +18,7 @@ type ShownSummary = Summary & { readonly ageMs: number; readonly self: boolean }
 /** Sends the summary of this gateway, with its workers, to the others each second, and keeps theirs. */
 export function createGateways(
   configuration: Pick<Configuration, 'config' | 'hash'>,
-  operatorApi: () => Pick<OperatorApi, 'vitals' | 'exchange'>,
+  operatorApi: () => Pick<OperatorApi, 'vitals' | 'shareSummary'>,
 ) {
   const id = randomUUID()
   const startedMs = Date.now()
@@ -44,8 +44,8 @@ export function createGateways(
     }
   }
 
-  async function exchange(): Promise<void> {
-    const received = await operatorApi().exchange([id, JSON.stringify(await ownSummary())])
+  async function share(): Promise<void> {
+    const received = await operatorApi().shareSummary([id, JSON.stringify(await ownSummary())])
     const shown = received.flatMap(({ summary: text, ageMs }) => {
       const summary = parseSummary(text)
       return summary === undefined ? [] : { ...summary, ageMs, self: false }
@@ -54,7 +54,7 @@ export function createGateways(
     readMs = Date.now()
   }
   // Without Redis, the others stay as they were read last.
-  const stop = SYSTEM_CLOCK.every(EVERY_MS, () => void exchange().catch(() => {}))
+  const stop = SYSTEM_CLOCK.every(EVERY_MS, () => void share().catch(() => {}))
 
   return {
     self,

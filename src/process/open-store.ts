@@ -25,7 +25,7 @@ type Mode = keyof typeof MODE_CHANGED
 
 const MAX_LOGGED = 20
 const NO_OUTAGE = () => ({ outages: 0, withoutRedis: 0 })
-const NO_EXCHANGE = () => Promise.reject(new Error('Counters in memory are not shared.'))
+const NOT_SHARED = () => Promise.reject(new Error('Counters in memory are not shared.'))
 
 const logged = (overrides: readonly Override[]): readonly string[] =>
   overrides.slice(0, MAX_LOGGED).map(({ caller, name, limit, untilAt, by, note }) => {
@@ -41,7 +41,7 @@ interface StoreHooks {
 }
 
 /**
- * Opens the store, the overrides, and the exchange of summaries. `ready`: calls can be decided as configured.
+ * Opens the store, the overrides, and `shareSummary`. `ready`: calls can be decided as configured.
  * `renew` makes new connections to Redis use another login. Rejects if Redis contradicts the configuration.
  */
 export async function openStore(
@@ -68,7 +68,7 @@ export async function openStore(
     show('store')
     const store = createMemoryStore(clock)
     const overrides = createLiveOverrides(createMemoryFields(), prefixOf(config), events)
-    return { store, overrides, outage: NO_OUTAGE, exchange: NO_EXCHANGE, ready: () => true }
+    return { store, overrides, outage: NO_OUTAGE, shareSummary: NOT_SHARED, ready: () => true }
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
@@ -150,6 +150,6 @@ export async function openStore(
   show(store.mode())
   const outage = () => ({ outages: Number(store.mode() !== 'store'), withoutRedis })
   const ready = (): boolean => mode !== 'deny' || store.mode() === 'store'
-  const { renew, exchange } = counters
-  return { store, overrides, outage, exchange, ready, renew }
+  const { renew, shareSummary } = counters
+  return { store, overrides, outage, shareSummary, ready, renew }
 }

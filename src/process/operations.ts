@@ -28,7 +28,7 @@ export interface OperatorApi
   activity(): ActivityValues | Promise<ActivityValues>
   vitals(): Vitals | Promise<Vitals>
   /** Sends the id and the summary of this gateway to the others, and returns theirs. Rejects if Redis does not answer, and without Redis. */
-  readonly exchange: RedisStore['exchange']
+  readonly shareSummary: RedisStore['shareSummary']
   /** Returns the latest events of all processes, in any order. */
   events(): readonly LogEvent[] | Promise<readonly LogEvent[]>
 }

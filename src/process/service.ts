@@ -10,6 +10,7 @@ import { limitNameOf, prefixOf } from '../limit/key.ts'
 import { showKey } from '../policy/caller-keys.ts'
 import type { CountedCaller } from '../policy/counted.ts'
 import { createLimiter } from '../limit/limiter.ts'
+import { loginOf } from '../limit/redis/options.ts'
 import { createUsage } from '../gateway/usage.ts'
 import { createAccessLog } from '../observe/access-log.ts'
 import { createActivity } from '../observe/activity.ts'
@@ -162,19 +163,21 @@ export async function buildService(
     async apply(next: Config) {
       const loadedKeys = await loadIssuerKeys(resources, next)
       if (listeners.draining()) return
+      // What can throw comes before the swap: a rejected configuration must not be in force.
+      const login = next.store === 'memory' ? undefined : loginOf(next.store.redis)
       current = resources.replace(() => {
         const wired = wire(next, loadedKeys)
         listeners.renew(next)
         return wired
       })
-      if (next.store !== 'memory') opened.renew?.(next.store.redis)
+      if (login !== undefined) opened.renew?.(login)
       forget()
     },
     metrics: metrics.text,
     metricValues: metrics.ownValues,
     activity: activity.values,
     vitals: () => ({ ...activity.recent(), ...opened.outage() }),
-    exchange: opened.exchange,
+    shareSummary: opened.shareSummary,
     events: output.events,
     ...createOperations({
       current: () => current,

@@ -22,7 +22,7 @@ const UNSERVED = {
   notReadyReason: () => STARTING,
   activity: () => NO_ACTIVITY,
   vitals: () => mergeVitals([]),
-  exchange: refuse,
+  shareSummary: refuse,
   usage: refuse,
   reset: refuse,
   setLimits: refuse,

@@ -32,7 +32,7 @@ async function overviewOf(registry = new Registry(), callers: readonly CallerAct
     overrides: async () => OVERRIDES,
     events: () => [],
     vitals: () => mergeVitals([]),
-    exchange: async () => [],
+    shareSummary: async () => [],
   }
   let config = await configOf(LIMITS)
   const configuration = { config: () => config, hash: () => null, reloads: [] }

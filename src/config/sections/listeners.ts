@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { isLoopback } from '../../downstream/peers.ts'
 import { FORWARD_AUTH_PROXIES } from '../../downstream/forward-auth.ts'
+import { decodeSegment } from '../../downstream/target.ts'
 import type { RedisTopology } from '../../limit/redis/options.ts'
 import { type Issue, mustBe } from '../yaml/issue.ts'
 import { bindHost, cidr, pemFile, servedHost } from './texts.ts'
@@ -60,6 +61,9 @@ export function checkServer(text: string): boolean | string {
   if (/^(?:unix:\/\/)?\/[^\s?#]+$/.test(text)) return true
   if (!/^rediss?:\/\//.test(text) || !URL.canParse(text)) return `must be ${SERVER}`
   if (/%(?![0-9a-f]{2})/i.test(text)) return 'has a "%" that is not an escape; write it as %25'
+  // `decodeSegment` leaves unchanged what it cannot decode.
+  if (text.includes('%') && decodeSegment(text) === text)
+    return 'has a user or password that is not UTF-8; escape its UTF-8 bytes, such as %C3%BF for ÿ'
   const { hostname, search, hash, pathname } = new URL(text)
   if (hostname === '') return 'names no host; write redis://host:6379'
   if (search !== '' || hash !== '') return 'must end after the port, or with a database number such as /0'

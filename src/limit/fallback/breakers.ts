@@ -27,7 +27,7 @@ export interface OutageChange {
 }
 
 /** A store of several servers, which may fail one by one. */
-export type RemoteStore = Omit<RedisStore, 'connect' | 'overrides' | 'renew' | 'exchange'>
+export type RemoteStore = Omit<RedisStore, 'connect' | 'overrides' | 'renew' | 'shareSummary'>
 const RECONNECT_EVERY_MS = 1000
 
 /**

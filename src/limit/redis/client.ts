@@ -39,8 +39,7 @@ const openServer = (client: Redis, watchers: readonly Redis[] = []): RedisClient
   node: () => client,
   reason: () => undefined,
   reconnect: () => disconnect(client, true),
-  renew(config) {
-    const login = loginOf(config)
+  renew(login) {
     Object.assign(client.options, login)
     const { sentinelUsername: username, sentinelPassword: password } = login
     for (const watcher of watchers) Object.assign(watcher.options, { username, password })
@@ -115,8 +114,8 @@ function openCluster(urls: readonly string[], config: RedisConfig, onError: OnEr
       client.refreshSlotsCache()
     },
     /** Makes new connections use another login; those that are open stay. */
-    renew(next: RedisConfig): void {
-      login = loginOf(next)
+    renew(next: typeof login): void {
+      login = next
       for (const node of client.nodes()) Object.assign(node.options, login)
     },
     close: (): void => close(client, client.nodes()),

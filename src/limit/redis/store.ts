@@ -9,6 +9,9 @@ import { hashTag } from './hash-slot.ts'
 import { createRedisFields } from './shared-fields.ts'
 import { createScripts, type OnReply } from './scripts.ts'
 
+/** Maximum fields of the key of all summaries, which is deleted beyond, and of those that are deleted at once. */
+const MAX_SUMMARIES = 10_000
+const MAX_DELETED = 1000
 /** Age at which a summary is deleted, as its gateway is gone, or has lost Redis; expiry of the key of all. */
 const SUMMARY_LIFE_MS = 10_000
 
@@ -96,9 +99,9 @@ export function createRedisStore(options: RedisStoreOptions) {
     overrides: createRedisFields(connection, options),
     /**
      * Writes the summary of a gateway, and returns those of the other gateways, not checked, with their ages by Redis's clock. Deletes old
-     * and damaged fields. Rejects if Redis does not answer.
+     * and damaged fields, and all of too many. Rejects if Redis does not answer.
      */
-    async exchange([gateway, summary]: readonly [string, string]) {
+    async shareSummary([gateway, summary]: readonly [string, string]) {
       const nowMs = Math.round(store.dateAt(summaries, clock.now()))
       if (nowMs === 0) throw new Error('Redis has not answered yet.')
       summarized = gateway
@@ -111,8 +114,9 @@ export function createRedisStore(options: RedisStoreOptions) {
         return { field, summary: value.slice(at.length + 1), ageMs: nowMs - Number(at) }
       })
       const old = all.filter(({ ageMs }) => !(ageMs <= SUMMARY_LIFE_MS)).map(({ field }) => field)
-      if (old.length > 0) commands.hdel(summaries, ...old).catch(() => {})
-      return all.filter(({ field }) => field !== gateway && !old.includes(field))
+      if (all.length > MAX_SUMMARIES) commands.unlink(summaries).catch(() => {})
+      else if (old.length > 0) commands.hdel(summaries, ...old.slice(0, MAX_DELETED)).catch(() => {})
+      return all.filter(({ field, ageMs }) => field !== gateway && ageMs <= SUMMARY_LIFE_MS)
     },
     server: client.server,
     servers: (): readonly string[] => [...client.tags().keys()],

@@ -92,7 +92,7 @@ export async function openWorkers(
     activity: async () =>
       mergeActivity(await callAll((worker) => worker.call('activity', undefined, ANSWER_MS))),
     vitals: async () => mergeVitals(await callAll((worker) => worker.call('vitals', undefined, ANSWER_MS))),
-    exchange: async (sent) => await first().call('exchange', sent, ANSWER_MS),
+    shareSummary: async (sent) => await first().call('shareSummary', sent, ANSWER_MS),
     async events() {
       const events = await callAll((worker) => worker.call('events', undefined, ANSWER_MS))
       return [...output.events(), ...events.flat()]

@@ -77,7 +77,7 @@ function createCalls() {
     ownMetrics: metrics.ownValues,
     activity: () => service!.activity(),
     vitals: () => service!.vitals(),
-    exchange: (sent: readonly [string, string]) => service!.exchange(sent),
+    shareSummary: (sent: readonly [string, string]) => service!.shareSummary(sent),
     events: output.events,
     usage: (caller: CountedCaller) => service!.usage(caller, newScan()),
     reset: (caller: CountedCaller) => service!.reset(caller, newScan()),

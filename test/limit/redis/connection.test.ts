@@ -3,7 +3,7 @@ import { createServer, type Socket } from 'node:net'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { GRANTS, SENTINEL_GRANTS, StoreConfigError } from '../../../src/limit/redis/diagnose.ts'
-import { describeTopology, redisAddress } from '../../../src/limit/redis/options.ts'
+import { describeTopology, loginOf, redisAddress } from '../../../src/limit/redis/options.ts'
 import type { RedisStoreOptions } from '../../../src/limit/redis/connection.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
 import { admitsAll, startFakeRedis } from '../../helpers/fake-redis.ts'
@@ -395,7 +395,7 @@ describe('a store whose password is renewed', () => {
     const keys = Array.from({ length: 50 }, (_, i) => `t:{${i}}:renewed`)
     const isServed = async () => (await Promise.all(keys.map(charges))).every(Boolean)
     expect(await isServed()).toBe(true)
-    store.renew({ topology, ...rotating(NEW) })
+    store.renew(loginOf({ topology, ...rotating(NEW) }))
     // The connections stay.
     await all(...setPassword(NEW))
     expect(await isServed()).toBe(true)
@@ -422,7 +422,7 @@ describe('a store whose password is renewed', () => {
     const isSubscribed = async () =>
       (await all(['CLIENT', 'LIST'])).every((list) => /sub=1 .*user=rotating/.test(String(list)))
     await until('it is subscribed', isSubscribed)
-    store.renew({ topology: behindGuards(NEW, 'rotating'), ...rotating(NEW) })
+    store.renew(loginOf({ topology: behindGuards(NEW, 'rotating'), ...rotating(NEW) }))
     await all(setPassword(NEW))
     await master.command(...setPassword(NEW))
     expect(await charges()).toBe(true)

@@ -225,7 +225,7 @@ describe('the Redis store', () => {
   describe('the summaries of gateways', () => {
     const KEY = 'r:{}:~summaries'
     const shown = async (id: string) =>
-      (await store.exchange([id, `of ${id}`])).map(({ field, summary }) => [field, summary])
+      (await store.shareSummary([id, `of ${id}`])).map(({ field, summary }) => [field, summary])
     const redisMs = async () => Number(((await server.command('TIME')) as string[])[0]) * 1000
 
     test('are returned to the others, and the key expires without gateways', async () => {
@@ -253,18 +253,33 @@ describe('the Redis store', () => {
       expect(await kept()).toEqual(['a', 'young'])
     })
 
+    test('are deleted if they are too many, and a thousand old ones at once', async () => {
+      const fill = async (count: number, value: string) => {
+        const fields = Array.from({ length: count }, (_, i) => [`field ${i}`, value]).flat()
+        await server.command('HSET', KEY, ...fields)
+      }
+      const size = async () => Number(await server.command('HLEN', KEY))
+      await server.command('DEL', KEY)
+      await fill(1500, 'damaged')
+      await shown('a')
+      await until('a thousand are deleted', async () => (await size()) === 501)
+      await fill(10_001, `${await redisMs()} young`)
+      expect(await shown('a')).toHaveLength(10_001)
+      await until('all are deleted', async () => (await size()) === 0)
+    })
+
     test('are shared on a cluster, and withdrawn at the close', async () => {
       const prefix = `r-${Math.random()}`
       const key = `${prefix}:{}:~summaries`
       const options = { topology: { cluster: cluster.urls }, prefix, timeoutMs: 2000 }
       const [first, second] = [createRedisStore(options), createRedisStore(options)]
       await Promise.all([first.connect(), second.connect()])
-      await first.exchange(['a', 'of a'])
-      expect(await second.exchange(['b', 'of b'])).toMatchObject([{ field: 'a', summary: 'of a' }])
+      await first.shareSummary(['a', 'of a'])
+      expect(await second.shareSummary(['b', 'of b'])).toMatchObject([{ field: 'a', summary: 'of a' }])
       await first.close()
       const master = await cluster.masterOf(hashSlot(key))
       await until('it is withdrawn', async () => (await master.command('HEXISTS', key, 'a')) === 0)
-      expect(await second.exchange(['b', 'of b'])).toEqual([])
+      expect(await second.shareSummary(['b', 'of b'])).toEqual([])
       await second.close()
     })
   })

@@ -58,7 +58,7 @@ const timer = setInterval(() => {
   }
 }, TICK_MS)
 await new Promise((resolve) => setTimeout(resolve, TRAFFIC_MS))
-const { y, height } = (await page.locator('section', { has: page.locator('#clients') }).boundingBox())!
+const { y, height } = (await page.locator('section', { has: page.locator('#callers') }).boundingBox())!
 const clip = { x: 0, y: 0, width: 1280, height: y + height + 12 }
 await page.screenshot({ path: FILE, fullPage: true, clip })
 clearInterval(timer)

@@ -1,4 +1,5 @@
 import { UNITS_BYTES, UNITS_MS } from '../config/sections/values.ts'
+import { escaped } from '../observe/log-lines.ts'
 import type { Limit } from '../policy/limit.ts'
 
 /** Formats milliseconds as the configuration writes them, such as `90s`. */
@@ -20,6 +21,14 @@ export const pluralize = (number: number, noun: string): string =>
   `${number} ${noun}${number === 1 ? '' : 's'}`
 
 export const formatList = (words: readonly string[]): string => words.join(', ') || '-'
+
+const MAX_CELL_CHARS = 60
+
+/** Escapes and truncates text that callers choose: it must not move the cursor or widen a column without bound. */
+export function cell(text: string): string {
+  const plain = escaped(text)
+  return plain.length > MAX_CELL_CHARS ? `${plain.slice(0, MAX_CELL_CHARS - 1)}…` : plain
+}
 
 type Row = readonly (string | number | null | undefined)[]
 

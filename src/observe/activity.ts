@@ -2,7 +2,7 @@ import type { Exchange } from '../gateway/exchange.ts'
 import { instant } from '../runtime/instant.ts'
 import { type CountedCaller, counterKey } from '../policy/counted.ts'
 import type { CallerRow, LatestDecision } from './callers.ts'
-import { createCallers, createRing, MAX_CALLERS, refusedForMs, secondOf, sum } from './callers.ts'
+import { createCallers, createRing, inOrder, MAX_CALLERS, refusedForMs, secondOf, sum } from './callers.ts'
 import { RECENT_SECONDS } from './summary.ts'
 
 const TOTAL_SECONDS = 300
@@ -101,16 +101,20 @@ function limitValues(caller: CountedCaller, latest: LatestDecision, at: number) 
   }
 }
 
-/** Returns the callers to show, busiest first, preferably those refused now; none without a call for a minute. */
+/** Returns the callers to show, busiest first; without a call for a minute, only those refused now, if there is room. */
 function busiest(callers: readonly CallerActivity[]) {
   const active = callers
     .filter(({ refusedNow, calls }) => refusedNow !== null || sum(calls) > 0)
-    .toSorted((a, b) => sum(b.calls) - sum(a.calls))
-  const rank = ({ refusedNow }: CallerActivity): number => (refusedNow === null ? 1 : 0)
-  const shown = new Set(active.toSorted((a, b) => rank(a) - rank(b)).slice(0, MAX_SHOWN))
+    .map((caller) => {
+      const calls = sum(caller.calls)
+      return { caller, calls, isRefused: caller.refusedNow !== null && calls > 0 }
+    })
+  const shown = inOrder(active, MAX_SHOWN).slice(0, MAX_SHOWN)
   return {
-    callers: active.filter((caller) => shown.has(caller)) as readonly CallerActivity[],
-    /** Tracked callers of the last minute, shown or not; at `MAX_CALLERS`, there may be more. */
+    callers: shown
+      .toSorted((a, b) => b.calls - a.calls)
+      .map(({ caller }) => caller) as readonly CallerActivity[],
+    /** Tracked callers, shown or not; at `MAX_CALLERS`, there may be more. */
     known: Math.min(active.length, MAX_CALLERS),
   }
 }

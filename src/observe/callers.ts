@@ -10,8 +10,6 @@ export const MAX_CALLERS = 256
 const REDUCE_MS = 10_000
 /** Seconds whose calls decide which callers are kept: no more, so that new callers are compared fairly. */
 const RANKED_SECONDS = REDUCE_MS / 1000
-/** Added to the rank of a caller that is refused now, so that it is kept before all others. */
-const REFUSED_RANK = 1e9
 /** Seconds that a caller's calls are counted. */
 const CALLER_SECONDS = 60
 
@@ -88,18 +86,30 @@ const createRow = ({ parts, shown }: ShownCaller) => ({
   lead: 0,
 })
 
-/** Creates the table of the busiest callers. A full table is reduced to those refused now and the busiest others: every ten seconds, or when a further caller is refused. */
+interface Ranked {
+  readonly calls: number
+  readonly isRefused: boolean
+}
+
+/** Orders callers so that half of the first `max` are the busiest; before the others come those refused now: they may be made up. */
+export function inOrder<T extends Ranked>(callers: readonly T[], max: number): readonly T[] {
+  const busiest = callers.toSorted((a, b) => b.calls - a.calls)
+  const others = busiest.splice(max / 2)
+  return [...busiest, ...others.toSorted((a, b) => Number(b.isRefused) - Number(a.isRefused))]
+}
+
+/** Creates the table of the busiest callers. A full table is reduced to them and those refused now: every ten seconds, or when a further caller is refused. */
 export function createCallers() {
   const rows = new Map<string, CallerRow>()
   let reducedAt = -Infinity
 
   function reduce(at: number): void {
-    const rank = (row: CallerRow): number =>
-      sum(row.calls.before(secondOf(at)).slice(-RANKED_SECONDS)) +
-      (refusedForMs(row, at) > 0 ? REFUSED_RANK : 0)
-    const ranked = [...rows.values()].map((row) => ({ row, rank: rank(row) }))
-    ranked.sort((a, b) => b.rank - a.rank)
-    for (const { row } of ranked.slice(MAX_CALLERS)) rows.delete(row.shown)
+    const ranked = [...rows.values()].map((row) => ({
+      row,
+      calls: sum(row.calls.before(secondOf(at)).slice(-RANKED_SECONDS)),
+      isRefused: refusedForMs(row, at) > 0 && at - row.refusal.decidedAt < CALLER_SECONDS * 1000,
+    }))
+    for (const { row } of inOrder(ranked, MAX_CALLERS).slice(MAX_CALLERS)) rows.delete(row.shown)
     reducedAt = at
   }
 

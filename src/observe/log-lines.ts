@@ -64,7 +64,7 @@ export const withOmitted = (line: string, omitted: number): string =>
   omitted === 0 ? line : `${line.slice(0, -END.length)},"omitted":${omitted}${END}`
 
 function callersText(callers: Exchange['callers']): string {
-  return callers.length === 1 ? callers[0]!.shown : callers.map(({ shown }) => shown).join(', ')
+  return callers.length === 1 ? cut(callers[0]!.shown) : callers.map(({ shown }) => cut(shown)).join(', ')
 }
 
 function decisionFields({ admitted, allowances, refusedBy, mode }: Decision): string {
@@ -94,10 +94,10 @@ function causeOf(cause: unknown): string | undefined {
   return ((isBug && cause.stack) || cause.message).slice(0, 2000)
 }
 
-/** Maximum characters of a path or host; `…` replaces the rest. */
+/** Maximum characters of a path, host or caller; `…` replaces the rest. */
 const MAX_CHARS = 256
 
-export const cut = (text: string | undefined): string | undefined =>
+export const cut = <T extends string | undefined>(text: T): T | string =>
   text !== undefined && text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}…` : text
 
 /** The start of a query, a fragment or a parameter, which may contain a token; also percent-encoded, once or repeatedly. */

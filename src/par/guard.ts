@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { isName } from '../authenticate/token/claims.ts'
+import { isName } from '../runtime/json.ts'
 import { Refusal } from '../errors.ts'
 import type { ClientRules, ParClient } from './clients.ts'
 import { assertionFault, findClient, parseJwt, refuseRequestObject } from './clients.ts'

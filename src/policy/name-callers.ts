@@ -13,6 +13,7 @@ import type { KeyedLimit } from './key.ts'
 import { claimText } from './parts.ts'
 
 const MAX_LENGTH = 256
+const MAX_WORDS = 1000
 
 type ReadValue = (caller: Caller, facts: Facts) => string | undefined
 
@@ -40,7 +41,10 @@ type Name = (caller: Caller, facts: Facts) => readonly ShownCaller[]
 const NOBODY: readonly ShownCaller[] = []
 const shownAs = (parts: CountedCaller): readonly ShownCaller[] => [{ parts, shown: showCaller(parts) }]
 
-function nameByOne(word: string): Name {
+/** Shared by all routes, since what it returns for a word caches up to `MAX_SHOWN` callers. */
+const nameByOne = memoize(createNameByOne, MAX_WORDS, MAX_LENGTH)
+
+function createNameByOne(word: string): Name {
   const named = memoize((value) => shownAs([{ word, value }]), MAX_SHOWN, MAX_LENGTH)
   const read = valueReader(word)
   return (caller, facts) => {
@@ -63,21 +67,24 @@ export const nameClient = nameByOne('client')
 
 /** Compiles the function that names the callers whom the limits of some quotas count: one, mostly. */
 export function compileCallers(limits: readonly KeyedLimit[]) {
-  const names = new Map<string, Name>()
-  const nameOf = new Map<string, Name>()
+  const namings = new Map<string, { readonly nameOf: Name; readonly limits: Set<string> }>()
   for (const { name, per } of limits) {
     const words = identityOf(per)
     if (words.length === 0) continue
     const id = words.join('\n')
-    const naming = names.get(id) ?? (words.length === 1 ? nameByOne(words[0]!) : nameByAll(words))
-    names.set(id, naming)
-    nameOf.set(name, naming)
+    const nameOf = words.length === 1 ? nameByOne(words[0]!) : nameByAll(words)
+    const naming = namings.get(id) ?? { nameOf, limits: new Set() }
+    naming.limits.add(name)
+    namings.set(id, naming)
   }
-  const [only = () => NOBODY] = names.values()
+  const all = [...namings.values()]
   return (quotas: readonly { readonly name: string }[], caller: Caller, facts: Facts) => {
-    // Mostly, all limits count the same caller.
-    if (names.size === 1) return quotas.some(({ name }) => nameOf.has(name)) ? only(caller, facts) : NOBODY
-    const used = new Set(quotas.flatMap(({ name }) => nameOf.get(name) ?? []))
-    return [...used].flatMap((naming) => naming(caller, facts))
+    let callers = NOBODY
+    for (const { nameOf, limits } of all) {
+      if (!quotas.some(({ name }) => limits.has(name))) continue
+      const named = nameOf(caller, facts)
+      callers = callers.length === 0 ? named : [...callers, ...named]
+    }
+    return callers
   }
 }

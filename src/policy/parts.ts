@@ -3,6 +3,7 @@ import { decodeSegment } from '../downstream/target.ts'
 import { badRequest, Refusal } from '../errors.ts'
 import { keyOf } from '../limit/key.ts'
 import { memoize } from '../runtime/hot-path.ts'
+import { isName } from '../runtime/json.ts'
 import { encodePart, ipPart, type KeyedLimit, paramPart } from './key.ts'
 import { type Caller, type Facts, tokenHash } from './facts.ts'
 
@@ -41,7 +42,7 @@ function compileKind(parameters: Parameters, part: string) {
   if (own === undefined && part.startsWith('claim:'))
     return {
       kind: 'a text or an integer',
-      words: `a text of at most ${MAX_CLAIM} characters, or an integer`,
+      words: `a text of at most ${MAX_CLAIM} characters, none a control character, or an integer`,
       accepts: () => true,
     }
   const { pattern, words } = NAMED.get(own ?? 'plain') ?? {
@@ -122,10 +123,10 @@ export function partReader(part: string, parameters: Parameters): Read {
   }
 }
 
-/** Returns a claim as text; undefined unless it is an integer, or a string of 1 to 255 characters. Unsafe integers may be rounded. */
+/** Returns a claim as text; undefined unless it is an integer, or a string of 1 to 255 characters without control characters and lone surrogates. Unsafe integers may be rounded. */
 export function claimText(claim: unknown): string | undefined {
   if (Number.isSafeInteger(claim)) return String(claim)
-  return typeof claim === 'string' && claim !== '' && claim.length <= MAX_CLAIM ? claim : undefined
+  return isName(claim) && claim.length <= MAX_CLAIM ? claim : undefined
 }
 
 /**

@@ -5,6 +5,12 @@ export type JsonObject = Readonly<Record<string, unknown>>
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
+const UNSOUND = /[\p{Surrogate}\p{Cc}]/u
+
+/** Returns true for a string without control characters and lone surrogates, which would all be the same in UTF-8. */
+export const isName = (value: unknown): value is string =>
+  typeof value === 'string' && value !== '' && !UNSOUND.test(value)
+
 /** Parses a JSON object in UTF-8; returns undefined for anything else. The last duplicate member counts (RFC 7519 section 4). */
 export function parseObject(json: string | Buffer | undefined): JsonObject | undefined {
   if (json === undefined || (typeof json !== 'string' && !isUtf8(json))) return undefined

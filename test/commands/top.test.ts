@@ -64,17 +64,21 @@ it('averages rates over the last ten seconds', async () => {
     refusedNow: null,
   }
   const address = { ...shown, caller: 'ip:192.0.2.7' }
+  const long = { ...shown, caller: `client:${'x'.repeat(255)}` }
   const other = createServer((_, response) =>
-    response.end(JSON.stringify({ activity: { callers: [shown, address], known: 256, mostKnown: 256 } })),
+    response.end(
+      JSON.stringify({ activity: { callers: [shown, address, long], known: 256, mostKnown: 256 } }),
+    ),
   )
   await once(other.listen(0, '127.0.0.1'), 'listening')
   onTestFinished(() => void other.close())
   const { port } = other.address() as AddressInfo
   const { stdout } = await sluice(['limits', 'top', '--admin', `http://127.0.0.1:${port}`])
-  const [, first, second, last] = stdout.split('\n')
+  const [, first, second, third, last] = stdout.split('\n')
   expect(first!.split(/ {2,}/).slice(0, 4)).toEqual(['client:acme', '-', '0.7', '1.4'])
   expect(second).toMatch(/^ip:192\.0\.2\.7 /)
-  expect(last).toBe('2 of 256 or more')
+  expect(third).toMatch(/^client:x{52}… {2}-/)
+  expect(last).toBe('3 of 256 or more')
 })
 
 it('lists the callers as JSON, with --admin and ADMIN_TOKEN', async () => {

@@ -67,7 +67,7 @@ describe('a limit by a claim', () => {
     expect(await statusOf('/consents', { consent: 'a' })).toBe(200)
     expect(await statusOf('/consents', { consent: 'a' })).toBe(429)
     expect(await statusOf('/consents', { consent: 'b' })).toBe(200)
-    for (const consent of [undefined, null, '', { id: 'a' }, ['a']]) {
+    for (const consent of [undefined, null, '', 'a\ud800b', 'a\nb', { id: 'a' }, ['a']]) {
       const refused = await ask('/consents', { consent })
       expect(refused).toMatchObject({ status: 403, json: { code: 'Forbidden' } })
       expect(refused.json.detail).toContain('"consent"')

@@ -132,12 +132,12 @@ it('shows a quiet caller immediately if other callers have been idle for a minut
 it('shows a refused caller immediately, and while it is refused, among any number of others', () => {
   const { call, values, pass } = activityAt()
   for (let i = 0; i < 300; i++) for (let k = 0; k < 100; k++) call(`busy-${i}`, [{}])
-  call('refused', [{ ...REFUSED, retryAfterMs: 90_000 }])
+  call('refused', [{ ...REFUSED, retryAfterMs: 50_000 }])
   for (let i = 0; i < 10_000; i++) call(`other-${i}`, [{}])
   pass(1000)
   const shown = () => values().callers.some(({ client }) => client === 'refused')
   expect([shown(), values().callers.length, values().known]).toEqual([true, 100, 256])
-  pass(80_000)
+  pass(40_000)
   for (let i = 0; i < 10_000; i++) call(`more-${i}`, [{}])
   expect(shown()).toBe(true)
   pass(10_000)
@@ -145,6 +145,49 @@ it('shows a refused caller immediately, and while it is refused, among any numbe
   for (let i = 0; i < 256; i++) call(`more-${i}`, [{}])
   expect(shown()).toBe(false)
 })
+
+const DAY_MS = 86_400_000
+
+it('shows callers of the last minute before those that are still refused but no longer call', () => {
+  const { call, values, pass } = activityAt()
+  for (let i = 0; i < 105; i++)
+    for (let k = 0; k < 2; k++) call(`made-up-${i}`, [{ ...REFUSED, retryAfterMs: DAY_MS }])
+  pass(61_000)
+  for (let i = 0; i < 60; i++) call(`new-${i}`, [{}])
+  pass(1000)
+  const { callers, known } = values()
+  expect([callers.length, known]).toEqual([100, 165])
+  expect(callers.filter(({ client }) => client!.startsWith('new'))).toHaveLength(60)
+})
+
+it('shows the busiest beside any number of refused callers', () => {
+  const { call, values, pass } = activityAt()
+  for (let i = 0; i < 60; i++) for (let k = 0; k < 3; k++) call(`busy-${i}`, [{}])
+  for (let i = 0; i < 105; i++) for (let k = 0; k < 2; k++) call(`made-up-${i}`, [REFUSED])
+  pass(1000)
+  const { callers } = values()
+  expect(callers).toHaveLength(100)
+  expect(callers.filter(({ client }) => client!.startsWith('busy'))).toHaveLength(50)
+})
+
+it.each([0, 60_000])(
+  'keeps the calls of the busiest when the table is full of refused callers',
+  (pauseMs) => {
+    const { call, values, pass } = activityAt()
+    for (let i = 0; i < 256; i++) call(`made-up-${i}`, [{ ...REFUSED, retryAfterMs: DAY_MS }])
+    pass(pauseMs)
+    // After a pause, those that no longer call leave room for more than half.
+    const busy = pauseMs === 0 ? 128 : 250
+    for (let i = 0; i < busy; i++) for (let k = 0; k < 5; k++) call(`busy-${i}`, [{}])
+    pass(1000)
+    for (let i = 0; i < 300; i++) call(`once-${i}`, [{}])
+    for (let i = 0; i < busy; i++) call(`busy-${i}`, [{}])
+    pass(1000)
+    const { callers } = values()
+    const calls = callers.slice(0, 50).map(({ calls }) => total(calls))
+    expect(calls).toEqual(Array.from({ length: 50 }, () => 6))
+  },
+)
 
 it('shows callers without a client by their address, IPv6 by its /64, if they are limited', () => {
   const { activity, call, values, pass } = activityAt()

@@ -50,6 +50,10 @@ it('shows the callers whom the limits count, secrets shortened, in JSON and in p
   const line = accessLine({ ...bare, callers })
   expect(JSON.parse(line)).toMatchObject({ caller: `${key}, ip:192.0.2.7` })
   expect(prettyLines(line)).toContain(` ms ${key}, ip:192.0.2.7`)
+  const long = { ...callers[1]!, shown: 'x'.repeat(257) }
+  const both = read({ ...bare, callers: [long, callers[1]!] })
+  expect(both).toMatchObject({ caller: `${'x'.repeat(256)}…, ip:192.0.2.7` })
+  expect(read({ ...bare, callers: [long] })).toMatchObject({ caller: `${'x'.repeat(256)}…` })
 })
 
 it('shows the deciding limit, and the shadow limits that would have refused', () => {

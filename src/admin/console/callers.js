@@ -9,7 +9,7 @@ import { duration, rate, time, whole } from './format.js'
 const partUsed = ({ limit, remaining }) => (limit === 0 ? 1 : (limit - remaining) / limit)
 
 /** @param {string} caller */
-export const hrefOf = (caller) => `#caller/${encodeURIComponent(caller)}`
+export const hrefOf = (caller) => `#caller/${encodeURIComponent(caller.toWellFormed())}`
 
 /** @param {Caller} caller */
 const keyOf = ({ caller }) => caller

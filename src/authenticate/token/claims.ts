@@ -1,4 +1,4 @@
-import { isObject, type JsonObject } from '../../runtime/json.ts'
+import { isName, isObject, type JsonObject } from '../../runtime/json.ts'
 import type { Keys } from './jwks.ts'
 import type { Jws } from './jws.ts'
 import { type Claims, keptClaims } from './kept-claims.ts'
@@ -181,10 +181,4 @@ function timesOf(claims: JsonObject, leewayMs: number): string {
   return `${times.join(', ')}, by the clock of this gateway; leeway ${leewayMs / 1000} s`
 }
 
-const UNSOUND = /[\p{Surrogate}\p{Cc}]/u
-
 export const isClientId = (value: unknown): value is string => isName(value) && /^.{1,255}$/su.test(value)
-
-/** Returns true for a string without control characters and lone surrogates, which would all be the same in UTF-8. */
-export const isName = (value: unknown): value is string =>
-  typeof value === 'string' && value !== '' && !UNSOUND.test(value)

@@ -5,7 +5,7 @@ import type { CallerUsage } from '../../gateway/usage.ts'
 import { escaped } from '../../observe/log-lines.ts'
 import type { Overview } from '../../process/overview.ts'
 import { type Admin, ask, findAdmin } from '../admin-client.ts'
-import { formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
+import { cell, formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
 import { type Args, interruption, type Io, positionals, print, UsageError } from '../io.ts'
 import { setLimits } from './set.ts'
 
@@ -46,7 +46,7 @@ export async function run(args: Args, io: Io): Promise<void> {
 function describeOverrides({ overrides }: Overrides): string {
   const rows = overrides.map(({ caller, name, limit, until, set, by, note, applies }) => {
     const end = applies ? (until ?? 'no end') : 'without effect: no such limit'
-    return [caller, name, limit, end, set, by, note]
+    return [cell(caller), name, limit, end, set, by, note]
   })
   const head = ['CALLER', 'LIMIT', 'CALLS', 'UNTIL', 'SET', 'BY', 'NOTE']
   return formatRows(head, rows) || 'There are no overrides.'
@@ -130,7 +130,7 @@ function describeTop({ activity: { callers, known, mostKnown } }: Overview): str
     const refused = row.refusedBy && `${row.refusedUntil ?? 'blocked'} by ${row.refusedBy}`
     const refusals = row.refusals.map(({ limit, calls }) => `${calls} by ${limit}`).join(', ') || null
     const rates = [row.callsPerSecond.toFixed(1), row.refusedPerSecond.toFixed(1)]
-    return [row.caller, refused, ...rates, row.limit, row.used, row.remaining, refusals, row.route]
+    return [cell(row.caller), refused, ...rates, row.limit, row.used, row.remaining, refusals, row.route]
   })
   const head = ['CALLER', 'REFUSED UNTIL', 'CALLS/S', 'REFUSED/S', 'LIMIT', 'USED', 'REMAINING']
   const table = formatRows([...head, 'REFUSED LAST MINUTE', 'ROUTE'], rows)

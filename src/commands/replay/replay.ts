@@ -13,9 +13,9 @@ import { NO_FACTS } from '../../policy/facts.ts'
 import { compileRoutes } from '../../policy/routes.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { type Args, idOf, type Io, load, positionals, print, UsageError, wholeOf } from '../io.ts'
-import { formatParagraphs, pluralize } from '../format.ts'
+import { cell, formatParagraphs, pluralize } from '../format.ts'
 import { type LoggedCall, passInOrder, readAccessLine, readLines } from './logs.ts'
-import { cell, createReport, describeClients, describeTotals, unloggedBy } from './report.ts'
+import { createReport, describeClients, describeTotals, unloggedBy } from './report.ts'
 
 const MAX_ROWS = 100_000
 

@@ -4,14 +4,12 @@ import { instant } from '../../runtime/instant.ts'
 import type { Limit } from '../../policy/limit.ts'
 import { sweeper } from '../../limit/memory/store.ts'
 import { claimsOf } from '../../policy/conditions.ts'
-import { escaped } from '../../observe/log-lines.ts'
-import { formatList, formatRows, pluralize } from '../format.ts'
+import { cell, formatList, formatRows, pluralize } from '../format.ts'
 import type { LoggedCall } from './logs.ts'
 
 const MINUTE_MS = 60_000
 /** Clients that are checked for idleness with each call. */
 const SWEPT_PER_CALL = 2
-const MAX_CELL_CHARS = 64
 
 const emptyCounts = () => ({
   calls: 0,
@@ -162,12 +160,6 @@ export function describeTotals({ totals, limits, from, to }: Counted): string {
         return `"${name}" refuses ${shadow ? 'in shadow ' : ''}${refused} of ${pluralize(clients, 'client')}${then}.`
       }),
   ].join('\n')
-}
-
-/** Escapes and truncates text that callers choose: it must not move the cursor or widen a column without bound. */
-export function cell(text: string): string {
-  const plain = escaped(text)
-  return plain.length > MAX_CELL_CHARS ? `${plain.slice(0, MAX_CELL_CHARS - 1)}…` : plain
 }
 
 const changed = (before: number, now: number) => (before === now ? now : `${before} -> ${now}`)

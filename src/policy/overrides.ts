@@ -87,12 +87,14 @@ function parseOverride(field: string, value: string): Override | undefined {
     if (typeof caller !== 'string' || typeof name !== 'string') return undefined
     if (!isWhole(limit) || !isInstant(setAt)) return undefined
     if (untilAt !== undefined && !isInstant(untilAt)) return undefined
-    return { caller: parseCaller(caller), name, limit, untilAt, setAt, by, note }
+    return { caller: parseCaller(caller), name, limit, untilAt, setAt, by: textOf(by), note: textOf(note) }
   } catch {
     return undefined
   }
 }
 
+/** Other programs may write to Redis. */
+const textOf = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
 const isWhole = (value: number): boolean => Number.isSafeInteger(value) && value >= 0
 /** True for an instant that a Date can represent. */
 const isInstant = (value: number): boolean => isWhole(value) && value <= 8.64e15

@@ -56,6 +56,14 @@ describe('the fields of overrides', () => {
     })
   })
 
+  it('drops who set it and why, unless they are texts', () => {
+    const { overrides, bad } = parseOverrides({
+      [FIELD]: JSON.stringify({ limit: 1, setAt: 1, by: {}, note: 7 }),
+    })
+    expect(bad).toEqual([])
+    expect(overrides).toMatchObject([{ limit: 1, by: undefined, note: undefined }])
+  })
+
   it('are read up to a maximum number', () => {
     const many = Array.from({ length: MAX_OVERRIDES + 2 }, (_, i) => of(String(i)))
     const { overrides, bad } = parseOverrides(fieldsOf(...many))

@@ -11,7 +11,7 @@ const durationSchema = duration('1s', MAX_SPAN)
 
 /** Sets or removes overrides of one caller at all gateways that share the store, either all that are given or none. `words`: the parts of the caller, then LIMIT=N. */
 export async function setLimits(admin: Admin, words: readonly string[], args: Args, io: Io): Promise<void> {
-  // The first word names the caller, whatever it contains.
+  // The first word always names the caller.
   const end = words.findIndex((word, i) => i > 0 && !isNamedPart(word))
   const caller = words.slice(0, end === -1 ? words.length : end).join(' ')
   const set = parseSettings(end === -1 ? [] : words.slice(end))

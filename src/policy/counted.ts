@@ -6,7 +6,7 @@ import { foldCase } from '../downstream/target.ts'
 import { InvalidQuestion } from '../errors.ts'
 import { memoize } from '../runtime/hot-path.ts'
 import { keyOf } from '../limit/key.ts'
-import { encodePart, ipPart, paramPart } from './key.ts'
+import { encoderOf } from './key.ts'
 
 /** A part of a counted caller: the word of `per`, and the value as limits count it: header fields in lower case, IPv6 by its /64. */
 export interface CallerPart {
@@ -128,7 +128,5 @@ export const isShortened = (caller: CountedCaller): boolean =>
   caller.some(({ word, value }) => SECRET.test(word) && value.includes(SHORTENED))
 
 /** Encodes a value as it is in keys. */
-export function encodeValue({ word, value }: CallerPart): string {
-  if (word === 'ip') return ipPart(value.split('/64', 1)[0]!)
-  return word.startsWith('header:') ? paramPart(value) : encodePart(value)
-}
+export const encodeValue = ({ word, value }: CallerPart): string =>
+  encoderOf(word)(word === 'ip' ? value.split('/64', 1)[0]! : value)

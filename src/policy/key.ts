@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { networkOf } from '../downstream/peers.ts'
 import { foldCase } from '../downstream/target.ts'
+import { memoize } from '../runtime/hot-path.ts'
 
 /** Maximum UTF-8 bytes of a part; a longer part is replaced by its hash. */
 const MAX_BYTES = 256
@@ -55,3 +56,12 @@ export const paramPart = (segment: string): string => encodePart(foldCase(segmen
 
 /** Encodes an address: IPv6 by its /64, or as IPv4 if it maps one. */
 export const ipPart = (ip: string): string => encodePart(networkOf(ip))
+
+const routePart = memoize(encodePart, 1000, 1000)
+
+/** Returns the function that encodes the values of a part. Only ids, claims and hashes are compared exactly. */
+export function encoderOf(part: string): (value: string) => string {
+  if (part === 'ip') return ipPart
+  if (part === 'route') return routePart
+  return /^(?:client|user|token|claim:.*)$/s.test(part) ? encodePart : paramPart
+}

@@ -2,37 +2,24 @@ import { foldCase } from '../downstream/target.ts'
 import { memoize } from '../runtime/hot-path.ts'
 import {
   addressOf,
+  type CallerPart,
   type CountedCaller,
   identityOf,
   MAX_SHOWN,
   showCaller,
   type ShownCaller,
 } from './counted.ts'
-import { type Caller, type Facts, tokenHash } from './facts.ts'
+import type { Caller, Facts } from './facts.ts'
 import type { KeyedLimit } from './key.ts'
-import { claimText } from './parts.ts'
+import { valueReader } from './parts.ts'
 
 const MAX_LENGTH = 256
 const MAX_WORDS = 1000
 
-type ReadValue = (caller: Caller, facts: Facts) => string | undefined
-
-/** Returns the reader of the value that a request has for a word of `per` that says who calls. */
-function valueReader(word: string): ReadValue {
-  const [of, name = ''] = word.split(/:(.*)/s)
-  switch (of) {
-    case 'client':
-    case 'user':
-      return ({ [of]: id }) => id
-    case 'ip':
-      return ({ ip }) => addressOf(ip)
-    case 'token':
-      return (_, facts) => tokenHash(facts)
-    case 'claim':
-      return ({ claims }) => claimText(claims?.[name])
-    default:
-      return (_, facts) => facts.field(name)?.map(foldCase)[0]
-  }
+/** Returns the form in which limits count the values of a word. */
+function countedForm(word: string): (value: string) => string {
+  if (word === 'ip') return addressOf
+  return word.startsWith('header:') ? foldCase : (value) => value
 }
 
 /** Names the caller of a request by some words of `per`; nobody if it lacks one of them. */
@@ -45,20 +32,25 @@ const shownAs = (parts: CountedCaller): readonly ShownCaller[] => [{ parts, show
 const nameByOne = memoize(createNameByOne, MAX_WORDS, MAX_LENGTH)
 
 function createNameByOne(word: string): Name {
-  const named = memoize((value) => shownAs([{ word, value }]), MAX_SHOWN, MAX_LENGTH)
+  const formOf = countedForm(word)
+  const named = memoize((value) => shownAs([{ word, value: formOf(value) }]), MAX_SHOWN, MAX_LENGTH)
   const read = valueReader(word)
   return (caller, facts) => {
     const value = read(caller, facts)
-    return value === undefined ? NOBODY : named(value)
+    return typeof value === 'string' ? named(value) : NOBODY
   }
 }
 
 function nameByAll(words: readonly string[]): Name {
-  const readers = words.map(valueReader)
+  const readers = words.map((word) => ({ word, read: valueReader(word), formOf: countedForm(word) }))
   return (caller, facts) => {
-    const values = readers.map((read) => read(caller, facts))
-    const parts = words.map((word, i) => ({ word, value: values[i] ?? '' }))
-    return values.includes(undefined) ? NOBODY : shownAs(parts)
+    const parts: CallerPart[] = []
+    for (const { word, read, formOf } of readers) {
+      const value = read(caller, facts)
+      if (typeof value !== 'string') return NOBODY
+      parts.push({ word, value: formOf(value) })
+    }
+    return shownAs(parts)
   }
 }
 

@@ -2,9 +2,8 @@ import type { Route } from '../downstream/router.ts'
 import { decodeSegment } from '../downstream/target.ts'
 import { badRequest, Refusal } from '../errors.ts'
 import { keyOf } from '../limit/key.ts'
-import { memoize } from '../runtime/hot-path.ts'
 import { isName } from '../runtime/json.ts'
-import { encodePart, ipPart, type KeyedLimit, paramPart } from './key.ts'
+import { encoderOf, type KeyedLimit } from './key.ts'
 import { type Caller, type Facts, tokenHash } from './facts.ts'
 
 /** Kinds of path parameters, claims (`claim:NAME`) and header fields (`header:NAME`, in any case), by name. */
@@ -77,10 +76,8 @@ export function compileParameters(route: Counted, parameters: Parameters) {
   }
 }
 
-/** Reads an encoded part of a key: undefined if the request lacks it, null if it is malformed. */
+/** Reads a part of a request, its value or its encoding: undefined if the request lacks it, null if it is malformed. */
 export type Read = (caller: Caller, facts: Facts) => string | null | undefined
-
-const routePart = memoize(encodePart, 1000, 1000)
 
 /** True for parts that a token must contain, or a caller must send: a request may lack them. */
 export const mayLack = (part: string): boolean => part === 'user' || /^(?:claim|header):/.test(part)
@@ -89,37 +86,42 @@ export const mayLack = (part: string): boolean => part === 'user' || /^(?:claim|
 export const isVariable = (part: string | undefined): boolean =>
   part === undefined || part === 'ip' || part.startsWith('header:')
 
-/** Returns the reader of a part. A claim or header field that is not of its kind is malformed; path parameters are checked before. */
-export function partReader(part: string, parameters: Parameters): Read {
+/** Returns the reader of the value that a request has for a part of `per`. */
+export function valueReader(part: string): Read {
   const [of, name = ''] = part.split(/:(.*)/s)
   switch (of) {
     case 'client':
     case 'user':
-      return ({ [of]: id }) => (id === undefined ? undefined : encodePart(id))
+      return ({ [of]: id }) => id
     case 'ip':
-      return ({ ip }) => ipPart(ip)
+      return ({ ip }) => ip
     case 'route':
-      return (_, { route }) => route && routePart(route.match)
+      return (_, { route }) => route?.match
     case 'token':
       return (_, facts) => tokenHash(facts)
-  }
-  const { accepts } = compileKind(parameters, part)
-  switch (of) {
     case 'claim':
-      return ({ claims }) => {
-        const claim = claims?.[name]
-        if (claim === undefined) return undefined
-        const text = claimText(claim)
-        return text !== undefined && accepts(text) ? encodePart(text) : null
-      }
+      return ({ claims }) => (claims?.[name] === undefined ? undefined : (claimText(claims[name]) ?? null))
     case 'header':
       return (_, facts) => {
         const values = facts.field(name)
         if (values === undefined) return undefined
-        return values.length === 1 && accepts(values[0]!) ? paramPart(values[0]!) : null
+        return values.length === 1 ? values[0] : null
       }
     default:
-      return (_, { params }) => (params[part] === undefined ? undefined : paramPart(params[part]))
+      return (_, { params }) => params[part]
+  }
+}
+
+/** Returns the reader of a part as it is in keys. A claim or header field that is not of its kind is malformed; path parameters are checked before. */
+export function partReader(part: string, parameters: Parameters): Read {
+  const valueOf = valueReader(part)
+  const encode = encoderOf(part)
+  const isChecked = /^(?:claim|header):/.test(part)
+  const accepts = isChecked ? compileKind(parameters, part).accepts : () => true
+  return (caller, facts) => {
+    const value = valueOf(caller, facts)
+    if (typeof value !== 'string') return value
+    return accepts(value) ? encode(value) : null
   }
 }
 

@@ -28,8 +28,6 @@ const SWEEP_MS = 1000
  */
 const REST_MS = 50
 
-export type Connections = ReturnType<typeof createConnections>
-
 /**
  * Creates the connections to one upstream: at most `max` keep-alive sockets, and a queue. One caller has at most half of the sockets
  * and of the queue. Requests whose body is still coming have at most half of the sockets, and one caller half of those.
@@ -102,25 +100,23 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     request.clientRequest!.onSocket(socket)
   }
 
-  const isUsable = (socket: PooledSocket, now: number, maxIdleMs: number): boolean =>
-    now < Math.min(socket.idleUntil, socket.idleSince + maxIdleMs) && socket.writable && !socket.readableEnded
+  const isUsable = (socket: PooledSocket, maxIdleMs: number): boolean =>
+    performance.now() < Math.min(socket.idleUntil, socket.idleSince + maxIdleMs) &&
+    socket.writable &&
+    !socket.readableEnded
 
   /** Removes the idle socket (of `address`, if given) that was used last and does not rest, if it has been idle for less than `maxIdleMs`. */
   function takeIdle(maxIdleMs: number, address?: Address): PooledSocket | undefined {
-    const now = performance.now()
     const at = idle.findLastIndex(
       (socket) =>
-        !socket.rests &&
-        (address === undefined || socket.target === address) &&
-        isUsable(socket, now, maxIdleMs),
+        !socket.rests && (address === undefined || socket.target === address) && isUsable(socket, maxIdleMs),
     )
     return at === -1 ? undefined : idle.splice(at, 1)[0]
   }
 
   /** Removes the socket that has rested longest, if no other is usable. */
   function takeResting(maxIdleMs: number): PooledSocket | undefined {
-    const now = performance.now()
-    const at = idle.findIndex((socket) => isUsable(socket, now, maxIdleMs))
+    const at = idle.findIndex((socket) => isUsable(socket, maxIdleMs))
     return at === -1 ? undefined : idle.splice(at, 1)[0]
   }
 

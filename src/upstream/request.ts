@@ -1,17 +1,21 @@
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import { onBodyAborted, tooLarge } from '../downstream/body.ts'
 import { destroyWithReset } from '../downstream/sockets.ts'
 import { Refusal, serviceUnavailable } from '../errors.ts'
 import { callAtIterationEnd } from '../runtime/hot-path.ts'
 import type { Address } from './addresses.ts'
-import type { Connections, PooledSocket } from './connections.ts'
 import type { Outgoing } from './headers.ts'
 
-export interface Backend extends Connections {
+export interface Backend {
   readonly name: string
   readonly timeoutMs: number
   readonly timeouts: { add(request: UpstreamRequest): void; delete(request: UpstreamRequest): void }
   send(request: UpstreamRequest): void
+  acquire(request: UpstreamRequest): void
+  uploaded(request: UpstreamRequest): void
+  leave(request: UpstreamRequest): void
+  release(socket: Socket): void
 }
 
 /** Maximum idle time of a socket for a request that cannot be sent twice: every server keeps an idle socket this long (gunicorn: 2 s). */
@@ -153,7 +157,7 @@ export class UpstreamRequest {
     if (!isStale) this.failAddress(error)
     if (!isStale || this.maxIdleMs === FRESH_MS) return this.failGateway(error, 'The upstream broke off.')
     this.maxIdleMs = 0
-    this.backend.release(this.clientRequest!.socket as PooledSocket)
+    this.backend.release(this.clientRequest!.socket!)
     this.backend.send(this)
   }
 

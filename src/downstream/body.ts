@@ -14,22 +14,18 @@ export const NO_HEAD: Head = { hosts: [], authorization: [], proofs: [] }
 
 /** Collects every `Host`, `Authorization` and `DPoP` value. */
 export function readHead(rawHeaders: readonly string[]): Head {
-  let hosts: string[] | undefined
-  let authorization: string[] | undefined
-  let proofs: string[] | undefined
+  const hosts: string[] = []
+  const authorization: string[] = []
+  const proofs: string[] = []
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!
     if (name.length !== 4 && name.length !== 13) continue
     const lower = name.toLowerCase()
-    if (lower === 'host') (hosts ??= []).push(rawHeaders[i + 1]!)
-    else if (lower === 'authorization') (authorization ??= []).push(rawHeaders[i + 1]!)
-    else if (lower === 'dpop') (proofs ??= []).push(rawHeaders[i + 1]!)
+    if (lower === 'host') hosts.push(rawHeaders[i + 1]!)
+    else if (lower === 'authorization') authorization.push(rawHeaders[i + 1]!)
+    else if (lower === 'dpop') proofs.push(rawHeaders[i + 1]!)
   }
-  return {
-    hosts: hosts ?? NO_HEAD.hosts,
-    authorization: authorization ?? NO_HEAD.authorization,
-    proofs: proofs ?? NO_HEAD.proofs,
-  }
+  return { hosts, authorization, proofs }
 }
 
 /** Bytes of body that a request announces: 0 for none, undefined for a chunked body. */

@@ -2,7 +2,7 @@ import type { Server } from 'node:http'
 import { Server as NetServer, type Socket } from 'node:net'
 import { setImmediate as nextIteration } from 'node:timers/promises'
 import { Failure, serviceUnavailable } from '../errors.ts'
-import { responseOf } from './pipelining.ts'
+import { responseOf } from '../runtime/node-http.ts'
 
 const NO_LOAD = { sockets: new Set<Socket>(), requests: () => 0 }
 /** Open sockets (also those without HTTP yet) and requests in flight, by server. Node exposes only the number of sockets. */

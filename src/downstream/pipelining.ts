@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { messageOf, stopParsing } from '../runtime/node-http.ts'
+import { stopParsing } from '../runtime/node-http.ts'
 
 /** Serves one request; calls `done` once, when its response is closed. */
 export type Serve = (response: ServerResponse, expectsContinue: boolean, done: () => void) => void
@@ -84,8 +84,6 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
 
   return { add, endAfterPending, requests: (): number => inFlight }
 }
-
-export const responseOf = (socket: Socket) => messageOf(socket) as ServerResponse | undefined
 
 /** Pauses reading until the returned function is called; Node would resume it after each request and drained response. */
 function pause(socket: Socket): () => void {

@@ -129,11 +129,9 @@ export function writeReply(response: ServerResponse, reply: Reply): number {
   }
   response.writeHead(status, framing)
   appendFields(response, headers)
-  if (request.method === 'HEAD') {
-    response.end()
-    return 0
-  }
-  if (bytes === body.length) endWithBody(response, body)
-  else response.end(body)
-  return bytes
+  const isHead = request.method === 'HEAD'
+  // Node.js sends no body in a response to HEAD.
+  if (isHead || bytes !== body.length) response.end(body)
+  else endWithBody(response, body)
+  return isHead ? 0 : bytes
 }

@@ -8,19 +8,17 @@ export const HOP_BY_HOP = names(`
   proxy-connection te trailer transfer-encoding upgrade
 `)
 
-/** Fields that the gateway always sets itself. */
-const SET_BY_GATEWAY = names('content-length x-forwarded-for x-real-ip')
-
 /** Fields that the gateway has checked: `Connection` cannot remove them, and other spellings of them are dropped. */
 export const CHECKED = names(`
   authorization content-encoding content-length content-type cookie dpop host traceparent tracestate
 `)
 
 /**
- * Fields that rewrite the method, the target (WSGI: `Script-Name`), the client, or where a CGI program sends (`Proxy`).
- * `X-Sluice-Client` is Sluice's own, for the backends of a proxy that asks.
+ * Fields that the gateway always sets itself (the first line), and fields that rewrite the method, the target (WSGI: `Script-Name`), the
+ * client, or where a CGI program sends (`Proxy`). `X-Sluice-Client` is Sluice's own, for the backends of a proxy that asks.
  */
-const OVERRIDES = names(`
+const DROPPED = names(`
+  content-length x-forwarded-for x-real-ip
   path-info proxy request-uri script-name x-client-id x-clientid x-envoy-original-path x-http-method
   x-http-method-override x-http-path-override x-method-override x-original-method x-original-path x-original-uri
   x-original-url x-override-url x-path-info x-replaced-path x-request-uri x-rewrite-url x-script-name
@@ -121,7 +119,7 @@ export function decideAction(name: string): Action {
   const normalized = normalizeFieldName(name)
   const framing = FRAMING.get(name.replaceAll(/[^a-z]/g, ''))
   if (framing !== undefined && framing !== name) return 'drop'
-  if (HOP_BY_HOP.has(normalized) || OVERRIDES.has(normalized) || SET_BY_GATEWAY.has(normalized)) return 'drop'
+  if (HOP_BY_HOP.has(normalized) || DROPPED.has(normalized)) return 'drop'
   if (CHECKED.has(normalized)) return normalized === name ? 'checked' : 'drop'
   if (OF_CLIENTS.test(normalized) || !FROM_PROXY.test(normalized)) return 'keep'
   // A proxy that sets one spelling may forward the caller's other one. Apache sets `SSL_CLIENT_CERT` and `OIDC_CLAIM_sub`, WebSphere `$WSCC`.

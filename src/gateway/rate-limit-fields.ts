@@ -44,10 +44,9 @@ function item(name: string, [calls, number]: [string, number], [secs, ms]: [stri
 
 /** Returns the 429, or the configured refusal, of a refused decision, without the fields of `decisionHeaders`. Throws a TypeError for an admitted one. */
 export function exceeded({ allowances, refusedBy }: Decision, limits: readonly Limit[] = []): Refusal {
-  if (refusedBy === undefined) throw new TypeError('An admitted call has no refusal.')
-  const { name, limit, windowMs } = refusedBy
+  const { name, limit, windowMs } = refusedBy!
   const { calendar, refusal } = limits.find((configured) => configured.name === name) ?? {}
-  const secs = retryAfterSecs(refusedBy)
+  const secs = retryAfterSecs(refusedBy!)
   const message =
     limit === 0
       ? `The limit "${name}" allows this client no calls.`

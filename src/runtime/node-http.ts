@@ -64,9 +64,8 @@ export function endWithBody(message: OutgoingMessage, body: string): void {
   message.end()
 }
 
-/** Returns the response that a caller's socket carries, or the request of an upstream's socket. */
-export const messageOf = (socket: Socket): OutgoingMessage | undefined =>
-  (socket as PrivateSocket)._httpMessage ?? undefined
+/** Returns the response that a caller's socket carries. */
+export const responseOf = (socket: Socket) => (socket as PrivateSocket)._httpMessage as ServerResponse | null
 
 /** Returns the address of a failed TLS handshake's peer, which the socket under it has even after a reset. */
 export const peerOfHandshake = (socket: Socket): string =>

@@ -11,6 +11,8 @@ export interface PooledSocket extends Socket {
   /** `performance.now()` when it became idle, and when it expires. */
   idleSince: number
   idleUntil: number
+  /** True while it rests; see `REST_MS`. */
+  rests: boolean
 }
 
 /** Queue slots per socket. With 256 sockets, one client may queue 1024 requests, more than a limit of 1000 admits at once. */
@@ -37,19 +39,16 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   const waiting = createSlots(WAITING_PER_SOCKET * max, WAITING_PER_SOCKET * half)
   const queue: UpstreamRequest[] = []
   const socketsPerAddress = Math.max(1, Math.floor(max / addresses.all.length))
-  /** Idle sockets that may be used; the one that was used last is last. */
+  /** Idle sockets; the one that was used last is last. */
   const idle: PooledSocket[] = []
-  /** Idle sockets that rest; the one that rests longest is first. */
-  const resting: PooledSocket[] = []
   let openCount = 0
   let closed = false
   const sweep = setInterval(() => {
     const now = performance.now()
-    for (const socket of unused()) if (now >= socket.idleUntil) socket.destroy()
+    for (const socket of idle) if (now >= socket.idleUntil) socket.destroy()
   }, SWEEP_MS).unref()
 
-  const unused = (): PooledSocket[] => [...idle, ...resting]
-  const isFull = (): boolean => idle.length + resting.length === 0 && openCount >= max
+  const isFull = (): boolean => idle.length === 0 && openCount >= max
 
   function acquire(request: UpstreamRequest): void {
     if (begin(request)) return
@@ -86,7 +85,7 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
       // An address that has its share of sockets uses one of another address, or the one that has rested longest. Otherwise, close the
       // socket that has been idle longest.
       if (address.sockets >= socketsPerAddress) socket = takeIdle(maxIdleMs) ?? takeResting(maxIdleMs)
-      if (socket === undefined) (idle[0] ?? resting[0]!).destroy()
+      if (socket === undefined) idle[0]!.destroy()
     }
     request.clientRequest!.reusedSocket = socket !== undefined
     if (socket === undefined) dial(request, address)
@@ -101,36 +100,28 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     request.clientRequest!.onSocket(socket)
   }
 
-  const isUsable = (socket: PooledSocket, now: number, maxIdleMs: number): boolean =>
-    now < Math.min(socket.idleUntil, socket.idleSince + maxIdleMs) && socket.writable && !socket.readableEnded
+  const isUsable = (socket: PooledSocket, maxIdleMs: number): boolean =>
+    performance.now() < Math.min(socket.idleUntil, socket.idleSince + maxIdleMs) &&
+    socket.writable &&
+    !socket.readableEnded
 
-  /** Removes the idle socket (of `address`, if given) that was used last, if it has been idle for less than `maxIdleMs`. */
+  /** Removes the idle socket (of `address`, if given) that was used last and does not rest, if it has been idle for less than `maxIdleMs`. */
   function takeIdle(maxIdleMs: number, address?: Address): PooledSocket | undefined {
-    const now = performance.now()
     const at = idle.findLastIndex(
-      (socket) => (address === undefined || socket.target === address) && isUsable(socket, now, maxIdleMs),
+      (socket) =>
+        !socket.rests && (address === undefined || socket.target === address) && isUsable(socket, maxIdleMs),
     )
     return at === -1 ? undefined : idle.splice(at, 1)[0]
   }
 
-  /** Removes the socket that has rested longest. */
+  /** Removes the socket that has rested longest, if no other is usable. */
   function takeResting(maxIdleMs: number): PooledSocket | undefined {
-    const now = performance.now()
-    const at = resting.findIndex((socket) => isUsable(socket, now, maxIdleMs))
-    return at === -1 ? undefined : resting.splice(at, 1)[0]
+    const at = idle.findIndex((socket) => isUsable(socket, maxIdleMs))
+    return at === -1 ? undefined : idle.splice(at, 1)[0]
   }
 
-  /** Lets a socket rest. It may be used after the bytes were read that came meanwhile, also if this process was late: after one poll. */
-  function rest(socket: PooledSocket): void {
-    resting.push(socket)
-    const end = (): void => {
-      if (remove(resting, socket)) makeIdle(socket)
-    }
-    setTimeout(() => setImmediate(end), REST_MS).unref()
-  }
-
-  function makeIdle(socket: PooledSocket): void {
-    idle.push(socket)
+  function endRest(socket: PooledSocket): void {
+    socket.rests = false
     serveQueue()
   }
 
@@ -159,8 +150,8 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     socket.once('close', () => {
       openCount--
       address.sockets--
-      remove(idle, socket)
-      remove(resting, socket)
+      const at = idle.indexOf(socket)
+      if (at !== -1) idle.splice(at, 1)
       release(socket)
       serveQueue()
     })
@@ -177,8 +168,10 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     detachMessage(socket)
     socket.idleSince = performance.now()
     socket.idleUntil = socket.idleSince + Math.min(IDLE_MS, keepAliveMs)
-    if (!isBodiless) return makeIdle(socket)
-    rest(socket)
+    idle.push(socket)
+    socket.rests = isBodiless
+    // After one poll, which reads the bytes that came meanwhile, also if this process was late.
+    if (isBodiless) setTimeout(() => setImmediate(endRest, socket), REST_MS).unref()
     serveQueue()
   }
 
@@ -204,21 +197,14 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
       serveQueue()
     },
     evict(origin: string): void {
-      for (const socket of unused()) if (socket.target.origin === origin) socket.destroy()
+      for (const socket of idle) if (socket.target.origin === origin) socket.destroy()
     },
     /** Closes the idle sockets now, and the others when their requests are over. */
     close(): void {
       closed = true
       clearInterval(sweep)
-      for (const socket of unused()) socket.destroy()
+      for (const socket of idle) socket.destroy()
     },
     load: () => ({ sockets: openCount, waiting: queue.length }),
   }
-}
-
-/** Removes a socket from a list; returns false if it is not in it. */
-function remove(list: PooledSocket[], socket: PooledSocket): boolean {
-  const at = list.indexOf(socket)
-  if (at !== -1) list.splice(at, 1)
-  return at !== -1
 }

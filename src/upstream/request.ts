@@ -144,10 +144,6 @@ export class UpstreamRequest {
     this.headAt = this.silentSince = performance.now()
   }
 
-  onProgress(): void {
-    this.silentSince = performance.now()
-  }
-
   onError(error: NodeJS.ErrnoException): void {
     // Errors after a complete response do not affect the caller.
     if (this.settled || this.response.writableEnded || this.isAnswered) return

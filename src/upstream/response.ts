@@ -86,13 +86,13 @@ function streamBody(incoming: IncomingMessage, upstreamRequest: UpstreamRequest)
     if (!incoming.complete) upstreamRequest.onError(CUT)
   })
   incoming.on('data', (chunk: Buffer) => {
-    upstreamRequest.onProgress()
+    upstreamRequest.silentSince = performance.now()
     if (upstreamRequest.settled) return
     upstreamRequest.bytes += chunk.length
     if (response.write(chunk)) return
     incoming.pause()
     response.once('drain', () => {
-      upstreamRequest.onProgress()
+      upstreamRequest.silentSince = performance.now()
       incoming.resume()
     })
   })

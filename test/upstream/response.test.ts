@@ -29,7 +29,12 @@ it('a caller that reads again counts as progress: the upstream has its whole tim
   const incoming = new IncomingMessage(new Socket())
   Object.assign(incoming, { statusCode: 200, httpVersionMajor: 1 })
   const onProgress = vi.fn()
-  const upstreamRequest = { request, response, outgoing: OUTGOING, onProgress, onHead() {}, onError() {} }
+  const upstreamRequest = {
+    ...{ request, response, outgoing: OUTGOING, onHead() {}, onError() {} },
+    set silentSince(_at: number) {
+      onProgress()
+    },
+  }
   streamResponse(incoming, upstreamRequest as unknown as UpstreamRequest)
   incoming.push(Buffer.alloc(100_000))
   await until('the caller is waited for', () => incoming.isPaused())

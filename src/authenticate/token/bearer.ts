@@ -57,10 +57,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     max: CACHED_TOKENS,
     maxSize: CACHED_BYTES,
     // About the bytes that an entry takes.
-    sizeCalculation: ({ token, identity: { client, user = '', scope = '', claims } }) =>
-      384 +
-      token.length +
-      2 * (client.length + user.length + scope.length + (claims ? JSON.stringify(claims).length : 0)),
+    sizeCalculation: ({ token, identity }) => 384 + token.length + 2 * JSON.stringify(identity).length,
   })
 
   function find(token: string): Found | Promise<Found> {

@@ -20,7 +20,7 @@ interface ReaderOptions extends KeyLocation {
 
 /** Creates keys that `load` replaces: once at a time, and on demand after a cool-down, which without keys is at most `retryMs`. */
 function createReader(
-  { keys, cooldownMs = 10_000 }: ReaderOptions,
+  { keys, cooldownMs = 10_000, events }: ReaderOptions,
   retryMs: number,
   health: Health,
   load: (previous?: KeySet) => Promise<KeySet>,
@@ -29,7 +29,8 @@ function createReader(
   let refreshedAt = -Infinity
   const reader = {
     keys,
-    readAt: -Infinity,
+    /** When the keys were last read, or, before the first time, when the reader was created (`performance.now()`). */
+    readAt: performance.now(),
     closed: false,
     mayRefresh: (now: number): boolean =>
       now - refreshedAt >= (reader.keys === undefined ? Math.min(retryMs, cooldownMs) : cooldownMs),
@@ -53,6 +54,7 @@ function createReader(
       health.succeeded()
     } catch (error) {
       if (error instanceof NoKeys) reader.keys = undefined
+      if (!reader.closed) events.onFailed?.()
       health.failed(error as Error)
     }
     return reader.keys
@@ -76,7 +78,6 @@ export function createKeySource(options: KeySourceOptions) {
   const { jwks, events, retryMs = 500 } = options
   const isFile = typeof jwks === 'string' && !/^https?:\/\//i.test(jwks)
   const refreshMs = options.refreshMs ?? (isFile ? 10_000 : 600_000)
-  const createdAt = performance.now()
   let timer: NodeJS.Timeout | undefined
   const health = new Health({
     backoffMs: Math.min(retryMs, refreshMs),
@@ -89,14 +90,9 @@ export function createKeySource(options: KeySourceOptions) {
   })
   const reader = createReader(options, retryMs, health, async (previous) => {
     clearTimeout(timer)
-    try {
-      const keys = await loadKeys(options, previous)
-      scheduleLoad()
-      return keys
-    } catch (error) {
-      if (!reader.closed) events.onFailed?.()
-      throw error
-    }
+    const keys = await loadKeys(options, previous)
+    scheduleLoad()
+    return keys
   })
 
   function scheduleLoad(): void {
@@ -108,8 +104,7 @@ export function createKeySource(options: KeySourceOptions) {
   return {
     current: () => reader.keys,
     refresh: reader.refresh,
-    /** Returns when the keys were last read, or, before the first time, when the source was created (`performance.now()`). */
-    readAt: () => Math.max(reader.readAt, createdAt),
+    readAt: () => reader.readAt,
     close() {
       reader.closed = true
       health.stop()

@@ -65,10 +65,11 @@ export function createOperations(parts: {
 
   return {
     usage: (caller: CountedCaller, signal: AbortSignal) => current().usage.ofCaller(caller, signal),
-    reset: (caller: CountedCaller, signal: AbortSignal) =>
-      current()
-        .usage.free(caller, signal)
-        .finally(() => forget(caller)),
+    async reset(caller: CountedCaller, signal: AbortSignal) {
+      const freed = await current().usage.free(caller, signal)
+      forget(caller)
+      return freed
+    },
     /** Returns the caller with an override, or of the last minute, that is shown as this text. */
     findCaller(shown: string): CountedCaller | undefined {
       const set = overrides.values().find(({ caller }) => showCaller(caller) === shown)

@@ -103,11 +103,8 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
     },
     /** Exports the remaining spans, within `withinMs` and at most a second. Never rejects. */
     async close(withinMs: number): Promise<void> {
-      const timer = new AbortController()
-      const { signal } = timer
-      const timeout = sleep(Math.max(MIN_FLUSH_MS, Math.min(withinMs, MAX_FLUSH_MS)), undefined, { signal })
+      const timeout = sleep(Math.max(MIN_FLUSH_MS, Math.min(withinMs, MAX_FLUSH_MS)))
       await Promise.race([provider.shutdown(), timeout]).catch(() => {})
-      timer.abort()
     },
   }
 }

@@ -138,10 +138,9 @@ const isCounted = (usage: Usage, caller: CountedCaller): Promise<boolean> =>
 
 function assertOverridable({ limits }: Config, caller: CountedCaller, name: string): void {
   assertCounted(limits, caller)
-  const limit = limits.find((limit) => limit.name === name)
-  if (limit !== undefined && isOverridable(limit, caller)) return
-  const names = limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name)
+  const settable = limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name)
+  if (settable.includes(name)) return
   const counting = `The limit "${name}" does not count by "${showCaller(caller)}" first`
-  const mistake = limit === undefined ? `There is no limit "${name}"` : counting
-  throw new InvalidQuestion(`${mistake}; those that can be set are: ${names.join(', ') || 'none'}.`)
+  const mistake = limits.some((limit) => limit.name === name) ? counting : `There is no limit "${name}"`
+  throw new InvalidQuestion(`${mistake}; those that can be set are: ${settable.join(', ') || 'none'}.`)
 }

@@ -66,7 +66,14 @@ export function createOperations(parts: {
   return {
     usage: (caller: CountedCaller, signal: AbortSignal) => current().usage.ofCaller(caller, signal),
     async reset(caller: CountedCaller, signal: AbortSignal) {
-      const freed = await current().usage.free(caller, signal)
+      const { usage } = current()
+      const fields = { caller: showCaller(caller) }
+      const freed = await usage.free(caller, signal).catch((error: Error) => {
+        if (error.name !== 'UncountedCaller')
+          log.warn({ ...fields, cause: error.message }, 'limit reset incomplete; some counters remain')
+        throw error
+      })
+      log.info({ ...fields, freed }, 'limits of a caller reset by an operator')
       forget(caller)
       return freed
     },

@@ -4,7 +4,6 @@ import { drain } from '../downstream/drain.ts'
 import { listen } from '../downstream/server.ts'
 import { createLog } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
-import { showCaller } from '../policy/counted.ts'
 import { VERSION } from '../runtime/package.ts'
 import { createOverview } from './overview.ts'
 import type { OperatorApi } from './operations.ts'
@@ -40,18 +39,7 @@ export async function start(config: Config, source?: Source, workers = 1) {
     overview: overview.read,
     findCaller: (shown) => started().findCaller(shown),
     usage: (caller, signal) => started().usage(caller, signal),
-    async reset(caller, signal) {
-      const shown = showCaller(caller)
-      const freed = await started()
-        .reset(caller, signal)
-        .catch((error: Error) => {
-          if (error.name !== 'UncountedCaller')
-            log.warn({ caller: shown, cause: error.message }, 'limit reset incomplete; some counters remain')
-          throw error
-        })
-      log.info({ caller: shown, freed }, 'limits of a caller reset by an operator')
-      return freed
-    },
+    reset: (caller, signal) => started().reset(caller, signal),
     setLimits: (setting) => started().setLimits(setting),
     overrides: () => started().overrides(),
     async explain(question) {

@@ -90,7 +90,7 @@ function describeRoute(route: NonNullable<Explained['route']>, limits: Explained
   const { match, index, params, authenticate, issuers, scope, upstream, respond } = route
   const named = Object.entries(params).map(([name, value]) => `:${name} is ${value}`)
   const checks = {
-    none: 'no authentication',
+    none: ['no authentication', ...limits.flatMap(refusalsOf)].join(', '),
     par: `the form, the client's authentication and the request object are checked for ${issuers.join()}; no limits`,
     authorization: 'listed clients that must sign or push their requests are checked for that; no limits',
     bearer: [
@@ -114,8 +114,8 @@ function refusalsOf({ per, leftOut, missing }: Explained['limits'][number]): rea
   if (leftOut !== null || missing === 'skip') return []
   return per.flatMap((part) => {
     const [kind, name] = part.split(/:(.*)/s)
-    if (kind === 'header') return `400 without the header field ${name}`
-    if (kind === 'claim') return `403 for a token without the claim ${name}`
+    if (kind === 'header') return `400 if the header field ${name} is missing or malformed`
+    if (kind === 'claim') return `403 if the claim ${name} of the token is missing or malformed`
     return kind === 'user' ? '403 for a token without a user' : []
   })
 }

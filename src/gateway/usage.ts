@@ -8,7 +8,7 @@ import { parseKey } from '../limit/key.ts'
 import type { Limit } from '../policy/limit.ts'
 import type { LimitOptions } from '../policy/apply.ts'
 import type { Quota } from '../limit/quota.ts'
-import { quotaOf, rulesOf, upcomingChanges } from '../policy/rule.ts'
+import { type ClientRules, quotaOf, rulesOf, upcomingChanges } from '../policy/rule.ts'
 import { isOverridable, listOverrides } from '../policy/overrides.ts'
 import { claimedBy } from '../policy/conditions.ts'
 import type { Caller } from '../policy/facts.ts'
@@ -27,6 +27,14 @@ export interface UsageOptions extends LimitOptions {
   readonly limits: readonly Limit[]
 }
 
+function usageOf(allowance: Allowance, rule: Limit, rules: ClientRules, nowMs: number) {
+  const { name, limit, remaining, windowMs, resetAt } = allowance
+  const announced = rule.changes.filter(({ announcedAt }) => announcedAt <= nowMs)
+  const changes = upcomingChanges({ ...rule, changes: announced }, nowMs, rules)
+  const window = { windowSeconds: windowMs / 1000, ...(rule.calendar && { calendar: rule.calendar }) }
+  return { name, limit, remaining, ...window, reset: instant(resetAt), changes }
+}
+
 /** Creates the queries for the usage of limits, which reject if the store does not answer. Instants are ISO 8601 in UTC. */
 export function createUsage(options: UsageOptions) {
   const { store, prefix, limits, clientLimits, overrides } = options
@@ -34,23 +42,14 @@ export function createUsage(options: UsageOptions) {
   /** Allowances by key, for a second: Redis must not be loaded by queries, which are not limited. */
   const cache = new LRUCache<string, Promise<Allowance>>({ max: 10_000, ttl: 1000 })
 
-  const limitOf = (name: string): Limit => limits.find((limit) => limit.name === name)!
-
-  /** Returns the client whom a key counts; undefined if its limit counts by others. */
-  function clientOf(key: string): string | undefined {
+  /** Applies its limit to a key. The rules are also those of the client whom it counts, if any. */
+  function applyTo(key: string, nowMs: number) {
     const { name, parts } = parseKey(prefix, key)!
-    const at = limitOf(name).per.indexOf('client')
-    return at === -1 ? undefined : decodePart(parts[at] ?? '')
-  }
-
-  function usageOf(allowance: Allowance, key: string, client: string | undefined, nowMs: number) {
-    const { name, limit, remaining, windowMs, resetAt } = allowance
-    const rule = limitOf(name)
-    const announced = rule.changes.filter(({ announcedAt }) => announcedAt <= nowMs)
+    const rule = limits.find((limit) => limit.name === name)!
+    const at = rule.per.indexOf('client')
+    const client = at === -1 ? undefined : decodePart(parts[at] ?? '')
     const rules = rulesOf(options, rule, key, client)
-    const changes = upcomingChanges({ ...rule, changes: announced }, nowMs, rules)
-    const window = { windowSeconds: windowMs / 1000, ...(rule.calendar && { calendar: rule.calendar }) }
-    return { name, limit, remaining, ...window, reset: instant(resetAt), changes }
+    return { rule, rules, quota: quotaOf(rule, key, nowMs, rules) }
   }
 
   /** Returns the allowance of a key, up to a second old, without charging. */
@@ -74,19 +73,16 @@ export function createUsage(options: UsageOptions) {
       const nowMs = SYSTEM_CLOCK.date()
       const caller: CountedCaller = [{ word: 'client', value: client }]
       const live = perClient.filter(({ shadow }) => !shadow)
-      const quotas = live.map((limit) => {
-        const key = callerKey(prefix, limit, caller)
-        const claimed = limit.claim && claimedBy(limit.claim, { ip: '', claims })
-        return quotaOf(limit, key, nowMs, { ...rulesOf(options, limit, key, client), claimed })
-      })
-      const allowances = await Promise.all(quotas.map(read))
-      const usages = allowances.map((allowance, i) => {
-        const { source, limit, key } = quotas[i]!
-        const usage = usageOf(allowance, key, client, nowMs)
+      const usages = live.map(async (rule) => {
+        const key = callerKey(prefix, rule, caller)
+        const claimed = rule.claim && claimedBy(rule.claim, { ip: '', claims })
+        const rules = { ...rulesOf(options, rule, key, client), claimed }
+        const quota = quotaOf(rule, key, nowMs, rules)
+        const usage = usageOf(await read(quota), rule, rules, nowMs)
         // Hides from a client that an operator blocked when that ends.
-        return source === 'override' && limit === 0 ? { ...usage, changes: [] } : usage
+        return quota.source === 'override' && quota.limit === 0 ? { ...usage, changes: [] } : usage
       })
-      return { limits: usages }
+      return { limits: await Promise.all(usages) }
     },
 
     /** Returns the limits that count by a caller alone, and each other key with calls. May scan the store. Rejects with an UncountedCaller. */
@@ -101,23 +97,20 @@ export function createUsage(options: UsageOptions) {
       const max = Math.max(0, MAX_KEYS - single.length)
       const names = await store.keys(filter, MAX_KEYS + 1, signal)
       const further = names.filter((key) => !single.includes(key)).toSorted()
-      const counted = [...single, ...further.slice(0, max)].map((key) => {
-        const limit = limitOf(parseKey(prefix, key)!.name)
-        return quotaOf(limit, key, nowMs, rulesOf(options, limit, key, clientOf(key)))
-      })
-      const inspected = await store.inspect(counted)
-      const keys = counted.map(({ key, name, limit, untilAt, shadow, source }, i) => {
+      const counted = [...single, ...further.slice(0, max)].map((key) => applyTo(key, nowMs))
+      const inspected = await store.inspect(counted.map(({ quota }) => quota))
+      const keys = counted.map(({ rule, rules, quota }, i) => {
         const { allowance, mode } = inspected[i]!
         return {
-          key: showKey(prefix, limitOf(name), key),
-          ...usageOf(allowance, key, clientOf(key), nowMs),
-          until: instantOrNull(untilAt),
-          override: source === 'override',
-          shadow,
+          key: showKey(prefix, rule, quota.key),
+          ...usageOf(allowance, rule, rules, nowMs),
+          until: instantOrNull(quota.untilAt),
+          override: quota.source === 'override',
+          shadow: quota.shadow,
           used: allowance.used,
           /** `store`, or what this gateway does while Redis is out of reach; `limit` is its part of `whole` then. */
           mode,
-          whole: limit,
+          whole: quota.limit,
         }
       })
       return {

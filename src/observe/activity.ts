@@ -14,8 +14,6 @@ export type CallerActivity = Readonly<ReturnType<typeof callerValues>>
 
 export type ActivityValues = Readonly<ReturnType<Activity['values']>>
 
-export const NO_ACTIVITY: ActivityValues = { requests: [], refused: [], failed: [], callers: [], known: 0 }
-
 /** Tracks what all callers and the busiest callers do. `now` is in milliseconds, like `performance.now`. */
 export function createActivity(now = () => performance.now()) {
   const callers = createCallers()

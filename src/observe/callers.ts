@@ -53,20 +53,16 @@ export class LatestDecision {
   /** Counts the calls that the limit refused or, as a shadow limit, would have refused; created at the first. */
   overs: Ring | undefined = undefined
 
-  record(
-    { name, limit, remaining, windowMs, resetAt, retryAfterMs, shadow }: Allowance,
-    key: string,
-    decidedAt: number,
-  ) {
-    this.name = name
+  record(allowance: Allowance, key: string, decidedAt: number): void {
+    this.name = allowance.name
     // Keeps the string of an earlier call.
     if (this.key !== key) this.key = key
-    this.limit = limit
-    this.remaining = remaining
-    this.windowMs = windowMs
-    this.resetAt = resetAt
-    this.retryAfterMs = retryAfterMs
-    this.shadow = shadow
+    this.limit = allowance.limit
+    this.remaining = allowance.remaining
+    this.windowMs = allowance.windowMs
+    this.resetAt = allowance.resetAt
+    this.retryAfterMs = allowance.retryAfterMs
+    this.shadow = allowance.shadow
     this.decidedAt = decidedAt
   }
 }

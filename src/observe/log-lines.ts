@@ -142,17 +142,18 @@ type Fields = Readonly<Record<string, unknown>>
 
 const COLOURS: Readonly<Record<string, 'green' | 'yellow'>> = { info: 'green', warn: 'yellow' }
 
+/** The fields of a request that are shown after its text. */
+const SHOWN_OF_REQUEST = new Set(['claimed', 'shadowOver', 'incomplete', 'waitedMs', 'cause', 'omitted'])
+
 /** Formats JSON lines for people: the UTC time, the level, the message, the other fields. Text that is not JSON is only escaped. */
 export function prettyLines(lines: string): string {
   return lines.replaceAll(/.+/g, (json) => {
     try {
       const { level, time, msg, ...fields } = JSON.parse(json) as Fields
-      const { claimed, shadowOver, incomplete, waitedMs, cause, omitted } = fields
-      const shown = { claimed, shadowOver, incomplete, waitedMs, cause, omitted }
       const isRequest = msg === 'request'
       const message = isRequest ? requestText(fields) : textOf(msg)
-      const others = Object.entries(isRequest ? shown : fields)
-        .filter(([, value]) => value !== undefined)
+      const others = Object.entries(fields)
+        .filter(([key]) => !isRequest || SHOWN_OF_REQUEST.has(key))
         .map(([key, value]) => ` ${key}=${textOf(value)}`)
       const colouredLevel = styleText(COLOURS[textOf(level)] ?? 'red', textOf(level).toUpperCase())
       return `[${textOf(time).slice(11, 23)}] ${colouredLevel}: ${escaped(message + others.join(''))}`

@@ -4,8 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { ROOT_CONTEXT, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http'
 import { resourceFromAttributes } from '@opentelemetry/resources'
-import type { SpanExporter } from '@opentelemetry/sdk-trace'
-import { BatchSpanProcessor, ParentBasedSampler } from '@opentelemetry/sdk-trace'
+import { BatchSpanProcessor, ParentBasedSampler, type SpanExporter } from '@opentelemetry/sdk-trace'
 import { TraceIdRatioBasedSampler, TracerProvider } from '@opentelemetry/sdk-trace'
 import type { Exchange } from '../gateway/exchange.ts'
 import { cut, epochMs, isDenied, loggablePath, parseTraceparent } from './log-lines.ts'
@@ -103,11 +102,8 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
     },
     /** Exports the remaining spans, within `withinMs` and at most a second. Never rejects. */
     async close(withinMs: number): Promise<void> {
-      const timer = new AbortController()
-      const { signal } = timer
-      const timeout = sleep(Math.max(MIN_FLUSH_MS, Math.min(withinMs, MAX_FLUSH_MS)), undefined, { signal })
+      const timeout = sleep(Math.max(MIN_FLUSH_MS, Math.min(withinMs, MAX_FLUSH_MS)))
       await Promise.race([provider.shutdown(), timeout]).catch(() => {})
-      timer.abort()
     },
   }
 }

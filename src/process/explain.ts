@@ -92,8 +92,7 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
     /** The parts of the key that the question does not name. An unknown address is empty. */
     const absent = lackingIn(caller, sent)
     const lacking = per.filter((part) => absent.includes(part) || (part === 'ip' && caller.ip === ''))
-    const found = lacking.length === 0 ? keyOf(caller, sent) : null
-    const key = typeof found === 'string' ? found : null
+    const key = lacking.length === 0 ? (keyOf(caller, sent) as string) : null
     const rules = rulesFor(caller, key ?? beginningOf(caller, sent))
     const quota = quotaOf(limit, key ?? '', atMs, rules)
     quotas.push(key === null ? null : quota)

@@ -81,14 +81,19 @@ export async function openStore(
   let reporting: NodeJS.Timeout | undefined
   /** Logs the decisions of the fallback while Redis is available: late answers, mostly. Those of an outage are logged at its end. */
   function report(): void {
-    reporting = undefined
     if (store.mode() !== 'store') return
     log.warn({ mode, decisions: unlogged, cause: lastCause }, 'decisions made without Redis')
+    reportedAt = performance.now()
+    show('store')
+    resume()
+  }
+  /** Begins anew after the decisions of the fallback were logged. */
+  function resume(): void {
     onAvailable()
     unlogged = 0
     lastCause = undefined
-    reportedAt = performance.now()
-    show('store')
+    clearTimeout(reporting)
+    reporting = undefined
   }
   // Counters in memory need no ioredis, whose modules take an eighth of the time of a start, and 5 MB.
   const { createRedisStore } = await import('../limit/redis/store.ts')
@@ -131,10 +136,7 @@ export async function openStore(
       show(degraded ? mode : 'store')
       if (now === 'store') {
         log.info({ server, mode: now, decisions: unlogged }, MODE_CHANGED.store)
-        onAvailable()
-        unlogged = 0
-        clearTimeout(reporting)
-        reporting = undefined
+        resume()
       }
       // `onMisconfigured` has logged a StoreConfigError.
       else if (cause?.name !== 'StoreConfigError')

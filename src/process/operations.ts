@@ -65,10 +65,18 @@ export function createOperations(parts: {
 
   return {
     usage: (caller: CountedCaller, signal: AbortSignal) => current().usage.ofCaller(caller, signal),
-    reset: (caller: CountedCaller, signal: AbortSignal) =>
-      current()
-        .usage.free(caller, signal)
-        .finally(() => forget(caller)),
+    async reset(caller: CountedCaller, signal: AbortSignal) {
+      const { usage } = current()
+      const fields = { caller: showCaller(caller) }
+      const freed = await usage.free(caller, signal).catch((error: Error) => {
+        if (error.name !== 'UncountedCaller')
+          log.warn({ ...fields, cause: error.message }, 'limit reset incomplete; some counters remain')
+        throw error
+      })
+      log.info({ ...fields, freed }, 'limits of a caller reset by an operator')
+      forget(caller)
+      return freed
+    },
     /** Returns the caller with an override, or of the last minute, that is shown as this text. */
     findCaller(shown: string): CountedCaller | undefined {
       const set = overrides.values().find(({ caller }) => showCaller(caller) === shown)
@@ -137,10 +145,9 @@ const isCounted = (usage: Usage, caller: CountedCaller): Promise<boolean> =>
 
 function assertOverridable({ limits }: Config, caller: CountedCaller, name: string): void {
   assertCounted(limits, caller)
-  const limit = limits.find((limit) => limit.name === name)
-  if (limit !== undefined && isOverridable(limit, caller)) return
-  const names = limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name)
+  const settable = limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name)
+  if (settable.includes(name)) return
   const counting = `The limit "${name}" does not count by "${showCaller(caller)}" first`
-  const mistake = limit === undefined ? `There is no limit "${name}"` : counting
-  throw new InvalidQuestion(`${mistake}; those that can be set are: ${names.join(', ') || 'none'}.`)
+  const mistake = limits.some((limit) => limit.name === name) ? counting : `There is no limit "${name}"`
+  throw new InvalidQuestion(`${mistake}; those that can be set are: ${settable.join(', ') || 'none'}.`)
 }

@@ -60,12 +60,11 @@ export function createLiveOverrides(
     const before = current
     current = active(changed)
     if (changed === undefined && current.length === before.length) return
-    if (current.length + before.length === 0) return
+    const [added, removed] = [difference(current, before), difference(before, current)]
+    if (added.length + removed.length === 0) return
     limits.clear()
     for (const override of current) limits.set(overrideKey(prefix, override), override)
-    const [added, removed] = [difference(current, before), difference(before, current)]
     onChange(current.length, added, removed)
-    if (added.length + removed.length === 0) return
     onApplied?.([...added, ...removed].map(({ caller }) => caller))
   }
 

@@ -27,14 +27,14 @@ export function createOverview(
   operatorApi: () => OperatorApi,
 ) {
   const gateways = createGateways(configuration, operatorApi)
-  const lastMinute = createLastMinute(() => operatorApi().metricValues())
+  const lastMinute = createLastMinute(async () => await operatorApi().metricValues())
 
   return {
     close() {
       lastMinute.close()
       gateways.close()
     },
-    /** Returns the current content; rejects if the metrics cannot be collected. */
+    /** Returns the current content; rejects until the gateway has started, and if the metrics cannot be collected. */
     async read() {
       const { notReadyReason, activity, metricValues, overrides, events } = operatorApi()
       const until = instant(Date.now() - (performance.now() % 1000))
@@ -42,7 +42,7 @@ export function createOverview(
         notReadyReason(),
         activity(),
         metricValues(),
-        // Rejects until the gateway has started.
+        // Rejects while no worker serves.
         overrides().catch(() => []),
         events(),
         gateways.read(),
@@ -154,11 +154,16 @@ interface Observed {
   readonly certificates: readonly Validity[]
 }
 
+type ReadForward = (forward: Forward) => number
+
 /** Makes the gauges read their values from `server` and the current state whenever they are shown. */
 export function showGauges({ showGauge }: Metrics, server: Server, current: () => Observed): void {
-  const perUpstream = (read: (forward: Forward) => number) =>
-    [...current().forwards].map(([upstream, forward]) => [{ upstream }, read(forward)] as const)
-
+  /** Shows a value of each upstream, combined for several processes by `aggregator`. */
+  function showForwards(aggregator: 'sum' | 'max', name: string, help: string, read: ReadForward) {
+    showGauge(aggregator, `sluice_upstream_${name}{upstream}`, help, () =>
+      [...current().forwards].map(([upstream, forward]) => [{ upstream }, read(forward)] as const),
+    )
+  }
   showGauge('min', 'sluice_upstream_up{upstream,address}', '0 while the address fails.', () =>
     [...current().forwards].flatMap(([upstream, { addresses }]) =>
       addresses().map(({ address, up }) => [{ upstream, address }, up ? 1 : 0] as const),
@@ -174,21 +179,14 @@ export function showGauges({ showGauge }: Metrics, server: Server, current: () =
     current().certificates.map(({ path, validToMs }) => [{ certificate: path.join('.') }, validToMs / 1000]),
   )
   showGauge('sum', 'sluice_downstream_sockets', "Callers' open sockets.", () => [[{}, openSockets(server)]])
-  showGauge('sum', 'sluice_upstream_sockets{upstream}', 'Open sockets to the upstream.', () =>
-    perUpstream(({ load }) => load().sockets),
-  )
+  showForwards('sum', 'sockets', 'Open sockets to the upstream.', ({ load }) => load().sockets)
   const max = 'Maximum of sluice_upstream_sockets (maxConnections of the upstream).'
   showGauge('sum', 'sluice_upstream_max_sockets{upstream}', max, () =>
     current().config.upstreams.map(({ name, maxConnections }) => [{ upstream: name }, maxConnections]),
   )
-  showGauge('sum', 'sluice_upstream_queue{upstream}', 'Requests waiting for a socket.', () =>
-    perUpstream(({ load }) => load().waiting),
-  )
-  showGauge('sum', 'sluice_upstream_waiting{upstream}', 'Requests waiting for the head of a response.', () =>
-    perUpstream(({ waits }) => waits().count),
-  )
+  showForwards('sum', 'queue', 'Requests waiting for a socket.', ({ load }) => load().waiting)
+  const waiting = 'Requests waiting for the head of a response.'
+  showForwards('sum', 'waiting', waiting, ({ waits }) => waits().count)
   const oldest = 'Time that the oldest request has waited for its head; 0 if none waits.'
-  showGauge('max', 'sluice_upstream_oldest_wait_seconds{upstream}', oldest, () =>
-    perUpstream(({ waits }) => waits().oldestMs / 1000),
-  )
+  showForwards('max', 'oldest_wait_seconds', oldest, ({ waits }) => waits().oldestMs / 1000)
 }

@@ -42,17 +42,17 @@ export function openRoutes(
   const { routes, upstreams, listen, headers, limits, clientLimits, parameters } = config
   const errorFormats = new Map(upstreams.map(({ name, errors }) => [name, errors]))
   const prefix = prefixOf(config.store)
-  const perClient = limits.filter(isPerClient)
+  const options = { prefix, clientLimits, overrides, parameters }
+  const perClient = limits.filter(isPerClient).map((limit) => compileLimit(limit, options))
   const warn = ({ name, claim }: Limit) =>
     log.warn({ limit: name, claim: claim?.name }, 'claim of a limit without a valid value; default applied')
   const warnings = new Map(limits.map(({ name }) => [name, throttle(warn)]))
 
   /** Applies the first live limit of a request whose parts it has; on `respond` routes, the first one per client. */
-  function compileShown(route: CompiledRoute): GatewayRoute['shownQuota'] {
-    const live = (route.respond === undefined ? route.limits : perClient).filter(({ shadow }) => !shadow)
-    const compiled = live.map((limit) => compileLimit(limit, { prefix, clientLimits, overrides, parameters }))
+  function compileShown({ respond, compiled }: CompiledRoute): GatewayRoute['shownQuota'] {
+    const live = (respond === undefined ? compiled : perClient).filter(({ limit }) => !limit.shadow)
     return (caller, facts) => {
-      for (const { apply } of compiled) {
+      for (const { apply } of live) {
         const quota = apply(caller, facts, Date.now())
         if (quota !== undefined && !(quota instanceof Refusal)) return quota
       }

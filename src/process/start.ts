@@ -2,11 +2,8 @@ import { createAdmin } from '../admin/server.ts'
 import type { Config } from '../config/compile.ts'
 import { drain } from '../downstream/drain.ts'
 import { listen } from '../downstream/server.ts'
-import { NO_ACTIVITY } from '../observe/activity.ts'
 import { createLog } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
-import { showCaller } from '../policy/counted.ts'
-import { mergeVitals } from '../observe/summary.ts'
 import { VERSION } from '../runtime/package.ts'
 import { createOverview } from './overview.ts'
 import type { OperatorApi } from './operations.ts'
@@ -17,19 +14,6 @@ import { openWorkers } from './workers/pool.ts'
 export type Running = Awaited<ReturnType<typeof start>>
 
 const STARTING = 'the gateway is starting'
-const refuse = (): Promise<never> => Promise.reject(new Error(STARTING))
-const UNSERVED = {
-  notReadyReason: () => STARTING,
-  activity: () => NO_ACTIVITY,
-  vitals: () => mergeVitals([]),
-  shareSummary: refuse,
-  usage: refuse,
-  reset: refuse,
-  setLimits: refuse,
-  findCaller: refuse,
-  overrides: refuse,
-  explain: refuse,
-}
 
 /** Opens the operators' port, then the callers', in `workers` processes. Without `source`, nothing is reloaded. Rejects with a message for the operator. */
 export async function start(config: Config, source?: Source, workers = 1) {
@@ -38,38 +22,28 @@ export async function start(config: Config, source?: Source, workers = 1) {
   const { log } = output
   const metrics = createMetrics()
   let service: Service
-  /** Replaced when the gateway has started, and when it drains. */
-  let operatorApi: OperatorApi = {
-    ...UNSERVED,
-    metrics: metrics.text,
-    metricValues: metrics.values,
-    events: output.events,
+  /** Undefined until the gateway has started; replaced when it drains. */
+  let operatorApi: OperatorApi | undefined
+  function started(): OperatorApi {
+    if (operatorApi === undefined) throw new Error(STARTING)
+    return operatorApi
   }
   const apply = (next: Config): Promise<void> => service.apply(next)
   const configuration = createConfiguration(config, source, { apply, log, metrics })
-  const overview = createOverview(configuration, () => operatorApi)
+  const overview = createOverview(configuration, started)
   const admin = createAdmin({
-    notReadyReason: () => operatorApi.notReadyReason(),
-    metrics: () => operatorApi.metrics(),
+    notReadyReason: () => (operatorApi === undefined ? STARTING : operatorApi.notReadyReason()),
+    metrics: () => operatorApi?.metrics() ?? metrics.text(),
     metricsType: metrics.contentType,
     access: () => configuration.config().admin,
     overview: overview.read,
-    findCaller: (shown) => operatorApi.findCaller(shown),
-    usage: (caller, signal) => operatorApi.usage(caller, signal),
-    async reset(caller, signal) {
-      const shown = showCaller(caller)
-      const freed = await operatorApi.reset(caller, signal).catch((error: Error) => {
-        if (error.name !== 'UncountedCaller')
-          log.warn({ caller: shown, cause: error.message }, 'limit reset incomplete; some counters remain')
-        throw error
-      })
-      log.info({ caller: shown, freed }, 'limits of a caller reset by an operator')
-      return freed
-    },
-    setLimits: (setting) => operatorApi.setLimits(setting),
-    overrides: () => operatorApi.overrides(),
+    findCaller: (shown) => started().findCaller(shown),
+    usage: (caller, signal) => started().usage(caller, signal),
+    reset: (caller, signal) => started().reset(caller, signal),
+    setLimits: (setting) => started().setLimits(setting),
+    overrides: () => started().overrides(),
     async explain(question) {
-      return { ...(await operatorApi.explain(question)), configuration: configuration.hash() }
+      return { ...(await started().explain(question)), configuration: configuration.hash() }
     },
     failed: (error) =>
       log.warn({ cause: (error as Error).message }, 'operator request failed; the counters are unavailable'),

@@ -416,6 +416,38 @@ it('shows the limits of a client without calls, its own limits, and upcoming cha
   expect(await page.locator('#caller-notes').innerText()).toContain('Is it written right?')
 })
 
+it('offers neither a reset nor an override for a caller that no limit counts', async () => {
+  const page = await open(gateway, {}, '/#caller/user%3Aalice')
+  await page.getByText('No limit counts "user:alice"').waitFor(WAIT)
+  expect(await page.getByRole('button', { name: 'Reset…' }).isVisible()).toBe(false)
+  expect(await page.getByRole('heading', { name: 'Set a limit' }).isVisible()).toBe(false)
+  await page.evaluate(`location.hash = '#caller/generous'`)
+  await page.getByText('a limit of its own: requests, 50.').waitFor(WAIT)
+  expect(await page.getByRole('button', { name: 'Reset…' }).isVisible()).toBe(true)
+  expect(await page.getByRole('heading', { name: 'Set a limit' }).isVisible()).toBe(true)
+})
+
+it('shows ten of the callers that are refused now, and all when asked', async () => {
+  const crowded = await start()
+  try {
+    for (let client = 0; client < 11; client++) {
+      const bearer = await token(`crowd-${client}`)
+      for (let i = 0; i < 5; i++) await call(crowded.port, { token: bearer })
+    }
+    const page = await open(crowded)
+    const rows = page.locator('#refused tbody tr')
+    await rows.nth(9).waitFor(WAIT)
+    await page.locator('#all-refused').waitFor(WAIT)
+    expect(await rows.count()).toBe(10)
+    await page.locator('#all-refused').click()
+    await rows.nth(10).waitFor(WAIT)
+    await page.locator('#all-refused').click()
+    await until('ten rows', async () => (await rows.count()) === 10)
+  } finally {
+    await crowded.close()
+  }
+})
+
 it('asks for the token, sends it only in a header, and forgets it', async () => {
   const closed = await start({ admin: `{ port: 0, token: ${TOKEN} }` })
   const page = await open(closed)

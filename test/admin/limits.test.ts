@@ -400,12 +400,20 @@ describe('a gateway that counts in Redis', () => {
   })
 
   it('answers 503 to a caller and a reset while Redis is down, with what it does itself to the operator, and succeeds again after', async () => {
-    await redis.kill()
     const acme = await token('acme')
+    await until('a refusal', async () => (await call(gateway.port, { token: acme })).status === 429)
+    const usedMost = async () => {
+      const { activity } = (await call(gateway.adminPort, { path: '/overview' })).json
+      return activity.callers.find(({ client }: { client: string }) => client === 'acme')?.most
+    }
+    await until('its limit is shown', async () => (await usedMost())?.name === 'requests')
+    await redis.kill()
     const shown = async () => (await call(gateway.adminPort, { path: '/limits/acme' })).json.limits
     await until('the fallback', async () => (await shown())[0].mode === 'deny')
     expect(await shown()).toMatchObject([{ name: 'requests', mode: 'deny', whole: 2 }])
     expect((await call(gateway.adminPort, { path: '/limits/acme', method: 'DELETE' })).status).toBe(503)
+    // A reset that failed leaves what is known of the caller.
+    expect(await usedMost()).toMatchObject({ name: 'requests' })
     expect((await call(gateway.port, { path: '/v3/rate-limits', token: acme })).status).toBe(503)
     await redis.start()
     await until('an answer', async () => {

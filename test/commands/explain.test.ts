@@ -48,7 +48,9 @@ describe('sluice explain', () => {
     const own = configFile(limits, { routes })
     const flags = ['--client', 'acme', '--config', own, '--offline']
     const { stdout } = await sluice(['explain', '/x', ...flags])
-    expect(stdout).toContain('403 for a token without the claim org, 400 without the header field x-org')
+    expect(stdout).toContain(
+      '403 if the claim org of the token is missing or malformed, 400 if the header field x-org is missing or malformed',
+    )
     expect(stdout).toMatch(
       /^month .* month \(Europe\/Lisbon\) +live +needs org in --claims, an access token /m,
     )
@@ -57,6 +59,21 @@ describe('sluice explain', () => {
     const attended = await sluice(['explain', '/x', ...named, ...flags])
     expect(attended.stdout).toMatch(/^unattended .* left out: unless header psu-ip-address is ip$/m)
     expect(attended.stdout).toMatch(/^month .* needs an access token /m)
+  })
+
+  it('says what a call without the key of an open route gets', async () => {
+    const limits = '  keys: { per: ["header:X-API-Key"], limit: 5, window: 1m }'
+    const routes = '  - { match: "/*", upstream: data, authenticate: none, limits: [keys] }'
+    const { stdout } = await sluice([
+      'explain',
+      '/x',
+      '--config',
+      configFile(limits, { routes }),
+      '--offline',
+    ])
+    expect(stdout).toMatch(
+      /^identify +none +no authentication, 400 if the header field x-api-key is missing or malformed$/m,
+    )
   })
 
   it.each([[[]], [['--json']]])(

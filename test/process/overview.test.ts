@@ -1,6 +1,6 @@
 import { Gauge, Registry } from 'prom-client'
 import { expect, it } from 'vitest'
-import { type CallerActivity, type LimitActivity, NO_ACTIVITY } from '../../src/observe/activity.ts'
+import { type CallerActivity, type LimitActivity, mergeActivity } from '../../src/observe/activity.ts'
 import { mergeVitals } from '../../src/observe/summary.ts'
 import { createOverview } from '../../src/process/overview.ts'
 import type { OperatorApi } from '../../src/process/operations.ts'
@@ -27,7 +27,7 @@ const OVERRIDES = Array.from({ length: 101 }, (_, i) => ({
 async function overviewOf(registry = new Registry(), callers: readonly CallerActivity[] = []) {
   const operated: Partial<OperatorApi> = {
     notReadyReason: () => 'not yet',
-    activity: () => ({ ...NO_ACTIVITY, callers }),
+    activity: () => ({ ...mergeActivity([]), callers }),
     metricValues: () => registry.getMetricsAsJSON(),
     overrides: async () => OVERRIDES,
     events: () => [],

@@ -1,4 +1,4 @@
-import { ask } from './api.js'
+import { ask, HttpError } from './api.js'
 import { chart } from './chart.js'
 import { hrefOf, stateOf, usage } from './callers.js'
 import { byId, element, list, table, write } from './dom.js'
@@ -33,6 +33,12 @@ function showMessage(text, kind) {
 function clearReadMessage() {
   const { kind = '' } = byId('caller-message').dataset
   if (kind === 'reading' || kind === 'unread') showMessage('', 'reading')
+}
+
+/** Shows or hides what resets and sets the limits of the caller. */
+function showChanges(/** @type {boolean} */ isCounted) {
+  byId('reset').hidden = !isCounted
+  byId('set-card').hidden = !isCounted
 }
 
 /** Creates the page of one caller, which reads the limits while it is open. */
@@ -92,9 +98,12 @@ export function callerPage() {
       byId('set').hidden = used.settable.length === 0
       showOverrides(used.overrides)
       byId('caller-notes').replaceChildren(...notesOf(used).map((note) => element('li', {}, note)))
+      showChanges(true)
       clearReadMessage()
     } catch (error) {
       if (signal.aborted) return
+      // No limit counts this caller.
+      if (error instanceof HttpError && error.status === 404) showChanges(false)
       showMessage(`The limits cannot be read: ${reasonOf(error)}`, 'unread')
     }
     const pauseMs = Math.max(EVERY_MS, PAUSE_FACTOR * (performance.now() - startedAt))
@@ -165,6 +174,7 @@ export function callerPage() {
       shownAs = name
       write(byId('caller-name'), name)
       showMessage('Reading the counters…', 'reading')
+      showChanges(true)
       showLimits([])
       showOverrides([])
       write(byId('set-message'), '')

@@ -1,9 +1,12 @@
 import { bar, sparkline } from './chart.js'
-import { byId, element, table, write } from './dom.js'
+import { byId, element, firstRows, table, write } from './dom.js'
 import { duration, rate, time, whole } from './format.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
 /** @typedef {Overview['activity']['callers'][number]} Caller */
+
+/** Refused callers that are shown before all are asked for. */
+const FIRST_REFUSED = 10
 
 /** @param {{ readonly limit: number, readonly remaining: number }} limit */
 const partUsed = ({ limit, remaining }) => (limit === 0 ? 1 : (limit - remaining) / limit)
@@ -134,6 +137,7 @@ export function callerTables() {
       text: ({ refused }) => rate(refused),
     },
   ])
+  const showFirstRefused = firstRows('refused', FIRST_REFUSED, showRefused)
   const filter = /** @type {HTMLInputElement} */ (byId('filter'))
   const matches = (/** @type {Caller} */ caller) =>
     nameOf(caller).toLowerCase().includes(filter.value.trim().toLowerCase())
@@ -153,7 +157,7 @@ export function callerTables() {
     write(byId('some-callers'), `${whole(shown.length)} of ${all}`)
     byId('some-callers').hidden = shown.length === known
     const refused = callers.filter(({ refusedNow }) => refusedNow !== null)
-    showRefused(refused.toSorted((a, b) => (b.refusedNow?.forMs ?? 0) - (a.refusedNow?.forMs ?? 0)))
+    showFirstRefused(refused.toSorted((a, b) => (b.refusedNow?.forMs ?? 0) - (a.refusedNow?.forMs ?? 0)))
     // Callers that the filter hides have made calls.
     byId('idle').hidden = callers.length > 0
   }

@@ -157,6 +157,32 @@ export function table(parent, caption, keyOf, columns) {
 }
 
 /**
+ * Shows only the first rows of a table until all are asked for, with the button `all-…` in the element `more-…`.
+ * @template T
+ * @param {string} id of the table's parent
+ * @param {number} count of the rows
+ * @param {(items: readonly T[]) => void} show
+ * @returns {(items: readonly T[]) => void}
+ */
+export function firstRows(id, count, show) {
+  const button = byId(`all-${id}`)
+  let areAllShown = false
+  /** @type {readonly T[]} */
+  let latest = []
+  function update(/** @type {readonly T[]} */ items) {
+    latest = items
+    byId(`more-${id}`).hidden = items.length <= count
+    show(areAllShown ? items : items.slice(0, count))
+  }
+  button.addEventListener('click', () => {
+    areAllShown = !areAllShown
+    write(button, areAllShown ? `Show ${count}` : 'Show all')
+    update(latest)
+  })
+  return update
+}
+
+/**
  * @template T
  * @param {readonly Column<T>[]} columns
  * @returns {View<T>}

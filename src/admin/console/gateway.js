@@ -1,4 +1,4 @@
-import { byId, element, lines, table, write } from './dom.js'
+import { byId, element, firstRows, lines, table, write } from './dom.js'
 import { pluralize, duration, milliseconds, time, whole } from './format.js'
 import { overridesTable } from './overrides.js'
 
@@ -59,11 +59,7 @@ export function gatewayTables() {
     { head: 'Level', view: () => words(({ level }) => [level, LEVELS[level] ?? '']) },
     { head: 'Event', text: ({ text }) => text.replaceAll(INSTANTS, time) },
   ])
-  let areAllShown = false
-  byId('all-events').addEventListener('click', () => {
-    areAllShown = !areAllShown
-    write(byId('all-events'), areAllShown ? `Show ${FIRST_EVENTS}` : 'Show all')
-  })
+  const showEvents = firstRows('events', FIRST_EVENTS, events)
   const limits = table(byId('limits'), 'Limits of the configuration', ({ name }) => name, [
     {
       head: 'Limit',
@@ -158,8 +154,7 @@ export function gatewayTables() {
     const { status, limits: rules, overrides: set, reloads: ends, lastMinute, events: logged } = overview
     durations(lastMinute.durations)
     errors(lastMinute.errors)
-    events(areAllShown ? logged : logged.slice(0, FIRST_EVENTS))
-    byId('more-events').hidden = logged.length <= FIRST_EVENTS
+    showEvents(logged)
     byId('limits-note').hidden = status.store.up || !status.store.modes.includes('local')
     const overOf = (/** @type {string} */ name) =>
       status.shadowOver.find(({ limit }) => limit === name)?.calls ?? 0

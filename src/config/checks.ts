@@ -62,21 +62,12 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
   }
 }
 
-/** Yields what limits need and their routes lack: at the limit if a part of its key seems misspelt, else at the route. */
+/** Yields what limits need and their routes lack. */
 function* limitIssues({ limits, routes }: Settings): Generator<Issue> {
   for (const limit of limits) {
     const users = [...routes.entries()].filter(([, route]) => route.limits.includes(limit.name))
-    const defined = [...CALLER_PARTS, ...users.flatMap(([, route]) => paramsOf(route))]
-    const similarTo = (part: string): string | undefined =>
-      users.length === 0 || part.includes(':') || defined.includes(part) ? undefined : nearest(part, defined)
-    for (const [i, part] of limit.per.entries()) {
-      const similar = similarTo(part)
-      const message = `no route of this limit has a :${part} in its path; did you mean "${similar}"?`
-      if (similar !== undefined) yield { path: ['limits', limit.name, 'per', i], message }
-    }
-    const spelt = { ...limit, per: limit.per.filter((part) => similarTo(part) === undefined) }
     for (const [i, route] of users) {
-      const lacking = lackedBy(route, spelt)
+      const lacking = lackedBy(route, limit)
       const path = ['routes', i, 'limits', route.limits.indexOf(limit.name)]
       const message = `the limit "${limit.name}" ${lacking}, or remove the limit`
       if (lacking !== undefined) yield { path, message }
@@ -89,8 +80,11 @@ function lackedBy(route: Route, limit: Limit): string | undefined {
   for (const part of limit.per) {
     if (isOpen && ['client', 'user', 'token'].includes(part))
       return `is per ${part}, but an open route does not identify it; write "authenticate: bearer"`
-    if (!part.includes(':') && !CALLER_PARTS.has(part) && !paramsOf(route).includes(part))
-      return `is per ${part}, but "${route.match}" has no :${part}; name a segment :${part}`
+    const defined = [...CALLER_PARTS, ...paramsOf(route)]
+    if (part.includes(':') || defined.includes(part)) continue
+    const similar = nearest(part, defined)
+    const hint = similar === undefined ? `name a segment :${part}` : `write ${similar} in its "per"`
+    return `is per ${part}, but "${route.match}" has no :${part}; ${hint}`
   }
   const [claim] = claimsOf([limit])
   const reads = limit.together === 'token' ? 'has "together: token"' : claim && `reads the claim ${claim}`
@@ -139,20 +133,12 @@ function* spellingIssues({ limits, upstreams }: Settings): Generator<Issue> {
   }
 }
 
-/** The section that a kind of authentication needs, and what to write there. */
-const NEEDED = {
-  none: [undefined, ''],
-  bearer: ['tokens', 'the issuer and the audience of the tokens'],
-  par: ['par', 'the issuer that is the audience of assertions'],
-  authorization: ['par', 'the issuer that is the audience of request objects'],
-} as const
-
 function* routeIssues(settings: Settings): Generator<Issue> {
   const { routes, forwardAuth } = settings
   for (const [i, { upstream, respond, authenticate }] of routes.entries()) {
-    const [section, what] = NEEDED[authenticate]
-    const absent = `is missing; routes[${i}] has "authenticate: ${authenticate}", so write ${what}`
-    if (section !== undefined && settings[section] === undefined) yield { path: [section], message: absent }
+    const section = authenticate === 'bearer' ? 'tokens' : 'par'
+    const absent = `is missing; routes[${i}] has "authenticate: ${authenticate}", so write it, with the issuer`
+    if (authenticate !== 'none' && settings[section] === undefined) yield { path: [section], message: absent }
     const missing = 'is missing; write the name of an upstream, or "respond: limits"'
     if (upstream === undefined && respond === undefined && forwardAuth === undefined)
       yield { path: ['routes', i, 'upstream'], message: missing, key: true }

@@ -5,7 +5,7 @@ import { decodeSegment } from '../../downstream/target.ts'
 import type { RedisTopology } from '../../limit/redis/options.ts'
 import { type Issue, mustBe } from '../yaml/issue.ts'
 import { bindHost, cidr, pemFile, servedHost } from './texts.ts'
-import { atKey, bool, choice, coerced, crossField, duration, exclusive } from './values.ts'
+import { atKey, bool, choice, coerced, duration, exclusive } from './values.ts'
 import { int, list, port, section, size, stringThat, text } from './values.ts'
 
 const listenTls = section({
@@ -15,23 +15,24 @@ const listenTls = section({
   requestClientCert: bool.prefault(false),
 })
 
-export const listen = section({
-  host: bindHost.default('0.0.0.0'),
-  port: port.prefault(8080),
-  tls: listenTls.optional(),
-  trustedProxies: list(cidr, 0, 'a list of address ranges').default([]),
-  hosts: list(servedHost, 1, 'a list of host names').optional(),
-  maxHeaderSize: size('1kB', '1MB').prefault('16kB'),
-  headersTimeoutMs: duration('1s', '1h').prefault('15s'),
-  requestTimeoutMs: duration('1s', '1d').prefault('60s'),
-  keepAliveTimeoutMs: duration('1ms', '1d').prefault('75s'),
-  maxConnections: int(1, 1_000_000).prefault(10_000),
-  maxConnectionsPerAddress: int(1, 1_000_000).prefault(1000),
-}).superRefine(
-  crossField(function* ({ headersTimeoutMs, requestTimeoutMs }) {
+export const listen = section(
+  {
+    host: bindHost.default('0.0.0.0'),
+    port: port.prefault(8080),
+    tls: listenTls.optional(),
+    trustedProxies: list(cidr, 0, 'a list of address ranges').default([]),
+    hosts: list(servedHost, 1, 'a list of host names').optional(),
+    maxHeaderSize: size('1kB', '1MB').prefault('16kB'),
+    headersTimeoutMs: duration('1s', '1h').prefault('15s'),
+    requestTimeoutMs: duration('1s', '1d').prefault('60s'),
+    keepAliveTimeoutMs: duration('1ms', '1d').prefault('75s'),
+    maxConnections: int(1, 1_000_000).prefault(10_000),
+    maxConnectionsPerAddress: int(1, 1_000_000).prefault(1000),
+  },
+  function* ({ headersTimeoutMs, requestTimeoutMs }) {
     const message = `must be at most requestTimeout (${requestTimeoutMs / 1000}s), which includes it`
     if (headersTimeoutMs > requestTimeoutMs) yield { path: ['headersTimeout'], message }
-  }),
+  },
 )
 
 const isToken = (text: string): boolean => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(text)
@@ -60,10 +61,9 @@ const NODE = 'redis://host:port or rediss://host:port'
 export function checkServer(text: string): boolean | string {
   if (/^(?:unix:\/\/)?\/[^\s?#]+$/.test(text)) return true
   if (!/^rediss?:\/\//.test(text) || !URL.canParse(text)) return `must be ${SERVER}`
-  if (/%(?![0-9a-f]{2})/i.test(text)) return 'has a "%" that is not an escape; write it as %25'
   // `decodeSegment` leaves unchanged what it cannot decode.
   if (text.includes('%') && decodeSegment(text) === text)
-    return 'has a user or password that is not UTF-8; escape its UTF-8 bytes, such as %C3%BF for ÿ'
+    return 'has a "%" that is no escape of UTF-8; write % as %25, and ÿ as %C3%BF'
   const { hostname, search, hash, pathname } = new URL(text)
   if (hostname === '') return 'names no host; write redis://host:6379'
   if (search !== '' || hash !== '') return 'must end after the port, or with a database number such as /0'

@@ -13,8 +13,6 @@ import {
 /** The environment: values of the variables `${NAME}`. */
 export type Env = Readonly<Record<string, string | undefined>>
 
-/** Maximum uses of an anchor, multiplied by the aliases within it; more are an attack. */
-const MAX_ALIASES = 100
 /** Maximum nesting of brackets, including those in texts and comments; many thousands exhaust the parser's memory. */
 const MAX_DEPTH = 1000
 
@@ -55,15 +53,13 @@ export function readSource(source: string, env?: Env) {
   const { invalid, unset, literal } = inspect(document.contents, env, lineOf)
   if (invalid.length > 0) return refuse(invalid)
   try {
-    const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES })
+    const value: unknown = document.toJS()
     const offsetOf = (path: Path, key?: boolean) => findOffset(document, path, key)
     if (isObject(value)) return { value, mistakes: unset, warnings: literal, placeOf, offsetOf }
     const what = document.contents === null ? 'is empty' : 'must be a mapping'
     return refuseFile(`the file ${what}; "sluice init" writes one`)
   } catch (error) {
-    const { message } = error as Error
-    const bomb = 'the aliases (*name) multiply the file beyond bounds; write the values out'
-    return refuseFile(/alias count/i.test(message) ? bomb : `the file cannot be read: ${message}`)
+    return refuseFile(`the file cannot be read: ${(error as Error).message}`)
   }
 }
 
@@ -138,23 +134,24 @@ function inspect(root: Node | null, env: Env | undefined, lineOf: (offset: numbe
   const invalid: Issue[] = []
   const unset: Issue[] = []
   const literal: Issue[] = []
-  const anchors = new Map<string, Node>()
+  /** The names of the anchors whose values are complete: within its own value, an anchor has none. */
+  const anchors = new Set<string>()
   const refuse = (path: Path, message: string, { range }: Node): void =>
     void invalid.push({ path, message, offset: range![0] })
 
   function visit(node: Node | null, path: Path): void {
-    if (node?.anchor !== undefined) anchors.set(node.anchor, node)
     if (isAlias(node)) {
-      const end = anchors.get(node.source)?.range![1]
-      if (end === undefined)
-        refuse(path, 'is a YAML alias without an anchor ("&"); quote a value that begins with "*"', node)
-      else if (end > node.range![0])
-        refuse(path, 'is a YAML alias within its own anchor; write the value out', node)
+      if (!anchors.has(node.source))
+        refuse(
+          path,
+          'is a YAML alias without an anchor ("&") before it; quote a value that begins with "*"',
+          node,
+        )
     } else if (isMap<Scalar<string>, Node | null>(node)) {
       const offsets = new Map<string, number>()
       for (const { key, value } of node.items) {
         const inner = [...path, key.value]
-        if (key.anchor !== undefined) anchors.set(key.anchor, key)
+        if (key.anchor !== undefined) anchors.add(key.anchor)
         // JavaScript treats the key specially, and zod's records skip it.
         if (key.value === '__proto__') refuse(inner, 'unknown key; remove it', key)
         const first = key.value === '<<' ? undefined : offsets.get(key.value)
@@ -168,6 +165,7 @@ function inspect(root: Node | null, env: Env | undefined, lineOf: (offset: numbe
       if (UNBRACED.test(node.value) && !node.value.includes('${')) literal.push({ path, message })
       node.value = substitute(node.value, env, (message) => unset.push({ path, message }))
     }
+    if (node?.anchor !== undefined) anchors.add(node.anchor)
   }
   visit(root, [])
   return { invalid, unset, literal }

@@ -8,7 +8,6 @@ import { type Issue, nearest, oneOf } from './yaml/issue.ts'
 
 type Route = Settings['routes'][number]
 
-const startOf = ({ per }: Limit): string => per[0] ?? 'no part'
 const paramsOf = ({ segments }: Route): readonly string[] =>
   segments.flatMap((segment) => ('param' in segment ? [segment.param] : []))
 
@@ -64,15 +63,13 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
 
 /** Yields what limits need and their routes lack. */
 function* limitIssues({ limits, routes }: Settings): Generator<Issue> {
-  for (const limit of limits) {
-    const users = [...routes.entries()].filter(([, route]) => route.limits.includes(limit.name))
-    for (const [i, route] of users) {
-      const lacking = lackedBy(route, limit)
-      const path = ['routes', i, 'limits', route.limits.indexOf(limit.name)]
-      const message = `the limit "${limit.name}" ${lacking}, or remove the limit`
-      if (lacking !== undefined) yield { path, message }
+  for (const [i, route] of routes.entries())
+    for (const [j, name] of route.limits.entries()) {
+      const limit = limits.find((limit) => limit.name === name)
+      const lacking = limit && lackedBy(route, limit)
+      const message = `the limit "${name}" ${lacking}, or remove the limit`
+      if (lacking !== undefined) yield { path: ['routes', i, 'limits', j], message }
     }
-  }
 }
 
 function lackedBy(route: Route, limit: Limit): string | undefined {
@@ -96,7 +93,7 @@ function* unusedParameters({ parameters, routes, limits }: Settings): Generator<
   const defined = [...routes.flatMap(paramsOf), ...limits.flatMap(({ per }) => per)]
   for (const name of Object.keys(parameters)) {
     if (defined.includes(partOf(name))) continue
-    const similar = defined.find((part) => part.endsWith(`:${name}`)) ?? nearest(name, defined)
+    const similar = nearest(name, defined)
     const hint = similar === undefined ? 'remove it' : `did you mean "${similar}"?`
     const where = name.includes(':') ? `limit has ${name} in its "per"` : `route has a :${name} in its path`
     yield { path: ['parameters', name], message: `no ${where}; ${hint}`, key: true }
@@ -163,7 +160,7 @@ function* unreachableRoutes({ listen, routes }: Settings): Generator<Issue> {
 
 /** Yields limits of a route that conflict: a live one must be first, and on a cluster all must share a hash slot. */
 function* limitConflicts({ routes, limits, store }: Settings, i: number): Generator<Issue> {
-  const { limits: names, match, authenticate } = routes[i]!
+  const { limits: names, authenticate } = routes[i]!
   const own = names.map((name) => limits.find((limit) => limit.name === name))
   const path = ['routes', i, 'limits']
   const [first] = own
@@ -171,16 +168,14 @@ function* limitConflicts({ routes, limits, store }: Settings, i: number): Genera
   const shadow = `"${first.name}" is a shadow limit, and response headers report a route's first limit; put a live limit before it`
   if (first.shadow) yield { path: [...path, 0], message: shadow }
   if (store === 'memory' || !('cluster' in store.redis.topology)) return
-  const start = `but the "per" of "${first.name}" starts with ${startOf(first)}`
-  const proofs = `on a Redis Cluster, the limits of "${match}" must share a hash slot with DPoP proofs, which start with client, ${start}; start it with client`
-  if (isVariable(first.per[0]) && authenticate === 'bearer') yield { path: [...path, 0], message: proofs }
+  const together = 'the limits of a route, their accesses and DPoP proofs must share a hash slot'
+  const message = `on a Redis Cluster, ${together}; start each "per" with the same part, client if callers have tokens`
+  const isOffProofs = authenticate === 'bearer' && isVariable(first.per[0])
   for (const [j, limit] of own.entries()) {
     if (limit === undefined) continue
     // Keys without a first part have no hash tag.
-    const isAlone = limit.per.length === 0
-    const message = `on a Redis Cluster, the limits of a route must share a hash slot, ${start} and that of "${limit.name}" with ${startOf(limit)}; start both with the same part`
-    if (startOf(limit) !== startOf(first) || (j > 0 && isAlone)) yield { path: [...path, j], message }
-    const alone = `on a Redis Cluster, the accesses of "${limit.name}" must share a hash slot with it, but its "per" has no part; start it with one`
-    if (limit.together !== undefined && isAlone) yield { path: [...path, j], message: alone }
+    const isAlone = limit.per.length === 0 && (j > 0 || limit.together !== undefined)
+    const isElsewhere = limit.per[0] !== first.per[0] || (j === 0 && isOffProofs)
+    if (isAlone || isElsewhere) yield { path: [...path, j], message }
   }
 }

@@ -71,11 +71,8 @@ export function checkServer(text: string): boolean | string {
 }
 
 /** Checks the URL of a sentinel, or of a node of a Redis Cluster, which has only database 0. */
-function checkNode(text: string): boolean | string {
-  if (!/^rediss?:\/\//.test(text)) return false
-  const isLonger = URL.canParse(text) && new URL(text).pathname.length > 1
-  return isLonger ? `must end after the port; write ${NODE}` : checkServer(text)
-}
+const checkNode = (text: string): boolean | string =>
+  /^rediss?:\/\/[^/?#]+\/?$/.test(text) && checkServer(text)
 
 /** Checks a sentinel. Its credentials and those of the master are in other settings. */
 function checkSentinel(text: string): boolean | string {

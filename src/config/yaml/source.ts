@@ -1,5 +1,5 @@
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
-import type { Scalar, YAMLError } from 'yaml'
+import type { Scalar } from 'yaml'
 import { isObject } from '../../runtime/json.ts'
 import {
   type Issue,
@@ -44,13 +44,11 @@ export function readSource(source: string, env?: Env) {
     logLevel: 'error',
     lineCounter,
   })
-  const lineOf = (offset: number): number => lineCounter.linePos(offset).line
-  const lineOfError = (error?: YAMLError) => error && lineOf(error.pos[0])
-  const errors = [...document.errors, ...document.warnings]
-    .filter((error, i, all) => lineOfError(error) !== lineOfError(all[i - 1]))
-    .map((error) => ({ path: [], message: describeYamlError(error, text), offset: error.pos[0] }))
-  if (errors.length > 0) return refuse(errors)
-  const { invalid, unset, literal } = inspect(document.contents, env, lineOf)
+  // Others often follow from the first.
+  const [error] = [...document.errors, ...document.warnings]
+  if (error !== undefined)
+    return refuse([{ path: [], message: describeYamlError(error, text), offset: error.pos[0] }])
+  const { invalid, unset, literal } = inspect(document.contents, env)
   if (invalid.length > 0) return refuse(invalid)
   try {
     const value: unknown = document.toJS()
@@ -130,7 +128,7 @@ function entryOf(node: Node | null, step: string | number, document: Document.Pa
 const UNBRACED = /^\$\w+$|\$[A-Z][A-Z0-9_]+|\{\{.*\}\}/
 
 /** Substitutes the environment in every scalar and finds mistakes, in one pass, because the document may be long. */
-function inspect(root: Node | null, env: Env | undefined, lineOf: (offset: number) => number) {
+function inspect(root: Node | null, env: Env | undefined) {
   const invalid: Issue[] = []
   const unset: Issue[] = []
   const literal: Issue[] = []
@@ -148,15 +146,14 @@ function inspect(root: Node | null, env: Env | undefined, lineOf: (offset: numbe
           node,
         )
     } else if (isMap<Scalar<string>, Node | null>(node)) {
-      const offsets = new Map<string, number>()
+      const keys = new Set<string>()
       for (const { key, value } of node.items) {
         const inner = [...path, key.value]
         if (key.anchor !== undefined) anchors.add(key.anchor)
         // JavaScript treats the key specially, and zod's records skip it.
         if (key.value === '__proto__') refuse(inner, 'unknown key; remove it', key)
-        const first = key.value === '<<' ? undefined : offsets.get(key.value)
-        if (first === undefined) offsets.set(key.value, key.range![0])
-        else refuse([], duplicateKey(key.value, lineOf(first)), key)
+        if (key.value !== '<<' && keys.has(key.value)) refuse([], duplicateKey(key.value), key)
+        keys.add(key.value)
         visit(value, inner)
       }
     } else if (isSeq<Node>(node)) for (const [i, item] of node.items.entries()) visit(item, [...path, i])

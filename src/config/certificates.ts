@@ -37,17 +37,13 @@ function datesOf([pem]: RegExpExecArray): readonly (readonly [fromMs: number, to
   }
 }
 
-const DAY_MS = 86_400_000
-const SOON_MS = 14 * DAY_MS
+const SOON_MS = 14 * 86_400_000
 
 /** Describes a certificate at an instant: `failed` if it is not valid, `warning` if it ends soon. */
 export function describeValidity({ validFromMs, validToMs }: Validity, nowMs: number) {
   const [from, to] = [validFromMs, validToMs].map((ms) => new Date(ms).toISOString())
   if (nowMs >= validToMs) return { state: 'failed', message: `expired at ${to}; write a new one` } as const
   if (nowMs < validFromMs) return { state: 'failed', message: `is not valid before ${from}` } as const
-  const remainingMs = validToMs - nowMs
-  const isShort = remainingMs < 2 * DAY_MS
-  const count = Math.floor(remainingMs / (isShort ? 3_600_000 : DAY_MS))
-  const message = `is valid for ${count} ${isShort ? 'hour' : 'day'}${count === 1 ? '' : 's'}, until ${to}`
-  return { state: remainingMs < SOON_MS ? 'warning' : 'ok', message } as const
+  const state = validToMs - nowMs < SOON_MS ? 'warning' : 'ok'
+  return { state, message: `is valid until ${to}` } as const
 }

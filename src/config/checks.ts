@@ -8,7 +8,6 @@ import { type Issue, nearest, oneOf } from './yaml/issue.ts'
 
 type Route = Settings['routes'][number]
 
-const startOf = ({ per }: Limit): string => per[0] ?? 'no part'
 const paramsOf = ({ segments }: Route): readonly string[] =>
   segments.flatMap((segment) => ('param' in segment ? [segment.param] : []))
 
@@ -62,26 +61,15 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
   }
 }
 
-/** Yields what limits need and their routes lack: at the limit if a part of its key seems misspelt, else at the route. */
+/** Yields what limits need and their routes lack. */
 function* limitIssues({ limits, routes }: Settings): Generator<Issue> {
-  for (const limit of limits) {
-    const users = [...routes.entries()].filter(([, route]) => route.limits.includes(limit.name))
-    const defined = [...CALLER_PARTS, ...users.flatMap(([, route]) => paramsOf(route))]
-    const similarTo = (part: string): string | undefined =>
-      users.length === 0 || part.includes(':') || defined.includes(part) ? undefined : nearest(part, defined)
-    for (const [i, part] of limit.per.entries()) {
-      const similar = similarTo(part)
-      const message = `no route of this limit has a :${part} in its path; did you mean "${similar}"?`
-      if (similar !== undefined) yield { path: ['limits', limit.name, 'per', i], message }
+  for (const [i, route] of routes.entries())
+    for (const [j, name] of route.limits.entries()) {
+      const limit = limits.find((limit) => limit.name === name)
+      const lacking = limit && lackedBy(route, limit)
+      const message = `the limit "${name}" ${lacking}, or remove the limit`
+      if (lacking !== undefined) yield { path: ['routes', i, 'limits', j], message }
     }
-    const spelt = { ...limit, per: limit.per.filter((part) => similarTo(part) === undefined) }
-    for (const [i, route] of users) {
-      const lacking = lackedBy(route, spelt)
-      const path = ['routes', i, 'limits', route.limits.indexOf(limit.name)]
-      const message = `the limit "${limit.name}" ${lacking}, or remove the limit`
-      if (lacking !== undefined) yield { path, message }
-    }
-  }
 }
 
 function lackedBy(route: Route, limit: Limit): string | undefined {
@@ -89,8 +77,11 @@ function lackedBy(route: Route, limit: Limit): string | undefined {
   for (const part of limit.per) {
     if (isOpen && ['client', 'user', 'token'].includes(part))
       return `is per ${part}, but an open route does not identify it; write "authenticate: bearer"`
-    if (!part.includes(':') && !CALLER_PARTS.has(part) && !paramsOf(route).includes(part))
-      return `is per ${part}, but "${route.match}" has no :${part}; name a segment :${part}`
+    const defined = [...CALLER_PARTS, ...paramsOf(route)]
+    if (part.includes(':') || defined.includes(part)) continue
+    const similar = nearest(part, defined)
+    const hint = similar === undefined ? `name a segment :${part}` : `write ${similar} in its "per"`
+    return `is per ${part}, but "${route.match}" has no :${part}; ${hint}`
   }
   const [claim] = claimsOf([limit])
   const reads = limit.together === 'token' ? 'has "together: token"' : claim && `reads the claim ${claim}`
@@ -102,7 +93,7 @@ function* unusedParameters({ parameters, routes, limits }: Settings): Generator<
   const defined = [...routes.flatMap(paramsOf), ...limits.flatMap(({ per }) => per)]
   for (const name of Object.keys(parameters)) {
     if (defined.includes(partOf(name))) continue
-    const similar = defined.find((part) => part.endsWith(`:${name}`)) ?? nearest(name, defined)
+    const similar = nearest(name, defined)
     const hint = similar === undefined ? 'remove it' : `did you mean "${similar}"?`
     const where = name.includes(':') ? `limit has ${name} in its "per"` : `route has a :${name} in its path`
     yield { path: ['parameters', name], message: `no ${where}; ${hint}`, key: true }
@@ -139,20 +130,12 @@ function* spellingIssues({ limits, upstreams }: Settings): Generator<Issue> {
   }
 }
 
-/** The section that a kind of authentication needs, and what to write there. */
-const NEEDED = {
-  none: [undefined, ''],
-  bearer: ['tokens', 'the issuer and the audience of the tokens'],
-  par: ['par', 'the issuer that is the audience of assertions'],
-  authorization: ['par', 'the issuer that is the audience of request objects'],
-} as const
-
 function* routeIssues(settings: Settings): Generator<Issue> {
   const { routes, forwardAuth } = settings
   for (const [i, { upstream, respond, authenticate }] of routes.entries()) {
-    const [section, what] = NEEDED[authenticate]
-    const absent = `is missing; routes[${i}] has "authenticate: ${authenticate}", so write ${what}`
-    if (section !== undefined && settings[section] === undefined) yield { path: [section], message: absent }
+    const section = authenticate === 'bearer' ? 'tokens' : 'par'
+    const absent = `is missing; routes[${i}] has "authenticate: ${authenticate}", so write it, with the issuer`
+    if (authenticate !== 'none' && settings[section] === undefined) yield { path: [section], message: absent }
     const missing = 'is missing; write the name of an upstream, or "respond: limits"'
     if (upstream === undefined && respond === undefined && forwardAuth === undefined)
       yield { path: ['routes', i, 'upstream'], message: missing, key: true }
@@ -177,7 +160,7 @@ function* unreachableRoutes({ listen, routes }: Settings): Generator<Issue> {
 
 /** Yields limits of a route that conflict: a live one must be first, and on a cluster all must share a hash slot. */
 function* limitConflicts({ routes, limits, store }: Settings, i: number): Generator<Issue> {
-  const { limits: names, match, authenticate } = routes[i]!
+  const { limits: names, authenticate } = routes[i]!
   const own = names.map((name) => limits.find((limit) => limit.name === name))
   const path = ['routes', i, 'limits']
   const [first] = own
@@ -185,16 +168,14 @@ function* limitConflicts({ routes, limits, store }: Settings, i: number): Genera
   const shadow = `"${first.name}" is a shadow limit, and response headers report a route's first limit; put a live limit before it`
   if (first.shadow) yield { path: [...path, 0], message: shadow }
   if (store === 'memory' || !('cluster' in store.redis.topology)) return
-  const start = `but the "per" of "${first.name}" starts with ${startOf(first)}`
-  const proofs = `on a Redis Cluster, the limits of "${match}" must share a hash slot with DPoP proofs, which start with client, ${start}; start it with client`
-  if (isVariable(first.per[0]) && authenticate === 'bearer') yield { path: [...path, 0], message: proofs }
+  const together = 'the limits of a route, their accesses and DPoP proofs must share a hash slot'
+  const message = `on a Redis Cluster, ${together}; start each "per" with the same part, client if callers have tokens`
+  const isOffProofs = authenticate === 'bearer' && isVariable(first.per[0])
   for (const [j, limit] of own.entries()) {
     if (limit === undefined) continue
     // Keys without a first part have no hash tag.
-    const isAlone = limit.per.length === 0
-    const message = `on a Redis Cluster, the limits of a route must share a hash slot, ${start} and that of "${limit.name}" with ${startOf(limit)}; start both with the same part`
-    if (startOf(limit) !== startOf(first) || (j > 0 && isAlone)) yield { path: [...path, j], message }
-    const alone = `on a Redis Cluster, the accesses of "${limit.name}" must share a hash slot with it, but its "per" has no part; start it with one`
-    if (limit.together !== undefined && isAlone) yield { path: [...path, j], message: alone }
+    const isAlone = limit.per.length === 0 && (j > 0 || limit.together !== undefined)
+    const isElsewhere = limit.per[0] !== first.per[0] || (j === 0 && isOffProofs)
+    if (isAlone || isElsewhere) yield { path: [...path, j], message }
   }
 }

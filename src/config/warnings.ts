@@ -3,7 +3,7 @@ import { urlsOf } from '../limit/redis/options.ts'
 import { countedBy, partOf } from '../policy/parts.ts'
 import { certificatesOf, describeValidity } from './certificates.ts'
 import type { Compiled } from './compile.ts'
-import type { Issue, LocatedIssue } from './yaml/issue.ts'
+import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
 import type { Env } from './yaml/source.ts'
 
 export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
@@ -39,21 +39,18 @@ function isPlaintext(url: string): boolean {
 
 /** Warns about secrets and keys that are sent without TLS. */
 function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Issue> {
-  for (const [i, { jwks, introspection }] of tokens.entries()) {
-    const path = tokens.length === 1 ? ['tokens'] : ['tokens', i]
-    const keys =
-      'is read without TLS, so whoever is on the way can replace the keys and forge tokens; write https'
-    if (jwks !== undefined && 'url' in jwks && isPlaintext(jwks.url))
-      yield { path: [...path, 'jwks'], message: keys }
-    const secrets = 'gets the tokens and clientSecret without TLS; write https'
+  const pathOf = (i: number): Path => (tokens.length === 1 ? ['tokens'] : ['tokens', i])
+  const keySets = [
+    ...tokens.map(({ jwks }, i) => ({ path: [...pathOf(i), 'jwks'], jwks })),
+    ...clients.map(({ jwks }, i) => ({ path: ['clients', i, 'jwksUri'], jwks })),
+  ]
+  const forgeable = 'is read without TLS, so whoever is on the way can replace the keys; write https'
+  for (const { path, jwks } of keySets)
+    if (jwks !== undefined && 'url' in jwks && isPlaintext(jwks.url)) yield { path, message: forgeable }
+  const secrets = 'gets the tokens and clientSecret without TLS; write https'
+  for (const [i, { introspection }] of tokens.entries())
     if (introspection !== undefined && isPlaintext(introspection.url))
-      yield { path: [...path, 'introspection', 'url'], message: secrets }
-  }
-  for (const [i, { jwks }] of clients.entries()) {
-    const message = 'is read without TLS, so whoever is on the way can replace the keys; write https'
-    if (jwks !== undefined && 'url' in jwks && isPlaintext(jwks.url))
-      yield { path: ['clients', i, 'jwksUri'], message }
-  }
+      yield { path: [...pathOf(i), 'introspection', 'url'], message: secrets }
   if (store === 'memory' || store.redis.tls !== undefined) return
   const { topology, password } = store.redis
   const message = 'is reached without TLS, and gets the password; write rediss://'

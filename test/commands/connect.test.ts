@@ -275,14 +275,13 @@ routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
         ({ state, what, message }) => `${state} ${what}: ${message.replace(/\d{4}-\S+Z/, 'THEN')}`,
       )
     // The certificates are valid from yesterday until 30 days from now.
-    const [soon, over] = ['is valid for 9 days, until THEN', 'expired at THEN; write a new one']
-    expect(after(0)[0]).toBe('ok certificate listen.tls.cert: is valid for 29 days, until THEN')
+    const [soon, over] = ['is valid until THEN', 'expired at THEN; write a new one']
+    expect(after(0)[0]).toBe('ok certificate listen.tls.cert: is valid until THEN')
     expect(after(20)).toEqual([
       `warning certificate listen.tls.cert: ${soon}`,
       `warning certificate upstreams.data.tls.cert: ${soon}`,
       `warning certificate store.redis.tls.ca: ${soon}`,
     ])
-    expect(after(28.5)[0]).toContain('is valid for 35 hours, ')
     expect(after(31)).toEqual([
       `failed certificate listen.tls.cert: ${over}`,
       `failed certificate upstreams.data.tls.cert: ${over}`,

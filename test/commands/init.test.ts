@@ -363,7 +363,7 @@ describe('sluice init', () => {
     [['init', '--output', '-', '--issuer', ISSUER], 'Give --data, --audience: init asks only on a terminal.'],
     [
       ['init', ...argsOf({ ...FLAGS, data: 'http://data.internal/v3' }), '--output', '-'],
-      '--data must have no path; that of the request is sent. Write http://data.internal.',
+      '--data must end after the port; write http://data.internal.',
     ],
     [
       ['init', ...argsOf({ ...FLAGS, redis: 'http://r' }), '--output', '-'],

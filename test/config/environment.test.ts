@@ -169,7 +169,7 @@ describe('flags', () => {
       '--redis: must be redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock',
     ])
     expect(await mistakesIn(completed(''), {}, overridesOf({ store }))).toEqual([
-      '--store: must be a mapping; write store: { redis: { url: "redis://…" } }',
+      '--store: must be "memory" or a mapping with "redis", such as { redis: { url: "redis://host:6379" } }',
     ])
     expect(await mistakesIn(completed(''), {}, overridesOf({ port: '9090' }))).toEqual([
       '--port: is 9090 for both "listen" and "admin"; give each its own port',

@@ -229,7 +229,7 @@ routes:
   it('requires tokens on routes with bearer', async () => {
     const text = completed('tokens: x').replace('tokens: x\n', '')
     expect(await mistakesIn(text)).toEqual([
-      'sluice.yaml:1:1: tokens: is missing; routes[0] has "authenticate: bearer", so write the issuer and the audience of the tokens',
+      'sluice.yaml:1:1: tokens: is missing; routes[0] has "authenticate: bearer", so write it, with the issuer',
     ])
   })
 

@@ -3,7 +3,7 @@ import { METHODS } from '../../downstream/router.ts'
 import { createCalendar, UNITS_MS } from '../../policy/calendar.ts'
 import { KINDS, partOf, wholeSegment } from '../../policy/parts.ts'
 import type { Condition } from '../../policy/conditions.ts'
-import { mustBe, nearest } from '../yaml/issue.ts'
+import { mustBe } from '../yaml/issue.ts'
 import { fieldIssue } from './texts.ts'
 import { choice, distinct, duration, exclusive } from './values.ts'
 import { int, list, section, stringThat, text } from './values.ts'
@@ -102,44 +102,34 @@ const error =
 
 export const parameters = z.record(
   z.string().regex(/^(?:[A-Za-z_][A-Za-z0-9_]*|(?:claim|[Hh]eader):.+)$/s, { error }),
-  stringThat((kind) => kindIssue(kind) ?? true, KIND),
+  stringThat(checkKind, KIND),
   mustBe('a mapping of path parameters, claims and header fields to their kinds'),
 )
 
-function kindIssue(kind: string): string | undefined {
-  if (KINDS.some((name) => name === kind)) return undefined
+function checkKind(kind: string): boolean | string {
+  if (KINDS.some((name) => name === kind)) return true
   // As a regular expression, a word would match only itself.
-  if (/^[A-Za-z]*$/.test(kind)) {
-    const similar = nearest(kind, KINDS)
-    return `must be ${KIND}${similar === undefined ? '' : `; did you mean "${similar}"?`}`
-  }
+  if (/^[A-Za-z]*$/.test(kind)) return false
   try {
     wholeSegment(kind)
   } catch (error) {
     return `is not a regular expression: ${(error as Error).message.replace(/^.*: /s, '')}`
   }
-  return costIssue(kind)
+  return checkCost(kind)
 }
 
 /** Maximum repetitions without a fixed count in a regular expression. A mismatch costs a segment's length to this power. */
 const MAX_UNBOUNDED_REPETITIONS = 2
 
-/** Returns why a valid regular expression may backtrack for too long. */
-function costIssue(source: string): string | undefined {
-  // Each escape and class becomes a letter, each group starts with `(`, and `?` for lazy repetitions is removed.
-  let rest = source
-    .replaceAll(/\\[^1-9k]|\[(?:\\.|[^\\\]])*\]/gu, 'x')
-    .replaceAll(/\(\?(?:[:=!]|<[=!]|<\w+>)/g, '(')
-    .replaceAll(/([*+?}])\?/g, '$1')
-  if (rest.includes('\\')) return 'must not refer back to a group; write out what it matches'
-  if (rest.split(/[*+?]|\{\d+,\d*\}/).length - 1 > MAX_UNBOUNDED_REPETITIONS)
-    return `may take too long: it has more than ${MAX_UNBOUNDED_REPETITIONS} of *, +, ? and {n,m}; write {n} or characters in [ ]`
-  for (;;) {
-    const [group, inner = '', times = ''] = /\(([^()]*)\)([*+]|\{[\d,]+\})?/.exec(rest) ?? []
-    if (group === undefined) return undefined
-    const isOpen = /[|*+?]|\{\d+,/.test(inner)
-    if (isOpen && times !== '')
-      return 'may take too long: it repeats a group with alternatives or repetitions; write it without'
-    rest = rest.replace(group, isOpen || /[*+,]/.test(times) ? '|' : 'x')
-  }
+/** Returns true, or why a valid regular expression may backtrack for too long. */
+function checkCost(source: string): boolean | string {
+  // Each escape and each class becomes a letter.
+  const plain = source.replaceAll(/\\[^1-9k]|\[(?:\\.|[^\\\]])*\]/gu, 'x')
+  if (plain.includes('\\')) return 'must not refer back to a group; write out what it matches'
+  if (/\)[*+{]/.test(plain)) return 'may take too long: it repeats a group; write it out'
+  // The `?` of a group, such as `(?:`, is no repetition.
+  const repetitions = plain.match(/[*+]|(?<!\()\?|\{\d+,\d*\}/g) ?? []
+  const tooMany = `has more than ${MAX_UNBOUNDED_REPETITIONS} of *, +, ? and {n,m}`
+  if (repetitions.length <= MAX_UNBOUNDED_REPETITIONS) return true
+  return `may take too long: it ${tooMany}; write {n} or characters in [ ]`
 }

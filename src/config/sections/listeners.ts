@@ -5,7 +5,7 @@ import { decodeSegment } from '../../downstream/target.ts'
 import type { RedisTopology } from '../../limit/redis/options.ts'
 import { type Issue, mustBe } from '../yaml/issue.ts'
 import { bindHost, cidr, pemFile, servedHost } from './texts.ts'
-import { atKey, bool, choice, coerced, crossField, duration, exclusive } from './values.ts'
+import { atKey, bool, choice, coerced, duration, exclusive } from './values.ts'
 import { int, list, port, section, size, stringThat, text } from './values.ts'
 
 const listenTls = section({
@@ -15,23 +15,24 @@ const listenTls = section({
   requestClientCert: bool.prefault(false),
 })
 
-export const listen = section({
-  host: bindHost.default('0.0.0.0'),
-  port: port.prefault(8080),
-  tls: listenTls.optional(),
-  trustedProxies: list(cidr, 0, 'a list of address ranges').default([]),
-  hosts: list(servedHost, 1, 'a list of host names').optional(),
-  maxHeaderSize: size('1kB', '1MB').prefault('16kB'),
-  headersTimeoutMs: duration('1s', '1h').prefault('15s'),
-  requestTimeoutMs: duration('1s', '1d').prefault('60s'),
-  keepAliveTimeoutMs: duration('1ms', '1d').prefault('75s'),
-  maxConnections: int(1, 1_000_000).prefault(10_000),
-  maxConnectionsPerAddress: int(1, 1_000_000).prefault(1000),
-}).superRefine(
-  crossField(function* ({ headersTimeoutMs, requestTimeoutMs }) {
+export const listen = section(
+  {
+    host: bindHost.default('0.0.0.0'),
+    port: port.prefault(8080),
+    tls: listenTls.optional(),
+    trustedProxies: list(cidr, 0, 'a list of address ranges').default([]),
+    hosts: list(servedHost, 1, 'a list of host names').optional(),
+    maxHeaderSize: size('1kB', '1MB').prefault('16kB'),
+    headersTimeoutMs: duration('1s', '1h').prefault('15s'),
+    requestTimeoutMs: duration('1s', '1d').prefault('60s'),
+    keepAliveTimeoutMs: duration('1ms', '1d').prefault('75s'),
+    maxConnections: int(1, 1_000_000).prefault(10_000),
+    maxConnectionsPerAddress: int(1, 1_000_000).prefault(1000),
+  },
+  function* ({ headersTimeoutMs, requestTimeoutMs }) {
     const message = `must be at most requestTimeout (${requestTimeoutMs / 1000}s), which includes it`
     if (headersTimeoutMs > requestTimeoutMs) yield { path: ['headersTimeout'], message }
-  }),
+  },
 )
 
 const isToken = (text: string): boolean => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(text)
@@ -60,10 +61,9 @@ const NODE = 'redis://host:port or rediss://host:port'
 export function checkServer(text: string): boolean | string {
   if (/^(?:unix:\/\/)?\/[^\s?#]+$/.test(text)) return true
   if (!/^rediss?:\/\//.test(text) || !URL.canParse(text)) return `must be ${SERVER}`
-  if (/%(?![0-9a-f]{2})/i.test(text)) return 'has a "%" that is not an escape; write it as %25'
   // `decodeSegment` leaves unchanged what it cannot decode.
   if (text.includes('%') && decodeSegment(text) === text)
-    return 'has a user or password that is not UTF-8; escape its UTF-8 bytes, such as %C3%BF for ÿ'
+    return 'has a "%" that is no escape of UTF-8; write % as %25, and ÿ as %C3%BF'
   const { hostname, search, hash, pathname } = new URL(text)
   if (hostname === '') return 'names no host; write redis://host:6379'
   if (search !== '' || hash !== '') return 'must end after the port, or with a database number such as /0'
@@ -71,11 +71,8 @@ export function checkServer(text: string): boolean | string {
 }
 
 /** Checks the URL of a sentinel, or of a node of a Redis Cluster, which has only database 0. */
-function checkNode(text: string): boolean | string {
-  if (!/^rediss?:\/\//.test(text)) return false
-  const isLonger = URL.canParse(text) && new URL(text).pathname.length > 1
-  return isLonger ? `must end after the port; write ${NODE}` : checkServer(text)
-}
+const checkNode = (text: string): boolean | string =>
+  /^rediss?:\/\/[^/?#]+\/?$/.test(text) && checkServer(text)
 
 /** Checks a sentinel. Its credentials and those of the master are in other settings. */
 function checkSentinel(text: string): boolean | string {
@@ -91,9 +88,11 @@ export const tlsFiles = {
 }
 
 export function* certWithoutKey({ cert, key }: { cert?: unknown; key?: unknown }): Generator<Issue> {
-  if ((cert === undefined) === (key === undefined)) return
-  const [present, missing] = key === undefined ? (['cert', 'key'] as const) : (['key', 'cert'] as const)
-  yield atKey(present, `has no effect without "${missing}"; write both or neither`)
+  if ((cert === undefined) !== (key === undefined))
+    yield atKey(
+      cert === undefined ? 'key' : 'cert',
+      'needs the other of "cert" and "key"; write both or neither',
+    )
 }
 
 const tlsFields = section(
@@ -163,11 +162,5 @@ const sharedStore = section({
 
 export const store = z.union(
   [z.literal('memory'), sharedStore],
-  mustBe(
-    '"memory" or a mapping with "redis"',
-    // The URL is not repeated: it may contain a password.
-    (input) =>
-      /^(?:redis|unix:|\/)/.test(String(input)) &&
-      'must be a mapping; write store: { redis: { url: "redis://…" } }',
-  ),
+  mustBe('"memory" or a mapping with "redis", such as { redis: { url: "redis://host:6379" } }'),
 )

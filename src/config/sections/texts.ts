@@ -3,9 +3,7 @@ import { z } from 'zod'
 import { parseHost } from '../../downstream/target.ts'
 import { CHECKED, decideAction, HOP_BY_HOP, normalizeFieldName } from '../../downstream/request-fields.ts'
 import { mustBe } from '../yaml/issue.ts'
-import { stringThat } from './values.ts'
-
-const WITHOUT_FILE = 'is a path already; write it without "file:"'
+import { stringThat, text } from './values.ts'
 
 const isName = (host: string): boolean =>
   isIP(host) === 0 && /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(host)
@@ -36,8 +34,7 @@ export const origin = stringThat((text) => {
   const url = httpUrl(text)
   if (url === undefined) return 'must be an http or https address, such as http://data.internal:4000'
   if (!hasNoCredentials(url)) return 'must not contain credentials; they would not be sent'
-  if (url.search !== '' || url.hash !== '') return `must end after the port; write ${url.origin}`
-  return url.pathname === '/' || `must have no path; that of the request is sent. Write ${url.origin}`
+  return url.href === `${url.origin}/` || `must end after the port; write ${url.origin}`
 }, 'an address such as http://data.internal:4000').transform((url) => new URL(url).origin)
 
 /** An issuer's URL as written, because it is compared exactly (RFC 8414 section 2: no query, no fragment). */
@@ -46,12 +43,10 @@ export const issuer = stringThat((text) => {
   return url !== undefined && !/[?#\s]/.test(text) && hasNoCredentials(url)
 }, 'the issuer’s URL without query or fragment, such as https://identity.example.com/oidc')
 
-export const keysLocation = stringThat((text) => {
-  if (text.startsWith('file:')) return WITHOUT_FILE
-  return text !== '' && (!/^\w+:/.test(text) || isFetchable(text) === true)
-}, 'an http or https URL, or the path of a file').transform((text) =>
-  httpUrl(text) ? { url: text } : { file: text },
-)
+export const keysLocation = stringThat(
+  (text) => text !== '' && (!/^\w+:/.test(text) || isFetchable(text) === true),
+  'an http or https URL, or the path of a file',
+).transform((text) => (httpUrl(text) ? { url: text } : { file: text }))
 
 export const fetchedUrl = (what: string) => stringThat(isFetchable, what)
 
@@ -69,8 +64,7 @@ function isFetchable(text: string): boolean | string {
 
 const hasNoCredentials = ({ username, password }: URL): boolean => username === '' && password === ''
 
-const isPath = (path: string) => (path.startsWith('file:') ? WITHOUT_FILE : path !== '')
-export const pemFile = stringThat(isPath, 'the path of a PEM file')
+export const pemFile = text('the path of a PEM file')
 
 export function httpUrl(text: string): URL | undefined {
   const url = /^https?:\/\//i.test(text) && URL.canParse(text) ? new URL(text) : undefined

@@ -5,11 +5,11 @@ export const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000
 export const UNITS_BYTES = { B: 1, kB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
 
 /** Creates the schema of durations within bounds, as written with units → milliseconds. */
-export const duration = measure('duration', UNITS_MS, 'milliseconds')
+export const duration = measure('duration', UNITS_MS)
 /** Creates the schema of sizes within bounds, as written with units → bytes. */
-export const size = measure('size', UNITS_BYTES, 'bytes')
+export const size = measure('size', UNITS_BYTES)
 
-function measure(noun: string, units: Readonly<Record<string, number>>, base: string) {
+function measure(noun: string, units: Readonly<Record<string, number>>) {
   const names = Object.keys(units)
   const pattern = new RegExp(`^(\\d+(?:\\.\\d+)?)(${names.join('|')})$`)
   const read = (text: string): number => {
@@ -23,27 +23,13 @@ function measure(noun: string, units: Readonly<Record<string, number>>, base: st
       const value = read(text)
       return Number.isInteger(value) && value >= read(min) && value <= read(max)
     }
-    function check(text: string): boolean | string {
-      if (fits(text)) return true
-      if (pattern.test(text)) return !Number.isInteger(read(text)) && `must be in whole ${base}`
-      const [, count, spelling = '?'] = /^([\d.]+)\s*([A-Za-z]+)$/.exec(text) ?? []
-      const corrected = `${count}${unitOf(spelling, names)}`
-      return fits(corrected) && `must be a ${noun} such as 30${names[1]}; did you mean "${corrected}"?`
-    }
     function ofNumber(number: number): string | false {
       const similar = [`${number}${names[0]}`, `${number}${names[1]}`].filter(fits).join(' or ')
       return similar !== '' && `has no unit; write ${similar}`
     }
     const what = `a ${noun} from ${min} to ${max} (units ${names.join(', ')})`
-    return stringThat(check, what, ofNumber).regex(pattern).transform(read)
+    return stringThat(fits, what, ofNumber).regex(pattern).transform(read)
   }
-}
-
-/** Returns the unit that a wrong spelling means, such as `secs` or `KiB`. Months have no fixed length. */
-function unitOf(spelling: string, names: readonly string[]): string | undefined {
-  if (/^mo/i.test(spelling)) return undefined
-  if (/^m(?:s|illi)/i.test(spelling)) return 'ms'
-  return names.findLast((name) => name[0]!.toLowerCase() === spelling[0]!.toLowerCase())
 }
 
 /** Converts a string, as the environment and flags give it, like a plain YAML scalar. */

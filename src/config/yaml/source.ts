@@ -1,5 +1,5 @@
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
-import type { Scalar, YAMLError } from 'yaml'
+import type { Scalar } from 'yaml'
 import { isObject } from '../../runtime/json.ts'
 import {
   type Issue,
@@ -13,8 +13,6 @@ import {
 /** The environment: values of the variables `${NAME}`. */
 export type Env = Readonly<Record<string, string | undefined>>
 
-/** Maximum uses of an anchor, multiplied by the aliases within it; more are an attack. */
-const MAX_ALIASES = 100
 /** Maximum nesting of brackets, including those in texts and comments; many thousands exhaust the parser's memory. */
 const MAX_DEPTH = 1000
 
@@ -46,24 +44,20 @@ export function readSource(source: string, env?: Env) {
     logLevel: 'error',
     lineCounter,
   })
-  const lineOf = (offset: number): number => lineCounter.linePos(offset).line
-  const lineOfError = (error?: YAMLError) => error && lineOf(error.pos[0])
-  const errors = [...document.errors, ...document.warnings]
-    .filter((error, i, all) => lineOfError(error) !== lineOfError(all[i - 1]))
-    .map((error) => ({ path: [], message: describeYamlError(error, text), offset: error.pos[0] }))
-  if (errors.length > 0) return refuse(errors)
-  const { invalid, unset, literal } = inspect(document.contents, env, lineOf)
+  // Others often follow from the first.
+  const [error] = [...document.errors, ...document.warnings]
+  if (error !== undefined)
+    return refuse([{ path: [], message: describeYamlError(error, text), offset: error.pos[0] }])
+  const { invalid, unset, literal } = inspect(document.contents, env)
   if (invalid.length > 0) return refuse(invalid)
   try {
-    const value: unknown = document.toJS({ maxAliasCount: MAX_ALIASES })
+    const value: unknown = document.toJS()
     const offsetOf = (path: Path, key?: boolean) => findOffset(document, path, key)
     if (isObject(value)) return { value, mistakes: unset, warnings: literal, placeOf, offsetOf }
     const what = document.contents === null ? 'is empty' : 'must be a mapping'
     return refuseFile(`the file ${what}; "sluice init" writes one`)
   } catch (error) {
-    const { message } = error as Error
-    const bomb = 'the aliases (*name) multiply the file beyond bounds; write the values out'
-    return refuseFile(/alias count/i.test(message) ? bomb : `the file cannot be read: ${message}`)
+    return refuseFile(`the file cannot be read: ${(error as Error).message}`)
   }
 }
 
@@ -134,32 +128,32 @@ function entryOf(node: Node | null, step: string | number, document: Document.Pa
 const UNBRACED = /^\$\w+$|\$[A-Z][A-Z0-9_]+|\{\{.*\}\}/
 
 /** Substitutes the environment in every scalar and finds mistakes, in one pass, because the document may be long. */
-function inspect(root: Node | null, env: Env | undefined, lineOf: (offset: number) => number) {
+function inspect(root: Node | null, env: Env | undefined) {
   const invalid: Issue[] = []
   const unset: Issue[] = []
   const literal: Issue[] = []
-  const anchors = new Map<string, Node>()
+  /** The names of the anchors whose values are complete: within its own value, an anchor has none. */
+  const anchors = new Set<string>()
   const refuse = (path: Path, message: string, { range }: Node): void =>
     void invalid.push({ path, message, offset: range![0] })
 
   function visit(node: Node | null, path: Path): void {
-    if (node?.anchor !== undefined) anchors.set(node.anchor, node)
     if (isAlias(node)) {
-      const end = anchors.get(node.source)?.range![1]
-      if (end === undefined)
-        refuse(path, 'is a YAML alias without an anchor ("&"); quote a value that begins with "*"', node)
-      else if (end > node.range![0])
-        refuse(path, 'is a YAML alias within its own anchor; write the value out', node)
+      if (!anchors.has(node.source))
+        refuse(
+          path,
+          'is a YAML alias without an anchor ("&") before it; quote a value that begins with "*"',
+          node,
+        )
     } else if (isMap<Scalar<string>, Node | null>(node)) {
-      const offsets = new Map<string, number>()
+      const keys = new Set<string>()
       for (const { key, value } of node.items) {
         const inner = [...path, key.value]
-        if (key.anchor !== undefined) anchors.set(key.anchor, key)
+        if (key.anchor !== undefined) anchors.add(key.anchor)
         // JavaScript treats the key specially, and zod's records skip it.
         if (key.value === '__proto__') refuse(inner, 'unknown key; remove it', key)
-        const first = key.value === '<<' ? undefined : offsets.get(key.value)
-        if (first === undefined) offsets.set(key.value, key.range![0])
-        else refuse([], duplicateKey(key.value, lineOf(first)), key)
+        if (key.value !== '<<' && keys.has(key.value)) refuse([], duplicateKey(key.value), key)
+        keys.add(key.value)
         visit(value, inner)
       }
     } else if (isSeq<Node>(node)) for (const [i, item] of node.items.entries()) visit(item, [...path, i])
@@ -168,6 +162,7 @@ function inspect(root: Node | null, env: Env | undefined, lineOf: (offset: numbe
       if (UNBRACED.test(node.value) && !node.value.includes('${')) literal.push({ path, message })
       node.value = substitute(node.value, env, (message) => unset.push({ path, message }))
     }
+    if (node?.anchor !== undefined) anchors.add(node.anchor)
   }
   visit(root, [])
   return { invalid, unset, literal }

@@ -93,7 +93,7 @@ function* unusedParameters({ parameters, routes, limits }: Settings): Generator<
   const defined = [...routes.flatMap(paramsOf), ...limits.flatMap(({ per }) => per)]
   for (const name of Object.keys(parameters)) {
     if (defined.includes(partOf(name))) continue
-    const similar = nearest(name, defined)
+    const similar = defined.find((part) => part.endsWith(`:${name}`)) ?? nearest(name, defined)
     const hint = similar === undefined ? 'remove it' : `did you mean "${similar}"?`
     const where = name.includes(':') ? `limit has ${name} in its "per"` : `route has a :${name} in its path`
     yield { path: ['parameters', name], message: `no ${where}; ${hint}`, key: true }

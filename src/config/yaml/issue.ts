@@ -86,9 +86,9 @@ export function mustBeMapping(keys: readonly string[], what = `a mapping (keys: 
 }
 
 /** Formats the message of a duplicate key. Only a word is repeated, as in `writePath`. */
-export function duplicateKey(key: string): string {
+export function duplicateKey(key: string, firstLine: number): string {
   const word = writePath([key], true)
-  return `duplicate key${word && ` "${word}"`}; remove one of the two`
+  return `duplicate key${word && ` "${word}"`}, first at line ${firstLine}; remove one of the two`
 }
 
 /** Keys of other products, with the key in their place, if it is defined where they are written, and what to write. */

@@ -48,7 +48,11 @@ export function readSource(source: string, env?: Env) {
   const [error] = [...document.errors, ...document.warnings]
   if (error !== undefined)
     return refuse([{ path: [], message: describeYamlError(error, text), offset: error.pos[0] }])
-  const { invalid, unset, literal } = inspect(document.contents, env)
+  const { invalid, unset, literal } = inspect(
+    document.contents,
+    env,
+    (offset) => lineCounter.linePos(offset).line,
+  )
   if (invalid.length > 0) return refuse(invalid)
   try {
     const value: unknown = document.toJS()
@@ -128,7 +132,7 @@ function entryOf(node: Node | null, step: string | number, document: Document.Pa
 const UNBRACED = /^\$\w+$|\$[A-Z][A-Z0-9_]+|\{\{.*\}\}/
 
 /** Substitutes the environment in every scalar and finds mistakes, in one pass, because the document may be long. */
-function inspect(root: Node | null, env: Env | undefined) {
+function inspect(root: Node | null, env: Env | undefined, lineOf: (offset: number) => number) {
   const invalid: Issue[] = []
   const unset: Issue[] = []
   const literal: Issue[] = []
@@ -146,14 +150,15 @@ function inspect(root: Node | null, env: Env | undefined) {
           node,
         )
     } else if (isMap<Scalar<string>, Node | null>(node)) {
-      const keys = new Set<string>()
+      const offsets = new Map<string, number>()
       for (const { key, value } of node.items) {
         const inner = [...path, key.value]
         if (key.anchor !== undefined) anchors.add(key.anchor)
         // JavaScript treats the key specially, and zod's records skip it.
         if (key.value === '__proto__') refuse(inner, 'unknown key; remove it', key)
-        if (key.value !== '<<' && keys.has(key.value)) refuse([], duplicateKey(key.value), key)
-        keys.add(key.value)
+        const first = key.value === '<<' ? undefined : offsets.get(key.value)
+        if (first === undefined) offsets.set(key.value, key.range![0])
+        else refuse([], duplicateKey(key.value, lineOf(first)), key)
         visit(value, inner)
       }
     } else if (isSeq<Node>(node)) for (const [i, item] of node.items.entries()) visit(item, [...path, i])

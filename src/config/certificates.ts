@@ -42,7 +42,7 @@ const SOON_MS = 14 * 86_400_000
 /** Describes a certificate at an instant: `failed` if it is not valid, `warning` if it ends soon. */
 export function describeValidity({ validFromMs, validToMs }: Validity, nowMs: number) {
   const [from, to] = [validFromMs, validToMs].map((ms) => new Date(ms).toISOString())
-  if (nowMs >= validToMs) return { state: 'failed', message: `expired at ${to}; write a new one` } as const
+  if (nowMs >= validToMs) return { state: 'failed', message: `expired at ${to}; renew it` } as const
   if (nowMs < validFromMs) return { state: 'failed', message: `is not valid before ${from}` } as const
   const state = validToMs - nowMs < SOON_MS ? 'warning' : 'ok'
   return { state, message: `is valid until ${to}` } as const

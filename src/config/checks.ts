@@ -45,7 +45,7 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
     const key = JSON.stringify([issuer, id])
     const first = firsts.get(key)
     if (first === undefined) firsts.set(key, i)
-    else yield { path: ['clients', i, 'id'], message: `is also in clients[${first}]; merge the two` }
+    else yield { path: ['clients', i, 'id'], message: `is also in clients[${first}]; merge them` }
     for (const [name, { windowMs = Infinity }] of Object.entries(own)) {
       const path = ['clients', i, 'limits', name]
       const limit = limits.find((limit) => limit.name === name)
@@ -153,7 +153,7 @@ function* unreachableRoutes({ listen, routes }: Settings): Generator<Issue> {
     )
     if (covering.has(-1)) continue
     const names = [...covering].map((j) => `"${routes[j]!.match}" (routes[${j}])`).join(' and ')
-    const message = `can never match: its requests all match ${names} before; put it first or remove it`
+    const message = `never matches: its requests all match ${names} before; put it first or remove it`
     yield { path: ['routes', i, 'match'], message }
   }
 }

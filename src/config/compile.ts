@@ -58,7 +58,7 @@ export async function compile(settings: Settings, directory: string, files: stri
     const key = await read([...path, 'key'], section.key, parseKey)
     const ca = await read([...path, 'ca'], section.ca, parseCertificates)
     const clientCa = await read([...path, 'clientCa'], section.clientCa, parseCertificates)
-    const message = `is not the key of the certificate in ${section.cert}; write the one that belongs to it`
+    const message = `is not the key of the certificate in ${section.cert}; write the key that is`
     if (cert && key && !cert.parsed.checkPrivateKey(key.parsed))
       mistakes.push({ path: [...path, 'key'], message })
     const texts = { cert: cert?.text, key: key?.text, ca: ca?.text, clientCa: clientCa?.text }

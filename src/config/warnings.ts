@@ -19,13 +19,13 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
 function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Generator<Issue> {
   const noToken = 'is reached from other machines, so /limits is refused here; set admin.token'
   if (!admin.onLoopback && admin.token === undefined) yield { path: ['admin', 'host'], message: noToken }
-  const believed = 'is reached from other machines, and trusts every peer; let only the proxy reach it'
+  const believed = 'is reached from other machines and trusts all peers; let only the proxy reach it'
   if (forwardAuth !== undefined && !isLoopback(forwardAuth.host))
     yield { path: ['forwardAuth', 'host'], message: believed }
   const trusting = 'trusts any server that answers for Redis; write "ca" instead'
   if (store !== 'memory' && store.redis.tls?.rejectUnauthorized === false)
     yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message: trusting }
-  const message = 'lets every caller set X-Forwarded-For and Client-Cert; write the addresses of your proxies'
+  const message = 'lets every caller set X-Forwarded-For and Client-Cert; write those of your proxies'
   for (const [i, range] of listen.trustedProxies.entries())
     if (/\/0+$/.test(range)) yield { path: ['listen', 'trustedProxies', i], message }
 }
@@ -88,12 +88,12 @@ function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue>
       const keys = ['requestObjectSigningAlg', 'authentication', 'jwks'] as const
       const present = keys.find((key) => client[key] !== undefined)
       const key = present === 'jwks' && 'url' in jwks! ? 'jwksUri' : present
-      const message = hasPar ? 'has no effect, because "par" has another issuer' : withoutRoute('par')
+      const message = hasPar ? 'has no effect: "par" has another issuer' : withoutRoute('par')
       if (key !== undefined) yield { path: ['clients', i, key], message, key: true }
     } else if (jwks === undefined) {
       const signed = alg === 'none' || alg.startsWith('HS') ? undefined : 'requestObjectSigningAlg'
       const key = authentication === 'private_key_jwt' ? 'authentication' : signed
-      const message = 'is checked, but signatures are not verified; to verify them, write "jwks" or "jwksUri"'
+      const message = 'is checked, but no signature is verified; write "jwks" or "jwksUri"'
       if (key !== undefined) yield { path: ['clients', i, key], message }
     }
   }
@@ -108,7 +108,7 @@ function* clientWarnings({ clients, clientLimits, limits }: Compiled, nowMs: num
       const general = limits.find((general) => general.name === name)!
       const isSame = limit === general.limit && (windowMs ?? general.windowMs) === general.windowMs
       if (untilAt !== undefined && untilAt <= nowMs)
-        yield { path: [...path, 'until'], message: 'has passed, so this limit has no effect; remove it' }
+        yield { path: [...path, 'until'], message: 'has passed; remove this limit' }
       else if (isSame && general.changes.length === 0)
         yield { path, message: `equals "${name}" of every client; remove it`, key: true }
     }
@@ -122,14 +122,14 @@ function* limitWarnings({ limits, routes }: Compiled, nowMs: number): Generator<
   for (const limit of limits) {
     const { name, per, changes } = limit
     const users = routes.filter(({ limits }) => limits.includes(limit))
-    const unused = 'has no effect, because no route names it'
+    const unused = 'has no effect: no route names it'
     if (users.length === 0) yield { path: ['limits', name], message: unused, key: true }
     const last = changes.findLastIndex(({ fromAt }) => fromAt <= nowMs)
     const passed = `has passed; write limit: ${changes[last]?.limit} for "${name}" and remove this change`
     if (last !== -1) yield { path: ['limits', name, 'changes', last, 'from'], message: passed }
     const isUnbound = users.some(({ limits }) => limits.every(({ per }) => per.some(isChosen)))
     const message =
-      'is a value that callers choose, each with its own counter; add a limit without it to its routes'
+      'is a value that callers choose, each with a counter; add a limit without it to its routes'
     if (isUnbound) yield { path: ['limits', name, 'per', per.findIndex(isChosen)], message }
   }
 }
@@ -137,7 +137,7 @@ function* limitWarnings({ limits, routes }: Compiled, nowMs: number): Generator<
 function* unusedSettings({ upstreams, parameters, routes }: Compiled): Generator<Issue> {
   for (const { name } of upstreams)
     if (!routes.some(({ upstream }) => upstream === name))
-      yield { path: ['upstreams', name], message: 'has no effect, because no route names it', key: true }
+      yield { path: ['upstreams', name], message: 'has no effect: no route names it', key: true }
   const counted = new Set(
     routes.flatMap((route) => [...countedBy(route), ...route.limits.flatMap(({ per }) => per)]),
   )
@@ -148,7 +148,7 @@ function* unusedSettings({ upstreams, parameters, routes }: Compiled): Generator
 
 /** Options of Node.js that weaken the gateway, and the effect of each. */
 const NODE_OPTIONS: Readonly<Record<string, string>> = {
-  '--insecure-http-parser': 'accepts malformed HTTP; callers and upstreams are still parsed strictly',
+  '--insecure-http-parser': 'accepts malformed HTTP; Sluice still parses strictly',
   '--security-revert': 'undoes a security fix of Node.js',
   '--tls-min-v1.0': 'allows TLS 1.0 to issuers, Redis and the trace receiver',
   '--tls-min-v1.1': 'allows TLS 1.1 to issuers, Redis and the trace receiver',

@@ -204,7 +204,7 @@ describe('sluice check', () => {
       stdout: '',
       stderr: [
         '--port: must be a port from 0 to 65535',
-        '--redis: must end after the port, or with a database number such as /0',
+        '--redis: must end after the port or a database number such as /0',
         '/nowhere/sluice.yaml: does not exist',
         '',
       ].join('\n'),

@@ -52,7 +52,7 @@ function* issuerConflicts(issuers: readonly z.output<typeof issuerOfTokens>[]): 
   const introspected = issuers.findIndex(({ introspection }) => introspection !== undefined)
   for (const [i, { issuer, introspection }] of issuers.entries()) {
     const first = issuers.findIndex((other) => other.issuer === issuer)
-    if (first < i) yield { path: [i, 'issuer'], message: `is also in tokens[${first}]; merge the two` }
+    if (first < i) yield { path: [i, 'issuer'], message: `is also in tokens[${first}]; merge them` }
     const message = `is also in tokens[${introspected}], and opaque tokens do not name their issuer; remove one of them`
     if (introspection !== undefined && introspected < i)
       yield { path: [i, 'introspection'], message, key: true }

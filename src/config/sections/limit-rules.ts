@@ -28,7 +28,7 @@ const isTimezone = (name: string): boolean => {
 }
 const calendar = section({
   calendar: choice(['minute', 'hour', 'day', 'month']),
-  timezone: stringThat(isTimezone, 'a time zone of the IANA database, such as Europe/Lisbon').default('UTC'),
+  timezone: stringThat(isTimezone, 'an IANA time zone such as Europe/Lisbon').default('UTC'),
 }).transform(({ calendar: unit, timezone }) => ({ windowMs: UNITS_MS[unit], calendar: { unit, timezone } }))
 
 const DURATION = 'a duration from 100ms to 31d (units ms, s, m, h, d)'
@@ -97,8 +97,7 @@ export const conditions = z
   .transform((conditions) => [conditions].flat())
 
 const KIND = `${KINDS.join(', ')} or a regular expression such as "[a-z]{2}[0-9]+"`
-const error =
-  'is not the name of a parameter; write it as in routes, without the colon, or claim:NAME or header:NAME'
+const error = 'names no parameter; write it as in routes without the colon, claim:NAME or header:NAME'
 
 export const parameters = z.record(
   z.string().regex(/^(?:[A-Za-z_][A-Za-z0-9_]*|(?:claim|[Hh]eader):.+)$/s, { error }),

@@ -29,7 +29,7 @@ const changes = list(change, 0, 'a list of announced changes').superRefine(
     let latestAt = -Infinity
     for (const [i, { announcedAt, fromAt }] of changes.entries()) {
       if (announcedAt > fromAt)
-        yield { path: [i, 'announced'], message: 'is after "from"; announce a change before it takes effect' }
+        yield { path: [i, 'announced'], message: 'is after "from"; announce a change before that' }
       const message = 'must be later than that of the change before it; write them in order'
       if (fromAt <= latestAt) yield { path: [i, 'from'], message }
       latestAt = Math.max(latestAt, fromAt)
@@ -87,16 +87,15 @@ const limit = section(
     if (missing !== undefined && !per.some(mayLack))
       yield atKey('missing', 'applies only if "per" has user, a claim or a header; remove it')
     if ('claim' in limit && changes.length > 0)
-      yield atKey('changes', 'cannot be combined with a limit that a claim gives; remove one of them')
+      yield atKey('changes', 'cannot be combined with a limit by claim; remove one of them')
     const isSliding = !('calendar' in window)
     if (typeof together === 'number' && isSliding && together > window.windowMs)
       yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
     if (count === 'all') return
     const reason = 'a sliding window would admit calls too many when one is given back'
     if (isSliding)
-      yield atKey('count', `applies only to calendar windows, as ${reason}; write window: { calendar: … }`)
-    if (together !== undefined)
-      yield atKey('count', 'cannot be combined with "together", whose calls are one; remove one of them')
+      yield atKey('count', `needs a calendar window, as ${reason}; write window: { calendar: … }`)
+    if (together !== undefined) yield atKey('count', 'cannot be combined with "together"; remove one of them')
     if (shadow) yield atKey('count', 'cannot be combined with "shadow"; remove one of them')
   },
 ).transform(({ limit, window, count, missing, ...rest }): Omit<Limit, 'name'> => ({

@@ -66,8 +66,8 @@ export function checkServer(text: string): boolean | string {
     return 'has a "%" that is no escape of UTF-8; write % as %25, and ÿ as %C3%BF'
   const { hostname, search, hash, pathname } = new URL(text)
   if (hostname === '') return 'names no host; write redis://host:6379'
-  if (search !== '' || hash !== '') return 'must end after the port, or with a database number such as /0'
-  return /^(?:\/\d{0,4})?$/.test(pathname) || 'must end with the number of a database, such as /0, or without'
+  if (search !== '' || hash !== '') return 'must end after the port or a database number such as /0'
+  return /^(?:\/\d{0,4})?$/.test(pathname) || 'must end with a database number such as /0'
 }
 
 /** Checks the URL of a sentinel, or of a node of a Redis Cluster, which has only database 0. */
@@ -78,7 +78,7 @@ const checkNode = (text: string): boolean | string =>
 function checkSentinel(text: string): boolean | string {
   const result = checkNode(text)
   if (result !== true || !text.includes('@')) return result
-  return 'must not contain credentials; write username, password, sentinelUsername and sentinelPassword'
+  return 'must not contain credentials; write username, password, sentinelUsername, sentinelPassword'
 }
 
 export const tlsFiles = {
@@ -123,12 +123,12 @@ const redis = section(
   function* (redis) {
     const { url, cluster, sentinels, name, sentinelUsername, sentinelPassword, tls } = redis
     const kind = KINDS.find((kind) => redis[kind] !== undefined)
-    if (kind === undefined) yield { path: [], message: 'names no server; write url, cluster or sentinels' }
+    if (kind === undefined) yield { path: [], message: 'must have url, cluster or sentinels' }
     yield* exclusive(redis, KINDS)
     if (kind === 'sentinels' && name === undefined)
       yield { path: ['name'], message: 'is missing; write the master’s name at the sentinels' }
     if (kind === 'sentinels' && sentinelUsername !== undefined && sentinelPassword === undefined)
-      yield atKey('sentinelUsername', 'has no effect without "sentinelPassword"; write both or neither')
+      yield atKey('sentinelUsername', 'has no effect without sentinelPassword; write both or neither')
     for (const key of ['name', 'sentinelUsername', 'sentinelPassword'] as const)
       if (kind !== undefined && kind !== 'sentinels' && redis[key] !== undefined)
         yield atKey(key, 'applies only to "sentinels"; remove it')

@@ -20,7 +20,7 @@ const upstream = section(
   function* (addresses) {
     const { url, urls = [], tls } = addresses
     const first = url ?? urls[0]
-    const message = 'is missing; write an address such as http://data.internal:4000, or "urls" for several'
+    const message = 'is missing; write an address such as http://data.internal:4000, or "urls"'
     if (first === undefined) yield { path: ['url'], message }
     yield* exclusive(addresses, ['url', 'urls'])
     if (tls !== undefined && first?.startsWith('http:') === true)
@@ -66,7 +66,7 @@ const route = section(
       if (timeoutMs !== undefined) yield atKey('timeout', inapplicable)
     }
     if (scope.length > 0 && authenticate !== 'bearer')
-      yield atKey('scope', 'applies only to "authenticate: bearer", as only tokens have scopes; remove it')
+      yield atKey('scope', 'applies only to "authenticate: bearer"; remove it')
     if (authenticate === 'none' || authenticate === 'bearer') return
     const methods = CHECKED_METHODS[authenticate]
     const path = match.replace(/^[A-Za-z,]+ +/, '')
@@ -83,9 +83,7 @@ export const routes = list(route, 1, 'a list of routes')
 
 export const headers = section({
   draft: choice(['none', 'draft-10']).default('none'),
-  requestId: stringThat(fieldIssue, 'the name of a header field such as x-fapi-interaction-id').default(
-    'X-Request-Id',
-  ),
+  requestId: stringThat(fieldIssue, 'a header field such as x-fapi-interaction-id').default('X-Request-Id'),
 })
 
 export const failures = section({

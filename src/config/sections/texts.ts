@@ -8,7 +8,7 @@ import { stringThat, text } from './values.ts'
 const isName = (host: string): boolean =>
   isIP(host) === 0 && /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(host)
 const isHost = (host: string): boolean => isIP(host) !== 0 || isName(host)
-export const bindHost = stringThat(isHost, 'an address or a host name without port, such as 127.0.0.1')
+export const bindHost = stringThat(isHost, 'an address or host name without port, such as 127.0.0.1')
 
 export const servedHost = stringThat((host) => {
   if (host.includes('*')) return 'must be one host; "*" matches none, so write each host'
@@ -75,7 +75,7 @@ const FIELD = /^[\w!#$%&'*+.^`|~-]+$/
 const isFieldValue = (value: string): boolean => /^[!-~](?:[ -~]*[!-~])?$/.test(value)
 
 export const headerFields = z.record(
-  z.string().regex(FIELD, { error: 'is not a name of a header field; write one such as authorization' }),
+  z.string().regex(FIELD, { error: 'is no header field; write one such as authorization' }),
   stringThat(isFieldValue, 'a header field’s value: printable ASCII without blanks around it'),
   mustBe('a mapping of header fields to their values'),
 )

@@ -114,7 +114,7 @@ export const oneOf = (words: readonly string[]): string =>
   words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
 
 const YAML_ERRORS: Readonly<Record<string, string>> = {
-  MULTIPLE_DOCS: 'a second document starts here; a configuration is one document, so remove the "---"',
+  MULTIPLE_DOCS: 'a second document starts here; remove the "---"',
   NON_STRING_KEY: 'contains a key that is not a word; write a plain word',
   RESOURCE_EXHAUSTION: 'the nesting is too deep; remove some levels',
   TAB_AS_INDENT: 'a tab indents this line; YAML accepts only spaces',

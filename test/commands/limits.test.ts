@@ -181,6 +181,12 @@ Every gateway applies this within a second.\n`,
     expect((await shownOf('refused')).refusedNow).toMatchObject({ limit: 'sync' })
   })
 
+  it('are kept for a client whose id looks like an address', async () => {
+    await set('client:192.0.2.7', 'requests=3')
+    expect((await limits('overrides')).stdout).toMatch(/^client:192\.0\.2\.7 +requests +3 /m)
+    expect((await limits('show', 'client:192.0.2.7')).stdout).toMatch(/ +requests +3 .* live, override$/m)
+  })
+
   it('print as JSON the limits in force before and after', async () => {
     const { stdout } = await set('acme', 'requests=5', '--until', END, '--json')
     expect(JSON.parse(stdout)).toMatchObject({
@@ -216,6 +222,12 @@ Every gateway applies this within a second.\n`,
     [['b', 'requests=1', 'requests=2'], '"requests" is given twice.'],
     [['b', 'reqests=1'], 'There is no limit "reqests"; those that can be set are: requests, sync, trial.'],
     [['b', 'nonsense=1'], 'There is no limit "nonsense"; those that can be set are: requests, sync, trial.'],
+    ...['192.0.2.7', '2001:db8::7', 'IP:192.0.2.7', 'Header:x-api-key=abc', 'header:x-api-key'].map(
+      (caller) => [
+        [caller, 'requests=1'],
+        'Write ip:192.0.2.7 for an address, such as header:x-api-key=VALUE for other callers, or client:ID if this is the id of a client.',
+      ],
+    ),
     [
       ['b', 'address=1'],
       'The limit "address" does not count by "client:b" first; those that can be set are: requests, sync, trial.',
@@ -298,11 +310,16 @@ describe('sluice limits', () => {
     expect(stdout).not.toMatch(/--(host|port|redis|store|log-level|log-format)\b/)
   })
 
+  const PARTS =
+    'Each further word must be a part of the caller: client:ID, user:SUB, ip:192.0.2.7, header:NAME=VALUE, claim:NAME=VALUE or token:SHA256; put quotes around an id with blanks.'
   const WHICH = 'Which command? One of limits show, limits set, limits reset, limits overrides, limits top.'
   itEndsWrongUsage([
     [['limits'], WHICH],
     [['limits', 'shw', 'acme'], 'Did you mean show?'],
     [['limits', 'foo', 'a'], WHICH],
+    [['limits', 'nope'], WHICH],
+    [['limits', 'show', 'client:acme', 'connection:7'], PARTS],
+    [['limits', 'reset', 'acme', 'user-1'], PARTS],
     [
       ['limits', 'show'],
       'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',

@@ -64,8 +64,10 @@ export const DEFAULT_FILE = 'sluice.yaml'
 
 /** Returns the file of `--config` or SLUICE_CONFIG, else an existing `./sluice.yaml`, which it reports on `stderr`. */
 export function fileOf(args: Args, { env, stderr }: Io): string | undefined {
-  const file = textOf(args, 'config') ?? env['SLUICE_CONFIG']
-  if (file !== undefined && file !== '') return file
+  const given = textOf(args, 'config')
+  if (given === '') throw new UsageError('Give --config a value.')
+  const file = given ?? env['SLUICE_CONFIG']
+  if (file) return file
   if (!existsSync(DEFAULT_FILE)) return undefined
   writeLines(stderr, `Using ./${DEFAULT_FILE}.`)
   return DEFAULT_FILE

@@ -7,13 +7,13 @@ import { type Args, type Io, UsageError, writeLines } from './io.ts'
 /** The commands. Their modules are imported when they run, so that `--help` is fast. */
 const COMMANDS = {
   start: ['Start the gateway', flags.start, () => import('./start.ts')],
-  init: ['Ask for addresses, and write a configuration', flags.init, () => import('./init/command.ts')],
-  check: ['Show what a configuration means, or list its mistakes', flags.check, () => import('./check.ts')],
-  health: ['Ask a running gateway whether it is up', flags.health, () => import('./admin-client.ts')],
+  init: ['Write a configuration', flags.init, () => import('./init/command.ts')],
+  check: ['Show a configuration, or its mistakes', flags.check, () => import('./check.ts')],
+  health: ['Ask a gateway whether it is up', flags.health, () => import('./admin-client.ts')],
   explain: ['Show what a request gets, and why', flags.explain, () => import('./explain.ts')],
-  limits: ['Show, set, reset or watch limits of callers', flags.limits, () => import('./limits/command.ts')],
-  replay: ['Show what limits would do to logged calls', flags.replay, () => import('./replay/replay.ts')],
-  sandbox: ['Start the gateway with sample backends', flags.sandbox, () => import('./sandbox/sandbox.ts')],
+  limits: ['Show, set, reset or watch limits', flags.limits, () => import('./limits/command.ts')],
+  replay: ['Apply limits to logged calls', flags.replay, () => import('./replay/replay.ts')],
+  sandbox: ['Start with sample backends', flags.sandbox, () => import('./sandbox/sandbox.ts')],
   schema: [
     'Print the JSON Schema of the configuration',
     flags.schema,

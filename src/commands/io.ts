@@ -92,12 +92,6 @@ export const positionals = (args: Args): readonly string[] =>
 export const textOf = (args: Args, flag: string): string | undefined =>
   typeof args[flag] === 'string' ? args[flag] : undefined
 
-export function idOf(args: Args, flag: string): string | undefined {
-  const id = textOf(args, flag)
-  if (id === '') throw new UsageError(`Which ${flag}? Give its id.`)
-  return id
-}
-
 /** Quotes a word for a shell, if it needs that. */
 export const shellWord = (text: string): string =>
   /^[\w./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`

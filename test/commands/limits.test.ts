@@ -213,11 +213,14 @@ Every gateway applies this within a second.\n`,
   })
 
   it.for([
-    [['b'], 'Which limit? Write LIMIT=N, such as requests=5000, or LIMIT=default.'],
-    [['b', 'requests'], '"requests" must be LIMIT=N, such as requests=5000, or LIMIT=default.'],
+    [['b'], 'Which limit? Write LIMIT=N with a whole number, such as requests=5000, or LIMIT=default.'],
+    [
+      ['b', 'requests'],
+      '"requests" must be LIMIT=N with a whole number, such as requests=5000, or LIMIT=default.',
+    ],
     ...['-1', '1.5', '', '1e3', '9007199254740992'].map((number) => [
       ['b', `requests=${number}`],
-      `"requests=${number}": the limit must be a whole number from 0 to 9007199254740991, or "default".`,
+      `"requests=${number}" must be LIMIT=N with a whole number, such as requests=5000, or LIMIT=default.`,
     ]),
     [['b', 'requests=1', 'requests=2'], '"requests" is given twice.'],
     [['b', 'reqests=1'], 'There is no limit "reqests"; those that can be set are: requests, sync, trial.'],
@@ -292,7 +295,7 @@ store: { redis: { url: "redis://\${NOT_SET}" } }
     }
     const wrong = fileOf(`admin: { port: ${gateway.adminPort}, token: "\${NOT_SET}" }`)
     expect((await sluice(['limits', 'show', 'acme', '--config', wrong])).stderr).toContain(
-      'refuses the token: set ADMIN_TOKEN',
+      'refuses the request: set ADMIN_TOKEN',
     )
     expect(await sluice(['limits', 'show', 'acme', '--config', wrong], { env })).toMatchObject({ code: 0 })
   })

@@ -2,6 +2,10 @@
 function __sluice_complete
     set -l current (commandline --current-token)
     set -l words (commandline --current-process --tokenize --cut-at-cursor) "$current"
+    if contains -- $words[-2] --config -c --output --against
+        __fish_complete_path "$current"
+        return
+    end
     set -l found (env SHELL=fish sluice --get-yargs-completions $words 2>/dev/null)
     if test -n "$found"
         printf '%s\n' $found

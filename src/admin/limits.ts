@@ -46,7 +46,9 @@ export function createLimits(parts: LimitsParts) {
     if (!isShortened(caller)) return caller
     const found = await findCaller(showCaller(caller))
     if (found !== undefined) return found
-    throw new UncountedCaller(`"${text}" has made no call in the last minute; give the whole value.`)
+    throw new UncountedCaller(
+      `"${text}" is not among the callers that this gateway keeps: those with an override, or of the last minute. Give the whole value.`,
+    )
   }
 
   /** Serves one operator at a time, because each may scan all of Redis. Skips an operator who has disconnected. */

@@ -108,16 +108,12 @@ async function request(
 
 /** Returns the JSON of a 200 of the admin listener. Rejects with a message for the operator; for a 400 or 404, with a UsageError. */
 export async function ask<T>(admin: Admin, path: string, options: Options = {}): Promise<T> {
-  const { url, token } = admin
+  const { url } = admin
   const { status, text } = await request(admin, path, options).catch((error: Error) => {
     throw new NoAnswer(`${error.message}; start the gateway, or give its admin listener by --admin`)
   })
-  if (status === 401) {
-    const remedy = token
-      ? 'refuses the token: set ADMIN_TOKEN to its admin.token'
-      : 'asks for its admin.token: set ADMIN_TOKEN'
-    throw new Error(`The gateway at ${url} ${remedy}.`)
-  }
+  if (status === 401)
+    throw new Error(`The gateway at ${url} refuses the request: set ADMIN_TOKEN to its admin.token.`)
   const body = parseObject(text)
   if (status === 200 && body !== undefined) return body as T
   const detail = typeof body?.['detail'] === 'string' ? body['detail'] : undefined

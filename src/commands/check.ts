@@ -14,13 +14,6 @@ import { assertTracingPackages } from './tracing-packages.ts'
 const MAX_WARNINGS = 20
 /** Sections whose items are printed on one line each, with their defaults in a comment. */
 const ON_A_LINE: readonly string[] = ['limits', 'clients', 'routes']
-/** Values of `authenticate`, in words that follow a number of routes. */
-const KINDS_OF_ROUTES = {
-  bearer: 'with an access token',
-  par: 'with the checks of pushed authorisation requests',
-  authorization: 'with the checks of authorisation requests',
-  none: 'without authentication',
-}
 
 /** Prints a summary and the settings of a configuration without secrets, the results of `--connect`, or the changes of `--against`. */
 export async function run(args: Args, io: Io): Promise<number> {
@@ -47,9 +40,9 @@ function summary(config: Config, file: string): string {
   // A route without a host serves any host, unless `listen.hosts` is set.
   const servesAny = routes.some(({ host, hosts }) => (host ?? hosts) === undefined)
   const hosts = formatList(servesAny ? ['any host'] : listen.hosts)
-  const kinds = Object.entries(KINDS_OF_ROUTES).flatMap(([kind, words]) => {
+  const kinds = [...new Set(routes.map(({ authenticate }) => authenticate))].map((kind) => {
     const count = routes.filter(({ authenticate }) => authenticate === kind).length
-    return count === 0 ? [] : `${count} ${words}`
+    return `${count} with authenticate: ${kind}`
   })
   const open = routes.filter(({ authenticate }) => authenticate === 'none').map(({ match }) => match)
   const limits = config.limits.map((rule) => {

@@ -7,13 +7,13 @@ import { type Args, type Io, UsageError, writeLines } from './io.ts'
 /** The commands. Their modules are imported when they run, so that `--help` is fast. */
 const COMMANDS = {
   start: ['Start the gateway', flags.start, () => import('./start.ts')],
-  init: ['Ask for addresses, and write a configuration', flags.init, () => import('./init/command.ts')],
-  check: ['Show what a configuration means, or list its mistakes', flags.check, () => import('./check.ts')],
-  health: ['Ask a running gateway whether it is up', flags.health, () => import('./admin-client.ts')],
+  init: ['Write a configuration', flags.init, () => import('./init/command.ts')],
+  check: ['Show a configuration, or its mistakes', flags.check, () => import('./check.ts')],
+  health: ['Ask a gateway whether it is up', flags.health, () => import('./admin-client.ts')],
   explain: ['Show what a request gets, and why', flags.explain, () => import('./explain.ts')],
-  limits: ['Show, set, reset or watch limits of callers', flags.limits, () => import('./limits/command.ts')],
-  replay: ['Show what limits would do to logged calls', flags.replay, () => import('./replay/replay.ts')],
-  sandbox: ['Start the gateway with sample backends', flags.sandbox, () => import('./sandbox/sandbox.ts')],
+  limits: ['Show, set, reset or watch limits', flags.limits, () => import('./limits/command.ts')],
+  replay: ['Apply limits to logged calls', flags.replay, () => import('./replay/replay.ts')],
+  sandbox: ['Start with sample backends', flags.sandbox, () => import('./sandbox/sandbox.ts')],
   schema: [
     'Print the JSON Schema of the configuration',
     flags.schema,
@@ -96,6 +96,8 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
 
 /** Replaces the words `help` and `version` by the flags; without words, asks for the help. */
 function asFlags([first = 'help', ...rest]: readonly string[]): string[] {
+  if (first === 'help' && commandOf(rest).length < rest.length)
+    throw new UsageError(usageMessage('Unknown command', rest, []))
   if (first === 'help') return [...rest, '--help']
   return first === 'version' ? ['--version'] : [first, ...rest]
 }
@@ -119,14 +121,17 @@ function usageMessage(message: string, argv: readonly string[], names: readonly 
   }
   if (!message.startsWith('Unknown command'))
     return message
+      .replace(/^(Not enough arguments following: )c$/, '$1config')
       .replace(/^Not enough arguments following: (\S+)$/, 'Give --$1 a value.')
       .replace(/^Arguments (\S+) and (\S+) are .*/, '--$1 cannot be combined with --$2; remove one of them.')
       .replace(/^Invalid[^]*?: (\S+), Given: [^]*?, Choices: ([\w", -]+)[^]*/, '--$1 must be one of $2.')
   const command = commandOf(argv)
   const isLimits = command.length === 1 && command[0] === 'limits'
   if (command.length > 0 && !isLimits) return 'Unknown argument. Give values by flags, such as --config FILE.'
-  const meant = nearest(argv[command.length] ?? '', isLimits ? flags.LIMITS_COMMANDS : Object.keys(COMMANDS))
-  if (meant !== undefined) return `Did you mean ${meant}?`
+  const word = argv[command.length] ?? ''
+  const meant = nearest(word, isLimits ? flags.LIMITS_COMMANDS : Object.keys(COMMANDS))
+  // Half of a short word may differ: another first letter makes it another word.
+  if (meant !== undefined && word.startsWith(meant.charAt(0))) return `Did you mean ${meant}?`
   return isLimits ? flags.WHICH_OF_LIMITS : WHICH
 }
 

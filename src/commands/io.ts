@@ -64,8 +64,10 @@ export const DEFAULT_FILE = 'sluice.yaml'
 
 /** Returns the file of `--config` or SLUICE_CONFIG, else an existing `./sluice.yaml`, which it reports on `stderr`. */
 export function fileOf(args: Args, { env, stderr }: Io): string | undefined {
-  const file = textOf(args, 'config') ?? env['SLUICE_CONFIG']
-  if (file !== undefined && file !== '') return file
+  const given = textOf(args, 'config')
+  if (given === '') throw new UsageError('Give --config a value.')
+  const file = given ?? env['SLUICE_CONFIG']
+  if (file) return file
   if (!existsSync(DEFAULT_FILE)) return undefined
   writeLines(stderr, `Using ./${DEFAULT_FILE}.`)
   return DEFAULT_FILE
@@ -89,12 +91,6 @@ export const positionals = (args: Args): readonly string[] =>
 
 export const textOf = (args: Args, flag: string): string | undefined =>
   typeof args[flag] === 'string' ? args[flag] : undefined
-
-export function idOf(args: Args, flag: string): string | undefined {
-  const id = textOf(args, flag)
-  if (id === '') throw new UsageError(`Which ${flag}? Give its id.`)
-  return id
-}
 
 /** Quotes a word for a shell, if it needs that. */
 export const shellWord = (text: string): string =>

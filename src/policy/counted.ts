@@ -28,6 +28,8 @@ export interface ShownCaller {
 
 /** Matches a part of a caller that is not a bare client id. */
 const PART = /^(?:(client|user|ip|token):|((?:header|claim):[^ =]+)=)(.*)$/s
+/** Matches a part that lacks its value, or whose word is in upper case. */
+const MISWRITTEN = /^(?:client|user|ip|token|header|claim):/i
 /** Matches the blank between two parts, which is not within quotes. */
 const BETWEEN_PARTS = / (?=(?:client|user|ip|token):|(?:header|claim):[^ =]+=)(?=(?:[^"]*"[^"]*")*[^"]*$)/
 /** Matches a value that is written in quotes, as a JSON string: it reads like a further part, or like a list of callers. */
@@ -45,6 +47,9 @@ export const MAX_SHOWN = 10_000
 /** True for a text that names its part of `per`, unlike a bare client id. */
 export const isNamedPart = (text: string): boolean => PART.test(text)
 
+/** True for a client id that may be written without `client:`; others are more likely an address or a part that is written wrong. */
+export const isBareClient = (text: string): boolean => !MISWRITTEN.test(text) && isIP(text) === 0
+
 export const identityOf = (per: readonly string[]): readonly string[] =>
   per.filter((word) => IDENTITY.test(word))
 
@@ -58,6 +63,10 @@ function parsePart(text: string): CallerPart {
   if (value === '')
     throw new InvalidQuestion(
       'Which caller? Write a client id, or a part of "per" with its value, such as ip:192.0.2.7.',
+    )
+  if (word === 'client' && simple === undefined && !isBareClient(text))
+    throw new InvalidQuestion(
+      'Write ip:192.0.2.7 for an address, such as header:x-api-key=VALUE for other callers, or client:ID if this is the id of a client.',
     )
   if (word === 'ip') {
     const [address = ''] = value.split('/64', 1)

@@ -2,7 +2,7 @@ import { partsOf } from '../limit/key.ts'
 import { VERSION_FIELD } from '../limit/shared-fields.ts'
 import { instant } from '../runtime/instant.ts'
 import { type CountedCaller, counterKey, formatCaller } from './counted.ts'
-import { isNamedPart, parseCaller, showCaller } from './counted.ts'
+import { isBareClient, parseCaller, showCaller } from './counted.ts'
 import type { KeyedLimit } from './key.ts'
 
 /** A limit that an operator set for a caller while gateways run; it replaces every other rule until `untilAt`. */
@@ -59,7 +59,7 @@ export function overrideOf(overrides: Overrides, { per }: KeyedLimit, key: strin
 /** Returns the field that keeps an override. A client is written by its id alone, as gateways of earlier versions do. */
 export function fieldOf({ caller, name }: Pick<Override, 'caller' | 'name'>): string {
   const [{ word, value } = { word: '', value: '' }] = caller
-  const isBare = formatCaller(caller) === `client:${value}` && word === 'client' && !isNamedPart(value)
+  const isBare = formatCaller(caller) === `client:${value}` && word === 'client' && isBareClient(value)
   return JSON.stringify([isBare ? value : formatCaller(caller), name])
 }
 

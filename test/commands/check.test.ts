@@ -77,7 +77,7 @@ describe('sluice check', () => {
       '# limits     requests 1000 in 1m per client; sync 1 in 1500ms per client, connection',
       '# counted    in Redis at redis.internal:6379; without it, local',
       '# clients    none in the file: all have the limits above',
-      '# routes     1 with an access token, 1 without authentication',
+      '# routes     1 with authenticate: none, 1 with authenticate: bearer',
       '# open       id.example.com/*',
     ])
     const rich = (await checked(RICH)).yaml

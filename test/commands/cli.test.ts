@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -54,6 +55,11 @@ describe('sluice', () => {
     [['check', '--swordfish', 'x'], 'Unknown flag --swordfish.'],
     [['check', '-p', '80'], 'Unknown flag -p.'],
     [['check', '--port'], 'Give --port a value.'],
+    [['check', '-c'], 'Give --config a value.'],
+    [['start', '--config='], 'Give --config a value.'],
+    [['help', 'nope'], WHICH],
+    [['help', 'chek'], 'Did you mean check?'],
+    [['help', 'limits', 'shw'], 'Did you mean show?'],
     [
       ['start', '--store', 'memory', '--redis', 'redis://r'],
       '--store cannot be combined with --redis; remove one of them.',
@@ -177,6 +183,17 @@ describe('sluice', () => {
     expect(await completed('check', '--c')).toEqual(expect.arrayContaining(['--config', '--connect']))
     expect(await completed('init', '--for', '')).toEqual(['open-banking', 'api', 'api-keys'])
     expect(await completed('check', '--log-format', 'p')).toEqual(['pretty'])
+  })
+
+  it('leaves the files that a flag names to the shell', () => {
+    const completedBy = (flag: string) =>
+      execFileSync('bash', [
+        '-c',
+        `sluice() { echo --port; }; source config/completion/sluice.bash
+         COMP_WORDS=(sluice check ${flag} ''); COMP_CWORD=3; COMPREPLY=(); _sluice; printf '%s' "\${COMPREPLY[*]}"`,
+      ]).toString()
+    expect(completedBy('--connect')).toBe('--port')
+    for (const flag of ['--config', '-c', '--output', '--against']) expect(completedBy(flag)).toBe('')
   })
 
   it('prints the completion script of a shell, and the help for it', async () => {

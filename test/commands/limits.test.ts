@@ -181,6 +181,12 @@ Every gateway applies this within a second.\n`,
     expect((await shownOf('refused')).refusedNow).toMatchObject({ limit: 'sync' })
   })
 
+  it('are kept for a client whose id looks like an address', async () => {
+    await set('client:192.0.2.7', 'requests=3')
+    expect((await limits('overrides')).stdout).toMatch(/^client:192\.0\.2\.7 +requests +3 /m)
+    expect((await limits('show', 'client:192.0.2.7')).stdout).toMatch(/ +requests +3 .* live, override$/m)
+  })
+
   it('print as JSON the limits in force before and after', async () => {
     const { stdout } = await set('acme', 'requests=5', '--until', END, '--json')
     expect(JSON.parse(stdout)).toMatchObject({
@@ -207,15 +213,24 @@ Every gateway applies this within a second.\n`,
   })
 
   it.for([
-    [['b'], 'Which limit? Write LIMIT=N, such as requests=5000, or LIMIT=default.'],
-    [['b', 'requests'], '"requests" must be LIMIT=N, such as requests=5000, or LIMIT=default.'],
+    [['b'], 'Which limit? Write LIMIT=N with a whole number, such as requests=5000, or LIMIT=default.'],
+    [
+      ['b', 'requests'],
+      '"requests" must be LIMIT=N with a whole number, such as requests=5000, or LIMIT=default.',
+    ],
     ...['-1', '1.5', '', '1e3', '9007199254740992'].map((number) => [
       ['b', `requests=${number}`],
-      `"requests=${number}": the limit must be a whole number from 0 to 9007199254740991, or "default".`,
+      `"requests=${number}" must be LIMIT=N with a whole number, such as requests=5000, or LIMIT=default.`,
     ]),
     [['b', 'requests=1', 'requests=2'], '"requests" is given twice.'],
     [['b', 'reqests=1'], 'There is no limit "reqests"; those that can be set are: requests, sync, trial.'],
     [['b', 'nonsense=1'], 'There is no limit "nonsense"; those that can be set are: requests, sync, trial.'],
+    ...['192.0.2.7', '2001:db8::7', 'IP:192.0.2.7', 'Header:x-api-key=abc', 'header:x-api-key'].map(
+      (caller) => [
+        [caller, 'requests=1'],
+        'Write ip:192.0.2.7 for an address, such as header:x-api-key=VALUE for other callers, or client:ID if this is the id of a client.',
+      ],
+    ),
     [
       ['b', 'address=1'],
       'The limit "address" does not count by "client:b" first; those that can be set are: requests, sync, trial.',
@@ -280,7 +295,7 @@ store: { redis: { url: "redis://\${NOT_SET}" } }
     }
     const wrong = fileOf(`admin: { port: ${gateway.adminPort}, token: "\${NOT_SET}" }`)
     expect((await sluice(['limits', 'show', 'acme', '--config', wrong])).stderr).toContain(
-      'refuses the token: set ADMIN_TOKEN',
+      'refuses the request: set ADMIN_TOKEN',
     )
     expect(await sluice(['limits', 'show', 'acme', '--config', wrong], { env })).toMatchObject({ code: 0 })
   })
@@ -298,11 +313,16 @@ describe('sluice limits', () => {
     expect(stdout).not.toMatch(/--(host|port|redis|store|log-level|log-format)\b/)
   })
 
+  const PARTS =
+    'Each further word must be a part of the caller: client:ID, user:SUB, ip:192.0.2.7, header:NAME=VALUE, claim:NAME=VALUE or token:SHA256; put quotes around an id with blanks.'
   const WHICH = 'Which command? One of limits show, limits set, limits reset, limits overrides, limits top.'
   itEndsWrongUsage([
     [['limits'], WHICH],
     [['limits', 'shw', 'acme'], 'Did you mean show?'],
     [['limits', 'foo', 'a'], WHICH],
+    [['limits', 'nope'], WHICH],
+    [['limits', 'show', 'client:acme', 'connection:7'], PARTS],
+    [['limits', 'reset', 'acme', 'user-1'], PARTS],
     [
       ['limits', 'show'],
       'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',

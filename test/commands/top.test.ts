@@ -144,11 +144,11 @@ it('reports why it cannot read the callers', async () => {
       {},
       `no answer from ${closed}: ECONNREFUSED; start the gateway, or give its admin listener by --admin`,
     ],
-    [url, {}, `The gateway at ${url} asks for its admin.token: set ADMIN_TOKEN.`],
+    [url, {}, `The gateway at ${url} refuses the request: set ADMIN_TOKEN to its admin.token.`],
     [
       url,
       { ADMIN_TOKEN: 'wrong' },
-      `The gateway at ${url} refuses the token: set ADMIN_TOKEN to its admin.token.`,
+      `The gateway at ${url} refuses the request: set ADMIN_TOKEN to its admin.token.`,
     ],
     [
       elsewhere,

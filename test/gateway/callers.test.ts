@@ -252,7 +252,9 @@ describe.each([
       const [name, ...more] = action
       const ended = await run('limits', name!, 'header:x-api-key=none…00000000', ...more)
       expect(ended).toMatchObject({ code: 64, stdout: '' })
-      expect(ended.stderr).toContain('has made no call in the last minute; give the whole value.')
+      expect(ended.stderr).toContain(
+        'is not among the callers that this gateway keeps: those with an override, or of the last minute. Give the whole value.',
+      )
     }
   })
 })

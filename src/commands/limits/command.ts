@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ListedOverride } from '../../policy/overrides.ts'
 import type { CallerUsage } from '../../gateway/usage.ts'
 import { escaped } from '../../observe/log-lines.ts'
+import { isNamedPart } from '../../policy/counted.ts'
 import type { Overview } from '../../process/overview.ts'
 import { type Admin, ask, findAdmin } from '../admin-client.ts'
 import { cell, formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
@@ -18,6 +19,8 @@ const TOP_INTERVAL_MS = 1000
 const RATE_SECONDS = 10
 const WHICH_CALLER =
   'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.'
+const WHICH_PARTS =
+  'Each further word must be a part of the caller: client:ID, user:SUB, ip:192.0.2.7, header:NAME=VALUE, claim:NAME=VALUE or token:SHA256; put quotes around an id with blanks.'
 const CLEAR = '\u001B[2J\u001B[H'
 
 /** Shows, sets or resets the limits of a caller at a running gateway, lists the overrides, or watches all callers. */
@@ -29,6 +32,7 @@ export async function run(args: Args, io: Io): Promise<void> {
     return print(io, args, await ask<Overrides>(admin, '/overrides'), describeOverrides)
   if (!words[0]) throw new UsageError(WHICH_CALLER)
   if (action === 'set') return await setLimits(admin, words, args, io)
+  if (!words.slice(1).every(isNamedPart)) throw new UsageError(WHICH_PARTS)
   const path = `/limits/${encodeURIComponent(words.join(' '))}`
   if (action === 'show') {
     const usage = await ask<CallerUsage>(admin, path, SCAN)

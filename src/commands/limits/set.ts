@@ -6,6 +6,7 @@ import type { SettingResult } from '../../process/operations.ts'
 import { type Admin, ask } from '../admin-client.ts'
 import { type Args, type Io, print, textOf, UsageError, writeLines } from '../io.ts'
 
+const FORM = 'LIMIT=N with a whole number, such as requests=5000, or LIMIT=default'
 const MAX_SPAN = '3650d'
 const durationSchema = duration('1s', MAX_SPAN)
 
@@ -31,18 +32,15 @@ export async function setLimits(admin: Admin, words: readonly string[], args: Ar
 
 /** Parses `LIMIT=N` and `LIMIT=default`, which is null; throws a UsageError. */
 function parseSettings(words: readonly string[]): Readonly<Record<string, number | null>> {
-  const form = 'LIMIT=N, such as requests=5000, or LIMIT=default'
-  if (words.length === 0) throw new UsageError(`Which limit? Write ${form}.`)
+  if (words.length === 0) throw new UsageError(`Which limit? Write ${FORM}.`)
   const settings = new Map<string, number | null>()
   for (const word of words) {
-    const [, name, value = ''] = /^([^=]+)=(.*)$/.exec(word) ?? []
-    if (name === undefined) throw new UsageError(`"${word}" must be ${form}.`)
+    const [, name, value] = /^([^=]+)=(\d+|default)$/.exec(word) ?? []
+    const limit = value === 'default' ? null : Number(value)
+    if (name === undefined || (limit ?? 0) > Number.MAX_SAFE_INTEGER)
+      throw new UsageError(`"${word}" must be ${FORM}.`)
     if (settings.has(name)) throw new UsageError(`"${name}" is given twice.`)
-    const isDefault = value === 'default'
-    const range = `a whole number from 0 to ${Number.MAX_SAFE_INTEGER}, or "default"`
-    if (!isDefault && !(/^\d+$/.test(value) && Number.isSafeInteger(Number(value))))
-      throw new UsageError(`"${word}": the limit must be ${range}.`)
-    settings.set(name, isDefault ? null : Number(value))
+    settings.set(name, limit)
   }
   return Object.fromEntries(settings)
 }

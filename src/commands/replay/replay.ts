@@ -12,7 +12,7 @@ import { createMemoryStore } from '../../limit/memory/store.ts'
 import { NO_FACTS } from '../../policy/facts.ts'
 import { compileRoutes } from '../../policy/routes.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { type Args, idOf, type Io, load, positionals, print, UsageError, wholeOf } from '../io.ts'
+import { type Args, type Io, load, positionals, print, textOf, UsageError, wholeOf } from '../io.ts'
 import { cell, formatParagraphs, pluralize } from '../format.ts'
 import { type LoggedCall, passInOrder, readAccessLine, readLines } from './logs.ts'
 import { createReport, describeClients, describeTotals, unloggedBy } from './report.ts'
@@ -28,7 +28,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   if (logs.includes('-') && args['config'] === '-')
     throw new UsageError('Standard input is the log or the configuration, not both.')
   const top = wholeOf(args, 'top', MAX_ROWS, 1)
-  const client = idOf(args, 'client')
+  const client = textOf(args, 'client')
   const report = await replay(await load(args, io), logs, { top, client }, io)
   print(io, args, report, () => describeReport(report, client))
 }
@@ -166,9 +166,8 @@ async function startProgress(logs: readonly string[], stream: NodeJS.WritableStr
   const total = (await Promise.all(sizes)).reduce((sum, file) => sum + (file?.isFile() ? file.size : NaN), 0)
   const bar = '[{bar}] {percentage} % of {megabytes} MB, {eta_formatted} left'
   const format = Number.isNaN(total) ? '{value} bytes' : bar
-  const chars = { barCompleteChar: '#', barIncompleteChar: '-' }
   // With `linewrap`, the terminal keeps its settings, also after Ctrl-C; lines are cut to its width.
-  const progress = new SingleBar({ format, stream, clearOnComplete: true, linewrap: true, ...chars })
+  const progress = new SingleBar({ format, stream, clearOnComplete: true, linewrap: true })
   progress.start(total || 0, 0, { megabytes: Math.ceil(total / 1e6) })
   return progress
 }

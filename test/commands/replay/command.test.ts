@@ -140,7 +140,6 @@ describe('sluice replay', () => {
     [['replay', '-', '--config', '-'], 'Standard input is the log or the configuration, not both.'],
     [['replay', 'a.log', 'b.log', 'a.log', '--config', 'x'], 'The log "a.log" is given twice.'],
     [['replay', 'a.log', '--config', 'x', '--top', '0'], '--top must be a whole number from 1 to 100000.'],
-    [['replay', 'a.log', '--config', 'x', '--client', ''], 'Which client? Give its id.'],
     [['replay', 'a.log', '--port', '80'], 'Unknown flag --port.'],
   ])
 

@@ -123,11 +123,11 @@ function usageMessage(message: string, argv: readonly string[], names: readonly 
     return message
       .replace(/^(Not enough arguments following: )c$/, '$1config')
       .replace(/^Not enough arguments following: (\S+)$/, 'Give --$1 a value.')
-      .replace(/^Arguments (\S+) and (\S+) are .*/, '--$1 cannot be combined with --$2; remove one of them.')
+      .replace(/^Arguments (\S+) and (\S+) are .*/, '--$1 cannot be combined with --$2; remove one.')
       .replace(/^Invalid[^]*?: (\S+), Given: [^]*?, Choices: ([\w", -]+)[^]*/, '--$1 must be one of $2.')
   const command = commandOf(argv)
   const isLimits = command.length === 1 && command[0] === 'limits'
-  if (command.length > 0 && !isLimits) return 'Unknown argument. Give values by flags, such as --config FILE.'
+  if (command.length > 0 && !isLimits) return 'Unknown argument. Give flags, such as --config FILE.'
   const word = argv[command.length] ?? ''
   const meant = nearest(word, isLimits ? flags.LIMITS_COMMANDS : Object.keys(COMMANDS))
   // Half of a short word may differ: another first letter makes it another word.

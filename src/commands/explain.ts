@@ -92,7 +92,7 @@ function describeRoute(route: NonNullable<Explained['route']>, limits: Explained
   const checks = {
     none: ['no authentication', ...limits.flatMap(refusalsOf)].join(', '),
     par: `the form, the client's authentication and the request object are checked for ${issuers.join()}; no limits`,
-    authorization: 'listed clients that must sign or push their requests are checked for that; no limits',
+    authorization: 'listed clients that must sign or push requests are checked; no limits',
     bearer: [
       `401 without a token of ${issuers.join(' or ')}`,
       ...(scope.length > 0 ? [`403 without the scope ${scope.join(' ')}`] : []),

@@ -34,7 +34,7 @@ const LOAD_FLAGS = Object.fromEntries(
 export const start = {
   ...CONFIG_FLAG,
   ...LOAD_FLAGS,
-  workers: text('number of worker processes; more than one needs Redis; auto: one per usable core', '1'),
+  workers: text('worker processes; more than one need Redis; auto: one per usable core', '1'),
 }
 
 export const init = {
@@ -43,7 +43,7 @@ export const init = {
     undefined,
     KINDS,
   ),
-  identity: text('URL of the identity backend without a path, if callers reach it through the gateway'),
+  identity: text('URL of the identity backend without a path, if it is behind the gateway'),
   data: text('URL of the API without a path'),
   issuer: text('the issuer of the access tokens, exactly as in them'),
   audience: text('the audience of the access tokens, such as the URL of the API'),
@@ -61,11 +61,11 @@ export const check = {
   ...CONFIG_FLAG,
   ...LOAD_FLAGS,
   ...JSON_FLAG,
-  connect: { ...yes('also try each server and certificate; exit code 1 if one fails'), conflicts: 'against' },
+  connect: { ...yes('also try servers and certificates; exit code 1 if one fails'), conflicts: 'against' },
   against: text('another file; prints the differences from it'),
 }
 
-export const health = { ...GATEWAY_FLAGS, ready: yes('also ask whether it is ready for requests: /readyz') }
+export const health = { ...GATEWAY_FLAGS, ready: yes('also ask whether it is ready: /readyz') }
 
 export function limits(command: Argv, run: (args: Args) => Promise<void>): Argv {
   const topFlags = { ...GATEWAY_FLAGS, once: yes('show them once, as without a terminal') }

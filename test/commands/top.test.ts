@@ -180,5 +180,5 @@ itEndsWrongUsage([
     ['limits', 'top', '--admin', 'http://u:hunter2@localhost:9090'],
     '--admin must be a URL such as http://127.0.0.1:9090; the token is read from ADMIN_TOKEN.',
   ],
-  [['limits', 'top', 'acme'], 'Unknown argument. Give values by flags, such as --config FILE.'],
+  [['limits', 'top', 'acme'], 'Unknown argument. Give flags, such as --config FILE.'],
 ])

@@ -96,7 +96,7 @@ async function importProvider(): Promise<typeof OidcProvider> {
     return await import('oidc-provider')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error
-    const message = 'The sandbox needs the package oidc-provider. Install it: npm install oidc-provider@9'
+    const message = 'The sandbox needs a package. Install it: npm install oidc-provider@9'
     throw new Error(message, { cause: error })
   }
 }

@@ -66,7 +66,7 @@ function parsePart(text: string): CallerPart {
     )
   if (word === 'client' && simple === undefined && !isBareClient(text))
     throw new InvalidQuestion(
-      'Write ip:192.0.2.7 for an address, such as header:x-api-key=VALUE for other callers, or client:ID if this is the id of a client.',
+      'Write client:ID for a client, ip:192.0.2.7 for an address, or such as header:x-api-key=VALUE.',
     )
   if (word === 'ip') {
     const [address = ''] = value.split('/64', 1)

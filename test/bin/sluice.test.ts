@@ -34,7 +34,9 @@ describe('the built program', () => {
     for (const { code, stdout } of [wrong, empty, separate])
       expect({ code, stdout }).toEqual({ code: 78, stdout: '' })
     expect(wrong.stderr).toMatch(/^--port: must be a port from 0 to 65535\nstdin:1:1: /)
-    expect(wrong.stderr).toContain('\nstdin:1:8: store: must be "memory" or a mapping with "redis"\n')
+    expect(wrong.stderr).toContain(
+      '\nstdin:1:8: store: must be "memory" or a mapping with "redis", such as {',
+    )
     expect(empty.stderr).toBe('stdin:1:1: the file is empty; "sluice init" writes one\n')
     expect(separate.stderr).toBe(
       '--workers: is 4, but "store: memory" counts in each process separately; write "store: { redis: … }", or remove --workers\n',

@@ -85,7 +85,7 @@ describe('deploy/compose.demo.yaml', () => {
       await until(
         'a refusal',
         async () =>
-          (await overview(port).catch(() => undefined))?.activity.callers.some(
+          (await overview(port).catch(() => undefined))?.activity?.callers.some(
             ({ refusals }: { refusals: number }) => refusals > 0,
           ) === true,
         40_000,

@@ -202,7 +202,7 @@ it('shows callers without a client by their address, IPv6 by its /64, if they ar
     { caller: 'ip:192.0.2.8', limits: [{ remaining: 3, isAlone: true }] },
     { caller: 'client:192.0.2.8' },
   ])
-  activity.forget(parseCaller('192.0.2.8'))
+  activity.forget(parseCaller('client:192.0.2.8'))
   expect(values().callers.map(({ limits }) => limits.length)).toEqual([1, 1, 0])
 })
 

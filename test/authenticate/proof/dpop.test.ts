@@ -112,7 +112,7 @@ describe('a token that is bound to a key', () => {
 
   it('is refused as a bearer token, with or without a proof, cached or not', async () => {
     const token = bound()
-    const description = 'The access token is bound to a key; send it as a DPoP token, with a proof.'
+    const description = 'The access token is bound to a key; send it as DPoP, with a proof.'
     const refused = [`Bearer realm="test", error="invalid_token", error_description="${description}"`, DPOP]
     await expectRefused(send({ token, scheme: 'Bearer', proofs: [] }), refused)
     await expectRefused(send({ token, scheme: 'Bearer' }), refused)

@@ -39,7 +39,7 @@ const CLIENT_ID = /^[ -~]{1,255}$/
 
 /** Returns the settings of a client, if listed, or a 400 for a malformed id or a listed one's other spelling. Calls `onClaim` with a well-formed id. */
 export function findClient(rules: ClientRules, id: string, onClaim?: (id: string) => void) {
-  if (!CLIENT_ID.test(id)) return invalidRequest('The client_id must be 1 to 255 ASCII characters.')
+  if (!CLIENT_ID.test(id)) return invalidRequest('The client_id must be 1 to 255 printable ASCII characters.')
   onClaim?.(id)
   const client = rules.clientOf(id)
   if (client !== undefined || !rules.isLookAlike(id)) return client

@@ -76,7 +76,7 @@ function readCredentials(form: Form, authorization: readonly string[]) {
   // RFC 7521 section 4.2: both or neither.
   const type = form.get('client_assertion_type')
   if (type !== (assertionText && ASSERTION_TYPE))
-    return invalidRequest(`A client_assertion needs client_assertion_type=${ASSERTION_TYPE}.`)
+    return invalidRequest(`Send both client_assertion and client_assertion_type=${ASSERTION_TYPE}.`)
   const assertion = assertionText === undefined ? undefined : parseJwt(assertionText)
   const sub = assertion?.claims['sub']
   const basic = header === undefined ? undefined : readBasic(header)
@@ -86,7 +86,7 @@ function readCredentials(form: Form, authorization: readonly string[]) {
   const proved = basic ?? (isName(sub) ? sub : undefined)
   const named = form.get('client_id')
   if (named !== undefined && proved !== undefined && named !== proved)
-    return invalidRequest('The client_id is not that of the Authorization or client_assertion.')
+    return invalidRequest('The client_id is not the one in Authorization or client_assertion.')
   const clientId = named ?? proved
   if (clientId === undefined) return invalidRequest('The client_id is missing.')
   const secretOrAssertion = assertionText === undefined ? 'secret' : 'assertion'

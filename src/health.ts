@@ -76,7 +76,7 @@ export class Health {
 
   /** Probes now if it is up and no probe runs or is due; repeats the probe while it fails. */
   check(): void {
-    if (this.#up && !this.#probing && this.#cancel === undefined && !this.#stopped) void this.#probe()
+    if (this.#up && !this.#probing && !this.#cancel && !this.#stopped) void this.#probe()
   }
 
   stop(): void {
@@ -105,6 +105,6 @@ export class Health {
     if (this.#up) this.failed(end.reason)
     else this.#options.onProbeFailed?.(end.reason)
     // If `failed` tripped, the next probe is already scheduled.
-    if (this.#cancel === undefined) this.#schedule(this.#up ? this.#options.backoffMs : 2 * this.#backoffMs)
+    if (!this.#cancel) this.#schedule(this.#up ? this.#options.backoffMs : 2 * this.#backoffMs)
   }
 }

@@ -19,7 +19,7 @@ export interface AdminResponse {
 }
 
 /** Returns a problem response (RFC 9457). */
-export function problem(status: number, detail: string, headers?: AdminResponse['headers']): AdminResponse {
+export function problem(status: number, detail: string, headers?: AdminResponse['headers']) {
   const body = { type: 'about:blank', title: STATUS_CODES[status], status, detail }
   return { status, body, headers: { 'Content-Type': 'application/problem+json', ...headers } }
 }
@@ -38,20 +38,19 @@ export function deny(
     .toLowerCase()
   if (token !== undefined) {
     if (isIP(name) === 0 && name !== 'localhost' && !hosts.includes(name))
-      return problem(403, 'Name this listener by its address or localhost, or write its name to admin.hosts.')
+      return problem(403, 'Use an IP address or localhost, or add the host to admin.hosts.')
     // RFC 6750 sections 2.1 and 3.
     const [, sent] = /^bearer +(\S+) *$/i.exec(authorization) ?? []
     if (sent === undefined) return unauthorized('Send admin.token as "Authorization: Bearer …".')
     if (timingSafeEqual(digest(sent), digest(token))) return undefined
-    return unauthorized('Wrong token: send admin.token of the configuration.', ', error="invalid_token"')
+    return unauthorized('Wrong token; send the configured admin.token.', ', error="invalid_token"')
   }
   if (!onLoopback)
     return problem(403, 'Limits and the console need admin.token, unless admin.host is 127.0.0.1.')
   if (!isLoopback(name))
-    return problem(403, 'Without admin.token, limits are shown only at localhost, 127.0.0.1 and [::1].')
+    return problem(403, 'Without admin.token, use localhost, 127.0.0.1 or [::1] as the host.')
   if (origin === undefined || origin === `http://${host.toLowerCase()}`) return undefined
-  const detail = 'Without admin.token, browsers may ask for limits only from the console of this listener.'
-  return problem(403, detail)
+  return problem(403, 'Without admin.token, only the console may ask for limits from a browser.')
 }
 
 const unauthorized = (detail: string, error = ''): AdminResponse =>

@@ -78,16 +78,13 @@ export function createLimits(parts: LimitsParts) {
         : problem(405, 'Only GET, HEAD, DELETE and PATCH.', { Allow: 'GET, HEAD, DELETE, PATCH' })
     }
     if (path.startsWith('/limits'))
-      return problem(
-        404,
-        'Ask for /limits/ with a caller, percent-encoded: the id of a client, or such as ip:192.0.2.7.',
-      )
+      return problem(404, 'Ask for /limits/CALLER: a client id, percent-encoded, or ip:192.0.2.7.')
     if (!isRead) return problem(405, 'Only GET and HEAD.', { Allow: 'GET, HEAD' })
     if (path === '/overrides') return ok({ overrides: await overrides() })
     return ok(await explain(parseRequestLine(url.slice(path.length))))
   }
 
-  return async (request: IncomingMessage, response: ServerResponse, path: string): Promise<AdminResponse> => {
+  return async (request: IncomingMessage, response: ServerResponse, path: string) => {
     try {
       return await dispatch(request, response, path)
     } catch (error) {
@@ -119,17 +116,15 @@ async function readSetting(request: IncomingMessage, caller: CountedCaller) {
   let body = Buffer.alloc(0)
   for await (const chunk of request as AsyncIterable<Buffer>) {
     body = Buffer.concat([body, chunk])
-    if (body.length > MAX_BODY_BYTES) throw new InvalidQuestion(`The body is over ${MAX_BODY_BYTES} bytes.`)
+    if (body.length > MAX_BODY_BYTES) throw new InvalidQuestion('The body is over 64 KiB.')
   }
   const settings = parseObject(body)
   if (settings === undefined)
-    throw new InvalidQuestion(
-      'The body must be a JSON object such as {"set":{"requests":5000},"until":null}.',
-    )
+    throw new InvalidQuestion('Send a JSON object such as {"set":{"requests":5000},"until":null}.')
   const { set, until, by, note, ...others } = settings
   const [unknown] = Object.keys(others)
   if (unknown !== undefined)
-    throw new InvalidQuestion(`"${unknown}" is not a member; the members are set, until, by and note.`)
+    throw new InvalidQuestion(`"${unknown}" is not a member; use set, until, by and note.`)
   assertText('"by"', by, 100)
   assertText('"note"', note, 500)
   return { caller, set: parseSet(set), untilAt: parseUntil(until), by, note }
@@ -138,12 +133,10 @@ async function readSetting(request: IncomingMessage, caller: CountedCaller) {
 /** Parses limit name → calls; null removes the override. */
 function parseSet(set: unknown) {
   if (!isObject(set) || Object.keys(set).length === 0)
-    throw new InvalidQuestion('"set" must name a limit, such as {"requests":5000}; null removes an override.')
+    throw new InvalidQuestion('"set" must name a limit: {"requests":5000}; null removes overrides.')
   for (const [name, limit] of Object.entries(set))
     if (limit !== null && !(Number.isSafeInteger(limit) && (limit as number) >= 0))
-      throw new InvalidQuestion(
-        `"${name}" must be a whole number, 0 or more, or null to remove the override.`,
-      )
+      throw new InvalidQuestion(`"${name}" must be a whole number, 0 or more, or null.`)
   return set as Readonly<Record<string, number | null>>
 }
 
@@ -153,7 +146,7 @@ function parseUntil(until: unknown): number | null {
   if (until === null) return null
   const at = instantMs(typeof until === 'string' ? until : '')
   if (Number.isNaN(at))
-    throw new InvalidQuestion('"until" must be an instant such as 2027-01-31T00:00:00Z, or null for no end.')
+    throw new InvalidQuestion('"until" must be an instant such as 2027-01-31T00:00:00Z, or null.')
   if (at <= Date.now()) throw new InvalidQuestion('"until" has passed; give an instant to come.')
   return at
 }

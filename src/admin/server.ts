@@ -82,7 +82,7 @@ export function createAdmin(parts: AdminParts): Server {
     )
   }
 
-  const bounds = { headersTimeout: 10_000, requestTimeout: 10_000, connectionsCheckingInterval: 5000 }
+  const bounds = { requestTimeout: 10_000, connectionsCheckingInterval: 5000 }
   return createServer({ ...bounds, insecureHTTPParser: false }, (request, response) => {
     void respond(request, response).then(({ status, body, headers }) => {
       const isText = typeof body === 'string'

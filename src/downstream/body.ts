@@ -33,7 +33,7 @@ export type BodyLength = number | undefined
 
 /** Other codings before a final chunked: the body has an end, but cannot be decoded (RFC 9112 section 6.1). */
 const UNKNOWN_CODING = /^(?:(?!chunked\b)[\w!#$%&'*+.^`|~-]+[ \t]*,[ \t]*)+chunked$/i
-export const BODILESS: ReadonlySet<string | undefined> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS'])
+export const BODILESS: ReadonlySet<unknown> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS'])
 
 /** Returns the announced length, or refuses a framing that two servers could parse differently (RFC 9112 section 6). */
 export function bodyLength(method: string, { httpVersion, headers }: IncomingMessage): BodyLength | Refusal {

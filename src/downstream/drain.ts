@@ -24,7 +24,7 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
   const idleAt = performance.now() + idleMs
   await portEmptied(server)
   // `http.Server.close` would close the idle sockets at once.
-  const closed = new Promise<void>((resolve) => NetServer.prototype.close.call(server, () => resolve()))
+  const closed = new Promise((resolve) => NetServer.prototype.close.call(server, resolve))
   const closeIdle = (): void => {
     if (performance.now() < idleAt) return
     server.closeIdleConnections()

@@ -4,8 +4,8 @@ const names = (list: string): ReadonlySet<string> => new Set(list.trim().split(/
 
 /** Hop-by-hop fields (RFC 9110 section 7.6.1), and `Expect` and `Trailer`, which the gateway handles itself. */
 export const HOP_BY_HOP = names(`
-  connection expect http2-settings keep-alive proxy-authenticate proxy-authentication-info proxy-authorization
-  proxy-connection te trailer transfer-encoding upgrade
+  connection expect http2-settings keep-alive proxy-authenticate proxy-authentication-info
+  proxy-authorization proxy-connection te trailer transfer-encoding upgrade
 `)
 
 /** Fields that the gateway has checked: `Connection` cannot remove them, and other spellings of them are dropped. */
@@ -20,9 +20,9 @@ export const CHECKED = names(`
 const DROPPED = names(`
   content-length x-forwarded-for x-real-ip
   path-info proxy request-uri script-name x-client-id x-clientid x-envoy-original-path x-http-method
-  x-http-method-override x-http-path-override x-method-override x-original-method x-original-path x-original-uri
-  x-original-url x-override-url x-path-info x-replaced-path x-request-uri x-rewrite-url x-script-name
-  x-sluice-client
+  x-http-method-override x-http-path-override x-method-override x-original-method x-original-path
+  x-original-uri x-original-url x-override-url x-path-info x-replaced-path x-request-uri
+  x-rewrite-url x-script-name x-sluice-client
 `)
 
 /** Fields that only a proxy may set: the address, host and scheme (RFC 7239), the certificate (RFC 9440), the identity, files to send. */
@@ -86,7 +86,7 @@ export function createRequestFields({ requestId, counted, identity }: FieldRules
   return {
     actionOf,
     /** Returns the values of a counted field, one for each line; undefined if the upstream gets none. */
-    read(rawHeaders: readonly string[], name: string, trusted: boolean): readonly string[] | undefined {
+    read(rawHeaders: readonly string[], name: string, trusted: boolean) {
       if (actionOf(name) === 'from-proxy' && !trusted) return undefined
       const values = rawHeaders.filter((_, i) => i % 2 === 1 && isField(rawHeaders[i - 1]!, name))
       return values.length === 0 ? undefined : values
@@ -123,5 +123,5 @@ export function decideAction(name: string): Action {
   if (CHECKED.has(normalized)) return normalized === name ? 'checked' : 'drop'
   if (OF_CLIENTS.test(normalized) || !FROM_PROXY.test(normalized)) return 'keep'
   // A proxy that sets one spelling may forward the caller's other one. Apache sets `SSL_CLIENT_CERT` and `OIDC_CLAIM_sub`, WebSphere `$WSCC`.
-  return normalized === name || /^(?:ssl|oidc)_/.test(name) || name.startsWith('$ws') ? 'from-proxy' : 'drop'
+  return normalized === name || /^(?:ssl_|oidc_|\$ws)/.test(name) ? 'from-proxy' : 'drop'
 }

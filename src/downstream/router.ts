@@ -51,7 +51,7 @@ export function createRouter<R extends Route>(routes: readonly R[]) {
   return (method: string, host: string, segments: readonly string[]): Match<R> | undefined => {
     const folded = segments.slice(0, deepest).map(foldCase)
     for (const route of guarded) if (hasIgnorableSuffix(route, host, folded)) return undefined
-    const found = guarded.length === 0 ? undefined : matchRoute(guarded, method, host, segments, folded)
+    const found = guarded[0] && matchRoute(guarded, method, host, segments, folded)
     if (found !== undefined) return found
     if (!METHODS.has(method)) return { allow: [...METHODS], nearest: undefined }
     return matchRoute(candidates(folded), method, host, segments, folded)
@@ -88,7 +88,7 @@ export function matchRoute<R extends Pattern>(
 }
 
 /** True if the pattern matches the host, and a path of `length` segments that starts with `folded`. */
-function matchesPath(pattern: Pattern, host: string, folded: readonly string[], length: number): boolean {
+function matchesPath(pattern: Pattern, host: string, folded: readonly string[], length: number) {
   const { segments: wanted, rest } = pattern
   if (length < wanted.length || (!rest && length > wanted.length) || !matchesHost(pattern, host)) return false
   return wanted.every((want, i) => 'param' in want || want.literal === folded[i])
@@ -115,14 +115,14 @@ export const CALLER_PARTS: ReadonlySet<string> = new Set(['client', 'user', 'ip'
 /** Parses `[METHOD[,METHOD]] [host]/path`; returns an error message for an invalid pattern. */
 export function parsePattern(text: string): Pattern | string {
   const [, listed, named = '', path] = PATTERN.exec(text) ?? []
-  if (path === undefined) return 'write "[METHOD[,METHOD]] [host]/path", such as "POST /sync/:connection"'
+  if (path === undefined) return 'write "[METHOD[,METHOD]] [host]/path", such as "POST /sync/:id"'
   const methods = listed?.toUpperCase().split(',')
   const unknown = methods?.find((method) => !METHODS.has(method))
   if (unknown !== undefined)
     return `"${unknown}" is not a method that routes can match; use ${[...METHODS].join(', ')}`
   if (methods?.includes('GET')) methods.push('HEAD')
   if (named.includes('*'))
-    return 'a host must not contain "*"; write a route for each host, or omit the host and set listen.hosts'
+    return 'a host must not contain "*"; write one route for each, or omit it and set listen.hosts'
   const host = parseHost(named)
   if (named !== '' && host?.port !== '')
     return `"${named.replace(/^.*@/, '***@')}" is not a host name; leave the port out`
@@ -150,7 +150,7 @@ function mistakeIn(segment: string): string | undefined {
     if (!CALLER_PARTS.has(param)) return undefined
     return `":${param}" would hide the caller's own ${param} in a limit's "per"; choose another name`
   }
-  if (segment.includes('*')) return '"*" is allowed only as the last segment; it matches the rest of the path'
+  if (segment.includes('*')) return '"*" must be the last segment; it matches the rest of the path'
   if (!LITERAL.test(segment))
     return `the segment "${segment}" cannot match; write plain characters, ":name" or a last "*"`
   const canonical = canonicalEscapes(segment)

@@ -53,8 +53,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     // Overrides `--insecure-http-parser`.
     insecureHTTPParser: false,
   }
-  const server =
-    tls === undefined ? createServer(options) : createSecureServer({ ...options, ...tlsOptions(tls, bounds) })
+  const server = tls ? createSecureServer({ ...options, ...tlsOptions(tls, bounds) }) : createServer(options)
   // Node silently drops fields beyond this count. One more than is accepted shows that there are too many.
   server.maxHeadersCount = MAX_FIELDS + 1
 

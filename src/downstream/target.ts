@@ -34,14 +34,14 @@ export function parseTarget(rawTarget: string, hosts: readonly string[], served:
   const { serves, servesOthers } = served
   if (hosts.length !== 1) return ambiguousFraming('Send exactly one Host header.')
   const field = parseHost(hosts[0]!)
-  if (field === undefined) return badRequest('The Host header is not a host name with an optional port.')
+  if (field === undefined) return badRequest('The Host header is not a host with an optional port.')
 
   let target = rawTarget
   if (target.charCodeAt(0) !== 0x2f) {
     const [, host, path] = (ABSOLUTE.exec(target) ?? ['', '', '']) as [string, string, string]
     const authority = parseHost(host)
     if (authority === undefined || !serves(authority.host))
-      return badRequest('The request target must be a path that starts with "/", or name a host served here.')
+      return badRequest('The request target must start with "/", or name a host served here.')
     if (authority.host !== field.host || authority.port !== field.port)
       return badRequest('The request target and the Host header name different hosts.')
     target = path.startsWith('/') ? path : `/${path}`
@@ -64,7 +64,7 @@ export function parseTarget(rawTarget: string, hosts: readonly string[], served:
   if (DROPPED_BY_FRAMEWORKS.test(path))
     return badRequest('The path must not contain a segment after ".php", or "(S(…))".')
   if (query.startsWith('?/') && PATH_IN_QUERY.test(path))
-    return badRequest('The query must not start with "/" here: some servers would use it as the path.')
+    return badRequest('The query must not start with "/" here: servers could use it as the path.')
   return { path, segments: segmentsOf(path), query, host: field.host }
 }
 

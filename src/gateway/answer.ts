@@ -120,7 +120,7 @@ function write(
 
 export function toRefusal(failure: unknown): Refusal {
   if (failure instanceof Failure) return failure.refusal
-  return new Refusal('InternalServer', 'The gateway failed to handle this request.', { cause: failure })
+  return new Refusal('InternalServer', 'The gateway failed on this request.', { cause: failure })
 }
 
 /**
@@ -138,13 +138,14 @@ export function giveBack({ limiter }: GatewayDeps, exchange: Exchange): void {
 
 /** Records how and when the response ended, for log and metrics. */
 export function recordEnd(exchange: Exchange): void {
-  const { response, forwarded, refusal } = exchange
+  const { response, forwarded, refusal, decision } = exchange
+  const { headersSent } = response
   // Set by the server if it ended the response.
   const cut = response.errored instanceof Failure ? response.errored.refusal : undefined
   exchange.endedAt = performance.now()
-  if (refusal === undefined && forwarded !== undefined && response.headersSent) exchange.source = 'upstream'
-  exchange.status = refusal?.status ?? (response.headersSent ? response.statusCode : (cut?.status ?? 0))
-  exchange.error = cut ?? forwarded?.error ?? (exchange.decision?.admitted === false ? undefined : refusal)
+  if (refusal === undefined && forwarded !== undefined && headersSent) exchange.source = 'upstream'
+  exchange.status = refusal?.status ?? (headersSent ? response.statusCode : (cut?.status ?? 0))
+  exchange.error = cut ?? forwarded?.error ?? (decision?.admitted === false ? undefined : refusal)
   if (cut !== undefined || forwarded?.outcome === 'cut') exchange.incomplete = 'cut'
   else if (!response.writableFinished) exchange.incomplete = 'left'
 }

@@ -36,7 +36,7 @@ export function authenticate(deps: GatewayDeps, exchange: Exchange): Outcome | P
 }
 
 /** Sets the caller and its quotas, unless the caller is refused or lacks a right. */
-function admit(deps: GatewayDeps, exchange: Exchange, found: Authenticated): Outcome | Promise<Outcome> {
+function admit(deps: GatewayDeps, exchange: Exchange, found: Authenticated) {
   if (found instanceof Refusal) return found
   const route = exchange.route!
   const identity = 'prove' in found ? found.identity : found
@@ -80,11 +80,11 @@ async function prove({ limiter }: GatewayDeps, exchange: Exchange, caller: Calle
 
 async function checkPushed(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
   // RFC 6749 section 2.3.1: backends that merge the query with the form would read another request than the guard.
-  if (exchange.target!.query !== '') return invalidRequest('Send the parameters in the form, and no query.')
+  if (exchange.target!.query !== '') return invalidRequest('Send the parameters only in the form.')
   const form = await readForm(deps, exchange)
   if (form === undefined || form instanceof Refusal) return form
   const { authorization } = exchange.head
-  return await deps.guards!.par({ ...form, authorization }, (clientId) => (exchange.claimed = clientId))
+  return await deps.guards!.par({ ...form, authorization }, (id) => (exchange.claimed = id))
 }
 
 /** Checks the client and its request in the query and the form of a request to the authorisation endpoint. */
@@ -93,7 +93,7 @@ async function checkAuthorization(deps: GatewayDeps, exchange: Exchange): Promis
   if (form instanceof Refusal || exchange.response.destroyed) return form as Outcome
   exchange.caller = { ip: exchange.ip }
   const query = exchange.target!.query.slice(1)
-  return await deps.guards!.authorization(query, form, (clientId) => (exchange.claimed = clientId))
+  return await deps.guards!.authorization(query, form, (id) => (exchange.claimed = id))
 }
 
 /** Reads the whole body, which is forwarded byte for byte; returns undefined if the caller has disconnected. */

@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import type { Proof } from '../authenticate/proof/dpop.ts'
 import type { Authenticate } from '../authenticate/token/bearer.ts'
 import type { SenderConstrainedToken } from '../authenticate/token/challenge.ts'
@@ -75,9 +75,7 @@ export interface GatewayDeps extends Served {
   rateLimitHeaders(decision: Decision, quotas: readonly Quota[]): string
   readonly usage: Pick<Usage, 'ofClient' | 'read' | 'drop'>
   /** Starts the span of a request; returns it and the headers to forward. Undefined without tracing. */
-  readonly trace:
-    | ((exchange: Exchange) => { readonly span: unknown; readonly headers: IncomingMessage['headers'] })
-    | undefined
+  readonly trace: ((exchange: Exchange) => { span: unknown; headers: IncomingHttpHeaders }) | undefined
   /** Logs and counts a request; called once, at its end. */
   observe(exchange: Exchange): void
 }
@@ -172,8 +170,8 @@ export class Exchange implements Facts {
     this.request = request
     this.response = response
     this.expectsContinue = expectsContinue
-    const requestId = request.headers[responseFields.idField]
-    this.requestId = typeof requestId === 'string' && REQUEST_ID.test(requestId) ? requestId : nextRequestId()
+    const sent = String(request.headers[responseFields.idField] ?? '')
+    this.requestId = REQUEST_ID.test(sent) ? sent : nextRequestId()
     this.asked = readAsked?.(request)
     this.method = this.asked?.method ?? request.method ?? ''
     this.peer = peerAddress(request.socket.remoteAddress ?? '')

@@ -143,7 +143,7 @@ function applyDecision(deps: GatewayDeps, exchange: Exchange, decision: Decision
 }
 
 /** Adds the limit to the refusal of an authenticated caller that was not charged: every response of a limited route shows it. */
-function showLimit(deps: GatewayDeps, exchange: Exchange, refusal: Refusal): Outcome | Promise<Outcome> {
+function showLimit(deps: GatewayDeps, exchange: Exchange, refusal: Refusal) {
   const isUnknown = exchange.caller?.client === undefined || refusal.status === 401
   if (isUnknown || exchange.limitAt !== undefined) return refusal
   return limitFields(deps, exchange).then((fields) => {

@@ -43,19 +43,19 @@ function item(name: string, [calls, number]: [string, number], [secs, ms]: [stri
 }
 
 /** Returns the 429, or the configured refusal, of a refused decision, without the fields of `decisionHeaders`. Throws a TypeError for an admitted one. */
-export function exceeded({ allowances, refusedBy }: Decision, limits: readonly Limit[] = []): Refusal {
+export function exceeded({ allowances, refusedBy }: Decision, limits: readonly Limit[] = []) {
   const { name, limit, windowMs } = refusedBy!
-  const { calendar, refusal } = limits.find((configured) => configured.name === name) ?? {}
+  const { calendar, refusal: reply } = limits.find((configured) => configured.name === name) ?? {}
   const secs = retryAfterSecs(refusedBy!)
   const message =
     limit === 0
       ? `The limit "${name}" allows this client no calls.`
       : `The limit "${name}" allows ${count(limit, 'call')} in ${calendar === undefined ? duration(windowMs) : formatCalendar(calendar)}. Retry in ${count(secs, 'second')}.`
   const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
-  return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies, reply: refusal })
+  return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies, reply })
 }
 
-const retryAfterSecs = ({ retryAfterMs }: Allowance): number => Math.max(1, Math.ceil(retryAfterMs / 1000))
+const retryAfterSecs = ({ retryAfterMs }: Allowance) => Math.max(1, Math.ceil(retryAfterMs / 1000))
 
 const UNITS = Object.entries({
   day: 86_400_000,

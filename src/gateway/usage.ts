@@ -14,7 +14,7 @@ import { claimedBy } from '../policy/conditions.ts'
 import type { Caller } from '../policy/facts.ts'
 import type { Allowance, InspectedStore } from '../limit/store.ts'
 
-const instantOrNull = (ms: number | undefined): string | null => (ms === undefined ? null : instant(ms))
+const instantOrNull = (ms: number | undefined) => (ms === undefined ? null : instant(ms))
 
 export const MAX_KEYS = 1000
 

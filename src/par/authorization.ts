@@ -24,8 +24,7 @@ export function createAuthorizationGuard(rules: ClientRules) {
     if (clientId === undefined) return refuseUnnamed(pairs)
     const client = findClient(rules, clientId, onClaim)
     if (client instanceof Refusal) return client
-    if (client === undefined || (signingOf(client) === undefined && client.pushed === undefined))
-      return undefined
+    if (!client || !(signingOf(client) ?? client.pushed)) return undefined
 
     // A backend may merge them, or read only one.
     if (query !== '' && body !== '')
@@ -36,11 +35,8 @@ export function createAuthorizationGuard(rules: ClientRules) {
     if (object !== undefined && uri !== undefined)
       return invalidRequest('Send request or request_uri, not both.')
     if (uri?.startsWith(PUSHED)) return undefined
-    if (uri !== undefined || client.pushed !== undefined) {
-      return invalidRequest(
-        'This client must push its request, and send here the request_uri that it gets for it.',
-      )
-    }
+    if (uri !== undefined || client.pushed !== undefined)
+      return invalidRequest('This client must push its request, and send the request_uri here.')
     return refuseRequestObject(object, client, rules)
   }
 }
@@ -63,7 +59,7 @@ type Pair = readonly [name: string, value: string]
  */
 function lenientPairs(text: string): readonly Pair[] | Refusal {
   const parts = text.split(/[&;]/, MAX_PARAMETERS + 1)
-  if (parts.length > MAX_PARAMETERS) return invalidRequest(`Send at most ${MAX_PARAMETERS} parameters.`)
+  if (parts.length > MAX_PARAMETERS) return invalidRequest('Send at most 100 parameters.')
   const pairs: Pair[] = []
   for (const part of parts) {
     const equals = part.indexOf('=')

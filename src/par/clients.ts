@@ -83,7 +83,7 @@ export async function assertionFault(
   const { iss, sub, aud, exp, jti } = assertion.claims
   if (iss !== clientId || sub !== clientId) return 'must have the client_id as iss and sub.'
   const strict = rules.assertionAudience === 'strict'
-  if (strict && Array.isArray(aud) && aud.length > 1) return `must have no audience but ${rules.issuer}`
+  if (strict && [aud].flat().length > 1) return `must have no audience but ${rules.issuer}`
   if (exp === undefined) return 'must have an exp.'
   if (typeof jti !== 'string' || jti === '') return 'must have a jti, which is a string.'
   return claimsFault(assertion.claims, rules, strict ? [] : rules.audiences)
@@ -97,7 +97,7 @@ export async function refuseRequestObject(text: string | undefined, client: ParC
   const required = signingOf(client)
   if (text === undefined) {
     if (required === undefined) return undefined
-    return invalidRequest(`This client must send a request object signed with ${required} as request.`)
+    return invalidRequest(`This client must send a request object signed with ${required}.`)
   }
   const fault = await objectFault(text, client, rules)
   if (typeof fault !== 'string') return fault
@@ -116,20 +116,19 @@ async function objectFault(text: string, client: ParClient, rules: ClientRules):
   const unsigned = text.endsWith('.')
   const object = parseJwt(unsigned ? `${text}AA` : text)
   const alg = object?.header['alg']
-  if (required !== undefined && alg !== required) return `must be signed with ${required} and not encrypted.`
-  if (object === undefined || typeof alg !== 'string' || (alg === 'none') !== unsigned) return 'is not a JWT.'
+  if (required && alg !== required) return `must be signed with ${required} and not encrypted.`
+  if (!object || typeof alg !== 'string' || (alg === 'none') !== unsigned) return 'is not a JWT.'
   // Only the identity backend, which knows the secret, can verify a MAC.
-  const verifiable = alg !== 'none' && !/^HS\d/.test(alg)
-  const fault = await signatureFault(object, 'oauth-authz-req+jwt', verifiable ? client.keys : undefined)
+  const keys = /^(?:none$|HS\d)/.test(alg) ? undefined : client.keys
+  const fault = await signatureFault(object, 'oauth-authz-req+jwt', keys)
   if (fault !== undefined) return fault
 
   const { claims } = object
-  const { iss, aud, client_id: clientId } = claims
+  const { iss, aud, client_id: clientId = client.id } = claims
   // RFC 9101 section 4.
   if ('request' in claims || 'request_uri' in claims) return 'must not hold request or request_uri.'
-  if ((required !== undefined || iss !== undefined) && iss !== client.id)
-    return 'must have the client_id as iss.'
-  if (clientId !== undefined && clientId !== client.id) return 'has another client_id than the request.'
+  if ((required || iss !== undefined) && iss !== client.id) return 'must have the client_id as iss.'
+  if (clientId !== client.id) return 'has another client_id than the request.'
   // An optional `aud` that is missing passes.
   const addressed = required !== undefined || aud !== undefined
   return (
@@ -139,7 +138,7 @@ async function objectFault(text: string, client: ParClient, rules: ClientRules):
 }
 
 /** Checks the header, whose `typ` may be `type` or JWT, and, if there are `keys`, the signature, by the key's algorithm. Reads keys again if none fits; a 503 if none could be read. */
-async function signatureFault(jwt: ClientJwt, type: string, keys: Keys | undefined): Promise<JwtFault> {
+async function signatureFault(jwt: ClientJwt, type: string, keys?: Keys): Promise<JwtFault> {
   const { alg, kid } = jwt.header
   if (needsExtension(jwt.header) || !['jwt', type].includes(typeOf(jwt.header)))
     return `has a header that is not accepted: its typ may be JWT or ${type}, its kid a string, and it may have no crit.`
@@ -151,15 +150,12 @@ async function signatureFault(jwt: ClientJwt, type: string, keys: Keys | undefin
   const fresh = await keys.refresh()
   if (fresh?.verifies(jwt, kid)) return undefined
   if ((fresh ?? current) !== undefined) return 'has a signature that is not by a key of this client.'
-  return serviceUnavailable(
-    'The keys of this client cannot be read for now. Try again.',
-    'the keys of the client could not be read so far',
-  )
+  return serviceUnavailable('The keys of this client cannot be read now.', 'no keys were read yet')
 }
 
-function claimsFault(claims: JsonObject, { issuer, leewayMs }: ClientRules, others: readonly string[] = []) {
-  if (!hasAudience(claims['aud'], [issuer, ...others]))
-    return `is for another audience; send the aud ${issuer}`
-  const fault = timeFault(claims, leewayMs, Math.max(leewayMs, MAX_AHEAD_MS))
+function claimsFault(claims: JsonObject, rules: ClientRules, others: readonly string[] = []) {
+  if (!hasAudience(claims['aud'], [rules.issuer, ...others]))
+    return `is for another audience; send the aud ${rules.issuer}`
+  const fault = timeFault(claims, rules.leewayMs, Math.max(rules.leewayMs, MAX_AHEAD_MS))
   return fault && `${fault}.`
 }

@@ -39,7 +39,7 @@ export function parseParameters(text: string, forbidden?: string): Form | Refusa
   // Some parsers split parameters at semicolons.
   if (text.includes(';')) return invalidRequest('Percent-encode each semicolon of the parameters.')
   const pairs = text.split('&', MAX_PARAMETERS + 1)
-  if (pairs.length > MAX_PARAMETERS) return invalidRequest(`Send at most ${MAX_PARAMETERS} parameters.`)
+  if (pairs.length > MAX_PARAMETERS) return invalidRequest('Send at most 100 parameters.')
 
   const form = new Map<string, string>()
   const seen = new Set<string>()
@@ -48,7 +48,7 @@ export function parseParameters(text: string, forbidden?: string): Form | Refusa
     const equals = pair.indexOf('=')
     const name = decodeComponent(equals === -1 ? pair : pair.slice(0, equals))
     const value = equals === -1 ? '' : decodeComponent(pair.slice(equals + 1))
-    if (name === undefined || !NAME.test(name)) return invalidRequest('A parameter has a malformed name.')
+    if (!name || !NAME.test(name)) return invalidRequest('A parameter has a malformed name.')
     if (value === undefined)
       return invalidRequest(`The parameter ${name} is malformed; percent-encode its value as UTF-8.`)
     if (name === forbidden) return invalidRequest(`The parameter ${name} must not be pushed.`)
@@ -90,9 +90,7 @@ export function refuseParameters(get: (name: string) => unknown, where: 'form' |
     return invalidRequest(`The scope in the ${where} must have openid.`)
   const claims = get('claims')
   if (claims === undefined || claims === '' || isClaimsRequest(claims)) return undefined
-  return invalidRequest(
-    `The claims in the ${where} must be a JSON object with id_token or userinfo, each an object.`,
-  )
+  return invalidRequest(`The claims in the ${where} must have id_token or userinfo, as objects.`)
 }
 
 /** OpenID Connect Core section 5.5. Only the identity backend checks the requests for single claims: real clients write `"true"`. */

@@ -20,7 +20,7 @@ const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
 
 /** Creates the guard of the PAR endpoint (RFC 9126), which makes the backend's checks and those it omits. Refusals are those of RFC 6749 section 5.2. */
 export function createParGuard(options: ClientRules) {
-  async function refuseClient(credentials: Credentials, client: ParClient | undefined, realm?: string) {
+  async function refuseClient(credentials: Credentials, client?: ParClient, realm?: string) {
     if (client === undefined && options.unknownClients === 'refuse')
       return invalidClient('This client is not known here.', realm)
     const { clientId, method, proved, assertion } = credentials
@@ -31,8 +31,7 @@ export function createParGuard(options: ClientRules) {
     }
     if (method === 'secret') {
       if (authentication !== 'private_key_jwt') return undefined
-      const description = 'This client must authenticate by private_key_jwt; send a client_assertion.'
-      return invalidClient(description, realm)
+      return invalidClient('This client must authenticate by private_key_jwt.', realm)
     }
     if (keys !== undefined && authentication !== 'client_secret_jwt') {
       const fault = await assertionFault(assertion, clientId, keys, options)
@@ -55,7 +54,7 @@ export function createParGuard(options: ClientRules) {
     const client = findClient(options, credentials.clientId, onClaim)
     if (client instanceof Refusal) return client
     const object = form.get('request')
-    const incomplete = object === undefined ? refuseParameters((name) => form.get(name), 'form') : undefined
+    const incomplete = object ? undefined : refuseParameters((name) => form.get(name), 'form')
     if (incomplete !== undefined) return incomplete
     const realm = authorization.length > 0 ? options.issuer : undefined
     const refused = await refuseClient(credentials, client, realm)
@@ -73,21 +72,21 @@ function readCredentials(form: Form, authorization: readonly string[]) {
   const assertionText = form.get('client_assertion')
   const used = [header, form.get('client_secret'), assertionText].filter((value) => value !== undefined)
   if (used.length + more.length > 1)
-    return invalidRequest('Authenticate in one way: Authorization, client_secret or client_assertion.')
+    return invalidRequest('Send only one of Authorization, client_secret and client_assertion.')
   // RFC 7521 section 4.2: both or neither.
   const type = form.get('client_assertion_type')
   if (type !== (assertionText && ASSERTION_TYPE))
-    return invalidRequest(`Send a client_assertion and client_assertion_type=${ASSERTION_TYPE}, or neither.`)
+    return invalidRequest(`Send both client_assertion and client_assertion_type=${ASSERTION_TYPE}.`)
   const assertion = assertionText === undefined ? undefined : parseJwt(assertionText)
   const sub = assertion?.claims['sub']
   const basic = header === undefined ? undefined : readBasic(header)
   if (header !== undefined && basic === undefined)
-    return invalidRequest('The Authorization header is malformed; send Basic with form-encoded credentials.')
+    return invalidRequest('The Authorization header must be Basic with form-encoded credentials.')
   /** The client that the method itself names; undefined for `none`, and for an assertion without a readable `sub`. */
   const proved = basic ?? (isName(sub) ? sub : undefined)
   const named = form.get('client_id')
   if (named !== undefined && proved !== undefined && named !== proved)
-    return invalidRequest('The client_id is not the client of the Authorization header or client_assertion.')
+    return invalidRequest('The client_id is not the one in Authorization or client_assertion.')
   const clientId = named ?? proved
   if (clientId === undefined) return invalidRequest('The client_id is missing.')
   const secretOrAssertion = assertionText === undefined ? 'secret' : 'assertion'

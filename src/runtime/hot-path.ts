@@ -120,7 +120,7 @@ export function createSlots(max: number, maxEach: number) {
   }
   return {
     isFull: (): boolean => taken >= max,
-    isFree: (caller: string, count = 1): boolean => taken + count <= max && of(caller) + count <= maxEach,
+    isFree: (caller: string, count = 1) => taken + count <= max && of(caller) + count <= maxEach,
     of,
     take,
     release: (caller: string, count = 1): void => take(caller, -count),

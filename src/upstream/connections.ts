@@ -108,8 +108,7 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   /** Removes the idle socket (of `address`, if given) that was used last and does not rest, if it has been idle for less than `maxIdleMs`. */
   function takeIdle(maxIdleMs: number, address?: Address): PooledSocket | undefined {
     const at = idle.findLastIndex(
-      (socket) =>
-        !socket.rests && (address === undefined || socket.target === address) && isUsable(socket, maxIdleMs),
+      (socket) => !socket.rests && (!address || socket.target === address) && isUsable(socket, maxIdleMs),
     )
     return at === -1 ? undefined : idle.splice(at, 1)[0]
   }

@@ -27,7 +27,7 @@ function toProxied(upstreamRequest: UpstreamRequest) {
 }
 
 /** Returns the field that frames the body: Node.js would send bodies without a length for some methods, and announce chunks for no body for others. */
-function framingOf({ method, headers }: IncomingMessage, { bodyLength }: Outgoing): readonly string[] {
+function framingOf({ method, headers }: IncomingMessage, { bodyLength }: Outgoing) {
   if (bodyLength === undefined) return ['transfer-encoding', 'chunked']
   const isAnnounced = headers['content-length'] !== undefined || !BODILESS.has(method)
   return isAnnounced ? ['content-length', String(bodyLength)] : []

@@ -198,7 +198,7 @@ export class UpstreamRequest {
     this.backend.timeouts.delete(this)
     if (this.waitsFor === 'slot') this.backend.leave(this)
     // An upstream that answers early need not read the rest of the request.
-    if (outcome !== 'answered' || !this.request.complete || this.clientRequest?.writableFinished !== true) {
+    if (outcome !== 'answered' || !this.request.complete || !this.clientRequest?.writableFinished) {
       this.clientRequest?.destroy()
       this.#upstreamResponse?.destroy()
     }

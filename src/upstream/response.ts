@@ -30,14 +30,14 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
   const isBodiless = request.method === 'HEAD' || status === 204 || status === 304
   upstreamRequest.isBodiless = isBodiless
   // The announced body may still come, and would be parsed as the next response.
-  if (isBodiless && (coding !== undefined || head.contentLength! > 0)) clientRequest!.shouldKeepAlive = false
+  if (isBodiless && (coding || head.contentLength! > 0)) clientRequest!.shouldKeepAlive = false
   upstreamRequest.onHead(incoming, head.keepAliveMs)
   // The head waits for the bytes that come with it: if they are malformed, a 502 is still possible.
   callAtIterationEnd(() => begin(incoming, upstreamRequest, head))
 }
 
 /** Begins the response to the caller, and ends it if the body is complete, as with most responses: no stream events are needed then. */
-function begin(incoming: IncomingMessage, upstreamRequest: UpstreamRequest, head: ResponseHead): void {
+function begin(incoming: IncomingMessage, upstreamRequest: UpstreamRequest, head: ResponseHead) {
   const { response } = upstreamRequest
   if (!incoming.complete && incoming.destroyed) return upstreamRequest.onError(incoming.errored ?? CUT)
   if (upstreamRequest.settled || !writeHead(incoming, upstreamRequest, head)) return

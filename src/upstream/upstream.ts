@@ -24,13 +24,13 @@ export interface Upstream {
 
 /** Creates the function that streams requests to one upstream, and responses back. It calls back once, and never completes a cut response. */
 export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void) {
-  const { name, timeoutMs, connectTimeoutMs, origins, maxConnections } = upstream
+  const { name, timeoutMs, connectTimeoutMs, origins, maxConnections, tls = {} } = upstream
   const { protocol } = new URL(origins[0]!)
   const addresses = createAddresses(origins, (change) => {
     if (!change.up) connections.evict(change.address)
     onChange(change)
   })
-  const connect = createConnect(connectTimeoutMs, protocol === 'https:' ? (upstream.tls ?? {}) : undefined)
+  const connect = createConnect(connectTimeoutMs, protocol === 'https:' ? tls : undefined)
   const connections = createConnections(addresses, connect, maxConnections)
   const timeouts = createTimeouts(upstream)
   const backend: Backend = { ...connections, name, timeoutMs, timeouts, send: createSend(protocol) }

@@ -159,9 +159,9 @@ describe('PATCH /limits/:caller', () => {
 
   const SET = { set: { requests: 1 } }
   it.for([
-    ['', 'The body must be a JSON object'],
-    ['[]', 'The body must be a JSON object'],
-    ['{"set":', 'The body must be a JSON object'],
+    ['', 'Send a JSON object'],
+    ['[]', 'Send a JSON object'],
+    ['{"set":', 'Send a JSON object'],
     [{}, '"set" must name a limit'],
     [{ set: [] }, '"set" must name a limit'],
     [{ set: {} }, '"set" must name a limit'],
@@ -169,7 +169,7 @@ describe('PATCH /limits/:caller', () => {
       { set: { requests: limit } },
       '"requests" must be a whole number, 0 or more, or null',
     ]),
-    [{ ...SET, unti: null }, '"unti" is not a member; the members are set, until, by and note.'],
+    [{ ...SET, unti: null }, '"unti" is not a member; use set, until, by and note.'],
     ...['2h', '2100-01-01', 5, '2100-02-30T00:00:00Z'].map((until) => [
       { ...SET, until },
       '"until" must be an instant',
@@ -177,7 +177,7 @@ describe('PATCH /limits/:caller', () => {
     [{ ...SET, until: '2020-01-01T00:00:00Z' }, '"until" has passed'],
     [{ ...SET, by: '' }, '"by" must be a text of 1 to 100 characters'],
     [{ ...SET, note: 'a\nb' }, '"note" must be a text of 1 to 500 characters, without control characters.'],
-    [{ ...SET, note: 'x'.repeat(70_000) }, 'The body is over 65536 bytes.'],
+    [{ ...SET, note: 'x'.repeat(70_000) }, 'The body is over 64 KiB.'],
   ] as [string | object, string][])('answers 400 to %j', async ([body, detail]) => {
     expect(await patch(body)).toMatchObject({
       ...{ status: 400, json: { type: 'about:blank', detail: expect.stringContaining(detail) as string } },

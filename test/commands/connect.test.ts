@@ -248,7 +248,7 @@ routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
     server.answer = (response) => void response.writeHead(401).end()
     const [refused] = await ask()
     expect(refused).toMatch(
-      /^failed .*answered 401: it does not accept the gateway's clientId and clientSecret; correct/,
+      /^failed .*answered 401: it refused the gateway's clientId and clientSecret; correct/,
     )
     expect(refused).not.toContain('hunter2')
     server.answer = { active: true, client_id: 'acme', aud: 'https://api.example.com' }

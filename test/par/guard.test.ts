@@ -212,9 +212,9 @@ describe('the guard refuses in a form', () => {
       },
       /client_assertion_type=/,
     ],
-    ['a type without its assertion', { client_assertion_type: ASSERTION_TYPE }, /Send a client_assertion/],
-    ['a secret and an assertion', { ...assertion('public'), client_secret: 'x' }, /one way/],
-    ['an assertion of another client than the client_id', assertion('keyed'), /not the client of/],
+    ['a type without its assertion', { client_assertion_type: ASSERTION_TYPE }, /Send both client_assertion/],
+    ['a secret and an assertion', { ...assertion('public'), client_secret: 'x' }, /only one of/],
+    ['an assertion of another client than the client_id', assertion('keyed'), /not the one in/],
     ['an assertion that is not a JWT', { ...assertion(''), client_assertion: 'x' }, NO_SUB],
     ['an assertion that is encrypted', { ...assertion(''), client_assertion: 'e30.e30.e30.e30.e30' }, NO_SUB],
     [
@@ -231,10 +231,10 @@ describe('the guard refuses in a form', () => {
   })
 
   it.each([
-    ['Basic and client_secret', { client_secret: 'x' }, basic('public'), /one way/],
-    ['Basic and an assertion', assertion('public'), basic('public'), /one way/],
-    ['two Authorization headers', {}, [basic('public'), basic('public')], /one way/],
-    ['Basic of another client than the client_id', {}, basic('secret'), /not the client of/],
+    ['Basic and client_secret', { client_secret: 'x' }, basic('public'), /only one of/],
+    ['Basic and an assertion', assertion('public'), basic('public'), /only one of/],
+    ['two Authorization headers', {}, [basic('public'), basic('public')], /only one of/],
+    ['Basic of another client than the client_id', {}, basic('secret'), /not the one in/],
     ['another scheme', {}, 'Bearer abc', /Authorization header/],
     ['Basic without credentials', {}, 'Basic', /Authorization header/],
     ['Basic that is not base64', {}, 'Basic pub:lic', /Authorization header/],
@@ -276,7 +276,7 @@ describe('the guard refuses of a client', () => {
   })
 
   it('a secret instead of a signature, with a challenge if Basic was used', async () => {
-    const words = /send a client_assertion/
+    const words = /must authenticate by private_key_jwt/
     expect(await push(guard, plain('keyed', { client_secret: 'x' }))).toEqual(
       refusal(401, 'invalid_client', words),
     )

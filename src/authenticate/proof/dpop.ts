@@ -40,7 +40,7 @@ const MAX_PROOF = 8 * 1024
 const MAX_JTI = 256
 const CACHED_KEYS = 1000
 
-const invalid = (description: string): CredentialsError => ({ error: 'invalid_dpop_proof', description })
+const invalid = (description: string) => ({ error: 'invalid_dpop_proof' as const, description })
 
 /**
  * Creates the verification of DPoP proofs (RFC 9449 section 4.3) for the hosts that `serves` accepts (lower case, no port); proofs for
@@ -52,17 +52,14 @@ export function createProofs(serves: (host: string) => boolean) {
 
   /** Verifies the one proof of a request, except that it is not a replay. Never rejects. */
   async function verify(binding: Binding, sender: Sender): Promise<Proof | CredentialsError> {
-    const [proof, ...more] = sender.proofs
-    if (proof === undefined || more.length > 0) return invalid('Send one DPoP header, with one proof.')
+    if (sender.proofs.length !== 1) return invalid('Send one DPoP header, with one proof.')
+    const proof = sender.proofs[0]!
     const jws = proof.length > MAX_PROOF ? undefined : parseJws(proof)
     const claims = parseObject(jws?.payload)
     if (jws === undefined || claims === undefined) return invalid('The DPoP proof is malformed.')
     const { typ, alg, jwk } = jws.header
-    if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !ALGORITHMS.includes(alg as string)) {
-      return invalid(
-        `The DPoP proof must have the typ dpop+jwt, no crit, and an alg of ${ALGORITHMS.join(', ')}.`,
-      )
-    }
+    if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !ALGORITHMS.includes(alg as string))
+      return invalid(`The proof needs typ dpop+jwt, no crit and an alg of ${ALGORITHMS.join(', ')}.`)
     const key = canonicalJwk(jwk)
     if (key === undefined) return invalid('The DPoP proof holds no public key.')
     if (thumbprintOf(key) !== binding.jkt)
@@ -70,7 +67,7 @@ export function createProofs(serves: (host: string) => boolean) {
     // Imported only now, as it is the key of the token, and cached: a client signs many proofs with it.
     const set = keys.get(key) ?? (await readKeySet({ keys: [JSON.parse(key)] }))
     keys.set(key, set)
-    if (!set.verifies(jws, undefined)) return invalid('The signature of the DPoP proof is not valid.')
+    if (!set.verifies(jws, undefined)) return invalid('The DPoP proof has an invalid signature.')
     const { jti, htm, htu, iat, ath } = claims
     if (htm !== sender.method) return invalid('The DPoP proof is for another method.')
     if (!isRequestedUrl(htu, sender)) return invalid('The DPoP proof is for another URL.')
@@ -107,7 +104,7 @@ const MEMBERS: ReadonlyMap<unknown, readonly string[]> = new Map([
 export function canonicalJwk(jwk: unknown): string | undefined {
   if (!isObject(jwk) || privateMember(jwk) !== undefined) return undefined
   const members = MEMBERS.get(jwk['kty'])
-  if (members === undefined || members.some((name) => typeof jwk[name] !== 'string')) return undefined
+  if (!members?.every((name) => typeof jwk[name] === 'string')) return undefined
   return JSON.stringify(jwk, [...members])
 }
 
@@ -118,7 +115,7 @@ export const thumbprintOf = (canonical: string): string => hash('sha256', canoni
 const HTTP_URI = /^https?:\/\/[^\s/?#@\\"<>^`{|}]+(?:[/?#][!#-;=?-[\]_a-z~]*)?$/i
 
 /** Normalizes a URL without query and fragment (RFC 3986 section 6.2); returns undefined for other text. */
-function normalizeUrl(url: string): { readonly hostname: string; readonly href: string } | undefined {
+function normalizeUrl(url: string) {
   if (!HTTP_URI.test(url) || !URL.canParse(url)) return undefined
   const { origin, hostname, pathname } = new URL(url)
   const path = canonicalEscapes(pathname)

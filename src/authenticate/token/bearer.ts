@@ -74,14 +74,11 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     if (jws === undefined && introspecting !== undefined && !looksLikeJwt(token))
       return remember(token, introspecting.introspect!(token), introspecting.issuer)
     const claims = parseObject(jws?.payload)
-    if (jws === undefined || claims === undefined) return invalidToken('The access token is malformed.')
+    if (!jws || !claims) return invalidToken('The access token is malformed.')
     // Not verified yet: `iss` selects the verifier, which compares it again.
     const issuer = issuers.get(claims['iss'])
     if (issuer === undefined)
-      return invalidToken(
-        'The access token is not from an issuer that is trusted here.',
-        mismatch('iss', claims['iss'], names),
-      )
+      return invalidToken('The issuer is not trusted here.', mismatch('iss', claims['iss'], names))
     return remember(token, verifyJwt(issuer, jws, claims), issuer.issuer, jws.signature)
   }
 
@@ -111,7 +108,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     return identity
   }
 
-  function settle(found: Found, scheme: Scheme, token: string, sender?: () => Sender): Authenticated {
+  function settle(found: Found, scheme: Scheme, token: string, sender?: () => Sender) {
     if ('error' in found) return challenges.refuse(found, scheme)
     if (scheme === 'bearer' && found.confirmation === undefined) return found
     return confirm(found, scheme, token, sender?.())

@@ -25,14 +25,14 @@ export function createChallenges(realm: string, algorithms?: readonly string[]) 
         headers: { 'WWW-Authenticate': offered },
       }),
     /** Returns a 400, 401 or 503 with the challenge of the scheme that was `used`, and of the scheme that is `needed` in its place. */
-    refuse({ error, description, cause, client }: CredentialsError, used: Scheme, needed?: Scheme): Refusal {
+    refuse({ error, description, cause, client }: CredentialsError, used: Scheme, needed?: Scheme) {
       if (error === 'temporarily_unavailable') return serviceUnavailable(description, cause)
       const challenge = `${challenges[used]}, error="${error}", error_description="${description}"`
       return new Refusal(error === 'invalid_request' ? 'BadRequest' : 'Unauthorized', description, {
         oauthError: error,
         cause,
         client,
-        headers: { 'WWW-Authenticate': needed === undefined ? challenge : [challenge, challenges[needed]] },
+        headers: { 'WWW-Authenticate': needed ? [challenge, challenges[needed]] : challenge },
       })
     },
   }
@@ -70,21 +70,17 @@ export function createConfirm(challenges: Challenges, proofs: Proofs | undefined
     const refuse = (error: CredentialsError, other?: Scheme): Refusal =>
       challenges.refuse({ ...error, client }, scheme, other)
     if (scheme === 'dpop' && jkt === undefined)
-      return refuse(invalidToken('The access token is not bound to a key; send it as a Bearer token.'))
+      return refuse(invalidToken('The access token is not bound to a key; send it as Bearer.'))
     if (scheme === 'bearer' && jkt !== undefined && proofs !== undefined) {
       // RFC 9449 section 7.2: a thief of the token could otherwise omit the proof.
-      const description = 'The access token is bound to a key; send it as a DPoP token, with a proof.'
+      const description = 'The access token is bound to a key; send it as DPoP, with a proof.'
       return refuse(invalidToken(description), 'dpop')
     }
-    if (sender === undefined || (jkt !== undefined && proofs === undefined)) {
-      const description = 'The access token is bound to a key of its client, which cannot be checked here.'
-      return refuse(invalidToken(description))
-    }
+    if (sender === undefined || (jkt !== undefined && proofs === undefined))
+      return refuse(invalidToken('The access token is bound to a key that cannot be checked here.'))
     const certificate = x5t === undefined ? undefined : sender.certificate()
-    if (x5t !== (certificate && hash('sha256', certificate, 'base64url'))) {
-      const description = 'The access token is bound to a TLS client certificate, which did not come with it.'
-      return refuse(invalidToken(description))
-    }
+    if (x5t !== (certificate && hash('sha256', certificate, 'base64url')))
+      return refuse(invalidToken('Send the TLS client certificate that the token is bound to.'))
     if (jkt === undefined) return identity
     return {
       identity,

@@ -117,17 +117,14 @@ export function readClaims(header: JsonObject, claims: JsonObject, rules: TokenR
 
 function readIdentity(header: JsonObject, claims: JsonObject, rules: TokenRules) {
   const { iss, aud, exp, sub, scope, cnf } = claims
+  const { issuer, audience, leewayMs } = rules
   const client = claims[rules.clientClaim]
-  if (iss !== rules.issuer)
-    return invalidToken(
-      'The access token is not from the issuer that is trusted here.',
-      mismatch('iss', iss, [rules.issuer]),
-    )
-  if (!hasAudience(aud, rules.audience))
-    return invalidToken('The access token is for another audience.', mismatch('aud', aud, rules.audience))
+  if (iss !== issuer) return invalidToken('The issuer is not trusted here.', mismatch('iss', iss, [issuer]))
+  if (!hasAudience(aud, audience))
+    return invalidToken('The access token is for another audience.', mismatch('aud', aud, audience))
   if (exp === undefined) return invalidToken('The access token does not say when it expires.')
-  const fault = timeFault(claims, rules.leewayMs)
-  if (fault !== undefined) return invalidToken(`The access token ${fault}.`, timesOf(claims, rules.leewayMs))
+  const fault = timeFault(claims, leewayMs)
+  if (fault) return invalidToken(`The access token ${fault}.`, timesOf(claims, leewayMs))
   const confirmation = readConfirmation(cnf)
   if ('cnf' in claims && confirmation === undefined) return UNCHECKABLE
   if ('events' in claims) return NOT_ACCESS
@@ -164,7 +161,7 @@ export const hasAudience = (aud: unknown, accepted: readonly string[]): boolean 
 
 /** Returns the fault in the times of a JWT (seconds, all optional, RFC 7519 section 2), as a phrase after its name; `aheadMs` is the leeway of `iat`. */
 export function timeFault(claims: JsonObject, leewayMs: number, aheadMs = leewayMs): string | undefined {
-  const { exp = Number.MAX_VALUE, nbf = 0, iat = 0 } = claims as Readonly<Record<string, number | undefined>>
+  const { exp = Number.MAX_VALUE, nbf = 0, iat = 0 } = claims as Record<string, number | undefined>
   if (!(Number.isFinite(exp) && Number.isFinite(nbf) && Number.isFinite(iat)))
     return 'has an exp, nbf or iat that is not a number'
   const nowMs = Date.now()

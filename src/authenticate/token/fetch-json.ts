@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs'
-import { type JsonObject, parseObject } from '../../runtime/json.ts'
+import { parseObject } from '../../runtime/json.ts'
 
 /** Maximum bytes of a document; real ones have 40 kB. */
 const MAX_BYTES = 1024 * 1024
@@ -8,9 +8,9 @@ const MAX_BYTES = 1024 * 1024
 export class FetchError extends Error {}
 
 /** Reads a JSON object from an http(s) URL or a file; rejects with the URL and the fault. Redirects are refused: only the configured source is trusted. */
-export async function readJson(url: string, signal: AbortSignal, maxBytes = MAX_BYTES): Promise<JsonObject> {
+export async function readJson(url: string, signal: AbortSignal, maxBytes = MAX_BYTES) {
   try {
-    const body = /^https?:\/\//i.test(url) ? await open(url, signal) : createReadStream(url, { signal })
+    const body = /^https?:/i.test(url) ? await open(url, signal) : createReadStream(url, { signal })
     const document = parseObject(await readBytes(body, maxBytes))
     if (document === undefined) throw new FetchError('is not a JSON object')
     return document
@@ -29,7 +29,7 @@ async function open(url: string, signal: AbortSignal): Promise<AsyncIterable<Uin
 export const describeStatus = ({ status, headers }: Response): string =>
   `answered ${status}${headers.has('location') ? ' with a redirect, which is not followed' : ''}`
 
-export async function readBytes(body: AsyncIterable<Uint8Array> | null, maxBytes: number): Promise<Buffer> {
+export async function readBytes(body: AsyncIterable<Uint8Array> | null, maxBytes: number) {
   const chunks: Uint8Array[] = []
   let bytes = 0
   for await (const chunk of body ?? []) {

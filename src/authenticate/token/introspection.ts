@@ -68,7 +68,7 @@ export function createIntrospection(options: IntrospectionOptions) {
     if (status === 400 && TOKEN_ERRORS.has(answer?.['error'])) return undefined
     if (status === 200) throw new FetchError('answered without an introspection response')
     if (status !== 401 && status !== 403) throw new FetchError(describeStatus(response))
-    throw new FetchError(`answered ${status}: it does not accept the gateway's clientId and clientSecret`)
+    throw new FetchError(`answered ${status}: it refused the gateway's clientId and clientSecret`)
   }
 
   /** Asks the endpoint, within the timeout and the bounds; rejects without an answer. */

@@ -135,7 +135,7 @@ export function createClientKeys(options: ClientKeysOptions): Keys & { close(): 
   const reader = createReader(options, CLIENT_RETRY_MS, health, (previous) => {
     const since = performance.now()
     return limit(() => {
-      if (performance.now() - since > MAX_WAIT_MS) throw new Error('too many keys of clients are being read')
+      if (performance.now() - since > MAX_WAIT_MS) throw new Error('too many reads of client keys')
       return loadKeys(options, previous, CLIENT_BOUNDS)
     })
   })
@@ -145,7 +145,7 @@ export function createClientKeys(options: ClientKeysOptions): Keys & { close(): 
       const isDue = typeof jwks === 'string' && now - reader.readAt >= maxAgeMs && reader.mayRefresh(now)
       return isDue ? undefined : reader.keys
     },
-    refresh: () => (typeof jwks === 'object' && reader.keys !== undefined ? undefined : reader.refresh()),
+    refresh: () => (typeof jwks === 'object' && reader.keys ? undefined : reader.refresh()),
     close() {
       reader.closed = true
       health.stop()

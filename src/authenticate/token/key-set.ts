@@ -46,10 +46,10 @@ function createKeySet(keys: readonly VerificationKey[], source: string) {
 }
 
 /** Reads the usable keys of a JWK Set; rejects if it is malformed. Returns `previous` itself if the sets are equal. */
-export async function readKeySet(document: unknown, previous?: KeySet, maxKeys = MAX_KEYS): Promise<KeySet> {
+export async function readKeySet(document: unknown, previous?: KeySet, maxKeys = MAX_KEYS) {
   const list = (document as { readonly keys?: unknown } | null | undefined)?.keys
   if (!Array.isArray(list)) throw new Error('is not a JWK Set: it has no list "keys"')
-  if (list.length > maxKeys) throw new Error(`is a JWK Set of ${list.length} keys; ${maxKeys} at most`)
+  if (list.length > maxKeys) throw new Error(`is a JWK Set of over ${maxKeys} keys`)
   const source = JSON.stringify(list)
   if (source === previous?.source) return previous
   const keys: VerificationKey[] = []
@@ -81,8 +81,8 @@ async function readKey(jwk: unknown): Promise<VerificationKey | undefined> {
   try {
     const imported = await importJWK({ kty, crv, n, e, x, y } as JWK, first)
     const key = KeyObject.from(imported as Parameters<typeof KeyObject.from>[0])
-    const details = key.asymmetricKeyDetails
-    const { modulusLength: bits = MIN_RSA_BITS, publicExponent: exponent = USUAL_EXPONENT } = details ?? {}
+    const { modulusLength: bits = MIN_RSA_BITS, publicExponent: exponent = USUAL_EXPONENT } =
+      key.asymmetricKeyDetails ?? {}
     if (bits < MIN_RSA_BITS || bits > MAX_RSA_BITS) return undefined
     // With the exponent 1 every message is its own signature.
     if (exponent < 3n || exponent >= MAX_EXPONENT || exponent % 2n === 0n) return undefined
@@ -110,13 +110,13 @@ export class NoKeys extends Error {}
 export async function loadKeys(
   { issuer, jwks, fetchTimeoutMs = 3000 }: KeyLocation,
   previous?: KeySet,
-  bounds: { readonly maxBytes?: number; readonly maxKeys?: number } = {},
+  { maxBytes, maxKeys }: { readonly maxBytes?: number; readonly maxKeys?: number } = {},
 ): Promise<KeySet> {
   const signal = AbortSignal.timeout(fetchTimeoutMs)
   const source = jwks ?? (await discover(issuer, signal)).jwksUri
   const name = typeof source === 'string' ? redactUrl(source) : 'jwks'
-  const document = typeof source === 'string' ? await readJson(source, signal, bounds.maxBytes) : source
-  const keys = await readKeySet(document, previous, bounds.maxKeys).catch((error: Error) => {
+  const document = typeof source === 'string' ? await readJson(source, signal, maxBytes) : source
+  const keys = await readKeySet(document, previous, maxKeys).catch((error: Error) => {
     throw new Error(`${name} ${error.message}`, { cause: error })
   })
   if (keys.keys.length === 0) throw new NoKeys(`${name} holds no key that could verify a token`)

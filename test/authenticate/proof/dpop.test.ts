@@ -112,7 +112,7 @@ describe('a token that is bound to a key', () => {
 
   it('is refused as a bearer token, with or without a proof, cached or not', async () => {
     const token = bound()
-    const description = 'The access token is bound to a key; send it as a DPoP token, with a proof.'
+    const description = 'The access token is bound to a key; send it as DPoP, with a proof.'
     const refused = [`Bearer realm="test", error="invalid_token", error_description="${description}"`, DPOP]
     await expectRefused(send({ token, scheme: 'Bearer', proofs: [] }), refused)
     await expectRefused(send({ token, scheme: 'Bearer' }), refused)
@@ -143,7 +143,7 @@ describe('a token that is bound to a key', () => {
     const unproved = createServing(trust(issuer, keys))
     const token = bound()
     const request = () => sender([proves(token)])
-    await expectRefused(unproved([`Bearer ${token}`], request), [/which cannot be checked here/])
+    await expectRefused(unproved([`Bearer ${token}`], request), [/cannot be checked here/])
     await expectRefused(unproved([`DPoP ${token}`], request), ['Bearer realm="test"'])
   })
 })
@@ -370,7 +370,7 @@ describe('a token that is bound to a certificate', () => {
   const x5t = { 'x5t#S256': client.thumbprint }
   const holding = (der?: Buffer) => ({ certificate: () => der })
   const REFUSED =
-    'Bearer realm="test", error="invalid_token", error_description="The access token is bound to a TLS client certificate, which did not come with it."'
+    'Bearer realm="test", error="invalid_token", error_description="Send the TLS client certificate that the token is bound to."'
 
   it('is accepted only with that certificate, cached or not', async () => {
     const token = boundBy(x5t)

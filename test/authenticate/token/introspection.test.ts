@@ -178,7 +178,7 @@ describe('a token is refused', () => {
   it.each([`${ISSUER}/`, null, [ISSUER], 'https://other.example.com'])('of the issuer %j', async (iss) => {
     server.answer = active({ iss })
     const refusal = await asker()()
-    expect(refusal).toEqual(refusedAs('The access token is not from the issuer that is trusted here.'))
+    expect(refusal).toEqual(refusedAs('The issuer is not trusted here.'))
     expect(causeOf(refusal)).toBe(`iss of the token: ${JSON.stringify(iss)}; accepted: ${ISSUER}`)
   })
 

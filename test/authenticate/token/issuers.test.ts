@@ -87,7 +87,7 @@ describe('several issuers', () => {
       '__proto__',
     ]) {
       expect(answerOf(await authenticate([`Bearer ${second.token({ iss })}`]))).toEqual(
-        refused('The access token is not from an issuer that is trusted here.'),
+        refused('The issuer is not trusted here.'),
       )
     }
     expect(first.asked.jwks).toBe(before)

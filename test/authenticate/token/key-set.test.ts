@@ -102,7 +102,7 @@ describe('reading a JWK Set', () => {
 
   it('throws on too many keys', async () => {
     await expect(readKeySet({ keys: Array.from({ length: 101 }, () => ed.jwk) })).rejects.toThrow(
-      '100 at most',
+      'over 100 keys',
     )
   })
 

@@ -27,7 +27,7 @@ export function createAccessLog(
     const status = statusOf(exchange)
     const match = route?.match ?? 'unmatched'
 
-    metrics.requests.inc(match, route === undefined ? 'any' : exchange.method, String(status), source)
+    metrics.requests.inc(match, route ? exchange.method : 'any', String(status), source)
     metrics.requestSeconds.observe((endedAt - exchange.startedAt) / 1000, match)
     // An upstream that hangs is slow, also if its callers leave before the head.
     const waitEnd = forwarded?.headAt ?? (forwarded?.leftWaitingFor === 'response' ? endedAt : undefined)

@@ -66,7 +66,7 @@ function callerValues(row: CallerRow, at: number) {
     route,
     calls: calls.before(second),
     refused: refused.before(second),
-    limits: [...limits.values()].map((latest) => limitValues(parts, latest, at)) as readonly LimitActivity[],
+    limits: [...limits.values()].map((latest) => limitValues(parts, latest, at)),
     refusedNow: forMs === 0 ? null : refusalValues(refusal, forMs),
   }
 }
@@ -109,9 +109,7 @@ function busiest(callers: readonly CallerActivity[]) {
     })
   const shown = inOrder(active, MAX_SHOWN).slice(0, MAX_SHOWN)
   return {
-    callers: shown
-      .toSorted((a, b) => b.calls - a.calls)
-      .map(({ caller }) => caller) as readonly CallerActivity[],
+    callers: shown.toSorted((a, b) => b.calls - a.calls).map(({ caller }) => caller),
     /** Tracked callers, shown or not; at `MAX_CALLERS`, there may be more. */
     known: Math.min(active.length, MAX_CALLERS),
   }
@@ -120,8 +118,8 @@ function busiest(callers: readonly CallerActivity[]) {
 /** Adds to a caller its name, its refusals in the last minute, and the live limit that refuses it, or that it has used most (0 to 1), rather one with a single counter. */
 export function withMostUsed(caller: CallerActivity, name: string | undefined) {
   const live = caller.limits.filter(({ shadow }) => !shadow)
-  const single = live.filter(({ isAlone }) => isAlone)
-  const [mostUsed] = (single.length > 0 ? single : live).toSorted((a, b) => partUsed(b) - partUsed(a))
+  const sorted = live.toSorted((a, b) => partUsed(b) - partUsed(a))
+  const mostUsed = sorted.find(({ isAlone }) => isAlone) ?? sorted[0]
   const most = live.find(({ name }) => name === caller.refusedNow?.limit) ?? mostUsed
   const part = most === undefined ? 0 : partUsed(most)
   return { ...caller, name: name ?? null, refusals: sum(caller.refused), most: most ?? null, part }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { Exchange } from '../gateway/exchange.ts'
 import type { CountedCaller, ShownCaller } from '../policy/counted.ts'
 import { countsBy } from '../policy/caller-keys.ts'
@@ -148,8 +149,7 @@ export function createCallers() {
     /** Drops the allowances and the refusals of a caller whose limits have changed or were reset; of all callers without parts. */
     forget(caller: CountedCaller): void {
       for (const { parts, limits, refusal } of rows.values()) {
-        if (!caller.every(({ word, value }) => parts.some((own) => own.word === word && own.value === value)))
-          continue
+        if (!caller.every((part) => parts.some((own) => isDeepStrictEqual(own, part)))) continue
         limits.clear()
         refusal.retryAfterMs = 0
       }
@@ -162,12 +162,8 @@ export function createCallers() {
 const isRefusedAs = ({ parts }: ShownCaller, { decision, route }: Exchange): boolean =>
   route!.limits.some((limit) => limit.name === decision!.refusedBy?.name && countsBy(limit, parts))
 
-function recordDecision(
-  row: CallerRow,
-  { decision, quotas, endedAt, decidedAt = endedAt }: Exchange,
-  second: number,
-  isOwn: boolean,
-): void {
+function recordDecision(row: CallerRow, exchange: Exchange, second: number, isOwn: boolean): void {
+  const { decision, quotas, endedAt, decidedAt = endedAt } = exchange
   const { admitted, allowances, refusedBy } = decision!
   for (const allowance of allowances) {
     const key = keyOf(quotas, allowance.name)
@@ -198,4 +194,4 @@ export const refusedForMs = ({ refusal }: CallerRow, at: number): number =>
   Math.max(0, refusal.decidedAt + refusal.retryAfterMs - at)
 
 export const secondOf = (at: number): number => Math.floor(at / 1000)
-export const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0)
+export const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0)

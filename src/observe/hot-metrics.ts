@@ -42,7 +42,7 @@ export function createHotCounter(registry: Registry, { name, help, labelNames }:
 /** Registers a histogram for the hot path, with at most one label; `buckets` are upper bounds in seconds, ascending. */
 export function createHotHistogram(
   registry: Registry,
-  { name, help, labelNames: [label], buckets }: Description & { readonly buckets: readonly number[] },
+  { name, help, labelNames: [label], buckets }: Description & { buckets: readonly number[] },
 ) {
   /** The count of each bucket and of larger values, and the sum of all, by the label's value. */
   const series = new Map<string, { readonly counts: number[]; sum: number }>()

@@ -90,7 +90,7 @@ export function createLineWriter(fd: number, onDropped: Listener<number>, onFail
 }
 
 /** Writes to a pipe without a thread, which a reader that hangs would block forever. */
-const openPipe = (fd: number): Writable => new Socket({ fd, readable: false, writable: true }).unref()
+const openPipe = (fd: number) => new Socket({ fd, readable: false, writable: true }).unref()
 
 /** Writes to a file, in a thread. Bytes for which a full disk has no room are lost; later lines may have room. */
 function openFile(fd: number, onFailed: Listener<Error>): Writable {

@@ -90,7 +90,7 @@ function causeOf(cause: unknown): string | undefined {
   if (cause === undefined) return undefined
   if (typeof cause === 'string') return cause.slice(0, 500)
   if (!(cause instanceof Error)) return 'unknown'
-  const isBug = cause instanceof TypeError || cause instanceof RangeError || cause instanceof ReferenceError
+  const isBug = [TypeError, RangeError, ReferenceError].some((type) => cause instanceof type)
   return ((isBug && cause.stack) || cause.message).slice(0, 2000)
 }
 
@@ -121,9 +121,9 @@ const SAMPLED = 1
 /** Parses a `traceparent` field; null if it is absent or malformed. */
 export function parseTraceparent(value: unknown) {
   const match = typeof value === 'string' ? TRACEPARENT.exec(value) : null
-  return (
-    match && { traceId: match[1]!, spanId: match[2]!, traceFlags: Number.parseInt(match[3]!, 16) & SAMPLED }
-  )
+  if (match === null) return null
+  const [, traceId = '', spanId = '', flags = ''] = match
+  return { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & SAMPLED }
 }
 
 /** Characters that JSON does not escape. */
@@ -155,8 +155,8 @@ export function prettyLines(lines: string): string {
       const others = Object.entries(fields)
         .filter(([key]) => !isRequest || SHOWN_OF_REQUEST.has(key))
         .map(([key, value]) => ` ${key}=${textOf(value)}`)
-      const colouredLevel = styleText(COLOURS[textOf(level)] ?? 'red', textOf(level).toUpperCase())
-      return `[${textOf(time).slice(11, 23)}] ${colouredLevel}: ${escaped(message + others.join(''))}`
+      const shownLevel = styleText(COLOURS[textOf(level)] ?? 'red', textOf(level).toUpperCase())
+      return `[${textOf(time).slice(11, 23)}] ${shownLevel}: ${escaped(message + others.join(''))}`
     } catch {
       return escaped(json)
     }
@@ -175,7 +175,7 @@ function requestText(fields: Fields): string {
   return words.map(textOf).join(' ')
 }
 
-const textOf = (value: unknown): string => (typeof value === 'string' ? value : (JSON.stringify(value) ?? ''))
+const textOf = (value: unknown = '') => (typeof value === 'string' ? value : JSON.stringify(value))
 
 /**
  * Control characters and line separators, which move the cursor or start a line, and the characters that are not shown, among them
@@ -187,4 +187,4 @@ const UNSAFE = /[\p{Cc}\p{Default_Ignorable_Code_Point}\u2028\u2029]/gu
 export const escaped = (text: string): string =>
   text.replaceAll(UNSAFE, (char) => char.replaceAll(/[^]/g, codeUnitEscape))
 
-const codeUnitEscape = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
+const codeUnitEscape = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`

@@ -90,13 +90,13 @@ export function createLog(level: LevelWithSilent, format: 'json' | 'pretty') {
 }
 
 /** Returns a function that calls `pass` at most once every `everyMs` milliseconds, and ignores the other calls. */
-export function throttle<Values extends unknown[]>(pass: (...values: Values) => void, everyMs = 60_000) {
+export function throttle<Args extends unknown[]>(pass: (...args: Args) => void, everyMs = 60_000) {
   let nextAt = 0
-  return (...values: Values): void => {
+  return (...args: Args): void => {
     const now = performance.now()
     if (now < nextAt) return
     nextAt = now + everyMs
-    pass(...values)
+    pass(...args)
   }
 }
 

@@ -50,6 +50,12 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
       }),
     shutdown: () => otlp.shutdown(),
   }
+  const processor = new BatchSpanProcessor({
+    exporter,
+    maxQueueSize: MAX_QUEUED,
+    maxExportBatchSize: MAX_BATCH,
+    exportTimeoutMillis: 2 * EXPORT_MS,
+  })
   const provider = new TracerProvider({
     resource: resourceFromAttributes({
       'service.name': 'sluice',
@@ -58,14 +64,7 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
     }),
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(sampleRatio) }),
     spanLimits: { attributeValueLengthLimit: MAX_CHARS },
-    spanProcessors: [
-      new BatchSpanProcessor({
-        exporter,
-        maxQueueSize: MAX_QUEUED,
-        maxExportBatchSize: MAX_BATCH,
-        exportTimeoutMillis: 2 * EXPORT_MS,
-      }),
-    ],
+    spanProcessors: [processor],
   })
   const tracer = provider.getTracer('sluice', VERSION)
 
@@ -138,5 +137,5 @@ function describe(span: Span, exchange: Exchange): void {
       forwarded?.headAt === undefined ? undefined : forwarded.headAt - exchange.forwardedAt!,
   })
   if (status < 500 && exchange.incomplete !== 'cut') return
-  span.setStatus({ code: SpanStatusCode.ERROR, ...(error !== undefined && { message: error.message }) })
+  span.setStatus({ code: SpanStatusCode.ERROR, ...(error && { message: error.message }) })
 }

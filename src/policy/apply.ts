@@ -1,6 +1,6 @@
 import { Refusal } from '../errors.ts'
 import { accessKey, proofKey } from '../limit/key.ts'
-import type { Access, Quota } from '../limit/quota.ts'
+import type { Quota } from '../limit/quota.ts'
 import { claimedBy, excludedBy } from './conditions.ts'
 import { type Caller, type Facts, tokenHash } from './facts.ts'
 import type { Limit } from './limit.ts'
@@ -46,7 +46,7 @@ export function compileLimit(limit: Limit, options: LimitOptions) {
   return { limit, leftOutBy, lackingIn, keyOf, beginningOf, rulesFor, apply }
 }
 
-function accessOf({ key, windowMs, calendar }: Quota, together: number | 'token', facts: Facts): Access {
+function accessOf({ key, windowMs, calendar }: Quota, together: number | 'token', facts: Facts) {
   if (together !== 'token') return { key: accessKey(key), windowMs: together, isOfToken: false }
   return { key: accessKey(key, tokenHash(facts)), windowMs, calendar, isOfToken: true }
 }

@@ -1,14 +1,7 @@
 import { UncountedCaller } from '../errors.ts'
 import { type KeyFilter, keyOf, parseKey } from '../limit/key.ts'
-import {
-  type CountedCaller,
-  counterKey,
-  encodeValue,
-  formatPart,
-  identityOf,
-  showCaller,
-  showValue,
-} from './counted.ts'
+import { type CountedCaller, counterKey, encodeValue, formatCaller } from './counted.ts'
+import { identityOf, showCaller, showValue } from './counted.ts'
 import { decodePart, type KeyedLimit } from './key.ts'
 
 /** True if a limit counts by every part of a caller, and perhaps by further ones. */
@@ -51,11 +44,10 @@ export function callerKeys(
 /** Throws an UncountedCaller unless a limit counts by the parts of a caller. */
 export function assertCounted(limits: readonly KeyedLimit[], caller: CountedCaller): void {
   if (limits.some((limit) => countsBy(limit, caller))) return
-  const forms = limits.map(({ per }) => identityOf(per).map((word) => formatPart({ word, value: 'VALUE' })))
-  const words = new Set(forms.map((parts) => parts.join(' ')).filter(Boolean))
+  const forms = limits.map(({ per }) => identityOf(per).map((word) => ({ word, value: 'VALUE' })))
+  const words = new Set(forms.map(formatCaller).filter(Boolean))
   const asked = caller.map(({ word }) => word).join(' and ')
-  const known =
-    words.size === 0 ? 'No limit counts by who calls' : `The limits count by ${[...words].join(', ')}`
+  const known = `The limits count by ${[...words].join(', ') || 'no caller'}`
   throw new UncountedCaller(`No limit counts "${showCaller(caller)}", by ${asked}. ${known}.`)
 }
 

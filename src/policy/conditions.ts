@@ -16,15 +16,15 @@ export interface Conditional {
 }
 
 /** Returns the condition that leaves a limit out of a request, as `explain` shows it; undefined if none does. */
-export function excludedBy({ when, unless }: Conditional, { claims }: Caller, facts: Facts) {
-  const unmet = when?.find((condition) => !holds(condition, claims, facts, false))
+export function excludedBy({ when, unless }: Conditional, caller: Caller, facts: Facts) {
+  const unmet = when?.find((condition) => !holds(condition, caller, facts, false))
   if (unmet !== undefined) return `when ${formatCondition(unmet)}`
-  const met = unless?.find((condition) => holds(condition, claims, facts, true))
+  const met = unless?.find((condition) => holds(condition, caller, facts, true))
   return met && `unless ${formatCondition(met)}`
 }
 
 /** True if a condition holds; `isException` for one of `unless`. */
-function holds({ of, name, is }: Condition, claims: Caller['claims'], facts: Facts, isException: boolean) {
+function holds({ of, name, is }: Condition, { claims }: Caller, facts: Facts, isException: boolean) {
   let values: readonly (string | number | boolean)[] | undefined
   if (of === 'header') values = facts.field(name)
   else if (of === 'method') values = [facts.method]
@@ -76,16 +76,16 @@ export function claimedBy(
 type Reading = KeyedLimit & Conditional & { readonly claim?: ClaimedLimit }
 
 /** Returns the names of the header fields or claims that limits count by, or that their conditions read. */
-function namesOf(limits: readonly Reading[], kind: 'header' | 'claim'): ReadonlySet<string> {
+function namesOf(limits: readonly Reading[], kind: 'header' | 'claim'): readonly string[] {
   const names = limits.flatMap(({ per, when = [], unless = [] }) => [
     ...per.filter((part) => part.startsWith(`${kind}:`)).map((part) => part.slice(kind.length + 1)),
     ...[...when, ...unless].flatMap(({ of, name }) => (of === kind ? name : [])),
   ])
-  return new Set(names)
+  return [...new Set(names)]
 }
 
 /** Returns the names of the header fields that limits count by, or that their conditions read. */
-export const fieldsOf = (limits: readonly Reading[]): readonly string[] => [...namesOf(limits, 'header')]
+export const fieldsOf = (limits: readonly Reading[]): readonly string[] => namesOf(limits, 'header')
 
 /** Returns the names of the claims that limits read, sorted. */
 export function claimsOf(limits: readonly Reading[]): readonly string[] {

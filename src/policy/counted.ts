@@ -61,9 +61,7 @@ function parsePart(text: string): CallerPart {
   const word = simple ?? named ?? 'client'
   const value = unquoted(rest ?? text)
   if (value === '')
-    throw new InvalidQuestion(
-      'Which caller? Write a client id, or a part of "per" with its value, such as ip:192.0.2.7.',
-    )
+    throw new InvalidQuestion('Which caller? Write a client id, or a value such as ip:192.0.2.7.')
   if (word === 'client' && simple === undefined && !isBareClient(text))
     throw new InvalidQuestion(
       'Write client:ID for a client, ip:192.0.2.7 for an address, or such as header:x-api-key=VALUE.',
@@ -101,7 +99,7 @@ export function addressOf(ip: string): string {
   return network.endsWith('/64') ? `${network.slice(0, -3).replaceAll('-', ':')}::/64` : network
 }
 
-export function formatPart({ word, value }: CallerPart): string {
+function formatPart({ word, value }: CallerPart): string {
   // Without quotes within the quotes, those of all parts are even.
   const quoted = JSON.stringify(value).replaceAll(String.raw`\"`, String.raw`\u0022`)
   return `${word}${word.includes(':') ? '=' : ':'}${AMBIGUOUS.test(value) ? quoted : value}`

@@ -45,7 +45,7 @@ export function tokenHash({ head }: Facts): string | undefined {
 
 /** Returns a JWT without its signature; undefined for other tokens. Its header may begin with white space, and so not with `eyJ`. */
 function signedPartOf(token: string): string | undefined {
-  const [header = '', payload, signature, ...more] = token.split('.', 4)
-  const isJwt = signature !== undefined && more.length === 0 && parseObject(Buffer.from(header, 'base64url'))
+  const [header = '', payload, ...others] = token.split('.', 4)
+  const isJwt = others.length === 1 && parseObject(Buffer.from(header, 'base64url'))
   return isJwt ? `${header}.${payload}` : undefined
 }

@@ -1,14 +1,7 @@
 import { foldCase } from '../downstream/target.ts'
 import { memoize } from '../runtime/hot-path.ts'
-import {
-  addressOf,
-  type CallerPart,
-  type CountedCaller,
-  identityOf,
-  MAX_SHOWN,
-  showCaller,
-  type ShownCaller,
-} from './counted.ts'
+import { addressOf, type CallerPart, type CountedCaller, identityOf } from './counted.ts'
+import { MAX_SHOWN, showCaller, type ShownCaller } from './counted.ts'
 import type { Caller, Facts } from './facts.ts'
 import type { KeyedLimit } from './key.ts'
 import { valueReader } from './parts.ts'
@@ -26,7 +19,7 @@ function countedForm(word: string): (value: string) => string {
 type Name = (caller: Caller, facts: Facts) => readonly ShownCaller[]
 
 const NOBODY: readonly ShownCaller[] = []
-const shownAs = (parts: CountedCaller): readonly ShownCaller[] => [{ parts, shown: showCaller(parts) }]
+const shownAs = (parts: CountedCaller) => [{ parts, shown: showCaller(parts) }]
 
 /** Shared by all routes, since what it returns for a word caches up to `MAX_SHOWN` callers. */
 const nameByOne = memoize(createNameByOne, MAX_WORDS, MAX_LENGTH)

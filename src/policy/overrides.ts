@@ -29,7 +29,7 @@ export const MAX_OVERRIDES = 10_000
 const MAX_LENGTH = 4096
 
 /** True if a caller's limit has not ended at an instant (epoch milliseconds). */
-export const isActive = ({ untilAt }: { readonly untilAt?: number | undefined }, nowMs: number): boolean =>
+export const isActive = ({ untilAt }: Pick<Override, 'untilAt'>, nowMs: number): boolean =>
   untilAt === undefined || nowMs < untilAt
 
 /** True if a caller may have an override of a limit: the limit counts by the caller's parts first. */
@@ -37,16 +37,15 @@ export const isOverridable = ({ per }: Pick<KeyedLimit, 'per'>, caller: CountedC
   caller.every(({ word }, i) => per[i] === word)
 
 /** Returns the key of an override: the words of its caller, and the beginning of the keys that it is for. */
-export const overrideKey = (prefix: string, { caller, name }: Pick<Override, 'caller' | 'name'>): string =>
-  keyWith(
-    caller.map(({ word }) => word),
-    counterKey(prefix, name, caller),
-  )
+export function overrideKey(prefix: string, { caller, name }: Pick<Override, 'caller' | 'name'>) {
+  const words = caller.map(({ word }) => word)
+  return keyWith(words, counterKey(prefix, name, caller))
+}
 
 const keyWith = (words: readonly string[], start: string): string => `${words.join(' ')} ${start}`
 
 /** Returns the override of a key, or of the beginning of one, under a limit: of the caller with the most parts; undefined if there is none. */
-export function overrideOf(overrides: Overrides, { per }: KeyedLimit, key: string): Override | undefined {
+export function overrideOf(overrides: Overrides, { per }: KeyedLimit, key: string) {
   let start = key
   for (let parts = Math.min(per.length, partsOf(key)); parts > 0; parts--) {
     const found = overrides.get(keyWith(per.slice(0, parts), start))
@@ -58,8 +57,8 @@ export function overrideOf(overrides: Overrides, { per }: KeyedLimit, key: strin
 
 /** Returns the field that keeps an override. A client is written by its id alone, as gateways of earlier versions do. */
 export function fieldOf({ caller, name }: Pick<Override, 'caller' | 'name'>): string {
-  const [{ word, value } = { word: '', value: '' }] = caller
-  const isBare = formatCaller(caller) === `client:${value}` && word === 'client' && isBareClient(value)
+  const value = caller[0]?.value ?? ''
+  const isBare = formatCaller(caller) === `client:${value}` && isBareClient(value)
   return JSON.stringify([isBare ? value : formatCaller(caller), name])
 }
 
@@ -94,7 +93,7 @@ function parseOverride(field: string, value: string): Override | undefined {
 }
 
 /** Other programs may write to Redis. */
-const textOf = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
+const textOf = (value: unknown) => (typeof value === 'string' ? value : undefined)
 const isWhole = (value: number): boolean => Number.isSafeInteger(value) && value >= 0
 /** True for an instant that a Date can represent. */
 const isInstant = (value: number): boolean => isWhole(value) && value <= 8.64e15

@@ -5,6 +5,7 @@ import { keyOf } from '../limit/key.ts'
 import { isName } from '../runtime/json.ts'
 import { encoderOf, type KeyedLimit } from './key.ts'
 import { type Caller, type Facts, tokenHash } from './facts.ts'
+import type { Limit } from './limit.ts'
 
 /** Kinds of path parameters, claims (`claim:NAME`) and header fields (`header:NAME`, in any case), by name. */
 export type Parameters = Readonly<Record<string, string>>
@@ -40,7 +41,7 @@ function compileKind(parameters: Parameters, part: string) {
   const own = Object.entries(parameters).find(([name]) => partOf(name) === part)?.[1]
   if (own === undefined && part.startsWith('claim:'))
     return {
-      kind: 'a text or an integer',
+      cause: wrongKind(part, 'a text or an integer'),
       words: `a text of at most ${MAX_CLAIM} characters, none a control character, or an integer`,
       accepts: () => true,
     }
@@ -49,7 +50,7 @@ function compileKind(parameters: Parameters, part: string) {
     words: 'of the form that is served here',
   }
   return {
-    kind: own ?? 'plain',
+    cause: wrongKind(part, own ?? 'plain'),
     words: `${words}, ${MAX_LENGTH} characters at most`,
     accepts: (text: string): boolean => text.length <= MAX_LENGTH && pattern.test(text),
   }
@@ -59,18 +60,17 @@ type Counted = Pick<Route, 'segments'> & { readonly limits: readonly KeyedLimit[
 
 /** Returns the parameters of a route's path that its limits count by, in the order of the path. */
 export function countedBy({ segments, limits }: Counted): readonly string[] {
-  return segments.flatMap((segment) =>
-    'param' in segment && limits.some(({ per }) => per.includes(segment.param)) ? [segment.param] : [],
-  )
+  const params = segments.flatMap((segment) => ('param' in segment ? segment.param : []))
+  return params.filter((param) => limits.some(({ per }) => per.includes(param)))
 }
 
 /** Compiles the check of a route's counted path parameters, which returns a 400 for a parameter that is not of its kind. */
 export function compileParameters(route: Counted, parameters: Parameters) {
   const checks = countedBy(route).map((name) => ({ name, ...compileKind(parameters, name) }))
   return ({ params }: Pick<Facts, 'params'>): Refusal | undefined => {
-    for (const { name, kind, accepts, words } of checks) {
+    for (const { name, cause, accepts, words } of checks) {
       if (accepts(decodeSegment(params[name]!))) continue
-      return badRequest(`The ${name} in the path must be ${words}.`, { cause: wrongKind(name, kind) })
+      return badRequest(`The ${name} in the path must be ${words}.`, { cause })
     }
     return undefined
   }
@@ -135,11 +135,7 @@ export function claimText(claim: unknown): string | undefined {
  * Compiles the key of a limit, `<prefix>:{<first part>}:<limit>:<rest>`. A request that lacks a part, or has a malformed part, is refused:
  * it must not escape the limit. With `skipsMissing`, the limit is left out of a request without a part that it may lack.
  */
-export function compileKey(
-  { name, per, skipsMissing = false }: KeyedLimit & { readonly skipsMissing?: boolean },
-  prefix: string,
-  parameters: Parameters,
-) {
+export function compileKey({ name, per, skipsMissing }: Limit, prefix: string, parameters: Parameters) {
   const parts = per.map((part) => ({
     part,
     read: partReader(part, parameters),
@@ -179,21 +175,20 @@ export function compileKey(
 /** The refusals for a part that a request lacks, or that is not of its kind: a 400 for a header field, a 403 for what a token says. */
 function refusalsOf(part: string, parameters: Parameters) {
   const [of, name] = part.split(/:(.*)/s)
-  const { kind, words } = compileKind(parameters, part)
-  const cause = wrongKind(part, kind)
+  const { cause, words } = compileKind(parameters, part)
   if (of === 'header')
     return {
-      refuseLacking: () => badRequest(`Send the header field ${name}, by which this path is limited.`),
+      refuseLacking: () => badRequest(`Send the header field ${name}; this path is limited by it.`),
       refuseMalformed: () =>
         badRequest(`Send the header field ${name} once; it must be ${words}.`, { cause }),
     }
   const what = name === undefined ? part : `"${name}"`
   const lacking = `The access token names no ${what}, and this path is limited for each ${what}.`
-  const malformed = `The claim ${what} of the access token, by which this path is limited, must be ${words}.`
+  const malformed = `The claim ${what} of the access token must be ${words}.`
   return {
     refuseLacking: () => new Refusal('Forbidden', lacking),
     refuseMalformed: () => new Refusal('Forbidden', malformed, { cause }),
   }
 }
 
-const wrongKind = (part: string, kind: string): string => `${part} is not of its kind in parameters: ${kind}`
+const wrongKind = (part: string, kind: string) => `${part} is not of its kind in parameters: ${kind}`

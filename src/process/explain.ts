@@ -28,30 +28,25 @@ export function parseQuestion({ request, host, client, user, ip, at, headers, cl
   const [, word = 'GET', where = ''] = REQUEST.exec(request.trim()) ?? []
   const method = word.toUpperCase()
   if (!PARSED_METHODS.includes(method))
-    throw new InvalidQuestion(`"${word}" is not an HTTP method that the gateway parses; it would answer 400.`)
+    throw new InvalidQuestion(`"${word}" is not an HTTP method that the gateway parses.`)
   const slash = where.indexOf('/')
   const [, site = where.slice(0, slash), target = where.slice(slash)] = ABSOLUTE.exec(where) ?? []
   if (slash === -1)
-    throw new InvalidQuestion('Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".')
+    throw new InvalidQuestion('Which request? Write "[METHOD] [host]/path", such as "GET /v3/sync".')
   if (site !== '' && host !== undefined && host.toLowerCase() !== site.toLowerCase())
-    throw new InvalidQuestion(
-      `The request names the host "${site}", but "${host}" is given as the host; give one of them.`,
-    )
+    throw new InvalidQuestion(`Which host, "${site}" or "${host}"? Give one of them.`)
   if (client === '' || user === '')
     throw new InvalidQuestion(`Which ${client === '' ? 'client' : 'user'}? Give its id.`)
   if (ip !== undefined && isIP(ip) === 0)
     throw new InvalidQuestion('The address must be an IP address such as 192.0.2.7 or 2001:db8::7.')
   const atMs = at === undefined ? Date.now() : instantMs(at)
   if (Number.isNaN(atMs))
-    throw new InvalidQuestion('The instant must be ISO 8601 with its offset, such as 2027-01-31T00:00:00Z.')
+    throw new InvalidQuestion('The instant must be ISO 8601 with offset, like 2027-01-31T00:00:00Z.')
   const path = target.startsWith('/') ? target : `/${target}`
   const given = parseNamed('claims', claims)
-  const fields = new Map(
-    Object.entries(parseNamed('headers', headers)).map(([name, value]) => [
-      name.toLowerCase(),
-      [value].flat().map(String),
-    ]),
-  )
+  const fields = new Map<string, readonly string[]>()
+  for (const [name, value] of Object.entries(parseNamed('headers', headers)))
+    fields.set(name.toLowerCase(), [value].flat().map(String))
   const named = { ...(client !== undefined && { client }), ...(user !== undefined && { user }) }
   /** An unknown address is empty. */
   const caller: Caller = { ...named, ip: ip ?? '', claims: keptClaims(given, Object.keys(given)) }
@@ -70,12 +65,12 @@ export const explain = (config: Config, question: RequestLine, overrides?: Overr
   explainWithQuotas(config, question, overrides).explained
 
 /** Explains a request, and returns the quotas of its limits; null for those whose key the question does not tell. */
-export function explainWithQuotas(config: Config, question: RequestLine, overrides: Overrides = new Map()) {
+export function explainWithQuotas(config: Config, question: RequestLine, overrides?: Overrides) {
   const { request: asked, caller, facts, atMs } = parseQuestion(question)
   const request = { ...asked, host: asked.host ?? defaultHost(config) }
-  const { method } = request
+  const { method, host } = request
   const routes = compileRoutesOf(config, overrides)
-  const parsed = parseTarget(request.target, [request.host], servedHosts(routes, config.listen.hosts))
+  const parsed = parseTarget(request.target, [host], servedHosts(routes, config.listen.hosts))
   const target = parsed instanceof Refusal ? undefined : parsed
   const found = target && createRouter(routes)(method, target.host, target.segments)
   const { route, params = {} } = found && 'route' in found ? found : {}
@@ -90,8 +85,8 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
   function explainLimit({ limit, leftOutBy, lackingIn, keyOf, beginningOf, rulesFor }: CompiledLimit) {
     const { name, per, calendar, skipsMissing } = limit
     /** The parts of the key that the question does not name. An unknown address is empty. */
-    const absent = lackingIn(caller, sent)
-    const lacking = per.filter((part) => absent.includes(part) || (part === 'ip' && caller.ip === ''))
+    const absent = new Set(lackingIn(caller, sent).concat(caller.ip === '' ? 'ip' : []))
+    const lacking = per.filter((part) => absent.has(part))
     const key = lacking.length === 0 ? (keyOf(caller, sent) as string) : null
     const rules = rulesFor(caller, key ?? beginningOf(caller, sent))
     const quota = quotaOf(limit, key ?? '', atMs, rules)

@@ -27,7 +27,7 @@ export function loadIssuerKeys(resources: Resources, { tokens }: Config): Promis
   const loads = tokens.map(keysFrom).map(async (location) => {
     if (resources.has('issuer keys', location)) return undefined
     return await loadKeys(location).catch((cause: Error) => {
-      throw new Error(`the keys of the issuer ${location.issuer} cannot be read: ${cause.message}`, { cause })
+      throw new Error(`cannot read the keys of ${location.issuer}: ${cause.message}`, { cause })
     })
   })
   return Promise.all(loads)
@@ -66,7 +66,7 @@ export function openIssuers(
   })
   return {
     authenticate: resources.get('bearer', { tokens, hosts }, () => {
-      if (tokens.length === 0) return () => serviceUnavailable('No caller can be authenticated here.')
+      if (tokens.length === 0) return () => serviceUnavailable('No token can be verified here.')
       // Without a known host, no proof can be checked to be for this gateway.
       const proofs = hosts.length > 0 ? createProofs((host) => hosts.includes(host)) : undefined
       return createBearer(issuers, proofs)
@@ -74,7 +74,7 @@ export function openIssuers(
     /** Returns an issuer without keys, unless they were tried for `FIRST_KEYS_MS`. */
     awaited() {
       const since = performance.now() - FIRST_KEYS_MS
-      return issuers.find(({ keys }) => keys.current() === undefined && keys.readAt() > since)?.issuer
+      return issuers.find(({ keys }) => !keys.current() && keys.readAt() > since)?.issuer
     },
     keyAges() {
       const now = performance.now()

@@ -61,7 +61,7 @@ export async function openStore(
       metrics.overrides.set(overrides)
       log.info({ overrides, added: logged(added), gone: logged(removed) }, 'limit overrides changed')
     },
-    onRestored: (overrides) => log.warn({ overrides }, 'limit overrides lost by Redis; written back'),
+    onRestored: (overrides) => log.warn({ overrides }, 'limit overrides lost by Redis; restored'),
     onUnreadable: (fields) => log.warn({ fields }, 'damaged limit overrides ignored'),
   }
   if (config === 'memory') {
@@ -112,15 +112,13 @@ export async function openStore(
       log.warn(range, 'Redis data lost; earlier calls are no longer counted')
     },
   })
+  const logDamaged = (key: string) =>
+    log.error({ key: showKey(key), mode }, 'Redis key damaged; its calls are decided without Redis')
   const store: FallbackStore = withFallback(counters, {
     onOutage: mode,
     instances,
     processes,
-    onDamaged: throttle(
-      (key: string) =>
-        log.error({ key: showKey(key), mode }, 'Redis key damaged; its calls are decided without Redis'),
-      DAMAGED_LOG_MS,
-    ),
+    onDamaged: throttle(logDamaged, DAMAGED_LOG_MS),
     onFallback(decided, cause) {
       metrics.fallbackDecisions.inc({ mode: decided })
       metrics.lastFallbackAt.setToCurrentTime()

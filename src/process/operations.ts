@@ -70,7 +70,7 @@ export function createOperations(parts: {
       const fields = { caller: showCaller(caller) }
       const freed = await usage.free(caller, signal).catch((error: Error) => {
         if (error.name !== 'UncountedCaller')
-          log.warn({ ...fields, cause: error.message }, 'limit reset incomplete; some counters remain')
+          log.warn({ ...fields, cause: error.message }, 'limit reset incomplete; counters remain')
         throw error
       })
       log.info({ ...fields, freed }, 'limits of a caller reset by an operator')
@@ -147,7 +147,7 @@ function assertOverridable({ limits }: Config, caller: CountedCaller, name: stri
   assertCounted(limits, caller)
   const settable = limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name)
   if (settable.includes(name)) return
-  const counting = `The limit "${name}" does not count by "${showCaller(caller)}" first`
-  const mistake = limits.some((limit) => limit.name === name) ? counting : `There is no limit "${name}"`
-  throw new InvalidQuestion(`${mistake}; those that can be set are: ${settable.join(', ') || 'none'}.`)
+  const mistake = `There is no limit "${name}" that counts by "${showCaller(caller)}" first`
+  const known = settable.join(', ') || 'none'
+  throw new InvalidQuestion(`${mistake}; those that can be set are: ${known}.`)
 }

@@ -95,10 +95,10 @@ type Labels = Readonly<Record<string, string>>
 function statusOf(metrics: MetricValues) {
   const byName = new Map(metrics.map(({ name, values }) => [name, values]))
   const series = (name: string) =>
-    (byName.get(`sluice_${name}`) ?? []) as readonly { readonly labels: Labels; readonly value: number }[]
-  const valueOf = (name: string, wanted: Labels = {}): number | null =>
-    series(name).find(({ labels }) => Object.entries(wanted).every(([label, text]) => labels[label] === text))
-      ?.value ?? null
+    (byName.get(`sluice_${name}`) ?? []) as readonly { labels: Labels; value: number }[]
+  /** Returns the value of the first series of this name, or of the first with this label. */
+  const valueOf = (name: string, label = '', text?: string): number | null =>
+    series(name).find(({ labels }) => labels[label] === text)?.value ?? null
 
   const lastFallbackAt = valueOf('store_fallback_last_timestamp_seconds')
   return {
@@ -117,15 +117,15 @@ function statusOf(metrics: MetricValues) {
       upstream,
       address,
       up: value === 1,
-      sockets: valueOf('upstream_sockets', { upstream }),
-      queue: valueOf('upstream_queue', { upstream }),
-      waiting: valueOf('upstream_waiting', { upstream }),
-      oldestWaitSeconds: valueOf('upstream_oldest_wait_seconds', { upstream }),
+      sockets: valueOf('upstream_sockets', 'upstream', upstream),
+      queue: valueOf('upstream_queue', 'upstream', upstream),
+      waiting: valueOf('upstream_waiting', 'upstream', upstream),
+      oldestWaitSeconds: valueOf('upstream_oldest_wait_seconds', 'upstream', upstream),
     })),
-    issuers: series('issuer_keys_age_seconds').map(({ labels: { issuer = '' }, value: ageSeconds }) => ({
+    issuers: series('issuer_keys_age_seconds').map(({ labels: { issuer = '' }, value }) => ({
       issuer,
-      ageSeconds,
-      failures: valueOf('issuer_keys_failures_total', { issuer }),
+      ageSeconds: value,
+      failures: valueOf('issuer_keys_failures_total', 'issuer', issuer),
     })),
     introspection: series('introspection_up').map(({ labels: { issuer = '' }, value }) => ({
       issuer,
@@ -171,14 +171,13 @@ export function showGauges({ showGauge }: Metrics, server: Server, current: () =
   )
   const age = "Seconds since the issuer's keys were last read, or since the first attempt."
   showGauge('max', 'sluice_issuer_keys_age_seconds{issuer}', age, () => current().issuers.keyAges())
-  showGauge('min', 'sluice_introspection_up{issuer}', '0 while it fails, else 1.', () =>
-    current().issuers.introspections(),
-  )
+  const down = '0 while it fails, else 1.'
+  showGauge('min', 'sluice_introspection_up{issuer}', down, () => current().issuers.introspections())
   const expiry = 'Expiry of the first certificate in the file at this path of the configuration.'
   showGauge('min', 'sluice_certificate_expiry_timestamp_seconds{certificate}', expiry, () =>
     current().certificates.map(({ path, validToMs }) => [{ certificate: path.join('.') }, validToMs / 1000]),
   )
-  showGauge('sum', 'sluice_downstream_sockets', "Callers' open sockets.", () => [[{}, openSockets(server)]])
+  showGauge('sum', 'sluice_downstream_sockets', 'Open sockets.', () => [[{}, openSockets(server)]])
   showForwards('sum', 'sockets', 'Open sockets to the upstream.', ({ load }) => load().sockets)
   const max = 'Maximum of sluice_upstream_sockets (maxConnections of the upstream).'
   showGauge('sum', 'sluice_upstream_max_sockets{upstream}', max, () =>

@@ -138,7 +138,7 @@ function renewedStore(current: StoreConfig, next: StoreConfig): StoreConfig {
 /** Returns the paths of the settings within `path` that differ, as the file names them; `path` if one side has none. */
 function changedKeys(path: string, next: unknown, current: unknown): readonly string[] {
   if (JSON.stringify(next) === JSON.stringify(current)) return []
-  if (!isObject(next) || !isObject(current)) return [path.replace('.topology', '').replace(/Ms$/, '')]
+  if (!isObject(next) || !isObject(current)) return [path.replaceAll(/\.topology|Ms$/g, '')]
   return Object.keys({ ...next, ...current }).flatMap((key) =>
     changedKeys(`${path}.${key}`, next[key], current[key]),
   )

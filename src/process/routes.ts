@@ -45,7 +45,7 @@ export function openRoutes(
   const options = { prefix, clientLimits, overrides, parameters }
   const perClient = limits.filter(isPerClient).map((limit) => compileLimit(limit, options))
   const warn = ({ name, claim }: Limit) =>
-    log.warn({ limit: name, claim: claim?.name }, 'claim of a limit without a valid value; default applied')
+    log.warn({ limit: name, claim: claim?.name }, 'claim of a limit is invalid; default applied')
   const warnings = new Map(limits.map(({ name }) => [name, throttle(warn)]))
 
   /** Applies the first live limit of a request whose parts it has; on `respond` routes, the first one per client. */

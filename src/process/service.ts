@@ -71,13 +71,8 @@ export async function buildService(
     const limit = current.config.limits.find(({ name }) => name === limitNameOf(key))
     return limit === undefined ? key : showKey(prefixOf(started.store), limit, key)
   }
-  const opened = await openStore(
-    started.store,
-    log,
-    metrics,
-    { showKey: showKeyNow, onAvailable: () => forget([]) },
-    clock,
-  )
+  const hooks = { showKey: showKeyNow, onAvailable: () => forget([]) }
+  const opened = await openStore(started.store, log, metrics, hooks, clock)
   const { store, overrides, ready } = opened
   const limiter = createLimiter(store, metrics.decisions.inc, clock)
   const failures = createFailures({
@@ -86,14 +81,11 @@ export async function buildService(
   })
   const activity = createActivity()
   const accessLog = createAccessLog(output, metrics, activity, started.log.refusals)
-  const record = accessLog.observe
-  const observe =
-    tracing === undefined ? record : (exchange: Exchange) => (record(exchange), tracing.end(exchange))
-  const onIgnoredForwardedFor = throttleByKey(
-    (peer) => log.warn({ peer }, 'X-Forwarded-For ignored: its sender is not in listen.trustedProxies'),
-    WARN_OF_PEER_MS,
-    MAX_PEERS,
-  )
+  const write = accessLog.observe
+  const observe = tracing ? (exchange: Exchange) => (write(exchange), tracing.end(exchange)) : write
+  const warnOfPeer = (peer: string) =>
+    log.warn({ peer }, 'X-Forwarded-For ignored: its sender is not in listen.trustedProxies')
+  const onIgnoredForwardedFor = throttleByKey(warnOfPeer, WARN_OF_PEER_MS, MAX_PEERS)
   const resources = createResources()
 
   function openUpstream(settings: Upstream) {

@@ -46,7 +46,7 @@ export async function start(config: Config, source?: Source, workers = 1) {
       return { ...(await started().explain(question)), configuration: configuration.hash() }
     },
     failed: (error) =>
-      log.warn({ cause: (error as Error).message }, 'operator request failed; the counters are unavailable'),
+      log.warn({ cause: (error as Error).message }, 'operator request failed; counters unavailable'),
   })
   async function closeAdmin(): Promise<void> {
     overview.close()

@@ -252,15 +252,15 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
   })
 
   itEndsWrongUsage([
-    [['explain'], 'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".'],
-    [['explain', 'sync'], 'Which request? Write "[METHOD] [host]/path", such as "POST /v3/sync/abc".'],
+    [['explain'], 'Which request? Write "[METHOD] [host]/path", such as "GET /v3/sync".'],
+    [['explain', 'sync'], 'Which request? Write "[METHOD] [host]/path", such as "GET /v3/sync".'],
     [
       ['explain', '/x', '--offline'],
       'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml.',
     ],
     [
       ['explain', '/x', '--config', 'x', '--at', '2027-01-31'],
-      'The instant must be ISO 8601 with its offset, such as 2027-01-31T00:00:00Z.',
+      'The instant must be ISO 8601 with offset, like 2027-01-31T00:00:00Z.',
     ],
     [
       ['explain', '/x', '--config', 'x', '--ip', '1.2.3.999'],

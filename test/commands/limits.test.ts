@@ -223,8 +223,14 @@ Every gateway applies this within a second.\n`,
       `"requests=${number}" must be LIMIT=N with a whole number, such as requests=5000, or LIMIT=default.`,
     ]),
     [['b', 'requests=1', 'requests=2'], '"requests" is given twice.'],
-    [['b', 'reqests=1'], 'There is no limit "reqests"; those that can be set are: requests, sync, trial.'],
-    [['b', 'nonsense=1'], 'There is no limit "nonsense"; those that can be set are: requests, sync, trial.'],
+    [
+      ['b', 'reqests=1'],
+      'There is no limit "reqests" that counts by "client:b" first; those that can be set are: requests, sync, trial.',
+    ],
+    [
+      ['b', 'nonsense=1'],
+      'There is no limit "nonsense" that counts by "client:b" first; those that can be set are: requests, sync, trial.',
+    ],
     ...['192.0.2.7', '2001:db8::7', 'IP:192.0.2.7', 'Header:x-api-key=abc', 'header:x-api-key'].map(
       (caller) => [
         [caller, 'requests=1'],
@@ -233,7 +239,7 @@ Every gateway applies this within a second.\n`,
     ),
     [
       ['b', 'address=1'],
-      'The limit "address" does not count by "client:b" first; those that can be set are: requests, sync, trial.',
+      'There is no limit "address" that counts by "client:b" first; those that can be set are: requests, sync, trial.',
     ],
     [
       ['a\nb', 'requests=1'],

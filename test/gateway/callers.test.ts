@@ -288,7 +288,7 @@ describe('a caller that no limit counts by', () => {
     const later = await run('limits', 'set', 'header:x-api-key=abc123', 'ips=5')
     expect(later).toMatchObject({ code: 64 })
     expect(later.stderr).toContain(
-      `The limit "ips" does not count by "header:x-api-key=abc1…6ca13d52" first; those that can be set are: keys.`,
+      `There is no limit "ips" that counts by "header:x-api-key=abc1…6ca13d52" first; those that can be set are: keys.`,
     )
     expect(gateway.lines().filter(({ msg }) => String(msg).includes('by an operator'))).toEqual([])
   })

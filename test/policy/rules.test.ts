@@ -94,7 +94,7 @@ describe('a key', () => {
   ] as const)('is never made from a header field that is %s', (name, headers) => {
     const isAbsent = name === 'absent'
     const why = isAbsent
-      ? 'Send the header field x-org, by which'
+      ? 'Send the header field x-org; this path'
       : 'Send the header field x-org once; it must be letters, digits and - _ : @ ~ =, 128 characters at most.'
     expect(() => keyOf(['header:x-org'], { headers })).toThrow(why)
     const skipping = { per: ['header:x-org'], skipsMissing: true }

@@ -31,7 +31,7 @@ describe('a question', () => {
     expect(readQuestion('/x', 'a.example')).toMatchObject({ host: 'a.example' })
     expect(readQuestion('A.example/x', 'a.example')).toMatchObject({ host: 'A.example' })
     expect(() => readQuestion('b.example/x', 'a.example')).toThrow(
-      'The request names the host "b.example", but "a.example" is given as the host; give one of them.',
+      'Which host, "b.example" or "a.example"? Give one of them.',
     )
     for (const method of ['FOO', 'foo', 'X-Y']) {
       expect(() => readQuestion(`${method} /x`)).toThrow(`"${method}" is not an HTTP method`)

@@ -109,7 +109,7 @@ describe('the issuers of a configuration', () => {
     const before = openIssuers([settingsOf(second)])
     const moved = settingsOf(second, { jwks: { url: first.jwksUri } })
     await expect(reload([moved])).rejects.toThrow(
-      `the keys of the issuer ${second.issuer} cannot be read: ${first.jwksUri} cannot be read`,
+      `cannot read the keys of ${second.issuer}: ${first.jwksUri} cannot be read`,
     )
     expect(await answerOf(before, second)).toBe('client-1')
     first.fault = undefined

@@ -24,7 +24,7 @@ const OVERRIDES = Array.from({ length: 101 }, (_, i) => ({
 }))
 
 /** Returns the overview of a process that shows these metrics and callers. */
-async function overviewOf(registry = new Registry(), callers: readonly CallerActivity[] = []) {
+async function overviewOf(registry = new Registry(), callers: CallerActivity[] = []) {
   const operated: Partial<OperatorApi> = {
     notReadyReason: () => 'not yet',
     activity: () => ({ ...mergeActivity([]), callers }),

@@ -129,7 +129,7 @@ describe('a changed file', () => {
     expect(await remaining(mine)).toBe('999 of 1000')
     issuer.fault = 'down'
     expect(await rejected(trusting('5s'))).toMatchObject({
-      problems: [expect.stringContaining(`the keys of the issuer ${issuer.issuer} cannot be read: `)],
+      problems: [expect.stringContaining(`cannot read the keys of ${issuer.issuer}: `)],
     })
     expect(await remaining(mine)).toBe('998 of 1000')
     expect(await metrics()).toMatch(/^sluice_config_last_reload_successful 0$/m)

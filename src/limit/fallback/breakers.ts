@@ -78,6 +78,7 @@ export function createBreakers(store: RemoteStore, options: BreakerOptions) {
     breaker.check()
   }
 
+  const probe = (server: string) => store.probe(server).catch((error: Error) => breakerOf(server).trip(error))
   const check = (): void => {
     for (const server of store.servers()) breakerOf(server).check()
   }
@@ -96,10 +97,7 @@ export function createBreakers(store: RemoteStore, options: BreakerOptions) {
     isUp: (server: string): boolean => breakerOf(server).up,
     isDegraded,
     /** Probes every server once; a server that fails is down. */
-    begin: () =>
-      Promise.all(
-        store.servers().map((server) => store.probe(server).catch((error) => breakerOf(server).trip(error))),
-      ),
+    begin: () => Promise.all(store.servers().map(probe)),
     check,
     /** Takes every server down until it answers a probe. */
     fail(cause: Error): void {

@@ -126,7 +126,7 @@ function openCluster(urls: readonly string[], config: RedisConfig, onError: OnEr
 const nameOf = ({ options }: Redis): string => `${options.host}:${options.port}`
 
 /** Handles a second error of a TLS socket that is closed in its handshake: ioredis listens for one only. */
-function close(client: Redis | Cluster, connections: readonly { readonly stream?: Redis['stream'] }[]): void {
+function close(client: Redis | Cluster, connections: readonly Partial<Redis>[]): void {
   for (const { stream } of connections) stream?.on('error', () => {})
   client.disconnect()
 }

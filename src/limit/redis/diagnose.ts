@@ -36,7 +36,7 @@ const REMEDIES: Readonly<Record<string, RegExp>> = {
   'store.redis.url names a database that this Redis does not have; write one that it has.':
     /DB index is out of range/i,
   'the certificate of Redis is not trusted; set store.redis.tls.ca to the authority that signed it.':
-    /self[- ]signed certificate|unable to (?:verify|get local issuer)|certificate has expired|altnames/i,
+    /self[- ]signed|unable to (?:verify|get local issuer)|certificate has expired|altnames/i,
 }
 
 /** Returns the remedy of an error that a retry does not fix; undefined for an outage. */
@@ -50,12 +50,12 @@ export function configError(error: unknown): StoreConfigError | undefined {
 
 /** Fields of INFO, with the value that makes a server unusable as `store.redis.url`, and the remedy. */
 const WRONG_SERVERS = [
-  ['redis_mode', 'sentinel', 'a Sentinel; write sentinels: [its URL] and name: the name of its master.'],
+  ['redis_mode', 'sentinel', 'a Sentinel; write sentinels: [its URL] and name: its master.'],
   ['cluster_enabled', '1', 'one node of a cluster; write cluster: [its URL] in place of url.'],
-  ['role', 'slave', 'a replica, which takes no writes; write the URL of the master, or sentinels with name.'],
+  ['role', 'slave', 'a replica; write the URL of the master, or sentinels with name.'],
 ] as const
 
-const infoField = (info: string, name: string) => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1]
+const infoField = (info: string, name: string) => new RegExp(`^${name}:(.*)`, 'm').exec(info)?.[1]
 
 /** Compares INFO with the configuration. Throws a StoreConfigError if the store must not use the server; may return a warning. */
 export function checkInfo(topology: RedisTopology, info: string): string | undefined {

@@ -24,16 +24,16 @@ export interface RedisCredentials {
 export type RedisConfig = RedisCredentials & { readonly topology: RedisTopology }
 
 /** Parses `redis://`, `rediss://`, or the path of a socket (`/path`, `unix:///path`) into options of ioredis. */
-export function redisAddress(url: string, { username, password, tls }: RedisCredentials, defaultPort = 6379) {
+export function redisAddress(url: string, credentials: RedisCredentials, defaultPort = 6379) {
   const path = /^(?:unix:\/\/)?(\/.*)$/.exec(url)?.[1]
   const parsed = path === undefined ? new URL(url) : undefined
-  const secure = tls ?? (parsed?.protocol === 'rediss:' ? {} : undefined)
+  const secure = credentials.tls ?? (parsed?.protocol === 'rediss:' ? {} : undefined)
   return given({
     path,
     host: parsed?.hostname.replace(/^\[(.*)\]$/, '$1'),
     port: parsed && Number(parsed.port || defaultPort),
-    username: username ?? (decodeURIComponent(parsed?.username ?? '') || undefined),
-    password: password ?? (decodeURIComponent(parsed?.password ?? '') || undefined),
+    username: credentials.username ?? (decodeURIComponent(parsed?.username ?? '') || undefined),
+    password: credentials.password ?? (decodeURIComponent(parsed?.password ?? '') || undefined),
     db: Number(parsed?.pathname.slice(1)) || undefined,
     // Explicit: NODE_TLS_REJECT_UNAUTHORIZED changes the default.
     tls: secure && { rejectUnauthorized: true, ...secure },

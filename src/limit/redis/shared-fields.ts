@@ -55,7 +55,7 @@ export function createRedisFields(
       if (error.message.startsWith('WRONGTYPE')) return otherwise
       throw error
     })
-  const run = (script: string, version: readonly string[], fields: ReadonlyMap<string, string | undefined>) =>
+  const run = (script: string, version: string[], fields: ReadonlyMap<string, string | undefined>) =>
     ask(() => {
       const pairs = [...fields].flatMap(([field, value]) => [field, value ?? ''])
       return commands.eval(script, 1, key, ...version, ...pairs)

@@ -62,9 +62,9 @@ export function createRedisStore(options: RedisStoreOptions) {
     onReply: (() => {}) as OnReply,
 
     /** Connects. Resolves with false while a server is unavailable, and retries; rejects with a StoreConfigError if Redis contradicts the configuration. */
-    connect: (): Promise<boolean> => connection.connect(() => Promise.all(store.servers().map(store.probe))),
+    connect: () => connection.connect(() => Promise.all(store.servers().map(store.probe))),
 
-    charge: (quotas: readonly Quota[], own?: OwnCalls): Promise<Charge> => scripts.decide(quotas, true, own),
+    charge: (quotas: readonly Quota[], own?: OwnCalls) => scripts.decide(quotas, true, own),
 
     async peek(quotas: readonly Quota[], own?: OwnCalls): Promise<readonly Allowance[]> {
       const charges = await Promise.all(quotas.map((quota) => scripts.decide([quota], false, own)))
@@ -123,7 +123,7 @@ export function createRedisStore(options: RedisStoreOptions) {
     reconnect: client.reconnect,
     renew: client.renew,
     spreadMs: (key: string): number => scripts.clocks.spreadMs(client.server(key)),
-    dateAt: (key: string, localMs: number): number => scripts.clocks.dateAt(client.server(key), localMs),
+    dateAt: (key: string, localMs: number) => scripts.clocks.dateAt(client.server(key), localMs),
 
     /** Registers this gateway with a server. Resolves if the server can decide calls, or has left the cluster. */
     async probe(server: string): Promise<void> {

@@ -49,7 +49,7 @@ export async function openWorkers(
     return worker
   }
   /** Makes a call that may take long, and aborts it with `signal`. */
-  async function scan<T>(signal: AbortSignal, call: (worker: WorkerProcess) => Promise<T>): Promise<T> {
+  async function scan<T>(signal: AbortSignal, call: (worker: WorkerProcess) => Promise<T>) {
     const worker = first()
     const abort = (): void => void worker.call('abort').catch(() => {})
     signal.addEventListener('abort', abort)

@@ -140,7 +140,7 @@ function forkWorker(write: (lines: string) => void) {
         if (error === undefined) resolve(value as never)
         else reject(Object.assign(new Error(error.message), { name: error.name }))
       }
-      const error = { name: 'CallTimeout', message: `the worker did not answer within ${withinMs} ms` }
+      const error = { name: 'CallTimeout', message: `worker did not answer within ${withinMs} ms` }
       const timer = withinMs === undefined ? undefined : setTimeout(settle, withinMs, { id, error })
       pending.set(id, settle)
       void listening.then(() => worker.send({ id, name, argument } satisfies Call))
@@ -181,7 +181,7 @@ export function createBackoff(): (ranMs: number) => number {
 }
 
 /** Calls `ask` periodically, and `onHang` once after `MAX_CHECKS` unanswered checks: this process may pause, too. Returns a function that stops it. */
-export function checkAlive(ask: () => Promise<unknown>, onHang: () => void, everyMs = CHECK_MS): () => void {
+export function checkAlive(ask: () => Promise<unknown>, onHang: () => void, everyMs = CHECK_MS) {
   let unanswered = 0
   const answered = (): void => void (unanswered = 0)
   const timer = setInterval(() => {

@@ -48,7 +48,7 @@ function summary(config: Config, file: string): string {
   const limits = config.limits.map((rule) => {
     const calls = rule.claim ? `${rule.limit} (or by the claim ${rule.claim.name})` : rule.limit
     const whom = rule.per.length === 0 ? 'for all callers together' : `per ${rule.per.join(', ')}`
-    const window = `${rule.calendar ? 'a ' : ''}${formatWindow(rule.windowMs, rule.calendar)}`
+    const window = `${rule.calendar ? 'a calendar ' : ''}${formatWindow(rule.windowMs, rule.calendar)}`
     return `${rule.name} ${calls} in ${window} ${whom}${rule.shadow ? ' (shadow)' : ''}`
   })
   const counted =

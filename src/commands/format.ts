@@ -1,12 +1,13 @@
 import { UNITS_BYTES, UNITS_MS } from '../config/sections/values.ts'
 import { escaped } from '../observe/log-lines.ts'
+import { formatCalendar } from '../policy/calendar.ts'
 import type { Limit } from '../policy/limit.ts'
 
 /** Formats milliseconds as the configuration writes them, such as `90s`. */
 export const formatDuration = (ms: number): string => inUnits(ms, UNITS_MS)
 
 export const formatWindow = (windowMs: number, calendar?: Limit['calendar']): string =>
-  calendar === undefined ? formatDuration(windowMs) : `${calendar.unit} (${calendar.timezone})`
+  calendar === undefined ? formatDuration(windowMs) : formatCalendar(calendar)
 
 /** Formats bytes as the configuration writes them, such as `16kB`. */
 export const formatSize = (bytes: number): string => inUnits(bytes, UNITS_BYTES)

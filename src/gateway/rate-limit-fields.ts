@@ -50,7 +50,7 @@ export function exceeded({ allowances, refusedBy }: Decision, limits: readonly L
   const message =
     limit === 0
       ? `The limit "${name}" allows this client no calls.`
-      : `The limit "${name}" allows ${count(limit, 'call')} in ${calendar === undefined ? duration(windowMs) : formatCalendar(calendar)}. Retry in ${count(secs, 'second')}.`
+      : `The limit "${name}" allows ${count(limit, 'call')} in ${calendar === undefined ? duration(windowMs) : `a calendar ${formatCalendar(calendar)}`}. Retry in ${count(secs, 'second')}.`
   const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
   return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies, reply })
 }

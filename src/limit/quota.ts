@@ -1,4 +1,4 @@
-/** A minute, an hour, a day or a month. Instants are epoch milliseconds; a period does not contain its end. */
+/** A minute, an hour, a day, a week, a month, a quarter or a year. Instants are epoch milliseconds; a period does not contain its end. */
 export interface Period {
   readonly startMs: number
   readonly endMs: number

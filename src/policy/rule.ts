@@ -1,6 +1,6 @@
 import type { Calendar, Quota } from '../limit/quota.ts'
 import { instant } from '../runtime/instant.ts'
-import { createCalendar } from './calendar.ts'
+import { type CalendarName, createCalendar } from './calendar.ts'
 import type { ClientLimit, ClientLimits, Limit } from './limit.ts'
 import { isActive, type Override, overrideOf, type Overrides } from './overrides.ts'
 
@@ -75,14 +75,12 @@ export function quotaOf(
 /** Returns the latest of the changes, which are in order. */
 const changeAt = ({ changes }: Limit, nowMs: number) => changes.findLast(({ fromAt }) => fromAt <= nowMs)
 
-const calendars = new Map<string, Calendar>()
+const calendars = new WeakMap<CalendarName, Calendar>()
 
 /** Returns the calendar of a limit, which all its quotas share. */
-function calendarOf({ calendar }: Limit): Calendar | undefined {
-  if (calendar === undefined) return undefined
-  const { unit, timezone } = calendar
-  const name = `${unit} ${timezone}`
-  if (!calendars.has(name)) calendars.set(name, createCalendar(unit, timezone))
+function calendarOf({ calendar: name }: Limit): Calendar | undefined {
+  if (name === undefined) return undefined
+  if (!calendars.has(name)) calendars.set(name, createCalendar(name))
   return calendars.get(name)
 }
 

@@ -43,7 +43,7 @@ const start = (more: Partial<Settings> = {}): Promise<TestGateway> =>
     data: upstream.url,
     limits: `limits:
   requests: { per: [client], limit: 4, window: 1m, changes: [{ announced: 2026-01-01T00:00:00Z, from: 2090-01-15T00:00:00Z, limit: 7 }] }
-  trial: { per: [client], limit: 1, window: 1m, shadow: true }`,
+  trial: { per: [client], limit: 1, window: { calendar: week, firstDay: sunday }, shadow: true }`,
     routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }]',
     more: 'clients: [{ id: generous, limits: { requests: { limit: 50 } } }]',
     ...more,
@@ -105,6 +105,7 @@ it('shows the use of each client, refusals with their end, and refusals of shado
   expect(end).toMatch(/^\d\d:\d\d:\d\d$/)
   expect(left).toMatch(/^(1 min|\d+ s)$/)
   expect(await row(page, 'limits', 'trial')).toContain('shadow: would have refused 3 calls')
+  expect(await row(page, 'limits', 'trial')).toContain('1 call in a calendar week from sunday (UTC)')
   expect((await row(page, 'limits', 'requests')).at(-1)).toMatch(/^7 from 2090-01-1\d /)
   expect(await row(page, 'upstreams', 'data')).toContain('Up')
   expect((await row(page, 'trust', 'Keys of'))[1]).toMatch(/^read, or first tried, \d+ \w+ ago$/)

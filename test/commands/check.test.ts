@@ -38,7 +38,7 @@ clients:
   )
   .replace(
     'limit: 1000, window: 1m }',
-    'limit: 1000, window: 1m, changes: [{ announced: 2026-01-01T00:00Z, from: 2100-01-15T00:00Z, limit: 1200 }] }\n  trial: { per: [client], limit: 800, window: 1m, shadow: true }',
+    'limit: 1000, window: 1m, changes: [{ announced: 2026-01-01T00:00Z, from: 2100-01-15T00:00Z, limit: 1200 }] }\n  trial: { per: [client], limit: 800, window: { calendar: week }, shadow: true }',
   )
   .replace(
     'routes:\n',
@@ -82,7 +82,9 @@ describe('sluice check', () => {
     ])
     const rich = (await checked(RICH)).yaml
     expect(rich).toMatch(/^# warning    \S+:2:16: admin\.host: is reached from other machines, so /m)
-    expect(rich).toMatch(/^# limits     .*; trial 800 in 1m per client \(shadow\)/m)
+    expect(rich).toMatch(
+      /^# limits     .*; trial 800 in a calendar week from monday \(UTC\) per client \(shadow\)/m,
+    )
     expect(rich).toMatch(/^# clients    2 in the file, 1 of them with own limits$/m)
     expect(rich).toMatch(/^# counted    in the master of the sentinels at /m)
     const hosts = GOOD.replace(/^store: .*$/m, 'listen: { hosts: [a.example, b.example] }\nstore: memory')

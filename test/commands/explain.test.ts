@@ -42,9 +42,9 @@ describe('sluice explain', () => {
   })
 
   it('prints the claims and header fields that limits read, and the limits that are left out', async () => {
-    const limits = `  month: { per: [client, "claim:org", token], limit: 5, window: { calendar: month, timezone: Europe/Lisbon } }
+    const limits = `  week: { per: [client, "claim:org", token], limit: 5, window: { calendar: week, timezone: Europe/Lisbon } }
   unattended: { per: [client, "header:X-Org"], limit: 4, window: 1h, unless: { header: psu-ip-address, is: ip } }`
-    const routes = '  - { match: "/*", upstream: data, authenticate: bearer, limits: [month, unattended] }'
+    const routes = '  - { match: "/*", upstream: data, authenticate: bearer, limits: [week, unattended] }'
     const own = configFile(limits, { routes })
     const flags = ['--client', 'acme', '--config', own, '--offline']
     const { stdout } = await sluice(['explain', '/x', ...flags])
@@ -52,13 +52,13 @@ describe('sluice explain', () => {
       '403 if the claim org of the token is missing or malformed, 400 if the header field x-org is missing or malformed',
     )
     expect(stdout).toMatch(
-      /^month .* month \(Europe\/Lisbon\) +live +needs org in --claims, an access token /m,
+      /^week .* week from monday \(Europe\/Lisbon\) +live +needs org in --claims, an access token /m,
     )
     expect(stdout).toMatch(/^unattended .* needs x-org in --headers /m)
     const named = ['--headers', '{"psu-ip-address":"192.0.2.7"}', '--claims', '{"org":"a"}']
     const attended = await sluice(['explain', '/x', ...named, ...flags])
     expect(attended.stdout).toMatch(/^unattended .* left out: unless header psu-ip-address is ip$/m)
-    expect(attended.stdout).toMatch(/^month .* needs an access token /m)
+    expect(attended.stdout).toMatch(/^week .* needs an access token /m)
   })
 
   it('says what a call without the key of an open route gets', async () => {

@@ -381,6 +381,20 @@ async function problemOf(file: string): Promise<string> {
   return error.message
 }
 
+it('weeks begin on Monday by default', async () => {
+  const limits = `limits:
+  requests: { per: [client], limit: 1, window: { calendar: week } }
+  sync: { per: [client], limit: 1, window: { calendar: week, timezone: Europe/Lisbon, firstDay: saturday } }`
+  const { config } = await load(completed(limits))
+  expect(config.limits.map(({ windowMs, calendar }) => ({ windowMs, calendar }))).toEqual([
+    { windowMs: 169 * 3_600_000, calendar: { unit: 'week', timezone: 'UTC', firstDay: 'monday' } },
+    {
+      windowMs: 169 * 3_600_000,
+      calendar: { unit: 'week', timezone: 'Europe/Lisbon', firstDay: 'saturday' },
+    },
+  ])
+})
+
 it('a configuration with calendars and conditions can be handed to other threads and processes', async () => {
   const limits = `limits:
   requests: { per: [client], limit: { claim: n, default: 4 }, window: { calendar: month, timezone: Europe/Lisbon } }

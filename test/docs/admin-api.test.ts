@@ -70,7 +70,7 @@ const LIMITS = `limits:
     limit: 20
     window: 1m
     changes: [{ announced: 2020-01-01T00:00:00Z, from: 2090-01-01T00:00:00Z, limit: 9 }]
-  daily: { per: [client], limit: 3, window: { calendar: day, timezone: Europe/Lisbon } }
+  weekly: { per: [client], limit: 3, window: { calendar: week, timezone: Europe/Lisbon } }
   trial: { per: [client], limit: 1, window: 1m, shadow: true }
   device: { per: [client, "header:x-device"], limit: 100, window: 1m, missing: skip }
   address: { per: [ip], limit: 1, window: 1m }`
@@ -78,7 +78,7 @@ const ROUTES = `routes:
   - { match: "/open", upstream: data, authenticate: none, limits: [address] }
   - { match: "GET /rate-limits", respond: limits, authenticate: bearer }
   - { match: "/secure", upstream: secure, authenticate: none }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, daily, trial, device] }`
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, weekly, trial, device] }`
 
 describe('docs/admin-api.yaml', () => {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-admin-api-'))
@@ -201,7 +201,7 @@ describe('docs/admin-api.yaml', () => {
     const settings: readonly (readonly [object, number])[] = [
       [{ set: { requests: 7 }, note: 'INC-123', by: 'ada' }, 200],
       [{ set: { requests: 8 }, until: null }, 200],
-      [{ set: { requests: 8, daily: null }, until: '2089-01-01T00:00:00Z' }, 200],
+      [{ set: { requests: 8, weekly: null }, until: '2089-01-01T00:00:00Z' }, 200],
       [{ ...example, set: { requests: 9 } }, 200],
       [{}, 400],
       [{ set: {} }, 400],
@@ -321,7 +321,16 @@ describe('docs/admin-api.yaml', () => {
   })
 
   it('lists every member of an object as required, or as one of those that may be missing', () => {
-    const optional = new Set(['windowSeconds', 'calendar', 'missing', 'allow', 'until', 'by', 'note'])
+    const optional = new Set([
+      'windowSeconds',
+      'calendar',
+      'firstDay',
+      'missing',
+      'allow',
+      'until',
+      'by',
+      'note',
+    ])
     function check(schema: Record<string, unknown>): void {
       const { properties, required = [], additionalProperties } = schema
       if (properties !== undefined && typeof additionalProperties !== 'object') {

@@ -25,6 +25,7 @@ const LIMITS = `limits:
   sessions: { per: [client], limit: 1, window: 1h, together: token }
   success: { per: [client], limit: 1, window: { calendar: day }, count: success }
   month: { per: [client], limit: 1, window: { calendar: month, timezone: Europe/Lisbon } }
+  week: { per: [client], limit: 1, window: { calendar: week, firstDay: sunday } }
 `
 const route = (path: string, limits: string, authenticate = 'bearer'): string =>
   `  - { match: "${path}", upstream: data, authenticate: ${authenticate}, limits: [${limits}] }\n`
@@ -163,10 +164,14 @@ describe('a limit', () => {
     expect(await statusOf('/month')).toBe(200)
     const { detail } = (await ask('/month')).json
     expect(detail).toContain('allows 1 call in a calendar month (Europe/Lisbon). Retry')
+    expect(await statusOf('/week')).toBe(200)
+    expect((await ask('/week')).json.detail).toContain('in a calendar week from sunday (UTC). Retry')
     const { limits } = (await ask('/limits', { calls: 3 })).json
     expect(limits).toContainEqual(
       expect.objectContaining({ name: 'month', calendar: { unit: 'month', timezone: 'Europe/Lisbon' } }),
     )
+    const calendar = { unit: 'week', timezone: 'UTC', firstDay: 'sunday' }
+    expect(limits).toContainEqual(expect.objectContaining({ name: 'week', calendar }))
     expect(limits).toContainEqual(expect.objectContaining({ name: 'claimed', limit: 3 }))
   })
 })

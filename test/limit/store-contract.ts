@@ -32,6 +32,8 @@ export interface ContractOptions {
 }
 
 const START_US = 1_750_000_000_000_000
+/** A Friday at noon, before a leap year. */
+const NEW_YEAR_US = Date.UTC(2027, 11, 31, 12) * 1000
 let runs = 0
 
 /** Tests the contract of every store and wrapper of a store. */
@@ -53,12 +55,12 @@ export function storeContract(
     })
 
     /** Runs a trace on its own keys, and compares every answer with the judge's. */
-    async function assertAgreement(steps: readonly Step[], subject: Subject): Promise<void> {
+    async function assertAgreement(steps: readonly Step[], subject: Subject, startUs: number): Promise<void> {
       const tag = `trace${runs++}`
       const judge = new Judge()
       /** Calls that may be given back, with the ends of their periods. */
       const charged: [Quota, number][] = []
-      let nowUs = START_US
+      let nowUs = startUs
       for (const step of steps) {
         nowUs += step.afterUs
         await subject.setClock(nowUs, tag)
@@ -154,10 +156,14 @@ export function storeContract(
       assert(min - off <= value && value <= max + off, `${min} <= ${value} <= ${max}`)
     }
 
-    async function assertProperty(steps: fc.Arbitrary<Step[]>, count: number): Promise<void> {
+    async function assertProperty(
+      steps: fc.Arbitrary<Step[]>,
+      count: number,
+      startUs = START_US,
+    ): Promise<void> {
       const traces = fc.array(steps, { minLength: atOnce, maxLength: atOnce })
       const property = fc.asyncProperty(traces, async (all) => {
-        await Promise.all(all.map((steps, i) => assertAgreement(steps, subjects[i]!)))
+        await Promise.all(all.map((steps, i) => assertAgreement(steps, subjects[i]!, startUs)))
       })
       // The other traces of a failed run go on, so that a shorter one would fail for other reasons.
       await fc.assert(property, { numRuns: Math.ceil(count / atOnce), endOnFailure: atOnce > 1 })
@@ -215,6 +221,11 @@ export function storeContract(
     test('answers as a naive log does with calendar periods, accesses, and calls that are given back', async () => {
       const names = ['a', 'c', ...Object.keys(CALENDARS), 'token1', 'token2', 'soon']
       await assertProperty(trace([0, 1, 2, 3, 7], [1, 1, 2, 5], 60, names), numRuns)
+    }, 60_000)
+
+    test('answers as a naive log does while a week, a month, a quarter and a year end', async () => {
+      const names = ['a', 'week', 'month', 'quarter', 'year', 'token1']
+      await assertProperty(trace([0, 1, 2, 3, 7], [1, 1, 2, 5], 60, names), numRuns, NEW_YEAR_US)
     }, 60_000)
 
     /** Returns a quota with a new key. */
@@ -357,10 +368,13 @@ interface Step {
 
 /** Names of limits, and the calendar or the access that each always has. */
 const CALENDARS: Readonly<Record<string, ReturnType<typeof createCalendar>>> = {
-  minute: createCalendar('minute', 'UTC'),
-  hour: createCalendar('hour', 'Australia/Lord_Howe'),
-  day: createCalendar('day', 'Australia/Sydney'),
-  month: createCalendar('month', 'America/Sao_Paulo'),
+  minute: createCalendar({ unit: 'minute', timezone: 'UTC' }),
+  hour: createCalendar({ unit: 'hour', timezone: 'Australia/Lord_Howe' }),
+  day: createCalendar({ unit: 'day', timezone: 'Australia/Sydney' }),
+  month: createCalendar({ unit: 'month', timezone: 'America/Sao_Paulo' }),
+  week: createCalendar({ unit: 'week', timezone: 'Asia/Kathmandu', firstDay: 'saturday' }),
+  quarter: createCalendar({ unit: 'quarter', timezone: 'America/Sao_Paulo' }),
+  year: createCalendar({ unit: 'year', timezone: 'Australia/Sydney' }),
 }
 const TOGETHER = new Set(['token1', 'token2', 'soon', 'day'])
 

@@ -22,7 +22,7 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ...[19, 202, 333, 344, 617].map((seed) => ['clocks', seed] as const),
   ...[74, 218, 70013].map((seed) => ['losing', seed] as const),
   ...[66, 164, 1199].map((seed) => ['regulated', seed] as const),
-  ['kinds', 127],
+  ...[127, 3111].map((seed) => ['kinds', seed] as const),
   ...[333, 10746, 11697].map((seed) => ['replaced', seed] as const),
 ]
 

@@ -1,4 +1,4 @@
-import { UNITS_MS } from '../../src/policy/calendar.ts'
+import { type CalendarName, UNITS_MS } from '../../src/policy/calendar.ts'
 import type { Action, History, LimitName, OwnLimit, Rule } from './history.ts'
 import { createRandom, type Random } from './random.ts'
 import { START_MS } from './time.ts'
@@ -38,14 +38,21 @@ const MINUTE_MS = 60_000
 const CLIENTS = ['c1', 'c2', 'c3'] as const
 const NAMES = ['requests', 'sync'] as const
 
-/** Real calendars, each with an instant at which one of its periods ends. The clocks of two change then. */
-const CALENDARS = [
+/** Real calendars, each with an instant at which one of its periods ends. The clocks of four change then, or within the hour. */
+const CALENDARS: readonly (CalendarName & { readonly boundary: string })[] = [
   { unit: 'minute', timezone: 'UTC', boundary: '2025-06-15T16:00:00Z' },
   { unit: 'hour', timezone: 'UTC', boundary: '2025-06-15T16:00:00Z' },
   { unit: 'hour', timezone: 'Australia/Sydney', boundary: '2026-04-04T16:00:00Z' },
   { unit: 'hour', timezone: 'Australia/Lord_Howe', boundary: '2026-04-04T15:00:00Z' },
   { unit: 'hour', timezone: 'Australia/Lord_Howe', boundary: '2026-10-03T15:30:00Z' },
-] as const
+  { unit: 'day', timezone: 'Africa/Cairo', boundary: '2026-10-29T21:00:00Z' },
+  // Saturday ends an hour early, at 24:00, where Sunday begins with 1:00.
+  { unit: 'week', timezone: 'America/Santiago', firstDay: 'sunday', boundary: '2026-09-06T04:00:00Z' },
+  { unit: 'week', timezone: 'Asia/Kathmandu', firstDay: 'monday', boundary: '2026-03-01T18:15:00Z' },
+  { unit: 'month', timezone: 'America/Sao_Paulo', boundary: '2028-03-01T03:00:00Z' },
+  { unit: 'quarter', timezone: 'Australia/Sydney', boundary: '2026-09-30T14:00:00Z' },
+  { unit: 'year', timezone: 'Pacific/Kiritimati', boundary: '2028-12-31T10:00:00Z' },
+]
 
 /** Creates the history of a seed. */
 export function wideHistory(profile: WideProfile, seed: number): History {
@@ -114,8 +121,7 @@ function ruleOf(
     ...(profile === 'ruled' && name === 'sync' && random.chance(0.3) && { shadow: true }),
   }
   if (calendar === undefined || kind === undefined || kind === 'access') return base
-  const { unit, timezone } = calendar
-  return { ...base, calendar: { unit, timezone }, windowMs: UNITS_MS[unit] }
+  return { ...base, calendar, windowMs: UNITS_MS[calendar.unit] }
 }
 
 type Fault = Pick<Action, 'atMs' | 'ms'>

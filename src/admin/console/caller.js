@@ -2,7 +2,7 @@ import { ask, HttpError } from './api.js'
 import { chart } from './chart.js'
 import { hrefOf, stateOf, usage } from './callers.js'
 import { byId, element, list, table, write } from './dom.js'
-import { pluralize, duration, kindOf, notesOf, rate, refusal, refusals, time, whole } from './format.js'
+import { pluralize, formatWindow, kindOf, notesOf, rate, refusal, refusals, time, whole } from './format.js'
 import { confirmed, dismiss, overridesTable, reasonOf, setLimits } from './overrides.js'
 import { tiles } from './tiles.js'
 
@@ -59,8 +59,7 @@ export function callerPage() {
     },
     {
       head: 'Window',
-      text: ({ windowSeconds, calendar }) =>
-        calendar === undefined ? duration(windowSeconds) : `${calendar.unit} (${calendar.timezone})`,
+      text: formatWindow,
     },
     {
       head: 'Next call freed',

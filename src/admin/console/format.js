@@ -110,6 +110,16 @@ export function duration(seconds) {
 }
 
 /**
+ * Returns the window of a limit, such as `1 min` or `week from monday (UTC)`.
+ * @param {Pick<Overview['limits'][number], 'windowSeconds' | 'calendar'>} limit
+ */
+export function formatWindow({ windowSeconds, calendar }) {
+  if (calendar === undefined) return duration(windowSeconds)
+  const { unit, timezone, firstDay } = calendar
+  return `${unit}${firstDay === undefined ? '' : ` from ${firstDay}`} (${timezone})`
+}
+
+/**
  * @param {number} count
  * @param {string} noun
  */

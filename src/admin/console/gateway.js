@@ -1,5 +1,5 @@
 import { byId, element, firstRows, lines, table, write } from './dom.js'
-import { pluralize, duration, milliseconds, time, whole } from './format.js'
+import { pluralize, duration, formatWindow, milliseconds, time, whole } from './format.js'
 import { overridesTable } from './overrides.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
@@ -71,8 +71,8 @@ export function gatewayTables() {
     },
     {
       head: 'Allows',
-      text: ({ limit, windowSeconds, calendar }) =>
-        `${pluralize(limit, 'call')} in ${calendar === undefined ? duration(windowSeconds) : `a ${calendar.unit} (${calendar.timezone})`}`,
+      text: (limit) =>
+        `${pluralize(limit.limit, 'call')} in ${limit.calendar ? 'a calendar ' : ''}${formatWindow(limit)}`,
     },
     {
       head: 'Kind',

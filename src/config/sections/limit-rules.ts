@@ -1,11 +1,11 @@
 import { z } from 'zod'
 import { METHODS } from '../../downstream/router.ts'
-import { createCalendar, UNITS_MS } from '../../policy/calendar.ts'
+import { createCalendar, UNITS_MS, WEEKDAYS } from '../../policy/calendar.ts'
 import { KINDS, partOf, wholeSegment } from '../../policy/parts.ts'
 import type { Condition } from '../../policy/conditions.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { fieldIssue } from './texts.ts'
-import { choice, distinct, duration, exclusive } from './values.ts'
+import { atKey, choice, distinct, duration, exclusive } from './values.ts'
 import { int, list, section, stringThat, text } from './values.ts'
 
 export const calls = int(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
@@ -21,15 +21,26 @@ export const keyParts = distinct(keyPart, 0, 'a list of the parts of a key, such
 
 const isTimezone = (name: string): boolean => {
   try {
-    return /^[A-Z]/i.test(name) && createCalendar('day', name) !== undefined
+    return /^[A-Z]/i.test(name) && createCalendar({ unit: 'day', timezone: name }) !== undefined
   } catch {
     return false
   }
 }
-const calendar = section({
-  calendar: choice(['minute', 'hour', 'day', 'month']),
-  timezone: stringThat(isTimezone, 'an IANA time zone such as Europe/Lisbon').default('UTC'),
-}).transform(({ calendar: unit, timezone }) => ({ windowMs: UNITS_MS[unit], calendar: { unit, timezone } }))
+const timezone = stringThat(isTimezone, 'an IANA time zone such as Europe/Lisbon')
+const calendar = section(
+  {
+    calendar: choice(['minute', 'hour', 'day', 'week', 'month', 'quarter', 'year']),
+    timezone: timezone.default('UTC'),
+    firstDay: choice(WEEKDAYS).exactOptional(),
+  },
+  function* ({ calendar, firstDay }) {
+    if (firstDay !== undefined && calendar !== 'week')
+      yield atKey('firstDay', 'applies only to weeks; remove it, or write calendar: week')
+  },
+).transform(({ calendar: unit, timezone, firstDay = 'monday' }) => ({
+  windowMs: UNITS_MS[unit],
+  calendar: { unit, timezone, ...(unit === 'week' && { firstDay }) },
+}))
 
 const DURATION = 'a duration from 100ms to 31d (units ms, s, m, h, d)'
 const withoutUnit = (input: unknown) =>

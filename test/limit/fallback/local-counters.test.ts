@@ -77,7 +77,7 @@ test('local counters hand over nothing of a key that was reset while its merge w
 
 test('local counters end after the merge of a return, also with no other key', () => {
   const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 })
-  const calendar = createCalendar('hour', 'UTC')
+  const calendar = createCalendar({ unit: 'hour', timezone: 'UTC' })
   const { onEnd } = local.giveBack({ ...QUOTA, calendar, countsSuccess: true }, 3_600_000)!
   expect(onEnd(answered(0))).toBeUndefined()
   expect(local.own.isEmpty()).toBe(true)
@@ -86,7 +86,12 @@ test('local counters end after the merge of a return, also with no other key', (
 test('local counters keep the calls of two calendar periods apart, however large the limit is', () => {
   let nowMs = 3_599_000
   const local = create({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs })
-  const hourly = { ...QUOTA, limit: 2000, windowMs: 3_600_000, calendar: createCalendar('hour', 'UTC') }
+  const hourly = {
+    ...QUOTA,
+    limit: 2000,
+    windowMs: 3_600_000,
+    calendar: createCalendar({ unit: 'hour', timezone: 'UTC' }),
+  }
   for (let i = 0; i < 1500; i++) local.charge([hourly], 1)
   nowMs = 3_600_001
   expect(local.charge([hourly], 1).allowances[0]).toMatchObject({ remaining: 1999 })

@@ -115,7 +115,7 @@ async function trip(store: FallbackStore, ...quotas: Quota[]): Promise<void> {
 describe('a store with a fallback', () => {
   test('lets no call wait for one that is given back', async () => {
     const { store, behaviour, asked } = setUp({ probeEveryMs: 600_000 })
-    const calendar = createCalendar('hour', 'UTC')
+    const calendar = createCalendar({ unit: 'hour', timezone: 'UTC' })
     const own = { ...quota(), calendar, countsSuccess: true }
     const answers: ((charge: Charge) => void)[] = []
     behaviour.charge = () => new Promise((resolve) => answers.push(resolve))

@@ -1,8 +1,10 @@
+import { type CalendarName, WEEKDAYS } from '../../../src/policy/calendar.ts'
 import { halfOf } from '../halves.ts'
 import { serverMicroseconds } from '../time.ts'
 import { type Case, clockSteps, overlapping } from './evidence.ts'
 
 const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
 const MINUTE_MS = 60_000
 const formats = new Map<string, Intl.DateTimeFormat>()
 
@@ -30,6 +32,17 @@ function serverDate({ history, client }: Case, worldMs: number): number {
   return Math.floor(serverMicroseconds(worldMs, aheadMs + shiftMs + byMs) / 1000)
 }
 
+/** Names the period of a local date and time, whose fields are those of UTC. */
+function localPeriod({ unit, firstDay = 'monday' }: CalendarName, local: Date): string {
+  const [year, month] = [local.getUTCFullYear(), local.getUTCMonth()]
+  if (unit === 'year') return String(year)
+  if (unit === 'quarter') return `${year} ${Math.floor(month / 3)}`
+  if (unit === 'month') return `${year} ${month}`
+  const days = Math.floor(local.getTime() / DAY_MS)
+  // 1970-01-05 was a Monday.
+  return String(unit === 'day' ? days : Math.floor((days - 4 - WEEKDAYS.indexOf(firstDay)) / 7))
+}
+
 const known = new WeakMap<Case, Map<number, string | undefined>>()
 
 /** Names the calendar period of an instant; undefined if a gateway may not know it, as Redis's clock was set while it was without Redis. */
@@ -47,8 +60,9 @@ function findPeriod(one: Case, worldMs: number): string | undefined {
   if (isUnsure || clockSteps(one, worldMs, worldMs).length > 0) return undefined
   const { windowMs, calendar } = one.history.limits[one.name]
   const atMs = serverDate(one, worldMs)
-  if (calendar?.unit !== 'hour') return String(Math.floor(atMs / windowMs))
-  // An hour that summer time repeats is two hours.
+  if (calendar === undefined || calendar.unit === 'minute') return String(Math.floor(atMs / windowMs))
   const offset = offsetMs(calendar.timezone, atMs)
-  return `${Math.floor((atMs + offset) / HOUR_MS)} ${offset}`
+  // An hour that summer time repeats is two hours.
+  if (calendar.unit === 'hour') return `${Math.floor((atMs + offset) / HOUR_MS)} ${offset}`
+  return localPeriod(calendar, new Date(atMs + offset))
 }

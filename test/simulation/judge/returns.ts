@@ -2,12 +2,13 @@ import { actionsBetween, type Case, overlapping, type Witness } from './evidence
 import { MAX_SUSPENDED_MS } from '../play.ts'
 import { RECOVERY_MS } from './troubles.ts'
 
-/** True if a return may be lost: with its gateway, or with the data of a Redis that had it. */
-function mayBeLost({ history, troubles }: Case, { gateway }: Witness, atMs: number): boolean {
+/** True if a return may be lost: with its gateway, also before it was made, or with the data of a Redis that had it. */
+function mayBeLost({ history, troubles }: Case, { gateway, toldAtMs }: Witness, atMs: number): boolean {
   const sentMs = Math.max(atMs, ...overlapping(troubles, atMs, atMs).map(({ toMs }) => toMs)) + RECOVERY_MS
   return history.actions.some((action) => {
     const { kind } = action
-    if (kind === 'replace') return action.gateway === gateway && action.atMs >= atMs && action.atMs <= sentMs
+    if (kind === 'replace')
+      return action.gateway === gateway && action.atMs >= toldAtMs && action.atMs <= sentMs
     return kind === 'failover' && action.atMs >= atMs && action.atMs - action.lagMs <= sentMs
   })
 }

@@ -159,7 +159,7 @@ function* costIssues({ routes, limits }: Settings, i: number): Generator<Issue> 
   } else if (cost !== 1 && names.length === 0) yield { path, message: none, key: true }
   for (const { name, limit, claim } of limits) {
     if (claim !== undefined || !names.includes(name) || costOf(route, name) <= Math.max(1, limit)) continue
-    const message = `is above the limit "${name}", ${limit}, so every call would be refused; write at most that`
+    const message = `is above the limit "${name}", so that every call is refused; write at most ${limit}`
     yield { path: typeof cost === 'number' ? path : [...path, name], message }
   }
 }

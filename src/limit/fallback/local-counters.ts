@@ -86,7 +86,7 @@ export function createLocalCounters(
       state.countIn(frameOf(quota.limit, quota, atUs), gateways, cost).room
     const limit = perGateway(quota.limit, gateways, cost)
     const remaining = Math.max(0, roomAt(at))
-    const isUnused = remaining === limit && limit > 0
+    const isUnused = remaining === limit && limit >= cost
     const wanted = verdict === 'none' ? cost : remaining + 1
     // Room grows at the end of a calendar period, or when a call leaves: all have left by the end of one window.
     const latest = Math.max(at + quota.windowMs * 1000, state.own?.expiresAtUs ?? 0)

@@ -91,8 +91,9 @@ export class KeyState {
     const most = admitted ? limit : fullAt({ limit, cost })
     const rest = Math.max(0, Math.min(used, most) - own - 1)
     const firstAt = calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at
-    if (cost > 1 && !admitted) (this.#restOf ??= new Map()).set(cost, [firstAt, rest])
-    if (cost === 1 || admitted || !isUnchanged) {
+    const isLonger = cost > 1 && !admitted && calendar === undefined
+    if (isLonger) (this.#restOf ??= new Map()).set(cost, [firstAt, rest])
+    if (!isLonger || !isUnchanged) {
       this.firstAt = firstAt
       this.rest = rest
     }

@@ -269,11 +269,25 @@ describe('the limiter', () => {
       expect(await wait(5)).toBeUndefined()
     })
 
+    test('forgets the refusals of other costs when a call uses up the limit', async () => {
+      const { limiter, clock } = setUp()
+      const wait = async (cost: number) =>
+        (await limiter.decide([{ ...points, cost }])).refusedBy?.retryAfterMs
+      await wait(2)
+      clock.ms += 1000
+      await wait(2)
+      expect(await wait(8)).toBe(4000)
+      clock.ms += 100
+      expect(await wait(6)).toBeUndefined()
+      expect(await wait(8)).toBe(5000)
+    })
+
     test('does not take the wait for one point for that of a call that takes more', async () => {
       const { limiter, clock } = setUp()
       await limiter.decide([{ ...points, cost: 2 }])
       clock.ms += 1000
       await limiter.decide([{ ...points, cost: 8 }])
+      expect((await limiter.decide([{ ...points, cost: 8 }])).refusedBy?.retryAfterMs).toBe(5000)
       expect((await limiter.decide([dear])).refusedBy?.retryAfterMs).toBe(5000)
       const cheap = await limiter.decide([points])
       expect(cheap.refusedBy?.retryAfterMs).toBe(4000)

@@ -111,8 +111,9 @@ export class KeyState {
   countIn(frame: Frame, gateways: number, cost?: number) {
     const { horizonUs, limit } = frame
     let stored = this.firstAt > horizonUs ? this.used : this.lastAt > horizonUs ? this.rest : 0
-    for (const [firstAt, rest] of this.#restOf?.values() ?? [])
-      if (firstAt <= horizonUs) stored = Math.min(stored, rest)
+    if (this.#restOf !== undefined)
+      for (const [firstAt, rest] of this.#restOf.values())
+        if (firstAt <= horizonUs) stored = Math.min(stored, rest)
     const own = this.own === undefined ? 0 : usedIn(this.own, frame)
     return { used: stored + own, room: perGateway(Math.max(0, limit - stored), gateways, cost) - own }
   }

@@ -147,10 +147,26 @@ test('local counters keep the wait of each cost that the store told', () => {
   nowMs += 20_000
   expect(local.charge([{ ...QUOTA, cost: 8 }], 1).admitted).toBe(false)
   expect(local.charge([{ ...QUOTA, cost: 7 }], 1).admitted).toBe(true)
-  // A call that the store admits changes all waits.
+})
+
+test('local counters forget the waits of all costs when the store admits a call', () => {
+  let nowMs = 100_000
+  const local = create({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs })
+  const told = (cost: number, admitted: boolean, used: number, waitMs: number): void => {
+    const allowances = [allowanceOf({ ...QUOTA, cost }, admitted, used, 0, waitMs)]
+    local.answered([{ ...QUOTA, cost }], { admitted, allowances, proof: undefined, mode: 'store' })
+  }
+  told(7, false, 7, 20_000)
   told(2, true, 9, 30_000)
   nowMs += 20_000
   expect(local.charge([{ ...QUOTA, cost: 2 }], 1).admitted).toBe(false)
+})
+
+test('local counters hand over the points of a call that began an access', () => {
+  const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 })
+  const access = { key: 'p:{a}:~access:x', windowMs: 1000, isOfToken: false }
+  local.charge([{ ...QUOTA, access, cost: 4 }], 1)
+  expect(next(local)!.merge.calls).toMatchObject([{ calls: 4 }])
 })
 
 test('local counters tell a call that takes more than the limit to wait for a window', () => {
@@ -171,4 +187,17 @@ test('local counters give back the points of a call, as own ones or with a merge
     calls: [{ calls: 2 }],
     back: { calls: 4 },
   })
+  local.charge([{ ...quota, cost: 2 }], 1)
+  // Too few points are not sent yet: the merge goes on with all that it has.
+  expect(local.giveBack({ ...quota, cost: 3 }, 60_000)).toBeUndefined()
+  expect(local.own.since(quota.key, 0)).toMatchObject({ calls: 2, merge: { calls: 2 } })
+})
+
+test('local counters have room for the points of a call that is given back', () => {
+  const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 }, () => 1000)
+  const quota = { ...QUOTA, calendar: createCalendar('minute', 'UTC'), countsSuccess: true, cost: 4 }
+  const allowances = [allowanceOf(quota, true, 8, 0, 59_000)]
+  local.answered([quota], { admitted: true, allowances, proof: undefined, mode: 'store' })
+  local.giveBack(quota, 60_000)
+  expect(local.peek([quota], 1)).toMatchObject([{ remaining: 5 }])
 })

@@ -119,9 +119,6 @@ const FAULTS: Readonly<
   'the wait of a cost is that of another': [
     [LIMITER, 'while (cached !== undefined && cached.cost !== cost) cached = cached.others', ''],
   ],
-  'own calls that leave too little for a cost do not have to leave': [
-    [PROTOCOL, 'hasRoom ? limit : full', 'limit'],
-  ],
   'one point of a cost is given back': [[STATE, 'back.calls : 0) + cost', 'back.calls : 0) + 1']],
   'the period of a calendar is that of the gateway': [
     [SCRIPTS, "clocks.at(server, clock.now(), 'latest') ||", '0 ||'],

@@ -101,17 +101,43 @@ const FAULTS: Readonly<
     [SCRIPTS, 'localMs + remainingMs(), bound', 'localMs + remainingMs() + 100, bound'],
   ],
   'a week begins a day late': [[CALENDAR, "WEEKDAYS.indexOf('thursday')", "WEEKDAYS.indexOf('wednesday')"]],
+  // Costs.
+  'a cost of points is one point in Redis': [[CHARGE, 'log.total + log.cost', 'log.total + 1']],
+  'a cost is not asked for': [
+    [CHARGE, 'used + cost <= calls', 'used < calls'],
+    [LOCAL, 'room >= cost', 'room > 0'],
+  ],
+  'a cost has the wait of one point': [[CHARGE, 'log.cost - 1 or 0', '0 or 0']],
+  'a cost of points is one point in an outage': [
+    [STATE, 'add(this.own, frame, cost', 'add(this.own, frame, 1'],
+  ],
+  'a cost above the part of a gateway never passes': [[STATE, 'Math.max(cost, Math', 'Math.max(1, Math']],
+  'the waits of several costs are forgotten in an outage': [
+    [STATE, 'if (isLonger) (this', 'if (false) (this'],
+  ],
+  'the waits of several costs do not end': [
+    [STATE, 'if (!isUnchanged) this.#restOf', 'if (false) this.#restOf'],
+  ],
+  'the wait of a cost is that of another': [
+    [LIMITER, 'while (cached !== undefined && cached.cost !== cost) cached = cached.others', ''],
+  ],
+  'one point of a cost is given back': [[STATE, 'back.calls : 0) + cost', 'back.calls : 0) + 1']],
   'the period of a calendar is that of the gateway': [
     [SCRIPTS, "clocks.at(server, clock.now(), 'latest') ||", '0 ||'],
     [PROTOCOL, 'return [fromUs, untilUs]', 'return [0, untilUs === 0 ? 0 : Number.MAX_SAFE_INTEGER]'],
   ],
 }
 
-/** The profile that shows a fault, where all profiles together take too long to: a call that is given back twice needs a lost answer in a calendar period, and few histories have weeks. */
+/**
+ * The profile that shows a fault, where all profiles together take too long to: a call that is given back twice needs a lost answer in a
+ * calendar period, and few histories have weeks.
+ */
 const PROFILES: Readonly<Record<string, string>> = {
   'a merge is repeated': 'kept',
   'a week begins a day late': 'kept',
 }
+const profileOf = (fault: string): string | undefined =>
+  PROFILES[fault] ?? (/\bcosts?\b/.test(fault) ? 'points' : undefined)
 
 let missed = 0
 const [wanted = ''] = process.argv.slice(2)
@@ -129,7 +155,8 @@ for (const [fault, changes] of Object.entries(FAULTS).filter(([fault]) => fault.
     )
   }
   const startedAt = performance.now()
-  const profile = PROFILES[fault] === undefined ? [] : ['--profile', PROFILES[fault]]
+  const name = profileOf(fault)
+  const profile = name === undefined ? [] : ['--profile', name]
   const args = ['tsx', 'scripts/simulate.ts', '--seconds', String(SECONDS), ...profile]
   const { stderr } = spawnSync('npx', args, { cwd: copy, encoding: 'utf8' })
   const secs = ((performance.now() - startedAt) / 1000).toFixed(0)

@@ -49,7 +49,8 @@ function summary(config: Config, file: string): string {
     const calls = rule.claim ? `${rule.limit} (or by the claim ${rule.claim.name})` : rule.limit
     const whom = rule.per.length === 0 ? 'for all callers together' : `per ${rule.per.join(', ')}`
     const window = `${rule.calendar ? 'a calendar ' : ''}${formatWindow(rule.windowMs, rule.calendar)}`
-    return `${rule.name} ${calls} in ${window} ${whom}${rule.shadow ? ' (shadow)' : ''}`
+    const unit = rule.cost === undefined ? '' : ' points'
+    return `${rule.name} ${calls}${unit} in ${window} ${whom}${rule.shadow ? ' (shadow)' : ''}`
   })
   const counted =
     store === 'memory'

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { explain, type Explained, parseQuestion, type Question } from '../process/explain.ts'
 import { ask, findAdmin, NoAnswer } from './admin-client.ts'
-import { formatDuration, formatList, formatParagraphs } from './format.ts'
+import { formatDuration, formatList, formatParagraphs, pluralize } from './format.ts'
 import { formatRows, formatSize, formatTable, formatWindow } from './format.ts'
 import { type Args, type Io, load, positionals, print, textOf, writeLines } from './io.ts'
 
@@ -49,10 +49,12 @@ function describeExplained(explained: Explained): string {
   const { method, host, target } = request
   const changed = path === target.split('?', 1)[0] ? 'unchanged' : 'as it is matched and forwarded'
   const full = limits.find(
-    ({ leftOut, shadow, limit, used }) =>
-      leftOut === null && !shadow && (limit === 0 || (used ?? -1) >= limit),
+    ({ leftOut, shadow, limit, used, cost = 1 }) =>
+      leftOut === null && !shadow && (limit === 0 || (used ?? -1) + cost > limit),
   )
-  const counts = full?.used === null ? 'allows no calls' : `${full?.used} of ${full?.limit} calls are used`
+  const unit = full?.cost === undefined ? 'calls' : 'points'
+  const counts = full?.used === null ? 'allows no calls' : `${full?.used} of ${full?.limit} ${unit} are used`
+  const hasPoints = limits.some(({ cost }) => cost !== undefined)
   return formatParagraphs([
     formatTable([
       ['request', `${method} ${host}${target}`, `at ${at}`],
@@ -62,7 +64,10 @@ function describeExplained(explained: Explained): string {
       full !== undefined && ['refused', 'now', `by the limit "${full.name}": ${counts}`],
       client !== null && ['client', client.id, describeClient(client, route)],
     ]),
-    formatRows(['LIMIT', 'CALLS', 'USED', 'WINDOW', 'KIND', 'KEY', 'BECAUSE'], limits.map(describeLimit)),
+    formatRows(
+      ['LIMIT', hasPoints ? 'POINTS' : 'CALLS', 'USED', 'WINDOW', 'KIND', 'KEY', 'BECAUSE'],
+      limits.map(describeLimit),
+    ),
     formatRows(
       ['PASSED OVER', 'BECAUSE IT'],
       passedOver.map(({ match, because }) => [match, because]),
@@ -71,10 +76,11 @@ function describeExplained(explained: Explained): string {
 }
 
 function describeLimit(row: Explained['limits'][number]) {
-  const { name, limit, used, shadow, lacking, leftOut } = row
+  const { name, limit, used, shadow, lacking, leftOut, cost } = row
   const key = row.key ?? `needs ${formatList(lacking.map(flagOf))}`
   const next = row.next ? `; ${row.next.limit} from ${row.next.from} on` : ''
-  const because = `${row.because}${limit === 0 ? '; refuses every call' : ''}${next}`
+  const takes = cost === undefined ? '' : `; this call takes ${pluralize(cost, 'point')}`
+  const because = `${row.because}${takes}${limit === 0 ? '; refuses every call' : ''}${next}`
   const why = leftOut === null ? because : `left out: ${leftOut}`
   return [name, limit, used, formatWindow(row.windowMs, row.calendar), shadow ? 'shadow' : 'live', key, why]
 }

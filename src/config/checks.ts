@@ -4,6 +4,7 @@ import { claimsOf, fieldsOf } from '../policy/conditions.ts'
 import { isVariable, partOf } from '../policy/parts.ts'
 import { normalizeFieldName } from '../downstream/request-fields.ts'
 import type { Settings } from './schema.ts'
+import { costOf } from './sections/routes.ts'
 import { type Issue, nearest, oneOf } from './yaml/issue.ts'
 
 type Route = Settings['routes'][number]
@@ -140,6 +141,26 @@ function* routeIssues(settings: Settings): Generator<Issue> {
     if (upstream === undefined && respond === undefined && forwardAuth === undefined)
       yield { path: ['routes', i, 'upstream'], message: missing, key: true }
     yield* limitConflicts(settings, i)
+    yield* costIssues(settings, i)
+  }
+}
+
+/** Yields costs for limits that a route does not have, and those that the limit never allows. */
+function* costIssues({ routes, limits }: Settings, i: number): Generator<Issue> {
+  const route = routes[i]!
+  const { cost = 1, limits: names } = route
+  const path = ['routes', i, 'cost']
+  const none = 'applies only to a route with "limits"; write them, or remove it'
+  if (typeof cost !== 'number') {
+    const listed = names.length === 0 ? 'it has none' : `write ${oneOf(names)}`
+    for (const name of Object.keys(cost))
+      if (!names.includes(name))
+        yield { path: [...path, name], message: `is not a limit of this route; ${listed}`, key: true }
+  } else if (cost !== 1 && names.length === 0) yield { path, message: none, key: true }
+  for (const { name, limit, claim } of limits) {
+    if (claim !== undefined || !names.includes(name) || costOf(route, name) <= Math.max(1, limit)) continue
+    const message = `is above the limit "${name}", so that every call is refused; write at most ${limit}`
+    yield { path: typeof cost === 'number' ? path : [...path, name], message }
   }
 }
 

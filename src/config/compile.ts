@@ -9,6 +9,7 @@ import type { ClientLimit } from '../policy/limit.ts'
 import type { RedisConfig } from '../limit/redis/options.ts'
 import { foldClientId } from '../par/clients.ts'
 import type { Settings } from './schema.ts'
+import { costOf } from './sections/routes.ts'
 import { reason } from './text.ts'
 import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
 
@@ -34,7 +35,10 @@ type Parse<T> = (text: string) => T | string | Promise<T | string>
 
 /** Compiles settings, whose files are relative to `directory`. Adds the files to `files`, and the mistakes in them to `mistakes`. */
 export async function compile(settings: Settings, directory: string, files: string[], mistakes: Issue[]) {
-  const { upstreams, listen, tokens, routes, limits, par } = settings
+  const { upstreams, listen, tokens, routes, par } = settings
+  const hasPoints = (name: string): boolean =>
+    routes.some((route) => route.limits.includes(name) && costOf(route, name) > 1)
+  const limits = settings.limits.map((limit) => (hasPoints(limit.name) ? { ...limit, cost: 1 } : limit))
   const issuers = [tokens ?? []].flat()
   const qualify = createQualifier(issuers.map(({ issuer }) => issuer))
   const isPushedTo = (name: string): boolean =>
@@ -112,8 +116,14 @@ export async function compile(settings: Settings, directory: string, files: stri
       ...route,
       hosts: route.host === undefined ? listen.hosts : undefined,
       maxBody: isGuarded(route) ? par!.maxBody : route.maxBody,
-      limits: route.limits.map((name) => limits.find((limit) => limit.name === name)!),
+      limits: route.limits
+        .filter((name) => costOf(route, name) > 0)
+        .map((name) => {
+          const limit = limits.find((limit) => limit.name === name)!
+          return hasPoints(name) ? { ...limit, cost: costOf(route, name) } : limit
+        }),
     })),
+    limits,
   }
 }
 

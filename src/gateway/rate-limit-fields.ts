@@ -45,12 +45,14 @@ function item(name: string, [calls, number]: [string, number], [secs, ms]: [stri
 /** Returns the 429, or the configured refusal, of a refused decision, without the fields of `decisionHeaders`. Throws a TypeError for an admitted one. */
 export function exceeded({ allowances, refusedBy }: Decision, limits: readonly Limit[] = []) {
   const { name, limit, windowMs } = refusedBy!
-  const { calendar, refusal: reply } = limits.find((configured) => configured.name === name) ?? {}
+  const { calendar, refusal: reply, cost } = limits.find((configured) => configured.name === name) ?? {}
   const secs = retryAfterSecs(refusedBy!)
+  const window = calendar === undefined ? duration(windowMs) : `a calendar ${formatCalendar(calendar)}`
+  const taken = cost === undefined ? '' : `; this call takes ${cost}`
   const message =
     limit === 0
       ? `The limit "${name}" allows this client no calls.`
-      : `The limit "${name}" allows ${count(limit, 'call')} in ${calendar === undefined ? duration(windowMs) : `a calendar ${formatCalendar(calendar)}`}. Retry in ${count(secs, 'second')}.`
+      : `The limit "${name}" allows ${count(limit, cost === undefined ? 'call' : 'point')} in ${window}${taken}. Retry in ${count(secs, 'second')}.`
   const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
   return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies, reply })
 }

@@ -18,10 +18,19 @@ const MAX_RECHECKS = 16
 /** A cached answer of the store for one key. Instants are of the clock. */
 interface CachedAllowance {
   readonly allowance: Allowance
+  readonly cost: number
+  /** The answers to calls of other costs, which have other waits. */
+  readonly others: CachedAllowance | undefined
   /** The waits of `allowance` began between `askedAt` and `answeredAt`. */
   readonly askedAt: number
   readonly answeredAt: number
   readonly rechecks: { count: number; sinceAt: number }
+}
+
+/** Returns a cached answer and those to calls of other costs, without that to a call of this cost. */
+function without(cost: number, cached: CachedAllowance | undefined): CachedAllowance | undefined {
+  if (cached === undefined || cached.cost === cost) return cached?.others
+  return { ...cached, others: without(cost, cached.others) }
 }
 
 const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cached: false }
@@ -40,16 +49,18 @@ export function createLimiter(
   let clearedAt = Number.NEGATIVE_INFINITY
 
   /** Returns the cached allowance of a quota with its waits counted from `at`; undefined if it is outdated. */
-  function lookUp({ key, limit, windowMs, calendar }: Quota, at: number): Allowance | undefined {
-    const cached = cache.get(key)
+  function lookUp(quota: Quota, at: number): Allowance | undefined {
+    const { key, limit, windowMs, calendar, cost = 1 } = quota
+    let cached = cache.get(key)
+    while (cached !== undefined && cached.cost !== cost) cached = cached.others
     if (cached === undefined || at - cached.askedAt >= MAX_AGE_MS) return undefined
     const { allowance, askedAt, answeredAt } = cached
     if (allowance.limit !== limit || allowance.windowMs !== windowMs) return undefined
     const { remaining, resetAt, retryAfterMs } = allowance
     const resetAfterMs = Math.max(0, allowance.resetAfterMs - (at - answeredAt))
-    if (remaining > 0) return { ...allowance, resetAfterMs }
-    // A full key is cached until its next call may pass. With a limit of 0 none may: the wait is always a window.
-    const isFixed = limit > 0 || calendar !== undefined
+    if (allowance.admitted && remaining > 0) return { ...allowance, resetAfterMs }
+    // A full key is cached until its next call may pass. With a limit of 0, or below the cost, none may: the wait is always a window.
+    const isFixed = limit >= cost || calendar !== undefined
     if (isFixed && askedAt + retryAfterMs <= at) return undefined
     const waitMs = isFixed ? resetAfterMs : windowMs
     const nextAt = isFixed ? resetAt : Math.floor(resetAt + at - answeredAt)
@@ -91,7 +102,7 @@ export function createLimiter(
   function remember(quotas: readonly Quota[], { admitted, allowances }: Decision, askedAt: number): void {
     let answeredAt: number | undefined
     for (let i = 0; i < quotas.length; i++) {
-      const { key, shadow, access } = quotas[i]!
+      const { key, shadow, access, cost: own = 1 } = quotas[i]!
       const allowance = allowances[i]!
       // A further call of an access passes although the limit is full; if that of an access by time was refused, none is under way.
       const passesNone = access === undefined || (!access.isOfToken && !allowance.admitted)
@@ -99,10 +110,14 @@ export function createLimiter(
       const isCertain = passesNone && allowance.own === 0 && askedAt > (returns.get(key) ?? -Infinity)
       if (!shadow && isCertain && (!admitted || allowance.remaining === 0)) {
         answeredAt ??= now()
-        const rechecks = cache.get(key)?.rechecks ?? { count: 0, sinceAt: askedAt }
+        // After an admitted call, it is known when a call of cost 1 can pass.
+        const cost = admitted ? 1 : own
+        const cached = cache.get(key)
+        const rechecks = cached?.rechecks ?? { count: 0, sinceAt: askedAt }
+        const others = admitted ? undefined : without(cost, cached)
         cache.delete(key)
         if (cache.size === MAX_KEYS) cache.delete(cache.keys().next().value!)
-        cache.set(key, { allowance, askedAt, answeredAt, rechecks })
+        cache.set(key, { allowance, cost, others, askedAt, answeredAt, rechecks })
       } else if (admitted) cache.delete(key)
     }
   }

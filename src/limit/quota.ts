@@ -30,6 +30,8 @@ export interface Quota extends Window {
   readonly key: string
   readonly limit: number
   readonly shadow: boolean
+  /** Points of the limit that the call takes; undefined if every call of the limit takes 1. */
+  readonly cost?: number | undefined
   /** True for a DPoP proof, which passes once. */
   readonly isProof?: boolean
   readonly access?: Access | undefined
@@ -39,10 +41,13 @@ export interface Quota extends Window {
   readonly untilAt?: number | undefined
 }
 
+/** Returns the used points at which a quota has no room for its call. */
+export const fullAt = ({ limit, cost = 1 }: Pick<Quota, 'limit' | 'cost'>): number => limit - cost + 1
+
 /** What a quota says to a call: it is to be charged, it is free during an access, or there is no room. */
 export type Verdict = 'pays' | 'free' | 'none'
 
-/** Decides a quota with `used` calls in its window. During an access a call needs no room, unless the limit is 0 or has lost its calls. */
+/** Decides a quota with `used` points in its window. During an access a call needs no room, unless the limit is 0 or has lost its calls. */
 export function verdictOf({ limit }: Quota, used: number, hasRoom: boolean, isInAccess: boolean): Verdict {
   if (isInAccess && used > 0 && limit > 0) return 'free'
   return hasRoom ? 'pays' : 'none'

@@ -6,20 +6,20 @@ export interface Allowance {
   readonly name: string
   readonly limit: number
   readonly windowMs: number
-  /** Calls in the window, after this call if it was charged; above `limit` after the limit was lowered. */
+  /** Points in the window, after this call if it was charged; above `limit` after the limit was lowered. A call takes 1, or its cost. */
   readonly used: number
-  /** Calls that the key may still make. */
+  /** Points that the calls of the key may still take. */
   readonly remaining: number
   /** Epoch milliseconds at which `remaining` next grows; of a quota that refuses, at which the next call can pass. */
   readonly resetAt: number
   /** Milliseconds, with fractions, from the store's now to `resetAt`. */
   readonly resetAfterMs: number
-  /** Milliseconds, with fractions, until the next call can pass; 0 while `remaining` is above 0. */
+  /** Milliseconds, with fractions, until the next call of this cost can pass; 0 if the quota has room, and points remain. */
   readonly retryAfterMs: number
   /** True if this quota had room for the call, whether or not the other quotas had. */
   readonly admitted: boolean
   readonly shadow: boolean
-  /** Of the used calls, those that the gateway admitted by itself, and that the store does not have. */
+  /** Of the used points, those of calls that the gateway admitted by itself, and that the store does not have. */
   readonly own: number
   /** The state of the access that the call belongs to. */
   readonly access?: CountedAccess | undefined
@@ -41,7 +41,7 @@ export function allowanceOf(
   // A period ends at a whole millisecond, from which the sum of fractions differs by less than a microsecond.
   const resetAt = calendar === undefined ? Math.ceil(growsAt) : Math.round(growsAt)
   const remaining = Math.max(0, limit - used)
-  const retryAfterMs = remaining > 0 ? 0 : resetAfterMs
+  const retryAfterMs = admitted && remaining > 0 ? 0 : resetAfterMs
   return {
     name,
     limit,
@@ -85,9 +85,10 @@ export function chargeOf(
   return { admitted, allowances, proof: at === -1 ? undefined : all[at], mode, decidedAt, localMs }
 }
 
-/** A call that a gateway admitted by itself: one instant of its clock, in milliseconds, may have several. */
+/** Calls that a gateway admitted by itself at one instant of its clock, in milliseconds. */
 export interface OwnCall {
   readonly atMs: number
+  /** Their points. */
   readonly calls: number
   readonly access?: Access | undefined
 }
@@ -101,11 +102,11 @@ export interface Merge {
   readonly calls: readonly OwnCall[]
   /** Milliseconds by which the instants are later than the calls: how far the estimates of the server's clock were apart. */
   readonly spreadMs: number
-  /** Calls that are given back to the calendar period that ends at `endsAt` (epoch milliseconds). */
+  /** Points that are given back to the calendar period that ends at `endsAt` (epoch milliseconds). */
   readonly back: { readonly calls: number; readonly endsAt: number } | undefined
 }
 
-/** Calls of a key that this gateway admitted by itself, which count beside those of the store. */
+/** The points of a key's calls that this gateway admitted by itself, which count beside those of the store. */
 export interface OwnCount {
   readonly calls: number
   /** Milliseconds by which the instants of the calls may be ahead. */

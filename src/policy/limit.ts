@@ -9,6 +9,8 @@ export interface Limit extends KeyedLimit, Conditional {
   /** The default, if `claim` is set. */
   readonly limit: number
   readonly claim?: ClaimedLimit
+  /** Points that a call takes at a route; 1 in the list of all limits. Undefined if every route's calls take 1. */
+  readonly cost?: number
   /** Length of the longest possible period, if `calendar` is set. */
   readonly windowMs: number
   /** The periods of the calendar in which calls are counted, in place of a window that slides. */

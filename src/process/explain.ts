@@ -83,7 +83,7 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
   const quotas: (Quota | null)[] = []
   /** Explains a limit of the route, also one that is left out of the request. */
   function explainLimit({ limit, leftOutBy, lackingIn, keyOf, beginningOf, rulesFor }: CompiledLimit) {
-    const { name, per, calendar, skipsMissing } = limit
+    const { name, per, calendar, skipsMissing, cost } = limit
     /** The parts of the key that the question does not name. An unknown address is empty. */
     const absent = new Set(lackingIn(caller, sent).concat(caller.ip === '' ? 'ip' : []))
     const lacking = per.filter((part) => absent.has(part))
@@ -96,13 +96,15 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
       ...{ name, limit: calls, windowMs, shadow, per, lacking },
       ...(skipsMissing && { missing: 'skip' as const }),
       ...(calendar && { calendar }),
+      /** Points that the call takes, if the limit counts points. */
+      ...(cost !== undefined && { cost }),
       /** The condition, or the missing part, by which the limit is left out of the request; null if it applies. */
       leftOut: leftOutBy(caller, sent) ?? null,
       key: key === null ? null : showKey(prefixOf(config.store), limit, key),
       decidedBy: source,
       because: reasonOf(limit, source, atMs, rules),
       next: upcomingChanges(limit, atMs, rules)[0] ?? null,
-      /** Calls that are counted now; null if the store was not asked. */
+      /** Calls, or points, that are counted now; null if the store was not asked. */
       used: null as number | null,
     }
   }

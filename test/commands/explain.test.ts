@@ -41,6 +41,20 @@ describe('sluice explain', () => {
     ])
   })
 
+  it('prints the points that a call takes of a limit', async () => {
+    const limits = `  requests: { per: [client], limit: 10, window: 1m }\n${SYNC}`
+    const routes = `  - { match: "/:connection", upstream: data, authenticate: bearer, limits: [requests, sync], cost: { requests: 4 } }
+  - { match: "/a/:connection", upstream: data, authenticate: bearer, limits: [requests, sync], cost: { sync: 0 } }`
+    const flags = ['--client', 'acme', '--config', configFile(limits, { routes }), '--offline']
+    const four = await sluice(['explain', '/x', ...flags])
+    expect(four.stdout).toMatch(/^LIMIT +POINTS +USED /m)
+    expect(four.stdout).toMatch(/^requests +10 .* the limit of the file; this call takes 4 points$/m)
+    expect(four.stdout).toMatch(/^sync +1 .* the limit of the file$/m)
+    const one = await sluice(['explain', '/a/x', ...flags])
+    expect(one.stdout).toMatch(/^requests +10 .* the limit of the file; this call takes 1 point$/m)
+    expect(one.stdout).not.toMatch(/^sync/m)
+  })
+
   it('prints the claims and header fields that limits read, and the limits that are left out', async () => {
     const limits = `  week: { per: [client, "claim:org", token], limit: 5, window: { calendar: week, timezone: Europe/Lisbon } }
   unattended: { per: [client, "header:X-Org"], limit: 4, window: 1h, unless: { header: psu-ip-address, is: ip } }`

@@ -326,6 +326,7 @@ describe('docs/admin-api.yaml', () => {
       'calendar',
       'firstDay',
       'missing',
+      'cost',
       'allow',
       'until',
       'by',

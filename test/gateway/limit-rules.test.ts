@@ -26,6 +26,7 @@ const LIMITS = `limits:
   success: { per: [client], limit: 1, window: { calendar: day }, count: success }
   month: { per: [client], limit: 1, window: { calendar: month, timezone: Europe/Lisbon } }
   week: { per: [client], limit: 1, window: { calendar: week, firstDay: sunday } }
+  points: { per: [client], limit: 10, window: 1h }
 `
 const route = (path: string, limits: string, authenticate = 'bearer'): string =>
   `  - { match: "${path}", upstream: data, authenticate: ${authenticate}, limits: [${limits}] }\n`
@@ -34,7 +35,7 @@ const NAMES = [...LIMITS.matchAll(/^ {2}([a-z]+):/gm)]
   .filter((name) => name !== 'open')
 const ROUTES = `routes:
   - { match: "/limits", respond: limits, authenticate: bearer }
-${NAMES.map((name) => route(`/${name}`, name)).join('')}${route('/routes/two', 'routes')}${route('/open', 'open', 'none')}${route('/both', 'fixed, plain')}`
+${NAMES.map((name) => route(`/${name}`, name)).join('')}${route('/routes/two', 'routes')}${route('/open', 'open', 'none')}${route('/both', 'fixed, plain')}${route('/points/four', 'points, claimed', 'bearer, cost: { points: 4, claimed: 0 }')}${route('/points/none', 'points', 'bearer, cost: 0')}`
 
 let upstream: TestUpstream
 let gateway: TestGateway
@@ -158,6 +159,25 @@ describe('a limit', () => {
     const statuses = []
     for (const options of [fail, fail, {}, {}]) statuses.push(await statusOf('/success', {}, options))
     expect(statuses).toEqual([500, 500, 200, 429])
+  })
+
+  it('counts the points that a route’s calls take', async () => {
+    const shown = async (path: string) => {
+      const { status, headers } = await ask(path)
+      return [status, headers['x-ratelimit-limit'], headers['x-ratelimit-remaining']]
+    }
+    expect(await shown('/points')).toEqual([200, '10', '9'])
+    expect(await shown('/points/four')).toEqual([200, '10', '5'])
+    expect(await shown('/points/four')).toEqual([200, '10', '1'])
+    expect(await shown('/points/four')).toEqual([429, '10', '1'])
+    expect((await ask('/points/four')).json.detail).toMatch(
+      /^The limit "points" allows 10 points in 1 hour; this call takes 4\. Retry in 3\d{3} seconds\.$/,
+    )
+    expect(await shown('/points/none')).toEqual([200, undefined, undefined])
+    expect(await shown('/points')).toEqual([200, '10', '0'])
+    expect((await ask('/points')).json.detail).toMatch(/10 points in 1 hour; this call takes 1\. Retry/)
+    const { limits } = (await ask('/limits')).json
+    expect(limits).toContainEqual(expect.objectContaining({ name: 'points', limit: 10, remaining: 0 }))
   })
 
   it('names its calendar in the 429, and in the caller’s own limits', async () => {

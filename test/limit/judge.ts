@@ -8,11 +8,11 @@ export interface Verdict {
 }
 
 /** A limit, or the access before it. */
-type Counted = Pick<Quota, 'key' | 'limit' | 'windowMs' | 'calendar' | 'shadow'> & {
+type Counted = Pick<Quota, 'key' | 'limit' | 'windowMs' | 'calendar' | 'shadow' | 'cost'> & {
   readonly isAccess?: boolean
 }
 
-/** The instants of a key's calls: those that a store must count, those that it may count, and the spans whose calls it may have joined. */
+/** The instants of a key's calls, each as often as the call costs: those that a store must count, those that it may count, and the spans whose calls it may have joined. */
 interface Log {
   readonly sure: readonly number[]
   readonly likely: readonly number[]
@@ -20,7 +20,7 @@ interface Log {
 }
 
 /**
- * The specification of a store: a naive log with one number for each admitted call of a key, filtered for every decision. For
+ * The specification of a store: a naive log with one number for each point that an admitted call of a key takes, filtered for every decision. For
  * limits of up to 1000 calls there is one right answer. Above, a store may count a call for a thousandth of each of its windows too long:
  * the judge gets the store's answer, and returns the ranges that it must lie in.
  */
@@ -35,7 +35,7 @@ export class Judge {
     rooms: readonly boolean[],
   ): { readonly admitted: boolean; readonly verdicts: readonly Verdict[] } {
     const counted = quotas.flatMap(({ access, ...quota }, i) => [
-      ...(access === undefined ? [] : [{ ...access, limit: 1, shadow: false, isAccess: true, i }]),
+      ...(access === undefined ? [] : [{ ...access, limit: 1, cost: 1, shadow: false, isAccess: true, i }]),
       { ...quota, isAccess: false, i },
     ])
     /** True if the access before the next quota is under way. */
@@ -55,7 +55,8 @@ export class Judge {
               spansUs: new Set<number>(),
             }
       const isFree = isUnderWay && now.sure.length > 0 && quota.limit > 0
-      const likelyRooms = [now.sure, now.likely].map(({ length }) => isFree || length < quota.limit)
+      const { cost = 1 } = quota
+      const likelyRooms = [now.sure, now.likely].map(({ length }) => isFree || length + cost <= quota.limit)
       const hasRoom = quota.isAccess ? now.sure.length === 0 : rooms[quota.i]!
       isUnderWay = quota.isAccess && !hasRoom
       return {
@@ -65,15 +66,17 @@ export class Judge {
         now,
         room: [...new Set(likelyRooms)],
         hasRoom,
+        wanted: hasRoom ? 1 : cost,
         pays: hasRoom && !isFree,
       }
     })
     const admitted = views.every(({ quota, hasRoom }) => hasRoom || quota.shadow || quota.isAccess)
-    const verdicts = views.map(({ quota, windowUs, period, now, room, pays }, i) => {
+    const verdicts = views.map(({ quota, windowUs, period, now, room, wanted, pays }, i) => {
       let log = now
       if (charging && admitted && (quota.isAccess ? views[i + 1]!.pays : pays)) {
         const at = Math.max(nowUs, now.sure.at(-1) ?? 0)
-        log = { ...now, sure: [...now.sure, at], likely: [...now.likely, at] }
+        const points = Array.from({ length: quota.cost ?? 1 }, () => at)
+        log = { ...now, sure: [...now.sure, ...points], likely: [...now.likely, ...points] }
         this.#logs.set(quota.key, log)
       }
       const { limit } = quota
@@ -85,7 +88,7 @@ export class Judge {
         remaining: remaining as [number, number],
         growsAfterUs:
           period === undefined
-            ? growsAfter(log, limit, windowUs, nowUs)
+            ? growsAfter(log, limit - wanted + 1, windowUs, nowUs)
             : ([period[1] - nowUs, period[1] - nowUs] as const),
       }
     })
@@ -102,13 +105,13 @@ export class Judge {
     return log
   }
 
-  /** Gives a call back to the period that ends then, if it is not over. */
+  /** Gives the points of a call back to the period that ends then, if it is not over. */
   giveBack(quota: Quota, endsAtUs: number, nowUs: number): void {
     const [startUs, endUs] = periodUs(quota, nowUs)!
     if (endUs !== endsAtUs) return
     const log = this.#logOf(quota, endUs - startUs, nowUs, true)
-    const [sure, likely] = [since(log.sure, startUs).slice(0, -1), since(log.likely, startUs).slice(0, -1)]
-    if (since(log.sure, startUs).length > 0) this.#logs.set(quota.key, { ...log, sure, likely })
+    const without = (instants: readonly number[]) => since(instants, startUs).slice(0, -(quota.cost ?? 1))
+    this.#logs.set(quota.key, { ...log, sure: without(log.sure), likely: without(log.likely) })
   }
 }
 
@@ -138,7 +141,7 @@ function growsAfter(
   windowUs: number,
   nowUs: number,
 ): [number, number] {
-  if (limit === 0) return [windowUs, windowUs]
+  if (limit <= 0) return [windowUs, windowUs]
   const after = (log: readonly number[]) =>
     log.length === 0 ? 0 : log[Math.max(0, log.length - limit)]! + windowUs - nowUs
   const [sureUs, likelyUs] = [after(sure), after(likely)]

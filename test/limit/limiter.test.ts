@@ -238,6 +238,71 @@ describe('the limiter', () => {
     })
   })
 
+  describe('with calls of several costs', () => {
+    const points = { ...quota, limit: 10, windowMs: 5000 }
+    const dear = { ...points, cost: 4 }
+
+    test('caches the refusal of each cost, and lets a cheaper call pass meanwhile', async () => {
+      const { limiter, clock, asked } = setUp()
+      await limiter.decide([{ ...points, cost: 7 }])
+      clock.ms += 100
+      expect(await limiter.decide([dear])).toMatchObject({ admitted: false, cached: false })
+      expect(await limiter.decide([dear])).toMatchObject({ admitted: false, cached: true })
+      expect(await limiter.decide([{ ...points, cost: 5 }])).toMatchObject({ admitted: false, cached: false })
+      expect(await limiter.decide([dear])).toMatchObject({ admitted: false, cached: true })
+      expect(asked.count).toBe(3)
+      clock.ms += 100
+      expect(await limiter.decide([points])).toMatchObject({ admitted: true })
+    })
+
+    test('forgets the refusals of other costs when a call is charged, since their waits are longer then', async () => {
+      const { limiter, clock } = setUp()
+      await limiter.decide([{ ...points, cost: 6 }])
+      clock.ms += 4500
+      const wait = async (cost: number) =>
+        (await limiter.decide([{ ...points, cost }])).refusedBy?.retryAfterMs
+      expect(await wait(5)).toBe(500)
+      expect(await wait(3)).toBeUndefined()
+      expect(await wait(5)).toBe(500)
+      expect(await wait(8)).toBe(5000)
+      clock.ms += 500
+      expect(await wait(5)).toBeUndefined()
+    })
+
+    test('forgets the refusals of other costs when a call uses up the limit', async () => {
+      const { limiter, clock } = setUp()
+      const wait = async (cost: number) =>
+        (await limiter.decide([{ ...points, cost }])).refusedBy?.retryAfterMs
+      await wait(2)
+      clock.ms += 1000
+      await wait(2)
+      expect(await wait(8)).toBe(4000)
+      clock.ms += 100
+      expect(await wait(6)).toBeUndefined()
+      expect(await wait(8)).toBe(5000)
+    })
+
+    test('does not take the wait for one point for that of a call that takes more', async () => {
+      const { limiter, clock } = setUp()
+      await limiter.decide([{ ...points, cost: 2 }])
+      clock.ms += 1000
+      await limiter.decide([{ ...points, cost: 8 }])
+      expect((await limiter.decide([{ ...points, cost: 8 }])).refusedBy?.retryAfterMs).toBe(5000)
+      expect((await limiter.decide([dear])).refusedBy?.retryAfterMs).toBe(5000)
+      const cheap = await limiter.decide([points])
+      expect(cheap.refusedBy?.retryAfterMs).toBe(4000)
+      expect((await limiter.decide([dear])).refusedBy?.retryAfterMs).toBe(5000)
+    })
+
+    test('reports a wait of a window from now for a limit below the cost', async () => {
+      const { limiter, clock } = setUp()
+      expect((await limiter.decide([{ ...dear, limit: 3 }])).refusedBy?.retryAfterMs).toBe(5000)
+      clock.ms += 900
+      const { cached, refusedBy } = await limiter.decide([{ ...dear, limit: 3 }])
+      expect([cached, refusedBy?.retryAfterMs, refusedBy?.remaining]).toEqual([true, 5000, 3])
+    })
+  })
+
   test('reports a wait of a window from now for a limit of 0', async () => {
     const { limiter, clock } = setUp()
     const none = { ...quota, limit: 0 }

@@ -120,7 +120,8 @@ export function storeContract(
         assertBetween(allowance.remaining, remaining, 0)
         const growsAfterMs = growsAfterUs.map((us) => us / 1000) as [number, number]
         assertBetween(allowance.resetAfterMs, growsAfterMs, 0.0015)
-        assert.equal(allowance.retryAfterMs, allowance.remaining > 0 ? 0 : allowance.resetAfterMs)
+        const canPass = allowance.admitted && allowance.remaining > 0
+        assert.equal(allowance.retryAfterMs, canPass ? 0 : allowance.resetAfterMs)
         assertBetween(allowance.resetAt - allowance.resetAfterMs, [nowUs / 1000, nowUs / 1000], 1.01)
       }
     }
@@ -174,6 +175,7 @@ export function storeContract(
       times: readonly number[],
       length: number,
       names: readonly string[] = ['a', 'b', 'c'],
+      costs: readonly (number | undefined)[] = [undefined],
     ) {
       const windowMs = fc.constantFrom(20_000, 20_000, 30_000, 60_000, 60_000, 3_600_000, 86_400_000)
       const quotas = fc.subarray([...names], { minLength: 1, maxLength: 3 }).chain((names) =>
@@ -185,6 +187,7 @@ export function storeContract(
               limit: fc.constantFrom(...limits),
               windowMs,
               shadow: name === 'c' ? fc.boolean() : fc.constant(false),
+              cost: fc.constantFrom(...costs),
             }),
           ),
         ),
@@ -228,6 +231,16 @@ export function storeContract(
       await assertProperty(trace([0, 1, 2, 3, 7], [1, 1, 2, 5], 60, names), numRuns, NEW_YEAR_US)
     }, 60_000)
 
+    test('answers as a naive log does if calls have costs', async () => {
+      const names = ['a', 'b', 'c', 'minute', 'token1', 'soon']
+      await assertProperty(trace([0, 2, 3, 7, 50], [1, 1, 2, 5], 60, names, [1, 1, 2, 3, 20]), numRuns)
+    }, 60_000)
+
+    test('answers as a naive log does if calls with costs share slots', async () => {
+      const limits = [1000, 1001, 1300, 5000]
+      await assertProperty(trace(limits, [1, 20, 150], 20, ['a', 'b', 'c'], [1, 4, 300, 1200]), numRuns / 20)
+    }, 60_000)
+
     /** Returns a quota with a new key. */
     function own(limit: number, windowMs: number, shadow = false): Quota & { readonly tag: string } {
       const tag = `own${runs++}`
@@ -246,6 +259,26 @@ export function storeContract(
       expect(refused.allowances[0]!.retryAfterMs).toBeCloseTo(0.001, 4)
       await subject.setClock(START_US + 20_000_000, quota.tag)
       expect((await subject.store.charge([quota])).admitted).toBe(true)
+    })
+
+    test('admits a call with a cost when enough points have left, and a cheaper one meanwhile', async () => {
+      const quota = own(10, 20_000)
+      const charge = async (cost: number) => {
+        const { admitted, allowances } = await subject.store.charge([{ ...quota, cost }])
+        const { remaining, retryAfterMs } = allowances[0]!
+        return { admitted, remaining, retryAfterMs: Math.round(retryAfterMs) }
+      }
+      await subject.setClock(START_US, quota.tag)
+      expect(await charge(4)).toEqual({ admitted: true, remaining: 6, retryAfterMs: 0 })
+      await subject.setClock(START_US + 1_000_000, quota.tag)
+      expect(await charge(3)).toEqual({ admitted: true, remaining: 3, retryAfterMs: 0 })
+      await subject.setClock(START_US + 2_000_000, quota.tag)
+      expect(await charge(4)).toEqual({ admitted: false, remaining: 3, retryAfterMs: 18_000 })
+      expect(await charge(8)).toEqual({ admitted: false, remaining: 3, retryAfterMs: 19_000 })
+      expect(await charge(3)).toEqual({ admitted: true, remaining: 0, retryAfterMs: 18_000 })
+      expect(await charge(1)).toEqual({ admitted: false, remaining: 0, retryAfterMs: 18_000 })
+      await subject.setClock(START_US + 20_000_000, quota.tag)
+      expect(await charge(4)).toEqual({ admitted: true, remaining: 0, retryAfterMs: 1000 })
     })
 
     test('charges all quotas or none', async () => {

@@ -48,7 +48,8 @@ export async function redisSubject(
     },
     // As the fallback does, which every gateway has before Redis.
     giveBack(quota: Quota, endsAt: number): void {
-      const merge = { number: ++merges, quota, calls: [], spreadMs: 0, back: { calls: 1, endsAt } }
+      const back = { calls: quota.cost ?? 1, endsAt }
+      const merge = { number: ++merges, quota, calls: [], spreadMs: 0, back }
       store.merge(merge).catch(() => {})
     },
   })

@@ -78,7 +78,12 @@ export function startGateway(
   let quotasOf: ReturnType<typeof compileLimits> | undefined
   let compiled: readonly Limit[] = []
 
-  async function decide(caller: string, names: readonly string[], proof: string | undefined): Promise<Told> {
+  async function decide(
+    caller: string,
+    names: readonly string[],
+    proof?: string,
+    cost?: number,
+  ): Promise<Told> {
     if (compiled !== limits()) {
       compiled = limits()
       quotasOf = undefined
@@ -88,6 +93,7 @@ export function startGateway(
     if (applied instanceof Refusal) throw new Error(applied.message)
     const quotas = applied
       .filter(({ name }) => names.includes(name))
+      .map((quota) => (cost === undefined ? quota : { ...quota, cost }))
       .map((quota) =>
         quota.calendar === undefined || Object.values(UNITS_MS).includes(quota.windowMs)
           ? quota
@@ -108,7 +114,12 @@ export function startGateway(
     loop,
     client,
     /** Resolves with the response; with nothing if the gateway ends before. */
-    call: (caller: string, names: readonly string[], proof?: string): Promise<Told | undefined> =>
+    call: (
+      caller: string,
+      names: readonly string[],
+      proof?: string,
+      cost?: number,
+    ): Promise<Told | undefined> =>
       new Promise((resolve, reject) => {
         const fail = (): void => resolve(undefined)
         if (loop.isStopped || !isStarted) return fail()
@@ -116,7 +127,7 @@ export function startGateway(
         world.at(
           world.now(),
           () =>
-            void decide(caller, names, proof)
+            void decide(caller, names, proof, cost)
               .then(resolve, reject)
               .finally(() => failures.delete(fail)),
           loop,

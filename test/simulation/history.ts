@@ -25,6 +25,8 @@ export type Action = { readonly number: number; readonly atMs: number; readonly 
       readonly gateway: number | 'any'
       readonly manner: 'hammer' | 'wait' | 'crowd'
       readonly withProof: boolean
+      /** Points that each of its calls takes; default 1. */
+      readonly cost?: number
     }
   /** Messages between a gateway and Redis take longer now and then, up to `delayMs` each way. */
   | { readonly kind: 'slow'; readonly gateway: number; readonly delayMs: number }

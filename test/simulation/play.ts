@@ -17,12 +17,14 @@ export interface Call extends Omit<Told, 'giveBack'> {
   /** The refusal after which the caller waited exactly `Retry-After`. */
   readonly waitedFor: Call | undefined
   readonly proof: string | undefined
+  /** Points that the call takes. */
+  readonly cost: number
   /** The instant at which the call failed, and was given back. */
   givenBackAtMs?: number
 }
 
 /** A call whose gateway ended before it was told. */
-export type Unanswered = Pick<Call, 'client' | 'limits' | 'gateway' | 'askedAtMs'>
+export type Unanswered = Pick<Call, 'client' | 'limits' | 'gateway' | 'cost' | 'askedAtMs'>
 
 /** Maximum time that a suspended gateway does not run. */
 export const MAX_SUSPENDED_MS = 400
@@ -88,10 +90,10 @@ export async function play(history: History, observe: Observe = (server) => serv
     proof?: string,
   ) {
     const askedAtMs = world.now()
-    const told = await gateways[gateway]!.call(action.client, names, proof)
-    const { client } = action
+    const { client, cost = 1 } = action
+    const told = await gateways[gateway]!.call(client, names, proof, action.cost)
     if (told === undefined) {
-      unanswered.push({ client, limits: names, gateway, askedAtMs })
+      unanswered.push({ client, limits: names, gateway, cost, askedAtMs })
       return undefined
     }
     const { giveBack, ...said } = told
@@ -104,6 +106,7 @@ export async function play(history: History, observe: Observe = (server) => serv
       toldAtMs: world.now(),
       waitedFor,
       proof,
+      cost,
     }
     calls.push(made)
     if (made.admitted && names.includes('requests') && history.limits.requests.kind === 'success') {

@@ -79,7 +79,7 @@ async function runOrder(scope: Scope, choose: Choose, outcomes: Set<string>): Pr
   async function call(gateway: number, waitedFor?: Call): Promise<void> {
     const askedAtMs = world.now()
     const told = (await gateways[gateway]!.call('c', ['requests']))!
-    const own = { client: 'c', limits: ['requests'] as const, gateway, askedAtMs, proof: undefined }
+    const own = { client: 'c', limits: ['requests'] as const, gateway, askedAtMs, proof: undefined, cost: 1 }
     const ended: Call = { ...told, ...own, toldAtMs: world.now(), waitedFor }
     calls.push(ended)
     // A microsecond more than the wait: the precision of the store's clock.

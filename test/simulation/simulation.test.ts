@@ -23,6 +23,7 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ...[74, 218, 70013].map((seed) => ['losing', seed] as const),
   ...[66, 164, 1199].map((seed) => ['regulated', seed] as const),
   ...[127, 3111].map((seed) => ['kinds', seed] as const),
+  ['points', 2446],
   ...[333, 10746, 11697].map((seed) => ['replaced', seed] as const),
 ]
 

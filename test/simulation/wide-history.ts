@@ -30,6 +30,8 @@ export const WIDE_PROFILES = {
   large: ['hang', 'cut', 'stall', 'slow', 'lose'],
   /** Own limits of clients, overrides that end, shadow limits, and outages that admit or refuse everything. */
   ruled: [...FAULTS, 'change', 'change'],
+  /** Callers whose calls take several points. */
+  points: [...ALL, 'change', 'lose'],
 } as const
 export type WideProfile = keyof typeof WIDE_PROFILES
 export const isWide = (profile: string): profile is WideProfile => Object.hasOwn(WIDE_PROFILES, profile)
@@ -72,6 +74,7 @@ export function wideHistory(profile: WideProfile, seed: number): History {
       atMs: random.chance(0.6) ? early : late,
       ms: manner === 'wait' ? ms : random.between(500, Math.min(5000, ms / 4)),
       gateway: random.chance(0.5) ? random.integer(0, gateways - 1) : 'any',
+      ...(profile === 'points' && { cost: random.pick([1, 1, 2, 3, 5, 8]) }),
     })
   }
   let last: Fault | undefined
@@ -111,8 +114,10 @@ function ruleOf(
     return name === 'requests'
       ? { limit: random.integer(1001, 3000), windowMs: random.pick([2000, 5000, 20_000]) }
       : { limit, windowMs }
-  const kinds = { kinds: 4, kept: 3, long: 8, ruled: 8 }[profile]
-  const kind = (['access', 'success', 'calendar'] as const)[random.integer(0, kinds - 1)]
+  const kinds = { kinds: 4, kept: 3, long: 8, ruled: 8, points: 8 }[profile]
+  const any = (['access', 'success', 'calendar'] as const)[random.integer(0, kinds - 1)]
+  // The judge counts accesses, and not their points.
+  const kind = profile === 'points' && any === 'access' ? undefined : any
   const isCounted = name === 'requests' || kind !== 'success'
   const base = {
     ...{ limit, windowMs: profile === 'long' && random.chance(0.8) ? MINUTE_MS : windowMs },

@@ -1,4 +1,6 @@
+import { z } from 'zod'
 import { covers, parsePattern, type Pattern } from '../../downstream/router.ts'
+import { mustBe } from '../yaml/issue.ts'
 import { tlsFiles, certWithoutKey } from './listeners.ts'
 import { fieldIssue, identityField, origin, tlsName } from './texts.ts'
 import { atKey, choice, distinct, duration, exclusive, int } from './values.ts'
@@ -44,6 +46,19 @@ const MAX_BODY = 10 * 1024 ** 2
 /** Methods of the endpoints whose requests are checked, as in a pattern, where GET includes HEAD. */
 const CHECKED_METHODS = { par: 'POST', authorization: 'GET,POST' }
 
+/** The maximum keeps the sum of a key that is never idle within 48 bits. */
+const points = int(0, 10_000)
+const costs = z.union(
+  [points, z.record(z.string(), points, mustBe('a mapping of limits to points'))],
+  mustBe('a whole number from 0 to 10000, or a mapping such as { requests: 4 }'),
+)
+
+/** Returns the points that a call of a route takes from a limit. */
+export const costOf = (
+  { cost = 1 }: { readonly cost?: z.output<typeof costs> | undefined },
+  name: string,
+): number => (typeof cost === 'number' ? cost : (cost[name] ?? 1))
+
 const route = section(
   {
     match: pattern,
@@ -52,6 +67,7 @@ const route = section(
     authenticate: choice(['none', 'bearer', 'par', 'authorization']),
     scope: list(scope, 1, 'a list of scopes').default([]),
     limits: distinct(text('the name of a limit'), 0, 'a list of limits').default([]),
+    cost: costs.optional(),
     maxBody: size('0B', '100GB').prefault('10MB'),
     timeoutMs: duration('1ms', '1d').optional(),
   },

@@ -1,5 +1,5 @@
 import { add, callsOf, CallLog, dropUpTo, type Frame, takeBack, usedIn } from '../memory/call-log.ts'
-import type { Quota, Window } from '../quota.ts'
+import { fullAt, type Quota, type Window } from '../quota.ts'
 import type { Allowance, Merge, OwnCall, OwnCount } from '../store.ts'
 
 /**
@@ -38,6 +38,9 @@ interface EachCall extends OwnCall {
 /** Maximum instants of a merge: more would keep Redis for more than 2 ms. */
 const MAX_MERGED = 1000
 
+/** What the store says of a key. */
+type Stored = Pick<Allowance, 'admitted' | 'limit' | 'used' | 'own' | 'resetAfterMs'>
+
 const STORED: HandOver = { state: 'stored' }
 const OWN: HandOver = { state: 'own' }
 
@@ -52,6 +55,8 @@ export class KeyState {
   rest = 0
   /** The instant at which the store can last have admitted a call: the rest were not made later. */
   lastAt = 0
+  /** The same as `firstAt` and `rest` for each higher cost that the store refused since it last admitted a call: more calls must leave. */
+  #restOf: Map<number, readonly [firstAt: number, rest: number]> | undefined
 
   handOver: HandOver = STORED
   /** Own calls, `spreadMs` later than they were, in the window in which they were last counted. */
@@ -73,16 +78,25 @@ export class KeyState {
 
   /** Records what the store counted at a local instant, or before. */
   record(
-    { windowMs, calendar }: Window,
-    { limit, used, own, resetAfterMs }: Pick<Allowance, 'limit' | 'used' | 'own' | 'resetAfterMs'>,
+    { windowMs, calendar, cost = 1 }: Window & Pick<Quota, 'cost'>,
+    { admitted, limit, used, own, resetAfterMs }: Stored,
     atMs: number,
     mayHaveCharged: boolean,
   ): void {
     const at = Math.round(atMs * 1000)
+    const isUnchanged = this.used === used - own && this.firstAt > at - windowMs * 1000
+    if (!isUnchanged) this.#restOf = undefined
     this.used = used - own
     // Above the limit, all calls in excess leave together with the first.
-    this.rest = Math.max(0, Math.min(used, limit) - own - 1)
-    this.firstAt = calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at
+    const most = admitted ? limit : fullAt({ limit, cost })
+    const rest = Math.max(0, Math.min(used, most) - own - 1)
+    const firstAt = calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at
+    const isLonger = cost > 1 && !admitted && calendar === undefined
+    if (isLonger) (this.#restOf ??= new Map()).set(cost, [firstAt, rest])
+    if (!isLonger || !isUnchanged) {
+      this.firstAt = firstAt
+      this.rest = rest
+    }
     if (calendar !== undefined || mayHaveCharged || this.lastAt + windowMs * 1000 <= at) this.lastAt = at
   }
 
@@ -93,12 +107,15 @@ export class KeyState {
     this.firstAt = this.lastAt = Math.round(atMs * 1000)
   }
 
-  /** Returns the calls in a window, and those that this gateway may still make in it; `room` may be negative. */
-  countIn(frame: Frame, gateways: number) {
+  /** Returns the points in a window, and those that a call of this cost may still take in it; `room` may be negative. */
+  countIn(frame: Frame, gateways: number, cost?: number) {
     const { horizonUs, limit } = frame
-    const stored = this.firstAt > horizonUs ? this.used : this.lastAt > horizonUs ? this.rest : 0
+    let stored = this.firstAt > horizonUs ? this.used : this.lastAt > horizonUs ? this.rest : 0
+    if (this.#restOf !== undefined)
+      for (const [firstAt, rest] of this.#restOf.values())
+        if (firstAt <= horizonUs) stored = Math.min(stored, rest)
     const own = this.own === undefined ? 0 : usedIn(this.own, frame)
-    return { used: stored + own, room: perGateway(Math.max(0, limit - stored), gateways) - own }
+    return { used: stored + own, room: perGateway(Math.max(0, limit - stored), gateways, cost) - own }
   }
 
   /** Returns the own calls after a local instant: those of a merge that the store may have, and the others. */
@@ -124,12 +141,13 @@ export class KeyState {
     const atUs = frame.nowUs + Math.ceil(this.spreadMs * 1000)
     const isEach = access !== undefined || this.#each.length > 0
     if (isEach && this.#each.length === 0) this.#each = plainCalls(this.own)
-    add(this.own, frame, atUs)
+    const cost = quota?.cost ?? 1
+    add(this.own, frame, cost, atUs)
     this.#windowMs = windowMs
     this.quota = quota
     if (isEach) {
       this.#dropEach((frame.nowUs - windowMs * 1000) / 1000)
-      this.#each.push({ atMs: atUs / 1000, calls: 1, access: access && quota!.access, state: access })
+      this.#each.push({ atMs: atUs / 1000, calls: cost, access: access && quota!.access, state: access })
     }
     if (quota !== undefined && this.handOver.state === 'stored') this.handOver = OWN
   }
@@ -139,20 +157,22 @@ export class KeyState {
     this.#each.splice(0, kept === -1 ? this.#each.length : kept)
   }
 
-  /** Takes back one of the own calls in a window, as they are all alike; returns false if all of them are sent. */
-  takeBack(frame: Frame): boolean {
+  /** Takes a call's points from the own ones in a window, as they are all alike; returns false if too few of them are not sent. */
+  takeBack(frame: Frame, cost: number): boolean {
     const { own, handOver } = this
-    const sent = 'sent' in handOver && handOver.sent.find(({ log }) => log === own)
-    if (own === undefined || (sent && own.total === sent.total)) return false
-    return takeBack(own, frame)
+    const sent = 'sent' in handOver ? handOver.sent.find(({ log }) => log === own) : undefined
+    if (own === undefined || own.total - (sent?.total ?? 0) < cost || usedIn(own, frame) < cost) return false
+    takeBack(own, cost)
+    return true
   }
 
   /** Has a call given back to the period that ends at `endsAt` (epoch milliseconds); of two periods, to the later. */
   giveBack(quota: Quota, endsAt: number, isOver: boolean): void {
-    if (!isOver) this.used = Math.max(0, this.used - 1)
+    const { cost = 1 } = quota
+    if (!isOver) this.used = Math.max(0, this.used - cost)
     const back = this.#back
     if (back !== undefined && back.endsAt > endsAt) return
-    this.#back = { calls: (back?.endsAt === endsAt ? back.calls : 0) + 1, endsAt }
+    this.#back = { calls: (back?.endsAt === endsAt ? back.calls : 0) + cost, endsAt }
     this.quota = quota
     if (this.handOver.state === 'stored') this.handOver = OWN
   }
@@ -235,6 +255,6 @@ const plainCalls = (log: CallLog): EachCall[] =>
 
 const sum = (all: readonly OwnCall[]): number => all.reduce((total, { calls }) => total + calls, 0)
 
-/** Returns one gateway's fraction of some calls, at least one of them. */
-export const perGateway = (calls: number, gateways: number): number =>
-  calls === 0 ? 0 : Math.max(1, Math.floor(calls / gateways))
+/** Returns one gateway's fraction of some points, at least those of one call. */
+export const perGateway = (points: number, gateways: number, cost = 1): number =>
+  Math.min(points, Math.max(cost, Math.floor(points / gateways)))

@@ -81,14 +81,17 @@ export function createLocalCounters(
   }
 
   function allowance({ quota, state, verdict }: Found, gateways: number, at: number): Allowance {
-    const roomAt = (atUs: number): number => state.countIn(frameOf(quota.limit, quota, atUs), gateways).room
-    const limit = perGateway(quota.limit, gateways)
+    const { cost = 1 } = quota
+    const roomAt = (atUs: number): number =>
+      state.countIn(frameOf(quota.limit, quota, atUs), gateways, cost).room
+    const limit = perGateway(quota.limit, gateways, cost)
     const remaining = Math.max(0, roomAt(at))
-    const isUnused = remaining === limit && limit > 0
+    const isUnused = remaining === limit && limit >= cost
+    const wanted = verdict === 'none' ? cost : remaining + 1
     // Room grows at the end of a calendar period, or when a call leaves: all have left by the end of one window.
     const latest = Math.max(at + quota.windowMs * 1000, state.own?.expiresAtUs ?? 0)
     const { endUs } = frameOf(quota.limit, quota, at)
-    const grows = endUs ?? (isUnused ? at : search(at + 1, latest, (later) => roomAt(later) > remaining))
+    const grows = endUs ?? (isUnused ? at : search(at + 1, latest, (later) => roomAt(later) >= wanted))
     const resetAt = quota.calendar?.periodAt(dateMs(quota.key, at)).endMs ?? epochMs(grows / 1000)
     const waitMs = (grows - at) / 1000
     return allowanceOf({ ...quota, limit }, verdict !== 'none', limit - remaining, resetAt, waitMs)
@@ -99,9 +102,10 @@ export function createLocalCounters(
     const found = quotas.map((quota): Found => {
       const state = keys.know(quota, quota.key)
       const access = quota.access && keys.know(quota, quota.access.key)
-      const { used, room } = state.countIn(frameOf(quota.limit, quota, at), gateways)
+      const { cost = 1 } = quota
+      const { used, room } = state.countIn(frameOf(quota.limit, quota, at), gateways, cost)
       const isInAccess = access !== undefined && access.countIn(frameOf(1, quota.access!, at), 1).used > 0
-      return { quota, state, access, verdict: verdictOf(quota, used, room > 0, isInAccess) }
+      return { quota, state, access, verdict: verdictOf(quota, used, room >= cost, isInAccess) }
     })
     const admitted = admits(found)
     const allowances = found.map((one) => {
@@ -126,7 +130,7 @@ export function createLocalCounters(
       if (!isTracked(quota)) continue
       keys.know(quota, quota.key).record(quota, allowance, localMs, mayHaveCharged)
       if (quota.access === undefined) continue
-      const access = { limit: 1, ...allowance.access! }
+      const access = { admitted: true, limit: 1, ...allowance.access! }
       keys.know(quota, quota.access.key).record(quota.access, access, localMs, mayHaveCharged)
     }
     return charge
@@ -167,7 +171,7 @@ export function createLocalCounters(
       const state = keys.know(quota, quota.key)
       // As far as is known here: the server's clock, which decides, may have been set back.
       const isOver = dateMs(quota.key) >= endsAt
-      if (!isOver && state.takeBack(frameOf(quota.limit, quota, nowUs()))) return undefined
+      if (!isOver && state.takeBack(frameOf(quota.limit, quota, nowUs()), quota.cost ?? 1)) return undefined
       state.giveBack(quota, endsAt, isOver)
       keys.keep(state)
       return isUp(quota) ? sendOf(state) : undefined

@@ -1,7 +1,7 @@
 import { search } from '../../runtime/hot-path.ts'
 import type { Window } from '../quota.ts'
 
-/** An exact log of the admitted calls of one key, with the slots and the algorithm of charge.lua. Times are microseconds of one clock. */
+/** An exact log of the admitted calls of one key, with the slots and the algorithm of charge.lua. A call of a higher cost counts as so many calls. Times are microseconds of one clock. */
 export class CallLog {
   /** Two numbers for each slot, oldest first: the time of its last call, and the calls ever admitted up to that call. */
   readonly slots: number[] = []
@@ -65,7 +65,7 @@ export const usedIn = (log: CallLog, { horizonUs }: Pick<Frame, 'horizonUs'>): n
   log.total - callsUpTo(log, expiredSlots(log, horizonUs) - 1)
 
 /** Adds a call, made now by default, and drops the slots that have left the window. */
-export function add(log: CallLog, frame: Frame, madeUs = frame.nowUs): void {
+export function add(log: CallLog, frame: Frame, cost = 1, madeUs = frame.nowUs): void {
   const { slots } = log
   const { horizonUs, windowUs, endUs, spanUs, splitUs = -Infinity } = frame
   const expired = expiredSlots(log, horizonUs)
@@ -81,7 +81,7 @@ export function add(log: CallLog, frame: Frame, madeUs = frame.nowUs): void {
   const held = heldSlots(log)
   const last = held > 0 ? timeOf(log, held - 1) : Number.NEGATIVE_INFINITY
   const atUs = Math.max(last, madeUs)
-  log.total++
+  log.total += cost
   log.expiresAtUs = endUs ?? atUs + windowUs
   const isSameSpan =
     endUs === undefined
@@ -91,10 +91,11 @@ export function add(log: CallLog, frame: Frame, madeUs = frame.nowUs): void {
   slots.push(atUs, log.total)
 }
 
-/** Returns when the remaining calls next grow: when the oldest call leaves, or the last call in excess of the limit. */
-export function growsAt(log: CallLog, { nowUs, limit, horizonUs, windowUs, endUs, spanUs }: Frame): number {
+/** Returns when the remaining calls of a limit next grow: when the oldest call leaves, or the last call in excess of the limit. */
+export function growsAt(log: CallLog, frame: Frame, limit = frame.limit): number {
+  const { nowUs, horizonUs, windowUs, endUs, spanUs } = frame
   if (endUs !== undefined) return endUs
-  if (limit === 0) return nowUs + windowUs
+  if (limit <= 0) return nowUs + windowUs
   const oldest = expiredSlots(log, horizonUs)
   const used = log.total - callsUpTo(log, oldest - 1)
   if (used === 0) return nowUs
@@ -122,12 +123,10 @@ export function dropUpTo(log: CallLog, total: number): void {
   log.expiredCalls = Math.max(log.expiredCalls, total)
 }
 
-/** Takes back the newest call; returns false if it does not count. */
-export function takeBack(log: CallLog, frame: Frame): boolean {
-  if (usedIn(log, frame) === 0) return false
-  log.total--
+/** Takes back the newest calls, which all count. */
+export function takeBack(log: CallLog, calls: number): void {
+  log.total -= calls
   const { slots } = log
-  if (log.total === callsUpTo(log, heldSlots(log) - 2)) slots.length -= 2
-  else slots[slots.length - 1] = log.total
-  return true
+  while (heldSlots(log) > 0 && callsUpTo(log, heldSlots(log) - 2) >= log.total) slots.length -= 2
+  if (heldSlots(log) > 0) slots[slots.length - 1] = log.total
 }

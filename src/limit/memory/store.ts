@@ -1,5 +1,5 @@
 import type { KeyFilter } from '../key.ts'
-import { admits, type Quota, verdictOf, type Window } from '../quota.ts'
+import { admits, fullAt, type Quota, verdictOf, type Window } from '../quota.ts'
 import { epochOf, SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, type InspectedStore } from '../store.ts'
 import { add, CallLog, frameAt, growsAt, takeBack, usedIn } from './call-log.ts'
@@ -22,9 +22,9 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
     return { key, log, frame, used: usedIn(log, frame) }
   }
 
-  function charge({ key, log, frame }: ReturnType<typeof count>): void {
+  function charge({ key, log, frame }: ReturnType<typeof count>, cost = 1): void {
     if (log.total === 0) logs.set(key, log)
-    add(log, frame)
+    add(log, frame, cost)
   }
 
   function decide(quotas: readonly Quota[], atUs: number, charging: boolean): Charge {
@@ -34,16 +34,17 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
       const { used } = counted
       const access = quota.access && count(1, quota.access, atUs, wallMs)
       const isInAccess = access !== undefined && access.used > 0
-      return { quota, counted, access, verdict: verdictOf(quota, used, used < quota.limit, isInAccess) }
+      return { quota, counted, access, verdict: verdictOf(quota, used, used < fullAt(quota), isInAccess) }
     })
     const admitted = admits(found)
     const allowances = found.map(({ quota, counted, access, verdict }): Allowance => {
       if (charging && admitted && verdict === 'pays') {
-        charge(counted)
+        charge(counted, quota.cost)
         if (access !== undefined) charge(access)
       }
       const { log, frame } = counted
-      const resetAfterMs = (growsAt(log, frame) - atUs) / 1000
+      const full = verdict === 'none' ? fullAt(quota) : quota.limit
+      const resetAfterMs = (growsAt(log, frame, full) - atUs) / 1000
       return allowanceOf(quota, verdict !== 'none', usedIn(log, frame), wallMs + resetAfterMs, resetAfterMs)
     })
     return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt: wallMs })
@@ -63,7 +64,7 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
       const wallMs = epochMs(atUs / 1000)
       const log = logs.get(quota.key)
       if (log === undefined || quota.calendar?.periodAt(wallMs).endMs !== endsAt) return
-      takeBack(log, frameAt(quota.limit, quota, atUs, wallMs))
+      takeBack(log, Math.min(quota.cost ?? 1, usedIn(log, frameAt(quota.limit, quota, atUs, wallMs))))
     },
     keys: async ({ matches }: KeyFilter, max = Infinity) =>
       [...logs.keys()].filter((key) => matches(key)).slice(0, max),

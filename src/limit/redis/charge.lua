@@ -13,12 +13,13 @@
 --               8   the access of the next limit
 --               16  a merge of such calls, which counts, too,    its calls, its number, and the position of the key that has the
 --                   unless the log has it                        number of the last merge
+--               32  a call that counts as several                their number
 -- returns   integers: the time, and nothing else outside these times; then for every decision 1 if it is admitted, 0 if not, and for
 --           every key:
 --             room       1 if it has room for the call, 0 if not, and 2 more if the log has the calls of the merge; -1 if it is damaged:
 --                        nothing is decided
 --             used       calls in the window, with this call if it was charged, and those that count beside those of the log
---             growsAt    when the remaining calls next grow
+--             growsAt    when the remaining calls next grow; without room, when the call can pass
 --
 -- A call during an access is free: it needs no room, and is charged neither to the limit nor to the access, if the limit has calls and is
 -- not 0.
@@ -64,7 +65,7 @@ for i = 1, #KEYS do
     -- `raw`: the whole string of a small log, which each change updates; the slots of another are read and written one by one.
     logs[name] = {
       key = name, damaged = damaged, raw = capacity <= SMALL and raw, capacity = capacity, first = first, held = held, total = total,
-      gone = gone, newest = newest, oldest = oldest, calls = 0, window = 0, start = false, own = 0, room = NONE,
+      gone = gone, newest = newest, oldest = oldest, calls = 0, window = 0, start = false, own = 0, cost = 1, room = NONE,
     }
   end
 end
@@ -84,18 +85,19 @@ for decision = 3, #ARGV do
   local admitted, at, last, access = true, 2, key, nil
   while at <= #rule do
     local calls, window, flags = rule[at], rule[at + 1], rule[at + 2]
-    local start, own = false, 0
+    local start, own, cost = false, 0, 1
     at = at + 3
     if flags % 4 >= 2 then start, at = rule[at], at + 1 end
     if flags % 8 >= 4 then own, at = rule[at], at + 1 end
     last = last + 1
     local log = logs[KEYS[last]]
-    if flags >= 16 then
+    if flags % 32 >= 16 then
       log.isMerged = tonumber(call('GET', KEYS[rule[at + 2]]) or 0) >= rule[at + 1]
       if not log.isMerged then own = own + rule[at] end
       at = at + 3
     end
-    log.calls, log.window, log.start, log.own = calls, window, start, own
+    if flags >= 32 then cost, at = rule[at], at + 1 end
+    log.calls, log.window, log.start, log.own, log.cost = calls, window, start, own, cost
     if log.held > 0 and log.newest - now > window then
       -- The clock went back by more than a window: the key must not stay full for longer than one window.
       log.raw = ('\0'):rep(HEADER_BYTES) .. pack(SLOT, now, log.total)
@@ -120,7 +122,7 @@ for decision = 3, #ARGV do
     else
       local used = log.total - log.gone + own
       local isFree = access and used > 0 and calls > 0 and access.total - access.gone + access.own > 0
-      log.room = isFree and FREE or used < calls and PAYS or NONE
+      log.room = isFree and FREE or used + cost <= calls and PAYS or NONE
       if log.damaged or access and access.damaged or log.room == NONE and flags % 2 == 0 then admitted = false end
       if access then access.room, access = log.room, nil end
     end
@@ -135,7 +137,7 @@ for decision = 3, #ARGV do
     if charging and admitted and log.room == PAYS then
       -- Add the call to the newest slot, or to a new one.
       local held, when = log.held, now
-      log.total, log.dirty = log.total + 1, true
+      log.total, log.dirty = log.total + log.cost, true
       if held > 0 and (log.newest >= now or floor(log.newest / span) == floor(now / span)) then
         when = max(log.newest, now)
       else
@@ -159,7 +161,9 @@ for decision = 3, #ARGV do
       end
     end
 
-    local used, left, growsAt = log.total - log.gone, calls - log.own, now
+    local used, growsAt = log.total - log.gone, now
+    -- Without room, as many more must leave as the call counts.
+    local left = calls - log.own - (log.room == NONE and log.cost - 1 or 0)
     if start or left <= 0 then
       growsAt = (start or now) + window
     elseif used > 0 and used < left and log.held == 1 then

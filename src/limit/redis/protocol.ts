@@ -1,5 +1,5 @@
 import { mergedKey } from '../key.ts'
-import type { Calendar, Quota, Window } from '../quota.ts'
+import { type Calendar, fullAt, type Quota, type Window } from '../quota.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, DamagedKeyError } from '../store.ts'
 import type { Merge, OwnCalls, OwnCount } from '../store.ts'
 import type { ServerClocks } from './deadlines.ts'
@@ -14,7 +14,7 @@ export interface Asked {
   readonly onEnd: (outcome: Charge | Error) => void
 }
 export const [READ, CHARGE] = [0, 1] as const
-const [SHADOW, CALENDAR, OWN, ACCESS, MERGE] = [1, 2, 4, 8, 16] as const
+const [SHADOW, CALENDAR, OWN, ACCESS, MERGE, COST] = [1, 2, 4, 8, 16, 32] as const
 /** The window of the access of a token, for merge.lua. */
 const OF_TOKEN = -1
 
@@ -50,9 +50,11 @@ export function rulesOf(batch: readonly Asked[], keys: readonly string[], gatewa
   const rules = batch.map(({ action, quotas, own }) => {
     let rule = String(action)
     for (const quota of quotas) {
-      const { access, limit, shadow } = quota
+      const { access, limit, shadow, cost = 1 } = quota
       if (access !== undefined) rule += ruleOf(access, 1, ACCESS, own)
-      rule += ruleOf(quota, limit, shadow ? SHADOW : 0, own)
+      const flags = (shadow ? SHADOW : 0) + (cost > 1 ? COST : 0)
+      rule += ruleOf(quota, limit, flags, own)
+      if (cost > 1) rule += ` ${cost}`
     }
     return rule
   })
@@ -141,19 +143,20 @@ export function chargesOf(
     let damaged: string | undefined
     const allowances = quotas.map((quota): Allowance => {
       const access = quota.access && read(quota.access.key, 1)
-      const { hasRoom, used, growsAtUs, resetAfterMs, own } = read(quota.key, quota.limit)
+      const { hasRoom, used, growsAtUs, resetAfterMs, own } = read(quota.key, quota.limit, fullAt(quota))
       return allowanceOf(quota, hasRoom, used, growsAtUs / 1000, resetAfterMs, own, access)
     })
-    function read(name: string, limit: number) {
+    function read(name: string, limit: number, full = limit) {
       const [room, used] = [numbers[at]!, numbers[at + 1]!]
       let growsAtUs = numbers[at + 2]!
       at += 3
       if (room === -1) damaged ??= name
       const { calls = 0, spreadMs = 0, merge } = counts[key++] ?? {}
       const own = calls + (merge === undefined || room >= 2 ? 0 : merge.calls)
+      const hasRoom = room % 2 === 1
       // As long as own calls alone fill the limit, they have to leave, too.
-      if (own > 0 && own >= limit) growsAtUs += Math.ceil(spreadMs * 1000)
-      return { hasRoom: room % 2 === 1, used, growsAtUs, resetAfterMs: (growsAtUs - nowUs) / 1000, own }
+      if (own > 0 && own >= (hasRoom ? limit : full)) growsAtUs += Math.ceil(spreadMs * 1000)
+      return { hasRoom, used, growsAtUs, resetAfterMs: (growsAtUs - nowUs) / 1000, own }
     }
     if (damaged !== undefined) return new DamagedKeyError(damaged)
     // All decisions of a batch share one instant; a microsecond each keeps their order.

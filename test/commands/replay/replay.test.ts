@@ -115,6 +115,20 @@ ${SYNC}`
     expect((await replayed(lines('own'), config)).clients).toMatchObject([{ name: 'Own & Co' }])
   })
 
+  it('applies the costs of the routes that the given configuration has', async () => {
+    const routes = `  - { match: "/transactions", upstream: data, authenticate: bearer, limits: [requests], cost: 4 }
+  - { match: "/free", upstream: data, authenticate: bearer, limits: [requests], cost: 0 }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`
+    const config = configFile(`  requests: { per: [client], limit: 10, window: 1m }`, { routes })
+    const paths = ['/transactions', '/transactions', '/transactions', '/a', '/free', '/b', '/c']
+    const report = await replayed(
+      paths.map((path, i) => line({ at: i, path })),
+      config,
+    )
+    expect(report.totals).toMatchObject({ calls: 6, admitted: 4, refused: 2 })
+    expect(report.lines).toMatchObject({ unlimited: 1 })
+  })
+
   it('counts the calls that shadow limits would have refused, and does not refuse them', async () => {
     const limits = `${PLENTY}\n  trial: { per: [client], limit: 1, window: 1m, shadow: true }`
     const routes =

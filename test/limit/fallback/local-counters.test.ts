@@ -129,3 +129,85 @@ test('local counters charge the calls before and after an access is configured',
     ...Array<string>(3).fill(access.key),
   ])
 })
+
+test('local counters keep the wait of each cost that the store told', () => {
+  let nowMs = 100_000
+  const clock = { ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs }
+  const local = create(clock)
+  const told = (cost: number, admitted: boolean, used: number, waitMs: number): void => {
+    const allowance = allowanceOf({ ...QUOTA, cost }, admitted, used, 0, waitMs)
+    local.answered([{ ...QUOTA, cost }], {
+      ...{ admitted, allowances: [allowance], proof: undefined, mode: 'store' },
+    })
+  }
+  const passesAt = (cost: number): number => local.peek([{ ...QUOTA, cost }], 1)[0]!.retryAfterMs
+  // 3 points leave after 10 s, 4 more after 20 s, and the last 2 after 40 s.
+  told(2, true, 9, 10_000)
+  told(7, false, 9, 20_000)
+  told(1, false, 9, 10_000)
+  told(8, false, 9, 40_000)
+  expect([1, 7, 8].map(passesAt)).toEqual([10_000, 20_000, 40_000])
+  // Of the points that the store did not tell of, all may leave late.
+  expect(passesAt(3)).toBe(20_000)
+  nowMs += 20_000
+  expect(local.charge([{ ...QUOTA, cost: 8 }], 1).admitted).toBe(false)
+  expect(local.charge([{ ...QUOTA, cost: 7 }], 1).admitted).toBe(true)
+})
+
+test('local counters forget the waits of all costs when the store admits a call', () => {
+  let nowMs = 100_000
+  const local = create({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs })
+  const told = (cost: number, admitted: boolean, used: number, waitMs: number): void => {
+    const allowances = [allowanceOf({ ...QUOTA, cost }, admitted, used, 0, waitMs)]
+    local.answered([{ ...QUOTA, cost }], { admitted, allowances, proof: undefined, mode: 'store' })
+  }
+  told(7, false, 7, 20_000)
+  told(2, true, 9, 30_000)
+  nowMs += 20_000
+  expect(local.charge([{ ...QUOTA, cost: 2 }], 1).admitted).toBe(false)
+})
+
+test('local counters hand over the points of a call that began an access', () => {
+  const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 })
+  const access = { key: 'p:{a}:~access:x', windowMs: 1000, isOfToken: false }
+  local.charge([{ ...QUOTA, access, cost: 4 }], 1)
+  expect(next(local)!.merge.calls).toMatchObject([{ calls: 4 }])
+})
+
+test('local counters tell a call that takes more than the limit to wait for a window', () => {
+  const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 })
+  const [allowance] = local.charge([{ ...QUOTA, cost: 10 }], 1).allowances
+  expect(allowance).toMatchObject({ admitted: false, remaining: 9, retryAfterMs: 60_000 })
+})
+
+test('local counters give back the points of a call, as own ones or with a merge', () => {
+  const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 }, () => 1000)
+  const calendar = createCalendar({ unit: 'minute', timezone: 'UTC' })
+  const quota = { ...QUOTA, calendar, countsSuccess: true }
+  local.charge([{ ...quota, cost: 4 }], 1)
+  local.charge([{ ...quota, cost: 2 }], 1)
+  expect(local.giveBack({ ...quota, cost: 4 }, 60_000)).toBeUndefined()
+  expect(local.peek([quota], 1)).toMatchObject([{ remaining: 7 }])
+  expect(local.giveBack({ ...quota, cost: 4 }, 60_000)!.merge).toMatchObject({
+    calls: [{ calls: 2 }],
+    back: { calls: 4 },
+  })
+  local.charge([{ ...quota, cost: 2 }], 1)
+  // Too few points are not sent yet: the merge goes on with all that it has.
+  expect(local.giveBack({ ...quota, cost: 3 }, 60_000)).toBeUndefined()
+  expect(local.own.since(quota.key, 0)).toMatchObject({ calls: 2, merge: { calls: 2 } })
+})
+
+test('local counters have room for the points of a call that is given back', () => {
+  const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 }, () => 1000)
+  const quota = {
+    ...QUOTA,
+    calendar: createCalendar({ unit: 'minute', timezone: 'UTC' }),
+    countsSuccess: true,
+    cost: 4,
+  }
+  const allowances = [allowanceOf(quota, true, 8, 0, 59_000)]
+  local.answered([quota], { admitted: true, allowances, proof: undefined, mode: 'store' })
+  local.giveBack(quota, 60_000)
+  expect(local.peek([quota], 1)).toMatchObject([{ remaining: 5 }])
+})

@@ -216,6 +216,21 @@ describe('a store with a fallback', () => {
     expect([await admitted(10), await admitted(3), await admitted(0)]).toEqual([2, 1, 0])
   })
 
+  test('divides points, too: at least those of one call that the whole limit admits', async () => {
+    const { store, behaviour } = setUp({ instances: 4 })
+    behaviour.charge = fails
+    const points = (key: string, cost: number) => ({ ...quota(key, 10), cost })
+    const admitted = async (key: string, cost: number) =>
+      (await store.charge([points(`p:{${key}}:x`, cost)])).admitted
+    expect([await admitted('a', 4), await admitted('a', 1)]).toEqual([true, false])
+    expect([await admitted('b', 1), await admitted('b', 4), await admitted('b', 1)]).toEqual([
+      true,
+      false,
+      true,
+    ])
+    expect(await admitted('c', 11)).toBe(false)
+  })
+
   test('divides the limits at least by the processes of this gateway, if the store was never available', async () => {
     const { store, behaviour } = setUp({ processes: 4 })
     behaviour.charge = fails

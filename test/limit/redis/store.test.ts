@@ -290,6 +290,14 @@ describe('the Redis store', () => {
     expect((await store.peek([mine]))[0]).toMatchObject({ remaining: 1 })
   })
 
+  test('lets calls of the gateway leave, too, if they leave too few points for a call', async () => {
+    const counted = { ...quota('beside', 10, 60_000), cost: 4 }
+    const own = { isEmpty: () => false, since: () => ({ calls: 7, spreadMs: 50 }) }
+    const { allowances } = await store.charge([counted], own)
+    expect(allowances).toMatchObject([{ admitted: false, remaining: 3, retryAfterMs: 60_050 }])
+    expect((await store.charge([{ ...counted, cost: 3 }], own)).admitted).toBe(true)
+  })
+
   test('reports the same Reset as other gateways, on the clock of Redis', async () => {
     const other = createRedisStore({ topology: { url: server.url }, prefix: 'r' })
     await other.connect()

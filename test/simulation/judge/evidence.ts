@@ -24,7 +24,7 @@ export interface Doubt extends Timed {
   readonly admitted: boolean
 }
 
-/** All that is known of one limit of one client. Calls and doubts are in the order in which they were asked. */
+/** All that is known of one limit of one client. Calls and doubts are in the order in which they were asked; those admitted and the doubts as often as they take points. */
 export interface Case {
   readonly history: History
   readonly client: string
@@ -60,19 +60,26 @@ export function casesOf(record: Played): readonly Case[] {
         call.client === client && call.limits.includes(name)
       const byTime = (a: { askedAtMs: number }, b: { askedAtMs: number }) => a.askedAtMs - b.askedAtMs
       const own: readonly Witness[] = calls.filter(isOwn).toSorted(byTime)
-      const lost = unanswered
-        .filter(isOwn)
-        .map(({ askedAtMs }) => ({ askedAtMs, toldAtMs: askedAtMs + LONGEST_MS, admitted: false }))
+      const lost = unanswered.filter(isOwn).map(({ askedAtMs, cost }) => ({
+        askedAtMs,
+        toldAtMs: askedAtMs + LONGEST_MS,
+        admitted: false,
+        cost,
+      }))
       const doubtful = own.filter((call) => isDoubtful(history.actions, call))
       return {
         ...{ history, client, name, kind: history.limits[name].kind, calls: own, troubles },
-        admitted: own.filter(({ admitted }) => admitted),
-        doubts: [...doubtful, ...lost].toSorted(byTime),
+        admitted: own.filter(({ admitted }) => admitted).flatMap(pointsOf),
+        doubts: [...doubtful, ...lost].toSorted(byTime).flatMap(pointsOf),
         rules: ownRules(history, rules[name], client, name),
       }
     }),
   )
 }
+
+/** Returns a call as often as it takes points. */
+const pointsOf = <T extends { readonly cost: number }>(call: T): readonly T[] =>
+  Array.from({ length: call.cost }, () => call)
 
 /**
  * True if a fault may have lost the answer to a call, which was under way: a call that is told in no time was not sent to Redis.

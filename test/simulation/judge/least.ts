@@ -27,7 +27,7 @@ const inWindow = <T extends Timed>(calls: readonly T[], refused: Witness, window
 const countCalls: Count = ({ admitted, doubts }, refused, windowMs) =>
   countBetween(admitted, refused.askedAtMs - windowMs - MICROSECOND_MS, refused.toldAtMs) +
   countBetween(doubts, refused.askedAtMs - windowMs - MICROSECOND_MS, refused.toldAtMs) -
-  Number(doubts.includes(refused))
+  doubts.filter((doubt) => doubt === refused).length
 
 /** A doubtful call may have begun an access, unless it lies within one; if it was admitted, two. */
 const countAccesses: Count = ({ admitted, doubts, history, name }, refused, windowMs) => {
@@ -79,8 +79,9 @@ export function* refusedEarly(one: Case): Generator<Violation> {
     const steps = clockSteps(one, askedAtMs - 2 * windowMs, toldAtMs)
     const backMs = steps.reduce((sum, { byMs }) => sum + Math.abs(byMs), 0)
     const gateways = gatewaysAt(one, askedAtMs)
-    const needed =
-      isDuring && gateways > 1 ? Math.max(Math.min(1, limit), Math.floor(limit / gateways)) : limit
+    const { cost } = call
+    const part = Math.min(limit, Math.max(cost, Math.floor(limit / gateways)))
+    const needed = (isDuring && gateways > 1 ? part : limit) - cost + 1
     // Above 1000, calls count for a thousandth of the window longer.
     const sharedMs = limit > 1000 ? Math.ceil(windowMs / 1000) : 0
     const isTwice = isDuring || (isAfter && gateways > 1) || steps.length > 0

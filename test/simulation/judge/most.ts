@@ -24,7 +24,8 @@ export function promised(one: Case, limit: number, fromMs: number, toMs: number)
   const isDenied = history.limits[name].onOutage === 'deny'
   const starts = isDenied ? 0 : alone(one, fromMs, toMs)
   const isShared = gateways > 1 && !isDenied && overlapping(troubles, fromMs, toMs).length > 0
-  const byFallbacks = isShared ? Math.max(limit, gateways) : 0
+  const highest = Math.max(...one.calls.map(({ cost }) => cost))
+  const byFallbacks = isShared ? Math.max(limit, gateways * Math.min(limit, highest)) : 0
   const byRedis = isShared && isOut(one, fromMs, toMs) ? 0 : limit
   return byRedis + limit * (losses + starts) + byFallbacks
 }
@@ -95,7 +96,7 @@ export function* excessAfterChange(one: Case): Generator<Violation> {
   const { history, name, client } = one
   if (one.rules.length === 1 || history.gateways > 1 || history.actions.some(losesData)) return
   const admitted = countedBy(one)
-  for (const { askedAtMs, toldAtMs } of admitted) {
+  for (const { askedAtMs, toldAtMs, cost } of admitted) {
     const longest = 2 * Math.max(...one.rules.map(({ windowMs }) => windowMs))
     const [rule, ...others] = rulesBetween(one, askedAtMs, toldAtMs)
     const windows = rulesBetween(one, askedAtMs - longest, toldAtMs)
@@ -106,7 +107,7 @@ export function* excessAfterChange(one: Case): Generator<Violation> {
     const before = between(admitted, toldAtMs - windowMs, askedAtMs).filter(
       (other) => other.toldAtMs < askedAtMs && other.askedAtMs > toldAtMs - windowMs,
     )
-    if (before.length < limit) continue
+    if (before.length + cost <= limit) continue
     const text = `a call of ${name} by ${client} was admitted at ${toldAtMs} after ${before.length}, limit ${limit}`
     yield { promise: 'limit', text }
     return

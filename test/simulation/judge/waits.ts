@@ -42,8 +42,8 @@ export function* brokenWaits(one: Case): Generator<Violation> {
   for (const call of calls) {
     const { waitedFor, toldAtMs } = call
     if (call.admitted || call.isReplay || call.refusedBy !== name || waitedFor === undefined) continue
-    // With a limit of 0, the wait is always a window.
-    if (rulesBetween(one, waitedFor.askedAtMs, toldAtMs).some(({ limit }) => limit === 0)) continue
+    // With a limit of 0, or below the cost, the wait is always a window.
+    if (rulesBetween(one, waitedFor.askedAtMs, toldAtMs).some(({ limit }) => limit < call.cost)) continue
     if (waitedFor.refusedBy !== name && mayBeShorter(one, waitedFor)) continue
     const windowMs = Math.max(...one.rules.map((rule) => rule.windowMs))
     const isAfter = overlapping(troubles, waitedFor.askedAtMs - 2 * windowMs, toldAtMs).length > 0

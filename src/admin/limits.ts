@@ -116,7 +116,8 @@ async function readSetting(request: IncomingMessage, caller: CountedCaller) {
   let body = Buffer.alloc(0)
   for await (const chunk of request as AsyncIterable<Buffer>) {
     body = Buffer.concat([body, chunk])
-    if (body.length > MAX_BODY_BYTES) throw new InvalidQuestion('The body is over 64 KiB.')
+    if (body.length > MAX_BODY_BYTES)
+      throw new InvalidQuestion(`The body is over ${MAX_BODY_BYTES / 1024} KiB.`)
   }
   const settings = parseObject(body)
   if (settings === undefined)

@@ -120,7 +120,7 @@ export async function compile(settings: Settings, directory: string, files: stri
         .filter((name) => costOf(route, name) > 0)
         .map((name) => {
           const limit = limits.find((limit) => limit.name === name)!
-          return hasPoints(name) ? { ...limit, cost: costOf(route, name) } : limit
+          return limit.cost === undefined ? limit : { ...limit, cost: costOf(route, name) }
         }),
     })),
     limits,

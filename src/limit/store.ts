@@ -19,7 +19,7 @@ export interface Allowance {
   /** True if this quota had room for the call, whether or not the other quotas had. */
   readonly admitted: boolean
   readonly shadow: boolean
-  /** Of the used points, those of calls that the gateway admitted by itself, and that the store does not have. */
+  /** The used points of calls that the gateway admitted by itself, and that the store does not have. */
   readonly own: number
   /** The state of the access that the call belongs to. */
   readonly access?: CountedAccess | undefined

@@ -1,7 +1,14 @@
 import { Refusal } from '../errors.ts'
 import { type ClientRules, findClient, refuseRequestObject, signingOf } from './clients.ts'
 import type { Body } from './form.ts'
-import { decodeComponent, invalidRequest, MAX_PARAMETERS, parseParameters, refuseBody } from './form.ts'
+import {
+  decodeComponent,
+  invalidRequest,
+  MAX_PARAMETERS,
+  parseParameters,
+  refuseBody,
+  tooManyParameters,
+} from './form.ts'
 
 export type AuthorizationGuard = ReturnType<typeof createAuthorizationGuard>
 
@@ -59,7 +66,7 @@ type Pair = readonly [name: string, value: string]
  */
 function lenientPairs(text: string): readonly Pair[] | Refusal {
   const parts = text.split(/[&;]/, MAX_PARAMETERS + 1)
-  if (parts.length > MAX_PARAMETERS) return invalidRequest('Send at most 100 parameters.')
+  if (parts.length > MAX_PARAMETERS) return tooManyParameters()
   const pairs: Pair[] = []
   for (const part of parts) {
     const equals = part.indexOf('=')

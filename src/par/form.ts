@@ -31,6 +31,8 @@ export function refuseBody({ contentType, contentEncoding, body }: Body): Refusa
   return invalidRequest('Send the parameters as application/x-www-form-urlencoded, in UTF-8.')
 }
 
+export const tooManyParameters = () => invalidRequest(`Send at most ${MAX_PARAMETERS} parameters.`)
+
 /**
  * Parses a form or a query (RFC 6749 appendix B); returns a 400 if others might parse it differently. A parameter without a value is
  * omitted (RFC 6749 section 3.1), except the `forbidden` one, which a backend may accept without a value.
@@ -39,7 +41,7 @@ export function parseParameters(text: string, forbidden?: string): Form | Refusa
   // Some parsers split parameters at semicolons.
   if (text.includes(';')) return invalidRequest('Percent-encode each semicolon of the parameters.')
   const pairs = text.split('&', MAX_PARAMETERS + 1)
-  if (pairs.length > MAX_PARAMETERS) return invalidRequest('Send at most 100 parameters.')
+  if (pairs.length > MAX_PARAMETERS) return tooManyParameters()
 
   const form = new Map<string, string>()
   const seen = new Set<string>()

@@ -99,7 +99,8 @@ export function createOperations(parts: {
         limit === null ? [] : [{ caller, name, limit, ...details }],
       )
       const removed = names.filter((name) => set[name] === null).map((name) => ({ caller, name }))
-      const isListed = config.clients.some((client) => `client:${client.caller}` === formatCaller(caller))
+      const asked = formatCaller(caller)
+      const isListed = config.clients.some((client) => `client:${client.caller}` === asked)
       // Asked before: a limit of 0 shows no counted calls.
       const seen = isListed || (await isCounted(usage, caller))
       await overrides.change(added, removed)

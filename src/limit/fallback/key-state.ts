@@ -38,7 +38,7 @@ interface EachCall extends OwnCall {
 /** Maximum instants of a merge: more would keep Redis for more than 2 ms. */
 const MAX_MERGED = 1000
 
-/** What the store says of a key. */
+/** The part of an allowance from which the state of a key is recorded. */
 type Stored = Pick<Allowance, 'admitted' | 'limit' | 'used' | 'own' | 'resetAfterMs'>
 
 const STORED: HandOver = { state: 'stored' }

@@ -1,7 +1,10 @@
 import { search } from '../../runtime/hot-path.ts'
 import type { Window } from '../quota.ts'
 
-/** An exact log of the admitted calls of one key, with the slots and the algorithm of charge.lua. A call of a higher cost counts as so many calls. Times are microseconds of one clock. */
+/**
+ * An exact log of the admitted calls of one key, with the slots and the algorithm of charge.lua. A call with a cost of n counts as
+ * n calls. Times are microseconds of one clock.
+ */
 export class CallLog {
   /** Two numbers for each slot, oldest first: the time of its last call, and the calls ever admitted up to that call. */
   readonly slots: number[] = []

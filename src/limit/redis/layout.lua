@@ -4,7 +4,7 @@
 --   header (38 bytes)  | version 0: 1 | capacity: 3 | first: 4 | held: 4 | total: 6 | gone: 6 | newest: 7 | oldest: 7 |
 --   slot (13 bytes)    | time of its last call: 7 | calls ever admitted, up to and including it: 6 |
 --
--- A call with a cost counts as so many calls.
+-- A call with a cost of n counts as n calls.
 --
 --       first             first + held - 1              capacity  slots of the ring, in which the last is followed by the first
 --         v                      v                      total     calls ever admitted

@@ -232,8 +232,8 @@ function isInTime(what: string, calls: readonly Observed[], unlimited: readonly 
   expect(late(SLACK_MS + Math.max(...times(unlimited)))).toBeLessThanOrEqual(Math.ceil(took.length / 1000))
 }
 
-/** Time by which the fallback may take calls as later than they were, also on a busy machine: its last question to Redis then took long. */
-const SPREAD_MS = 50
+/** Time by which the fallback takes calls as later than they were. */
+const SPREAD_MS = 10
 
 const SHAPES: readonly (readonly [string, string])[] = [
   ['answers with nothing', '$-1\r\n'],

@@ -7,6 +7,7 @@ import { type KeySet, readKeySet } from '../authenticate/token/key-set.ts'
 import { isGuarded } from '../downstream/router.ts'
 import type { ClientLimit } from '../policy/limit.ts'
 import type { RedisConfig } from '../limit/redis/options.ts'
+import { MIN_LEASE_MS } from '../limit/leases.ts'
 import { foldClientId } from '../par/clients.ts'
 import type { Settings } from './schema.ts'
 import { costOf } from './sections/routes.ts'
@@ -38,7 +39,9 @@ export async function compile(settings: Settings, directory: string, files: stri
   const { upstreams, listen, tokens, routes, par } = settings
   const hasPoints = (name: string): boolean =>
     routes.some((route) => route.limits.includes(name) && costOf(route, name) > 1)
-  const limits = settings.limits.map((limit) => (hasPoints(limit.name) ? { ...limit, cost: 1 } : limit))
+  const limits = settings.limits.map((limit) =>
+    hasPoints(limit.name) && !limit.isConcurrent ? { ...limit, cost: 1 } : limit,
+  )
   const issuers = [tokens ?? []].flat()
   const qualify = createQualifier(issuers.map(({ issuer }) => issuer))
   const isPushedTo = (name: string): boolean =>
@@ -90,6 +93,11 @@ export async function compile(settings: Settings, directory: string, files: stri
     const location = jwksUri === undefined ? undefined : { url: jwksUri }
     return { ...client, caller, folded: foldClientId(client.id), jwks: jwks ?? location }
   })
+  /** Returns the length of the leases of a route's calls: its timeout. */
+  const leaseMs = ({ timeoutMs, upstream }: Settings['routes'][number]): number => {
+    const ofUpstream = upstreams.find(({ name }) => name === upstream)?.timeoutMs
+    return Math.max(MIN_LEASE_MS, timeoutMs ?? ofUpstream ?? 0)
+  }
   return {
     ...settings,
     listen: {
@@ -120,6 +128,7 @@ export async function compile(settings: Settings, directory: string, files: stri
         .filter((name) => costOf(route, name) > 0)
         .map((name) => {
           const limit = limits.find((limit) => limit.name === name)!
+          if (limit.isConcurrent) return { ...limit, windowMs: leaseMs(route) }
           return limit.cost === undefined ? limit : { ...limit, cost: costOf(route, name) }
         }),
     })),

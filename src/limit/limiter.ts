@@ -1,5 +1,6 @@
 import { type Decision, longestWait } from './decision.ts'
 import { type Clock, SYSTEM_CLOCK } from '../runtime/clock.ts'
+import { CONCURRENT_WAIT_MS } from './leases.ts'
 import type { Quota } from './quota.ts'
 import type { Allowance, Charge, Store } from './store.ts'
 
@@ -32,6 +33,10 @@ function without(cost: number, cached: CachedAllowance | undefined): CachedAllow
   if (cached === undefined || cached.cost === cost) return cached?.others
   return { ...cached, others: without(cost, cached.others) }
 }
+
+/** Returns the longest time, in milliseconds, that a refused call may have to wait for a quota. */
+const longestWaitOf = ({ isConcurrent, windowMs }: Quota): number =>
+  isConcurrent ? CONCURRENT_WAIT_MS : windowMs
 
 const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cached: false }
 
@@ -69,7 +74,8 @@ export function createLimiter(
 
   /** Counts a re-check of the full key of the named limit; returns false if there were too many. */
   function mayRecheck(quotas: readonly Quota[], name: string, at: number): boolean {
-    const { key } = quotas.find((quota) => quota.name === name)!
+    const { key, isConcurrent } = quotas.find((quota) => quota.name === name)!
+    if (isConcurrent) return false
     const { rechecks } = cache.get(key)!
     if (at - rechecks.sinceAt >= MAX_AGE_MS) {
       rechecks.count = 0
@@ -85,8 +91,8 @@ export function createLimiter(
     let unknownMs = 0
     for (const quota of quotas) {
       if (quota.shadow) continue
-      const allowance = lookUp(quota, at)
-      if (allowance === undefined) unknownMs = Math.max(unknownMs, quota.windowMs)
+      const allowance = quota.isConcurrent ? store.ownRefusal(quota) : lookUp(quota, at)
+      if (allowance === undefined) unknownMs = Math.max(unknownMs, longestWaitOf(quota))
       else allowances.push(allowance)
     }
     const refusedBy = longestWait(allowances)
@@ -102,7 +108,9 @@ export function createLimiter(
   function remember(quotas: readonly Quota[], { admitted, allowances }: Decision, askedAt: number): void {
     let answeredAt: number | undefined
     for (let i = 0; i < quotas.length; i++) {
-      const { key, shadow, access, cost: own = 1 } = quotas[i]!
+      const { key, shadow, access, cost: own = 1, isConcurrent } = quotas[i]!
+      // Nobody knows when a call in progress ends.
+      if (isConcurrent) continue
       const allowance = allowances[i]!
       // A further call of an access passes although the limit is full; if that of an access by time was refused, none is under way.
       const passesNone = access === undefined || (!access.isOfToken && !allowance.admitted)
@@ -129,12 +137,12 @@ export function createLimiter(
   }
 
   function decided(charge: Charge, quotas: readonly Quota[], askedAt: number): Decision {
-    const { admitted, allowances, proof, mode, decidedAt } = charge
+    const { admitted, allowances, proof, mode, decidedAt, lease } = charge
     if (!admitted && proof?.admitted === false)
       return { admitted, allowances: [], mode, decidedAt, cached: false, replayed: true }
     for (const allowance of allowances) report(allowance, admitted)
     const refusedBy = admitted ? undefined : longestWait(allowances)!
-    const decision: Decision = { admitted, allowances, refusedBy, mode, decidedAt, cached: false }
+    const decision: Decision = { admitted, allowances, refusedBy, mode, decidedAt, lease, cached: false }
     // Cache only the store's answers: the fallback counts differently.
     if (mode === 'store' && askedAt > clearedAt) remember(quotas, decision, askedAt)
     // After a call that the fallback admitted, its limits have less room than was cached.
@@ -170,6 +178,10 @@ export function createLimiter(
         // Until the store has the call back, its answers count it.
         void store.giveBack(quota, charged.resetAt)?.then(() => forgetKey(quota.key))
       }
+    },
+    /** Ends the leases of a call. */
+    release(quotas: readonly Quota[], { lease }: Decision): void {
+      if (lease !== undefined) store.release(quotas, lease)
     },
     /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */
     recall: (quotas: readonly Quota[]) => recall(quotas, now()),

@@ -36,6 +36,8 @@ export interface Quota extends Window {
   readonly isProof?: boolean
   readonly access?: Access | undefined
   readonly countsSuccess?: boolean | undefined
+  /** True if the limit is one of calls at once: each has a lease, which lasts the window unless it is renewed. */
+  readonly isConcurrent?: boolean | undefined
   readonly onOutage?: OutageMode | undefined
   /** Epoch milliseconds at which the override or the client's own limit ends, if one applies and ends. */
   readonly untilAt?: number | undefined

@@ -21,6 +21,8 @@ export interface Allowance {
   readonly shadow: boolean
   /** The used points of calls that the gateway admitted by itself, and that the store does not have. */
   readonly own: number
+  /** Epoch milliseconds at which the oldest call in progress began, if the calls at once were read. */
+  readonly sinceAt?: number | undefined
   /** The state of the access that the call belongs to. */
   readonly access?: CountedAccess | undefined
 }
@@ -72,17 +74,19 @@ export interface Charge {
   readonly decidedAt?: number | undefined
   /** The latest instant of this gateway's clock, in milliseconds, at which the store can have decided. */
   readonly localMs?: number | undefined
+  /** The id of the leases of an admitted call, which are to be released when it ends. */
+  readonly lease?: string | undefined
 }
 
 /** Makes the outcome of the allowances of all quotas, in their order. Copying the outcome by `...`: 350 bytes a call in the old space. */
 export function chargeOf(
   quotas: readonly Quota[],
   all: readonly Allowance[],
-  { admitted, mode, decidedAt, localMs }: Omit<Charge, 'allowances' | 'proof'>,
+  { admitted, mode, decidedAt, localMs, lease }: Omit<Charge, 'allowances' | 'proof'>,
 ): Charge {
   const at = quotas.findIndex(({ isProof }) => isProof)
   const allowances = at === -1 ? all : all.filter((_, i) => i !== at)
-  return { admitted, allowances, proof: at === -1 ? undefined : all[at], mode, decidedAt, localMs }
+  return { admitted, allowances, proof: at === -1 ? undefined : all[at], mode, decidedAt, localMs, lease }
 }
 
 /** Calls that a gateway admitted by itself at one instant of its clock, in milliseconds. */
@@ -117,6 +121,8 @@ export interface OwnCount {
 
 export interface OwnCalls {
   isEmpty(): boolean
+  /** Returns the calls in progress of a key that the store may not have. */
+  concurrent(key: string): number
   /** Returns the calls of a key after an instant of this gateway's clock, in milliseconds; undefined if there are none. */
   since(key: string, atMs: number): OwnCount | undefined
 }
@@ -129,6 +135,10 @@ export interface Store {
   peek(quotas: readonly Quota[]): Promise<readonly Allowance[]>
   /** Gives a charged call back to the calendar period that ends then (epoch milliseconds), if that period is not over. Resolves when the store has the call back, or will get it later. */
   giveBack(quota: Quota, endsAt: number): void | Promise<void>
+  /** Ends the leases of a call. */
+  release(quotas: readonly Quota[], lease: string): void
+  /** Returns the refusal of a limit of calls at once that those of this gateway alone fill; undefined if the store is to be asked. */
+  ownRefusal(quota: Quota): Allowance | undefined
   /** Returns up to `max` matching keys, also without calls in the window. May scan until `signal` aborts. Rejects if a server is down. */
   keys(filter: KeyFilter, max?: number, signal?: AbortSignal): Promise<readonly string[]>
   /** Deletes every key that matches a filter, and returns their number. May scan all keys, as `keys` does. */

@@ -15,6 +15,8 @@ export interface Limit extends KeyedLimit, Conditional {
   readonly windowMs: number
   /** The periods of the calendar in which calls are counted, in place of a window that slides. */
   readonly calendar?: CalendarName
+  /** True if `limit` bounds the calls in progress, whose leases last `windowMs`. */
+  readonly isConcurrent?: boolean
   /** True if a call whose response is an error is given back. */
   readonly countsSuccess?: boolean
   /** Replaces that of the store. */

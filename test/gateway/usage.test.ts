@@ -39,7 +39,10 @@ beforeAll(async () => {
 })
 afterAll(() => redis.close())
 
-const STORES: readonly (readonly [string, () => Promise<Omit<InspectedStore, 'giveBack'>>])[] = [
+const STORES: readonly (readonly [
+  string,
+  () => Promise<Omit<InspectedStore, 'giveBack' | 'release' | 'ownRefusal'>>,
+])[] = [
   ['memory', async () => createMemoryStore()],
   [
     'Redis',

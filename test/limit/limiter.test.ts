@@ -26,6 +26,8 @@ function setUp(options: { readonly delayed?: boolean; readonly mode?: Charge['mo
       return new Promise((resolve) => waiting.push(() => resolve(charge)))
     },
     giveBack: (quota, endsAt) => returned.promise.then(() => memory.giveBack(quota, endsAt)),
+    release: (quotas, lease) => memory.release(quotas, lease),
+    ownRefusal: () => undefined,
     peek: (quotas) => memory.peek(quotas),
     keys: (filter) => memory.keys(filter),
     reset: (filter) => memory.reset(filter),

@@ -1,10 +1,12 @@
 import { z } from 'zod'
 import { INSTANT, instantMs } from '../../runtime/instant.ts'
+import { MIN_LEASE_MS } from '../../limit/leases.ts'
 import type { Limit } from '../../policy/limit.ts'
 import { mayLack } from '../../policy/parts.ts'
 import { HOP_BY_HOP } from '../../downstream/request-fields.ts'
 import { mustBe } from '../yaml/issue.ts'
-import { calls, conditions, keyParts, together, value, window, windowOrCalendar } from './limit-rules.ts'
+import { calls, conditions, keyParts, together, value } from './limit-rules.ts'
+import { WINDOW, window, windowOrCalendar } from './limit-rules.ts'
 import { headerFields, SET_BY_GATEWAY } from './texts.ts'
 import { atKey, bool, choice, crossField, int, list, named, section, stringThat } from './values.ts'
 
@@ -68,14 +70,20 @@ const refusal = section(
   return { status, headers, body: text, ...(!hasType && { contentType }) }
 })
 
+const MAX_CONCURRENT = 10_000
+
+/** Returns a limit of calls at once. Its leases last as long as the timeout of their route. */
+const atOnce = (limit: number) => ({ limit, windowMs: MIN_LEASE_MS, isConcurrent: true })
+
 const limit = section(
   {
     per: keyParts,
     missing: choice(['refuse', 'skip']).optional(),
     when: conditions.exactOptional(),
     unless: conditions.exactOptional(),
-    limit: value,
-    window: windowOrCalendar,
+    limit: value.optional(),
+    window: windowOrCalendar.optional(),
+    concurrent: int(1, MAX_CONCURRENT).optional(),
     together: together.exactOptional(),
     count: choice(['all', 'success']).default('all'),
     changes: changes.default([]),
@@ -83,9 +91,19 @@ const limit = section(
     refusal: refusal.exactOptional(),
     shadow: bool.prefault(false),
   },
-  function* ({ per, missing, limit, window, together, count, changes, shadow }) {
+  function* ({ per, missing, limit, window, concurrent, together, count, changes, shadow }) {
     if (missing !== undefined && !per.some(mayLack))
       yield atKey('missing', 'applies only if "per" has user, a claim or a header; remove it')
+    if (concurrent !== undefined) {
+      const others = { limit, window, together, count: count === 'all' ? undefined : count }
+      for (const [key, other] of Object.entries(others))
+        if (other !== undefined) yield atKey(key, 'cannot be combined with "concurrent"; remove one of them')
+      return
+    }
+    const limitMessage = 'is missing; write a whole number, 0 or more, or "concurrent"'
+    if (limit === undefined) yield { path: ['limit'], message: limitMessage }
+    if (window === undefined) yield { path: ['window'], message: `is missing; write ${WINDOW}` }
+    if (limit === undefined || window === undefined) return
     if ('claim' in limit && changes.length > 0)
       yield atKey('changes', 'cannot be combined with a limit by claim; remove one of them')
     const isSliding = !('calendar' in window)
@@ -98,10 +116,9 @@ const limit = section(
     if (together !== undefined) yield atKey('count', 'cannot be combined with "together"; remove one of them')
     if (shadow) yield atKey('count', 'cannot be combined with "shadow"; remove one of them')
   },
-).transform(({ limit, window, count, missing, ...rest }): Omit<Limit, 'name'> => ({
+).transform(({ limit, window, concurrent, count, missing, ...rest }): Omit<Limit, 'name'> => ({
   ...rest,
-  ...limit,
-  ...window,
+  ...(concurrent === undefined ? { ...limit!, ...window! } : atOnce(concurrent)),
   ...(count === 'success' && { countsSuccess: true }),
   ...(missing === 'skip' && { skipsMissing: true }),
 }))

@@ -1,10 +1,12 @@
 -- Decides a batch of requests, each against several limits: a request is charged to all of its limits, or to none. The clock is read
--- once for the whole batch. The log of a key: layout.lua.
+-- once for the whole batch. The log of a key: layout.lua. The key of a limit of calls at once is a sorted set of leases, the calls in
+-- progress, by the times at which they end by themselves; the id of a lease begins with the time at which its call began.
 --
 -- KEYS      the key of every limit of every decision, in order; the key of a limit's access precedes it; then keys of merges; on a
 --           cluster all of one hash slot
--- ARGV      the deadline, after which nothing is decided; the time before which nothing is; then a rule for every decision, numbers
---           separated by blanks: 1 to charge or 0 to read only, then for every key:
+-- ARGV      the deadline, after which nothing is decided; the time before which nothing is; then a rule for every decision, which the
+--           id of its leases follows, if it is to be charged and has any. A rule is numbers separated by blanks: 1 to charge or 0 to
+--           read only, then for every key:
 --             calls, window, and the sum of its flags; then the numbers of these, in their order
 --               1   a shadow limit
 --               2   a calendar period, which lasts the window    its first microsecond
@@ -14,12 +16,14 @@
 --               16  a merge of such calls, which counts, too,    its calls, its number, and the position of the key that has the
 --                   unless the log has it                        number of the last merge
 --               32  a call that counts as several                their number
+--               64  calls at once, whose leases last the window
 -- returns   integers: the time, and nothing else outside these times; then for every decision 1 if it is admitted, 0 if not, and for
 --           every key:
 --             room       1 if it has room for the call, 0 if not, and 2 more if the log has the calls of the merge; -1 if it is damaged:
 --                        nothing is decided
 --             used       calls in the window, with this call if it was charged, and those that count beside those of the log
---             growsAt    when the remaining calls next grow; without room, when the call can pass
+--             growsAt    when the remaining calls next grow; without room, when the call can pass; of calls at once that are only read,
+--                        when the oldest began, 0 if there are none
 --
 -- A call during an access is free: it needs no room, and is charged neither to the limit nor to the access, if the limit has calls and is
 -- not 0.
@@ -70,10 +74,37 @@ for i = 1, #KEYS do
   end
 end
 
+-- Counts the leases of a key, once for all decisions.
+local function countLeases(log)
+  if log.isLeases then return end
+  local count = pcall('ZCOUNT', log.key, format('(%.0f', now), '+inf')
+  log.isLeases, log.damaged = true, type(count) ~= 'number'
+  log.held, log.gone, log.total = 0, 0, log.damaged and 0 or count
+end
+
+-- Adds a lease, and removes those that have ended by themselves.
+local function addLease(log, id)
+  call('ZREMRANGEBYSCORE', log.key, '-inf', now)
+  call('ZADD', log.key, now + log.window, id)
+  local ttl = ceil(log.window / 1000)
+  -- Each time for twice as long as is needed, so that most leases leave it as it is.
+  if call('PTTL', log.key) < ttl then call('PEXPIRE', log.key, 2 * ttl) end
+  log.total = log.total + 1
+end
+
+-- Returns when the oldest call in progress began.
+local function oldestLease(log)
+  local oldest = huge
+  for _, id in ipairs(call('ZRANGEBYSCORE', log.key, format('(%.0f', now), '+inf')) do
+    oldest = min(oldest, tonumber(match(id, '^%d+')) or huge)
+  end
+  return oldest < huge and oldest or 0
+end
+
 -- Parsed rules, by their text: many decisions have the same one.
 local rules = {}
-local answer, size, key = { now }, 1, 0
-for decision = 3, #ARGV do
+local answer, size, key, decision = { now }, 1, 0, 3
+while decision <= #ARGV do
   local rule = rules[ARGV[decision]]
   if not rule then
     rule = {}
@@ -82,7 +113,7 @@ for decision = 3, #ARGV do
   end
   local charging = rule[1] == CHARGE
   -- Find the calls that have left the window of each key, and whether it has room.
-  local admitted, at, last, access = true, 2, key, nil
+  local admitted, at, last, access, lease = true, 2, key, nil, nil
   while at <= #rule do
     local calls, window, flags = rule[at], rule[at + 1], rule[at + 2]
     local start, own, cost = false, 0, 1
@@ -96,7 +127,11 @@ for decision = 3, #ARGV do
       if not log.isMerged then own = own + rule[at] end
       at = at + 3
     end
-    if flags >= 32 then cost, at = rule[at], at + 1 end
+    if flags % 64 >= 32 then cost, at = rule[at], at + 1 end
+    if flags >= 64 then
+      countLeases(log)
+      lease = charging and ARGV[decision + 1]
+    end
     log.calls, log.window, log.start, log.own, log.cost = calls, window, start, own, cost
     if log.held > 0 and log.newest - now > window then
       -- The clock went back by more than a window: the key must not stay full for longer than one window.
@@ -134,7 +169,9 @@ for decision = 3, #ARGV do
     local log = logs[KEYS[index]]
     local calls, window, start = log.calls, log.window, log.start
     local span = start and huge or calls > EXACT and ceil(window / EXACT) or 1
-    if charging and admitted and log.room == PAYS then
+    if log.isLeases then
+      if charging and admitted and log.room == PAYS then addLease(log, lease) end
+    elseif charging and admitted and log.room == PAYS then
       -- Add the call to the newest slot, or to a new one.
       local held, when = log.held, now
       log.total, log.dirty = log.total + log.cost, true
@@ -164,7 +201,9 @@ for decision = 3, #ARGV do
     local used, growsAt = log.total - log.gone, now
     -- Without room, as many more must leave as the call counts.
     local left = calls - log.own - (log.room == NONE and log.cost - 1 or 0)
-    if start or left <= 0 then
+    if log.isLeases then
+      if not charging and not log.damaged then growsAt = oldestLease(log) end
+    elseif start or left <= 0 then
       growsAt = (start or now) + window
     elseif used > 0 and used < left and log.held == 1 then
       -- The only slot may still get calls until its span ends.
@@ -183,7 +222,7 @@ for decision = 3, #ARGV do
     answer[size + 2], answer[size + 3] = used + log.own, growsAt
     size = size + 3
   end
-  key = last
+  key, decision = last, decision + (lease and 2 or 1)
 end
 
 for name, log in pairs(logs) do

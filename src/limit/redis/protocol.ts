@@ -1,4 +1,5 @@
 import { mergedKey } from '../key.ts'
+import { type Lease, leaseAllowance } from '../leases.ts'
 import { type Calendar, fullAt, type Quota, type Window } from '../quota.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, DamagedKeyError } from '../store.ts'
 import type { Merge, OwnCalls, OwnCount } from '../store.ts'
@@ -11,10 +12,12 @@ export interface Asked {
   readonly quotas: readonly Quota[]
   /** Undefined if the store has all calls. */
   readonly own: OwnCalls | undefined
+  /** The id of its leases; undefined if it has none. */
+  readonly lease: string | undefined
   readonly onEnd: (outcome: Charge | Error) => void
 }
 export const [READ, CHARGE] = [0, 1] as const
-const [SHADOW, CALENDAR, OWN, ACCESS, MERGE, COST] = [1, 2, 4, 8, 16, 32] as const
+const [SHADOW, CALENDAR, OWN, ACCESS, MERGE, COST, CONCURRENT] = [1, 2, 4, 8, 16, 32, 64] as const
 /** The window of the access of a token, for merge.lua. */
 const OF_TOKEN = -1
 
@@ -47,17 +50,25 @@ export function keysOf(batch: readonly Pick<Asked, 'quotas'>[]): readonly string
 export function rulesOf(batch: readonly Asked[], keys: readonly string[], gateway: string, sending: Sending) {
   const counts: (OwnCount | undefined)[] = []
   const all = [...keys]
-  const rules = batch.map(({ action, quotas, own }) => {
+  const rules: string[] = []
+  for (const { action, quotas, own, lease } of batch) {
     let rule = String(action)
     for (const quota of quotas) {
       const { access, limit, shadow, cost = 1 } = quota
       if (access !== undefined) rule += ruleOf(access, 1, ACCESS, own)
       const flags = (shadow ? SHADOW : 0) + (cost > 1 ? COST : 0)
-      rule += ruleOf(quota, limit, flags, own)
+      rule += quota.isConcurrent ? concurrentRule(quota, flags, own) : ruleOf(quota, limit, flags, own)
       if (cost > 1) rule += ` ${cost}`
     }
-    return rule
-  })
+    rules.push(rule)
+    if (lease !== undefined) rules.push(lease)
+  }
+  function concurrentRule({ key, limit, windowMs }: Quota, flags: number, own: OwnCalls | undefined): string {
+    const calls = own?.concurrent(key) ?? 0
+    counts.push(calls === 0 ? undefined : { calls, spreadMs: 0 })
+    const counted = calls === 0 ? '' : ` ${calls}`
+    return ` ${limit} ${windowMs * 1000} ${flags + CONCURRENT + (calls === 0 ? 0 : OWN)}${counted}`
+  }
   function ruleOf(window: Counted, limit: number, flags: number, own: OwnCalls | undefined): string {
     const { startUs, lengthUs, since } = spanOf(window, sending)
     const counted = own === undefined || own.isEmpty() ? undefined : own.since(window.key, since)
@@ -109,6 +120,24 @@ export function mergeOf(
   return [number, from, Math.min(until, deadlineUs), ...limited, ...instants]
 }
 
+/** A lease to be renewed, or to be ended. */
+export interface LeaseChange {
+  readonly lease: Lease
+  /** The local instant, in milliseconds, at which an ended lease is gone in any case; undefined for a lease to be renewed. */
+  readonly goneAtMs: number | undefined
+}
+
+/** Returns the arguments of leases.lua. */
+export function leasesOf(changes: readonly LeaseChange[], deadlineUs: number) {
+  const keys = [...new Set(changes.map(({ lease }) => lease.quota.key))]
+  const positions = new Map(keys.map((key, i) => [key, i + 1]))
+  const args = changes.flatMap(({ lease: { quota, id }, goneAtMs }) => {
+    const lengthUs = goneAtMs === undefined ? quota.windowMs * 1000 : 0
+    return [positions.get(quota.key)!, id, lengthUs]
+  })
+  return [keys.length, ...keys, deadlineUs, ...args] as const
+}
+
 /** Returns the range of a server's clock, in microseconds, in which the periods of all calendars are those that contain `nowMs`. */
 export function periodsAt(
   batch: readonly Pick<Asked, 'quotas'>[],
@@ -138,10 +167,15 @@ export function chargesOf(
 ) {
   const nowUs = numbers[0]!
   let [at, key] = [1, 0]
-  return batch.map(({ quotas }, i): Charge | DamagedKeyError => {
+  return batch.map(({ action, quotas, lease }, i): Charge | DamagedKeyError => {
     const admitted = numbers[at++] === 1
     let damaged: string | undefined
     const allowances = quotas.map((quota): Allowance => {
+      if (quota.isConcurrent) {
+        const { hasRoom, used, growsAtUs } = read(quota.key, quota.limit)
+        const sinceAt = action === READ && growsAtUs > 0 ? growsAtUs / 1000 : undefined
+        return leaseAllowance(quota, hasRoom, used, nowUs / 1000, sinceAt)
+      }
       const access = quota.access && read(quota.access.key, 1)
       const { hasRoom, used, growsAtUs, resetAfterMs, own } = read(quota.key, quota.limit, fullAt(quota))
       return allowanceOf(quota, hasRoom, used, growsAtUs / 1000, resetAfterMs, own, access)
@@ -160,6 +194,8 @@ export function chargesOf(
     }
     if (damaged !== undefined) return new DamagedKeyError(damaged)
     // All decisions of a batch share one instant; a microsecond each keeps their order.
-    return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt: (nowUs + i) / 1000, localMs })
+    const decidedAt = (nowUs + i) / 1000
+    const held = admitted ? lease : undefined
+    return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt, localMs, lease: held })
   })
 }

@@ -11,6 +11,8 @@ import {
   CHARGE,
   chargesOf,
   keysOf,
+  type LeaseChange,
+  leasesOf,
   mergeOf,
   periodsAt,
   READ,
@@ -22,6 +24,7 @@ const read = (file: string): string => readFileSync(new URL(file, import.meta.ur
 const LAYOUT = read('layout.lua')
 export const CHARGE_SCRIPT = LAYOUT + read('charge.lua')
 export const MERGE_SCRIPT = LAYOUT + read('merge.lua')
+export const LEASES_SCRIPT = LAYOUT + read('leases.lua')
 export const REGISTER_SCRIPT = read('register.lua')
 const scriptOf = (text: string) => ({ text, sha: createHash('sha1').update(text).digest('hex') })
 type Script = ReturnType<typeof scriptOf>
@@ -53,6 +56,7 @@ export function createScripts(
   const { commands } = client
   const chargeScript = scriptOf(edit(CHARGE_SCRIPT))
   const mergeScript = scriptOf(edit(MERGE_SCRIPT))
+  const leasesScript = scriptOf(edit(LEASES_SCRIPT))
   const deadlines = new Map<string, ReturnType<typeof createDeadlines>>()
   const clocks = new ServerClocks()
   let batches = new Map<number, Asked[]>()
@@ -164,11 +168,11 @@ export function createScripts(
      * Runs charge.lua for a decision, in one batch with others of the same hash slot in this iteration of the event loop. Rejects if the
      * script fails, or with a DamagedKeyError.
      */
-    decide: (quotas: readonly Quota[], charging: boolean, own?: OwnCalls) =>
+    decide: (quotas: readonly Quota[], charging: boolean, own?: OwnCalls, lease?: string) =>
       new Promise<Charge>((resolve, reject) => {
         const onEnd = (outcome: Charge | Error): void =>
           outcome instanceof Error ? reject(outcome) : resolve(outcome)
-        enqueue({ action: charging ? CHARGE : READ, quotas, own, onEnd })
+        enqueue({ action: charging ? CHARGE : READ, quotas, own, lease, onEnd })
       }),
 
     /** Runs merge.lua for the own calls of a gateway. Rejects if they may not be in the log, or with a DamagedKeyError. */
@@ -191,6 +195,20 @@ export function createScripts(
         })
       if (reply[1] === -1) throw new DamagedKeyError(key)
       if (reply[1] !== 1) throw new Error('Redis returned an invalid reply to merge.lua.')
+    },
+
+    /** Runs leases.lua for leases of one hash slot. Rejects if it may not have run. */
+    async changeLeases(changes: readonly LeaseChange[]): Promise<void> {
+      const server = client.server(changes[0]!.lease.quota.key)
+      const reply = await deadlinesOf(server)
+        .within((remainingMs) =>
+          attempt(server, remainingMs, leasesScript, (_, deadlineUs) => leasesOf(changes, deadlineUs)),
+        )
+        .catch((error: Error) => {
+          onReply(server, error)
+          throw error
+        })
+      if (reply[1] !== 1) throw new Error('Redis returned an invalid reply to leases.lua.')
     },
   }
 }

@@ -1,15 +1,16 @@
 import { expect, test } from 'vitest'
 import { createLocalCounters } from '../../../src/limit/fallback/local-counters.ts'
+import { Leases } from '../../../src/limit/leases.ts'
 import { allowanceOf, type Charge } from '../../../src/limit/store.ts'
 import { createCalendar } from '../../../src/policy/calendar.ts'
 import { type Clock, SYSTEM_CLOCK } from '../../../src/runtime/clock.ts'
 
 const create = (clock: Clock, dateAt = () => 0) =>
-  createLocalCounters(
-    clock,
-    { spreadMs: () => 0, dateAt },
-    { isTracked: () => true, isUp: () => true, gateways: () => 1 },
-  )
+  createLocalCounters(clock, { spreadMs: () => 0, dateAt }, new Leases(), {
+    isTracked: () => true,
+    isUp: () => true,
+    gateways: () => 1,
+  })
 const QUOTA = { name: 'x', key: 'p:{a}:x', limit: 9, windowMs: 60_000, shadow: false }
 const answered = (used: number): Charge => ({
   admitted: true,

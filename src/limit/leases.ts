@@ -1,0 +1,95 @@
+import type { Quota } from './quota.ts'
+import { type Allowance, allowanceOf } from './store.ts'
+
+/** A place of a limit of calls at once, which a call in progress takes. */
+export interface Lease {
+  readonly quota: Quota
+  /** The same in all limits of the call: when it began by the store's clock, in microseconds, its gateway, and a number. */
+  readonly id: string
+  /** The local instant, in milliseconds, until which the store is sure to have the lease. */
+  storedUntilMs: number
+  /** False if the store was never asked to have it. */
+  mayBeStored: boolean
+}
+
+/** Minimum length of a lease, in milliseconds: Redis may be slow for a while before leases are renewed. */
+export const MIN_LEASE_MS = 2000
+/** Wait after which a refused call is to be made again, in milliseconds: nobody knows when a call ends. */
+export const CONCURRENT_WAIT_MS = 1000
+
+/** Returns the allowance of a limit of calls at once; `sinceAt` is the instant at which the oldest call in progress began. */
+export function leaseAllowance(
+  quota: Quota,
+  hasRoom: boolean,
+  used: number,
+  nowMs: number,
+  sinceAt?: number,
+) {
+  const allowance = allowanceOf(quota, hasRoom, used, nowMs + CONCURRENT_WAIT_MS, CONCURRENT_WAIT_MS)
+  return { ...allowance, sinceAt } satisfies Allowance
+}
+
+/** Returns the instant at which a call began, in epoch milliseconds of the store's clock. */
+const beganAt = ({ id }: Lease): number => Number.parseInt(id, 10) / 1000
+
+/** The calls in progress at this gateway, by the keys of their limits of calls at once. */
+export class Leases {
+  readonly #held = new Map<string, Map<string, Lease>>()
+  /** No lease is known to the store for a shorter time than until this local instant. */
+  #lapsesAtMs = Infinity
+
+  keys = (): IterableIterator<string> => this.#held.keys()
+
+  count = (key: string): number => this.#held.get(key)?.size ?? 0
+
+  /** Returns the instant at which the oldest call of a key began; undefined if there is none. */
+  since(key: string): number | undefined {
+    const held = this.#held.get(key)
+    return held && Math.min(...Array.from(held.values(), beganAt))
+  }
+
+  hold(quota: Quota, id: string, storedUntilMs: number): void {
+    const { key } = quota
+    if (!this.#held.has(key)) this.#held.set(key, new Map())
+    this.#held.get(key)!.set(id, { quota, id, storedUntilMs, mayBeStored: storedUntilMs > -Infinity })
+    this.#lapsesAtMs = Math.min(this.#lapsesAtMs, storedUntilMs)
+  }
+
+  /** Ends a lease, and returns it; undefined if the call has none in this limit. */
+  end({ key }: Quota, id: string): Lease | undefined {
+    const held = this.#held.get(key)
+    const lease = held?.get(id)
+    held?.delete(id)
+    if (held?.size === 0) this.#held.delete(key)
+    return lease
+  }
+
+  /** True if the store may have lost a lease. */
+  hasUnstored = (nowMs: number): boolean => this.#lapsesAtMs <= nowMs
+
+  /** Returns the leases of a key that the store may have lost. */
+  countUnstored(key: string, nowMs: number): number {
+    if (!this.hasUnstored(nowMs)) return 0
+    let count = 0
+    for (const { storedUntilMs } of this.#held.get(key)?.values() ?? []) if (storedUntilMs <= nowMs) count++
+    return count
+  }
+
+  /** Has all leases of a key stored again: the store has lost them. */
+  lapse(key: string): void {
+    for (const lease of this.#held.get(key)?.values() ?? []) lease.storedUntilMs = -Infinity
+    this.#lapsesAtMs = -Infinity
+  }
+
+  /** Returns the leases that the store will have for less than half of their length. */
+  lapsing(nowMs: number): readonly Lease[] {
+    const found: Lease[] = []
+    this.#lapsesAtMs = Infinity
+    for (const held of this.#held.values())
+      for (const lease of held.values()) {
+        this.#lapsesAtMs = Math.min(this.#lapsesAtMs, lease.storedUntilMs)
+        if (lease.storedUntilMs - nowMs < lease.quota.windowMs / 2) found.push(lease)
+      }
+    return found
+  }
+}

@@ -1,11 +1,17 @@
 import type { Quota } from './quota.ts'
 import { type Allowance, allowanceOf } from './store.ts'
 
-/** A place of a limit of calls at once, which a call in progress takes. */
-export interface Lease {
+/** A place of a limit of calls at once. */
+export interface Place {
   readonly quota: Quota
   /** The same in all limits of the call: when it began by the store's clock, in microseconds, its gateway, and a number. */
   readonly id: string
+}
+
+/** A place that a call in progress takes. */
+export interface Lease extends Place {
+  /** The local instant, in milliseconds, at which this gateway learned of it. */
+  readonly heldAtMs: number
   /** The local instant, in milliseconds, until which the store is sure to have the lease. */
   storedUntilMs: number
   /** False if the store was never asked to have it. */
@@ -48,10 +54,12 @@ export class Leases {
     return held && Math.min(...Array.from(held.values(), beganAt))
   }
 
-  hold(quota: Quota, id: string, storedUntilMs: number): void {
+  hold(quota: Quota, id: string, storedUntilMs: number, heldAtMs: number): void {
     const { key } = quota
     if (!this.#held.has(key)) this.#held.set(key, new Map())
-    this.#held.get(key)!.set(id, { quota, id, storedUntilMs, mayBeStored: storedUntilMs > -Infinity })
+    this.#held
+      .get(key)!
+      .set(id, { quota, id, heldAtMs, storedUntilMs, mayBeStored: storedUntilMs > -Infinity })
     this.#lapsesAtMs = Math.min(this.#lapsesAtMs, storedUntilMs)
   }
 
@@ -62,6 +70,11 @@ export class Leases {
     held?.delete(id)
     if (held?.size === 0) this.#held.delete(key)
     return lease
+  }
+
+  /** Returns the calls of a key that have been in progress since before a local instant. */
+  countBefore(key: string, atMs: number): number {
+    return Array.from(this.#held.get(key)?.values() ?? []).filter(({ heldAtMs }) => heldAtMs < atMs).length
   }
 
   /** True if the store may have lost a lease. */

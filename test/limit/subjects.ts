@@ -44,10 +44,9 @@ export async function redisSubject(
     charge: (quotas: readonly Quota[], own?: OwnCalls, lease?: string) =>
       charge(quotas, own, lease ?? (hasLeases(quotas) ? `${++leases}:test` : undefined)),
     release(quotas: readonly Quota[], id: string): void {
-      const changes = quotas
-        .filter(({ isConcurrent }) => isConcurrent)
-        .map((quota) => ({ lease: { quota, id, storedUntilMs: 0, mayBeStored: true }, goneAtMs: 0 }))
-      if (changes.length > 0) merging = Promise.allSettled([merging, redis.changeLeases(changes)])
+      for (const quota of quotas) {
+        if (quota.isConcurrent) merging = Promise.allSettled([merging, redis.endLeases([{ quota, id }])])
+      }
     },
     ownRefusal: () => undefined,
     merge(own: Merge) {

@@ -75,7 +75,7 @@ export function createLocalCounters(
 
   /** Counts a call of this gateway, at the instant from which its callers have to wait: Redis may take it for that late. */
   function admit({ quota, state, access }: Found, at: number, lease: string | undefined): void {
-    if (state === undefined) return leases.hold(quota, lease!, -Infinity)
+    if (state === undefined) return leases.hold(quota, lease!, -Infinity, at / 1000)
     const spread = Math.max(MIN_SPREAD_MS, spreadMs(quota.key))
     state.admit(ownFrame(quota.limit, quota, at), quota, spread, quota, access)
     keys.keep(state)
@@ -167,10 +167,11 @@ export function createLocalCounters(
     return charge
   }
 
-  /** Holds a lease that the store has added since it was asked. If it counts fewer than are held, it has lost them. */
+  /** Holds a lease that the store has added since it was asked. If it then had fewer than were held, it has lost them. */
   function holdStored(quota: Quota, lease: string, { used }: Allowance, askedMs: number): void {
-    leases.hold(quota, lease, askedMs + quota.windowMs)
-    if (used < leases.count(quota.key)) leases.lapse(quota.key)
+    leases.hold(quota, lease, askedMs + quota.windowMs, clock.now())
+    const { key } = quota
+    if (used < leases.count(key) && used <= leases.countBefore(key, askedMs)) leases.lapse(key)
   }
 
   function sendOf(state: KeyState): PendingMerge | undefined {

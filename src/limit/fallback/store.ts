@@ -85,7 +85,9 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     return store.charge(quotas, local.own, lease).then(
       (charge) => local.answered(quotas, charge, askedMs),
       (error: Error) => {
-        if (lease !== undefined) leaseChanges.endAll(quotas, lease)
+        // The store may have added the leases without an answer.
+        if (lease !== undefined)
+          for (const quota of quotas) if (quota.isConcurrent) leaseChanges.end({ quota, id: lease })
         return chargeFallback(quotas, leaseOf(quotas), error)
       },
     )

@@ -44,7 +44,7 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
     const lease = hasLeases ? `${Math.round(wallMs * 1000)}:${++lastLease}` : undefined
     const allowances = found.map(({ quota, counted, access, verdict }): Allowance => {
       if (quota.isConcurrent) {
-        if (lease !== undefined && verdict === 'pays') leases.hold(quota, lease, Infinity)
+        if (lease !== undefined && verdict === 'pays') leases.hold(quota, lease, Infinity, atUs / 1000)
         const { key } = quota
         return leaseAllowance(quota, verdict !== 'none', leases.count(key), wallMs, leases.since(key))
       }

@@ -120,21 +120,11 @@ export function mergeOf(
   return [number, from, Math.min(until, deadlineUs), ...limited, ...instants]
 }
 
-/** A lease to be renewed, or to be ended. */
-export interface LeaseChange {
-  readonly lease: Lease
-  /** The local instant, in milliseconds, at which an ended lease is gone in any case; undefined for a lease to be renewed. */
-  readonly goneAtMs: number | undefined
-}
-
-/** Returns the arguments of leases.lua. */
-export function leasesOf(changes: readonly LeaseChange[], deadlineUs: number) {
-  const keys = [...new Set(changes.map(({ lease }) => lease.quota.key))]
+/** Returns the arguments of renew.lua. */
+export function renewalOf(leases: readonly Lease[], deadlineUs: number) {
+  const keys = [...new Set(leases.map(({ quota }) => quota.key))]
   const positions = new Map(keys.map((key, i) => [key, i + 1]))
-  const args = changes.flatMap(({ lease: { quota, id }, goneAtMs }) => {
-    const lengthUs = goneAtMs === undefined ? quota.windowMs * 1000 : 0
-    return [positions.get(quota.key)!, id, lengthUs]
-  })
+  const args = leases.flatMap(({ quota, id }) => [positions.get(quota.key)!, id, quota.windowMs * 1000])
   return [keys.length, ...keys, deadlineUs, ...args] as const
 }
 

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { mergedKey, registrationKeys } from '../key.ts'
+import type { Lease, Place } from '../leases.ts'
 import type { Quota } from '../quota.ts'
 import { type Charge, DamagedKeyError, type Merge, type OwnCalls } from '../store.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
@@ -11,11 +12,10 @@ import {
   CHARGE,
   chargesOf,
   keysOf,
-  type LeaseChange,
-  leasesOf,
   mergeOf,
   periodsAt,
   READ,
+  renewalOf,
   rulesOf,
   type Sending,
 } from './protocol.ts'
@@ -24,7 +24,7 @@ const read = (file: string): string => readFileSync(new URL(file, import.meta.ur
 const LAYOUT = read('layout.lua')
 export const CHARGE_SCRIPT = LAYOUT + read('charge.lua')
 export const MERGE_SCRIPT = LAYOUT + read('merge.lua')
-export const LEASES_SCRIPT = LAYOUT + read('leases.lua')
+export const RENEW_SCRIPT = LAYOUT + read('renew.lua')
 export const REGISTER_SCRIPT = read('register.lua')
 const scriptOf = (text: string) => ({ text, sha: createHash('sha1').update(text).digest('hex') })
 type Script = ReturnType<typeof scriptOf>
@@ -56,7 +56,7 @@ export function createScripts(
   const { commands } = client
   const chargeScript = scriptOf(edit(CHARGE_SCRIPT))
   const mergeScript = scriptOf(edit(MERGE_SCRIPT))
-  const leasesScript = scriptOf(edit(LEASES_SCRIPT))
+  const renewScript = scriptOf(edit(RENEW_SCRIPT))
   const deadlines = new Map<string, ReturnType<typeof createDeadlines>>()
   const clocks = new ServerClocks()
   let batches = new Map<number, Asked[]>()
@@ -197,18 +197,33 @@ export function createScripts(
       if (reply[1] !== 1) throw new Error('Redis returned an invalid reply to merge.lua.')
     },
 
-    /** Runs leases.lua for leases of one hash slot. Rejects if it may not have run. */
-    async changeLeases(changes: readonly LeaseChange[]): Promise<void> {
-      const server = client.server(changes[0]!.lease.quota.key)
+    /** Ends leases of one key. Rejects if they may not have ended. */
+    async endLeases(leases: readonly Place[]): Promise<void> {
+      const { key } = leases[0]!.quota
+      const server = client.server(key)
+      const ids = leases.map(({ id }) => id)
+      await deadlinesOf(server)
+        .within(() => explain(commands.zrem(key, ...ids), server))
+        .catch((error: Error) => {
+          // A key of another type is damaged, which the next decision reports.
+          if (error.message.startsWith('WRONGTYPE')) return
+          onReply(server, error)
+          throw error
+        })
+    },
+
+    /** Runs renew.lua for leases of one hash slot. Rejects if they may not be renewed. */
+    async renewLeases(leases: readonly Lease[]): Promise<void> {
+      const server = client.server(leases[0]!.quota.key)
       const reply = await deadlinesOf(server)
         .within((remainingMs) =>
-          attempt(server, remainingMs, leasesScript, (_, deadlineUs) => leasesOf(changes, deadlineUs)),
+          attempt(server, remainingMs, renewScript, (_, deadlineUs) => renewalOf(leases, deadlineUs)),
         )
         .catch((error: Error) => {
           onReply(server, error)
           throw error
         })
-      if (reply[1] !== 1) throw new Error('Redis returned an invalid reply to leases.lua.')
+      if (reply[1] !== 1) throw new Error('Redis returned an invalid reply to renew.lua.')
     },
   }
 }

@@ -66,7 +66,8 @@ export function createRedisStore(options: RedisStoreOptions) {
 
     charge: (quotas: readonly Quota[], own?: OwnCalls, lease?: string) =>
       scripts.decide(quotas, true, own, lease),
-    changeLeases: scripts.changeLeases,
+    endLeases: scripts.endLeases,
+    renewLeases: scripts.renewLeases,
     slot: client.slot,
     id,
 

@@ -88,7 +88,8 @@ function setUp(options: Partial<FallbackOptions> = {}) {
       probed.push(server)
       await behaviour.probe()
     },
-    changeLeases: () => Promise.resolve(),
+    endLeases: () => Promise.resolve(),
+    renewLeases: () => Promise.resolve(),
     slot: () => 0,
     id: 'gateway',
     spreadMs: () => 0,

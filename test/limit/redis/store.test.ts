@@ -28,19 +28,19 @@ storeContract('the Redis store through a limiter', async () => throughLimiter(aw
 storeContract('the Redis store with a fallback', async () => {
   const subject = await single()
   const redis = subject.store as Store & RedisStore
-  const { changeLeases } = redis
-  let changing: Promise<unknown> = Promise.resolve()
-  redis.changeLeases = (changes) => {
-    const changed = changeLeases(changes)
-    changing = Promise.allSettled([changing, changed])
-    return changed
+  const { endLeases } = redis
+  let ending: Promise<unknown> = Promise.resolve()
+  redis.endLeases = (leases) => {
+    const ended = endLeases(leases)
+    ending = Promise.allSettled([ending, ended])
+    return ended
   }
   const store = withFallback(redis, { onOutage: 'deny' })
   async function merged(): Promise<unknown> {
     await subject.merged!()
     // The fallback gathers the leases that end in an iteration of the event loop.
     await new Promise((resolve) => setImmediate(resolve))
-    return changing
+    return ending
   }
   return { ...subject, store, merged }
 })

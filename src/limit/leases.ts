@@ -18,8 +18,6 @@ export interface Lease extends Place {
   mayBeStored: boolean
 }
 
-/** Minimum length of a lease, in milliseconds: Redis may be slow for a while before leases are renewed. */
-export const MIN_LEASE_MS = 2000
 /** Wait after which a refused call is to be made again, in milliseconds: nobody knows when a call ends. */
 export const CONCURRENT_WAIT_MS = 1000
 

@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import { INSTANT, instantMs } from '../../runtime/instant.ts'
-import { MIN_LEASE_MS } from '../../limit/leases.ts'
-import type { Limit } from '../../policy/limit.ts'
+import { type Limit, MIN_LEASE_MS } from '../../policy/limit.ts'
 import { mayLack } from '../../policy/parts.ts'
 import { HOP_BY_HOP } from '../../downstream/request-fields.ts'
 import { mustBe } from '../yaml/issue.ts'

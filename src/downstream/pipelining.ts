@@ -11,7 +11,7 @@ const PAUSE_AT = 20
 const MAX_PENDING = 64
 /** Maximum waiting requests of all sockets; beyond, pipelining sockets are closed. Parsing one takes 20 us, and delays other sockets. */
 const MAX_WAITING = 1000
-const CLOSED_CONCURRENT = 10
+const CLOSED_AT_ONCE = 10
 
 interface Pipeline {
   pending: number
@@ -37,7 +37,7 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
 
   /** Closes a few in each event-loop iteration: closing 900 at once would delay other sockets by 80 ms. */
   function closeSome(): void {
-    for (const socket of overflowing.splice(0, CLOSED_CONCURRENT)) socket.destroy()
+    for (const socket of overflowing.splice(0, CLOSED_AT_ONCE)) socket.destroy()
     if (overflowing.length > 0) setImmediate(closeSome)
   }
 

@@ -98,13 +98,14 @@ describe.each([
     await inProgress(2)
     for (const one of leaving) one.destroy()
     held.splice(0)
-    await until('both places are free', async () => {
-      const asked = request(port, mine)
-      await Promise.race([asked, until('it is answered, or in progress', () => held.length > 0)])
-      if (held.length === 0) return (await asked).status !== 429
-      held.shift()!.end('{}')
-      return (await asked).status === 200
+    const answering = setInterval(() => held.splice(0).forEach((response) => response.end('{}')), 5)
+    const statuses: number[] = []
+    await until('a place is free', async () => {
+      statuses.push((await request(port, mine)).status)
+      return statuses.at(-1) === 200
     })
+    clearInterval(answering)
+    expect(new Set(statuses.slice(0, -1))).toEqual(new Set(statuses.length > 1 ? [429] : []))
   })
 
   it('counts a response for as long as it lasts, beyond the timeout of its route', async () => {
@@ -162,7 +163,7 @@ describe('two gateways on one Redis', () => {
       }),
     )
     await slow.close()
-    expect([...statuses].toSorted()).toEqual([200, 429])
+    expect(statuses).toEqual(new Set([200, 429]))
     expect(most).toBe(limit)
     expect(done).toBeGreaterThan(limit)
   })

@@ -70,7 +70,7 @@ function commandsOf(history: readonly Event[]): Command[] {
       )
       for (let i = 0; i <= repeats; i++) {
         tick(i === 0 ? step : 70_000)
-        commands.push(['EVAL', clocked(CHARGE_SCRIPT), names.length, ...names, now + 1000, 0, ...rules])
+        commands.push(['EVAL', clocked(CHARGE_SCRIPT), names.length, ...names, now + 1000, 0, 0, ...rules])
       }
     } else if ('merge' in event) {
       const [step, { number, limited, back, together, calls }] = event.merge

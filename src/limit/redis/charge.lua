@@ -2,11 +2,11 @@
 -- once for the whole batch. The log of a key: layout.lua. The key of a limit of calls at once is a sorted set of leases, the calls in
 -- progress, by the times at which they end by themselves; the id of a lease begins with the time at which its call began.
 --
--- KEYS      the key of every limit of every decision, in order; the key of a limit's access precedes it; then keys of merges; on a
---           cluster all of one hash slot
--- ARGV      the deadline, after which nothing is decided; the time before which nothing is; then a rule for every decision, which the
---           id of its leases follows, if it is to be charged and has any. A rule is numbers separated by blanks: 1 to charge or 0 to
---           read only, then for every key:
+-- KEYS      the key of every limit of every decision, in order; the key of a limit's access precedes it; then keys of merges, and those
+--           of every decision's limits of calls at once; on a cluster all of one hash slot
+-- ARGV      the deadline, after which nothing is decided; the time before which nothing is; the number of keys with leases; then a rule
+--           for every decision, numbers separated by blanks: 1 to charge or 0 to read only, 2 more if it has limits of calls at once;
+--           then for every key of another limit:
 --             calls, window, and the sum of its flags; then the numbers of these, in their order
 --               1   a shadow limit
 --               2   a calendar period, which lasts the window    its first microsecond
@@ -16,19 +16,22 @@
 --               16  a merge of such calls, which counts, too,    its calls, its number, and the position of the key that has the
 --                   unless the log has it                        number of the last merge
 --               32  a call that counts as several                their number
---               64  calls at once, whose leases last the window
+--           After the rule of a decision with limits of calls at once: for each of them, the calls, the length of a lease, calls of the
+--           gateway that count beside those in the key, and 1 for a shadow limit; then the id of its leases
 -- returns   integers: the time, and nothing else outside these times; then for every decision 1 if it is admitted, 0 if not, and for
 --           every key:
 --             room       1 if it has room for the call, 0 if not, and 2 more if the log has the calls of the merge; -1 if it is damaged:
 --                        nothing is decided
 --             used       calls in the window, with this call if it was charged, and those that count beside those of the log
---             growsAt    when the remaining calls next grow; without room, when the call can pass; of calls at once that are only read,
---                        when the oldest began, 0 if there are none
+--             growsAt    when the remaining calls next grow; without room, when the call can pass
+--           and after these for every limit of calls at once the same room, used, and when the oldest call in progress began, if the
+--           decision is only read, or 0
 --
 -- A call during an access is free: it needs no room, and is charged neither to the limit nor to the access, if the limit has calls and is
 -- not 0.
 
-local CHARGE, NONE, FREE, PAYS = 1, 0, 1, 2
+local CHARGE, AT_ONCE = 1, 2
+local NONE, FREE, PAYS = 0, 1, 2
 -- Maximum slots of a log that is read and written as a whole.
 local SMALL = 8
 
@@ -44,14 +47,15 @@ end
 
 -- Read and check every key before the first write: Redis does not roll back a script that fails.
 local logs = {}
-for i = 1, #KEYS do
+local leaseKey = #KEYS - tonumber(ARGV[3])
+for i = 1, leaseKey do
   local name = KEYS[i]
   if not logs[name] then
     local raw = pcall('GETRANGE', name, 0, HEADER_BYTES + SMALL * SLOT_BYTES - 1)
     local capacity, first, held, total, gone, newest, oldest = 0, 0, 0, 0, 0, 0, 0
     if raw == '' and #KEYS == 1 then
       -- The first call of a key under a plain limit alone: its log is one slot. 5 us less than below.
-      local calls, window = match(ARGV[3], '^1 ([1-9]%d*) (%d+) 0$')
+      local calls, window = match(ARGV[4], '^1 ([1-9]%d*) (%d+) 0$')
       if calls then
         local span, ttl = tonumber(calls) > EXACT and ceil(window / EXACT) or 1, ceil(window / 1000)
         call('SET', name, pack(HEADER, 1, 0, 1, 1, 0, now, now) .. pack(SLOT, now, 1), 'PX', ttl)
@@ -70,50 +74,61 @@ for i = 1, #KEYS do
     logs[name] = {
       key = name, damaged = damaged, raw = capacity <= SMALL and raw, capacity = capacity, first = first, held = held, total = total,
       gone = gone, newest = newest, oldest = oldest, calls = 0, window = 0, start = false, own = 0, cost = 1, room = NONE,
+      dirty = false, isMerged = false,
     }
   end
 end
 
--- Counts the leases of a key, once for all decisions.
-local function countLeases(log)
-  if log.isLeases then return end
-  local count = pcall('ZCOUNT', log.key, format('(%.0f', now), '+inf')
-  log.isLeases, log.damaged = true, type(count) ~= 'number'
-  log.held, log.gone, log.total = 0, 0, log.damaged and 0 or count
+-- Calls in progress, by the key of their leases.
+local inProgress = {}
+
+-- Returns the calls in progress of a key, nothing if it is damaged. Removes the leases that have ended by themselves if they fill the limit.
+local function countLeases(name, calls)
+  local count = inProgress[name] or pcall('ZCARD', name)
+  if type(count) ~= 'number' then return nil end
+  if count >= calls then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end
+  inProgress[name] = count
+  return count
 end
 
--- Adds a lease, and removes those that have ended by themselves.
-local function addLease(log, id)
-  call('ZREMRANGEBYSCORE', log.key, '-inf', now)
-  call('ZADD', log.key, now + log.window, id)
-  local ttl = ceil(log.window / 1000)
-  -- Each time for twice as long as is needed, so that most leases leave it as it is.
-  if call('PTTL', log.key) < ttl then call('PEXPIRE', log.key, 2 * ttl) end
-  log.total = log.total + 1
+-- Adds a lease. A key outlives it by as much again, so that most leases find one that lives long enough.
+local function addLease(name, window, id)
+  local count, ttl = inProgress[name], ceil(window / 1000)
+  local isShort = count > 0 and call('PTTL', name) < ttl
+  if isShort then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end
+  call('ZADD', name, now + window, id)
+  if isShort or count == 0 then call('PEXPIRE', name, 2 * ttl) end
+  inProgress[name] = count + 1
 end
 
--- Returns when the oldest call in progress began.
-local function oldestLease(log)
+-- Returns when the oldest call in progress of a key began, 0 if there are none.
+local function oldestLease(name)
   local oldest = huge
-  for _, id in ipairs(call('ZRANGEBYSCORE', log.key, format('(%.0f', now), '+inf')) do
-    oldest = min(oldest, tonumber(match(id, '^%d+')) or huge)
-  end
+  for _, id in ipairs(call('ZRANGE', name, 0, -1)) do oldest = min(oldest, tonumber(match(id, '^%d+')) or huge) end
   return oldest < huge and oldest or 0
 end
 
 -- Parsed rules, by their text: many decisions have the same one.
 local rules = {}
-local answer, size, key, decision = { now }, 1, 0, 3
+local function parse(text)
+  local rule = rules[text]
+  if rule then return rule end
+  rule = {}
+  for number in gmatch(text, '%S+') do rule[#rule + 1] = tonumber(number) end
+  rules[text] = rule
+  return rule
+end
+
+local answer, size, key, decision = { now }, 1, 0, 4
 while decision <= #ARGV do
-  local rule = rules[ARGV[decision]]
-  if not rule then
-    rule = {}
-    for number in gmatch(ARGV[decision], '%S+') do rule[#rule + 1] = tonumber(number) end
-    rules[ARGV[decision]] = rule
+  local rule, atOnce, lease = parse(ARGV[decision]), nil, nil
+  decision = decision + 1
+  local charging = rule[1] % 2 == CHARGE
+  if rule[1] >= AT_ONCE then
+    atOnce, lease, decision = parse(ARGV[decision]), ARGV[decision + 1], decision + 2
   end
-  local charging = rule[1] == CHARGE
   -- Find the calls that have left the window of each key, and whether it has room.
-  local admitted, at, last, access, lease = true, 2, key, nil, nil
+  local admitted, at, last, access = true, 2, key, nil
   while at <= #rule do
     local calls, window, flags = rule[at], rule[at + 1], rule[at + 2]
     local start, own, cost = false, 0, 1
@@ -127,11 +142,7 @@ while decision <= #ARGV do
       if not log.isMerged then own = own + rule[at] end
       at = at + 3
     end
-    if flags % 64 >= 32 then cost, at = rule[at], at + 1 end
-    if flags >= 64 then
-      countLeases(log)
-      lease = charging and ARGV[decision + 1]
-    end
+    if flags >= 32 then cost, at = rule[at], at + 1 end
     log.calls, log.window, log.start, log.own, log.cost = calls, window, start, own, cost
     if log.held > 0 and log.newest - now > window then
       -- The clock went back by more than a window: the key must not stay full for longer than one window.
@@ -163,15 +174,19 @@ while decision <= #ARGV do
     end
   end
 
+  for i = 1, atOnce and #atOnce or 0, 4 do
+    local calls, own, isShadow = atOnce[i], atOnce[i + 2], atOnce[i + 3] == 1
+    local count = countLeases(KEYS[leaseKey + (i + 3) / 4], charging and calls - own or 0)
+    if not count or count + own >= calls and not isShadow then admitted = false end
+  end
+
   size = size + 1
   answer[size] = admitted and 1 or 0
   for index = key + 1, last do
     local log = logs[KEYS[index]]
     local calls, window, start = log.calls, log.window, log.start
     local span = start and huge or calls > EXACT and ceil(window / EXACT) or 1
-    if log.isLeases then
-      if charging and admitted and log.room == PAYS then addLease(log, lease) end
-    elseif charging and admitted and log.room == PAYS then
+    if charging and admitted and log.room == PAYS then
       -- Add the call to the newest slot, or to a new one.
       local held, when = log.held, now
       log.total, log.dirty = log.total + log.cost, true
@@ -201,9 +216,7 @@ while decision <= #ARGV do
     local used, growsAt = log.total - log.gone, now
     -- Without room, as many more must leave as the call counts.
     local left = calls - log.own - (log.room == NONE and log.cost - 1 or 0)
-    if log.isLeases then
-      if not charging and not log.damaged then growsAt = oldestLease(log) end
-    elseif start or left <= 0 then
+    if start or left <= 0 then
       growsAt = (start or now) + window
     elseif used > 0 and used < left and log.held == 1 then
       -- The only slot may still get calls until its span ends.
@@ -222,7 +235,17 @@ while decision <= #ARGV do
     answer[size + 2], answer[size + 3] = used + log.own, growsAt
     size = size + 3
   end
-  key, decision = last, decision + (lease and 2 or 1)
+  key = last
+  for i = 1, atOnce and #atOnce or 0, 4 do
+    leaseKey = leaseKey + 1
+    local name = KEYS[leaseKey]
+    local calls, window, own, count = atOnce[i], atOnce[i + 1], atOnce[i + 2], inProgress[name]
+    local hasRoom = count and count + own < calls
+    if hasRoom and charging and admitted then addLease(name, window, lease) end
+    answer[size + 1] = count and (hasRoom and 1 or 0) or -1
+    answer[size + 2], answer[size + 3] = (inProgress[name] or 0) + own, not charging and count and oldestLease(name) or 0
+    size = size + 3
+  end
 end
 
 for name, log in pairs(logs) do

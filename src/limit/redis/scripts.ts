@@ -102,15 +102,16 @@ export function createScripts(
   }
 
   async function ask(batch: readonly Asked[], server: string, remainingMs: () => number) {
-    const keys = keysOf(batch)
+    const { keys, leaseKeys } = keysOf(batch)
     let counts: ReturnType<typeof rulesOf>['counts'] = []
     const reply = await attempt(server, remainingMs, chargeScript, (sending, deadlineUs) => {
       const { all, rules, ...named } = rulesOf(batch, keys, id, sending)
       counts = named.counts
       const [from, until] = periodsAt(batch, sending.nowMs)
-      return [all.length, ...all, Math.min(until, deadlineUs), from, ...rules]
+      const count = all.length + leaseKeys.length
+      return [count, ...all, ...leaseKeys, Math.min(until, deadlineUs), from, leaseKeys.length, ...rules]
     })
-    if (reply.length !== 1 + batch.length + 3 * keys.length)
+    if (reply.length !== 1 + batch.length + 3 * (keys.length + leaseKeys.length))
       throw new Error('Redis returned an invalid reply to charge.lua.')
     return chargesOf(batch, counts, reply, clocks.localMs(server, reply[0]!, 'latest'))
   }

@@ -70,11 +70,6 @@ export class Leases {
     return lease
   }
 
-  /** Returns the calls of a key that have been in progress since before a local instant. */
-  countBefore(key: string, atMs: number): number {
-    return Array.from(this.#held.get(key)?.values() ?? []).filter(({ heldAtMs }) => heldAtMs < atMs).length
-  }
-
   /** True if the store may have lost a lease. */
   hasUnstored = (nowMs: number): boolean => this.#lapsesAtMs <= nowMs
 
@@ -86,9 +81,13 @@ export class Leases {
     return count
   }
 
-  /** Has all leases of a key stored again: the store has lost them. */
-  lapse(key: string): void {
-    for (const lease of this.#held.get(key)?.values() ?? []) lease.storedUntilMs = -Infinity
+  /** Has the leases of a key that were held at a local instant stored again, if the store counted too few calls since then. */
+  lapse(key: string, counted: number, sinceMs: number): void {
+    const before = Array.from(this.#held.get(key)?.values() ?? []).filter(
+      ({ heldAtMs }) => heldAtMs < sinceMs,
+    )
+    if (counted > before.length) return
+    for (const lease of before) lease.storedUntilMs = -Infinity
     this.#lapsesAtMs = -Infinity
   }
 

@@ -171,7 +171,7 @@ export function createLocalCounters(
   function holdStored(quota: Quota, lease: string, { used }: Allowance, askedMs: number): void {
     leases.hold(quota, lease, askedMs + quota.windowMs, clock.now())
     const { key } = quota
-    if (used < leases.count(key) && used <= leases.countBefore(key, askedMs)) leases.lapse(key)
+    if (used < leases.count(key)) leases.lapse(key, used, askedMs)
   }
 
   function sendOf(state: KeyState): PendingMerge | undefined {

@@ -136,7 +136,7 @@ describe('two gateways on one Redis', () => {
     const slow = await startUpstream(undefined, (_, response) => {
       most = Math.max(most, ++now)
       response.on('close', () => now--)
-      setTimeout(() => response.end('{}'), Math.random() * 20)
+      setTimeout(() => response.end('{}'), 20 + Math.random() * 40)
     })
     const limits = `limits:
   exports: { per: [client], concurrent: ${limit} }
@@ -164,7 +164,8 @@ describe('two gateways on one Redis', () => {
     )
     await slow.close()
     expect(statuses).toEqual(new Set([200, 429]))
-    expect(most).toBe(limit)
+    expect(most).toBeLessThanOrEqual(limit)
+    expect(most).toBeGreaterThan(1)
     expect(done).toBeGreaterThan(limit)
   })
 

@@ -242,9 +242,9 @@ export class KeyState {
   expire(nowUs: number, dateMs: number): boolean {
     const { own, handOver } = this
     if (handOver.state === 'sent') return false
-    const back = handOver.state === 'unsure' ? (this.#back ?? handOver.merge.back) : this.#back
+    const sentUntilMs = handOver.state === 'unsure' ? (handOver.merge.back?.endsAt ?? 0) : 0
     if (own !== undefined && usedIn(own, { horizonUs: nowUs - this.#windowMs * 1000 }) > 0) return false
-    if (back !== undefined && back.endsAt > dateMs) return false
+    if (Math.max(sentUntilMs, this.#back?.endsAt ?? 0) > dateMs) return false
     this.reset()
     return true
   }

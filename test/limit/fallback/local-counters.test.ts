@@ -83,6 +83,16 @@ test('local counters end after the merge of a return, also with no other key', (
   expect(local.own.isEmpty()).toBe(true)
 })
 
+test('local counters keep a return without an answer when a call of the period before is given back', () => {
+  const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 }, () => 61_000)
+  const calendar = createCalendar({ unit: 'minute', timezone: 'UTC' })
+  const quota = { ...QUOTA, calendar, countsSuccess: true }
+  const { merge, onEnd } = local.giveBack(quota, 120_000)!
+  onEnd()
+  local.giveBack(quota, 60_000)!.onEnd()
+  expect(next(local)?.merge).toBe(merge)
+})
+
 test('local counters keep the calls of two calendar periods apart, however large the limit is', () => {
   let nowMs = 3_599_000
   const local = create({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs })

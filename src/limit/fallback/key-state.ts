@@ -82,9 +82,12 @@ export class KeyState {
     { admitted, limit, used, own, resetAfterMs }: Stored,
     atMs: number,
     mayHaveCharged: boolean,
+    isCharged = false,
   ): void {
     const at = Math.round(atMs * 1000)
-    const isUnchanged = this.used === used - own && this.firstAt > at - windowMs * 1000
+    // A call may take as many points as have just left; when they left is known only as well as the server's clock.
+    const isSame = !isCharged && this.used === used - own
+    const isUnchanged = isSame && this.firstAt > at - windowMs * 1000
     if (!isUnchanged) this.#restOf = undefined
     this.used = used - own
     // Above the limit, all calls in excess leave together with the first.

@@ -208,6 +208,18 @@ test('local counters give back the points of a call, as own ones or with a merge
   expect(local.own.since(quota.key, 0)).toMatchObject({ calls: 2, merge: { calls: 2 } })
 })
 
+test('local counters forget the wait of a cost that Redis admits as soon as it is over', () => {
+  const local = create({ ...SYSTEM_CLOCK, now: () => 51_500, date: () => 51_500 })
+  const quota = { ...QUOTA, cost: 3, limit: 3 }
+  const answer = (admitted: boolean, localMs: number, resetAfterMs: number) => {
+    const allowances = [allowanceOf(quota, admitted, 3, 0, resetAfterMs)]
+    local.answered([quota], { ...answered(3), admitted, allowances, localMs })
+  }
+  answer(false, 1000, 50_000)
+  answer(true, 50_999.9, 60_000)
+  expect(local.charge([quota], 1).admitted).toBe(false)
+})
+
 test('local counters have room for the points of a call that is given back', () => {
   const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 }, () => 1000)
   const quota = {

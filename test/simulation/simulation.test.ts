@@ -22,8 +22,8 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ...[19, 202, 333, 344, 617, 500289].map((seed) => ['clocks', seed] as const),
   ...[74, 218, 70013].map((seed) => ['losing', seed] as const),
   ...[66, 164, 1199].map((seed) => ['regulated', seed] as const),
-  ...[127, 1342, 1655, 2590, 3111].map((seed) => ['kinds', seed] as const),
-  ['points', 2446],
+  ...[127, 1342, 1655, 2590, 3111, 702453].map((seed) => ['kinds', seed] as const),
+  ...[2446, 740042].map((seed) => ['points', seed] as const),
   ...[333, 10746, 11697].map((seed) => ['replaced', seed] as const),
 ]
 

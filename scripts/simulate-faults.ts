@@ -51,7 +51,9 @@ const FAULTS: Readonly<
   'the fallback does not know the accesses of Redis': [
     [LOCAL, 'keys.know(quota, quota.access.key).record(', 'keys.know(quota, `${quota.access.key}?`).record('],
   ],
-  'each gateway rounds its part up': [[STATE, 'Math.floor(calls / gateways)', 'Math.ceil(calls / gateways)']],
+  'each gateway rounds its part up': [
+    [STATE, 'Math.floor(points / gateways)', 'Math.ceil(points / gateways)'],
+  ],
   // The hand-over.
   'own calls do not count beside those of the store': [
     [STORE, 'store.charge(quotas, local.own)', 'store.charge(quotas)'],

@@ -15,15 +15,15 @@ it.each(Object.keys(PROFILES) as Profile[])(
   },
 )
 
-/** Histories that broke a promise before the code was mended, or that find one of the faults of `npm run simulate:faults`. */
+/** Histories that broke a promise before the code or the judge was mended, or that find one of the faults of `npm run simulate:faults`. */
 const FOUND: readonly (readonly [Profile, number])[] = [
   ...[92, 163, 169, 172, 178, 216, 297, 548, 808, 20877].map((seed) => ['single', seed] as const),
   ...[34, 122, 141, 593, 620].map((seed) => ['several', seed] as const),
-  ...[19, 202, 333, 344, 617].map((seed) => ['clocks', seed] as const),
+  ...[19, 202, 333, 344, 617, 500289].map((seed) => ['clocks', seed] as const),
   ...[74, 218, 70013].map((seed) => ['losing', seed] as const),
   ...[66, 164, 1199].map((seed) => ['regulated', seed] as const),
-  ...[127, 3111].map((seed) => ['kinds', seed] as const),
-  ['points', 2446],
+  ...[127, 1342, 1655, 2590, 3111, 702453].map((seed) => ['kinds', seed] as const),
+  ...[2446, 740042].map((seed) => ['points', seed] as const),
   ...[333, 10746, 11697].map((seed) => ['replaced', seed] as const),
 ]
 

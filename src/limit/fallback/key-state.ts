@@ -82,9 +82,12 @@ export class KeyState {
     { admitted, limit, used, own, resetAfterMs }: Stored,
     atMs: number,
     mayHaveCharged: boolean,
+    isCharged = false,
   ): void {
     const at = Math.round(atMs * 1000)
-    const isUnchanged = this.used === used - own && this.firstAt > at - windowMs * 1000
+    // A call may take as many points as have just left; when they left is known only as well as the server's clock.
+    const isSame = !isCharged && this.used === used - own
+    const isUnchanged = isSame && this.firstAt > at - windowMs * 1000
     if (!isUnchanged) this.#restOf = undefined
     this.used = used - own
     // Above the limit, all calls in excess leave together with the first.
@@ -242,9 +245,9 @@ export class KeyState {
   expire(nowUs: number, dateMs: number): boolean {
     const { own, handOver } = this
     if (handOver.state === 'sent') return false
-    const back = handOver.state === 'unsure' ? (this.#back ?? handOver.merge.back) : this.#back
+    const sentUntilMs = handOver.state === 'unsure' ? (handOver.merge.back?.endsAt ?? 0) : 0
     if (own !== undefined && usedIn(own, { horizonUs: nowUs - this.#windowMs * 1000 }) > 0) return false
-    if (back !== undefined && back.endsAt > dateMs) return false
+    if (Math.max(sentUntilMs, this.#back?.endsAt ?? 0) > dateMs) return false
     this.reset()
     return true
   }

@@ -159,7 +159,7 @@ export function createLocalCounters(
         continue
       }
       if (!isTracked(quota)) continue
-      keys.know(quota, quota.key).record(quota, allowance, localMs, mayHaveCharged)
+      keys.know(quota, quota.key).record(quota, allowance, localMs, mayHaveCharged, admitted)
       if (quota.access === undefined) continue
       const access = { admitted: true, limit: 1, ...allowance.access! }
       keys.know(quota, quota.access.key).record(quota.access, access, localMs, mayHaveCharged)

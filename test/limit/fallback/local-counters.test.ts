@@ -84,6 +84,16 @@ test('local counters end after the merge of a return, also with no other key', (
   expect(local.own.isEmpty()).toBe(true)
 })
 
+test('local counters keep a return without an answer when a call of the period before is given back', () => {
+  const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 }, () => 61_000)
+  const calendar = createCalendar({ unit: 'minute', timezone: 'UTC' })
+  const quota = { ...QUOTA, calendar, countsSuccess: true }
+  const { merge, onEnd } = local.giveBack(quota, 120_000)!
+  onEnd()
+  local.giveBack(quota, 60_000)!.onEnd()
+  expect(next(local)?.merge).toBe(merge)
+})
+
 test('local counters keep the calls of two calendar periods apart, however large the limit is', () => {
   let nowMs = 3_599_000
   const local = create({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs })
@@ -197,6 +207,18 @@ test('local counters give back the points of a call, as own ones or with a merge
   // Too few points are not sent yet: the merge goes on with all that it has.
   expect(local.giveBack({ ...quota, cost: 3 }, 60_000)).toBeUndefined()
   expect(local.own.since(quota.key, 0)).toMatchObject({ calls: 2, merge: { calls: 2 } })
+})
+
+test('local counters forget the wait of a cost that Redis admits as soon as it is over', () => {
+  const local = create({ ...SYSTEM_CLOCK, now: () => 51_500, date: () => 51_500 })
+  const quota = { ...QUOTA, cost: 3, limit: 3 }
+  const answer = (admitted: boolean, localMs: number, resetAfterMs: number) => {
+    const allowances = [allowanceOf(quota, admitted, 3, 0, resetAfterMs)]
+    local.answered([quota], { ...answered(3), admitted, allowances, localMs })
+  }
+  answer(false, 1000, 50_000)
+  answer(true, 50_999.9, 60_000)
+  expect(local.charge([quota], 1).admitted).toBe(false)
 })
 
 test('local counters have room for the points of a call that is given back', () => {

@@ -20,7 +20,8 @@ export const SPREAD_MS = TIMEOUT_MS
 export function* excessOfAccesses(one: Case): Generator<Violation> {
   const { troubles, name, client, rules } = one
   const admitted = countedBy(one)
-  const { windowMs } = one.history.limits[name]
+  const { windowMs: longestMs } = one.history.limits[name]
+  const accessMs = togetherMs({ windowMs: longestMs })
   const limit = Math.max(...rules.map((rule) => rule.limit))
   const isTroubled = (fromMs: number, toMs: number): boolean => overlapping(troubles, fromMs, toMs).length > 0
   const begun: Witness[] = []
@@ -28,14 +29,19 @@ export function* excessOfAccesses(one: Case): Generator<Violation> {
     const { toldAtMs: fromMs } = begun.at(-1) ?? { toldAtMs: -Infinity }
     const spreadMs = isTroubled(fromMs, call.toldAtMs) ? SPREAD_MS : MICROSECOND_MS
     // An access lasts longer if the clock is set back meanwhile.
-    const backMs = clockSteps(one, fromMs, call.toldAtMs).reduce((sum, { byMs }) => sum + Math.abs(byMs), 0)
-    const lengthMs = togetherMs({ windowMs }) * (backMs === 0 ? 1 : 2) + backMs
+    const backMs = clockSteps(one, fromMs, call.toldAtMs).reduce(
+      (sum, { byMs }) => sum + Math.max(0, -byMs),
+      0,
+    )
+    const lengthMs = accessMs * (backMs === 0 ? 1 : 2) + backMs
     if (call.askedAtMs > fromMs + lengthMs + spreadMs) begun.push(call)
   }
   for (const [i, { askedAtMs: fromMs }] of begun.entries()) {
+    const steps = clockSteps(one, fromMs, fromMs + longestMs).filter(({ atMs }) => atMs >= fromMs)
+    const windowMs = steps.reduce((ms, { byMs }) => ms - Math.max(0, byMs), longestMs)
     const found = begun.slice(i).filter(({ toldAtMs }) => toldAtMs < fromMs + windowMs - MICROSECOND_MS)
     // The first may belong to an access that began before.
-    const before = between(one.admitted, fromMs - togetherMs({ windowMs }) - SPREAD_MS, fromMs).some(
+    const before = between(one.admitted, fromMs - accessMs - SPREAD_MS, fromMs).some(
       ({ askedAtMs }) => askedAtMs < fromMs,
     )
     if (found.length - Number(before) <= promised(one, limit, fromMs, fromMs + windowMs)) continue

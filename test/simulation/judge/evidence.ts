@@ -179,15 +179,22 @@ export function countBetween(calls: readonly Timed[], fromMs: number, toMs: numb
   return count
 }
 
-/** Returns the times that the clock of Redis was set between two instants, or before by so much that it matters still. */
-export const clockSteps = ({ history: { actions, isCluster }, client }: Case, fromMs: number, toMs: number) =>
-  actions.filter(
-    (action): action is Action & { kind: 'clock' } =>
-      action.kind === 'clock' &&
-      action.atMs <= toMs &&
-      action.atMs + Math.abs(action.byMs) >= fromMs &&
-      (!isCluster || action.half === halfOf(`{${client}}`)),
-  )
+/**
+ * Returns the times that the clock of Redis was set between two instants, or before by so much, one after the other, that it matters
+ * still.
+ */
+export function clockSteps({ history: { actions, isCluster }, client }: Case, fromMs: number, toMs: number) {
+  let steps: (Action & { kind: 'clock' })[] = []
+  let untilMs = -Infinity
+  for (const action of actions) {
+    if (action.kind !== 'clock' || action.atMs > toMs) continue
+    if (isCluster && action.half !== halfOf(`{${client}}`)) continue
+    if (untilMs < Math.min(fromMs, action.atMs)) steps = []
+    steps.push(action)
+    untilMs = Math.max(untilMs, action.atMs) + Math.abs(action.byMs)
+  }
+  return untilMs < fromMs ? [] : steps
+}
 
 /** Returns the gateways that a fallback may count at an instant: also those that were replaced. */
 export const gatewaysAt = ({ history }: Case, atMs: number): number =>

@@ -73,7 +73,7 @@ export function* excess(one: Case): Generator<Violation> {
   for (const [i, { askedAtMs: fromMs }] of admitted.entries()) {
     const inForce = rulesBetween(one, fromMs, fromMs + longest)
     const clocks = clockSteps(one, fromMs, fromMs + longest).filter(({ atMs }) => atMs >= fromMs)
-    const jumpMs = clocks.reduce((sum, { byMs }) => sum + Math.abs(byMs), 0)
+    const jumpMs = clocks.reduce((sum, { byMs }) => sum + Math.max(0, byMs), 0)
     const windowMs = Math.min(...inForce.map((rule) => rule.windowMs)) - jumpMs
     const limit = Math.max(...inForce.map((rule) => rule.limit))
     const untilMs = fromMs + windowMs - MICROSECOND_MS

@@ -12,12 +12,16 @@ import {
   type Witness,
 } from './evidence.ts'
 
-/** Returns how often in a row a caller waited as told, and was refused again although no other call was admitted meanwhile. */
+/**
+ * Returns how often in a row a caller waited as told, and was refused again although no other call was admitted and the clock of Redis
+ * was not set meanwhile.
+ */
 function refusalsInRow(one: Case, refused: Witness): number {
   const { waitedFor, toldAtMs } = refused
   if (waitedFor === undefined || refused.refusedBy !== one.name) return 0
   const isTaken = between(one.admitted, waitedFor.askedAtMs, toldAtMs).length > 0
-  return isTaken ? 0 : 1 + refusalsInRow(one, waitedFor)
+  const isSet = actionsBetween(one.history, ['clock'], waitedFor.askedAtMs, toldAtMs).length > 0
+  return isTaken || isSet ? 0 : 1 + refusalsInRow(one, waitedFor)
 }
 
 /** Maximum re-checks of a full key in a second, by which a gateway finds out if another limit has a longer wait. */

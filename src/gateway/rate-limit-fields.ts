@@ -44,13 +44,8 @@ function policyOf(
   isConcurrent: boolean,
 ) {
   if (!isConcurrent) return item(name, ['q', limit], ['w', windowMs])
-  return [
-    name,
-    new Map<string, number | string>([
-      ['q', limit],
-      ['qu', 'concurrent-requests'],
-    ]),
-  ] as Item
+  const parameters = new Map<string, number | string>([['q', limit]])
+  return [name, parameters.set('qu', 'concurrent-requests')] as Item
 }
 
 type Item = [string, Map<string, number | string>]
@@ -63,19 +58,16 @@ function item(name: string, [calls, number]: [string, number], [secs, ms]: [stri
 /** Returns the 429, or the configured refusal, of a refused decision, without the fields of `decisionHeaders`. Throws a TypeError for an admitted one. */
 export function exceeded({ allowances, refusedBy }: Decision, limits: readonly Limit[] = []) {
   const { name, limit, windowMs } = refusedBy!
-  const {
-    calendar,
-    refusal: reply,
-    cost,
-    isConcurrent,
-  } = limits.find((configured) => configured.name === name) ?? {}
+  const configured = limits.find((configured) => configured.name === name)
+  const { calendar, refusal: reply, cost, isConcurrent } = configured ?? {}
   const secs = retryAfterSecs(refusedBy!)
-  const window = calendar === undefined ? duration(windowMs) : `a calendar ${formatCalendar(calendar)}`
+  const period = calendar === undefined ? duration(windowMs) : `a calendar ${formatCalendar(calendar)}`
+  const window = isConcurrent ? 'at once' : `in ${period}`
   const taken = cost === undefined ? '' : `; this call takes ${cost}`
   const message =
     limit === 0
       ? `The limit "${name}" allows this client no calls.`
-      : `The limit "${name}" allows ${count(limit, cost === undefined ? 'call' : 'point')} ${isConcurrent ? 'at once' : `in ${window}`}${taken}. Retry in ${count(secs, 'second')}.`
+      : `The limit "${name}" allows ${count(limit, cost === undefined ? 'call' : 'point')} ${window}${taken}. Retry in ${count(secs, 'second')}.`
   const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
   return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies, reply })
 }

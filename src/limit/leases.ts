@@ -22,16 +22,16 @@ export interface Lease extends Place {
 export const CONCURRENT_WAIT_MS = 1000
 
 /** Returns the allowance of a limit of calls at once; `sinceAt` is the instant at which the oldest call in progress began. */
-export function leaseAllowance(
+export const leaseAllowance = (
   quota: Quota,
   hasRoom: boolean,
   used: number,
   nowMs: number,
   sinceAt?: number,
-) {
-  const allowance = allowanceOf(quota, hasRoom, used, nowMs + CONCURRENT_WAIT_MS, CONCURRENT_WAIT_MS)
-  return { ...allowance, sinceAt } satisfies Allowance
-}
+): Allowance => ({
+  ...allowanceOf(quota, hasRoom, used, nowMs + CONCURRENT_WAIT_MS, CONCURRENT_WAIT_MS),
+  sinceAt,
+})
 
 /** Returns the instant at which a call began, in epoch milliseconds of the store's clock. */
 const beganAt = ({ id }: Lease): number => Number.parseInt(id, 10) / 1000
@@ -53,11 +53,9 @@ export class Leases {
   }
 
   hold(quota: Quota, id: string, storedUntilMs: number, heldAtMs: number): void {
-    const { key } = quota
-    if (!this.#held.has(key)) this.#held.set(key, new Map())
-    this.#held
-      .get(key)!
-      .set(id, { quota, id, heldAtMs, storedUntilMs, mayBeStored: storedUntilMs > -Infinity })
+    const lease = { quota, id, heldAtMs, storedUntilMs, mayBeStored: storedUntilMs > -Infinity }
+    const held = this.#held.get(quota.key) ?? new Map<string, Lease>()
+    this.#held.set(quota.key, held.set(id, lease))
     this.#lapsesAtMs = Math.min(this.#lapsesAtMs, storedUntilMs)
   }
 
@@ -70,12 +68,9 @@ export class Leases {
     return lease
   }
 
-  /** True if the store may have lost a lease. */
-  hasUnstored = (nowMs: number): boolean => this.#lapsesAtMs <= nowMs
-
   /** Returns the leases of a key that the store may have lost. */
   countUnstored(key: string, nowMs: number): number {
-    if (!this.hasUnstored(nowMs)) return 0
+    if (this.#lapsesAtMs > nowMs) return 0
     let count = 0
     for (const { storedUntilMs } of this.#held.get(key)?.values() ?? []) if (storedUntilMs <= nowMs) count++
     return count
@@ -83,9 +78,8 @@ export class Leases {
 
   /** Has the leases of a key that were held at a local instant stored again, if the store counted too few calls since then. */
   lapse(key: string, counted: number, sinceMs: number): void {
-    const before = Array.from(this.#held.get(key)?.values() ?? []).filter(
-      ({ heldAtMs }) => heldAtMs < sinceMs,
-    )
+    const all = Array.from(this.#held.get(key)?.values() ?? [])
+    const before = all.filter(({ heldAtMs }) => heldAtMs < sinceMs)
     if (counted > before.length) return
     for (const lease of before) lease.storedUntilMs = -Infinity
     this.#lapsesAtMs = -Infinity

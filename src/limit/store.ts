@@ -86,7 +86,8 @@ export function chargeOf(
 ): Charge {
   const at = quotas.findIndex(({ isProof }) => isProof)
   const allowances = at === -1 ? all : all.filter((_, i) => i !== at)
-  return { admitted, allowances, proof: at === -1 ? undefined : all[at], mode, decidedAt, localMs, lease }
+  const proof = at === -1 ? undefined : all[at]
+  return { admitted, allowances, proof, mode, decidedAt, localMs, lease: admitted ? lease : undefined }
 }
 
 /** Calls that a gateway admitted by itself at one instant of its clock, in milliseconds. */

@@ -90,13 +90,8 @@ export function createLocalCounters(
     if (state === undefined) {
       const { key } = quota
       const part = { ...quota, limit: perGateway(quota.limit, gateways) }
-      return leaseAllowance(
-        part,
-        verdict !== 'none',
-        leases.count(key),
-        epochMs(at / 1000),
-        leases.since(key),
-      )
+      const used = leases.count(key)
+      return leaseAllowance(part, verdict !== 'none', used, epochMs(at / 1000), leases.since(key))
     }
     const roomAt = (atUs: number): number =>
       state.countIn(frameOf(quota.limit, quota, atUs), gateways, cost).room
@@ -136,13 +131,8 @@ export function createLocalCounters(
       if (state !== undefined) release(state)
       if (access !== undefined) release(access)
     }
-    const held = admitted ? lease : undefined
-    return chargeOf(quotas, allowances, {
-      admitted,
-      mode: 'local',
-      decidedAt: epochMs(at / 1000),
-      lease: held,
-    })
+    const decidedAt = epochMs(at / 1000)
+    return chargeOf(quotas, allowances, { admitted, mode: 'local', decidedAt, lease })
   }
 
   /** Records an answer of the store to a question of a local instant, and returns it. */

@@ -23,7 +23,7 @@ export type FallbackStore = ReturnType<typeof withFallback>
 /** Maximum turns in which a gateway that stops hands its calls over. */
 const MAX_LAST_TURNS = 20
 /** Maximum merges under way: Redis decides calls between them. A merge of 1000 calls takes it 2 ms. */
-const MERGES_CONCURRENT = 4
+const MERGES_AT_ONCE = 4
 
 const unavailable = (cause: Error | undefined) =>
   new Failure(serviceUnavailable('The rate limits cannot be checked at the moment.', cause))
@@ -142,7 +142,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     async function work(): Promise<void> {
       for (const pending of merges) await send(pending)
     }
-    turn ??= Promise.all(Array.from({ length: MERGES_CONCURRENT }, work))
+    turn ??= Promise.all(Array.from({ length: MERGES_AT_ONCE }, work))
       .then(() => {})
       .finally(() => (turn = undefined))
     return turn

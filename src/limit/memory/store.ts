@@ -6,7 +6,7 @@ import { type Allowance, allowanceOf, type Charge, chargeOf, type InspectedStore
 import { add, CallLog, frameAt, growsAt, takeBack, usedIn } from './call-log.ts'
 
 const SWEEP_EVERY_MS = 1000
-const SWEPT_CONCURRENT = 50_000
+const SWEPT_AT_ONCE = 50_000
 
 /** Creates counters in this process, with the algorithm of charge.lua. `sweptWithCharge` keys are checked with each charge: sweeping keeps pace with any load. */
 export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
@@ -16,7 +16,7 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
   let lastLease = 0
   const sweep = sweeper(logs, ({ expiresAtUs }) => expiresAtUs)
   const nowUs = (): number => Math.round(clock.now() * 1000)
-  const stopSweeping = clock.every(SWEEP_EVERY_MS, () => sweep(SWEPT_CONCURRENT, nowUs()))
+  const stopSweeping = clock.every(SWEEP_EVERY_MS, () => sweep(SWEPT_AT_ONCE, nowUs()))
 
   function count(limit: number, window: Window & { readonly key: string }, atUs: number, wallMs: number) {
     const { key } = window

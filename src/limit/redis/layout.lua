@@ -20,7 +20,6 @@ local EXACT = 1000
 local KEYS, ARGV, call, pcall = KEYS, ARGV, redis.call, redis.pcall
 local floor, ceil, min, max, huge = math.floor, math.ceil, math.min, math.max, math.huge
 local pack, unpackBytes, sub, match, gmatch = struct.pack, struct.unpack, string.sub, string.match, string.gmatch
-local format = string.format
 
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]

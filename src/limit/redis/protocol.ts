@@ -181,13 +181,8 @@ export function chargesOf(
       const [room, used, oldestUs] = numbers.slice(leasesAt, leasesAt + 3) as [number, number, number]
       leasesAt += 3
       if (room === -1) damaged ??= quota.key
-      return leaseAllowance(
-        quota,
-        room === 1,
-        used,
-        nowUs / 1000,
-        oldestUs === 0 ? undefined : oldestUs / 1000,
-      )
+      const sinceAt = oldestUs === 0 ? undefined : oldestUs / 1000
+      return leaseAllowance(quota, room === 1, used, nowUs / 1000, sinceAt)
     }
     function read(name: string, limit: number, full = limit) {
       const [room, used] = [numbers[at]!, numbers[at + 1]!]
@@ -205,7 +200,6 @@ export function chargesOf(
     if (damaged !== undefined) return new DamagedKeyError(damaged)
     // All decisions of a batch share one instant; a microsecond each keeps their order.
     const decidedAt = (nowUs + i) / 1000
-    const held = admitted ? lease : undefined
-    return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt, localMs, lease: held })
+    return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt, localMs, lease })
   })
 }

@@ -39,6 +39,8 @@ export interface Quota extends Window {
   readonly onOutage?: OutageMode | undefined
   /** Epoch milliseconds at which the override or the client's own limit ends, if one applies and ends. */
   readonly untilAt?: number | undefined
+  /** Shadow quotas of the same key, which are never charged. */
+  readonly shadowShares?: readonly Quota[]
 }
 
 /** Returns the used points at which a quota has no room for its call. */

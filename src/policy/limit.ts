@@ -16,9 +16,9 @@ export interface Limit extends KeyedLimit, Conditional {
   /** The periods of the calendar in which calls are counted, in place of a window that slides. */
   readonly calendar?: CalendarName
   /** True if a call whose response is an error is given back. */
-  readonly countsSuccess?: boolean
+  readonly countsSuccess?: boolean | undefined
   /** Replaces that of the store. */
-  readonly onOutage?: OutageMode
+  readonly onOutage?: OutageMode | undefined
   /** True if the limit is left out of a request that lacks a part of its key, which otherwise is refused. */
   readonly skipsMissing?: boolean
   /** Replaces the 429. */

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import { INSTANT, instantMs } from '../../runtime/instant.ts'
 import type { Limit } from '../../policy/limit.ts'
@@ -6,7 +7,8 @@ import { HOP_BY_HOP } from '../../downstream/request-fields.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { calls, conditions, keyParts, together, value, window, windowOrCalendar } from './limit-rules.ts'
 import { headerFields, SET_BY_GATEWAY } from './texts.ts'
-import { atKey, bool, choice, crossField, int, list, named, section, stringThat } from './values.ts'
+import { atKey, bool, choice, crossField, exclusive, int, list, named } from './values.ts'
+import { section, stringThat, text } from './values.ts'
 
 const isInstant = (text: string): boolean => !Number.isNaN(instantMs(text))
 
@@ -76,14 +78,16 @@ const limit = section(
     unless: conditions.exactOptional(),
     limit: value,
     window: windowOrCalendar,
+    counts: text('the name of a limit').exactOptional(),
     together: together.exactOptional(),
-    count: choice(['all', 'success']).default('all'),
+    count: choice(['all', 'success']).exactOptional(),
     changes: changes.default([]),
     onOutage: choice(['local', 'allow', 'deny']).exactOptional(),
     refusal: refusal.exactOptional(),
     shadow: bool.prefault(false),
   },
-  function* ({ per, missing, limit, window, together, count, changes, shadow }) {
+  function* ({ per, missing, limit, window, counts, together, count, changes, onOutage, shadow }) {
+    const ofCounter = { counts, together, count, onOutage }
     if (missing !== undefined && !per.some(mayLack))
       yield atKey('missing', 'applies only if "per" has user, a claim or a header; remove it')
     if ('claim' in limit && changes.length > 0)
@@ -91,7 +95,9 @@ const limit = section(
     const isSliding = !('calendar' in window)
     if (typeof together === 'number' && isSliding && together > window.windowMs)
       yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
-    if (count === 'all') return
+    if (counts !== undefined)
+      yield* exclusive(ofCounter, ['counts', 'together', 'count', 'onOutage'], `write it at "${counts}"`)
+    if (count !== 'success') return
     const reason = 'a sliding window would admit calls too many when one is given back'
     if (isSliding)
       yield atKey('count', `needs a calendar window, as ${reason}; write window: { calendar: … }`)
@@ -106,7 +112,25 @@ const limit = section(
   ...(missing === 'skip' && { skipsMissing: true }),
 }))
 
-export const limits = named(limit, 'a mapping of names to limits')
+export const limits = named(limit, 'a mapping of names to limits').superRefine(
+  crossField(function* (limits) {
+    for (const share of limits) {
+      const counter = limits.find(({ name }) => name === share.counts)
+      if (counter === undefined) continue
+      const { name, limit, claim, together } = counter
+      const issue = (key: string, message: string) => ({ path: [share.name, key], message })
+      const [own, its] = [share, counter].map(({ per, windowMs, calendar }) => ({ per, windowMs, calendar }))
+      const misled = 'must name a live limit that has no "counts"; write another'
+      const differs = `has another "per" or "window"; write those of "${name}" here`
+      const above = `is above that of "${name}", which it counts; write at most ${limit}`
+      const unsure = `cannot be combined with "together" of "${name}"; remove it`
+      if (counter.counts !== undefined || counter.shadow) yield issue('counts', misled)
+      else if (!isDeepStrictEqual(own, its)) yield issue('counts', differs)
+      if ((claim ?? share.claim) === undefined && share.limit > limit) yield issue('limit', above)
+      if (share.shadow && together !== undefined) yield issue('shadow', unsure)
+    }
+  }),
+)
 
 const ownLimit = section({
   limit: calls,

@@ -32,9 +32,9 @@ const isFor = (name: string, cost: number, cached: CachedAllowance): boolean =>
   cached.cost === cost && cached.allowance.name === name
 
 /** Returns the cached answers of a key, without that of a limit to a call of this cost. */
-function without(name: string, cost: number, cached?: CachedAllowance): CachedAllowance | undefined {
-  if (cached === undefined || isFor(name, cost, cached)) return cached?.others
-  return { ...cached, others: without(name, cost, cached.others) }
+function without(name: string, cost: number, last?: CachedAllowance): CachedAllowance | undefined {
+  if (last === undefined || isFor(name, cost, last)) return last?.others
+  return { ...last, others: without(name, cost, last.others) }
 }
 
 const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cached: false }

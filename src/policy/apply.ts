@@ -1,5 +1,5 @@
 import { Refusal } from '../errors.ts'
-import { accessKey, limitNameOf, proofKey } from '../limit/key.ts'
+import { accessKey, proofKey } from '../limit/key.ts'
 import type { Quota } from '../limit/quota.ts'
 import { claimedBy, excludedBy } from './conditions.ts'
 import { type Caller, type Facts, tokenHash } from './facts.ts'
@@ -74,7 +74,7 @@ export function oncePerCounter(quotas: readonly Quota[]): readonly Quota[] {
   return [...keys].flatMap((counter) => {
     const all = quotas.filter(({ key }) => key === counter)
     const [lowest] = all.filter(({ shadow }) => !shadow).toSorted((a, b) => a.limit - b.limit)
-    if (lowest === undefined) return all.filter(({ name }) => name === limitNameOf(counter))
+    if (lowest === undefined) return all.filter(({ counts }) => counts === undefined)
     return { ...lowest, shadowShares: all.filter(({ shadow }) => shadow) }
   })
 }

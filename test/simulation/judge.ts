@@ -10,7 +10,7 @@ import {
   type Violation,
 } from './judge/evidence.ts'
 import { refusedEarly } from './judge/least.ts'
-import { excess, excessAfterChange, excessOfPeriods } from './judge/most.ts'
+import { excess, excessAfterChange, excessOfPeriods, excessOfShares } from './judge/most.ts'
 import { brokenWaits, longWaits } from './judge/waits.ts'
 import type { Played } from './play.ts'
 
@@ -33,7 +33,8 @@ function* broken(one: Case): Generator<Violation> {
     yield* refusedByShadow(one)
     return
   }
-  if (one.kind === 'access') yield* [...excessOfAccesses(one), ...refusedAccesses(one)]
+  if (one.history.limits[one.name].counts !== undefined) yield* excessOfShares(one)
+  else if (one.kind === 'access') yield* [...excessOfAccesses(one), ...refusedAccesses(one)]
   else if (one.kind === undefined) yield* [...excess(one), ...excessAfterChange(one)]
   else yield* excessOfPeriods(one)
   yield* refusedEarly(one)

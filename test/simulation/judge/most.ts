@@ -8,6 +8,7 @@ import {
   MICROSECOND_MS,
   overlapping,
   rulesBetween,
+  steadyRule,
   type Violation,
   type Witness,
 } from './evidence.ts'
@@ -109,6 +110,34 @@ export function* excessAfterChange(one: Case): Generator<Violation> {
     )
     if (before.length + cost <= limit) continue
     const text = `a call of ${name} by ${client} was admitted at ${toldAtMs} after ${before.length}, limit ${limit}`
+    yield { promise: 'limit', text }
+    return
+  }
+}
+
+/**
+ * Finds calls that a share admitted although its counter had no room for them below the share's own number. In a fault of several
+ * gateways, only the limit that it counts bounds what all admit.
+ */
+export function* excessOfShares(one: Case): Generator<Violation> {
+  const { history, name, client, kind, calls, troubles } = one
+  for (const call of calls) {
+    const { askedAtMs, toldAtMs, cost } = call
+    const rule = steadyRule(one, call)
+    if (!call.admitted || rule === undefined) continue
+    const { limit, windowMs } = rule
+    if (history.gateways > 1 && overlapping(troubles, askedAtMs - 2 * windowMs, toldAtMs).length > 0) continue
+    const earlier = kind === undefined ? between(one.admitted, toldAtMs - windowMs, askedAtMs) : one.admitted
+    const period = kind && periodOf(one, askedAtMs)
+    const isInWindow = (other: Witness): boolean =>
+      kind === undefined
+        ? other.askedAtMs > toldAtMs - windowMs
+        : period !== undefined &&
+          [toldAtMs, other.askedAtMs, other.toldAtMs].every((ms) => periodOf(one, ms) === period) &&
+          (other.givenBackAtMs ?? Infinity) > toldAtMs
+    const before = earlier.filter((other) => other.toldAtMs < askedAtMs && isInWindow(other))
+    if (before.length + cost <= limit) continue
+    const text = `a call of ${name} by ${client} was admitted at ${toldAtMs} after ${before.length} of its counter, limit ${limit}`
     yield { promise: 'limit', text }
     return
   }

@@ -84,8 +84,8 @@ function describeLimit(row: Explained['limits'][number]) {
   const key = row.key ?? `needs ${formatList(lacking.map(flagOf))}`
   const next = row.next ? `; ${row.next.limit} from ${row.next.from} on` : ''
   const takes = cost === undefined ? '' : `; this call takes ${pluralize(cost, 'point')}`
-  const share = counts === undefined ? '' : `; a share of "${counts}"`
-  const because = `${row.because}${share}${takes}${limit === 0 ? '; refuses every call' : ''}${next}`
+  const of = counts === undefined ? '' : `; a share of "${counts}"`
+  const because = `${row.because}${of}${takes}${limit === 0 ? '; refuses every call' : ''}${next}`
   const why = leftOut === null ? because : `left out: ${leftOut}`
   return [name, limit, used, formatWindow(row.windowMs, row.calendar), shadow ? 'shadow' : 'live', key, why]
 }

@@ -157,10 +157,10 @@ function* costIssues({ routes, limits }: Settings, i: number): Generator<Issue> 
   const path = ['routes', i, 'cost']
   const none = 'applies only to a route with "limits"; write them, or remove it'
   if (typeof cost !== 'number') {
-    const listed = names.length === 0 ? 'it has none' : `write ${oneOf(names)}`
+    const listed = names.length === 0 ? 'remove it' : `write ${oneOf(names)}`
     for (const name of Object.keys(cost))
       if (!names.includes(name))
-        yield { path: [...path, name], message: `is not a counter of this route; ${listed}`, key: true }
+        yield { path: [...path, name], message: `has no counter here; ${listed}`, key: true }
   } else if (cost !== 1 && names.length === 0) yield { path, message: none, key: true }
   for (const limit of own) {
     const { name, limit: most, claim } = limit

@@ -179,7 +179,7 @@ function recordDecision(row: CallerRow, exchange: Exchange, second: number, isOw
     const { refusal } = row
     if (refusal.decidedAt > decidedAt) continue
     if (isOwn && allowance === refusedBy) refusal.record(allowance, key, decidedAt)
-    else if (admitted && refusal.key === key && refusal.name === allowance.name) refusal.retryAfterMs = 0
+    else if (admitted && refusal.key === key) refusal.retryAfterMs = 0
   }
 }
 

@@ -139,9 +139,6 @@ const FAULTS: Readonly<
     [APPLY, 'all.filter(({ shadow }) => !shadow).toSorted', 'all.toSorted'],
   ],
   'a shadow share is charged by itself': [[APPLY, 'all.filter(({ counts }) => counts === undefined)', 'all']],
-  'the wait of a share is forgotten in an outage': [
-    [STATE, '(cost > 1 || counts !== undefined)', 'cost > 1'],
-  ],
   'the period of a calendar is that of the gateway': [
     [SCRIPTS, "clocks.at(server, clock.now(), 'latest') ||", '0 ||'],
     [PROTOCOL, 'return [fromUs, untilUs]', 'return [0, untilUs === 0 ? 0 : Number.MAX_SAFE_INTEGER]'],

@@ -74,8 +74,6 @@ export interface Charge {
   readonly localMs?: number | undefined
 }
 
-const NONE: readonly Quota[] = []
-
 /** Returns the allowance of a shadow share by that of the live quota of its key. Without room, `resetAt` may be earlier than the next call of the share. */
 function shadowAllowance(share: Quota, live: Allowance, isCharged: boolean): Allowance {
   const { used, resetAt, resetAfterMs, own } = live
@@ -91,9 +89,11 @@ export function chargeOf(
 ): Charge {
   const at = quotas.findIndex(({ isProof }) => isProof)
   const allowances = at === -1 ? all : all.filter((_, i) => i !== at)
-  for (let i = 0; i < quotas.length; i++)
-    for (const share of quotas[i]!.shadowShares ?? NONE)
-      allowances.push(shadowAllowance(share, all[i]!, admitted))
+  for (let i = 0; i < quotas.length; i++) {
+    const { shadowShares } = quotas[i]!
+    if (shadowShares === undefined) continue
+    for (const share of shadowShares) allowances.push(shadowAllowance(share, all[i]!, admitted))
+  }
   return { admitted, allowances, proof: at === -1 ? undefined : all[at], mode, decidedAt, localMs }
 }
 

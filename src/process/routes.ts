@@ -54,8 +54,7 @@ export function openRoutes(
     const live = (respond === undefined ? compiled : perClient).filter(({ limit }) => !limit.shadow)
     return (caller, facts) => {
       const applied = live.map(({ apply }) => apply(caller, facts, Date.now()))
-      const [first] = oncePerCounter(applied.filter((quota) => quota !== undefined && 'key' in quota))
-      return first
+      return oncePerCounter(applied.filter((quota) => quota !== undefined && 'key' in quota))[0]
     }
   }
 

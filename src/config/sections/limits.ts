@@ -120,14 +120,14 @@ export const limits = named(limit, 'a mapping of names to limits').superRefine(
       const { name, limit, claim, together } = counter
       const issue = (key: string, message: string) => ({ path: [share.name, key], message })
       const [own, its] = [share, counter].map(({ per, windowMs, calendar }) => ({ per, windowMs, calendar }))
-      const misled = 'must name a live limit that has no "counts"; write another'
+      const uncounted = 'must name a live limit that has no "counts"; write another'
       const differs = `has another "per" or "window"; write those of "${name}" here`
       const above = `is above that of "${name}", which it counts; write at most ${limit}`
-      const unsure = `cannot be combined with "together" of "${name}"; remove it`
-      if (counter.counts !== undefined || counter.shadow) yield issue('counts', misled)
+      const withAccess = `cannot be combined with "together" of "${name}"; remove it`
+      if (counter.counts !== undefined || counter.shadow) yield issue('counts', uncounted)
       else if (!isDeepStrictEqual(own, its)) yield issue('counts', differs)
       if ((claim ?? share.claim) === undefined && share.limit > limit) yield issue('limit', above)
-      if (share.shadow && together !== undefined) yield issue('shadow', unsure)
+      if (share.shadow && together !== undefined) yield issue('shadow', withAccess)
     }
   }),
 )

@@ -25,7 +25,8 @@ export function promised(one: Case, limit: number, fromMs: number, toMs: number)
   const isDenied = history.limits[name].onOutage === 'deny'
   const starts = isDenied ? 0 : alone(one, fromMs, toMs)
   const isShared = gateways > 1 && !isDenied && overlapping(troubles, fromMs, toMs).length > 0
-  const highest = Math.max(...one.calls.map(({ cost }) => cost))
+  // Calls to which only another limit of the counter applies count, too.
+  const highest = Math.max(...new Set([...one.calls, ...one.admitted].map(({ cost }) => cost)))
   const byFallbacks = isShared ? Math.max(limit, gateways * Math.min(limit, highest)) : 0
   const byRedis = isShared && isOut(one, fromMs, toMs) ? 0 : limit
   return byRedis + limit * (losses + starts) + byFallbacks

@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import process from 'node:process'
 
 const SECONDS = 120
+const APPLY = 'src/policy/apply.ts'
 const CALENDAR = 'src/policy/calendar.ts'
 const KEYS = 'src/limit/fallback/keys.ts'
 const LIMITER = 'src/limit/limiter.ts'
@@ -79,9 +80,7 @@ const FAULTS: Readonly<
   'calls are never given back': [[LIMITER, 'store.giveBack(quota, charged.resetAt)', 'void charged.resetAt']],
   'a call is given back to whatever period it is': [[PROTOCOL, '.endMs === back.endsAt', '.endMs > 0']],
   // The scripts.
-  'an access is under way as long as its window': [
-    ['src/policy/apply.ts', 'windowMs: together,', 'windowMs,'],
-  ],
+  'an access is under way as long as its window': [[APPLY, 'windowMs: together,', 'windowMs,']],
   'an access never groups its calls': [
     [CHARGE, 'local isFree = access and used > 0', 'local isFree = access and used < 0'],
     ['src/limit/quota.ts', 'isInAccess && used > 0', 'isInAccess && used < 0'],
@@ -121,9 +120,25 @@ const FAULTS: Readonly<
     [STATE, 'if (!isUnchanged) this.#restOf', 'if (false) this.#restOf'],
   ],
   'the wait of a cost is that of another': [
-    [LIMITER, 'while (cached !== undefined && cached.cost !== cost) cached = cached.others', ''],
+    [LIMITER, 'while (cached !== undefined && !isFor(name, cost, cached)) cached = cached.others', ''],
   ],
   'one point of a cost is given back': [[STATE, 'back.calls : 0) + cost', 'back.calls : 0) + 1']],
+  // Shares.
+  'a share has a counter of its own': [
+    ['src/policy/parts.ts', 'const name = counterOf(limit)', 'const { name } = limit'],
+  ],
+  'a share is not asked beside the limit that it counts': [[APPLY, 'a.limit - b.limit', 'b.limit - a.limit']],
+  'a call of a share and of the limit that it counts is charged twice': [
+    [APPLY, 'hasShares ? oncePerCounter(quotas) : quotas', 'quotas'],
+  ],
+  'the refusal of a share is cached for the limit that it counts': [
+    [LIMITER, 'cached.cost === cost && cached.allowance.name === name', 'cached.cost === cost'],
+    [LIMITER, 'allowance.limit !== limit || allowance.windowMs', 'allowance.windowMs'],
+  ],
+  'a shadow share replaces the limit that it counts': [
+    [APPLY, 'all.filter(({ shadow }) => !shadow).toSorted', 'all.toSorted'],
+  ],
+  'a shadow share is charged by itself': [[APPLY, 'all.filter(({ counts }) => counts === undefined)', 'all']],
   'the period of a calendar is that of the gateway': [
     [SCRIPTS, "clocks.at(server, clock.now(), 'latest') ||", '0 ||'],
     [PROTOCOL, 'return [fromUs, untilUs]', 'return [0, untilUs === 0 ? 0 : Number.MAX_SAFE_INTEGER]'],
@@ -139,7 +154,7 @@ const PROFILES: Readonly<Record<string, string>> = {
   'a week begins a day late': 'kept',
 }
 const profileOf = (fault: string): string | undefined =>
-  PROFILES[fault] ?? (/\bcosts?\b/.test(fault) ? 'points' : undefined)
+  PROFILES[fault] ?? (/\bcosts?\b/.test(fault) ? 'points' : /\bshare\b/.test(fault) ? 'shares' : undefined)
 
 let missed = 0
 const [wanted = ''] = process.argv.slice(2)

@@ -50,7 +50,8 @@ function summary(config: Config, file: string): string {
     const whom = rule.per.length === 0 ? 'for all callers together' : `per ${rule.per.join(', ')}`
     const window = `${rule.calendar ? 'a calendar ' : ''}${formatWindow(rule.windowMs, rule.calendar)}`
     const unit = rule.cost === undefined ? '' : ' points'
-    return `${rule.name} ${calls}${unit} in ${window} ${whom}${rule.shadow ? ' (shadow)' : ''}`
+    const of = rule.counts === undefined ? '' : ` of "${rule.counts}"`
+    return `${rule.name} ${calls}${unit}${of} in ${window} ${whom}${rule.shadow ? ' (shadow)' : ''}`
   })
   const counted =
     store === 'memory'

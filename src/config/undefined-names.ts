@@ -15,6 +15,8 @@ export function* undefinedNames({ upstreams = {}, limits = {}, routes, clients }
     const remedy = similar === undefined ? hint : `did you mean "${similar}"?`
     yield { path, message: `there is no such ${kind}; ${remedy}`, key }
   }
+  for (const [name, limit] of isObject(limits) ? Object.entries(limits) : [])
+    if (isObject(limit)) yield* check('limit', limit['counts'], ['limits', name, 'counts'])
   for (const [i, { upstream, limits: names }] of objectsIn(routes)) {
     yield* check('upstream', upstream, ['routes', i, 'upstream'])
     for (const [j, name] of Array.isArray(names) ? names.entries() : [])

@@ -121,7 +121,9 @@ const isChosen = (part: string): boolean => part.startsWith('header:')
 function* limitWarnings({ limits, routes }: Compiled, nowMs: number): Generator<Issue> {
   for (const limit of limits) {
     const { name, per, changes } = limit
-    const users = routes.filter(({ limits }) => limits.includes(limit))
+    const users = routes.filter(({ limits }) =>
+      limits.some((used) => used.name === name || used.counts === name),
+    )
     const unused = 'has no effect: no route names it'
     if (users.length === 0) yield { path: ['limits', name], message: unused, key: true }
     const last = changes.findLastIndex(({ fromAt }) => fromAt <= nowMs)

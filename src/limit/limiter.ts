@@ -20,7 +20,7 @@ const MAX_RECHECKS = 16
 interface CachedAllowance {
   readonly allowance: Allowance
   readonly cost: number
-  /** The answers to calls of other costs, which have other waits. */
+  /** The answers under other limits of the key, and to calls of other costs, which have other waits. */
   readonly others: CachedAllowance | undefined
   /** The waits of `allowance` began between `askedAt` and `answeredAt`. */
   readonly askedAt: number
@@ -28,10 +28,14 @@ interface CachedAllowance {
   readonly rechecks: { count: number; sinceAt: number }
 }
 
-/** Returns a cached answer and those to calls of other costs, without that to a call of this cost. */
-function without(cost: number, cached: CachedAllowance | undefined): CachedAllowance | undefined {
-  if (cached === undefined || cached.cost === cost) return cached?.others
-  return { ...cached, others: without(cost, cached.others) }
+/** True if an answer is that of a limit of its key to a call of this cost. */
+const isFor = (name: string, cost: number, cached: CachedAllowance): boolean =>
+  cached.cost === cost && cached.allowance.name === name
+
+/** Returns the cached answers of a key, without that of a limit to a call of this cost. */
+function without(name: string, cost: number, last?: CachedAllowance): CachedAllowance | undefined {
+  if (last === undefined || isFor(name, cost, last)) return last?.others
+  return { ...last, others: without(name, cost, last.others) }
 }
 
 /** Returns the longest time, in milliseconds, that a refused call may have to wait for a quota. */
@@ -55,9 +59,9 @@ export function createLimiter(
 
   /** Returns the cached allowance of a quota with its waits counted from `at`; undefined if it is outdated. */
   function lookUp(quota: Quota, at: number): Allowance | undefined {
-    const { key, limit, windowMs, calendar, cost = 1 } = quota
+    const { name, key, limit, windowMs, calendar, cost = 1 } = quota
     let cached = cache.get(key)
-    while (cached !== undefined && cached.cost !== cost) cached = cached.others
+    while (cached !== undefined && !isFor(name, cost, cached)) cached = cached.others
     if (cached === undefined || at - cached.askedAt >= MAX_AGE_MS) return undefined
     const { allowance, askedAt, answeredAt } = cached
     if (allowance.limit !== limit || allowance.windowMs !== windowMs) return undefined
@@ -108,7 +112,7 @@ export function createLimiter(
   function remember(quotas: readonly Quota[], { admitted, allowances }: Decision, askedAt: number): void {
     let answeredAt: number | undefined
     for (let i = 0; i < quotas.length; i++) {
-      const { key, shadow, access, cost: own = 1, isConcurrent } = quotas[i]!
+      const { name, key, shadow, access, cost: own = 1, isConcurrent } = quotas[i]!
       // Nobody knows when a call in progress ends.
       if (isConcurrent) continue
       const allowance = allowances[i]!
@@ -122,7 +126,7 @@ export function createLimiter(
         const cost = admitted ? 1 : own
         const cached = cache.get(key)
         const rechecks = cached?.rechecks ?? { count: 0, sinceAt: askedAt }
-        const others = admitted ? undefined : without(cost, cached)
+        const others = admitted ? undefined : without(name, cost, cached)
         cache.delete(key)
         if (cache.size === MAX_KEYS) cache.delete(cache.keys().next().value!)
         cache.set(key, { allowance, cost, others, askedAt, answeredAt, rechecks })

@@ -21,9 +21,9 @@ export interface Limit extends KeyedLimit, Conditional {
   /** True if `limit` bounds the calls in progress, whose leases last `windowMs`. */
   readonly isConcurrent?: boolean
   /** True if a call whose response is an error is given back. */
-  readonly countsSuccess?: boolean
+  readonly countsSuccess?: boolean | undefined
   /** Replaces that of the store. */
-  readonly onOutage?: OutageMode
+  readonly onOutage?: OutageMode | undefined
   /** True if the limit is left out of a request that lacks a part of its key, which otherwise is refused. */
   readonly skipsMissing?: boolean
   /** Replaces the 429. */

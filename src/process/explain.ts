@@ -83,7 +83,7 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
   const quotas: (Quota | null)[] = []
   /** Explains a limit of the route, also one that is left out of the request. */
   function explainLimit({ limit, leftOutBy, lackingIn, keyOf, beginningOf, rulesFor }: CompiledLimit) {
-    const { name, per, calendar, skipsMissing, cost } = limit
+    const { name, per, calendar, skipsMissing, counts, cost } = limit
     /** The parts of the key that the question does not name. An unknown address is empty. */
     const absent = new Set(lackingIn(caller, sent).concat(caller.ip === '' ? 'ip' : []))
     const lacking = per.filter((part) => absent.has(part))
@@ -96,6 +96,8 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
       ...{ name, limit: calls, windowMs, shadow, per, lacking },
       ...(skipsMissing && { missing: 'skip' as const }),
       ...(calendar && { calendar }),
+      /** The limit whose counter it bounds. */
+      ...(counts !== undefined && { counts }),
       /** Points that the call takes, if the limit counts points. */
       ...(cost !== undefined && { cost }),
       /** The condition, or the missing part, by which the limit is left out of the request; null if it applies. */

@@ -55,6 +55,35 @@ describe('sluice explain', () => {
     expect(one.stdout).not.toMatch(/^sync/m)
   })
 
+  it('prints the counter of a share', async () => {
+    const limits = `  requests: { per: [client], limit: 10, window: 1m }
+  trial: { per: [client], limit: 5, window: 1m, counts: requests, shadow: true }
+  share: { per: [client], limit: 4, window: 1m, counts: requests }`
+    const routes = `  - { match: "/x", upstream: data, authenticate: bearer, limits: [requests, trial, share], cost: 2 }`
+    const more = 'clients: [{ id: acme, limits: { share: { limit: 0 } } }]'
+    const flags = ['--config', configFile(limits, { routes, more }), '--offline']
+    const { stdout } = await sluice(['explain', '/x', '--client', 'acme', ...flags])
+    expect(stdout).toMatch(/^refused +now +by the limit "share": allows no calls$/m)
+    expect(stdout).toMatch(/^requests +10 +- +1m +live +sluice:{acme}:requests +the limit of the file; this/m)
+    const ofCounter = 'sluice:{acme}:requests'
+    expect(stdout).toMatch(
+      new RegExp(
+        `^trial +5 +- +1m +shadow +${ofCounter} +the limit of the file; a share of "requests"; this`,
+        'm',
+      ),
+    )
+    expect(stdout).toMatch(
+      new RegExp(`^share +0 +- +1m +live +${ofCounter} +the client's own limit of the file; a share of`, 'm'),
+    )
+    const json = await sluice(['explain', '/x', '--client', 'acme', ...flags, '--json'])
+    expect(JSON.parse(json.stdout).limits).toMatchObject([
+      {},
+      { counts: 'requests' },
+      { counts: 'requests', cost: 2 },
+    ])
+    expect(JSON.parse(json.stdout).limits[0]).not.toHaveProperty('counts')
+  })
+
   it('prints the claims and header fields that limits read, and the limits that are left out', async () => {
     const limits = `  week: { per: [client, "claim:org", token], limit: 5, window: { calendar: week, timezone: Europe/Lisbon } }
   unattended: { per: [client, "header:X-Org"], limit: 4, window: 1h, unless: { header: psu-ip-address, is: ip } }`

@@ -327,6 +327,7 @@ describe('docs/admin-api.yaml', () => {
       'firstDay',
       'missing',
       'cost',
+      'counts',
       'allow',
       'until',
       'by',

@@ -96,6 +96,25 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     await store.close()
   })
 
+  it('lists a share of a limit with further parts beside each counter, and resets them together', async () => {
+    const share = limit('share', ['client', 'connection'], { limit: 4, windowMs: 1500, counts: 'sync' })
+    const sync = limit('sync', ['client', 'connection'], { limit: 6, windowMs: 1500 })
+    const { store, calls, usage } = await opened([limit('requests', ['client']), share, sync])
+    await calls(['sync'], 'a', 'c1', 5)
+    await calls(['share'], 'a', 'c2', 2)
+    const { limits } = await usage.ofCaller(parseCaller('a'))
+    expect(limits.map(({ name, key, limit, used }) => `${name} ${key} ${used}/${limit}`)).toEqual([
+      'requests p:{a}:requests 0/10',
+      'share p:{a}:sync:c1 5/4',
+      'sync p:{a}:sync:c1 5/6',
+      'share p:{a}:sync:c2 2/4',
+      'sync p:{a}:sync:c2 2/6',
+    ])
+    expect(await usage.free(parseCaller('a'))).toBe(2)
+    expect((await usage.ofCaller(parseCaller('a'))).limits).toMatchObject([{ name: 'requests' }])
+    await store.close()
+  })
+
   it('asks the store once a second for a key, however often a caller asks', async () => {
     const { store } = await opened()
     let asked = 0

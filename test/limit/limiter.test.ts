@@ -305,6 +305,39 @@ describe('the limiter', () => {
     })
   })
 
+  describe('with two limits of one counter', () => {
+    const all = { ...quota, name: 'all', limit: 2 }
+    const share = { ...all, name: 'share', limit: 1 }
+
+    test('caches the refusal of each, and not for the other', async () => {
+      const { limiter, clock, asked } = setUp()
+      await limiter.decide([share])
+      clock.ms += 100
+      expect(await limiter.decide([share])).toMatchObject({ admitted: false, cached: true })
+      expect(await limiter.decide([all])).toMatchObject({ admitted: true })
+      expect(await limiter.decide([share])).toMatchObject({ admitted: false, cached: false })
+      const waits = [await limiter.decide([share]), await limiter.decide([all])]
+      expect(waits).toMatchObject([
+        { cached: true, refusedBy: { name: 'share', limit: 1, retryAfterMs: 5000 } },
+        { cached: true, refusedBy: { name: 'all', limit: 2, retryAfterMs: 4900 } },
+      ])
+      expect(asked.count).toBe(3)
+    })
+
+    test('reports what a shadow share would have refused of the admitted calls', async () => {
+      const { limiter, outcomes } = setUp()
+      const quotas = [{ ...all, shadowShares: [{ ...share, shadow: true }] }]
+      for (let i = 0; i < 3; i++) await limiter.decide(quotas)
+      expect(outcomes).toEqual([
+        ['all', 'within'],
+        ['share', 'near'],
+        ['all', 'near'],
+        ['share', 'shadow_over'],
+        ['all', 'over_cached'],
+      ])
+    })
+  })
+
   test('reports a wait of a window from now for a limit of 0', async () => {
     const { limiter, clock } = setUp()
     const none = { ...quota, limit: 0 }

@@ -318,6 +318,34 @@ export function storeContract(
       expect((await subject.store.peek([shadow]))[0]!.remaining).toBe(0)
     })
 
+    test('says which shadow shares would have refused, after the limits, and charges nothing for them', async () => {
+      const live = own(6, 20_000)
+      const share = { ...own(3, 20_000, true), key: live.key, name: 'share', cost: 2 }
+      const other = { ...own(10, 20_000), key: `contract:{${live.tag}}:other`, name: 'other' }
+      const proof = { ...own(100, 20_000), key: `contract:{${live.tag}}:proof`, name: 'proof', isProof: true }
+      const quotas = [{ ...live, cost: 2, shadowShares: [share] }, other, proof]
+      await subject.setClock(START_US, live.tag)
+      const told: unknown[] = []
+      for (let i = 0; i < 4; i++) {
+        const { admitted, allowances } = await subject.store.charge(quotas)
+        const [first, second, last] = allowances
+        expect([first!.name, second!.name, last!.name, last!.shadow]).toEqual([
+          live.name,
+          'other',
+          'share',
+          true,
+        ])
+        told.push([admitted, last!.used, last!.limit, last!.remaining, last!.admitted])
+      }
+      expect(told).toEqual([
+        [true, 2, 3, 1, true],
+        [true, 4, 3, 0, false],
+        [true, 6, 3, 0, false],
+        [false, 6, 3, 0, false],
+      ])
+      expect((await subject.store.peek([live]))[0]!.used).toBe(6)
+    })
+
     test('keeps the calls already counted when a limit is lowered and raised again', async () => {
       const quota = own(1500, 60_000)
       await subject.setClock(START_US, quota.tag)

@@ -14,6 +14,8 @@ export interface Rule {
   /** Default `local`. */
   readonly onOutage?: OutageMode
   readonly shadow?: boolean
+  /** The limit has no counter of its own, but bounds that of this one. */
+  readonly counts?: LimitName
 }
 
 /** An event of a history; its random choices are derived from its number, so that the rest repeats when others are removed. */

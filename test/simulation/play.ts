@@ -109,7 +109,7 @@ export async function play(history: History, observe: Observe = (server) => serv
       cost,
     }
     calls.push(made)
-    if (made.admitted && names.includes('requests') && history.limits.requests.kind === 'success') {
+    if (made.admitted && names.some((name) => history.limits[name].kind === 'success')) {
       const random = createRandom(history.seed * 7919 + calls.length)
       const failsMs = (history.failsAtMs ?? [])
         .map((atMs) => atMs - world.now())

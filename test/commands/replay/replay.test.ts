@@ -129,6 +129,22 @@ ${SYNC}`
     expect(report.lines).toMatchObject({ unlimited: 1 })
   })
 
+  it('bounds the counter of another limit by a share, of some routes or in shadow', async () => {
+    const limits = `  requests: { per: [client], limit: 4, window: 1m }
+  share: { per: [client], limit: 2, window: 1m, counts: requests }
+  trial: { per: [client], limit: 3, window: 1m, counts: requests, shadow: true }`
+    const routes = `  - { match: "/some", upstream: data, authenticate: bearer, limits: [share] }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }`
+    // Each call by hand: the share is full after two calls of any route, the limit after four.
+    const paths = ['/some', '/a', '/some', '/a', '/a', '/a', '/some']
+    const report = await replayed(
+      paths.map((path, i) => line({ at: i, path })),
+      configFile(limits, { routes }),
+    )
+    expect(report.totals).toMatchObject({ calls: 7, admitted: 4, refused: 3 })
+    expect(report.clients).toMatchObject([{ refusedBy: { share: 2, requests: 1 }, shadowOver: { trial: 1 } }])
+  })
+
   it('counts the calls that shadow limits would have refused, and does not refuse them', async () => {
     const limits = `${PLENTY}\n  trial: { per: [client], limit: 1, window: 1m, shadow: true }`
     const routes =

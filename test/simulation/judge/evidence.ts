@@ -24,7 +24,7 @@ export interface Doubt extends Timed {
   readonly admitted: boolean
 }
 
-/** All that is known of one limit of one client. Calls and doubts are in the order in which they were asked; those admitted and the doubts as often as they take points. */
+/** All that is known of one limit of one client. Those admitted and the doubts are of all limits with the same counter. Calls and doubts are in the order in which they were asked; those admitted and the doubts as often as they take points. */
 export interface Case {
   readonly history: History
   readonly client: string
@@ -58,23 +58,34 @@ export function casesOf(record: Played): readonly Case[] {
     (['requests', 'sync'] as const).map((name) => {
       const isOwn = (call: Pick<Call, 'client' | 'limits'>): boolean =>
         call.client === client && call.limits.includes(name)
+      /** True for a call that is charged to the counter of the limit. */
+      const isCounted = (call: Pick<Call, 'client' | 'limits'>): boolean =>
+        call.client === client &&
+        call.limits.some((other) => counterOf(history, other) === counterOf(history, name))
       const byTime = (a: { askedAtMs: number }, b: { askedAtMs: number }) => a.askedAtMs - b.askedAtMs
       const own: readonly Witness[] = calls.filter(isOwn).toSorted(byTime)
-      const lost = unanswered.filter(isOwn).map(({ askedAtMs, cost }) => ({
+      const counted: readonly Witness[] = calls.filter(isCounted).toSorted(byTime)
+      const lost = unanswered.filter(isCounted).map(({ askedAtMs, cost }) => ({
         askedAtMs,
         toldAtMs: askedAtMs + LONGEST_MS,
         admitted: false,
         cost,
       }))
-      const doubtful = own.filter((call) => isDoubtful(history.actions, call))
+      const doubtful = counted.filter((call) => isDoubtful(history.actions, call))
       return {
         ...{ history, client, name, kind: history.limits[name].kind, calls: own, troubles },
-        admitted: own.filter(({ admitted }) => admitted).flatMap(pointsOf),
+        admitted: counted.filter(({ admitted }) => admitted).flatMap(pointsOf),
         doubts: [...doubtful, ...lost].toSorted(byTime).flatMap(pointsOf),
         rules: ownRules(history, rules[name], client, name),
       }
     }),
   )
+}
+
+/** Returns the limit whose counter the calls of a limit are charged to; undefined for a shadow share, which only reads it. */
+function counterOf({ limits }: History, name: LimitName): LimitName | undefined {
+  const { counts, shadow } = limits[name]
+  return counts !== undefined && shadow === true ? undefined : (counts ?? name)
 }
 
 /** Returns a call as often as it takes points. */

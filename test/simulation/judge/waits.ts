@@ -12,6 +12,16 @@ import {
   type Witness,
 } from './evidence.ts'
 
+/** A gateway caches a refusal for at most as long. */
+const CACHED_MS = 1000
+
+/** Returns the instant from which a call that another gateway admitted may lengthen the wait of a refusal: of costs and shares, also one before, if the refusal was cached. */
+function unknownFrom({ history, calls }: Case, { askedAtMs }: Witness): number {
+  const hasShares = Object.values(history.limits).some(({ counts }) => counts !== undefined)
+  const isLonger = hasShares || calls.some(({ cost }) => cost > 1)
+  return askedAtMs - (isLonger && history.gateways > 1 ? CACHED_MS : 0)
+}
+
 /**
  * Returns how often in a row a caller waited as told, and was refused again although no other call was admitted and the clock of Redis
  * was not set meanwhile.
@@ -19,7 +29,7 @@ import {
 function refusalsInRow(one: Case, refused: Witness): number {
   const { waitedFor, toldAtMs } = refused
   if (waitedFor === undefined || refused.refusedBy !== one.name) return 0
-  const isTaken = between(one.admitted, waitedFor.askedAtMs, toldAtMs).length > 0
+  const isTaken = between(one.admitted, unknownFrom(one, waitedFor), toldAtMs).length > 0
   const isSet = actionsBetween(one.history, ['clock'], waitedFor.askedAtMs, toldAtMs).length > 0
   return isTaken || isSet ? 0 : 1 + refusalsInRow(one, waitedFor)
 }
@@ -52,7 +62,7 @@ export function* brokenWaits(one: Case): Generator<Violation> {
     const windowMs = Math.max(...one.rules.map((rule) => rule.windowMs))
     const isAfter = overlapping(troubles, waitedFor.askedAtMs - 2 * windowMs, toldAtMs).length > 0
     const isShared = isAfter && gatewaysAt(one, toldAtMs) > 1
-    const fromMs = waitedFor.askedAtMs - (isShared ? 2 * windowMs : 0)
+    const fromMs = isShared ? waitedFor.askedAtMs - 2 * windowMs : unknownFrom(one, waitedFor)
     if (between(admitted, fromMs, toldAtMs).length > 0) continue
     const isChanged =
       actionsBetween(history, ['replace', 'change'], fromMs - GRACE_MS, toldAtMs + GRACE_MS).length > 0 ||

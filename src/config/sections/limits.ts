@@ -111,7 +111,8 @@ const limit = section(
       yield atKey('missing', 'applies only if "per" has user, a claim or a header; remove it')
     if (concurrent !== undefined) {
       const others = { concurrent, limit, window, counts, together, count }
-      return yield* exclusive(others, ['concurrent', 'limit', 'window', 'counts', 'together', 'count'])
+      yield* exclusive(others, ['concurrent', 'limit', 'window', 'counts', 'together', 'count'])
+      return
     }
     const limitMessage = 'is missing; write a whole number, 0 or more, or "concurrent"'
     if (limit === undefined) yield { path: ['limit'], message: limitMessage }

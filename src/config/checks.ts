@@ -55,7 +55,8 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
       const tooShort = `is shorter than "together" of "${name}"; write at least that`
       if (limit === undefined) continue
       const isShared = limits.some((other) => other !== limit && counterOf(other) === counterOf(limit))
-      const fixed = limit.calendar ? 'calendar' : isShared ? 'shared counter' : undefined
+      const counter = limit.isConcurrent ? 'calls at once' : isShared ? 'shared counter' : undefined
+      const fixed = limit.calendar ? 'calendar' : counter
       if (!limit.per.includes('client')) yield { path, message: notPerClient, key: true }
       else if (fixed !== undefined && windowMs !== Infinity)
         yield { path: [...path, 'window'], message: `does not apply to the ${fixed} of "${name}"; remove it` }
@@ -163,8 +164,10 @@ function* costIssues({ routes, limits }: Settings, i: number): Generator<Issue> 
         yield { path: [...path, name], message: `has no counter here; ${listed}`, key: true }
   } else if (cost !== 1 && names.length === 0) yield { path, message: none, key: true }
   for (const limit of own) {
-    const { name, limit: most, claim } = limit
-    if (claim !== undefined || costOf(route, limit) <= Math.max(1, most)) continue
+    const { name, limit: most, claim, isConcurrent } = limit
+    if (isConcurrent && typeof cost !== 'number' && cost[name])
+      yield { path: [...path, name], message: 'does not apply: a call takes one place of it; remove it' }
+    if (claim !== undefined || isConcurrent || costOf(route, limit) <= Math.max(1, most)) continue
     const message = `is above the limit "${name}", so that every call is refused; write at most ${most}`
     yield { path: typeof cost === 'number' ? path : [...path, counterOf(limit)], message }
   }

@@ -45,9 +45,17 @@ describe.each(pages)('docs/migrating/%s', (name) => {
 
 describe('docs/migrating.md', () => {
   it('shows a configuration for a trial that loads', async () => {
-    const [trial, ...more] = blocks(index, 'yaml')
-    expect(more).toEqual([])
+    const [trial] = blocks(index, 'yaml')
     expect((await limitsOf(trial!)).map(({ shadow }) => shadow)).toEqual([false, true])
+  })
+
+  it('shows a configuration with points and calls at once that loads', async () => {
+    const [, points, ...more] = blocks(index, 'yaml')
+    expect(more).toEqual([])
+    expect(await limitsOf(points!)).toMatchObject([
+      { name: 'points', limit: 900, cost: 1 },
+      { name: 'calls', limit: 100, isConcurrent: true },
+    ])
   })
 
   it('shows nginx files that nginx accepts', () => {
@@ -68,14 +76,14 @@ describe('docs/migrating.md', () => {
   it('shows an nginx log format that replay reads', () => {
     const [, ...parts] = /log_format sluice escape=json '(.*)'\n *'(.*)';/.exec(index)!
     const values: Record<string, string> = {
-      ...{ time_iso8601: '2026-11-22T14:09:58+00:00', request_method: 'GET', host: 'api.example.com' },
+      ...{ ended_at: '2026-11-22T14:09:58.276+00:00', request_method: 'GET', host: 'api.example.com' },
       ...{ uri: '/v3/accounts', client_id: 'acme', remote_addr: '192.0.2.1', status: '429' },
-      now_ms: '1795356598276',
+      took_ms: '1239',
     }
     const line = parts.join('').replaceAll(/\$(\w+)/g, (_, name: string) => values[name]!)
     expect(readAccessLine(line)).toMatchObject({
       ...{ method: 'GET', host: 'api.example.com', path: '/v3/accounts', client: 'acme', ip: '192.0.2.1' },
-      decidedAt: 1795356598276,
+      ...{ decidedAt: Date.parse('2026-11-22T14:09:57.037Z'), tookMs: 1239 },
     })
   })
 })

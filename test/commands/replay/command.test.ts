@@ -62,6 +62,7 @@ describe('sluice replay', () => {
       lines: { replayed: 5, refusedBefore: 1, unmatched: 0, unlimited: 0, lacking: 0, other: 1, overlong: 0 },
       late: { calls: 0, byMs: 0 },
       omitted: 0,
+      brief: 0,
       totals: {
         clients: 2,
         calls: 5,

@@ -57,7 +57,9 @@ function describeExplained(explained: Explained): string {
     ({ key, limit }) => !refusing.some((other) => other.key === key && other.limit < limit),
   )
   const unit = full?.cost === undefined ? 'calls' : 'points'
-  const counts = full?.used === null ? 'allows no calls' : `${full?.used} of ${full?.limit} ${unit} are used`
+  const state = full?.windowMs === undefined ? 'in progress' : 'used'
+  const counts =
+    full?.used === null ? 'allows no calls' : `${full?.used} of ${full?.limit} ${unit} are ${state}`
   const hasPoints = limits.some(({ cost }) => cost !== undefined)
   return formatParagraphs([
     formatTable([

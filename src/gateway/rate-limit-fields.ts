@@ -27,25 +27,22 @@ const MAX_SF_INTEGER = 999_999_999_999_999
 export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[]): string {
   const live = allowances.filter(({ shadow }) => !shadow)
   if (live.length === 0) return ''
-  const concurrent = new Set(quotas.filter(({ isConcurrent }) => isConcurrent).map(({ name }) => name))
   const policies = quotas
     .filter(({ shadow }) => !shadow)
-    .map((quota) => live.find(({ name }) => name === quota.name) ?? quota)
-    .map((quota) => policyOf(quota, concurrent.has(quota.name)))
+    .map((quota) => policyOf(live.find(({ name }) => name === quota.name) ?? quota, quota.isConcurrent))
   const limits = live.map(({ name, remaining, resetAfterMs }) =>
     item(name, ['r', remaining], ['t', resetAfterMs]),
   )
   return `\r\nRateLimit-Policy: ${serializeList(policies)}\r\nRateLimit: ${serializeList(limits)}`
 }
 
+type Policy = Pick<Quota, 'name' | 'limit' | 'windowMs'>
+
 /** Formats a policy. Calls at once have no window, and the unit `concurrent-requests` (section 9.3). */
-function policyOf(
-  { name, limit, windowMs }: Pick<Quota, 'name' | 'limit' | 'windowMs'>,
-  isConcurrent: boolean,
-) {
+function policyOf({ name, limit, windowMs }: Policy, isConcurrent = false): Item {
   if (!isConcurrent) return item(name, ['q', limit], ['w', windowMs])
   const parameters = new Map<string, number | string>([['q', limit]])
-  return [name, parameters.set('qu', 'concurrent-requests')] as Item
+  return [name, parameters.set('qu', 'concurrent-requests')]
 }
 
 type Item = [string, Map<string, number | string>]
@@ -58,16 +55,17 @@ function item(name: string, [calls, number]: [string, number], [secs, ms]: [stri
 /** Returns the 429, or the configured refusal, of a refused decision, without the fields of `decisionHeaders`. Throws a TypeError for an admitted one. */
 export function exceeded({ allowances, refusedBy }: Decision, limits: readonly Limit[] = []) {
   const { name, limit, windowMs } = refusedBy!
-  const configured = limits.find((configured) => configured.name === name)
+  const configured = limits.find((limit) => limit.name === name)
   const { calendar, refusal: reply, cost, isConcurrent } = configured ?? {}
   const secs = retryAfterSecs(refusedBy!)
-  const period = calendar === undefined ? duration(windowMs) : `a calendar ${formatCalendar(calendar)}`
-  const window = isConcurrent ? 'at once' : `in ${period}`
+  const window = calendar === undefined ? duration(windowMs) : `a calendar ${formatCalendar(calendar)}`
   const taken = cost === undefined ? '' : `; this call takes ${cost}`
   const message =
     limit === 0
       ? `The limit "${name}" allows this client no calls.`
-      : `The limit "${name}" allows ${count(limit, cost === undefined ? 'call' : 'point')} ${window}${taken}. Retry in ${count(secs, 'second')}.`
+      : isConcurrent
+        ? `The limit "${name}" allows ${count(limit, 'call')} at once. Retry in ${count(secs, 'second')}.`
+        : `The limit "${name}" allows ${count(limit, cost === undefined ? 'call' : 'point')} in ${window}${taken}. Retry in ${count(secs, 'second')}.`
   const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
   return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies, reply })
 }

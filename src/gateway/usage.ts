@@ -28,11 +28,14 @@ export interface UsageOptions extends LimitOptions {
 }
 
 function usageOf(allowance: Allowance, rule: Limit, rules: ClientRules, nowMs: number) {
-  const { name, limit, remaining, windowMs, resetAt } = allowance
+  const { name, limit, remaining, used, windowMs, resetAt, sinceAt } = allowance
   const announced = rule.changes.filter(({ announcedAt }) => announcedAt <= nowMs)
   const changes = upcomingChanges({ ...rule, changes: announced }, nowMs, rules)
   const window = { windowSeconds: windowMs / 1000, ...(rule.calendar && { calendar: rule.calendar }) }
-  return { name, limit, remaining, ...window, reset: instant(resetAt), changes }
+  /** The calls at once, and when the oldest of them began; null if there is none. */
+  const atOnce = { inProgress: used, oldest: instantOrNull(sinceAt) }
+  const counted: Partial<typeof window & typeof atOnce> = rule.isConcurrent ? atOnce : window
+  return { name, limit, remaining, ...counted, reset: instant(resetAt), changes }
 }
 
 /** Creates the queries for the usage of limits, which reject if the store does not answer. Instants are ISO 8601 in UTC. */

@@ -30,6 +30,7 @@ export const leaseAllowance = (
   sinceAt?: number,
 ): Allowance => ({
   ...allowanceOf(quota, hasRoom, used, nowMs + CONCURRENT_WAIT_MS, CONCURRENT_WAIT_MS),
+  windowMs: 0,
   sinceAt,
 })
 

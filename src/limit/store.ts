@@ -5,8 +5,9 @@ import { type Access, fullAt, type OutageMode, type Quota } from './quota.ts'
 export interface Allowance {
   readonly name: string
   readonly limit: number
+  /** 0 for calls at once, which have no window. */
   readonly windowMs: number
-  /** Points in the window, after this call if it was charged; above `limit` after the limit was lowered. A call takes 1, or its cost. */
+  /** Calls in progress, or points in the window, after this call if it was charged; above `limit` after the limit was lowered. A call takes 1, or its cost. */
   readonly used: number
   /** Points that the calls of the key may still take. */
   readonly remaining: number

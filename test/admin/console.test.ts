@@ -1,4 +1,5 @@
 import { mkdtempSync, writeFileSync } from 'node:fs'
+import type { ServerResponse } from 'node:http'
 import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Browser, Page } from 'playwright-core'
@@ -315,6 +316,34 @@ it('sets an override and removes it after a confirmation, and shows both and a r
   expect(await row(page, 'events', 'configuration rejected')).toContain('error')
   logging.kill('SIGTERM')
   await logging.ended()
+})
+
+it('shows of calls at once how many are in progress, and since when the oldest', async () => {
+  const held: ServerResponse[] = []
+  const slow = await startUpstream((_, response) => void held.push(response))
+  const busy = await start({
+    ...{ data: slow.url, timeout: '1m', more: '' },
+    limits: 'limits: { exports: { per: [client], concurrent: 3 } }',
+    routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [exports] }]',
+  })
+  const running = call(busy.port, { token: await token('busy') })
+  await until('the call is in progress', () => held.length === 1)
+  const page = await open(busy, {}, '/#caller/busy')
+  const limits = page.locator('#caller-limits')
+  await limits.getByText('1 of 3').waitFor(WAIT)
+  expect(await row(page, 'caller-limits', 'exports')).toEqual([
+    ...['exports', 'sluice:{busy}:exports', '1 of 3', '2'],
+    expect.stringMatching(/^at once, the oldest since [\d:]{8}$/),
+    ...['–', 'live'],
+  ])
+  held[0]!.end('{}')
+  await running
+  await limits.getByText('0 of 3').waitFor(WAIT)
+  expect(await row(page, 'caller-limits', 'exports')).toContain('at once')
+  await page.evaluate(`location.hash = ''`)
+  await page.locator('#limits').getByText('3 calls at once').waitFor(WAIT)
+  await busy.close()
+  await slow.close()
 })
 
 it('opens a client and resets it after a confirmation, by keyboard', async () => {

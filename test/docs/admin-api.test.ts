@@ -73,12 +73,13 @@ const LIMITS = `limits:
   weekly: { per: [client], limit: 3, window: { calendar: week, timezone: Europe/Lisbon } }
   trial: { per: [client], limit: 1, window: 1m, shadow: true }
   device: { per: [client, "header:x-device"], limit: 100, window: 1m, missing: skip }
+  exports: { per: [client], concurrent: 3 }
   address: { per: [ip], limit: 1, window: 1m }`
 const ROUTES = `routes:
   - { match: "/open", upstream: data, authenticate: none, limits: [address] }
   - { match: "GET /rate-limits", respond: limits, authenticate: bearer }
   - { match: "/secure", upstream: secure, authenticate: none }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, weekly, trial, device] }`
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, weekly, trial, device, exports] }`
 
 describe('docs/admin-api.yaml', () => {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-admin-api-'))
@@ -225,7 +226,7 @@ describe('docs/admin-api.yaml', () => {
     for (const caller of ['acme', 'bluebird', 'nobody', 'ip:127.0.0.1', 'user:jo', '%E4'])
       expectDescribed('/limits/{caller}', 'get', await ask(`/limits/${caller}`))
     const { limits, own, overrides } = (await ask('/limits/acme')).json
-    expect([limits.length, own.length, overrides.length]).toEqual([4, 1, 1])
+    expect([limits.length, own.length, overrides.length]).toEqual([5, 1, 1])
     const listed = await ask('/overrides')
     expect(listed.json.overrides).toHaveLength(2)
     expectDescribed('/overrides', 'get', listed)
@@ -323,6 +324,9 @@ describe('docs/admin-api.yaml', () => {
   it('lists every member of an object as required, or as one of those that may be missing', () => {
     const optional = new Set([
       'windowSeconds',
+      'windowMs',
+      'inProgress',
+      'oldest',
       'calendar',
       'firstDay',
       'missing',

@@ -46,7 +46,8 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
       if (quota.isConcurrent) {
         if (lease !== undefined && verdict === 'pays') leases.hold(quota, lease, Infinity, atUs / 1000)
         const { key } = quota
-        return leaseAllowance(quota, verdict !== 'none', leases.count(key), wallMs, leases.since(key))
+        const sinceAt = charging ? undefined : leases.since(key)
+        return leaseAllowance(quota, verdict !== 'none', leases.count(key), wallMs, sinceAt)
       }
       if (charging && admitted && verdict === 'pays') {
         charge(counted, quota.cost)

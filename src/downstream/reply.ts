@@ -18,9 +18,7 @@ export interface Reply {
 export type ErrorFormat = 'problem' | 'oauth' | 'page'
 
 /** Returns the error format of a `Host` value without a route: OAuth's if all routes of the host have it. */
-export function hostErrorFormats(
-  routes: readonly { readonly host?: string | undefined; readonly errorFormat: ErrorFormat }[],
-) {
+export function hostErrorFormats(routes: readonly { host?: string | undefined; errorFormat: ErrorFormat }[]) {
   const formats = new Map<string, ErrorFormat>()
   for (const { host, errorFormat } of routes)
     if (host !== undefined && formats.get(host) !== 'problem') formats.set(host, errorFormat)
@@ -55,7 +53,7 @@ export function refusalReply(
   format: ErrorFormat,
   requestId: string,
   documentation?: string,
-): Reply {
+) {
   const { status, headers: given, reply } = refusal
   const checked = { ...given, ...reply?.headers }
   const headers = reply?.body === undefined ? HEADERS[format] : headersOf(reply.contentType)

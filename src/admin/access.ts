@@ -32,10 +32,8 @@ export function deny(
   { authorization = '', host = '', origin }: IncomingHttpHeaders,
   { token, onLoopback, hosts }: Access,
 ): AdminResponse | undefined {
-  const name = host
-    .replace(/:\d*$/, '')
-    .replace(/^\[(.*)\]$/, '$1')
-    .toLowerCase()
+  const site = host.toLowerCase()
+  const name = site.replace(/:\d*$/, '').replace(/^\[|\]$/g, '')
   if (token !== undefined) {
     if (isIP(name) === 0 && name !== 'localhost' && !hosts.includes(name))
       return problem(403, 'Use an IP address or localhost, or add the host to admin.hosts.')
@@ -49,7 +47,7 @@ export function deny(
     return problem(403, 'Limits and the console need admin.token, unless admin.host is 127.0.0.1.')
   if (!isLoopback(name))
     return problem(403, 'Without admin.token, use localhost, 127.0.0.1 or [::1] as the host.')
-  if (origin === undefined || origin === `http://${host.toLowerCase()}`) return undefined
+  if (origin === undefined || origin === `http://${site}`) return undefined
   return problem(403, 'Without admin.token, only the console may ask for limits from a browser.')
 }
 

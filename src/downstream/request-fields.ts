@@ -95,12 +95,12 @@ export function createRequestFields({ requestId, counted, identity }: FieldRules
         if (i % 2 === 1) return false
         const name = field.toLowerCase()
         const normalized = normalizeFieldName(name)
-        return name !== (spellings.get(normalized) ?? (normalized === OWN_CLIENT ? OWN_CLIENT : name))
+        return name !== (spellings.get(normalized) ?? (normalized === OWN_FIELD ? OWN_FIELD : name))
       }),
   }
 }
 
-const OWN_CLIENT = 'x-sluice-client'
+const OWN_FIELD = 'x-sluice-client'
 const isField = (field: string, name: string): boolean =>
   field.length === name.length && field.toLowerCase() === name
 

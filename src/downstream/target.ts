@@ -15,7 +15,7 @@ export interface Target {
 /** A path of RFC 3986 section 3.3, without `;`. */
 const PATH = /^\/[A-Za-z0-9._~!$&'()*+,=:@/-]*(?:%[0-9A-Fa-f]{2}[A-Za-z0-9._~!$&'()*+,=:@/-]*)*$/
 const ESCAPES = /(?:%[0-9A-Fa-f]{2})+/g
-const RAW_IN_SEGMENT = /^[A-Za-z0-9._~!$&'()*+,=:@-]$/
+const NOT_RAW_IN_SEGMENT = /[^A-Za-z0-9._~!$&'()*+,=:@-]/gu
 /** Characters whose escaped form servers decode once, twice or never. */
 // oxlint-disable-next-line no-control-regex
 const AMBIGUOUS = /[/\\%;\u0000-\u001f\u007f-\u009f]/
@@ -100,9 +100,7 @@ export function canonicalEscapes(path: string): string | undefined {
     const text = decodeSegment(run)
     // Invalid UTF-8 keeps its `%`, which is ambiguous.
     if (AMBIGUOUS.test(text)) isAmbiguous = true
-    let out = ''
-    for (const char of text) out += RAW_IN_SEGMENT.test(char) ? char : encodeURIComponent(char)
-    return out
+    return text.replace(NOT_RAW_IN_SEGMENT, encodeURIComponent)
   })
   return isAmbiguous ? undefined : canonical
 }

@@ -18,10 +18,10 @@ export function createAuthorizationGuard(rules: ClientRules) {
     if (unreadable !== undefined) return unreadable
     const pairs = lenientPairs([query, body].filter((text) => text !== '').join('&'))
     if (pairs instanceof Refusal) return pairs
-    const [clientId, ...others] = pairs.flatMap(([name, value]) => (name === 'clientid' ? [value] : []))
+    const [named, ...others] = pairs.filter(([name]) => name === 'clientid')
     if (others.length > 0) return invalidRequest('Send the client_id once.')
-    if (clientId === undefined) return refuseUnnamed(pairs)
-    const client = findClient(rules, clientId, onClaim)
+    if (named === undefined) return refuseUnnamed(pairs)
+    const client = findClient(rules, named[1], onClaim)
     if (client instanceof Refusal) return client
     if (!client || !(signingOf(client) ?? client.pushed)) return undefined
 

@@ -10,7 +10,7 @@ type Challenges = ReturnType<typeof createChallenges>
 /** Creates refusals that challenge for a realm. With `algorithms`, which DPoP proofs may use, they also offer the DPoP scheme. */
 export function createChallenges(realm: string, algorithms?: readonly string[]) {
   const orDpop = algorithms === undefined ? '' : ', or as DPoP with a proof'
-  const noToken = `Send an access token as "Authorization: Bearer" and the token${orDpop}, not in the query.`
+  const how = `Send an access token as "Authorization: Bearer TOKEN"${orDpop}, not in the query.`
   const quoted = `realm="${realm.replace(/["\\]/g, '\\$&')}"`
   const challenges = {
     bearer: `Bearer ${quoted}`,
@@ -19,10 +19,10 @@ export function createChallenges(realm: string, algorithms?: readonly string[]) 
   const offered = algorithms === undefined ? challenges.bearer : Object.values(challenges)
   return {
     /** A 401 without an error code, for a request without credentials, or with those of another scheme. */
-    noCredentials: new Refusal('Unauthorized', noToken, { headers: { 'WWW-Authenticate': offered } }),
+    noCredentials: new Refusal('Unauthorized', how, { headers: { 'WWW-Authenticate': offered } }),
     /** Returns a 400, 401 or 503 with the challenge of the scheme that was `used`, and of the scheme that is `needed` in its place. */
     refuse({ error, description, cause, client }: CredentialsError, used: Scheme, needed?: Scheme) {
-      if (error === 'temporarily_unavailable') return serviceUnavailable(description, cause)
+      if (error === 'unavailable') return serviceUnavailable(description, cause)
       const challenge = `${challenges[used]}, error="${error}", error_description="${description}"`
       return new Refusal(error === 'invalid_request' ? 'BadRequest' : 'Unauthorized', description, {
         oauthError: error,

@@ -38,7 +38,7 @@ export type Verification = VerifiedToken | CredentialsError
 
 /** An error of credentials (RFC 6750 section 3.1, RFC 9449 section 7.1). */
 export interface CredentialsError {
-  readonly error: 'invalid_request' | 'invalid_token' | 'invalid_dpop_proof' | 'temporarily_unavailable'
+  readonly error: 'invalid_request' | 'invalid_token' | 'invalid_dpop_proof' | 'unavailable'
   /** Text for the caller: ASCII without `"` and `\` (RFC 6750 section 3). */
   readonly description: string
   /** The underlying error, and the client if the issuer vouches for it; both for the log. */
@@ -51,7 +51,7 @@ export function invalidToken(description: string, cause?: string): CredentialsEr
 }
 
 export function unverifiable(cause: unknown): CredentialsError {
-  return { error: 'temporarily_unavailable', description: 'Access tokens cannot be verified for now.', cause }
+  return { error: 'unavailable', description: 'Access tokens cannot be verified for now.', cause }
 }
 
 export interface TokenRules {

@@ -28,7 +28,7 @@ export type IntrospectionResult = 'active' | 'inactive' | 'failed'
 /** Verifies an opaque token. Returns a promise, which never rejects, only if the issuer must be asked. */
 export type Introspect = (token: string) => CredentialsError | Promise<Verification>
 
-/** The cache of refusals: their maximum number, and how long one is kept. */
+/** The cache of refusals: their maximum number, and how long one is kept, by the clock of the tokens' times. */
 const REFUSALS = { max: 10_000, ttl: 5000, ttlResolution: 0, perf: Date }
 const NOT_ACTIVE = invalidToken('The access token is not active.')
 /** RFC 6749 section 7.1, RFC 9449 section 5, or a value that some servers use instead. */

@@ -69,7 +69,7 @@ describe('the answers of RFC 6750', () => {
     [['Bearers abc']],
     [['Bearer: a']],
   ])('challenges %j without an error code, and names what to send', async (authorization) => {
-    const message = 'Send an access token as "Authorization: Bearer" and the token, not in the query.'
+    const message = 'Send an access token as "Authorization: Bearer TOKEN", not in the query.'
     const refusal = (await bearer())(authorization)
     expect(answer(refusal)).toMatchObject({
       status: 401,

@@ -65,7 +65,7 @@ export function createListeners(current: () => Served, log: Log, metrics: Metric
     renew({ listen: next }: Config): void {
       if (next.tls === undefined || JSON.stringify(next.tls) === JSON.stringify(current().config.listen.tls))
         return
-      renewCertificate(server, next.tls, next)
+      renewCertificate(server, next.tls)
       log.info('TLS certificate renewed')
     },
     draining: () => draining,

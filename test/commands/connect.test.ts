@@ -103,7 +103,7 @@ routes:
     const text = textOf({ data: data.url, tokens: { jwks } })
     const { code, stdout } = await sluice(['check', '--connect', '--config', fileOf(text)])
     expect(code).toBe(1)
-    expect(stdout).toContain(`${jwks} does not use TLS; write http:// instead of https://`)
+    expect(stdout).toContain(`${jwks} does not use TLS; write it with http://`)
   })
 
   it('prints the warnings of the configuration, which do not fail the check', async ({ onTestFinished }) => {

@@ -68,12 +68,12 @@ describe('a scope', () => {
   it('that a token lacks is a 403 with the required scopes, and the request is not forwarded', async () => {
     const before = data.seen.length
     for (const [scope, missing] of [
-      [undefined, 'scopes payments read'],
-      ['read', 'scope payments'],
-      ['payments', 'scope read'],
-      ['payments:read', 'scopes payments read'],
+      [undefined, 'payments read'],
+      ['read', 'payments'],
+      ['payments', 'read'],
+      ['payments:read', 'payments read'],
     ] as const) {
-      const message = `This path needs the ${missing}, which the access token lacks.`
+      const message = `This path needs the scope ${missing}, which the access token lacks.`
       const refused = await send(`Bearer ${await token('acme', { scope })}`, { path: '/payments' })
       expect(refused.status).toBe(403)
       expect(refused.headers['www-authenticate']).toBe(

@@ -205,16 +205,11 @@ it('nginx gets each refusal as 401 or 403, with the status and the body in field
 })
 
 it.each([
-  ['application/problem+json', '{"a":"gr\\u00f6\\u000a"}'],
-  ['text/plain', '{"a":"gr  "}'],
-])('nginx gets a body of %s without characters that a field cannot hold', (type, body) => {
-  for (const [checked, headers] of [
-    [['Content-Type', type], ''],
-    [[], `\r\nContent-Type: ${type}`],
-  ] as const) {
-    const reply = replyForNginx({ status: 429, checked, headers, body: '{"a":"grö\n"}' })
-    expect(reply.headers).toContain(`\r\nX-Sluice-Body: ${body}`)
-  }
+  ['JSON', '{\n"a":"grö"}', '{ "a":"gr\\u00f6"}'],
+  ['text', 'grö\nt', 'gr  t'],
+])('nginx gets a body of %s without characters that a field cannot hold', (_, body, field) => {
+  const reply = replyForNginx({ status: 429, checked: {}, headers: '', body })
+  expect(reply.headers.endsWith(`\r\nX-Sluice-Body: ${field}`)).toBe(true)
 })
 
 it('nginx gets several challenges in one field, because it reads only one', async () => {

@@ -1,6 +1,6 @@
 import type { Proofs } from '../../src/authenticate/proof/dpop.ts'
 import { type Authenticate, createBearer, type TrustedIssuer } from '../../src/authenticate/token/bearer.ts'
-import type { SenderConstrainedToken } from '../../src/authenticate/token/challenge.ts'
+import type { BoundToken } from '../../src/authenticate/token/challenge.ts'
 import type { Identity } from '../../src/authenticate/token/claims.ts'
 import {
   createKeySource,
@@ -47,13 +47,12 @@ type Serving = (...request: Parameters<Authenticate>) => Identity | Refusal | Pr
 export function createServing(trusted: TrustedIssuer | readonly TrustedIssuer[], proofs?: Proofs): Serving {
   const authenticate = createBearer([trusted].flat(), proofs)
   const used = new Set<string>()
-  async function serve(bound: SenderConstrainedToken): Promise<Identity | Refusal> {
+  async function serve(bound: BoundToken): Promise<Identity | Refusal> {
     const proof = await bound.prove()
     if (proof instanceof Refusal) return proof
     return used.size < used.add(proof.id).size ? bound.identity : bound.replayed()
   }
-  const served = (known: Identity | SenderConstrainedToken | Refusal) =>
-    'prove' in known ? serve(known) : known
+  const served = (known: Identity | BoundToken | Refusal) => ('prove' in known ? serve(known) : known)
   return (...request) => {
     const answer = authenticate(...request)
     return answer instanceof Promise ? answer.then(served) : served(answer)

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
-import type { SenderConstrainedToken } from '../../../src/authenticate/token/challenge.ts'
+import type { BoundToken } from '../../../src/authenticate/token/challenge.ts'
 import { createBearer } from '../../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
 import { createProofs, type Sender } from '../../../src/authenticate/proof/dpop.ts'
@@ -295,7 +295,7 @@ describe('proofs', () => {
     const authenticate = createBearer([trust(issuer, keys)], createProofs(serves))
     const token = bound()
     const prove = async (proof: string) =>
-      (await authenticate([`DPoP ${token}`], () => sender([proof]))) as SenderConstrainedToken
+      (await authenticate([`DPoP ${token}`], () => sender([proof]))) as BoundToken
     const good = await prove(proves(token))
     const forged = await prove('x.y.z')
     for (const { identity } of [good, forged]) expect(identity).toMatchObject({ client: 'client-1' })
@@ -412,7 +412,7 @@ describe('a token that is bound to a certificate', () => {
     [client.thumbprint],
   ])('is refused if it is bound in an unknown way: %j', async (cnf) => {
     await expectRefused(send({ token: boundBy(cnf), scheme: 'Bearer', request: holding(client.der) }), [
-      /bound to its client in a way that cannot be checked here/,
+      /bound in a way that is not known here/,
     ])
   })
 })

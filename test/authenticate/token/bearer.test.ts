@@ -61,18 +61,15 @@ describe('the answers of RFC 6750', () => {
     expect((await bearer())([`${scheme} ${issuer.token()}`])).toMatchObject({ client: 'client-1' })
   })
 
-  const NONE =
-    'Send an access token as "Authorization: Bearer" and the token. A token in the query is not read.'
-  const OTHER =
-    'The scheme of the Authorization header is not accepted here. Send an access token as "Authorization: Bearer" and the token.'
   it.each([
-    [[], NONE],
-    [[''], NONE],
-    [['Basic Y2xpZW50OnNlY3JldA=='], OTHER],
-    [['DPoP abc'], OTHER],
-    [['Bearers abc'], OTHER],
-    [['Bearer: a'], OTHER],
-  ])('challenges %j without an error code, and names what to send', async (authorization, message) => {
+    [[]],
+    [['']],
+    [['Basic Y2xpZW50OnNlY3JldA==']],
+    [['DPoP abc']],
+    [['Bearers abc']],
+    [['Bearer: a']],
+  ])('challenges %j without an error code, and names what to send', async (authorization) => {
+    const message = 'Send an access token as "Authorization: Bearer TOKEN", not in the query.'
     const refusal = (await bearer())(authorization)
     expect(answer(refusal)).toMatchObject({
       status: 401,

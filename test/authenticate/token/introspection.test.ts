@@ -1,7 +1,7 @@
 import { hash, randomUUID } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import type { SenderConstrainedToken } from '../../../src/authenticate/token/challenge.ts'
+import type { BoundToken } from '../../../src/authenticate/token/challenge.ts'
 import { createBearer } from '../../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
 import {
@@ -48,7 +48,7 @@ const active = (members: object = {}) => ({
   ...members,
 })
 
-type Answered = Identity | SenderConstrainedToken | Refusal
+type Answered = Identity | BoundToken | Refusal
 
 function introspection(options: Partial<IntrospectionOptions> = {}) {
   return createIntrospection({
@@ -144,7 +144,7 @@ const NOT_ACTIVE = 'The access token is not active.'
 const ELSEWHERE = 'The access token is for another audience.'
 const NO_EXP = 'The access token has an exp, nbf or iat that is not a number.'
 const NO_ACCESS = 'The token is not an access token.'
-const UNCHECKABLE = 'The access token is bound to its client in a way that cannot be checked here.'
+const UNCHECKABLE = 'The access token is bound in a way that is not known here.'
 const NO_CLIENT = 'The access token does not name a client.'
 
 describe('a token is refused', () => {
@@ -349,7 +349,7 @@ describe('the cached answer', () => {
     for (let i = 0; i < 3; i++) expect(await ask('a')).toEqual(refusedAs(NOT_ACTIVE))
     expect(server.asked).toHaveLength(1)
     server.answer = active()
-    now += 5000
+    now += 5001
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
   })
 

@@ -187,7 +187,7 @@ describe('the tokens of a real provider', () => {
   it('cannot be introspected with a wrong secret: a 503, not a refusal', async () => {
     const { access_token: token } = await grant()
     expect(await introspection('wrong')(token)).toMatchObject({
-      error: 'temporarily_unavailable',
+      error: 'unavailable',
       cause: { message: expect.stringContaining('answered 401') },
     })
   })

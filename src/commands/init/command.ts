@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path'
 import { discover } from '../../authenticate/token/key-set.ts'
 import { loadConfig } from '../../config/load.ts'
 import { jsonSchema } from '../../config/schema.ts'
+import { redisAddress } from '../../limit/redis/options.ts'
 import { type Args, DEFAULT_FILE, fillIn, type Io, print, programOf, shellWord } from '../io.ts'
 import { textOf, UsageError, writeLines } from '../io.ts'
 import { hasTokens, type InitSettings, matchesOf, MEMORY, promptForMissing } from './prompts.ts'
@@ -71,12 +72,12 @@ async function write(file: string, text: string, overwrite = true): Promise<void
 
 /** Splits the credentials from the URL of Redis. The password is not written. */
 function redisValues(redis: string) {
-  const { username, password } = URL.canParse(redis) ? new URL(redis) : { username: '', password: '' }
+  const { username = '', password = '' } = redis === MEMORY ? {} : redisAddress(redis, {})
   return {
     memory: redis === MEMORY,
     redis: redis !== MEMORY && quoted(redis.replace(/^(rediss?:\/\/).*@/, '$1')),
-    username: username && quoted(decodeURIComponent(username)),
-    password: decodeURIComponent(password),
+    username: username && quoted(username),
+    password,
   }
 }
 
@@ -86,21 +87,20 @@ async function tokenValues({ identity, issuer, audience, api, open }: InitSettin
   const { hostname: apiHost, pathname: apiPath } = new URL(api)
   const path = pathname.replace(/\/$/, '')
   const isShared = apiHost === host
-  const isWithin = `${apiPath}/`.toLowerCase().startsWith(pathname.replace(/\/*$/, '/').toLowerCase())
+  const isWithin = `${apiPath}/`.toLowerCase().startsWith(`${path}/`.toLowerCase())
   if (identity !== '' && isShared && isWithin)
     throw new UsageError(
-      `The issuer and the API share the host ${host}, and no path distinguishes them: the API would be open. Give the API a host of its own (--api), or write the routes by hand, as in config/sluice.yaml.`,
+      `The issuer and the API share the host ${host}, and no path distinguishes them: the API would be open. Give the API a host of its own (--api).`,
     )
   const openPaths = isShared ? [`${path}/*`, '/.well-known/*'] : ['/*']
   const hosts = identity === '' || isShared ? [apiHost] : [host, apiHost]
   // Reads the document at the backend, because the issuer's URL may be that of the gateway itself.
-  const found =
-    identity === ''
-      ? undefined
-      : await discover(issuer, AbortSignal.timeout(DISCOVERY_MS), identity + path).catch(() => undefined)
+  const signal = AbortSignal.timeout(DISCOVERY_MS)
+  const reading = identity === '' ? undefined : discover(issuer, signal, identity + path)
+  const found = await reading?.catch(() => undefined)
   const pathOf = (name: string, fallback: string): string => {
     const url = String(found?.metadata[name])
-    return URL.canParse(url) && new URL(url).origin === origin ? new URL(url).pathname : path + fallback
+    return url.startsWith(`${origin}/`) ? new URL(url).pathname : path + fallback
   }
   const keys = found && new URL(found.jwksUri)
   const jwks = keys?.origin === origin ? identity + keys.pathname + keys.search : keys?.href

@@ -59,8 +59,8 @@ export function createMetrics() {
     introspections: counter('sluice_introspection_requests_total{issuer,result}', 'Introspections.'),
     failures: counter('sluice_failures_total', 'Failed authentications and unmatched requests.'),
     failuresRefused: counter('sluice_failures_refused_total', 'Refused for too many failures.'),
-    requests: hotCounter('sluice_http_requests_total{route,method,code,source}', 'Finished requests.'),
-    requestSeconds: hotHistogram('sluice_http_request_duration_seconds{route}', 'Until their end.'),
+    requests: hotCounter('sluice_http_requests_total{route,method,code,source}', 'Ended requests.'),
+    requestSeconds: hotHistogram('sluice_http_request_duration_seconds{route}', 'Time of requests.'),
     upstreamSeconds: hotHistogram(
       'sluice_upstream_duration_seconds{upstream}',
       'From forwarding a request to the head of its response, or until its caller left.',

@@ -31,7 +31,7 @@ const PROMPTS = {
     fallback: KINDS[0],
   },
   identity: {
-    question: 'URL of the identity backend behind the gateway, http://identity:3000; empty if none:',
+    question: 'URL of the identity backend (http://identity:3000), empty if not behind the gateway:',
     schema: origin,
     fallback: '',
   },

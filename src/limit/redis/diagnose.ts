@@ -23,7 +23,7 @@ export const SENTINEL_GRANTS =
 
 /** Maps each remedy to the permanent errors of Redis, Sentinel and TLS that it fixes; the first match applies. */
 const REMEDIES: Readonly<Record<string, RegExp>> = {
-  [`the sentinels refuse store.redis.sentinelUsername; correct it, or grant it ${SENTINEL_GRANTS}.`]:
+  [`the sentinels refuse the user; correct store.redis.sentinelUsername and store.redis.sentinelPassword, and grant it ${SENTINEL_GRANTS}.`]:
     /sentinel.*(?:\bWRONGPASS\b|\bNOAUTH\b|\bNOPERM\b|invalid password|Authentication required)/i,
   'Redis refuses the user name or password; correct store.redis.username and store.redis.password.':
     /\bWRONGPASS\b|\bNOAUTH\b|invalid password|Authentication required/,

@@ -113,9 +113,8 @@ function forkWorker(write: (lines: string) => void) {
     what = HUNG
     kill()
   }
-  const stopChecks = listening.then(() =>
-    checkAlive(() => call('notReadyReason', undefined, Infinity), onHang),
-  )
+  const ask = () => call('notReadyReason', undefined, Infinity)
+  const stopChecks = listening.then(() => checkAlive(ask, onHang))
 
   /** Resolves with the exit code, or the signal that ended the worker. */
   const exited = new Promise<{ readonly how: number | string; readonly what: string }>((resolve) => {

@@ -4,7 +4,6 @@ import { dirname, join } from 'node:path'
 import { discover } from '../../authenticate/token/key-set.ts'
 import { loadConfig } from '../../config/load.ts'
 import { jsonSchema } from '../../config/schema.ts'
-import { redisAddress } from '../../limit/redis/options.ts'
 import { type Args, DEFAULT_FILE, fillIn, type Io, print, programOf, shellWord } from '../io.ts'
 import { textOf, UsageError, writeLines } from '../io.ts'
 import { hasTokens, type InitSettings, matchesOf, MEMORY, promptForMissing } from './prompts.ts'
@@ -72,12 +71,12 @@ async function write(file: string, text: string, overwrite = true): Promise<void
 
 /** Splits the credentials from the URL of Redis. The password is not written. */
 function redisValues(redis: string) {
-  const { username = '', password = '' } = redis === MEMORY ? {} : redisAddress(redis, {})
+  const { username, password } = URL.canParse(redis) ? new URL(redis) : { username: '', password: '' }
   return {
     memory: redis === MEMORY,
     redis: redis !== MEMORY && quoted(redis.replace(/^(rediss?:\/\/).*@/, '$1')),
-    username: username && quoted(username),
-    password,
+    username: username && quoted(decodeURIComponent(username)),
+    password: decodeURIComponent(password),
   }
 }
 

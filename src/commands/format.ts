@@ -40,7 +40,7 @@ type Row = readonly (string | number | null | undefined)[]
 export function formatTable(rows: readonly (Row | false)[]): string {
   const texts = rows.flatMap((row) => (row ? [row.map((cell) => String(cell ?? '-'))] : []))
   const widths = texts[0]!.map((_, i) => texts.reduce((max, row) => Math.max(max, row[i]!.length), 0))
-  const lineOf = (row: readonly string[]): string => row.map((cell, i) => cell.padEnd(widths[i]!)).join('  ')
+  const lineOf = (row: readonly string[]) => row.map((cell, i) => cell.padEnd(widths[i]!)).join('  ')
   return texts.map((row) => lineOf(row).trimEnd()).join('\n')
 }
 

@@ -345,7 +345,7 @@ describe('sluice init', () => {
   })
 
   const SAME =
-    'and no path distinguishes them: the API would be open. Give the API a host of its own (--api), or write the routes by hand, as in config/sluice.yaml.'
+    'and no path distinguishes them: the API would be open. Give the API a host of its own (--api).'
   itEndsWrongUsage([
     [
       ['init', ...argsOf({ ...FLAGS, issuer: API }), '--output', '-'],
@@ -357,10 +357,10 @@ describe('sluice init', () => {
     ],
     [
       ['init', ...argsOf({ ...FLAGS, audience: 'my-api' }), '--output', '-'],
-      'Give --api: init asks only on a terminal.',
+      'Give --api: no terminal to ask.',
     ],
-    [['init', '--output', '-'], 'Give --for, --data: init asks only on a terminal.'],
-    [['init', '--output', '-', '--issuer', ISSUER], 'Give --data, --audience: init asks only on a terminal.'],
+    [['init', '--output', '-'], 'Give --for, --data: no terminal to ask.'],
+    [['init', '--output', '-', '--issuer', ISSUER], 'Give --data, --audience: no terminal to ask.'],
     [
       ['init', ...argsOf({ ...FLAGS, data: 'http://data.internal/v3' }), '--output', '-'],
       '--data must end after the port; write http://data.internal.',

@@ -321,7 +321,7 @@ describe('sluice limits', () => {
 
   const PARTS =
     'Each further word must be a part of the caller: client:ID, user:SUB, ip:192.0.2.7, header:NAME=VALUE, claim:NAME=VALUE or token:SHA256; put quotes around an id with blanks.'
-  const WHICH = 'Which command? One of limits show, limits set, limits reset, limits overrides, limits top.'
+  const WHICH = 'Which command of limits? One of show, set, reset, overrides, top.'
   itEndsWrongUsage([
     [['limits'], WHICH],
     [['limits', 'shw', 'acme'], 'Did you mean show?'],

@@ -174,11 +174,11 @@ it('reports why it cannot read the callers', async () => {
 itEndsWrongUsage([
   [
     ['limits', 'top', '--admin', 'localhost:9090'],
-    '--admin must be a URL such as http://127.0.0.1:9090; the token is read from ADMIN_TOKEN.',
+    '--admin must be a URL such as http://127.0.0.1:9090, without the token.',
   ],
   [
     ['limits', 'top', '--admin', 'http://u:hunter2@localhost:9090'],
-    '--admin must be a URL such as http://127.0.0.1:9090; the token is read from ADMIN_TOKEN.',
+    '--admin must be a URL such as http://127.0.0.1:9090, without the token.',
   ],
   [['limits', 'top', 'acme'], 'Unknown argument. Give flags, such as --config FILE.'],
 ])

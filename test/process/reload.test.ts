@@ -206,7 +206,7 @@ it('a file that cannot be applied is logged and counted once, and again after a 
   const wrong = new Error('no such cipher')
   let refusal: Error | undefined = wrong
   let next = second
-  const apply = (): void => {
+  const apply = async (): Promise<void> => {
     if (refusal) throw refusal
   }
   const log = { info: write, warn: write, error: write } as unknown as Log
@@ -247,7 +247,7 @@ it('the last twenty reloads are kept, with at most twenty problems of each', asy
   }
   const ignore = (): void => {}
   const log = { info: ignore, warn: ignore, error: ignore } as unknown as Log
-  const parts = { apply: ignore, log, metrics: createMetrics() }
+  const parts = { apply: async () => {}, log, metrics: createMetrics() }
   const { reload, reloads } = createConfiguration(first.config, source, parts)
   for (let i = 0; i < 25; i++) await reload('signal')
   expect(reloads.map(({ changes }) => changes)).toEqual([

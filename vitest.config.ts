@@ -19,6 +19,7 @@ export default defineConfig({
   test: {
     // What takes minutes: `npm run test:long`.
     include: ['test/**/*.test.ts', ...(process.env['SLUICE_LONG'] === '1' ? ['test/**/*.long.ts'] : [])],
+    setupFiles: ['test/helpers/close-all.ts'],
     globalSetup: ['test/helpers/build.ts', 'test/helpers/shared-servers.ts'],
     // Generous: on a busy machine a process takes many seconds to start.
     testTimeout: 60_000,

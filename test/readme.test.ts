@@ -1,10 +1,10 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { loadConfig } from '../src/config/load.ts'
+import { createFolder } from './helpers/folder.ts'
 
 /** Names in the documents must exist, and their examples must work. */
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -40,7 +40,7 @@ describe.each(documents)('%s', (name) => {
 
   it('shows configurations that load', async () => {
     for (const block of blocks(text, 'yaml')) {
-      const folder = mkdtempSync(join(tmpdir(), 'sluice-readme-'))
+      const folder = createFolder()
       const file = join(folder, 'sluice.yaml')
       writeFileSync(file, block)
       const { config } = await loadConfig({ file, env: {} }).finally(() =>

@@ -1,10 +1,10 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
+import { createFolder } from '../helpers/folder.ts'
 import {
   call,
   type Call,
@@ -81,7 +81,7 @@ const ROUTES = `routes:
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, weekly, trial, device] }`
 
 describe('docs/admin-api.yaml', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-admin-api-'))
+  const folder = createFolder()
   const file = join(folder, 'sluice.yaml')
   const closing: (() => Promise<void>)[] = []
   let redis: string
@@ -101,9 +101,7 @@ describe('docs/admin-api.yaml', () => {
     upstream: `errors: problem }\n  secure: { url: "https://127.0.0.1:1", tls: { ca: "${join(folder, 'ca.pem')}" }`,
   })
   async function start(admin: string, store: string): Promise<TestGateway> {
-    const started = await startGateway(settings(admin, store))
-    closing.push(() => started.close())
-    return started
+    return await startGateway(settings(admin, store))
   }
 
   beforeAll(async () => {
@@ -120,7 +118,6 @@ describe('docs/admin-api.yaml', () => {
   })
   afterAll(async () => {
     await Promise.all(closing.map((close) => close()))
-    rmSync(folder, { recursive: true })
   })
 
   it('has every path of the listener, and no other', async () => {

@@ -1,11 +1,11 @@
 import { spawn, spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { describe, expect, it } from 'vitest'
+import { createFolder } from '../helpers/folder.ts'
+import { call, startGateway, token } from '../helpers/gateway.ts'
 import { withTests } from '../helpers/process.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** The code of docs/calling-the-api.md is run against a gateway, which refuses its first calls. */
@@ -14,18 +14,9 @@ const page = readFileSync(join(root, 'docs/calling-the-api.md'), 'utf8')
 const blocksOf = (language: string): string[] =>
   [...page.matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\``, 'gm'))].map(([, block]) => block!)
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-calling-'))
-let upstream: TestUpstream
-let gateway: TestGateway
-beforeAll(async () => {
-  upstream = await startUpstream()
-  gateway = await startGateway({ data: upstream.url, limit: 2, window: '1s' })
-})
-afterAll(async () => {
-  await gateway.close()
-  await upstream.close()
-  rmSync(folder, { recursive: true })
-})
+const folder = createFolder()
+const upstream = await startUpstream()
+const gateway = await startGateway({ data: upstream.url, limit: 2, window: '1s' })
 
 /** Sets the limit of the client `acme` to 0, or ends that. */
 async function block(limit: 0 | null): Promise<void> {

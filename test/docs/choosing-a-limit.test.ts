@@ -1,9 +1,9 @@
 import { spawnSync } from 'node:child_process'
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
+import { createFolder } from '../helpers/folder.ts'
 import { yaml } from '../helpers/gateway.ts'
 import { BIN } from '../helpers/process.ts'
 
@@ -13,8 +13,7 @@ const [replay, percentiles, callers] = [...page.matchAll(/^```sh\n([\s\S]*?)^```
   ([, block]) => block!,
 )
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-choosing-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = createFolder()
 const program = join(folder, 'sluice')
 writeFileSync(program, `#!/bin/sh\nexec ${process.execPath} ${BIN} "$@"\n`)
 chmodSync(program, 0o755)

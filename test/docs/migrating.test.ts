@@ -1,10 +1,10 @@
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { readAccessLine } from '../../src/commands/replay/logs.ts'
 import { loadConfig } from '../../src/config/load.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { withOwnFolders } from '../helpers/nginx.ts'
 
 const docs = join(import.meta.dirname, '../../docs')
@@ -17,8 +17,7 @@ const blocks = (text: string, language: string): string[] =>
     ([, indent, block]) => block!.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
   )
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-migrating-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = createFolder()
 
 async function limitsOf(text: string) {
   const file = join(folder, 'sluice.yaml')

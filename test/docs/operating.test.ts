@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { configurationPage } from '../../scripts/configuration-page.ts'
 import { jsonSchema } from '../../src/config/schema.ts'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
@@ -30,10 +30,6 @@ describe('docs/operating.md', () => {
     upstream = await startUpstream()
     const store = `{ redis: { url: "${(await sharedRedis()).url}" }, prefix: docs-operating }`
     gateway = await startGateway({ data: upstream.url, store })
-  })
-  afterAll(async () => {
-    await gateway.close()
-    await upstream.close()
   })
 
   it('lists every metric that a gateway shows, with its type and labels', async () => {

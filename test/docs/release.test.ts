@@ -1,10 +1,10 @@
 import { spawnSync } from 'node:child_process'
-import { accessSync, constants, cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { accessSync, constants, cpSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { parseDocument } from 'yaml'
+import { createFolder } from '../helpers/folder.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const read = (path: string): string => readFileSync(join(root, path), 'utf8')
@@ -104,7 +104,7 @@ describe('scripts/', () => {
       stdout: '',
       stderr: `The tag v0.0.9 is not the version of package.json, which is ${version}: change one of the two.\n`,
     })
-    const folder = mkdtempSync(join(tmpdir(), 'sluice-release-'))
+    const folder = createFolder()
     onTestFinished(() => rmSync(folder, { recursive: true }))
     for (const name of ['scripts', 'package.json', 'CHANGELOG.md'])
       cpSync(join(root, name), join(folder, name), { recursive: true })

@@ -1,18 +1,17 @@
 import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { Agent, createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { createFolder } from '../helpers/folder.ts'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { LONG } from '../fuzz/runs.ts'
+import { listenLocally } from '../helpers/local-server.ts'
 import { BIN, serving, type ServingProcess, withTests } from '../helpers/process.ts'
 import { freePort, startRedis } from '../helpers/redis.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** The commands of docs/tasks are run in a shell, in their order, against running gateways. */
@@ -25,7 +24,7 @@ const blocksOf = (text: string, language: string): string[] =>
     ([, indent, block]) => block!.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
   )
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-tasks-'))
+const folder = createFolder()
 const bin = join(folder, 'bin')
 mkdirSync(bin)
 
@@ -48,12 +47,7 @@ async function run(block: string, env: Record<string, string>): Promise<string> 
   return output
 }
 
-let upstream: TestUpstream
-beforeAll(async () => void (upstream = await startUpstream()))
-afterAll(async () => {
-  await upstream.close()
-  rmSync(folder, { recursive: true })
-})
+const upstream = await startUpstream()
 
 const QUICK = { more: 'drainTimeout: 100ms' }
 
@@ -68,7 +62,6 @@ describe('docs/tasks', () => {
     writeFileSync(env.SLUICE_CONFIG, yaml({ data: upstream.url, store, admin, limit: 3, ...QUICK }))
     gateway = await serving({ file: env.SLUICE_CONFIG })
   })
-  afterAll(() => gateway.kill())
 
   it('block a client, and lift the block', async () => {
     const [find, set, check, lift] = blocksOf(page('block-a-client.md'), 'sh')
@@ -146,8 +139,6 @@ describe('docs/tasks/rotate-the-redis-password.md', () => {
     expect(await run(withoutUsers!, env)).toBe('OK\n')
     await expect(run('redis-cli PING', { REDISCLI_AUTH: env.OLD })).rejects.toThrow('WRONGPASS')
     expect(await run('redis-cli PING', { REDISCLI_AUTH: env.NEW })).toBe('PONG\n')
-    for (const gateway of [left, ...gateways]) gateway.kill()
-    await redis.close()
   })
 })
 
@@ -181,7 +172,7 @@ describe('docs/tasks/upgrade-a-single-host.md', () => {
       .replace('maxconn 10000', 'maxconn 1000')
     expect(adapted).toContain('server gateway-2')
     writeFileSync(join(folder, 'haproxy.cfg'), adapted)
-    const haproxy = withTests(spawn('haproxy', ['-f', join(folder, 'haproxy.cfg')], { stdio: 'ignore' }))
+    withTests(spawn('haproxy', ['-f', join(folder, 'haproxy.cfg')], { stdio: 'ignore' }))
 
     const acme = await token('acme')
     const statuses = new Map<number, number>()
@@ -220,17 +211,13 @@ describe('docs/tasks/upgrade-a-single-host.md', () => {
     const systemd = createServer((request, response) => {
       const refuse = (error: Error) => void response.destroy(error)
       restart(request.url!.slice(1)).then((text) => void response.end(text), refuse)
-    }).listen(0, '127.0.0.1')
-    await once(systemd, 'listening')
-    const fetched = `fetch("http://127.0.0.1:${(systemd.address() as AddressInfo).port}/" + process.argv[2])`
+    })
+    const fetched = `fetch("${(await listenLocally(systemd)).url}/" + process.argv[2])`
     program('systemctl', `[ "$1" = restart ] && exec ${process.execPath} -e '${fetched}' -- "$@"`)
     for (const block of blocksOf(text, 'sh')) await run(local(block), { SLUICE_CONFIG: file })
     ended.abort()
     await Promise.all(loads)
-    systemd.close()
     expect(replaced).toEqual(['sluice@1 0', 'sluice@2 0'])
     expect([...statuses.keys()]).toEqual([200])
-    for (const gateway of gateways) gateway.kill()
-    haproxy.kill()
   })
 })

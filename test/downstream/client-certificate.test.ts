@@ -4,14 +4,14 @@ import {
   createServer as createHttpServer,
   request as httpRequest,
   type IncomingMessage,
-  type Server,
+  type RequestListener,
 } from 'node:http'
 import { createServer, request as httpsRequest } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import { connect } from 'node:tls'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Sender, senderOf } from '../../src/authenticate/proof/dpop.ts'
 import { clientCertificate, readCertificateHeader } from '../../src/downstream/peers.ts'
+import { listenLocally } from '../helpers/local-server.ts'
 import { makeCertificate, type TestCertificate } from '../helpers/self-signed.ts'
 
 const ours = makeCertificate('gateway')
@@ -26,29 +26,17 @@ describe('the certificate of a request', () => {
   const tls = { key: ours.key, cert: ours.cert, requestCert: true, rejectUnauthorized: false }
   const found: Seen[] = []
   let trusted = false
-  const servers: Record<'http' | 'https', Server> = {
-    http: createHttpServer(),
-    https: createServer(tls),
+  const look: RequestListener = (request, response) => {
+    const certificate = () => clientCertificate(request, trusted)
+    const parsed = { method: request.method!, path: '/v3/transactions', proofs: [], certificate }
+    found.push({ ...senderOf(request, trusted, parsed), der: certificate() })
+    response.end()
   }
-  const portOf = (server: Server) => (server.address() as AddressInfo).port
-
+  let ports: Record<'http' | 'https', number>
   beforeAll(async () => {
-    for (const server of Object.values(servers)) {
-      server.on('request', (request, response) => {
-        const certificate = () => clientCertificate(request, trusted)
-        const sender = senderOf(request, trusted, {
-          method: request.method!,
-          path: '/v3/transactions',
-          proofs: [],
-          certificate,
-        })
-        found.push({ ...sender, der: certificate() })
-        response.end()
-      })
-      await once(server.listen(0, '127.0.0.1'), 'listening')
-    }
+    const http = await listenLocally(createHttpServer(look))
+    ports = { http: http.port, https: (await listenLocally(createServer(tls, look))).port }
   })
-  afterAll(() => void Object.values(servers).map((server) => server.close()))
   beforeEach(() => void found.splice(0))
 
   /** Returns the certificate of one request, over TLS with or without a certificate, or without TLS. */
@@ -67,7 +55,7 @@ describe('the certificate of a request', () => {
     trusted = byTrusted
     const sent = (plain ? httpRequest : httpsRequest)({
       host: '127.0.0.1',
-      port: portOf(plain ? servers.http : servers.https),
+      port: plain ? ports.http : ports.https,
       method: 'POST',
       path: '/v3/transactions?a=b',
       agent: false,
@@ -93,7 +81,7 @@ describe('the certificate of a request', () => {
     let session: Buffer | undefined
     for (const resumed of [false, true]) {
       const socket = connect({
-        port: portOf(servers.https),
+        port: ports.https,
         host: '127.0.0.1',
         ca: ours.cert,
         checkServerIdentity: () => undefined,

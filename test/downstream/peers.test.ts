@@ -1,13 +1,8 @@
 import { networkInterfaces } from 'node:os'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { createPeers, isLoopback, normalizeAddress } from '../../src/downstream/peers.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
-
-const closers: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
 
 describe('trusted proxies', () => {
   it.each([
@@ -151,7 +146,6 @@ describe.runIf(hasIpv6)('a caller by IPv4 of a gateway that listens on IPv6 too'
     ['only IPv6 peers', '["::1/128"]', '127.0.0.1'],
   ])('is identified by its IPv4 address; trusted: %s', async (_, trustedProxies, forwardedFor) => {
     const back = await startUpstream()
-    closers.push(back.close)
     const gateway = await startGateway({
       data: back.url,
       host: '::',
@@ -159,7 +153,6 @@ describe.runIf(hasIpv6)('a caller by IPv4 of a gateway that listens on IPv6 too'
       limits: 'limits: { each: { per: [ip], limit: 2, window: 1m } }',
       routes: 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [each] }]',
     })
-    closers.push(gateway.close)
     const ask = (ip: string) => call(gateway.port, { headers: { 'X-Forwarded-For': ip } })
     expect((await ask('9.9.9.9')).status).toBe(200)
     const { headers } = back.seen[0]!

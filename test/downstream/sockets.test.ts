@@ -1,26 +1,20 @@
 import { EventEmitter } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { boundSockets } from '../../src/downstream/sockets.ts'
+import { closeLater } from '../helpers/closing.ts'
 import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-const closers: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
-
 async function gateway(listen: string, trustedProxies = '[]'): Promise<TestGateway> {
   const data = await startUpstream()
-  const started = await startGateway({ data: data.url, listen, trustedProxies })
-  closers.push(data.close, started.close)
-  return started
+  return await startGateway({ data: data.url, listen, trustedProxies })
 }
 function open({ port }: TestGateway, localAddress = '127.0.0.1'): Socket {
   const socket = connect({ port, host: '127.0.0.1', localAddress })
   socket.on('error', () => {}).on('end', () => socket.destroy())
-  closers.push(() => socket.destroy())
+  closeLater(() => socket.destroy())
   return socket
 }
 /** Waits until `count` of the sockets are open, and expects responses on them. */

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { ClientLimits, Limit } from '../../src/policy/limit.ts'
 import { createMemoryStore } from '../../src/limit/memory/store.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
@@ -7,7 +7,7 @@ import { parseCaller } from '../../src/policy/counted.ts'
 import { type Override, overrideKey } from '../../src/policy/overrides.ts'
 import { createUsage, MAX_KEYS } from '../../src/gateway/usage.ts'
 import { inspectedStore } from '../helpers/inspected.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { startRedis } from '../helpers/redis.ts'
 import { quotasOf } from '../policy/quotas.ts'
 
 const DAY_MS = 86_400_000
@@ -33,11 +33,7 @@ const LIMITS = [
 const overridesOf = (overrides: readonly Override[]) =>
   new Map(overrides.map((override) => [overrideKey('p', override), override]))
 
-let redis: RedisServer
-beforeAll(async () => {
-  redis = await startRedis()
-})
-afterAll(() => redis.close())
+const redis = await startRedis()
 
 const STORES: readonly (readonly [string, () => Promise<Omit<InspectedStore, 'giveBack'>>])[] = [
   ['memory', async () => createMemoryStore()],

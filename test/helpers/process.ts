@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import { closeLater } from './closing.ts'
 import { until } from './wait.ts'
 
 /** The built command line. */
@@ -55,6 +56,7 @@ export function sluice(
   child.stdin.on('error', () => {})
   child.stdin.end(input)
   const ended = new Promise<number | null>((resolve) => child.once('close', resolve))
+  closeLater(() => child.kill('SIGKILL'))
   return {
     child,
     stdout: () => out,

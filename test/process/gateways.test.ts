@@ -1,32 +1,20 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { hostname, tmpdir } from 'node:os'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import type { Overview } from '../../src/process/overview.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { call, type Settings, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
-import { freePort, type RedisServer, startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { serving } from '../helpers/process.ts'
+import { freePort, startRedis } from '../helpers/redis.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 type Shown = Overview['gateways'][number]
 type Asked = Pick<TestGateway, 'adminPort'>
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-gateways-'))
-let upstream: TestUpstream
-let redis: RedisServer
-const closing: (() => Promise<unknown>)[] = []
-beforeAll(async () => {
-  ;[upstream, redis] = await Promise.all([startUpstream(), startRedis()])
-})
-afterEach(async () => {
-  for (const close of closing.splice(0).toReversed()) await close()
-  await redis.command('FLUSHALL')
-})
-afterAll(async () => {
-  await Promise.all([upstream.close(), redis.close()])
-  rmSync(folder, { recursive: true })
-})
+const folder = createFolder()
+const [upstream, redis] = await Promise.all([startUpstream(), startRedis()])
+beforeEach(() => redis.command('FLUSHALL'))
 
 const settings = (more: Partial<Settings> = {}): Settings => ({
   data: upstream.url,
@@ -34,20 +22,10 @@ const settings = (more: Partial<Settings> = {}): Settings => ({
   ...more,
 })
 let files = 0
-async function start(more: Partial<Settings> = {}): Promise<TestGateway> {
-  const gateway = await startGateway(settings(more), join(folder, `${files++}.yaml`))
-  closing.push(() => gateway.close())
-  return gateway
-}
+const start = (more: Partial<Settings> = {}) => startGateway(settings(more), join(folder, `${files++}.yaml`))
 /** Starts a gateway as a process of its own. */
-async function startProcess(args: readonly string[] = []): Promise<ServingProcess> {
-  const gateway = await serving(yaml(settings({ more: 'drainTimeout: 100ms' })), args)
-  closing.push(async () => {
-    gateway.kill()
-    await gateway.ended()
-  })
-  return gateway
-}
+const startProcess = (args: readonly string[] = []) =>
+  serving(yaml(settings({ more: 'drainTimeout: 100ms' })), args)
 const overviewOf = async ({ adminPort }: Asked): Promise<Overview> =>
   (await call(adminPort, { path: '/overview' })).json
 const gatewaysOf = async (gateway: Asked): Promise<Overview['gateways']> =>
@@ -167,7 +145,6 @@ describe('gateways that share a Redis', () => {
     const [asked, other] = [await start({ store: `{ redis: { url: "${redis.url}" } }` }), await start()]
     await othersOf(asked, 1)
     await redis.kill()
-    closing.push(() => redis.start())
     await until('it counts without Redis', async () => {
       await call(asked.port, { token: await token('acme') })
       return (await gatewaysOf(asked)).some(({ self, mode }) => self && mode === 'local')
@@ -180,7 +157,6 @@ describe('gateways that share a Redis', () => {
     expect(known).toMatchObject({ mode: 'store' })
     expect(known.ageMs).toBeGreaterThanOrEqual(Date.parse(at) - Date.parse(gatewaysReadAt!) - 1)
     await redis.start()
-    closing.pop()
     await until('Redis answers', async () => (await overviewOf(asked)).gatewaysReadAt !== gatewaysReadAt)
     await othersOf(other, 1)
   })

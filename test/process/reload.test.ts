@@ -1,34 +1,25 @@
-import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Log } from '../../src/observe/log.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { createConfiguration, createResources } from '../../src/process/reload.ts'
 import { load } from '../config/load-text.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { call, token, yaml } from '../helpers/gateway.ts'
-import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
+import { startIssuer } from '../helpers/issuer.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-reload-'))
+const folder = createFolder()
 const file = join(folder, 'sluice.yaml')
-let data: TestUpstream
-let other: TestUpstream
-let issuer: TestIssuer
 let gateway: ServingProcess
-beforeAll(async () => {
-  ;[data, other, issuer] = await Promise.all([
-    startUpstream(),
-    startUpstream((_, response) => response.writeHead(202).end()),
-    startIssuer({ algorithms: ['ES256'] }),
-  ])
-})
-afterAll(async () => {
-  await Promise.all([data.close(), other.close(), issuer.close()])
-  rmSync(folder, { recursive: true })
-})
+const [data, other, issuer] = await Promise.all([
+  startUpstream(),
+  startUpstream((_, response) => response.writeHead(202).end()),
+  startIssuer({ algorithms: ['ES256'] }),
+])
 
 const logged = (words: string) =>
   gateway.lines().filter(({ msg }) => typeof msg === 'string' && msg.includes(words))
@@ -72,7 +63,6 @@ describe('a changed file', () => {
     symlinkSync('..data/sluice.yaml', file)
     gateway = await serving({ file })
   })
-  afterAll(() => gateway.kill())
   beforeEach(async () => {
     mine = await token(`client-${++clients}`)
   })
@@ -172,7 +162,6 @@ describe('the keys of an issuer, with several workers', () => {
     writeFileSync(file, trusting('5s', STORE))
     gateway = await serving({ file }, ['--workers', '2'])
   })
-  afterAll(() => gateway.kill())
 
   it('are awaited by /readyz, which names the issuer', async () => {
     const body = `not ready: the keys of the issuer ${issuer.issuer} are not read yet\n`

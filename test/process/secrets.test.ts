@@ -1,31 +1,22 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeAll, afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import { createFolder } from '../helpers/folder.ts'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { type RedisServer, type RedisServerOptions, startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-secrets-'))
+const folder = createFolder()
 const [file, secret] = [join(folder, 'sluice.yaml'), join(folder, 'secret')]
 const OLD = 'the-old-secret-of-16'
 const NEW = 'the-new-secret-of-16'
 const LIMIT = 1000
 
-let data: TestUpstream
 let redis: RedisServer | undefined
 let gateway: ServingProcess
-beforeAll(async () => void (data = await startUpstream()))
-afterEach(async () => {
-  gateway.kill()
-  await redis?.close()
-})
-afterAll(async () => {
-  await data.close()
-  rmSync(folder, { recursive: true })
-})
+const data = await startUpstream()
 
 const lines = (words: string) =>
   gateway.lines().filter(({ msg }) => typeof msg === 'string' && msg.includes(words))

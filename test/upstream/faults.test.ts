@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { get, type Got } from '../helpers/front.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
-import { type RawUpstream, startRawUpstream, startUpstream } from '../helpers/upstream.ts'
+import { serving } from '../helpers/process.ts'
+import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** Timeout of an upstream in these tests, in milliseconds. */
@@ -94,32 +94,28 @@ const FAULTS: readonly (readonly [
   ['a whole answer', `${LENGTH}hello`, 'ends', whole('hello')],
 ]
 
-let back: RawUpstream
-let plain: RawUpstream
-let gateway: ServingProcess
 const outcomes: Got[] = []
 
-beforeAll(async () => {
-  const latest = new WeakMap<Socket, string>()
-  back = await startRawUpstream((socket, request) => {
-    const path = /^\w+ \/(\d+) /.exec(request.toString())?.[1]
-    // What is left of a body.
-    if (path === undefined) return
-    const [, says, then, , later] = FAULTS[Number(path)]!
-    if (says !== '') socket.write(says, 'latin1')
-    latest.set(socket, path)
-    setTimeout(() => {
-      // The next request on this socket has a fault of its own.
-      if (latest.get(socket) !== path) return
-      if (later !== undefined) socket.write(later)
-      else if (then === 'ends') socket.end()
-      else if (then === 'resets') socket.resetAndDestroy()
-    }, LATER_MS)
-  })
-  plain = await startRawUpstream((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'))
-  const dead = await startUpstream()
-  await dead.close()
-  gateway = await serving(`listen: { host: 127.0.0.1, port: 0 }
+const latest = new WeakMap<Socket, string>()
+const back = await startRawUpstream((socket, request) => {
+  const path = /^\w+ \/(\d+) /.exec(request.toString())?.[1]
+  // What is left of a body.
+  if (path === undefined) return
+  const [, says, then, , later] = FAULTS[Number(path)]!
+  if (says !== '') socket.write(says, 'latin1')
+  latest.set(socket, path)
+  setTimeout(() => {
+    // The next request on this socket has a fault of its own.
+    if (latest.get(socket) !== path) return
+    if (later !== undefined) socket.write(later)
+    else if (then === 'ends') socket.end()
+    else if (then === 'resets') socket.resetAndDestroy()
+  }, LATER_MS)
+})
+const plain = await startRawUpstream((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'))
+const dead = await startUpstream()
+await dead.close()
+const gateway = await serving(`listen: { host: 127.0.0.1, port: 0 }
 admin: { port: 0 }
 log: { format: json }
 store: memory
@@ -132,16 +128,10 @@ routes:
 ${['dead', 'nowhere', 'plain'].map((name) => `  - { match: "/${name}", upstream: ${name}, authenticate: none }`).join('\n')}
   - { match: "/*", upstream: data, authenticate: none }
 `)
-  const asked = FAULTS.map((_, i) =>
-    get(gateway.port, `/${i}`, { method: i % 2 === 0 ? 'GET' : 'POST' }, i % 2 === 0 ? undefined : 'x'),
-  )
-  outcomes.push(...(await Promise.all(asked)))
-}, 60_000)
-afterAll(async () => {
-  gateway.kill()
-  await back.close()
-  await plain.close()
-})
+const asked = FAULTS.map((_, i) =>
+  get(gateway.port, `/${i}`, { method: i % 2 === 0 ? 'GET' : 'POST' }, i % 2 === 0 ? undefined : 'x'),
+)
+outcomes.push(...(await Promise.all(asked)))
 
 const linesOf = (path: string) =>
   gateway.lines().filter((line) => line['msg'] === 'request' && line['path'] === path)

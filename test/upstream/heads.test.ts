@@ -1,19 +1,12 @@
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { startFront } from '../helpers/front.ts'
 import { raw } from '../helpers/raw.ts'
 import { startRawUpstream } from '../helpers/upstream.ts'
 
-const closers: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
-
 /** Bytes that a caller gets for a response of the upstream, without the fields that Node adds. */
 async function answering(says: string, method = 'GET'): Promise<{ head: string[]; body: string }> {
   const back = await startRawUpstream((socket) => socket.write(says, 'latin1'))
-  closers.push(back.close)
   const front = await startFront(back.url, { timeoutMs: 2000 })
-  closers.push(front.close)
   const { text } = await raw(front.port, `${method} / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`)
   const end = text.indexOf('\r\n\r\n')
   const head = text.slice(0, end).split('\r\n')
@@ -45,6 +38,11 @@ describe('the head of an answer', () => {
     ['loses Trailer', ['Trailer: X-End'], []],
   ])('%s', async (_, fields, kept) => {
     expect(await answering(answer(fields))).toEqual({ head: [OK, LENGTH, ...kept], body: 'hello' })
+  })
+
+  it('has the usual reason if that of the upstream has a control byte', async () => {
+    const { head } = await answering(answer([]).replace('OK', 'O\u0001Kay'))
+    expect(head[0]).toBe(OK)
   })
 
   it('keeps every field of very many', async () => {

@@ -1,13 +1,9 @@
 import { connect, type Socket } from 'node:net'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
+import { closeLater } from '../helpers/closing.ts'
 import { startFront } from '../helpers/front.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
-
-const closers: (() => unknown)[] = []
-afterAll(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
 
 /** Made before the time is measured. */
 const LARGE = Buffer.alloc(30_000_000, 'x')
@@ -19,15 +15,13 @@ function ask(port: number, text: string): Socket {
     .pause()
     .on('error', () => {})
   socket.write(text)
-  closers.push(() => socket.destroy())
+  closeLater(() => socket.destroy())
   return socket
 }
 
 async function answering(bytes: number, timeoutMs = 1000, slowReaderMs = timeoutMs) {
   const back = await startUpstream((_, response) => response.end(LARGE.subarray(0, bytes)))
-  closers.push(back.close)
   const front = await startFront(back.url, { timeoutMs, slowReaderMs })
-  closers.push(front.close)
   return { back, ...front }
 }
 

@@ -1,15 +1,11 @@
 import { connect, type Socket } from 'node:net'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import { closeLater } from '../helpers/closing.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { startGateway } from '../helpers/gateway.ts'
 import { raw, statuses } from '../helpers/raw.ts'
 import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
-
-const closers: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
 
 /** An upstream that answers `/now` at once and everything else never, behind a gateway with few sockets. */
 async function patient(maxConnections: number, timeoutMs = 5000) {
@@ -20,9 +16,7 @@ async function patient(maxConnections: number, timeoutMs = 5000) {
     asked.push(line)
     if (line.endsWith('/now')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
   })
-  closers.push(back.close)
   const front = await startFront(back.url, { maxConnections, timeoutMs })
-  closers.push(front.close)
   return { back, asked, ...front }
 }
 
@@ -31,7 +25,7 @@ function send(port: number, caller: string, path: string, length = 0, body = '')
   const socket = connect(port, '127.0.0.1').on('error', () => {})
   const method = length > 0 ? `POST ${path} HTTP/1.1\r\nContent-Length: ${length}` : `GET ${path} HTTP/1.1`
   socket.write(`${method}\r\nHost: a\r\nX-Caller: ${caller}\r\n\r\n${body}`)
-  closers.push(() => socket.destroy())
+  closeLater(() => socket.destroy())
   return socket
 }
 
@@ -41,17 +35,14 @@ const MUCH = 'x'.repeat(100_000)
 it('a caller whose connections fail keeps its share of the sockets', async () => {
   const gone = await startUpstream()
   await gone.close()
-  const { port, close } = await startFront(gone.url, { maxConnections: 1, timeoutMs: 5000 })
-  closers.push(close)
+  const { port } = await startFront(gone.url, { maxConnections: 1, timeoutMs: 5000 })
   for (let i = 0; i < 3; i++) expect((await now(port, 'a')).status).toBe(502)
 })
 
 describe('senders of slow bodies', () => {
   it('hold no socket of the upstream, also if they are many, until a short body is complete', async () => {
     const back = await startUpstream()
-    closers.push(back.close)
     const front = await startFront(back.url, { maxConnections: 2 })
-    closers.push(front.close)
     const slow = Array.from({ length: 20 }, (_, i) => send(front.port, `caller ${i % 3}`, '/', 10, 'begun'))
     for (let i = 0; i < 5; i++) expect((await now(front.port, 'caller 0')).status).toBe(200)
     expect(back.seen).toHaveLength(5)
@@ -99,9 +90,7 @@ describe('senders of slow bodies', () => {
         socket.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n')
       }
     })
-    closers.push(back.close)
-    const { port, outcomes, requests, close } = await startFront(back.url, { maxConnections: 2 })
-    closers.push(close)
+    const { port, outcomes, requests } = await startFront(back.url, { maxConnections: 2 })
     for (let i = 1; i <= 2; i++) {
       const upload = send(port, 'a', '/a', 2 * MUCH.length, MUCH)
       await until('its first half', () => uploads === i)
@@ -152,7 +141,6 @@ describe('one caller', () => {
 
   it('gets a 503 with Retry-After if no socket becomes free', async () => {
     const back = await startRawUpstream(() => {})
-    closers.push(back.close)
     const gateway = await startGateway({
       data: back.url,
       upstream: 'maxConnections: 1',
@@ -161,7 +149,6 @@ describe('one caller', () => {
   - { match: "/*", upstream: data, authenticate: none, timeout: 500ms }`,
       limits: '',
     })
-    closers.push(gateway.close)
     const ask = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`
     const holder = connect(gateway.port, '127.0.0.1')
     holder.on('error', () => {}).write(ask('/held'))
@@ -182,9 +169,7 @@ it('a client may send at once all that a limit of 1000 allows', async () => {
     if (holding) held.push(answer)
     else answer()
   })
-  closers.push(back.close)
-  const { port, requests, close } = await startFront(back.url)
-  closers.push(close)
+  const { port, requests } = await startFront(back.url)
   const answers = Promise.all(Array.from({ length: 1000 }, () => now(port, 'a')))
   await until('all have come', () => requests() === 1000)
   holding = false

@@ -32,10 +32,7 @@ beforeEach(async () => {
   now = START
   vi.spyOn(Date, 'now').mockImplementation(() => now)
 })
-afterEach(async () => {
-  vi.restoreAllMocks()
-  await server.close()
-})
+afterEach(() => void vi.restoreAllMocks())
 
 const seconds = () => Math.floor(now / 1000)
 const active = (members: object = {}) => ({

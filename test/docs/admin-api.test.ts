@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
@@ -18,14 +18,13 @@ import {
 } from '../helpers/gateway.ts'
 import { type IntrospectionServer, startIntrospection } from '../helpers/introspection-server.ts'
 import { serving } from '../helpers/process.ts'
+import { fileText, REPOSITORY } from '../helpers/repository.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** docs/admin-api.yaml must describe every path of the admin listener, and every response as it is sent. */
-const root = join(import.meta.dirname, '../..')
-const read = (path: string): string => readFileSync(join(root, path), 'utf8')
 
 interface Operation {
   readonly parameters?: readonly { readonly name: string; readonly in: string }[]
@@ -36,7 +35,7 @@ interface Description {
   readonly paths: Record<string, Record<string, Operation>>
   readonly components: { readonly schemas: Record<string, object> }
 }
-const description = parse(read('docs/admin-api.yaml')) as Description
+const description = parse(fileText('docs/admin-api.yaml')) as Description
 const ajv = new Ajv2020({ strict: false, allErrors: true })
 formats.default(ajv)
 ajv.addSchema(description, 'api')
@@ -126,14 +125,14 @@ describe('docs/admin-api.yaml', () => {
     expect(status).toBe(404)
     const said = body.match(/(?<= )\/[a-z]*/g)!.map((path) => (path === '/limits' ? '/limits/' : path))
     expect(said.concat('/console/').toSorted()).toEqual(described.toSorted())
-    const source = read('src/admin/server.ts').matchAll(/'(\/[a-z]*)'/g)
+    const source = fileText('src/admin/server.ts').matchAll(/'(\/[a-z]*)'/g)
     for (const [, path] of source) expect(described).toContain(path)
     for (const path of described.filter((path) => !path.endsWith('/')))
       expect((await ask(path)).status, path).not.toBe(404)
   })
 
   it('has every file of the console', async () => {
-    for (const name of readdirSync(join(root, 'src/admin/console')).filter((name) =>
+    for (const name of readdirSync(join(REPOSITORY, 'src/admin/console')).filter((name) =>
       /\.(css|js|svg)$/.test(name),
     ))
       expectDescribed('/console/{file}', 'get', await ask(`/console/${name}`))

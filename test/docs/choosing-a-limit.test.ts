@@ -1,17 +1,15 @@
 import { spawnSync } from 'node:child_process'
-import { chmodSync, readFileSync, writeFileSync } from 'node:fs'
+import { chmodSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { expect, it } from 'vitest'
 import { createFolder } from '../helpers/folder.ts'
 import { yaml } from '../helpers/gateway.ts'
 import { BIN } from '../helpers/process.ts'
+import { codeBlocks, fileText } from '../helpers/repository.ts'
 
 /** The commands of docs/choosing-a-limit.md are run in a shell; test/regimes plays its recipes. */
-const page = readFileSync(join(import.meta.dirname, '../../docs/choosing-a-limit.md'), 'utf8')
-const [replay, percentiles, callers] = [...page.matchAll(/^```sh\n([\s\S]*?)^```/gm)].map(
-  ([, block]) => block!,
-)
+const [replay, percentiles, callers] = codeBlocks(fileText('docs/choosing-a-limit.md'), 'sh')
 
 const folder = createFolder()
 const program = join(folder, 'sluice')

@@ -10,19 +10,13 @@ import { LONG } from '../fuzz/runs.ts'
 import { listenLocally } from '../helpers/local-server.ts'
 import { BIN, serving, type ServingProcess, withTests } from '../helpers/process.ts'
 import { freePort, startRedis } from '../helpers/redis.ts'
+import { codeBlocks, fileText, REPOSITORY } from '../helpers/repository.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** The commands of docs/tasks are run in a shell, in their order, against running gateways. */
-const root = join(import.meta.dirname, '../..')
-const page = (name: string): string => readFileSync(join(root, 'docs/tasks', name), 'utf8')
-
-/** Returns the code blocks of a language, without their indentation. */
-const blocksOf = (text: string, language: string): string[] =>
-  [...text.matchAll(new RegExp(`^( *)\`\`\`${language}\\n([\\s\\S]*?)^ *\`\`\``, 'gm'))].map(
-    ([, indent, block]) => block!.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
-  )
+const page = (name: string): string => fileText(`docs/tasks/${name}`)
 
 const folder = createFolder()
 const bin = join(folder, 'bin')
@@ -64,7 +58,7 @@ describe('docs/tasks', () => {
   })
 
   it('block a client, and lift the block', async () => {
-    const [find, set, check, lift] = blocksOf(page('block-a-client.md'), 'sh')
+    const [find, set, check, lift] = codeBlocks(page('block-a-client.md'), 'sh')
     expect((await callAs('acme')).status).toBe(200)
     await until('it is shown', async () => (await run(find!, env)).includes('acme'))
     expect(await run(set!, env)).toContain('requests')
@@ -76,7 +70,7 @@ describe('docs/tasks', () => {
   })
 
   it('raise a client for a day, and end that', async () => {
-    const [look, raise, check, end] = blocksOf(page('raise-a-client-for-a-day.md'), 'sh')
+    const [look, raise, check, end] = codeBlocks(page('raise-a-client-for-a-day.md'), 'sh')
     expect(await run(look!, env)).toMatch(/requests +3 +2 /)
     await run(raise!, env)
     expect((await callAs('acme')).headers['x-ratelimit-limit']).toBe('5000')
@@ -90,13 +84,13 @@ describe('docs/tasks/rotate-the-redis-password.md', () => {
   it('leaves no gateway without a valid password', async () => {
     const secret = join(folder, 'redis-password')
     const text = page('rotate-the-redis-password.md').replaceAll('/run/secrets/redis', secret)
-    const [add, write, check, remove, withoutUsers] = blocksOf(text, 'sh')
-    const [, options] = /redis: (\{.*\}) \}/.exec(blocksOf(text, 'yml')[0]!)!
+    const [add, write, check, remove, withoutUsers] = codeBlocks(text, 'sh')
+    const [, options] = /redis: (\{.*\}) \}/.exec(codeBlocks(text, 'yml')[0]!)!
     const acl = join(folder, 'users.acl')
     writeFileSync(acl, '')
     const redis = await startRedis({ tcp: true, args: ['--aclfile', acl] })
     program('redis-cli', `exec /usr/bin/redis-cli -e -p ${redis.port} "$@"`)
-    const limits = readFileSync(join(root, 'docs/limits.md'), 'utf8')
+    const limits = fileText('docs/limits.md')
     const [, user] = /^ACL SETUSER (sluice .*)$/m.exec(limits)!
     await redis.command('ACL', 'SETUSER', ...user!.replace('>password', '>old-password').split(' '))
 
@@ -163,8 +157,8 @@ describe('docs/tasks/upgrade-a-single-host.md', () => {
       serving({ file }, ['--port', String(ports[i]), '--admin-port', String(ports[i + 2])])
     const gateways = [await start(0), await start(1)]
 
-    const [backend] = blocksOf(text, 'haproxy')
-    const adapted = readFileSync(join(root, 'deploy/haproxy.cfg'), 'utf8')
+    const [backend] = codeBlocks(text, 'haproxy')
+    const adapted = readFileSync(join(REPOSITORY, 'deploy/haproxy.cfg'), 'utf8')
       .replace(/^resolvers docker\n.*\n/m, '')
       .replace(/^backend gateways\n(?: .*\n)+/m, local(backend!))
       .replace('bind :8080', `bind 127.0.0.1:${ports[4]}`)
@@ -214,7 +208,7 @@ describe('docs/tasks/upgrade-a-single-host.md', () => {
     })
     const fetched = `fetch("${(await listenLocally(systemd)).url}/" + process.argv[2])`
     program('systemctl', `[ "$1" = restart ] && exec ${process.execPath} -e '${fetched}' -- "$@"`)
-    for (const block of blocksOf(text, 'sh')) await run(local(block), { SLUICE_CONFIG: file })
+    for (const block of codeBlocks(text, 'sh')) await run(local(block), { SLUICE_CONFIG: file })
     ended.abort()
     await Promise.all(loads)
     expect(replaced).toEqual(['sluice@1 0', 'sluice@2 0'])

@@ -2,16 +2,15 @@ import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { createFolder } from '../helpers/folder.ts'
 import { withTests } from '../helpers/process.ts'
 import { freePort } from '../helpers/redis.ts'
+import { REPOSITORY } from '../helpers/repository.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-const root = fileURLToPath(new URL('../..', import.meta.url))
 const run = promisify(execFile)
 const folder = createFolder()
 const packed = join(folder, 'lib/node_modules/sluice')
@@ -46,14 +45,16 @@ async function started(args: readonly string[], text: string) {
 mkdirSync(elsewhere)
 // Without scripts: `prepack` would build again, while other tests use the build.
 const [{ filename }] = JSON.parse(
-  await npm(root, 'pack', '--ignore-scripts', '--json', '--pack-destination', folder),
+  await npm(REPOSITORY, 'pack', '--ignore-scripts', '--json', '--pack-destination', folder),
 ) as [{ filename: string }]
 const flags = ['--global', '--prefix', folder, '--prefer-offline', '--no-audit', '--no-fund']
 await npm(elsewhere, 'install', ...flags, join(folder, filename))
 
 describe('the package', () => {
   it('is a program on PATH after its installation', async () => {
-    const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string }
+    const { version } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8')) as {
+      version: string
+    }
     expect(await shell('sluice --version')).toBe(`${version}\n`)
   })
 
@@ -106,7 +107,7 @@ describe('the package', () => {
   })
 
   it('needs no package that only development installs', () => {
-    const { devDependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+    const { devDependencies } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8')) as {
       devDependencies: Record<string, string>
     }
     const installed = new Set(

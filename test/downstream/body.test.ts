@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { connect } from 'node:net'
 import { expect, it, vi } from 'vitest'
-import { readBody } from '../../src/downstream/body.ts'
+import { readBody, readHead } from '../../src/downstream/body.ts'
 import { listenLocally } from '../helpers/local-server.ts'
 
 it.each([
@@ -37,4 +37,10 @@ it('a body that does not arrive in time gets a 408 that closes the socket', asyn
   vi.advanceTimersByTime(10_000)
   vi.useRealTimers()
   expect(await read).toMatchObject({ status: 408, headers: { Connection: 'close' } })
+})
+
+it('the raw head contains every Host, Authorization and DPoP, in any case', () => {
+  const raw = ['Host', 'a', 'HOST', 'b', 'Authorization', '1', 'DPoP', 'x', 'aUTHORIZATION', '2']
+  raw.push('dpop', 'y', 'x', 'z', 'Hosts', 'c', 'Depp', 'd', 'Authorisations', '3')
+  expect(readHead(raw)).toEqual({ hosts: ['a', 'b'], authorization: ['1', '2'], proofs: ['x', 'y'] })
 })

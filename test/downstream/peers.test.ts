@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { createPeers, isLoopback, normalizeAddress } from '../../src/downstream/peers.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
+import { words } from '../helpers/words.ts'
 
 describe('trusted proxies', () => {
   it.each([
@@ -108,30 +109,17 @@ describe('the caller', () => {
 
 describe('isLoopback', () => {
   it.for([
-    '127.0.0.1',
-    '127.255.0.9',
-    '::1',
-    '0:0:0:0:0:0:0:1',
-    '::ffff:127.0.0.1',
-    '::FFFF:127.0.0.1',
-    '::ffff:7f00:1',
-    '::1%lo',
-    'LocalHost',
+    ...words(`
+      127.0.0.1 127.255.0.9 ::1 0:0:0:0:0:0:0:1 ::ffff:127.0.0.1 ::FFFF:127.0.0.1 ::ffff:7f00:1 ::1%lo
+      LocalHost
+    `),
   ])('is true for %s', (host) => expect(isLoopback(host)).toBe(true))
 
   it.for([
-    '0.0.0.0',
-    '::',
-    '128.0.0.1',
-    '::2',
-    '::127.0.0.1',
-    '64:ff9b::127.0.0.1',
-    'fe80::1%eth0.1',
-    '1::1',
-    '::ffff:10.0.0.1',
-    'localhost.example.com',
-    '127.0.0.1.nip.io',
-    '127.1',
+    ...words(`
+      0.0.0.0 :: 128.0.0.1 ::2 ::127.0.0.1 64:ff9b::127.0.0.1 fe80::1%eth0.1 1::1 ::ffff:10.0.0.1
+      localhost.example.com 127.0.0.1.nip.io 127.1
+    `),
     '',
   ])('is false for %s', (host) => expect(isLoopback(host)).toBe(false))
 })

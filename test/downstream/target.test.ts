@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
 import { loggableTarget, parseHost, parseTarget } from '../../src/downstream/target.ts'
+import { words } from '../helpers/words.ts'
 
 const served = { serves: (host: string): boolean => host === 'api.example.com', servesOthers: true }
 const read = (target: string, ...hosts: string[]) =>
@@ -151,24 +152,12 @@ describe('the host', () => {
     expect(parseTarget('/', hosts, served)).toBeInstanceOf(Refusal)
   })
 
-  it.each([
-    '',
-    'a b',
-    'a/b',
-    'a@b',
-    'a:b',
-    'a:1:2',
-    'a,b',
-    '[::1',
-    'a#',
-    'a?x',
-    'é',
-    '%61',
-    'a:123456',
-    '..',
-  ])('is not %j', (host) => {
-    expect(parseHost(host)).toBeUndefined()
-  })
+  it.each(['', 'a b', ...words('a/b a@b a:b a:1:2 a,b [::1 a# a?x é %61 a:123456 ..')])(
+    'is not %j',
+    (host) => {
+      expect(parseHost(host)).toBeUndefined()
+    },
+  )
 })
 
 it.each([

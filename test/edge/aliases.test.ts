@@ -4,6 +4,7 @@ import { raw, statuses } from '../helpers/raw.ts'
 import { ANOTHER, CANONICAL, REFUSED, SAME, type Spelling } from './aliases.ts'
 import { FRAMEWORKS, type Received, sameInDatabases } from './frameworks.ts'
 import { startStrictUpstream, type WireRequest } from './strict-upstream.ts'
+import { words } from '../helpers/words.ts'
 
 const AT_ONCE = 20
 
@@ -126,15 +127,7 @@ describe('one connection is synced once, in any spelling', () => {
 
   it('properties of objects and parts of keys are valid names of clients and connections', async () => {
     const names = [
-      '__proto__',
-      'constructor',
-      'toString',
-      'hasOwnProperty',
-      '{a}',
-      'a:b',
-      '*',
-      '%',
-      '#',
+      ...words('__proto__ constructor toString hasOwnProperty {a} a:b * % #'),
       'a b',
       'é',
       '\u{1f4b6}',

@@ -6,6 +6,7 @@ import { keysOf, trust } from '../helpers/trust.ts'
 import { BAD_CREDENTIALS } from '../edge/credentials.ts'
 import { startIssuer } from '../helpers/issuer.ts'
 import { PATIENCE_MS, runs } from './runs.ts'
+import { words } from '../helpers/words.ts'
 
 const issuer = await startIssuer({ algorithms: ['ES256'] })
 const keys = await keysOf(issuer, { cooldownMs: 600_000 })
@@ -47,19 +48,7 @@ const changed = (text: string, changes: readonly { at: number; cut: number; put:
 
 const json = fc.jsonValue({ maxDepth: 2 })
 const claims = fc.dictionary(
-  fc.constantFrom(
-    'iss',
-    'aud',
-    'exp',
-    'nbf',
-    'iat',
-    'sub',
-    'client_id',
-    'cnf',
-    'scope',
-    'events',
-    '__proto__',
-  ),
+  fc.constantFrom(...words('iss aud exp nbf iat sub client_id cnf scope events __proto__')),
   json,
 )
 const header = fc.dictionary(

@@ -23,6 +23,8 @@ export const without = (names: string) => ({
   WITHOUT_PACKAGES: names,
 })
 
+const QUICK_WATCH = fileURLToPath(new URL('quick-watch.mjs', import.meta.url))
+
 const running = new Set<ChildProcess>()
 process.once('exit', () => {
   for (const child of running) child.kill('SIGKILL')
@@ -43,7 +45,11 @@ export function sluice(
 ): TestProcess {
   const child = withTests(
     spawn(process.execPath, [BIN, ...args], {
-      env: { ...process.env, ...env },
+      env: {
+        ...process.env,
+        ...env,
+        NODE_OPTIONS: `--import ${QUICK_WATCH} ${env['NODE_OPTIONS'] ?? ''}`,
+      },
       stdio: ['pipe', 'pipe', 'pipe'],
     }),
   )

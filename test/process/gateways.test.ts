@@ -10,6 +10,7 @@ import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 type Shown = Overview['gateways'][number]
+const SUMMARIES = 'sluice:{}:~summaries'
 type Asked = Pick<TestGateway, 'adminPort'>
 
 const folder = createFolder()
@@ -31,7 +32,7 @@ const overviewOf = async ({ adminPort }: Asked): Promise<Overview> =>
 const gatewaysOf = async (gateway: Asked): Promise<Overview['gateways']> =>
   (await overviewOf(gateway)).gateways
 
-const summaries = (): Promise<unknown> => redis.command('HLEN', 'sluice:{}:~summaries')
+const summaries = (): Promise<unknown> => redis.command('HLEN', SUMMARIES)
 
 /** Resolves with what a gateway shows of the others, once it shows `count` of them. */
 async function othersOf(gateway: Asked, count: number): Promise<readonly Shown[]> {
@@ -79,10 +80,15 @@ describe('gateways that share a Redis', () => {
     )
     stopped.kill('SIGTERM')
     await stopped.ended()
-    // The summary of a killed gateway is deleted after ten seconds.
     await until('its summary is deleted', async () => (await summaries()) === 2)
     expect(await othersOf(asked, 1)).toMatchObject([{ pid: killed.child.pid }])
     killed.kill('SIGKILL')
+    await killed.ended()
+    // The summary of a killed gateway is deleted after ten seconds: this one is made that old.
+    const all = (await redis.command('HGETALL', SUMMARIES)) as string[]
+    const at = all.findIndex((text) => text.includes(`"pid":${killed.child.pid},`))
+    const [sent, summary] = /^(\d+) (.*)$/.exec(all[at]!)!.slice(1) as [string, string]
+    await redis.command('HSET', SUMMARIES, all[at - 1]!, `${Number(sent) - 10_000} ${summary}`)
     await othersOf(asked, 0)
   })
 
@@ -112,7 +118,7 @@ describe('gateways that share a Redis', () => {
     async function sendDamaged(): Promise<void> {
       const [seconds] = (await redis.command('TIME')) as string[]
       for (const [i, damaged] of ['', '{}', '{"host":"x"}', 'null', '[', '<b>'].entries())
-        await redis.command('HSET', 'sluice:{}:~summaries', `x${i}`, `${seconds}000 ${damaged}`)
+        await redis.command('HSET', SUMMARIES, `x${i}`, `${seconds}000 ${damaged}`)
     }
     await sendDamaged()
     const before = (await overviewOf(asked)).gatewaysReadAt!
@@ -133,7 +139,7 @@ describe('gateways that share a Redis', () => {
       `x${i}`,
       `${seconds}000 ${JSON.stringify({ ...summary, host: `h${i % 2}`, pid: 1000 - i })}`,
     ])
-    await redis.command('HSET', 'sluice:{}:~summaries', ...fields.flat())
+    await redis.command('HSET', SUMMARIES, ...fields.flat())
     await othersOf(asked, 99)
     const others = (await gatewaysOf(asked)).filter(({ self }) => !self)
     expect(others.slice(0, 60).map(({ host, pid }) => `${host} ${pid}`)).toEqual(

@@ -10,7 +10,7 @@ import { until } from '../helpers/wait.ts'
 const TOKEN = 'an-operator-s-token'
 
 describe('the page', () => {
-  it('is served to anyone, holds no data, and loads nothing from other origins', async () => {
+  it('the page is served to anyone, holds no data, and loads nothing from other origins', async () => {
     for (const parts of [{}, { token: TOKEN }, { onLoopback: false }]) {
       const { ask } = await startAdmin(parts)
       const page = await ask('/', { headers: { Host: 'gateway.internal' } })
@@ -57,7 +57,7 @@ describe('the page', () => {
     if (method === 'HEAD') expect(got.body).toBe('')
   })
 
-  it('can be linked from other sites, but not loaded by them', async () => {
+  it('the page can be linked from other sites, but not loaded by them', async () => {
     const { ask } = await startAdmin()
     const fetched = {
       'Sec-Fetch-Site': 'cross-site',
@@ -74,7 +74,7 @@ describe('the page', () => {
 })
 
 describe('access to the overview and the reset', () => {
-  it('is allowed with the token, from any page', async () => {
+  it('access is allowed with the token, from any page', async () => {
     const { ask } = await startAdmin({ token: TOKEN })
     for (const headers of [{}, { Authorization: 'Bearer wrong' }])
       expect(await ask('/overview', { headers })).toMatchObject({ status: 401, json: { status: 401 } })
@@ -85,12 +85,12 @@ describe('access to the overview and the reset', () => {
     expect(got.headers['access-control-allow-origin']).toBeUndefined()
   })
 
-  it('is denied if the listener is not on loopback and has no token', async () => {
+  it('access is denied if the listener is not on loopback and has no token', async () => {
     const { ask } = await startAdmin({ onLoopback: false })
     expect(await ask('/overview')).toMatchObject({ status: 403 })
   })
 
-  it('is allowed without a token only to the page of this listener', async () => {
+  it('access without a token is allowed only to the page of this listener', async () => {
     const { ask, asked, port } = await startAdmin()
     const own = {
       Host: `localhost:${port}`,
@@ -130,7 +130,7 @@ describe('access to the overview and the reset', () => {
 })
 
 describe('the overview', () => {
-  it('is read at most once a second for all consoles, also if the read fails', async () => {
+  it('the overview is read at most once a second for all consoles, also if the read fails', async () => {
     let reads = 0
     vi.useFakeTimers({ toFake: ['setTimeout'] })
     onTestFinished(() => void vi.useRealTimers())
@@ -164,7 +164,7 @@ describe('a gateway', () => {
   const store = (prefix: string) => `{ redis: { url: "${redis.url}" }, prefix: ${prefix}, timeout: 5s }`
   const overviewOf = async (port: number) => (await call(port, { path: '/overview' })).json
 
-  it('shows that it drains', async () => {
+  it('the overview shows that the gateway drains', async () => {
     const gateway: TestGateway = await startGateway({ data: upstream.url })
     const closing = gateway.running.close({ lameDuck: true })
     const shown = async () => (await overviewOf(gateway.adminPort)).notReady as string | null
@@ -173,7 +173,7 @@ describe('a gateway', () => {
     await closing
   })
 
-  it('shows its limits, store, upstreams, keys and reloads', async () => {
+  it('the overview shows limits, store, upstreams, keys and reloads', async () => {
     const gateway = await startGateway({ data: upstream.url, store: store('overview-one') })
     await until('it is ready', async () => (await overviewOf(gateway.adminPort)).notReady === null)
     expect(await overviewOf(gateway.adminPort)).toMatchObject({
@@ -199,7 +199,7 @@ describe('a gateway', () => {
       gateway = await serving(yaml({ data: upstream.url, ...more }), ['--workers', '2'])
     })
 
-    it('shows the sum of both, refused callers, and none after a reset', async () => {
+    it('the overview of two workers shows the sum of both, refused callers, and none after a reset', async () => {
       const acme = await token('acme')
       const statuses = new Set<number>()
       for (let i = 0; i < 8; i++) {

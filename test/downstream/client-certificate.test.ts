@@ -70,13 +70,13 @@ describe('the certificate of a request', () => {
   }
   const header = `:${client.der.toString('base64')}:`
 
-  it('is that of the TLS handshake', async () => {
+  it('the certificate of a request is that of the TLS handshake', async () => {
     expect((await seen({ certificate: client }, false)).der).toEqual(client.der)
     expect((await seen({}, false)).der).toBeUndefined()
     expect((await seen({ plain: true }, false)).der).toBeUndefined()
   })
 
-  it('is that of the first handshake if a TLS session is resumed', async () => {
+  it('the certificate of a resumed TLS session is that of its first handshake', async () => {
     trusted = false
     let session: Buffer | undefined
     for (const resumed of [false, true]) {
@@ -97,14 +97,14 @@ describe('the certificate of a request', () => {
     expect(found.map(({ der }) => der)).toEqual([client.der, client.der])
   })
 
-  it('ignores the field of an untrusted peer', async () => {
+  it('the certificate field of an untrusted peer is ignored', async () => {
     const headers = { 'Client-Cert': header }
     expect((await seen({ headers }, false)).der).toBeUndefined()
     expect((await seen({ headers, plain: true }, false)).der).toBeUndefined()
     expect((await seen({ headers, certificate: other }, false)).der).toEqual(other.der)
   })
 
-  it('is the one that a trusted proxy reports, not the proxy’s own', async () => {
+  it('the certificate is the one that a trusted proxy reports, not the proxy’s own', async () => {
     const headers = { 'Client-Cert': header }
     expect((await seen({ headers, plain: true }, true)).der).toEqual(client.der)
     expect((await seen({ headers, certificate: other }, true)).der).toEqual(client.der)
@@ -114,12 +114,12 @@ describe('the certificate of a request', () => {
     expect((await seen({ headers: { 'Client-Cert': encoded } }, true)).der).toEqual(client.der)
   })
 
-  it('is unknown if two are reported', async () => {
+  it('the certificate is unknown if two are reported', async () => {
     const headers = { 'Client-Cert': [header, header] }
     expect((await seen({ headers, plain: true }, true)).der).toBeUndefined()
   })
 
-  it('comes with method and URL', async () => {
+  it('the certificate of a request comes with its method and URL', async () => {
     const headers = {
       'X-Forwarded-Proto': 'https',
       'X-Forwarded-Host': 'public.example.com',
@@ -161,7 +161,7 @@ describe('the certificate of RFC 8705 appendix A', () => {
     ['URL-encoded PEM with safe characters', encodeURI(RFC_CERTIFICATE)],
     ['PEM with spaces for line breaks', RFC_CERTIFICATE.replaceAll('\n', ' ')],
     ['a chain', encodeURIComponent(RFC_CERTIFICATE + other.cert)],
-  ])('has its thumbprint as %s', (_, value) => {
+  ])('the certificate has its thumbprint as %s', (_, value) => {
     expect(hash('sha256', readCertificateHeader(value)!, 'base64url')).toBe(
       'A4DtL2JmUMhAsvJj5tKyn64SqzmuXbMrJa0n761y5v0',
     )
@@ -180,7 +180,7 @@ describe('the certificate of RFC 8705 appendix A', () => {
     '-----BEGIN CERTIFICATE-----',
     '-----BEGIN%20CERTIFICATE-----%',
     encodeURIComponent(RFC_CERTIFICATE.replaceAll('CERTIFICATE', 'PUBLIC KEY')),
-  ])('is not parsed from %j', (value) => {
+  ])('no certificate is parsed from %j', (value) => {
     expect(readCertificateHeader(value)).toBeUndefined()
   })
 })

@@ -36,8 +36,8 @@ const dropped = async ({ adminPort }: TestGateway, bound: string): Promise<strin
     (await call(adminPort, { path: '/metrics' })).body,
   )?.[1]
 
-describe('sockets beyond', () => {
-  it('maxConnections are closed at once and counted, until one is free', async () => {
+describe('sockets beyond a maximum', () => {
+  it('sockets beyond maxConnections are closed at once and counted, until one is free', async () => {
     const one = await gateway(', maxConnections: 3')
     const sockets = Array.from({ length: 5 }, (_, i) => open(one, `127.0.0.${i + 1}`))
     const [first] = await expectOpen(sockets, 3)
@@ -50,7 +50,7 @@ describe('sockets beyond', () => {
     })
   })
 
-  it('maxConnectionsPerAddress are closed at once and counted, and other addresses are served', async () => {
+  it('sockets beyond maxConnectionsPerAddress are closed at once and counted, and other addresses are served', async () => {
     const one = await gateway(', maxConnectionsPerAddress: 2')
     const greedy = Array.from({ length: 5 }, () => open(one))
     await expectOpen(greedy, 2)
@@ -65,7 +65,7 @@ describe('sockets beyond', () => {
     })
   })
 
-  it('maxConnectionsPerAddress are served for a trusted proxy', async () => {
+  it('sockets beyond maxConnectionsPerAddress are served for a trusted proxy', async () => {
     const one = await gateway(', maxConnectionsPerAddress: 1', '[127.0.0.0/31]')
     await expectOpen([open(one), open(one), open(one)], 3)
     await expectOpen([open(one, '127.0.0.2'), open(one, '127.0.0.2')], 1)

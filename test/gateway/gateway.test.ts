@@ -37,13 +37,13 @@ const gateway = await startGateway({ data: data.url, identity: identity.url })
 let clients = 0
 const newClient = () => `client-${++clients}`
 
-describe('keeps open the socket of a request', () => {
+describe('the socket of a request', () => {
   it.each([
     ['that matches no route', 'GET /nowhere', 404],
     ['with an ambiguous target', 'GET /sync/..%2fx', 400],
     ['without a token', 'GET /v3/x', 401],
     ['that is over its limit, refused by the cache or by Redis', 'POST /v3/sync/kept', 429],
-  ])('%s', async (_, line, status) => {
+  ])('the socket of a request %s stays open', async (_, line, status) => {
     const authorization = status === 429 ? `Authorization: Bearer ${await token('kept')}\r\n` : ''
     const head = `${line} HTTP/1.1\r\nHost: a\r\n${authorization}Content-Length: 0\r\n\r\n`
     const answers: RawAnswer[] = []
@@ -56,7 +56,7 @@ describe('keeps open the socket of a request', () => {
   })
 })
 
-it('does not serve callers without an address, because the socket was reset immediately', async () => {
+it('a caller without an address, whose socket was reset at once, is not served', async () => {
   const before = identity.seen.length
   for (let i = 0; i < 20; i++) {
     const sockets = Array.from({ length: 10 }, () => connect(gateway.port, '127.0.0.1').on('error', () => {}))
@@ -71,8 +71,8 @@ it('does not serve callers without an address, because the socket was reset imme
   expect(new Set(sent)).toEqual(new Set(['127.0.0.1']))
 })
 
-describe('parses the request first', () => {
-  it('answers 400 to an ambiguous target, in the format of the Data API, and forwards nothing', async () => {
+describe('the target of a request', () => {
+  it('an ambiguous target gets a 400 in the format of the Data API, and is not forwarded', async () => {
     const before = data.seen.length
     const got = await call(gateway.port, { path: '/sync/..%2fx', token: await token(newClient()) })
     expect(got.status).toBe(400)
@@ -91,8 +91,8 @@ describe('parses the request first', () => {
   })
 })
 
-describe('matches the route', () => {
-  it('returns a 404 for an unknown path, and a 405 with Allow for an unknown method', async () => {
+describe('the route of a request', () => {
+  it('an unknown path gets a 404, and an unknown method a 405 with Allow', async () => {
     expect((await call(gateway.port, { path: '/nowhere' })).json).toMatchObject({
       status: 404,
       code: 'NotFound',
@@ -104,7 +104,7 @@ describe('matches the route', () => {
     expect(par.status).toBe(405)
   })
 
-  it('answers in RFC 6749 JSON on identity routes', async () => {
+  it('a refusal on an identity route is JSON as in RFC 6749', async () => {
     const got = await call(gateway.port, {
       path: '/oidc/x',
       method: 'DELETE',
@@ -116,15 +116,15 @@ describe('matches the route', () => {
     expect(got.json).toEqual({ error: 'invalid_request', error_description: expect.any(String) })
   })
 
-  it('serves an open route of the Data API without a token or limit headers', async () => {
+  it('an open route of the Data API is served without a token or limit headers', async () => {
     const got = await call(gateway.port, { path: '/v3/global-counterparties' })
     expect(got.status).toBe(200)
     expect(got.headers['x-ratelimit-limit']).toBe('3')
   })
 })
 
-describe('authenticates', () => {
-  it('returns a 401 without an error if there is no token, a 401 with invalid_token for a bad token, and a 400 for two', async () => {
+describe('the token of a request', () => {
+  it('a request without a token gets a 401 without an error, with a bad token a 401 with invalid_token, with two a 400', async () => {
     const none = await call(gateway.port)
     expect(none.status).toBe(401)
     expect(none.headers['www-authenticate']).toBe('Bearer realm="identity.example.com"')
@@ -147,7 +147,7 @@ describe('authenticates', () => {
       expect((await call(gateway.port, sent)).status).toBe(401)
   })
 
-  it('does not forward a refused request, and returns no rate-limit headers', async () => {
+  it('a refused request is not forwarded, and gets no rate-limit headers', async () => {
     const before = data.seen.length
     const got = await call(gateway.port)
     expect(Object.keys(got.headers).filter((name) => name.includes('ratelimit'))).toEqual([])
@@ -155,8 +155,8 @@ describe('authenticates', () => {
   })
 })
 
-describe('limits', () => {
-  it('reports limit, remaining and reset on every admitted call, instead of the upstream’s fields', async () => {
+describe('the limits of a request', () => {
+  it('every admitted call gets limit, remaining and reset, instead of the upstream’s fields', async () => {
     const mine = await token(newClient())
     const first = await call(gateway.port, { token: mine })
     expect(first.status).toBe(200)
@@ -168,7 +168,7 @@ describe('limits', () => {
     expect(second.headers['x-ratelimit-reset']).toBe(first.headers['x-ratelimit-reset'])
   })
 
-  it('refuses a second sync of a connection with 429, byte for byte, and does not charge the client', async () => {
+  it('a second sync of a connection gets a 429, byte for byte, and is not charged to the client', async () => {
     const mine = await token(newClient())
     const sync = { method: 'POST', path: '/sync/a:b', token: mine, body: '{}' }
     expect((await call(gateway.port, sync)).headers).toMatchObject({
@@ -196,7 +196,7 @@ describe('limits', () => {
     expect((await call(gateway.port, { token: mine })).headers['x-ratelimit-remaining']).toBe('998')
   })
 
-  it('forwards the path that it has counted', async () => {
+  it('the path that was counted is forwarded', async () => {
     const mine = await token(newClient())
     await call(gateway.port, { method: 'POST', path: '/Sync/x%3Ay/?q=%3A//', token: mine })
     expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/Sync/x:y/?q=%3A//' })
@@ -204,7 +204,7 @@ describe('limits', () => {
     expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/v3/x:y%20z' })
   })
 
-  it("keeps an upstream's own 429 with its rate-limit fields, and adds the gateway's only if it has none", async () => {
+  it("an upstream's own 429 keeps its rate-limit fields, and gets the gateway's only if it has none", async () => {
     const got = await call(gateway.port, { path: '/v3/limited', token: await token(newClient()) })
     expect(got).toMatchObject({ status: 429, headers: { 'retry-after': '17', 'x-ratelimit-limit': '3' } })
     expect(got.headers).not.toHaveProperty('x-ratelimit-remaining')
@@ -221,7 +221,7 @@ describe('several requests on one socket', () => {
   const sync = (mine: string, connection: string) =>
     `POST /sync/${connection} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${mine}\r\nContent-Length: 0\r\n\r\n`
 
-  it('are not served after a response that closes the socket', async () => {
+  it('requests are not served after a response that closes the socket', async () => {
     const mine = await token(newClient())
     const refused = 'POST /v3/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody'
     const { text, closed } = await raw(gateway.port, refused + sync(mine, 'after'))
@@ -231,7 +231,7 @@ describe('several requests on one socket', () => {
     expect(again.status).toBe(200)
   })
 
-  it('are served after the refusal of a complete request', async () => {
+  it('requests are served after the refusal of a complete request', async () => {
     const mine = await token(newClient())
     const refused = 'POST /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody'
     const both = (text: string): boolean => statuses(text).length === 2
@@ -240,8 +240,8 @@ describe('several requests on one socket', () => {
   })
 })
 
-describe('forwards', () => {
-  it('identity responses unchanged: status, Location, each Set-Cookie, and rate-limit headers', async () => {
+describe('forwarding', () => {
+  it('identity responses are returned unchanged: status, Location, each Set-Cookie, and rate-limit headers', async () => {
     const got = await call(gateway.port, {
       path: '/oidc/auth?client_id=a&redirect_uri=https%3A%2F%2Fx%2F%2Fy',
     })
@@ -257,7 +257,7 @@ describe('forwards', () => {
     expect(got.headers['x-ratelimit-limit']).toBe('77')
   })
 
-  it('reports the caller to the upstream, regardless of its own claims', async () => {
+  it('the upstream is told the caller’s address and host, regardless of what the caller claims', async () => {
     await call(gateway.port, {
       path: '/oidc/x',
       headers: {
@@ -305,7 +305,7 @@ describe('forwards', () => {
     expect(Object.keys(headers).filter((name) => !expected.has(name))).toEqual([])
   })
 
-  it('a request with a Trailer field but no chunked body', async () => {
+  it('a request with a Trailer field but no chunked body is forwarded without the field', async () => {
     const { text } = await raw(
       gateway.port,
       'GET /oidc/x HTTP/1.1\r\nHost: a\r\nTrailer: X\r\n\r\n',
@@ -315,7 +315,7 @@ describe('forwards', () => {
     expect(identity.seen.at(-1)!.headers).not.toHaveProperty('trailer')
   })
 
-  it('streams bodies of both kinds, byte for byte', async () => {
+  it('bodies with a length and in chunks are streamed byte for byte', async () => {
     const body = Buffer.alloc(3_000_000, 'äöü€')
     const digest = createHash('sha256').update(body).digest('hex')
     const mine = await token(newClient())
@@ -337,7 +337,7 @@ describe('forwards', () => {
     expect(chunked.json).toEqual({ digest })
   })
 
-  it('nothing to an unreachable upstream: returns a 502 with the rate-limit headers of the decision', async () => {
+  it('a request to an unreachable upstream gets a 502 with the rate-limit headers of the decision', async () => {
     const gone = await startUpstream()
     await gone.close()
     const other = await startGateway({ data: gone.url })

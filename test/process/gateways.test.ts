@@ -45,7 +45,7 @@ async function othersOf(gateway: Asked, count: number): Promise<readonly Shown[]
 }
 
 describe('gateways that share a Redis', () => {
-  it('show each other, with their rates and configurations', async () => {
+  it('gateways show each other, with their rates and configurations', async () => {
     const [first, second] = [await start(), await start()]
     const third = await start({ limit: 7 })
     const bearer = await token('acme')
@@ -72,7 +72,7 @@ describe('gateways that share a Redis', () => {
     expect(Date.parse(at) - Date.parse(gatewaysReadAt!)).toBeLessThan(60_000)
   })
 
-  it('drop one that stops, and one that is killed', async () => {
+  it('gateways drop one that stops, and one that is killed', async () => {
     const asked = await start()
     const [stopped, killed] = await Promise.all([startProcess(), startProcess()])
     expect((await othersOf(asked, 2)).map(({ pid }) => pid)).toEqual(
@@ -92,7 +92,7 @@ describe('gateways that share a Redis', () => {
     await othersOf(asked, 0)
   })
 
-  it('are one each with their workers, whose calls are added up', async () => {
+  it('a gateway is one with its workers, whose calls are added up', async () => {
     const asked = await start()
     const group = await startProcess(['--workers', '2'])
     const bearer = await token('acme')
@@ -109,7 +109,7 @@ describe('gateways that share a Redis', () => {
     await until('its summary is deleted', async () => (await summaries()) === 1)
   })
 
-  it('ignore damaged summaries', async () => {
+  it('gateways ignore damaged summaries', async () => {
     const asked = await start()
     await othersOf(asked, 0)
     await until('Redis has answered', async () => (await overviewOf(asked)).gatewaysReadAt !== null)
@@ -130,7 +130,7 @@ describe('gateways that share a Redis', () => {
     expect(await gatewaysOf(other)).toHaveLength(2)
   })
 
-  it('show at most 100, by host and process', async () => {
+  it('gateways show at most 100 of them, by host and process', async () => {
     const asked = await start()
     const [mine] = await gatewaysOf(asked)
     const { self: _, ageMs: __, ...summary } = mine!
@@ -147,7 +147,7 @@ describe('gateways that share a Redis', () => {
     )
   })
 
-  it('show the last known ones while Redis is out of reach, and themselves without Redis', async () => {
+  it('gateways show the others as last known while Redis is unavailable, and themselves without Redis', async () => {
     const [asked, other] = [await start({ store: `{ redis: { url: "${redis.url}" } }` }), await start()]
     await othersOf(asked, 1)
     await redis.kill()
@@ -168,7 +168,7 @@ describe('gateways that share a Redis', () => {
   })
 })
 
-it('is alone with counters in memory', async () => {
+it('a gateway with counters in memory shows itself only', async () => {
   const alone = await start({ store: 'memory' })
   await start()
   await call(alone.port)

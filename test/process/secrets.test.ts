@@ -71,7 +71,7 @@ describe('a password of Redis in a file', () => {
     })
   }
 
-  it('that is one of two is replaced without a decision of the fallback', async () => {
+  it('a password that is one of two is replaced without a decision of the fallback', async () => {
     await start(asUser)
     expect(await mode()).toBe('store')
     await setUser(`>${NEW}`)
@@ -86,7 +86,7 @@ describe('a password of Redis in a file', () => {
     expect(gateway.stdout()).not.toMatch(new RegExp(`${OLD}|${NEW}`))
   })
 
-  it('that Redis has replaced already is used once the file has it, by every worker', async () => {
+  it('a password that Redis has replaced already is used once the file has it, by every worker', async () => {
     const workers = 2
     await start(asUser, {}, workers)
     const connected = async () =>
@@ -104,7 +104,7 @@ describe('a password of Redis in a file', () => {
     await isCounted()
   })
 
-  it('without users (requirepass) is replaced', async () => {
+  it('a password without users (requirepass) is replaced', async () => {
     await start(({ url }) => `url: "${url}", password: "file:${secret}"`, { password: OLD })
     await redis!.command('CONFIG', 'SET', 'requirepass', NEW)
     expect(await mode()).toBe('store')
@@ -115,7 +115,7 @@ describe('a password of Redis in a file', () => {
     expect(refusals()).toEqual([])
   })
 
-  it('within a URL is replaced', async () => {
+  it('a password within a URL is replaced', async () => {
     const url = (password: string) => `redis://sluice:${password}@127.0.0.1:${redis!.port}`
     await start(
       () => {
@@ -131,7 +131,7 @@ describe('a password of Redis in a file', () => {
     expect(refusals()).toEqual([])
   })
 
-  it('is replaced while other settings of the store wait for a restart; that of another server is not used', async () => {
+  it('a password is replaced while other settings of the store wait for a restart; that of another server is not used', async () => {
     await start(({ url }) => `url: "${url}", username: sluice, password: ${OLD}`)
     const written = (redis: string, timeout: string) =>
       writeFileSync(

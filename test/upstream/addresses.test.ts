@@ -26,12 +26,12 @@ describe('the turn of addresses', () => {
   beforeEach(() => void vi.useFakeTimers({ toFake: ['performance'] }))
   afterEach(() => void vi.useRealTimers())
 
-  it('comes to each of them alike', () => {
+  it('addresses are used in turn', () => {
     expect(rotating(A, B, C).take(7)).toEqual([A, B, C, A, B, C, A])
     expect(rotating(A).take(2)).toEqual([A, A])
   })
 
-  it('does not come twice to one that was tried for the same request', () => {
+  it('an address is not tried twice for the same request', () => {
     const { addresses, of } = rotating(A, B)
     expect(addresses.next([of(A)])).toBe(of(B))
     expect(addresses.next([of(A), of(B)])).toBeUndefined()
@@ -39,7 +39,7 @@ describe('the turn of addresses', () => {
     expect(one.addresses.next([one.of(A)])).toBeUndefined()
   })
 
-  it('skips an address after three failures in a row, and reports that once', () => {
+  it('an address is skipped after three failures in a row, which is reported once', () => {
     const { changes, take, fail, of } = rotating(A, B, C)
     fail(B, 2)
     of(B).health.succeeded()
@@ -51,7 +51,7 @@ describe('the turn of addresses', () => {
     expect(changes).toEqual([{ address: B, up: false, cause: 'ECONNREFUSED' }])
   })
 
-  it('tries that one again with a single request, after twice the time when it fails, up to 30 s', () => {
+  it('an address that is down is tried with a single request, after twice the time if it fails, up to 30 s', () => {
     const { take, fail } = rotating(A, B)
     fail(B)
     for (const waitMs of [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]) {
@@ -63,7 +63,7 @@ describe('the turn of addresses', () => {
     }
   })
 
-  it('uses the address again as soon as it responds, and reports that once; its back-off restarts', () => {
+  it('an address is used again as soon as it responds, which is reported once; its back-off restarts', () => {
     const { changes, take, fail, of } = rotating(A, B)
     fail(B)
     vi.advanceTimersByTime(1000)
@@ -77,7 +77,7 @@ describe('the turn of addresses', () => {
     expect(take(2)).toContain(B)
   })
 
-  it('uses all where all are down', () => {
+  it('all addresses are used if all are down', () => {
     const { take, fail } = rotating(A, B, C)
     for (const origin of [A, B, C]) fail(origin)
     expect(take(6).toSorted()).toEqual([A, A, B, B, C, C])
@@ -92,7 +92,7 @@ async function deadUrl(): Promise<string> {
 }
 
 describe('several addresses', () => {
-  it('share the requests', async () => {
+  it('several addresses share the requests', async () => {
     const backs = await Promise.all([startUpstream(), startUpstream(), startUpstream()])
     const { port } = await startFront('', { origins: backs.map(({ url }) => url) })
     for (let i = 0; i < 9; i++) expect((await get(port)).status).toBe(200)
@@ -100,7 +100,7 @@ describe('several addresses', () => {
     expect(backs.map((back) => back.sockets())).toEqual([1, 1, 1])
   })
 
-  it('are all used again once they are back, though the others have taken every socket', async () => {
+  it('an address that is back is used again, though the others have taken every socket', async () => {
     const back = await startUpstream()
     const late = await startFragileUpstream()
     await late.kill()
@@ -122,7 +122,7 @@ describe('several addresses', () => {
     expect(changes).toEqual([false, true])
   })
 
-  it('get the requests of an unreachable address, with any method, each body complete and once', async () => {
+  it('other addresses get the requests of an unreachable one, with any method, each body complete and once', async () => {
     const back = await startUpstream()
     const { port } = await startFront('', { origins: [await deadUrl(), back.url, await deadUrl()] })
     const big = 'x'.repeat(300_000)
@@ -141,7 +141,7 @@ describe('several addresses', () => {
     expect(back.seen).toHaveLength(6)
   })
 
-  it('are each tried once for a request that none takes', async () => {
+  it('each address is tried once for a request that none accepts', async () => {
     const { port, outcomes } = await startFront('', { origins: [await deadUrl(), await deadUrl()] })
     expect(await get(port, '/', { method: 'POST' }, 'x')).toMatchObject({
       status: 502,
@@ -150,7 +150,7 @@ describe('several addresses', () => {
     expect(outcomes).toMatchObject([{ outcome: 'failed' }])
   })
 
-  it('never get a request that another may have seen', async () => {
+  it('an address never gets a request that another may have seen', async () => {
     let seen = 0
     const breaking = await startRawUpstream((socket) => {
       seen++
@@ -168,7 +168,7 @@ describe('several addresses', () => {
     expect(changes).toMatchObject([{ address: breaking.url, up: false }])
   })
 
-  it('are passed over when they fall silent, and their idle sockets are closed', async () => {
+  it('an address that does not respond is skipped, and its idle sockets are closed', async () => {
     let silent = false
     const asking: Socket[] = []
     const fading = await startRawUpstream((socket) => {
@@ -190,7 +190,7 @@ describe('several addresses', () => {
     await until('no socket to it', () => fading.sockets() === 0, 2000)
   })
 
-  it('come back when they respond again, which the log and the metrics show', async () => {
+  it('an address that responds again is used again, which the log and the metrics show', async () => {
     const back = await startUpstream()
     const server: Server = createServer((_, response) => response.end('again'))
     const lost = await deadUrl()

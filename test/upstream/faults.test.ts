@@ -136,9 +136,9 @@ outcomes.push(...(await Promise.all(asked)))
 const linesOf = (path: string) =>
   gateway.lines().filter((line) => line['msg'] === 'request' && line['path'] === path)
 
-describe('an upstream that', () => {
+describe('faults of an upstream', () => {
   it.each(FAULTS.map((fault, i) => [...fault.slice(0, 1), fault[2], i] as [string, Then, number]))(
-    'says %s and %s',
+    'an upstream that says %s and %s gets its expected response and one log line',
     async (_, __, i) => {
       const { status, body, cut = false, cause } = FAULTS[i]![3]
       const got = outcomes[i]!
@@ -158,7 +158,7 @@ describe('an upstream that', () => {
     ['dead', 'cannot be reached', /ECONNREFUSED/],
     ['nowhere', 'cannot be reached', /ENOTFOUND|EAI_AGAIN/],
     ['plain', 'cannot be reached', /wrong version|packet|ECONNRESET/],
-  ])('cannot be reached: %s', async (name, words, cause) => {
+  ])('an upstream that cannot be reached gives a 502 without its address: %s', async (name, words, cause) => {
     const got = await get(gateway.port, `/${name}`, { method: 'POST' }, 'x')
     expect(got).toMatchObject({ status: 502, whole: true })
     expect(got.body).toContain(words)
@@ -168,7 +168,7 @@ describe('an upstream that', () => {
     expect(linesOf(`/${name}`)[0]!['cause']).toMatch(cause)
   })
 
-  it('fails gets no answer of one caller to another, and leaves no socket behind', async () => {
+  it('an upstream that fails passes no response of one caller to another, and leaves no socket behind', async () => {
     const good = FAULTS.findIndex(([what]) => what === 'a whole answer')
     for (let round = 0; round < 5; round++) {
       for (const what of [

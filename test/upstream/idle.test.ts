@@ -17,7 +17,7 @@ async function keeping(fields = '') {
   return { ...back, connections: () => connections }
 }
 
-it('closes its socket when a request ends after the upstream was replaced', async () => {
+it('a request that ends after the upstream was replaced closes its socket', async () => {
   let answer: (() => void) | undefined
   const back = await startRawUpstream((socket) => {
     answer = () => void socket.write(`${ANSWER}\r\nok`)
@@ -32,7 +32,7 @@ it('closes its socket when a request ends after the upstream was replaced', asyn
 })
 
 describe.concurrent('an idle socket', () => {
-  it('is not trusted with what cannot be sent again, unless it was used just before', async () => {
+  it('an idle socket gets a request that cannot be sent again only if it was used just before', async () => {
     const back = await keeping()
     const { port } = await startFront(back.url)
     const post = () => get(port, '/', { method: 'POST' }, 'x')
@@ -47,7 +47,7 @@ describe.concurrent('an idle socket', () => {
     expect(back.connections()).toBe(2)
   })
 
-  it('is not used where the upstream has said something unasked', async () => {
+  it('an idle socket on which the upstream has sent something unrequested is not used', async () => {
     let connections = 0
     const back = await startRawUpstream((socket, _, connection) => {
       connections = connection
@@ -67,7 +67,7 @@ describe.concurrent('an idle socket', () => {
     ['a 304 that announces a body', 'GET', `HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\n`],
     ['a response to HEAD', 'HEAD', 'HTTP/1.1 200 OK\r\n\r\n'],
     ['a response to HEAD that announces a body', 'HEAD', `${ANSWER}\r\n`],
-  ])('is not used where a body follows %s', async (_, method, bodiless) => {
+  ])('an idle socket is not used if a body follows %s', async (_, method, bodiless) => {
     // The second packet waits for the acknowledgement of the first, which comes with the next request on the socket, or after 40 ms.
     const back = await startRawUpstream((socket, data) => {
       const isGood = data.toString().startsWith(`${method} /good`)
@@ -86,7 +86,7 @@ describe.concurrent('an idle socket', () => {
     await until('the sockets with such a body are closed', () => back.sockets() < 3)
   })
 
-  it('does not rest after a response without a body if no more sockets may be opened', async () => {
+  it('a socket is used at once after a response without a body if no more sockets may be opened', async () => {
     let connections = 0
     const back = await startRawUpstream((socket, _, connection) => {
       connections = connection
@@ -98,7 +98,7 @@ describe.concurrent('an idle socket', () => {
     expect(connections).toBeLessThanOrEqual(2)
   })
 
-  it('is not used for longer than the upstream announces, also if that is short', async () => {
+  it('an idle socket is not used for longer than the upstream announces, also if that is short', async () => {
     const back = await keeping('Keep-Alive: timeout=1\r\n')
     const { port } = await startFront(back.url)
     await get(port)

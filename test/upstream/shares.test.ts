@@ -40,7 +40,7 @@ it('a caller whose connections fail keeps its share of the sockets', async () =>
 })
 
 describe('senders of slow bodies', () => {
-  it('hold no socket of the upstream, also if they are many, until a short body is complete', async () => {
+  it('senders of slow short bodies hold no socket of the upstream until their body is complete, also if they are many', async () => {
     const back = await startUpstream()
     const front = await startFront(back.url, { maxConnections: 2 })
     const slow = Array.from({ length: 20 }, (_, i) => send(front.port, `caller ${i % 3}`, '/', 10, 'begun'))
@@ -52,7 +52,7 @@ describe('senders of slow bodies', () => {
     expect(back.seen[5]!.body.toString()).toBe('begunended')
   })
 
-  it('hold at most half of the sockets with long ones, and one caller half of those', async () => {
+  it('senders of slow long bodies hold at most half of the sockets, and one caller half of those', async () => {
     const { back, port, asked } = await patient(8)
     for (let i = 0; i < 6; i++) send(port, 'a', '/a', 200_000, MUCH)
     await until('two of the first caller', () => asked.length === 2)
@@ -68,7 +68,7 @@ describe('senders of slow bodies', () => {
     expect(back.sockets()).toBe(5)
   })
 
-  it('give the place of an upload back when the body is whole, though its answer is not there', async () => {
+  it('an upload frees its place when its body is complete, before its response', async () => {
     const { port, asked, requests } = await patient(2)
     const first = send(port, 'a', '/a', 200_000, MUCH)
     await until('the first upload', () => asked.length === 1)
@@ -79,7 +79,7 @@ describe('senders of slow bodies', () => {
     await until('the second upload', () => asked.length === 2)
   })
 
-  it('give the place of an upload back once, also if its answer comes later', async () => {
+  it('an upload frees its place once, also if its response comes later', async () => {
     const sent = new Map<Socket, number>()
     let uploads = 0
     const back = await startRawUpstream((socket, chunk) => {
@@ -105,7 +105,7 @@ describe('senders of slow bodies', () => {
 })
 
 describe('one caller', () => {
-  it('holds at most half of the sockets, also if the others hold none', async () => {
+  it('one caller holds at most half of the sockets, also if the others hold none', async () => {
     const { back, port, asked } = await patient(4)
     const mine = Array.from({ length: 4 }, () => send(port, 'a', '/hang'))
     await until('half of them', () => asked.length === 2)
@@ -118,7 +118,7 @@ describe('one caller', () => {
     await until('the next two', () => asked.filter((line) => line === 'GET /hang').length === 4)
   })
 
-  it('has at most half of the places to wait, and the others are served in their order', async () => {
+  it('one caller has at most half of the queue, and the others are served in their order', async () => {
     const { port, asked, outcomes, requests } = await patient(4)
     // Two have sockets, and half of 32 places are theirs.
     for (let i = 0; i < 20; i++) send(port, 'a', '/hang')
@@ -139,7 +139,7 @@ describe('one caller', () => {
     expect(answers).toEqual(['d', 'e'])
   })
 
-  it('gets a 503 with Retry-After if no socket becomes free', async () => {
+  it('a caller gets a 503 with Retry-After if no socket becomes free', async () => {
     const back = await startRawUpstream(() => {})
     const gateway = await startGateway({
       data: back.url,

@@ -37,7 +37,7 @@ const WITH_CA = { ...NOTHING, ca: server.cert }
 const ASKING = { ...server, requestCert: true, ca: gateway.cert }
 
 describe('an upstream over TLS', () => {
-  it('is asked where one of the authorities vouches for its name', async () => {
+  it('an upstream over TLS gets requests if one of the authorities vouches for its name', async () => {
     const { url, seen } = await backend()
     const { port } = await startFront(url, { tls: WITH_CA })
     expect(await get(port, '/', { method: 'POST', headers: { Host: 'evil.example' } }, 'x')).toMatchObject({
@@ -47,14 +47,14 @@ describe('an upstream over TLS', () => {
     expect(seen).toEqual(['localhost nobody'])
   })
 
-  it('is asked by the name that the configuration gives', async () => {
+  it('an upstream over TLS is addressed by the name that the configuration gives', async () => {
     const { url, seen } = await backend(elsewhere)
     const tls = { ...NOTHING, ca: elsewhere.cert, servername: 'data.internal' }
     expect((await get((await startFront(url, { tls })).port)).status).toBe(200)
     expect(seen).toEqual(['data.internal nobody'])
   })
 
-  it('sees the certificate of the gateway', async () => {
+  it('an upstream over TLS sees the certificate of the gateway', async () => {
     const { url, seen } = await backend(ASKING)
     const tls = { ...WITH_CA, cert: gateway.cert, key: gateway.key }
     expect((await get((await startFront(url, { tls })).port)).status).toBe(200)
@@ -84,18 +84,21 @@ describe('an upstream over TLS', () => {
       WITH_CA,
       /alert|protocol|closed|ECONNRESET/,
     ],
-  ])('gets nothing and its caller a 502 where %s; the log says why', async (_, options, tls, cause) => {
-    const { url, seen } = await backend(options)
-    const { port, outcomes } = await startFront(url, { tls })
-    expect(await get(port, '/', { method: 'POST' }, 'secret')).toMatchObject({
-      status: 502,
-      body: expect.stringMatching(/^The upstream (cannot be reached|broke off)\.$/) as string,
-    })
-    expect(seen).toEqual([])
-    expect((outcomes[0]!.error!.cause as Error).message).toMatch(cause)
-  })
+  ])(
+    'an upstream gets nothing, and its caller a 502, if %s; the log says why',
+    async (_, options, tls, cause) => {
+      const { url, seen } = await backend(options)
+      const { port, outcomes } = await startFront(url, { tls })
+      expect(await get(port, '/', { method: 'POST' }, 'secret')).toMatchObject({
+        status: 502,
+        body: expect.stringMatching(/^The upstream (cannot be reached|broke off)\.$/) as string,
+      })
+      expect(seen).toEqual([])
+      expect((outcomes[0]!.error!.cause as Error).message).toMatch(cause)
+    },
+  )
 
-  it('gets nothing and its caller a 502 if it has no TLS', async () => {
+  it('an upstream without TLS gets nothing, and its caller a 502', async () => {
     const url = await listening(
       createTcpServer((socket) =>
         socket
@@ -109,7 +112,7 @@ describe('an upstream over TLS', () => {
     expect((outcomes[0]!.error!.cause as Error).message).toMatch(/wrong version|ECONNRESET|packet/)
   })
 
-  it('is verified also if the environment disables that in Node.js', async () => {
+  it('an upstream over TLS is verified also if the environment disables that in Node.js', async () => {
     process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0'
     try {
       const { url } = await backend()
@@ -119,7 +122,7 @@ describe('an upstream over TLS', () => {
     }
   })
 
-  it('is reached with the files that the configuration names', async () => {
+  it('an upstream over TLS is reached with the files that the configuration names', async () => {
     const folder = createFolder()
     for (const [name, text] of Object.entries({ ca: server.cert, cert: gateway.cert, key: gateway.key }))
       writeFileSync(join(folder, `${name}.pem`), text)
@@ -135,7 +138,7 @@ describe('an upstream over TLS', () => {
   })
 })
 
-it('verifies the certificate of each new socket', async () => {
+it('the certificate of an upstream is verified for each new socket', async () => {
   const answer: RequestListener = (_, response) => {
     response.writeHead(200, { Connection: 'close' }).end('ok')
   }

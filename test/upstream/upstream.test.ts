@@ -11,8 +11,8 @@ import { until } from '../helpers/wait.ts'
 /** A server with nothing but `forward` in it, in front of an upstream. */
 const GET = 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'
 
-describe('streams both ways', () => {
-  it('keeps method, target, body, status, reason, header spelling and every Set-Cookie', async () => {
+describe('streaming', () => {
+  it('a request and its response keep method, target, body, status, reason, header spelling and every Set-Cookie', async () => {
     const back = await startUpstream((_, response) => {
       response.writeHead(207, 'Odd Reason', [
         'X-Odd',
@@ -41,7 +41,7 @@ describe('streams both ways', () => {
     expect(back.seen[0]!.body.toString()).toBe('body')
   })
 
-  it('carries large bodies of both kinds, either way, whole', async () => {
+  it('large bodies with a length and in chunks arrive complete, either way', async () => {
     const back = await startUpstream((_, response, body) => response.end(body))
     const { port } = await startFront(back.url)
     const big = 'x'.repeat(900_000)
@@ -78,7 +78,7 @@ describe('defects of http-proxy, which do not show', () => {
     ['HEAD', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n'],
     ['GET', 'HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n'],
     ['GET', 'HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n'],
-  ])('never reuses a socket whose answer to %s announced a body: %j', async (method, bytes) => {
+  ])('a socket whose response to %s announced a body is never reused: %j', async (method, bytes) => {
     const connections = new Set<number>()
     const back = await startRawUpstream((socket, _, connection) => {
       connections.add(connection)
@@ -90,7 +90,7 @@ describe('defects of http-proxy, which do not show', () => {
     expect(connections.size).toBe(2)
   })
 
-  it('passes a head on before its body comes', async () => {
+  it('the head of a response is forwarded before its body comes', async () => {
     const back = await startRawUpstream((socket) =>
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n'),
     )
@@ -136,7 +136,7 @@ describe('defects of http-proxy, which do not show', () => {
   })
 })
 
-describe('bodies', () => {
+describe('bodies of requests', () => {
   it.each(['DELETE', 'OPTIONS'])(
     'a chunked %s is forwarded whole, so that it hides no second request (CVE-2026-29057)',
     async (method) => {
@@ -150,7 +150,7 @@ describe('bodies', () => {
     },
   )
 
-  it('cuts a chunked body at maxBody with 413, and the upstream never sees it whole', async () => {
+  it('a chunked body beyond maxBody gets a 413, and the upstream never sees it complete', async () => {
     const back = await startUpstream()
     const { port } = await startFront(back.url, {}, { maxBody: 1000 })
     const got = await get(
@@ -163,7 +163,7 @@ describe('bodies', () => {
     expect(back.seen).toEqual([])
   })
 
-  it('waits for a slow sender as long as something may still come', async () => {
+  it('a slow sender has time as long as its body is not complete', async () => {
     const back = await startUpstream()
     const { port } = await startFront(back.url, { timeoutMs: 200 })
     const answer = new Promise<number>((resolve) => {
@@ -177,7 +177,7 @@ describe('bodies', () => {
     expect(await answer).toBe(200)
   })
 
-  it('passes on an early answer and closes, so that the rest of the body does not become a request', async () => {
+  it('an early response closes the socket, so that the rest of the body does not become a request', async () => {
     const back = await startRawUpstream((socket, first) => {
       if (first.includes('POST')) socket.write('HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno')
     })
@@ -192,7 +192,7 @@ describe('bodies', () => {
   })
 })
 
-describe('retries', () => {
+describe('retries of requests', () => {
   /** Answers the first request on each socket and drops the second unanswered, as a server that just closed it. */
   const oncePerSocket = () => {
     const requests: string[] = []
@@ -209,14 +209,14 @@ describe('retries', () => {
     return started.then((back) => ({ back, requests }))
   }
 
-  it('asks once more for a GET whose reused socket died unanswered', async () => {
+  it('a GET whose reused socket closed without a response is sent once more', async () => {
     const { back, requests } = await oncePerSocket()
     const { port } = await startFront(back.url)
     for (let i = 0; i < 4; i++) expect((await get(port)).status).toBe(200)
     expect(requests.length).toBeGreaterThan(4)
   })
 
-  it('never sends anything else twice', async () => {
+  it('a request with another method is never sent twice', async () => {
     const { back, requests } = await oncePerSocket()
     const { port } = await startFront(back.url)
     expect((await get(port)).status).toBe(200)
@@ -227,7 +227,7 @@ describe('retries', () => {
     expect(requests.filter((method) => method === 'DELETE')).toHaveLength(1)
   })
 
-  it('does not ask again on a new socket', async () => {
+  it('a request that failed on a new socket is not sent again', async () => {
     let requests = 0
     const back = await startRawUpstream((socket) => {
       requests++

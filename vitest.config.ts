@@ -15,18 +15,16 @@ class SlowFirst extends BaseSequencer {
   }
 }
 
-/** Prints the files that took longest. */
+const secondsOf = (module: TestModule): number => {
+  const { collectDuration, duration } = module.diagnostic()
+  return (collectDuration + duration) / 1000
+}
+/** Prints the ten files that took longest. */
 const slowest: Reporter = {
   onTestRunEnd(modules) {
-    const secondsOf = (module: TestModule) => {
-      const { collectDuration, duration } = module.diagnostic()
-      return (collectDuration + duration) / 1000
-    }
     const ten = modules.toSorted((a, b) => secondsOf(b) - secondsOf(a)).slice(0, 10)
-    const rows = ten.map(
-      (module) => `${secondsOf(module).toFixed(1).padStart(6)} s  ${module.relativeModuleId}`,
-    )
-    console.log(`\nSlowest files\n${rows.join('\n')}`)
+    const rows = ten.map((one) => `${secondsOf(one).toFixed(1).padStart(6)} s  ${one.relativeModuleId}\n`)
+    process.stdout.write(`\nSlowest files\n${rows.join('')}`)
   },
 }
 

@@ -2,7 +2,7 @@ import { readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { createFolder } from '../helpers/folder.ts'
 import {
@@ -82,7 +82,6 @@ const ROUTES = `routes:
 describe('docs/admin-api.yaml', () => {
   const folder = createFolder()
   const file = join(folder, 'sluice.yaml')
-  const closing: (() => Promise<void>)[] = []
   let redis: string
   let upstream: TestUpstream
   let introspection: IntrospectionServer
@@ -99,24 +98,15 @@ describe('docs/admin-api.yaml', () => {
     more: 'clients: [{ id: acme, name: Acme, limits: { requests: { limit: 30, until: 2089-01-01T00:00:00Z } } }]',
     upstream: `errors: problem }\n  secure: { url: "https://127.0.0.1:1", tls: { ca: "${join(folder, 'ca.pem')}" }`,
   })
-  async function start(admin: string, store: string): Promise<TestGateway> {
-    return await startGateway(settings(admin, store))
-  }
+  const start = (admin: string, store: string) => startGateway(settings(admin, store))
 
   beforeAll(async () => {
     writeFileSync(join(folder, 'ca.pem'), makeCertificate().cert)
     upstream = await startUpstream()
     introspection = await startIntrospection()
-    closing.push(
-      () => upstream.close(),
-      () => introspection.close(),
-    )
     redis = `redis: { url: "${(await sharedRedis()).url}" }`
     gateway = await start(`{ port: 0, token: ${TOKEN} }`, `{ ${redis}, prefix: docs-admin-api }`)
     await until('it is ready', async () => (await ask('/readyz')).status === 200)
-  })
-  afterAll(async () => {
-    await Promise.all(closing.map((close) => close()))
   })
 
   it('has every path of the listener, and no other', async () => {

@@ -6,8 +6,6 @@ import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const SECRET = 'hunter2'
-/** DEL, CSI as one character, and a right-to-left override. */
-
 const data = await startUpstream()
 const gateway = await serving(yaml({ data: data.url }))
 

@@ -6,6 +6,7 @@ import type { InspectedStore, Store } from '../../src/limit/store.ts'
 import { parseCaller } from '../../src/policy/counted.ts'
 import { type Override, overrideKey } from '../../src/policy/overrides.ts'
 import { createUsage, MAX_KEYS } from '../../src/gateway/usage.ts'
+import { closeLater } from '../helpers/closing.ts'
 import { inspectedStore } from '../helpers/inspected.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { quotasOf } from '../policy/quotas.ts'
@@ -42,6 +43,7 @@ const STORES: readonly (readonly [string, () => Promise<Omit<InspectedStore, 'gi
     async () => {
       await redis.command('FLUSHALL')
       const store = createRedisStore({ topology: { url: redis.url }, prefix: 'p' })
+      closeLater(() => store.close())
       await store.connect()
       return inspectedStore(store)
     },
@@ -67,7 +69,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
   }
 
   it('shows a caller the live limits that are counted only per client, without charging a call', async () => {
-    const { store, calls, usage } = await opened()
+    const { calls, usage } = await opened()
     await calls(['requests', 'sync', 'trial', 'everybody', 'shared'], 'a')
     await calls(['requests'], 'b', 'c', 3)
     for (let i = 0; i < 3; i++) {
@@ -86,7 +88,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     }
     expect((await usage.ofClient('b')).limits[0]).toMatchObject({ remaining: 7 })
     expect((await usage.ofClient('new')).limits[0]).toMatchObject({ remaining: 10 })
-    await store.close()
   })
 
   it('asks the store once a second for a key, however often a caller asks', async () => {
@@ -105,7 +106,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     })
     await Promise.all(Array.from({ length: 100 }, () => usage.ofClient('often')))
     expect(asked).toBe(1)
-    await store.close()
   })
 
   it('shows changes that are announced, not in force yet, and not replaced by an own limit', async () => {
@@ -116,7 +116,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       limit,
     })
     const changes = [change(-9, -8, 11), change(-1, 2, 12), change(-1, 4, 13), change(1, 6, 14)]
-    const { store, usage } = await opened(
+    const { usage } = await opened(
       [limit('requests', ['client'], { changes })],
       new Map([
         ['without end', new Map([['requests', { limit: 99 }]])],
@@ -137,7 +137,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       from: new Date(nowMs + 2 * DAY_MS).toISOString(),
       limit: 12,
     })
-    await store.close()
   })
 
   it('shows the end of an own limit and of an override, and the limit that follows', async () => {
@@ -205,13 +204,12 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     ])
     expect(await shownTo('without end')).toEqual([70, true, null])
     expect(await shownTo('ended')).toEqual([10, false, null, change])
-    await store.close()
   })
 
   it('shows operators every key of the client, also those that do not begin with it', async () => {
     const untilAt = Date.now() + DAY_MS
     const own = new Map([['a b', new Map([['requests', { limit: 20, untilAt }]])]])
-    const { store, calls, usage } = await opened(LIMITS, own)
+    const { calls, usage } = await opened(LIMITS, own)
     await calls(['requests', 'sync', 'everybody', 'shared'], 'a b', 'X')
     await calls(['requests', 'sync'], 'a b', 'Y')
     await calls(['requests', 'sync', 'shared'], 'a', 'X')
@@ -230,7 +228,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       { key: 'p:{a%20b}:sync:y', limit: 1, remaining: 0 },
       { key: 'p:{x}:shared:a%20b', limit: 10, remaining: 9 },
     ])
-    await store.close()
   })
 
   it('shows operators every key with the rules in force for the client, and no key without a limit', async () => {
@@ -255,17 +252,15 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       ['p:{acme}:sync:x', 9],
       ['p:{x}:shared:acme', 3],
     ])
-    await store.close()
   })
 
   it('shows a limit of 0, which refuses every call', async () => {
-    const { store, usage } = await opened(LIMITS, new Map([['a', new Map([['requests', { limit: 0 }]])]]))
+    const { usage } = await opened(LIMITS, new Map([['a', new Map([['requests', { limit: 0 }]])]]))
     expect((await usage.ofClient('a')).limits).toMatchObject([{ limit: 0, remaining: 0 }])
-    await store.close()
   })
 
   it('frees every key of the client, and no other keys', async () => {
-    const { store, calls, usage } = await opened()
+    const { calls, usage } = await opened()
     await calls(['requests', 'sync', 'shared'], 'a', 'X')
     await calls(['requests', 'shared'], '*', 'X')
     expect(await usage.free(parseCaller('a'))).toBe(3)
@@ -273,11 +268,10 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     expect((await usage.ofClient('*')).limits[0]).toMatchObject({ remaining: 9 })
     expect(await usage.free(parseCaller('a'))).toBe(0)
     expect(await usage.free(parseCaller('*'))).toBe(2)
-    await store.close()
   })
 
   it('shows at most `MAX_KEYS` keys, and if there are more', async () => {
-    const { store, calls, usage } = await opened([LIMITS[0]!, { ...LIMITS[1]!, windowMs: 60_000 }])
+    const { calls, usage } = await opened([LIMITS[0]!, { ...LIMITS[1]!, windowMs: 60_000 }])
     const connections = Array.from({ length: MAX_KEYS - 1 }, (_, i) => `c${i}`)
     await Promise.all(connections.map((connection) => calls(['sync'], 'a', connection)))
     const whole = await usage.ofCaller(parseCaller('a'))
@@ -288,7 +282,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     expect(part).toMatchObject({ truncated: true })
     expect(part.limits).toHaveLength(MAX_KEYS)
     expect(part.limits.map(({ key }) => key)).not.toContain('p:{a}:sync:z')
-    await store.close()
   })
 })
 
@@ -299,5 +292,4 @@ it('rejects if the store does not answer', async () => {
   await expect(usage.ofClient('a')).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
   await expect(usage.ofCaller(parseCaller('a'))).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
   await expect(usage.free(parseCaller('a'))).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
-  await store.close()
 })

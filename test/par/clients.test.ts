@@ -75,7 +75,7 @@ describe.each([6, 9] as const)('before oidc-provider %i', (version) => {
       ? new Client({ ...common, client_secret: SECRET, request_object_signing_alg: 'none' })
       : new Client(
           { ...common, token_endpoint_auth_method: 'private_key_jwt', request_object_signing_alg: 'PS256' },
-          { keys: [PRIVATE_JWK as never] },
+          { keys: [PRIVATE_JWK] },
         )
   }
   const push5 = async (client: client5.BaseClient, parameters: client5.AuthorizationParameters) =>

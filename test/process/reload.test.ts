@@ -1,6 +1,6 @@
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Log } from '../../src/observe/log.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { createConfiguration, createResources } from '../../src/process/reload.ts'
@@ -63,6 +63,7 @@ describe('a changed file', () => {
     symlinkSync('..data/sluice.yaml', file)
     gateway = await serving({ file })
   })
+  afterAll(() => gateway.kill())
   beforeEach(async () => {
     mine = await token(`client-${++clients}`)
   })

@@ -151,6 +151,11 @@ describe.each([
 
     // The refusals of a second are shown when it has passed.
     const listed = new RegExp(` by ${limit} .* ${limit} +2 +0 +1 by ${limit} +${sends.path}$`)
+    await until('its refusal is shown', async () => {
+      const { activity } = (await call(gateway.adminPort, { path: '/overview' })).json
+      const mine = activity.callers.find(({ caller }: { caller: string }) => caller === shown)
+      return mine?.refusals > 0
+    })
     let top = await run('limits', 'top')
     await until('it is listed with its refusal', async () => {
       top = await run('limits', 'top')

@@ -1,11 +1,11 @@
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { jsonSchema } from '../../src/config/schema.ts'
 import { VERSION } from '../../src/runtime/package.ts'
 import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
+import { createFolder } from '../helpers/folder.ts'
 
 const WHICH =
   'Which command? One of start, init, check, health, explain, limits, replay, sandbox, schema, completion.'
@@ -115,7 +115,7 @@ describe('sluice', () => {
 
   it('uses ./sluice.yaml by default, and reports that on stderr', async () => {
     const before = process.cwd()
-    const folder = mkdtempSync(join(tmpdir(), 'sluice-default-'))
+    const folder = createFolder()
     writeFileSync(join(folder, 'sluice.yaml'), 'admin: { port: 1 }\nroutes: nothing\n')
     process.chdir(folder)
     onTestFinished(() => {

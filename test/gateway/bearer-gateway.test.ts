@@ -1,25 +1,17 @@
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { type IncomingMessage, request as httpRequest } from 'node:http'
 import { request as httpsRequest, type RequestOptions } from 'node:https'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { connect } from 'node:tls'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type IntrospectionServer, startIntrospection } from '../helpers/introspection-server.ts'
+import { describe, expect, it } from 'vitest'
+import { createFolder } from '../helpers/folder.ts'
+import { startIntrospection } from '../helpers/introspection-server.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
-import {
-  AUDIENCE,
-  call,
-  type Settings,
-  startGateway,
-  type TestGateway,
-  token,
-  TOKENS,
-} from '../helpers/gateway.ts'
-import { makeKey, signProof, startIssuer, type TestIssuer, thumbprintOf } from '../helpers/issuer.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { AUDIENCE, call, type Settings, startGateway, token, TOKENS } from '../helpers/gateway.ts'
+import { makeKey, signProof, startIssuer, thumbprintOf } from '../helpers/issuer.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 
 const HOST = 'api.example.com'
 const ROUTES = `routes:
@@ -28,37 +20,20 @@ const ROUTES = `routes:
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }
 `
 
-let data: TestUpstream
-let other: TestIssuer
-let introspection: IntrospectionServer
-let gateway: TestGateway
-const gateways: TestGateway[] = []
-
-async function started(settings: Partial<Settings> = {}): Promise<TestGateway> {
-  const gateway = await startGateway({ data: data.url, routes: ROUTES, ...settings })
-  gateways.push(gateway)
-  return gateway
-}
-
-beforeAll(async () => {
-  ;[data, other, introspection] = await Promise.all([
-    startUpstream(),
-    startIssuer({ algorithms: ['ES256'], audience: AUDIENCE }),
-    startIntrospection(),
-  ])
-  const first = TOKENS.replace('tokens: ', '')
-  gateway = await started({
-    tokens: `tokens:
-  - ${first}
+const [data, other, introspection] = await Promise.all([
+  startUpstream(),
+  startIssuer({ algorithms: ['ES256'], audience: AUDIENCE }),
+  startIntrospection(),
+])
+const started = (settings: Partial<Settings> = {}) =>
+  startGateway({ data: data.url, routes: ROUTES, ...settings })
+const gateway = await started({
+  tokens: `tokens:
+  - ${TOKENS.replace('tokens: ', '')}
   - issuer: ${other.issuer}
     audience: "${AUDIENCE}"
     clientClaim: azp
     introspection: { url: "${introspection.url}", clientId: sluice, clientSecret: s3cret }`,
-  })
-})
-afterAll(async () => {
-  await Promise.all(gateways.map((one) => one.close()))
-  await Promise.all([data.close(), other.close(), introspection.close()])
 })
 
 const send = (authorization: string, more: Parameters<typeof call>[1] = {}) =>
@@ -183,14 +158,13 @@ describe('a token that is bound to a key', () => {
 })
 
 describe('over HTTPS', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-tls-'))
+  const folder = createFolder()
   const own = makeCertificate('localhost')
   const client = makeCertificate('client')
   const stranger = makeCertificate('stranger')
   for (const [name, content] of Object.entries({ cert: own.cert, key: own.key, ca: client.cert })) {
     writeFileSync(join(folder, `${name}.pem`), content)
   }
-  afterAll(() => rmSync(folder, { recursive: true }))
   const tls = (more = '') => `, tls: { cert: ${folder}/cert.pem, key: ${folder}/key.pem${more} }`
 
   async function get(port: number, authorization: string, options: RequestOptions = {}) {

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { replyForNginx } from '../../src/downstream/forward-auth.ts'
 import { FORWARD_AUTH_PROXIES, type ForwardAuthProxy } from '../../src/downstream/forward-auth.ts'
 import { call, type Got, ISSUER, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
@@ -9,10 +9,8 @@ import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 const HOST = 'api.example.com'
 let data: TestUpstream
 beforeAll(async () => void (data = await startUpstream()))
-afterAll(() => data.close())
 
 let gateway: TestGateway
-afterEach(() => gateway.close())
 
 const ROUTES = `routes:
   - { match: "POST id.example.com/oidc/request", upstream: identity, authenticate: par }

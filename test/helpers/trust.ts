@@ -10,6 +10,7 @@ import {
 } from '../../src/authenticate/token/jwks.ts'
 import type { Tokens } from '../../src/config/compile.ts'
 import { Refusal } from '../../src/errors.ts'
+import { closeLater } from './closing.ts'
 import type { TestIssuer } from './issuer.ts'
 
 /** Reads the keys of a test issuer. */
@@ -18,6 +19,7 @@ export async function keysOf(
   options: Partial<KeySourceOptions> = {},
 ): Promise<KeySource> {
   const keys = createKeySource({ issuer, events: { onDown() {}, onUp() {} }, ...options })
+  closeLater(() => keys.close())
   await keys.refresh()
   return keys
 }

@@ -1,10 +1,9 @@
 import { createHmac } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import type { BoundToken } from '../../../src/authenticate/token/challenge.ts'
 import { createBearer } from '../../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
 import { createProofs, type Sender } from '../../../src/authenticate/proof/dpop.ts'
-import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
 import { Refusal } from '../../../src/errors.ts'
 import {
   makeKey,
@@ -12,7 +11,6 @@ import {
   signProof,
   startIssuer,
   type TestAlgorithm,
-  type TestIssuer,
   type TestKey,
   thumbprintOf,
 } from '../../helpers/issuer.ts'
@@ -23,19 +21,9 @@ const URL = 'https://api.example.com/v3/transactions'
 const serves = (host: string): boolean => host === 'api.example.com'
 const key = makeKey('ES256')
 const mallory = makeKey('ES256')
-let issuer: TestIssuer
-let keys: KeySource
-let authenticate: ReturnType<typeof createServing>
-
-beforeAll(async () => {
-  issuer = await startIssuer({ algorithms: ['ES256'] })
-  keys = await keysOf(issuer)
-  authenticate = createServing(trust(issuer, keys), createProofs(serves))
-})
-afterAll(async () => {
-  keys.close()
-  await issuer.close()
-})
+const issuer = await startIssuer({ algorithms: ['ES256'] })
+const keys = await keysOf(issuer)
+const authenticate = createServing(trust(issuer, keys), createProofs(serves))
 
 type Answer = Identity | Refusal
 type Members = Readonly<Record<string, unknown>>

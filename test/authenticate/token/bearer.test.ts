@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
+import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import {
   type Authenticate,
   createBearer,
@@ -9,14 +9,10 @@ import { invalidToken } from '../../../src/authenticate/token/claims.ts'
 import type { Keys } from '../../../src/authenticate/token/jwks.ts'
 import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
 import { Refusal } from '../../../src/errors.ts'
-import { makeKey, startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
+import { makeKey, startIssuer } from '../../helpers/issuer.ts'
 import { trust } from '../../helpers/trust.ts'
 
-let issuer: TestIssuer
-beforeAll(async () => {
-  issuer = await startIssuer()
-})
-afterAll(() => issuer.close())
+const issuer = await startIssuer()
 
 /** Creates a key source with given keys that counts its refreshes. */
 function held(first: KeySet | undefined, next?: KeySet): Keys & { set: KeySet | undefined; asked: number } {

@@ -12,6 +12,7 @@ const SECONDS = 120
 const APPLY = 'src/policy/apply.ts'
 const CALENDAR = 'src/policy/calendar.ts'
 const KEYS = 'src/limit/fallback/keys.ts'
+const LEASES = 'src/limit/fallback/lease-changes.ts'
 const LIMITER = 'src/limit/limiter.ts'
 const LOCAL = 'src/limit/fallback/local-counters.ts'
 const LOG = 'src/limit/memory/call-log.ts'
@@ -139,6 +140,35 @@ const FAULTS: Readonly<
     [APPLY, 'all.filter(({ shadow }) => !shadow).toSorted', 'all.toSorted'],
   ],
   'a shadow share is charged by itself': [[APPLY, 'all.filter(({ counts }) => counts === undefined)', 'all']],
+  // Calls at once.
+  'the end of a call at once does not end its lease': [
+    [STORE, 'if (lease?.mayBeStored) leaseChanges.end(lease)', 'void lease'],
+  ],
+  'the leases of calls at once are not renewed': [[LEASES, 'leases.lapsing(clock.now())', '[]']],
+  'calls at once count though their leases have ended by themselves': [
+    [CHARGE, "if count >= calls then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end", ''],
+  ],
+  'calls at once of the gateway do not count beside those of Redis': [
+    [LOCAL, 'leases.countUnstored(key, clock.now())', '0 * leases.countUnstored(key, clock.now())'],
+  ],
+  'a call at once whose answer was lost keeps its lease': [
+    [STORE, 'leaseChanges.end({ quota, id: lease })', 'void quota'],
+  ],
+  'the part of a gateway of calls at once is the whole limit': [
+    [
+      LOCAL,
+      'leases.count(quota.key) < perGateway(quota.limit, gateways)',
+      'leases.count(quota.key) < quota.limit',
+    ],
+  ],
+  'calls at once that were admitted without Redis do not count': [
+    [LOCAL, 'return leases.hold(quota, lease!, -Infinity, at / 1000)', 'return undefined'],
+  ],
+  'a call that is refused keeps a place of calls at once': [
+    [CHARGE, 'if hasRoom and charging and admitted then addLease', 'if hasRoom and charging then addLease'],
+  ],
+  'a gateway refuses calls at once with one place left': [[STORE, 'held < limit ||', 'held < limit - 1 ||']],
+  'a gateway does not refuse by its own calls at once': [[STORE, 'held < limit ||', 'held >= 0 ||']],
   'the period of a calendar is that of the gateway': [
     [SCRIPTS, "clocks.at(server, clock.now(), 'latest') ||", '0 ||'],
     [PROTOCOL, 'return [fromUs, untilUs]', 'return [0, untilUs === 0 ? 0 : Number.MAX_SAFE_INTEGER]'],
@@ -153,8 +183,11 @@ const PROFILES: Readonly<Record<string, string>> = {
   'a merge is repeated': 'kept',
   'a week begins a day late': 'kept',
 }
-const profileOf = (fault: string): string | undefined =>
-  PROFILES[fault] ?? (/\bcosts?\b/.test(fault) ? 'points' : /\bshare\b/.test(fault) ? 'shares' : undefined)
+function profileOf(fault: string): string | undefined {
+  if (/\bcosts?\b/.test(fault)) return 'points'
+  if (/\bshare\b/.test(fault)) return 'shares'
+  return fault.includes('at once') ? 'atOnce' : PROFILES[fault]
+}
 
 let missed = 0
 const [wanted = ''] = process.argv.slice(2)

@@ -27,11 +27,13 @@ export interface Told {
   readonly mode: string
   /** Gives an admitted call back. */
   giveBack(): void
+  /** Ends an admitted call, which is in progress until then. */
+  release(): void
 }
 
 const UNAVAILABLE: Told = {
   ...{ admitted: false, retryAfterMs: 0, refusedBy: undefined, isReplay: false },
-  ...{ isUnavailable: true, mode: 'deny', giveBack() {} },
+  ...{ isUnavailable: true, mode: 'deny', giveBack() {}, release() {} },
 }
 
 /** Passes on every error but a 503. */
@@ -108,6 +110,7 @@ export function startGateway(
     const { admitted, refusedBy, replayed, mode } = decision
     return {
       giveBack: () => (loop.isStopped ? undefined : limiter.giveBack(quotas, decision)),
+      release: () => (loop.isStopped ? undefined : limiter.release(quotas, decision)),
       ...{ admitted, retryAfterMs: refusedBy?.retryAfterMs ?? 0, refusedBy: refusedBy?.name },
       ...{ isReplay: replayed === true, isUnavailable: false, mode },
     }

@@ -1,5 +1,6 @@
 import { PROOF_MS, TIMEOUT_MS } from './gateway.ts'
 import { excessOfAccesses, refusedAccesses } from './judge/accesses.ts'
+import { brokenAtOnce } from './judge/at-once.ts'
 import {
   actionsBetween,
   type Case,
@@ -31,6 +32,11 @@ export function judge(played: Played): readonly Violation[] {
 function* broken(one: Case): Generator<Violation> {
   if (one.history.limits[one.name].shadow === true) {
     yield* refusedByShadow(one)
+    return
+  }
+  if (one.kind === 'atOnce') {
+    yield* brokenAtOnce(one)
+    yield* unavailable(one)
     return
   }
   const isShare = one.history.limits[one.name].counts !== undefined

@@ -12,7 +12,7 @@ export interface Place {
 export interface Lease extends Place {
   /** The local instant, in milliseconds, at which this gateway learned of it. */
   readonly heldAtMs: number
-  /** The local instant, in milliseconds, until which the store is sure to have the lease. */
+  /** The local instant, in milliseconds, until which questions are sent that the store answers before the lease ends by itself. */
   storedUntilMs: number
   /** False if the store was never asked to have it. */
   mayBeStored: boolean
@@ -34,6 +34,9 @@ export const leaseAllowance = (
   sinceAt,
 })
 
+/** Returns `storedUntilMs` of a lease that the store was asked for at a local instant: a question takes a quarter of its length at most. */
+export const storedUntil = ({ windowMs }: Quota, askedMs: number): number => askedMs + 0.75 * windowMs
+
 /** Returns the instant at which a call began, in epoch milliseconds of the store's clock. */
 const beganAt = ({ id }: Lease): number => Number.parseInt(id, 10) / 1000
 
@@ -44,6 +47,8 @@ export class Leases {
   #lapsesAtMs = Infinity
 
   keys = (): IterableIterator<string> => this.#held.keys()
+
+  has = ({ quota, id }: Place): boolean => this.#held.get(quota.key)?.has(id) === true
 
   count = (key: string): number => this.#held.get(key)?.size ?? 0
 
@@ -86,14 +91,14 @@ export class Leases {
     this.#lapsesAtMs = -Infinity
   }
 
-  /** Returns the leases that the store will have for less than half of their length. */
+  /** Returns the leases of which less than half of their length is left, or none. */
   lapsing(nowMs: number): readonly Lease[] {
     const found: Lease[] = []
     this.#lapsesAtMs = Infinity
     for (const held of this.#held.values())
       for (const lease of held.values()) {
         this.#lapsesAtMs = Math.min(this.#lapsesAtMs, lease.storedUntilMs)
-        if (lease.storedUntilMs - nowMs < lease.quota.windowMs / 2) found.push(lease)
+        if (lease.storedUntilMs - nowMs < lease.quota.windowMs / 4) found.push(lease)
       }
     return found
   }

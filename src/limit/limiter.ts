@@ -90,7 +90,7 @@ export function createLimiter(
 
   /** Returns a refusal if a cached allowance refuses, and no other quota can have a longer wait or the re-checks are used up. */
   function recall(quotas: readonly Quota[], at: number): Decision | undefined {
-    if (cache.size === 0) return undefined
+    if (cache.size === 0 && !quotas.some(({ isConcurrent }) => isConcurrent)) return undefined
     const allowances: Allowance[] = []
     let unknownMs = 0
     for (const quota of quotas) {

@@ -1,5 +1,5 @@
 import type { Clock } from '../../runtime/clock.ts'
-import type { Lease, Leases, Place } from '../leases.ts'
+import { type Lease, type Leases, type Place, storedUntil } from '../leases.ts'
 import type { Quota } from '../quota.ts'
 import type { RemoteStore } from './breakers.ts'
 
@@ -30,7 +30,15 @@ export function createLeaseChanges(
     return [...groups.values()]
   }
 
-  async function end(group: readonly Place[]): Promise<void> {
+  /** Ends a lease that the store may have, together with the others of this iteration of the event loop. */
+  function end({ quota, id }: Place): void {
+    ended.set({ quota, id }, clock.now() + quota.windowMs)
+    if (isGathering) return
+    isGathering = true
+    clock.soon(() => void sendEnded())
+  }
+
+  async function send(group: readonly Place[]): Promise<void> {
     const taken = group.map((lease) => [lease, ended.get(lease)!] as const)
     for (const lease of group) ended.delete(lease)
     await store.endLeases(group).catch(() => {
@@ -43,27 +51,22 @@ export function createLeaseChanges(
     isGathering = false
     const now = clock.now()
     for (const [lease, goneAtMs] of ended) if (goneAtMs <= now) ended.delete(lease)
-    await Promise.all(group(ended.keys(), String).map(end))
+    await Promise.all(group(ended.keys(), String).map(send))
   }
 
   async function renew(group: readonly Lease[]): Promise<void> {
     const sentAt = clock.now()
     for (const lease of group) lease.mayBeStored = true
-    const isDone = await store.renewLeases(group).then(
-      () => true,
-      () => false,
-    )
-    if (isDone) for (const lease of group) lease.storedUntilMs = sentAt + lease.quota.windowMs
+    function renewed(): void {
+      for (const lease of group) lease.storedUntilMs = storedUntil(lease.quota, sentAt)
+    }
+    await store.renewLeases(group).then(renewed, () => {})
+    // A renewal that was sent twice may have come after the end of its lease.
+    for (const lease of group) if (!leases.has(lease)) end(lease)
   }
 
   return {
-    /** Ends a lease that the store may have, together with the others of this iteration of the event loop. */
-    end({ quota, id }: Place): void {
-      ended.set({ quota, id }, clock.now() + quota.windowMs)
-      if (isGathering) return
-      isGathering = true
-      clock.soon(() => void sendEnded())
-    },
+    end,
     hasEnded: (): boolean => ended.size > 0,
     /** Sends again what had no answer, and renews the leases that the store will not have for long. */
     async turn(): Promise<void> {

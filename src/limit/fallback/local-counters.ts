@@ -1,7 +1,7 @@
 import { type Clock, epochOf } from '../../runtime/clock.ts'
 import { search } from '../../runtime/hot-path.ts'
 import { type Frame, frameAt } from '../memory/call-log.ts'
-import { leaseAllowance, type Leases } from '../leases.ts'
+import { leaseAllowance, type Leases, storedUntil } from '../leases.ts'
 import { admits, type Quota, type Verdict, verdictOf, type Window } from '../quota.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, type Merge, type OwnCalls } from '../store.ts'
 import type { RemoteStore } from './breakers.ts'
@@ -159,7 +159,7 @@ export function createLocalCounters(
 
   /** Holds a lease that the store has added since it was asked. If it then had fewer than were held, it has lost them. */
   function holdStored(quota: Quota, lease: string, { used }: Allowance, askedMs: number): void {
-    leases.hold(quota, lease, askedMs + quota.windowMs, clock.now())
+    leases.hold(quota, lease, storedUntil(quota, askedMs), clock.now())
     const { key } = quota
     if (used < leases.count(key)) leases.lapse(key, used, askedMs)
   }

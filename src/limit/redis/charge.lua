@@ -91,12 +91,13 @@ local function countLeases(name, calls)
   return count
 end
 
--- Adds a lease. A key outlives it by as much again, so that most leases find one that lives long enough.
+-- Adds a lease. A key outlives it by as much again, so that most leases find one that lives long enough. Removes nothing before: Redis
+-- with full memory refuses to add only until a script has written.
 local function addLease(name, window, id)
   local count, ttl = inProgress[name], ceil(window / 1000)
   local isShort = count > 0 and call('PTTL', name) < ttl
-  if isShort then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end
   call('ZADD', name, now + window, id)
+  if isShort then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end
   if isShort or count == 0 then call('PEXPIRE', name, 2 * ttl) end
   inProgress[name] = count + 1
 end

@@ -15,7 +15,7 @@ export class StoreConfigError extends Error {
 
 /** The commands that the store uses, as rules of ACL SETUSER. Its user also needs the keys under the prefix. */
 export const GRANTS =
-  '+eval +evalsha +hget +hgetall +hset +hdel +set +getrange +strlen +setrange +pexpire +get +exists +zadd +zrem +zremrangebyscore +zcard +time +scan +unlink +info +select +client|setname +cluster|slots'
+  '+eval +evalsha +hget +hgetall +hset +hdel +set +getrange +strlen +setrange +pexpire +get +exists +pttl +zadd +zrem +zremrangebyscore +zrange +zcard +time +scan +unlink +info +select +client|setname +cluster|slots'
 
 /** The commands that the store sends to sentinels, as rules of ACL SETUSER. */
 export const SENTINEL_GRANTS =

@@ -1,11 +1,11 @@
+import { readFileSync } from 'node:fs'
 import { defineConfig } from 'vitest/config'
-import { BaseSequencer, type TestSpecification } from 'vitest/node'
+import { BaseSequencer, type Reporter, type TestModule, type TestSpecification } from 'vitest/node'
 
-/** Tests that wait for long. They begin first, so that no worker is left with one at the end. */
-const SLOW =
-  /(?:workers\/workers|admin\/console|commands\/(?:start|sandbox)|redis\/(?:outage|store)|process\/reload|docs\/tasks|deploy\/forward-auth|simulation|gateway\/(?:outage-load|failover|exactness))[^/]*\.test\.ts$/
-
-const isSlow = ({ moduleId }: TestSpecification): boolean => SLOW.test(moduleId)
+/** Tests that start other programs, or simulate outages, take longest. They begin first, so that no worker is left with one at the end. */
+const SLOW = /helpers\/(?:asking-proxies|browser|process)\.ts'|\bstart(?:Cluster|Sentinels)\(/
+const isSlow = ({ moduleId }: TestSpecification): boolean =>
+  moduleId.includes('/test/simulation/') || SLOW.test(readFileSync(moduleId, 'utf8'))
 
 class SlowFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -15,10 +15,24 @@ class SlowFirst extends BaseSequencer {
   }
 }
 
+const secondsOf = (module: TestModule): number => {
+  const { collectDuration, duration } = module.diagnostic()
+  return (collectDuration + duration) / 1000
+}
+/** Prints the ten files that took longest. */
+const slowest: Reporter = {
+  onTestRunEnd(modules) {
+    const ten = modules.toSorted((a, b) => secondsOf(b) - secondsOf(a)).slice(0, 10)
+    const rows = ten.map((one) => `${secondsOf(one).toFixed(1).padStart(6)} s  ${one.relativeModuleId}\n`)
+    process.stdout.write(`\nSlowest files\n${rows.join('')}`)
+  },
+}
+
 export default defineConfig({
   test: {
     // What takes minutes: `npm run test:long`.
     include: ['test/**/*.test.ts', ...(process.env['SLUICE_LONG'] === '1' ? ['test/**/*.long.ts'] : [])],
+    setupFiles: ['test/helpers/close-all.ts'],
     globalSetup: ['test/helpers/build.ts', 'test/helpers/shared-servers.ts'],
     // Generous: on a busy machine a process takes many seconds to start.
     testTimeout: 60_000,
@@ -28,6 +42,7 @@ export default defineConfig({
     // Files of a worker share what they import: loading it anew for each took a fifth of the time.
     isolate: false,
     sequence: { sequencer: SlowFirst },
+    reporters: ['default', slowest],
     coverage: {
       provider: 'v8',
       include: ['src/**/*.ts'],

@@ -58,7 +58,7 @@ export async function decide(
     const pipeline = store.pipeline()
     for (let i = 0; i < PIPELINE && done < count; i++, done += together) {
       const keys = rules.flatMap((_, j) => keysOf(done + j))
-      pipeline.evalsha(sha, keys.length, ...keys, NO_DEADLINE, 0, ...rules)
+      pipeline.evalsha(sha, keys.length, ...keys, NO_DEADLINE, 0, 0, ...rules)
     }
     await pipeline.exec()
   }
@@ -126,7 +126,7 @@ async function gatewayUs(bench: Bench, limits: number): Promise<string> {
 async function callRate(bench: Bench, sha: string): Promise<string> {
   requireCommands('redis-benchmark')
   const before = await redisUs(bench)
-  const call = ['EVALSHA', sha, '1', '{rate-__rand_int__}', String(NO_DEADLINE), '0', ONE_LIMIT]
+  const call = ['EVALSHA', sha, '1', '{rate-__rand_int__}', String(NO_DEADLINE), '0', '0', ONE_LIMIT]
   const options = `-c 0 redis-benchmark -p ${bench.redis} -c 50 -n ${CALLS} -r ${CLIENTS} --csv`
   const { stdout } = spawnSync('taskset', [...options.split(' '), ...call], { encoding: 'utf8' })
   const perSecond = Number(/","([\d.]+)"/.exec(stdout)?.[1])
@@ -164,7 +164,7 @@ export async function redis(bench: Bench): Promise<string> {
   lines.push(['script calls a second, 50 connections', await callRate(bench, sha)])
   for (const calls of [1, 16, 20, 100, 500, 1000]) {
     const key = `sluice:{00000000-0000-4000-8000-${String(calls).padStart(12, '0')}}:requests`
-    for (let i = 0; i < calls; i++) await bench.store.evalsha(sha, 1, key, NO_DEADLINE, 0, ONE_LIMIT)
+    for (let i = 0; i < calls; i++) await bench.store.evalsha(sha, 1, key, NO_DEADLINE, 0, 0, ONE_LIMIT)
     lines.push([
       `a client with ${calls} calls in its window`,
       `${await bench.store.memory('USAGE', key)} bytes`,
@@ -175,7 +175,7 @@ export async function redis(bench: Bench): Promise<string> {
     ['an access and its limit, one call', ['{memory}:~access:sessions', '{memory}:sessions'], FREE_ACCESS],
   ] as const
   for (const [name, keys, rule] of further) {
-    await bench.store.evalsha(sha, keys.length, ...keys, NO_DEADLINE, 0, rule)
+    await bench.store.evalsha(sha, keys.length, ...keys, NO_DEADLINE, 0, 0, rule)
     const bytes = await Promise.all(keys.map((key) => bench.store.memory('USAGE', key)))
     lines.push([name, `${bytes.join(' + ')} bytes`])
   }

@@ -9,8 +9,10 @@ import { join } from 'node:path'
 import process from 'node:process'
 
 const SECONDS = 120
+const APPLY = 'src/policy/apply.ts'
 const CALENDAR = 'src/policy/calendar.ts'
 const KEYS = 'src/limit/fallback/keys.ts'
+const LEASES = 'src/limit/fallback/lease-changes.ts'
 const LIMITER = 'src/limit/limiter.ts'
 const LOCAL = 'src/limit/fallback/local-counters.ts'
 const LOG = 'src/limit/memory/call-log.ts'
@@ -79,9 +81,7 @@ const FAULTS: Readonly<
   'calls are never given back': [[LIMITER, 'store.giveBack(quota, charged.resetAt)', 'void charged.resetAt']],
   'a call is given back to whatever period it is': [[PROTOCOL, '.endMs === back.endsAt', '.endMs > 0']],
   // The scripts.
-  'an access is under way as long as its window': [
-    ['src/policy/apply.ts', 'windowMs: together,', 'windowMs,'],
-  ],
+  'an access is under way as long as its window': [[APPLY, 'windowMs: together,', 'windowMs,']],
   'an access never groups its calls': [
     [CHARGE, 'local isFree = access and used > 0', 'local isFree = access and used < 0'],
     ['src/limit/quota.ts', 'isInAccess && used > 0', 'isInAccess && used < 0'],
@@ -121,9 +121,54 @@ const FAULTS: Readonly<
     [STATE, 'if (!isUnchanged) this.#restOf', 'if (false) this.#restOf'],
   ],
   'the wait of a cost is that of another': [
-    [LIMITER, 'while (cached !== undefined && cached.cost !== cost) cached = cached.others', ''],
+    [LIMITER, 'while (cached !== undefined && !isFor(name, cost, cached)) cached = cached.others', ''],
   ],
   'one point of a cost is given back': [[STATE, 'back.calls : 0) + cost', 'back.calls : 0) + 1']],
+  // Shares.
+  'a share has a counter of its own': [
+    ['src/policy/parts.ts', 'const name = counterOf(limit)', 'const { name } = limit'],
+  ],
+  'a share is not asked beside the limit that it counts': [[APPLY, 'a.limit - b.limit', 'b.limit - a.limit']],
+  'a call of a share and of the limit that it counts is charged twice': [
+    [APPLY, 'hasShares ? oncePerCounter(quotas) : quotas', 'quotas'],
+  ],
+  'the refusal of a share is cached for the limit that it counts': [
+    [LIMITER, 'cached.cost === cost && cached.allowance.name === name', 'cached.cost === cost'],
+    [LIMITER, 'allowance.limit !== limit || allowance.windowMs', 'allowance.windowMs'],
+  ],
+  'a shadow share replaces the limit that it counts': [
+    [APPLY, 'all.filter(({ shadow }) => !shadow).toSorted', 'all.toSorted'],
+  ],
+  'a shadow share is charged by itself': [[APPLY, 'all.filter(({ counts }) => counts === undefined)', 'all']],
+  // Calls at once.
+  'the end of a call at once does not end its lease': [
+    [STORE, 'if (lease?.mayBeStored) leaseChanges.end(lease)', 'void lease'],
+  ],
+  'the leases of calls at once are not renewed': [[LEASES, 'leases.lapsing(clock.now())', '[]']],
+  'calls at once count though their leases have ended by themselves': [
+    [CHARGE, "if count >= calls then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end", ''],
+  ],
+  'calls at once of the gateway do not count beside those of Redis': [
+    [LOCAL, 'leases.countUnstored(key, clock.now())', '0 * leases.countUnstored(key, clock.now())'],
+  ],
+  'a call at once whose answer was lost keeps its lease': [
+    [STORE, 'leaseChanges.end({ quota, id: lease })', 'void quota'],
+  ],
+  'the part of a gateway of calls at once is the whole limit': [
+    [
+      LOCAL,
+      'leases.count(quota.key) < perGateway(quota.limit, gateways)',
+      'leases.count(quota.key) < quota.limit',
+    ],
+  ],
+  'calls at once that were admitted without Redis do not count': [
+    [LOCAL, 'return leases.hold(quota, lease!, -Infinity, at / 1000)', 'return undefined'],
+  ],
+  'a call that is refused keeps a place of calls at once': [
+    [CHARGE, 'if hasRoom and charging and admitted then addLease', 'if hasRoom and charging then addLease'],
+  ],
+  'a gateway refuses calls at once with one place left': [[STORE, 'held < limit ||', 'held < limit - 1 ||']],
+  'a gateway does not refuse by its own calls at once': [[STORE, 'held < limit ||', 'held >= 0 ||']],
   'the period of a calendar is that of the gateway': [
     [SCRIPTS, "clocks.at(server, clock.now(), 'latest') ||", '0 ||'],
     [PROTOCOL, 'return [fromUs, untilUs]', 'return [0, untilUs === 0 ? 0 : Number.MAX_SAFE_INTEGER]'],
@@ -138,8 +183,11 @@ const PROFILES: Readonly<Record<string, string>> = {
   'a merge is repeated': 'kept',
   'a week begins a day late': 'kept',
 }
-const profileOf = (fault: string): string | undefined =>
-  PROFILES[fault] ?? (/\bcosts?\b/.test(fault) ? 'points' : undefined)
+function profileOf(fault: string): string | undefined {
+  if (/\bcosts?\b/.test(fault)) return 'points'
+  if (/\bshare\b/.test(fault)) return 'shares'
+  return fault.includes('at once') ? 'atOnce' : PROFILES[fault]
+}
 
 let missed = 0
 const [wanted = ''] = process.argv.slice(2)

@@ -33,7 +33,7 @@ export class Refusal {
   readonly status: number
   readonly message: string
   /** Header fields of the reply, such as `Allow` or `WWW-Authenticate`. */
-  readonly headers: Readonly<Record<string, string | readonly string[]>> = {}
+  readonly headers: Readonly<Record<string, string | string[]>> = {}
   /** The RFC 6749 or RFC 6750 `error` value, if the code does not imply it. */
   readonly oauthError: string | undefined
   /** Whole seconds after which to retry a 429, and the names of the limits that refused; `failures` names none. */

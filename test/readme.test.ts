@@ -1,69 +1,38 @@
-import { spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { loadConfig } from '../src/config/load.ts'
+import { fileOf, sluice } from './commands/run.ts'
+import { codeBlocks, DOCS, fileText, REPOSITORY } from './helpers/repository.ts'
 
 /** Names in the documents must exist, and their examples must work. */
-const root = fileURLToPath(new URL('..', import.meta.url))
-const documents = [
-  'README.md',
-  'CONTRIBUTING.md',
-  ...readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.md'))
-    .map((name) => `docs/${name}`),
-]
-const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
-  scripts: Record<string, string>
-}
-const blocks = (text: string, language: string): string[] =>
-  [...text.matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\``, 'gm'))].map(([, block]) => block!)
+const { scripts } = JSON.parse(fileText('package.json')) as { scripts: Record<string, string> }
 
-describe.each(documents)('%s', (name) => {
-  const text = readFileSync(join(root, name), 'utf8')
+describe.each(['README.md', 'CONTRIBUTING.md', ...DOCS])('%s', (name) => {
+  const text = fileText(name)
 
-  it('names existing files and folders', () => {
+  it('names existing files, folders and npm scripts, and has no merge conflict markers', () => {
     for (const [, path] of text.matchAll(/`((?:src|bin|test|bench|config|docs)\/[\w./-]*)`/g))
-      expect(existsSync(join(root, path!)), path).toBe(true)
-  })
-
-  it('has no merge conflict markers', () => {
+      expect(existsSync(join(REPOSITORY, path!)), path).toBe(true)
+    for (const [, script] of text.matchAll(/npm run ([a-z:]+)/g))
+      expect(scripts, script).toHaveProperty(script!)
     expect(text).not.toMatch(/^(?:<{7}|>{7}|={7}$)/m)
   })
 
-  it('calls existing npm scripts', () => {
-    for (const [, script] of text.matchAll(/npm run ([a-z:]+)/g))
-      expect(scripts, script).toHaveProperty(script!)
-  })
-
   it('shows configurations that load', async () => {
-    for (const block of blocks(text, 'yaml')) {
-      const folder = mkdtempSync(join(tmpdir(), 'sluice-readme-'))
-      const file = join(folder, 'sluice.yaml')
-      writeFileSync(file, block)
-      const { config } = await loadConfig({ file, env: {} }).finally(() =>
-        rmSync(folder, { recursive: true }),
-      )
+    for (const block of codeBlocks(text, 'yaml')) {
+      const { config } = await loadConfig({ file: fileOf(block), env: {} })
       expect(config.routes.length).toBeGreaterThan(0)
     }
   })
 
-  it('names existing commands and flags', () => {
-    for (const block of blocks(text, 'sh')) {
+  it('names existing commands and flags', async () => {
+    for (const block of codeBlocks(text, 'sh')) {
       for (const [, command, rest] of block.matchAll(
         /^(?:node dist\/bin\/sluice\.js|sluice) (\w+(?: show| set| reset| top)?)(.*)$/gm,
       )) {
-        const { stdout, status } = spawnSync(
-          process.execPath,
-          ['dist/bin/sluice.js', ...command!.split(' '), '--help'],
-          {
-            cwd: root,
-            encoding: 'utf8',
-          },
-        )
-        expect(status, command).toBe(0)
+        const { stdout, code } = await sluice([...command!.split(' '), '--help'])
+        expect(code, command).toBe(0)
         for (const [flag] of rest!.matchAll(/--[a-z-]+/g))
           expect(stdout, `${command} ${flag}`).toContain(flag)
       }

@@ -28,14 +28,11 @@ export function problem(status: number, detail: string, headers?: AdminResponse[
  * Refuses a request for limits or the console's data. The Host of a page whose name is rebound to this address (DNS rebinding) is that
  * name, also if the page knows the token. Without a token, allows only programs of this machine and the console.
  */
-export function deny(
-  { authorization = '', host = '', origin }: IncomingHttpHeaders,
-  { token, onLoopback, hosts }: Access,
-): AdminResponse | undefined {
-  const name = host
-    .replace(/:\d*$/, '')
-    .replace(/^\[(.*)\]$/, '$1')
-    .toLowerCase()
+export function deny(headers: IncomingHttpHeaders, access: Access): AdminResponse | undefined {
+  const { authorization = '', host = '', origin } = headers
+  const { token, onLoopback, hosts } = access
+  const site = host.toLowerCase()
+  const name = site.replace(/:\d*$/, '').replace(/^\[|\]$/g, '')
   if (token !== undefined) {
     if (isIP(name) === 0 && name !== 'localhost' && !hosts.includes(name))
       return problem(403, 'Use an IP address or localhost, or add the host to admin.hosts.')
@@ -49,7 +46,7 @@ export function deny(
     return problem(403, 'Limits and the console need admin.token, unless admin.host is 127.0.0.1.')
   if (!isLoopback(name))
     return problem(403, 'Without admin.token, use localhost, 127.0.0.1 or [::1] as the host.')
-  if (origin === undefined || origin === `http://${host.toLowerCase()}`) return undefined
+  if (origin === undefined || origin === `http://${site}`) return undefined
   return problem(403, 'Without admin.token, only the console may ask for limits from a browser.')
 }
 

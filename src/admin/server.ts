@@ -31,7 +31,7 @@ const PAGE_HEADERS = {
 } as const
 const READ_ONLY = new Set(['/healthz', '/readyz', '/metrics', '/overview'])
 const NOT_FOUND =
-  'Not found. Here are the console at /, and /healthz, /readyz, /metrics, /overview, /limits/CALLER, /overrides and /explain.'
+  'Not found. See /, /healthz, /readyz, /metrics, /overview, /limits/CALLER, /overrides, /explain.'
 
 export function createAdmin(parts: AdminParts): Server {
   /** The console's files by path. They hold no data, so anyone may load them. */
@@ -53,7 +53,7 @@ export function createAdmin(parts: AdminParts): Server {
   }
 
   /** Never rejects. */
-  async function respond(request: IncomingMessage, response: ServerResponse): Promise<AdminResponse> {
+  async function reply(request: IncomingMessage, response: ServerResponse): Promise<AdminResponse> {
     const { method, headers } = request
     const [path = ''] = request.url?.split('?', 1) ?? []
     const page = pages.get(path)
@@ -64,7 +64,7 @@ export function createAdmin(parts: AdminParts): Server {
     if (denial) return denial
     if (isLimits) return await limits(request, response, path).finally(() => (latest = undefined))
     if (page === undefined && !READ_ONLY.has(path)) return text(404, NOT_FOUND)
-    if (method !== 'GET' && method !== 'HEAD') return text(405, 'Only GET and HEAD.', { Allow: 'GET, HEAD' })
+    if (method !== 'GET' && method !== 'HEAD') return text(405, 'Use GET.', { Allow: 'GET, HEAD' })
     if (path === '/healthz') return text(200, 'ok')
     if (path === '/readyz') {
       const reason = await parts.notReadyReason()
@@ -84,7 +84,7 @@ export function createAdmin(parts: AdminParts): Server {
 
   const bounds = { requestTimeout: 10_000, connectionsCheckingInterval: 5000 }
   return createServer({ ...bounds, insecureHTTPParser: false }, (request, response) => {
-    void respond(request, response).then(({ status, body, headers }) => {
+    void reply(request, response).then(({ status, body, headers }) => {
       const isText = typeof body === 'string'
       const bytes = Buffer.from(isText ? body : `${JSON.stringify(body)}\n`)
       response.writeHead(status, {
@@ -99,11 +99,9 @@ export function createAdmin(parts: AdminParts): Server {
   })
 }
 
-const text = (status: number, line: string, headers = {}): AdminResponse => ({
-  status,
-  body: `${line}\n`,
-  headers,
-})
+function text(status: number, line: string, headers = {}): AdminResponse {
+  return { status, body: `${line}\n`, headers }
+}
 
 /** False for a request from a page of another site, if the browser reports it. */
 const isOwnSite = ({ headers }: IncomingMessage): boolean =>

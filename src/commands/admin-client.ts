@@ -24,8 +24,7 @@ export async function findAdmin(args: Args, io: Io) {
   if (text !== undefined) {
     if (/^https?:\/\/[^/?#@]+\/?$/i.test(text) && URL.canParse(text))
       return { url: new URL(text).origin, token }
-    const example = 'a URL such as http://127.0.0.1:9090; the token is read from ADMIN_TOKEN'
-    throw new UsageError(`--admin must be ${example}.`)
+    throw new UsageError('--admin must be a URL such as http://127.0.0.1:9090, without the token.')
   }
   const { section, ...file } = await readAdmin(args, io)
   const host = textOf(args, 'admin-host') ?? section['host']

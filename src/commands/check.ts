@@ -48,9 +48,11 @@ function summary(config: Config, file: string): string {
   const limits = config.limits.map((rule) => {
     const calls = rule.claim ? `${rule.limit} (or by the claim ${rule.claim.name})` : rule.limit
     const whom = rule.per.length === 0 ? 'for all callers together' : `per ${rule.per.join(', ')}`
-    const window = `${rule.calendar ? 'a calendar ' : ''}${formatWindow(rule.windowMs, rule.calendar)}`
+    const window = `in ${rule.calendar ? 'a calendar ' : ''}${formatWindow(rule.windowMs, rule.calendar)}`
     const unit = rule.cost === undefined ? '' : ' points'
-    return `${rule.name} ${calls}${unit} in ${window} ${whom}${rule.shadow ? ' (shadow)' : ''}`
+    const of = rule.counts === undefined ? '' : ` of "${rule.counts}"`
+    const when = rule.isConcurrent ? 'at once' : window
+    return `${rule.name} ${calls}${unit}${of} ${when} ${whom}${rule.shadow ? ' (shadow)' : ''}`
   })
   const counted =
     store === 'memory'

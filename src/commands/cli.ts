@@ -21,9 +21,9 @@ const COMMANDS = {
   ],
   completion: ['Print a completion script', flags.completion, () => import('./completion.ts')],
 } as const
-const EPILOGUE = `Exit codes: 0 done, 1 failed (such as a port in use), 64 wrong usage, 78 wrong configuration.
+const EPILOGUE = `Exit codes: 0 done, 1 failed, 64 wrong usage, 78 wrong configuration.
 
-With --json, a failure is one JSON object on standard output: "error" with "exit" and "message" and, for a wrong configuration, "problems", each with "file", "line", "column" (or "flag"), "path" and "message".
+With --json, a failure is one JSON object on standard output: "error" with "exit" and "message"; for a wrong configuration, also "problems" with "file", "line", "column" (or "flag"), "path" and "message".
 
 Completion of commands, flags and values: sluice completion --help.`
 const WHICH = `Which command? One of ${Object.keys(COMMANDS).join(', ')}.`
@@ -61,14 +61,14 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
   program
     .scriptName('sluice')
     .locale('en')
-    .usage('$0 <command>\n\nA rate-limiting gateway: authenticates callers, limits them, forwards the rest.')
+    .usage('$0 <command>\n\nA rate-limiting gateway: authenticates, limits and forwards calls.')
     .parserConfiguration({
       'duplicate-arguments-array': false,
       'boolean-negation': false,
       'parse-positional-numbers': false,
     })
     .example('$0 check --connect', 'does every server that it names answer?')
-    .example('$0 start --config sluice.yaml --port 80 --redis redis://10.0.0.7', 'flags override the file')
+    .example('$0 start --config sluice.yaml --redis redis://10.0.0.7', 'flags override the file')
     .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')
     .example('$0 limits show acme', 'how much has this client used?')
     .example('$0 limits set acme requests=5000 --until 2h', 'give it more for two hours')
@@ -161,7 +161,7 @@ function withPosition({ where, path, message }: LocatedIssue) {
 }
 
 async function work(io: Io): Promise<never> {
-  if (io.send === undefined) throw new UsageError('Workers are started by "sluice start --workers N".')
+  if (io.send === undefined) throw new UsageError('Workers are started by "start --workers N".')
   ;(await import('../process/workers/worker.ts')).runWorker(io.send.bind(io))
   // The worker ends its process itself.
   return await new Promise<never>(() => {})

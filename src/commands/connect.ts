@@ -2,13 +2,12 @@ import { randomUUID } from 'node:crypto'
 import pLimit from 'p-limit'
 import { redactUrl } from '../authenticate/token/fetch-json.ts'
 import { createIntrospection } from '../authenticate/token/introspection.ts'
-import { loadKeys } from '../authenticate/token/key-set.ts'
+import { type KeyLocation, loadKeys } from '../authenticate/token/key-set.ts'
 import { certificatesOf, describeValidity } from '../config/certificates.ts'
 import type { Config, SharedStore, Tokens } from '../config/compile.ts'
 import { problemLine } from '../config/yaml/issue.ts'
 import { listOverrides, parseOverrides } from '../policy/overrides.ts'
 import { inspectNodes } from '../limit/redis/diagnose.ts'
-import { describeTopology } from '../limit/redis/options.ts'
 import { createRedisStore, type RedisStore } from '../limit/redis/store.ts'
 import { keysFrom } from '../process/open-authentication.ts'
 import { type Address, createAddresses, createConnect } from '../upstream/addresses.ts'
@@ -30,7 +29,7 @@ const TIMEOUT_MS = 3000
 
 /** Tries every server that a configuration names, and prints a line for each. Returns the exit code: 1 if one of them failed. */
 export async function run(config: Config, args: Args, io: Io): Promise<number> {
-  const tried = await pLimit(MAX_CONCURRENT).map(probesOf(config), ([what, attempt]) => settle(what, attempt))
+  const tried = await pLimit(MAX_CONCURRENT).map(probesOf(config), settle)
   const certificates = certificateFindings(config, Date.now())
   const checks = [...tried.flat(), ...certificates]
   const reported = new Set(certificates.map(({ what }) => what))
@@ -48,10 +47,10 @@ export async function run(config: Config, args: Args, io: Io): Promise<number> {
   return ok ? 0 : 1
 }
 
-/** Tries a server within a bounded time. Resolves with what is good, or with findings; rejects with a failure. */
-type Attempt = () => Promise<string | readonly Finding[]>
+/** `attempt` tries a server within a bounded time. Resolves with what is good, or with findings; rejects with a failure. */
+type Probe = readonly [what: string, attempt: () => Promise<string | readonly Finding[]>]
 
-async function settle(what: string, attempt: Attempt): Promise<readonly Finding[]> {
+async function settle([what, attempt]: Probe): Promise<readonly Finding[]> {
   const startedAt = performance.now()
   const failed = ({ message }: Error): readonly Finding[] => [{ state: 'failed', what, message }]
   const found = await attempt().catch(failed)
@@ -60,7 +59,7 @@ async function settle(what: string, attempt: Attempt): Promise<readonly Finding[
   return findings.map((finding) => ({ ...finding, ms }))
 }
 
-function* probesOf(config: Config): Generator<readonly [what: string, attempt: Attempt]> {
+function* probesOf(config: Config): Generator<Probe> {
   yield ['store', () => tryStore(config)]
   for (const upstream of config.upstreams)
     for (const address of createAddresses(upstream.origins, () => {}).all)
@@ -76,7 +75,7 @@ function* probesOf(config: Config): Generator<readonly [what: string, attempt: A
     if (jwks === undefined || !('url' in jwks)) continue
     const source = { issuer: id, jwks: jwks.url }
     const algorithms = alg === 'none' || alg.startsWith('HS') ? undefined : [alg]
-    yield [`keys of the client ${id}`, () => readKeys('the client, or its jwksUri', source, algorithms)]
+    yield [`keys of the client ${id}`, () => readKeys('its jwksUri', source, algorithms)]
   }
 }
 
@@ -94,7 +93,7 @@ async function tryStore({ store, limits }: Config): Promise<string | readonly Fi
   })
   // If no node can be reached, counting fails for the same reason.
   if (nodes.every(({ state }) => state === 'failed')) return nodes
-  return [...nodes, ...(await settle('counting in Redis', () => useStore(store, limits)))]
+  return [...nodes, ...(await settle(['counting in Redis', () => useStore(store, limits)]))]
 }
 
 /** Counts and frees a call as the gateway does, and reads the overrides. */
@@ -103,13 +102,13 @@ async function useStore({ redis, prefix }: SharedStore, limits: Config['limits']
   const onWarning = (warning: string) => void warnings.push(warning)
   const store = createRedisStore({ ...redis, prefix, timeoutMs: TIMEOUT_MS, onWarning })
   try {
-    if (!(await store.connect())) throw new Error(`${describeTopology(redis.topology)} is partly unavailable`)
+    if (!(await store.connect())) throw new Error('some servers are unavailable')
     // No client id encodes to this key, which expires within a second even if it is not freed.
     const key = `${prefix}:{~check-${randomUUID()}}:check`
     await store.charge([{ name: 'check', key, limit: 1, windowMs: 1000, shadow: false }])
     await store.reset({ named: [key], glob: undefined, matches: () => true })
     const good = `counted a call and freed it, under the prefix "${prefix}"`
-    const overrides = await settle('overrides in Redis', () => readOverrides(store, limits))
+    const overrides = await settle(['overrides in Redis', () => readOverrides(store, limits)])
     const state = warnings.length > 0 ? ('warning' as const) : ('ok' as const)
     return [{ state, what: 'counting in Redis', message: warnings.join(' ') || good }, ...overrides]
   } finally {
@@ -127,10 +126,10 @@ async function readOverrides(store: RedisStore, limits: Config['limits']) {
   return [{ state: message === total ? 'ok' : 'warning', what: 'overrides in Redis', message }] as const
 }
 
-async function connect({ name, connectTimeoutMs, tls }: Upstream, address: Address): Promise<string> {
+async function connect({ name, connectTimeoutMs, tls }: Upstream, address: Address) {
   const isTls = address.origin.startsWith('https:')
   const open = createConnect(Math.min(connectTimeoutMs, TIMEOUT_MS), isTls ? (tls ?? {}) : undefined)
-  return await new Promise((resolve, reject) => {
+  return await new Promise<string>((resolve, reject) => {
     const socket = open(address, (failure) => {
       socket.destroy()
       if (failure === undefined) return resolve(`connected${isTls ? ' by TLS' : ''}`)
@@ -143,15 +142,15 @@ async function connect({ name, connectTimeoutMs, tls }: Upstream, address: Addre
 
 /** Describes OpenSSL's errors, such as that of a server without TLS; undefined for other errors. */
 function tlsFailure({ message }: Error): string | undefined {
-  if (message.includes('wrong version number')) return 'does not use TLS; write http:// in place of https://'
+  if (message.includes('wrong version number')) return 'does not use TLS; write http://'
   const [, reason] = /:SSL routines:[^:]*:([^:]+):/.exec(message) ?? []
   return reason && `TLS fails: ${reason}; correct its certificate or its tls`
 }
 
 /** Reads keys, by discovery without `jwks`; fails if none is for one of `algorithms`. */
-async function readKeys(remedy: string, source: ReturnType<typeof keysFrom>, algorithms?: readonly string[]) {
-  const { keys } = await loadKeys({ ...source, fetchTimeoutMs: TIMEOUT_MS }).catch(({ message }: Error) => {
-    throw new Error(`${message}; correct ${remedy}`)
+async function readKeys(remedy: string, source: KeyLocation, algorithms?: readonly string[]) {
+  const { keys } = await loadKeys({ ...source, fetchTimeoutMs: TIMEOUT_MS }).catch((error: Error) => {
+    throw new Error(`${error.message}; correct ${remedy}`)
   })
   const count = pluralize(keys.length, 'key')
   if (algorithms === undefined) return count
@@ -167,7 +166,7 @@ async function introspect(issuer: Tokens, introspection: NonNullable<Tokens['int
   const answer = await ask(`sluice-check-${randomUUID()}`)
   if (!('error' in answer))
     throw new Error('reports a made-up token as active; correct the url of the introspection')
-  if (answer.error !== 'temporarily_unavailable') return 'answers the gateway'
+  if (answer.error !== 'unavailable') return 'answers the gateway'
   const advice = 'correct the url, clientId and clientSecret of the introspection'
   throw new Error(`${(answer.cause as Error).message}; ${advice}`)
 }

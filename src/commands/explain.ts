@@ -48,12 +48,18 @@ function describeExplained(explained: Explained): string {
   const { at, request, path, refusal, route, client, limits, passedOver } = explained
   const { method, host, target } = request
   const changed = path === target.split('?', 1)[0] ? 'unchanged' : 'as it is matched and forwarded'
-  const full = limits.find(
+  const refusing = limits.filter(
     ({ leftOut, shadow, limit, used, cost = 1 }) =>
       leftOut === null && !shadow && (limit === 0 || (used ?? -1) + cost > limit),
   )
+  // Of the limits of one counter, the lowest decides.
+  const full = refusing.find(
+    ({ key, limit }) => !refusing.some((other) => other.key === key && other.limit < limit),
+  )
   const unit = full?.cost === undefined ? 'calls' : 'points'
-  const counts = full?.used === null ? 'allows no calls' : `${full?.used} of ${full?.limit} ${unit} are used`
+  const state = full?.windowMs === undefined ? 'in progress' : 'used'
+  const counts =
+    full?.used === null ? 'allows no calls' : `${full?.used} of ${full?.limit} ${unit} are ${state}`
   const hasPoints = limits.some(({ cost }) => cost !== undefined)
   return formatParagraphs([
     formatTable([
@@ -76,11 +82,12 @@ function describeExplained(explained: Explained): string {
 }
 
 function describeLimit(row: Explained['limits'][number]) {
-  const { name, limit, used, shadow, lacking, leftOut, cost } = row
+  const { name, limit, used, shadow, lacking, leftOut, counts, cost } = row
   const key = row.key ?? `needs ${formatList(lacking.map(flagOf))}`
   const next = row.next ? `; ${row.next.limit} from ${row.next.from} on` : ''
   const takes = cost === undefined ? '' : `; this call takes ${pluralize(cost, 'point')}`
-  const because = `${row.because}${takes}${limit === 0 ? '; refuses every call' : ''}${next}`
+  const of = counts === undefined ? '' : `; a share of "${counts}"`
+  const because = `${row.because}${of}${takes}${limit === 0 ? '; refuses every call' : ''}${next}`
   const why = leftOut === null ? because : `left out: ${leftOut}`
   return [name, limit, used, formatWindow(row.windowMs, row.calendar), shadow ? 'shadow' : 'live', key, why]
 }

@@ -2,7 +2,7 @@ import type { Argv } from 'yargs'
 import { FLAGS, KINDS, LOG_LEVELS, type Args } from './io.ts'
 
 export const LIMITS_COMMANDS: readonly string[] = ['show', 'set', 'reset', 'overrides', 'top']
-export const WHICH_OF_LIMITS = `Which command? One of ${LIMITS_COMMANDS.map((name) => `limits ${name}`).join(', ')}.`
+export const WHICH_OF_LIMITS = `Which command of limits? One of ${LIMITS_COMMANDS.join(', ')}.`
 
 const text = (describe: string, fallback?: string, choices?: readonly string[]) =>
   ({ type: 'string', requiresArg: true, describe, default: fallback, choices }) as const
@@ -11,7 +11,7 @@ const yes = (describe: string) => ({ type: 'boolean', describe }) as const
 const JSON_FLAG = { json: yes('as JSON') }
 const CONFIG_FLAG = {
   config: {
-    ...text('the YAML file, or - for standard input; unless given, SLUICE_CONFIG, then ./sluice.yaml'),
+    ...text('the YAML file, or - for standard input; else SLUICE_CONFIG, then ./sluice.yaml'),
     alias: 'c',
   },
 }
@@ -38,11 +38,7 @@ export const start = {
 }
 
 export const init = {
-  for: text(
-    'what is limited: clients with access tokens, addresses or values of X-Api-Key',
-    undefined,
-    KINDS,
-  ),
+  for: text('what is limited: clients with tokens, addresses or X-Api-Key values', undefined, KINDS),
   identity: text('URL of the identity backend without a path, if it is behind the gateway'),
   data: text('URL of the API without a path'),
   issuer: text('the issuer of the access tokens, exactly as in them'),
@@ -61,8 +57,8 @@ export const check = {
   ...CONFIG_FLAG,
   ...LOAD_FLAGS,
   ...JSON_FLAG,
-  connect: { ...yes('also try servers and certificates; exit code 1 if one fails'), conflicts: 'against' },
-  against: text('another file; prints the differences from it'),
+  connect: yes('also try servers and certificates; exit code 1 if one fails'),
+  against: { ...text('another file; prints the differences from it'), conflicts: 'connect' },
 }
 
 export const health = { ...GATEWAY_FLAGS, ready: yes('also ask whether it is ready: /readyz') }
@@ -81,27 +77,23 @@ export function limits(command: Argv, run: (args: Args) => Promise<void>): Argv 
 /** Accepts any words after the command: of declared positionals, yargs would drop `-` and all but the last. */
 const withPositionals = (command: Argv): Argv => command.strictCommands(false)
 
-const CALLER = `CALLER: a client id, as in its tokens (id@issuer for an issuer other than the first), or as limits count it: user:SUB, ip:192.0.2.7, header:x-api-key=VALUE, claim:NAME=VALUE, token:SHA256 (of a JWT without its signature); several parts as several arguments.`
+const CALLER = `CALLER: a client id (id@issuer unless its issuer is the first), user:SUB, ip:192.0.2.7, header:x-api-key=VALUE, claim:NAME=VALUE, token:SHA256 (of a JWT without signature), or several.`
 
 const ofCaller = (name: string) => (command: Argv) =>
   withPositionals(command).usage(`$0 limits ${name} CALLER\n\n${CALLER}`).options(GATEWAY_FLAGS)
 
 function setting(command: Argv): Argv {
   const usage = '$0 limits set CALLER LIMIT=N... [--until T | --permanent] [--note TEXT]'
-  const describe =
-    'Set limits of one caller, at every gateway within a second; LIMIT=default removes an override.'
+  const describe = 'Set limits of a caller, at every gateway; LIMIT=default removes an override.'
   return ofCaller('set')(command)
     .usage(`${usage}\n\n${describe}\n\n${CALLER}`)
     .example('$0 limits set acme requests=5000 --until 2h', 'more calls for two hours')
     .example('$0 limits set acme requests=0 --note "leaked token"', 'block a client for a day')
     .example('$0 limits set acme requests=default', 'back to the limit of the file')
     .options({
-      until: {
-        ...text('such as 2027-01-31T00:00:00Z, or 2h from now; 24h, unless given'),
-        conflicts: 'permanent',
-      },
+      until: text('such as 2027-01-31T00:00:00Z, or 2h from now; 24h, unless given'),
       note: text('the reason, for other operators'),
-      permanent: yes('without an end'),
+      permanent: { ...yes('without an end'), conflicts: 'until' },
     })
 }
 
@@ -135,7 +127,7 @@ export function replay(command: Argv): Argv {
 }
 
 export function completion(command: Argv): Argv {
-  const describe = 'Print the script that completes command lines, by default in the shell of $SHELL.'
+  const describe = 'Print the script that completes command lines, by default for $SHELL.'
   const usage = `$0 completion [bash | zsh | fish]\n\n${describe} It begins with where it belongs.`
   return withPositionals(command).usage(usage)
 }
@@ -149,5 +141,5 @@ export const sandbox = {
   'log-level': text('info also logs each request', 'warn', LOG_LEVELS),
   limit: text('calls that a client may make in a minute', '1000'),
   load: yes('also send calls of four clients; some are refused'),
-  gateways: text('URLs of running gateways, separated by ","; serves only their backends, on --host'),
+  gateways: text('URLs of running gateways, separated by ","; serve only their backends, on --host'),
 }

@@ -6,8 +6,11 @@ import type { Limit } from '../policy/limit.ts'
 /** Formats milliseconds as the configuration writes them, such as `90s`. */
 export const formatDuration = (ms: number): string => inUnits(ms, UNITS_MS)
 
-export const formatWindow = (windowMs: number, calendar?: Limit['calendar']): string =>
-  calendar === undefined ? formatDuration(windowMs) : formatCalendar(calendar)
+/** Formats a window; calls at once have none. */
+export function formatWindow(windowMs: number | undefined, calendar?: Limit['calendar']): string {
+  if (windowMs === undefined) return 'at once'
+  return calendar === undefined ? formatDuration(windowMs) : formatCalendar(calendar)
+}
 
 /** Formats bytes as the configuration writes them, such as `16kB`. */
 export const formatSize = (bytes: number): string => inUnits(bytes, UNITS_BYTES)
@@ -37,7 +40,7 @@ type Row = readonly (string | number | null | undefined)[]
 export function formatTable(rows: readonly (Row | false)[]): string {
   const texts = rows.flatMap((row) => (row ? [row.map((cell) => String(cell ?? '-'))] : []))
   const widths = texts[0]!.map((_, i) => texts.reduce((max, row) => Math.max(max, row[i]!.length), 0))
-  const lineOf = (row: readonly string[]): string => row.map((cell, i) => cell.padEnd(widths[i]!)).join('  ')
+  const lineOf = (row: readonly string[]) => row.map((cell, i) => cell.padEnd(widths[i]!)).join('  ')
   return texts.map((row) => lineOf(row).trimEnd()).join('\n')
 }
 

@@ -8,7 +8,7 @@ import { packageFile } from '../runtime/package.ts'
 /** The parts of the process that commands use; tests pass their own. */
 export interface Io extends Pick<NodeJS.Process, 'argv' | 'env' | 'exit' | 'on' | 'once' | 'send'> {
   readonly stdin: Readable & { readonly isTTY?: boolean }
-  readonly stdout: Writable & { readonly isTTY?: boolean; readonly columns?: number; readonly rows?: number }
+  readonly stdout: Writable & Partial<Pick<NodeJS.WriteStream, 'isTTY' | 'columns' | 'rows'>>
   readonly stderr: Writable & { readonly isTTY?: boolean }
 }
 
@@ -29,13 +29,13 @@ export function writeLines(stream: Writable, text: string): void {
   stream.write(`${text.split('\n').map(escaped).join('\n')}\n`)
 }
 
-export function print<T>({ stdout }: Io, args: Args, value: T, describe: (value: T) => string): void {
-  writeLines(stdout, args['json'] === true ? JSON.stringify(value, undefined, 2) : describe(value))
+export function print<T>({ stdout }: Io, args: Args, value: T, show: (value: T) => string): void {
+  writeLines(stdout, args['json'] === true ? JSON.stringify(value, undefined, 2) : show(value))
 }
 
 /** Kinds of services for which `init` writes a configuration; the first has access tokens, and is asked about them. */
 export const KINDS = ['open-banking', 'api', 'api-keys'] as const
-export const LOG_LEVELS: readonly string[] = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
+export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
 type Flag = readonly [path: string, describe: string, choices?: readonly string[]]
 
 /** The flags that override the file, each with the key that it sets. The schema checks their values as it does the file's. */
@@ -45,10 +45,7 @@ export const FLAGS = {
   'admin-host': ['admin.host', 'address of the admin listener'],
   'admin-port': ['admin.port', 'port of the admin listener'],
   store: ['store', 'memory counts only in this process', ['memory']],
-  redis: [
-    'store.redis.url',
-    'URL of the Redis that counts, with its credentials; replaces store.redis of the file',
-  ],
+  redis: ['store.redis.url', 'URL of the Redis that counts, with its credentials; replaces store.redis'],
   'log-level': ['log.level', 'lowest level of the lines that are logged', LOG_LEVELS],
   'log-format': ['log.format', 'pretty is for people', ['json', 'pretty']],
 } satisfies Readonly<Record<string, Flag>>
@@ -117,9 +114,9 @@ export function fillIn(file: string, values: Values): string {
   const text = readFileSync(packageFile(`config/${file}`), 'utf8')
   const fill = (line: string, own: Values): string =>
     line.replaceAll(/\$\{([a-z]+)\}/g, (_, name: string) => String(own[name]))
-  return text.replaceAll(/^(?:@([\w-]+) ?)?(.*\n)/gm, (_, condition: string | undefined, line: string) => {
-    if (condition === undefined) return fill(line, values)
-    const items = [values[condition] || []].flat()
-    return items.map((item) => fill(line, { ...values, [condition]: item })).join('')
+  return text.replaceAll(/^(?:@([\w-]+) ?)?(.*\n)/gm, (_, key: string | undefined, line: string) => {
+    if (key === undefined) return fill(line, values)
+    const items = [values[key] || []].flat()
+    return items.map((item) => fill(line, { ...values, [key]: item })).join('')
   })
 }

@@ -9,7 +9,7 @@ import { assertTracingPackages } from './tracing-packages.ts'
 
 /** A signal that follows another within this time is the same one: npm repeats what the terminal has already sent. */
 const ECHO_MS = 500
-const WATCH_MS = 1000
+const WATCH = { interval: 1000 }
 const MAX_WORKERS = 256
 
 /** Serves until SIGTERM or SIGINT, then drains. Exits at once on a second signal, and on an uncaught error, which leaves an unknown state. */
@@ -32,7 +32,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   const { config } = loaded
   const workers = isAuto && config.store === 'memory' ? 1 : wanted
   if (workers > 1 && config.store === 'memory') {
-    const message = `is ${workers}, but "store: memory" counts in each process separately; write "store: { redis: … }", or remove --workers`
+    const message = 'needs "store: { redis: … }", because "store: memory" counts in each process'
     throw new ConfigError([{ where: '--workers', path: '', message }])
   }
   const watch = createWatch(() => void running?.reload('file-change'))
@@ -64,19 +64,15 @@ export async function run(args: Args, io: Io): Promise<void> {
   await running.close({ lameDuck: signal === 'SIGTERM' })
 }
 
-/** Resolves with what differs after a change of a file, also behind symbolic links; undefined if there is no file. */
-const stampOf = (file: string): Promise<string | undefined> =>
-  stat(file).then(
-    ({ ino, ctimeMs }) => `${ino} ${ctimeMs}`,
-    () => undefined,
-  )
+/** Resolves with the time of the last change of a file, also behind symbolic links; undefined if there is no file. */
+const stampOf = async (file: string) => (await stat(file).catch(() => undefined))?.ctimeMs
 
 /** Returns a function that sets the watched files. Compares times and inodes, which also change behind symbolic links (ConfigMaps, Secrets). */
 function createWatch(onChange: () => void): (files: readonly string[]) => void {
   let watched: readonly string[] = []
   return (files) => {
     for (const file of watched) if (!files.includes(file)) unwatchFile(file, onChange)
-    for (const file of files) if (!watched.includes(file)) watchFile(file, { interval: WATCH_MS }, onChange)
+    for (const file of files) if (!watched.includes(file)) watchFile(file, WATCH, onChange)
     watched = files
   }
 }

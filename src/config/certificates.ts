@@ -8,7 +8,7 @@ export type Validity = ReturnType<typeof certificatesOf>[number]
 const CERTIFICATE = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]+-----END \1-----/g
 
 /** Reads the validity of a configuration's PEM files. Skips certificates that OpenSSL cannot read. */
-export function certificatesOf({ listen, upstreams, store }: Pick<Config, 'listen' | 'upstreams' | 'store'>) {
+export function certificatesOf({ listen, upstreams, store }: Omit<Config, 'warnings'>) {
   const sections: readonly (readonly [Path, object | undefined])[] = [
     [['listen', 'tls'], listen.tls],
     ...upstreams.map(({ name, tls }) => [['upstreams', name, 'tls'], tls] as const),

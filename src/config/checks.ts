@@ -1,4 +1,5 @@
 import { CALLER_PARTS, covers } from '../downstream/router.ts'
+import { counterOf } from '../policy/key.ts'
 import type { Limit } from '../policy/limit.ts'
 import { claimsOf, fieldsOf } from '../policy/conditions.ts'
 import { isVariable, partOf } from '../policy/parts.ts'
@@ -53,9 +54,12 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
       const notPerClient = 'is not counted per client; add client to its "per" or remove this'
       const tooShort = `is shorter than "together" of "${name}"; write at least that`
       if (limit === undefined) continue
+      const isShared = limits.some((other) => other !== limit && counterOf(other) === counterOf(limit))
+      const counter = limit.isConcurrent ? 'calls at once' : isShared ? 'shared counter' : undefined
+      const fixed = limit.calendar ? 'calendar' : counter
       if (!limit.per.includes('client')) yield { path, message: notPerClient, key: true }
-      else if (limit.calendar !== undefined && windowMs !== Infinity)
-        yield { path: [...path, 'window'], message: `does not apply to the calendar of "${name}"; remove it` }
+      else if (fixed !== undefined && windowMs !== Infinity)
+        yield { path: [...path, 'window'], message: `does not apply to the ${fixed} of "${name}"; remove it` }
       else if (typeof limit.together === 'number' && limit.together > windowMs)
         yield { path: [...path, 'window'], message: tooShort }
     }
@@ -148,19 +152,24 @@ function* routeIssues(settings: Settings): Generator<Issue> {
 /** Yields costs for limits that a route does not have, and those that the limit never allows. */
 function* costIssues({ routes, limits }: Settings, i: number): Generator<Issue> {
   const route = routes[i]!
-  const { cost = 1, limits: names } = route
+  const { cost = 1 } = route
+  const own = limits.filter(({ name }) => route.limits.includes(name))
+  const names = [...new Set(own.map(counterOf))]
   const path = ['routes', i, 'cost']
   const none = 'applies only to a route with "limits"; write them, or remove it'
   if (typeof cost !== 'number') {
-    const listed = names.length === 0 ? 'it has none' : `write ${oneOf(names)}`
+    const listed = names.length === 0 ? 'remove it' : `write ${oneOf(names)}`
     for (const name of Object.keys(cost))
       if (!names.includes(name))
-        yield { path: [...path, name], message: `is not a limit of this route; ${listed}`, key: true }
+        yield { path: [...path, name], message: `has no counter here; ${listed}`, key: true }
   } else if (cost !== 1 && names.length === 0) yield { path, message: none, key: true }
-  for (const { name, limit, claim } of limits) {
-    if (claim !== undefined || !names.includes(name) || costOf(route, name) <= Math.max(1, limit)) continue
-    const message = `is above the limit "${name}", so that every call is refused; write at most ${limit}`
-    yield { path: typeof cost === 'number' ? path : [...path, name], message }
+  for (const limit of own) {
+    const { name, limit: most, claim, isConcurrent } = limit
+    if (isConcurrent && typeof cost !== 'number' && cost[name])
+      yield { path: [...path, name], message: 'does not apply: a call takes one place of it; remove it' }
+    if (claim !== undefined || isConcurrent || costOf(route, limit) <= Math.max(1, most)) continue
+    const message = `is above the limit "${name}", so that every call is refused; write at most ${most}`
+    yield { path: typeof cost === 'number' ? path : [...path, counterOf(limit)], message }
   }
 }
 

@@ -5,7 +5,8 @@ import { createSecureContext } from 'node:tls'
 import { createQualifier } from '../authenticate/token/bearer.ts'
 import { type KeySet, readKeySet } from '../authenticate/token/key-set.ts'
 import { isGuarded } from '../downstream/router.ts'
-import type { ClientLimit } from '../policy/limit.ts'
+import { counterOf } from '../policy/key.ts'
+import { type ClientLimit, type Limit, MIN_LEASE_MS } from '../policy/limit.ts'
 import type { RedisConfig } from '../limit/redis/options.ts'
 import { foldClientId } from '../par/clients.ts'
 import type { Settings } from './schema.ts'
@@ -36,9 +37,15 @@ type Parse<T> = (text: string) => T | string | Promise<T | string>
 /** Compiles settings, whose files are relative to `directory`. Adds the files to `files`, and the mistakes in them to `mistakes`. */
 export async function compile(settings: Settings, directory: string, files: string[], mistakes: Issue[]) {
   const { upstreams, listen, tokens, routes, par } = settings
-  const hasPoints = (name: string): boolean =>
-    routes.some((route) => route.limits.includes(name) && costOf(route, name) > 1)
-  const limits = settings.limits.map((limit) => (hasPoints(limit.name) ? { ...limit, cost: 1 } : limit))
+  const hasPoints = (limit: Limit): boolean =>
+    !limit.isConcurrent &&
+    routes.some((route) => route.limits.includes(limit.name) && costOf(route, limit) > 1)
+  const inPoints = new Set(settings.limits.filter(hasPoints).map(counterOf))
+  const limits = settings.limits.map((limit) => {
+    const counter = settings.limits.find(({ name }) => name === counterOf(limit))!
+    const { name, together, countsSuccess, onOutage } = counter
+    return { ...limit, together, countsSuccess, onOutage, ...(inPoints.has(name) && { cost: 1 }) }
+  })
   const issuers = [tokens ?? []].flat()
   const qualify = createQualifier(issuers.map(({ issuer }) => issuer))
   const isPushedTo = (name: string): boolean =>
@@ -90,6 +97,11 @@ export async function compile(settings: Settings, directory: string, files: stri
     const location = jwksUri === undefined ? undefined : { url: jwksUri }
     return { ...client, caller, folded: foldClientId(client.id), jwks: jwks ?? location }
   })
+  /** Returns the length of the leases of a route's calls: its timeout. */
+  const leaseMs = ({ timeoutMs, upstream }: Settings['routes'][number]): number => {
+    const ofUpstream = upstreams.find(({ name }) => name === upstream)?.timeoutMs
+    return Math.max(MIN_LEASE_MS, timeoutMs ?? ofUpstream ?? 0)
+  }
   return {
     ...settings,
     listen: {
@@ -117,10 +129,11 @@ export async function compile(settings: Settings, directory: string, files: stri
       hosts: route.host === undefined ? listen.hosts : undefined,
       maxBody: isGuarded(route) ? par!.maxBody : route.maxBody,
       limits: route.limits
-        .filter((name) => costOf(route, name) > 0)
-        .map((name) => {
-          const limit = limits.find((limit) => limit.name === name)!
-          return limit.cost === undefined ? limit : { ...limit, cost: costOf(route, name) }
+        .map((name) => limits.find((limit) => limit.name === name)!)
+        .filter((limit) => costOf(route, limit) > 0)
+        .map((limit) => {
+          if (limit.isConcurrent) return { ...limit, windowMs: leaseMs(route) }
+          return limit.cost === undefined ? limit : { ...limit, cost: costOf(route, limit) }
         }),
     })),
     limits,

@@ -40,11 +40,11 @@ export function createCollector() {
 type ThreadMessage = { readonly chunk: ClientChunk } | { readonly loaded: Loaded }
 
 /** Runs `loadConfig` in a thread, so that this one continues to serve. Rejects with a copy of its error, which has its fields, but not its class. */
-export async function loadInThread(options: LoadOptions): Promise<Loaded & { readonly loadMs: number }> {
+export async function loadInThread(options: LoadOptions) {
   const startedAt = performance.now()
   // Read here: a thread cannot read the standard input of the process.
-  const text = options.file === '-' ? await readText('-') : undefined
-  const thread = new Worker(new URL(import.meta.url), { workerData: { loads: { ...options, text } } })
+  const loads = { ...options, text: options.file === '-' ? await readText('-') : undefined }
+  const thread = new Worker(new URL(import.meta.url), { workerData: { loads } })
   const { add, collect } = createCollector()
   try {
     const messages = on(thread, 'message', { close: ['exit'] }) as AsyncIterable<[ThreadMessage]>

@@ -66,15 +66,15 @@ export async function loadConfig(options: LoadOptions) {
   const compiled = await compile(parsed.data, directory, files, mistakes)
   if (mistakes.length > 0) throw refuse(mistakes)
 
-  const warnings = [...located([...source.warnings, ...warningsOf(compiled, nowMs)]), ...nodeWarnings(env)]
-  const config: Config = { ...compiled, warnings }
+  const warnings = [...source.warnings, ...warningsOf(compiled, nowMs)]
+  const config: Config = { ...compiled, warnings: [...located(warnings), ...nodeWarnings(env)] }
   return {
     config,
     /** The name of the file, as given; `-` is standard input. */
     file,
     text,
     /** Differences from `before`, if given, in the file's words and without secrets. */
-    changes: before === undefined ? [] : differences(before, text),
+    changes: before === undefined ? [] : differences(before, text, file),
     /** The SHA-256 of the file’s text, in hex. */
     hash: createHash('sha256').update(text).digest('hex'),
     /** The SHA-256 of everything that was read: the text, the files that it names, and the environment. */

@@ -65,7 +65,7 @@ export function jsonSchema(): JsonSchema {
   describe(schema, '', texts as Readonly<Record<string, string>>)
   const description = 'A value of the environment: ${NAME} or ${NAME:-default}.'
   const $defs = { variable: { type: 'string', pattern: '\\$\\{', description } } as const
-  return { $schema: $schema!, $id: 'urn:sluice:config', title: 'Sluice configuration', ...schema, $defs }
+  return { $schema: $schema!, $id: 'urn:sluice:config', title: 'Sluice', ...schema, $defs }
 }
 
 /** Adds the descriptions of the settings within a schema, by their paths, such as `clients[]` or `limits.*.when.header`. */

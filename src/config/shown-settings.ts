@@ -70,7 +70,7 @@ const MAX_CHARS = 100
 const NAMES = ['match', 'id', 'issuer', 'from']
 
 /** Returns the differences between two texts of a configuration, in the file's words and without secrets; throws a ConfigError. */
-export function differences(before: string, after: string, file = 'the file before'): readonly string[] {
+export function differences(before: string, after: string, file: string): readonly string[] {
   const all = [...compare(parse(before, file), parse(after, file), [])]
   const more = all.length - MAX_DIFFERENCES
   return more <= 0 ? all : [...all.slice(0, MAX_DIFFERENCES), `${more} more`]
@@ -84,12 +84,12 @@ function parse(text: string, file: string): JsonObject {
 
 function* compare(before: unknown, after: unknown, path: Path): Generator<string> {
   const [items, others] = [itemsOf(before), itemsOf(after)]
-  if (items !== undefined && others !== undefined && Array.isArray(before) === Array.isArray(after)) {
+  if (items && others && Array.isArray(before) === Array.isArray(after)) {
     const names = new Set([...items.keys(), ...others.keys()])
     for (const name of names) yield* compare(items.get(name), others.get(name), [...path, name])
     const kept = [...items.keys()].filter((name) => others.has(name))
-    const isReordered = kept.join('\n') !== [...others.keys()].filter((name) => items.has(name)).join('\n')
-    if (Array.isArray(after) && isReordered)
+    const keptAfter = [...others.keys()].filter((name) => items.has(name))
+    if (Array.isArray(after) && kept.join('\n') !== keptAfter.join('\n'))
       yield shorten(`${writePath(path)} are in another order: ${[...others.keys()].join(', ')}`)
     return
   }
@@ -112,4 +112,4 @@ function itemsOf(value: unknown): ReadonlyMap<string, unknown> | undefined {
 
 const format = (value: unknown): string =>
   typeof value === 'string' ? value : stringify(value, { collectionStyle: 'flow', lineWidth: 0 }).trimEnd()
-const shorten = (text: string): string => (text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}…` : text)
+const shorten = (text: string) => (text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}…` : text)

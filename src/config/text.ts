@@ -9,7 +9,6 @@ const REASONS: Readonly<Record<string, string>> = {
   ENOTDIR: 'does not exist',
   EISDIR: 'is a directory, not a file',
   EACCES: 'may not be read by this user',
-  EPERM: 'may not be read by this user',
   ERR_ENCODING_INVALID_ENCODED_DATA: 'is not UTF-8 text; save it as UTF-8',
 }
 
@@ -19,7 +18,7 @@ let standardInput: Promise<Buffer> | undefined
 /** Reads a file, or standard input for `-`, as UTF-8; rejects with a `ConfigError`. */
 export async function readText(file: string): Promise<string> {
   try {
-    const bytes = file === '-' ? await (standardInput ??= buffer(process.stdin)) : await readFile(file)
+    const bytes = await (file === '-' ? (standardInput ??= buffer(process.stdin)) : readFile(file))
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch (error) {
     const where = file === '-' ? 'stdin' : file

@@ -1,12 +1,12 @@
 import { isObject, type JsonObject } from '../runtime/json.ts'
-import { type Issue, type Path, nearest, oneOf } from './yaml/issue.ts'
+import { type Path, nearest, oneOf } from './yaml/issue.ts'
 
 const objectsIn = (list: unknown): readonly [number, JsonObject][] =>
   Array.isArray(list) ? [...list.entries()].filter(([, item]) => isObject(item)) : []
 
 /** Yields the undefined upstreams and limits that routes and clients of a file name, which may have other mistakes. */
 export function* undefinedNames({ upstreams = {}, limits = {}, routes, clients }: JsonObject) {
-  function* check(kind: 'upstream' | 'limit', name: unknown, path: Path, key?: true): Generator<Issue> {
+  function* check(kind: 'upstream' | 'limit', name: unknown, path: Path, key?: true) {
     const defined = kind === 'limit' ? limits : upstreams
     if (typeof name !== 'string' || !isObject(defined) || Object.hasOwn(defined, name)) return
     const names = Object.keys(defined)
@@ -15,6 +15,8 @@ export function* undefinedNames({ upstreams = {}, limits = {}, routes, clients }
     const remedy = similar === undefined ? hint : `did you mean "${similar}"?`
     yield { path, message: `there is no such ${kind}; ${remedy}`, key }
   }
+  for (const [name, limit] of isObject(limits) ? Object.entries(limits) : [])
+    if (isObject(limit)) yield* check('limit', limit['counts'], ['limits', name, 'counts'])
   for (const [i, { upstream, limits: names }] of objectsIn(routes)) {
     yield* check('upstream', upstream, ['routes', i, 'upstream'])
     for (const [j, name] of Array.isArray(names) ? names.entries() : [])

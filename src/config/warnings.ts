@@ -118,10 +118,15 @@ function* clientWarnings({ clients, clientLimits, limits }: Compiled, nowMs: num
 const isChosen = (part: string): boolean => part.startsWith('header:')
 
 /** Warns about limits without a route, changes that have passed, and keys that callers choose, on routes where no other limit bounds their calls. */
-function* limitWarnings({ limits, routes }: Compiled, nowMs: number): Generator<Issue> {
-  for (const limit of limits) {
-    const { name, per, changes } = limit
-    const users = routes.filter(({ limits }) => limits.includes(limit))
+function* limitWarnings({ limits, routes, forwardAuth }: Compiled, nowMs: number): Generator<Issue> {
+  for (const { name, per, changes, isConcurrent } of limits) {
+    const users = routes.filter(({ limits }) =>
+      limits.some((used) => used.name === name || used.counts === name),
+    )
+    const unseen =
+      'has no effect where a proxy asks by "forwardAuth": the gateway does not see such a call end'
+    if (isConcurrent && forwardAuth !== undefined && users.length > 0)
+      yield { path: ['limits', name, 'concurrent'], message: unseen, key: true }
     const unused = 'has no effect: no route names it'
     if (users.length === 0) yield { path: ['limits', name], message: unused, key: true }
     const last = changes.findLastIndex(({ fromAt }) => fromAt <= nowMs)

@@ -36,7 +36,7 @@ const UNKNOWN_CODING = /^(?:(?!chunked\b)[\w!#$%&'*+.^`|~-]+[ \t]*,[ \t]*)+chunk
 export const BODILESS: ReadonlySet<unknown> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS'])
 
 /** Returns the announced length, or refuses a framing that two servers could parse differently (RFC 9112 section 6). */
-export function bodyLength(method: string, { httpVersion, headers }: IncomingMessage): BodyLength | Refusal {
+export function bodyLength(method: string, { httpVersion, headers }: IncomingMessage) {
   if (httpVersion !== '1.1' && httpVersion !== '1.0')
     return ambiguousFraming('This is neither HTTP/1.1 nor HTTP/1.0.')
   const coding = headers['transfer-encoding']

@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http'
+import { parseObject } from '../runtime/json.ts'
 import type { Reply } from './reply.ts'
 
 const FORWARDED = { method: 'x-forwarded-method', host: 'x-forwarded-host', target: 'x-forwarded-uri' }
@@ -38,7 +39,7 @@ export function readAsked(proxy: ForwardAuthProxy, { method = '', url = '', head
 export function passReply(client = ''): Reply {
   const encoded = client.replaceAll(/[^!-$&-~]/gu, encodeURIComponent)
   const headers = `\r\nCache-Control: no-store\r\nX-Sluice-Client: ${encoded}`
-  return { status: 200, checked: [], headers, body: '' }
+  return { status: 200, checked: {}, headers, body: '' }
 }
 
 /**
@@ -47,19 +48,17 @@ export function passReply(client = ''): Reply {
  * a body is left out.
  */
 export function replyForNginx({ status, checked, headers, body }: Reply): Reply {
-  const isChallenge = (i: number): boolean => checked[i - (i % 2)] === CHALLENGE
-  const challenges = checked.filter((_, i) => i % 2 === 1 && isChallenge(i)).join(', ')
-  const others = checked.filter((_, i) => !isChallenge(i))
-  const isJson = /^(?:content-type: )?application\/(?:\S+\+)?json\b/im.test(
-    `${checked.join('\n')}\n${headers}`,
-  )
+  const challenges = [checked[CHALLENGE] ?? []].flat()
+  const isJson = parseObject(body) !== undefined
+  // JSON has control characters only between its tokens.
   const escape = (char: string): string =>
-    isJson ? `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}` : ' '
-  const field = body.replaceAll(/[^ -~]/g, escape)
+    isJson && char > '~' ? `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}` : ' '
+  const escaped = body.replaceAll(/[^ -~]/g, escape)
+  const field = escaped.length > MAX_BODY_FIELD ? '' : escaped
   return {
     status: status === 401 ? 401 : 403,
-    checked: challenges === '' ? others : [...others, CHALLENGE, challenges],
-    headers: `${headers}\r\nX-Sluice-Status: ${status}\r\nX-Sluice-Body: ${field.length > MAX_BODY_FIELD ? '' : field}`,
+    checked: challenges.length > 1 ? { ...checked, [CHALLENGE]: challenges.join(', ') } : checked,
+    headers: `${headers}\r\nX-Sluice-Status: ${status}\r\nX-Sluice-Body: ${field}`,
     body: '',
   }
 }

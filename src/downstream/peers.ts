@@ -97,8 +97,8 @@ const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 /** Parses a `Client-Cert` field: a byte sequence (RFC 9440 section 2.1), or the forms of older proxies: bare base64, or URL-encoded PEM (the first of a chain). */
 export function readCertificateHeader(value: string | string[] | undefined): Buffer | undefined {
   if (typeof value !== 'string') return undefined
-  const text = value.trim()
-  const body = text.startsWith('-') ? PEM.exec(decodeSegment(text))?.[1] : text.replace(/^:(.*):$/, '$1')
-  const base64 = body?.replace(/\s/g, '') ?? ''
+  const text = decodeSegment(value.trim())
+  const body = PEM.exec(text)?.[1] ?? text.replace(/^:(.*):$/, '$1')
+  const base64 = body.replace(/\s/g, '')
   return BASE64.test(base64) ? Buffer.from(base64, 'base64') : undefined
 }

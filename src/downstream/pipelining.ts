@@ -13,13 +13,13 @@ const MAX_PENDING = 64
 const MAX_WAITING = 1000
 const CLOSED_AT_ONCE = 10
 
-interface Pipeline {
-  pending: number
+class Pipeline {
+  pending = 0
   /** Actions to run one by one, each after the request before it. */
-  readonly waiting: (() => void)[]
+  readonly waiting: (() => void)[] = []
   /** Resumes reading; undefined unless it is paused. */
-  resume: (() => void) | undefined
-  ends: boolean
+  resume: (() => void) | undefined = undefined
+  ends = false
 }
 
 /** Serves each socket's requests in order, and none after a response that closes it (RFC 9112 section 9.6). */
@@ -44,7 +44,7 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
   function add(response: ServerResponse, expectsContinue: boolean): void {
     const { socket } = response.req
     if (!socket.writable) return
-    const pipeline = pipelines.get(socket) ?? { pending: 0, waiting: [], resume: undefined, ends: false }
+    const pipeline = pipelines.get(socket) ?? new Pipeline()
     pipelines.set(socket, pipeline)
     if (pipeline.pending >= MAX_PENDING) return overflow(socket, MAX_PENDING)
     if (pipeline.pending > 0 && waiting >= MAX_WAITING) return overflow(socket, 1)

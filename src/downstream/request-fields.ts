@@ -71,17 +71,15 @@ export function createRequestFields({ requestId, counted, identity }: FieldRules
   const idSpelling = normalizeFieldName(requestId)
 
   /** Returns the action for a lower-case field. Without memory: +2.2 us a request; `npm run bench:micro -- request-fields`. */
-  const actionOf = memoize(
-    (name: string): Action => {
-      const normalized = normalizeFieldName(name)
-      const spelling = spellings.get(normalized)
-      if (normalized === idSpelling || (spelling !== undefined && spelling !== name)) return 'drop'
-      if (fromProxy.has(name)) return 'from-proxy'
-      return spelling === undefined ? decideAction(name) : 'checked'
-    },
-    1000,
-    64,
-  )
+  const actionOf = memoize(decide, 1000, 64)
+
+  function decide(name: string): Action {
+    const normalized = normalizeFieldName(name)
+    const spelling = spellings.get(normalized)
+    if (normalized === idSpelling || (spelling !== undefined && spelling !== name)) return 'drop'
+    if (fromProxy.has(name)) return 'from-proxy'
+    return spelling === undefined ? decideAction(name) : 'checked'
+  }
 
   return {
     actionOf,
@@ -97,12 +95,12 @@ export function createRequestFields({ requestId, counted, identity }: FieldRules
         if (i % 2 === 1) return false
         const name = field.toLowerCase()
         const normalized = normalizeFieldName(name)
-        return name !== (spellings.get(normalized) ?? (normalized === OWN_CLIENT ? OWN_CLIENT : name))
+        return name !== (spellings.get(normalized) ?? (normalized === OWN_FIELD ? OWN_FIELD : name))
       }),
   }
 }
 
-const OWN_CLIENT = 'x-sluice-client'
+const OWN_FIELD = 'x-sluice-client'
 const isField = (field: string, name: string): boolean =>
   field.length === name.length && field.toLowerCase() === name
 

@@ -11,7 +11,7 @@ interface Branch {
 const ANY = '/'
 
 /** Returns a function that finds the routes whose segments match, in their order. A thousand routes cost no more than ten. */
-export function indexRoutes<R extends { readonly segments: readonly Segment[] }>(routes: readonly R[]) {
+export function indexRoutes<R extends { segments: readonly Segment[] }>(routes: readonly R[]) {
   const root: Branch = { next: new Map(), ends: [] }
   for (const [i, { segments }] of routes.entries()) {
     let branch = root

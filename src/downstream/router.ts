@@ -1,5 +1,5 @@
 import { indexRoutes, type Segment } from './route-index.ts'
-import { canonicalEscapes, foldCase, DROPPED_BY_FRAMEWORKS, parseHost, segmentsOf } from './target.ts'
+import { canonicalEscapes, foldCase, DROPPED_PARTS, parseHost, segmentsOf } from './target.ts'
 
 export interface Pattern {
   /** Methods in upper case; undefined matches all. `GET` includes `HEAD`, as in most frameworks. */
@@ -126,8 +126,7 @@ export function parsePattern(text: string): Pattern | string {
   const host = parseHost(named)
   if (named !== '' && host?.port !== '')
     return `"${named.replace(/^.*@/, '***@')}" is not a host name; leave the port out`
-  if (DROPPED_BY_FRAMEWORKS.test(path))
-    return 'the path cannot match; write it without "(S(" and what follows ".php"'
+  if (DROPPED_PARTS.test(path)) return 'the path cannot match; write it without "(S(" and what follows ".php"'
 
   const written = [...segmentsOf(path)]
   const rest = written.at(-1) === '*'

@@ -8,11 +8,11 @@ import { abortBody, bodyRefusal } from './body.ts'
 import { loads } from './drain.ts'
 import { createPipelining, type Serve } from './pipelining.ts'
 import { METHODS } from './router.ts'
-import type { ConnectionPolicy, SocketBound } from './sockets.ts'
+import type { ConnectionPolicy, SocketBounds } from './sockets.ts'
 import { boundSockets, endWithStatus, lingerOnClose, resetSlowReaders, SLOW_READER_MS } from './sockets.ts'
 
 /** Bounds of the callers' listener, in milliseconds and bytes. */
-export interface Bounds extends Readonly<Record<SocketBound, number>> {
+export interface Bounds extends SocketBounds {
   readonly maxHeaderSize: number
   readonly headersTimeoutMs: number
   readonly requestTimeoutMs: number
@@ -46,6 +46,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     headersTimeout: bounds.headersTimeoutMs,
     requestTimeout: bounds.requestTimeoutMs,
     keepAliveTimeout: bounds.keepAliveTimeoutMs,
+    handshakeTimeout: bounds.headersTimeoutMs,
     connectionsCheckingInterval: 1000,
     // `parseTarget` refuses a missing Host field.
     requireHostHeader: false,
@@ -53,7 +54,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     // Overrides `--insecure-http-parser`.
     insecureHTTPParser: false,
   }
-  const server = tls ? createSecureServer({ ...options, ...tlsOptions(tls, bounds) }) : createServer(options)
+  const server = tls ? createSecureServer({ ...options, ...tlsOptions(tls) }) : createServer(options)
   // Node silently drops fields beyond this count. One more than is accepted shows that there are too many.
   server.maxHeadersCount = MAX_FIELDS + 1
 
@@ -78,8 +79,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   const sockets = boundSockets(server, bounds, events)
   loads.set(server, { sockets, requests: pipelining.requests })
   const slowReaderMs = bounds.slowReaderMs ?? Math.max(bounds.requestTimeoutMs, SLOW_READER_MS)
-  const timer = resetSlowReaders(sockets, slowReaderMs)
-  server.once('close', () => clearInterval(timer))
+  resetSlowReaders(sockets, slowReaderMs)
 
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
     // Reading the address makes Node keep it; it is undefined if the peer has reset the socket already.
@@ -125,7 +125,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   return server
 }
 
-function tlsOptions({ cert, key, clientCa, requestClientCert }: Tls, bounds: Bounds): TlsOptions {
+function tlsOptions({ cert, key, clientCa, requestClientCert }: Tls): TlsOptions {
   return {
     cert,
     key,
@@ -134,19 +134,18 @@ function tlsOptions({ cert, key, clientCa, requestClientCert }: Tls, bounds: Bou
     requestCert: clientCa !== undefined || requestClientCert,
     rejectUnauthorized: clientCa !== undefined,
     minVersion: 'TLSv1.2',
-    handshakeTimeout: bounds.headersTimeoutMs,
   }
 }
 
 /** Replaces the certificate for new connections. Throws, and changes nothing, if it is invalid. */
-export function renewCertificate(server: Server, tls: Tls, bounds: Bounds): void {
-  if (server instanceof SecureServer) server.setSecureContext(tlsOptions(tls, bounds))
+export function renewCertificate(server: Server, tls: Tls): void {
+  if (server instanceof SecureServer) server.setSecureContext(tlsOptions(tls))
 }
 
 /** Listens, and returns the URL; rejects with a message for the operator, in which `key` names the setting. */
-export async function listen(server: Server, host: string, port: number, key: string): Promise<string> {
-  await once(server.listen(port, host), 'listening').catch(({ code, message }: NodeJS.ErrnoException) => {
-    const why = code === 'EADDRINUSE' ? 'is in use' : `cannot be opened: ${message}`
+export async function listen(server: Server, host: string, port: number, key: string) {
+  await once(server.listen(port, host), 'listening').catch((error: NodeJS.ErrnoException) => {
+    const why = error.code === 'EADDRINUSE' ? 'is in use' : `cannot be opened: ${error.message}`
     throw new Error(`${key} ${host}:${port} ${why}; correct ${key}.host or ${key}.port`)
   })
   const { address, family, port: bound } = server.address() as AddressInfo

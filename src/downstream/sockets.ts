@@ -7,6 +7,7 @@ import { networkOf } from './peers.ts'
 
 /** Maximum open sockets: of all, and of one address, or one /64 of IPv6. */
 export type SocketBound = 'maxConnections' | 'maxConnectionsPerAddress'
+export type SocketBounds = Readonly<Record<SocketBound, number>>
 
 export interface ConnectionPolicy {
   /** True for addresses that many callers share: they have no maximum of their own. */
@@ -15,11 +16,7 @@ export interface ConnectionPolicy {
 }
 
 /** Closes sockets beyond the bounds before any read or TLS handshake; returns the open ones. `server.maxConnections` has no bound per address. */
-export function boundSockets(
-  server: Server,
-  bounds: Readonly<Record<SocketBound, number>>,
-  policy: ConnectionPolicy,
-): Set<Socket> {
+export function boundSockets(server: Server, bounds: SocketBounds, policy: ConnectionPolicy) {
   const sockets = new Set<Socket>()
   const slots = createSlots(bounds.maxConnections, bounds.maxConnectionsPerAddress)
   const accept = server.listeners('connection')[0] as (socket: Socket) => void
@@ -56,9 +53,9 @@ export function destroyWithReset(socket: Socket): void {
 }
 
 /** Resets sockets whose caller reads nothing of a complete response for `maxMs`, or up to a tenth longer; the upstream's timeouts cover incomplete ones. One timer serves all. */
-export function resetSlowReaders(sockets: ReadonlySet<Socket>, maxMs: number): NodeJS.Timeout {
+export function resetSlowReaders(sockets: ReadonlySet<Socket>, maxMs: number): void {
   const unread = new WeakMap<ServerResponse, { readonly bytes: number; readonly since: number }>()
-  return setInterval(() => {
+  setInterval(() => {
     const now = performance.now()
     for (const socket of sockets) {
       const response = responseOf(socket)

@@ -12,11 +12,10 @@ export interface Target {
   readonly host: string
 }
 
-/** A path of segments without escapes: RFC 3986 section 3.3 `pchar`, without `;`. */
-const PLAIN_PATH = /^\/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]*)$/
-const ENCODED_PATH = /^\/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]|%[0-9A-Fa-f]{2})*$/
+/** A path of RFC 3986 section 3.3, without `;`. */
+const PATH = /^\/[A-Za-z0-9._~!$&'()*+,=:@/-]*(?:%[0-9A-Fa-f]{2}[A-Za-z0-9._~!$&'()*+,=:@/-]*)*$/
 const ESCAPES = /(?:%[0-9A-Fa-f]{2})+/g
-const RAW_IN_SEGMENT = /^[A-Za-z0-9._~!$&'()*+,=:@-]$/
+const NOT_RAW_IN_SEGMENT = /[^A-Za-z0-9._~!$&'()*+,=:@-]/gu
 /** Characters whose escaped form servers decode once, twice or never. */
 // oxlint-disable-next-line no-control-regex
 const AMBIGUOUS = /[/\\%;\u0000-\u001f\u007f-\u009f]/
@@ -55,13 +54,12 @@ export function parseTarget(rawTarget: string, hosts: readonly string[], served:
   const query = mark === -1 ? '' : target.slice(mark)
   if (query !== '' && !QUERY.test(query))
     return badRequest('The query holds a character that must be percent-encoded.')
-  let path: string | undefined = rawPath
-  if (!PLAIN_PATH.test(rawPath)) path = ENCODED_PATH.test(rawPath) ? canonicalEscapes(rawPath) : undefined
+  const path = PATH.test(rawPath) ? canonicalEscapes(rawPath) : undefined
   if (path === undefined)
     return badRequest('The path holds a character or a percent-encoding that is not allowed there.')
   if (path.includes('//') || (path.includes('/.') && DOTS.test(path)))
     return badRequest('The path holds an empty segment or a dot segment.')
-  if (DROPPED_BY_FRAMEWORKS.test(path))
+  if (DROPPED_PARTS.test(path))
     return badRequest('The path must not contain a segment after ".php", or "(S(…))".')
   if (query.startsWith('?/') && PATH_IN_QUERY.test(path))
     return badRequest('The query must not start with "/" here: servers could use it as the path.')
@@ -69,7 +67,7 @@ export function parseTarget(rawTarget: string, hosts: readonly string[], served:
 }
 
 /** Path parts that frameworks drop: PHP frameworks drop a script (`/a.php/…`), ASP.NET drops a session id without a cookie (`(S(…))`). */
-export const DROPPED_BY_FRAMEWORKS = /\.php\/.|\([a-z]\(/i
+export const DROPPED_PARTS = /\.php\/.|\([a-z]\(/i
 /** Paths for which PHP frameworks use the query as the path: `/`, or a script with nothing after it. */
 const PATH_IN_QUERY = /^\/$|\.php\/?$/i
 
@@ -96,27 +94,24 @@ export function foldCase(segment: string): string {
 
 /** Decodes the characters that need no escape, and writes the other escapes in upper case; undefined if the path is ambiguous. */
 export function canonicalEscapes(path: string): string | undefined {
+  if (!path.includes('%')) return path
   let isAmbiguous = false
   const canonical = path.replace(ESCAPES, (run) => {
     const text = decodeSegment(run)
     // Invalid UTF-8 keeps its `%`, which is ambiguous.
     if (AMBIGUOUS.test(text)) isAmbiguous = true
-    let out = ''
-    for (const char of text) out += RAW_IN_SEGMENT.test(char) ? char : encodeURIComponent(char)
-    return out
+    return text.replace(NOT_RAW_IN_SEGMENT, encodeURIComponent)
   })
   return isAmbiguous ? undefined : canonical
 }
 
+function readHost(value: string) {
+  const [, ipv6, name = ipv6, port = ''] = HOST.exec(value) ?? []
+  return name === undefined ? undefined : { host: name.toLowerCase().replace(/\.$/, ''), port }
+}
+
 /** Parses a Host value (RFC 9110 section 7.2) into lower case, without the root dot; undefined if it is invalid. */
-export const parseHost = memoize(
-  (value) => {
-    const [, ipv6, name = ipv6, port = ''] = HOST.exec(value) ?? []
-    return name === undefined ? undefined : { host: name.toLowerCase().replace(/\.$/, ''), port }
-  },
-  1000,
-  260,
-)
+export const parseHost = memoize(readHost, 1000, 260)
 
 export type Served = Readonly<ReturnType<typeof servedHosts>>
 

@@ -15,12 +15,11 @@ import type { Exchange, GatewayDeps, Outcome } from './exchange.ts'
 export function authenticate(deps: GatewayDeps, exchange: Exchange): Outcome | Promise<Outcome> {
   const { head, target, trusted, request } = exchange
   const route = exchange.route!
+  // The upstream authenticates the clients of identity endpoints: the guards may know only an unverified client_id.
+  if (route.authenticate !== 'bearer') exchange.caller = { ip: exchange.ip }
   if (route.authenticate === 'par') return checkPushed(deps, exchange)
   if (route.authenticate === 'authorization') return checkAuthorization(deps, exchange)
-  if (route.authenticate === 'none') {
-    exchange.caller = { ip: exchange.ip }
-    return applyLimits(exchange, exchange.caller)
-  }
+  if (route.authenticate === 'none') return applyLimits(exchange, exchange.caller!)
   const found = deps.authenticate(head.authorization, () =>
     senderOf(request, trusted, {
       method: exchange.method,
@@ -91,7 +90,6 @@ async function checkPushed(deps: GatewayDeps, exchange: Exchange): Promise<Outco
 async function checkAuthorization(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
   const form = exchange.method === 'POST' ? await readForm(deps, exchange) : undefined
   if (form instanceof Refusal || exchange.response.destroyed) return form as Outcome
-  exchange.caller = { ip: exchange.ip }
   const query = exchange.target!.query.slice(1)
   return await deps.guards!.authorization(query, form, (id) => (exchange.claimed = id))
 }
@@ -111,8 +109,6 @@ async function readForm({ failures }: GatewayDeps, exchange: Exchange): Promise<
   const tooManyFailures = failures?.refusal(exchange.ip)
   if (tooManyFailures !== undefined) return tooManyFailures
   exchange.form = body
-  // The upstream authenticates the client. The guard may know only an unverified client_id, so no client is set.
-  exchange.caller = { ip: exchange.ip }
   const { 'content-type': contentType, 'content-encoding': contentEncoding } = request.headers
   return { contentType, contentEncoding, body }
 }

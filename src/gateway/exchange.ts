@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import type { Proof } from '../authenticate/proof/dpop.ts'
 import type { Authenticate } from '../authenticate/token/bearer.ts'
-import type { SenderConstrainedToken } from '../authenticate/token/challenge.ts'
+import type { BoundToken } from '../authenticate/token/challenge.ts'
 import { type BodyLength, type Head, NO_HEAD } from '../downstream/body.ts'
 import type { ErrorFormat } from '../downstream/reply.ts'
 import type { RequestFields } from '../downstream/request-fields.ts'
@@ -122,7 +122,7 @@ export class Exchange implements Facts {
   caller: Caller | undefined = undefined
   quotas: readonly Quota[] = NONE
   /** A token bound to a key, and the quota that admits its proof once. */
-  boundToken: SenderConstrainedToken | undefined = undefined
+  boundToken: BoundToken | undefined = undefined
   proof: Quota | undefined = undefined
   /** A refusal from the limiter's cache, for which the proof was not verified. */
   cachedRefusal: Decision | undefined = undefined
@@ -145,9 +145,7 @@ export class Exchange implements Facts {
   forwardedAt: number | undefined = undefined
   /** The span of its trace, opaque to the gateway. */
   span: unknown = undefined
-  forwarded:
-    | Pick<UpstreamRequest, 'outcome' | 'error' | 'timedOut' | 'headAt' | 'waitsFor' | 'leftWaitingFor'>
-    | undefined = undefined
+  forwarded: UpstreamRequest | undefined = undefined
   endedAt = 0
   /** Set if the gateway itself answered with a refusal. */
   refusal: Refusal | undefined = undefined
@@ -161,23 +159,19 @@ export class Exchange implements Facts {
   /** The error for the log; undefined for a call over its limit. */
   error: Refusal | undefined = undefined
 
-  constructor(
-    response: ServerResponse,
-    expectsContinue: boolean,
-    { peers, responseFields, readAsked }: GatewayDeps,
-  ) {
+  constructor(response: ServerResponse, expectsContinue: boolean, deps: GatewayDeps) {
     const { req: request } = response
     this.request = request
     this.response = response
     this.expectsContinue = expectsContinue
-    const sent = String(request.headers[responseFields.idField] ?? '')
+    const sent = String(request.headers[deps.responseFields.idField] ?? '')
     this.requestId = REQUEST_ID.test(sent) ? sent : nextRequestId()
-    this.asked = readAsked?.(request)
+    this.asked = deps.readAsked?.(request)
     this.method = this.asked?.method ?? request.method ?? ''
     this.peer = peerAddress(request.socket.remoteAddress ?? '')
-    this.trusted = this.asked !== undefined || peers.trusts(this.peer)
+    this.trusted = this.asked !== undefined || deps.peers.trusts(this.peer)
     const forwardedFor = request.headers['x-forwarded-for'] as string | undefined
-    this.ip = peers.caller(this.peer, forwardedFor, this.trusted)
+    this.ip = deps.peers.caller(this.peer, forwardedFor, this.trusted)
   }
 
   /** Returns the values of a field that limits read, one for each line; undefined if the upstream gets none from this sender. */

@@ -12,12 +12,9 @@ export type Failures = ReturnType<ReturnType<typeof createFailures>>
 const MAX_ADDRESSES = 10_000
 
 /** Creates the log of failures. Returns the function that applies a limit to it: an address with `limit` failures in a window is refused. */
-export function createFailures(
-  { onCounted, onRefused }: { onCounted(): void; onRefused(): void },
-  { now, date } = SYSTEM_CLOCK,
-) {
+export function createFailures(events: { onCounted(): void; onRefused(): void }, clock = SYSTEM_CLOCK) {
   const logs = new LRUCache<string, CallLog>({ max: MAX_ADDRESSES })
-  const nowUs = (): number => Math.round(now() * 1000)
+  const nowUs = (): number => Math.round(clock.now() * 1000)
 
   return (rule: { readonly limit: number; readonly windowMs: number }) => {
     const { limit } = rule
@@ -30,12 +27,12 @@ export function createFailures(
       if (usedIn(log, frame) < limit) return undefined
       const waitMs = (growsAt(log, frame) - at) / 1000
       const secs = Math.max(1, Math.ceil(waitMs / 1000))
-      onRefused()
+      events.onRefused()
       return new Refusal('TooManyRequests', 'Too many requests from this address have failed.', {
         headers: {
           'X-RateLimit-Limit': String(limit),
           'X-RateLimit-Remaining': '0',
-          'X-RateLimit-Reset': instant(date() + waitMs),
+          'X-RateLimit-Reset': instant(clock.date() + waitMs),
           'Retry-After': String(secs),
         },
         retryAfterSecs: secs,
@@ -49,7 +46,7 @@ export function createFailures(
       const log = logs.get(key) ?? new CallLog()
       logs.set(key, log)
       add(log, frameAt(limit, rule, nowUs(), 0))
-      onCounted()
+      events.onCounted()
       return undefined
     }
     return { refusal, count }

@@ -23,6 +23,7 @@ export function createGateway(deps: GatewayDeps): Serve {
       if (--awaited > 0) return
       recordEnd(exchange)
       giveBack(deps, exchange)
+      if (exchange.decision?.lease !== undefined) deps.limiter.release(exchange.quotas, exchange.decision)
       deps.observe(exchange)
       done()
     }

@@ -29,30 +29,43 @@ export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[])
   if (live.length === 0) return ''
   const policies = quotas
     .filter(({ shadow }) => !shadow)
-    .map((quota) => live.find(({ name }) => name === quota.name) ?? quota)
-    .map(({ name, limit, windowMs }) => item(name, ['q', limit], ['w', windowMs]))
+    .map((quota) => policyOf(live.find(({ name }) => name === quota.name) ?? quota, quota.isConcurrent))
   const limits = live.map(({ name, remaining, resetAfterMs }) =>
     item(name, ['r', remaining], ['t', resetAfterMs]),
   )
   return `\r\nRateLimit-Policy: ${serializeList(policies)}\r\nRateLimit: ${serializeList(limits)}`
 }
 
+type Policy = Pick<Quota, 'name' | 'limit' | 'windowMs'>
+
+/** Formats a policy. Calls at once have no window, and the unit `concurrent-requests` (section 9.3). */
+function policyOf({ name, limit, windowMs }: Policy, isConcurrent = false): Item {
+  if (!isConcurrent) return item(name, ['q', limit], ['w', windowMs])
+  const parameters = new Map<string, number | string>([['q', limit]])
+  return [name, parameters.set('qu', 'concurrent-requests')]
+}
+
+type Item = [string, Map<string, number | string>]
+
 function item(name: string, [calls, number]: [string, number], [secs, ms]: [string, number]) {
   const parameters = new Map([[calls, Math.min(number, MAX_SF_INTEGER)]])
-  return [name, parameters.set(secs, Math.ceil(ms / 1000))] as [string, Map<string, number>]
+  return [name, parameters.set(secs, Math.ceil(ms / 1000))] as Item
 }
 
 /** Returns the 429, or the configured refusal, of a refused decision, without the fields of `decisionHeaders`. Throws a TypeError for an admitted one. */
 export function exceeded({ allowances, refusedBy }: Decision, limits: readonly Limit[] = []) {
   const { name, limit, windowMs } = refusedBy!
-  const { calendar, refusal: reply, cost } = limits.find((configured) => configured.name === name) ?? {}
+  const configured = limits.find((limit) => limit.name === name)
+  const { calendar, refusal: reply, cost, isConcurrent } = configured ?? {}
   const secs = retryAfterSecs(refusedBy!)
   const window = calendar === undefined ? duration(windowMs) : `a calendar ${formatCalendar(calendar)}`
   const taken = cost === undefined ? '' : `; this call takes ${cost}`
   const message =
     limit === 0
       ? `The limit "${name}" allows this client no calls.`
-      : `The limit "${name}" allows ${count(limit, cost === undefined ? 'call' : 'point')} in ${window}${taken}. Retry in ${count(secs, 'second')}.`
+      : isConcurrent
+        ? `The limit "${name}" allows ${count(limit, 'call')} at once. Retry in ${count(secs, 'second')}.`
+        : `The limit "${name}" allows ${count(limit, cost === undefined ? 'call' : 'point')} in ${window}${taken}. Retry in ${count(secs, 'second')}.`
   const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
   return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies, reply })
 }

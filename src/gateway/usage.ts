@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from '../runtime/instant.ts'
-import { decodePart, isPerClient } from '../policy/key.ts'
+import { counterOf, decodePart, isPerClient } from '../policy/key.ts'
 import { assertCounted, callerKey, callerKeys, showKey } from '../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../policy/counted.ts'
 import { parseKey } from '../limit/key.ts'
@@ -28,36 +28,43 @@ export interface UsageOptions extends LimitOptions {
 }
 
 function usageOf(allowance: Allowance, rule: Limit, rules: ClientRules, nowMs: number) {
-  const { name, limit, remaining, windowMs, resetAt } = allowance
+  const { name, limit, remaining, used, windowMs, resetAt, sinceAt } = allowance
   const announced = rule.changes.filter(({ announcedAt }) => announcedAt <= nowMs)
   const changes = upcomingChanges({ ...rule, changes: announced }, nowMs, rules)
   const window = { windowSeconds: windowMs / 1000, ...(rule.calendar && { calendar: rule.calendar }) }
-  return { name, limit, remaining, ...window, reset: instant(resetAt), changes }
+  /** The calls at once, and when the oldest of them began; null if there is none. */
+  const atOnce = { inProgress: used, oldest: instantOrNull(sinceAt) }
+  const counted: Partial<typeof window & typeof atOnce> = rule.isConcurrent ? atOnce : window
+  return { name, limit, remaining, ...counted, reset: instant(resetAt), changes }
 }
 
 /** Creates the queries for the usage of limits, which reject if the store does not answer. Instants are ISO 8601 in UTC. */
 export function createUsage(options: UsageOptions) {
   const { store, prefix, limits, clientLimits, overrides } = options
   const perClient = limits.filter(isPerClient)
-  /** Allowances by key, for a second: Redis must not be loaded by queries, which are not limited. */
-  const cache = new LRUCache<string, Promise<Allowance>>({ max: 10_000, ttl: 1000 })
+  /** Allowances by key and limit, for a second: Redis must not be loaded by queries, which are not limited. */
+  const cache = new LRUCache<string, Map<string, Promise<Allowance>>>({ max: 10_000, ttl: 1000 })
 
-  /** Applies its limit to a key. The rules are also those of the client whom it counts, if any. */
+  /** Applies its limit to a key, and the shares of that. The rules are also those of the client whom it counts, if any. */
   function applyTo(key: string, nowMs: number) {
     const { name, parts } = parseKey(prefix, key)!
-    const rule = limits.find((limit) => limit.name === name)!
-    const at = rule.per.indexOf('client')
-    const client = at === -1 ? undefined : decodePart(parts[at] ?? '')
-    const rules = rulesOf(options, rule, key, client)
-    return { rule, rules, quota: quotaOf(rule, key, nowMs, rules) }
+    const counting = limits.filter((limit) => counterOf(limit) === name)
+    return counting.map((rule) => {
+      const at = rule.per.indexOf('client')
+      const client = at === -1 ? undefined : decodePart(parts[at] ?? '')
+      const rules = rulesOf(options, rule, key, client)
+      return { rule, rules, quota: quotaOf(rule, key, nowMs, rules) }
+    })
   }
 
   /** Returns the allowance of a key, up to a second old, without charging. */
   function read(quota: Quota): Promise<Allowance> {
-    const cached = cache.get(quota.key)
+    const ofKey = cache.get(quota.key) ?? new Map<string, Promise<Allowance>>()
+    const cached = ofKey.get(quota.name)
     if (cached !== undefined) return cached
     const allowance = store.peek([quota]).then(([allowance]) => allowance!)
-    cache.set(quota.key, allowance)
+    // Kept for a second from the first on.
+    if (ofKey.set(quota.name, allowance).size === 1) cache.set(quota.key, ofKey)
     allowance.catch(() => cache.delete(quota.key))
     return allowance
   }
@@ -97,7 +104,7 @@ export function createUsage(options: UsageOptions) {
       const max = Math.max(0, MAX_KEYS - single.length)
       const names = await store.keys(filter, MAX_KEYS + 1, signal)
       const further = names.filter((key) => !single.includes(key)).toSorted()
-      const counted = [...single, ...further.slice(0, max)].map((key) => applyTo(key, nowMs))
+      const counted = [...single, ...further.slice(0, max)].flatMap((key) => applyTo(key, nowMs))
       const inspected = await store.inspect(counted.map(({ quota }) => quota))
       const keys = counted.map(({ rule, rules, quota }, i) => {
         const { allowance, mode } = inspected[i]!
@@ -115,7 +122,7 @@ export function createUsage(options: UsageOptions) {
       })
       return {
         caller: showCaller(caller),
-        limits: keys.filter(({ used }, i) => i < single.length || used > 0),
+        limits: keys.filter(({ used }, i) => used > 0 || single.includes(counted[i]!.quota.key)),
         /** The client's own limits of the file, in force or not. */
         own: [...(clientLimits?.get(client ?? '') ?? [])].map(([name, { limit, untilAt }]) => ({
           ...{ name, limit, until: instantOrNull(untilAt) },

@@ -1,5 +1,6 @@
 import { type Decision, longestWait } from './decision.ts'
 import { type Clock, SYSTEM_CLOCK } from '../runtime/clock.ts'
+import { CONCURRENT_WAIT_MS } from './leases.ts'
 import type { Quota } from './quota.ts'
 import type { Allowance, Charge, Store } from './store.ts'
 
@@ -19,7 +20,7 @@ const MAX_RECHECKS = 16
 interface CachedAllowance {
   readonly allowance: Allowance
   readonly cost: number
-  /** The answers to calls of other costs, which have other waits. */
+  /** The answers under other limits of the key, and to calls of other costs, which have other waits. */
   readonly others: CachedAllowance | undefined
   /** The waits of `allowance` began between `askedAt` and `answeredAt`. */
   readonly askedAt: number
@@ -27,11 +28,19 @@ interface CachedAllowance {
   readonly rechecks: { count: number; sinceAt: number }
 }
 
-/** Returns a cached answer and those to calls of other costs, without that to a call of this cost. */
-function without(cost: number, cached: CachedAllowance | undefined): CachedAllowance | undefined {
-  if (cached === undefined || cached.cost === cost) return cached?.others
-  return { ...cached, others: without(cost, cached.others) }
+/** True if an answer is that of a limit of its key to a call of this cost. */
+const isFor = (name: string, cost: number, cached: CachedAllowance): boolean =>
+  cached.cost === cost && cached.allowance.name === name
+
+/** Returns the cached answers of a key, without that of a limit to a call of this cost. */
+function without(name: string, cost: number, last?: CachedAllowance): CachedAllowance | undefined {
+  if (last === undefined || isFor(name, cost, last)) return last?.others
+  return { ...last, others: without(name, cost, last.others) }
 }
+
+/** Returns the longest time, in milliseconds, that a refused call may have to wait for a quota. */
+const longestWaitOf = ({ isConcurrent, windowMs }: Quota): number =>
+  isConcurrent ? CONCURRENT_WAIT_MS : windowMs
 
 const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cached: false }
 
@@ -50,9 +59,9 @@ export function createLimiter(
 
   /** Returns the cached allowance of a quota with its waits counted from `at`; undefined if it is outdated. */
   function lookUp(quota: Quota, at: number): Allowance | undefined {
-    const { key, limit, windowMs, calendar, cost = 1 } = quota
+    const { name, key, limit, windowMs, calendar, cost = 1 } = quota
     let cached = cache.get(key)
-    while (cached !== undefined && cached.cost !== cost) cached = cached.others
+    while (cached !== undefined && !isFor(name, cost, cached)) cached = cached.others
     if (cached === undefined || at - cached.askedAt >= MAX_AGE_MS) return undefined
     const { allowance, askedAt, answeredAt } = cached
     if (allowance.limit !== limit || allowance.windowMs !== windowMs) return undefined
@@ -69,7 +78,8 @@ export function createLimiter(
 
   /** Counts a re-check of the full key of the named limit; returns false if there were too many. */
   function mayRecheck(quotas: readonly Quota[], name: string, at: number): boolean {
-    const { key } = quotas.find((quota) => quota.name === name)!
+    const { key, isConcurrent } = quotas.find((quota) => quota.name === name)!
+    if (isConcurrent) return false
     const { rechecks } = cache.get(key)!
     if (at - rechecks.sinceAt >= MAX_AGE_MS) {
       rechecks.count = 0
@@ -80,13 +90,13 @@ export function createLimiter(
 
   /** Returns a refusal if a cached allowance refuses, and no other quota can have a longer wait or the re-checks are used up. */
   function recall(quotas: readonly Quota[], at: number): Decision | undefined {
-    if (cache.size === 0) return undefined
+    if (cache.size === 0 && !quotas.some(({ isConcurrent }) => isConcurrent)) return undefined
     const allowances: Allowance[] = []
     let unknownMs = 0
     for (const quota of quotas) {
       if (quota.shadow) continue
-      const allowance = lookUp(quota, at)
-      if (allowance === undefined) unknownMs = Math.max(unknownMs, quota.windowMs)
+      const allowance = quota.isConcurrent ? store.ownRefusal(quota) : lookUp(quota, at)
+      if (allowance === undefined) unknownMs = Math.max(unknownMs, longestWaitOf(quota))
       else allowances.push(allowance)
     }
     const refusedBy = longestWait(allowances)
@@ -102,7 +112,9 @@ export function createLimiter(
   function remember(quotas: readonly Quota[], { admitted, allowances }: Decision, askedAt: number): void {
     let answeredAt: number | undefined
     for (let i = 0; i < quotas.length; i++) {
-      const { key, shadow, access, cost: own = 1 } = quotas[i]!
+      const { name, key, shadow, access, cost: own = 1, isConcurrent } = quotas[i]!
+      // Nobody knows when a call in progress ends.
+      if (isConcurrent) continue
       const allowance = allowances[i]!
       // A further call of an access passes although the limit is full; if that of an access by time was refused, none is under way.
       const passesNone = access === undefined || (!access.isOfToken && !allowance.admitted)
@@ -114,7 +126,7 @@ export function createLimiter(
         const cost = admitted ? 1 : own
         const cached = cache.get(key)
         const rechecks = cached?.rechecks ?? { count: 0, sinceAt: askedAt }
-        const others = admitted ? undefined : without(cost, cached)
+        const others = admitted ? undefined : without(name, cost, cached)
         cache.delete(key)
         if (cache.size === MAX_KEYS) cache.delete(cache.keys().next().value!)
         cache.set(key, { allowance, cost, others, askedAt, answeredAt, rechecks })
@@ -129,12 +141,12 @@ export function createLimiter(
   }
 
   function decided(charge: Charge, quotas: readonly Quota[], askedAt: number): Decision {
-    const { admitted, allowances, proof, mode, decidedAt } = charge
+    const { admitted, allowances, proof, mode, decidedAt, lease } = charge
     if (!admitted && proof?.admitted === false)
       return { admitted, allowances: [], mode, decidedAt, cached: false, replayed: true }
     for (const allowance of allowances) report(allowance, admitted)
     const refusedBy = admitted ? undefined : longestWait(allowances)!
-    const decision: Decision = { admitted, allowances, refusedBy, mode, decidedAt, cached: false }
+    const decision: Decision = { admitted, allowances, refusedBy, mode, decidedAt, lease, cached: false }
     // Cache only the store's answers: the fallback counts differently.
     if (mode === 'store' && askedAt > clearedAt) remember(quotas, decision, askedAt)
     // After a call that the fallback admitted, its limits have less room than was cached.
@@ -170,6 +182,10 @@ export function createLimiter(
         // Until the store has the call back, its answers count it.
         void store.giveBack(quota, charged.resetAt)?.then(() => forgetKey(quota.key))
       }
+    },
+    /** Ends the leases of a call. */
+    release(quotas: readonly Quota[], { lease }: Decision): void {
+      if (lease !== undefined) store.release(quotas, lease)
     },
     /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */
     recall: (quotas: readonly Quota[]) => recall(quotas, now()),

@@ -36,9 +36,15 @@ export interface Quota extends Window {
   readonly isProof?: boolean
   readonly access?: Access | undefined
   readonly countsSuccess?: boolean | undefined
+  /** True if the limit is one of calls at once: each has a lease, which lasts the window unless it is renewed. */
+  readonly isConcurrent?: boolean | undefined
   readonly onOutage?: OutageMode | undefined
   /** Epoch milliseconds at which the override or the client's own limit ends, if one applies and ends. */
   readonly untilAt?: number | undefined
+  /** The limit whose counter the key is, if not that of the quota itself. */
+  readonly counts?: string | undefined
+  /** Shadow quotas of the same key, which are never charged. */
+  readonly shadowShares?: readonly Quota[]
 }
 
 /** Returns the used points at which a quota has no room for its call. */

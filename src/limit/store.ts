@@ -1,12 +1,13 @@
 import { type KeyFilter, limitNameOf } from './key.ts'
-import type { Access, OutageMode, Quota } from './quota.ts'
+import { type Access, fullAt, type OutageMode, type Quota } from './quota.ts'
 
 /** The state of a key under a quota, at the instant of a decision. */
 export interface Allowance {
   readonly name: string
   readonly limit: number
+  /** 0 for calls at once, which have no window. */
   readonly windowMs: number
-  /** Points in the window, after this call if it was charged; above `limit` after the limit was lowered. A call takes 1, or its cost. */
+  /** Calls in progress, or points in the window, after this call if it was charged; above `limit` after the limit was lowered. A call takes 1, or its cost. */
   readonly used: number
   /** Points that the calls of the key may still take. */
   readonly remaining: number
@@ -21,6 +22,8 @@ export interface Allowance {
   readonly shadow: boolean
   /** The used points of calls that the gateway admitted by itself, and that the store does not have. */
   readonly own: number
+  /** Epoch milliseconds at which the oldest call in progress began, if the calls at once were read. */
+  readonly sinceAt?: number | undefined
   /** The state of the access that the call belongs to. */
   readonly access?: CountedAccess | undefined
 }
@@ -72,17 +75,32 @@ export interface Charge {
   readonly decidedAt?: number | undefined
   /** The latest instant of this gateway's clock, in milliseconds, at which the store can have decided. */
   readonly localMs?: number | undefined
+  /** The id of the leases of an admitted call, which are to be released when it ends. */
+  readonly lease?: string | undefined
 }
 
-/** Makes the outcome of the allowances of all quotas, in their order. Copying the outcome by `...`: 350 bytes a call in the old space. */
+/** Returns the allowance of a shadow share by that of the live quota of its key. Without room, `resetAt` may be earlier than the next call of the share. */
+function shadowAllowance(share: Quota, live: Allowance, isCharged: boolean): Allowance {
+  const { used, resetAt, resetAfterMs, own } = live
+  const hasRoom = isCharged ? used <= share.limit : used < fullAt(share)
+  return allowanceOf(share, hasRoom, used, resetAt, resetAfterMs, own)
+}
+
+/** Makes the outcome of the allowances of all quotas, in their order, then those of shadow shares. Copying the outcome by `...`: 350 bytes a call in the old space. */
 export function chargeOf(
   quotas: readonly Quota[],
-  all: readonly Allowance[],
-  { admitted, mode, decidedAt, localMs }: Omit<Charge, 'allowances' | 'proof'>,
+  all: Allowance[],
+  { admitted, mode, decidedAt, localMs, lease }: Omit<Charge, 'allowances' | 'proof'>,
 ): Charge {
   const at = quotas.findIndex(({ isProof }) => isProof)
   const allowances = at === -1 ? all : all.filter((_, i) => i !== at)
-  return { admitted, allowances, proof: at === -1 ? undefined : all[at], mode, decidedAt, localMs }
+  for (let i = 0; i < quotas.length; i++) {
+    const { shadowShares } = quotas[i]!
+    if (shadowShares === undefined) continue
+    for (const share of shadowShares) allowances.push(shadowAllowance(share, all[i]!, admitted))
+  }
+  const proof = at === -1 ? undefined : all[at]
+  return { admitted, allowances, proof, mode, decidedAt, localMs, lease: admitted ? lease : undefined }
 }
 
 /** Calls that a gateway admitted by itself at one instant of its clock, in milliseconds. */
@@ -117,6 +135,8 @@ export interface OwnCount {
 
 export interface OwnCalls {
   isEmpty(): boolean
+  /** Returns the calls in progress of a key that the store may not have. */
+  concurrent(key: string): number
   /** Returns the calls of a key after an instant of this gateway's clock, in milliseconds; undefined if there are none. */
   since(key: string, atMs: number): OwnCount | undefined
 }
@@ -129,6 +149,10 @@ export interface Store {
   peek(quotas: readonly Quota[]): Promise<readonly Allowance[]>
   /** Gives a charged call back to the calendar period that ends then (epoch milliseconds), if that period is not over. Resolves when the store has the call back, or will get it later. */
   giveBack(quota: Quota, endsAt: number): void | Promise<void>
+  /** Ends the leases of a call. */
+  release(quotas: readonly Quota[], lease: string): void
+  /** Returns the refusal of a limit of calls at once that those of this gateway alone fill; undefined if the store is to be asked. */
+  ownRefusal(quota: Quota): Allowance | undefined
   /** Returns up to `max` matching keys, also without calls in the window. May scan until `signal` aborts. Rejects if a server is down. */
   keys(filter: KeyFilter, max?: number, signal?: AbortSignal): Promise<readonly string[]>
   /** Deletes every key that matches a filter, and returns their number. May scan all keys, as `keys` does. */

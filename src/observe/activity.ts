@@ -1,4 +1,5 @@
 import type { Exchange } from '../gateway/exchange.ts'
+import { CONCURRENT_WAIT_MS } from '../limit/leases.ts'
 import { instant } from '../runtime/instant.ts'
 import { type CountedCaller, counterKey } from '../policy/counted.ts'
 import type { CallerRow, LatestDecision } from './callers.ts'
@@ -86,9 +87,9 @@ function limitValues(caller: CountedCaller, latest: LatestDecision, at: number) 
   return {
     name,
     limit,
-    // After a window, all counted calls have left it.
-    remaining: ageMs > windowMs ? limit : remaining,
-    windowSeconds: windowMs / 1000,
+    // After a window, all counted calls have left it. Nobody knows when calls in progress end.
+    remaining: ageMs > (windowMs || CONCURRENT_WAIT_MS) ? limit : remaining,
+    ...(windowMs > 0 && { windowSeconds: windowMs / 1000 }),
     reset: instant(resetAt),
     shadow,
     /** False if the limit counts by other parts, too; these values are of the counter that was used last. */

@@ -12,14 +12,14 @@ const MAX_BYTES_PER_CHAR = 3
 const MAX_WAITING_BYTES = 8 * 1024 * 1024
 const CLOSE_MS = 1000
 
-type Listener<Value> = (value: Value) => void
+type Notify<Value> = (value: Value) => void
 
 /**
  * Writes lines to a file descriptor in pages. A reader that hangs does not block the exit of the process; a closed reader ends the
  * writing. `onDropped` is called with the number of dropped lines once there is room. Each line is encoded into a page at once: strings
  * would survive several garbage collections. sonic-boom: +1.5 us a line, and its threads block the exit.
  */
-export function createLineWriter(fd: number, onDropped: Listener<number>, onFailed: Listener<Error>) {
+export function createLineWriter(fd: number, onDropped: Notify<number>, onFailed: Notify<Error>) {
   const kind = fstatSync(fd)
   const isPipe = kind.isFIFO() || kind.isSocket()
   const output = isPipe ? openPipe(fd).on('error', onFailed) : openFile(fd, onFailed)
@@ -93,7 +93,7 @@ export function createLineWriter(fd: number, onDropped: Listener<number>, onFail
 const openPipe = (fd: number) => new Socket({ fd, readable: false, writable: true }).unref()
 
 /** Writes to a file, in a thread. Bytes for which a full disk has no room are lost; later lines may have room. */
-function openFile(fd: number, onFailed: Listener<Error>): Writable {
+function openFile(fd: number, onFailed: Notify<Error>): Writable {
   function writeAll(bytes: Buffer, done: () => void): void {
     write(fd, bytes, (error, written) => {
       if (error) onFailed(error)

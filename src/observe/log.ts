@@ -28,7 +28,7 @@ export function eventOf(line: string) {
     return `${name.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)} ${text}`
   })
   const more = shown.length === 0 ? '' : ` (${shown.join(', ')})`
-  return { at: String(time), level: String(level), text: `${String(msg)}${more}`.slice(0, MAX_CHARS) }
+  return { at: String(time), level: String(level), text: (String(msg) + more).slice(0, MAX_CHARS) }
 }
 
 /** Returns the first item and the first line of a field's value, and the start of a hash; empty without a value. */

@@ -45,35 +45,22 @@ export function createMetrics() {
   const build = gauge('first', 'sluice_build_info{version,node}', 'Versions in use; always 1.')
   build.set({ version: VERSION, node: process.versions.node }, 1)
   const lastReload = gauge('max', 'sluice_config_last_reload_successful', '0 after a failed reload.')
-  const lastReloadAt = gauge(
-    'max',
-    'sluice_config_last_reload_success_timestamp_seconds',
-    'Time of the last successful load of a configuration.',
-  )
+  const loadedAt = gauge('max', 'sluice_config_last_reload_success_timestamp_seconds', 'Last load.')
   const failedReloads = counter('sluice_config_reload_failures_total', 'Rejected configurations.')
   const configHash = gauge('first', 'sluice_config_hash_info{hash}', 'Configuration used; always 1.')
-  const droppedSockets = counter('sluice_dropped_sockets_total{bound}', 'Sockets closed at a limit.')
-  for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) droppedSockets.inc({ bound }, 0)
+  const dropped = counter('sluice_dropped_sockets_total{bound}', 'Sockets closed at a limit.')
+  for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) dropped.inc({ bound }, 0)
 
   return {
     showGauge,
-    droppedSockets,
+    droppedSockets: dropped,
     maxSockets: gauge('sum', 'sluice_downstream_max_sockets', 'Maximum open sockets.'),
     keyFailures: counter('sluice_issuer_keys_failures_total{issuer}', 'Failed reads of the keys.'),
-    introspections: counter(
-      'sluice_introspection_requests_total{issuer,result}',
-      'Introspected tokens: active, inactive, failed (without a response).',
-    ),
+    introspections: counter('sluice_introspection_requests_total{issuer,result}', 'Introspections.'),
     failures: counter('sluice_failures_total', 'Failed authentications and unmatched requests.'),
     failuresRefused: counter('sluice_failures_refused_total', 'Refused for too many failures.'),
-    requests: hotCounter(
-      'sluice_http_requests_total{route,method,code,source}',
-      'Requests, by the source of the response: the gateway itself or the upstream.',
-    ),
-    requestSeconds: hotHistogram(
-      'sluice_http_request_duration_seconds{route}',
-      'From the head of a request to the end of its response.',
-    ),
+    requests: hotCounter('sluice_http_requests_total{route,method,code,source}', 'Ended requests.'),
+    requestSeconds: hotHistogram('sluice_http_request_duration_seconds{route}', 'Time of requests.'),
     upstreamSeconds: hotHistogram(
       'sluice_upstream_duration_seconds{upstream}',
       'From forwarding a request to the head of its response, or until its caller left.',
@@ -82,14 +69,10 @@ export function createMetrics() {
       'sluice_limit_decisions_total{limit,outcome}',
       'Decisions: within, near (80 % used), over, over_cached (without the store), shadow_over.',
     ),
-    storeSeconds: hotHistogram('sluice_store_duration_seconds', 'Time to a decision.', STORE_BUCKETS),
+    storeSeconds: hotHistogram('sluice_store_duration_seconds', 'Time of decisions.', STORE_BUCKETS),
     storeUp: gauge('min', 'sluice_store_up', '1 if the store decides, in every worker.'),
     storeMode: gauge('max', 'sluice_store_mode{mode}', '1 for the modes in use, in any worker.'),
-    lastFallbackAt: gauge(
-      'max',
-      'sluice_store_fallback_last_timestamp_seconds',
-      'Time of the last decision of the fallback; 0 if there was none.',
-    ),
+    lastFallbackAt: gauge('max', 'sluice_store_fallback_last_timestamp_seconds', 'Last fallback.'),
     overrides: gauge('max', 'sluice_limit_overrides', "Clients' limits set by operators."),
     fallbackDecisions: counter('sluice_store_fallback_decisions_total{mode}', 'Fallback decisions.'),
     workers: gauge('sum', 'sluice_workers', 'Processes that serve callers.'),
@@ -100,7 +83,7 @@ export function createMetrics() {
       configHash.reset()
       configHash.set({ hash }, 1)
       lastReload.set(1)
-      lastReloadAt.setToCurrentTime()
+      loadedAt.setToCurrentTime()
     },
     configFailed(): void {
       failedReloads.inc()

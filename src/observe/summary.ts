@@ -9,7 +9,7 @@ const MAX_LENGTH = 1024
 
 const isText = (value: unknown): value is string => typeof value === 'string'
 const isTextOrNull = (value: unknown): value is string | null => value === null || isText(value)
-const isInstant = (value: unknown): value is string => isText(value) && !Number.isNaN(instantMs(value))
+const isInstant = (text: unknown): text is string => isText(text) && !Number.isNaN(instantMs(text))
 const isCount = (value: unknown): value is number => Number.isFinite(value) && (value as number) >= 0
 
 /** The fields of a summary, and how each is checked: other programs may write to Redis. */

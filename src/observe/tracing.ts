@@ -114,6 +114,7 @@ const routePath = ({ route }: Exchange) => route?.match.slice(route.match.indexO
 function describe(span: Span, exchange: Exchange): void {
   const { route, status, decision, error, forwarded } = exchange
   const reported = decision?.refusedBy ?? decision?.allowances[0]
+  const isAsked = decision?.mode === 'store' && !decision.cached
   span.setAttributes({
     'http.request.method': exchange.method,
     'http.route': routePath(exchange),
@@ -131,10 +132,8 @@ function describe(span: Span, exchange: Exchange): void {
     'sluice.limit': reported?.name,
     'sluice.remaining': reported?.remaining,
     'sluice.store.mode': isDenied(exchange) ? 'deny' : decision?.mode,
-    'sluice.store.duration_ms':
-      decision?.mode === 'store' && !decision.cached ? exchange.decidedAt! - exchange.limitAt! : undefined,
-    'sluice.upstream.duration_ms':
-      forwarded?.headAt === undefined ? undefined : forwarded.headAt - exchange.forwardedAt!,
+    'sluice.store.duration_ms': isAsked ? exchange.decidedAt! - exchange.limitAt! : undefined,
+    'sluice.upstream.duration_ms': forwarded?.headAt && forwarded.headAt - exchange.forwardedAt!,
   })
   if (status < 500 && exchange.incomplete !== 'cut') return
   span.setStatus({ code: SpanStatusCode.ERROR, ...(error && { message: error.message }) })

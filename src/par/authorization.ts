@@ -1,14 +1,6 @@
 import { Refusal } from '../errors.ts'
 import { type ClientRules, findClient, refuseRequestObject, signingOf } from './clients.ts'
-import type { Body } from './form.ts'
-import {
-  decodeComponent,
-  invalidRequest,
-  MAX_PARAMETERS,
-  parseParameters,
-  refuseBody,
-  tooManyParameters,
-} from './form.ts'
+import { type Body, invalidRequest, parseParameters, refuseBody, splitParameters } from './form.ts'
 
 export type AuthorizationGuard = ReturnType<typeof createAuthorizationGuard>
 
@@ -26,10 +18,10 @@ export function createAuthorizationGuard(rules: ClientRules) {
     if (unreadable !== undefined) return unreadable
     const pairs = lenientPairs([query, body].filter((text) => text !== '').join('&'))
     if (pairs instanceof Refusal) return pairs
-    const [clientId, ...others] = pairs.flatMap(([name, value]) => (name === 'clientid' ? [value] : []))
+    const [named, ...others] = pairs.filter(([name]) => name === 'clientid')
     if (others.length > 0) return invalidRequest('Send the client_id once.')
-    if (clientId === undefined) return refuseUnnamed(pairs)
-    const client = findClient(rules, clientId, onClaim)
+    if (named === undefined) return refuseUnnamed(pairs)
+    const client = findClient(rules, named[1], onClaim)
     if (client instanceof Refusal) return client
     if (!client || !(signingOf(client) ?? client.pushed)) return undefined
 
@@ -44,7 +36,7 @@ export function createAuthorizationGuard(rules: ClientRules) {
     if (uri?.startsWith(PUSHED)) return undefined
     if (uri !== undefined || client.pushed !== undefined)
       return invalidRequest('This client must push its request, and send the request_uri here.')
-    return refuseRequestObject(object, client, rules)
+    return refuseRequestObject(client, rules, object)
   }
 }
 
@@ -65,17 +57,15 @@ type Pair = readonly [name: string, value: string]
  * contains. Returns a 400 for too many parameters, and for a malformed name, which PHP ends at a NUL.
  */
 function lenientPairs(text: string): readonly Pair[] | Refusal {
-  const parts = text.split(/[&;]/, MAX_PARAMETERS + 1)
-  if (parts.length > MAX_PARAMETERS) return tooManyParameters()
+  const parameters = splitParameters(text, /[&;]/)
+  if (parameters instanceof Refusal) return parameters
   const pairs: Pair[] = []
-  for (const part of parts) {
-    const equals = part.indexOf('=')
-    if (equals === -1 || equals === part.length - 1) continue
-    const name = decodeComponent(part.slice(0, equals))
+  for (const [name, value = '\uFFFD'] of parameters) {
+    if (value === '') continue
     if (name === undefined) return invalidRequest('A parameter has a malformed name.')
     const [base = ''] = /[^[\]]+/.exec(name) ?? []
     const letters = base.toLowerCase().replaceAll(/[^a-z0-9]/g, '')
-    pairs.push([letters, decodeComponent(part.slice(equals + 1)) ?? '\uFFFD'])
+    pairs.push([letters, value])
   }
   return pairs
 }

@@ -93,7 +93,7 @@ export async function assertionFault(
 const ENCRYPTED = /^[\w-]+(?:\.[\w-]*){4}$/
 
 /** Checks the request object (RFC 9101 section 6, OpenID Connect Core section 6) of a listed client, which may have to send one. */
-export async function refuseRequestObject(text: string | undefined, client: ParClient, rules: ClientRules) {
+export async function refuseRequestObject(client: ParClient, rules: ClientRules, text?: string) {
   const required = signingOf(client)
   if (text === undefined) {
     if (required === undefined) return undefined
@@ -141,7 +141,7 @@ async function objectFault(text: string, client: ParClient, rules: ClientRules):
 async function signatureFault(jwt: ClientJwt, type: string, keys?: Keys): Promise<JwtFault> {
   const { alg, kid } = jwt.header
   if (needsExtension(jwt.header) || !['jwt', type].includes(typeOf(jwt.header)))
-    return `has a header that is not accepted: its typ may be JWT or ${type}, its kid a string, and it may have no crit.`
+    return `must have a header with typ JWT or ${type}, a string as kid, if any, and no crit.`
   if (keys === undefined) return undefined
   if (typeof alg !== 'string' || !SCHEMES.has(alg))
     return 'is signed with an algorithm that is not accepted; use one such as PS256 or ES256.'

@@ -1,5 +1,5 @@
 import { isAscii, isUtf8 } from 'node:buffer'
-import { badRequest, type Refusal } from '../errors.ts'
+import { badRequest, Refusal } from '../errors.ts'
 import { isObject, parseObject } from '../runtime/json.ts'
 
 /** The parameters of a form or query that have a value; the first `resource`, which may repeat. */
@@ -8,7 +8,7 @@ export type Form = ReadonlyMap<string, string>
 /** A form in UTF-8; the charsets in the second group encode ASCII characters as ASCII does. */
 const FORM =
   /^application\/x-www-form-urlencoded\s*(?:;\s*(?:charset=("?)(?:utf-?8|((?:us-)?ascii|iso-8859-1|latin1|windows-1252))\1\s*)?)?$/i
-export const MAX_PARAMETERS = 100
+const MAX_PARAMETERS = 100
 /** Excludes brackets, dots and capitals: frameworks interpret `a[]`, read `a.b` as `a_b`, or ignore case. */
 const NAME = /^[a-z0-9_]{1,128}$/
 
@@ -31,7 +31,15 @@ export function refuseBody({ contentType, contentEncoding, body }: Body): Refusa
   return invalidRequest('Send the parameters as application/x-www-form-urlencoded, in UTF-8.')
 }
 
-export const tooManyParameters = () => invalidRequest(`Send at most ${MAX_PARAMETERS} parameters.`)
+/** Splits a form or a query; returns a 400 for too many parameters. A name or value that cannot be decoded is undefined. */
+export function splitParameters(text: string, separator: string | RegExp) {
+  const parts = text.split(separator, MAX_PARAMETERS + 1)
+  if (parts.length > MAX_PARAMETERS) return invalidRequest(`Send at most ${MAX_PARAMETERS} parameters.`)
+  return parts.filter(Boolean).map((part) => {
+    const end = part.includes('=') ? part.indexOf('=') : part.length
+    return [decodeComponent(part.slice(0, end)), decodeComponent(part.slice(end + 1))] as const
+  })
+}
 
 /**
  * Parses a form or a query (RFC 6749 appendix B); returns a 400 if others might parse it differently. A parameter without a value is
@@ -40,16 +48,11 @@ export const tooManyParameters = () => invalidRequest(`Send at most ${MAX_PARAME
 export function parseParameters(text: string, forbidden?: string): Form | Refusal {
   // Some parsers split parameters at semicolons.
   if (text.includes(';')) return invalidRequest('Percent-encode each semicolon of the parameters.')
-  const pairs = text.split('&', MAX_PARAMETERS + 1)
-  if (pairs.length > MAX_PARAMETERS) return tooManyParameters()
-
+  const pairs = splitParameters(text, '&')
+  if (pairs instanceof Refusal) return pairs
   const form = new Map<string, string>()
   const seen = new Set<string>()
-  for (const pair of pairs) {
-    if (pair === '') continue
-    const equals = pair.indexOf('=')
-    const name = decodeComponent(equals === -1 ? pair : pair.slice(0, equals))
-    const value = equals === -1 ? '' : decodeComponent(pair.slice(equals + 1))
+  for (const [name, value] of pairs) {
     if (!name || !NAME.test(name)) return invalidRequest('A parameter has a malformed name.')
     if (value === undefined)
       return invalidRequest(`The parameter ${name} is malformed; percent-encode its value as UTF-8.`)
@@ -86,7 +89,7 @@ const REQUIRED = ['client_id', 'scope', 'response_type', 'redirect_uri']
 export function refuseParameters(get: (name: string) => unknown, where: 'form' | 'request object') {
   for (const name of REQUIRED) {
     const value = get(name)
-    if (typeof value !== 'string' || value === '') return invalidRequest(`Send ${name} in the ${where}.`)
+    if (!value || typeof value !== 'string') return invalidRequest(`Send ${name} in the ${where}.`)
   }
   if (!(get('scope') as string).split(' ').includes('openid'))
     return invalidRequest(`The scope in the ${where} must have openid.`)

@@ -59,7 +59,7 @@ export function createParGuard(options: ClientRules) {
     const realm = authorization.length > 0 ? options.issuer : undefined
     const refused = await refuseClient(credentials, client, realm)
     if (refused !== undefined || client === undefined) return refused
-    return refuseRequestObject(object, client, options)
+    return refuseRequestObject(client, options, object)
   }
 }
 

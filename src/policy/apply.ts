@@ -52,17 +52,32 @@ function accessOf({ key, windowMs, calendar }: Quota, together: number | 'token'
 }
 
 /** Returns the function that applies limits to a request: a 400 or 403 if it lacks a part of a key. */
-export const applyAll =
-  (limits: readonly CompiledLimit[]) =>
-  (caller: Caller, facts: Facts, nowMs: number): readonly Quota[] | Refusal => {
+export function applyAll(limits: readonly CompiledLimit[]) {
+  const hasShares = limits.some(({ limit }) => limit.counts !== undefined)
+  return (caller: Caller, facts: Facts, nowMs: number): readonly Quota[] | Refusal => {
     const quotas: Quota[] = []
     for (const { apply } of limits) {
       const applied = apply(caller, facts, nowMs)
       if (applied instanceof Refusal) return applied
       if (applied !== undefined) quotas.push(applied)
     }
-    return quotas
+    return hasShares ? oncePerCounter(quotas) : quotas
   }
+}
+
+/**
+ * Returns one quota for each counter, in the order of the limits: the live one with the lowest limit, which refuses first. Shadow
+ * shares only read the counter: without a live quota, nothing is charged for them.
+ */
+export function oncePerCounter(quotas: readonly Quota[]): readonly Quota[] {
+  const keys = new Set(quotas.map(({ key }) => key))
+  return [...keys].flatMap((counter) => {
+    const all = quotas.filter(({ key }) => key === counter)
+    const [lowest] = all.filter(({ shadow }) => !shadow).toSorted((a, b) => a.limit - b.limit)
+    if (lowest === undefined) return all.filter(({ counts }) => counts === undefined)
+    return { ...lowest, shadowShares: all.filter(({ shadow }) => shadow) }
+  })
+}
 
 /** Compiles limits to the function that applies them. */
 export const compileLimits = (limits: readonly Limit[], options: LimitOptions) =>

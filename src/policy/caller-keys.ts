@@ -2,17 +2,17 @@ import { UncountedCaller } from '../errors.ts'
 import { type KeyFilter, keyOf, parseKey } from '../limit/key.ts'
 import { type CountedCaller, counterKey, encodeValue, formatCaller } from './counted.ts'
 import { identityOf, showCaller, showValue } from './counted.ts'
-import { decodePart, type KeyedLimit } from './key.ts'
+import { counterOf, decodePart, type KeyedLimit } from './key.ts'
 
 /** True if a limit counts by every part of a caller, and perhaps by further ones. */
 export const countsBy = ({ per }: KeyedLimit, caller: CountedCaller): boolean =>
   caller.every(({ word }) => per.includes(word))
 
 /** Returns the key of a caller under a limit, or its beginning if the limit counts by further parts. */
-export function callerKey(prefix: string, { name, per }: KeyedLimit, caller: CountedCaller): string {
-  const parts = per.map((word) => caller.find((part) => part.word === word))
+export function callerKey(prefix: string, limit: KeyedLimit, caller: CountedCaller): string {
+  const parts = limit.per.map((word) => caller.find((part) => part.word === word))
   const known = parts.includes(undefined) ? parts.slice(0, parts.indexOf(undefined)) : parts
-  return counterKey(prefix, name, known as CountedCaller)
+  return counterKey(prefix, counterOf(limit), known as CountedCaller)
 }
 
 /** Returns the keys of a caller under these limits, also those with further parts, and with or without those of accesses. */
@@ -30,7 +30,7 @@ export function callerKeys(
   const isFirst = further.every(({ per }) => per[0] === firstWord)
   const glob = isFirst ? `${prefix}:{${firstText}}:*` : `${prefix}:*${firstText}*`
   return {
-    named: alone.map((limit) => callerKey(prefix, limit, caller)),
+    named: [...new Set(alone.map((limit) => callerKey(prefix, limit, caller)))],
     glob: further.length > 0 ? glob : undefined,
     matches(key) {
       const { name, isAccess = false, parts = [] } = parseKey(prefix, key) ?? {}
@@ -52,8 +52,8 @@ export function assertCounted(limits: readonly KeyedLimit[], caller: CountedCall
 }
 
 /** Returns a key as it may be shown: header fields and tokens in it are shortened. */
-export function showKey(prefix: string, { name, per }: KeyedLimit, key: string): string {
-  const parts = parseKey(prefix, key)?.parts ?? []
+export function showKey(prefix: string, { per }: KeyedLimit, key: string): string {
+  const { name = '', parts = [] } = parseKey(prefix, key) ?? {}
   const [first = '', ...rest] = parts.map((part, i) => showValue(per[i] ?? '', decodePart(part), part))
   return per.length === 0 ? key : [keyOf(prefix, name, first), ...rest].join(':')
 }

@@ -18,11 +18,16 @@ export interface KeyedLimit {
   readonly name: string
   /** The parts of the key, in order: `client`, `user`, `ip`, `route`, `token`, `claim:NAME`, `header:NAME`, or the name of a path parameter. */
   readonly per: readonly string[]
+  /** The limit whose counter this one, its share, bounds by its own number of calls; undefined if it has a counter itself. */
+  readonly counts?: string
   /**
    * Calls within these milliseconds of a charged call, or with a token that was charged, belong to its access, and pass free.
    */
-  readonly together?: number | 'token'
+  readonly together?: number | 'token' | undefined
 }
+
+/** Returns the name of the limit that has the counter. */
+export const counterOf = ({ name, counts = name }: KeyedLimit): string => counts
 
 export const isPerClient = ({ per }: KeyedLimit): boolean => per.length === 1 && per[0] === 'client'
 

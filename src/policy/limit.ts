@@ -4,6 +4,9 @@ import type { CalendarName } from './calendar.ts'
 import type { ClaimedLimit, Conditional } from './conditions.ts'
 import type { KeyedLimit } from './key.ts'
 
+/** Minimum length of a lease of a call at once, in milliseconds: Redis may be slow for a while before leases are renewed. */
+export const MIN_LEASE_MS = 2000
+
 /** A named limit of the configuration: the calls that each key may make per window. */
 export interface Limit extends KeyedLimit, Conditional {
   /** The default, if `claim` is set. */
@@ -15,10 +18,12 @@ export interface Limit extends KeyedLimit, Conditional {
   readonly windowMs: number
   /** The periods of the calendar in which calls are counted, in place of a window that slides. */
   readonly calendar?: CalendarName
+  /** True if `limit` bounds the calls in progress, whose leases last `windowMs`. */
+  readonly isConcurrent?: boolean
   /** True if a call whose response is an error is given back. */
-  readonly countsSuccess?: boolean
+  readonly countsSuccess?: boolean | undefined
   /** Replaces that of the store. */
-  readonly onOutage?: OutageMode
+  readonly onOutage?: OutageMode | undefined
   /** True if the limit is left out of a request that lacks a part of its key, which otherwise is refused. */
   readonly skipsMissing?: boolean
   /** Replaces the 429. */

@@ -45,8 +45,9 @@ export function overrideKey(prefix: string, { caller, name }: Pick<Override, 'ca
 const keyWith = (words: readonly string[], start: string): string => `${words.join(' ')} ${start}`
 
 /** Returns the override of a key, or of the beginning of one, under a limit: of the caller with the most parts; undefined if there is none. */
-export function overrideOf(overrides: Overrides, { per }: KeyedLimit, key: string) {
-  let start = key
+export function overrideOf(overrides: Overrides, { name, per, counts }: KeyedLimit, key: string) {
+  // The key of a share is that of the limit that it counts.
+  let start = counts === undefined ? key : key.replace(`}:${counts}`, `}:${name}`)
   for (let parts = Math.min(per.length, partsOf(key)); parts > 0; parts--) {
     const found = overrides.get(keyWith(per.slice(0, parts), start))
     if (found !== undefined) return found

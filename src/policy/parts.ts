@@ -3,7 +3,7 @@ import { decodeSegment } from '../downstream/target.ts'
 import { badRequest, Refusal } from '../errors.ts'
 import { keyOf } from '../limit/key.ts'
 import { isName } from '../runtime/json.ts'
-import { encoderOf, type KeyedLimit } from './key.ts'
+import { counterOf, encoderOf, type KeyedLimit } from './key.ts'
 import { type Caller, type Facts, tokenHash } from './facts.ts'
 import type { Limit } from './limit.ts'
 
@@ -135,7 +135,9 @@ export function claimText(claim: unknown): string | undefined {
  * Compiles the key of a limit, `<prefix>:{<first part>}:<limit>:<rest>`. A request that lacks a part, or has a malformed part, is refused:
  * it must not escape the limit. With `skipsMissing`, the limit is left out of a request without a part that it may lack.
  */
-export function compileKey({ name, per, skipsMissing }: Limit, prefix: string, parameters: Parameters) {
+export function compileKey(limit: Limit, prefix: string, parameters: Parameters) {
+  const { per, skipsMissing } = limit
+  const name = counterOf(limit)
   const parts = per.map((part) => ({
     part,
     read: partReader(part, parameters),

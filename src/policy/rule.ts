@@ -48,7 +48,7 @@ export function quotaOf(
   nowMs: number,
   rules: ClientRules = NO_RULES,
 ): AppliedQuota {
-  const { name, shadow, countsSuccess, onOutage, cost } = limit
+  const { name, shadow, countsSuccess, onOutage, cost, counts, isConcurrent } = limit
   const { set, claimed } = rules
   const own = rules.own !== undefined && isActive(rules.own, nowMs) ? rules.own : undefined
   const windowMs = own?.windowMs ?? limit.windowMs
@@ -68,8 +68,9 @@ export function quotaOf(
     rule = { limit: claimed }
   }
   const quota = { name, key, limit: rule.limit, windowMs, shadow, untilAt: rule.untilAt, source }
-  if (limit.calendar === undefined && onOutage === undefined && cost === undefined) return quota
-  return { ...quota, calendar: calendarOf(limit), countsSuccess, onOutage, cost }
+  if (isConcurrent) return { ...quota, isConcurrent, onOutage }
+  if ((limit.calendar ?? onOutage ?? cost ?? counts) === undefined) return quota
+  return { ...quota, calendar: calendarOf(limit), countsSuccess, onOutage, cost, counts }
 }
 
 /** Returns the latest of the changes, which are in order. */

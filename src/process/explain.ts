@@ -83,7 +83,7 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
   const quotas: (Quota | null)[] = []
   /** Explains a limit of the route, also one that is left out of the request. */
   function explainLimit({ limit, leftOutBy, lackingIn, keyOf, beginningOf, rulesFor }: CompiledLimit) {
-    const { name, per, calendar, skipsMissing, cost } = limit
+    const { name, per, calendar, skipsMissing, counts, cost, isConcurrent } = limit
     /** The parts of the key that the question does not name. An unknown address is empty. */
     const absent = new Set(lackingIn(caller, sent).concat(caller.ip === '' ? 'ip' : []))
     const lacking = per.filter((part) => absent.has(part))
@@ -93,9 +93,13 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
     quotas.push(key === null ? null : quota)
     const { limit: calls, windowMs, shadow, source } = quota
     return {
-      ...{ name, limit: calls, windowMs, shadow, per, lacking },
+      ...{ name, limit: calls, shadow, per, lacking },
+      /** Absent of calls at once. */
+      ...(!isConcurrent && { windowMs }),
       ...(skipsMissing && { missing: 'skip' as const }),
       ...(calendar && { calendar }),
+      /** The limit whose counter it bounds. */
+      ...(counts !== undefined && { counts }),
       /** Points that the call takes, if the limit counts points. */
       ...(cost !== undefined && { cost }),
       /** The condition, or the missing part, by which the limit is left out of the request; null if it applies. */
@@ -104,7 +108,7 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
       decidedBy: source,
       because: reasonOf(limit, source, atMs, rules),
       next: upcomingChanges(limit, atMs, rules)[0] ?? null,
-      /** Calls, or points, that are counted now; null if the store was not asked. */
+      /** Calls in progress, or calls or points that are counted, now; null if the store was not asked. */
       used: null as number | null,
     }
   }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { Config } from '../config/compile.ts'
 import { normalizeAddress, type Peers } from '../downstream/peers.ts'
 import { drain } from '../downstream/drain.ts'
@@ -55,7 +56,7 @@ export function createListeners(current: () => Served, log: Log, metrics: Metric
     /** Opens the callers' port last. Resolves with the URLs; rejects with a message for the operator. */
     async open() {
       const forwardAuthAddress = asked && (await listen(asked.server, asked.host, asked.port, 'forwardAuth'))
-      const address = await listen(server, bounds.host, bounds.port, 'listen').catch((error: Error) => {
+      const address = await listen(server, bounds.host, bounds.port, 'listen').catch((error) => {
         asked?.server.close()
         throw error
       })
@@ -63,9 +64,8 @@ export function createListeners(current: () => Served, log: Log, metrics: Metric
     },
     /** Uses the certificate of a new configuration, only if it has changed: a renewal ends the TLS sessions that callers could resume. */
     renew({ listen: next }: Config): void {
-      if (next.tls === undefined || JSON.stringify(next.tls) === JSON.stringify(current().config.listen.tls))
-        return
-      renewCertificate(server, next.tls, next)
+      if (next.tls === undefined || isDeepStrictEqual(next.tls, current().config.listen.tls)) return
+      renewCertificate(server, next.tls)
       log.info('TLS certificate renewed')
     },
     draining: () => draining,

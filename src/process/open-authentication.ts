@@ -42,7 +42,7 @@ export function openIssuers(
   loaded: LoadedKeys = [],
 ) {
   const keeps = claimsOf(limits)
-  const tokens = keeps.length === 0 ? configured : configured.map((settings) => ({ ...settings, keeps }))
+  const tokens = configured.map((settings) => ({ ...settings, keeps }))
   const issuers = tokens.map((settings, i) => {
     const { issuer, introspection } = settings
     const location = keysFrom(settings)

@@ -5,11 +5,11 @@ import { fieldOf, formatOverride, isActive, overrideKey } from '../policy/overri
 import { MAX_OVERRIDES, type Override, parseOverrides } from '../policy/overrides.ts'
 import type { CountedCaller } from '../policy/counted.ts'
 
-const TOO_MANY = `There are ${MAX_OVERRIDES} overrides at most; remove some with LIMIT=default, or write lasting ones to the file.`
+const TOO_MANY = `There are ${MAX_OVERRIDES} overrides at most; remove some with LIMIT=default.`
 
 export interface LiveOverridesOptions {
   /** Called after each change, and when an override ends, with the number in force and those added and removed. */
-  readonly onChange: (count: number, added: readonly Override[], removed: readonly Override[]) => void
+  readonly onChange: (count: number, added: readonly Override[], gone: readonly Override[]) => void
   /** Called after the overrides that the source had lost were written back. */
   readonly onRestored?: (count: number) => void
   /** Called with the number of unreadable fields of a changed source; they are ignored. */

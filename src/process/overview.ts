@@ -80,10 +80,11 @@ export function createOverview(
 }
 
 function limitOf(limit: Limit, nowMs: number) {
-  const { name, per, shadow, windowMs, calendar, changes } = limit
+  const { name, per, shadow, windowMs, calendar, changes, isConcurrent } = limit
   const upcoming = changes.filter(({ fromAt }) => fromAt > nowMs)
   return {
-    ...{ name, per, shadow, windowSeconds: windowMs / 1000, ...(calendar && { calendar }) },
+    ...{ name, per, shadow, ...(calendar && { calendar }) },
+    ...(!isConcurrent && { windowSeconds: windowMs / 1000 }),
     limit: quotaOf(limit, '', nowMs).limit,
     changes: upcoming.map(({ fromAt, limit }) => ({ from: instant(fromAt), limit })),
   }

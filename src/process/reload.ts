@@ -41,7 +41,7 @@ const SECRETS_OF = ['admin', 'store'] as const
 export function createConfiguration(
   started: Config,
   source: Source | undefined,
-  parts: { apply(config: Config): void | Promise<void>; readonly log: Log; readonly metrics: Metrics },
+  parts: { apply(config: Config): Promise<void>; readonly log: Log; readonly metrics: Metrics },
 ) {
   const { apply, log, metrics } = parts
   let config = started

@@ -4,11 +4,10 @@ import { createRequestFields } from '../downstream/request-fields.ts'
 import { createRouter, isGuarded } from '../downstream/router.ts'
 import { servedHosts } from '../downstream/target.ts'
 import type { GatewayDeps, GatewayRoute } from '../gateway/exchange.ts'
-import { Refusal } from '../errors.ts'
 import { decisionHeaders, draftHeaders } from '../gateway/rate-limit-fields.ts'
 import { encodePart, isPerClient } from '../policy/key.ts'
 import { prefixOf } from '../limit/key.ts'
-import { compileLimit, proofQuota } from '../policy/apply.ts'
+import { compileLimit, oncePerCounter, proofQuota } from '../policy/apply.ts'
 import type { Limit } from '../policy/limit.ts'
 import type { Overrides } from '../policy/overrides.ts'
 import { fieldsOf } from '../policy/conditions.ts'
@@ -43,7 +42,9 @@ export function openRoutes(
   const errorFormats = new Map(upstreams.map(({ name, errors }) => [name, errors]))
   const prefix = prefixOf(config.store)
   const options = { prefix, clientLimits, overrides, parameters }
-  const perClient = limits.filter(isPerClient).map((limit) => compileLimit(limit, options))
+  const perClient = limits
+    .filter((limit) => isPerClient(limit) && limit.counts === undefined)
+    .map((limit) => compileLimit(limit, options))
   const warn = ({ name, claim }: Limit) =>
     log.warn({ limit: name, claim: claim?.name }, 'claim of a limit is invalid; default applied')
   const warnings = new Map(limits.map(({ name }) => [name, throttle(warn)]))
@@ -52,11 +53,8 @@ export function openRoutes(
   function compileShown({ respond, compiled }: CompiledRoute): GatewayRoute['shownQuota'] {
     const live = (respond === undefined ? compiled : perClient).filter(({ limit }) => !limit.shadow)
     return (caller, facts) => {
-      for (const { apply } of live) {
-        const quota = apply(caller, facts, Date.now())
-        if (quota !== undefined && !(quota instanceof Refusal)) return quota
-      }
-      return undefined
+      const applied = live.map(({ apply }) => apply(caller, facts, Date.now()))
+      return oncePerCounter(applied.filter((quota) => quota !== undefined && 'key' in quota))[0]
     }
   }
 

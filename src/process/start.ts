@@ -63,8 +63,8 @@ export async function start(config: Config, source?: Source, workers = 1) {
     operatorApi = service
     const { address, forwardAuthAddress } = service
     const addresses = { address, forwardAuthAddress, adminAddress }
-    const fields = { ...addresses, workers: workers > 1 ? workers : undefined, loadMs: source?.loadMs }
-    log.info({ version: VERSION, configHash: source?.hash, ...fields }, 'gateway started')
+    const fields = { ...addresses, workers, loadMs: source?.loadMs, configHash: source?.hash }
+    log.info({ version: VERSION, ...fields }, 'gateway started')
 
     let logLevel = level
     async function switchLogLevel(): Promise<void> {

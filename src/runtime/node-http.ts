@@ -1,10 +1,5 @@
-import {
-  type ClientRequest,
-  createServer,
-  IncomingMessage,
-  type OutgoingMessage,
-  ServerResponse,
-} from 'node:http'
+import type { ClientRequest, OutgoingMessage } from 'node:http'
+import { createServer, IncomingMessage, ServerResponse } from 'node:http'
 import { Socket } from 'node:net'
 
 /**
@@ -15,7 +10,7 @@ import { Socket } from 'node:net'
  */
 type PrivateMessage = OutgoingMessage & { _header: string }
 type PrivateSocket = Socket & {
-  _httpMessage?: OutgoingMessage | null
+  _httpMessage?: ServerResponse | null
   parser?: { onIncoming: () => number; readonly incoming: IncomingMessage | null } | null
   _parent?: Socket | null
 }
@@ -33,9 +28,7 @@ export function assertPrivateParts(): void {
   const isParsed = typeof socket.parser?.onIncoming === 'function' && socket.parser.incoming === null
   socket.destroy()
   if (isText && isCarried && isParsed && socket._parent === null) return
-  throw new Error(
-    `Node.js ${process.version} has other private parts of http than those tested; use Node.js 20, 22, 24 or 26.`,
-  )
+  throw new Error(`Node.js ${process.version} is not supported; use Node.js 20, 22, 24 or 26.`)
 }
 
 /**
@@ -65,7 +58,7 @@ export function endWithBody(message: OutgoingMessage, body: string): void {
 }
 
 /** Returns the response that a caller's socket carries. */
-export const responseOf = (socket: Socket) => (socket as PrivateSocket)._httpMessage as ServerResponse | null
+export const responseOf = (socket: Socket) => (socket as PrivateSocket)._httpMessage
 
 /** Returns the address of a failed TLS handshake's peer, which the socket under it has even after a reset. */
 export const peerOfHandshake = (socket: Socket): string =>

@@ -59,7 +59,7 @@ export type Connect = (address: Address, done: (failure: Error | undefined) => v
 /** Creates `Connect`, over TLS if `tls` is given. Host names are resolved, and certificates verified, for each socket. */
 export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined): Connect {
   const secure = tls && {
-    secureContext: createSecureContext({ ca: tls.ca, cert: tls.cert, key: tls.key, minVersion: 'TLSv1.2' }),
+    secureContext: createSecureContext({ ...tls, minVersion: 'TLSv1.2' }),
     ALPNProtocols: ['http/1.1'],
     // Overrides NODE_TLS_REJECT_UNAUTHORIZED=0.
     rejectUnauthorized: true,
@@ -68,10 +68,8 @@ export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined):
     const options = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 }
     // Node's agent would take the name to verify from the caller's Host.
     const servername = tls?.servername ?? (isIP(host) === 0 ? host : '')
-    const socket: Socket = secure ? connectTls({ ...options, ...secure, servername }) : connectTcp(options)
-    const timer = setTimeout(() => {
-      socket.destroy(new Error(`no connection within ${timeoutMs} ms`))
-    }, timeoutMs)
+    const socket = secure ? connectTls({ ...options, ...secure, servername }) : connectTcp(options)
+    const timer = setTimeout(() => socket.destroy(noConnection(timeoutMs)), timeoutMs)
     const onClose = (): void => {
       clearTimeout(timer)
       done(failureOf(socket))
@@ -86,6 +84,8 @@ export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined):
     return socket
   }
 }
+
+export const noConnection = (ms: number): Error => new Error(`no connection within ${ms} ms`)
 
 function failureOf({ errored: error }: Socket): Error {
   if (error === null) return new Error('closed before it was connected')

@@ -38,7 +38,7 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   const uploads = createSlots(half, Math.ceil(half / 2))
   const waiting = createSlots(WAITING_PER_SOCKET * max, WAITING_PER_SOCKET * half)
   const queue: UpstreamRequest[] = []
-  const socketsPerAddress = Math.max(1, Math.floor(max / addresses.all.length))
+  const maxPerAddress = Math.max(1, Math.floor(max / addresses.all.length))
   /** Idle sockets; the one that was used last is last. */
   const idle: PooledSocket[] = []
   let openCount = 0
@@ -84,7 +84,7 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     if (socket === undefined && openCount >= max) {
       // An address that has its share of sockets uses one of another address, or the one that has rested longest. Otherwise, close the
       // socket that has been idle longest.
-      if (address.sockets >= socketsPerAddress) socket = takeIdle(maxIdleMs) ?? takeResting(maxIdleMs)
+      if (address.sockets >= maxPerAddress) socket = takeIdle(maxIdleMs) ?? takeResting(maxIdleMs)
       if (socket === undefined) idle[0]!.destroy()
     }
     request.clientRequest!.reusedSocket = socket !== undefined

@@ -71,22 +71,21 @@ export function requestHeaders(
   return `${headers}\r\nx-real-ip: ${ip}\r\n${idField}: ${requestId}`
 }
 
+/** What a response gets from the gateway. */
+type Added = Pick<Outgoing, 'rateLimit' | 'requestId' | 'responseFields'>
+
 /**
  * Reads the head of a response. `headers` are its fields in the order received, as text for `appendFields`; `framing` are those that
  * Node.js must parse, as a flat list. `rateLimit` replaces the upstream's rate-limit fields, except those of a 429 of its own:
  * the gateway's would report calls as remaining. The request id is added if the upstream sent none. `keepAliveMs` is the announced
  * lifetime of an idle socket, less the time for the next request to arrive.
  */
-export function readResponseHead(
-  rawHeaders: readonly string[],
-  status: number,
-  outgoing: Pick<Outgoing, 'rateLimit' | 'requestId' | 'responseFields'>,
-) {
-  const { requestId, responseFields } = outgoing
+export function readResponseHead(rawHeaders: readonly string[], status: number, added: Added) {
+  const { requestId, responseFields } = added
   const { kindOf } = responseFields
   const hasOwnLimit =
     status === 429 && rawHeaders.some((name, i) => i % 2 === 0 && kindOf(name) === 'rate-limit')
-  const rateLimit = hasOwnLimit ? undefined : outgoing.rateLimit
+  const rateLimit = hasOwnLimit ? undefined : added.rateLimit
   let connection = ''
   for (let i = 0; i < rawHeaders.length; i += 2)
     if (rawHeaders[i]!.length === 10 && rawHeaders[i]!.toLowerCase() === 'connection')

@@ -5,7 +5,7 @@ import { createProxyServer } from '../runtime/http-proxy.ts'
 import { completeHead } from '../runtime/node-http.ts'
 import type { PooledSocket } from './connections.ts'
 import type { Outgoing } from './headers.ts'
-import type { UpstreamRequest } from './request.ts'
+import { ignore, type UpstreamRequest } from './request.ts'
 import { streamResponse } from './response.ts'
 
 const OPEN = { destroyed: false }
@@ -15,15 +15,9 @@ const ENDED = { finished: true }
 /** Returns the request for http-proxy, with the method and the fields that the gateway chose. */
 function toProxied(upstreamRequest: UpstreamRequest) {
   const { request, outgoing } = upstreamRequest
-  const { method } = request
-  return {
-    upstreamRequest,
-    method,
-    headers: framingOf(request, outgoing),
-    socket: OPEN,
-    on: ignore,
-    pipe,
-  }
+  const headers = framingOf(request, outgoing)
+  // http-proxy listens for errors of the caller's request, which `UpstreamRequest` handles.
+  return { upstreamRequest, method: request.method, headers, socket: OPEN, on: ignore, pipe }
 }
 
 /** Returns the field that frames the body: Node.js would send bodies without a length for some methods, and announce chunks for no body for others. */
@@ -34,9 +28,6 @@ function framingOf({ method, headers }: IncomingMessage, { bodyLength }: Outgoin
 }
 
 type Proxied = ReturnType<typeof toProxied>
-
-/** http-proxy listens for errors of the caller's request, which `UpstreamRequest` handles. */
-function ignore(): void {}
 
 function pipe(this: Proxied, clientRequest: ClientRequest): void {
   const { request, streamed, body } = this.upstreamRequest

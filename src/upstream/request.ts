@@ -21,7 +21,11 @@ export interface Backend {
 /** Maximum idle time of a socket for a request that cannot be sent twice: every server keeps an idle socket this long (gunicorn: 2 s). */
 const FRESH_MS = 500
 
-function ignore(): void {}
+/** Called once, at the end of a request to an upstream. */
+export type OnRequestEnd = (ended: UpstreamRequest) => void
+
+/** For errors that something else reports. */
+export function ignore(): void {}
 
 /** A request to an upstream and its response: one object for its whole life, with one outcome. */
 export class UpstreamRequest {
@@ -60,16 +64,11 @@ export class UpstreamRequest {
   /** `performance.now()` at its last progress. */
   silentSince = performance.now()
 
-  readonly #onEnd: (ended: UpstreamRequest) => void
+  readonly #onEnd: OnRequestEnd
   #upstreamResponse: IncomingMessage | undefined
   #received = 0
 
-  constructor(
-    backend: Backend,
-    response: ServerResponse,
-    outgoing: Outgoing,
-    onEnd: (ended: UpstreamRequest) => void,
-  ) {
+  constructor(backend: Backend, response: ServerResponse, outgoing: Outgoing, onEnd: OnRequestEnd) {
     const { req: request } = response
     this.backend = backend
     this.request = request

@@ -14,19 +14,13 @@ export type ResponseFields = ReturnType<typeof createResponseFields>
 /** Creates the kinds of response fields; `requestId` is the name of the field of the request id. */
 export function createResponseFields(requestId: string) {
   const idField = requestId.toLowerCase()
-  return {
-    requestId,
-    idField,
-    /** Returns the kind of a response field, in any case: `keep` is forwarded, `drop` is not, the others are read by name. */
-    kindOf: memoize(
-      (name) => {
-        const lower = name.toLowerCase()
-        if (lower === idField) return 'request-id'
-        if (RATE_LIMIT.has(lower)) return 'rate-limit'
-        return READ_FIELDS.find((field) => field === lower) ?? (HOP_BY_HOP.has(lower) ? 'drop' : 'keep')
-      },
-      1000,
-      64,
-    ),
+
+  /** Returns the kind of a response field, in any case: `keep` is forwarded, `drop` is not, the others are read by name. */
+  function kindOf(name: string) {
+    const lower = name.toLowerCase()
+    if (lower === idField) return 'request-id'
+    if (RATE_LIMIT.has(lower)) return 'rate-limit'
+    return READ_FIELDS.find((field) => field === lower) ?? (HOP_BY_HOP.has(lower) ? 'drop' : 'keep')
   }
+  return { requestId, idField, kindOf: memoize(kindOf, 1000, 64) }
 }

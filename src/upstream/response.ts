@@ -15,13 +15,13 @@ const CUT = new Error('the answer was cut')
 /** Streams an upstream's response to the caller with back-pressure; one that is cut is never completed. */
 export function streamResponse(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
   const { request, clientRequest, outgoing } = upstreamRequest
-  const status = incoming.statusCode!
-  const head = readResponseHead(incoming.rawHeaders, status, outgoing)
+  const { statusCode, httpVersionMajor, rawHeaders } = incoming
+  const status = statusCode!
+  const head = readResponseHead(rawHeaders, status, outgoing)
   const coding = head.transferEncoding
   let fault: string | undefined
   if (status < 200) fault = `the upstream answered ${status} unasked`
-  else if (incoming.httpVersionMajor !== 1)
-    fault = `the upstream answered in HTTP/${incoming.httpVersionMajor}`
+  else if (httpVersionMajor !== 1) fault = `the upstream answered in HTTP/${httpVersionMajor}`
   // The request had no TE field, so chunked is the only coding allowed (RFC 9112 section 7.4).
   else if (coding !== undefined && coding.toLowerCase() !== 'chunked')
     fault = `the upstream answered in the coding ${coding.slice(0, 100)}`
@@ -59,19 +59,16 @@ function begin(incoming: IncomingMessage, upstreamRequest: UpstreamRequest, head
 }
 
 /** Returns false if the head holds something that cannot be sent. */
-function writeHead(
-  { statusCode, statusMessage: reason = '' }: IncomingMessage,
-  upstreamRequest: UpstreamRequest,
-  { framing, headers }: ResponseHead,
-): boolean {
+function writeHead(incoming: IncomingMessage, upstreamRequest: UpstreamRequest, head: ResponseHead) {
   const { request, response } = upstreamRequest
-  const status = statusCode!
+  const { statusMessage: reason = '' } = incoming
+  const status = incoming.statusCode!
   // The rest of an unfinished request must not be parsed as the next one.
-  if (!request.complete) framing.push('Connection', 'close')
+  if (!request.complete) head.framing.push('Connection', 'close')
   try {
     const isBad = reason === '' || BAD_REASON.test(reason)
-    response.writeHead(status, isBad ? STATUS_CODES[status] : reason, framing)
-    appendFields(response, headers)
+    response.writeHead(status, isBad ? STATUS_CODES[status] : reason, head.framing)
+    appendFields(response, head.headers)
     return true
   } catch (error) {
     upstreamRequest.failGateway(error as Error, 'The upstream broke off.')

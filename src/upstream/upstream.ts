@@ -2,11 +2,12 @@ import type { ServerResponse } from 'node:http'
 import { SLOW_READER_MS } from '../downstream/sockets.ts'
 import { Refusal } from '../errors.ts'
 import { UnorderedList } from '../runtime/hot-path.ts'
-import { type AddressChange, createAddresses, createConnect, type Tls } from './addresses.ts'
+import { type AddressChange, createAddresses, createConnect, noConnection } from './addresses.ts'
+import type { Tls } from './addresses.ts'
 import { createConnections } from './connections.ts'
 import type { Outgoing } from './headers.ts'
 import { createSend } from './proxy.ts'
-import { type Backend, UpstreamRequest } from './request.ts'
+import { type Backend, type OnRequestEnd, UpstreamRequest } from './request.ts'
 
 export interface Upstream {
   readonly name: string
@@ -34,7 +35,7 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
   const connections = createConnections(addresses, connect, maxConnections)
   const timeouts = createTimeouts(upstream)
   const backend: Backend = { ...connections, name, timeoutMs, timeouts, send: createSend(protocol) }
-  const forward = (response: ServerResponse, outgoing: Outgoing, onEnd: (ended: UpstreamRequest) => void) =>
+  const forward = (response: ServerResponse, outgoing: Outgoing, onEnd: OnRequestEnd) =>
     void new UpstreamRequest(backend, response, outgoing, onEnd)
   return Object.assign(forward, {
     addresses: () => addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
@@ -83,7 +84,7 @@ function createTimeouts({ name, slowReaderMs = SLOW_READER_MS }: Upstream) {
       silent.timedOut = `the caller read too little for ${Math.max(timeoutMs, slowReaderMs)} ms`
       silent.settle('left')
     } else if (waitsFor === 'slot') silent.failBusy()
-    else if (waitsFor === 'connection') silent.failGateway(new Error(`no connection within ${timeoutMs} ms`))
+    else if (waitsFor === 'connection') silent.failGateway(noConnection(timeoutMs))
     else {
       silent.failAddress(new Error(`silent for ${timeoutMs} ms`))
       const cause = `${name} was silent for ${timeoutMs} ms`

@@ -1,28 +1,17 @@
 import { connect } from 'node:net'
-import type { Browser } from 'playwright-core'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { startBrowser } from '../helpers/browser.ts'
-import { startGateway, type TestGateway } from '../helpers/gateway.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startGateway } from '../helpers/gateway.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-let browser: Browser
-let hanging: TestUpstream
-let gateway: TestGateway
-beforeAll(async () => {
-  ;[hanging, browser] = await Promise.all([startUpstream(() => {}), startBrowser()])
-  gateway = await startGateway({
-    data: hanging.url,
-    timeout: '60s',
-    upstream: 'maxConnections: 1',
-    limits: '',
-    routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]',
-  })
-})
-afterAll(async () => {
-  await browser?.close()
-  await gateway?.close()
-  await hanging?.close()
+const [hanging, browser] = await Promise.all([startUpstream(() => {}), startBrowser()])
+const gateway = await startGateway({
+  data: hanging.url,
+  timeout: '60s',
+  upstream: 'maxConnections: 1',
+  limits: '',
+  routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]',
 })
 
 it('the console shows that an upstream hangs while its callers wait, and its duration after they left', async () => {

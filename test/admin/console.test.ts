@@ -1,13 +1,15 @@
-import { mkdtempSync, writeFileSync } from 'node:fs'
-import { hostname, tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
+import type { ServerResponse } from 'node:http'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import type { Browser, Page } from 'playwright-core'
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
+import { afterEach, expect, it } from 'vitest'
 import { startBrowser } from '../helpers/browser.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { call, type Settings, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
 import { serving } from '../helpers/process.ts'
 import { freePort, startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const TOKEN = 'an-operator-s-token'
@@ -16,28 +18,11 @@ const HOSTILE_SHOWN = String.raw`<img src=x onerror=alert(1)>\u200b\u202e`
 /** Long enough for a busy machine. */
 const WAIT = { timeout: 20_000 }
 
-let upstream: TestUpstream
-let browser: Browser
-let gateway: TestGateway
 const pages: Page[] = []
 /** Errors of the browser, such as a violation of the page's policy, and requests to other origins. */
 let complaints: string[] = []
 
-beforeAll(async () => {
-  ;[upstream, browser] = await Promise.all([startUpstream(), startBrowser()])
-  gateway = await start()
-})
-afterEach(async () => {
-  for (const page of pages.splice(0)) await page.context().close()
-  const found = complaints.splice(0)
-  if (found.length > 0) throw new Error(found.join('\n'))
-})
-afterAll(async () => {
-  await browser?.close()
-  await gateway?.close()
-  await upstream?.close()
-})
-
+const [upstream, browser] = await Promise.all([startUpstream(), startBrowser()])
 const start = (more: Partial<Settings> = {}): Promise<TestGateway> =>
   startGateway({
     data: upstream.url,
@@ -48,6 +33,12 @@ const start = (more: Partial<Settings> = {}): Promise<TestGateway> =>
     more: 'clients: [{ id: generous, limits: { requests: { limit: 50 } } }]',
     ...more,
   })
+const gateway = await start()
+afterEach(async () => {
+  for (const page of pages.splice(0)) await page.context().close()
+  const found = complaints.splice(0)
+  if (found.length > 0) throw new Error(found.join('\n'))
+})
 
 /** Opens a page of the console; ignores the browser's errors about a lost connection. */
 async function open(
@@ -178,8 +169,6 @@ it('shows since when calls fail, and the values of a second under the pointer an
   expect(await values.innerText()).toBe(held)
   await page.keyboard.press('End')
   expect(await chart.getAttribute('aria-valuenow')).toBe('299')
-  await broken.close()
-  await failing.close()
 })
 
 it('dates failures from the last pause of ten seconds', async () => {
@@ -204,7 +193,7 @@ it('dates failures from the last pause of ten seconds', async () => {
 })
 
 it('says beside Ready that the file was rejected and that Redis is out of reach, on a phone too', async () => {
-  const file = join(mkdtempSync(join(tmpdir(), 'sluice-console-')), 'sluice.yaml')
+  const file = join(createFolder(), 'sluice.yaml')
   const redis = await startRedis()
   const settings = { data: upstream.url, store: `{ redis: { url: "${redis.url}" } }` }
   writeFileSync(file, yaml(settings))
@@ -251,7 +240,6 @@ it('says beside Ready that the file was rejected and that Redis is out of reach,
   ).not.toContain(2)
   troubled.kill('SIGTERM')
   await troubled.ended()
-  await redis.close()
 })
 
 it('lists the clients with the most refusals first, and filters them by id or name', async () => {
@@ -269,11 +257,10 @@ it('lists the clients with the most refusals first, and filters them by id or na
   await page.getByLabel('Filter by id or name').fill('bluebird')
   expect(await names()).toEqual(['Bluebird Bank (client:8f3a)'])
   expect(await page.locator('#some-callers').innerText()).toBe('1 of 3')
-  await named.close()
 })
 
 it('sets an override and removes it after a confirmation, and shows both and a rejected reload as events', async () => {
-  const file = join(mkdtempSync(join(tmpdir(), 'sluice-console-')), 'sluice.yaml')
+  const file = join(createFolder(), 'sluice.yaml')
   const settings = { data: upstream.url, limit: 4 }
   writeFileSync(file, yaml(settings))
   const logging = await serving({ file })
@@ -315,6 +302,34 @@ it('sets an override and removes it after a confirmation, and shows both and a r
   expect(await row(page, 'events', 'configuration rejected')).toContain('error')
   logging.kill('SIGTERM')
   await logging.ended()
+})
+
+it('shows of calls at once how many are in progress, and since when the oldest', async () => {
+  const held: ServerResponse[] = []
+  const slow = await startUpstream((_, response) => void held.push(response))
+  const busy = await start({
+    ...{ data: slow.url, timeout: '1m', more: '' },
+    limits: 'limits: { exports: { per: [client], concurrent: 3 } }',
+    routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [exports] }]',
+  })
+  const running = call(busy.port, { token: await token('busy') })
+  await until('the call is in progress', () => held.length === 1)
+  const page = await open(busy, {}, '/#caller/busy')
+  const limits = page.locator('#caller-limits')
+  await limits.getByText('1 of 3').waitFor(WAIT)
+  expect(await row(page, 'caller-limits', 'exports')).toEqual([
+    ...['exports', 'sluice:{busy}:exports', '1 of 3', '2'],
+    expect.stringMatching(/^at once, the oldest since [\d:]{8}$/),
+    ...['–', 'live'],
+  ])
+  held[0]!.end('{}')
+  await running
+  await limits.getByText('0 of 3').waitFor(WAIT)
+  expect(await row(page, 'caller-limits', 'exports')).toContain('at once')
+  await page.evaluate(`location.hash = ''`)
+  await page.locator('#limits').getByText('3 calls at once').waitFor(WAIT)
+  await busy.close()
+  await slow.close()
 })
 
 it('opens a client and resets it after a confirmation, by keyboard', async () => {
@@ -430,23 +445,19 @@ it('offers neither a reset nor an override for a caller that no limit counts', a
 
 it('shows ten of the callers that are refused now, and all when asked', async () => {
   const crowded = await start()
-  try {
-    for (let client = 0; client < 11; client++) {
-      const bearer = await token(`crowd-${client}`)
-      for (let i = 0; i < 5; i++) await call(crowded.port, { token: bearer })
-    }
-    const page = await open(crowded)
-    const rows = page.locator('#refused tbody tr')
-    await rows.nth(9).waitFor(WAIT)
-    await page.locator('#all-refused').waitFor(WAIT)
-    expect(await rows.count()).toBe(10)
-    await page.locator('#all-refused').click()
-    await rows.nth(10).waitFor(WAIT)
-    await page.locator('#all-refused').click()
-    await until('ten rows', async () => (await rows.count()) === 10)
-  } finally {
-    await crowded.close()
+  for (let client = 0; client < 11; client++) {
+    const bearer = await token(`crowd-${client}`)
+    for (let i = 0; i < 5; i++) await call(crowded.port, { token: bearer })
   }
+  const page = await open(crowded)
+  const rows = page.locator('#refused tbody tr')
+  await rows.nth(9).waitFor(WAIT)
+  await page.locator('#all-refused').waitFor(WAIT)
+  expect(await rows.count()).toBe(10)
+  await page.locator('#all-refused').click()
+  await rows.nth(10).waitFor(WAIT)
+  await page.locator('#all-refused').click()
+  await until('ten rows', async () => (await rows.count()) === 10)
 })
 
 it('asks for the token, sends it only in a header, and forgets it', async () => {
@@ -468,7 +479,6 @@ it('asks for the token, sends it only in a header, and forgets it', async () => 
   await page.getByRole('button', { name: 'Forget the token' }).click()
   await page.getByLabel('Token').waitFor(WAIT)
   expect(urls.filter((url) => url.includes(TOKEN))).toEqual([])
-  await closed.close()
 })
 
 it('fits a phone, and follows the preferred colours and motion', async () => {
@@ -499,11 +509,10 @@ it('reports a lost connection, and reconnects', async () => {
   await page.locator('#connection.live').waitFor(WAIT)
   await first.close()
   await page.getByText('Connection lost; trying again.').waitFor(WAIT)
-  const second = await start({ admin })
+  await start({ admin })
   await page.locator('#connection.live').waitFor(WAIT)
   await until('it is shown as live', () =>
     page.evaluate<boolean>('!document.body.classList.contains("stale")'),
   )
   expect(await page.locator('#connection').innerText()).toBe('Live')
-  await second.close()
 })

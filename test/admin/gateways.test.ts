@@ -1,13 +1,13 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { hostname, tmpdir } from 'node:os'
+import { hostname } from 'node:os'
 import { join } from 'node:path'
 import type { Browser, Page } from 'playwright-core'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it } from 'vitest'
 import type { Overview } from '../../src/process/overview.ts'
 import { startBrowser } from '../helpers/browser.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const HOSTILE = '<img src=x onerror=alert(1)>\u202e'
@@ -15,33 +15,20 @@ const HOSTILE_SHOWN = String.raw`<img src=x onerror=alert(1)>\u202e`
 /** Long enough for a busy machine. */
 const WAIT = { timeout: 20_000 }
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-console-gateways-'))
-let upstream: TestUpstream
-let redis: RedisServer
-let browser: Browser
-let gateway: TestGateway
+const folder = createFolder()
 let page: Page | undefined
 /** Errors of the browser, and dialogs. */
 let complaints: string[] = []
 
-beforeAll(async () => {
-  ;[upstream, browser, redis] = await Promise.all([startUpstream(), startBrowser(), startRedis()])
-  gateway = await start(`{ redis: { url: "${redis.url}" } }`)
-})
+const [upstream, browser, redis] = await Promise.all([startUpstream(), startBrowser(), startRedis()])
+const start = (store: string): Promise<TestGateway> =>
+  startGateway({ data: upstream.url, store }, join(folder, 'sluice.yaml'))
+const gateway = await start(`{ redis: { url: "${redis.url}" } }`)
 afterEach(async () => {
   await page?.context().close()
   const found = complaints.splice(0)
   if (found.length > 0) throw new Error(found.join('\n'))
 })
-afterAll(async () => {
-  await browser?.close()
-  await gateway?.close()
-  await Promise.all([upstream?.close(), redis?.close()])
-  rmSync(folder, { recursive: true })
-})
-
-const start = (store: string): Promise<TestGateway> =>
-  startGateway({ data: upstream.url, store }, join(folder, 'sluice.yaml'))
 
 async function open(
   { adminPort }: { readonly adminPort: number },
@@ -168,7 +155,6 @@ describe('the table of gateways', () => {
       'This gateway counts in memory: only it is shown.',
     )
     expect(await shown.locator('#gateways tbody tr').count()).toBe(1)
-    await alone.close()
   })
 
   it('says that Redis is out of reach, and shows the others with their age', async () => {

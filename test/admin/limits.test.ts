@@ -1,62 +1,18 @@
-import { once } from 'node:events'
-import { request as httpRequest, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { Access } from '../../src/admin/access.ts'
+import { startAdmin } from '../helpers/admin.ts'
+import { request as httpRequest } from 'node:http'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { InvalidQuestion, UncountedCaller } from '../../src/errors.ts'
-import { formatCaller, parseCaller, showCaller } from '../../src/policy/counted.ts'
-import { type AdminParts, createAdmin } from '../../src/admin/server.ts'
-import {
-  call,
-  type Call,
-  type Got,
-  ROUTES,
-  startGateway,
-  type TestGateway,
-  token,
-} from '../helpers/gateway.ts'
+import { showCaller } from '../../src/policy/counted.ts'
+import { call, ROUTES, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const TOKEN = 'an-operator-s-token'
 const AUTHORIZED = { Authorization: `Bearer ${TOKEN}` }
-let server: Server | undefined
-afterEach(() => server?.close())
-
-/** Starts a real listener with parts that record the requested callers. */
-async function admin({ token, onLoopback = true, hosts = [], ...parts }: Partial<Access & AdminParts> = {}) {
-  const failed = vi.fn<AdminParts['failed']>()
-  const asked: string[] = []
-  server = createAdmin({
-    notReadyReason: () => undefined,
-    metrics: async () => '',
-    metricsType: 'text/plain',
-    access: () => ({ token, onLoopback, hosts }),
-    usage: async (caller) => {
-      asked.push(formatCaller(caller))
-      return { caller: showCaller(caller), limits: [], truncated: false }
-    },
-    findCaller: (shown) =>
-      shown === 'header:x-api-key=abc1…5f2c9e1a' ? parseCaller('header:x-api-key=abc123') : undefined,
-    overview: async () => ({}),
-    setLimits: async (setting) => setting,
-    overrides: async () => [{ caller: 'client:acme' }],
-    explain: async (question) => question,
-    reset: async (caller) => (asked.push(formatCaller(caller)), 2),
-    failed,
-    ...parts,
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  const ask = (path: string, more: Call = {}): Promise<Got> => call(port, { path, ...more })
-  return { ask, asked, failed, port }
-}
-
 describe('/limits/:caller', () => {
   it('reads and resets a client with any id, and any other caller', async () => {
-    const { ask, asked } = await admin()
+    const { ask, asked } = await startAdmin()
     for (const [path, caller, whole] of [
       ['acme', 'client:acme'],
       ['client%3Aacme', 'client:acme'],
@@ -94,7 +50,7 @@ describe('/limits/:caller', () => {
     ['POST', '/limits/a', 405],
     ['PUT', '/limits/a', 405],
   ] as const)('answers %s %s with %i in JSON', async ([method, path, status]) => {
-    const { ask, asked } = await admin()
+    const { ask, asked } = await startAdmin()
     const got = await ask(path, { method })
     expect(got).toMatchObject({ status, json: { type: 'about:blank', status } })
     expect(got.headers['content-type']).toBe('application/problem+json')
@@ -104,7 +60,7 @@ describe('/limits/:caller', () => {
 
   it('answers 404 to a caller that no limit counts by, which is no failure', async () => {
     const refuse = () => Promise.reject(new UncountedCaller('No limit counts it.'))
-    const { ask, failed } = await admin({ usage: refuse, reset: refuse, setLimits: refuse })
+    const { ask, failed } = await startAdmin({ usage: refuse, reset: refuse, setLimits: refuse })
     const change = { headers: { 'Content-Type': 'application/json' }, body: '{"set":{"requests":1}}' }
     for (const more of [{}, { method: 'DELETE' }, { method: 'PATCH', ...change }])
       expect(await ask('/limits/user:a', more)).toMatchObject({
@@ -115,7 +71,7 @@ describe('/limits/:caller', () => {
 
   it('answers 503 if the store does not answer, and logs the reason', async () => {
     const cause = new Error('Redis is not connected: secret details')
-    const { ask, failed } = await admin({
+    const { ask, failed } = await startAdmin({
       usage: () => Promise.reject(cause),
       reset: () => Promise.reject(cause),
     })
@@ -130,7 +86,7 @@ describe('/limits/:caller', () => {
 
 describe('PATCH /limits/:caller', () => {
   const patch = async (body: string | object, headers: Record<string, string> = {}, caller = 'acme') => {
-    const { ask } = await admin({
+    const { ask } = await startAdmin({
       setLimits: async ({ caller, ...setting }) => ({ ...setting, caller: showCaller(caller) }),
     })
     return await ask(`/limits/${caller}`, {
@@ -195,7 +151,7 @@ describe('PATCH /limits/:caller', () => {
 
 describe('/overrides and /explain', () => {
   it('answer valid parameters, and 400 to invalid ones', async () => {
-    const { ask } = await admin({
+    const { ask } = await startAdmin({
       explain: async (question) => {
         if (question.request === '') throw new InvalidQuestion('Which request?')
         return question
@@ -237,7 +193,7 @@ describe('access to limits', () => {
     ],
   ] as const)('with a token configured: %s', async ([, headers, status, challenge]) => {
     for (const onLoopback of [true, false]) {
-      const { ask, asked } = await admin({ token: TOKEN, onLoopback, hosts: ['sluice.internal'] })
+      const { ask, asked } = await startAdmin({ token: TOKEN, onLoopback, hosts: ['sluice.internal'] })
       const got = await ask('/limits/a', { headers })
       expect(got.status).toBe(status)
       expect(got.headers['www-authenticate']).toBe(challenge)
@@ -247,12 +203,11 @@ describe('access to limits', () => {
       expect((await ask('/limits/a', { headers, method: 'PATCH' })).status).toBe(
         status === 200 ? 400 : status,
       )
-      server?.close()
     }
   })
 
   it('is denied if the listener is not on loopback and has no token', async () => {
-    const { ask, asked } = await admin({ onLoopback: false })
+    const { ask, asked } = await startAdmin({ onLoopback: false })
     const got = await ask('/limits/a', { method: 'DELETE' })
     expect(got).toMatchObject({ status: 403, json: { title: 'Forbidden' } })
     expect(got.json.detail).toContain('admin.token')
@@ -272,7 +227,7 @@ describe('access to limits', () => {
     ['10.0.0.1', 403],
     ['[::2]', 403],
   ] as const)('on loopback without a token, at the name "%s": %i', async ([host, status]) => {
-    const { ask } = await admin()
+    const { ask } = await startAdmin()
     expect((await ask('/limits/a', { headers: { Host: host } })).status).toBe(status)
     expect((await ask('/healthz', { headers: { Host: host } })).status).toBe(200)
   })
@@ -284,15 +239,14 @@ describe('access to limits', () => {
     ['none', 200],
   ])('depends on Sec-Fetch-Site: %s', async (site, status) => {
     for (const Authorization of [undefined, `Bearer ${TOKEN}`]) {
-      const { ask } = await admin({ token: Authorization && TOKEN })
+      const { ask } = await startAdmin({ token: Authorization && TOKEN })
       const headers = { 'Sec-Fetch-Site': site, ...(Authorization && { Authorization }) }
       for (const path of ['/limits/a', '/metrics']) expect((await ask(path, { headers })).status).toBe(status)
-      server?.close()
     }
   })
 
   it('is denied to other origins', async () => {
-    const { ask, asked } = await admin()
+    const { ask, asked } = await startAdmin()
     for (const origin of ['https://evil.example', 'null', 'http://localhost:9090']) {
       const got = await ask('/limits/a', { method: 'DELETE', headers: { Origin: origin } })
       expect(got.status).toBe(403)
@@ -320,11 +274,6 @@ describe('a gateway that counts in Redis', () => {
       limit: 3,
       more: 'clients: [{ id: acme, limits: { requests: { limit: 2, until: 2100-01-01T00:00:00Z } } }]',
     })
-  })
-  afterAll(async () => {
-    await gateway?.close()
-    await upstream?.close()
-    await redis?.close()
   })
 
   it('answers the caller and the operator alike, resets the client at once, and refuses neither', async () => {

@@ -39,7 +39,7 @@ describe('the built program', () => {
     )
     expect(empty.stderr).toBe('stdin:1:1: the file is empty; "sluice init" writes one\n')
     expect(separate.stderr).toBe(
-      '--workers: is 4, but "store: memory" counts in each process separately; write "store: { redis: … }", or remove --workers\n',
+      '--workers: needs "store: { redis: … }", because "store: memory" counts in each process\n',
     )
   })
 

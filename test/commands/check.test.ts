@@ -38,7 +38,7 @@ clients:
   )
   .replace(
     'limit: 1000, window: 1m }',
-    'limit: 1000, window: 1m, changes: [{ announced: 2026-01-01T00:00Z, from: 2100-01-15T00:00Z, limit: 1200 }] }\n  trial: { per: [client], limit: 800, window: { calendar: week }, shadow: true }',
+    'limit: 1000, window: 1m, changes: [{ announced: 2026-01-01T00:00Z, from: 2100-01-15T00:00Z, limit: 1200 }] }\n  share: { per: [client], limit: 600, window: 1m, counts: requests }\n  trial: { per: [client], limit: 800, window: { calendar: week }, shadow: true }\n  exports: { per: [client], concurrent: 3 }',
   )
   .replace(
     'routes:\n',
@@ -49,7 +49,7 @@ clients:
   - { match: "/mine", respond: limits, authenticate: bearer }
 `,
   )
-  .replace('limits: [requests, sync] }', 'limits: [requests, sync, trial] }')
+  .replace('limits: [requests, sync] }', 'limits: [requests, share, sync, trial, exports] }')
 
 /** Runs `check` on this text, and returns its YAML and its JSON. */
 async function checked(text: string, ...flags: string[]) {
@@ -83,7 +83,7 @@ describe('sluice check', () => {
     const rich = (await checked(RICH)).yaml
     expect(rich).toMatch(/^# warning    \S+:2:16: admin\.host: is reached from other machines, so /m)
     expect(rich).toMatch(
-      /^# limits     .*; trial 800 in a calendar week from monday \(UTC\) per client \(shadow\)/m,
+      /^# limits     .*; share 600 of "requests" in 1m per client; trial 800 in a calendar week from monday \(UTC\) per client \(shadow\); exports 3 at once per client; /m,
     )
     expect(rich).toMatch(/^# clients    2 in the file, 1 of them with own limits$/m)
     expect(rich).toMatch(/^# counted    in the master of the sentinels at /m)

@@ -1,11 +1,11 @@
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { jsonSchema } from '../../src/config/schema.ts'
 import { VERSION } from '../../src/runtime/package.ts'
 import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
+import { createFolder } from '../helpers/folder.ts'
 
 const WHICH =
   'Which command? One of start, init, check, health, explain, limits, replay, sandbox, schema, completion.'
@@ -42,10 +42,7 @@ describe('sluice', () => {
     [['test'], WHICH],
     [['redis://u:hunter2@h'], WHICH],
     [['chek'], 'Did you mean check?'],
-    [
-      ['limits', 'run'],
-      'Which command? One of limits show, limits set, limits reset, limits overrides, limits top.',
-    ],
+    [['limits', 'run'], 'Which command of limits? One of show, set, reset, overrides, top.'],
     [['limits', 'shw'], 'Did you mean show?'],
     [['start'], 'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml.'],
     [['check', '--confg', 'x'], 'Unknown flag --confg; did you mean --config?'],
@@ -66,7 +63,7 @@ describe('sluice', () => {
     ],
     [
       ['limits', 'set', 'acme', 'requests=5', '--until', '2h', '--permanent'],
-      '--until cannot be combined with --permanent; remove one.',
+      '--permanent cannot be combined with --until; remove one.',
     ],
     [['init', '--for', 'hunter2'], '--for must be one of "open-banking", "api", "api-keys".'],
     [['start', '--store', 'redis://:hunter2@r'], '--store must be one of "memory".'],
@@ -77,7 +74,7 @@ describe('sluice', () => {
     [['completion', 'tcsh'], 'Which shell? One of bash, zsh, fish.'],
     [['sandbox', '--limit', 'few'], '--limit must be a whole number from 0 to 9007199254740991.'],
     [['start', '--workers', '0'], '--workers must be a whole number from 1 to 256, or auto.'],
-    [['worker'], 'Workers are started by "sluice start --workers N".'],
+    [['worker'], 'Workers are started by "start --workers N".'],
     [['sandbox', '--port', '70000'], '--port must be a whole number from 0 to 65535.'],
   ])
 
@@ -118,7 +115,7 @@ describe('sluice', () => {
 
   it('uses ./sluice.yaml by default, and reports that on stderr', async () => {
     const before = process.cwd()
-    const folder = mkdtempSync(join(tmpdir(), 'sluice-default-'))
+    const folder = createFolder()
     writeFileSync(join(folder, 'sluice.yaml'), 'admin: { port: 1 }\nroutes: nothing\n')
     process.chdir(folder)
     onTestFinished(() => {

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { call, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
 import { freePort } from '../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
@@ -53,6 +53,35 @@ describe('sluice explain', () => {
     const one = await sluice(['explain', '/a/x', ...flags])
     expect(one.stdout).toMatch(/^requests +10 .* the limit of the file; this call takes 1 point$/m)
     expect(one.stdout).not.toMatch(/^sync/m)
+  })
+
+  it('prints the counter of a share', async () => {
+    const limits = `  requests: { per: [client], limit: 10, window: 1m }
+  trial: { per: [client], limit: 5, window: 1m, counts: requests, shadow: true }
+  share: { per: [client], limit: 4, window: 1m, counts: requests }`
+    const routes = `  - { match: "/x", upstream: data, authenticate: bearer, limits: [requests, trial, share], cost: 2 }`
+    const more = 'clients: [{ id: acme, limits: { share: { limit: 0 } } }]'
+    const flags = ['--config', configFile(limits, { routes, more }), '--offline']
+    const { stdout } = await sluice(['explain', '/x', '--client', 'acme', ...flags])
+    expect(stdout).toMatch(/^refused +now +by the limit "share": allows no calls$/m)
+    expect(stdout).toMatch(/^requests +10 +- +1m +live +sluice:{acme}:requests +the limit of the file; this/m)
+    const ofCounter = 'sluice:{acme}:requests'
+    expect(stdout).toMatch(
+      new RegExp(
+        `^trial +5 +- +1m +shadow +${ofCounter} +the limit of the file; a share of "requests"; this`,
+        'm',
+      ),
+    )
+    expect(stdout).toMatch(
+      new RegExp(`^share +0 +- +1m +live +${ofCounter} +the client's own limit of the file; a share of`, 'm'),
+    )
+    const json = await sluice(['explain', '/x', '--client', 'acme', ...flags, '--json'])
+    expect(JSON.parse(json.stdout).limits).toMatchObject([
+      {},
+      { counts: 'requests' },
+      { counts: 'requests', cost: 2 },
+    ])
+    expect(JSON.parse(json.stdout).limits[0]).not.toHaveProperty('counts')
   })
 
   it('prints the claims and header fields that limits read, and the limits that are left out', async () => {
@@ -202,10 +231,6 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
       const acme = await token('acme')
       await call(gateway.port, { method: 'POST', path: '/sync/abc', token: acme })
     })
-    afterAll(async () => {
-      await gateway.close()
-      await upstream.close()
-    })
 
     it('prints the override in force, and the current counts', async () => {
       const set = ['limits', 'set', 'acme', 'requests=7', '--until', '2100-01-01T00:00:00Z']
@@ -238,18 +263,14 @@ routes: [{ match: /*, upstream: d, authenticate: none, limits: [addresses] }]
       const store = `{ redis: { url: redis://127.0.0.1:${await freePort()} } }`
       const settings = { data: upstream.url, store, admin: `{ port: ${await freePort()} }` }
       const file = fileOf(yaml(settings))
-      const cut = await startGateway(settings, file)
-      try {
-        const ended = await sluice([...SYNC, '--config', file])
-        expect(ended.stderr).toBe('')
-        expect(ended.stdout).toMatch(
-          /^requests +1000 +0 .* Redis is out of reach: this gateway's part of 1000; the limit of the file$/m,
-        )
-        const later = await sluice([...SYNC, '--config', file, '--at', '2100-01-01T00:00:00Z'])
-        expect(later.stdout).not.toContain('out of reach')
-      } finally {
-        await cut.close()
-      }
+      await startGateway(settings, file)
+      const ended = await sluice([...SYNC, '--config', file])
+      expect(ended.stderr).toBe('')
+      expect(ended.stdout).toMatch(
+        /^requests +1000 +0 .* Redis is out of reach: this gateway's part of 1000; the limit of the file$/m,
+      )
+      const later = await sluice([...SYNC, '--config', file, '--at', '2100-01-01T00:00:00Z'])
+      expect(later.stdout).not.toContain('out of reach')
     })
 
     it('explains the file if no gateway answers, with a note', async () => {

@@ -1,9 +1,9 @@
-import { mkdtempSync, readdirSync, readFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { run } from '../../src/commands/admin-client.ts'
 import type { Io } from '../../src/commands/io.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { startGateway, type TestGateway } from '../helpers/gateway.ts'
 import { sluice as startProcess } from '../helpers/process.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
@@ -15,10 +15,6 @@ describe('sluice health', () => {
   beforeAll(async () => {
     upstream = await startUpstream()
     gateway = await startGateway({ data: upstream.url })
-  })
-  afterAll(async () => {
-    await gateway.close()
-    await upstream.close()
   })
   const file = (host: string, rest = ''): string =>
     fileOf(`admin: { host: "${host}", port: "\${ADMIN_PORT:-1}" }\n${rest}`)
@@ -47,7 +43,7 @@ describe('sluice health', () => {
   })
 
   it('loads only the packages that it needs, as container engines call it every few seconds', async () => {
-    const loaded = mkdtempSync(join(tmpdir(), 'sluice-health-'))
+    const loaded = createFolder()
     const env = { SLUICE_CONFIG: fileOf(`admin: { port: ${gateway.adminPort} }`), NODE_V8_COVERAGE: loaded }
     const ended = startProcess(['health', '--ready'], env)
     expect(await ended.ended()).toBe(0)

@@ -1,10 +1,10 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { loadConfig } from '../../src/config/load.ts'
 import { explain } from '../../src/process/explain.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import { BIN, sluice as sluiceProcess } from '../helpers/process.ts'
 import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
@@ -22,7 +22,7 @@ const FLAGS = {
 
 const argsOf = (flags: Readonly<Record<string, string>>) =>
   Object.entries(flags).flatMap(([flag, value]) => [`--${flag}`, value])
-const newFile = () => join(mkdtempSync(join(tmpdir(), 'sluice-init-')), 'sluice.yaml')
+const newFile = () => join(createFolder(), 'sluice.yaml')
 
 async function init(flags: Readonly<Record<string, string>> = {}) {
   const file = newFile()
@@ -301,7 +301,6 @@ describe('sluice init', () => {
     beforeAll(async () => {
       backend = await startIssuer({ algorithms: ['ES256'] })
     })
-    afterAll(() => backend.close())
     const jwksOf = async (metadata: object, flags: Readonly<Record<string, string>> = {}) => {
       backend.metadata = { ...metadata }
       const { file, stdout } = await init({ identity: new URL(backend.issuer).origin, ...flags })
@@ -345,7 +344,7 @@ describe('sluice init', () => {
   })
 
   const SAME =
-    'and no path distinguishes them: the API would be open. Give the API a host of its own (--api), or write the routes by hand, as in config/sluice.yaml.'
+    'and no path distinguishes them: the API would be open. Give the API a host of its own (--api).'
   itEndsWrongUsage([
     [
       ['init', ...argsOf({ ...FLAGS, issuer: API }), '--output', '-'],
@@ -357,10 +356,10 @@ describe('sluice init', () => {
     ],
     [
       ['init', ...argsOf({ ...FLAGS, audience: 'my-api' }), '--output', '-'],
-      'Give --api: init asks only on a terminal.',
+      'Give --api: no terminal to ask.',
     ],
-    [['init', '--output', '-'], 'Give --for, --data: init asks only on a terminal.'],
-    [['init', '--output', '-', '--issuer', ISSUER], 'Give --data, --audience: init asks only on a terminal.'],
+    [['init', '--output', '-'], 'Give --for, --data: no terminal to ask.'],
+    [['init', '--output', '-', '--issuer', ISSUER], 'Give --data, --audience: no terminal to ask.'],
     [
       ['init', ...argsOf({ ...FLAGS, data: 'http://data.internal/v3' }), '--output', '-'],
       '--data must end after the port; write http://data.internal.',

@@ -1,8 +1,8 @@
 import { hostname, userInfo } from 'node:os'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { afterEach, describe, expect, it } from 'vitest'
+import { call, startGateway, token } from '../helpers/gateway.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
 
@@ -27,25 +27,14 @@ const ROUTES = `routes:
 `
 const CLIENTS = 'clients: [{ id: acme, limits: { requests: { limit: 50, until: 2100-01-01T00:00:00Z } } }]'
 
-let upstream: TestUpstream
-let redis: RedisServer
-let gateway: TestGateway
-let url: string
-beforeAll(async () => {
-  upstream = await startUpstream()
-  redis = await startRedis({ password: 'hunter2' })
-  gateway = await startGateway(settings(`{ redis: { url: "${redis.url}", password: hunter2 } }`))
-  url = `http://127.0.0.1:${gateway.adminPort}`
-})
-afterAll(async () => {
-  await gateway.close()
-  await upstream.close()
-  await redis.close()
-})
-
+const upstream = await startUpstream()
+const redis = await startRedis({ password: 'hunter2' })
 const settings = (store: string, admin = `{ port: 0, token: ${TOKEN} }`) => ({
   ...{ data: upstream.url, store, limits: LIMITS, routes: ROUTES, more: CLIENTS, admin },
 })
+const gateway = await startGateway(settings(`{ redis: { url: "${redis.url}", password: hunter2 } }`))
+const url = `http://127.0.0.1:${gateway.adminPort}`
+
 /** Runs `limits` with only the address and the token of the gateway. */
 const limits = (...args: string[]) => sluice(['limits', ...args, '--admin', url], { env })
 const set = (...args: string[]) => limits('set', ...args)
@@ -286,7 +275,6 @@ Every gateway applies this within a second.\n`,
     const got = await call(single.port, { method: 'POST', path: '/sync/z', token: await token('acme') })
     expect(got.status).toBe(429)
     expect((await ask('overrides')).stdout).toContain('acme')
-    await single.close()
   })
 })
 
@@ -321,7 +309,7 @@ describe('sluice limits', () => {
 
   const PARTS =
     'Each further word must be a part of the caller: client:ID, user:SUB, ip:192.0.2.7, header:NAME=VALUE, claim:NAME=VALUE or token:SHA256; put quotes around an id with blanks.'
-  const WHICH = 'Which command? One of limits show, limits set, limits reset, limits overrides, limits top.'
+  const WHICH = 'Which command of limits? One of show, set, reset, overrides, top.'
   itEndsWrongUsage([
     [['limits'], WHICH],
     [['limits', 'shw', 'acme'], 'Did you mean show?'],

@@ -1,11 +1,11 @@
 import { EventEmitter } from 'node:events'
-import { mkdtempSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Readable, Writable } from 'node:stream'
 import { expect, it } from 'vitest'
 import { main } from '../../src/commands/cli.ts'
 import type { Io } from '../../src/commands/io.ts'
+import { createFolder } from '../helpers/folder.ts'
 
 export interface Ended {
   readonly code: number
@@ -50,7 +50,7 @@ function createSink() {
   return Object.assign(sink, { text: () => text })
 }
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-commands-'))
+const folder = createFolder()
 let files = 0
 
 /** Writes this text or these bytes to a new file, and returns its path. */

@@ -1,42 +1,19 @@
 import { spawn } from 'node:child_process'
 import { openSync, readFileSync, writeFileSync } from 'node:fs'
-import { createServer, type AddressInfo, type Server } from 'node:net'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { call, ISSUER, token, yaml } from '../helpers/gateway.ts'
-import {
-  BIN,
-  serving,
-  type ServingProcess,
-  signalUntilEnd,
-  sluice,
-  type TestProcess,
-  withTests,
-} from '../helpers/process.ts'
+import { BIN, serving, signalUntilEnd, sluice, type TestProcess, withTests } from '../helpers/process.ts'
 import { freePort } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 import { fileOf } from './run.ts'
 
-let data: TestUpstream
 const held: (() => void)[] = []
-beforeAll(async () => {
-  data = await startUpstream((request, response) => {
-    const answer = () => response.writeHead(200, { 'Content-Type': 'application/json' }).end('{}')
-    if (request.url === '/v3/held') held.push(answer)
-    else answer()
-  })
+const data = await startUpstream((request, response) => {
+  const answer = () => response.writeHead(200, { 'Content-Type': 'application/json' }).end('{}')
+  if (request.url === '/v3/held') held.push(answer)
+  else answer()
 })
-afterAll(() => data.close())
-
-const processes: TestProcess[] = []
-afterEach(() => {
-  for (const process of processes.splice(0)) process.kill()
-})
-const started = async (...args: Parameters<typeof serving>): Promise<ServingProcess> => {
-  const process = await serving(...args)
-  processes.push(process)
-  return process
-}
 
 /** Returns the processor time of a process in seconds. */
 function processorTime({ child }: TestProcess): number {
@@ -52,7 +29,7 @@ function handlesSignals({ child }: TestProcess): boolean {
 
 describe('sluice start', () => {
   it('serves callers and operators, logs each request in one line without a secret, and drains on SIGTERM', async () => {
-    const gateway = await started(yaml({ data: data.url, more: 'drainTimeout: 4s' }))
+    const gateway = await serving(yaml({ data: data.url, more: 'drainTimeout: 4s' }))
     const mine = await token('acme')
     const got = await call(gateway.port, {
       path: '/v3/sync/a%3Ab?secret=hunter2',
@@ -134,7 +111,6 @@ describe('sluice start', () => {
     )
     const file = fileOf(yaml({ data: data.url, more: `clients:\n${clients.join('\n')}` }))
     const loading = sluice(['start', '--config', file])
-    processes.push(loading)
     await until('it loads', () => handlesSignals(loading) && processorTime(loading) > 0.8)
     loading.kill('SIGHUP')
     loading.kill('SIGUSR2')
@@ -146,7 +122,7 @@ describe('sluice start', () => {
   })
 
   it('does not wait for requests beyond drainTimeout', async () => {
-    const gateway = await started(yaml({ data: data.url, more: 'drainTimeout: 200ms' }))
+    const gateway = await serving(yaml({ data: data.url, more: 'drainTimeout: 200ms' }))
     const pending = call(gateway.port, { path: '/v3/held', token: await token('acme') })
     const cut = expect(pending).rejects.toThrow(/hang up|ECONNRESET/)
     await until('the request reached the upstream', () => held.length > 0)
@@ -162,7 +138,7 @@ describe('sluice start', () => {
   })
 
   it('exits at once on a second signal', async () => {
-    const gateway = await started(yaml({ data: data.url, more: 'drainTimeout: 1h' }))
+    const gateway = await serving(yaml({ data: data.url, more: 'drainTimeout: 1h' }))
     void call(gateway.port, { path: '/v3/held', token: await token('acme') }).catch(() => {})
     await until('the request reached the upstream', () => held.length > 0)
     gateway.kill('SIGTERM')
@@ -179,22 +155,18 @@ describe('sluice start', () => {
   })
 
   it('reports in one line that a port is in use, and exits with 1', async () => {
-    const taken: Server = createServer()
-    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
-    const { port } = taken.address() as AddressInfo
     const launched = ['--port', '--admin-port'].map((flag) =>
-      sluice(['start', '--config', '-', flag, String(port)], {}, yaml({ data: data.url })),
+      sluice(['start', '--config', '-', flag, String(data.port)], {}, yaml({ data: data.url })),
     )
     for (const process of launched) {
       expect(await process.ended()).toBe(1)
       expect(process.stderr()).toMatch(/^sluice: .*127\.0\.0\.1:\d+ is in use; .*\n$/)
     }
-    taken.close()
   })
 
   it('serves identity routes while the issuer’s keys cannot be loaded, and answers 503 on the others', async () => {
     const tokens = `tokens: { issuer: "${ISSUER}", audience: x, jwks: "http://127.0.0.1:9/" }`
-    const gateway = await started(yaml({ data: data.url, tokens }))
+    const gateway = await serving(yaml({ data: data.url, tokens }))
     expect((await call(gateway.port, { path: '/oidc/x' })).status).toBe(200)
     const got = await call(gateway.port, { token: await token('acme') })
     expect(got).toMatchObject({
@@ -209,7 +181,6 @@ describe('sluice start', () => {
     const port = await freePort()
     const args = ['--port', String(port), '--log-format', format, '--log-level', 'info']
     const gateway = sluice(['start', '--config', '-', ...args], {}, yaml({ data: data.url }))
-    processes.push(gateway)
     await until('it serves', () => gateway.stdout().includes('gateway started'))
     gateway.child.stdout!.destroy()
     for (let i = 0; i < 20; i++) expect((await call(port, { path: '/oidc/x' })).status).toBe(200)
@@ -229,7 +200,7 @@ describe('sluice start', () => {
   it('exits with 1 and a last line on an uncaught error', async () => {
     const fault = 'Promise.reject(new Error("boom"))'
     const preload = `data:text/javascript,${encodeURIComponent(`process.on('SIGWINCH', () => { ${fault} })`)}`
-    const gateway = await started(yaml({ data: data.url }), [], { NODE_OPTIONS: `--import=${preload}` })
+    const gateway = await serving(yaml({ data: data.url }), [], { NODE_OPTIONS: `--import=${preload}` })
     await call(gateway.port, { path: '/oidc/x' })
     gateway.kill('SIGWINCH')
     expect(await gateway.ended()).toBe(1)
@@ -245,9 +216,7 @@ describe('sluice start', () => {
   })
 
   it('is healthy but not ready until Redis was tried and callers are served, with a change meanwhile; exits on a signal at any time', async () => {
-    const silent = createServer((socket) => socket.on('error', () => {}))
-    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
-    const { port: redisPort } = silent.address() as AddressInfo
+    const { port: redisPort } = await startRawUpstream(() => {})
     const [port, adminPort] = [await freePort(), await freePort()]
     const file = fileOf(yaml({ data: data.url }))
     const launch = () => {
@@ -256,7 +225,6 @@ describe('sluice start', () => {
           ' ',
         ),
       )
-      processes.push(gateway)
       return gateway
     }
     const status = (on: number, path: string) =>
@@ -287,7 +255,6 @@ describe('sluice start', () => {
     other.kill('SIGHUP')
     other.kill('SIGTERM')
     expect(await other.ended()).toBe(0)
-    silent.close()
   })
 
   it('exits in time even if its log cannot be written', async () => {

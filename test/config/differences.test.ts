@@ -81,12 +81,12 @@ describe('the differences of two configurations', () => {
       ['tracing.headers.k *** → ***'],
     ],
   ] as [string, string, string, string[]][])('are %s', ([, before, after, changes]) => {
-    expect(differences(before, after)).toEqual(changes)
+    expect(differences(before, after, 'sluice.yaml')).toEqual(changes)
   })
 
   it('are at most twenty', () => {
     const many = (value: number) => Array.from({ length: 25 }, (_, i) => `k${i}: ${value}`).join('\n')
-    const changes = differences(many(1), many(2))
+    const changes = differences(many(1), many(2), 'sluice.yaml')
     expect(changes).toHaveLength(21)
     expect(changes.at(-1)).toBe('5 more')
   })

@@ -1,7 +1,7 @@
 import { connect as connectHttp2 } from 'node:http2'
 import { connect } from 'node:net'
 import { connect as connectTls } from 'node:tls'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { ASKING, type AskingProxy, startAsking } from '../helpers/asking-proxies.ts'
 import { startGateway } from '../helpers/gateway.ts'
 import { startIgnoringBackend } from '../helpers/ignoring-backend.ts'
@@ -102,11 +102,6 @@ describe.each(Object.keys(ASKING) as AskingProxy[])('%s with TLS and HTTP/2 that
     backend = await startIgnoringBackend()
     await start(from)
     proxy = await startAsking(from, [gateway], backend.port, { tls: true })
-  })
-  afterAll(async () => {
-    proxy?.close()
-    await gateway.close()
-    await backend.close()
   })
   beforeEach(() => void (backend.served.length = 0))
 

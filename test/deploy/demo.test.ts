@@ -1,12 +1,12 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
+import { createFolder } from '../helpers/folder.ts'
 import { call } from '../helpers/gateway.ts'
-import { sluice, type TestProcess } from '../helpers/process.ts'
+import { sluice } from '../helpers/process.ts'
 import { freePort } from '../helpers/redis.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { until } from '../helpers/wait.ts'
@@ -22,11 +22,6 @@ const { services, volumes: named } = parse(read('compose.demo.yaml'), { merge: t
   services: Readonly<Record<string, Service>>
   volumes: Readonly<Record<string, unknown>>
 }
-
-let started: TestProcess[] = []
-afterEach(() => {
-  for (const process of started.splice(0)) process.kill()
-})
 
 describe('deploy/compose.demo.yaml', () => {
   it('mounts only existing files, and publishes ports on loopback only, each once', () => {
@@ -44,7 +39,7 @@ describe('deploy/compose.demo.yaml', () => {
 
   it('gives both gateways callers, refusals and one count', async () => {
     const redis = await sharedRedis()
-    const folder = mkdtempSync(join(tmpdir(), 'sluice-demo-'))
+    const folder = createFolder()
     const makeToken = () => {
       const [program, ...args] = services['token']!.command as [string, ...string[]]
       const script = args.map((word) => word.replaceAll('/run/demo', folder).replaceAll('$$', '$'))
@@ -68,7 +63,7 @@ describe('deploy/compose.demo.yaml', () => {
     const backends = services['backends']!.command.map((word) =>
       word === '3000' ? String(free[2]) : word === '4000' ? String(free[3]) : here(word),
     )
-    started.push(sluice(backends))
+    const started = [sluice(backends)]
     const file = join(folder, 'sluice.yaml')
     writeFileSync(file, here(read('demo/sluice.yaml')))
     const adminPorts = [await freePort(), await freePort()]

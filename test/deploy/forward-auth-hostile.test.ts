@@ -1,11 +1,11 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import type { Socket } from 'node:net'
 import { cpus } from 'node:os'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { ASKING, type AskingProxy, startAsking } from '../helpers/asking-proxies.ts'
 import { startGateway, token } from '../helpers/gateway.ts'
 import { answered, raw, statuses } from '../helpers/raw.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 
 const PROXIES = Object.keys(ASKING) as AskingProxy[]
 const LIMITED = { 'X-RateLimit-Limit': 'of the backend', 'X-RateLimit-Remaining': 'of the backend' }
@@ -16,9 +16,7 @@ const answer: Parameters<typeof startUpstream>[0] = ({ headers, url }, response)
       ...(url === '/open/accel' && { 'X-Accel-Redirect': '/open/other' }),
     })
     .end()
-let data: TestUpstream
-beforeAll(async () => void (data = await startUpstream(answer)))
-afterAll(() => data.close())
+const data = await startUpstream(answer)
 
 async function start(from: AskingProxy, edit?: (name: string, text: string) => string) {
   const gateway = await startGateway({
@@ -29,15 +27,8 @@ async function start(from: AskingProxy, edit?: (name: string, text: string) => s
   - { match: "/v3/*", authenticate: bearer, limits: [requests] }`,
     more: `forwardAuth: { port: 0, from: ${from} }`,
   })
-  const proxy = await startAsking(from, [gateway], data.port, { ...(edit && { edit }) })
-  return {
-    gateway,
-    port: proxy.port,
-    async close() {
-      proxy.close()
-      await gateway.close()
-    },
-  }
+  const { port } = await startAsking(from, [gateway], data.port, { ...(edit && { edit }) })
+  return { gateway, port }
 }
 
 /** Sends a head over a bare socket. Returns the text of the answer. */
@@ -48,7 +39,6 @@ const HOST = 'Host: api.example.com'
 describe.each(PROXIES)('%s that asks', (from) => {
   let asking: Awaited<ReturnType<typeof start>>
   beforeAll(async () => void (asking = await start(from)))
-  afterAll(() => asking?.close())
   beforeEach(() => void (data.seen.length = 0))
 
   it('refuses a Host longer than any name', async () => {
@@ -191,7 +181,6 @@ describe('nginx that asks', () => {
     unsubscribe('net.server.socket', count)
     // One for each worker process.
     expect(connections).toBeLessThanOrEqual(cpus().length)
-    await asking.close()
   })
 })
 
@@ -205,14 +194,12 @@ describe('HAProxy that asks', () => {
         400, 431,
       ])
     expect(statuses(await send(asking.port, 'GET /open/a HTTP/1.1', HOST))).toEqual([200])
-    await asking.close()
   })
 
   it('does not speak HTTP/2 without TLS', async () => {
     const asking = await start('haproxy')
     const { text } = await raw(asking.port, 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', answered)
     expect(text).toMatch(/^HTTP\/1\.[01] 4\d\d /)
-    await asking.close()
   })
 
   it('refuses every request if the Lua program fails', async () => {
@@ -222,6 +209,5 @@ describe('HAProxy that asks', () => {
     )
     expect(statuses(await send(asking.port, 'GET /open/a HTTP/1.1', HOST))).toEqual([503])
     expect(data.seen.length).toBe(before)
-    await asking.close()
   })
 })

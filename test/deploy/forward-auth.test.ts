@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { ASKING, startAsking } from '../helpers/asking-proxies.ts'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { makeKey, signProof, thumbprintOf } from '../helpers/issuer.ts'
@@ -39,11 +39,6 @@ ${STATUSES.map((status) => `  refused${status}: { per: [ip], limit: 1, window: 1
     beforeAll(async () => {
       data = await startUpstream()
       await start(5, '1m')
-    })
-    afterAll(async () => {
-      proxy?.close()
-      await gateway.close()
-      await data.close()
     })
     const reached = () => data.seen.length
 

@@ -1,26 +1,18 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
-import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { call, startGateway, token } from '../helpers/gateway.ts'
 import { startNginx } from '../helpers/nginx.ts'
 import { FROM_PROXY } from '../helpers/proxy-fields.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 
 const DEPLOY = join(import.meta.dirname, '../../deploy')
 const read = (path: string): string => readFileSync(join(DEPLOY, path), 'utf8')
 
-let upstream: TestUpstream
-let gateway: TestGateway
-beforeAll(async () => {
-  upstream = await startUpstream()
-  gateway = await startGateway({ data: upstream.url, trustedProxies: '[127.0.0.1/32]' })
-})
-afterAll(async () => {
-  await gateway.close()
-  await upstream.close()
-})
+const upstream = await startUpstream()
+const gateway = await startGateway({ data: upstream.url, trustedProxies: '[127.0.0.1/32]' })
 
 const SHIPPED = read('nginx.conf')
   .replace('listen 8080', 'listen 127.0.0.1:PORT')
@@ -106,13 +98,11 @@ describe.each([
     })
     const forged = Object.entries(headers).filter(([, value]) => String(value).includes('6.6.6.6'))
     expect(forged.map(([name]) => name)).toEqual(passed)
-    nginx.close()
   })
 
   it('lets no caller pass with the certificate of another in Client-Cert', async () => {
     const nginx = await start(text)
     expect(await withCertificate(nginx.port)).toBe(401)
-    nginx.close()
   })
 })
 
@@ -121,5 +111,4 @@ it('ingress-nginx without deploy/kubernetes/ingress-nginx.yaml must not be trust
   expect(await withCertificate(nginx.port)).toBe(200)
   const shipped = parse(read('kubernetes/sluice.yaml')) as { listen: Record<string, unknown> }
   expect(shipped.listen).not.toHaveProperty('trustedProxies')
-  nginx.close()
 })

@@ -1,19 +1,17 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { ASKING, type AskingProxy, startAsking } from '../helpers/asking-proxies.ts'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { answered, raw, statuses } from '../helpers/raw.ts'
 import { freePort } from '../helpers/redis.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
-import { startRawUpstream, startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 
 const PROXIES = Object.keys(ASKING) as AskingProxy[]
-let data: TestUpstream
-beforeAll(async () => void (data = await startUpstream()))
-afterAll(() => data.close())
+const data = await startUpstream()
 beforeEach(() => void (data.seen.length = 0))
 
 async function start(from: AskingProxy, store = 'memory') {
@@ -73,8 +71,6 @@ describe.each(PROXIES)('%s', (from) => {
       answered,
     )
     expect(statuses(text)).toEqual([400])
-    closed.close()
-    open.close()
   })
 
   it('fails open only where no Sluice answers', async () => {
@@ -100,8 +96,6 @@ describe.each(PROXIES)('%s', (from) => {
     await sleep(2500)
     expect(await statusOf('/v3/a')).toBe(401)
     expect(data.seen).toEqual([])
-    proxy.close()
-    await gateway.close()
   })
 
   it('does not forward again to a backend that broke off, if it fails open', async () => {
@@ -114,9 +108,6 @@ describe.each(PROXIES)('%s', (from) => {
     const proxy = await startAsking(from, [gateway], broken.port, { on: ['fail open'] })
     expect((await call(proxy.port, { method: 'POST', path: '/open/a', body: 'x' })).status).toBe(502)
     expect(requests).toBe(1)
-    proxy.close()
-    await gateway.close()
-    await broken.close()
   })
 
   it('asks once about a call, although the Sluice hangs', async () => {
@@ -134,8 +125,6 @@ describe.each(PROXIES)('%s', (from) => {
     expect((await call(proxy.port, { path: '/open/a' })).status).toBe(200)
     expect((await call(proxy.port, { path: '/hung' })).status).toBeGreaterThanOrEqual(500)
     expect(asked).toEqual(['/open/a', '/hung'])
-    proxy.close()
-    await sluice.close()
   })
 })
 
@@ -172,7 +161,5 @@ describe('docs/forward-auth.md', () => {
     const proxy = await startAsking(from, [gateway], data.port)
     const got = [await call(proxy.port), await call(proxy.port), await call(proxy.port)]
     expect(got.map(({ status }) => status)).toEqual([200, 200, 429])
-    proxy.close()
-    await gateway.close()
   })
 })

@@ -1,10 +1,10 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
+import { createFolder } from '../helpers/folder.ts'
 import {
   call,
   type Call,
@@ -18,14 +18,13 @@ import {
 } from '../helpers/gateway.ts'
 import { type IntrospectionServer, startIntrospection } from '../helpers/introspection-server.ts'
 import { serving } from '../helpers/process.ts'
+import { fileText, REPOSITORY } from '../helpers/repository.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** docs/admin-api.yaml must describe every path of the admin listener, and every response as it is sent. */
-const root = join(import.meta.dirname, '../..')
-const read = (path: string): string => readFileSync(join(root, path), 'utf8')
 
 interface Operation {
   readonly parameters?: readonly { readonly name: string; readonly in: string }[]
@@ -36,7 +35,7 @@ interface Description {
   readonly paths: Record<string, Record<string, Operation>>
   readonly components: { readonly schemas: Record<string, object> }
 }
-const description = parse(read('docs/admin-api.yaml')) as Description
+const description = parse(fileText('docs/admin-api.yaml')) as Description
 const ajv = new Ajv2020({ strict: false, allErrors: true })
 formats.default(ajv)
 ajv.addSchema(description, 'api')
@@ -73,17 +72,17 @@ const LIMITS = `limits:
   weekly: { per: [client], limit: 3, window: { calendar: week, timezone: Europe/Lisbon } }
   trial: { per: [client], limit: 1, window: 1m, shadow: true }
   device: { per: [client, "header:x-device"], limit: 100, window: 1m, missing: skip }
+  exports: { per: [client], concurrent: 3 }
   address: { per: [ip], limit: 1, window: 1m }`
 const ROUTES = `routes:
   - { match: "/open", upstream: data, authenticate: none, limits: [address] }
   - { match: "GET /rate-limits", respond: limits, authenticate: bearer }
   - { match: "/secure", upstream: secure, authenticate: none }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, weekly, trial, device] }`
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, weekly, trial, device, exports] }`
 
 describe('docs/admin-api.yaml', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-admin-api-'))
+  const folder = createFolder()
   const file = join(folder, 'sluice.yaml')
-  const closing: (() => Promise<void>)[] = []
   let redis: string
   let upstream: TestUpstream
   let introspection: IntrospectionServer
@@ -100,27 +99,15 @@ describe('docs/admin-api.yaml', () => {
     more: 'clients: [{ id: acme, name: Acme, limits: { requests: { limit: 30, until: 2089-01-01T00:00:00Z } } }]',
     upstream: `errors: problem }\n  secure: { url: "https://127.0.0.1:1", tls: { ca: "${join(folder, 'ca.pem')}" }`,
   })
-  async function start(admin: string, store: string): Promise<TestGateway> {
-    const started = await startGateway(settings(admin, store))
-    closing.push(() => started.close())
-    return started
-  }
+  const start = (admin: string, store: string) => startGateway(settings(admin, store))
 
   beforeAll(async () => {
     writeFileSync(join(folder, 'ca.pem'), makeCertificate().cert)
     upstream = await startUpstream()
     introspection = await startIntrospection()
-    closing.push(
-      () => upstream.close(),
-      () => introspection.close(),
-    )
     redis = `redis: { url: "${(await sharedRedis()).url}" }`
     gateway = await start(`{ port: 0, token: ${TOKEN} }`, `{ ${redis}, prefix: docs-admin-api }`)
     await until('it is ready', async () => (await ask('/readyz')).status === 200)
-  })
-  afterAll(async () => {
-    await Promise.all(closing.map((close) => close()))
-    rmSync(folder, { recursive: true })
   })
 
   it('has every path of the listener, and no other', async () => {
@@ -129,14 +116,14 @@ describe('docs/admin-api.yaml', () => {
     expect(status).toBe(404)
     const said = body.match(/(?<= )\/[a-z]*/g)!.map((path) => (path === '/limits' ? '/limits/' : path))
     expect(said.concat('/console/').toSorted()).toEqual(described.toSorted())
-    const source = read('src/admin/server.ts').matchAll(/'(\/[a-z]*)'/g)
+    const source = fileText('src/admin/server.ts').matchAll(/'(\/[a-z]*)'/g)
     for (const [, path] of source) expect(described).toContain(path)
     for (const path of described.filter((path) => !path.endsWith('/')))
       expect((await ask(path)).status, path).not.toBe(404)
   })
 
   it('has every file of the console', async () => {
-    for (const name of readdirSync(join(root, 'src/admin/console')).filter((name) =>
+    for (const name of readdirSync(join(REPOSITORY, 'src/admin/console')).filter((name) =>
       /\.(css|js|svg)$/.test(name),
     ))
       expectDescribed('/console/{file}', 'get', await ask(`/console/${name}`))
@@ -225,7 +212,7 @@ describe('docs/admin-api.yaml', () => {
     for (const caller of ['acme', 'bluebird', 'nobody', 'ip:127.0.0.1', 'user:jo', '%E4'])
       expectDescribed('/limits/{caller}', 'get', await ask(`/limits/${caller}`))
     const { limits, own, overrides } = (await ask('/limits/acme')).json
-    expect([limits.length, own.length, overrides.length]).toEqual([4, 1, 1])
+    expect([limits.length, own.length, overrides.length]).toEqual([5, 1, 1])
     const listed = await ask('/overrides')
     expect(listed.json.overrides).toHaveLength(2)
     expectDescribed('/overrides', 'get', listed)
@@ -323,10 +310,14 @@ describe('docs/admin-api.yaml', () => {
   it('lists every member of an object as required, or as one of those that may be missing', () => {
     const optional = new Set([
       'windowSeconds',
+      'windowMs',
+      'inProgress',
+      'oldest',
       'calendar',
       'firstDay',
       'missing',
       'cost',
+      'counts',
       'allow',
       'until',
       'by',

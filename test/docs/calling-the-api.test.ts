@@ -1,31 +1,21 @@
 import { spawn, spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { describe, expect, it } from 'vitest'
+import { createFolder } from '../helpers/folder.ts'
+import { call, startGateway, token } from '../helpers/gateway.ts'
 import { withTests } from '../helpers/process.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { codeBlocks, fileText, REPOSITORY } from '../helpers/repository.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** The code of docs/calling-the-api.md is run against a gateway, which refuses its first calls. */
-const root = join(import.meta.dirname, '../..')
-const page = readFileSync(join(root, 'docs/calling-the-api.md'), 'utf8')
-const blocksOf = (language: string): string[] =>
-  [...page.matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\``, 'gm'))].map(([, block]) => block!)
+const page = fileText('docs/calling-the-api.md')
+const blocksOf = (language: string) => codeBlocks(page, language)
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-calling-'))
-let upstream: TestUpstream
-let gateway: TestGateway
-beforeAll(async () => {
-  upstream = await startUpstream()
-  gateway = await startGateway({ data: upstream.url, limit: 2, window: '1s' })
-})
-afterAll(async () => {
-  await gateway.close()
-  await upstream.close()
-  rmSync(folder, { recursive: true })
-})
+const folder = createFolder()
+const upstream = await startUpstream()
+const gateway = await startGateway({ data: upstream.url, limit: 2, window: '1s' })
 
 /** Sets the limit of the client `acme` to 0, or ends that. */
 async function block(limit: 0 | null): Promise<void> {
@@ -48,7 +38,7 @@ async function run(code: string, name: string, ...program: readonly string[]): P
   writeFileSync(file, code.replaceAll('https://api.example.com', `http://127.0.0.1:${gateway.port}`))
   const env = { ...process.env, TOKEN: await token('acme') }
   const [command, ...args] = program
-  const child = withTests(spawn(command!, [...args, file], { cwd: root, env }))
+  const child = withTests(spawn(command!, [...args, file], { cwd: REPOSITORY, env }))
   let [output, errors] = ['', '']
   child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()))
   child.stderr.on('data', (chunk: Buffer) => (errors += chunk.toString()))

@@ -1,20 +1,17 @@
 import { spawnSync } from 'node:child_process'
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
+import { createFolder } from '../helpers/folder.ts'
 import { yaml } from '../helpers/gateway.ts'
 import { BIN } from '../helpers/process.ts'
+import { codeBlocks, fileText } from '../helpers/repository.ts'
 
 /** The commands of docs/choosing-a-limit.md are run in a shell; test/regimes plays its recipes. */
-const page = readFileSync(join(import.meta.dirname, '../../docs/choosing-a-limit.md'), 'utf8')
-const [replay, percentiles, callers] = [...page.matchAll(/^```sh\n([\s\S]*?)^```/gm)].map(
-  ([, block]) => block!,
-)
+const [replay, percentiles, callers] = codeBlocks(fileText('docs/choosing-a-limit.md'), 'sh')
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-choosing-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = createFolder()
 const program = join(folder, 'sluice')
 writeFileSync(program, `#!/bin/sh\nexec ${process.execPath} ${BIN} "$@"\n`)
 chmodSync(program, 0o755)

@@ -1,13 +1,10 @@
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { DOCS, fileText, REPOSITORY } from '../helpers/repository.ts'
 
 /** Relative links and anchors of the documents must have a target. */
-const root = join(import.meta.dirname, '../..')
-const pages = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
-  .filter((name) => name.endsWith('.md'))
-  .map((name) => `docs/${name}`)
-const documents = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...pages]
+const documents = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...DOCS]
 
 /** Returns the text without its code, in which brackets and `#` mean something else. */
 const prose = (text: string): string =>
@@ -36,20 +33,21 @@ const linksOf = (text: string): readonly string[] =>
 function faultOf(link: string, document: string): string | undefined {
   if (/^[a-z][a-z+.-]*:/i.test(link)) return undefined
   const [path = '', anchor] = link.split('#', 2)
-  const file = path === '' ? join(root, document) : join(root, document, '..', decodeURIComponent(path))
+  const file =
+    path === '' ? join(REPOSITORY, document) : join(REPOSITORY, document, '..', decodeURIComponent(path))
   if (!existsSync(file)) return `${link}: no such file`
   if (anchor === undefined) return undefined
   if (!statSync(file).isFile() || !file.endsWith('.md')) return `${link}: only .md files have anchors`
   return anchorsOf(readFileSync(file, 'utf8')).has(anchor) ? undefined : `${link}: no such heading`
 }
 
-describe('a link', () => {
-  it.each(documents)('of %s has a target', (document) => {
-    const links = linksOf(readFileSync(join(root, document), 'utf8'))
+describe('the links of documents', () => {
+  it.each(documents)('every link of %s has a target', (document) => {
+    const links = linksOf(fileText(document))
     expect(links.map((link) => faultOf(link, document)).filter(Boolean)).toEqual([])
   })
 
-  it('without a target is found', () => {
+  it('a link without a target is found', () => {
     const text =
       '[a](none.md) [b](../README.md#none) ![c](none.png) <a href="none.html">d</a>\n[e]: none.md\n`[f](no)`\n'
     expect(linksOf(text).map((link) => faultOf(link, 'docs/x.md'))).toEqual([
@@ -62,12 +60,10 @@ describe('a link', () => {
     expect(faultOf('../README.md#operate-it', 'docs/x.md')).toBeUndefined()
   })
 
-  it('leads to every page of docs/', () => {
+  it('every page of docs/ has a link to it', () => {
     const targets = documents.flatMap((document) =>
-      linksOf(readFileSync(join(root, document), 'utf8')).map((link) =>
-        join(document, '..', link.split('#')[0]!),
-      ),
+      linksOf(fileText(document)).map((link) => join(document, '..', link.split('#')[0]!)),
     )
-    for (const page of pages) expect(targets).toContain(page)
+    for (const page of DOCS) expect(targets).toContain(page)
   })
 })

@@ -1,17 +1,10 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
+import { fileText, filesIn } from '../helpers/repository.ts'
 
 /** docs/log-messages.md and the source must list the same messages, at the same levels. */
-const root = fileURLToPath(new URL('../..', import.meta.url))
-const doc = readFileSync(join(root, 'docs/log-messages.md'), 'utf8')
+const doc = fileText('docs/log-messages.md')
 
-const sources = ['src', 'bin'].flatMap((folder) =>
-  readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
-    .filter((name) => name.endsWith('.ts'))
-    .map((name) => readFileSync(join(root, folder, name), 'utf8')),
-)
+const sources = ['src', 'bin'].flatMap((folder) => filesIn(folder, '.ts').map(fileText))
 
 const CALL = /\blog\??\.(trace|debug|info|warn|error|fatal)\(/g
 /** A string, a template or a comment, in which an argument does not end. */

@@ -1,24 +1,17 @@
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { readAccessLine } from '../../src/commands/replay/logs.ts'
 import { loadConfig } from '../../src/config/load.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { withOwnFolders } from '../helpers/nginx.ts'
+import { codeBlocks, fileText, REPOSITORY } from '../helpers/repository.ts'
 
-const docs = join(import.meta.dirname, '../../docs')
-const index = readFileSync(join(docs, 'migrating.md'), 'utf8')
-const pages = readdirSync(join(docs, 'migrating'))
+const index = fileText('docs/migrating.md')
+const pages = readdirSync(join(REPOSITORY, 'docs/migrating'))
 
-/** Returns the code blocks of a language, without their indentation. */
-const blocks = (text: string, language: string): string[] =>
-  [...text.matchAll(new RegExp(`^( *)\`\`\`${language}\\n([\\s\\S]*?)^ *\`\`\``, 'gm'))].map(
-    ([, indent, block]) => block!.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
-  )
-
-const folder = mkdtempSync(join(tmpdir(), 'sluice-migrating-'))
-afterAll(() => rmSync(folder, { recursive: true }))
+const folder = createFolder()
 
 async function limitsOf(text: string) {
   const file = join(folder, 'sluice.yaml')
@@ -27,14 +20,14 @@ async function limitsOf(text: string) {
 }
 
 describe.each(pages)('docs/migrating/%s', (name) => {
-  const text = readFileSync(join(docs, 'migrating', name), 'utf8')
+  const text = fileText(`docs/migrating/${name}`)
 
   it('is in the index', () => expect(index).toContain(`](migrating/${name})`))
 
   it('shows a file of the peer, and then a Sluice file that loads and limits', async () => {
     const languages = [...text.matchAll(/^```(\w+)$/gm)].map(([, language]) => language)
     expect(languages).toEqual([expect.stringMatching(/^(?:yml|nginx|js)$/), 'yaml'])
-    expect((await limitsOf(blocks(text, 'yaml')[0]!)).length).toBeGreaterThan(0)
+    expect((await limitsOf(codeBlocks(text, 'yaml')[0]!)).length).toBeGreaterThan(0)
   })
 
   it('says that a peer was read about only, unless it was run', () => {
@@ -45,14 +38,22 @@ describe.each(pages)('docs/migrating/%s', (name) => {
 
 describe('docs/migrating.md', () => {
   it('shows a configuration for a trial that loads', async () => {
-    const [trial, ...more] = blocks(index, 'yaml')
-    expect(more).toEqual([])
+    const [trial] = codeBlocks(index, 'yaml')
     expect((await limitsOf(trial!)).map(({ shadow }) => shadow)).toEqual([false, true])
   })
 
+  it('shows a configuration with points and calls at once that loads', async () => {
+    const [, points, ...more] = codeBlocks(index, 'yaml')
+    expect(more).toEqual([])
+    expect(await limitsOf(points!)).toMatchObject([
+      { name: 'points', limit: 900, cost: 1 },
+      { name: 'calls', limit: 100, isConcurrent: true },
+    ])
+  })
+
   it('shows nginx files that nginx accepts', () => {
-    const shown = [index, readFileSync(join(docs, 'migrating/from-nginx.md'), 'utf8')]
-    for (const [i, text] of shown.flatMap((page) => blocks(page, 'nginx')).entries()) {
+    const shown = [index, fileText('docs/migrating/from-nginx.md')]
+    for (const [i, text] of shown.flatMap((page) => codeBlocks(page, 'nginx')).entries()) {
       const file = join(folder, `${i}.conf`)
       const local = text.replaceAll('data.internal', '127.0.0.1').replaceAll('/var/log/nginx', folder)
       const conf = `pid ${folder}/nginx.pid;\nevents {}\nhttp {\naccess_log off;\n${local}}\n`
@@ -68,14 +69,14 @@ describe('docs/migrating.md', () => {
   it('shows an nginx log format that replay reads', () => {
     const [, ...parts] = /log_format sluice escape=json '(.*)'\n *'(.*)';/.exec(index)!
     const values: Record<string, string> = {
-      ...{ time_iso8601: '2026-11-22T14:09:58+00:00', request_method: 'GET', host: 'api.example.com' },
+      ...{ ended_at: '2026-11-22T14:09:58.276+00:00', request_method: 'GET', host: 'api.example.com' },
       ...{ uri: '/v3/accounts', client_id: 'acme', remote_addr: '192.0.2.1', status: '429' },
-      now_ms: '1795356598276',
+      took_ms: '1239',
     }
     const line = parts.join('').replaceAll(/\$(\w+)/g, (_, name: string) => values[name]!)
     expect(readAccessLine(line)).toMatchObject({
       ...{ method: 'GET', host: 'api.example.com', path: '/v3/accounts', client: 'acme', ip: '192.0.2.1' },
-      decidedAt: 1795356598276,
+      ...{ decidedAt: Date.parse('2026-11-22T14:09:57.037Z'), tookMs: 1239 },
     })
   })
 })

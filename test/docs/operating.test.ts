@@ -1,18 +1,16 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { configurationPage } from '../../scripts/configuration-page.ts'
 import { jsonSchema } from '../../src/config/schema.ts'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { DOCS, fileText, REPOSITORY } from '../helpers/repository.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** docs/operating.md and docs/configuration.md must be complete, and list nothing that does not exist. */
-const root = fileURLToPath(new URL('../..', import.meta.url))
-const read = (path: string): string => readFileSync(join(root, path), 'utf8')
-const doc = read('docs/operating.md')
+const doc = fileText('docs/operating.md')
 
 /** Returns the rows of the tables under a heading, each as a list of cells. */
 function rowsUnder(heading: string): readonly (readonly string[])[] {
@@ -24,16 +22,11 @@ const namesIn = (cell = ''): string[] => [...cell.matchAll(/`([^`]+)`/g)].map(([
 const sorted = (names: Iterable<string>): string[] => [...names].toSorted((a, b) => (a < b ? -1 : 1))
 
 describe('docs/operating.md', () => {
-  let upstream: TestUpstream
   let gateway: TestGateway
   beforeAll(async () => {
-    upstream = await startUpstream()
+    const upstream = await startUpstream()
     const store = `{ redis: { url: "${(await sharedRedis()).url}" }, prefix: docs-operating }`
     gateway = await startGateway({ data: upstream.url, store })
-  })
-  afterAll(async () => {
-    await gateway.close()
-    await upstream.close()
   })
 
   it('lists every metric that a gateway shows, with its type and labels', async () => {
@@ -61,8 +54,10 @@ describe('docs/operating.md', () => {
   })
 
   it('lists every field of the access log', () => {
-    const sources = readdirSync(join(root, 'src/observe')).filter((name) => /^(?:access|log)/.test(name))
-    const text = sources.map((name) => read(`src/observe/${name}`)).join('')
+    const sources = readdirSync(join(REPOSITORY, 'src/observe')).filter((name) =>
+      /^(?:access|log)/.test(name),
+    )
+    const text = sources.map((name) => fileText(`src/observe/${name}`)).join('')
     const written = [...text.matchAll(/[{,]"(\w+)":|\btext\('(\w+)'/g)].map(([, one, other]) => one ?? other!)
     expect(sorted(rowsUnder('Access log').flatMap(([names]) => namesIn(names)))).toEqual(
       sorted(new Set(written)),
@@ -70,21 +65,21 @@ describe('docs/operating.md', () => {
   })
 
   it('lists every error with its status', () => {
-    const [, list] = /const STATUS = \{([\s\S]*?)\n\}/.exec(read('src/errors.ts'))!
+    const [, list] = /const STATUS = \{([\s\S]*?)\n\}/.exec(fileText('src/errors.ts'))!
     const known = [...list!.matchAll(/(\w+): (\d+)/g)].map(([, code, status]) => `${code} ${status}`)
     const shown = rowsUnder('Errors').map(([code, status]) => `${namesIn(code)[0]} ${status}`)
     expect(sorted(shown)).toEqual(sorted(known))
   })
 
   it('lists every signal', () => {
-    const text = read('src/commands/start.ts') + read('bin/sluice.ts')
+    const text = fileText('src/commands/start.ts') + fileText('bin/sluice.ts')
     const known = new Set([...text.matchAll(/'(SIG\w+)'/g)].map(([, signal]) => signal!))
     const shown = doc.matchAll(/^\| `(SIG\w+)` \|/gm)
     expect(sorted([...shown].map(([, signal]) => signal!))).toEqual(sorted(known))
   })
 
   it('lists every exit code', () => {
-    const known = [...read('src/commands/cli.ts').matchAll(/^const WRONG_\w+ = (\d+)$/gm)].map(
+    const known = [...fileText('src/commands/cli.ts').matchAll(/^const WRONG_\w+ = (\d+)$/gm)].map(
       ([, code]) => code!,
     )
     const shown = [...doc.matchAll(/^\| (\d+) \| /gm)].map(([, code]) => code!)
@@ -101,12 +96,12 @@ describe('docs/operating.md', () => {
 
 describe('docs/configuration.md', () => {
   it('is up to date (npm run schema)', () => {
-    expect(read('docs/configuration.md')).toBe(configurationPage(jsonSchema()))
+    expect(fileText('docs/configuration.md')).toBe(configurationPage(jsonSchema()))
   })
 
   it('has every key of the reference', () => {
     const keys = new Set(
-      [...read('docs/configuration.md').matchAll(/^\| `([^`]+)` \|/gm)].flatMap(([, path]) =>
+      [...fileText('docs/configuration.md').matchAll(/^\| `([^`]+)` \|/gm)].flatMap(([, path]) =>
         path!.split(/[.[\]]+/),
       ),
     )
@@ -118,11 +113,9 @@ describe('docs/configuration.md', () => {
 
 describe('docs/README.md', () => {
   it('is linked from the README, and links every other page', () => {
-    expect(read('README.md')).toContain('(docs/README.md)')
-    const list = read('docs/README.md')
-    const pages = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' }).filter(
-      (name) => name.endsWith('.md') && name !== 'README.md',
-    )
-    for (const page of pages) expect(list).toContain(`(${page}`)
+    expect(fileText('README.md')).toContain('(docs/README.md)')
+    const list = fileText('docs/README.md')
+    for (const page of DOCS.filter((page) => page !== 'docs/README.md'))
+      expect(list).toContain(`(${page.replace('docs/', '')}`)
   })
 })

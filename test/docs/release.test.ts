@@ -1,23 +1,19 @@
 import { spawnSync } from 'node:child_process'
-import { accessSync, constants, cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { accessSync, constants, cpSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { parseDocument } from 'yaml'
+import { createFolder } from '../helpers/folder.ts'
+import { fileText, filesIn, REPOSITORY } from '../helpers/repository.ts'
 
-const root = fileURLToPath(new URL('../..', import.meta.url))
-const read = (path: string): string => readFileSync(join(root, path), 'utf8')
-const { scripts, version } = JSON.parse(read('package.json')) as {
+const { scripts, version } = JSON.parse(fileText('package.json')) as {
   scripts: Record<string, string>
   version: string
 }
-const files = readdirSync(join(root, '.github'), { recursive: true, encoding: 'utf8' })
-  .filter((name) => name.endsWith('.yml'))
-  .map((name) => `.github/${name}`)
+const files = filesIn('.github', '.yml')
 
 function parsed(path: string): unknown {
-  const document = parseDocument(read(path))
+  const document = parseDocument(fileText(path))
   expect([...document.errors, ...document.warnings], path).toEqual([])
   return document.toJS()
 }
@@ -50,14 +46,14 @@ describe('.github/', () => {
       expect(command).toMatch(/^(?:npm ci|npm test|npm run [\w:]+|scripts\/[\w-]+\.sh(?: "\$\w+")?)$/)
       const [program = '', , script] = command.split(' ')
       if (script !== undefined && program === 'npm') expect(scripts).toHaveProperty([script])
-      if (program !== 'npm') accessSync(join(root, program), constants.X_OK)
+      if (program !== 'npm') accessSync(join(REPOSITORY, program), constants.X_OK)
     }
   })
 
   it.each(workflows)('%s needs existing jobs and calls existing workflows', (_, jobs) => {
     for (const { needs = [], uses } of Object.values(jobs)) {
       for (const job of [needs].flat()) expect(jobs).toHaveProperty(job)
-      if (uses !== undefined) read(uses)
+      if (uses !== undefined) fileText(uses)
     }
   })
 })
@@ -70,9 +66,9 @@ it('the job that may publish the package runs nothing but the command for it', (
   expect(publishing.map(([name]) => name)).toEqual(['package', 'image'])
   const commands = publishing.flatMap(([, { steps = [] }]) => steps.flatMap(({ run = [] }) => run))
   expect(commands).toEqual(['scripts/publish.sh', 'scripts/sign-image.sh'])
-  expect(read('scripts/publish.sh')).not.toMatch(/npm (?:ci|install|run|pack)/)
-  expect(read('scripts/pack.sh')).toContain('npm ci --ignore-scripts\n')
-  expect(read('Dockerfile')).toContain('RUN npm ci --ignore-scripts\n')
+  expect(fileText('scripts/publish.sh')).not.toMatch(/npm (?:ci|install|run|pack)/)
+  expect(fileText('scripts/pack.sh')).toContain('npm ci --ignore-scripts\n')
+  expect(fileText('Dockerfile')).toContain('RUN npm ci --ignore-scripts\n')
 })
 
 describe('scripts/', () => {
@@ -84,7 +80,7 @@ describe('scripts/', () => {
     })
     return { status, stdout, stderr }
   }
-  const script = (name: string, ...args: string[]) => scriptIn(root, '', name, ...args)
+  const script = (name: string, ...args: string[]) => scriptIn(REPOSITORY, '', name, ...args)
 
   it('prints the notes of one version', () => {
     const { status, stdout } = script('release-notes.sh', '0.1.0')
@@ -104,15 +100,15 @@ describe('scripts/', () => {
       stdout: '',
       stderr: `The tag v0.0.9 is not the version of package.json, which is ${version}: change one of the two.\n`,
     })
-    const folder = mkdtempSync(join(tmpdir(), 'sluice-release-'))
+    const folder = createFolder()
     onTestFinished(() => rmSync(folder, { recursive: true }))
     for (const name of ['scripts', 'package.json', 'CHANGELOG.md'])
-      cpSync(join(root, name), join(folder, name), { recursive: true })
+      cpSync(join(REPOSITORY, name), join(folder, name), { recursive: true })
     const check = (repository: string) => scriptIn(folder, repository, 'check-release.sh', `v${version}`)
     const set = (url: string) => scriptIn(folder, '', 'set-repository.sh', url)
 
     expect(set('https://repository.invalid/sluice')).toMatchObject({ status: 0 })
-    expect(readFileSync(join(folder, 'package.json'), 'utf8')).toBe(read('package.json'))
+    expect(readFileSync(join(folder, 'package.json'), 'utf8')).toBe(fileText('package.json'))
     expect(check('')).toMatchObject({
       status: 1,
       stderr: 'package.json has no address of the repository: run scripts/set-repository.sh, and commit.\n',

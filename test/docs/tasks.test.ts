@@ -1,31 +1,24 @@
 import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { Agent, createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { createFolder } from '../helpers/folder.ts'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { LONG } from '../fuzz/runs.ts'
+import { listenLocally } from '../helpers/local-server.ts'
 import { BIN, serving, type ServingProcess, withTests } from '../helpers/process.ts'
 import { freePort, startRedis } from '../helpers/redis.ts'
+import { codeBlocks, fileText, REPOSITORY } from '../helpers/repository.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** The commands of docs/tasks are run in a shell, in their order, against running gateways. */
-const root = join(import.meta.dirname, '../..')
-const page = (name: string): string => readFileSync(join(root, 'docs/tasks', name), 'utf8')
+const page = (name: string): string => fileText(`docs/tasks/${name}`)
 
-/** Returns the code blocks of a language, without their indentation. */
-const blocksOf = (text: string, language: string): string[] =>
-  [...text.matchAll(new RegExp(`^( *)\`\`\`${language}\\n([\\s\\S]*?)^ *\`\`\``, 'gm'))].map(
-    ([, indent, block]) => block!.replaceAll(new RegExp(`^${indent}`, 'gm'), ''),
-  )
-
-const folder = mkdtempSync(join(tmpdir(), 'sluice-tasks-'))
+const folder = createFolder()
 const bin = join(folder, 'bin')
 mkdirSync(bin)
 
@@ -48,12 +41,7 @@ async function run(block: string, env: Record<string, string>): Promise<string> 
   return output
 }
 
-let upstream: TestUpstream
-beforeAll(async () => void (upstream = await startUpstream()))
-afterAll(async () => {
-  await upstream.close()
-  rmSync(folder, { recursive: true })
-})
+const upstream = await startUpstream()
 
 const QUICK = { more: 'drainTimeout: 100ms' }
 
@@ -68,10 +56,9 @@ describe('docs/tasks', () => {
     writeFileSync(env.SLUICE_CONFIG, yaml({ data: upstream.url, store, admin, limit: 3, ...QUICK }))
     gateway = await serving({ file: env.SLUICE_CONFIG })
   })
-  afterAll(() => gateway.kill())
 
   it('block a client, and lift the block', async () => {
-    const [find, set, check, lift] = blocksOf(page('block-a-client.md'), 'sh')
+    const [find, set, check, lift] = codeBlocks(page('block-a-client.md'), 'sh')
     expect((await callAs('acme')).status).toBe(200)
     await until('it is shown', async () => (await run(find!, env)).includes('acme'))
     expect(await run(set!, env)).toContain('requests')
@@ -83,7 +70,7 @@ describe('docs/tasks', () => {
   })
 
   it('raise a client for a day, and end that', async () => {
-    const [look, raise, check, end] = blocksOf(page('raise-a-client-for-a-day.md'), 'sh')
+    const [look, raise, check, end] = codeBlocks(page('raise-a-client-for-a-day.md'), 'sh')
     expect(await run(look!, env)).toMatch(/requests +3 +2 /)
     await run(raise!, env)
     expect((await callAs('acme')).headers['x-ratelimit-limit']).toBe('5000')
@@ -97,13 +84,13 @@ describe('docs/tasks/rotate-the-redis-password.md', () => {
   it('leaves no gateway without a valid password', async () => {
     const secret = join(folder, 'redis-password')
     const text = page('rotate-the-redis-password.md').replaceAll('/run/secrets/redis', secret)
-    const [add, write, check, remove, withoutUsers] = blocksOf(text, 'sh')
-    const [, options] = /redis: (\{.*\}) \}/.exec(blocksOf(text, 'yml')[0]!)!
+    const [add, write, check, remove, withoutUsers] = codeBlocks(text, 'sh')
+    const [, options] = /redis: (\{.*\}) \}/.exec(codeBlocks(text, 'yml')[0]!)!
     const acl = join(folder, 'users.acl')
     writeFileSync(acl, '')
     const redis = await startRedis({ tcp: true, args: ['--aclfile', acl] })
     program('redis-cli', `exec /usr/bin/redis-cli -e -p ${redis.port} "$@"`)
-    const limits = readFileSync(join(root, 'docs/limits.md'), 'utf8')
+    const limits = fileText('docs/limits.md')
     const [, user] = /^ACL SETUSER (sluice .*)$/m.exec(limits)!
     await redis.command('ACL', 'SETUSER', ...user!.replace('>password', '>old-password').split(' '))
 
@@ -146,8 +133,6 @@ describe('docs/tasks/rotate-the-redis-password.md', () => {
     expect(await run(withoutUsers!, env)).toBe('OK\n')
     await expect(run('redis-cli PING', { REDISCLI_AUTH: env.OLD })).rejects.toThrow('WRONGPASS')
     expect(await run('redis-cli PING', { REDISCLI_AUTH: env.NEW })).toBe('PONG\n')
-    for (const gateway of [left, ...gateways]) gateway.kill()
-    await redis.close()
   })
 })
 
@@ -172,8 +157,8 @@ describe('docs/tasks/upgrade-a-single-host.md', () => {
       serving({ file }, ['--port', String(ports[i]), '--admin-port', String(ports[i + 2])])
     const gateways = [await start(0), await start(1)]
 
-    const [backend] = blocksOf(text, 'haproxy')
-    const adapted = readFileSync(join(root, 'deploy/haproxy.cfg'), 'utf8')
+    const [backend] = codeBlocks(text, 'haproxy')
+    const adapted = readFileSync(join(REPOSITORY, 'deploy/haproxy.cfg'), 'utf8')
       .replace(/^resolvers docker\n.*\n/m, '')
       .replace(/^backend gateways\n(?: .*\n)+/m, local(backend!))
       .replace('bind :8080', `bind 127.0.0.1:${ports[4]}`)
@@ -181,7 +166,7 @@ describe('docs/tasks/upgrade-a-single-host.md', () => {
       .replace('maxconn 10000', 'maxconn 1000')
     expect(adapted).toContain('server gateway-2')
     writeFileSync(join(folder, 'haproxy.cfg'), adapted)
-    const haproxy = withTests(spawn('haproxy', ['-f', join(folder, 'haproxy.cfg')], { stdio: 'ignore' }))
+    withTests(spawn('haproxy', ['-f', join(folder, 'haproxy.cfg')], { stdio: 'ignore' }))
 
     const acme = await token('acme')
     const statuses = new Map<number, number>()
@@ -220,17 +205,13 @@ describe('docs/tasks/upgrade-a-single-host.md', () => {
     const systemd = createServer((request, response) => {
       const refuse = (error: Error) => void response.destroy(error)
       restart(request.url!.slice(1)).then((text) => void response.end(text), refuse)
-    }).listen(0, '127.0.0.1')
-    await once(systemd, 'listening')
-    const fetched = `fetch("http://127.0.0.1:${(systemd.address() as AddressInfo).port}/" + process.argv[2])`
+    })
+    const fetched = `fetch("${(await listenLocally(systemd)).url}/" + process.argv[2])`
     program('systemctl', `[ "$1" = restart ] && exec ${process.execPath} -e '${fetched}' -- "$@"`)
-    for (const block of blocksOf(text, 'sh')) await run(local(block), { SLUICE_CONFIG: file })
+    for (const block of codeBlocks(text, 'sh')) await run(local(block), { SLUICE_CONFIG: file })
     ended.abort()
     await Promise.all(loads)
-    systemd.close()
     expect(replaced).toEqual(['sluice@1 0', 'sluice@2 0'])
     expect([...statuses.keys()]).toEqual([200])
-    for (const gateway of gateways) gateway.kill()
-    haproxy.kill()
   })
 })

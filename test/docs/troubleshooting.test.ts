@@ -1,11 +1,8 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { fileText, filesIn } from '../helpers/repository.ts'
 
 /** docs/troubleshooting.md must have every text that callers get in `detail`, under the heading of each code, and no other. */
-const root = join(import.meta.dirname, '../..')
-const read = (path: string): string => readFileSync(join(root, path), 'utf8')
-const page = read('docs/troubleshooting.md')
+const page = fileText('docs/troubleshooting.md')
 const errors = page.slice(page.indexOf('\n## Errors\n'))
 
 /** The rooms that refuse requests. */
@@ -15,15 +12,10 @@ const OF_OPERATORS = new Set(['src/policy/counted.ts', 'src/policy/caller-keys.t
 const files = [
   'src/errors.ts',
   'src/process/open-authentication.ts',
-  ...ROOMS.flatMap((room) =>
-    readdirSync(join(root, 'src', room), { recursive: true, encoding: 'utf8' })
-      .filter((name) => name.endsWith('.ts'))
-      .map((name) => `src/${room}/${name}`)
-      .filter((file) => !OF_OPERATORS.has(file)),
-  ),
+  ...ROOMS.flatMap((room) => filesIn(`src/${room}`, '.ts').filter((file) => !OF_OPERATORS.has(file))),
 ]
 /** Texts of these rooms that are no errors of callers: a defect, and header fields. */
-const OTHERS = new Set(['An admitted call has no refusal.', 'Bearer …', 'Basic …:…'])
+const OTHERS = new Set(['An admitted call has no refusal.', 'Bearer …', 'Basic …'])
 /** The files whose phrases continue a sentence about a JWT. */
 const PHRASES = ['src/par/clients.ts', 'src/authenticate/token/claims.ts']
 
@@ -33,7 +25,7 @@ const TOKEN =
 
 /** Returns the strings and templates of a file, with `…` for what varies. */
 const literalsOf = (file: string): string[] =>
-  [...read(file).matchAll(TOKEN)]
+  [...fileText(file).matchAll(TOKEN)]
     .filter(([token]) => !token.startsWith('/'))
     .map(([literal]) => literal.slice(1, -1).replaceAll(/\$\{[^}]*\}/g, '…'))
 
@@ -51,7 +43,7 @@ function isSame(shown: string, text: string): boolean {
 
 describe('docs/troubleshooting.md', () => {
   it('has an entry for each code, at the anchor to which its type leads', () => {
-    const [, list] = /const STATUS = \{([\s\S]*?)\n\}/.exec(read('src/errors.ts'))!
+    const [, list] = /const STATUS = \{([\s\S]*?)\n\}/.exec(fileText('src/errors.ts'))!
     const codes = [...list!.matchAll(/(\w+): (\d+)/g)].map(([, code, status]) => `${code} ${status}`)
     const entries = [...errors.matchAll(/^### (\w+)\n\nStatus (\d{3})\b/gm)].map(
       ([, code, status]) => `${code} ${status}`,

@@ -1,8 +1,9 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import { type AddressInfo, connect } from 'node:net'
+import { connect } from 'node:net'
 import { expect, it, vi } from 'vitest'
-import { readBody } from '../../src/downstream/body.ts'
+import { readBody, readHead } from '../../src/downstream/body.ts'
+import { listenLocally } from '../helpers/local-server.ts'
 
 it.each([
   ['in one-byte chunks', 20_000, 1],
@@ -10,34 +11,25 @@ it.each([
   ['of exactly maxBody', 65_536, 65_536],
 ])('reads a chunked body %s byte for byte, in memory of its own size', async (_, bytes, step) => {
   const sent = Buffer.from(Array.from({ length: bytes }, (_, i) => i % 251))
-  const read = new Promise<Buffer>((resolve) => {
-    const server = createServer((request, response) => {
-      void readBody(request, response, 65_536, '192.0.2.1').then((body) => {
-        resolve(body as Buffer)
-        response.end()
-        server.close()
-      })
-    }).listen(0, '127.0.0.1', () => {
-      const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
-      socket.write('POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n')
-      for (let i = 0; i < bytes; i += step) {
-        const chunk = sent.subarray(i, i + step)
-        socket.write(
-          Buffer.concat([Buffer.from(`${chunk.length.toString(16)}\r\n`), chunk, Buffer.from('\r\n')]),
-        )
-      }
-      socket.end('0\r\n\r\n')
-    })
-  })
-  const body = await read
+  const server = createServer()
+  const { port } = await listenLocally(server)
+  const socket = connect(port, '127.0.0.1')
+  socket.write('POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n')
+  for (let i = 0; i < bytes; i += step) {
+    const chunk = sent.subarray(i, i + step)
+    socket.write(Buffer.concat([Buffer.from(`${chunk.length.toString(16)}\r\n`), chunk, Buffer.from('\r\n')]))
+  }
+  socket.end('0\r\n\r\n')
+  const [request, response] = (await once(server, 'request')) as [IncomingMessage, ServerResponse]
+  const body = (await readBody(request, response, 65_536, '192.0.2.1')) as Buffer
   expect(body.equals(sent)).toBe(true)
   expect(body.buffer.byteLength).toBeLessThanOrEqual(65_536)
 })
 
 it('a body that does not arrive in time gets a 408 that closes the socket', async () => {
   const server = createServer()
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  const { port } = await listenLocally(server)
+  const socket = connect(port, '127.0.0.1')
   socket.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nab')
   const [request, response] = (await once(server, 'request')) as [IncomingMessage, ServerResponse]
   vi.useFakeTimers({ toFake: ['setTimeout'] })
@@ -45,6 +37,10 @@ it('a body that does not arrive in time gets a 408 that closes the socket', asyn
   vi.advanceTimersByTime(10_000)
   vi.useRealTimers()
   expect(await read).toMatchObject({ status: 408, headers: { Connection: 'close' } })
-  socket.destroy()
-  server.close()
+})
+
+it('the raw head contains every Host, Authorization and DPoP, in any case', () => {
+  const raw = ['Host', 'a', 'HOST', 'b', 'Authorization', '1', 'DPoP', 'x', 'aUTHORIZATION', '2']
+  raw.push('dpop', 'y', 'x', 'z', 'Hosts', 'c', 'Depp', 'd', 'Authorisations', '3')
+  expect(readHead(raw)).toEqual({ hosts: ['a', 'b'], authorization: ['1', '2'], proofs: ['x', 'y'] })
 })

@@ -1,31 +1,22 @@
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { connect, type TLSSocket } from 'node:tls'
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest'
+import { beforeEach, expect, it } from 'vitest'
+import { closeLater } from '../helpers/closing.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { makeCertificate, type TestCertificate } from '../helpers/self-signed.ts'
 import { call, yaml } from '../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { answered, statuses } from '../helpers/raw.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-let data: TestUpstream
 let folder: string
 let gateway: ServingProcess | undefined
-const sockets: TLSSocket[] = []
-beforeAll(async () => {
-  data = await startUpstream()
-})
-afterAll(() => data.close())
+const data = await startUpstream()
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'sluice-certificates-'))
-})
-afterEach(() => {
-  gateway?.kill()
-  for (const socket of sockets.splice(0)) socket.destroy()
-  rmSync(folder, { recursive: true, force: true })
+  folder = createFolder()
 })
 
 /** Puts files in place at once, as a mounted Secret does. */
@@ -46,7 +37,7 @@ async function connected(session?: Buffer): Promise<TLSSocket> {
     rejectUnauthorized: false,
     ...(session && { session }),
   })
-  sockets.push(socket)
+  closeLater(() => socket.destroy())
   socket.on('error', () => {})
   await once(socket, 'secureConnect')
   return socket

@@ -4,14 +4,14 @@ import {
   createServer as createHttpServer,
   request as httpRequest,
   type IncomingMessage,
-  type Server,
+  type RequestListener,
 } from 'node:http'
 import { createServer, request as httpsRequest } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import { connect } from 'node:tls'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Sender, senderOf } from '../../src/authenticate/proof/dpop.ts'
 import { clientCertificate, readCertificateHeader } from '../../src/downstream/peers.ts'
+import { listenLocally } from '../helpers/local-server.ts'
 import { makeCertificate, type TestCertificate } from '../helpers/self-signed.ts'
 
 const ours = makeCertificate('gateway')
@@ -26,29 +26,17 @@ describe('the certificate of a request', () => {
   const tls = { key: ours.key, cert: ours.cert, requestCert: true, rejectUnauthorized: false }
   const found: Seen[] = []
   let trusted = false
-  const servers: Record<'http' | 'https', Server> = {
-    http: createHttpServer(),
-    https: createServer(tls),
+  const look: RequestListener = (request, response) => {
+    const certificate = () => clientCertificate(request, trusted)
+    const parsed = { method: request.method!, path: '/v3/transactions', proofs: [], certificate }
+    found.push({ ...senderOf(request, trusted, parsed), der: certificate() })
+    response.end()
   }
-  const portOf = (server: Server) => (server.address() as AddressInfo).port
-
+  let ports: Record<'http' | 'https', number>
   beforeAll(async () => {
-    for (const server of Object.values(servers)) {
-      server.on('request', (request, response) => {
-        const certificate = () => clientCertificate(request, trusted)
-        const sender = senderOf(request, trusted, {
-          method: request.method!,
-          path: '/v3/transactions',
-          proofs: [],
-          certificate,
-        })
-        found.push({ ...sender, der: certificate() })
-        response.end()
-      })
-      await once(server.listen(0, '127.0.0.1'), 'listening')
-    }
+    const http = await listenLocally(createHttpServer(look))
+    ports = { http: http.port, https: (await listenLocally(createServer(tls, look))).port }
   })
-  afterAll(() => void Object.values(servers).map((server) => server.close()))
   beforeEach(() => void found.splice(0))
 
   /** Returns the certificate of one request, over TLS with or without a certificate, or without TLS. */
@@ -67,7 +55,7 @@ describe('the certificate of a request', () => {
     trusted = byTrusted
     const sent = (plain ? httpRequest : httpsRequest)({
       host: '127.0.0.1',
-      port: portOf(plain ? servers.http : servers.https),
+      port: plain ? ports.http : ports.https,
       method: 'POST',
       path: '/v3/transactions?a=b',
       agent: false,
@@ -82,18 +70,18 @@ describe('the certificate of a request', () => {
   }
   const header = `:${client.der.toString('base64')}:`
 
-  it('is that of the TLS handshake', async () => {
+  it('the certificate of a request is that of the TLS handshake', async () => {
     expect((await seen({ certificate: client }, false)).der).toEqual(client.der)
     expect((await seen({}, false)).der).toBeUndefined()
     expect((await seen({ plain: true }, false)).der).toBeUndefined()
   })
 
-  it('is that of the first handshake if a TLS session is resumed', async () => {
+  it('the certificate of a resumed TLS session is that of its first handshake', async () => {
     trusted = false
     let session: Buffer | undefined
     for (const resumed of [false, true]) {
       const socket = connect({
-        port: portOf(servers.https),
+        port: ports.https,
         host: '127.0.0.1',
         ca: ours.cert,
         checkServerIdentity: () => undefined,
@@ -109,14 +97,14 @@ describe('the certificate of a request', () => {
     expect(found.map(({ der }) => der)).toEqual([client.der, client.der])
   })
 
-  it('ignores the field of an untrusted peer', async () => {
+  it('the certificate field of an untrusted peer is ignored', async () => {
     const headers = { 'Client-Cert': header }
     expect((await seen({ headers }, false)).der).toBeUndefined()
     expect((await seen({ headers, plain: true }, false)).der).toBeUndefined()
     expect((await seen({ headers, certificate: other }, false)).der).toEqual(other.der)
   })
 
-  it('is the one that a trusted proxy reports, not the proxy’s own', async () => {
+  it('the certificate is the one that a trusted proxy reports, not the proxy’s own', async () => {
     const headers = { 'Client-Cert': header }
     expect((await seen({ headers, plain: true }, true)).der).toEqual(client.der)
     expect((await seen({ headers, certificate: other }, true)).der).toEqual(client.der)
@@ -126,12 +114,12 @@ describe('the certificate of a request', () => {
     expect((await seen({ headers: { 'Client-Cert': encoded } }, true)).der).toEqual(client.der)
   })
 
-  it('is unknown if two are reported', async () => {
+  it('the certificate is unknown if two are reported', async () => {
     const headers = { 'Client-Cert': [header, header] }
     expect((await seen({ headers, plain: true }, true)).der).toBeUndefined()
   })
 
-  it('comes with method and URL', async () => {
+  it('the certificate of a request comes with its method and URL', async () => {
     const headers = {
       'X-Forwarded-Proto': 'https',
       'X-Forwarded-Host': 'public.example.com',
@@ -173,7 +161,7 @@ describe('the certificate of RFC 8705 appendix A', () => {
     ['URL-encoded PEM with safe characters', encodeURI(RFC_CERTIFICATE)],
     ['PEM with spaces for line breaks', RFC_CERTIFICATE.replaceAll('\n', ' ')],
     ['a chain', encodeURIComponent(RFC_CERTIFICATE + other.cert)],
-  ])('has its thumbprint as %s', (_, value) => {
+  ])('the certificate has its thumbprint as %s', (_, value) => {
     expect(hash('sha256', readCertificateHeader(value)!, 'base64url')).toBe(
       'A4DtL2JmUMhAsvJj5tKyn64SqzmuXbMrJa0n761y5v0',
     )
@@ -192,7 +180,7 @@ describe('the certificate of RFC 8705 appendix A', () => {
     '-----BEGIN CERTIFICATE-----',
     '-----BEGIN%20CERTIFICATE-----%',
     encodeURIComponent(RFC_CERTIFICATE.replaceAll('CERTIFICATE', 'PUBLIC KEY')),
-  ])('is not parsed from %j', (value) => {
+  ])('no certificate is parsed from %j', (value) => {
     expect(readCertificateHeader(value)).toBeUndefined()
   })
 })

@@ -4,7 +4,7 @@ import { get } from 'node:https'
 import { connect } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { drain } from '../../src/downstream/drain.ts'
 import type { Serve } from '../../src/downstream/pipelining.ts'
 import { createListener, listen } from '../../src/downstream/server.ts'
@@ -12,25 +12,13 @@ import { makeCertificate } from '../helpers/self-signed.ts'
 import { call, yaml } from '../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { raw, statuses } from '../helpers/raw.ts'
-import type { SharedRedis } from '../helpers/redis.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-let data: TestUpstream
-let redis: SharedRedis
 let gateway: ServingProcess | undefined
-beforeAll(async () => {
-  data = await startUpstream((_, response) => void setTimeout(() => response.end('{}'), 20))
-  redis = await sharedRedis()
-})
-afterAll(async () => {
-  await data.close()
-})
-afterEach(async () => {
-  gateway?.kill()
-  await gateway?.ended()
-})
+const data = await startUpstream((_, response) => void setTimeout(() => response.end('{}'), 20))
+const redis = await sharedRedis()
 
 /** Outcome of a call: the status and whether the response closes the socket, or the failure and whether the socket was reused. */
 interface Outcome {

@@ -1,13 +1,9 @@
 import { networkInterfaces } from 'node:os'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { createPeers, isLoopback, normalizeAddress } from '../../src/downstream/peers.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
-
-const closers: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
+import { words } from '../helpers/words.ts'
 
 describe('trusted proxies', () => {
   it.each([
@@ -113,30 +109,17 @@ describe('the caller', () => {
 
 describe('isLoopback', () => {
   it.for([
-    '127.0.0.1',
-    '127.255.0.9',
-    '::1',
-    '0:0:0:0:0:0:0:1',
-    '::ffff:127.0.0.1',
-    '::FFFF:127.0.0.1',
-    '::ffff:7f00:1',
-    '::1%lo',
-    'LocalHost',
+    ...words(`
+      127.0.0.1 127.255.0.9 ::1 0:0:0:0:0:0:0:1 ::ffff:127.0.0.1 ::FFFF:127.0.0.1 ::ffff:7f00:1 ::1%lo
+      LocalHost
+    `),
   ])('is true for %s', (host) => expect(isLoopback(host)).toBe(true))
 
   it.for([
-    '0.0.0.0',
-    '::',
-    '128.0.0.1',
-    '::2',
-    '::127.0.0.1',
-    '64:ff9b::127.0.0.1',
-    'fe80::1%eth0.1',
-    '1::1',
-    '::ffff:10.0.0.1',
-    'localhost.example.com',
-    '127.0.0.1.nip.io',
-    '127.1',
+    ...words(`
+      0.0.0.0 :: 128.0.0.1 ::2 ::127.0.0.1 64:ff9b::127.0.0.1 fe80::1%eth0.1 1::1 ::ffff:10.0.0.1
+      localhost.example.com 127.0.0.1.nip.io 127.1
+    `),
     '',
   ])('is false for %s', (host) => expect(isLoopback(host)).toBe(false))
 })
@@ -151,7 +134,6 @@ describe.runIf(hasIpv6)('a caller by IPv4 of a gateway that listens on IPv6 too'
     ['only IPv6 peers', '["::1/128"]', '127.0.0.1'],
   ])('is identified by its IPv4 address; trusted: %s', async (_, trustedProxies, forwardedFor) => {
     const back = await startUpstream()
-    closers.push(back.close)
     const gateway = await startGateway({
       data: back.url,
       host: '::',
@@ -159,7 +141,6 @@ describe.runIf(hasIpv6)('a caller by IPv4 of a gateway that listens on IPv6 too'
       limits: 'limits: { each: { per: [ip], limit: 2, window: 1m } }',
       routes: 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [each] }]',
     })
-    closers.push(gateway.close)
     const ask = (ip: string) => call(gateway.port, { headers: { 'X-Forwarded-For': ip } })
     expect((await ask('9.9.9.9')).status).toBe(200)
     const { headers } = back.seen[0]!

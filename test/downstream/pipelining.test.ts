@@ -1,15 +1,16 @@
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { connect as connectTcp, type Socket } from 'node:net'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { connect as connectTcp } from 'node:net'
 import { join } from 'node:path'
 import { connect as connectTls } from 'node:tls'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { closeLater } from '../helpers/closing.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
-import { call, startGateway, type TestGateway, yaml } from '../helpers/gateway.ts'
+import { call, startGateway, yaml } from '../helpers/gateway.ts'
 import { serving } from '../helpers/process.ts'
 import { statuses } from '../helpers/raw.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const ROUTES = 'routes: [{ match: "/*", upstream: data, authenticate: none }]'
@@ -17,39 +18,24 @@ const PAGE = 'x'.repeat(200_000)
 /** A body longer than the kernel buffers for a caller that does not read. */
 const LONG = 'x'.repeat(8_000_000)
 
-let back: TestUpstream
-let plain: TestGateway
-let secure: TestGateway
 /** Releases the responses that the upstream holds. */
 let held: (() => void)[] = []
-const folder = mkdtempSync(join(tmpdir(), 'sluice-turns-'))
-beforeAll(async () => {
-  back = await startUpstream((request, response) => {
-    if (request.url === '/held') held.push(() => response.end(PAGE))
-    else if (request.url === '/long') response.end(LONG)
-    else response.end(request.url === '/page' ? PAGE : request.url)
-  })
-  const { cert, key } = makeCertificate()
-  writeFileSync(join(folder, 'cert.pem'), cert)
-  writeFileSync(join(folder, 'key.pem'), key)
-  const tls = `, tls: { cert: ${folder}/cert.pem, key: ${folder}/key.pem }`
-  const settings = { data: back.url, routes: ROUTES, upstream: 'maxConnections: 4' }
-  plain = await startGateway(settings)
-  secure = await startGateway({ ...settings, listen: tls })
+const folder = createFolder()
+const back = await startUpstream((request, response) => {
+  if (request.url === '/held') held.push(() => response.end(PAGE))
+  else if (request.url === '/long') response.end(LONG)
+  else response.end(request.url === '/page' ? PAGE : request.url)
 })
+const { cert, key } = makeCertificate()
+writeFileSync(join(folder, 'cert.pem'), cert)
+writeFileSync(join(folder, 'key.pem'), key)
+const tls = `, tls: { cert: ${folder}/cert.pem, key: ${folder}/key.pem }`
+const settings = { data: back.url, routes: ROUTES, upstream: 'maxConnections: 4' }
+const plain = await startGateway(settings)
+const secure = await startGateway({ ...settings, listen: tls })
 beforeEach(() => {
   held = []
   back.seen.length = 0
-})
-const sockets: Socket[] = []
-afterEach(() => {
-  for (const socket of sockets.splice(0)) socket.destroy()
-})
-afterAll(async () => {
-  await plain.close()
-  await secure.close()
-  await back.close()
-  rmSync(folder, { recursive: true, force: true })
 })
 
 const get = (path: string, more = '') => `GET ${path} HTTP/1.1\r\nHost: a\r\n${more}\r\n`
@@ -58,7 +44,7 @@ function caller(bytes: string, isSecure = false) {
   const socket = isSecure
     ? connectTls({ port: secure.port, host: '127.0.0.1', rejectUnauthorized: false })
     : connectTcp({ port: plain.port, host: '127.0.0.1' })
-  sockets.push(socket)
+  closeLater(() => socket.destroy())
   let said = ''
   socket.on('error', () => {})
   socket.on('data', (chunk: Buffer) => (said += chunk.toString('latin1')))
@@ -170,7 +156,6 @@ describe('pipelined requests', () => {
   it('use little memory, and delay no other caller', async () => {
     const gateway = await serving(yaml({ data: back.url, routes: ROUTES }))
     const flood = Array.from({ length: 300 }, () => connectTcp({ port: gateway.port, host: '127.0.0.1' }))
-    sockets.push(...flood)
     for (const socket of flood) socket.on('error', () => {}).resume()
     await Promise.all(flood.map((socket) => once(socket, 'connect')))
     const memory = () => {
@@ -183,7 +168,6 @@ describe('pipelined requests', () => {
     await until('all are closed', () => flood.every(({ closed }) => closed))
     // 2 kB for each request would be 1200 MB.
     expect(memory() - before).toBeLessThan(150)
-    gateway.kill()
   })
 
   it.each([

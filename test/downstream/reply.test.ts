@@ -1,25 +1,17 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { describe, expect, it } from 'vitest'
+import { call, startGateway, token } from '../helpers/gateway.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 
-let upstream: TestUpstream
-let gateway: TestGateway
-beforeAll(async () => {
-  upstream = await startUpstream()
-  gateway = await startGateway({
-    data: upstream.url,
-    routes: `routes:
+const upstream = await startUpstream()
+const gateway = await startGateway({
+  data: upstream.url,
+  routes: `routes:
   - { match: "POST id.example.com/oidc/request", upstream: identity, authenticate: par }
   - { match: "GET id.example.com/oidc/*", upstream: identity, authenticate: none }
   - { match: "GET both.example.com/oidc/*", upstream: identity, authenticate: none }
   - { match: "GET both.example.com/v3/*", upstream: data, authenticate: bearer }
   - { match: "GET /v3/*", upstream: data, authenticate: bearer }`,
-    more: 'par: { issuer: "https://id.example.com/oidc" }',
-  })
-})
-afterAll(async () => {
-  await gateway.close()
-  await upstream.close()
+  more: 'par: { issuer: "https://id.example.com/oidc" }',
 })
 
 const REFUSED = [

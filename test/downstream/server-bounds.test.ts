@@ -1,17 +1,18 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
 import { connect as connectTcp, type Socket } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect as connectTls } from 'node:tls'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { drain, loads } from '../../src/downstream/drain.ts'
 import { createListener, listen } from '../../src/downstream/server.ts'
+import { closeLater } from '../helpers/closing.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
 import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
 import { answered, statuses } from '../helpers/raw.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const SMALL = ', maxHeaderSize: 4kB, headersTimeout: 1s, requestTimeout: 1s, keepAliveTimeout: 300ms'
@@ -36,30 +37,17 @@ const SILENT = {
 }
 const GET = 'GET /oidc/x HTTP/1.1\r\nHost: a\r\n'
 
-let back: TestUpstream
-let plain: TestGateway
-let secure: TestGateway
-const folder = mkdtempSync(join(tmpdir(), 'sluice-bounds-'))
-const sockets: Socket[] = []
-beforeAll(async () => {
-  const { cert, key } = makeCertificate()
-  writeFileSync(join(folder, 'cert.pem'), cert)
-  writeFileSync(join(folder, 'key.pem'), key)
-  back = await startUpstream((request, response) => {
-    if (request.url !== '/oidc/held') response.end('{}')
-  })
-  const settings = { data: back.url, routes: ROUTES }
-  plain = await startGateway({ ...settings, listen: SMALL })
-  const tls = `, tls: { cert: ${folder}/cert.pem, key: ${folder}/key.pem }`
-  secure = await startGateway({ ...settings, listen: SMALL + tls })
+const folder = createFolder()
+const { cert, key } = makeCertificate()
+writeFileSync(join(folder, 'cert.pem'), cert)
+writeFileSync(join(folder, 'key.pem'), key)
+const back = await startUpstream((request, response) => {
+  if (request.url !== '/oidc/held') response.end('{}')
 })
-afterAll(async () => {
-  for (const socket of sockets) socket.destroy()
-  await plain.close()
-  await secure.close()
-  await back.close()
-  rmSync(folder, { recursive: true, force: true })
-})
+const settings = { data: back.url, routes: ROUTES }
+const plain = await startGateway({ ...settings, listen: SMALL })
+const tls = `, tls: { cert: ${folder}/cert.pem, key: ${folder}/key.pem }`
+const secure = await startGateway({ ...settings, listen: SMALL + tls })
 
 interface Caller {
   readonly socket: Socket
@@ -67,7 +55,7 @@ interface Caller {
 }
 function caller({ port }: Pick<TestGateway, 'port'>): Caller {
   const socket = connectTcp({ port, host: '127.0.0.1', allowHalfOpen: true })
-  sockets.push(socket)
+  closeLater(() => socket.destroy())
   let said = ''
   socket.on('error', () => {})
   socket.on('data', (chunk: Buffer) => (said += chunk.toString('latin1')))
@@ -173,7 +161,7 @@ describe.concurrent('a caller', () => {
     )
     const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
     const socket = connectTcp({ port, host: '127.0.0.1' }).on('error', () => {})
-    sockets.push(socket)
+    closeLater(() => socket.destroy())
     socket.pause()
     socket.write(`${GET}\r\n`)
     await until('its socket is closed', () => timedOut)
@@ -192,7 +180,7 @@ describe.concurrent('a caller', () => {
     )
     const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
     const socket = connectTcp({ port, host: '127.0.0.1' }).on('error', () => {})
-    sockets.push(socket)
+    closeLater(() => socket.destroy())
     let bytes = 0
     const read = async (until: number): Promise<void> => {
       await sleep(1750)
@@ -285,7 +273,7 @@ describe.concurrent('a caller', () => {
       rejectUnauthorized: false,
       ALPNProtocols: ['h2', 'http/1.1'],
     })
-    sockets.push(socket)
+    closeLater(() => socket.destroy())
     let said = ''
     socket.on('data', (chunk: Buffer) => (said += chunk.toString()))
     socket.write(`${GET}\r\n`)

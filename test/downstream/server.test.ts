@@ -1,26 +1,18 @@
 import { connect, type Socket } from 'node:net'
-import { afterAll, describe, expect, it } from 'vitest'
-import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { describe, expect, it } from 'vitest'
+import { closeLater } from '../helpers/closing.ts'
+import { call, startGateway, token } from '../helpers/gateway.ts'
 import { raw, statuses } from '../helpers/raw.ts'
 import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-const closers: (() => unknown)[] = []
-afterAll(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
-async function gateway(settings: Parameters<typeof startGateway>[0]): Promise<TestGateway> {
-  const started = await startGateway(settings)
-  closers.push(started.close)
-  return started
-}
 /** Opens a caller that sends some bytes, and then neither more nor an end. */
 function stubborn(port: number, bytes: string): Socket & { said: string } {
   const socket = Object.assign(connect({ port, host: '127.0.0.1', allowHalfOpen: true }), { said: '' })
   socket.on('error', () => {})
   socket.on('data', (chunk: Buffer) => (socket.said += chunk.toString()))
   socket.write(bytes)
-  closers.push(() => socket.destroy())
+  closeLater(() => socket.destroy())
   return socket
 }
 
@@ -30,8 +22,7 @@ describe.concurrent('a caller that never ends its side', () => {
     ['garbage', 'garbage\r\n\r\n', 400],
   ])('still has its socket closed after %s', async (_, bytes, status) => {
     const data = await startUpstream()
-    closers.push(data.close)
-    const { port } = await gateway({ data: data.url })
+    const { port } = await startGateway({ data: data.url })
     const socket = stubborn(port, bytes)
     await until('the answer', () => statuses(socket.said)[0] === status)
     await until('the end', () => socket.readableEnded || socket.destroyed)
@@ -45,8 +36,10 @@ describe.concurrent('a caller that never ends its side', () => {
 
   it('does not hold an upstream beyond requestTimeout', async () => {
     const back = await startRawUpstream(() => {})
-    closers.push(back.close)
-    const { port } = await gateway({ data: back.url, listen: ', requestTimeout: 1s, headersTimeout: 1s' })
+    const { port } = await startGateway({
+      data: back.url,
+      listen: ', requestTimeout: 1s, headersTimeout: 1s',
+    })
     const head = 'POST /oidc/x HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n'
     const socket = stubborn(port, head + 'x'.repeat(100_000))
     await until('the upstream is asked', () => back.sockets() === 1)
@@ -57,7 +50,6 @@ describe.concurrent('a caller that never ends its side', () => {
 
   it('does not delay the end of the gateway', async () => {
     const data = await startUpstream()
-    closers.push(data.close)
     const { port, running } = await startGateway({ data: data.url })
     stubborn(port, 'GET /half')
     const refused = stubborn(port, 'CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n')
@@ -72,9 +64,8 @@ describe.concurrent('a caller that never ends its side', () => {
 
 it.concurrent('a caller that ends its side of the socket before the response has disconnected', async () => {
   const back = await startRawUpstream(() => {})
-  closers.push(back.close)
   const routes = 'routes: [{ match: "/*", upstream: data, authenticate: none, timeout: 5m }]'
-  const { port } = await gateway({ data: back.url, routes })
+  const { port } = await startGateway({ data: back.url, routes })
   const socket = stubborn(port, 'GET /x HTTP/1.1\r\nHost: a\r\n\r\n')
   await until('the upstream is asked', () => back.sockets() === 1)
   socket.end()
@@ -86,8 +77,7 @@ it.concurrent('callers that disconnect leave the queue for an upstream', async (
   const back = await startRawUpstream((socket, first) => {
     if (first.includes('/v3/now')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
   })
-  closers.push(back.close)
-  const { port } = await gateway({ data: back.url, upstream: 'maxConnections: 1' })
+  const { port } = await startGateway({ data: back.url, upstream: 'maxConnections: 1' })
   const mine = await token('acme')
   const ask = `GET /v3/never HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${mine}\r\n\r\n`
   const holding = stubborn(port, ask)
@@ -106,8 +96,7 @@ it.concurrent('a caller gets the response to a refused upload', async () => {
   const back = await startRawUpstream((socket, first) => {
     if (first.includes('POST')) socket.write('HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\n\r\nno')
   })
-  closers.push(back.close)
-  const { port } = await gateway({ data: back.url })
+  const { port } = await startGateway({ data: back.url })
   const head = 'POST /oidc/x HTTP/1.1\r\nHost: a\r\nContent-Length: 6000000\r\n\r\n'
   const { text } = await raw(port, Buffer.concat([Buffer.from(head), Buffer.alloc(3_000_000, 'x')]))
   expect(statuses(text)).toEqual([413])
@@ -120,8 +109,7 @@ it.concurrent.each([
   const back = await startRawUpstream((socket, first) => {
     if (first.includes('POST')) socket.write('HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\n\r\nno')
   })
-  closers.push(back.close)
-  const { port } = await gateway({ data: back.url })
+  const { port } = await startGateway({ data: back.url })
   const more = 'x'.repeat(100_000)
   const socket = stubborn(port, `POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Length: 6000000\r\n\r\n${more}`)
   const errors: unknown[] = []

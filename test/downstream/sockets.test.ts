@@ -1,26 +1,20 @@
 import { EventEmitter } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { boundSockets } from '../../src/downstream/sockets.ts'
+import { closeLater } from '../helpers/closing.ts'
 import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-const closers: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
-
 async function gateway(listen: string, trustedProxies = '[]'): Promise<TestGateway> {
   const data = await startUpstream()
-  const started = await startGateway({ data: data.url, listen, trustedProxies })
-  closers.push(data.close, started.close)
-  return started
+  return await startGateway({ data: data.url, listen, trustedProxies })
 }
 function open({ port }: TestGateway, localAddress = '127.0.0.1'): Socket {
   const socket = connect({ port, host: '127.0.0.1', localAddress })
   socket.on('error', () => {}).on('end', () => socket.destroy())
-  closers.push(() => socket.destroy())
+  closeLater(() => socket.destroy())
   return socket
 }
 /** Waits until `count` of the sockets are open, and expects responses on them. */
@@ -42,8 +36,8 @@ const dropped = async ({ adminPort }: TestGateway, bound: string): Promise<strin
     (await call(adminPort, { path: '/metrics' })).body,
   )?.[1]
 
-describe('sockets beyond', () => {
-  it('maxConnections are closed at once and counted, until one is free', async () => {
+describe('sockets beyond a maximum', () => {
+  it('sockets beyond maxConnections are closed at once and counted, until one is free', async () => {
     const one = await gateway(', maxConnections: 3')
     const sockets = Array.from({ length: 5 }, (_, i) => open(one, `127.0.0.${i + 1}`))
     const [first] = await expectOpen(sockets, 3)
@@ -56,7 +50,7 @@ describe('sockets beyond', () => {
     })
   })
 
-  it('maxConnectionsPerAddress are closed at once and counted, and other addresses are served', async () => {
+  it('sockets beyond maxConnectionsPerAddress are closed at once and counted, and other addresses are served', async () => {
     const one = await gateway(', maxConnectionsPerAddress: 2')
     const greedy = Array.from({ length: 5 }, () => open(one))
     await expectOpen(greedy, 2)
@@ -71,7 +65,7 @@ describe('sockets beyond', () => {
     })
   })
 
-  it('maxConnectionsPerAddress are served for a trusted proxy', async () => {
+  it('sockets beyond maxConnectionsPerAddress are served for a trusted proxy', async () => {
     const one = await gateway(', maxConnectionsPerAddress: 1', '[127.0.0.0/31]')
     await expectOpen([open(one), open(one), open(one)], 3)
     await expectOpen([open(one, '127.0.0.2'), open(one, '127.0.0.2')], 1)

@@ -1,30 +1,23 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { describe, expect, it } from 'vitest'
+import { startGateway, token } from '../helpers/gateway.ts'
 import { raw, statuses } from '../helpers/raw.ts'
 import { ANOTHER, CANONICAL, REFUSED, SAME, type Spelling } from './aliases.ts'
 import { FRAMEWORKS, type Received, sameInDatabases } from './frameworks.ts'
-import { startStrictUpstream, type StrictUpstream, type WireRequest } from './strict-upstream.ts'
+import { startStrictUpstream, type WireRequest } from './strict-upstream.ts'
+import { words } from '../helpers/words.ts'
 
 const AT_ONCE = 20
 
-let back: StrictUpstream
-let gateway: TestGateway
-beforeAll(async () => {
-  back = await startStrictUpstream()
-  gateway = await startGateway({
-    data: back.url,
-    limit: 1_000_000,
-    syncWindow: '1h',
-    listen: ', hosts: [api.example.com]',
-    routes: `routes:
+const back = await startStrictUpstream()
+const gateway = await startGateway({
+  data: back.url,
+  limit: 1_000_000,
+  syncWindow: '1h',
+  listen: ', hosts: [api.example.com]',
+  routes: `routes:
   - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
   - { match: "POST /:version/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
-  })
-})
-afterAll(async () => {
-  await gateway?.close()
-  await back.close()
 })
 
 const lineOf = (spelling: Spelling): string =>
@@ -134,15 +127,7 @@ describe('one connection is synced once, in any spelling', () => {
 
   it('properties of objects and parts of keys are valid names of clients and connections', async () => {
     const names = [
-      '__proto__',
-      'constructor',
-      'toString',
-      'hasOwnProperty',
-      '{a}',
-      'a:b',
-      '*',
-      '%',
-      '#',
+      ...words('__proto__ constructor toString hasOwnProperty {a} a:b * % #'),
       'a b',
       'é',
       '\u{1f4b6}',

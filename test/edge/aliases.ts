@@ -1,10 +1,10 @@
+import { words } from '../helpers/words.ts'
+
 /** A spelling of a sync, and its fields. */
 export type Spelling = string | { readonly line: string; readonly fields: readonly string[] }
 
 /** The sync that the others may be aliases for. */
 export const CANONICAL = '/sync/ab:cd'
-
-const words = (list: string): readonly string[] => list.trim().split(/\s+/)
 
 /** Pairs of targets that sync the same connection. */
 export const SAME: readonly (readonly [canonical: string, alias: Spelling])[] = [
@@ -41,85 +41,26 @@ const around = (
 export const REFUSED: readonly Spelling[] = [
   // Ids that a framework or a database might treat as another id.
   ...[
-    '/sync/ab:cd.json',
-    '/sync/AB:CD.JSON',
-    '/v3/sync/ab:cd.xml/',
-    '/sync/ab:cd%2Ehtml',
-    '/sync/ab:cd%20.yml',
-    '/sync/ab:cd.csv%20',
-    '/sync/ab:cd.json.xml',
-    '/sync/ab:cd%20',
-    '/sync/%20ab:cd',
-    '/sync/ab:cd%C2%A0',
-    '/sync/ab:cd%E3%80%80',
-    '/sync/%EF%BD%81b:cd',
-    '/sync/ab%EF%BC%9Acd',
-    '/sync/%E2%93%90b:cd',
-    '/sync/ab:cd%C2%AD',
-    '/sync/ab:cd%E2%80%8B',
-    '/sync/ab:cd%F3%A0%80%A0',
-    '/sync/ab%E2%80%8D:cd',
-    '/sync/%EF%BB%BFab:cd',
-    '/sync/ab:cd%EF%B8%8F',
-    '/sync/ab:%C3%A7d',
-    '/sync/%C3%A1b:cd',
-    '/sync/a%CC%81b:cd',
-    '/sync/ab:%C3%87D',
-    '/sync/ab:c%C4%91',
-    '/sync/ab:c%C3%B0',
-    '/sync/%CD%A3b:cd',
-    '/sync/ab:cd%E2%80%8B.json',
-    '/sync/ab:cd.j%C2%ADs%C3%B6n',
-    '/sync/caf%C3%A9',
-    '/sync/cafe%CC%81',
-    '/sync/caf%c3%a9',
-    '/sync/CAF%C3%89',
-    '/sync/%E2%84%AA1',
-    '/sync/%C5%BF1',
-    '/sync/%C3%9F',
-    '/sync/%E1%BA%9E',
-    '/sync/%EF%AC%81',
-    '/sync/1%C2%B2',
-    '/sync/%E2%91%A0',
-    '/sync/%D9%A1%D9%A2',
-    '/sync/1%CC%B62',
-    '/sync/%C3%98',
-    '/sync/%C5%81%C3%B3d%C5%BA',
-    '/sync/%C3%86ro',
-    '/sync/%D0%B5',
-    '/sync/%D1%91',
-    '/sync/%CF%83',
-    '/sync/%CF%82',
-    '/sync/%CE%A3',
-    '/sync/%C3%85',
-    '/sync/%E2%84%AB',
-    '/sync/%EA%B0%80',
-    '/sync/%E1%84%80%E1%85%A1',
-    '/sync/a!b',
-    '/sync/a%21b',
+    ...words(`
+      /sync/ab:cd.json /sync/AB:CD.JSON /v3/sync/ab:cd.xml/ /sync/ab:cd%2Ehtml /sync/ab:cd%20.yml
+      /sync/ab:cd.csv%20 /sync/ab:cd.json.xml /sync/ab:cd%20 /sync/%20ab:cd /sync/ab:cd%C2%A0
+      /sync/ab:cd%E3%80%80 /sync/%EF%BD%81b:cd /sync/ab%EF%BC%9Acd /sync/%E2%93%90b:cd /sync/ab:cd%C2%AD
+      /sync/ab:cd%E2%80%8B /sync/ab:cd%F3%A0%80%A0 /sync/ab%E2%80%8D:cd /sync/%EF%BB%BFab:cd
+      /sync/ab:cd%EF%B8%8F /sync/ab:%C3%A7d /sync/%C3%A1b:cd /sync/a%CC%81b:cd /sync/ab:%C3%87D
+      /sync/ab:c%C4%91 /sync/ab:c%C3%B0 /sync/%CD%A3b:cd /sync/ab:cd%E2%80%8B.json
+      /sync/ab:cd.j%C2%ADs%C3%B6n /sync/caf%C3%A9 /sync/cafe%CC%81 /sync/caf%c3%a9 /sync/CAF%C3%89
+      /sync/%E2%84%AA1 /sync/%C5%BF1 /sync/%C3%9F /sync/%E1%BA%9E /sync/%EF%AC%81 /sync/1%C2%B2
+      /sync/%E2%91%A0 /sync/%D9%A1%D9%A2 /sync/1%CC%B62 /sync/%C3%98 /sync/%C5%81%C3%B3d%C5%BA
+      /sync/%C3%86ro /sync/%D0%B5 /sync/%D1%91 /sync/%CF%83 /sync/%CF%82 /sync/%CE%A3 /sync/%C3%85
+      /sync/%E2%84%AB /sync/%EA%B0%80 /sync/%E1%84%80%E1%85%A1 /sync/a!b /sync/a%21b
+    `),
     "/sync/a'b",
-    '/sync/a%27b',
-    '/sync/a+b',
-    '/sync/a%2Bb',
-    '/sync/a%3Fb',
-    '/sync/a%3fb',
-    '/sync/a%23b',
-    '/sync/A%23B',
-    '/sync/...',
-    '/sync/%2E%2e.',
-    '/sync/ab:cd.',
-    '/sync/ab.cd',
-    '/sync/ab:cd.x',
-    '/sync/ab:cd.v2',
-    '/sync/ab:cd.php',
-    '/sync/ab:cd.php/',
-    '/sync/.json',
-    '/sync/(ab:cd)',
-    '/sync/ab:cd(S)',
-    '/sync/ab:cd+',
-    '/sync/ab:cd,',
-    '/sync/ab:cd%E2%82%AC',
-    '/sync/%D0%B0b:cd',
+    ...words(`
+      /sync/a%27b /sync/a+b /sync/a%2Bb /sync/a%3Fb /sync/a%3fb /sync/a%23b /sync/A%23B /sync/...
+      /sync/%2E%2e. /sync/ab:cd. /sync/ab.cd /sync/ab:cd.x /sync/ab:cd.v2 /sync/ab:cd.php /sync/ab:cd.php/
+      /sync/.json /sync/(ab:cd) /sync/ab:cd(S) /sync/ab:cd+ /sync/ab:cd, /sync/ab:cd%E2%82%AC
+      /sync/%D0%B0b:cd
+    `),
   ],
   // Dot segments.
   ...around(
@@ -190,24 +131,10 @@ export const REFUSED: readonly Spelling[] = [
       '%u0061',
       '%U0061',
       '% 41',
-      '%-1',
-      '%+1',
-      '%0x1',
-      '%ff',
-      '%fe',
-      '%c3',
-      '%c3%28',
-      '%a9',
-      '%e2%84',
-      '%ed%a0%80',
-      '%ed%b0%80',
-      '%f4%90%80%80',
-      '%f5%80%80%80',
-      '%c1%a1',
-      '%c1%a1b',
-      '%e0%81%a1',
-      '%f0%80%81%a1',
-      '%f8%80%80%81%a1',
+      ...words(`
+        %-1 %+1 %0x1 %ff %fe %c3 %c3%28 %a9 %e2%84 %ed%a0%80 %ed%b0%80 %f4%90%80%80 %f5%80%80%80 %c1%a1
+        %c1%a1b %e0%81%a1 %f0%80%81%a1 %f8%80%80%81%a1
+      `),
     ].filter((broken) => !broken.includes(' ')),
     (broken) => `/sync/${broken}b:cd`,
     (broken) => `/sync/ab:cd${broken}`,
@@ -253,23 +180,11 @@ const other = (line: string, ...fields: string[]): Spelling => ({ line, fields }
 
 /** Requests that differ from the sync in every server, and are allowed. */
 export const ANOTHER: readonly Spelling[] = [
-  '/sync/ab:ce',
-  '/sync/ab:cd:',
-  '/sync/ab-cd',
-  '/sync/ab:cd/x',
-  '/sync',
-  '/sync/',
-  '/synch/ab:cd',
-  '/v3/other/sync/ab:cd',
-  '/v3/x?/sync/ab:cd',
-  '/?x=/sync/ab:cd',
-  '/index.php?x=/sync/ab:cd',
-  '/v3/x%3F/sync/ab:cd',
-  '/http:/sync/ab:cd/x',
-  '/%D0%95ync/ab:cd',
-  '/%EF%BD%93ync/ab:cd',
-  '/s%C3%BDnc/ab:cd',
-  '/sync%C2%AD/ab:cd',
+  ...words(`
+    /sync/ab:ce /sync/ab:cd: /sync/ab-cd /sync/ab:cd/x /sync /sync/ /synch/ab:cd /v3/other/sync/ab:cd
+    /v3/x?/sync/ab:cd /?x=/sync/ab:cd /index.php?x=/sync/ab:cd /v3/x%3F/sync/ab:cd /http:/sync/ab:cd/x
+    /%D0%95ync/ab:cd /%EF%BD%93ync/ab:cd /s%C3%BDnc/ab:cd /sync%C2%AD/ab:cd
+  `),
   ...['GET', 'PUT', 'PATCH', 'DELETE', 'HEAD'].map((method) => other(`${method} ${CANONICAL}`)),
   ...words(String.raw`
     X-HTTP-Method-Override X-HTTP-Method X-Method-Override x-http-method-override X_HTTP_Method_Override

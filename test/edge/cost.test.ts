@@ -1,9 +1,9 @@
 import { generateKeyPairSync } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { call, type Call, TOKENS, yaml } from '../helpers/gateway.ts'
 import { ASSERTION_TYPE, encode, ISSUER, plain } from '../helpers/par-request.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { serving } from '../helpers/process.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 
 /** Maximum processor time of any request beyond that of an innocent one of the same length, in milliseconds. */
 const MAX_MS = 2
@@ -13,34 +13,26 @@ const MEASUREMENTS = 20
 const HEAD_BYTES = 15_000
 const BODY_BYTES = 63_000
 
-let upstream: TestUpstream
-let gateway: ServingProcess
 const { n, e, kty } = generateKeyPairSync('rsa', { modulusLength: 4096 }).publicKey.export({ format: 'jwk' })
-beforeAll(async () => {
-  upstream = await startUpstream((_, response) => response.end())
-  const jwks = JSON.stringify({ keys: Array.from({ length: 5 }, () => ({ n, e, kty })) })
-  gateway = await serving(
-    yaml({
-      data: upstream.url,
-      trustedProxies: '[127.0.0.1/32]',
-      tokens: TOKENS,
-      routes: `routes:
+const upstream = await startUpstream((_, response) => response.end())
+const jwks = JSON.stringify({ keys: Array.from({ length: 5 }, () => ({ n, e, kty })) })
+const gateway = await serving(
+  yaml({
+    data: upstream.url,
+    trustedProxies: '[127.0.0.1/32]',
+    tokens: TOKENS,
+    routes: `routes:
   - { match: "POST /oidc/request", upstream: identity, authenticate: par }
   - { match: "GET,POST /oidc/auth", upstream: identity, authenticate: authorization }
   - { match: "/oidc/*", upstream: identity, authenticate: none }
   - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }
   - { match: "POST /:version/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
-      more: `par: { issuer: "${ISSUER}" }
+    more: `par: { issuer: "${ISSUER}" }
 clients:
   - { id: signing, requestObjectSigningAlg: PS256, authentication: private_key_jwt, jwks: ${jwks} }`,
-    }),
-  )
-}, 60_000)
-afterAll(async () => {
-  gateway.kill()
-  await upstream.close()
-})
+  }),
+)
 
 async function cpuMs(): Promise<number> {
   const { body } = await call(gateway.adminPort, { path: '/metrics' })

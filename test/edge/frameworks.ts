@@ -1,3 +1,4 @@
+import { words } from '../helpers/words.ts'
 /** A request as a framework receives it. */
 export interface Received {
   readonly method: string
@@ -61,18 +62,10 @@ const methodOf = ({ method, target, field }: Received): string =>
 
 /** IIS modules, Symfony, Zend and servers after a rewriting proxy read the target from these fields. */
 const TARGET_FIELDS = [
-  'x-original-url',
-  'x-rewrite-url',
-  'x-original-uri',
-  'x-override-url',
-  'path-info',
-  'x-path-info',
-  'x-original-path',
-  'x-replaced-path',
-  'x-http-path-override',
-  'x-envoy-original-path',
-  'request-uri',
-  'x-request-uri',
+  ...words(`
+    x-original-url x-rewrite-url x-original-uri x-override-url path-info x-path-info x-original-path
+    x-replaced-path x-http-path-override x-envoy-original-path request-uri x-request-uri
+  `),
 ]
 const targetOf = ({ target, field }: Received): string =>
   TARGET_FIELDS.map(field).find((told) => told !== undefined) ?? target

@@ -1,5 +1,5 @@
 import { connect } from 'node:net'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { statuses } from '../helpers/raw.ts'
 import { until } from '../helpers/wait.ts'
@@ -38,10 +38,6 @@ beforeAll(async () => {
   }
   await Promise.all(Array.from({ length: AT_ONCE }, worker))
 }, 120_000)
-afterAll(async () => {
-  await gateway?.close()
-  await back.close()
-})
 
 interface Outcome {
   readonly answers: readonly number[]

@@ -1,30 +1,22 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { describe, expect, it } from 'vitest'
+import { call, startGateway, token } from '../helpers/gateway.ts'
 import { makeKey } from '../helpers/issuer.ts'
 import { raw, statuses } from '../helpers/raw.ts'
 import { REFUSED } from './aliases.ts'
 import { BAD_CREDENTIALS } from './credentials.ts'
 import { BAD_PUSHES, type Push } from './forms.ts'
 import { FRAMINGS } from './framing/corpus.ts'
-import { startStrictUpstream, type StrictUpstream } from './strict-upstream.ts'
+import { startStrictUpstream } from './strict-upstream.ts'
 
 const signer = makeKey('ES256', 'signing')
-let back: StrictUpstream
-let gateway: TestGateway
-beforeAll(async () => {
-  back = await startStrictUpstream()
-  gateway = await startGateway({
-    data: back.url,
-    routes: `routes:
+const back = await startStrictUpstream()
+const gateway = await startGateway({
+  data: back.url,
+  routes: `routes:
   - { match: "POST /oidc/request", upstream: identity, authenticate: par }
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
-    more: `par: { issuer: "https://identity.example.com/oidc", maxBody: 4kB }
+  more: `par: { issuer: "https://identity.example.com/oidc", maxBody: 4kB }
 clients: [{ id: signer, requestObjectSigningAlg: ES256, jwks: { keys: [${JSON.stringify(signer.jwk)}] } }]`,
-  })
-})
-afterAll(async () => {
-  await gateway?.close()
-  await back.close()
 })
 
 /** Sends a request on a new socket; returns the response. */

@@ -1,32 +1,22 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { call, ROUTES, yaml } from '../helpers/gateway.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
+import { serving } from '../helpers/process.ts'
 import { raw, statuses } from '../helpers/raw.ts'
-import { type RawUpstream, startRawUpstream, startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 
-let back: TestUpstream
-let broken: RawUpstream
-let gateway: ServingProcess
-beforeAll(async () => {
-  back = await startUpstream()
-  broken = await startRawUpstream((socket) =>
-    socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding : chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n'),
-  )
-  gateway = await serving(
-    yaml({
-      data: broken.url,
-      identity: back.url,
-      routes: `${ROUTES}  - { match: "/broken", upstream: data, authenticate: none }\n`,
-    }),
-    [],
-    { NODE_OPTIONS: '--insecure-http-parser' },
-  )
-}, 60_000)
-afterAll(async () => {
-  gateway?.kill()
-  await back.close()
-  await broken.close()
-})
+const back = await startUpstream()
+const broken = await startRawUpstream((socket) =>
+  socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding : chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n'),
+)
+const gateway = await serving(
+  yaml({
+    data: broken.url,
+    identity: back.url,
+    routes: `${ROUTES}  - { match: "/broken", upstream: data, authenticate: none }\n`,
+  }),
+  [],
+  { NODE_OPTIONS: '--insecure-http-parser' },
+)
 
 it.each([
   [

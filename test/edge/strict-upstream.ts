@@ -1,4 +1,5 @@
-import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { createServer } from 'node:net'
+import { listenLocally, type LocalServer } from '../helpers/local-server.ts'
 
 /** One request, parsed strictly from its bytes. */
 export interface WireRequest {
@@ -12,15 +13,12 @@ export interface WireRequest {
   whole: boolean
 }
 
-export interface StrictUpstream {
-  readonly url: string
+export interface StrictUpstream extends LocalServer {
   readonly requests: readonly WireRequest[]
   /** Bytes that two servers could parse differently, or that are invalid. */
   readonly flaws: readonly string[]
-  sockets(): number
   /** Forgets all requests. */
   forget(): void
-  close(): Promise<void>
 }
 
 /** Long enough for stray bytes after a request to arrive before its response. */
@@ -40,30 +38,15 @@ const ENDS_AT_A_HOP = /^(?:te|trailer|upgrade|expect|keep-alive|http2-settings|p
 export async function startStrictUpstream(): Promise<StrictUpstream> {
   const requests: WireRequest[] = []
   const flaws: string[] = []
-  const open = new Set<Socket>()
   const server = createServer((socket) => {
-    open.add(socket)
     const feed = parser(requests, flaws, (line) => {
       if (line === '') socket.destroy()
       else socket.write(line.startsWith('HEAD') ? HEAD_ANSWER : ANSWER)
     })
     socket.on('data', (data: Buffer) => feed(data.toString('latin1')))
     socket.on('error', () => {})
-    socket.on('close', () => open.delete(socket))
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    requests,
-    flaws,
-    sockets: () => open.size,
-    forget: () => void requests.splice(0),
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        for (const socket of open) socket.destroy()
-      }),
-  }
+  return { ...(await listenLocally(server)), requests, flaws, forget: () => void requests.splice(0) }
 }
 
 const HEAD_ANSWER = 'HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n'

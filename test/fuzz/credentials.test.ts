@@ -1,27 +1,17 @@
 import fc from 'fast-check'
-import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type Authenticate, createBearer } from '../../src/authenticate/token/bearer.ts'
-import type { KeySource } from '../../src/authenticate/token/jwks.ts'
+import { expect, it } from 'vitest'
+import { createBearer } from '../../src/authenticate/token/bearer.ts'
 import { Refusal } from '../../src/errors.ts'
 import { keysOf, trust } from '../helpers/trust.ts'
 import { BAD_CREDENTIALS } from '../edge/credentials.ts'
-import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
+import { startIssuer } from '../helpers/issuer.ts'
 import { PATIENCE_MS, runs } from './runs.ts'
+import { words } from '../helpers/words.ts'
 
-let issuer: TestIssuer
-let keys: KeySource
-let authenticate: Authenticate
-let good: string
-beforeAll(async () => {
-  issuer = await startIssuer({ algorithms: ['ES256'] })
-  keys = await keysOf(issuer, { cooldownMs: 600_000 })
-  authenticate = createBearer([trust(issuer, keys)])
-  good = issuer.token()
-})
-afterAll(async () => {
-  keys.close()
-  await issuer.close()
-})
+const issuer = await startIssuer({ algorithms: ['ES256'] })
+const keys = await keysOf(issuer, { cooldownMs: 600_000 })
+const authenticate = createBearer([trust(issuer, keys)])
+const good = issuer.token()
 
 const put = fc.oneof(
   fc.constantFrom(
@@ -58,19 +48,7 @@ const changed = (text: string, changes: readonly { at: number; cut: number; put:
 
 const json = fc.jsonValue({ maxDepth: 2 })
 const claims = fc.dictionary(
-  fc.constantFrom(
-    'iss',
-    'aud',
-    'exp',
-    'nbf',
-    'iat',
-    'sub',
-    'client_id',
-    'cnf',
-    'scope',
-    'events',
-    '__proto__',
-  ),
+  fc.constantFrom(...words('iss aud exp nbf iat sub client_id cnf scope events __proto__')),
   json,
 )
 const header = fc.dictionary(

@@ -5,6 +5,7 @@ import { readForm } from '../helpers/par-request.ts'
 import { BAD_PUSHES } from '../edge/forms.ts'
 import { assertion, encodeForm, guardOf, KEYS, plain, requestObject } from '../helpers/par-request.ts'
 import { PATIENCE_MS, runs } from './runs.ts'
+import { words } from '../helpers/words.ts'
 
 const FORM = 'application/x-www-form-urlencoded'
 const guard = guardOf({
@@ -19,20 +20,7 @@ const seeds = [
 const put = fc.oneof(
   fc.constantFrom(
     '',
-    '&',
-    '=',
-    '%',
-    '%00',
-    '%26',
-    '%3D',
-    '+',
-    ';',
-    '[]',
-    '&a=b',
-    '&client_id=d',
-    '&request_uri=x',
-    '&request=',
-    '&resource=x&resource=y',
+    ...words('& = % %00 %26 %3D + ; [] &a=b &client_id=d &request_uri=x &request= &resource=x&resource=y'),
     '\u0000',
     '\u00ff',
     'claims={}',

@@ -1,31 +1,22 @@
 import { connect } from 'node:net'
 import fc from 'fast-check'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { FRAMINGS } from '../edge/framing/corpus.ts'
 import { type Framing, HOST, LAST } from '../edge/framing/wire.ts'
-import { startStrictUpstream, type StrictUpstream } from '../edge/strict-upstream.ts'
-import { startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { startStrictUpstream } from '../edge/strict-upstream.ts'
+import { startGateway, token } from '../helpers/gateway.ts'
 import { statuses } from '../helpers/raw.ts'
 import { LONG, PATIENCE_MS, runs } from './runs.ts'
 
-let back: StrictUpstream
-let gateway: TestGateway
-let mine: string
-beforeAll(async () => {
-  back = await startStrictUpstream()
-  gateway = await startGateway({
-    data: back.url,
-    limit: 100_000_000,
-    routes: `routes:
+const back = await startStrictUpstream()
+const gateway = await startGateway({
+  data: back.url,
+  limit: 100_000_000,
+  routes: `routes:
   - { match: "/oidc/*", upstream: identity, authenticate: none }
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests], maxBody: 2kB }`,
-  })
-  mine = await token('pipeline')
 })
-afterAll(async () => {
-  await gateway?.close()
-  await back.close()
-})
+const mine = await token('pipeline')
 
 /** Requests that leave their socket open, with their responses. */
 const honest: readonly Framing[] = FRAMINGS.filter(

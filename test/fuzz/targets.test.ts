@@ -8,6 +8,7 @@ import { matchRoute, parsePattern, type Pattern } from '../../src/downstream/rou
 import { type Target, parseTarget } from '../../src/downstream/target.ts'
 import { FRAMEWORKS } from '../edge/frameworks.ts'
 import { PATIENCE_MS, runs } from './runs.ts'
+import { words } from '../helpers/words.ts'
 
 const HOST = 'api.example.com'
 const read = (target: string): Target | Refusal =>
@@ -29,53 +30,15 @@ const piece = fc.oneof(
     '%252e',
     '//',
     '\\',
-    '%5c',
-    '%2f',
-    '%2F',
-    '%252f',
-    ';',
-    '%3b',
-    ';x=y',
-    '#',
-    '?',
-    '%3F',
+    ...words('%5c %2f %2F %252f ; %3b ;x=y # ? %3F'),
   ),
   fc.constantFrom(
-    '%00',
-    '%0a',
-    '%0d',
-    '%7f',
-    '%c2%85',
-    '%',
-    '%%',
-    '%u0061',
-    '%25',
-    '%ff',
-    '%c0%af',
-    '%e2%80%a8',
-    '%ef%bb%bf',
+    ...words('%00 %0a %0d %7f %c2%85 % %% %u0061 %25 %ff %c0%af %e2%80%a8 %ef%bb%bf'),
     ' ',
     '\t',
   ),
   fc.constantFrom(
-    '%73',
-    '%53',
-    'SYNC',
-    'Sync',
-    '%EF%BD%93',
-    '%C5%BF',
-    '%E2%84%AA',
-    '%C3%9F',
-    '%CC%81',
-    '%CD%85',
-    '%20',
-    '%C2%A0',
-    '+',
-    '*',
-    ':',
-    '@',
-    '&',
-    '=',
+    ...words('%73 %53 SYNC Sync %EF%BD%93 %C5%BF %E2%84%AA %C3%9F %CC%81 %CD%85 %20 %C2%A0 + * : @ & ='),
   ),
   fc.constantFrom('.json', '.XML', '%2ehtml', 'index.php', '.PHP', '/index.php/', '?/', '(S(x))', '(a('),
   fc.constantFrom('http://', 'http:', `http://${HOST}`, `//${HOST}`, HOST, 'user@', ':80', '[::1]'),
@@ -178,17 +141,7 @@ describe('any target', () => {
       const guarded = pattern('POST /oidc/request')
       const pieces = fc.array(
         fc.oneof(
-          fc.constantFrom(
-            '/',
-            'oidc',
-            'request',
-            'OIDC',
-            '%6fidc',
-            'reques%74',
-            'Request',
-            '/oidc/request',
-            'x',
-          ),
+          fc.constantFrom(...words('/ oidc request OIDC %6fidc reques%74 Request /oidc/request x')),
           piece,
         ),
         { maxLength: 6 },

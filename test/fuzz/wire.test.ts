@@ -1,10 +1,10 @@
 import { connect } from 'node:net'
 import fc from 'fast-check'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { REFUSED, SAME } from '../edge/aliases.ts'
 import { FRAMINGS } from '../edge/framing/corpus.ts'
-import { startStrictUpstream, type StrictUpstream } from '../edge/strict-upstream.ts'
-import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { startStrictUpstream } from '../edge/strict-upstream.ts'
+import { call, startGateway, token } from '../helpers/gateway.ts'
 import { until } from '../helpers/wait.ts'
 import { LONG, PATIENCE_MS, runs } from './runs.ts'
 
@@ -14,27 +14,18 @@ const AT_ONCE = 24
 const LONGEST_MS = 250
 const QUIET_MS = 20
 
-let back: StrictUpstream
-let gateway: TestGateway
-let mine: string
-beforeAll(async () => {
-  back = await startStrictUpstream()
-  // An exception or an unhandled rejection in it fails the test.
-  gateway = await startGateway({
-    data: back.url,
-    limit: 100_000_000,
-    routes: `routes:
+const back = await startStrictUpstream()
+// An exception or an unhandled rejection in it fails the test.
+const gateway = await startGateway({
+  data: back.url,
+  limit: 100_000_000,
+  routes: `routes:
   - { match: "POST /par/:case/request", upstream: identity, authenticate: par }
   - { match: "/oidc/*", upstream: identity, authenticate: none }
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests], maxBody: 2kB }`,
-    more: 'par: { issuer: "https://identity.example.com/oidc", maxBody: 2kB }',
-  })
-  mine = await token('fuzz')
+  more: 'par: { issuer: "https://identity.example.com/oidc", maxBody: 2kB }',
 })
-afterAll(async () => {
-  await gateway?.close()
-  await back.close()
-})
+const mine = await token('fuzz')
 
 const seeds = [
   ...FRAMINGS.map(({ bytes }) => bytes.join('')),

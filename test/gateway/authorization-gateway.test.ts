@@ -1,30 +1,22 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { call, type Call, startGateway, type TestGateway } from '../helpers/gateway.ts'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { call, type Call, startGateway } from '../helpers/gateway.ts'
 import { raw, statuses } from '../helpers/raw.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 
 const BROWSER = 'text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8'
 const FORM = { 'Content-Type': 'application/x-www-form-urlencoded' }
 const PUSHED = '/oidc/auth?client_id=signing&request_uri=urn:ietf:params:oauth:request_uri:a-1'
 
-let identity: TestUpstream
-let gateway: TestGateway
-beforeAll(async () => {
-  identity = await startUpstream((_, response) => response.writeHead(303, { Location: '/x' }).end())
-  gateway = await startGateway({
-    data: identity.url,
-    // An earlier open route must not bypass the guard.
-    routes: `routes:
+const identity = await startUpstream((_, response) => response.writeHead(303, { Location: '/x' }).end())
+const gateway = await startGateway({
+  data: identity.url,
+  // An earlier open route must not bypass the guard.
+  routes: `routes:
   - { match: "GET /oidc/*", upstream: identity, authenticate: none }
   - { match: "GET,POST /oidc/auth", upstream: identity, authenticate: authorization }
   - { match: "/oidc/*", upstream: identity, authenticate: none }`,
-    more: `par: { issuer: "https://id.example.com/oidc", maxBody: 1kB }
+  more: `par: { issuer: "https://id.example.com/oidc", maxBody: 1kB }
 clients: [{ id: signing, requestObjectSigningAlg: PS256 }, { id: "<b>\\"&'", pushed: required }]`,
-  })
-})
-afterAll(async () => {
-  await gateway.close()
-  await identity.close()
 })
 beforeEach(() => void identity.seen.splice(0))
 

@@ -1,44 +1,33 @@
 import { connect, type Socket } from 'node:net'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import { closeLater } from '../helpers/closing.ts'
 import { token, yaml } from '../helpers/gateway.ts'
-import { type ServingProcess, serving } from '../helpers/process.ts'
+import { serving } from '../helpers/process.ts'
 import { statuses } from '../helpers/raw.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import { startRawUpstream, type RawUpstream } from '../helpers/upstream.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { startRawUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-let back: RawUpstream
-let redis: RedisServer
-let gateway: ServingProcess
 /** All bytes that reached the upstream. */
 let reached = ''
-const callers: Socket[] = []
-beforeAll(async () => {
-  back = await startRawUpstream((socket, data) => {
-    reached += data.toString('latin1')
-    if (data.includes('/early')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbegun')
-  })
-  redis = await startRedis()
-  gateway = await serving(
-    yaml({
-      data: back.url,
-      limit: 10,
-      store: `{ redis: { url: "${redis.url}" }, timeout: 20s }`,
-      listen: ', requestTimeout: 1s, headersTimeout: 1s',
-      routes: `routes:
+const back = await startRawUpstream((socket, data) => {
+  reached += data.toString('latin1')
+  if (data.includes('/early')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbegun')
+})
+const redis = await startRedis()
+const gateway = await serving(
+  yaml({
+    data: back.url,
+    limit: 10,
+    store: `{ redis: { url: "${redis.url}" }, timeout: 20s }`,
+    listen: ', requestTimeout: 1s, headersTimeout: 1s',
+    routes: `routes:
   - { match: "POST /oidc/request", upstream: identity, authenticate: par }
   - { match: "/oidc/*", upstream: identity, authenticate: none }
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
-      more: 'par: { issuer: "https://identity.example.com/oidc" }',
-    }),
-  )
-})
-afterAll(async () => {
-  for (const caller of callers) caller.destroy()
-  gateway?.kill()
-  await back.close()
-  await redis.close()
-})
+    more: 'par: { issuer: "https://identity.example.com/oidc" }',
+  }),
+)
 
 let number = 100
 /** Connects a caller that has sent the head of a chunked request and the first chunk. */
@@ -52,7 +41,7 @@ async function begun(path: string) {
     'Transfer-Encoding: chunked',
   ]
   const socket = connect({ port: gateway.port, host: '127.0.0.1', allowHalfOpen: true })
-  callers.push(socket)
+  closeLater(() => socket.destroy())
   let said = ''
   socket.on('error', () => {})
   socket.on('data', (chunk: Buffer) => (said += chunk.toString('latin1')))

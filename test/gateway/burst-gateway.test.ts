@@ -2,12 +2,12 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { fileURLToPath } from 'node:url'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { makeKey, signProof, thumbprintOf } from '../helpers/issuer.ts'
 import { serving, type ServingProcess, withTests } from '../helpers/process.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 
 /** Hundreds of sockets complete a request at the same time: a busy gateway must not be taken for an outage of Redis. */
 
@@ -19,12 +19,7 @@ const FAR_REDIS = fileURLToPath(new URL('../helpers/far-redis.mjs', import.meta.
 const STOPPED_MS = 300
 const key = makeKey('ES256')
 
-let redis: RedisServer
-let data: TestUpstream
-beforeAll(async () => {
-  ;[redis, data] = await Promise.all([startRedis({ tcp: true }), startUpstream()])
-})
-afterAll(() => Promise.all([redis.close(), data.close()]))
+const [redis, data] = await Promise.all([startRedis({ tcp: true }), startUpstream()])
 
 /** Starts a gateway with a delay of `awayMs` to its Redis. Returns the gateway, and a function that stops both. */
 async function gatewayAt(onOutage: string, awayMs: number): Promise<[ServingProcess, () => void]> {

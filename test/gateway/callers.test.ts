@@ -1,10 +1,11 @@
 import { hash } from 'node:crypto'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeEach, beforeAll, describe, expect, it } from 'vitest'
 import { sluice } from '../commands/run.ts'
+import { closeLater } from '../helpers/closing.ts'
 import { call, type Call, startGateway, token, yaml } from '../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** What operators see of the callers that limits count, whatever these count by, and how they help them. */
@@ -99,21 +100,9 @@ const CASES: readonly Case[] = [
 ]
 const SECRETS = [KEY, FOLDED, TOKEN, HASH, hash('sha256', SIGNED)]
 
-let upstream: TestUpstream
-let redis: RedisServer
-beforeAll(async () => {
-  upstream = await startUpstream()
-  redis = await startRedis()
-})
-afterAll(async () => {
-  await upstream.close()
-  await redis.close()
-})
-const closing: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
-  await redis.command('FLUSHALL')
-})
+const upstream = await startUpstream()
+const redis = await startRedis()
+beforeEach(() => redis.command('FLUSHALL'))
 
 const settings = (store: string, limits = LIMITS, routes = ROUTES) =>
   yaml({ data: upstream.url, store, limits, routes })
@@ -162,6 +151,11 @@ describe.each([
 
     // The refusals of a second are shown when it has passed.
     const listed = new RegExp(` by ${limit} .* ${limit} +2 +0 +1 by ${limit} +${sends.path}$`)
+    await until('its refusal is shown', async () => {
+      const { activity } = (await call(gateway.adminPort, { path: '/overview' })).json
+      const mine = activity.callers.find(({ caller }: { caller: string }) => caller === shown)
+      return mine?.refusals > 0
+    })
     let top = await run('limits', 'top')
     await until('it is listed with its refusal', async () => {
       top = await run('limits', 'top')
@@ -269,7 +263,6 @@ describe('a caller that no limit counts by', () => {
       settings(where === 'memory' ? 'memory' : redisStore(), ONE, ROUTE),
       where === 'memory' ? [] : ['--workers', '2'],
     )
-    closing.push(() => gateway.kill())
     const run = commands(gateway.adminPort)
     const problem = 'by client. The limits count by header:x-api-key=VALUE, ip:VALUE.'
     for (const [action, ...more] of [['show'], ['reset'], ['set', 'keys=5']] as const) {
@@ -302,7 +295,6 @@ describe('the table of callers', () => {
     const routes = 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [keys, ips] }]'
     const text = yaml({ data: upstream.url, limits, routes, trustedProxies: '["127.0.0.0/8"]' })
     const gateway = await startGateway(text)
-    closing.push(gateway.close)
     const send = (key: string, ip: string) =>
       call(gateway.port, { path: '/', headers: { 'X-Api-Key': key, 'X-Forwarded-For': ip } })
     for (let i = 0; i < 20; i++) for (const n of [1, 2, 3]) await send(`customer-${n}`, `192.0.2.${n}`)
@@ -335,8 +327,7 @@ describe('while Redis is out of reach', () => {
     async (_, path, written, limit, flags) => {
       const four = settings(redisStore().replace('5s', '100ms'), LIMITS.replaceAll('limit: 2', 'limit: 4'))
       const [one, two] = [await startGateway(four), await startGateway(four)]
-      closing.push(one.close, two.close)
-      closing.push(() => redis.start())
+      closeLater(() => redis.start())
       const run = commands(one.adminPort)
       const sends = { path, token: TOKEN, headers: { 'X-Api-Key': KEY } }
       await until('both count', async () => {

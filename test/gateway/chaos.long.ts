@@ -114,8 +114,6 @@ describe.concurrent.each([
   }) => {
     const redis = await startRedis()
     const upstream = await startFragileUpstream()
-    onTestFinished(redis.close)
-    onTestFinished(upstream.close)
     const config = yaml({
       data: upstream.url,
       limit: LIMIT,

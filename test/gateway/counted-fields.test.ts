@@ -1,17 +1,10 @@
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
-import { call, startGateway, type TestGateway, yaml } from '../helpers/gateway.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { expect, it } from 'vitest'
+import { call, startGateway, yaml } from '../helpers/gateway.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 
 /** A field that a limit counts by, or that a condition reads: limits and the upstream get the same one, from the same sender. */
 
-let data: TestUpstream
-let gateway: TestGateway | undefined
-beforeAll(async () => void (data = await startUpstream()))
-afterAll(() => data.close())
-afterEach(async () => {
-  await gateway?.close()
-  gateway = undefined
-})
+const data = await startUpstream()
 
 type Fields = Record<string, string | string[]>
 
@@ -25,7 +18,7 @@ const CALLER = '[]'
 const PROXY = '[127.0.0.1/32]'
 
 async function calls(limit: string, trustedProxies: string, fields: (i: number) => Fields) {
-  gateway = await startGateway({
+  const { port } = await startGateway({
     data: data.url,
     trustedProxies,
     upstream: 'identityHeaders: [X-My-User]',
@@ -34,7 +27,7 @@ async function calls(limit: string, trustedProxies: string, fields: (i: number) 
   })
   data.seen.length = 0
   const statuses: number[] = []
-  for (let i = 0; i < 5; i++) statuses.push((await call(gateway.port, { headers: fields(i) })).status)
+  for (let i = 0; i < 5; i++) statuses.push((await call(port, { headers: fields(i) })).status)
   return { statuses, seen: data.seen.map(({ headers }) => headers) }
 }
 const LIMITED = [200, 200, 200, 429, 429]
@@ -47,9 +40,7 @@ it.each(['X_API_KEY', 'X.API.KEY', 'X-Api_Key', 'x~api+key'])(
     expect(seen.length).toBe(5)
     expect(JSON.stringify(seen)).not.toContain('stolen')
     expect(seen.map((headers) => headers['x-api-key'])).toEqual([0, 1, 2, 3, 4].map((i) => `made-up-${i}`))
-    await gateway!.close()
     expect((await calls(KEYS, CALLER, () => ({ [name]: 'stolen' }))).statuses).toEqual(REFUSED)
-    await gateway!.close()
     const skipped = await calls(SKIPPING, CALLER, () => ({ [name]: 'stolen' }))
     expect(JSON.stringify(skipped.seen)).not.toContain('stolen')
   },
@@ -102,7 +93,6 @@ it.each(['X-Sluice-Client', 'X_Sluice_Client', 'x.sluice-client'])(
       const { seen } = await calls(KEYS, proxies, () => ({ [name]: 'victim', 'X-Api-Key': 'k' }))
       expect(seen.length).toBe(3)
       expect(JSON.stringify(seen)).not.toContain('victim')
-      await gateway!.close()
     }
   },
 )
@@ -110,7 +100,7 @@ it.each(['X-Sluice-Client', 'X_Sluice_Client', 'x.sluice-client'])(
 it.each(['X_API_KEY', 'X.Sluice.Client', 'x-sluice~client'])(
   'refuses %s of a proxy that asks, because only the proxy could drop it',
   async (name) => {
-    gateway = await startGateway(
+    const gateway = await startGateway(
       yaml({
         data: data.url,
         limits: `limits: { counted: ${SKIPPING} }`,

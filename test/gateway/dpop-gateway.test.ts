@@ -1,40 +1,31 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { call, type Got, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { describe, expect, it } from 'vitest'
+import { call, type Got, startGateway, token } from '../helpers/gateway.ts'
 import { makeKey, signProof, thumbprintOf } from '../helpers/issuer.ts'
-import { readsOfCounters, type RedisServer, startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { readsOfCounters, startRedis } from '../helpers/redis.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const HOST = 'api.example.com'
 const LIMIT = 3
 const key = makeKey('ES256')
-let redis: RedisServer
-let data: TestUpstream
-let gateways: [TestGateway, TestGateway]
 
-beforeAll(async () => {
-  ;[redis, data] = await Promise.all([startRedis(), startUpstream()])
-  const start = () =>
-    startGateway({
-      data: data.url,
-      limits: `limits:
+const [redis, data] = await Promise.all([startRedis(), startUpstream()])
+const start = () =>
+  startGateway({
+    data: data.url,
+    limits: `limits:
   requests: { per: [client], limit: ${LIMIT}, window: 1m }
   unattended: { per: [user], limit: 100, window: 1m, unless: { header: psu-ip-address, is: ip } }
   orgs: { per: ["header:X-Org"], limit: 100, window: 1m, missing: skip }`,
-      // A long timeout, so that a busy machine does not cause an outage.
-      store: `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`,
-      routes: `routes:
+    // A long timeout, so that a busy machine does not cause an outage.
+    store: `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`,
+    routes: `routes:
   - { match: "${HOST}/free", upstream: data, authenticate: bearer }
   - { match: "${HOST}/users", upstream: data, authenticate: bearer, limits: [unattended, orgs] }
   - { match: "${HOST}/orgs", upstream: data, authenticate: bearer, limits: [orgs, unattended] }
   - { match: "${HOST}/*", upstream: data, authenticate: bearer, limits: [requests] }`,
-    })
-  gateways = [await start(), await start()]
-})
-afterAll(async () => {
-  await Promise.all(gateways.map((one) => one.close()))
-  await Promise.all([data.close(), redis.close()])
-})
+  })
+const gateways = [await start(), await start()] as const
 
 let clients = 0
 const bound = () => token(`client-${++clients}`, { cnf: { jkt: thumbprintOf(key) } })
@@ -43,7 +34,7 @@ const prove = (token: string, path = '/transactions') =>
 const send = (
   token: string,
   proof: string,
-  { port } = gateways[0],
+  { port }: { readonly port: number } = gateways[0],
   path = '/transactions',
   headers = {},
 ): Promise<Got> =>

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { hashSlot } from '../../src/limit/redis/hash-slot.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { mostInAWindow, type Observed, wronglyAdmitted, wronglyRefused } from '../helpers/judge.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
@@ -15,11 +15,6 @@ import { until } from '../helpers/wait.ts'
 
 const WINDOW_MS = 500
 
-const closers: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
-
 interface Ground {
   readonly data: TestUpstream
   readonly gateways: readonly ServingProcess[]
@@ -29,9 +24,7 @@ interface Ground {
 
 async function ground(redis: string, limit: number): Promise<Ground> {
   const data = await startUpstream()
-  closers.push(data.close)
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-exactness-'))
-  closers.push(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = createFolder()
   const file = join(folder, 'sluice.yaml')
   const write = (now: number) =>
     writeFileSync(
@@ -46,7 +39,6 @@ async function ground(redis: string, limit: number): Promise<Ground> {
     )
   write(limit)
   const gateways = await Promise.all([1, 2, 3].map(() => serving({ file })))
-  closers.push(() => gateways.forEach((gateway) => gateway.kill()))
   return {
     data,
     gateways,

@@ -1,4 +1,4 @@
-import { afterEach, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { hashSlot } from '../../src/limit/redis/hash-slot.ts'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
@@ -12,11 +12,6 @@ const LONG = process.env['SLUICE_LONG'] === '1'
 const LIMIT = 20
 const CALLS = 30
 const FAILED_OVER_MS = 20_000
-
-const closers: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
 
 interface Ground {
   readonly redis: string
@@ -35,7 +30,6 @@ interface Ground {
 
 async function onCluster(): Promise<Ground> {
   const cluster = await startCluster(3, 1)
-  closers.push(() => cluster.close())
   const master = await cluster.masterOf(0)
   // Masters are listed first, then their replicas in the same order.
   const replica = cluster.nodes[cluster.nodes.indexOf(master) + 3]!
@@ -54,8 +48,7 @@ async function onCluster(): Promise<Ground> {
 }
 
 async function behindSentinels(): Promise<Ground> {
-  const { close, master, urls, name } = await startSentinels()
-  closers.push(close)
+  const { master, urls, name } = await startSentinels()
   return {
     redis: `{ sentinels: ${JSON.stringify(urls)}, name: ${name} }`,
     master,
@@ -101,7 +94,6 @@ it.each<[string, () => Promise<Ground>]>([
   'after the loss of a master %s, its keys lose at most the calls of one window, callers get no error under local, and limits are exact again',
   async (_, open) => {
     const data = await startUpstream()
-    closers.push(data.close)
     const ground = await open()
     const gateways = await Promise.all(
       ['deny', 'deny', 'local'].map((onOutage) =>
@@ -114,7 +106,6 @@ it.each<[string, () => Promise<Ground>]>([
         ),
       ),
     )
-    closers.push(() => gateways.forEach((gateway) => gateway.kill()))
     const [one, two, local] = gateways as [ServingProcess, ServingProcess, ServingProcess]
 
     const [lost, kept] = [newClient(ground, true), ground.keeps ? newClient(ground, false) : undefined]

@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { createFailures } from '../../src/gateway/failures.ts'
 import { SYSTEM_CLOCK } from '../../src/runtime/clock.ts'
 import {
@@ -87,10 +87,6 @@ describe('the gateway', () => {
       ...settings,
     })
   }
-  afterEach(async () => {
-    await gateway?.close()
-    await upstream.close()
-  })
   const from = (ip: string, more: Parameters<typeof call>[1] = {}) =>
     call(gateway.port, { ...more, headers: { 'X-Forwarded-For': ip } })
 

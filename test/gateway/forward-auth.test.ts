@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { replyForNginx } from '../../src/downstream/forward-auth.ts'
 import { FORWARD_AUTH_PROXIES, type ForwardAuthProxy } from '../../src/downstream/forward-auth.ts'
 import { call, type Got, ISSUER, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
@@ -9,10 +9,8 @@ import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 const HOST = 'api.example.com'
 let data: TestUpstream
 beforeAll(async () => void (data = await startUpstream()))
-afterAll(() => data.close())
 
 let gateway: TestGateway
-afterEach(() => gateway.close())
 
 const ROUTES = `routes:
   - { match: "POST id.example.com/oidc/request", upstream: identity, authenticate: par }
@@ -205,16 +203,11 @@ it('nginx gets each refusal as 401 or 403, with the status and the body in field
 })
 
 it.each([
-  ['application/problem+json', '{"a":"gr\\u00f6\\u000a"}'],
-  ['text/plain', '{"a":"gr  "}'],
-])('nginx gets a body of %s without characters that a field cannot hold', (type, body) => {
-  for (const [checked, headers] of [
-    [['Content-Type', type], ''],
-    [[], `\r\nContent-Type: ${type}`],
-  ] as const) {
-    const reply = replyForNginx({ status: 429, checked, headers, body: '{"a":"grö\n"}' })
-    expect(reply.headers).toContain(`\r\nX-Sluice-Body: ${body}`)
-  }
+  ['JSON', '{\n"a":"grö"}', '{ "a":"gr\\u00f6"}'],
+  ['text', 'grö\nt', 'gr  t'],
+])('nginx gets a body of %s without characters that a field cannot hold', (_, body, field) => {
+  const reply = replyForNginx({ status: 429, checked: {}, headers: '', body })
+  expect(reply.headers.endsWith(`\r\nX-Sluice-Body: ${field}`)).toBe(true)
 })
 
 it('nginx gets several challenges in one field, because it reads only one', async () => {

@@ -1,58 +1,49 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { describe, expect, it } from 'vitest'
+import { call, startGateway, token } from '../helpers/gateway.ts'
 import { answered, raw, type RawAnswer, statuses } from '../helpers/raw.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
+import { words } from '../helpers/words.ts'
 
-let data: TestUpstream
-let identity: TestUpstream
-let gateway: TestGateway
-beforeAll(async () => {
-  data = await startUpstream((request, response, body) => {
-    response.writeHead(request.url?.startsWith('/v3/limited') === true ? 429 : 200, {
-      'Content-Type': 'application/json',
-      ...(request.url === '/v3/limited-silently' ? {} : { 'X-RateLimit-Limit': '3' }),
-      'Retry-After': '17',
-    })
-    response.end(
-      request.method === 'HEAD'
-        ? undefined
-        : JSON.stringify({ digest: createHash('sha256').update(body).digest('hex') }),
-    )
+const data = await startUpstream((request, response, body) => {
+  response.writeHead(request.url?.startsWith('/v3/limited') === true ? 429 : 200, {
+    'Content-Type': 'application/json',
+    ...(request.url === '/v3/limited-silently' ? {} : { 'X-RateLimit-Limit': '3' }),
+    'Retry-After': '17',
   })
-  identity = await startUpstream((request, response) => {
-    response.writeHead(303, [
-      'Location',
-      'http://elsewhere.example/interaction/1?a=%2F',
-      'Set-Cookie',
-      'a=1; Path=/interaction/1; Expires=Wed, 01 Jan 2031 00:00:00 GMT',
-      'Set-Cookie',
-      'b=2; Path=/oidc/auth',
-      'X-RateLimit-Limit',
-      '77',
-    ])
-    response.end(request.url)
-  })
-  gateway = await startGateway({ data: data.url, identity: identity.url })
+  response.end(
+    request.method === 'HEAD'
+      ? undefined
+      : JSON.stringify({ digest: createHash('sha256').update(body).digest('hex') }),
+  )
 })
-afterAll(async () => {
-  await gateway?.close()
-  await data.close()
-  await identity.close()
+const identity = await startUpstream((request, response) => {
+  response.writeHead(303, [
+    'Location',
+    'http://elsewhere.example/interaction/1?a=%2F',
+    'Set-Cookie',
+    'a=1; Path=/interaction/1; Expires=Wed, 01 Jan 2031 00:00:00 GMT',
+    'Set-Cookie',
+    'b=2; Path=/oidc/auth',
+    'X-RateLimit-Limit',
+    '77',
+  ])
+  response.end(request.url)
 })
+const gateway = await startGateway({ data: data.url, identity: identity.url })
 
 let clients = 0
 const newClient = () => `client-${++clients}`
 
-describe('keeps open the socket of a request', () => {
+describe('the socket of a request', () => {
   it.each([
     ['that matches no route', 'GET /nowhere', 404],
     ['with an ambiguous target', 'GET /sync/..%2fx', 400],
     ['without a token', 'GET /v3/x', 401],
     ['that is over its limit, refused by the cache or by Redis', 'POST /v3/sync/kept', 429],
-  ])('%s', async (_, line, status) => {
+  ])('the socket of a request %s stays open', async (_, line, status) => {
     const authorization = status === 429 ? `Authorization: Bearer ${await token('kept')}\r\n` : ''
     const head = `${line} HTTP/1.1\r\nHost: a\r\n${authorization}Content-Length: 0\r\n\r\n`
     const answers: RawAnswer[] = []
@@ -65,7 +56,7 @@ describe('keeps open the socket of a request', () => {
   })
 })
 
-it('does not serve callers without an address, because the socket was reset immediately', async () => {
+it('a caller without an address, whose socket was reset at once, is not served', async () => {
   const before = identity.seen.length
   for (let i = 0; i < 20; i++) {
     const sockets = Array.from({ length: 10 }, () => connect(gateway.port, '127.0.0.1').on('error', () => {}))
@@ -80,8 +71,8 @@ it('does not serve callers without an address, because the socket was reset imme
   expect(new Set(sent)).toEqual(new Set(['127.0.0.1']))
 })
 
-describe('parses the request first', () => {
-  it('answers 400 to an ambiguous target, in the format of the Data API, and forwards nothing', async () => {
+describe('the target of a request', () => {
+  it('an ambiguous target gets a 400 in the format of the Data API, and is not forwarded', async () => {
     const before = data.seen.length
     const got = await call(gateway.port, { path: '/sync/..%2fx', token: await token(newClient()) })
     expect(got.status).toBe(400)
@@ -98,75 +89,10 @@ describe('parses the request first', () => {
     })
     expect(data.seen.length).toBe(before)
   })
-
-  it.each([
-    ['no Host', 'GET /v3/x HTTP/1.1\r\n\r\n', 400],
-    ['two Hosts', 'GET /v3/x HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n', 400],
-    ['a Host with a path', 'GET /v3/x HTTP/1.1\r\nHost: a/b\r\n\r\n', 400],
-    ['no HTTP', 'hello\r\n\r\n', 400],
-    ['TLS', '\u0016\u0003\u0001\u0002\u0000\u0001\u0000', 400],
-    ['a bare LF', 'GET /v3/x HTTP/1.1\nHost: a\n\n', 400],
-    ['an obsolete fold', 'GET /v3/x HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n', 400],
-    ['CONNECT', 'CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n', 405],
-    ['TRACE', 'TRACE /v3/x HTTP/1.1\r\nHost: a\r\n\r\n', 405],
-    ['OPTIONS *', 'OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n', 400],
-    ['a head over maxHeaderSize', `GET /v3/x HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(17_000)}\r\n\r\n`, 431],
-    [
-      'length and chunks',
-      'POST /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
-      400,
-    ],
-    [
-      'two lengths',
-      'POST /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc',
-      400,
-    ],
-    [
-      'another coding',
-      'POST /v3/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n',
-      501,
-    ],
-    [
-      'a coding twice',
-      'POST /v3/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
-      501,
-    ],
-    ['an odd coding', 'POST /v3/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: , chunked\r\n\r\n0\r\n\r\n', 400],
-    [
-      'chunks in HTTP/1.0',
-      'POST /v3/x HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
-      400,
-    ],
-    ['a GET with a body', 'GET /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc', 400],
-    ['a HEAD with a body', 'HEAD /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc', 400],
-    [
-      'a chunked DELETE (CVE-2026-29057)',
-      'DELETE /v3/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n',
-      400,
-    ],
-    [
-      'a chunked OPTIONS to the identity backend',
-      'OPTIONS /oidc/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2e\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n',
-      400,
-    ],
-  ])(
-    'refuses %s',
-    async (_, bytes, status) => {
-      const before = data.seen.length + identity.seen.length
-      const { text, closed } = await raw(gateway.port, bytes, answered)
-      expect(statuses(text)[0]).toBe(status)
-      // Bytes after a refused request are never parsed as an accepted request.
-      expect(statuses(text).every((one) => one >= 400)).toBe(true)
-      expect(closed || statuses(text).length === 1).toBe(true)
-      expect(data.seen.length + identity.seen.length).toBe(before)
-      expect((await call(gateway.port, { path: '/oidc/alive' })).status).toBe(303)
-    },
-    15_000,
-  )
 })
 
-describe('matches the route', () => {
-  it('returns a 404 for an unknown path, and a 405 with Allow for an unknown method', async () => {
+describe('the route of a request', () => {
+  it('an unknown path gets a 404, and an unknown method a 405 with Allow', async () => {
     expect((await call(gateway.port, { path: '/nowhere' })).json).toMatchObject({
       status: 404,
       code: 'NotFound',
@@ -178,7 +104,7 @@ describe('matches the route', () => {
     expect(par.status).toBe(405)
   })
 
-  it('answers in RFC 6749 JSON on identity routes', async () => {
+  it('a refusal on an identity route is JSON as in RFC 6749', async () => {
     const got = await call(gateway.port, {
       path: '/oidc/x',
       method: 'DELETE',
@@ -190,15 +116,15 @@ describe('matches the route', () => {
     expect(got.json).toEqual({ error: 'invalid_request', error_description: expect.any(String) })
   })
 
-  it('serves an open route of the Data API without a token or limit headers', async () => {
+  it('an open route of the Data API is served without a token or limit headers', async () => {
     const got = await call(gateway.port, { path: '/v3/global-counterparties' })
     expect(got.status).toBe(200)
     expect(got.headers['x-ratelimit-limit']).toBe('3')
   })
 })
 
-describe('authenticates', () => {
-  it('returns a 401 without an error if there is no token, a 401 with invalid_token for a bad token, and a 400 for two', async () => {
+describe('the token of a request', () => {
+  it('a request without a token gets a 401 without an error, with a bad token a 401 with invalid_token, with two a 400', async () => {
     const none = await call(gateway.port)
     expect(none.status).toBe(401)
     expect(none.headers['www-authenticate']).toBe('Bearer realm="identity.example.com"')
@@ -214,12 +140,14 @@ describe('authenticates', () => {
     expect(two.status).toBe(400)
   })
 
-  it('ignores a token in the query', async () => {
-    const got = await call(gateway.port, { path: `/transactions?access_token=${await token('x')}` })
-    expect(got.status).toBe(401)
+  it('a token in the query or in the body is ignored', async () => {
+    const body = `access_token=${await token('x')}`
+    const headers = { 'Content-Type': 'application/x-www-form-urlencoded' }
+    for (const sent of [{ path: `/transactions?${body}` }, { method: 'POST', headers, body }])
+      expect((await call(gateway.port, sent)).status).toBe(401)
   })
 
-  it('does not forward a refused request, and returns no rate-limit headers', async () => {
+  it('a refused request is not forwarded, and gets no rate-limit headers', async () => {
     const before = data.seen.length
     const got = await call(gateway.port)
     expect(Object.keys(got.headers).filter((name) => name.includes('ratelimit'))).toEqual([])
@@ -227,8 +155,8 @@ describe('authenticates', () => {
   })
 })
 
-describe('limits', () => {
-  it('reports limit, remaining and reset on every admitted call, instead of the upstream’s fields', async () => {
+describe('the limits of a request', () => {
+  it('every admitted call gets limit, remaining and reset, instead of the upstream’s fields', async () => {
     const mine = await token(newClient())
     const first = await call(gateway.port, { token: mine })
     expect(first.status).toBe(200)
@@ -240,7 +168,7 @@ describe('limits', () => {
     expect(second.headers['x-ratelimit-reset']).toBe(first.headers['x-ratelimit-reset'])
   })
 
-  it('refuses a second sync of a connection with 429, byte for byte, and does not charge the client', async () => {
+  it('a second sync of a connection gets a 429, byte for byte, and is not charged to the client', async () => {
     const mine = await token(newClient())
     const sync = { method: 'POST', path: '/sync/a:b', token: mine, body: '{}' }
     expect((await call(gateway.port, sync)).headers).toMatchObject({
@@ -268,31 +196,7 @@ describe('limits', () => {
     expect((await call(gateway.port, { token: mine })).headers['x-ratelimit-remaining']).toBe('998')
   })
 
-  it('counts every spelling of a connection as one', async () => {
-    const mine = await token(newClient())
-    const spellings = [
-      '/sync/a%3Ab',
-      '/Sync/a:b/',
-      '/sync/a%3ab',
-      '/SYNC/A:B',
-      '/v3/sync/a:b',
-      '/%73ync/%61:b',
-      '/v2.0/Sync/a%3Ab/',
-      '/sync/a:b?x=1',
-    ]
-    const got = []
-    for (const path of spellings)
-      got.push((await call(gateway.port, { method: 'POST', path, token: mine })).status)
-    expect(got).toEqual([200, ...spellings.slice(1).map(() => 429)])
-    expect((await call(gateway.port, { method: 'POST', path: '/sync/a:c', token: mine })).status).toBe(200)
-    // The same connection id of another client is a different connection.
-    expect(
-      (await call(gateway.port, { method: 'POST', path: '/sync/a:b', token: await token(newClient()) }))
-        .status,
-    ).toBe(200)
-  })
-
-  it('forwards the path that it has counted', async () => {
+  it('the path that was counted is forwarded', async () => {
     const mine = await token(newClient())
     await call(gateway.port, { method: 'POST', path: '/Sync/x%3Ay/?q=%3A//', token: mine })
     expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/Sync/x:y/?q=%3A//' })
@@ -300,7 +204,7 @@ describe('limits', () => {
     expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/v3/x:y%20z' })
   })
 
-  it("keeps an upstream's own 429 with its rate-limit fields, and adds the gateway's only if it has none", async () => {
+  it("an upstream's own 429 keeps its rate-limit fields, and gets the gateway's only if it has none", async () => {
     const got = await call(gateway.port, { path: '/v3/limited', token: await token(newClient()) })
     expect(got).toMatchObject({ status: 429, headers: { 'retry-after': '17', 'x-ratelimit-limit': '3' } })
     expect(got.headers).not.toHaveProperty('x-ratelimit-remaining')
@@ -311,33 +215,13 @@ describe('limits', () => {
       headers: { 'retry-after': '17', 'x-ratelimit-limit': '1000' },
     })
   })
-
-  it('closes the connection if it refuses a request before the body is complete', async () => {
-    const { text, closed } = await raw(
-      gateway.port,
-      `POST /sync/late HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nGET /oidc/hidden HTTP/1.1\r\nHost: a\r\n\r\n`,
-    )
-    expect(statuses(text)).toEqual([401])
-    expect(text).toMatch(/connection: close/i)
-    expect(closed).toBe(true)
-  })
 })
 
 describe('several requests on one socket', () => {
   const sync = (mine: string, connection: string) =>
     `POST /sync/${connection} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${mine}\r\nContent-Length: 0\r\n\r\n`
 
-  it('are answered in order', async () => {
-    const mine = await token(newClient())
-    const { text } = await raw(
-      gateway.port,
-      sync(mine, 'p1') + sync(mine, 'p2') + sync(mine, 'p1'),
-      (sofar) => statuses(sofar).length === 3,
-    )
-    expect(statuses(text)).toEqual([200, 200, 429])
-  })
-
-  it('are not served after a response that closes the socket', async () => {
+  it('requests are not served after a response that closes the socket', async () => {
     const mine = await token(newClient())
     const refused = 'POST /v3/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody'
     const { text, closed } = await raw(gateway.port, refused + sync(mine, 'after'))
@@ -347,33 +231,17 @@ describe('several requests on one socket', () => {
     expect(again.status).toBe(200)
   })
 
-  it('are served after the refusal of a complete request', async () => {
+  it('requests are served after the refusal of a complete request', async () => {
     const mine = await token(newClient())
     const refused = 'POST /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody'
     const both = (text: string): boolean => statuses(text).length === 2
     const { text } = await raw(gateway.port, refused + sync(mine, 'next'), both)
     expect(statuses(text)).toEqual([401, 200])
   })
-
-  it('get their responses, also if garbage follows', async () => {
-    const mine = await token(newClient())
-    const { text, closed } = await raw(gateway.port, `${sync(mine, 'garbage')}GARBAGE\r\n\r\n`)
-    expect(statuses(text)).toEqual([200, 400])
-    expect(closed).toBe(true)
-  })
-
-  it('are served with an unknown expectation, which is ignored', async () => {
-    const { text } = await raw(
-      gateway.port,
-      'POST /sync/a HTTP/1.1\r\nHost: a\r\nExpect: foo\r\nContent-Length: 2\r\n\r\nhi',
-      answered,
-    )
-    expect(statuses(text)).toEqual([401])
-  })
 })
 
-describe('forwards', () => {
-  it('identity responses unchanged: status, Location, each Set-Cookie, and rate-limit headers', async () => {
+describe('forwarding', () => {
+  it('identity responses are returned unchanged: status, Location, each Set-Cookie, and rate-limit headers', async () => {
     const got = await call(gateway.port, {
       path: '/oidc/auth?client_id=a&redirect_uri=https%3A%2F%2Fx%2F%2Fy',
     })
@@ -389,7 +257,7 @@ describe('forwards', () => {
     expect(got.headers['x-ratelimit-limit']).toBe('77')
   })
 
-  it('reports the caller to the upstream, regardless of its own claims', async () => {
+  it('the upstream is told the caller’s address and host, regardless of what the caller claims', async () => {
     await call(gateway.port, {
       path: '/oidc/x',
       headers: {
@@ -429,21 +297,15 @@ describe('forwards', () => {
       cookie: 'a=1; b=2',
     })
     const expected = new Set([
-      'host',
-      'x-forwarded-for',
-      'x-forwarded-host',
-      'x-forwarded-proto',
-      'x-forwarded-port',
-      'x-real-ip',
-      'x-request-id',
-      'traceparent',
-      'cookie',
-      'connection',
+      ...words(`
+        host x-forwarded-for x-forwarded-host x-forwarded-proto x-forwarded-port x-real-ip x-request-id
+        traceparent cookie connection
+      `),
     ])
     expect(Object.keys(headers).filter((name) => !expected.has(name))).toEqual([])
   })
 
-  it('a request with a Trailer field but no chunked body', async () => {
+  it('a request with a Trailer field but no chunked body is forwarded without the field', async () => {
     const { text } = await raw(
       gateway.port,
       'GET /oidc/x HTTP/1.1\r\nHost: a\r\nTrailer: X\r\n\r\n',
@@ -453,7 +315,7 @@ describe('forwards', () => {
     expect(identity.seen.at(-1)!.headers).not.toHaveProperty('trailer')
   })
 
-  it('streams bodies of both kinds, byte for byte', async () => {
+  it('bodies with a length and in chunks are streamed byte for byte', async () => {
     const body = Buffer.alloc(3_000_000, 'äöü€')
     const digest = createHash('sha256').update(body).digest('hex')
     const mine = await token(newClient())
@@ -475,27 +337,7 @@ describe('forwards', () => {
     expect(chunked.json).toEqual({ digest })
   })
 
-  it('no body over maxBody: returns a 413 before reading it, and charges no call', async () => {
-    const mine = await token(newClient())
-    const got = await raw(
-      gateway.port,
-      `POST /v3/x HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${mine}\r\nContent-Length: 99999999\r\n\r\n`,
-    )
-    expect(statuses(got.text)).toEqual([413])
-    expect((await call(gateway.port, { token: mine })).headers['x-ratelimit-remaining']).toBe('999')
-  })
-
-  it('requests with 100-continue, and sends 100 Continue only for those', async () => {
-    const mine = await token(newClient())
-    const head = (authorization: string) =>
-      `POST /v3/x HTTP/1.1\r\nHost: a\r\n${authorization}Expect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n`
-    const taken = await raw(gateway.port, `${head(`Authorization: Bearer ${mine}\r\n`)}ab`)
-    expect(statuses(taken.text)).toEqual([100, 200])
-    const refused = await raw(gateway.port, head(''))
-    expect(statuses(refused.text)).toEqual([401])
-  })
-
-  it('nothing to an unreachable upstream: returns a 502 with the rate-limit headers of the decision', async () => {
+  it('a request to an unreachable upstream gets a 502 with the rate-limit headers of the decision', async () => {
     const gone = await startUpstream()
     await gone.close()
     const other = await startGateway({ data: gone.url })

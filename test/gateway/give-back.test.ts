@@ -1,23 +1,18 @@
 import { connect, type Socket } from 'node:net'
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
-import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { beforeEach, expect, it } from 'vitest'
+import { call, startGateway, token } from '../helpers/gateway.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-let upstream: TestUpstream
-let gateway: TestGateway
-beforeAll(async () => {
-  upstream = await startUpstream((request, response) => {
-    const how = request.headers['x-answer']
-    if (how === 'never') return
-    if (how === 'cut')
-      response.writeHead(200, { 'content-length': '9' }).write('half', () => response.destroy())
-    else if (how === 'slow') response.writeHead(200).write('half')
-    else if (how === 'reset') response.destroy()
-    else response.writeHead(Number(how)).end()
-  })
-  gateway = await start('maxConnections: 256')
+const upstream = await startUpstream((request, response) => {
+  const how = request.headers['x-answer']
+  if (how === 'never') return
+  if (how === 'cut')
+    response.writeHead(200, { 'content-length': '9' }).write('half', () => response.destroy())
+  else if (how === 'slow') response.writeHead(200).write('half')
+  else if (how === 'reset') response.destroy()
+  else response.writeHead(Number(how)).end()
 })
 const start = (more: string, timeout = '1s') =>
   startGateway({
@@ -33,10 +28,7 @@ const start = (more: string, timeout = '1s') =>
   - { match: "/none", upstream: data, authenticate: bearer, limits: [month, none] }
   - { match: "/all", upstream: data, authenticate: bearer, limits: [requests] }`,
   })
-afterAll(async () => {
-  await gateway.close()
-  await upstream.close()
-})
+const gateway = await start('maxConnections: 256')
 let client = ''
 beforeEach(() => {
   client = randomUUID()
@@ -122,7 +114,6 @@ it('a call whose caller leaves while it waits for a connection is given back onc
   first.destroy()
   expect(upstream.seen.length).toBe(asked + 1)
   await expectCounted(1, narrow)
-  await narrow.close()
 })
 
 it('a call that was refused, or has no limit that counts only success, is not given back', async () => {

@@ -1,18 +1,13 @@
+import { once } from 'node:events'
 import { Agent, type ServerResponse } from 'node:http'
 import { connect, type Socket } from 'node:net'
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
+import { closeLater } from '../helpers/closing.ts'
 import { AUDIENCE, call as callWith, ISSUER, type Settings, TOKENS, yaml } from '../helpers/gateway.ts'
 import { startIntrospection } from '../helpers/introspection-server.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
-import { startRawUpstream, startUpstream, type RawUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
-
-let hanging: TestUpstream
-/** Accepts connections, and never sends a byte: a TLS handshake with it hangs. */
-let silent: RawUpstream
-let gateway: ServingProcess
-const callers: Socket[] = []
-const gateways: ServingProcess[] = []
 
 async function start(settings: Partial<Settings> = {}): Promise<ServingProcess> {
   const routes = `routes:
@@ -20,26 +15,16 @@ async function start(settings: Partial<Settings> = {}): Promise<ServingProcess> 
   - { match: "/*", upstream: data, authenticate: none }`
   const more = 'par: { issuer: "https://identity.example.com/oidc" }\ndrainTimeout: 100ms'
   const text = yaml({ data: hanging.url, timeout: '60s', limits: '', routes, more, ...settings })
-  const started = await serving(text.replace('level: silent', 'level: info'))
-  gateways.push(started)
-  return started
+  return await serving(text.replace('level: silent', 'level: info'))
 }
 
-beforeAll(async () => {
-  hanging = await startUpstream((request, response) => {
-    if (request.url === '/now') response.end('ok')
-    if (request.url === '/half') response.writeHead(200).write('half')
-  })
-  silent = await startRawUpstream(() => {})
-  gateway = await start()
+const hanging = await startUpstream((request, response) => {
+  if (request.url === '/now') response.end('ok')
+  if (request.url === '/half') response.writeHead(200).write('half')
 })
-afterEach(() => {
-  for (const socket of callers.splice(0)) socket.destroy()
-})
-afterAll(async () => {
-  for (const one of gateways) one.kill()
-  await Promise.all([hanging.close(), silent.close()])
-})
+/** Accepts connections, and never sends a byte: a TLS handshake with it hangs. */
+const silent = await startRawUpstream(() => {})
+const gateway = await start()
 
 /** Sends a request on a connection that does not stay open. */
 const call = (port: number, path: string) => callWith(port, { path, agent: new Agent() })
@@ -48,7 +33,7 @@ const call = (port: number, path: string) => callWith(port, { path, agent: new A
 function send(port: number, head: string, rest = ''): Socket {
   const socket = connect(port, '127.0.0.1').on('error', () => {})
   socket.write(`${head} HTTP/1.1\r\nHost: a\r\n${rest}\r\n`)
-  callers.push(socket)
+  closeLater(() => socket.destroy())
   return socket
 }
 
@@ -73,11 +58,12 @@ it('an upstream that hangs shows while its callers wait, and in the histogram af
   expect(await shown(WAITING)).toBe(0)
   expect(await shown(OLDEST)).toBe(0)
 
-  await new Promise((resolve) => send(gateway.port, 'GET /half').once('data', resolve))
-  send(gateway.port, 'GET /hang')
+  const callers = [send(gateway.port, 'GET /half')]
+  await once(callers[0]!, 'data')
+  callers.push(send(gateway.port, 'GET /hang'))
   await until('a request has waited', async () => (await shown(OLDEST))! > 0.3)
   const before = (await shown(OLDEST))!
-  for (let i = 0; i < 3; i++) send(gateway.port, 'GET /hang')
+  for (let i = 0; i < 3; i++) callers.push(send(gateway.port, 'GET /hang'))
   await shows(WAITING, 4)
   expect(await shown(OLDEST)).toBeGreaterThan(before)
   const { status } = (await call(gateway.adminPort, '/overview')).json
@@ -87,7 +73,7 @@ it('an upstream that hangs shows while its callers wait, and in the histogram af
   expect(of('data').oldestWaitSeconds).toBeGreaterThan(before)
   expect(of('identity')).toMatchObject({ waiting: 0, oldestWaitSeconds: 0 })
 
-  for (const socket of callers.splice(0)) socket.destroy()
+  for (const socket of callers) socket.destroy()
   await shows(WAITING, 0)
   expect(await shown(OLDEST)).toBe(0)
   await shows(COUNT, 6)
@@ -168,7 +154,6 @@ it('a request whose body the upstream stops reading waits for a head', async () 
   await shows(WAITING, 1, large)
   await until('it has waited', async () => (await shown(OLDEST, large))! > 0.3)
   expect(await shown(WAITING, large)).toBe(1)
-  await deaf.close()
 })
 
 it('a caller that resets its connection within its form sent its body', async () => {
@@ -204,5 +189,4 @@ it('a caller that leaves during the introspection of its token did not wait for 
   const cause = 'the caller left before its request was forwarded'
   expect(line).toMatchObject({ status: 499, client: 'acme', cause, waitedMs: line!['durationMs'] })
   expect(await shown(COUNT, guarded)).toBeUndefined()
-  await introspection.close()
 })

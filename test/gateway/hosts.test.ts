@@ -1,24 +1,15 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
 import { raw, statuses } from '../helpers/raw.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 
 const ROUTES = `routes:
   - { match: "id.example.com/oidc/*", upstream: identity, authenticate: none }
   - { match: "/*", upstream: data, authenticate: none }`
 
-let back: TestUpstream
-let listed: TestGateway
-let open: TestGateway
-beforeAll(async () => {
-  back = await startUpstream()
-  listed = await startGateway({ data: back.url, listen: ', hosts: [API.example.com]', routes: ROUTES })
-  open = await startGateway({ data: back.url, routes: ROUTES })
-})
-afterAll(async () => {
-  await Promise.all([listed?.close(), open?.close()])
-  await back?.close()
-})
+const back = await startUpstream()
+const listed = await startGateway({ data: back.url, listen: ', hosts: [API.example.com]', routes: ROUTES })
+const open = await startGateway({ data: back.url, routes: ROUTES })
 
 const statusOf = async ({ port }: TestGateway, host: string, path: string): Promise<number> =>
   (await call(port, { path, headers: { Host: host } })).status
@@ -76,14 +67,10 @@ describe('the fields that an upstream trusts', () => {
       upstream: 'identityHeaders: [X-My-User, my_roles]',
       routes: ROUTES,
     })
-    try {
-      await call(gateway.port, { path: '/x', headers })
-      const own = back.seen.at(-1)!.headers
-      await call(gateway.port, { path: '/oidc/x', headers: { ...headers, Host: 'id.example.com' } })
-      return { own, other: back.seen.at(-1)!.headers }
-    } finally {
-      await gateway.close()
-    }
+    await call(gateway.port, { path: '/x', headers })
+    const own = back.seen.at(-1)!.headers
+    await call(gateway.port, { path: '/oidc/x', headers: { ...headers, Host: 'id.example.com' } })
+    return { own, other: back.seen.at(-1)!.headers }
   }
 
   it('are removed in every spelling, only for that upstream', async () => {
@@ -114,22 +101,18 @@ it('a caller behind NAT64 is counted and trusted by the embedded IPv4 address', 
     limits: 'limits: { each: { per: [ip], limit: 2, window: 1h } }',
     routes: 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [each] }]',
   })
-  try {
-    const remaining = async (forwardedFor: string) =>
-      (await call(gateway.port, { headers: { 'X-Forwarded-For': forwardedFor } })).headers[
-        'x-ratelimit-remaining'
-      ]
-    expect(await remaining('64:ff9b::9.9.9.9')).toBe('1')
-    expect(await remaining('64:FF9B:0:0:0:0:909:909')).toBe('0')
-    expect(await remaining('64:ff9b::8.8.8.8')).toBe('1')
-    expect(await remaining('8.8.8.8')).toBe('0')
-    expect(await remaining('7.7.7.7, 64:ff9b::10.0.0.1')).toBe('1')
-    expect(await remaining('6.6.6.6, 11.0.0.1')).toBe('1')
-    expect(await remaining('6.6.6.6, 64:ff9b::11.0.0.1')).toBe('0')
-    // Only the prefix of 96 bits.
-    expect(await remaining('64:ff9b:0:0:0:1:505:505')).toBe('1')
-    expect(await remaining('5.5.5.5')).toBe('1')
-  } finally {
-    await gateway.close()
-  }
+  const remaining = async (forwardedFor: string) =>
+    (await call(gateway.port, { headers: { 'X-Forwarded-For': forwardedFor } })).headers[
+      'x-ratelimit-remaining'
+    ]
+  expect(await remaining('64:ff9b::9.9.9.9')).toBe('1')
+  expect(await remaining('64:FF9B:0:0:0:0:909:909')).toBe('0')
+  expect(await remaining('64:ff9b::8.8.8.8')).toBe('1')
+  expect(await remaining('8.8.8.8')).toBe('0')
+  expect(await remaining('7.7.7.7, 64:ff9b::10.0.0.1')).toBe('1')
+  expect(await remaining('6.6.6.6, 11.0.0.1')).toBe('1')
+  expect(await remaining('6.6.6.6, 64:ff9b::11.0.0.1')).toBe('0')
+  // Only the prefix of 96 bits.
+  expect(await remaining('64:ff9b:0:0:0:1:505:505')).toBe('1')
+  expect(await remaining('5.5.5.5')).toBe('1')
 })

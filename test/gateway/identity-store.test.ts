@@ -1,31 +1,22 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { call, type Got, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
-import { readsOfCounters, type RedisServer, startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { describe, expect, it } from 'vitest'
+import { call, type Got, startGateway, token } from '../helpers/gateway.ts'
+import { readsOfCounters, startRedis } from '../helpers/redis.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 
 const PUSHED =
   'client_id=acme&scope=openid&response_type=code&redirect_uri=https%3A%2F%2Fclient.example.com%2Fcb'
 const FORM = { 'Content-Type': 'application/x-www-form-urlencoded' }
-let redis: RedisServer
-let upstream: TestUpstream
-let gateway: TestGateway
 
-beforeAll(async () => {
-  ;[redis, upstream] = await Promise.all([startRedis(), startUpstream()])
-  gateway = await startGateway({
-    data: upstream.url,
-    limit: 1,
-    store: `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`,
-    routes: `routes:
+const [redis, upstream] = await Promise.all([startRedis(), startUpstream()])
+const gateway = await startGateway({
+  data: upstream.url,
+  limit: 1,
+  store: `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`,
+  routes: `routes:
   - { match: "POST /oidc/request", upstream: identity, authenticate: par }
   - { match: "/oidc/*", upstream: identity, authenticate: none }
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
-    more: 'par: { issuer: "https://identity.example.com/oidc" }',
-  })
-})
-afterAll(async () => {
-  await gateway.close()
-  await Promise.all([upstream.close(), redis.close()])
+  more: 'par: { issuer: "https://identity.example.com/oidc" }',
 })
 
 /** All kinds of requests to the identity backend, each several times. */

@@ -1,63 +1,44 @@
-import { createServer, type AddressInfo } from 'node:net'
 import { webcrypto } from 'node:crypto'
 import { fileURLToPath } from 'node:url'
 import * as oidc from 'openid-client'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import { loadConfig } from '../../src/config/load.ts'
-import { type Running, start } from '../../src/process/start.ts'
+import { start } from '../../src/process/start.ts'
+import { closeLater } from '../helpers/closing.ts'
 import { signJws } from '../helpers/issuer.ts'
-import { startProvider, type TestProvider } from '../helpers/provider.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startProvider } from '../helpers/provider.ts'
+import { freePort } from '../helpers/redis.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 
 const LIMIT = 100
 const SCOPE = 'openid accounts:read transactions:read'
-let gateway: string
-let issuer: string
-let provider: TestProvider
-let data: TestUpstream
-let running: Running
 /** All responses to openid-client. */
 let answers: Response[]
 
-beforeAll(async () => {
-  const port = await freePort()
-  gateway = `http://localhost:${port}`
-  issuer = `${gateway}/oidc`
-  provider = await startProvider({ issuer })
-  data = await startUpstream()
-  const { config } = await loadConfig({
-    file: fileURLToPath(new URL('../../config/sandbox.yaml', import.meta.url)),
-    env: {
-      SLUICE_PORT: String(port),
-      SLUICE_ADMIN_PORT: '0',
-      IDENTITY_URL: provider.url,
-      DATA_URL: data.url,
-      ISSUER: issuer,
-      AUDIENCE: provider.audience,
-      REQUEST_LIMIT: String(LIMIT),
-    },
-  })
-  running = await start({ ...config, log: { ...config.log, level: 'silent' }, drainTimeoutMs: 1000 })
+const port = await freePort()
+const gateway = `http://localhost:${port}`
+const issuer = `${gateway}/oidc`
+const provider = await startProvider({ issuer })
+const data = await startUpstream()
+const { config } = await loadConfig({
+  file: fileURLToPath(new URL('../../config/sandbox.yaml', import.meta.url)),
+  env: {
+    SLUICE_PORT: String(port),
+    SLUICE_ADMIN_PORT: '0',
+    IDENTITY_URL: provider.url,
+    DATA_URL: data.url,
+    ISSUER: issuer,
+    AUDIENCE: provider.audience,
+    REQUEST_LIMIT: String(LIMIT),
+  },
 })
+const running = await start({ ...config, log: { ...config.log, level: 'silent' }, drainTimeoutMs: 1000 })
 
-afterAll(async () => {
-  await running.close()
-  await provider.close()
-  await data.close()
-})
+closeLater(() => running.close())
 
 beforeEach(() => {
   answers = []
 })
-
-function freePort(): Promise<number> {
-  return new Promise((resolve) => {
-    const server = createServer().listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as AddressInfo
-      server.close(() => resolve(port))
-    })
-  })
-}
 
 const watched: oidc.CustomFetch = async (url, options) => {
   const answer = await fetch(url, options as RequestInit)

@@ -1,8 +1,8 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { call, yaml } from '../helpers/gateway.ts'
-import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { describe, expect, it } from 'vitest'
+import { call, startGateway, yaml } from '../helpers/gateway.ts'
+import { makeKey, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
+import { serving } from '../helpers/process.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const ROUTES = `routes:
@@ -11,36 +11,27 @@ const ROUTES = `routes:
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }
 `
 
-let data: TestUpstream
-let first: TestIssuer
-let second: TestIssuer
-let gateway: ServingProcess
-beforeAll(async () => {
-  data = await startUpstream()
-  ;[first, second] = await Promise.all([
-    startIssuer({ algorithms: ['ES256'] }),
-    startIssuer({ algorithms: ['ES256'] }),
-  ])
-})
-afterAll(() => Promise.all([data.close(), first.close(), second.close()]))
-beforeEach(async () => {
-  const issuer = ({ issuer, audience, jwksUri }: TestIssuer) =>
-    `  - { issuer: "${issuer}", audience: "${audience}", jwks: "${jwksUri}" }`
-  gateway = await serving(
-    yaml({
-      data: data.url,
-      tokens: ['tokens:', issuer(first), issuer(second)].join('\n'),
-      limits: `limits:
+const data = await startUpstream()
+const [first, second] = await Promise.all([
+  startIssuer({ algorithms: ['ES256'] }),
+  startIssuer({ algorithms: ['ES256'] }),
+])
+const settings = ({ issuer, audience, jwksUri }: TestIssuer) =>
+  `  - { issuer: "${issuer}", audience: "${audience}", jwks: "${jwksUri}" }`
+const gateway = await serving(
+  yaml({
+    data: data.url,
+    tokens: ['tokens:', settings(first), settings(second)].join('\n'),
+    limits: `limits:
   requests: { per: [client], limit: 3, window: 1h }
   users: { per: [user], limit: 1, window: 1h }`,
-      routes: ROUTES,
-      more: `clients:
+    routes: ROUTES,
+    more: `clients:
   - { id: vip, limits: { requests: { limit: 5000 } } }
-  - { id: acme, issuer: "${second.issuer}", limits: { requests: { limit: 7 } } }`,
-    }),
-  )
-})
-afterEach(() => gateway.kill())
+  - { id: acme, issuer: "${second.issuer}", limits: { requests: { limit: 7 } } }
+  - { id: blue, issuer: "${second.issuer}", limits: { requests: { limit: 7 } } }`,
+  }),
+)
 
 const send = (issuer: TestIssuer, client: string, path = '/x') =>
   call(gateway.port, { path, token: issuer.token({ client_id: client, sub: 'joe' }) })
@@ -76,29 +67,50 @@ describe('clients of several issuers', () => {
   })
 
   it('have an issuer in their names for callers, operators and the log, except those of the first issuer', async () => {
-    await send(second, 'acme')
-    const answer = await send(second, 'acme', '/v3/rate-limits')
+    await send(second, 'blue')
+    const answer = await send(second, 'blue', '/v3/rate-limits')
     expect(answer.json.limits).toMatchObject([{ name: 'requests', limit: 7, remaining: 6 }])
-    const name = `acme@${second.issuer}`
+    const name = `blue@${second.issuer}`
     const path = `/limits/${encodeURIComponent(name)}`
     expect((await call(gateway.adminPort, { path })).json).toMatchObject({
       caller: `client:${name}`,
       limits: [{ name: 'requests', limit: 7, remaining: 6 }],
     })
-    await send(first, 'acme')
-    expect((await call(gateway.adminPort, { path: '/limits/acme' })).json).toMatchObject({
-      caller: 'client:acme',
-      limits: [{ key: 'sluice:{acme}:requests', limit: 3, remaining: 2 }],
+    await send(first, 'blue')
+    expect((await call(gateway.adminPort, { path: '/limits/blue' })).json).toMatchObject({
+      caller: 'client:blue',
+      limits: [{ key: 'sluice:{blue}:requests', limit: 3, remaining: 2 }],
     })
     expect((await call(gateway.adminPort, { path, method: 'DELETE' })).json).toEqual({
       caller: `client:${name}`,
       freed: 1,
     })
-    expect(await left(second, 'acme')).toBe('200: 6 of 7')
-    expect(await left(first, 'acme')).toBe('200: 1 of 3')
+    expect(await left(second, 'blue')).toBe('200: 6 of 7')
+    expect(await left(first, 'blue')).toBe('200: 1 of 3')
     const logged = () =>
-      gateway.lines().flatMap(({ msg, path, client }) => (msg === 'request' && path === '/x' ? [client] : []))
+      gateway
+        .lines()
+        .flatMap(({ path, client }) => (path === '/x' && String(client).startsWith('blue') ? [client] : []))
     await until('the log', () => logged().length === 4)
-    expect(logged()).toEqual([name, 'acme', name, 'acme'])
+    expect(logged()).toEqual([name, 'blue', name, 'blue'])
   })
+})
+
+it('the keys of an issuer are read again when they change, and stay in use while the issuer is down', async () => {
+  const moving = await startIssuer({ algorithms: ['ES256'] })
+  const { port } = await startGateway({
+    data: data.url,
+    tokens: `tokens: { issuer: "${moving.issuer}", audience: "${moving.audience}" }`,
+  })
+  const statusOf = async (token: string) => (await call(port, { token })).status
+  const old = moving.token()
+  expect(await statusOf(old)).toBe(200)
+  moving.rotate()
+  expect(await statusOf(moving.token())).toBe(200)
+  expect(await statusOf(old)).toBe(401)
+  moving.fault = 'down'
+  for (let i = 0; i < 3; i++) {
+    expect(await statusOf(moving.token())).toBe(200)
+    expect(await statusOf(moving.token({}, { key: makeKey('ES256') }))).toBe(401)
+  }
 })

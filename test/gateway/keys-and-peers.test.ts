@@ -1,28 +1,20 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { call } from '../helpers/gateway.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { serving } from '../helpers/process.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** The file for API keys in README.md, as pasted but for the ports and the store. */
 const readme = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8')
 const [, example] = /```yaml\n(store: [^`]*header:x-api-key[^`]*)```/.exec(readme)!
 
-let api: TestUpstream
-let gateway: ServingProcess
-beforeAll(async () => {
-  api = await startUpstream()
-  const text = example!
-    .replace(/^store: .*$/m, 'store: memory\nlisten: { host: 127.0.0.1, port: 0 }\nadmin: { port: 0 }')
-    .replace('http://127.0.0.1:4000', api.url)
-  gateway = await serving(text)
-})
-afterAll(async () => {
-  gateway.kill()
-  await api.close()
-})
+const api = await startUpstream()
+const text = example!
+  .replace(/^store: .*$/m, 'store: memory\nlisten: { host: 127.0.0.1, port: 0 }\nadmin: { port: 0 }')
+  .replace('http://127.0.0.1:4000', api.url)
+const gateway = await serving(text)
 const lines = (wanted: string) => gateway.lines().filter(({ msg }) => String(msg).includes(wanted))
 
 it.each([

@@ -1,7 +1,7 @@
 import { connect } from 'node:net'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { call, type Call, type Got, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { call, type Call, type Got, startGateway, token } from '../helpers/gateway.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 
 const LIMITS = `limits:
   consents: { per: [client, "claim:consent"], limit: 1, window: 1h }
@@ -37,23 +37,13 @@ const ROUTES = `routes:
   - { match: "/limits", respond: limits, authenticate: bearer }
 ${NAMES.map((name) => route(`/${name}`, name)).join('')}${route('/routes/two', 'routes')}${route('/open', 'open', 'none')}${route('/both', 'fixed, plain')}${route('/points/four', 'points, claimed', 'bearer, cost: { points: 4, claimed: 0 }')}${route('/points/none', 'points', 'bearer, cost: 0')}`
 
-let upstream: TestUpstream
-let gateway: TestGateway
-beforeAll(async () => {
-  upstream = await startUpstream((request, response) => {
-    const own = request.headers['x-own-id']
-    if (request.headers['x-fail'] !== undefined) response.statusCode = 500
-    response
-      .writeHead(response.statusCode, own === undefined ? {} : { 'X-FAPI-Interaction-ID': own })
-      .end('{}')
-  })
-  const more = 'headers: { requestId: x-fapi-interaction-id }'
-  gateway = await startGateway({ data: upstream.url, limits: LIMITS, routes: ROUTES, more })
+const upstream = await startUpstream((request, response) => {
+  const own = request.headers['x-own-id']
+  if (request.headers['x-fail'] !== undefined) response.statusCode = 500
+  response.writeHead(response.statusCode, own === undefined ? {} : { 'X-FAPI-Interaction-ID': own }).end('{}')
 })
-afterAll(async () => {
-  await gateway.close()
-  await upstream.close()
-})
+const more = 'headers: { requestId: x-fapi-interaction-id }'
+const gateway = await startGateway({ data: upstream.url, limits: LIMITS, routes: ROUTES, more })
 
 let client = ''
 beforeEach(({ task }) => {

@@ -1,36 +1,23 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import {
   call,
   type Got,
   ROUTES,
   type Settings,
   startGateway,
-  type TestGateway,
   token,
   TOKENS,
   yaml,
 } from '../helpers/gateway.ts'
 import { serving } from '../helpers/process.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** Effects of the limiter's settings on real requests; the exactness of the counters is tested in `limit/`. */
 
-let data: TestUpstream
-const gateways: TestGateway[] = []
-beforeAll(async () => {
-  data = await startUpstream()
-})
-afterAll(() => data.close())
-afterEach(async () => {
-  for (const gateway of gateways.splice(0)) await gateway.close()
-})
-async function gateway(settings: Partial<Settings>): Promise<TestGateway> {
-  const started = await startGateway({ data: data.url, ...settings })
-  gateways.push(started)
-  return started
-}
+const data = await startUpstream()
+const gateway = (settings: Partial<Settings>) => startGateway({ data: data.url, ...settings })
 const inMs = (ms: number) => new Date(Date.now() + ms).toISOString()
 const HOUR = 3_600_000
 
@@ -236,7 +223,6 @@ describe('a shadow limit', () => {
       ['admitted', undefined],
       ['admitted', ['trial']],
     ])
-    gateway.kill()
   })
 })
 

@@ -1,9 +1,9 @@
 import { gzipSync } from 'node:zlib'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { AUDIENCE, call, type Call, type Got, ISSUER, token, yaml } from '../helpers/gateway.ts'
 import { thumbprintOf, makeKey } from '../helpers/issuer.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { serving } from '../helpers/process.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
@@ -15,9 +15,6 @@ const ROUTES = `routes:
   - { match: "/busy", upstream: data, authenticate: bearer, limits: [busy] }
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`
 
-let upstream: TestUpstream
-let gateway: ServingProcess
-const processes: ServingProcess[] = []
 const settings = () => ({
   data: upstream.url,
   limits: `limits:
@@ -28,21 +25,14 @@ const settings = () => ({
 clients: [{ id: listed, authentication: private_key_jwt }]
 drainTimeout: 500ms`,
 })
-beforeAll(async () => {
-  upstream = await startUpstream((request, response) => {
-    if (request.url === '/oidc/zipped') response.writeHead(200, { 'Content-Encoding': 'gzip' }).end(ZIPPED)
-    else if (request.url === '/oidc/parts') {
-      response.write('first')
-      setImmediate(() => response.end('second'))
-    } else response.end('hello')
-  })
-  gateway = await serving(yaml(settings()))
-  processes.push(gateway)
+const upstream = await startUpstream((request, response) => {
+  if (request.url === '/oidc/zipped') response.writeHead(200, { 'Content-Encoding': 'gzip' }).end(ZIPPED)
+  else if (request.url === '/oidc/parts') {
+    response.write('first')
+    setImmediate(() => response.end('second'))
+  } else response.end('hello')
 })
-afterAll(async () => {
-  for (const one of processes) one.kill()
-  await upstream.close()
-})
+const gateway = await serving(yaml(settings()))
 
 let ids = 0
 /** Sends a request. Returns the response and its access-log line. */
@@ -156,7 +146,6 @@ it('with log.refusals: sampled, refusals from memory have few lines, which count
   const sampled = await serving(
     yaml(settings()).replace('log: { level: silent }', 'log: { refusals: sampled }'),
   )
-  processes.push(sampled)
   for (const client of ['one', 'two']) {
     const mine = await token(client)
     for (let i = 0; i < 40; i++) await call(sampled.port, { path: '/v3/x', token: mine })

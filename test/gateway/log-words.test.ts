@@ -1,23 +1,13 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { call, token, yaml } from '../helpers/gateway.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
+import { serving } from '../helpers/process.ts'
 import { answered, raw } from '../helpers/raw.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const SECRET = 'hunter2'
-/** DEL, CSI as one character, and a right-to-left override. */
-
-let data: TestUpstream
-let gateway: ServingProcess
-beforeAll(async () => {
-  data = await startUpstream()
-  gateway = await serving(yaml({ data: data.url }))
-})
-afterAll(async () => {
-  gateway.kill()
-  await data.close()
-})
+const data = await startUpstream()
+const gateway = await serving(yaml({ data: data.url }))
 
 const requests = () => gateway.lines().filter(({ msg }) => msg === 'request')
 

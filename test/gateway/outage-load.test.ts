@@ -1,12 +1,12 @@
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type FakeRedis, startFakeRedis } from '../helpers/fake-redis.ts'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { mostInAWindow, type Observed, wronglyRefused } from '../helpers/judge.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { type RedisServer, startCluster, startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** One gateway for each `onOutage`, in every kind of outage, under a constant load that does not depend on responses. */
@@ -31,11 +31,7 @@ interface Answered extends Observed {
   readonly headers: Record<string, unknown>
 }
 
-let data: TestUpstream
-beforeAll(async () => {
-  data = await startUpstream()
-})
-afterAll(() => data.close())
+const data = await startUpstream()
 
 async function gatewaysOn(redis: string): Promise<readonly ServingProcess[]> {
   return await Promise.all(
@@ -260,12 +256,7 @@ describe('a Redis that', () => {
     gateways = await gatewaysOn(`{ url: "${redis.url}" }`)
   })
   afterEach(async () => {
-    await fake?.close()
     fake = undefined
-  })
-  afterAll(async () => {
-    for (const gateway of gateways) gateway.kill()
-    await redis?.close()
   })
 
   /** Replaces the server by another one. */
@@ -343,17 +334,12 @@ it.each(LONG ? ['a cluster that is down (CLUSTERDOWN)'] : [])(
     const cluster = await startCluster(1)
     const [node] = cluster.nodes
     const gateways = await gatewaysOn(`{ cluster: ${JSON.stringify(cluster.urls)} }`)
-    try {
-      await expectOutageAsPromised(
-        'CLUSTERDOWN',
-        gateways,
-        () => node!.command('CLUSTER', 'DELSLOTS', 0),
-        () => node!.command('CLUSTER', 'ADDSLOTS', 0),
-      )
-    } finally {
-      for (const gateway of gateways) gateway.kill()
-      await cluster.close()
-    }
+    await expectOutageAsPromised(
+      'CLUSTERDOWN',
+      gateways,
+      () => node!.command('CLUSTER', 'DELSLOTS', 0),
+      () => node!.command('CLUSTER', 'ADDSLOTS', 0),
+    )
   },
   60_000,
 )

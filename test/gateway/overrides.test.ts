@@ -1,8 +1,9 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
-import { call, ROUTES, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
+import { beforeEach, expect, it } from 'vitest'
+import { closeLater } from '../helpers/closing.ts'
+import { createFolder } from '../helpers/folder.ts'
+import { call, ROUTES, startGateway, token, yaml } from '../helpers/gateway.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { createLiveOverrides } from '../../src/process/overrides-live.ts'
 import { parseCaller } from '../../src/policy/counted.ts'
@@ -10,34 +11,21 @@ import { createRedisStore } from '../../src/limit/redis/store.ts'
 import { start } from '../../src/process/start.ts'
 import { sluice } from '../commands/run.ts'
 import { serving } from '../helpers/process.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** Effects of `sluice limits set` on the responses of running gateways. */
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-overrides-'))
+const folder = createFolder()
 const file = join(folder, 'sluice.yaml')
 const HOUR_MS = 3_600_000
-let data: TestUpstream
-let redis: RedisServer
 let mine: string
 let client: string
 let clients = 0
-const closing: (() => unknown)[] = []
-beforeAll(async () => {
-  data = await startUpstream()
-  redis = await startRedis()
-})
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
-  await redis.command('FLUSHALL')
-})
-afterAll(async () => {
-  rmSync(folder, { recursive: true })
-  await data.close()
-  await redis.close()
-})
+const data = await startUpstream()
+const redis = await startRedis()
+beforeEach(() => redis.command('FLUSHALL'))
 
 /** Returns settings, also written to the file, and sets a new client. */
 async function settings(more: Partial<Parameters<typeof yaml>[0]> = {}) {
@@ -56,11 +44,7 @@ async function settings(more: Partial<Parameters<typeof yaml>[0]> = {}) {
   writeFileSync(file, yaml(all))
   return all
 }
-async function gateway(more: Parameters<typeof settings>[0] = {}): Promise<TestGateway> {
-  const started = await startGateway(await settings(more))
-  closing.push(started.close)
-  return started
-}
+const gateway = async (more: Parameters<typeof settings>[0] = {}) => startGateway(await settings(more))
 /** Sets a limit at one gateway, like an operator. */
 async function set(adminPort: number, ...args: string[]) {
   const admin = `http://127.0.0.1:${adminPort}`
@@ -130,7 +114,7 @@ it('overrides the client’s own limit in the file, also after a reload; the own
   const load = async () => ({ ...(await loadConfig({ file })), loadMs: 0 })
   const loaded = await load()
   const running = await start({ ...loaded.config, drainTimeoutMs: 1000 }, { ...loaded, load })
-  closing.push(() => running.close())
+  closeLater(() => running.close())
   const [port, adminPort] = [running.address, running.adminAddress].map((url) => Number(new URL(url).port))
   await set(adminPort!, 'requests=30')
   expect(await limitAt(port!)).toBe('30')
@@ -151,7 +135,6 @@ it('is in force from the first call of a gateway that starts later, and in each 
   await settings()
   await setElsewhere(30)
   const running = await serving({ file }, ['--workers', '2'])
-  closing.push(() => running.kill())
   const loaded = () => running.lines().filter(({ msg }) => msg === 'limit overrides changed')
   expect(await limitAt(running.port)).toBe('30')
   await until('both have logged it', () => loaded().length === 2)

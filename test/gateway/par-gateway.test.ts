@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { request as httpRequest } from 'node:http'
 import { connect, type Socket } from 'node:net'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { call, type Call, startGateway, type TestGateway } from '../helpers/gateway.ts'
-import { makeKey, signJws, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
+import { makeKey, signJws, startIssuer } from '../helpers/issuer.ts'
 import { ASSERTION_TYPE, encode } from '../helpers/par-request.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const ISSUER = 'https://identity.example.com/oidc'
@@ -17,44 +17,35 @@ const FORM = { 'Content-Type': 'application/x-www-form-urlencoded' }
 const BODY =
   'client_id=plain&scope=openid+id%3Ab74f&redirect_uri=https%3a%2F%2fclient.example.com%2Fcb&response_type=code&claims=%7B%22id_token%22%3A%7B%22sub%22%3A%22true%22%7D%7D&state=%c3%a4'
 
-let identity: TestUpstream
 let answer: 'created' | 'break' = 'created'
-let remote: TestIssuer
-let gateway: TestGateway
 
-beforeAll(async () => {
-  identity = await startUpstream((request, response) => {
-    if (answer === 'break') request.socket.destroy()
-    else {
-      response.writeHead(201, { 'Content-Type': 'application/json', 'X-RateLimit-Limit': 'mine' })
-      response.end('{"request_uri":"urn:ietf:params:oauth:request_uri:1","expires_in":60}')
-    }
-  })
-  remote = await startIssuer({ algorithms: ['ES256'] })
-  gateway = await startGateway({
-    data: identity.url,
-    // A push needs no counters, so it succeeds without a reachable store.
-    store: '{ redis: { url: "redis://127.0.0.1:1" }, onOutage: deny }',
-    routes: `routes:
+const identity = await startUpstream((request, response) => {
+  if (answer === 'break') request.socket.destroy()
+  else {
+    response.writeHead(201, { 'Content-Type': 'application/json', 'X-RateLimit-Limit': 'mine' })
+    response.end('{"request_uri":"urn:ietf:params:oauth:request_uri:1","expires_in":60}')
+  }
+})
+const remote = await startIssuer({ algorithms: ['ES256'] })
+const gateway = await startGateway({
+  data: identity.url,
+  // A push needs no counters, so it succeeds without a reachable store.
+  store: '{ redis: { url: "redis://127.0.0.1:1" }, onOutage: deny }',
+  routes: `routes:
   - { match: "GET,PUT /oidc/*", upstream: identity, authenticate: none }
   - { match: "POST /oidc/request", upstream: identity, authenticate: par }
   - { match: "/oidc/*", upstream: identity, authenticate: none }
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
-    more: `par: { issuer: "${ISSUER}", maxBody: 4kB }
+  more: `par: { issuer: "${ISSUER}", maxBody: 4kB }
 clients:
   - { id: signer, requestObjectSigningAlg: ES256, jwks: { keys: [${JSON.stringify(key.jwk)}] } }
   - { id: easy, requestObjectSigningAlg: none, authentication: private_key_jwt, jwks: { keys: [${JSON.stringify(key.jwk)}] } }
   - { id: remote, requestObjectSigningAlg: ES256, jwksUri: "${remote.jwksUri}" }
   - { id: secretive, authentication: client_secret_basic }`,
-  })
 })
 beforeEach(() => {
   answer = 'created'
   identity.seen.length = 0
-})
-afterAll(async () => {
-  await gateway.close()
-  await Promise.all([identity.close(), remote.close()])
 })
 
 const push = (body: string | Buffer, more: Call = {}) =>
@@ -300,7 +291,6 @@ describe('incomplete bodies', () => {
       more: `par: { issuer: "${ISSUER}", maxBody: 10MB }`,
     })
   })
-  afterAll(() => many.close())
   const opened: Socket[] = []
   afterEach(() => {
     for (const socket of opened.splice(0)) socket.destroy()

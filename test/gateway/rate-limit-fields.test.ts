@@ -1,7 +1,8 @@
 import fc from 'fast-check'
+import { parseList } from 'structured-headers'
 import { describe, expect, test } from 'vitest'
 import { type Decision, longestWait } from '../../src/limit/decision.ts'
-import { decisionHeaders, exceeded } from '../../src/gateway/rate-limit-fields.ts'
+import { decisionHeaders, draftHeaders, exceeded } from '../../src/gateway/rate-limit-fields.ts'
 import type { Allowance } from '../../src/limit/store.ts'
 import { fieldsOf } from '../helpers/fields.ts'
 
@@ -149,5 +150,52 @@ describe('the message of a refusal', () => {
     )
     expect(exceeded(both)).toMatchObject({ violatedPolicies: ['a', 'b'], retryAfterSecs: 9 })
     expect(both.refusedBy!.name).toBe('b')
+  })
+})
+
+describe('the headers of the draft', () => {
+  const KEY = { key: 'a', access: undefined }
+  const QUOTA = { ...KEY, limit: 1, windowMs: 5000, shadow: false }
+  const headersOf = (...allowances: Allowance[]) =>
+    fieldsOf(
+      draftHeaders(
+        admitted(...allowances),
+        allowances.map((one) => ({ ...one, ...KEY })),
+      ),
+    )
+
+  test('the draft’s headers list every live limit, in whole seconds, rounded up', () => {
+    const first = { ...requests, remaining: 999, resetAfterMs: 12_001 }
+    const short = allowance({ windowMs: 500, resetAfterMs: 0.2 })
+    expect(headersOf(first, short, shadow)).toEqual([
+      'RateLimit-Policy',
+      '"requests";q=1000;w=60, "sync";q=1;w=1',
+      'RateLimit',
+      '"requests";r=999;t=13, "sync";r=0;t=1',
+    ])
+  })
+
+  test('the draft’s headers stay structured fields for limits beyond the greatest integer of a structured field', () => {
+    const [, policy] = headersOf({ ...requests, limit: Number.MAX_SAFE_INTEGER })
+    expect(parseList(policy!)[0]![1].get('q')).toBe(999_999_999_999_999)
+  })
+
+  test('the draft’s headers list the policy of a limit without an allowance', () => {
+    const over = allowance({ name: 'requests', limit: 500, windowMs: 60_000, resetAfterMs: 12_001 })
+    const quotas = [
+      { ...QUOTA, name: 'sync' },
+      { ...QUOTA, name: 'requests' },
+      { ...QUOTA, name: 'trial', shadow: true },
+    ]
+    expect(fieldsOf(draftHeaders({ ...refused(over), cached: true }, quotas))).toEqual([
+      'RateLimit-Policy',
+      '"sync";q=1;w=5, "requests";q=500;w=60',
+      'RateLimit',
+      '"requests";r=0;t=13',
+    ])
+  })
+
+  test('the draft’s headers are empty if nothing was counted', () => {
+    expect(headersOf()).toEqual([])
   })
 })

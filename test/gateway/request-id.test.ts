@@ -1,30 +1,22 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { call, ROUTES, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { describe, expect, it } from 'vitest'
+import { call, ROUTES, startGateway, token } from '../helpers/gateway.ts'
 import { raw } from '../helpers/raw.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 
-let upstream: TestUpstream
-let gateway: TestGateway
-beforeAll(async () => {
-  upstream = await startUpstream((request, response) => {
-    const own = request.headers['x-own-id']
-    response.writeHead(200, own === undefined ? {} : { 'x-REQUEST-id': own }).end('{}')
-  })
-  gateway = await startGateway({
-    data: upstream.url,
-    limit: 2,
-    routes: ROUTES.replace(
-      'routes:',
-      `routes:
+const upstream = await startUpstream((request, response) => {
+  const own = request.headers['x-own-id']
+  response.writeHead(200, own === undefined ? {} : { 'x-REQUEST-id': own }).end('{}')
+})
+const gateway = await startGateway({
+  data: upstream.url,
+  limit: 2,
+  routes: ROUTES.replace(
+    'routes:',
+    `routes:
   - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }
   - { match: "POST /oidc/par", upstream: identity, authenticate: par }`,
-    ),
-    more: 'par: { issuer: "https://identity.example.com/oidc" }',
-  })
-})
-afterAll(async () => {
-  await gateway.close()
-  await upstream.close()
+  ),
+  more: 'par: { issuer: "https://identity.example.com/oidc" }',
 })
 
 const UUID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/

@@ -1,41 +1,25 @@
 import { fileURLToPath } from 'node:url'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { call, type Got, token, yaml } from '../helpers/gateway.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { describe, expect, it } from 'vitest'
+import { call, type Got, type Settings, token, yaml } from '../helpers/gateway.ts'
+import { serving } from '../helpers/process.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** Gateways in separate processes, with their counters in one real Redis. */
 
-let redis: RedisServer
-let data: TestUpstream
-beforeAll(async () => {
-  redis = await startRedis()
-  data = await startUpstream()
-})
-afterAll(async () => {
-  await data.close()
-  await redis.close()
-})
+const redis = await startRedis()
+const data = await startUpstream()
 
-const gateways: ServingProcess[] = []
-afterEach(() => {
-  for (const gateway of gateways.splice(0)) gateway.kill()
-})
 /** Long timeouts, so that a busy machine does not cause an outage. */
 const patiently = () => ({ store: `{ redis: { url: "${redis.url}" }, timeout: 10s }`, timeout: '20s' })
 
-async function gateway(settings: Partial<Parameters<typeof yaml>[0]> = {}, env: Record<string, string> = {}) {
-  const text = yaml({
-    data: data.url,
-    store: `{ redis: { url: "${redis.url}" }, onOutage: deny }`,
-    ...settings,
-  })
-  const started = await serving(text, [], env)
-  gateways.push(started)
-  return started
-}
+const gateway = (settings: Partial<Settings> = {}, env: Record<string, string> = {}) =>
+  serving(
+    yaml({ data: data.url, store: `{ redis: { url: "${redis.url}" }, onOutage: deny }`, ...settings }),
+    [],
+    env,
+  )
 
 let clients = 0
 const newClient = () => `client-${process.pid}-${++clients}`

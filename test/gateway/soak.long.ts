@@ -1,8 +1,8 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { call, token, yaml } from '../helpers/gateway.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { serving } from '../helpers/process.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /**
@@ -15,33 +15,23 @@ const FIRST_CALLERS = 60_000
 const AT_ONCE = 50
 const WINDOW_MS = 2000
 
-let redis: RedisServer
-let data: TestUpstream
-let gateway: ServingProcess
-beforeAll(async () => {
-  redis = await startRedis()
-  data = await startUpstream(undefined, (_, response) => void response.end('{}'))
-  gateway = await serving(
-    yaml({
-      data: data.url,
-      store: `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`,
-      trustedProxies: '[127.0.0.0/8]',
-      limits: `limits:
+const redis = await startRedis()
+const data = await startUpstream(undefined, (_, response) => void response.end('{}'))
+const gateway = await serving(
+  yaml({
+    data: data.url,
+    store: `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`,
+    trustedProxies: '[127.0.0.0/8]',
+    limits: `limits:
   addresses: { per: [ip], limit: 2, window: ${WINDOW_MS}ms }
   clients: { per: [client], limit: 1, window: ${WINDOW_MS}ms }`,
-      routes: `routes:
+    routes: `routes:
   - { match: "/client", upstream: data, authenticate: bearer, limits: [clients] }
   - { match: "/*", upstream: data, authenticate: none, limits: [addresses] }`,
-    }),
-  )
-  // Do not keep a million log lines.
-  gateway.child.stdout!.removeAllListeners('data').resume()
-})
-afterAll(async () => {
-  gateway?.kill()
-  await data.close()
-  await redis.close()
-})
+  }),
+)
+// Do not keep a million log lines.
+gateway.child.stdout!.removeAllListeners('data').resume()
 
 const redisBytes = async () =>
   Number(/^used_memory:(\d+)/m.exec(String(await redis.command('INFO', 'memory')))![1])

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { ClientLimits, Limit } from '../../src/policy/limit.ts'
 import { createMemoryStore } from '../../src/limit/memory/store.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
@@ -6,8 +6,9 @@ import type { InspectedStore, Store } from '../../src/limit/store.ts'
 import { parseCaller } from '../../src/policy/counted.ts'
 import { type Override, overrideKey } from '../../src/policy/overrides.ts'
 import { createUsage, MAX_KEYS } from '../../src/gateway/usage.ts'
+import { closeLater } from '../helpers/closing.ts'
 import { inspectedStore } from '../helpers/inspected.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { startRedis } from '../helpers/redis.ts'
 import { quotasOf } from '../policy/quotas.ts'
 
 const DAY_MS = 86_400_000
@@ -33,19 +34,19 @@ const LIMITS = [
 const overridesOf = (overrides: readonly Override[]) =>
   new Map(overrides.map((override) => [overrideKey('p', override), override]))
 
-let redis: RedisServer
-beforeAll(async () => {
-  redis = await startRedis()
-})
-afterAll(() => redis.close())
+const redis = await startRedis()
 
-const STORES: readonly (readonly [string, () => Promise<Omit<InspectedStore, 'giveBack'>>])[] = [
+const STORES: readonly (readonly [
+  string,
+  () => Promise<Omit<InspectedStore, 'giveBack' | 'release' | 'ownRefusal'>>,
+])[] = [
   ['memory', async () => createMemoryStore()],
   [
     'Redis',
     async () => {
       await redis.command('FLUSHALL')
       const store = createRedisStore({ topology: { url: redis.url }, prefix: 'p' })
+      closeLater(() => store.close())
       await store.connect()
       return inspectedStore(store)
     },
@@ -71,7 +72,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
   }
 
   it('shows a caller the live limits that are counted only per client, without charging a call', async () => {
-    const { store, calls, usage } = await opened()
+    const { calls, usage } = await opened()
     await calls(['requests', 'sync', 'trial', 'everybody', 'shared'], 'a')
     await calls(['requests'], 'b', 'c', 3)
     for (let i = 0; i < 3; i++) {
@@ -90,6 +91,24 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     }
     expect((await usage.ofClient('b')).limits[0]).toMatchObject({ remaining: 7 })
     expect((await usage.ofClient('new')).limits[0]).toMatchObject({ remaining: 10 })
+  })
+
+  it('lists a share of a limit with further parts beside each counter, and resets them together', async () => {
+    const share = limit('share', ['client', 'connection'], { limit: 4, windowMs: 1500, counts: 'sync' })
+    const sync = limit('sync', ['client', 'connection'], { limit: 6, windowMs: 1500 })
+    const { store, calls, usage } = await opened([limit('requests', ['client']), share, sync])
+    await calls(['sync'], 'a', 'c1', 5)
+    await calls(['share'], 'a', 'c2', 2)
+    const { limits } = await usage.ofCaller(parseCaller('a'))
+    expect(limits.map(({ name, key, limit, used }) => `${name} ${key} ${used}/${limit}`)).toEqual([
+      'requests p:{a}:requests 0/10',
+      'share p:{a}:sync:c1 5/4',
+      'sync p:{a}:sync:c1 5/6',
+      'share p:{a}:sync:c2 2/4',
+      'sync p:{a}:sync:c2 2/6',
+    ])
+    expect(await usage.free(parseCaller('a'))).toBe(2)
+    expect((await usage.ofCaller(parseCaller('a'))).limits).toMatchObject([{ name: 'requests' }])
     await store.close()
   })
 
@@ -109,7 +128,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     })
     await Promise.all(Array.from({ length: 100 }, () => usage.ofClient('often')))
     expect(asked).toBe(1)
-    await store.close()
   })
 
   it('shows changes that are announced, not in force yet, and not replaced by an own limit', async () => {
@@ -120,7 +138,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       limit,
     })
     const changes = [change(-9, -8, 11), change(-1, 2, 12), change(-1, 4, 13), change(1, 6, 14)]
-    const { store, usage } = await opened(
+    const { usage } = await opened(
       [limit('requests', ['client'], { changes })],
       new Map([
         ['without end', new Map([['requests', { limit: 99 }]])],
@@ -141,7 +159,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       from: new Date(nowMs + 2 * DAY_MS).toISOString(),
       limit: 12,
     })
-    await store.close()
   })
 
   it('shows the end of an own limit and of an override, and the limit that follows', async () => {
@@ -209,13 +226,12 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     ])
     expect(await shownTo('without end')).toEqual([70, true, null])
     expect(await shownTo('ended')).toEqual([10, false, null, change])
-    await store.close()
   })
 
   it('shows operators every key of the client, also those that do not begin with it', async () => {
     const untilAt = Date.now() + DAY_MS
     const own = new Map([['a b', new Map([['requests', { limit: 20, untilAt }]])]])
-    const { store, calls, usage } = await opened(LIMITS, own)
+    const { calls, usage } = await opened(LIMITS, own)
     await calls(['requests', 'sync', 'everybody', 'shared'], 'a b', 'X')
     await calls(['requests', 'sync'], 'a b', 'Y')
     await calls(['requests', 'sync', 'shared'], 'a', 'X')
@@ -234,7 +250,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       { key: 'p:{a%20b}:sync:y', limit: 1, remaining: 0 },
       { key: 'p:{x}:shared:a%20b', limit: 10, remaining: 9 },
     ])
-    await store.close()
   })
 
   it('shows operators every key with the rules in force for the client, and no key without a limit', async () => {
@@ -259,17 +274,15 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       ['p:{acme}:sync:x', 9],
       ['p:{x}:shared:acme', 3],
     ])
-    await store.close()
   })
 
   it('shows a limit of 0, which refuses every call', async () => {
-    const { store, usage } = await opened(LIMITS, new Map([['a', new Map([['requests', { limit: 0 }]])]]))
+    const { usage } = await opened(LIMITS, new Map([['a', new Map([['requests', { limit: 0 }]])]]))
     expect((await usage.ofClient('a')).limits).toMatchObject([{ limit: 0, remaining: 0 }])
-    await store.close()
   })
 
   it('frees every key of the client, and no other keys', async () => {
-    const { store, calls, usage } = await opened()
+    const { calls, usage } = await opened()
     await calls(['requests', 'sync', 'shared'], 'a', 'X')
     await calls(['requests', 'shared'], '*', 'X')
     expect(await usage.free(parseCaller('a'))).toBe(3)
@@ -277,11 +290,10 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     expect((await usage.ofClient('*')).limits[0]).toMatchObject({ remaining: 9 })
     expect(await usage.free(parseCaller('a'))).toBe(0)
     expect(await usage.free(parseCaller('*'))).toBe(2)
-    await store.close()
   })
 
   it('shows at most `MAX_KEYS` keys, and if there are more', async () => {
-    const { store, calls, usage } = await opened([LIMITS[0]!, { ...LIMITS[1]!, windowMs: 60_000 }])
+    const { calls, usage } = await opened([LIMITS[0]!, { ...LIMITS[1]!, windowMs: 60_000 }])
     const connections = Array.from({ length: MAX_KEYS - 1 }, (_, i) => `c${i}`)
     await Promise.all(connections.map((connection) => calls(['sync'], 'a', connection)))
     const whole = await usage.ofCaller(parseCaller('a'))
@@ -292,7 +304,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     expect(part).toMatchObject({ truncated: true })
     expect(part.limits).toHaveLength(MAX_KEYS)
     expect(part.limits.map(({ key }) => key)).not.toContain('p:{a}:sync:z')
-    await store.close()
   })
 })
 
@@ -303,5 +314,4 @@ it('rejects if the store does not answer', async () => {
   await expect(usage.ofClient('a')).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
   await expect(usage.ofCaller(parseCaller('a'))).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
   await expect(usage.free(parseCaller('a'))).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
-  await store.close()
 })

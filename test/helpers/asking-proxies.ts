@@ -1,8 +1,9 @@
 import { spawn } from 'node:child_process'
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { closeLater } from './closing.ts'
+import { createFolder } from './folder.ts'
 import { withOwnFolders } from './nginx.ts'
 import { withTests } from './process.ts'
 import type { TestGateway } from './gateway.ts'
@@ -48,7 +49,7 @@ export async function startAsking(
   { edit = (_, text) => text, tls = false, on = [] }: Asking = {},
 ) {
   const [program, ...args] = ASKING[proxy]
-  const folder = mkdtempSync(join(tmpdir(), `sluice-${proxy}-`))
+  const folder = createFolder()
   cpSync(FILES, folder, { recursive: true })
   const port = await freePort()
   writeFileSync(join(folder, 'gateway.pem'), certificate.cert + certificate.key)
@@ -74,6 +75,12 @@ export async function startAsking(
   }
   const env = { ...process.env, HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder }
   const child = withTests(spawn(program, args, { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] }))
+  function close(): void {
+    child.kill('SIGTERM')
+    // HAProxy waits for its callers. The workers of nginx end only with a master that ends by itself.
+    if (proxy === 'haproxy') child.kill('SIGKILL')
+  }
+  closeLater(close)
   let output = ''
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (chunk: Buffer) => (output += chunk.toString()))
@@ -84,15 +91,7 @@ export async function startAsking(
     if (child.exitCode !== null) throw new Error(output)
     return isListening(port)
   })
-  return {
-    port,
-    close() {
-      child.once('exit', () => rmSync(folder, { recursive: true, force: true }))
-      child.kill('SIGTERM')
-      // HAProxy waits for its callers. The workers of nginx end only with a master that ends by itself.
-      if (proxy === 'haproxy') child.kill('SIGKILL')
-    },
-  }
+  return { port, close }
 }
 
 const isListening = (port: number): Promise<boolean> =>

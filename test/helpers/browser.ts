@@ -1,15 +1,18 @@
 import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { type Browser, chromium } from 'playwright-core'
+import { closeLater } from './closing.ts'
 
 /** Starts the Chromium that is on PATH. */
 export async function startBrowser(): Promise<Browser> {
   const executablePath = onPath('chromium')
   if (executablePath === undefined) throw new Error('chromium is not on PATH; get it with: npm run setup')
-  return await chromium.launch({
+  const browser = await chromium.launch({
     executablePath,
     args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking', '--no-first-run'],
   })
+  closeLater(() => browser.close())
+  return browser
 }
 
 function onPath(program: string): string | undefined {

@@ -1,4 +1,5 @@
 import { createServer, type Socket } from 'node:net'
+import { closeLater } from './closing.ts'
 
 /** A RESP server that sends bytes chosen by the test. */
 export interface FakeRedis {
@@ -43,6 +44,11 @@ export async function startFakeRedis(port = 0): Promise<FakeRedis> {
   function drop(): void {
     for (const socket of sockets) socket.destroy()
   }
+  async function close(): Promise<void> {
+    drop()
+    await new Promise((resolve) => server.close(resolve))
+  }
+  closeLater(close)
   return {
     url: `redis://127.0.0.1:${(server.address() as { port: number }).port}`,
     connections: () => connections,
@@ -54,12 +60,7 @@ export async function startFakeRedis(port = 0): Promise<FakeRedis> {
       for (const socket of sockets) socket.write(bytes)
     },
     drop,
-    async close() {
-      drop()
-      await new Promise((resolve) => {
-        server.close(resolve)
-      })
-    },
+    close,
   }
 }
 

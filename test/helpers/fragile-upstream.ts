@@ -1,5 +1,6 @@
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
+import { closeLater } from './closing.ts'
 
 /** A backend that a test can break during requests, and restore. */
 export interface FragileUpstream {
@@ -53,6 +54,7 @@ export async function startFragileUpstream(): Promise<FragileUpstream> {
     await closed
   }
   await start()
+  closeLater(kill)
   return {
     url: `http://127.0.0.1:${port}`,
     kill,

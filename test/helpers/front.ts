@@ -1,11 +1,12 @@
 import { createServer, type IncomingMessage, request as httpRequest, type Server } from 'node:http'
 import { createResponseFields } from '../../src/upstream/response-fields.ts'
-import type { AddressInfo } from 'node:net'
+import { closeLater } from './closing.ts'
 import type { AddressChange } from '../../src/upstream/addresses.ts'
 import type { UpstreamRequest } from '../../src/upstream/request.ts'
 import { createForward, type Forward, type Upstream } from '../../src/upstream/upstream.ts'
 import type { Outgoing } from '../../src/upstream/headers.ts'
 import { textOf } from './fields.ts'
+import { listenLocally } from './local-server.ts'
 import { bodyLength } from '../../src/downstream/body.ts'
 
 /** Fields that the gateway, not the upstream, sets for the connection and the body. */
@@ -18,7 +19,6 @@ export interface Front {
   requests(): number
   /** Closes the connections to the upstream, as a reload that replaces the upstream does. */
   closeUpstream(): void
-  close(): Promise<void>
 }
 
 /** Starts a server that only runs `forward`, in front of an upstream. */
@@ -65,18 +65,9 @@ export async function startFront(
         response.writeHead(forwarded.error!.status).end(forwarded.error!.message)
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return {
-    port: (server.address() as AddressInfo).port,
-    outcomes,
-    requests: () => requests,
-    closeUpstream: forward.close,
-    close() {
-      forward.close()
-      server.closeAllConnections()
-      return new Promise((resolve) => server.close(() => resolve()))
-    },
-  }
+  const { port } = await listenLocally(server)
+  closeLater(forward.close)
+  return { port, outcomes, requests: () => requests, closeUpstream: forward.close }
 }
 
 export interface Got {

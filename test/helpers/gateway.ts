@@ -3,6 +3,7 @@ import { Agent, type IncomingMessage, request as httpRequest } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
+import { closeLater } from './closing.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { type Running, start } from '../../src/process/start.ts'
 
@@ -110,6 +111,7 @@ export async function startGateway(settings: Settings | string, given?: string):
   const { config, ...loaded } = await load()
   const source = given === undefined ? undefined : { ...loaded, load }
   const running = await start({ ...config, drainTimeoutMs: 1000 }, source)
+  closeLater(() => running.close())
   return {
     port: Number(new URL(running.address).port),
     adminPort: Number(new URL(running.adminAddress).port),

@@ -1,5 +1,5 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listenLocally } from './local-server.ts'
 
 /** A request to the introspection endpoint. */
 export interface Asked {
@@ -37,17 +37,13 @@ export async function startIntrospection(): Promise<IntrospectionServer> {
       else response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(self.answer))
     })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { url, close } = await listenLocally(server)
   const self: IntrospectionServer = {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/introspect`,
+    url: `${url}/introspect`,
     asked: [],
     answer: { active: false },
     open: () => open,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
+    close,
   }
   return self
 }

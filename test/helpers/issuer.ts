@@ -10,7 +10,7 @@ import {
   type SignKeyObjectInput,
 } from 'node:crypto'
 import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { listenLocally } from './local-server.ts'
 
 export type TestAlgorithm = 'RS256' | 'PS256' | 'ES256' | 'EdDSA'
 
@@ -159,8 +159,8 @@ export async function startIssuer({
       : { issuer: self.issuer, jwks_uri: self.jwksUri, authorization_endpoint: '', ...self.metadata }
     response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(document))
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`
+  const { url, close } = await listenLocally(server)
+  const issuer = `${url}${path}`
 
   const self: TestIssuer = {
     issuer,
@@ -191,12 +191,7 @@ export async function startIssuer({
       const head = { alg: key.alg, kid: key.kid, typ: 'at+jwt', ...header }
       return signJws(head, { ...defaults, ...claims }, key)
     },
-    close() {
-      return new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      })
-    },
+    close,
   }
   return self
 }

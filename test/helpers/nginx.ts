@@ -1,7 +1,8 @@
 import { spawn, spawnSync } from 'node:child_process'
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
+import { closeLater } from './closing.ts'
+import { createFolder } from './folder.ts'
 import { withTests } from './process.ts'
 import { freePort } from './redis.ts'
 import { until } from './wait.ts'
@@ -22,7 +23,7 @@ export interface Nginx {
  * Rejects with the output of `nginx -t` for an invalid configuration.
  */
 export async function startNginx(text: string, beside: readonly string[]): Promise<Nginx> {
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-nginx-'))
+  const folder = createFolder()
   for (const file of beside) cpSync(file, join(folder, basename(file)))
   const port = await freePort()
   const conf = withOwnFolders(text.replaceAll('PORT', String(port)))
@@ -32,12 +33,7 @@ export async function startNginx(text: string, beside: readonly string[]): Promi
   if (error !== undefined) throw new Error('nginx is missing; run npm run setup', { cause: error })
   if (status !== 0 || stderr.includes('[warn]')) throw new Error(stderr)
   const child = withTests(spawn('nginx', args, { stdio: 'ignore' }))
+  closeLater(() => child.kill('SIGTERM'))
   await until('nginx serves', () => fetch(`http://127.0.0.1:${port}/`).then(Boolean, () => false))
-  return {
-    port,
-    close() {
-      child.kill('SIGTERM')
-      rmSync(folder, { recursive: true, force: true })
-    },
-  }
+  return { port, close: () => void child.kill('SIGTERM') }
 }

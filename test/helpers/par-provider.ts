@@ -1,10 +1,10 @@
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type Provider from 'oidc-provider'
 import type { ClientMetadata } from 'oidc-provider'
 import { vi } from 'vitest'
 import { AUDIENCE, call, startGateway } from './gateway.ts'
 import { makeKey } from './issuer.ts'
+import { listenLocally } from './local-server.ts'
 import { freePort } from './redis.ts'
 import { type Seen, startUpstream } from './upstream.ts'
 
@@ -28,7 +28,6 @@ export interface GuardedProvider {
   readonly called: readonly Seen[]
   /** Number of calls that the gateway answered with 429. */
   refused(): Promise<number>
-  close(): Promise<void>
 }
 
 const PAST = '/past-the-guard'
@@ -130,8 +129,7 @@ export async function startGuardedProvider(version: 6 | 9): Promise<GuardedProvi
     Object.assign(request, { originalUrl, url: originalUrl.replace(/^\/oidc/, '') })
     void answer(request, response)
   })
-  await new Promise<void>((resolve) => provider.listen(0, '127.0.0.1', resolve))
-  const identity = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`
+  const { url: identity } = await listenLocally(provider)
   const data = await startUpstream()
   const gateway = await startGateway({
     port,
@@ -152,11 +150,6 @@ export async function startGuardedProvider(version: 6 | 9): Promise<GuardedProvi
       const { body } = await call(gateway.adminPort, { path: '/metrics' })
       const counts = body.matchAll(/^sluice_http_requests_total\{.*code="429",source="gateway"\} (\d+)$/gm)
       return [...counts].reduce((sum, [, count]) => sum + Number(count), 0)
-    },
-    async close() {
-      await gateway.close()
-      provider.closeAllConnections()
-      await Promise.all([data.close(), new Promise((resolve) => provider.close(resolve))])
     },
   }
 }

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import { closeLater } from './closing.ts'
 import { until } from './wait.ts'
 
 /** The built command line. */
@@ -22,6 +23,8 @@ export const without = (names: string) => ({
   WITHOUT_PACKAGES: names,
 })
 
+const QUICK_WATCH = fileURLToPath(new URL('quick-watch.mjs', import.meta.url))
+
 const running = new Set<ChildProcess>()
 process.once('exit', () => {
   for (const child of running) child.kill('SIGKILL')
@@ -42,7 +45,11 @@ export function sluice(
 ): TestProcess {
   const child = withTests(
     spawn(process.execPath, [BIN, ...args], {
-      env: { ...process.env, ...env },
+      env: {
+        ...process.env,
+        ...env,
+        NODE_OPTIONS: `--import ${QUICK_WATCH} ${env['NODE_OPTIONS'] ?? ''}`,
+      },
       stdio: ['pipe', 'pipe', 'pipe'],
     }),
   )
@@ -55,6 +62,7 @@ export function sluice(
   child.stdin.on('error', () => {})
   child.stdin.end(input)
   const ended = new Promise<number | null>((resolve) => child.once('close', resolve))
+  closeLater(() => child.kill('SIGKILL'))
   return {
     child,
     stdout: () => out,

@@ -1,5 +1,5 @@
-import type { AddressInfo } from 'node:net'
 import { createIdentity } from '../../src/commands/sandbox/backends.ts'
+import { listenLocally } from './local-server.ts'
 import { makeKey, type TestKey } from './issuer.ts'
 
 export interface TestProvider {
@@ -52,18 +52,6 @@ export async function startProvider({
       },
     ],
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    issuer,
-    audience,
-    basic,
-    signing,
-    redirectUri,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
-  }
+  const { url, close } = await listenLocally(server)
+  return { url, issuer, audience, basic, signing, redirectUri, close }
 }

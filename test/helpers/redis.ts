@@ -4,6 +4,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
+import { closeLater } from './closing.ts'
 import { makeCertificate } from './self-signed.ts'
 import { until } from './wait.ts'
 
@@ -124,6 +125,11 @@ export async function startRedis(options: RedisServerOptions = {}): Promise<Redi
     })
   }
 
+  async function close(): Promise<void> {
+    await kill()
+    rmSync(dir, { recursive: true, force: true })
+  }
+  closeLater(close)
   await start()
   return {
     url: tcp ? urlOf(port, tls) : path,
@@ -133,10 +139,7 @@ export async function startRedis(options: RedisServerOptions = {}): Promise<Redi
     thaw: () => void child?.kill('SIGCONT'),
     kill,
     start,
-    async close() {
-      await kill()
-      rmSync(dir, { recursive: true, force: true })
-    },
+    close,
   }
 }
 
@@ -312,6 +315,12 @@ export async function startSentinels(
     )
     return launch('redis-server', [file, '--sentinel', ...listening(port, tls)])
   })
+  async function close(): Promise<void> {
+    for (const child of children) child.kill('SIGKILL')
+    await Promise.all([master.close(), replica.close()])
+    rmSync(dir, { recursive: true, force: true })
+  }
+  closeLater(close)
   const clients = ports.map(
     (port) =>
       new Redis({
@@ -338,11 +347,7 @@ export async function startSentinels(
     name,
     master,
     replica,
-    async close() {
-      for (const child of children) child.kill('SIGKILL')
-      await Promise.all([master.close(), replica.close()])
-      rmSync(dir, { recursive: true, force: true })
-    },
+    close,
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Proofs } from '../../src/authenticate/proof/dpop.ts'
 import { type Authenticate, createBearer, type TrustedIssuer } from '../../src/authenticate/token/bearer.ts'
-import type { SenderConstrainedToken } from '../../src/authenticate/token/challenge.ts'
+import type { BoundToken } from '../../src/authenticate/token/challenge.ts'
 import type { Identity } from '../../src/authenticate/token/claims.ts'
 import {
   createKeySource,
@@ -10,6 +10,7 @@ import {
 } from '../../src/authenticate/token/jwks.ts'
 import type { Tokens } from '../../src/config/compile.ts'
 import { Refusal } from '../../src/errors.ts'
+import { closeLater } from './closing.ts'
 import type { TestIssuer } from './issuer.ts'
 
 /** Reads the keys of a test issuer. */
@@ -18,6 +19,7 @@ export async function keysOf(
   options: Partial<KeySourceOptions> = {},
 ): Promise<KeySource> {
   const keys = createKeySource({ issuer, events: { onDown() {}, onUp() {} }, ...options })
+  closeLater(() => keys.close())
   await keys.refresh()
   return keys
 }
@@ -47,13 +49,12 @@ type Serving = (...request: Parameters<Authenticate>) => Identity | Refusal | Pr
 export function createServing(trusted: TrustedIssuer | readonly TrustedIssuer[], proofs?: Proofs): Serving {
   const authenticate = createBearer([trusted].flat(), proofs)
   const used = new Set<string>()
-  async function serve(bound: SenderConstrainedToken): Promise<Identity | Refusal> {
+  async function serve(bound: BoundToken): Promise<Identity | Refusal> {
     const proof = await bound.prove()
     if (proof instanceof Refusal) return proof
     return used.size < used.add(proof.id).size ? bound.identity : bound.replayed()
   }
-  const served = (known: Identity | SenderConstrainedToken | Refusal) =>
-    'prove' in known ? serve(known) : known
+  const served = (known: Identity | BoundToken | Refusal) => ('prove' in known ? serve(known) : known)
   return (...request) => {
     const answer = authenticate(...request)
     return answer instanceof Promise ? answer.then(served) : served(answer)

@@ -8,7 +8,7 @@ export interface Verdict {
 }
 
 /** A limit, or the access before it. */
-type Counted = Pick<Quota, 'key' | 'limit' | 'windowMs' | 'calendar' | 'shadow' | 'cost'> & {
+type Counted = Pick<Quota, 'key' | 'limit' | 'windowMs' | 'calendar' | 'shadow' | 'cost' | 'isConcurrent'> & {
   readonly isAccess?: boolean
 }
 
@@ -26,6 +26,8 @@ interface Log {
  */
 export class Judge {
   readonly #logs = new Map<string, Log>()
+  /** The calls in progress of each limit of calls at once. */
+  readonly #inProgress = new Map<string, number>()
 
   /** Judges one decision; `rooms` are the store's answers if each quota has room. */
   decide(
@@ -35,7 +37,9 @@ export class Judge {
     rooms: readonly boolean[],
   ): { readonly admitted: boolean; readonly verdicts: readonly Verdict[] } {
     const counted = quotas.flatMap(({ access, ...quota }, i) => [
-      ...(access === undefined ? [] : [{ ...access, limit: 1, cost: 1, shadow: false, isAccess: true, i }]),
+      ...(access === undefined
+        ? []
+        : [{ ...access, limit: 1, cost: 1, shadow: false, isConcurrent: false, isAccess: true, i }]),
       { ...quota, isAccess: false, i },
     ])
     /** True if the access before the next quota is under way. */
@@ -46,7 +50,7 @@ export class Judge {
       const spanUs = quota.limit > 1000 ? Math.ceil(windowUs / 1000) : 0
       const log = this.#logOf(quota, windowUs, nowUs, charging)
       const spansUs = new Set([...log.spansUs, spanUs])
-      const now =
+      let now: Log =
         period === undefined
           ? inWindow(log, windowUs, spansUs, nowUs)
           : {
@@ -56,6 +60,8 @@ export class Judge {
             }
       const isFree = isUnderWay && now.sure.length > 0 && quota.limit > 0
       const { cost = 1 } = quota
+      if (quota.isConcurrent)
+        now = { sure: this.#calls(quota, nowUs), likely: this.#calls(quota, nowUs), spansUs }
       const likelyRooms = [now.sure, now.likely].map(({ length }) => isFree || length + cost <= quota.limit)
       const hasRoom = quota.isAccess ? now.sure.length === 0 : rooms[quota.i]!
       isUnderWay = quota.isAccess && !hasRoom
@@ -77,7 +83,8 @@ export class Judge {
         const at = Math.max(nowUs, now.sure.at(-1) ?? 0)
         const points = Array.from({ length: quota.cost ?? 1 }, () => at)
         log = { ...now, sure: [...now.sure, ...points], likely: [...now.likely, ...points] }
-        this.#logs.set(quota.key, log)
+        if (quota.isConcurrent) this.#inProgress.set(quota.key, log.sure.length)
+        else this.#logs.set(quota.key, log)
       }
       const { limit } = quota
       const remaining = [limit - log.likely.length, limit - log.sure.length].map((calls) =>
@@ -86,13 +93,24 @@ export class Judge {
       return {
         room,
         remaining: remaining as [number, number],
-        growsAfterUs:
-          period === undefined
+        growsAfterUs: quota.isConcurrent
+          ? ([1_000_000, 1_000_000] as const)
+          : period === undefined
             ? growsAfter(log, limit - wanted + 1, windowUs, nowUs)
             : ([period[1] - nowUs, period[1] - nowUs] as const),
       }
     })
     return { admitted, verdicts: verdicts.filter((_, i) => !counted[i]!.isAccess) }
+  }
+
+  /** Ends a call in the limits of calls at once that had room for it. */
+  release(quotas: readonly Quota[]): void {
+    for (const { key, isConcurrent } of quotas)
+      if (isConcurrent) this.#inProgress.set(key, this.#inProgress.get(key)! - 1)
+  }
+
+  #calls({ key }: Counted, nowUs: number): readonly number[] {
+    return Array.from({ length: this.#inProgress.get(key) ?? 0 }, () => nowUs)
   }
 
   /** Returns the log of a key; if the clock went back by more than a window, its calls are taken as made now. */

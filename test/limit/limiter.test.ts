@@ -26,6 +26,8 @@ function setUp(options: { readonly delayed?: boolean; readonly mode?: Charge['mo
       return new Promise((resolve) => waiting.push(() => resolve(charge)))
     },
     giveBack: (quota, endsAt) => returned.promise.then(() => memory.giveBack(quota, endsAt)),
+    release: (quotas, lease) => memory.release(quotas, lease),
+    ownRefusal: () => undefined,
     peek: (quotas) => memory.peek(quotas),
     keys: (filter) => memory.keys(filter),
     reset: (filter) => memory.reset(filter),
@@ -300,6 +302,39 @@ describe('the limiter', () => {
       clock.ms += 900
       const { cached, refusedBy } = await limiter.decide([{ ...dear, limit: 3 }])
       expect([cached, refusedBy?.retryAfterMs, refusedBy?.remaining]).toEqual([true, 5000, 3])
+    })
+  })
+
+  describe('with two limits of one counter', () => {
+    const all = { ...quota, name: 'all', limit: 2 }
+    const share = { ...all, name: 'share', limit: 1 }
+
+    test('caches the refusal of each, and not for the other', async () => {
+      const { limiter, clock, asked } = setUp()
+      await limiter.decide([share])
+      clock.ms += 100
+      expect(await limiter.decide([share])).toMatchObject({ admitted: false, cached: true })
+      expect(await limiter.decide([all])).toMatchObject({ admitted: true })
+      expect(await limiter.decide([share])).toMatchObject({ admitted: false, cached: false })
+      const waits = [await limiter.decide([share]), await limiter.decide([all])]
+      expect(waits).toMatchObject([
+        { cached: true, refusedBy: { name: 'share', limit: 1, retryAfterMs: 5000 } },
+        { cached: true, refusedBy: { name: 'all', limit: 2, retryAfterMs: 4900 } },
+      ])
+      expect(asked.count).toBe(3)
+    })
+
+    test('reports what a shadow share would have refused of the admitted calls', async () => {
+      const { limiter, outcomes } = setUp()
+      const quotas = [{ ...all, shadowShares: [{ ...share, shadow: true }] }]
+      for (let i = 0; i < 3; i++) await limiter.decide(quotas)
+      expect(outcomes).toEqual([
+        ['all', 'within'],
+        ['share', 'near'],
+        ['all', 'near'],
+        ['share', 'shadow_over'],
+        ['all', 'over_cached'],
+      ])
     })
   })
 

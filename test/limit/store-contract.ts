@@ -60,6 +60,8 @@ export function storeContract(
       const judge = new Judge()
       /** Calls that may be given back, with the ends of their periods. */
       const charged: [Quota, number][] = []
+      /** Calls in progress, with the limits of calls at once that had room for them. */
+      const inProgress: [readonly Quota[], string][] = []
       let nowUs = startUs
       for (const step of steps) {
         nowUs += step.afterUs
@@ -73,6 +75,11 @@ export function storeContract(
           void subject.store.giveBack(quota, endsAt)
           judge.giveBack(quota, endsAt * 1000, nowUs)
           // Before the clock is set again.
+          await subject.merged?.()
+        }
+        for (const [quotas, lease] of inProgress.splice(0, step.ended)) {
+          subject.store.release(quotas, lease)
+          judge.release(quotas)
           await subject.merged?.()
         }
         if (!step.charging) {
@@ -92,7 +99,7 @@ export function storeContract(
             instants.toSorted((a, b) => a - b),
           )
         }
-        for (const { admitted: was, allowances, decidedAt } of charges) {
+        for (const { admitted: was, allowances, decidedAt, lease } of charges) {
           // A cached refusal lacks limits; they are taken to have room.
           const rooms = quotas.map(
             ({ name }) => allowances.find((allowance) => allowance.name === name)?.admitted ?? true,
@@ -102,6 +109,7 @@ export function storeContract(
           assertBetween(decidedAt!, [nowUs / 1000, nowUs / 1000], 1.01)
           if (admitted || options.remembers !== true) assertAllowances(allowances, verdicts, nowUs)
           else assertWaits(allowances, verdicts, quotas, nowUs)
+          if (lease !== undefined) inProgress.push([quotas.filter((_, i) => allowances[i]!.admitted), lease])
           for (const [i, quota] of admitted ? quotas.entries() : [])
             if (quota.countsSuccess && allowances[i]!.admitted) charged.push([quota, allowances[i]!.resetAt])
         }
@@ -186,7 +194,7 @@ export function storeContract(
               key: fc.constant(''),
               limit: fc.constantFrom(...limits),
               windowMs,
-              shadow: name === 'c' ? fc.boolean() : fc.constant(false),
+              shadow: name === 'c' || name === 'atOnce3' ? fc.boolean() : fc.constant(false),
               cost: fc.constantFrom(...costs),
             }),
           ),
@@ -208,6 +216,7 @@ export function storeContract(
         quotas,
         charging: fc.integer({ min: 0, max: 9 }).map((die) => die > 0),
         givenBack: fc.constantFrom(0, 0, 1, 3),
+        ended: fc.constantFrom(0, 0, 1, 3),
         times: fc.constantFrom(...times),
       })
       return fc.array(step, { minLength: 1, maxLength: length, size: 'max' })
@@ -239,6 +248,11 @@ export function storeContract(
     test('answers as a naive log does if calls with costs share slots', async () => {
       const limits = [1000, 1001, 1300, 5000]
       await assertProperty(trace(limits, [1, 20, 150], 20, ['a', 'b', 'c'], [1, 4, 300, 1200]), numRuns / 20)
+    }, 60_000)
+
+    test('answers as a naive count does if limits bound calls at once', async () => {
+      const names = ['a', 'c', 'minute', 'atOnce1', 'atOnce2', 'atOnce3']
+      await assertProperty(trace([0, 1, 2, 3, 7], [1, 1, 2, 5], 60, names), numRuns)
     }, 60_000)
 
     /** Returns a quota with a new key. */
@@ -302,6 +316,34 @@ export function storeContract(
       }
       expect(rooms).toEqual([true, true, false, false])
       expect((await subject.store.peek([shadow]))[0]!.remaining).toBe(0)
+    })
+
+    test('says which shadow shares would have refused, after the limits, and charges nothing for them', async () => {
+      const live = own(6, 20_000)
+      const share = { ...own(3, 20_000, true), key: live.key, name: 'share', cost: 2 }
+      const other = { ...own(10, 20_000), key: `contract:{${live.tag}}:other`, name: 'other' }
+      const proof = { ...own(100, 20_000), key: `contract:{${live.tag}}:proof`, name: 'proof', isProof: true }
+      const quotas = [{ ...live, cost: 2, shadowShares: [share] }, other, proof]
+      await subject.setClock(START_US, live.tag)
+      const told: unknown[] = []
+      for (let i = 0; i < 4; i++) {
+        const { admitted, allowances } = await subject.store.charge(quotas)
+        const [first, second, last] = allowances
+        expect([first!.name, second!.name, last!.name, last!.shadow]).toEqual([
+          live.name,
+          'other',
+          'share',
+          true,
+        ])
+        told.push([admitted, last!.used, last!.limit, last!.remaining, last!.admitted])
+      }
+      expect(told).toEqual([
+        [true, 2, 3, 1, true],
+        [true, 4, 3, 0, false],
+        [true, 6, 3, 0, false],
+        [false, 6, 3, 0, false],
+      ])
+      expect((await subject.store.peek([live]))[0]!.used).toBe(6)
     })
 
     test('keeps the calls already counted when a limit is lowered and raised again', async () => {
@@ -397,6 +439,8 @@ interface Step {
   readonly times: number
   /** Calls that are given back first. */
   readonly givenBack: number
+  /** Calls in progress that end first. */
+  readonly ended: number
 }
 
 /** Names of limits, and the calendar or the access that each always has. */
@@ -414,6 +458,8 @@ const TOGETHER = new Set(['token1', 'token2', 'soon', 'day'])
 /** Returns a quota with its key, and its access. */
 function keyed(quota: Quota, key: string): Quota {
   const { name, windowMs } = quota
+  // The leases outlast every trace.
+  if (name.startsWith('atOnce')) return { ...quota, key, isConcurrent: true, windowMs: 3650 * 86_400_000 }
   const calendar = CALENDARS[name]
   const period = calendar && { calendar, windowMs: UNITS_MS[calendar.unit], countsSuccess: name !== 'day' }
   const own = { ...quota, key, ...period }

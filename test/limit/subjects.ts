@@ -3,7 +3,7 @@ import type { Quota } from '../../src/limit/quota.ts'
 import { createLimiter } from '../../src/limit/limiter.ts'
 import type { RedisStoreOptions } from '../../src/limit/redis/connection.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
-import type { Merge, Store } from '../../src/limit/store.ts'
+import type { Merge, OwnCalls, Store } from '../../src/limit/store.ts'
 import { SYSTEM_CLOCK } from '../../src/runtime/clock.ts'
 import type { Subject } from './store-contract.ts'
 
@@ -14,7 +14,7 @@ export const clocked = (script: string): string =>
   script
     .replace(READS_CLOCK, "{ 0, call('GET', '{' .. KEYS[1]:match('{(.-)}') .. '}clock') or 0 }")
     .replaceAll("'PX', ", "'PX', 60000 + ")
-    .replace("call('PEXPIRE', name, ", "call('PEXPIRE', name, 60000 + ")
+    .replaceAll(/call\('PEXPIRE', ([\w.]+), /g, "call('PEXPIRE', $1, 60000 + ")
 
 /** A memory store whose clocks the test sets. */
 export function memorySubject(): Subject {
@@ -37,10 +37,18 @@ export async function redisSubject(
 ): Promise<Subject> {
   const redis = createRedisStore({ topology, prefix: 'contract', edit: clocked })
   await redis.connect()
-  let merges = 0
+  let [merges, leases] = [0, 0]
   let merging: Promise<unknown> = Promise.resolve()
-  const { merge } = redis
+  const { merge, charge } = redis
   const store = Object.assign(redis, {
+    charge: (quotas: readonly Quota[], own?: OwnCalls, lease?: string) =>
+      charge(quotas, own, lease ?? (hasLeases(quotas) ? `${++leases}:test` : undefined)),
+    release(quotas: readonly Quota[], id: string): void {
+      for (const quota of quotas) {
+        if (quota.isConcurrent) merging = Promise.allSettled([merging, redis.endLeases([{ quota, id }])])
+      }
+    },
+    ownRefusal: () => undefined,
     merge(own: Merge) {
       const merged = merge(own)
       merging = Promise.allSettled([merging, merged])
@@ -63,15 +71,19 @@ export async function redisSubject(
   }
 }
 
+const hasLeases = (quotas: readonly Quota[]): boolean => quotas.some(({ isConcurrent }) => isConcurrent)
+
 /** The same subject behind a limiter with its cache of refusals. */
 export function throughLimiter(subject: Subject): Subject {
   let us = 0
   const limiter = createLimiter(subject.store, undefined, { now: () => us / 1000 })
   const store: Store = {
     async charge(quotas) {
-      const { admitted, allowances, mode, decidedAt } = await limiter.decide(quotas)
-      return { admitted, allowances, proof: undefined, mode, decidedAt: decidedAt! }
+      const { admitted, allowances, mode, decidedAt, lease } = await limiter.decide(quotas)
+      return { admitted, allowances, proof: undefined, mode, decidedAt: decidedAt!, lease }
     },
+    release: (quotas, lease) => subject.store.release(quotas, lease),
+    ownRefusal: (quota) => subject.store.ownRefusal(quota),
     peek: (quotas) => subject.store.peek(quotas),
     giveBack(quota, endsAt) {
       void subject.store.giveBack(quota, endsAt)

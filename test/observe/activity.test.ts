@@ -16,6 +16,7 @@ interface Limited {
   readonly admitted?: boolean
   readonly shadow?: boolean
   readonly retryAfterMs?: number
+  readonly windowMs?: number
 }
 
 /** Creates an activity with its own clock. */
@@ -39,9 +40,10 @@ function activityAt(startMs = 1_000_000) {
         admitted = true,
         shadow = false,
         retryAfterMs = 0,
+        windowMs = MINUTE_MS,
       }) => ({
         ...{ name, limit, remaining, admitted, shadow, retryAfterMs },
-        ...{ windowMs: MINUTE_MS, resetAt: 0, resetAfterMs: 0 },
+        ...{ windowMs, resetAt: 0, resetAfterMs: 0 },
       }),
     )
     const refusedBy = allowances.find(({ admitted, shadow }) => !admitted && !shadow)
@@ -232,6 +234,20 @@ it('shows the latest decision of each limit, also if its call ends first', () =>
   call('a')
   pass(1000)
   expect(values().callers[0]!.limits).toMatchObject([{ remaining: 10 }, { remaining: 1 }])
+})
+
+it('takes no call for one in progress a second after its decision, and shows no window of calls at once', () => {
+  const { call, values, pass } = activityAt()
+  call('a', [{ name: 'exports', limit: 3, remaining: 1, windowMs: 0 }])
+  pass(1000)
+  const [now] = values().callers[0]!.limits
+  expect(now).toMatchObject({ name: 'exports', remaining: 1 })
+  expect(now).not.toHaveProperty('windowSeconds')
+  pass(1)
+  expect(values().callers[0]!.limits).toMatchObject([{ remaining: 3 }])
+  // Its call took ten seconds.
+  call('a', [{ name: 'exports', limit: 3, remaining: 0, windowMs: 0 }], 10_000)
+  expect(values().callers[0]!.limits).toMatchObject([{ remaining: 3 }])
 })
 
 it('shows the end of a refusal, until then or until a later call of the same key is admitted', () => {

@@ -186,7 +186,7 @@ it('truncates long paths and hosts', () => {
       headAt: undefined,
       waitsFor: 'response',
       leftWaitingFor: 'response',
-    },
+    } as NonNullable<Exchange['forwarded']>,
   })
   expect(line).toMatchObject({ path: `/${'x'.repeat(255)}…`, cause: 'slow' })
   expect(line['host']).toBe(`${'h'.repeat(256)}…`)

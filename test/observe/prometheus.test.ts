@@ -1,16 +1,16 @@
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { parse, stringify } from 'yaml'
+import { createFolder } from '../helpers/folder.ts'
 import { call, startGateway, token, TOKENS } from '../helpers/gateway.ts'
-import { type IntrospectionServer, startIntrospection } from '../helpers/introspection-server.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startIntrospection } from '../helpers/introspection-server.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const CONFIG = join(import.meta.dirname, '../../config')
-const folder = mkdtempSync(join(tmpdir(), 'sluice-prometheus-'))
+const folder = createFolder()
 
 /** Runs promtool, and returns its exit code with all that it printed. */
 function promtool(args: readonly string[], input = ''): readonly [code: number | null, output: string] {
@@ -45,34 +45,26 @@ const rules = (parse(readFileSync(join(CONFIG, 'prometheus/alerts.yaml'), 'utf8'
 )
 const expressions = [...shown, ...rules.map(({ alert, expr }) => ({ title: alert, expr }))]
 
-let data: TestUpstream
-let introspection: IntrospectionServer
 let metrics: string
-beforeAll(async () => {
-  ;[data, introspection] = await Promise.all([startUpstream(), startIntrospection()])
-  const gateway = await startGateway({
-    data: data.url,
-    store: '{ redis: { url: "redis://127.0.0.1:1" } }',
-    tokens: TOKENS.replace(
-      / }$/,
-      `, introspection: { url: "${introspection.url}", clientId: sluice, clientSecret: secret } }`,
-    ),
-    more: 'failures: { limit: 5, window: 1m }',
-  })
-  await call(gateway.port, { token: await token('client-1') })
-  await call(gateway.port, { token: 'opaque' })
-  await call(gateway.port, { path: '/nowhere' })
-  await until('all are counted', async () => {
-    metrics = (await call(gateway.adminPort, { path: '/metrics' })).body
-    const counts = [...metrics.matchAll(/^sluice_http_requests_total\{.*\} (\d+)$/gm)]
-    return counts.reduce((sum, [, count]) => sum + Number(count), 0) === 3
-  })
-  await gateway.close()
+const [data, introspection] = await Promise.all([startUpstream(), startIntrospection()])
+const gateway = await startGateway({
+  data: data.url,
+  store: '{ redis: { url: "redis://127.0.0.1:1" } }',
+  tokens: TOKENS.replace(
+    / }$/,
+    `, introspection: { url: "${introspection.url}", clientId: sluice, clientSecret: secret } }`,
+  ),
+  more: 'failures: { limit: 5, window: 1m }',
 })
-afterAll(async () => {
-  await Promise.all([data.close(), introspection.close()])
-  rmSync(folder, { recursive: true })
+await call(gateway.port, { token: await token('client-1') })
+await call(gateway.port, { token: 'opaque' })
+await call(gateway.port, { path: '/nowhere' })
+await until('all are counted', async () => {
+  metrics = (await call(gateway.adminPort, { path: '/metrics' })).body
+  const counts = [...metrics.matchAll(/^sluice_http_requests_total\{.*\} (\d+)$/gm)]
+  return counts.reduce((sum, [, count]) => sum + Number(count), 0) === 3
 })
+await gateway.close()
 
 /** Public names, which operators use in their own alerts and panels. */
 const NAMES = [

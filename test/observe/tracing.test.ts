@@ -1,15 +1,15 @@
-import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { createServer, type IncomingHttpHeaders } from 'node:http'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Exchange } from '../../src/gateway/exchange.ts'
 import type { Log } from '../../src/observe/log.ts'
 import { createTracing } from '../../src/observe/tracing.ts'
 import { fileOf, sluice } from '../commands/run.ts'
 import { completed, load } from '../config/load-text.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { call, startGateway, type Settings, type TestGateway, token, yaml } from '../helpers/gateway.ts'
+import { listenLocally } from '../helpers/local-server.ts'
 import { serving } from '../helpers/process.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -31,35 +31,26 @@ const PARENT = 'b7ad6b7169203331'
 const SERVER_KIND = 2
 const ERROR = 2
 
-/** A real receiver of OTLP/HTTP in JSON. */
-let receiver: Server
-let endpoint: string
 let spans: Span[]
 let fields: IncomingHttpHeaders[]
 /** The status of the next responses. */
 let answer: number
-beforeAll(async () => {
-  receiver = createServer((request, response) => {
-    const chunks: Buffer[] = []
-    request.on('data', (chunk: Buffer) => chunks.push(chunk))
-    request.on('end', () => {
-      const { resourceSpans } = JSON.parse(Buffer.concat(chunks).toString()) as {
-        resourceSpans: { scopeSpans: { spans: Span[] }[] }[]
-      }
-      fields.push(request.headers)
-      if (answer === 200) {
-        spans.push(...resourceSpans.flatMap(({ scopeSpans }) => scopeSpans.flatMap(({ spans }) => spans)))
-      }
-      response.writeHead(answer, { 'content-type': 'application/json' }).end('{}')
-    })
+/** A real receiver of OTLP/HTTP in JSON. */
+const receiver = createServer((request, response) => {
+  const chunks: Buffer[] = []
+  request.on('data', (chunk: Buffer) => chunks.push(chunk))
+  request.on('end', () => {
+    const { resourceSpans } = JSON.parse(Buffer.concat(chunks).toString()) as {
+      resourceSpans: { scopeSpans: { spans: Span[] }[] }[]
+    }
+    fields.push(request.headers)
+    if (answer === 200) {
+      spans.push(...resourceSpans.flatMap(({ scopeSpans }) => scopeSpans.flatMap(({ spans }) => spans)))
+    }
+    response.writeHead(answer, { 'content-type': 'application/json' }).end('{}')
   })
-  await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve))
-  endpoint = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/v1/traces`
 })
-afterAll(() => {
-  receiver.closeAllConnections()
-  receiver.close()
-})
+const endpoint = `${(await listenLocally(receiver)).url}/v1/traces`
 beforeEach(() => {
   spans = []
   fields = []
@@ -84,7 +75,6 @@ describe('a traced request', () => {
       response.writeHead(request.url === '/v3/broken' ? 500 : 200).end(),
     )
   })
-  afterEach(() => data.close())
   /** Returns the spans of all requests, in the order of their start; closing the gateway flushes them. */
   async function ended(): Promise<Span[]> {
     await gateway.close()
@@ -217,7 +207,6 @@ describe('a traced request', () => {
     const headers = { traceparent: `00-${TRACE}-${PARENT}-00`, tracestate: 'a=b' }
     await call(gateway.port, { token: await token('client-1'), headers })
     expect(sent()).toMatchObject(headers)
-    await gateway.close()
   })
 })
 
@@ -245,29 +234,22 @@ describe('spans', () => {
 
   it('beyond the queue are dropped while the receiver does not respond, and delay the shutdown only briefly', async () => {
     let posts = 0
-    const silent = createServer(() => posts++)
-    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve))
-    const tracing = open(`http://127.0.0.1:${(silent.address() as AddressInfo).port}/`)
+    const silent = await listenLocally(createServer(() => posts++))
+    const tracing = open(silent.url)
     for (let i = 0; i < 10_000; i++) tracing.end(finished())
     // `close` does not wait for the responses.
     await tracing.close(200)
     // One batch was being sent, and 2048 spans were in the queue, in batches of 128.
     await until('the last ones are posted', () => posts === 17)
     expect(lines).toEqual([])
-    silent.closeAllConnections()
-    silent.close()
   })
 })
 
 describe('the SDK of OpenTelemetry', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-tracing-'))
+  const folder = createFolder()
   let data: TestUpstream
   beforeAll(async () => {
     data = await startUpstream()
-  })
-  afterAll(async () => {
-    await data.close()
-    rmSync(folder, { recursive: true })
   })
   /** Starts a gateway whose processes print, on SIGUSR2, whether the SDK is loaded. */
   async function start(more: string, args: readonly string[] = [], store = 'memory') {
@@ -302,7 +284,6 @@ describe('the SDK of OpenTelemetry', () => {
     gateway.kill('SIGUSR2')
     await until('it is known', () => gateway.stderr().includes('loaded: '))
     expect(gateway.stderr()).toContain('loaded: false')
-    gateway.kill()
   })
 })
 

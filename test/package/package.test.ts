@@ -1,19 +1,18 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import { createFolder } from '../helpers/folder.ts'
 import { withTests } from '../helpers/process.ts'
 import { freePort } from '../helpers/redis.ts'
+import { REPOSITORY } from '../helpers/repository.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-const root = fileURLToPath(new URL('../..', import.meta.url))
 const run = promisify(execFile)
-const folder = mkdtempSync(join(tmpdir(), 'sluice-package-'))
+const folder = createFolder()
 const packed = join(folder, 'lib/node_modules/sluice')
 const elsewhere = join(folder, 'elsewhere')
 const env: NodeJS.ProcessEnv = { ...process.env, PATH: `${folder}/bin:${process.env['PATH']}` }
@@ -43,21 +42,19 @@ async function started(args: readonly string[], text: string) {
   return { output, stop }
 }
 
-beforeAll(async () => {
-  mkdirSync(elsewhere)
-  // Without scripts: `prepack` would build again, while other tests use the build.
-  const [{ filename }] = JSON.parse(
-    await npm(root, 'pack', '--ignore-scripts', '--json', '--pack-destination', folder),
-  ) as [{ filename: string }]
-  const flags = ['--global', '--prefix', folder, '--prefer-offline', '--no-audit', '--no-fund']
-  await npm(elsewhere, 'install', ...flags, join(folder, filename))
-}, 120_000)
-
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+mkdirSync(elsewhere)
+// Without scripts: `prepack` would build again, while other tests use the build.
+const [{ filename }] = JSON.parse(
+  await npm(REPOSITORY, 'pack', '--ignore-scripts', '--json', '--pack-destination', folder),
+) as [{ filename: string }]
+const flags = ['--global', '--prefix', folder, '--prefer-offline', '--no-audit', '--no-fund']
+await npm(elsewhere, 'install', ...flags, join(folder, filename))
 
 describe('the package', () => {
   it('is a program on PATH after its installation', async () => {
-    const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string }
+    const { version } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8')) as {
+      version: string
+    }
     expect(await shell('sluice --version')).toBe(`${version}\n`)
   })
 
@@ -86,7 +83,6 @@ describe('the package', () => {
     const explained = await shell(`sluice explain "GET /accounts" --ip 127.0.0.1 ${admin}`)
     expect(explained).toMatch(/^requests +1 +1 +1m +live +sluice:\{127\.0\.0\.1\}:requests /m)
     expect(await stop()).toBe(0)
-    await upstream.close()
   })
 
   it('contains every file that its documents link to', () => {
@@ -111,7 +107,7 @@ describe('the package', () => {
   })
 
   it('needs no package that only development installs', () => {
-    const { devDependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+    const { devDependencies } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8')) as {
       devDependencies: Record<string, string>
     }
     const installed = new Set(

@@ -1,13 +1,7 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { makeKey, signJws } from '../helpers/issuer.ts'
-import {
-  type GuardedProvider,
-  REDIRECT_URI,
-  SECRET,
-  SIGNING_KEY,
-  startGuardedProvider,
-} from '../helpers/par-provider.ts'
-import { ASSERTION_TYPE, basic, encode, encodeForm } from '../helpers/par-request.ts'
+import { REDIRECT_URI, SECRET, SIGNING_KEY, startGuardedProvider } from '../helpers/par-provider.ts'
+import { assertion as assertionOf, basic, encode, encodeForm } from '../helpers/par-request.ts'
 
 type Members = Readonly<Record<string, unknown>>
 interface Push {
@@ -17,7 +11,8 @@ interface Push {
 
 const THIEF = makeKey('PS256', SIGNING_KEY.kid)
 const now = (): number => Math.floor(Date.now() / 1000)
-let issuer = ''
+const provider = await startGuardedProvider(9)
+const { issuer } = provider
 
 const plain = (client: string, more: Members = {}): Members => ({
   client_id: client,
@@ -26,19 +21,8 @@ const plain = (client: string, more: Members = {}): Members => ({
   response_type: 'code',
   ...more,
 })
-const assertion = (
-  client: string,
-  claims: Members = {},
-  key = SIGNING_KEY,
-  header: Members = {},
-): Members => ({
-  client_assertion_type: ASSERTION_TYPE,
-  client_assertion: signJws(
-    { alg: 'PS256', kid: key.kid, ...header },
-    { iss: client, sub: client, aud: issuer, jti: crypto.randomUUID(), exp: now() + 60, ...claims },
-    key,
-  ),
-})
+const assertion = (client: string, claims: Members = {}, key = SIGNING_KEY, header: Members = {}): Members =>
+  assertionOf(client, { aud: issuer, iat: undefined, exp: now() + 60, ...claims }, { key, header })
 const objectClaims = (client: string, claims: Members): Members => ({
   ...plain(client),
   iss: client,
@@ -182,28 +166,17 @@ async function send(url: string, { fields, headers }: Push): Promise<{ verdict: 
   return { verdict: [answer.status, error].filter(Boolean).join(' '), answer }
 }
 
-describe('the guard and the provider', () => {
-  let provider: GuardedProvider
-  beforeAll(async () => {
-    provider = await startGuardedProvider(9)
-    issuer = provider.issuer
-  })
-  afterAll(() => provider.close())
+it.each(SAME)('the guard and the provider answer alike to %s', async (_, make) => {
+  const guarded = await send(`${issuer}/request`, make())
+  const direct = await send(provider.unguarded, make())
+  expect(guarded.verdict).toBe(direct.verdict)
+  for (const name of ['cache-control', 'content-type', 'www-authenticate']) {
+    const [mine, theirs] = [guarded, direct].map(({ answer }) => answer.headers.get(name)?.split(/[;,] ?/)[0])
+    expect([name, mine]).toEqual([name, theirs])
+  }
+})
 
-  it.each(SAME)('answer alike to %s', async (_, make) => {
-    const guarded = await send(`${issuer}/request`, make())
-    const direct = await send(provider.unguarded, make())
-    expect(guarded.verdict).toBe(direct.verdict)
-    for (const name of ['cache-control', 'content-type', 'www-authenticate']) {
-      const [mine, theirs] = [guarded, direct].map(
-        ({ answer }) => answer.headers.get(name)?.split(/[;,] ?/)[0],
-      )
-      expect([name, mine]).toEqual([name, theirs])
-    }
-  })
-
-  it.each(OTHERWISE)('differ on %s', async (_, make, mine, theirs) => {
-    expect((await send(`${issuer}/request`, make())).verdict).toBe(mine)
-    expect((await send(provider.unguarded, make())).verdict).toBe(theirs)
-  })
+it.each(OTHERWISE)('the guard and the provider differ on %s', async (_, make, mine, theirs) => {
+  expect((await send(`${issuer}/request`, make())).verdict).toBe(mine)
+  expect((await send(provider.unguarded, make())).verdict).toBe(theirs)
 })

@@ -32,10 +32,7 @@ describe('keys behind a jwksUri', () => {
     publisher = await startIssuer({ algorithms: ['ES256'] })
     publisher.jwks = { keys: [KEY.jwk] }
   })
-  afterEach(async () => {
-    keys.close()
-    await publisher.close()
-  })
+  afterEach(() => keys.close())
   const open = (options: Parameters<typeof clientKeys>[2] = {}): void => {
     keys = clientKeys(publisher.jwksUri, {}, options)
     guard = guardOf({ acme: { authentication: 'private_key_jwt', requestObjectSigningAlg: 'none', keys } })

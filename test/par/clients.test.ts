@@ -2,19 +2,24 @@ import { webcrypto } from 'node:crypto'
 import { type ApiClientConfig, Moneyhub } from '@mft/moneyhub-api-client'
 import * as client6 from 'openid-client'
 import * as client5 from 'openid-client5'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import {
+  BUSY_LIMIT,
   type GuardedProvider,
   REDIRECT_URI,
   SECRET,
   SIGNING_KEY,
   startGuardedProvider,
 } from '../helpers/par-provider.ts'
+import { until } from '../helpers/wait.ts'
+
+/** Published clients push to real providers through the gateway, and call the Data API with the tokens that they get. */
 
 const BANK = '1ffe704d39629a929c8e293880fb449a'
-const SCOPE = `openid id:${BANK}`
+/** An identifier of a connection, in the service's format. */
+const CONNECTION = 'b74f1a79f0be8bdb857d82d0f041d7d2:a1d4e70e-bee9-4a91-84a6-23e2826023e5'
 const PARAMETERS = {
-  scope: SCOPE,
+  scope: `openid id:${BANK}`,
   redirect_uri: REDIRECT_URI,
   response_type: 'code',
   state: 'a state',
@@ -26,223 +31,244 @@ const SEED_CLAIMS = '{"id_token":{"sub":"true","mh:con_id":"true"}}'
 /** The `Accept` of a browser. */
 const BROWSER = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8'
 const URN = /^urn:ietf:params:oauth:request_uri:/
+const MUST_SIGN = { error_description: expect.stringMatching(/signed with PS256/) as string }
 const PRIVATE_JWK = {
   ...SIGNING_KEY.privateKey.export({ format: 'jwk' }),
   kid: SIGNING_KEY.kid,
   alg: 'PS256',
 }
 
-describe.each([6, 9] as const)('before oidc-provider %i, the guard lets pass', (version) => {
+describe.each([6, 9] as const)('before oidc-provider %i', (version) => {
   let provider: GuardedProvider
-  let before: number
+  let key: client6.PrivateKey
   beforeAll(async () => {
     provider = await startGuardedProvider(version)
+    const pkcs8 = SIGNING_KEY.privateKey.export({ type: 'pkcs8', format: 'der' })
+    const algorithm = { name: 'RSA-PSS', hash: 'SHA-256' }
+    key = {
+      key: await webcrypto.subtle.importKey('pkcs8', pkcs8, algorithm, false, ['sign']),
+      kid: SIGNING_KEY.kid,
+    }
   })
-  afterAll(() => provider.close())
 
-  /** One more request came to the provider. */
-  const expectReachedOnce = (): void => expect(provider.reached()).toBe(before + 1)
-  const count = (): void => {
-    before = provider.reached()
+  /** Finds the provider as openid-client 6; authenticates by Basic as `secret`, and by key as any other client. */
+  const discover = (id: string, authentication?: client6.ClientAuth): Promise<client6.Configuration> =>
+    client6.discovery(
+      new URL(provider.issuer),
+      id,
+      undefined,
+      authentication ?? (id === 'secret' ? client6.ClientSecretBasic(SECRET) : client6.PrivateKeyJwt(key)),
+      { execute: [client6.allowInsecureRequests] },
+    )
+  const push6 = async (config: client6.Configuration, parameters: Record<string, string> = PARAMETERS) =>
+    (await client6.buildAuthorizationUrlWithPAR(config, parameters)).searchParams.get('request_uri')
+  async function pushSigned6(id: string) {
+    const config = await discover(id)
+    const { searchParams } = await client6.buildAuthorizationUrlWithJAR(config, PARAMETERS, key)
+    return await push6(config, Object.fromEntries(searchParams))
   }
 
-  describe('openid-client 6', () => {
-    const discover = (id: string, authentication: client6.ClientAuth): Promise<client6.Configuration> =>
-      client6.discovery(new URL(provider.issuer), id, undefined, authentication, {
-        execute: [client6.allowInsecureRequests],
-      })
-    const key = async (): Promise<client6.PrivateKey> => {
-      const pkcs8 = SIGNING_KEY.privateKey.export({ type: 'pkcs8', format: 'der' })
-      const algorithm = { name: 'RSA-PSS', hash: 'SHA-256' }
-      return {
-        key: await webcrypto.subtle.importKey('pkcs8', pkcs8, algorithm, false, ['sign']),
-        kid: SIGNING_KEY.kid,
-      }
-    }
-    const expectPushed = async (
-      config: client6.Configuration,
-      parameters: Record<string, string>,
-    ): Promise<void> => {
-      count()
-      const url = await client6.buildAuthorizationUrlWithPAR(config, parameters)
-      expect(url.searchParams.get('request_uri')).toMatch(URN)
-      expectReachedOnce()
-    }
+  async function as5(id: string): Promise<client5.BaseClient> {
+    const { Client } = await client5.Issuer.discover(provider.issuer)
+    const common = { client_id: id, redirect_uris: [REDIRECT_URI], response_types: ['code' as const] }
+    return id === 'secret'
+      ? new Client({ ...common, client_secret: SECRET, request_object_signing_alg: 'none' })
+      : new Client(
+          { ...common, token_endpoint_auth_method: 'private_key_jwt', request_object_signing_alg: 'PS256' },
+          { keys: [PRIVATE_JWK] },
+        )
+  }
+  const push5 = async (client: client5.BaseClient, parameters: client5.AuthorizationParameters) =>
+    (await client.pushedAuthorizationRequest(parameters)).request_uri
+  async function pushObject5(id: string) {
+    const client = await as5(id)
+    return await push5(client, { request: await client.requestObject({ ...PARAMETERS, claims: CLAIMS }) })
+  }
 
-    it('with Basic and plain parameters', async () => {
-      await expectPushed(await discover('secret', client6.ClientSecretBasic(SECRET)), PARAMETERS)
-    })
-
-    it('with client_secret_post and claims', async () => {
-      const config = await discover('secret', client6.ClientSecretPost(SECRET))
-      await expectPushed(config, { ...PARAMETERS, claims: JSON.stringify(CLAIMS) })
-    })
-
-    it('with a client assertion and plain parameters', async () => {
-      await expectPushed(await discover('keyed', client6.PrivateKeyJwt(await key())), PARAMETERS)
-    })
-
-    it.each(['keyed', 'signing'])(
-      'with a client assertion and a signed request object, as %s',
-      async (id) => {
-        const config = await discover(id, client6.PrivateKeyJwt(await key()))
-        const url = await client6.buildAuthorizationUrlWithJAR(config, PARAMETERS, await key())
-        await expectPushed(config, Object.fromEntries(url.searchParams))
-      },
-    )
-
-    it('and to the authorisation endpoint, what it pushed and no plain parameters of one with signing on', async () => {
-      const config = await discover('signing', client6.PrivateKeyJwt(await key()))
-      const sign = async () => client6.buildAuthorizationUrlWithJAR(config, PARAMETERS, await key())
-      const signed = await sign()
-      const url = await client6.buildAuthorizationUrlWithPAR(config, Object.fromEntries(signed.searchParams))
-      const follow = (to: URL) => fetch(to, { redirect: 'manual', headers: { accept: BROWSER } })
-      expect((await follow(url)).headers.get('location')).toMatch(/interaction/)
-      const direct = await follow(client6.buildAuthorizationUrl(config, PARAMETERS))
-      expect([direct.status, direct.headers.get('location')]).toEqual([400, null])
-      expect(await direct.text()).toContain('must send a request object signed with PS256')
-      expect((await follow(await sign())).headers.get('location')).toMatch(/interaction/)
-    })
-
-    it('but not plain parameters of a client with signing on', async () => {
-      const config = await discover('signing', client6.PrivateKeyJwt(await key()))
-      count()
-      await expect(client6.buildAuthorizationUrlWithPAR(config, PARAMETERS)).rejects.toMatchObject({
-        status: 400,
-        error: 'invalid_request',
-        error_description: expect.stringMatching(/request object signed with PS256/),
-      })
-      expect(provider.reached()).toBe(before)
-    })
-
-    it('and a wrong secret, which the provider itself refuses', async () => {
-      const config = await discover('secret', client6.ClientSecretBasic('wrong'))
-      count()
-      const refused = client6.buildAuthorizationUrlWithPAR(config, PARAMETERS)
-      await expect(refused).rejects.toMatchObject({ status: 401 })
-      expectReachedOnce()
-    })
-
-    it('and claims with "true", which only the older generation accepts', async () => {
-      const config = await discover('secret', client6.ClientSecretBasic(SECRET))
-      count()
-      const url = client6.buildAuthorizationUrlWithPAR(config, { ...PARAMETERS, claims: SEED_CLAIMS })
-      if (version === 6) await url
-      else await expect(url).rejects.toMatchObject({ error: 'invalid_request' })
-      expectReachedOnce()
-    })
-  })
-
-  describe('openid-client 5', () => {
-    const discover = async (metadata: client5.ClientMetadata, signs = true): Promise<client5.BaseClient> => {
-      const { Client } = await client5.Issuer.discover(provider.issuer)
-      return new Client(
-        { redirect_uris: [REDIRECT_URI], response_types: ['code'], ...metadata },
-        signs ? { keys: [PRIVATE_JWK] as never } : undefined,
-      )
-    }
-    const asKeyed = (id: string): Promise<client5.BaseClient> =>
-      discover({
+  /** The service's own client; authenticates by Basic as `secret` and `busy`, and by key as any other client. */
+  const serviceClient = (id: string, settings: Partial<ApiClientConfig['client']> = {}) =>
+    Moneyhub({
+      identityServiceUrl: provider.issuer,
+      resourceServerUrl: provider.api,
+      client: {
         client_id: id,
-        token_endpoint_auth_method: 'private_key_jwt',
-        request_object_signing_alg: 'PS256',
-      })
-    const asSecret = (): Promise<client5.BaseClient> =>
-      discover({ client_id: 'secret', client_secret: SECRET, request_object_signing_alg: 'none' }, false)
-    const expectPushed = async (
-      client: client5.BaseClient,
-      parameters: client5.AuthorizationParameters,
-    ): Promise<void> => {
-      count()
-      const { request_uri: uri } = await client.pushedAuthorizationRequest(parameters)
-      expect(uri).toMatch(URN)
-      expectReachedOnce()
-    }
-
-    it('with Basic and plain parameters', async () => {
-      await expectPushed(await asSecret(), { ...PARAMETERS, claims: CLAIMS })
-    })
-
-    it('with a client assertion and plain parameters', async () => {
-      await expectPushed(await asKeyed('keyed'), PARAMETERS)
-    })
-
-    it.each(['keyed', 'signing'])(
-      'with a client assertion and a signed request object, as %s',
-      async (id) => {
-        const client = await asKeyed(id)
-        const request = await client.requestObject({ ...PARAMETERS, claims: CLAIMS })
-        await expectPushed(client, { request })
+        client_secret: SECRET,
+        id_token_signed_response_alg: 'RS256',
+        redirect_uri: REDIRECT_URI,
+        response_type: 'code',
+        ...(id === 'secret' || id === 'busy'
+          ? {
+              token_endpoint_auth_method: 'client_secret_basic',
+              request_object_signing_alg: 'none',
+              keys: [],
+            }
+          : {
+              token_endpoint_auth_method: 'private_key_jwt',
+              request_object_signing_alg: 'PS256',
+              keys: [PRIVATE_JWK as never],
+            }),
+        ...settings,
       },
-    )
-
-    it('with Basic and an unsigned request object, which only the older generation accepts', async () => {
-      const client = await asSecret()
-      const request = await client.requestObject({ ...PARAMETERS, claims: CLAIMS })
-      if (version === 6) await expectPushed(client, { request })
-      else {
-        count()
-        await expect(client.pushedAuthorizationRequest({ request })).rejects.toMatchObject({
-          error: 'invalid_request_object',
-        })
-        expectReachedOnce()
-      }
     })
+  async function pushAsService(...client: Parameters<typeof serviceClient>) {
+    const { getPushedAuthorisationRequestUrl } = await serviceClient(...client)
+    const user = { bankId: BANK, userId: 'user-1', permissions: ['ReadBalances'] }
+    const url = await getPushedAuthorisationRequestUrl({ ...user, state: 'a state', nonce: 'n' })
+    return new URL(url).searchParams.get('request_uri')
+  }
+
+  const PASS: readonly (readonly [what: string, push: () => Promise<unknown>])[] = [
+    ['Basic and plain parameters of openid-client 6', async () => push6(await discover('secret'))],
+    [
+      'client_secret_post and claims of openid-client 6',
+      async () => {
+        const config = await discover('secret', client6.ClientSecretPost(SECRET))
+        return await push6(config, { ...PARAMETERS, claims: JSON.stringify(CLAIMS) })
+      },
+    ],
+    ['an assertion and plain parameters of openid-client 6', async () => push6(await discover('keyed'))],
+    ['an assertion and a signed object of openid-client 6, as keyed', () => pushSigned6('keyed')],
+    ['an assertion and a signed object of openid-client 6, as signing', () => pushSigned6('signing')],
+    [
+      'Basic and plain parameters of openid-client 5',
+      async () => push5(await as5('secret'), { ...PARAMETERS, claims: CLAIMS }),
+    ],
+    [
+      'an assertion and plain parameters of openid-client 5',
+      async () => push5(await as5('keyed'), PARAMETERS),
+    ],
+    ['an assertion and a signed object of openid-client 5, as keyed', () => pushObject5('keyed')],
+    ['an assertion and a signed object of openid-client 5, as signing', () => pushObject5('signing')],
+    [
+      'an assertion for two audiences and a signed object of the service’s client, as keyed',
+      () => pushAsService('keyed'),
+    ],
+    [
+      'an assertion for two audiences and a signed object of the service’s client, as signing',
+      () => pushAsService('signing'),
+    ],
+  ]
+  const PASS_THE_GUARD: readonly (readonly [what: string, push: () => Promise<unknown>, refusal: object])[] =
+    [
+      [
+        'claims with "true"',
+        async () => push6(await discover('secret'), { ...PARAMETERS, claims: SEED_CLAIMS }),
+        { error: 'invalid_request' },
+      ],
+      [
+        'Basic and an unsigned object of openid-client 5',
+        () => pushObject5('secret'),
+        { error: 'invalid_request_object' },
+      ],
+      [
+        'Basic and an unsigned object of the service’s client',
+        () => pushAsService('secret'),
+        { error: 'invalid_request_object' },
+      ],
+    ]
+  async function expectReached(times: number, act: () => Promise<unknown>): Promise<void> {
+    const before = provider.reached()
+    await act()
+    expect(provider.reached()).toBe(before + times)
+  }
+
+  it.each(PASS)('the guard and the provider accept %s', (_, push) =>
+    expectReached(1, async () => expect(await push()).toMatch(URN)),
+  )
+
+  it.each(PASS_THE_GUARD)('the guard accepts, as does the older provider, %s', (_, push, refusal) =>
+    expectReached(1, async () => {
+      if (version === 6) expect(await push()).toMatch(URN)
+      else await expect(push()).rejects.toMatchObject(refusal)
+    }),
+  )
+
+  it('the provider refuses a wrong secret', () =>
+    expectReached(1, async () => {
+      const config = await discover('secret', client6.ClientSecretBasic('wrong'))
+      await expect(push6(config)).rejects.toMatchObject({ status: 401 })
+    }))
+
+  it('the guard refuses plain parameters and an unsigned object of a client with signing on', () =>
+    expectReached(0, async () => {
+      const plain = { status: 400, error: 'invalid_request', ...MUST_SIGN }
+      await expect(push6(await discover('signing'))).rejects.toMatchObject(plain)
+      const unsigned = pushAsService('signing', { request_object_signing_alg: 'none' })
+      await expect(unsigned).rejects.toMatchObject({ error: 'invalid_request_object', ...MUST_SIGN })
+    }))
+
+  it('the authorisation endpoint accepts what a client with signing on pushed or signed, and no plain parameters of it', async () => {
+    const config = await discover('signing')
+    const sign = async () => client6.buildAuthorizationUrlWithJAR(config, PARAMETERS, key)
+    const signed = Object.fromEntries((await sign()).searchParams)
+    const follow = (to: URL) => fetch(to, { redirect: 'manual', headers: { accept: BROWSER } })
+    for (const url of [await client6.buildAuthorizationUrlWithPAR(config, signed), await sign()])
+      expect((await follow(url)).headers.get('location')).toMatch(/interaction/)
+    const direct = await follow(client6.buildAuthorizationUrl(config, PARAMETERS))
+    expect([direct.status, direct.headers.get('location')]).toEqual([400, null])
+    expect(await direct.text()).toContain('must send a request object signed with PS256')
   })
 
-  describe('the service’s own client', () => {
-    type Settings = Partial<ApiClientConfig['client']>
-    const connect = (settings: Settings) =>
-      Moneyhub({
-        identityServiceUrl: provider.issuer,
-        resourceServerUrl: 'http://127.0.0.1:1',
-        client: {
-          client_id: 'keyed',
-          client_secret: SECRET,
-          token_endpoint_auth_method: 'private_key_jwt',
-          id_token_signed_response_alg: 'RS256',
-          request_object_signing_alg: 'PS256',
-          redirect_uri: REDIRECT_URI,
-          response_type: 'code',
-          keys: [PRIVATE_JWK as never],
-          ...settings,
-        },
-      })
-    const pushed = async (settings: Settings): Promise<string> => {
-      const moneyhub = await connect(settings)
-      count()
-      return moneyhub.getPushedAuthorisationRequestUrl({
-        bankId: BANK,
-        state: 'a state',
-        nonce: 'n',
-        userId: 'user-1',
-        permissions: ['ReadBalances'],
-      })
-    }
-    const none: Settings = { request_object_signing_alg: 'none' }
+  it.each(['secret', 'keyed'])(
+    'openid-client 6 calls the Data API with a new token for each call, as %s',
+    async (id) => {
+      const config = await discover(id)
+      const left: number[] = []
+      for (let i = 0; i < 3; i++) {
+        const scope = 'accounts:read'
+        const { access_token: token } = await client6.clientCredentialsGrant(config, { scope })
+        const url = new URL(`${provider.api}/transactions?limit=${i}`)
+        const answer = await client6.fetchProtectedResource(config, token, url, 'GET')
+        expect(answer.status).toBe(200)
+        expect(provider.called.at(-1)).toMatchObject({ method: 'GET', url: `/v3/transactions?limit=${i}` })
+        left.push(Number(answer.headers.get('x-ratelimit-remaining')))
+      }
+      expect(left).toEqual([left[0], left[0]! - 1, left[0]! - 2])
+    },
+  )
 
-    it.each(['keyed', 'signing'])(
-      'with an assertion for two audiences and a signed object, as %s',
-      async (id) => {
-        const url = new URL(await pushed({ client_id: id }))
-        expect(url.searchParams.get('request_uri')).toMatch(URN)
-        expectReachedOnce()
-      },
-    )
+  it('openid-client 5 calls the Data API with its token', async () => {
+    const client = await as5('secret')
+    const { access_token: token } = await client.grant({ grant_type: 'client_credentials' })
+    const answer = await client.requestResource(`${provider.api}/transactions`, token!)
+    expect(answer.statusCode).toBe(200)
+    expect(Number(answer.headers['x-ratelimit-limit'])).toBe(1000)
+    expect(answer.body?.toString()).toBe('{"data":[]}')
+  })
 
-    it('with Basic and an unsigned object, which only the older generation accepts', async () => {
-      const url = pushed({ ...none, client_id: 'secret', token_endpoint_auth_method: 'client_secret_basic' })
-      if (version === 6) expect(new URL(await url).searchParams.get('request_uri')).toMatch(URN)
-      else await expect(url).rejects.toMatchObject({ error: 'invalid_request_object' })
-      expectReachedOnce()
+  it.each([
+    ['its secret', 'secret'],
+    ['its key', 'signing'],
+  ])('the service’s client reads transactions and syncs a connection, by %s', async (_, id) => {
+    const moneyhub = await serviceClient(id)
+    expect(await moneyhub.getTransactions({ userId: 'user-1', params: { limit: 2 } })).toEqual({ data: [] })
+    expect(provider.called.at(-1)).toMatchObject({ method: 'GET', url: '/v3/transactions?limit=2' })
+    const sync = () => moneyhub.syncUserConnection({ userId: 'user-1', connectionId: CONNECTION })
+    await sync()
+    expect(provider.called.at(-1)).toMatchObject({ method: 'POST', url: `/v3/sync/${CONNECTION}` })
+    const before = provider.called.length
+    await expect(sync()).rejects.toMatchObject({
+      error: 'TooManyRequests',
+      error_description: 'Too Many Requests',
+      response: { statusCode: 429, headers: { 'retry-after': expect.stringMatching(/^[1-5]$/) } },
     })
+    expect(provider.called).toHaveLength(before)
+  })
 
-    it('but not an unsigned object of a client with signing on', async () => {
-      await expect(pushed({ ...none, client_id: 'signing' })).rejects.toMatchObject({
-        error: 'invalid_request_object',
-        error_description: expect.stringMatching(/signed with PS256/),
-      })
-      expect(provider.reached()).toBe(before)
+  it('the service’s client waits for Retry-After after a 429, and then succeeds', async () => {
+    const moneyhub = await serviceClient('busy')
+    const read = () => moneyhub.getTransactions({ userId: 'user-1' })
+    const refused = await provider.refused()
+    let startedAt = 0
+    // If the tokens took too long, the calls do not exceed the limit.
+    await until('a call is refused', async () => {
+      const before = provider.called.length
+      startedAt = performance.now()
+      const calls = await Promise.all(Array.from({ length: BUSY_LIMIT + 1 }, read))
+      expect(calls).toEqual(calls.map(() => ({ data: [] })))
+      expect(provider.called).toHaveLength(before + BUSY_LIMIT + 1)
+      return (await provider.refused()) > refused
     })
+    expect(performance.now() - startedAt).toBeGreaterThan(1000)
   })
 })

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { loadConfig } from '../../src/config/load.ts'
 import { explain, type Explained, parseQuestion, type Question } from '../../src/process/explain.ts'
 import { call, ISSUER, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
@@ -341,10 +341,6 @@ describe('explain, compared with the gateway', () => {
     }
     file = fileOf(yaml(settings))
     gateway = await startGateway(settings)
-  })
-  afterAll(async () => {
-    await gateway?.close()
-    await data.close()
   })
 
   it.for([

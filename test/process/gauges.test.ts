@@ -1,32 +1,24 @@
 import { connect } from 'node:tls'
 import { X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { Agent, type ServerResponse } from 'node:http'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
+import { expect, it } from 'vitest'
+import { createFolder } from '../helpers/folder.ts'
 import { call, type Settings, startGateway } from '../helpers/gateway.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const OPEN = { routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]', limits: '' }
-const folder = mkdtempSync(join(tmpdir(), 'sluice-gauges-'))
+const folder = createFolder()
 const held: ServerResponse[] = []
-let data: TestUpstream
-beforeAll(async () => {
-  data = await startUpstream((_, response) => void held.push(response))
-})
-afterAll(async () => {
-  await data.close()
-  rmSync(folder, { recursive: true })
-})
+const data = await startUpstream((_, response) => void held.push(response))
 
 /** Starts a gateway; `shown` returns the value of a series at its `/metrics`, and `shows` waits for a value. */
 async function start(settings: Partial<Settings>) {
   const gateway = await startGateway({ data: data.url, ...OPEN, ...settings })
-  onTestFinished(gateway.close)
   async function shown(series: string): Promise<number | undefined> {
     const { body } = await call(gateway.adminPort, { path: '/metrics' })
     const line = body.split('\n').find((line) => line.startsWith(`${series} `))

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { afterAll, describe, expect, it, vi } from 'vitest'
 import type { Client, Config, Tokens } from '../../src/config/compile.ts'
 import { Refusal } from '../../src/errors.ts'
 import type { Log } from '../../src/observe/log.ts'
@@ -10,7 +10,7 @@ import {
   openIssuers as openIssuersIn,
 } from '../../src/process/open-authentication.ts'
 import { createResources } from '../../src/process/reload.ts'
-import { type IntrospectionServer, startIntrospection } from '../helpers/introspection-server.ts'
+import { startIntrospection } from '../helpers/introspection-server.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import { assertion, ISSUER, PASSED, plain, push, refusal } from '../helpers/par-request.ts'
 import { settingsOf } from '../helpers/trust.ts'
@@ -22,17 +22,11 @@ const write = (level: string) => (fields: object, message: string) =>
 const metrics = createMetrics()
 const log = { warn: write('warn'), info: write('info') } as unknown as Log
 
-let first: TestIssuer
-let second: TestIssuer
-let introspection: IntrospectionServer
-beforeAll(async () => {
-  ;[first, second, introspection] = await Promise.all([
-    startIssuer({ algorithms: ['ES256'] }),
-    startIssuer({ algorithms: ['ES256'] }),
-    startIntrospection(),
-  ])
-})
-afterAll(() => Promise.all([first.close(), second.close(), introspection.close()]))
+const [first, second, introspection] = await Promise.all([
+  startIssuer({ algorithms: ['ES256'] }),
+  startIssuer({ algorithms: ['ES256'] }),
+  startIntrospection(),
+])
 
 const configOf = (some: object): Config => some as Config
 

@@ -1,32 +1,22 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { Agent } from 'node:http'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import { createFolder } from '../helpers/folder.ts'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
-import type { SharedRedis } from '../helpers/redis.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 
 const CLIENTS = 4000
 const EVERY_MS = 5
 /** Allows for a busy machine; a quiet one takes 50 ms. Reading the file in the serving thread takes 500 to 1000. */
 const MAX_MS = 250
 
-let data: TestUpstream
-let redis: SharedRedis
-let folder: string
-beforeAll(async () => {
-  data = await startUpstream()
-  redis = await sharedRedis()
-  folder = mkdtempSync(join(tmpdir(), 'sluice-delay-'))
-})
-afterAll(async () => {
-  await data.close()
-  rmSync(folder, { recursive: true })
-})
+const data = await startUpstream()
+const redis = await sharedRedis()
+const folder = createFolder()
 
 /** Writes a file with many clients; the last one is `acme`. */
 function fileOf(store: string): string {
@@ -86,7 +76,6 @@ describe('with thousands of clients, no caller waits', () => {
       expect(headers).toMatchObject({ 'x-ratelimit-limit': '77', 'x-ratelimit-remaining': '76' })
     } finally {
       agent.destroy()
-      gateway.kill()
     }
   })
 })

@@ -1,34 +1,25 @@
-import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Log } from '../../src/observe/log.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { createConfiguration, createResources } from '../../src/process/reload.ts'
 import { load } from '../config/load-text.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { call, token, yaml } from '../helpers/gateway.ts'
-import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
+import { startIssuer } from '../helpers/issuer.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-reload-'))
+const folder = createFolder()
 const file = join(folder, 'sluice.yaml')
-let data: TestUpstream
-let other: TestUpstream
-let issuer: TestIssuer
 let gateway: ServingProcess
-beforeAll(async () => {
-  ;[data, other, issuer] = await Promise.all([
-    startUpstream(),
-    startUpstream((_, response) => response.writeHead(202).end()),
-    startIssuer({ algorithms: ['ES256'] }),
-  ])
-})
-afterAll(async () => {
-  await Promise.all([data.close(), other.close(), issuer.close()])
-  rmSync(folder, { recursive: true })
-})
+const [data, other, issuer] = await Promise.all([
+  startUpstream(),
+  startUpstream((_, response) => response.writeHead(202).end()),
+  startIssuer({ algorithms: ['ES256'] }),
+])
 
 const logged = (words: string) =>
   gateway.lines().filter(({ msg }) => typeof msg === 'string' && msg.includes(words))
@@ -77,14 +68,14 @@ describe('a changed file', () => {
     mine = await token(`client-${++clients}`)
   })
 
-  it('is detected through the symbolic links of a ConfigMap', async () => {
+  it('a changed file is detected through the symbolic links of a ConfigMap', async () => {
     expect(await remaining(mine)).toBe('9 of 10')
     const line = await onceLogged('configuration reloaded', () => version('..2', 20))
     expect(line['changes']).toEqual(['limits.requests.limit 10 → 20'])
     expect(await remaining(mine)).toBe('18 of 20')
   })
 
-  it('raises and lowers limits for the calls already counted, and replaces upstreams', async () => {
+  it('a changed file raises and lowers limits for the calls already counted, and replaces upstreams', async () => {
     await reloaded(settings(10))
     for (let i = 0; i < 4; i++) await call(gateway.port, { token: mine })
     expect(await remaining(mine)).toBe('5 of 10')
@@ -97,7 +88,7 @@ describe('a changed file', () => {
     expect((await call(gateway.port, { token: await token('else') })).status).toBe(202)
   })
 
-  it('that is invalid changes nothing, is logged with its mistakes, is counted, and can be corrected', async () => {
+  it('an invalid file changes nothing, is logged with its mistakes, is counted, and can be corrected', async () => {
     await reloaded(settings(10))
     expect(await metrics()).toMatch(/^sluice_config_last_reload_successful 1$/m)
     expect(await metrics()).toMatch(/^sluice_config_reload_failures_total 0$/m)
@@ -124,7 +115,7 @@ describe('a changed file', () => {
     expect(await remaining(mine)).toBe('18 of 20')
   })
 
-  it('whose issuer has no keys is rejected, and applied once the issuer has keys', async () => {
+  it('a file whose issuer has no keys is rejected, and applied once the issuer has keys', async () => {
     await reloaded(settings(1000))
     expect(await remaining(mine)).toBe('999 of 1000')
     issuer.fault = 'down'
@@ -139,7 +130,7 @@ describe('a changed file', () => {
     expect((await call(gateway.port, { token: mine })).status).toBe(401)
   })
 
-  it('is read again on SIGHUP even if its text is the same, without losing calls in flight', async () => {
+  it('the file is read again on SIGHUP even if its text is the same, without losing calls in flight', async () => {
     await reloaded(settings(1000))
     await onceLogged('configuration reloaded', async () => {
       const calls = Array.from({ length: 200 }, (_, i) => {
@@ -151,7 +142,7 @@ describe('a changed file', () => {
     expect(await remaining(mine)).toBe('799 of 1000')
   })
 
-  it('warns of settings that need a restart', async () => {
+  it('a changed file with settings that need a restart causes a warning', async () => {
     const more = 'tracing: { endpoint: "http://127.0.0.1:1/" }'
     const text = settings(1000, { store: '{ redis: { url: "redis://127.0.0.1:1" } }', more })
     // `trustedProxies` is applied without a restart.
@@ -172,16 +163,15 @@ describe('the keys of an issuer, with several workers', () => {
     writeFileSync(file, trusting('5s', STORE))
     gateway = await serving({ file }, ['--workers', '2'])
   })
-  afterAll(() => gateway.kill())
 
-  it('are awaited by /readyz, which names the issuer', async () => {
+  it('/readyz waits for the keys of an issuer, and names the issuer', async () => {
     const body = `not ready: the keys of the issuer ${issuer.issuer} are not read yet\n`
     expect(await ready()).toMatchObject({ status: 503, body })
     issuer.fault = undefined
     await until('it is ready', async () => (await ready()).status === 200)
   })
 
-  it('survive a change of another setting while the issuer is down', async () => {
+  it('the keys of an issuer survive a change of another setting while the issuer is down', async () => {
     await until('every worker has them', async () => {
       const answers = await Promise.all(Array.from({ length: 10 }, status))
       return answers.every((status) => status === 200)
@@ -206,7 +196,7 @@ it('a file that cannot be applied is logged and counted once, and again after a 
   const wrong = new Error('no such cipher')
   let refusal: Error | undefined = wrong
   let next = second
-  const apply = (): void => {
+  const apply = async (): Promise<void> => {
     if (refusal) throw refusal
   }
   const log = { info: write, warn: write, error: write } as unknown as Log
@@ -247,7 +237,7 @@ it('the last twenty reloads are kept, with at most twenty problems of each', asy
   }
   const ignore = (): void => {}
   const log = { info: ignore, warn: ignore, error: ignore } as unknown as Log
-  const parts = { apply: ignore, log, metrics: createMetrics() }
+  const parts = { apply: async () => {}, log, metrics: createMetrics() }
   const { reload, reloads } = createConfiguration(first.config, source, parts)
   for (let i = 0; i < 25; i++) await reload('signal')
   expect(reloads.map(({ changes }) => changes)).toEqual([
@@ -257,7 +247,7 @@ it('the last twenty reloads are kept, with at most twenty problems of each', asy
   expect(reloads[0]!.problems).toHaveLength(20)
 })
 
-it('builds a resource once for each kind and settings; closes those that a reload drops, or has built before it failed', () => {
+it('a resource is built once for each kind and settings, and closed if a reload drops it, or built it and failed', () => {
   const resources = createResources()
   const events: string[] = []
   const get = (kind: string, settings: object) =>

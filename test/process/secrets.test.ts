@@ -1,31 +1,22 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeAll, afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import { createFolder } from '../helpers/folder.ts'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { type RedisServer, type RedisServerOptions, startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-const folder = mkdtempSync(join(tmpdir(), 'sluice-secrets-'))
+const folder = createFolder()
 const [file, secret] = [join(folder, 'sluice.yaml'), join(folder, 'secret')]
 const OLD = 'the-old-secret-of-16'
 const NEW = 'the-new-secret-of-16'
 const LIMIT = 1000
 
-let data: TestUpstream
 let redis: RedisServer | undefined
 let gateway: ServingProcess
-beforeAll(async () => void (data = await startUpstream()))
-afterEach(async () => {
-  gateway.kill()
-  await redis?.close()
-})
-afterAll(async () => {
-  await data.close()
-  rmSync(folder, { recursive: true })
-})
+const data = await startUpstream()
 
 const lines = (words: string) =>
   gateway.lines().filter(({ msg }) => typeof msg === 'string' && msg.includes(words))
@@ -80,7 +71,7 @@ describe('a password of Redis in a file', () => {
     })
   }
 
-  it('that is one of two is replaced without a decision of the fallback', async () => {
+  it('a password that is one of two is replaced without a decision of the fallback', async () => {
     await start(asUser)
     expect(await mode()).toBe('store')
     await setUser(`>${NEW}`)
@@ -95,7 +86,7 @@ describe('a password of Redis in a file', () => {
     expect(gateway.stdout()).not.toMatch(new RegExp(`${OLD}|${NEW}`))
   })
 
-  it('that Redis has replaced already is used once the file has it, by every worker', async () => {
+  it('a password that Redis has replaced already is used once the file has it, by every worker', async () => {
     const workers = 2
     await start(asUser, {}, workers)
     const connected = async () =>
@@ -113,7 +104,7 @@ describe('a password of Redis in a file', () => {
     await isCounted()
   })
 
-  it('without users (requirepass) is replaced', async () => {
+  it('a password without users (requirepass) is replaced', async () => {
     await start(({ url }) => `url: "${url}", password: "file:${secret}"`, { password: OLD })
     await redis!.command('CONFIG', 'SET', 'requirepass', NEW)
     expect(await mode()).toBe('store')
@@ -124,7 +115,7 @@ describe('a password of Redis in a file', () => {
     expect(refusals()).toEqual([])
   })
 
-  it('within a URL is replaced', async () => {
+  it('a password within a URL is replaced', async () => {
     const url = (password: string) => `redis://sluice:${password}@127.0.0.1:${redis!.port}`
     await start(
       () => {
@@ -140,7 +131,7 @@ describe('a password of Redis in a file', () => {
     expect(refusals()).toEqual([])
   })
 
-  it('is replaced while other settings of the store wait for a restart; that of another server is not used', async () => {
+  it('a password is replaced while other settings of the store wait for a restart; that of another server is not used', async () => {
     await start(({ url }) => `url: "${url}", username: sluice, password: ${OLD}`)
     const written = (redis: string, timeout: string) =>
       writeFileSync(

@@ -153,4 +153,32 @@ const REGIONS: Scenario = {
 `,
 }
 
-export const RECIPES = [LOGIN, EXPENSIVE_SEARCH, PLANS, WEBHOOKS, ORGANISATIONS, BURSTS, REGIONS]
+const user = { client_id: 'acme' }
+const job = { client_id: 'acme', use: 'job' }
+
+const DATA_API: Scenario = {
+  regime: 'data-api',
+  timezone: 'Europe/Lisbon',
+  calls: {
+    read: { path: '/v3/accounts', claims: user },
+    write: { path: 'POST /v3/accounts', claims: user },
+    'read of a job': { path: '/v3/accounts', claims: job },
+    export: { path: '/v3/exports/1', claims: user },
+  },
+  steps: `
+2026-03-02 09:00:00+00:00 | read, 10 times | 200; 90 of 100 left | A read takes 1 point.
+2026-03-02 09:00:01+00:00 | write | 200; 85 of 100 left | A write takes 5.
+2026-03-02 09:00:02+00:00 | read of a job, 45 times | 200; 0 of 60 left | Jobs get what is left of the first 60 points.
+2026-03-02 09:00:03+00:00 | read of a job | 429 jobs; 0 of 60 left; Retry-After: 57 | When the first point leaves the window.
+2026-03-02 09:00:04+00:00 | read | 200; 39 of 100 left | The rest is for users.
+2026-03-02 09:00:05+00:00 | export, 3 at once | 2 × 200; 19 of 100 left; 1 × 429 exports; 0 of 2 left; Retry-After: 1 | The third is refused, and takes no points.
+2026-03-02 09:00:06+00:00 | export | 200; 9 of 100 left | The first two have ended.
+2026-03-02 09:00:07+00:00 | export | 429 points; 9 of 100 left; Retry-After: 53 | An export takes 10.
+2026-03-02 09:00:08+00:00 | write | 200; 4 of 100 left | A cheaper call passes meanwhile.
+2026-03-02 09:02:00+00:00 | read, 89 times | 200; 11 of 100 left | Up to the 150 calls of the week.
+2026-03-02 09:02:00+00:00 | read | 429 week; 0 of 150 left; Retry-After: 572280 | Until Monday.
+2026-03-09 00:00:00+00:00 | read | 200; 99 of 100 left | The next week.
+`,
+}
+
+export const RECIPES = [LOGIN, EXPENSIVE_SEARCH, PLANS, WEBHOOKS, ORGANISATIONS, BURSTS, REGIONS, DATA_API]

@@ -8,6 +8,7 @@ import { type Clock, SYSTEM_CLOCK } from '../../src/runtime/clock.ts'
 import { call, type Got } from '../helpers/gateway.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
 
 type Claims = Readonly<Record<string, unknown>>
 
@@ -34,7 +35,7 @@ export interface Scenario {
   readonly steps: string
 }
 
-/** Calls at one instant, or `everyMs` apart. */
+/** Calls at one instant, or `everyMs` apart, or all in progress at once. */
 interface Step {
   /** Local time with its offset. */
   readonly at: string
@@ -42,6 +43,7 @@ interface Step {
   readonly ask: Ask
   readonly times: number
   readonly everyMs: number | undefined
+  readonly isAtOnce: boolean
   /** The answer that is expected, as `answerOf` formats it. */
   readonly answer: string
   readonly why: string
@@ -54,11 +56,13 @@ export function stepsOf({ calls, steps }: Scenario): readonly Step[] {
     .split('\n')
     .map((line) => {
       const [at = '', name = '', answer = '', why = ''] = line.split('|').map((cell) => cell.trim())
-      const [, bare = name, times = 1, everyMs] = /^(.*), (\d+) times(?:, (\d+) ms apart)?$/.exec(name) ?? []
+      const [, bare = name, times = 1, how = '', everyMs] =
+        /^(.*), (\d+) (times|at once)(?:, (\d+) ms apart)?$/.exec(name) ?? []
       const ask = calls[bare]
       if (ask === undefined) throw new Error(`the scenario has no call "${bare}"`)
       const pause = everyMs === undefined ? undefined : Number(everyMs)
-      return { at, name, ask, times: Number(times), everyMs: pause, answer, why }
+      const isAtOnce = how === 'at once'
+      return { at, name, ask, times: Number(times), everyMs: pause, isAtOnce, answer, why }
     })
 }
 
@@ -71,9 +75,13 @@ export async function play(scenario: Scenario): Promise<readonly string[]> {
   const { regime, timezone } = scenario
   const steps = stepsOf(scenario)
   const issuer = await startIssuer({ algorithms: ['ES256'] })
-  const upstream = await startUpstream((request, response) =>
-    response.writeHead(Number(request.headers['x-answer'] ?? 200)).end('{}'),
-  )
+  /** The responses of calls at once, until each of these is in progress, or is refused. */
+  let held: (() => void)[] | undefined
+  const upstream = await startUpstream((request, response) => {
+    const respond = () => response.writeHead(Number(request.headers['x-answer'] ?? 200)).end('{}')
+    if (held === undefined) respond()
+    else held.push(respond)
+  })
   let nowMs = Date.parse(steps[0]!.at)
   const now = () => nowMs
   // Counters are not swept: a scenario has few.
@@ -85,23 +93,30 @@ export async function play(scenario: Scenario): Promise<readonly string[]> {
   const answers: string[] = []
   try {
     const send = createSender(gateway, issuer)
-    for (const { at, ask, times, everyMs } of steps) {
+    for (const { at, ask, times, everyMs, isAtOnce } of steps) {
       const atMs = Date.parse(at)
       if (!(atMs >= nowMs) || !at.endsWith(offsetAt(atMs, timezone)))
         throw new Error(`${at} is earlier than the step before it, or not a time of ${timezone}`)
       nowMs = atMs
       const sent: Promise<Got>[] = []
+      let answered = 0
+      held = isAtOnce ? [] : undefined
       for (let i = 0; i < times; i++) {
-        sent.push(send(ask, i))
+        sent.push(send(ask, i).finally(() => answered++))
         if (everyMs === undefined) continue
         await sent[i]
         nowMs = atMs + (i + 1) * everyMs
+      }
+      const waiting = held
+      if (waiting !== undefined) {
+        await until('each call is in progress, or refused', () => waiting.length + answered === times)
+        for (const respond of waiting) respond()
       }
       const responses = await Promise.all(sent)
       const forwarded = responses.filter(({ status }) => status === (ask.backend ?? 200)).length
       if (upstream.seen.splice(0).length !== forwarded)
         throw new Error(`${at}: other calls were forwarded than answered by the upstream`)
-      answers.push(answerOf(ask, responses, gateway.idField))
+      answers.push((isAtOnce ? answersOf : answerOf)(ask, responses, gateway.idField))
     }
   } finally {
     await service.close(false)
@@ -148,6 +163,16 @@ function createSender({ port, idField }: Gateway, issuer: TestIssuer) {
       throw new Error(`${path}: the request id is ${echoed}`)
     return got
   }
+}
+
+/** Formats the responses of calls at once: how many have each status, and their answer. */
+function answersOf(ask: Ask, responses: readonly Got[], idField: string): string {
+  const statuses = [...new Set(responses.map(({ status }) => status))].toSorted((a, b) => a - b)
+  const answers = statuses.map((status) => {
+    const alike = responses.filter((response) => response.status === status)
+    return `${alike.length} × ${answerOf(ask, alike, idField)}`
+  })
+  return answers.join('; ')
 }
 
 /** Formats responses: their status, the error code or the limits that refused, and the fields of the limit. Throws an error if they differ. */

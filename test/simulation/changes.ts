@@ -89,6 +89,7 @@ export const limitOf = (name: string, { kind, calendar, ...rule }: Rule): Limit 
     calendar: calendar ?? { unit: 'minute', timezone: 'UTC' },
   }),
   countsSuccess: kind === 'success',
+  ...(kind === 'atOnce' && { isConcurrent: true }),
   shadow: rule.shadow ?? false,
   changes: [],
 })

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { CHARGE_SCRIPT, MERGE_SCRIPT, REGISTER_SCRIPT } from '../../src/limit/redis/scripts.ts'
+import { CHARGE_SCRIPT, MERGE_SCRIPT, REGISTER_SCRIPT, RENEW_SCRIPT } from '../../src/limit/redis/scripts.ts'
 import type { Request } from './deployment.ts'
 
 /**
@@ -17,10 +17,22 @@ const COUNTING = [
 const SCRIPTS = [
   [
     CHARGE_SCRIPT,
-    replaced(CHARGE_SCRIPT, ...COUNTING, [
-      "call('PEXPIRE', name, ttl)",
-      `call('PEXPIREAT', name, floor(now / 1000) + ${FAR_MS} + ttl)`,
-    ]),
+    replaced(
+      CHARGE_SCRIPT,
+      ...COUNTING,
+      ["call('PEXPIRE', name, ttl)", `call('PEXPIREAT', name, floor(now / 1000) + ${FAR_MS} + ttl)`],
+      ["call('PTTL', name)", `call('PEXPIRETIME', name) - ${FAR_MS} - floor(now / 1000)`],
+      ["call('PEXPIRE', name, 2", `call('PEXPIREAT', name, floor(now / 1000) + ${FAR_MS} + 2`],
+    ),
+  ],
+  [
+    RENEW_SCRIPT,
+    replaced(
+      RENEW_SCRIPT,
+      COUNTING[0],
+      ["call('PTTL', key)", `call('PEXPIRETIME', key) - ${FAR_MS} - floor(now / 1000)`],
+      ["call('PEXPIRE', key, ", `call('PEXPIREAT', key, floor(now / 1000) + ${FAR_MS} + `],
+    ),
   ],
   [MERGE_SCRIPT, replaced(MERGE_SCRIPT, ...COUNTING)],
   [
@@ -48,8 +60,9 @@ const clocked = new Map(
   SCRIPTS.flatMap(([plain, text]) => [[plain, text] as const, [shaOf(plain), shaOf(text)] as const]),
 )
 
-/** Returns a command that runs a script, with its clock. */
+/** Returns a command, with its clock if it runs a script. */
 export function commandOf({ command, args }: Request, nowUs: number): [string, (string | number)[]] {
+  if (command === 'zrem') return [command, [...args]]
   const [script, ...params] = args
   const text = clocked.get(String(script))
   if (text === undefined) throw new Error(`unknown script: ${script}`)

@@ -27,11 +27,13 @@ export interface Told {
   readonly mode: string
   /** Gives an admitted call back. */
   giveBack(): void
+  /** Ends an admitted call, which is in progress until then. */
+  release(): void
 }
 
 const UNAVAILABLE: Told = {
   ...{ admitted: false, retryAfterMs: 0, refusedBy: undefined, isReplay: false },
-  ...{ isUnavailable: true, mode: 'deny', giveBack() {} },
+  ...{ isUnavailable: true, mode: 'deny', giveBack() {}, release() {} },
 }
 
 /** Passes on every error but a 503. */
@@ -75,7 +77,8 @@ export function startGateway(
     .then((isConnected) => (isConnected ? undefined : store.begin()))
     .then(() => (isStarted = true))
   const failures = new Set<() => void>()
-  let quotasOf: ReturnType<typeof compileLimits> | undefined
+  /** The functions that apply limits, by the names of these. */
+  const applying = new Map<string, ReturnType<typeof compileLimits>>()
   let compiled: readonly Limit[] = []
 
   async function decide(
@@ -86,13 +89,15 @@ export function startGateway(
   ): Promise<Told> {
     if (compiled !== limits()) {
       compiled = limits()
-      quotasOf = undefined
+      applying.clear()
     }
-    quotasOf ??= compileLimits(compiled, { prefix: 's', overrides, clientLimits })
+    const chosen = compiled.filter(({ name }) => names.includes(name))
+    const quotasOf =
+      applying.get(names.join()) ?? compileLimits(chosen, { prefix: 's', overrides, clientLimits })
+    applying.set(names.join(), quotasOf)
     const applied = quotasOf({ client: caller, ip: '::1' }, NO_FACTS, clock.date())
     if (applied instanceof Refusal) throw new Error(applied.message)
     const quotas = applied
-      .filter(({ name }) => names.includes(name))
       .map((quota) => (cost === undefined ? quota : { ...quota, cost }))
       .map((quota) =>
         quota.calendar === undefined || Object.values(UNITS_MS).includes(quota.windowMs)
@@ -105,6 +110,7 @@ export function startGateway(
     const { admitted, refusedBy, replayed, mode } = decision
     return {
       giveBack: () => (loop.isStopped ? undefined : limiter.giveBack(quotas, decision)),
+      release: () => (loop.isStopped ? undefined : limiter.release(quotas, decision)),
       ...{ admitted, retryAfterMs: refusedBy?.retryAfterMs ?? 0, refusedBy: refusedBy?.name },
       ...{ isReplay: replayed === true, isUnavailable: false, mode },
     }

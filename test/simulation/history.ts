@@ -7,13 +7,18 @@ import { isWide, wideHistory, type WideProfile, WIDE_PROFILES } from './wide-his
 export interface Rule {
   readonly limit: number
   readonly windowMs: number
-  /** The window is a calendar period, in which successes are counted or all calls; or the limit counts accesses. */
-  readonly kind?: 'calendar' | 'success' | 'access'
+  /**
+   * The window is a calendar period, in which successes are counted or all calls; or the limit counts accesses; or calls in progress,
+   * whose leases last a window.
+   */
+  readonly kind?: 'calendar' | 'success' | 'access' | 'atOnce'
   /** A real calendar, in place of one whose periods all last the window. */
   readonly calendar?: CalendarName
   /** Default `local`. */
   readonly onOutage?: OutageMode
   readonly shadow?: boolean
+  /** The limit has no counter of its own, but bounds that of this one. */
+  readonly counts?: LimitName
 }
 
 /** An event of a history; its random choices are derived from its number, so that the rest repeats when others are removed. */
@@ -43,8 +48,8 @@ export type Action = { readonly number: number; readonly atMs: number; readonly 
   | { readonly kind: 'failover'; readonly half: 0 | 1; readonly lagMs: number }
   /** Redis's clock is set. */
   | { readonly kind: 'clock'; readonly half: 0 | 1; readonly byMs: number }
-  /** The process of a gateway does not run. */
-  | { readonly kind: 'suspend'; readonly gateway: number }
+  /** The process of a gateway does not run: for `MAX_SUSPENDED_MS` at most, unless it is long. */
+  | { readonly kind: 'suspend'; readonly gateway: number; readonly isLong?: boolean }
   /** A gateway ends, with or without its leave, and starts again after `ms`. */
   | { readonly kind: 'replace'; readonly gateway: number; readonly isGraceful: boolean }
   /** A limit changes: in the file, at an announced date, or by an override, which ends after `ms` if that is not 0. */

@@ -1,5 +1,6 @@
 import { PROOF_MS, TIMEOUT_MS } from './gateway.ts'
 import { excessOfAccesses, refusedAccesses } from './judge/accesses.ts'
+import { brokenAtOnce } from './judge/at-once.ts'
 import {
   actionsBetween,
   type Case,
@@ -10,7 +11,7 @@ import {
   type Violation,
 } from './judge/evidence.ts'
 import { refusedEarly } from './judge/least.ts'
-import { excess, excessAfterChange, excessOfPeriods } from './judge/most.ts'
+import { excess, excessAfterChange, excessOfPeriods, excessOfShares } from './judge/most.ts'
 import { brokenWaits, longWaits } from './judge/waits.ts'
 import type { Played } from './play.ts'
 
@@ -33,9 +34,19 @@ function* broken(one: Case): Generator<Violation> {
     yield* refusedByShadow(one)
     return
   }
-  if (one.kind === 'access') yield* [...excessOfAccesses(one), ...refusedAccesses(one)]
-  else if (one.kind === undefined) yield* [...excess(one), ...excessAfterChange(one)]
-  else yield* excessOfPeriods(one)
+  if (one.kind === 'atOnce') {
+    yield* brokenAtOnce(one)
+    yield* unavailable(one)
+    return
+  }
+  const isShare = one.history.limits[one.name].counts !== undefined
+  if (isShare) yield* excessOfShares(one)
+  // The calls of a share alone are bounded as if it had a counter of its own.
+  const admitted = one.admitted.filter(({ limits }) => !isShare || limits.includes(one.name))
+  const own = { ...one, admitted }
+  if (one.kind === 'access') yield* [...excessOfAccesses(own), ...refusedAccesses(own)]
+  else if (one.kind === undefined) yield* [...excess(own), ...excessAfterChange(own)]
+  else yield* excessOfPeriods(own)
   yield* refusedEarly(one)
   yield* brokenWaits(one)
   yield* longWaits(one)

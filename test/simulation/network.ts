@@ -81,7 +81,9 @@ export function createClient(world: World, loop: Loop, link: Link, deployment: D
           const arrival = Math.max(lastSentMs, later(sentAtMs))
           lastSentMs = arrival
           if (arrival === Infinity) return server.onLost?.(request)
-          const keys = args.slice(2, 2 + Number(args[1])).map(String)
+          const keys = (command === 'zrem' ? args.slice(0, 1) : args.slice(2, 2 + Number(args[1]))).map(
+            String,
+          )
           const carry = (atMs: number, isAnswer: boolean, deliver: () => void): void =>
             link.carry === undefined
               ? void world.at(atMs, deliver, isAnswer ? loop : undefined)
@@ -134,8 +136,7 @@ export function createClient(world: World, loop: Loop, link: Link, deployment: D
 
   const serverOf = (key: string): Server => known[deployment.isCluster ? halfOf(key) : 0]
   const nameOf = (server: Server): string => (deployment.isCluster ? server.name : 'redis')
-  async function run(command: string, script: string, ...params: (string | number)[]): Promise<unknown> {
-    const key = String(params[1])
+  async function run(command: string, key: string, args: readonly (string | number)[]): Promise<unknown> {
     const connection = connections.get(serverOf(key).name)
     if (connection === undefined) throw new Error('Connection is closed.')
     const owner = deployment.masters[halfOf(key)]
@@ -144,15 +145,15 @@ export function createClient(world: World, loop: Loop, link: Link, deployment: D
       refresh()
       throw new Error(`MOVED ${hashTag(key)} ${owner.name}`)
     }
-    return connection.send(command, [script, ...params])
+    return connection.send(command, args)
   }
   const node = { info: () => Promise.resolve(INFO), options: {} }
 
   const client = {
     commands: Object.assign(events, {
-      evalsha: (...params: [string, ...(string | number)[]]) => run('evalsha', ...params),
-      eval: (...params: [string, ...(string | number)[]]) => run('eval', ...params),
-      zrem: () => Promise.resolve(0),
+      evalsha: (...args: (string | number)[]) => run('evalsha', String(args[2]), args),
+      eval: (...args: (string | number)[]) => run('eval', String(args[2]), args),
+      zrem: (key: string, ...members: string[]) => run('zrem', key, [key, ...members]),
     }),
     connect: () =>
       new Promise<void>((resolve, reject) => {

@@ -1,5 +1,6 @@
 import { createChanges, type Rules } from './changes.ts'
 import { type Gateway, startGateway, type Told } from './gateway.ts'
+import { createInProgress } from './in-progress.ts'
 import { type Break, createLinks } from './links.ts'
 import type { Action, History, LimitName } from './history.ts'
 import type { Deployment, Server } from './deployment.ts'
@@ -8,7 +9,7 @@ import { createRedisModel, type Snapshot } from './redis-model.ts'
 import { createWorld, serverMicroseconds } from './time.ts'
 
 /** A call as its caller saw it. Times are milliseconds of the world. */
-export interface Call extends Omit<Told, 'giveBack'> {
+export interface Call extends Omit<Told, 'giveBack' | 'release'> {
   readonly client: string
   readonly limits: readonly LimitName[]
   readonly gateway: number
@@ -21,13 +22,21 @@ export interface Call extends Omit<Told, 'giveBack'> {
   readonly cost: number
   /** The instant at which the call failed, and was given back. */
   givenBackAtMs?: number
+  /** The instant at which a call that was admitted ended, if it counted as one of several at once. */
+  endedAtMs?: number
+  /** True if the call ended with its gateway, which did not learn of it. */
+  isCut?: boolean
 }
 
 /** A call whose gateway ended before it was told. */
 export type Unanswered = Pick<Call, 'client' | 'limits' | 'gateway' | 'cost' | 'askedAtMs'>
 
-/** Maximum time that a suspended gateway does not run. */
-export const MAX_SUSPENDED_MS = 400
+/** Maximum time that a suspended gateway does not run, unless the suspension is long. */
+const MAX_SUSPENDED_MS = 400
+
+/** Returns the time for which a suspended gateway does not run. */
+export const suspendedMs = ({ ms, isLong }: Action & { readonly kind: 'suspend' }): number =>
+  isLong === true ? ms : Math.min(MAX_SUSPENDED_MS, ms)
 
 /** A history that was played: the calls, and the facts that the promises name. */
 export interface Played {
@@ -79,6 +88,7 @@ export async function play(history: History, observe: Observe = (server) => serv
   const start = (i: number): Gateway =>
     startGateway(world, links[i]!, deployment, () => changes.limits, changes.overrides, changes.clientLimits)
   const gateways = links.map((_, i) => start(i))
+  const { hold, endGateway } = createInProgress(history, world)
   const sleep = (ms: number): Promise<void> =>
     new Promise((resolve) => void world.at(world.now() + ms, resolve))
 
@@ -91,12 +101,13 @@ export async function play(history: History, observe: Observe = (server) => serv
   ) {
     const askedAtMs = world.now()
     const { client, cost = 1 } = action
-    const told = await gateways[gateway]!.call(client, names, proof, action.cost)
+    const asked = gateways[gateway]!
+    const told = await asked.call(client, names, proof, action.cost)
     if (told === undefined) {
       unanswered.push({ client, limits: names, gateway, cost, askedAtMs })
       return undefined
     }
-    const { giveBack, ...said } = told
+    const { giveBack, release, ...said } = told
     const made: Call = {
       ...said,
       client,
@@ -109,7 +120,9 @@ export async function play(history: History, observe: Observe = (server) => serv
       cost,
     }
     calls.push(made)
-    if (made.admitted && names.includes('requests') && history.limits.requests.kind === 'success') {
+    if (made.admitted && names.some((name) => history.limits[name].kind === 'atOnce'))
+      hold(made, asked, release, calls.length)
+    if (made.admitted && names.some((name) => history.limits[name].kind === 'success')) {
       const random = createRandom(history.seed * 7919 + calls.length)
       const failsMs = (history.failsAtMs ?? [])
         .map((atMs) => atMs - world.now())
@@ -128,7 +141,8 @@ export async function play(history: History, observe: Observe = (server) => serv
   async function runCaller(action: Action & { kind: 'caller' }): Promise<void> {
     const random = createRandom(history.seed * 1009 + action.number)
     const endMs = Math.min(history.ms, action.atMs + action.ms)
-    const { limit: most, windowMs } = history.limits.requests
+    const isAtOnce = history.limits.sync.kind === 'atOnce'
+    const { limit: most, windowMs } = history.limits[isAtOnce ? 'sync' : 'requests']
     const limit = Math.max(1, most)
     /** Of a limit of thousands, few crowds exhaust it. */
     const pauseMs = limit > 1000 ? windowMs / 2 : (1.5 * Math.min(60_000, windowMs)) / limit
@@ -182,11 +196,10 @@ export async function play(history: History, observe: Observe = (server) => serv
       // Keys that have expired are gone, and do not return with an earlier clock.
       master.model.sweep()
       clocks.aheadMs[half] = clocks.aheadMs[half]! + action.byMs
-    } else if (action.kind === 'suspend')
-      gateways[action.gateway]!.loop.stall(Math.min(MAX_SUSPENDED_MS, action.ms))
+    } else if (action.kind === 'suspend') gateways[action.gateway]!.loop.stall(suspendedMs(action))
     else if (action.kind === 'replace') {
       const { gateway, isGraceful } = action
-      void gateways[gateway]!.end(isGraceful)
+      void endGateway(gateways[gateway]!, isGraceful)
       world.at(untilMs, () => void (gateways[gateway] = start(gateway)))
     } else if (master.isAlive) {
       master.isAlive = false

@@ -111,12 +111,13 @@ async function openRoute(path: string) {
   }
 }
 
-/** Reads lists of integers and errors, which the scripts return. */
+/** Reads integers, lists of them and errors, which the commands return. */
 function repliesOf(bytes: string): readonly unknown[] {
-  const all = [...bytes.matchAll(/-([^\r\n]*)\r\n|\*(\d+)\r\n((?::-?\d+\r\n)*)/g)]
+  const all = [...bytes.matchAll(/-([^\r\n]*)\r\n|\*(\d+)\r\n((?::-?\d+\r\n)*)|:(\d+)\r\n/g)]
   return all
-    .map(([, error, size, numbers = '']) => {
+    .map(([, error, size, numbers = '', number]) => {
       if (error !== undefined) return error
+      if (number !== undefined) return Number(number)
       const list = numbers.split('\r\n').slice(0, -1)
       return list.length === Number(size) ? list.map((number) => Number(number.slice(1))) : undefined
     })

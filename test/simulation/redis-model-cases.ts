@@ -70,6 +70,15 @@ ZSCORE zset big
 ZCARD zset
 ZCARD a
 ZCARD none
+ZRANGE zset 0 -1
+ZRANGE zset 1 1
+ZRANGE zset -2 -1
+ZRANGE zset 2 1
+ZRANGE zset -9 9
+ZRANGE zset x 1
+ZRANGE none 0 -1
+ZRANGE a 0 -1
+PTTL zset
 ZREMRANGEBYSCORE zset a b
 ZREMRANGEBYSCORE zset (1 2
 ZREMRANGEBYSCORE zset -inf (5

@@ -1,5 +1,5 @@
 import * as fc from 'fast-check'
-import { CHARGE_SCRIPT, MERGE_SCRIPT, REGISTER_SCRIPT } from '../../src/limit/redis/scripts.ts'
+import { CHARGE_SCRIPT, MERGE_SCRIPT, REGISTER_SCRIPT, RENEW_SCRIPT } from '../../src/limit/redis/scripts.ts'
 import { clocked } from '../limit/subjects.ts'
 
 export type Command = readonly [name: string, ...args: (string | number)[]]
@@ -20,9 +20,27 @@ const kind = fc.oneof(
   },
 )
 const limited = fc.tuple(keys, limit, window, kind).map(([key, ...rest]) => [key, ...rest.flat()] as const)
-const decision = fc.record({
-  charging: fc.constantFrom(1, 1, 1, 0),
-  limits: fc.array(limited, { minLength: 1, maxLength: 3 }),
+/** Calls at once, their leases, calls of the gateway beside them, and 1 for a shadow limit. */
+const atOnce = fc.tuple(
+  fc.constantFrom('{1}d', '{1}e'),
+  fc.integer({ min: 0, max: 5 }),
+  window,
+  fc.constantFrom(0, 0, 2),
+  fc.constantFrom(0, 0, 1),
+)
+const decision = fc
+  .record({
+    charging: fc.constantFrom(1, 1, 1, 0),
+    limits: fc.array(limited, { maxLength: 3 }),
+    atOnce: fc.array(atOnce, { maxLength: 2 }),
+  })
+  .filter(({ limits, atOnce }) => limits.length + atOnce.length > 0)
+/** Leases by their numbers, to be renewed or ended. */
+const leases = fc.record({
+  key: fc.constantFrom('{1}d', '{1}e'),
+  ids: fc.array(fc.integer({ min: 1, max: 30 }), { minLength: 1, maxLength: 4 }),
+  lengthUs: window,
+  isRenewal: fc.boolean(),
 })
 /** Own calls at instants before the history's clock, and calls to give back; the number of a merge may come again. */
 const merge = fc.record({
@@ -45,6 +63,7 @@ const damage = fc.tuple(keys, fc.constantFrom('', 'x', 'y'.repeat(38), 'z'.repea
 const event = fc.oneof(
   { weight: 20, arbitrary: charge.map((charge) => ({ charge })) },
   { weight: 4, arbitrary: fc.tuple(step, merge).map((merge) => ({ merge })) },
+  { weight: 4, arbitrary: fc.tuple(step, leases).map((leases) => ({ leases })) },
   { weight: 2, arbitrary: register.map((register) => ({ register })) },
   { weight: 1, arbitrary: damage.map((damage) => ({ damage })) },
   { weight: 1, arbitrary: keys.map((gone) => ({ gone })) },
@@ -59,18 +78,28 @@ export const histories: fc.Arbitrary<readonly Command[]> = fc
 
 function commandsOf(history: readonly Event[]): Command[] {
   let now = START
+  let lastLease = 0
   const commands: Command[] = []
   const tick = (us: number) => commands.push(['SET', '{1}clock', (now += us)])
   for (const event of history) {
     if ('charge' in event) {
       const [step, decisions, repeats] = event.charge
       const names = decisions.flatMap(({ limits }) => limits.map(([key]) => key))
-      const rules = decisions.map(({ charging, limits }) =>
-        [charging, ...limits.flatMap(([, ...rule]) => rule)].join(' '),
-      )
+      const leaseKeys = decisions.flatMap(({ atOnce }) => atOnce.map(([key]) => key))
       for (let i = 0; i <= repeats; i++) {
         tick(i === 0 ? step : 70_000)
-        commands.push(['EVAL', clocked(CHARGE_SCRIPT), names.length, ...names, now + 1000, 0, ...rules])
+        const leases = `${now}:g:${++lastLease}`
+        const rules = decisions.flatMap(({ charging, limits, atOnce }) => {
+          const rule = [
+            charging + (atOnce.length > 0 ? 2 : 0),
+            ...limits.flatMap(([, ...rule]) => rule),
+          ].join(' ')
+          if (atOnce.length === 0) return [rule]
+          return [rule, atOnce.flatMap(([, ...rule]) => rule).join(' '), charging === 1 ? leases : '']
+        })
+        const all = [...names, ...leaseKeys]
+        const script = clocked(CHARGE_SCRIPT)
+        commands.push(['EVAL', script, all.length, ...all, now + 1000, 0, leaseKeys.length, ...rules])
       }
     } else if ('merge' in event) {
       const [step, { number, limited, back, together, calls }] = event.merge
@@ -82,6 +111,13 @@ function commandsOf(history: readonly Event[]): Command[] {
       const names = [`${key}~merged`, key, `${key}~access`]
       const rest = [number, 0, now + 1000, ...counted, back, together, ...instants]
       commands.push(['EVAL', clocked(MERGE_SCRIPT), names.length, ...names, ...rest])
+    } else if ('leases' in event) {
+      const [step, { key, ids, lengthUs, isRenewal }] = event.leases
+      tick(step)
+      const names = ids.map((id) => `${START}:g:${id}`)
+      const renewed = names.flatMap((name) => [1, name, lengthUs])
+      if (isRenewal) commands.push(['EVAL', clocked(RENEW_SCRIPT), 1, key, now + 1000, ...renewed])
+      else commands.push(['ZREM', key, ...names])
     } else if ('register' in event) {
       tick(event.register[0])
       commands.push(['EVAL', CLOCKED_REGISTER, 2, '{1}~gateways', '{1}~since', event.register[1], 10_000])
@@ -93,5 +129,6 @@ function commandsOf(history: readonly Event[]): Command[] {
   }
   for (const key of ['{1}a', '{1}b', '{1}c', '{1}a~access', '{1}b~access', '{1}a~merged', '{1}~since'])
     commands.push(['GET', key])
+  for (const key of ['{1}d', '{1}e']) commands.push(['ZRANGE', key, 0, -1], ['TYPE', key])
   return commands
 }

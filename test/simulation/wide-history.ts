@@ -32,6 +32,10 @@ export const WIDE_PROFILES = {
   ruled: [...FAULTS, 'change', 'change'],
   /** Callers whose calls take several points. */
   points: [...ALL, 'change', 'lose'],
+  /** A limit that bounds the counter of another by a lower number. */
+  shares: [...FAULTS, 'change'],
+  /** Limits of calls at once, whose leases last some seconds, and every fault. */
+  atOnce: [...ALL, 'change', 'suspend', 'suspend', 'replace', 'replace', 'hang', 'hang'],
 } as const
 export type WideProfile = keyof typeof WIDE_PROFILES
 export const isWide = (profile: string): profile is WideProfile => Object.hasOwn(WIDE_PROFILES, profile)
@@ -64,23 +68,35 @@ export function wideHistory(profile: WideProfile, seed: number): History {
   const calendar =
     profile !== 'long' && profile !== 'large' && random.chance(0.3) ? random.pick(CALENDARS) : undefined
   const rule = (name: LimitName): Rule => ruleOf(random, profile, name, calendar)
-  const limits = { requests: rule('requests'), sync: rule('sync') }
+  const requests = rule('requests')
+  const limits = { requests, sync: profile === 'shares' ? shareOf(random, requests) : rule('sync') }
   const drafts: object[] = []
+  // Calls at once contend only as long as they are in progress.
+  const clients = profile === 'atOnce' ? CLIENTS.slice(0, 2) : CLIENTS
+  const longestMs = Math.min(profile === 'atOnce' ? 10_000 : 5000, ms / 4)
   for (let i = random.integer(2, profile === 'large' ? 3 : 6); i > 0; i--) {
     const [early, late] = [random.between(0, 3000), random.between(0, ms)]
     const manner = random.pick(['hammer', 'wait', profile === 'kept' ? 'crowd' : 'wait', 'crowd'] as const)
     drafts.push({
-      ...{ kind: 'caller', client: random.pick(CLIENTS), manner, withProof: random.chance(0.2) },
+      ...{ kind: 'caller', client: random.pick(clients), manner, withProof: random.chance(0.2) },
       atMs: random.chance(0.6) ? early : late,
-      ms: manner === 'wait' ? ms : random.between(500, Math.min(5000, ms / 4)),
+      ms: manner === 'wait' ? ms : random.between(500, longestMs),
       gateway: random.chance(0.5) ? random.integer(0, gateways - 1) : 'any',
       ...(profile === 'points' && { cost: random.pick([1, 1, 2, 3, 5, 8]) }),
+      ...(profile === 'shares' && random.chance(0.3) && { cost: random.pick([1, 2, 3]) }),
     })
   }
   let last: Fault | undefined
-  for (let i = random.integer(0, 5); i > 0; i--) {
+  for (let i = random.integer(0, profile === 'atOnce' ? 6 : 5); i > 0; i--) {
     last = faultOf(random, profile, gateways, limits, ms, last)
     drafts.push(last)
+    // Clients call again as soon as a fault is over.
+    if (profile === 'atOnce' && random.chance(0.5))
+      drafts.push({
+        ...{ kind: 'caller', client: random.pick(clients), manner: 'crowd', withProof: false, ms: 500 },
+        atMs: last.atMs + last.ms + random.between(0, 500),
+        gateway: random.integer(0, gateways - 1),
+      })
   }
   if (profile === 'long' && random.chance(0.5)) drafts.push(...rollingOutage(random, gateways, ms))
   const actions = drafts.map((draft, number) => ({ ...draft, number }) as Action)
@@ -97,6 +113,7 @@ export function wideHistory(profile: WideProfile, seed: number): History {
       .filter(({ kind }) => kind !== 'caller')
       .map(({ atMs }) => atMs + random.between(-50, 400)),
     ...(profile === 'ruled' && { own: ownLimits(random, limits) }),
+    ...(profile === 'shares' && random.chance(0.3) && { own: [ownShare(random, limits)] }),
   }
 }
 
@@ -114,10 +131,20 @@ function ruleOf(
     return name === 'requests'
       ? { limit: random.integer(1001, 3000), windowMs: random.pick([2000, 5000, 20_000]) }
       : { limit, windowMs }
-  const kinds = { kinds: 4, kept: 3, long: 8, ruled: 8, points: 8 }[profile]
+  if (profile === 'atOnce' && (name === 'sync' || random.chance(0.25)))
+    return {
+      ...{
+        kind: 'atOnce',
+        limit: random.pick([1, 1, 2, 3, 5, 10]),
+        windowMs: random.pick([2000, 3000, 5000]),
+      },
+      ...(name === 'sync' && random.chance(0.15) && { shadow: true }),
+    }
+  const kinds = { kinds: 4, kept: 3, long: 8, ruled: 8, points: 8, shares: 6, atOnce: 8 }[profile]
   const any = (['access', 'success', 'calendar'] as const)[random.integer(0, kinds - 1)]
   // The judge counts accesses, and not their points.
-  const kind = profile === 'points' && any === 'access' ? undefined : any
+  const hasPoints = profile === 'points' || profile === 'shares'
+  const kind = hasPoints && any === 'access' ? undefined : any
   const isCounted = name === 'requests' || kind !== 'success'
   const base = {
     ...{ limit, windowMs: profile === 'long' && random.chance(0.8) ? MINUTE_MS : windowMs },
@@ -128,6 +155,16 @@ function ruleOf(
   if (calendar === undefined || kind === undefined || kind === 'access') return base
   return { ...base, calendar, windowMs: UNITS_MS[calendar.unit] }
 }
+
+/** Returns a share of a limit, live or as a shadow. */
+const shareOf = (random: Random, rule: Rule): Rule => ({
+  ...rule,
+  ...{ counts: 'requests', limit: random.integer(0, rule.limit), shadow: random.chance(0.2) },
+})
+
+const ownShare = (random: Random, { requests }: History['limits']): OwnLimit => ({
+  ...{ client: random.pick(CLIENTS), name: 'sync', limit: random.integer(0, requests.limit) },
+})
 
 type Fault = Pick<Action, 'atMs' | 'ms'>
 
@@ -146,15 +183,19 @@ function faultOf(
   const atMs =
     last !== undefined && random.chance(0.4) ? last.atMs + last.ms + random.between(-100, 600) : freshMs
   if (kind === 'change') {
-    const name = random.pick(NAMES)
+    const name = profile === 'shares' ? 'sync' : random.pick(NAMES)
     const { windowMs, kind } = limits[name]
-    const by = kind === undefined ? random.pick(['file', 'override', 'override'] as const) : 'override'
+    const by =
+      kind === undefined || kind === 'atOnce'
+        ? random.pick(['file', 'override', 'override'] as const)
+        : 'override'
     const ms = by === 'override' && random.chance(0.7) ? random.between(500, 8000) : 0
-    const rule = { ...limits[name], limit: random.pick([0, 1, 2, 5, 10, 20]), windowMs }
+    const most = profile === 'shares' ? limits.requests.limit : Infinity
+    const rule = { ...limits[name], limit: Math.min(most, random.pick([0, 1, 2, 5, 10, 20])), windowMs }
     return Object.assign({ atMs, ms }, { kind: 'change', name, by, rule })
   }
   const longest = profile === 'long' && random.chance(0.5) ? 30_000 : 6000
-  const losesData = profile === 'kinds' && random.chance(0.3)
+  const losesData = (profile === 'kinds' || profile === 'atOnce') && random.chance(0.3)
   const ms = random.chance(0.5) ? random.between(20, 300) : random.between(200, longest)
   return {
     ...{ kind, gateway: random.integer(0, gateways - 1), half: random.integer(0, 1) },
@@ -162,6 +203,7 @@ function faultOf(
       delayMs: random.between(20, 250),
       losesRequests: random.chance(0.5),
       isGraceful: random.chance(0.5),
+      ...(profile === 'atOnce' && kind === 'suspend' && { isLong: true }),
     },
     ...{ keepsData: !losesData, lagMs: losesData ? random.between(0, 3000) : 0 },
     ...{ byMs: random.between(-15_000, 15_000), atMs, ms },

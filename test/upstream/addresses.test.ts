@@ -2,16 +2,12 @@ import { createServer } from 'node:http'
 import type { AddressInfo, Server, Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { type AddressChange, createAddresses } from '../../src/upstream/addresses.ts'
+import { closeLater } from '../helpers/closing.ts'
 import { startFragileUpstream } from '../helpers/fragile-upstream.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
-import { startRawUpstream, startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
-
-const closers: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
 
 const [A, B, C] = ['http://a:1', 'http://b:2', 'http://c:3'] as const
 
@@ -30,12 +26,12 @@ describe('the turn of addresses', () => {
   beforeEach(() => void vi.useFakeTimers({ toFake: ['performance'] }))
   afterEach(() => void vi.useRealTimers())
 
-  it('comes to each of them alike', () => {
+  it('addresses are used in turn', () => {
     expect(rotating(A, B, C).take(7)).toEqual([A, B, C, A, B, C, A])
     expect(rotating(A).take(2)).toEqual([A, A])
   })
 
-  it('does not come twice to one that was tried for the same request', () => {
+  it('an address is not tried twice for the same request', () => {
     const { addresses, of } = rotating(A, B)
     expect(addresses.next([of(A)])).toBe(of(B))
     expect(addresses.next([of(A), of(B)])).toBeUndefined()
@@ -43,7 +39,7 @@ describe('the turn of addresses', () => {
     expect(one.addresses.next([one.of(A)])).toBeUndefined()
   })
 
-  it('skips an address after three failures in a row, and reports that once', () => {
+  it('an address is skipped after three failures in a row, which is reported once', () => {
     const { changes, take, fail, of } = rotating(A, B, C)
     fail(B, 2)
     of(B).health.succeeded()
@@ -55,7 +51,7 @@ describe('the turn of addresses', () => {
     expect(changes).toEqual([{ address: B, up: false, cause: 'ECONNREFUSED' }])
   })
 
-  it('tries that one again with a single request, after twice the time when it fails, up to 30 s', () => {
+  it('an address that is down is tried with a single request, after twice the time if it fails, up to 30 s', () => {
     const { take, fail } = rotating(A, B)
     fail(B)
     for (const waitMs of [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]) {
@@ -67,7 +63,7 @@ describe('the turn of addresses', () => {
     }
   })
 
-  it('uses the address again as soon as it responds, and reports that once; its back-off restarts', () => {
+  it('an address is used again as soon as it responds, which is reported once; its back-off restarts', () => {
     const { changes, take, fail, of } = rotating(A, B)
     fail(B)
     vi.advanceTimersByTime(1000)
@@ -81,18 +77,12 @@ describe('the turn of addresses', () => {
     expect(take(2)).toContain(B)
   })
 
-  it('uses all where all are down', () => {
+  it('all addresses are used if all are down', () => {
     const { take, fail } = rotating(A, B, C)
     for (const origin of [A, B, C]) fail(origin)
     expect(take(6).toSorted()).toEqual([A, A, B, B, C, C])
   })
 })
-
-async function upstream(...args: Parameters<typeof startUpstream>): Promise<TestUpstream> {
-  const started = await startUpstream(...args)
-  closers.push(started.close)
-  return started
-}
 
 /** A port without a listener. */
 async function deadUrl(): Promise<string> {
@@ -101,29 +91,22 @@ async function deadUrl(): Promise<string> {
   return back.url
 }
 
-async function front(...args: Parameters<typeof startFront>) {
-  const started = await startFront(...args)
-  closers.push(started.close)
-  return started
-}
-
 describe('several addresses', () => {
-  it('share the requests', async () => {
-    const backs = await Promise.all([upstream(), upstream(), upstream()])
-    const { port } = await front('', { origins: backs.map(({ url }) => url) })
+  it('several addresses share the requests', async () => {
+    const backs = await Promise.all([startUpstream(), startUpstream(), startUpstream()])
+    const { port } = await startFront('', { origins: backs.map(({ url }) => url) })
     for (let i = 0; i < 9; i++) expect((await get(port)).status).toBe(200)
     expect(backs.map(({ seen }) => seen.length)).toEqual([3, 3, 3])
     expect(backs.map((back) => back.sockets())).toEqual([1, 1, 1])
   })
 
-  it('are all used again once they are back, though the others have taken every socket', async () => {
-    const back = await upstream()
+  it('an address that is back is used again, though the others have taken every socket', async () => {
+    const back = await startUpstream()
     const late = await startFragileUpstream()
-    closers.push(late.close)
     await late.kill()
     const changes: boolean[] = []
     const origins = [back.url, late.url]
-    const { port } = await front('', { origins, maxConnections: 4 }, {}, ({ up }) => changes.push(up))
+    const { port } = await startFront('', { origins, maxConnections: 4 }, {}, ({ up }) => changes.push(up))
     const state = { goesOn: true }
     const load = Array.from({ length: 4 }, async (_, i) => {
       while (state.goesOn) await call(port, { path: '/x', headers: { 'x-caller': String(i) } })
@@ -139,9 +122,9 @@ describe('several addresses', () => {
     expect(changes).toEqual([false, true])
   })
 
-  it('get the requests of an unreachable address, with any method, each body complete and once', async () => {
-    const back = await upstream()
-    const { port } = await front('', { origins: [await deadUrl(), back.url, await deadUrl()] })
+  it('other addresses get the requests of an unreachable one, with any method, each body complete and once', async () => {
+    const back = await startUpstream()
+    const { port } = await startFront('', { origins: [await deadUrl(), back.url, await deadUrl()] })
     const big = 'x'.repeat(300_000)
     for (const [method, body] of [
       ['GET'],
@@ -158,8 +141,8 @@ describe('several addresses', () => {
     expect(back.seen).toHaveLength(6)
   })
 
-  it('are each tried once for a request that none takes', async () => {
-    const { port, outcomes } = await front('', { origins: [await deadUrl(), await deadUrl()] })
+  it('each address is tried once for a request that none accepts', async () => {
+    const { port, outcomes } = await startFront('', { origins: [await deadUrl(), await deadUrl()] })
     expect(await get(port, '/', { method: 'POST' }, 'x')).toMatchObject({
       status: 502,
       body: 'The upstream cannot be reached.',
@@ -167,17 +150,16 @@ describe('several addresses', () => {
     expect(outcomes).toMatchObject([{ outcome: 'failed' }])
   })
 
-  it('never get a request that another may have seen', async () => {
+  it('an address never gets a request that another may have seen', async () => {
     let seen = 0
     const breaking = await startRawUpstream((socket) => {
       seen++
       socket.resetAndDestroy()
     })
-    closers.push(breaking.close)
-    const back = await upstream()
+    const back = await startUpstream()
     const changes: AddressChange[] = []
     const origins = [breaking.url, back.url]
-    const { port } = await front('', { origins }, {}, (change) => changes.push(change))
+    const { port } = await startFront('', { origins }, {}, (change) => changes.push(change))
     const got: number[] = []
     for (let i = 0; i < 10; i++) got.push((await get(port, '/', { method: 'POST' }, 'x')).status)
     // After three of its own, the one that breaks is passed over.
@@ -186,7 +168,7 @@ describe('several addresses', () => {
     expect(changes).toMatchObject([{ address: breaking.url, up: false }])
   })
 
-  it('are passed over when they fall silent, and their idle sockets are closed', async () => {
+  it('an address that does not respond is skipped, and its idle sockets are closed', async () => {
     let silent = false
     const asking: Socket[] = []
     const fading = await startRawUpstream((socket) => {
@@ -194,11 +176,10 @@ describe('several addresses', () => {
       if (silent || asking.push(socket) < 6) return
       for (const one of asking.splice(0)) one.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
     })
-    closers.push(fading.close)
-    const back = await upstream()
+    const back = await startUpstream()
     const changes: AddressChange[] = []
     const origins = [fading.url, back.url]
-    const { port } = await front('', { origins, timeoutMs: 300 }, {}, (change) => changes.push(change))
+    const { port } = await startFront('', { origins, timeoutMs: 300 }, {}, (change) => changes.push(change))
     await Promise.all(Array.from({ length: 12 }, () => get(port)))
     expect(fading.sockets()).toBe(6)
     silent = true
@@ -209,8 +190,8 @@ describe('several addresses', () => {
     await until('no socket to it', () => fading.sockets() === 0, 2000)
   })
 
-  it('come back when they respond again, which the log and the metrics show', async () => {
-    const back = await upstream()
+  it('an address that responds again is used again, which the log and the metrics show', async () => {
+    const back = await startUpstream()
     const server: Server = createServer((_, response) => response.end('again'))
     const lost = await deadUrl()
     const gateway = await startGateway({
@@ -219,7 +200,6 @@ describe('several addresses', () => {
       routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]',
       limits: '',
     })
-    closers.push(gateway.close)
     const up = async () => {
       const { body } = await call(gateway.adminPort, { path: '/metrics' })
       const label = `sluice_upstream_up{upstream="data",address="${lost}"}`
@@ -232,7 +212,7 @@ describe('several addresses', () => {
     for (let i = 0; i < 6; i++) expect((await call(gateway.port)).status).toBe(200)
     expect(await up()).toBe('0')
     await new Promise<void>((resolve) => server.listen(Number(new URL(lost).port), '127.0.0.1', resolve))
-    closers.push(() => server.close())
+    closeLater(() => server.close())
     expect((server.address() as AddressInfo).port).toBe(Number(new URL(lost).port))
     await until('it is in use', async () => (await call(gateway.port)).body === 'again')
     expect(await up()).toBe('1')

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { get, type Got } from '../helpers/front.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
-import { type RawUpstream, startRawUpstream, startUpstream } from '../helpers/upstream.ts'
+import { serving } from '../helpers/process.ts'
+import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** Timeout of an upstream in these tests, in milliseconds. */
@@ -94,32 +94,28 @@ const FAULTS: readonly (readonly [
   ['a whole answer', `${LENGTH}hello`, 'ends', whole('hello')],
 ]
 
-let back: RawUpstream
-let plain: RawUpstream
-let gateway: ServingProcess
 const outcomes: Got[] = []
 
-beforeAll(async () => {
-  const latest = new WeakMap<Socket, string>()
-  back = await startRawUpstream((socket, request) => {
-    const path = /^\w+ \/(\d+) /.exec(request.toString())?.[1]
-    // What is left of a body.
-    if (path === undefined) return
-    const [, says, then, , later] = FAULTS[Number(path)]!
-    if (says !== '') socket.write(says, 'latin1')
-    latest.set(socket, path)
-    setTimeout(() => {
-      // The next request on this socket has a fault of its own.
-      if (latest.get(socket) !== path) return
-      if (later !== undefined) socket.write(later)
-      else if (then === 'ends') socket.end()
-      else if (then === 'resets') socket.resetAndDestroy()
-    }, LATER_MS)
-  })
-  plain = await startRawUpstream((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'))
-  const dead = await startUpstream()
-  await dead.close()
-  gateway = await serving(`listen: { host: 127.0.0.1, port: 0 }
+const latest = new WeakMap<Socket, string>()
+const back = await startRawUpstream((socket, request) => {
+  const path = /^\w+ \/(\d+) /.exec(request.toString())?.[1]
+  // What is left of a body.
+  if (path === undefined) return
+  const [, says, then, , later] = FAULTS[Number(path)]!
+  if (says !== '') socket.write(says, 'latin1')
+  latest.set(socket, path)
+  setTimeout(() => {
+    // The next request on this socket has a fault of its own.
+    if (latest.get(socket) !== path) return
+    if (later !== undefined) socket.write(later)
+    else if (then === 'ends') socket.end()
+    else if (then === 'resets') socket.resetAndDestroy()
+  }, LATER_MS)
+})
+const plain = await startRawUpstream((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'))
+const dead = await startUpstream()
+await dead.close()
+const gateway = await serving(`listen: { host: 127.0.0.1, port: 0 }
 admin: { port: 0 }
 log: { format: json }
 store: memory
@@ -132,23 +128,17 @@ routes:
 ${['dead', 'nowhere', 'plain'].map((name) => `  - { match: "/${name}", upstream: ${name}, authenticate: none }`).join('\n')}
   - { match: "/*", upstream: data, authenticate: none }
 `)
-  const asked = FAULTS.map((_, i) =>
-    get(gateway.port, `/${i}`, { method: i % 2 === 0 ? 'GET' : 'POST' }, i % 2 === 0 ? undefined : 'x'),
-  )
-  outcomes.push(...(await Promise.all(asked)))
-}, 60_000)
-afterAll(async () => {
-  gateway.kill()
-  await back.close()
-  await plain.close()
-})
+const asked = FAULTS.map((_, i) =>
+  get(gateway.port, `/${i}`, { method: i % 2 === 0 ? 'GET' : 'POST' }, i % 2 === 0 ? undefined : 'x'),
+)
+outcomes.push(...(await Promise.all(asked)))
 
 const linesOf = (path: string) =>
   gateway.lines().filter((line) => line['msg'] === 'request' && line['path'] === path)
 
-describe('an upstream that', () => {
+describe('faults of an upstream', () => {
   it.each(FAULTS.map((fault, i) => [...fault.slice(0, 1), fault[2], i] as [string, Then, number]))(
-    'says %s and %s',
+    'an upstream that says %s and %s gets its expected response and one log line',
     async (_, __, i) => {
       const { status, body, cut = false, cause } = FAULTS[i]![3]
       const got = outcomes[i]!
@@ -168,7 +158,7 @@ describe('an upstream that', () => {
     ['dead', 'cannot be reached', /ECONNREFUSED/],
     ['nowhere', 'cannot be reached', /ENOTFOUND|EAI_AGAIN/],
     ['plain', 'cannot be reached', /wrong version|packet|ECONNRESET/],
-  ])('cannot be reached: %s', async (name, words, cause) => {
+  ])('an upstream that cannot be reached gives a 502 without its address: %s', async (name, words, cause) => {
     const got = await get(gateway.port, `/${name}`, { method: 'POST' }, 'x')
     expect(got).toMatchObject({ status: 502, whole: true })
     expect(got.body).toContain(words)
@@ -178,7 +168,7 @@ describe('an upstream that', () => {
     expect(linesOf(`/${name}`)[0]!['cause']).toMatch(cause)
   })
 
-  it('fails gets no answer of one caller to another, and leaves no socket behind', async () => {
+  it('an upstream that fails passes no response of one caller to another, and leaves no socket behind', async () => {
     const good = FAULTS.findIndex(([what]) => what === 'a whole answer')
     for (let round = 0; round < 5; round++) {
       for (const what of [

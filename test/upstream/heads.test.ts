@@ -1,19 +1,12 @@
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { startFront } from '../helpers/front.ts'
 import { raw } from '../helpers/raw.ts'
 import { startRawUpstream } from '../helpers/upstream.ts'
 
-const closers: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
-
 /** Bytes that a caller gets for a response of the upstream, without the fields that Node adds. */
 async function answering(says: string, method = 'GET'): Promise<{ head: string[]; body: string }> {
   const back = await startRawUpstream((socket) => socket.write(says, 'latin1'))
-  closers.push(back.close)
   const front = await startFront(back.url, { timeoutMs: 2000 })
-  closers.push(front.close)
   const { text } = await raw(front.port, `${method} / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`)
   const end = text.indexOf('\r\n\r\n')
   const head = text.slice(0, end).split('\r\n')
@@ -27,7 +20,7 @@ const answer = (fields: readonly string[], body = 'hello') =>
 const fieldOf = (name: string, bytes: number) => `${name}: ${'x'.repeat(bytes)}`
 const LENGTH = 'Content-Length: 5'
 
-describe('the head of an answer', () => {
+describe('the head of a response', () => {
   it.each<[string, string[], string[]]>([
     ['keeps names, values and order', ['x-B: 1', 'X-a:  2 ', 'X-A: 3'], ['x-B: 1', 'X-a: 2', 'X-A: 3']],
     ['keeps bytes outside ASCII', ['X: b\u00e9\u00ff'], ['X: b\u00e9\u00ff']],
@@ -43,11 +36,16 @@ describe('the head of an answer', () => {
     ['loses what each Connection names', ['Connection: X-A', 'Connection: X-B', 'X-A: 1', 'X-B: 2'], []],
     ['keeps its length, though Connection names it', ['Connection: Content-Length'], []],
     ['loses Trailer', ['Trailer: X-End'], []],
-  ])('%s', async (_, fields, kept) => {
+  ])('the head of a response %s', async (_, fields, kept) => {
     expect(await answering(answer(fields))).toEqual({ head: [OK, LENGTH, ...kept], body: 'hello' })
   })
 
-  it('keeps every field of very many', async () => {
+  it('a response has the usual reason if that of the upstream has a control byte', async () => {
+    const { head } = await answering(answer([]).replace('OK', 'O\u0001Kay'))
+    expect(head[0]).toBe(OK)
+  })
+
+  it('the head of a response keeps every one of 1600 fields', async () => {
     const fields = Array.from({ length: 1600 }, (_, i) => `A${i}: b`)
     const { head } = await answering(answer(fields))
     expect(head).toEqual([OK, LENGTH, ...fields])
@@ -75,19 +73,19 @@ describe('the head of an answer', () => {
     ['has a status that is none', answer([]).replace('200', '099')],
     ['has a status of two digits', answer([]).replace('200', '20')],
     ['has a status of four digits', answer([]).replace('200', '2000')],
-  ])('is a 502 where it %s', async (_, says) => {
+  ])('a caller gets a 502 if the head of the response %s', async (_, says) => {
     expect((await answering(says)).head[0]).toBe('HTTP/1.1 502 Bad Gateway')
   })
 })
 
-describe('an answer', () => {
+describe('a response', () => {
   it.each([
     ['100', 'HTTP/1.1 100 Continue\r\n\r\n'],
     [
       '102, 103 and 199',
       'HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 199 What\r\n\r\n',
     ],
-  ])('is the only one, also after %s', async (_, before) => {
+  ])('a caller gets only the final response, also after %s', async (_, before) => {
     expect(await answering(before + answer([]))).toEqual({ head: [OK, LENGTH], body: 'hello' })
   })
 
@@ -105,7 +103,7 @@ describe('an answer', () => {
     ],
     ['HEAD', answer([]), [OK, LENGTH]],
     ['HEAD', `${OK}\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n`, [OK]],
-  ])('to %s has no body where there is none: %j', async (method, says, head) => {
+  ])('a response to %s without a body gets none: %j', async (method, says, head) => {
     const got = await answering(says, method)
     expect({ ...got, head: got.head.filter((line) => line !== 'Transfer-Encoding: chunked') }).toEqual({
       head,
@@ -113,7 +111,7 @@ describe('an answer', () => {
     })
   })
 
-  it('loses its trailers', async () => {
+  it('a response loses its trailers', async () => {
     const says = `${OK}\r\nTransfer-Encoding: chunked\r\nTrailer: X-End\r\n\r\n5\r\nhello\r\n0\r\nX-End: 1\r\nSet-Cookie: a=b\r\n\r\n`
     expect(await answering(says)).toEqual({
       head: [OK, 'Transfer-Encoding: chunked'],

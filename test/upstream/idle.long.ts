@@ -1,22 +1,18 @@
 import { createServer, type Server } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { get, startFront } from '../helpers/front.ts'
+import { listenLocally } from '../helpers/local-server.ts'
 import { startRawUpstream } from '../helpers/upstream.ts'
 
 const REQUESTS = 100_000
 const CALLERS = 400
 
-const closers: (() => unknown)[] = []
-afterAll(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
-
 /** Closes sockets that are idle for this time. */
 async function closing(afterMs: number) {
   const timers = new WeakMap<Socket, NodeJS.Timeout>()
-  const back = await startRawUpstream((socket) => {
+  return await startRawUpstream((socket) => {
     if (!timers.has(socket)) socket.on('close', () => clearTimeout(timers.get(socket)))
     clearTimeout(timers.get(socket))
     socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
@@ -25,14 +21,6 @@ async function closing(afterMs: number) {
       setTimeout(() => socket.end(), afterMs),
     )
   })
-  closers.push(back.close)
-  return back
-}
-
-async function front(...args: Parameters<typeof startFront>) {
-  const started = await startFront(...args)
-  closers.push(started.close)
-  return started
 }
 
 /** Node.js as an upstream: it says how long it keeps sockets, and when a request is the last of its socket. */
@@ -41,9 +29,7 @@ async function node(options: { keepAliveTimeout?: number; maxRequestsPerSocket?:
     request.resume().on('end', () => response.end('ok'))
   })
   Object.assign(server, options)
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  closers.push(() => new Promise((resolve) => (server.close(resolve), server.closeAllConnections())))
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return (await listenLocally(server)).url
 }
 
 it(`no request of ${REQUESTS} fails because its upstream closes idle or much used sockets`, async () => {
@@ -65,7 +51,7 @@ it(`no request of ${REQUESTS} fails because its upstream closes idle or much use
   }
   await Promise.all(
     upstreams.map(async ([name, url, longestMs]) => {
-      const { port } = await front(url)
+      const { port } = await startFront(url)
       const one = async (caller: number): Promise<void> => {
         for (let i = 0; i < REQUESTS / CALLERS; i++) {
           await call(port, name, caller, i)

@@ -1,14 +1,9 @@
 import { Agent } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { afterAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { get, startFront } from '../helpers/front.ts'
 import { startRawUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
-
-const closers: (() => unknown)[] = []
-afterAll(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
 
 const ANSWER = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n'
 
@@ -19,23 +14,15 @@ async function keeping(fields = '') {
     connections = Math.max(connections, connection)
     socket.write(`${ANSWER}${fields}\r\nok`)
   })
-  closers.push(back.close)
   return { ...back, connections: () => connections }
 }
 
-async function front(...args: Parameters<typeof startFront>) {
-  const started = await startFront(...args)
-  closers.push(started.close)
-  return started
-}
-
-it('closes its socket when a request ends after the upstream was replaced', async () => {
+it('a request that ends after the upstream was replaced closes its socket', async () => {
   let answer: (() => void) | undefined
   const back = await startRawUpstream((socket) => {
     answer = () => void socket.write(`${ANSWER}\r\nok`)
   })
-  closers.push(back.close)
-  const { port, closeUpstream } = await front(back.url)
+  const { port, closeUpstream } = await startFront(back.url)
   const got = get(port)
   await until('the request reaches the upstream', () => answer !== undefined)
   closeUpstream()
@@ -45,9 +32,9 @@ it('closes its socket when a request ends after the upstream was replaced', asyn
 })
 
 describe.concurrent('an idle socket', () => {
-  it('is not trusted with what cannot be sent again, unless it was used just before', async () => {
+  it('an idle socket gets a request that cannot be sent again only if it was used just before', async () => {
     const back = await keeping()
-    const { port } = await front(back.url)
+    const { port } = await startFront(back.url)
     const post = () => get(port, '/', { method: 'POST' }, 'x')
     await post()
     await post()
@@ -60,15 +47,14 @@ describe.concurrent('an idle socket', () => {
     expect(back.connections()).toBe(2)
   })
 
-  it('is not used where the upstream has said something unasked', async () => {
+  it('an idle socket on which the upstream has sent something unrequested is not used', async () => {
     let connections = 0
     const back = await startRawUpstream((socket, _, connection) => {
       connections = connection
       socket.write(`${ANSWER}\r\nok`)
       setTimeout(() => socket.write('HTTP/1.1 408 Request Timeout\r\n\r\n'), 50)
     })
-    closers.push(back.close)
-    const { port } = await front(back.url)
+    const { port } = await startFront(back.url)
     await get(port)
     await sleep(300)
     await get(port)
@@ -81,15 +67,14 @@ describe.concurrent('an idle socket', () => {
     ['a 304 that announces a body', 'GET', `HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\n`],
     ['a response to HEAD', 'HEAD', 'HTTP/1.1 200 OK\r\n\r\n'],
     ['a response to HEAD that announces a body', 'HEAD', `${ANSWER}\r\n`],
-  ])('is not used where a body follows %s', async (_, method, bodiless) => {
+  ])('an idle socket is not used if a body follows %s', async (_, method, bodiless) => {
     // The second packet waits for the acknowledgement of the first, which comes with the next request on the socket, or after 40 ms.
     const back = await startRawUpstream((socket, data) => {
       const isGood = data.toString().startsWith(`${method} /good`)
       socket.write(isGood ? `${ANSWER}\r\nok` : bodiless)
       if (!isGood) setImmediate(() => socket.write(`${ANSWER}\r\nno`))
     })
-    closers.push(back.close)
-    const { port } = await front(back.url)
+    const { port } = await startFront(back.url)
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     const bodies: string[] = []
     for (let i = 0; i < 20; i++) {
@@ -101,22 +86,21 @@ describe.concurrent('an idle socket', () => {
     await until('the sockets with such a body are closed', () => back.sockets() < 3)
   })
 
-  it('does not rest after a response without a body if no more sockets may be opened', async () => {
+  it('a socket is used at once after a response without a body if no more sockets may be opened', async () => {
     let connections = 0
     const back = await startRawUpstream((socket, _, connection) => {
       connections = connection
       socket.write('HTTP/1.1 204 No Content\r\n\r\n')
     })
-    closers.push(back.close)
-    const { port } = await front(back.url, { maxConnections: 2 })
+    const { port } = await startFront(back.url, { maxConnections: 2 })
     for (let i = 0; i < 10; i++) expect((await get(port)).status).toBe(204)
     // A busy machine may be slower than the rest.
     expect(connections).toBeLessThanOrEqual(2)
   })
 
-  it('is not used for longer than the upstream announces, also if that is short', async () => {
+  it('an idle socket is not used for longer than the upstream announces, also if that is short', async () => {
     const back = await keeping('Keep-Alive: timeout=1\r\n')
-    const { port } = await front(back.url)
+    const { port } = await startFront(back.url)
     await get(port)
     await get(port)
     expect(back.connections()).toBe(1)

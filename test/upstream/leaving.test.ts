@@ -1,13 +1,9 @@
 import { connect, type Socket } from 'node:net'
-import { afterEach, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
+import { closeLater } from '../helpers/closing.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { startRawUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
-
-const closers: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
 
 const TIMES = 20
 const MAX = 8
@@ -31,16 +27,14 @@ it.each(WAYS)('a caller that %s leaves nothing behind', async (_, sends, leaves)
     if (text.includes(' /now ')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
     if (text.includes(' /half ')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf')
   })
-  closers.push(back.close)
   const front = await startFront(back.url, { maxConnections: MAX })
   const { port, outcomes } = front
-  closers.push(front.close)
   // More than there are sockets: some leave while they wait for one.
   for (let round = 0; round < TIMES / MAX; round++) {
     const before = outcomes.length
     const callers = Array.from({ length: MAX }, () => {
       const socket = connect(port, '127.0.0.1', () => socket.write(sends)).on('error', () => {})
-      closers.push(() => socket.destroy())
+      closeLater(() => socket.destroy())
       return socket
     })
     await until('all have come', () => front.requests() === before + MAX)
@@ -64,16 +58,14 @@ it.each(['Connection: close\r\n', ''])(
       socket.pause()
       socket.write(`HTTP/1.1 200 OK\r\n${fields}Content-Length: 2\r\n\r\nok`)
     })
-    closers.push(back.close)
     // More than the system holds on the way.
     const body = Buffer.alloc(30_000_000, 'x')
     const headers = '\r\nhost: a'
-    const { port, close } = await startFront(
+    const { port } = await startFront(
       back.url,
       { maxConnections: 1, timeoutMs: 2000 },
       { headers, body, bodyLength: body.length },
     )
-    closers.push(close)
     for (let i = 0; i < 3; i++) expect((await get(port, '/', { method: 'POST' })).status).toBe(200)
   },
 )

@@ -1,13 +1,9 @@
 import { connect, type Socket } from 'node:net'
-import { afterAll, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
+import { closeLater } from '../helpers/closing.ts'
 import { startFront } from '../helpers/front.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
-
-const closers: (() => unknown)[] = []
-afterAll(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
 
 /** Made before the time is measured. */
 const LARGE = Buffer.alloc(30_000_000, 'x')
@@ -19,15 +15,13 @@ function ask(port: number, text: string): Socket {
     .pause()
     .on('error', () => {})
   socket.write(text)
-  closers.push(() => socket.destroy())
+  closeLater(() => socket.destroy())
   return socket
 }
 
 async function answering(bytes: number, timeoutMs = 1000, slowReaderMs = timeoutMs) {
   const back = await startUpstream((_, response) => response.end(LARGE.subarray(0, bytes)))
-  closers.push(back.close)
   const front = await startFront(back.url, { timeoutMs, slowReaderMs })
-  closers.push(front.close)
   return { back, ...front }
 }
 
@@ -40,14 +34,14 @@ it.concurrent('a caller that does not read times out, is logged as one that left
   await until('no socket upstream', () => back.sockets() === 0)
 })
 
-it.concurrent('a caller has a time of its own for that, which may be longer than that of the upstream', async () => {
+it.concurrent('a caller that does not read has a timeout of its own, which may be longer than that of the upstream', async () => {
   const { port, outcomes } = await answering(30_000_000, 800, 1600)
   ask(port, GET)
   await until('the outcome', () => outcomes.length === 1)
   expect(outcomes).toMatchObject([{ outcome: 'left', timedOut: 'the caller read too little for 1600 ms' }])
 })
 
-it.concurrent('so is one that does not read the last of an answer that has come whole', async () => {
+it.concurrent('a caller that does not read the end of a complete response times out, too', async () => {
   const { port, outcomes } = await answering(60_000, 4000)
   ask(port, GET.repeat(250))
   await until('the outcomes', () => outcomes.length === 250)
@@ -56,7 +50,7 @@ it.concurrent('so is one that does not read the last of an answer that has come 
   expect(outcomes.map(({ outcome }) => outcome)).not.toContain('cut')
 })
 
-it.concurrent('a caller that reads steadily, but too slowly for the system to tell of it within the timeout, gets all of it', async () => {
+it.concurrent('a slow reader whose progress the kernel reports later than the timeout gets the whole response', async () => {
   const { port, outcomes } = await answering(5_000_000, 1000, 10_000)
   const socket = ask(port, GET.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'))
   // 64 kB each 60 ms: some 1.1 MB a second, which the system may report by 1.4 MB.

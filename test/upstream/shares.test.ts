@@ -1,15 +1,11 @@
 import { connect, type Socket } from 'node:net'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import { closeLater } from '../helpers/closing.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { startGateway } from '../helpers/gateway.ts'
 import { raw, statuses } from '../helpers/raw.ts'
 import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
-
-const closers: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
 
 /** An upstream that answers `/now` at once and everything else never, behind a gateway with few sockets. */
 async function patient(maxConnections: number, timeoutMs = 5000) {
@@ -20,9 +16,7 @@ async function patient(maxConnections: number, timeoutMs = 5000) {
     asked.push(line)
     if (line.endsWith('/now')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
   })
-  closers.push(back.close)
   const front = await startFront(back.url, { maxConnections, timeoutMs })
-  closers.push(front.close)
   return { back, asked, ...front }
 }
 
@@ -31,7 +25,7 @@ function send(port: number, caller: string, path: string, length = 0, body = '')
   const socket = connect(port, '127.0.0.1').on('error', () => {})
   const method = length > 0 ? `POST ${path} HTTP/1.1\r\nContent-Length: ${length}` : `GET ${path} HTTP/1.1`
   socket.write(`${method}\r\nHost: a\r\nX-Caller: ${caller}\r\n\r\n${body}`)
-  closers.push(() => socket.destroy())
+  closeLater(() => socket.destroy())
   return socket
 }
 
@@ -41,17 +35,14 @@ const MUCH = 'x'.repeat(100_000)
 it('a caller whose connections fail keeps its share of the sockets', async () => {
   const gone = await startUpstream()
   await gone.close()
-  const { port, close } = await startFront(gone.url, { maxConnections: 1, timeoutMs: 5000 })
-  closers.push(close)
+  const { port } = await startFront(gone.url, { maxConnections: 1, timeoutMs: 5000 })
   for (let i = 0; i < 3; i++) expect((await now(port, 'a')).status).toBe(502)
 })
 
 describe('senders of slow bodies', () => {
-  it('hold no socket of the upstream, also if they are many, until a short body is complete', async () => {
+  it('senders of slow short bodies hold no socket of the upstream until their body is complete, also if they are many', async () => {
     const back = await startUpstream()
-    closers.push(back.close)
     const front = await startFront(back.url, { maxConnections: 2 })
-    closers.push(front.close)
     const slow = Array.from({ length: 20 }, (_, i) => send(front.port, `caller ${i % 3}`, '/', 10, 'begun'))
     for (let i = 0; i < 5; i++) expect((await now(front.port, 'caller 0')).status).toBe(200)
     expect(back.seen).toHaveLength(5)
@@ -61,7 +52,7 @@ describe('senders of slow bodies', () => {
     expect(back.seen[5]!.body.toString()).toBe('begunended')
   })
 
-  it('hold at most half of the sockets with long ones, and one caller half of those', async () => {
+  it('senders of slow long bodies hold at most half of the sockets, and one caller half of those', async () => {
     const { back, port, asked } = await patient(8)
     for (let i = 0; i < 6; i++) send(port, 'a', '/a', 200_000, MUCH)
     await until('two of the first caller', () => asked.length === 2)
@@ -77,7 +68,7 @@ describe('senders of slow bodies', () => {
     expect(back.sockets()).toBe(5)
   })
 
-  it('give the place of an upload back when the body is whole, though its answer is not there', async () => {
+  it('an upload frees its place when its body is complete, before its response', async () => {
     const { port, asked, requests } = await patient(2)
     const first = send(port, 'a', '/a', 200_000, MUCH)
     await until('the first upload', () => asked.length === 1)
@@ -88,7 +79,7 @@ describe('senders of slow bodies', () => {
     await until('the second upload', () => asked.length === 2)
   })
 
-  it('give the place of an upload back once, also if its answer comes later', async () => {
+  it('an upload frees its place once, also if its response comes later', async () => {
     const sent = new Map<Socket, number>()
     let uploads = 0
     const back = await startRawUpstream((socket, chunk) => {
@@ -99,9 +90,7 @@ describe('senders of slow bodies', () => {
         socket.write('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n')
       }
     })
-    closers.push(back.close)
-    const { port, outcomes, requests, close } = await startFront(back.url, { maxConnections: 2 })
-    closers.push(close)
+    const { port, outcomes, requests } = await startFront(back.url, { maxConnections: 2 })
     for (let i = 1; i <= 2; i++) {
       const upload = send(port, 'a', '/a', 2 * MUCH.length, MUCH)
       await until('its first half', () => uploads === i)
@@ -116,7 +105,7 @@ describe('senders of slow bodies', () => {
 })
 
 describe('one caller', () => {
-  it('holds at most half of the sockets, also if the others hold none', async () => {
+  it('one caller holds at most half of the sockets, also if the others hold none', async () => {
     const { back, port, asked } = await patient(4)
     const mine = Array.from({ length: 4 }, () => send(port, 'a', '/hang'))
     await until('half of them', () => asked.length === 2)
@@ -129,7 +118,7 @@ describe('one caller', () => {
     await until('the next two', () => asked.filter((line) => line === 'GET /hang').length === 4)
   })
 
-  it('has at most half of the places to wait, and the others are served in their order', async () => {
+  it('one caller has at most half of the queue, and the others are served in their order', async () => {
     const { port, asked, outcomes, requests } = await patient(4)
     // Two have sockets, and half of 32 places are theirs.
     for (let i = 0; i < 20; i++) send(port, 'a', '/hang')
@@ -150,9 +139,8 @@ describe('one caller', () => {
     expect(answers).toEqual(['d', 'e'])
   })
 
-  it('gets a 503 with Retry-After if no socket becomes free', async () => {
+  it('a caller gets a 503 with Retry-After if no socket becomes free', async () => {
     const back = await startRawUpstream(() => {})
-    closers.push(back.close)
     const gateway = await startGateway({
       data: back.url,
       upstream: 'maxConnections: 1',
@@ -161,7 +149,6 @@ describe('one caller', () => {
   - { match: "/*", upstream: data, authenticate: none, timeout: 500ms }`,
       limits: '',
     })
-    closers.push(gateway.close)
     const ask = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`
     const holder = connect(gateway.port, '127.0.0.1')
     holder.on('error', () => {}).write(ask('/held'))
@@ -182,9 +169,7 @@ it('a client may send at once all that a limit of 1000 allows', async () => {
     if (holding) held.push(answer)
     else answer()
   })
-  closers.push(back.close)
-  const { port, requests, close } = await startFront(back.url)
-  closers.push(close)
+  const { port, requests } = await startFront(back.url)
   const answers = Promise.all(Array.from({ length: 1000 }, () => now(port, 'a')))
   await until('all have come', () => requests() === 1000)
   holding = false

@@ -1,31 +1,24 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
 import { createServer } from 'node:https'
-import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net'
-import { tmpdir } from 'node:os'
+import { createServer as createTcpServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import { type TLSSocket, type TlsOptions } from 'node:tls'
-import { afterEach, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
+import { createFolder } from '../helpers/folder.ts'
+import { listenLocally } from '../helpers/local-server.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
 import type { Tls } from '../../src/upstream/addresses.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
-
-const closers: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
 
 const server = makeCertificate('localhost')
 const elsewhere = makeCertificate('data.internal')
 const gateway = makeCertificate('gateway')
 const stranger = makeCertificate('stranger')
 
-async function listening(started: Server): Promise<string> {
-  await new Promise<void>((resolve) => started.listen(0, '127.0.0.1', resolve))
-  closers.push(() => new Promise((resolve) => started.close(resolve)))
-  return `https://localhost:${(started.address() as AddressInfo).port}`
-}
+const listening = async (started: Server): Promise<string> =>
+  `https://localhost:${(await listenLocally(started)).port}`
 
 /** A backend that responds with the names that it sees. */
 async function backend(options: TlsOptions = server) {
@@ -36,15 +29,7 @@ async function backend(options: TlsOptions = server) {
     request.resume().on('end', () => response.end('ok'))
   }
   const started = createServer({ ...options }, answer)
-  const url = await listening(started)
-  closers.push(() => started.closeAllConnections())
-  return { url, seen }
-}
-
-async function front(...args: Parameters<typeof startFront>) {
-  const started = await startFront(...args)
-  closers.push(started.close)
-  return started
+  return { url: await listening(started), seen }
 }
 
 const NOTHING = { ca: undefined, servername: undefined, cert: undefined, key: undefined }
@@ -52,9 +37,9 @@ const WITH_CA = { ...NOTHING, ca: server.cert }
 const ASKING = { ...server, requestCert: true, ca: gateway.cert }
 
 describe('an upstream over TLS', () => {
-  it('is asked where one of the authorities vouches for its name', async () => {
+  it('an upstream over TLS gets requests if one of the authorities vouches for its name', async () => {
     const { url, seen } = await backend()
-    const { port } = await front(url, { tls: WITH_CA })
+    const { port } = await startFront(url, { tls: WITH_CA })
     expect(await get(port, '/', { method: 'POST', headers: { Host: 'evil.example' } }, 'x')).toMatchObject({
       status: 200,
       body: 'ok',
@@ -62,17 +47,17 @@ describe('an upstream over TLS', () => {
     expect(seen).toEqual(['localhost nobody'])
   })
 
-  it('is asked by the name that the configuration gives', async () => {
+  it('an upstream over TLS is addressed by the name that the configuration gives', async () => {
     const { url, seen } = await backend(elsewhere)
     const tls = { ...NOTHING, ca: elsewhere.cert, servername: 'data.internal' }
-    expect((await get((await front(url, { tls })).port)).status).toBe(200)
+    expect((await get((await startFront(url, { tls })).port)).status).toBe(200)
     expect(seen).toEqual(['data.internal nobody'])
   })
 
-  it('sees the certificate of the gateway', async () => {
+  it('an upstream over TLS sees the certificate of the gateway', async () => {
     const { url, seen } = await backend(ASKING)
     const tls = { ...WITH_CA, cert: gateway.cert, key: gateway.key }
-    expect((await get((await front(url, { tls })).port)).status).toBe(200)
+    expect((await get((await startFront(url, { tls })).port)).status).toBe(200)
     expect(seen).toEqual(['localhost CN=gateway'])
   })
 
@@ -99,18 +84,21 @@ describe('an upstream over TLS', () => {
       WITH_CA,
       /alert|protocol|closed|ECONNRESET/,
     ],
-  ])('gets nothing and its caller a 502 where %s; the log says why', async (_, options, tls, cause) => {
-    const { url, seen } = await backend(options)
-    const { port, outcomes } = await front(url, { tls })
-    expect(await get(port, '/', { method: 'POST' }, 'secret')).toMatchObject({
-      status: 502,
-      body: expect.stringMatching(/^The upstream (cannot be reached|broke off)\.$/) as string,
-    })
-    expect(seen).toEqual([])
-    expect((outcomes[0]!.error!.cause as Error).message).toMatch(cause)
-  })
+  ])(
+    'an upstream gets nothing, and its caller a 502, if %s; the log says why',
+    async (_, options, tls, cause) => {
+      const { url, seen } = await backend(options)
+      const { port, outcomes } = await startFront(url, { tls })
+      expect(await get(port, '/', { method: 'POST' }, 'secret')).toMatchObject({
+        status: 502,
+        body: expect.stringMatching(/^The upstream (cannot be reached|broke off)\.$/) as string,
+      })
+      expect(seen).toEqual([])
+      expect((outcomes[0]!.error!.cause as Error).message).toMatch(cause)
+    },
+  )
 
-  it('gets nothing and its caller a 502 if it has no TLS', async () => {
+  it('an upstream without TLS gets nothing, and its caller a 502', async () => {
     const url = await listening(
       createTcpServer((socket) =>
         socket
@@ -119,24 +107,23 @@ describe('an upstream over TLS', () => {
           .end('HTTP/1.1 200 OK\r\n\r\n'),
       ),
     )
-    const { port, outcomes } = await front(url, { tls: WITH_CA })
+    const { port, outcomes } = await startFront(url, { tls: WITH_CA })
     expect((await get(port)).status).toBe(502)
     expect((outcomes[0]!.error!.cause as Error).message).toMatch(/wrong version|ECONNRESET|packet/)
   })
 
-  it('is verified also if the environment disables that in Node.js', async () => {
+  it('an upstream over TLS is verified also if the environment disables that in Node.js', async () => {
     process.env['NODE_TLS_REJECT_UNAUTHORIZED'] = '0'
     try {
       const { url } = await backend()
-      expect((await get((await front(url)).port)).status).toBe(502)
+      expect((await get((await startFront(url)).port)).status).toBe(502)
     } finally {
       delete process.env['NODE_TLS_REJECT_UNAUTHORIZED']
     }
   })
 
-  it('is reached with the files that the configuration names', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'sluice-tls-'))
-    closers.push(() => rmSync(folder, { recursive: true }))
+  it('an upstream over TLS is reached with the files that the configuration names', async () => {
+    const folder = createFolder()
     for (const [name, text] of Object.entries({ ca: server.cert, cert: gateway.cert, key: gateway.key }))
       writeFileSync(join(folder, `${name}.pem`), text)
     const { url, seen } = await backend(ASKING)
@@ -146,20 +133,19 @@ describe('an upstream over TLS', () => {
       routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]',
       limits: '',
     })
-    closers.push(started.close)
     expect((await call(started.port)).status).toBe(200)
     expect(seen).toEqual(['localhost CN=gateway'])
   })
 })
 
-it('verifies the certificate of each new socket', async () => {
+it('the certificate of an upstream is verified for each new socket', async () => {
   const answer: RequestListener = (_, response) => {
     response.writeHead(200, { Connection: 'close' }).end('ok')
   }
   const resumed: boolean[] = []
   const started = createServer({ ...server }, answer)
   started.on('secureConnection', (socket: TLSSocket) => resumed.push(socket.isSessionReused()))
-  const { port, outcomes } = await front(await listening(started), { tls: WITH_CA })
+  const { port, outcomes } = await startFront(await listening(started), { tls: WITH_CA })
   for (let i = 0; i < 2; i++) expect((await get(port)).status).toBe(200)
   expect(resumed).toEqual([false, false])
   started.setSecureContext(stranger)

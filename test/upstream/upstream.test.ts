@@ -1,40 +1,19 @@
+import { once } from 'node:events'
 import { request as httpRequest } from 'node:http'
-import type { Socket } from 'node:net'
-import { afterEach, describe, expect, it } from 'vitest'
+import { connect, type Socket } from 'node:net'
+import { describe, expect, it } from 'vitest'
+import { startStrictUpstream } from '../edge/strict-upstream.ts'
 import { get, startFront } from '../helpers/front.ts'
-import { raw, statuses } from '../helpers/raw.ts'
+import { answered, raw, statuses } from '../helpers/raw.ts'
 import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-const closers: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closers.splice(0).toReversed()) await close()
-})
-
 /** A server with nothing but `forward` in it, in front of an upstream. */
-async function front(...args: Parameters<typeof startFront>) {
-  const started = await startFront(...args)
-  closers.push(started.close)
-  return started
-}
-
-async function upstream(...args: Parameters<typeof startUpstream>) {
-  const started = await startUpstream(...args)
-  closers.push(started.close)
-  return started
-}
-
-async function rawUpstream(talk: Parameters<typeof startRawUpstream>[0]) {
-  const started = await startRawUpstream(talk)
-  closers.push(started.close)
-  return started
-}
-
 const GET = 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'
 
-describe('streams both ways', () => {
-  it('keeps method, target, body, status, reason, header spelling and every Set-Cookie', async () => {
-    const back = await upstream((_, response) => {
+describe('streaming', () => {
+  it('a request and its response keep method, target, body, status, reason, header spelling and every Set-Cookie', async () => {
+    const back = await startUpstream((_, response) => {
       response.writeHead(207, 'Odd Reason', [
         'X-Odd',
         '1',
@@ -47,7 +26,7 @@ describe('streams both ways', () => {
       ])
       response.end('hello')
     })
-    const { port } = await front(back.url)
+    const { port } = await startFront(back.url)
     const got = await get(
       port,
       '/a//b/http:/c?x=//../%2f',
@@ -62,9 +41,9 @@ describe('streams both ways', () => {
     expect(back.seen[0]!.body.toString()).toBe('body')
   })
 
-  it('carries large bodies of both kinds, either way, whole', async () => {
-    const back = await upstream((_, response, body) => response.end(body))
-    const { port } = await front(back.url)
+  it('large bodies with a length and in chunks arrive complete, either way', async () => {
+    const back = await startUpstream((_, response, body) => response.end(body))
+    const { port } = await startFront(back.url)
     const big = 'x'.repeat(900_000)
     expect((await get(port, '/', { method: 'POST' }, big)).body).toBe(big)
     const chunked = await get(port, '/', { method: 'POST', headers: { 'Transfer-Encoding': 'chunked' } }, big)
@@ -72,10 +51,10 @@ describe('streams both ways', () => {
   })
 })
 
-describe('known weaknesses of http-proxy', () => {
-  it('#5: rewrites the path that was decided on', async () => {
-    const back = await upstream()
-    const { port } = await front(back.url)
+describe('defects of http-proxy, which do not show', () => {
+  it('the path that was matched is forwarded, whatever slashes it has', async () => {
+    const back = await startUpstream()
+    const { port } = await startFront(back.url)
     for (const path of ['//a', '/a//b', '/x/http:/y', '/https:/z?a=http:/b//c']) await get(port, path)
     expect(back.seen.map(({ url }) => url)).toEqual(['//a', '/a//b', '/x/http:/y', '/https:/z?a=http:/b//c'])
   })
@@ -87,8 +66,8 @@ describe('known weaknesses of http-proxy', () => {
   ])(
     'a response to %s that is complete with its head stays complete, also before %j',
     async (method, bytes, status) => {
-      const back = await rawUpstream((socket) => socket.write(bytes))
-      const { port, outcomes } = await front(back.url)
+      const back = await startRawUpstream((socket) => socket.write(bytes))
+      const { port, outcomes } = await startFront(back.url)
       expect(await get(port, '/', { method })).toMatchObject({ status, body: '' })
       expect(outcomes).toMatchObject([{ outcome: 'answered' }])
       await until('no socket upstream', () => back.sockets() === 0)
@@ -99,28 +78,54 @@ describe('known weaknesses of http-proxy', () => {
     ['HEAD', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n'],
     ['GET', 'HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n'],
     ['GET', 'HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n'],
-  ])('never reuses a socket whose answer to %s announced a body: %j', async (method, bytes) => {
+  ])('a socket whose response to %s announced a body is never reused: %j', async (method, bytes) => {
     const connections = new Set<number>()
-    const back = await rawUpstream((socket, _, connection) => {
+    const back = await startRawUpstream((socket, _, connection) => {
       connections.add(connection)
       socket.write(connection === 1 ? bytes : 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
     })
-    const { port } = await front(back.url)
+    const { port } = await startFront(back.url)
     await get(port, '/', { method })
     expect(await get(port)).toMatchObject({ status: 200, body: 'ok' })
     expect(connections.size).toBe(2)
   })
 
-  it('passes a head on before its body comes', async () => {
-    const back = await rawUpstream((socket) => socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n'))
-    const { port } = await front(back.url)
+  it('the head of a response is forwarded before its body comes', async () => {
+    const back = await startRawUpstream((socket) =>
+      socket.write('HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n'),
+    )
+    const { port } = await startFront(back.url)
     const { text } = await raw(port, GET, (sofar) => sofar.includes('\r\n\r\n'))
     expect(text).toContain('HTTP/1.1 200 OK')
   })
 
-  it('503 where every socket and every place in the queue is taken', async () => {
-    const back = await rawUpstream(() => {})
-    const { port, outcomes } = await front(back.url, { maxConnections: 2, timeoutMs: 300 })
+  it.each([
+    ['whose head comes byte by byte', 'HTTP/1.1 200 OK\r\nX: ', 'x'],
+    ['that sends only interim responses', '', 'HTTP/1.1 102 Processing\r\n\r\n'],
+  ])('an upstream %s times out', async (_, first, next) => {
+    const back = await startRawUpstream((socket) => {
+      socket.write(first)
+      const timer = setInterval(() => socket.write(next), 50)
+      socket.on('close', () => clearInterval(timer))
+    })
+    const { port } = await startFront(back.url, { timeoutMs: 300 })
+    expect((await get(port)).status).toBe(504)
+  })
+
+  it('a truncated response to HTTP/1.0, which ends with the socket, resets it', async () => {
+    const back = await startRawUpstream((socket) =>
+      socket.end('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n'),
+    )
+    const { port } = await startFront(back.url)
+    const socket = connect(port, '127.0.0.1')
+    socket.resume().write('GET / HTTP/1.0\r\nHost: a\r\n\r\n')
+    const [error] = (await once(socket, 'error')) as [NodeJS.ErrnoException]
+    expect(error.code).toBe('ECONNRESET')
+  })
+
+  it('a request gets a 503 if every socket and every place in the queue is taken', async () => {
+    const back = await startRawUpstream(() => {})
+    const { port, outcomes } = await startFront(back.url, { maxConnections: 2, timeoutMs: 300 })
     const ask = (caller: string) => get(port, '/', { headers: { 'X-Caller': caller } })
     const answers = Promise.all(Array.from({ length: 20 }, (_, i) => ask(i % 2 === 0 ? 'a' : 'b')))
     // Two are asked and silent, sixteen wait for their sockets, two are refused at once.
@@ -131,10 +136,23 @@ describe('known weaknesses of http-proxy', () => {
   })
 })
 
-describe('bodies', () => {
-  it('cuts a chunked body at maxBody with 413, and the upstream never sees it whole', async () => {
-    const back = await upstream()
-    const { port } = await front(back.url, {}, { maxBody: 1000 })
+describe('bodies of requests', () => {
+  it.each(['DELETE', 'OPTIONS'])(
+    'a chunked %s is forwarded whole, so that it hides no second request (CVE-2026-29057)',
+    async (method) => {
+      const hidden = 'GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n'
+      const strict = await startStrictUpstream()
+      const { port } = await startFront(strict.url, {}, { bodyLength: undefined })
+      const chunks = `${hidden.length.toString(16)}\r\n${hidden}\r\n0\r\n\r\n`
+      const head = `${method} /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n`
+      await raw(port, head + chunks, answered)
+      expect(strict.requests).toMatchObject([{ line: `${method} /x`, body: hidden }])
+    },
+  )
+
+  it('a chunked body beyond maxBody gets a 413, and the upstream never sees it complete', async () => {
+    const back = await startUpstream()
+    const { port } = await startFront(back.url, {}, { maxBody: 1000 })
     const got = await get(
       port,
       '/',
@@ -145,9 +163,9 @@ describe('bodies', () => {
     expect(back.seen).toEqual([])
   })
 
-  it('waits for a slow sender as long as something may still come', async () => {
-    const back = await upstream()
-    const { port } = await front(back.url, { timeoutMs: 200 })
+  it('a slow sender has time as long as its body is not complete', async () => {
+    const back = await startUpstream()
+    const { port } = await startFront(back.url, { timeoutMs: 200 })
     const answer = new Promise<number>((resolve) => {
       const request = httpRequest({ port, method: 'POST', agent: false }, (response) => {
         response.resume()
@@ -159,11 +177,11 @@ describe('bodies', () => {
     expect(await answer).toBe(200)
   })
 
-  it('passes on an early answer and closes, so that the rest of the body does not become a request', async () => {
-    const back = await rawUpstream((socket, first) => {
+  it('an early response closes the socket, so that the rest of the body does not become a request', async () => {
+    const back = await startRawUpstream((socket, first) => {
       if (first.includes('POST')) socket.write('HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno')
     })
-    const { port } = await front(back.url)
+    const { port } = await startFront(back.url)
     const { text, closed } = await raw(
       port,
       `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n${'x'.repeat(100_000)}GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n`,
@@ -174,12 +192,12 @@ describe('bodies', () => {
   })
 })
 
-describe('retries', () => {
+describe('retries of requests', () => {
   /** Answers the first request on each socket and drops the second unanswered, as a server that just closed it. */
   const oncePerSocket = () => {
     const requests: string[] = []
     const served = new WeakSet<Socket>()
-    const started = rawUpstream((socket, first) => {
+    const started = startRawUpstream((socket, first) => {
       requests.push(first.toString().split(' ', 1)[0]!)
       if (served.has(socket)) {
         socket.destroy()
@@ -191,16 +209,16 @@ describe('retries', () => {
     return started.then((back) => ({ back, requests }))
   }
 
-  it('asks once more for a GET whose reused socket died unanswered', async () => {
+  it('a GET whose reused socket closed without a response is sent once more', async () => {
     const { back, requests } = await oncePerSocket()
-    const { port } = await front(back.url)
+    const { port } = await startFront(back.url)
     for (let i = 0; i < 4; i++) expect((await get(port)).status).toBe(200)
     expect(requests.length).toBeGreaterThan(4)
   })
 
-  it('never sends anything else twice', async () => {
+  it('a request with another method is never sent twice', async () => {
     const { back, requests } = await oncePerSocket()
-    const { port } = await front(back.url)
+    const { port } = await startFront(back.url)
     expect((await get(port)).status).toBe(200)
     expect((await get(port, '/', { method: 'POST' }, 'x')).status).toBe(502)
     expect((await get(port)).status).toBe(200)
@@ -209,13 +227,13 @@ describe('retries', () => {
     expect(requests.filter((method) => method === 'DELETE')).toHaveLength(1)
   })
 
-  it('does not ask again on a new socket', async () => {
+  it('a request that failed on a new socket is not sent again', async () => {
     let requests = 0
-    const back = await rawUpstream((socket) => {
+    const back = await startRawUpstream((socket) => {
       requests++
       socket.destroy()
     })
-    const { port } = await front(back.url)
+    const { port } = await startFront(back.url)
     expect((await get(port)).status).toBe(502)
     expect(requests).toBe(1)
   })

@@ -59,11 +59,12 @@ export function callerPage() {
     },
     {
       head: 'Window',
-      text: formatWindow,
+      text: (limit) => formatWindow(limit) + (limit.oldest ? `, the oldest since ${time(limit.oldest)}` : ''),
     },
     {
       head: 'Next call freed',
-      text: ({ limit, remaining, reset }) => (remaining < limit ? time(reset) : '–'),
+      text: ({ limit, remaining, windowSeconds, reset }) =>
+        windowSeconds && remaining < limit ? time(reset) : '–',
     },
     { head: 'Kind', text: kindOf },
   ])

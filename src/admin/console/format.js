@@ -110,10 +110,11 @@ export function duration(seconds) {
 }
 
 /**
- * Returns the window of a limit, such as `1 min` or `week from monday (UTC)`.
+ * Returns the window of a limit, such as `1 min` or `week from monday (UTC)`; calls at once have none.
  * @param {Pick<Overview['limits'][number], 'windowSeconds' | 'calendar'>} limit
  */
 export function formatWindow({ windowSeconds, calendar }) {
+  if (windowSeconds === undefined) return 'at once'
   if (calendar === undefined) return duration(windowSeconds)
   const { unit, timezone, firstDay } = calendar
   return `${unit}${firstDay === undefined ? '' : ` from ${firstDay}`} (${timezone})`

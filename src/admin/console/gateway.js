@@ -71,8 +71,10 @@ export function gatewayTables() {
     },
     {
       head: 'Allows',
-      text: (limit) =>
-        `${pluralize(limit.limit, 'call')} in ${limit.calendar ? 'a calendar ' : ''}${formatWindow(limit)}`,
+      text: (limit) => {
+        const kind = limit.calendar ? 'in a calendar ' : limit.windowSeconds ? 'in ' : ''
+        return `${pluralize(limit.limit, 'call')} ${kind}${formatWindow(limit)}`
+      },
     },
     {
       head: 'Kind',

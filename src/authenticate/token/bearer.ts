@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { Refusal } from '../../errors.ts'
 import { parseObject } from '../../runtime/json.ts'
 import type { Proofs, Sender } from '../proof/dpop.ts'
-import { createChallenges, createConfirm, type Scheme, type SenderConstrainedToken } from './challenge.ts'
+import { type BoundToken, createChallenges, createConfirm, type Scheme } from './challenge.ts'
 import type { CredentialsError, Identity, JwtRules, VerifiedToken } from './claims.ts'
 import { invalidToken, mismatch, verifyJwt } from './claims.ts'
 import type { Introspect } from './introspection.ts'
@@ -21,7 +21,7 @@ export type Authenticate = (
   sender?: () => Sender,
 ) => Authenticated | Promise<Authenticated>
 
-export type Authenticated = Identity | SenderConstrainedToken | Refusal
+export type Authenticated = Identity | BoundToken | Refusal
 
 type Found = Identity | CredentialsError
 
@@ -94,11 +94,9 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
       const { client } = result
       return client === undefined ? result : { ...result, client: qualify(client, issuer) }
     }
-    let { identity } = result
-    if (trusted.length > 1) {
-      const { client, user } = identity
-      identity = { ...identity, client: qualify(client, issuer), user: user && qualify(user, issuer) }
-    }
+    const { client, user } = result.identity
+    const unique = { client: qualify(client, issuer), user: user && qualify(user, issuer) }
+    const identity = { ...result.identity, ...unique }
     // An opaque token is cached at once: introspecting it again would cost far more than its cache entry.
     if (signature === undefined || isRepeated(signature)) {
       // A slice would keep the whole header field in memory, whose spaces the caller chooses.
@@ -119,8 +117,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     const credentials = authorization[0] ?? ''
     const begin = SCHEME.exec(credentials)
     const scheme = begin?.[1]!.toLowerCase() as Scheme | undefined
-    if (scheme === undefined || (scheme === 'dpop' && proofs === undefined))
-      return challenges.noCredentials(credentials !== '')
+    if (scheme === undefined || (scheme === 'dpop' && proofs === undefined)) return challenges.noCredentials
     const token = credentials.slice(begin![0].length)
     const found = find(token)
     if (!(found instanceof Promise)) return settle(found, scheme, token, sender)
@@ -152,14 +149,15 @@ export function createDoorkeeper() {
   }
 }
 
+const suffixOf = (issuer: string) => `@${issuer.replaceAll('%', '%25').replaceAll('@', '%40')}`
+
 /** Makes ids of several issuers unique: an id of the first issuer stays, unless it ends in `@` and an issuer; such an id, and any other, becomes `id@issuer`. */
-export function createQualifier(issuers: readonly string[]): (id: string, issuer?: string) => string {
+export function createQualifier(issuers: readonly string[]) {
   const [first, ...others] = issuers
-  if (others.length === 0) return (id) => id
-  const suffixes = new Map(
-    issuers.map((issuer) => [issuer, `@${issuer.replaceAll('%', '%25').replaceAll('@', '%40')}`]),
-  )
-  const isQualified = (id: string): boolean =>
-    id.includes('@') && [...suffixes.values()].some((suffix) => id.endsWith(suffix))
-  return (id, issuer = first!) => (issuer === first && !isQualified(id) ? id : `${id}${suffixes.get(issuer)}`)
+  const suffixes = issuers.map(suffixOf)
+  return (id: string, issuer = first!): string => {
+    if (others.length === 0) return id
+    const isPlain = issuer === first && !suffixes.some((suffix) => id.endsWith(suffix))
+    return isPlain ? id : id + suffixOf(issuer)
+  }
 }

@@ -9,9 +9,8 @@ type Challenges = ReturnType<typeof createChallenges>
 
 /** Creates refusals that challenge for a realm. With `algorithms`, which DPoP proofs may use, they also offer the DPoP scheme. */
 export function createChallenges(realm: string, algorithms?: readonly string[]) {
-  const how = `an access token as "Authorization: Bearer" and the token${algorithms === undefined ? '' : ', or as DPoP with a proof'}`
-  const noToken = `Send ${how}. A token in the query is not read.`
-  const otherScheme = `The scheme of the Authorization header is not accepted here. Send ${how}.`
+  const orDpop = algorithms === undefined ? '' : ', or as DPoP with a proof'
+  const how = `Send an access token as "Authorization: Bearer TOKEN"${orDpop}, not in the query.`
   const quoted = `realm="${realm.replace(/["\\]/g, '\\$&')}"`
   const challenges = {
     bearer: `Bearer ${quoted}`,
@@ -19,14 +18,11 @@ export function createChallenges(realm: string, algorithms?: readonly string[]) 
   }
   const offered = algorithms === undefined ? challenges.bearer : Object.values(challenges)
   return {
-    /** Returns a 401 without an error code, for a request without credentials or, if `isOtherScheme`, of a scheme that is not supported. */
-    noCredentials: (isOtherScheme: boolean) =>
-      new Refusal('Unauthorized', isOtherScheme ? otherScheme : noToken, {
-        headers: { 'WWW-Authenticate': offered },
-      }),
+    /** A 401 without an error code, for a request without credentials, or with those of another scheme. */
+    noCredentials: new Refusal('Unauthorized', how, { headers: { 'WWW-Authenticate': offered } }),
     /** Returns a 400, 401 or 503 with the challenge of the scheme that was `used`, and of the scheme that is `needed` in its place. */
     refuse({ error, description, cause, client }: CredentialsError, used: Scheme, needed?: Scheme) {
-      if (error === 'temporarily_unavailable') return serviceUnavailable(description, cause)
+      if (error === 'unavailable') return serviceUnavailable(description, cause)
       const challenge = `${challenges[used]}, error="${error}", error_description="${description}"`
       return new Refusal(error === 'invalid_request' ? 'BadRequest' : 'Unauthorized', description, {
         oauthError: error,
@@ -46,17 +42,15 @@ export function requireScope(identity: Identity, scopes: readonly string[]): Ref
   const missing = scopes.filter((scope) => !held.includes(scope))
   if (missing.length === 0) return undefined
   const scheme = identity.confirmation?.jkt === undefined ? 'Bearer' : 'DPoP'
-  const description = `This path needs the scope${missing.length === 1 ? '' : 's'} ${missing.join(' ')}, which the access token lacks.`
-  return new Refusal('Forbidden', description, {
-    oauthError: 'insufficient_scope',
-    headers: {
-      'WWW-Authenticate': `${scheme} error="insufficient_scope", error_description="${description}", scope="${scopes.join(' ')}"`,
-    },
-  })
+  const description = `This path needs the scope ${missing.join(' ')}, which the access token lacks.`
+  const error = 'insufficient_scope'
+  const needed = `error_description="${description}", scope="${scopes.join(' ')}"`
+  const headers = { 'WWW-Authenticate': `${scheme} error="${error}", ${needed}` }
+  return new Refusal('Forbidden', description, { oauthError: error, headers })
 }
 
 /** A token bound to a key, whose proof is not verified yet. Until it is, the request may be refused but not admitted. */
-export interface SenderConstrainedToken {
+export interface BoundToken {
   readonly identity: Identity
   /** Verifies the proof. Never rejects. */
   prove(): Promise<Proof | Refusal>

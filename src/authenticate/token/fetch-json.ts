@@ -52,6 +52,6 @@ function describeFailure(error: unknown): string {
   const { name, code, message, cause } = error as NodeJS.ErrnoException
   if (name === 'TimeoutError') return 'did not answer in time'
   const reason = (cause as NodeJS.ErrnoException | undefined)?.code ?? code ?? message
-  if (reason === 'ERR_SSL_WRONG_VERSION_NUMBER') return 'does not use TLS; write http:// instead of https://'
+  if (reason === 'ERR_SSL_WRONG_VERSION_NUMBER') return 'does not use TLS; write it with http://'
   return `cannot be read: ${reason === 'ENOENT' ? 'there is no such file' : reason}`
 }

@@ -4,7 +4,7 @@ import { LRUCache } from 'lru-cache'
 import pLimit from 'p-limit'
 import { Health, type HealthOptions } from '../../health.ts'
 import { type JsonObject, parseObject } from '../../runtime/json.ts'
-import type { CredentialsError, TokenRules, VerifiedToken } from './claims.ts'
+import type { CredentialsError, TokenRules, Verification } from './claims.ts'
 import { invalidToken, NOT_ACCESS, readClaims, UNCHECKABLE, unverifiable } from './claims.ts'
 import { describeStatus, FetchError, fetchFailure, readBytes } from './fetch-json.ts'
 
@@ -26,13 +26,11 @@ export interface IntrospectionOptions extends TokenRules {
 export type IntrospectionResult = 'active' | 'inactive' | 'failed'
 
 /** Verifies an opaque token. Returns a promise, which never rejects, only if the issuer must be asked. */
-export type Introspect = (token: string) => CredentialsError | Promise<VerifiedToken | CredentialsError>
+export type Introspect = (token: string) => CredentialsError | Promise<Verification>
 
-/** Time for which refusals are cached, and their maximum number. */
-const REFUSED_MS = 5000
-const MAX_REFUSED = 10_000
+/** The cache of refusals: their maximum number, and how long one is kept, by the clock of the tokens' times. */
+const REFUSALS = { max: 10_000, ttl: 5000, ttlResolution: 0, perf: Date }
 const NOT_ACTIVE = invalidToken('The access token is not active.')
-const HEADER = { typ: 'at+jwt' }
 /** RFC 6749 section 7.1, RFC 9449 section 5, or a value that some servers use instead. */
 const ACCESS_TOKEN = /^(?:bearer|dpop|access_token)$/i
 
@@ -47,16 +45,18 @@ const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'
 /** Creates the lookup of opaque tokens (RFC 7662). Concurrent lookups of a token share one request. Refusals are cached. An outage gives a 503. */
 export function createIntrospection(options: IntrospectionOptions) {
   const { url, events, timeoutMs = 3000, maxAgeMs = 30_000 } = options
+  const credentials = new URLSearchParams([[options.clientId, options.clientSecret]]).toString()
   const headers = {
     accept: 'application/json',
-    authorization: basic(options.clientId, options.clientSecret),
+    // RFC 6749 section 2.3.1: both halves form-encoded.
+    authorization: `Basic ${btoa(credentials.replace('=', ':'))}`,
     'content-type': 'application/x-www-form-urlencoded',
   }
   // For the log and the metrics: it pauses no lookups, since callers with tokens on which a healthy endpoint fails could lock out others.
   const health = new Health({ failures: MAX_FAILURES, backoffMs: 0, ...events })
   const limit = pLimit(MAX_CONCURRENT)
-  const inFlight = new Map<string, Promise<VerifiedToken | CredentialsError>>()
-  const refused = new LRUCache<string, { error: CredentialsError; until: number }>({ max: MAX_REFUSED })
+  const inFlight = new Map<string, Promise<Verification>>()
+  const refused = new LRUCache<string, CredentialsError>(REFUSALS)
 
   /** Returns the answer; undefined if the endpoint does not accept such tokens. Follows no redirects. */
   async function post(token: string, signal: AbortSignal): Promise<JsonObject | undefined> {
@@ -85,7 +85,7 @@ export function createIntrospection(options: IntrospectionOptions) {
     })
   }
 
-  async function lookUp(token: string, digest: string): Promise<VerifiedToken | CredentialsError> {
+  async function lookUp(token: string, key: string): Promise<Verification> {
     const askedAt = Date.now()
     let answer: JsonObject | undefined
     try {
@@ -99,15 +99,15 @@ export function createIntrospection(options: IntrospectionOptions) {
     const isActive = answer?.['active'] === true
     events.onResult?.(isActive ? 'active' : 'inactive')
     const result = isActive ? read(answer!, askedAt) : NOT_ACTIVE
-    if ('error' in result) refused.set(digest, { error: result, until: askedAt + REFUSED_MS })
+    if ('error' in result) refused.set(key, result)
     return result
   }
 
-  function read(answer: JsonObject, askedAt: number): VerifiedToken | CredentialsError {
+  function read(answer: JsonObject, askedAt: number): Verification {
     const { token_type: type = 'bearer' } = answer
     // RFC 7662 section 2.2: `iss` and `exp` are optional, and the issuer is known.
     const claims: JsonObject = { iss: options.issuer, exp: Number.MAX_VALUE, ...answer }
-    const identity = readClaims(HEADER, claims, options)
+    const identity = readClaims('at+jwt', claims, options)
     if ('error' in identity) return identity
     const { client, confirmation } = identity
     if (typeof type !== 'string' || !ACCESS_TOKEN.test(type)) return { ...NOT_ACCESS, client }
@@ -116,18 +116,12 @@ export function createIntrospection(options: IntrospectionOptions) {
   }
 
   const introspect: Introspect = (token) => {
-    const digest = hash('sha256', token, 'base64url')
-    const cached = refused.get(digest)
-    if (cached !== undefined && cached.until > Date.now()) return cached.error
-    const lookup = inFlight.get(digest) ?? lookUp(token, digest).finally(() => inFlight.delete(digest))
-    inFlight.set(digest, lookup)
+    const key = hash('sha256', token, 'base64url')
+    const cached = refused.get(key)
+    if (cached !== undefined) return cached
+    const lookup = inFlight.get(key) ?? lookUp(token, key).finally(() => inFlight.delete(key))
+    inFlight.set(key, lookup)
     return lookup
   }
   return Object.assign(introspect, { isUp: () => health.up })
-}
-
-/** Returns the client authentication of RFC 6749 section 2.3.1: both halves form-encoded. */
-function basic(id: string, secret: string): string {
-  const [user, password] = [id, secret].map((text) => new URLSearchParams({ '': text }).toString().slice(1))
-  return `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`
 }

@@ -86,21 +86,20 @@ async function tokenValues({ identity, issuer, audience, api, open }: InitSettin
   const { hostname: apiHost, pathname: apiPath } = new URL(api)
   const path = pathname.replace(/\/$/, '')
   const isShared = apiHost === host
-  const isWithin = `${apiPath}/`.toLowerCase().startsWith(pathname.replace(/\/*$/, '/').toLowerCase())
+  const isWithin = `${apiPath}/`.toLowerCase().startsWith(`${path}/`.toLowerCase())
   if (identity !== '' && isShared && isWithin)
     throw new UsageError(
-      `The issuer and the API share the host ${host}, and no path distinguishes them: the API would be open. Give the API a host of its own (--api), or write the routes by hand, as in config/sluice.yaml.`,
+      `The issuer and the API share the host ${host}, and no path distinguishes them: the API would be open. Give the API a host of its own (--api).`,
     )
   const openPaths = isShared ? [`${path}/*`, '/.well-known/*'] : ['/*']
   const hosts = identity === '' || isShared ? [apiHost] : [host, apiHost]
   // Reads the document at the backend, because the issuer's URL may be that of the gateway itself.
-  const found =
-    identity === ''
-      ? undefined
-      : await discover(issuer, AbortSignal.timeout(DISCOVERY_MS), identity + path).catch(() => undefined)
+  const signal = AbortSignal.timeout(DISCOVERY_MS)
+  const reading = identity === '' ? undefined : discover(issuer, signal, identity + path)
+  const found = await reading?.catch(() => undefined)
   const pathOf = (name: string, fallback: string): string => {
     const url = String(found?.metadata[name])
-    return URL.canParse(url) && new URL(url).origin === origin ? new URL(url).pathname : path + fallback
+    return url.startsWith(`${origin}/`) ? new URL(url).pathname : path + fallback
   }
   const keys = found && new URL(found.jwksUri)
   const jwks = keys?.origin === origin ? identity + keys.pathname + keys.search : keys?.href

@@ -26,30 +26,24 @@ interface Prompt {
 
 const PROMPTS = {
   for: {
-    question:
-      'Limits count clients with access tokens (open-banking), addresses (api) or values of X-Api-Key (api-keys):',
+    question: 'Limit clients by token (open-banking), address (api) or X-Api-Key (api-keys):',
     schema: stringThat((text) => KINDS.some((kind) => kind === text), `one of ${KINDS.join(', ')}`),
     fallback: KINDS[0],
   },
   identity: {
-    question:
-      'URL of the identity backend, such as http://identity.internal:3000; empty if it is not behind this gateway:',
+    question: 'URL of the identity backend (http://identity:3000), empty if not behind the gateway:',
     schema: origin,
     fallback: '',
   },
   data: { question: 'URL of the API, such as http://data.internal:4000:', schema: origin },
-  issuer: { question: 'Issuer (iss) of access tokens, such as https://id.example.com/oidc:', schema: issuer },
-  audience: {
-    question: 'Audience (aud) of access tokens, such as https://api.example.com:',
-    schema: text('the audience'),
-  },
+  issuer: { question: 'Issuer (iss) of tokens, such as https://id.example.com:', schema: issuer },
+  audience: { question: 'Audience (aud), often the URL of the API:', schema: text('the audience') },
   api: {
     question: 'URL of the API as callers reach it, such as https://api.example.com:',
     schema: fetchedUrl('the URL of the API as callers reach it, such as https://api.example.com'),
   },
   open: {
-    question:
-      'Requests to the API that need no token, such as GET /v3/status; GET /v3/terms; empty for none:',
+    question: 'Requests that need no token, such as GET /v3/status; GET /v3/terms; empty for none:',
     schema: requests,
     fallback: '',
   },
@@ -94,7 +88,7 @@ export async function promptForMissing(args: Args, io: Io): Promise<InitSettings
   } finally {
     terminal?.close()
   }
-  if (missing.length > 0) throw new UsageError(`Give ${missing.join(', ')}: init asks only on a terminal.`)
+  if (missing.length > 0) throw new UsageError(`Give ${missing.join(', ')}: no terminal to ask.`)
   return settings as InitSettings
 }
 

@@ -60,9 +60,10 @@ function describeUsage(usage: CallerUsage & Pick<Overview['status'], 'store'>): 
   const { caller, limits, own, overrides, truncated, store } = usage
   const rows = limits.map((row) => {
     const { key, name, limit, used, remaining, until, mode, whole } = row
-    const resetAt = used > 0 || limit === 0 ? row.reset : null
+    const resetAt = row.windowSeconds && (used > 0 || limit === 0) ? row.reset : null
     const kind = `${row.shadow ? 'shadow' : 'live'}${row.override ? ', override' : ''}`
-    const window = formatWindow(row.windowSeconds * 1000, row.calendar)
+    const since = row.oldest ? `, the oldest since ${row.oldest}` : ''
+    const window = formatWindow(row.windowSeconds && row.windowSeconds * 1000, row.calendar) + since
     const calls = mode === 'store' ? limit : `${limit} of ${whole}`
     return [key, name, calls, used, remaining, window, resetAt, until, kind]
   })

@@ -96,6 +96,8 @@ export function readAccessLine(text: string) {
     loggedAt,
     /** When the limiter decided; when the request came, if the line has no credible instant. */
     decidedAt: isDecidedAt ? decidedAt : cameAt,
+    /** How long it was in progress; 0 if it was refused, as nobody knows how long it would have been. */
+    tookMs: isRefused ? 0 : durationMs,
     method,
     host: wholeOf('host'),
     path: wholeOf('path'),

@@ -9,6 +9,7 @@ import type { Decision } from '../../limit/decision.ts'
 import { prefixOf } from '../../limit/key.ts'
 import { createLimiter } from '../../limit/limiter.ts'
 import { createMemoryStore } from '../../limit/memory/store.ts'
+import type { Quota } from '../../limit/quota.ts'
 import { NO_FACTS } from '../../policy/facts.ts'
 import { compileRoutes } from '../../policy/routes.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
@@ -18,6 +19,8 @@ import { type LoggedCall, passInOrder, readAccessLine, readLines } from './logs.
 import { createReport, describeClients, describeTotals, unloggedBy } from './report.ts'
 
 const MAX_ROWS = 100_000
+/** Longest call that is decided at its start if limits bound calls at once: its line comes at its end. */
+const LONG_CALL_MS = 3_600_000
 
 /** Prints the decisions that the limits of a configuration would have made for the calls of access logs. */
 export async function run(args: Args, io: Io): Promise<void> {
@@ -54,12 +57,23 @@ export async function replay(
     overlong: 0,
   }
   let omitted = 0
+  /** Calls that took a place of a limit of calls at once for no time. */
+  let brief = 0
   let clockMs = 0
   const clock = { ...SYSTEM_CLOCK, now: () => clockMs, date: () => clockMs }
   const store = createMemoryStore(clock)
   const limiter = createLimiter(store, undefined, clock)
   const quotasOf = createCharges(config)
   const { count, report } = createReport(config, client)
+  /** Calls that have a place of a limit of calls at once, by the ends of their requests. */
+  const inProgress: { endsAtMs: number; quotas: readonly Quota[]; decision: Decision }[] = []
+
+  function endCalls(nowMs: number): void {
+    while (inProgress[0] !== undefined && inProgress[0].endsAtMs <= nowMs) {
+      const { quotas, decision } = inProgress.shift()!
+      limiter.release(quotas, decision)
+    }
+  }
 
   function pass(call: LoggedCall, nowMs: number): void {
     const quotas = quotasOf(call, nowMs)
@@ -69,10 +83,16 @@ export async function replay(
     omitted += call.omitted
     const countsSuccess = quotas.some((quota) => quota.countsSuccess)
     for (let i = 0; i <= call.omitted; i++) {
+      endCalls(nowMs)
       // The memory store decides synchronously.
       const decision = limiter.decide(quotas) as Decision
       count(call, decision, nowMs)
       if (countsSuccess && decision.admitted && call.failed) limiter.giveBack(quotas, decision)
+      if (decision.lease === undefined) continue
+      if (call.tookMs === 0) brief++
+      const endsAtMs = call.decidedAt + call.tookMs
+      const at = inProgress.findLastIndex((other) => other.endsAtMs <= endsAtMs) + 1
+      inProgress.splice(at, 0, { endsAtMs, quotas, decision })
     }
   }
   const progress = await startProgress(logs, stderr)
@@ -84,8 +104,9 @@ export async function replay(
     }
   }
   try {
-    const late = await passInOrder(logs.map(callsOf), pass)
-    return { config: file, lines, late, omitted, ...report(top) }
+    const windowMs = config.limits.some(({ isConcurrent }) => isConcurrent) ? LONG_CALL_MS : undefined
+    const late = await passInOrder(logs.map(callsOf), pass, windowMs)
+    return { config: file, lines, late, omitted, brief, ...report(top) }
   } finally {
     progress.stop()
     await store.close()
@@ -126,7 +147,7 @@ function createCharges(config: Config) {
 
 /** Formats a report: the clients, or the client that was asked for, the limits, and the number of replayed lines. */
 export function describeReport(report: Report, client = ''): string {
-  const { totals, more, lines, limits, late, omitted } = report
+  const { totals, more, lines, limits, late, omitted, brief } = report
   const nothing =
     lines.replayed > 0
       ? `None of the replayed calls is of the client "${cell(client)}".`
@@ -145,6 +166,8 @@ export function describeReport(report: Report, client = ''): string {
     ...limits.map(({ name, unlogged }) => unlogged && `limits.${name}: ${leftOut} ${unlogged}`),
     omitted > 0 &&
       `${pluralize(omitted, 'refusal')} without a line of their own, by "log.refusals: sampled": counted at the time of the line that counts them`,
+    brief > 0 &&
+      `${pluralize(brief, 'call')} in progress for no time: refused in the record, or with a durationMs of 0`,
     lines.lacking > 0 &&
       `${pluralize(lines.lacking, 'call')} left out, because their lines lack the client, the address or the whole path`,
     lines.overlong > 0 && `${pluralize(lines.overlong, 'line')} skipped: too long for an access log`,

@@ -52,14 +52,11 @@ export async function createIdentity(options: IdentityOptions): Promise<Server> 
 
 function configure({ audience, clients }: IdentityOptions): Configuration {
   const on = { enabled: true }
-  const keys = [
-    generateKeyPairSync('rsa', { modulusLength: 2048 }),
-    generateKeyPairSync('ec', { namedCurve: 'P-256' }),
-  ].map(({ privateKey }) => ({ ...privateKey.export({ format: 'jwk' }), use: 'sig' }))
+  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
   const token = { accessTokenFormat: 'jwt', accessTokenTTL: 3600, jwt: { sign: { alg: 'PS256' } } } as const
   return {
     clients: [...clients],
-    jwks: { keys },
+    jwks: { keys: [{ ...privateKey.export({ format: 'jwk' }), use: 'sig' }] },
     cookies: { keys: [randomBytes(32).toString('base64url')] },
     routes: { jwks: '/certs' },
     scopes: ['openid', 'offline_access', ...DATA_SCOPES.split(' ')],

@@ -68,8 +68,8 @@ export async function openSandbox(args: Args, signal: AbortSignal, program = 'sl
         DATA_URL: data,
         ISSUER: issuer,
         REQUEST_LIMIT: String(limit),
+        LOG_LEVEL: textOf(args, 'log-level')!,
       },
-      overrides: [{ flag: '--log-level', path: ['log', 'level'], value: textOf(args, 'log-level')! }],
     })
     signal.throwIfAborted()
     running = await start({ ...config, drainTimeoutMs: 1000 })
@@ -97,7 +97,7 @@ function addressOf(host: string): { readonly bound: string; readonly shown: stri
   if (host === ANY || host === '::') return { bound: host, shown: 'localhost' }
   if (isIP(host) !== 0) return { bound: host, shown: isIP(host) === 6 ? `[${host}]` : host }
   if (HOST_NAME.test(host)) return { bound: ANY, shown: host }
-  throw new UsageError(`--host: "${host}" is not an address or host name; write one without scheme and port.`)
+  throw new UsageError(`--host: "${host}" is not an address or host name without scheme and port.`)
 }
 
 async function findPort(host: string, args: Args, flag: string): Promise<number> {
@@ -107,11 +107,9 @@ async function findPort(host: string, args: Args, flag: string): Promise<number>
 
 async function listen(server: Server, host: string, args: Args, flag: string): Promise<number> {
   const port = wholeOf(args, flag, MAX_PORT)
-  await once(server.listen(port, host), 'listening').catch(({ code, message }: NodeJS.ErrnoException) => {
-    const other = 'Give --host one of its own, its name, or 0.0.0.0 for all.'
-    if (code === 'EADDRNOTAVAIL') throw new Error(`${host} is not an address of this machine. ${other}`)
-    const reason = code === 'EADDRINUSE' ? 'is taken' : `cannot be opened: ${message}`
-    throw new Error(`Port ${port} ${reason}. Choose another with --${flag}; 0 takes a free one.`)
+  await once(server.listen(port, host), 'listening').catch((error: NodeJS.ErrnoException) => {
+    const reason = error.code === 'EADDRINUSE' ? 'is taken' : `cannot be opened: ${error.message}`
+    throw new Error(`Port ${port} ${reason}. Choose another --${flag} (0: a free one), or --host.`)
   })
   return (server.address() as AddressInfo).port
 }

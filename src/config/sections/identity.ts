@@ -43,17 +43,17 @@ const issuerFields = section({
 })
 
 /** Schema of an issuer, whose file of keys is not resolved yet. */
-const issuerOfTokens = issuerFields.transform((settings) => ({
+const oneIssuer = issuerFields.transform((settings) => ({
   ...settings,
   realm: settings.realm ?? new URL(settings.issuer).host,
 }))
 
-function* issuerConflicts(issuers: readonly z.output<typeof issuerOfTokens>[]): Generator<Issue> {
+function* issuerConflicts(issuers: readonly z.output<typeof oneIssuer>[]): Generator<Issue> {
   const introspected = issuers.findIndex(({ introspection }) => introspection !== undefined)
   for (const [i, { issuer, introspection }] of issuers.entries()) {
     const first = issuers.findIndex((other) => other.issuer === issuer)
     if (first < i) yield { path: [i, 'issuer'], message: `is also in tokens[${first}]; merge them` }
-    const message = `is also in tokens[${introspected}], and opaque tokens do not name their issuer; remove one of them`
+    const message = `is also in tokens[${introspected}]; opaque tokens name no issuer, so remove one`
     if (introspection !== undefined && introspected < i)
       yield { path: [i, 'introspection'], message, key: true }
   }
@@ -62,12 +62,11 @@ function* issuerConflicts(issuers: readonly z.output<typeof issuerOfTokens>[]): 
 const ISSUER_KEYS = Object.keys(issuerFields.in.shape).join(', ')
 
 export const tokens = z.union(
-  [issuerOfTokens, list(issuerOfTokens, 1, 'a list of issuers').superRefine(crossField(issuerConflicts))],
+  [oneIssuer, list(oneIssuer, 1, 'a list of issuers').superRefine(crossField(issuerConflicts))],
   mustBe(`a mapping (keys: ${ISSUER_KEYS}), or a list of such mappings`),
 )
 
-const PRIVATE_KEY =
-  'belongs to a private key, which only its owner should have; have the client create a new key, and write its public part'
+const PRIVATE_KEY = 'is private; have the client create a new key, and write only its public part'
 const jwk = z.record(z.string(), z.unknown(), mustBe('a JWK: a mapping with "kty"')).superRefine(
   crossField((jwk) => {
     const member = privateMember(jwk)
@@ -83,18 +82,13 @@ const KEY_METHODS = ['private_key_jwt', 'tls_client_auth', 'self_signed_tls_clie
 
 const client = section(
   {
-    id: text('the client’s id').refine(
-      (id) => id === '' || isClientId(id),
-      'must have at most 255 characters and no control characters',
-    ),
+    id: text('the client’s id').refine(isClientId, 'must be at most 255 printable characters'),
     issuer: issuer.optional(),
     name: text('the client’s name').optional(),
     requestObjectSigningAlg: choice(['none', ...ALGORITHMS, 'HS256', 'HS384', 'HS512']).optional(),
     authentication: choice([...SECRET_METHODS, ...KEY_METHODS, 'none']).optional(),
     jwks: jwks.optional(),
-    jwksUri: fetchedUrl(
-      'the URL of the client’s JWK Set, such as https://client.example.com/jwks',
-    ).optional(),
+    jwksUri: fetchedUrl('the URL of the client’s keys, such as https://a.example/jwks').optional(),
     pushed: choice(['required']).optional(),
     limits: ownLimits,
   },

@@ -1,12 +1,15 @@
+import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import { INSTANT, instantMs } from '../../runtime/instant.ts'
-import type { Limit } from '../../policy/limit.ts'
+import { type Limit, MIN_LEASE_MS } from '../../policy/limit.ts'
 import { mayLack } from '../../policy/parts.ts'
 import { HOP_BY_HOP } from '../../downstream/request-fields.ts'
 import { mustBe } from '../yaml/issue.ts'
-import { calls, conditions, keyParts, together, value, window, windowOrCalendar } from './limit-rules.ts'
+import { calls, conditions, keyParts, together, value } from './limit-rules.ts'
+import { WINDOW, window, windowOrCalendar } from './limit-rules.ts'
 import { headerFields, SET_BY_GATEWAY } from './texts.ts'
-import { atKey, bool, choice, crossField, int, list, named, section, stringThat } from './values.ts'
+import { atKey, bool, choice, crossField, exclusive, int, list, named } from './values.ts'
+import { section, stringThat, text } from './values.ts'
 
 const isInstant = (text: string): boolean => !Number.isNaN(instantMs(text))
 
@@ -68,45 +71,94 @@ const refusal = section(
   return { status, headers, body: text, ...(!hasType && { contentType }) }
 })
 
+const MAX_CONCURRENT = 10_000
+
+/** Returns a limit of calls at once. Its leases last as long as the timeout of their route. */
+const atOnce = (limit: number) => ({ limit, windowMs: MIN_LEASE_MS, isConcurrent: true })
+
 const limit = section(
   {
     per: keyParts,
     missing: choice(['refuse', 'skip']).optional(),
     when: conditions.exactOptional(),
     unless: conditions.exactOptional(),
-    limit: value,
-    window: windowOrCalendar,
+    limit: value.optional(),
+    window: windowOrCalendar.optional(),
+    concurrent: int(1, MAX_CONCURRENT).optional(),
+    counts: text('the name of a limit').exactOptional(),
     together: together.exactOptional(),
-    count: choice(['all', 'success']).default('all'),
+    count: choice(['all', 'success']).exactOptional(),
     changes: changes.default([]),
     onOutage: choice(['local', 'allow', 'deny']).exactOptional(),
     refusal: refusal.exactOptional(),
     shadow: bool.prefault(false),
   },
-  function* ({ per, missing, limit, window, together, count, changes, shadow }) {
+  function* ({
+    per,
+    missing,
+    limit,
+    window,
+    concurrent,
+    counts,
+    together,
+    count,
+    changes,
+    onOutage,
+    shadow,
+  }) {
+    const ofCounter = { counts, together, count, onOutage }
     if (missing !== undefined && !per.some(mayLack))
       yield atKey('missing', 'applies only if "per" has user, a claim or a header; remove it')
+    if (concurrent !== undefined) {
+      const others = { concurrent, limit, window, counts, together, count }
+      yield* exclusive(others, ['concurrent', 'limit', 'window', 'counts', 'together', 'count'])
+      return
+    }
+    const limitMessage = 'is missing; write a whole number, 0 or more, or "concurrent"'
+    if (limit === undefined) yield { path: ['limit'], message: limitMessage }
+    if (window === undefined) yield { path: ['window'], message: `is missing; write ${WINDOW}` }
+    if (limit === undefined || window === undefined) return
     if ('claim' in limit && changes.length > 0)
       yield atKey('changes', 'cannot be combined with a limit by claim; remove one of them')
     const isSliding = !('calendar' in window)
     if (typeof together === 'number' && isSliding && together > window.windowMs)
       yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
-    if (count === 'all') return
+    if (counts !== undefined)
+      yield* exclusive(ofCounter, ['counts', 'together', 'count', 'onOutage'], `write it at "${counts}"`)
+    if (count !== 'success') return
     const reason = 'a sliding window would admit calls too many when one is given back'
     if (isSliding)
       yield atKey('count', `needs a calendar window, as ${reason}; write window: { calendar: … }`)
     if (together !== undefined) yield atKey('count', 'cannot be combined with "together"; remove one of them')
     if (shadow) yield atKey('count', 'cannot be combined with "shadow"; remove one of them')
   },
-).transform(({ limit, window, count, missing, ...rest }): Omit<Limit, 'name'> => ({
+).transform(({ limit, window, concurrent, count, missing, ...rest }): Omit<Limit, 'name'> => ({
   ...rest,
-  ...limit,
-  ...window,
+  ...(concurrent === undefined ? { ...limit!, ...window! } : atOnce(concurrent)),
   ...(count === 'success' && { countsSuccess: true }),
   ...(missing === 'skip' && { skipsMissing: true }),
 }))
 
-export const limits = named(limit, 'a mapping of names to limits')
+export const limits = named(limit, 'a mapping of names to limits').superRefine(
+  crossField(function* (limits) {
+    for (const share of limits) {
+      const counter = limits.find(({ name }) => name === share.counts)
+      if (counter === undefined) continue
+      const { name, limit, claim, together } = counter
+      const issue = (key: string, message: string) => ({ path: [share.name, key], message })
+      const [own, its] = [share, counter].map(({ per, windowMs, calendar }) => ({ per, windowMs, calendar }))
+      const uncounted = 'must name a live limit that has no "counts" and no "concurrent"; write another'
+      const differs = `has another "per" or "window"; write those of "${name}" here`
+      const above = `is above that of "${name}", which it counts; write at most ${limit}`
+      const withAccess = `cannot be combined with "together" of "${name}"; remove it`
+      if ((counter.counts ?? counter.isConcurrent) !== undefined || counter.shadow)
+        yield issue('counts', uncounted)
+      else if (!isDeepStrictEqual(own, its)) yield issue('counts', differs)
+      if ((claim ?? share.claim) === undefined && share.limit > limit) yield issue('limit', above)
+      if (share.shadow && together !== undefined) yield issue('shadow', withAccess)
+    }
+  }),
+)
 
 const ownLimit = section({
   limit: calls,

@@ -36,10 +36,7 @@ export const listen = section(
 )
 
 const isToken = (text: string): boolean => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(text)
-const token = stringThat(
-  isToken,
-  'a token of 16 characters or more: letters, digits and - . _ ~ + /, and = at its end',
-)
+const token = stringThat(isToken, '16 or more letters, digits and - . _ ~ + /, = only at its end')
 
 export const forwardAuth = section({
   host: bindHost.default('127.0.0.1'),
@@ -52,7 +49,7 @@ export const admin = section({
   port: port.prefault(9090),
   token: token.optional(),
   hosts: list(servedHost, 1, 'a list of host names').default([]),
-}).transform((settings) => ({ token: undefined, ...settings, onLoopback: isLoopback(settings.host) }))
+}).transform((given) => ({ token: undefined, ...given, onLoopback: isLoopback(given.host) }))
 
 export const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
 const NODE = 'redis://host:port or rediss://host:port'
@@ -88,11 +85,9 @@ export const tlsFiles = {
 }
 
 export function* certWithoutKey({ cert, key }: { cert?: unknown; key?: unknown }): Generator<Issue> {
+  const only = cert === undefined ? 'key' : 'cert'
   if ((cert === undefined) !== (key === undefined))
-    yield atKey(
-      cert === undefined ? 'key' : 'cert',
-      'needs the other of "cert" and "key"; write both or neither',
-    )
+    yield atKey(only, 'needs the other of "cert" and "key"; write both or neither')
 }
 
 const tlsFields = section(
@@ -112,7 +107,7 @@ const redis = section(
   {
     url: stringThat(checkServer, SERVER).optional(),
     cluster: list(stringThat(checkNode, NODE), 1, 'a list of the URLs of some nodes').optional(),
-    sentinels: list(stringThat(checkSentinel, NODE), 1, 'a list of the URLs of the sentinels').optional(),
+    sentinels: list(stringThat(checkSentinel, NODE), 1, 'a list of sentinels’ URLs').optional(),
     name: text('the master’s name at the sentinels').optional(),
     sentinelUsername: text('a user of the sentinels').optional(),
     sentinelPassword: text('the password of the sentinels').optional(),
@@ -128,7 +123,7 @@ const redis = section(
     if (kind === 'sentinels' && name === undefined)
       yield { path: ['name'], message: 'is missing; write the master’s name at the sentinels' }
     if (kind === 'sentinels' && sentinelUsername !== undefined && sentinelPassword === undefined)
-      yield atKey('sentinelUsername', 'has no effect without sentinelPassword; write both or neither')
+      yield atKey('sentinelUsername', 'needs sentinelPassword; write both or neither')
     for (const key of ['name', 'sentinelUsername', 'sentinelPassword'] as const)
       if (kind !== undefined && kind !== 'sentinels' && redis[key] !== undefined)
         yield atKey(key, 'applies only to "sentinels"; remove it')

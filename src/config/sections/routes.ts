@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { covers, parsePattern, type Pattern } from '../../downstream/router.ts'
+import { counterOf, type KeyedLimit } from '../../policy/key.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { tlsFiles, certWithoutKey } from './listeners.ts'
 import { fieldIssue, identityField, origin, tlsName } from './texts.ts'
@@ -53,11 +54,11 @@ const costs = z.union(
   mustBe('a whole number from 0 to 10000, or a mapping such as { requests: 4 }'),
 )
 
-/** Returns the points that a call of a route takes from a limit. */
+/** Returns the points that a call of a route takes from a limit: those of its counter. */
 export const costOf = (
   { cost = 1 }: { readonly cost?: z.output<typeof costs> | undefined },
-  name: string,
-): number => (typeof cost === 'number' ? cost : (cost[name] ?? 1))
+  limit: KeyedLimit,
+): number => (typeof cost === 'number' ? cost : (cost[counterOf(limit)] ?? 1))
 
 const route = section(
   {

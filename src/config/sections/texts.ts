@@ -59,7 +59,7 @@ export const pageUrl = stringThat((text) => {
 function isFetchable(text: string): boolean | string {
   const url = httpUrl(text)
   if (url === undefined) return false
-  return (hasNoCredentials(url) && !text.includes('#')) || 'must not contain credentials or a fragment'
+  return (hasNoCredentials(url) && !text.includes('#')) || 'must not contain credentials or "#"'
 }
 
 const hasNoCredentials = ({ username, password }: URL): boolean => username === '' && password === ''

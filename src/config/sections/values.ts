@@ -104,7 +104,7 @@ const keyOf = (name: string): string => name.replace(/(?:Ms|At)$/, '')
 /** Creates the schema of a mapping. Its keys are the names without `Ms` and `At`. `check` yields mistakes that involve several of them. */
 export function section<T extends Shape>(shape: T, check?: (values: Values<T>) => Iterable<Issue>) {
   const names = new Map(Object.keys(shape).map((name) => [keyOf(name), name]))
-  const fields = Object.fromEntries(Object.entries(shape).map(([name, schema]) => [keyOf(name), schema]))
+  const fields = Object.fromEntries([...names].map(([key, name]) => [key, shape[name]!]))
   const named = (values: object) =>
     Object.fromEntries(Object.entries(values).map(([key, value]) => [names.get(key), value])) as Values<T>
   const mapping = z.strictObject(fields, mustBeMapping([...names.keys()])).transform(named)

@@ -1,14 +1,8 @@
-import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
-import type { Scalar } from 'yaml'
+import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
+import type { Document, Node, Scalar } from 'yaml'
 import { isObject } from '../../runtime/json.ts'
-import {
-  type Issue,
-  type LocatedIssue,
-  type Path,
-  describeYamlError,
-  duplicateKey,
-  writePath,
-} from './issue.ts'
+import { describeYamlError, duplicateKey, writePath } from './issue.ts'
+import type { Issue, LocatedIssue, Path } from './issue.ts'
 
 /** The environment: values of the variables `${NAME}`. */
 export type Env = Readonly<Record<string, string | undefined>>
@@ -48,11 +42,7 @@ export function readSource(source: string, env?: Env) {
   const [error] = [...document.errors, ...document.warnings]
   if (error !== undefined)
     return refuse([{ path: [], message: describeYamlError(error, text), offset: error.pos[0] }])
-  const { invalid, unset, literal } = inspect(
-    document.contents,
-    env,
-    (offset) => lineCounter.linePos(offset).line,
-  )
+  const { invalid, unset, literal } = inspect(document.contents, env, lineCounter)
   if (invalid.length > 0) return refuse(invalid)
   try {
     const value: unknown = document.toJS()
@@ -132,7 +122,7 @@ function entryOf(node: Node | null, step: string | number, document: Document.Pa
 const UNBRACED = /^\$\w+$|\$[A-Z][A-Z0-9_]+|\{\{.*\}\}/
 
 /** Substitutes the environment in every scalar and finds mistakes, in one pass, because the document may be long. */
-function inspect(root: Node | null, env: Env | undefined, lineOf: (offset: number) => number) {
+function inspect(root: Node | null, env: Env | undefined, lines: LineCounter) {
   const invalid: Issue[] = []
   const unset: Issue[] = []
   const literal: Issue[] = []
@@ -143,12 +133,8 @@ function inspect(root: Node | null, env: Env | undefined, lineOf: (offset: numbe
 
   function visit(node: Node | null, path: Path): void {
     if (isAlias(node)) {
-      if (!anchors.has(node.source))
-        refuse(
-          path,
-          'is a YAML alias without an anchor ("&") before it; quote a value that begins with "*"',
-          node,
-        )
+      const message = 'is an alias without an anchor before it; quote a value that begins with "*"'
+      if (!anchors.has(node.source)) refuse(path, message, node)
     } else if (isMap<Scalar<string>, Node | null>(node)) {
       const offsets = new Map<string, number>()
       for (const { key, value } of node.items) {
@@ -158,10 +144,10 @@ function inspect(root: Node | null, env: Env | undefined, lineOf: (offset: numbe
         if (key.value === '__proto__') refuse(inner, 'unknown key; remove it', key)
         const first = key.value === '<<' ? undefined : offsets.get(key.value)
         if (first === undefined) offsets.set(key.value, key.range![0])
-        else refuse([], duplicateKey(key.value, lineOf(first)), key)
+        else refuse([], duplicateKey(key.value, lines.linePos(first).line), key)
         visit(value, inner)
       }
-    } else if (isSeq<Node>(node)) for (const [i, item] of node.items.entries()) visit(item, [...path, i])
+    } else if (isSeq<Node>(node)) node.items.forEach((item, i) => visit(item, [...path, i]))
     else if (isScalar(node) && typeof node.value === 'string' && env !== undefined) {
       const message = 'is not substituted; write ${NAME} for the environment variable NAME'
       if (UNBRACED.test(node.value) && !node.value.includes('${')) literal.push({ path, message })
@@ -189,8 +175,7 @@ export function substitute(source: string, env: Env, report: (message: string) =
     else {
       const value = env[name] || otherwise
       if (value !== undefined) return value
-      const needed = `needs the environment variable ${name}, which is ${env[name] === '' ? 'empty' : 'not set'}`
-      report(`${needed}; set it or write \${${name}:-default}`)
+      report(`needs a value of the environment variable ${name}; set it or write \${${name}:-default}`)
     }
     return all
   })

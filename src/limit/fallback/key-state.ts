@@ -55,7 +55,7 @@ export class KeyState {
   rest = 0
   /** The instant at which the store can last have admitted a call: the rest were not made later. */
   lastAt = 0
-  /** The same as `firstAt` and `rest` for each higher cost that the store refused since it last admitted a call: more calls must leave. */
+  /** The same as `firstAt` and `rest` for each higher cost and each share that the store refused since it last admitted a call, by `fullAt`: more calls must leave. */
   #restOf: Map<number, readonly [firstAt: number, rest: number]> | undefined
 
   handOver: HandOver = STORED
@@ -78,7 +78,7 @@ export class KeyState {
 
   /** Records what the store counted at a local instant, or before. */
   record(
-    { windowMs, calendar, cost = 1 }: Window & Pick<Quota, 'cost'>,
+    { windowMs, calendar, cost = 1, counts }: Window & Pick<Quota, 'cost' | 'counts'>,
     { admitted, limit, used, own, resetAfterMs }: Stored,
     atMs: number,
     mayHaveCharged: boolean,
@@ -94,8 +94,8 @@ export class KeyState {
     const most = admitted ? limit : fullAt({ limit, cost })
     const rest = Math.max(0, Math.min(used, most) - own - 1)
     const firstAt = calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at
-    const isLonger = cost > 1 && !admitted && calendar === undefined
-    if (isLonger) (this.#restOf ??= new Map()).set(cost, [firstAt, rest])
+    const isLonger = (cost > 1 || counts !== undefined) && !admitted && calendar === undefined
+    if (isLonger) (this.#restOf ??= new Map()).set(most, [firstAt, rest])
     if (!isLonger || !isUnchanged) {
       this.firstAt = firstAt
       this.rest = rest

@@ -1,6 +1,7 @@
 import { type Clock, epochOf } from '../../runtime/clock.ts'
 import { search } from '../../runtime/hot-path.ts'
 import { type Frame, frameAt } from '../memory/call-log.ts'
+import { leaseAllowance, type Leases, storedUntil } from '../leases.ts'
 import { admits, type Quota, type Verdict, verdictOf, type Window } from '../quota.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, type Merge, type OwnCalls } from '../store.ts'
 import type { RemoteStore } from './breakers.ts'
@@ -15,7 +16,8 @@ type Counted = Window & { readonly key: string }
 /** A quota of a call, and what is known of its keys. */
 interface Found {
   readonly quota: Quota
-  readonly state: KeyState
+  /** Undefined for a limit of calls at once. */
+  readonly state: KeyState | undefined
   readonly access: KeyState | undefined
   readonly verdict: Verdict
 }
@@ -39,6 +41,7 @@ interface LocalOptions {
 export function createLocalCounters(
   clock: Clock,
   { spreadMs, dateAt }: Pick<RemoteStore, 'spreadMs' | 'dateAt'>,
+  leases: Leases,
   { isTracked, isUp, gateways: gatewaysNow }: LocalOptions,
 ) {
   const epochMs = epochOf(clock)
@@ -48,6 +51,7 @@ export function createLocalCounters(
 
   const own: OwnCalls = {
     isEmpty: () => !keys.hasKept(),
+    concurrent: (key) => leases.countUnstored(key, clock.now()),
     since: (key, atMs) => keys.find(key)?.countSince(Math.floor(atMs * 1000)),
   }
 
@@ -70,7 +74,8 @@ export function createLocalCounters(
   }
 
   /** Counts a call of this gateway, at the instant from which its callers have to wait: Redis may take it for that late. */
-  function admit({ quota, state, access }: Found, at: number): void {
+  function admit({ quota, state, access }: Found, at: number, lease: string | undefined): void {
+    if (state === undefined) return leases.hold(quota, lease!, -Infinity, at / 1000)
     const spread = Math.max(MIN_SPREAD_MS, spreadMs(quota.key))
     state.admit(ownFrame(quota.limit, quota, at), quota, spread, quota, access)
     keys.keep(state)
@@ -82,6 +87,12 @@ export function createLocalCounters(
 
   function allowance({ quota, state, verdict }: Found, gateways: number, at: number): Allowance {
     const { cost = 1 } = quota
+    if (state === undefined) {
+      const { key } = quota
+      const part = { ...quota, limit: perGateway(quota.limit, gateways) }
+      const used = leases.count(key)
+      return leaseAllowance(part, verdict !== 'none', used, epochMs(at / 1000), leases.since(key))
+    }
     const roomAt = (atUs: number): number =>
       state.countIn(frameOf(quota.limit, quota, atUs), gateways, cost).room
     const limit = perGateway(quota.limit, gateways, cost)
@@ -97,9 +108,13 @@ export function createLocalCounters(
     return allowanceOf({ ...quota, limit }, verdict !== 'none', limit - remaining, resetAt, waitMs)
   }
 
-  function decide(quotas: readonly Quota[], gateways: number, charging: boolean): Charge {
+  function decide(quotas: readonly Quota[], gateways: number, lease?: string, charging = false): Charge {
     const at = nowUs()
     const found = quotas.map((quota): Found => {
+      if (quota.isConcurrent) {
+        const hasRoom = leases.count(quota.key) < perGateway(quota.limit, gateways)
+        return { quota, state: undefined, access: undefined, verdict: hasRoom ? 'pays' : 'none' }
+      }
       const state = keys.know(quota, quota.key)
       const access = quota.access && keys.know(quota, quota.access.key)
       const { cost = 1 } = quota
@@ -109,24 +124,30 @@ export function createLocalCounters(
     })
     const admitted = admits(found)
     const allowances = found.map((one) => {
-      if (charging && admitted && one.verdict === 'pays') admit(one, at)
+      if (charging && admitted && one.verdict === 'pays') admit(one, at, lease)
       return allowance(one, gateways, at)
     })
     for (const { state, access } of found) {
-      release(state)
+      if (state !== undefined) release(state)
       if (access !== undefined) release(access)
     }
-    return chargeOf(quotas, allowances, { admitted, mode: 'local', decidedAt: epochMs(at / 1000) })
+    const decidedAt = epochMs(at / 1000)
+    return chargeOf(quotas, allowances, { admitted, mode: 'local', decidedAt, lease })
   }
 
-  /** Records an answer of the store, and returns it. */
-  function answered(quotas: readonly Quota[], charge: Charge): Charge {
-    const { allowances, proof, admitted, localMs = clock.now() } = charge
+  /** Records an answer of the store to a question of a local instant, and returns it. */
+  function answered(quotas: readonly Quota[], charge: Charge, askedMs = clock.now()): Charge {
+    const { allowances, proof, admitted, localMs = clock.now(), lease } = charge
     // Another gateway may have been admitted since the last answer.
     const mayHaveCharged = admitted || gatewaysNow() > 1
     let next = 0
     for (const quota of quotas) {
       const allowance = quota.isProof ? proof! : allowances[next++]!
+      if (quota.isConcurrent) {
+        if (lease !== undefined && admitted && allowance.admitted)
+          holdStored(quota, lease, allowance, askedMs)
+        continue
+      }
       if (!isTracked(quota)) continue
       keys.know(quota, quota.key).record(quota, allowance, localMs, mayHaveCharged, admitted)
       if (quota.access === undefined) continue
@@ -134,6 +155,13 @@ export function createLocalCounters(
       keys.know(quota, quota.access.key).record(quota.access, access, localMs, mayHaveCharged)
     }
     return charge
+  }
+
+  /** Holds a lease that the store has added since it was asked. If it then had fewer than were held, it has lost them. */
+  function holdStored(quota: Quota, lease: string, { used }: Allowance, askedMs: number): void {
+    leases.hold(quota, lease, storedUntil(quota, askedMs), clock.now())
+    const { key } = quota
+    if (used < leases.count(key)) leases.lapse(key, used, askedMs)
   }
 
   function sendOf(state: KeyState): PendingMerge | undefined {
@@ -153,8 +181,9 @@ export function createLocalCounters(
 
   return {
     /** Charges this gateway's fraction of each quota, at least one call; all of them or none. */
-    charge: (quotas: readonly Quota[], gateways: number): Charge => decide(quotas, gateways, true),
-    peek: (quotas: readonly Quota[], gateways: number) => decide(quotas, gateways, false).allowances,
+    charge: (quotas: readonly Quota[], gateways: number, lease?: string): Charge =>
+      decide(quotas, gateways, lease, true),
+    peek: (quotas: readonly Quota[], gateways: number) => decide(quotas, gateways).allowances,
     answered,
     own,
     /** Yields the next merges, limits before proofs. */
@@ -176,7 +205,10 @@ export function createLocalCounters(
       keys.keep(state)
       return isUp(quota) ? sendOf(state) : undefined
     },
-    keys: keys.matching,
+    keys: (matches: (key: string) => boolean) => [
+      ...keys.matching(matches),
+      ...Array.from(leases.keys()).filter(matches),
+    ],
     reset: keys.reset,
   }
 }

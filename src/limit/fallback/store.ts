@@ -1,10 +1,12 @@
 import { Failure, serviceUnavailable } from '../../errors.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { KeyFilter } from '../key.ts'
+import { leaseAllowance, Leases } from '../leases.ts'
 import type { OutageMode, Quota } from '../quota.ts'
 import { type Allowance, type Charge, DamagedKeyError, type Inspected } from '../store.ts'
 import { TimeoutError } from '../redis/deadlines.ts'
 import { type BreakerOptions, createBreakers, type Mode, type RemoteStore } from './breakers.ts'
+import { createLeaseChanges } from './lease-changes.ts'
 import { createLocalCounters, type PendingMerge } from './local-counters.ts'
 
 export interface FallbackOptions extends BreakerOptions {
@@ -43,7 +45,9 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   const breakers = createBreakers(store, options)
   const isUp = (quotas: readonly Quota[]): boolean => breakers.isUp(store.server(quotas[0]!.key))
   const gateways = (): number => instances ?? Math.max(processes, store.gateways())
-  const local = createLocalCounters(clock, store, {
+  const leases = new Leases()
+  const leaseChanges = createLeaseChanges(leases, store, (quota) => isUp([quota]), clock)
+  const local = createLocalCounters(clock, store, leases, {
     isTracked: isCounted,
     isUp: (quota) => isUp([quota]),
     gateways,
@@ -57,20 +61,50 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     return strict ?? (limits.length > 0 ? 'local' : onOutage)
   }
 
-  function chargeFallback(quotas: readonly Quota[], cause?: Error): Charge | Promise<never> {
+  let lastLease = 0
+  /** Returns an id for the leases of a call; undefined if none of its limits is one of calls at once. */
+  function leaseOf(quotas: readonly Quota[]): string | undefined {
+    const concurrent = quotas.find(({ isConcurrent }) => isConcurrent)
+    if (concurrent === undefined) return undefined
+    const nowMs = store.dateAt(concurrent.key, clock.now()) || clock.date()
+    return `${Math.round(nowMs * 1000)}:${store.id}:${++lastLease}`
+  }
+
+  function chargeFallback(quotas: readonly Quota[], lease: string | undefined, cause?: Error) {
     const mode = strictest(quotas)
     if (cause instanceof DamagedKeyError) options.onDamaged?.(cause.key)
     options.onFallback?.(mode, cause)
     if (mode === 'deny') return Promise.reject(unavailable(cause))
-    return { ...local.charge(quotas.filter(isCounted), gateways()), mode }
+    return { ...local.charge(quotas.filter(isCounted), gateways(), lease), mode }
   }
 
   function charge(quotas: readonly Quota[]): Charge | Promise<Charge> {
-    if (!isUp(quotas)) return chargeFallback(quotas)
-    return store.charge(quotas, local.own).then(
-      (charge) => local.answered(quotas, charge),
-      (error: Error) => chargeFallback(quotas, error),
+    const lease = leaseOf(quotas)
+    if (!isUp(quotas)) return chargeFallback(quotas, lease)
+    const askedMs = lease === undefined ? undefined : clock.now()
+    return store.charge(quotas, local.own, lease).then(
+      (charge) => local.answered(quotas, charge, askedMs),
+      (error: Error) => {
+        // The store may have added the leases without an answer.
+        if (lease !== undefined)
+          for (const quota of quotas) if (quota.isConcurrent) leaseChanges.end({ quota, id: lease })
+        return chargeFallback(quotas, leaseOf(quotas), error)
+      },
     )
+  }
+
+  function release(quotas: readonly Quota[], id: string): void {
+    for (const quota of quotas) {
+      const lease = leases.end(quota, id)
+      if (lease?.mayBeStored) leaseChanges.end(lease)
+    }
+  }
+
+  function ownRefusal(quota: Quota): Allowance | undefined {
+    const { key, limit } = quota
+    const held = leases.count(key)
+    if (held < limit || limit === 0 || !isUp([quota])) return undefined
+    return leaseAllowance(quota, false, held, store.dateAt(key, clock.now()) || clock.date())
   }
 
   /** Reads quotas from the store, or from this gateway's own counters after an error that `ignore` does not throw on. */
@@ -113,7 +147,10 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
       .finally(() => (turn = undefined))
     return turn
   }
-  const stopHandingOver = clock.every(probeEveryMs, () => void (local.own.isEmpty() || handOver()))
+  const stopHandingOver = clock.every(probeEveryMs, () => {
+    if (!local.own.isEmpty()) void handOver()
+    void leaseChanges.turn()
+  })
 
   return {
     /** Returns `store`, or `onOutage` while any server of the store is down. */
@@ -122,6 +159,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     check: breakers.check,
     fail: breakers.fail,
     charge,
+    release,
+    ownRefusal,
     peek,
     giveBack: (quota: Quota, endsAt: number): Promise<void> => send(local.giveBack(quota, endsAt)),
     inspect: (quotas: readonly Quota[]) => read(quotas, withoutDamage),
@@ -140,6 +179,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     async close(): Promise<void> {
       stopHandingOver()
       for (let turns = 0; turns < MAX_LAST_TURNS && !local.own.isEmpty(); turns++) await handOver()
+      for (let turns = 0; turns < MAX_LAST_TURNS && leaseChanges.hasEnded(); turns++)
+        await leaseChanges.turn()
       breakers.close()
       await store.close()
     },

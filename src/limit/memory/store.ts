@@ -1,4 +1,5 @@
 import type { KeyFilter } from '../key.ts'
+import { leaseAllowance, Leases } from '../leases.ts'
 import { admits, fullAt, type Quota, verdictOf, type Window } from '../quota.ts'
 import { epochOf, SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, type InspectedStore } from '../store.ts'
@@ -11,6 +12,8 @@ const SWEPT_AT_ONCE = 50_000
 export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
   const epochMs = epochOf(clock)
   const logs = new Map<string, CallLog>()
+  const leases = new Leases()
+  let lastLease = 0
   const sweep = sweeper(logs, ({ expiresAtUs }) => expiresAtUs)
   const nowUs = (): number => Math.round(clock.now() * 1000)
   const stopSweeping = clock.every(SWEEP_EVERY_MS, () => sweep(SWEPT_AT_ONCE, nowUs()))
@@ -31,13 +34,21 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
     const wallMs = epochMs(atUs / 1000)
     const found = quotas.map((quota) => {
       const counted = count(quota.limit, quota, atUs, wallMs)
-      const { used } = counted
+      const used = quota.isConcurrent ? leases.count(quota.key) : counted.used
       const access = quota.access && count(1, quota.access, atUs, wallMs)
       const isInAccess = access !== undefined && access.used > 0
       return { quota, counted, access, verdict: verdictOf(quota, used, used < fullAt(quota), isInAccess) }
     })
     const admitted = admits(found)
+    const hasLeases = charging && admitted && quotas.some(({ isConcurrent }) => isConcurrent)
+    const lease = hasLeases ? `${Math.round(wallMs * 1000)}:${++lastLease}` : undefined
     const allowances = found.map(({ quota, counted, access, verdict }): Allowance => {
+      if (quota.isConcurrent) {
+        if (lease !== undefined && verdict === 'pays') leases.hold(quota, lease, Infinity, atUs / 1000)
+        const { key } = quota
+        const sinceAt = charging ? undefined : leases.since(key)
+        return leaseAllowance(quota, verdict !== 'none', leases.count(key), wallMs, sinceAt)
+      }
       if (charging && admitted && verdict === 'pays') {
         charge(counted, quota.cost)
         if (access !== undefined) charge(access)
@@ -47,7 +58,7 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
       const resetAfterMs = (growsAt(log, frame, full) - atUs) / 1000
       return allowanceOf(quota, verdict !== 'none', usedIn(log, frame), wallMs + resetAfterMs, resetAfterMs)
     })
-    return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt: wallMs })
+    return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt: wallMs, lease })
   }
 
   const store = {
@@ -66,8 +77,12 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
       if (log === undefined || quota.calendar?.periodAt(wallMs).endMs !== endsAt) return
       takeBack(log, Math.min(quota.cost ?? 1, usedIn(log, frameAt(quota.limit, quota, atUs, wallMs))))
     },
+    release(quotas: readonly Quota[], lease: string): void {
+      for (const quota of quotas) leases.end(quota, lease)
+    },
+    ownRefusal: () => undefined,
     keys: async ({ matches }: KeyFilter, max = Infinity) =>
-      [...logs.keys()].filter((key) => matches(key)).slice(0, max),
+      [...logs.keys(), ...leases.keys()].filter((key) => matches(key)).slice(0, max),
     async reset(filter: KeyFilter): Promise<number> {
       const keys = await store.keys(filter)
       for (const key of keys) logs.delete(key)

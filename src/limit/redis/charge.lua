@@ -1,10 +1,12 @@
 -- Decides a batch of requests, each against several limits: a request is charged to all of its limits, or to none. The clock is read
--- once for the whole batch. The log of a key: layout.lua.
+-- once for the whole batch. The log of a key: layout.lua. The key of a limit of calls at once is a sorted set of leases, the calls in
+-- progress, by the times at which they end by themselves; the id of a lease begins with the time at which its call began.
 --
--- KEYS      the key of every limit of every decision, in order; the key of a limit's access precedes it; then keys of merges; on a
---           cluster all of one hash slot
--- ARGV      the deadline, after which nothing is decided; the time before which nothing is; then a rule for every decision, numbers
---           separated by blanks: 1 to charge or 0 to read only, then for every key:
+-- KEYS      the key of every limit of every decision, in order; the key of a limit's access precedes it; then keys of merges, and those
+--           of every decision's limits of calls at once; on a cluster all of one hash slot
+-- ARGV      the deadline, after which nothing is decided; the time before which nothing is; the number of keys with leases; then a rule
+--           for every decision, numbers separated by blanks: 1 to charge or 0 to read only, 2 more if it has limits of calls at once;
+--           then for every key of another limit:
 --             calls, window, and the sum of its flags; then the numbers of these, in their order
 --               1   a shadow limit
 --               2   a calendar period, which lasts the window    its first microsecond
@@ -14,17 +16,22 @@
 --               16  a merge of such calls, which counts, too,    its calls, its number, and the position of the key that has the
 --                   unless the log has it                        number of the last merge
 --               32  a call that counts as several                their number
+--           After the rule of a decision with limits of calls at once: for each of them, the calls, the length of a lease, calls of the
+--           gateway that count beside those in the key, and 1 for a shadow limit; then the id of its leases
 -- returns   integers: the time, and nothing else outside these times; then for every decision 1 if it is admitted, 0 if not, and for
 --           every key:
 --             room       1 if it has room for the call, 0 if not, and 2 more if the log has the calls of the merge; -1 if it is damaged:
 --                        nothing is decided
 --             used       calls in the window, with this call if it was charged, and those that count beside those of the log
 --             growsAt    when the remaining calls next grow; without room, when the call can pass
+--           and after these for every limit of calls at once the same room, used, and when the oldest call in progress began, if the
+--           decision is only read, or 0
 --
 -- A call during an access is free: it needs no room, and is charged neither to the limit nor to the access, if the limit has calls and is
 -- not 0.
 
-local CHARGE, NONE, FREE, PAYS = 1, 0, 1, 2
+local CHARGE, AT_ONCE = 1, 2
+local NONE, FREE, PAYS = 0, 1, 2
 -- Maximum slots of a log that is read and written as a whole.
 local SMALL = 8
 
@@ -40,14 +47,15 @@ end
 
 -- Read and check every key before the first write: Redis does not roll back a script that fails.
 local logs = {}
-for i = 1, #KEYS do
+local leaseKey = #KEYS - tonumber(ARGV[3])
+for i = 1, leaseKey do
   local name = KEYS[i]
   if not logs[name] then
     local raw = pcall('GETRANGE', name, 0, HEADER_BYTES + SMALL * SLOT_BYTES - 1)
     local capacity, first, held, total, gone, newest, oldest = 0, 0, 0, 0, 0, 0, 0
     if raw == '' and #KEYS == 1 then
       -- The first call of a key under a plain limit alone: its log is one slot. 5 us less than below.
-      local calls, window = match(ARGV[3], '^1 ([1-9]%d*) (%d+) 0$')
+      local calls, window = match(ARGV[4], '^1 ([1-9]%d*) (%d+) 0$')
       if calls then
         local span, ttl = tonumber(calls) > EXACT and ceil(window / EXACT) or 1, ceil(window / 1000)
         call('SET', name, pack(HEADER, 1, 0, 1, 1, 0, now, now) .. pack(SLOT, now, 1), 'PX', ttl)
@@ -66,21 +74,60 @@ for i = 1, #KEYS do
     logs[name] = {
       key = name, damaged = damaged, raw = capacity <= SMALL and raw, capacity = capacity, first = first, held = held, total = total,
       gone = gone, newest = newest, oldest = oldest, calls = 0, window = 0, start = false, own = 0, cost = 1, room = NONE,
+      dirty = false, isMerged = false,
     }
   end
 end
 
+-- Calls in progress, by the key of their leases.
+local inProgress = {}
+
+-- Returns the calls in progress of a key, nothing if it is damaged. Removes the leases that have ended by themselves if they fill the limit.
+local function countLeases(name, calls)
+  local count = inProgress[name] or pcall('ZCARD', name)
+  if type(count) ~= 'number' then return nil end
+  if count >= calls then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end
+  inProgress[name] = count
+  return count
+end
+
+-- Adds a lease. A key outlives it by as much again, so that most leases find one that lives long enough. Removes nothing before: Redis
+-- with full memory refuses to add only until a script has written.
+local function addLease(name, window, id)
+  local count, ttl = inProgress[name], ceil(window / 1000)
+  local isShort = count > 0 and call('PTTL', name) < ttl
+  call('ZADD', name, now + window, id)
+  if isShort then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end
+  if isShort or count == 0 then call('PEXPIRE', name, 2 * ttl) end
+  inProgress[name] = count + 1
+end
+
+-- Returns when the oldest call in progress of a key began, 0 if there are none.
+local function oldestLease(name)
+  local oldest = huge
+  for _, id in ipairs(call('ZRANGE', name, 0, -1)) do oldest = min(oldest, tonumber(match(id, '^%d+')) or huge) end
+  return oldest < huge and oldest or 0
+end
+
 -- Parsed rules, by their text: many decisions have the same one.
 local rules = {}
-local answer, size, key = { now }, 1, 0
-for decision = 3, #ARGV do
-  local rule = rules[ARGV[decision]]
-  if not rule then
-    rule = {}
-    for number in gmatch(ARGV[decision], '%S+') do rule[#rule + 1] = tonumber(number) end
-    rules[ARGV[decision]] = rule
+local function parse(text)
+  local rule = rules[text]
+  if rule then return rule end
+  rule = {}
+  for number in gmatch(text, '%S+') do rule[#rule + 1] = tonumber(number) end
+  rules[text] = rule
+  return rule
+end
+
+local answer, size, key, decision = { now }, 1, 0, 4
+while decision <= #ARGV do
+  local rule, atOnce, lease = parse(ARGV[decision]), nil, nil
+  decision = decision + 1
+  local charging = rule[1] % 2 == CHARGE
+  if rule[1] >= AT_ONCE then
+    atOnce, lease, decision = parse(ARGV[decision]), ARGV[decision + 1], decision + 2
   end
-  local charging = rule[1] == CHARGE
   -- Find the calls that have left the window of each key, and whether it has room.
   local admitted, at, last, access = true, 2, key, nil
   while at <= #rule do
@@ -126,6 +173,12 @@ for decision = 3, #ARGV do
       if log.damaged or access and access.damaged or log.room == NONE and flags % 2 == 0 then admitted = false end
       if access then access.room, access = log.room, nil end
     end
+  end
+
+  for i = 1, atOnce and #atOnce or 0, 4 do
+    local calls, own, isShadow = atOnce[i], atOnce[i + 2], atOnce[i + 3] == 1
+    local count = countLeases(KEYS[leaseKey + (i + 3) / 4], charging and calls - own or 0)
+    if not count or count + own >= calls and not isShadow then admitted = false end
   end
 
   size = size + 1
@@ -184,6 +237,16 @@ for decision = 3, #ARGV do
     size = size + 3
   end
   key = last
+  for i = 1, atOnce and #atOnce or 0, 4 do
+    leaseKey = leaseKey + 1
+    local name = KEYS[leaseKey]
+    local calls, window, own, count = atOnce[i], atOnce[i + 1], atOnce[i + 2], inProgress[name]
+    local hasRoom = count and count + own < calls
+    if hasRoom and charging and admitted then addLease(name, window, lease) end
+    answer[size + 1] = count and (hasRoom and 1 or 0) or -1
+    answer[size + 2], answer[size + 3] = (inProgress[name] or 0) + own, not charging and count and oldestLease(name) or 0
+    size = size + 3
+  end
 end
 
 for name, log in pairs(logs) do

@@ -15,7 +15,7 @@ export class StoreConfigError extends Error {
 
 /** The commands that the store uses, as rules of ACL SETUSER. Its user also needs the keys under the prefix. */
 export const GRANTS =
-  '+eval +evalsha +hget +hgetall +hset +hdel +set +getrange +strlen +setrange +pexpire +get +exists +zadd +zrem +zremrangebyscore +zcard +time +scan +unlink +info +select +client|setname +cluster|slots'
+  '+eval +evalsha +hget +hgetall +hset +hdel +set +getrange +strlen +setrange +pexpire +get +exists +pttl +zadd +zrem +zremrangebyscore +zrange +zcard +time +scan +unlink +info +select +client|setname +cluster|slots'
 
 /** The commands that the store sends to sentinels, as rules of ACL SETUSER. */
 export const SENTINEL_GRANTS =
@@ -27,9 +27,9 @@ const REMEDIES: Readonly<Record<string, RegExp>> = {
     /sentinel.*(?:\bWRONGPASS\b|\bNOAUTH\b|\bNOPERM\b|invalid password|Authentication required)/i,
   'Redis refuses the user name or password; correct store.redis.username and store.redis.password.':
     /\bWRONGPASS\b|\bNOAUTH\b|invalid password|Authentication required/,
-  [`the Redis user may not do what the store needs; grant it ${GRANTS} and the keys under store.prefix, such as ~sluice:*.`]:
+  [`the Redis user lacks permissions; grant it ${GRANTS} and the keys of store.prefix (~sluice:*).`]:
     /\bNOPERM\b|user executing the script|ACL failure in script/,
-  'store.redis names a server of another kind; write one server as url, nodes of a cluster as cluster, and sentinels (mostly port 26379) as sentinels with name.':
+  'store.redis names a server of another kind; write one of url, cluster, and sentinels with name.':
     /cluster support disabled|unknown command [`'"]?(?:cluster|sentinel)/i,
   'the sentinels know no master of this store.redis.name.':
     /No such master with that name|invalid reply: null/,
@@ -64,7 +64,7 @@ export function checkInfo(topology: RedisTopology, info: string): string | undef
   }
   const policy = infoField(info, 'maxmemory_policy') ?? 'noeviction'
   if (policy === 'noeviction' || Number(infoField(info, 'maxmemory') ?? '0') === 0) return undefined
-  return `Redis may evict counters when its memory is full (maxmemory-policy ${policy}), and so lose calls; set maxmemory-policy to noeviction.`
+  return `Redis may evict counters (${policy}) and lose calls; set maxmemory-policy to noeviction.`
 }
 
 /** True if an error reports only that a connection is closed. */

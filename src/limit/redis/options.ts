@@ -96,11 +96,12 @@ export const serverOptions = (url: string, credentials: RedisCredentials) => ({
 })
 
 /** Returns the options of the master that the sentinels name, and of a subscription to each sentinel. */
-export function sentinelOptions(topology: SentinelTopology, { username, password, tls }: RedisCredentials) {
+export function sentinelOptions(topology: SentinelTopology, credentials: RedisCredentials) {
   const { sentinels, name, sentinelUsername, sentinelPassword } = topology
-  const own = { username: sentinelUsername, password: sentinelPassword, tls }
+  const { username, password } = credentials
+  const own = { ...credentials, username: sentinelUsername, password: sentinelPassword }
   const addresses = sentinels.map((url) => redisAddress(url, own, 26_379))
-  const sentinelTLS = addresses[0]!.tls
+  const { tls } = addresses[0]!
   const master = {
     ...CONNECTION,
     sentinels: addresses.map(({ host, port }) => ({ host: host!, port: port! })),
@@ -108,7 +109,7 @@ export function sentinelOptions(topology: SentinelTopology, { username, password
     sentinelRetryStrategy: reconnectDelayMs,
     sentinelCommandTimeout: 1000,
     enableTLSForSentinelMode: true,
-    ...given({ sentinelUsername, sentinelPassword, username, password, tls: sentinelTLS, sentinelTLS }),
+    ...given({ sentinelUsername, sentinelPassword, username, password, tls, sentinelTLS: tls }),
   }
   const subscription = { ...CONNECTION, autoResubscribe: false, retryStrategy: () => 1000 }
   return { master, subscriptions: addresses.map((address) => ({ ...subscription, ...address })) }

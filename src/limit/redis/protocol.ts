@@ -1,4 +1,5 @@
 import { mergedKey } from '../key.ts'
+import { type Lease, leaseAllowance } from '../leases.ts'
 import { type Calendar, fullAt, type Quota, type Window } from '../quota.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, DamagedKeyError } from '../store.ts'
 import type { Merge, OwnCalls, OwnCount } from '../store.ts'
@@ -11,9 +12,13 @@ export interface Asked {
   readonly quotas: readonly Quota[]
   /** Undefined if the store has all calls. */
   readonly own: OwnCalls | undefined
+  /** The id of its leases; undefined if it has none. */
+  readonly lease: string | undefined
   readonly onEnd: (outcome: Charge | Error) => void
 }
 export const [READ, CHARGE] = [0, 1] as const
+/** Added to the action of a decision with limits of calls at once. */
+const AT_ONCE = 2
 const [SHADOW, CALENDAR, OWN, ACCESS, MERGE, COST] = [1, 2, 4, 8, 16, 32] as const
 /** The window of the access of a token, for merge.lua. */
 const OF_TOKEN = -1
@@ -29,15 +34,17 @@ export interface Sending {
   readonly localMs: number
 }
 
-/** Returns the keys that charge.lua reads: of every quota, the key of its access before its own. */
-export function keysOf(batch: readonly Pick<Asked, 'quotas'>[]): readonly string[] {
+/** Returns the keys that charge.lua reads: of every quota, the key of its access before its own; those with leases are apart. */
+export function keysOf(batch: readonly Pick<Asked, 'quotas'>[]) {
   const keys: string[] = []
+  const leaseKeys: string[] = []
   for (const { quotas } of batch)
-    for (const { access, key } of quotas) {
+    for (const { access, key, isConcurrent } of quotas) {
       if (access !== undefined) keys.push(access.key)
-      keys.push(key)
+      if (isConcurrent) leaseKeys.push(key)
+      else keys.push(key)
     }
-  return keys
+  return { keys, leaseKeys }
 }
 
 /**
@@ -47,17 +54,24 @@ export function keysOf(batch: readonly Pick<Asked, 'quotas'>[]): readonly string
 export function rulesOf(batch: readonly Asked[], keys: readonly string[], gateway: string, sending: Sending) {
   const counts: (OwnCount | undefined)[] = []
   const all = [...keys]
-  const rules = batch.map(({ action, quotas, own }) => {
-    let rule = String(action)
+  const rules: string[] = []
+  for (const { action, quotas, own, lease = '' } of batch) {
+    let rule = ''
+    let leaseRule = ''
     for (const quota of quotas) {
       const { access, limit, shadow, cost = 1 } = quota
+      if (quota.isConcurrent) {
+        const beside = own?.concurrent(quota.key) ?? 0
+        leaseRule += `${limit} ${quota.windowMs * 1000} ${beside} ${shadow ? 1 : 0} `
+        continue
+      }
       if (access !== undefined) rule += ruleOf(access, 1, ACCESS, own)
-      const flags = (shadow ? SHADOW : 0) + (cost > 1 ? COST : 0)
-      rule += ruleOf(quota, limit, flags, own)
+      rule += ruleOf(quota, limit, (shadow ? SHADOW : 0) + (cost > 1 ? COST : 0), own)
       if (cost > 1) rule += ` ${cost}`
     }
-    return rule
-  })
+    if (leaseRule === '') rules.push(`${action}${rule}`)
+    else rules.push(`${action + AT_ONCE}${rule}`, leaseRule, lease)
+  }
   function ruleOf(window: Counted, limit: number, flags: number, own: OwnCalls | undefined): string {
     const { startUs, lengthUs, since } = spanOf(window, sending)
     const counted = own === undefined || own.isEmpty() ? undefined : own.since(window.key, since)
@@ -109,6 +123,14 @@ export function mergeOf(
   return [number, from, Math.min(until, deadlineUs), ...limited, ...instants]
 }
 
+/** Returns the arguments of renew.lua. */
+export function renewalOf(leases: readonly Lease[], deadlineUs: number) {
+  const keys = [...new Set(leases.map(({ quota }) => quota.key))]
+  const positions = new Map(keys.map((key, i) => [key, i + 1]))
+  const args = leases.flatMap(({ quota, id }) => [positions.get(quota.key)!, id, quota.windowMs * 1000])
+  return [keys.length, ...keys, deadlineUs, ...args] as const
+}
+
 /** Returns the range of a server's clock, in microseconds, in which the periods of all calendars are those that contain `nowMs`. */
 export function periodsAt(
   batch: readonly Pick<Asked, 'quotas'>[],
@@ -129,6 +151,13 @@ export function periodsAt(
   return [fromUs, untilUs]
 }
 
+/** Returns the number of keys with logs: of accesses, and of limits that are not of calls at once. */
+function logsOf(quotas: readonly Quota[]): number {
+  let logs = 0
+  for (const { access, isConcurrent } of quotas) logs += isConcurrent ? 0 : access === undefined ? 1 : 2
+  return logs
+}
+
 /** Reads the reply of charge.lua to a batch, which was decided at `localMs` of the local clock or before. */
 export function chargesOf(
   batch: readonly Asked[],
@@ -138,14 +167,23 @@ export function chargesOf(
 ) {
   const nowUs = numbers[0]!
   let [at, key] = [1, 0]
-  return batch.map(({ quotas }, i): Charge | DamagedKeyError => {
+  return batch.map(({ quotas, lease }, i): Charge | DamagedKeyError => {
     const admitted = numbers[at++] === 1
     let damaged: string | undefined
+    let leasesAt = at + 3 * logsOf(quotas)
     const allowances = quotas.map((quota): Allowance => {
+      if (quota.isConcurrent) return readLeases(quota)
       const access = quota.access && read(quota.access.key, 1)
       const { hasRoom, used, growsAtUs, resetAfterMs, own } = read(quota.key, quota.limit, fullAt(quota))
       return allowanceOf(quota, hasRoom, used, growsAtUs / 1000, resetAfterMs, own, access)
     })
+    function readLeases(quota: Quota): Allowance {
+      const [room, used, oldestUs] = numbers.slice(leasesAt, leasesAt + 3) as [number, number, number]
+      leasesAt += 3
+      if (room === -1) damaged ??= quota.key
+      const sinceAt = oldestUs === 0 ? undefined : oldestUs / 1000
+      return leaseAllowance(quota, room === 1, used, nowUs / 1000, sinceAt)
+    }
     function read(name: string, limit: number, full = limit) {
       const [room, used] = [numbers[at]!, numbers[at + 1]!]
       let growsAtUs = numbers[at + 2]!
@@ -158,8 +196,10 @@ export function chargesOf(
       if (own > 0 && own >= (hasRoom ? limit : full)) growsAtUs += Math.ceil(spreadMs * 1000)
       return { hasRoom, used, growsAtUs, resetAfterMs: (growsAtUs - nowUs) / 1000, own }
     }
+    at = leasesAt
     if (damaged !== undefined) return new DamagedKeyError(damaged)
     // All decisions of a batch share one instant; a microsecond each keeps their order.
-    return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt: (nowUs + i) / 1000, localMs })
+    const decidedAt = (nowUs + i) / 1000
+    return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt, localMs, lease })
   })
 }

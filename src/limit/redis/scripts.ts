@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { mergedKey, registrationKeys } from '../key.ts'
+import type { Lease, Place } from '../leases.ts'
 import type { Quota } from '../quota.ts'
 import { type Charge, DamagedKeyError, type Merge, type OwnCalls } from '../store.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
@@ -14,6 +15,7 @@ import {
   mergeOf,
   periodsAt,
   READ,
+  renewalOf,
   rulesOf,
   type Sending,
 } from './protocol.ts'
@@ -22,6 +24,7 @@ const read = (file: string): string => readFileSync(new URL(file, import.meta.ur
 const LAYOUT = read('layout.lua')
 export const CHARGE_SCRIPT = LAYOUT + read('charge.lua')
 export const MERGE_SCRIPT = LAYOUT + read('merge.lua')
+export const RENEW_SCRIPT = LAYOUT + read('renew.lua')
 export const REGISTER_SCRIPT = read('register.lua')
 const scriptOf = (text: string) => ({ text, sha: createHash('sha1').update(text).digest('hex') })
 type Script = ReturnType<typeof scriptOf>
@@ -53,6 +56,7 @@ export function createScripts(
   const { commands } = client
   const chargeScript = scriptOf(edit(CHARGE_SCRIPT))
   const mergeScript = scriptOf(edit(MERGE_SCRIPT))
+  const renewScript = scriptOf(edit(RENEW_SCRIPT))
   const deadlines = new Map<string, ReturnType<typeof createDeadlines>>()
   const clocks = new ServerClocks()
   let batches = new Map<number, Asked[]>()
@@ -98,15 +102,16 @@ export function createScripts(
   }
 
   async function ask(batch: readonly Asked[], server: string, remainingMs: () => number) {
-    const keys = keysOf(batch)
+    const { keys, leaseKeys } = keysOf(batch)
     let counts: ReturnType<typeof rulesOf>['counts'] = []
     const reply = await attempt(server, remainingMs, chargeScript, (sending, deadlineUs) => {
       const { all, rules, ...named } = rulesOf(batch, keys, id, sending)
       counts = named.counts
       const [from, until] = periodsAt(batch, sending.nowMs)
-      return [all.length, ...all, Math.min(until, deadlineUs), from, ...rules]
+      const count = all.length + leaseKeys.length
+      return [count, ...all, ...leaseKeys, Math.min(until, deadlineUs), from, leaseKeys.length, ...rules]
     })
-    if (reply.length !== 1 + batch.length + 3 * keys.length)
+    if (reply.length !== 1 + batch.length + 3 * (keys.length + leaseKeys.length))
       throw new Error('Redis returned an invalid reply to charge.lua.')
     return chargesOf(batch, counts, reply, clocks.localMs(server, reply[0]!, 'latest'))
   }
@@ -164,11 +169,11 @@ export function createScripts(
      * Runs charge.lua for a decision, in one batch with others of the same hash slot in this iteration of the event loop. Rejects if the
      * script fails, or with a DamagedKeyError.
      */
-    decide: (quotas: readonly Quota[], charging: boolean, own?: OwnCalls) =>
+    decide: (quotas: readonly Quota[], charging: boolean, own?: OwnCalls, lease?: string) =>
       new Promise<Charge>((resolve, reject) => {
         const onEnd = (outcome: Charge | Error): void =>
           outcome instanceof Error ? reject(outcome) : resolve(outcome)
-        enqueue({ action: charging ? CHARGE : READ, quotas, own, onEnd })
+        enqueue({ action: charging ? CHARGE : READ, quotas, own, lease, onEnd })
       }),
 
     /** Runs merge.lua for the own calls of a gateway. Rejects if they may not be in the log, or with a DamagedKeyError. */
@@ -191,6 +196,35 @@ export function createScripts(
         })
       if (reply[1] === -1) throw new DamagedKeyError(key)
       if (reply[1] !== 1) throw new Error('Redis returned an invalid reply to merge.lua.')
+    },
+
+    /** Ends leases of one key. Rejects if they may not have ended. */
+    async endLeases(leases: readonly Place[]): Promise<void> {
+      const { key } = leases[0]!.quota
+      const server = client.server(key)
+      const ids = leases.map(({ id }) => id)
+      await deadlinesOf(server)
+        .within(() => explain(commands.zrem(key, ...ids), server))
+        .catch((error: Error) => {
+          // A key of another type is damaged, which the next decision reports.
+          if (error.message.startsWith('WRONGTYPE')) return
+          onReply(server, error)
+          throw error
+        })
+    },
+
+    /** Runs renew.lua for leases of one hash slot. Rejects if they may not be renewed. */
+    async renewLeases(leases: readonly Lease[]): Promise<void> {
+      const server = client.server(leases[0]!.quota.key)
+      const reply = await deadlinesOf(server)
+        .within((remainingMs) =>
+          attempt(server, remainingMs, renewScript, (_, deadlineUs) => renewalOf(leases, deadlineUs)),
+        )
+        .catch((error: Error) => {
+          onReply(server, error)
+          throw error
+        })
+      if (reply[1] !== 1) throw new Error('Redis returned an invalid reply to renew.lua.')
     },
   }
 }

@@ -64,7 +64,12 @@ export function createRedisStore(options: RedisStoreOptions) {
     /** Connects. Resolves with false while a server is unavailable, and retries; rejects with a StoreConfigError if Redis contradicts the configuration. */
     connect: () => connection.connect(() => Promise.all(store.servers().map(store.probe))),
 
-    charge: (quotas: readonly Quota[], own?: OwnCalls) => scripts.decide(quotas, true, own),
+    charge: (quotas: readonly Quota[], own?: OwnCalls, lease?: string) =>
+      scripts.decide(quotas, true, own, lease),
+    endLeases: scripts.endLeases,
+    renewLeases: scripts.renewLeases,
+    slot: client.slot,
+    id,
 
     async peek(quotas: readonly Quota[], own?: OwnCalls): Promise<readonly Allowance[]> {
       const charges = await Promise.all(quotas.map((quota) => scripts.decide([quota], false, own)))

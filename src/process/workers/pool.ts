@@ -9,7 +9,6 @@ import { superviseWorker, type WorkerProcess } from './supervisor.ts'
 
 /** Maximum time for a worker to report its readiness: less than a probe waits. */
 const READY_MS = 500
-const ANSWER_MS = 3000
 const APPLY_MS = 10_000
 
 /** Opens a service of several processes, and restarts those that exit. Rejects with the error of a worker that did not start. */
@@ -33,7 +32,7 @@ export async function openWorkers(
   }
   const workers = Array.from({ length: count }, () => superviseWorker(() => current, output, onExit))
   const serving = (): WorkerProcess[] => workers.flatMap((worker) => worker.serving() ?? [])
-  const [address] = await Promise.all(workers.map(({ started }) => started)).catch((error: Error) => {
+  const [address] = await Promise.all(workers.map(({ started }) => started)).catch((error) => {
     for (const worker of workers) void worker.close(false)
     throw error
   })
@@ -77,43 +76,40 @@ export async function openWorkers(
       // From now on workers start with it, and a worker that fails to apply it is restarted.
       current = config
       const others = serving().filter((worker) => worker !== first)
-      await Promise.all(others.map((worker) => worker.configure(config, APPLY_MS).catch(worker.kill)))
+      await Promise.all(others.map(({ configure, kill }) => configure(config, APPLY_MS).catch(kill)))
     },
     async metrics() {
-      await callAll(async (worker) => latest.set(worker, await worker.call('metrics', undefined, ANSWER_MS)))
+      await callAll(async (worker) => latest.set(worker, await worker.call('metrics')))
       return await aggregate([await metrics.values(), ...latest.values(), counted]).metrics()
     },
     async metricValues() {
-      const values = await callAll((worker) =>
-        worker.call('ownMetrics', undefined, ANSWER_MS).catch(() => latest.get(worker) ?? []),
-      )
-      return await aggregate([await metrics.ownValues(), ...values, counted]).getMetricsAsJSON()
+      const own = await callAll((worker) => worker.call('ownMetrics').catch(() => latest.get(worker) ?? []))
+      return await aggregate([await metrics.ownValues(), ...own, counted]).getMetricsAsJSON()
     },
-    activity: async () =>
-      mergeActivity(await callAll((worker) => worker.call('activity', undefined, ANSWER_MS))),
-    vitals: async () => mergeVitals(await callAll((worker) => worker.call('vitals', undefined, ANSWER_MS))),
-    shareSummary: async (sent) => await first().call('shareSummary', sent, ANSWER_MS),
+    activity: async () => mergeActivity(await callAll((worker) => worker.call('activity'))),
+    vitals: async () => mergeVitals(await callAll((worker) => worker.call('vitals'))),
+    shareSummary: async (sent) => await first().call('shareSummary', sent),
     async events() {
-      const events = await callAll((worker) => worker.call('events', undefined, ANSWER_MS))
+      const events = await callAll((worker) => worker.call('events'))
       return [...output.events(), ...events.flat()]
     },
-    usage: (caller, signal) => scan(signal, (worker) => worker.call('usage', caller)),
+    usage: (caller, signal) => scan(signal, (worker) => worker.call('usage', caller, Infinity)),
     async reset(caller, signal) {
-      const freed = await scan(signal, (worker) => worker.call('reset', caller))
-      await callAll((worker) => worker.call('forget', caller, ANSWER_MS))
+      const freed = await scan(signal, (worker) => worker.call('reset', caller, Infinity))
+      await callAll((worker) => worker.call('forget', caller))
       return freed
     },
     async findCaller(shown) {
-      const found = await callAll((worker) => worker.call('findCaller', shown, ANSWER_MS))
+      const found = await callAll((worker) => worker.call('findCaller', shown))
       return found.find((caller) => caller !== undefined)
     },
-    setLimits: async (setting) => await first().call('setLimits', setting, ANSWER_MS),
-    overrides: async () => await first().call('overrides', undefined, ANSWER_MS),
-    explain: async (question) => await first().call('explain', question, ANSWER_MS),
+    setLimits: async (setting) => await first().call('setLimits', setting),
+    overrides: async () => await first().call('overrides'),
+    explain: async (question) => await first().call('explain', question),
     async setLogLevel(level) {
       // Also for workers that start later.
       current = { ...current, log: { ...current.log, level } }
-      await callAll((worker) => worker.call('setLogLevel', level, ANSWER_MS))
+      await callAll((worker) => worker.call('setLogLevel', level))
     },
     async close(lameDuck) {
       return sum(await Promise.all(workers.map((worker) => worker.close(lameDuck))))

@@ -7,6 +7,8 @@ import type { Call, Result, WorkerCalls } from './worker.ts'
 
 /** Maximum time until a worker serves. */
 const START_MS = 60_000
+/** Time for the result of most calls. */
+const ANSWER_MS = 3000
 /** Interval of liveness checks, and the number of unanswered ones after which a worker counts as hung. */
 const CHECK_MS = 3000
 const MAX_CHECKS = 10
@@ -111,7 +113,8 @@ function forkWorker(write: (lines: string) => void) {
     what = HUNG
     kill()
   }
-  const stopChecks = listening.then(() => checkAlive(() => call('notReadyReason'), onHang))
+  const ask = () => call('notReadyReason', undefined, Infinity)
+  const stopChecks = listening.then(() => checkAlive(ask, onHang))
 
   /** Resolves with the exit code, or the signal that ended the worker. */
   const exited = new Promise<{ readonly how: number | string; readonly what: string }>((resolve) => {
@@ -125,11 +128,11 @@ function forkWorker(write: (lines: string) => void) {
     })
   })
 
-  /** Rejects with the worker's error, with a `CallTimeout` after `withinMs`, and if the worker exits first. */
+  /** Rejects with the worker's error, with a `CallTimeout` after `withinMs` unless that is Infinity, and if the worker exits first. */
   function call<Name extends keyof WorkerCalls>(
     name: Name,
     argument?: Parameters<WorkerCalls[Name]>[0],
-    withinMs?: number,
+    withinMs = ANSWER_MS,
   ): Promise<Awaited<ReturnType<WorkerCalls[Name]>>> {
     return new Promise((resolve, reject) => {
       if (!worker.isConnected()) throw new Error('the worker has exited')
@@ -141,7 +144,7 @@ function forkWorker(write: (lines: string) => void) {
         else reject(Object.assign(new Error(error.message), { name: error.name }))
       }
       const error = { name: 'CallTimeout', message: `worker did not answer within ${withinMs} ms` }
-      const timer = withinMs === undefined ? undefined : setTimeout(settle, withinMs, { id, error })
+      const timer = withinMs === Infinity ? undefined : setTimeout(settle, withinMs, { id, error })
       pending.set(id, settle)
       void listening.then(() => worker.send({ id, name, argument } satisfies Call))
     })

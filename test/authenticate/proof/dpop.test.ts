@@ -1,10 +1,9 @@
 import { createHmac } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
-import type { SenderConstrainedToken } from '../../../src/authenticate/token/challenge.ts'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import type { BoundToken } from '../../../src/authenticate/token/challenge.ts'
 import { createBearer } from '../../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
 import { createProofs, type Sender } from '../../../src/authenticate/proof/dpop.ts'
-import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
 import { Refusal } from '../../../src/errors.ts'
 import {
   makeKey,
@@ -12,7 +11,6 @@ import {
   signProof,
   startIssuer,
   type TestAlgorithm,
-  type TestIssuer,
   type TestKey,
   thumbprintOf,
 } from '../../helpers/issuer.ts'
@@ -23,19 +21,9 @@ const URL = 'https://api.example.com/v3/transactions'
 const serves = (host: string): boolean => host === 'api.example.com'
 const key = makeKey('ES256')
 const mallory = makeKey('ES256')
-let issuer: TestIssuer
-let keys: KeySource
-let authenticate: ReturnType<typeof createServing>
-
-beforeAll(async () => {
-  issuer = await startIssuer({ algorithms: ['ES256'] })
-  keys = await keysOf(issuer)
-  authenticate = createServing(trust(issuer, keys), createProofs(serves))
-})
-afterAll(async () => {
-  keys.close()
-  await issuer.close()
-})
+const issuer = await startIssuer({ algorithms: ['ES256'] })
+const keys = await keysOf(issuer)
+const authenticate = createServing(trust(issuer, keys), createProofs(serves))
 
 type Answer = Identity | Refusal
 type Members = Readonly<Record<string, unknown>>
@@ -295,7 +283,7 @@ describe('proofs', () => {
     const authenticate = createBearer([trust(issuer, keys)], createProofs(serves))
     const token = bound()
     const prove = async (proof: string) =>
-      (await authenticate([`DPoP ${token}`], () => sender([proof]))) as SenderConstrainedToken
+      (await authenticate([`DPoP ${token}`], () => sender([proof]))) as BoundToken
     const good = await prove(proves(token))
     const forged = await prove('x.y.z')
     for (const { identity } of [good, forged]) expect(identity).toMatchObject({ client: 'client-1' })
@@ -412,7 +400,7 @@ describe('a token that is bound to a certificate', () => {
     [client.thumbprint],
   ])('is refused if it is bound in an unknown way: %j', async (cnf) => {
     await expectRefused(send({ token: boundBy(cnf), scheme: 'Bearer', request: holding(client.der) }), [
-      /bound to its client in a way that cannot be checked here/,
+      /bound in a way that is not known here/,
     ])
   })
 })

@@ -1,38 +1,18 @@
-import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { createLocalJWKSet, type JSONWebKeySet, jwtVerify } from 'jose'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
-import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
 import { Refusal } from '../../../src/errors.ts'
-import { startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
-import { createForgeries, type Ground, mallory } from './forgeries.ts'
+import { startIssuer } from '../../helpers/issuer.ts'
+import { createForgeries, mallory } from './forgeries.ts'
 import { createServing, keysOf, trust } from '../../helpers/trust.ts'
+import { startUpstream } from '../../helpers/upstream.ts'
 
 const ALGORITHMS = ['PS256', 'ES256', 'EdDSA', 'RS256']
-let issuer: TestIssuer
-let keys: KeySource
-let trap: Server
-let trapUrl: string
-let sprung = 0
-
-beforeAll(async () => {
-  issuer = await startIssuer()
-  keys = await keysOf(issuer, { cooldownMs: 600_000 })
-  trap = createServer((_, response) => {
-    sprung++
-    response.end(JSON.stringify({ keys: [mallory.jwk] }))
-  }).listen(0, '127.0.0.1')
-  await new Promise((resolve) => trap.once('listening', resolve))
-  trapUrl = `http://127.0.0.1:${(trap.address() as AddressInfo).port}/jwks`
-  Object.assign(ground, { issuer, trapUrl })
-})
-
-afterAll(async () => {
-  keys.close()
-  trap.close()
-  await issuer.close()
-})
+const issuer = await startIssuer()
+const keys = await keysOf(issuer, { cooldownMs: 600_000 })
+const trap = await startUpstream((_, response) => response.end(JSON.stringify({ keys: [mallory.jwk] })))
+const trapUrl = `${trap.url}/jwks`
+const { forged: FORGED, notAccess: NOT_ACCESS, claims, signed } = createForgeries(issuer, trapUrl)
 
 async function verdict(token: string, type: 'any' | 'strict' = 'any'): Promise<Identity | Refusal> {
   return createServing(trust(issuer, keys, { type }))([`Bearer ${token}`])
@@ -51,8 +31,6 @@ const joseTakes = (token: string): Promise<boolean> =>
   )
 
 const now = (): number => Math.floor(Date.now() / 1000)
-const ground = {} as Ground
-const { forged: FORGED, notAccess: NOT_ACCESS, claims, signed } = createForgeries(ground)
 
 function expectRefused(refusal: Identity | Refusal, token: string): void {
   expect(refusal).toBeInstanceOf(Refusal)
@@ -83,7 +61,7 @@ describe('tokens that are not access tokens of the issuer', () => {
   })
 
   it('fetches no URL in a token', () => {
-    expect(sprung).toBe(0)
+    expect(trap.seen).toEqual([])
   })
 })
 

@@ -5,13 +5,6 @@ import { makeKey, signJws, type TestIssuer, type TestKey } from '../../helpers/i
 export const mallory = makeKey('RS256', 'mallory')
 const malloryEc = makeKey('ES256', 'mallory')
 
-/** The issuer whose tokens are forged, and a URL that must not be fetched; set before the first forgery. */
-export interface Ground {
-  issuer: TestIssuer
-  /** A JWK Set of the forger's. */
-  trapUrl: string
-}
-
 type Forgeries = Readonly<Record<string, () => string>>
 
 const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url')
@@ -25,14 +18,13 @@ function replaceSignature(token: string, signature: Buffer): string {
   return `${token.slice(0, token.lastIndexOf('.'))}.${signature.toString('base64url')}`
 }
 
-/** Creates forged tokens by name, each when its function is called, and the functions that sign them. */
-export function createForgeries(ground: Ground) {
-  const token: TestIssuer['token'] = (...made) => ground.issuer.token(...made)
-  const audience = (): string => ground.issuer.audience
-  const rsa = (): TestKey => ground.issuer.key('RS256')
+/** Creates forged tokens of an issuer by name, each when its function is called, and the functions that sign them. `trapUrl` is a JWK Set of the forger's. */
+export function createForgeries(issuer: TestIssuer, trapUrl: string) {
+  const { token, audience } = issuer
+  const rsa = issuer.key('RS256')
   const claims = (): Record<string, unknown> => ({
-    iss: ground.issuer.issuer,
-    aud: audience(),
+    iss: issuer.issuer,
+    aud: audience,
     client_id: 'client-1',
     exp: now() + 300,
   })
@@ -41,17 +33,17 @@ export function createForgeries(ground: Ground) {
     signJws({ alg: key.alg, typ: 'at+jwt', ...header }, claims(), key)
   /** Signed by the issuer, over any payload. */
   const signed = (payload: unknown, header: object = {}): string => {
-    return signJws({ alg: 'RS256', kid: rsa().kid, typ: 'at+jwt', ...header }, payload, rsa())
+    return signJws({ alg: 'RS256', kid: rsa.kid, typ: 'at+jwt', ...header }, payload, rsa)
   }
   const unsigned = (alg: unknown, signature = ''): string =>
-    `${encode({ alg, typ: 'at+jwt', kid: rsa().kid })}.${encode(claims())}.${signature}`
+    `${encode({ alg, typ: 'at+jwt', kid: rsa.kid })}.${encode(claims())}.${signature}`
   /** An HMAC keyed by public data. */
   function mac(secret: string | Buffer, alg = 'HS256', header: object = {}): string {
     const input = `${encode({ alg, typ: 'at+jwt', ...header })}.${encode(claims())}`
     return `${input}.${createHmac('sha256', secret).update(input).digest('base64url')}`
   }
   const publicPem = (): string =>
-    createPublicKey(rsa().privateKey).export({ type: 'spki', format: 'pem' }).toString()
+    createPublicKey(rsa.privateKey).export({ type: 'spki', format: 'pem' }).toString()
 
   /** Tokens that jose refuses as well. */
   const forged: Forgeries = {
@@ -63,20 +55,20 @@ export function createForgeries(ground: Ground) {
     'alg that is a list': () => unsigned(['RS256'], 'AAAA'),
     'alg in lower case': () => token({}, { header: { alg: 'ps256' } }),
     'alg that the list leaves out': () => token({}, { alg: 'RS256', header: { alg: 'RS512' } }),
-    'an HMAC by the public key as PEM': () => mac(publicPem(), 'HS256', { kid: rsa().kid }),
+    'an HMAC by the public key as PEM': () => mac(publicPem(), 'HS256', { kid: rsa.kid }),
     'an HMAC by the public key as DER': () =>
-      mac(createPublicKey(rsa().privateKey).export({ type: 'spki', format: 'der' })),
-    'an HMAC by the public key as JWK': () => mac(JSON.stringify(rsa().jwk)),
+      mac(createPublicKey(rsa.privateKey).export({ type: 'spki', format: 'der' })),
+    'an HMAC by the public key as JWK': () => mac(JSON.stringify(rsa.jwk)),
     'an HMAC by nothing': () => mac(''),
-    'an HMAC that calls itself RS256': () => mac(publicPem(), 'RS256', { kid: rsa().kid }),
+    'an HMAC that calls itself RS256': () => mac(publicPem(), 'RS256', { kid: rsa.kid }),
     'RS256 with the key for PS256': () => token({}, { alg: 'PS256', header: { alg: 'RS256' } }),
-    'ES256 with the kid of an RSA key': () => token({}, { alg: 'ES256', header: { kid: rsa().kid } }),
+    'ES256 with the kid of an RSA key': () => token({}, { alg: 'ES256', header: { kid: rsa.kid } }),
     'a key of our own, no kid': () => forgedBy(mallory, {}),
     'a key of our own, its kid': () => forgedBy(mallory, { kid: 'mallory' }),
-    'a key of our own, the issuer’s kid': () => forgedBy(mallory, { kid: rsa().kid }),
+    'a key of our own, the issuer’s kid': () => forgedBy(mallory, { kid: rsa.kid }),
     'a kid that is a path': () => forgedBy(mallory, { kid: '../../../../dev/null' }),
     'a kid that is a query': () => forgedBy(mallory, { kid: "x' UNION SELECT 'AA" }),
-    'a kid that is a URL': () => forgedBy(mallory, { kid: ground.trapUrl }),
+    'a kid that is a URL': () => forgedBy(mallory, { kid: trapUrl }),
     'a kid that is __proto__': () => forgedBy(mallory, { kid: '__proto__' }),
     'a kid that is constructor': () => forgedBy(mallory, { kid: 'constructor' }),
     'a kid that is a number': () => forgedBy(mallory, { kid: 0 }),
@@ -84,8 +76,8 @@ export function createForgeries(ground: Ground) {
     'an embedded jwk': () => forgedBy(mallory, { jwk: mallory.jwk }),
     'an embedded jwk and its kid': () => forgedBy(mallory, { jwk: mallory.jwk, kid: 'mallory' }),
     'an embedded EC jwk': () => forgedBy(malloryEc, { jwk: malloryEc.jwk }),
-    'a jku': () => forgedBy(mallory, { jku: ground.trapUrl, kid: 'mallory' }),
-    'an x5u': () => forgedBy(mallory, { x5u: ground.trapUrl }),
+    'a jku': () => forgedBy(mallory, { jku: trapUrl, kid: 'mallory' }),
+    'an x5u': () => forgedBy(mallory, { x5u: trapUrl }),
     'an x5c': () => forgedBy(mallory, { x5c: ['MIIB'] }),
     'an unknown crit': () => token({}, { header: { crit: ['exp'], exp: now() + 300 } }),
     'an empty crit': () => token({}, { header: { crit: [] } }),
@@ -106,15 +98,15 @@ export function createForgeries(ground: Ground) {
       return `${head}.${encode({ ...claims(), client_id: 'other' })}.${signature}`
     },
     'another audience': () => token({ aud: 'https://other.example.com' }),
-    'an audience that begins alike': () => token({ aud: `${audience()}.evil.example` }),
+    'an audience that begins alike': () => token({ aud: `${audience}.evil.example` }),
     'a list of other audiences': () => token({ aud: ['a', 'b'] }),
     'an empty list of audiences': () => token({ aud: [] }),
     'no audience': () => token({ aud: undefined }),
-    'an audience in a list in a list': () => token({ aud: [[audience()]] }),
-    'an audience that is an object': () => token({ aud: { 0: audience(), length: 1 } }),
+    'an audience in a list in a list': () => token({ aud: [[audience]] }),
+    'an audience that is an object': () => token({ aud: { 0: audience, length: 1 } }),
     'another issuer': () => token({ iss: 'https://identity.evil.example/oidc' }),
-    'the issuer with a slash': () => token({ iss: `${ground.issuer.issuer}/` }),
-    'the issuer in a list': () => token({ iss: [ground.issuer.issuer] }),
+    'the issuer with a slash': () => token({ iss: `${issuer.issuer}/` }),
+    'the issuer in a list': () => token({ iss: [issuer.issuer] }),
     'no issuer': () => token({ iss: undefined }),
     expired: () => token({ exp: now() - 60 }),
     'expired a leeway ago': () => token({ exp: now() - 6 }),
@@ -144,7 +136,7 @@ export function createForgeries(ground: Ground) {
       const assertion = {
         iss: 'client-1',
         sub: 'client-1',
-        aud: ground.issuer.issuer,
+        aud: issuer.issuer,
         exp: now() + 60,
         jti: randomUUID(),
       }
@@ -156,7 +148,7 @@ export function createForgeries(ground: Ground) {
   /** Tokens that jose accepts if it checks only signature, issuer, audience and times. */
   const notAccess: Forgeries = {
     'an id_token for our audience too': () =>
-      token({ aud: ['client-1', audience()], nonce: 'n' }, { header: { typ: undefined } }),
+      token({ aud: ['client-1', audience], nonce: 'n' }, { header: { typ: undefined } }),
     'an id_token from the authorisation endpoint': () => token({ c_hash: 'h' }, { header: { typ: 'JWT' } }),
     'a logout token': () => token({ events: {} }, { header: { typ: 'logout+jwt' } }),
     'a logout token without typ': () => token({ events: {} }, { header: { typ: undefined } }),

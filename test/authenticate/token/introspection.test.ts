@@ -1,7 +1,7 @@
 import { hash, randomUUID } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import type { SenderConstrainedToken } from '../../../src/authenticate/token/challenge.ts'
+import type { BoundToken } from '../../../src/authenticate/token/challenge.ts'
 import { createBearer } from '../../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
 import {
@@ -32,10 +32,7 @@ beforeEach(async () => {
   now = START
   vi.spyOn(Date, 'now').mockImplementation(() => now)
 })
-afterEach(async () => {
-  vi.restoreAllMocks()
-  await server.close()
-})
+afterEach(() => void vi.restoreAllMocks())
 
 const seconds = () => Math.floor(now / 1000)
 const active = (members: object = {}) => ({
@@ -48,7 +45,7 @@ const active = (members: object = {}) => ({
   ...members,
 })
 
-type Answered = Identity | SenderConstrainedToken | Refusal
+type Answered = Identity | BoundToken | Refusal
 
 function introspection(options: Partial<IntrospectionOptions> = {}) {
   return createIntrospection({
@@ -80,7 +77,7 @@ const causeOf = (answer: Answered) => String((answer as Refusal).cause)
 const refusedAs = (message: string): unknown => expect.objectContaining({ status: 401, message })
 
 describe('the question', () => {
-  it('is a form with the token, and client authentication with both halves form-encoded', async () => {
+  it('the question is a form with the token, and client authentication with both halves form-encoded', async () => {
     const token = 'a+b/c~d.e_f-='
     await asker({ clientId: 'the gateway', clientSecret: 'a secret: with/some %signs & ümlauts' })(token)
     const [{ authorization, form, request }] = server.asked as [(typeof server.asked)[number]]
@@ -94,12 +91,12 @@ describe('the question', () => {
 })
 
 describe('an active token', () => {
-  it('gives the claims that limits read', async () => {
+  it('an active token gives the claims that limits read', async () => {
     server.answer = active({ plan: 'gold', other: 'x' })
     expect(await asker({ keeps: ['plan', 'absent'] })()).toMatchObject({ claims: { plan: 'gold' } })
   })
 
-  it('names the caller', async () => {
+  it('an active token names the caller', async () => {
     server.answer = active({ sub: 'user-1', scope: 'a b', username: 'ignored', nbf: seconds() - 5 })
     expect(await asker()()).toEqual({
       client: 'client-1',
@@ -115,26 +112,26 @@ describe('an active token', () => {
     ['a token_type in lower case', { token_type: 'bearer' }],
     ['several audiences', { aud: ['https://other.example.com', AUDIENCE] }],
     ['an exp within the leeway', { exp: START / 1000 - 2 }],
-  ])('is accepted with %s', async (_, members) => {
+  ])('an active token is accepted with %s', async (_, members) => {
     server.answer = active(members)
     expect(await asker()()).toMatchObject({ client: 'client-1' })
   })
 
-  it('is logged with its client if it is refused, and without a client if it is not active', async () => {
+  it('a refused token is logged with its client if it is active, and without a client if not', async () => {
     server.answer = active({ aud: 'https://other.example.com' })
     expect(await asker()()).toMatchObject({ status: 401, client: 'client-1' })
     server.answer = { active: false, client_id: 'client-1' }
     expect(await asker()()).toMatchObject({ status: 401, client: undefined })
   })
 
-  it('keeps its binding', async () => {
+  it('an active token keeps its binding', async () => {
     server.answer = active({ token_type: 'DPoP', cnf: { jkt: DIGEST } })
     expect(await introspection()('a token')).toMatchObject({
       identity: { client: 'client-1', confirmation: { jkt: DIGEST } },
     })
   })
 
-  it('names the client by the claim that is configured', async () => {
+  it('an active token names the client by the claim that is configured', async () => {
     server.answer = active({ azp: 'party' })
     expect(await asker({ clientClaim: 'azp' })()).toMatchObject({ client: 'party' })
   })
@@ -144,10 +141,10 @@ const NOT_ACTIVE = 'The access token is not active.'
 const ELSEWHERE = 'The access token is for another audience.'
 const NO_EXP = 'The access token has an exp, nbf or iat that is not a number.'
 const NO_ACCESS = 'The token is not an access token.'
-const UNCHECKABLE = 'The access token is bound to its client in a way that cannot be checked here.'
+const UNCHECKABLE = 'The access token is bound in a way that is not known here.'
 const NO_CLIENT = 'The access token does not name a client.'
 
-describe('a token is refused', () => {
+describe('a token that is not accepted', () => {
   it.each<[string, object, string]>([
     ['that is not active, with any other members', { active: false }, NOT_ACTIVE],
     ['for another audience', { aud: 'https://other.example.com' }, ELSEWHERE],
@@ -169,24 +166,30 @@ describe('a token is refused', () => {
     ['that is bound to null', { cnf: null }, UNCHECKABLE],
     ['of no client', { client_id: undefined }, NO_CLIENT],
     ['of a client that is a number', { client_id: 1 }, NO_CLIENT],
-  ])('%s', async (_, members, why) => {
+  ])('a token %s is refused', async (_, members, why) => {
     server.answer = active(members)
     expect(await asker()()).toEqual(refusedAs(why))
     expect(events).toEqual([])
   })
 
-  it.each([`${ISSUER}/`, null, [ISSUER], 'https://other.example.com'])('of the issuer %j', async (iss) => {
-    server.answer = active({ iss })
-    const refusal = await asker()()
-    expect(refusal).toEqual(refusedAs('The issuer is not trusted here.'))
-    expect(causeOf(refusal)).toBe(`iss of the token: ${JSON.stringify(iss)}; accepted: ${ISSUER}`)
-  })
+  it.each([`${ISSUER}/`, null, [ISSUER], 'https://other.example.com'])(
+    'a token of the issuer %j is refused',
+    async (iss) => {
+      server.answer = active({ iss })
+      const refusal = await asker()()
+      expect(refusal).toEqual(refusedAs('The issuer is not trusted here.'))
+      expect(causeOf(refusal)).toBe(`iss of the token: ${JSON.stringify(iss)}; accepted: ${ISSUER}`)
+    },
+  )
 
-  it.each(['unsupported_token_type', 'invalid_token'])('that the endpoint calls %s', async (error) => {
-    server.answer = status(400, { error })
-    expect(await asker()()).toEqual(refusedAs(NOT_ACTIVE))
-    expect(events).toEqual([])
-  })
+  it.each(['unsupported_token_type', 'invalid_token'])(
+    'a token that the endpoint calls %s is refused',
+    async (error) => {
+      server.answer = status(400, { error })
+      expect(await asker()()).toEqual(refusedAs(NOT_ACTIVE))
+      expect(events).toEqual([])
+    },
+  )
 })
 
 const status =
@@ -194,7 +197,7 @@ const status =
   (response) =>
     response.writeHead(code, headers).end(JSON.stringify(body))
 
-describe('an endpoint that does not answer the question is a 503', () => {
+describe('an endpoint that does not answer the question', () => {
   it.each<[string, Answer, RegExp]>([
     ['when it fails', status(500), /answered 500$/],
     ['when it is busy', status(429), /answered 429$/],
@@ -222,7 +225,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
       (response) => response.write(Buffer.alloc(100_000, ' ')),
       /larger than 65536 bytes/,
     ],
-  ])('%s', async (_, answer, reason) => {
+  ])('the endpoint causes a 503 %s', async (_, answer, reason) => {
     server.answer = answer
     const finding = await asker({ timeoutMs: 800 })()
     expect(statusOf(finding)).toBe(503)
@@ -231,7 +234,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
     expect(server.asked).toHaveLength(1)
   })
 
-  it('and none of it is cached', async () => {
+  it('a response that is no answer is not cached', async () => {
     const ask = asker()
     server.answer = status(500)
     expect(statusOf(await ask('a'))).toBe(503)
@@ -239,7 +242,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
   })
 
-  it('and does not affect tokens that are known', async () => {
+  it('an endpoint that is down does not affect tokens that are known', async () => {
     const ask = asker()
     server.answer = active()
     await ask('a')
@@ -248,7 +251,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
   })
 
-  it('is reported once an outage, not for a single token, and when it is over', async () => {
+  it('an outage of the endpoint is reported once, not for a single token, and when it is over', async () => {
     const ask = asker()
     server.answer = status(500)
     await ask()
@@ -269,7 +272,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
     ['an answer of another shape', (response) => response.end('<html>')],
     ['a refusal of a firewall', (response) => response.writeHead(403).end()],
     ['the error that it is not a token', (response) => response.writeHead(400).end()],
-  ])('stays in use after tokens that cause %s', async (_, bad) => {
+  ])('the endpoint stays in use after tokens that cause %s', async (_, bad) => {
     const ask = asker({ timeoutMs: 1000 })
     server.answer = (response, { form }) => {
       if (form['token']!.startsWith('bad')) bad(response)
@@ -282,7 +285,7 @@ describe('an endpoint that does not answer the question is a 503', () => {
 })
 
 describe('the cached answer', () => {
-  it('is cached by the whole token', async () => {
+  it('an answer is cached by the whole token', async () => {
     const ask = asker()
     server.answer = (response, { form }) => response.end(JSON.stringify(active({ client_id: form['token'] })))
     const first = await ask('token-a')
@@ -293,7 +296,7 @@ describe('the cached answer', () => {
     expect(server.asked).toHaveLength(3)
   })
 
-  it('holds no longer than exp', async () => {
+  it('an answer is cached no longer than exp', async () => {
     const ask = asker({ maxAgeMs: 3_600_000 })
     const exp = seconds() + 60
     server.answer = active({ exp })
@@ -307,7 +310,7 @@ describe('the cached answer', () => {
     expect(await ask('a')).toEqual(refusedAs(NOT_ACTIVE))
   })
 
-  it('is cached no longer than maxAge, even without exp, so that a revoked token ends', async () => {
+  it('an answer is cached no longer than maxAge, even without exp, so that a revoked token ends', async () => {
     const ask = asker({ maxAgeMs: 20_000 })
     server.answer = active({ exp: undefined })
     await ask('a')
@@ -322,7 +325,7 @@ describe('the cached answer', () => {
     expect(await ask('b')).toEqual(refusedAs(NOT_ACTIVE))
   })
 
-  it('counts for the call itself if it has no exp and is not to be cached', async () => {
+  it('an answer without exp that is not to be cached counts for the call itself', async () => {
     const ask = asker({ maxAgeMs: 0, leewayMs: 0 })
     server.answer = (response) => {
       now += 50
@@ -332,7 +335,7 @@ describe('the cached answer', () => {
     expect(server.asked).toHaveLength(2)
   })
 
-  it('counts from when it was asked, not from when it answered', async () => {
+  it('the age of an answer counts from its request, not from its response', async () => {
     const ask = asker({ maxAgeMs: 20_000 })
     server.answer = (response) => {
       now += 15_000
@@ -344,16 +347,16 @@ describe('the cached answer', () => {
     expect(server.asked).toHaveLength(2)
   })
 
-  it('against a token holds for a moment', async () => {
+  it('an answer against a token is cached for a moment', async () => {
     const ask = asker()
     for (let i = 0; i < 3; i++) expect(await ask('a')).toEqual(refusedAs(NOT_ACTIVE))
     expect(server.asked).toHaveLength(1)
     server.answer = active()
-    now += 5000
+    now += 5001
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
   })
 
-  it('for accepted tokens are not evicted by forged ones', async () => {
+  it('answers for accepted tokens are not evicted by forged tokens', async () => {
     const ask = asker()
     server.answer = active()
     await ask('a')
@@ -365,7 +368,7 @@ describe('the cached answer', () => {
 })
 
 describe('lookups at the same time', () => {
-  it('of one token are one, and of another token another', async () => {
+  it('lookups of one token at the same time are one, and of another token another', async () => {
     const ask = asker()
     server.answer = (response, { form }) =>
       void setTimeout(() => response.end(JSON.stringify(active({ client_id: form['token'] }))), 20)
@@ -377,7 +380,7 @@ describe('lookups at the same time', () => {
     expect(server.asked).toHaveLength(2)
   })
 
-  it('of one token fail together, and are asked again afterwards', async () => {
+  it('lookups of one token fail together, and are made again afterwards', async () => {
     const ask = asker()
     server.answer = status(500)
     const answers = await Promise.all(Array.from({ length: 10 }, () => ask('a')))
@@ -387,7 +390,7 @@ describe('lookups at the same time', () => {
     expect(await ask('a')).toMatchObject({ client: 'client-1' })
   })
 
-  it('are 32 at most; the others wait in a queue', async () => {
+  it('at most 32 lookups are made at the same time; the others wait in a queue', async () => {
     const ask = asker({ timeoutMs: 20_000 })
     const held: ServerResponse[] = []
     server.answer = (response) => void held.push(response)
@@ -401,7 +404,7 @@ describe('lookups at the same time', () => {
     expect((await answers).every((answer) => !isRefused(answer))).toBe(true)
   })
 
-  it('wait at most the timeout of a lookup, and at most 1000 at a time', async () => {
+  it('lookups wait at most the timeout of one, and at most 1000 at a time', async () => {
     const ask = asker({ timeoutMs: 300 })
     server.answer = () => {}
     const answers = await Promise.all(Array.from({ length: 1035 }, () => ask()))

@@ -1,31 +1,19 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
 import type { TrustedIssuer } from '../../../src/authenticate/token/bearer.ts'
-import type { KeySource } from '../../../src/authenticate/token/jwks.ts'
 import { requireScope } from '../../../src/authenticate/token/challenge.ts'
 import { Refusal } from '../../../src/errors.ts'
 import { startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
 import { until } from '../../helpers/wait.ts'
 import { createServing, keysOf, trust } from '../../helpers/trust.ts'
 
-let first: TestIssuer
-let second: TestIssuer
-const sources: KeySource[] = []
-
-beforeAll(async () => {
-  ;[first, second] = await Promise.all([
-    startIssuer({ algorithms: ['ES256'] }),
-    startIssuer({ algorithms: ['ES256'], audience: 'https://second.example.com', path: '/realms/b' }),
-  ])
-})
-afterAll(async () => {
-  for (const source of sources) source.close()
-  await Promise.all([first.close(), second.close()])
-})
+const [first, second] = await Promise.all([
+  startIssuer({ algorithms: ['ES256'] }),
+  startIssuer({ algorithms: ['ES256'], audience: 'https://second.example.com', path: '/realms/b' }),
+])
 
 async function trusted(issuer: TestIssuer, options: Partial<TrustedIssuer> = {}): Promise<TrustedIssuer> {
   const keys = await keysOf(issuer, { cooldownMs: 0 })
-  sources.push(keys)
   return trust(issuer, keys, { realm: new URL(issuer.issuer).pathname, ...options })
 }
 

@@ -1,18 +1,18 @@
-import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import {
   createKeySource,
   type KeySource,
   type KeySourceOptions,
 } from '../../../src/authenticate/token/jwks.ts'
+import { closeLater } from '../../helpers/closing.ts'
+import { createFolder } from '../../helpers/folder.ts'
 import { type Fault, makeKey, startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
 import { until } from '../../helpers/wait.ts'
 
 const LONG = 600_000
 let issuer: TestIssuer
-let source: KeySource | undefined
 let reported: string[]
 
 beforeEach(async () => {
@@ -20,14 +20,8 @@ beforeEach(async () => {
   reported = []
 })
 
-afterEach(async () => {
-  source?.close()
-  await issuer.close()
-})
-
 function create(options: Partial<KeySourceOptions> = {}): KeySource {
-  source?.close()
-  source = createKeySource({
+  const source = createKeySource({
     issuer: issuer.issuer,
     jwks: issuer.jwksUri,
     events: {
@@ -39,6 +33,7 @@ function create(options: Partial<KeySourceOptions> = {}): KeySource {
     refreshMs: LONG,
     ...options,
   })
+  closeLater(() => source.close())
   return source
 }
 
@@ -201,14 +196,11 @@ describe('discovery', () => {
 })
 
 describe('an issuer’s keys from a file', () => {
-  let folder: string
   let file: string
   beforeEach(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'sluice-jwks-'))
-    file = join(folder, 'jwks.json')
+    file = join(createFolder(), 'jwks.json')
     await writeFile(file, JSON.stringify(issuer.jwks))
   })
-  afterEach(() => rm(folder, { recursive: true }))
 
   it('are read without asking the issuer', async () => {
     await loaded(create({ jwks: file }))

@@ -1,12 +1,8 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type TestIssuer, startIssuer } from '../../helpers/issuer.ts'
+import { describe, expect, it } from 'vitest'
+import { startIssuer } from '../../helpers/issuer.ts'
 import { createServing, keysOf, trust } from '../../helpers/trust.ts'
 
-let issuer: TestIssuer
-beforeAll(async () => {
-  issuer = await startIssuer({ algorithms: ['ES256'] })
-})
-afterAll(() => issuer.close())
+const issuer = await startIssuer({ algorithms: ['ES256'] })
 
 describe('the claims of a token', () => {
   it('are kept as limits compare them, only those that limits read, and the same from the cache', async () => {

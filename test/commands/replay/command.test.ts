@@ -1,7 +1,7 @@
 import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import type { Report } from '../../../src/commands/replay/replay.ts'
 import { call, token, yaml } from '../../helpers/gateway.ts'
 import { serving } from '../../helpers/process.ts'
@@ -62,6 +62,7 @@ describe('sluice replay', () => {
       lines: { replayed: 5, refusedBefore: 1, unmatched: 0, unlimited: 0, lacking: 0, other: 1, overlong: 0 },
       late: { calls: 0, byMs: 0 },
       omitted: 0,
+      brief: 0,
       totals: {
         clients: 2,
         calls: 5,
@@ -177,7 +178,6 @@ describe('sluice replay of the log of a gateway', () => {
       setTimeout(() => response.end('{}'), request.url!.length % 3 === 0 ? 90 : 1)
     })
   })
-  afterAll(() => data.close())
 
   it('admits and refuses the same calls under the same limits, and different calls under other limits', async () => {
     const redis = await sharedRedis()

@@ -129,6 +129,93 @@ ${SYNC}`
     expect(report.lines).toMatchObject({ unlimited: 1 })
   })
 
+  it('bounds the counter of another limit by a share, of some routes or in shadow', async () => {
+    const limits = `  requests: { per: [client], limit: 4, window: 1m }
+  share: { per: [client], limit: 2, window: 1m, counts: requests }
+  trial: { per: [client], limit: 3, window: 1m, counts: requests, shadow: true }`
+    const routes = `  - { match: "/some", upstream: data, authenticate: bearer, limits: [share] }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }`
+    // Each call by hand: the share is full after two calls of any route, the limit after four.
+    const paths = ['/some', '/a', '/some', '/a', '/a', '/a', '/some']
+    const report = await replayed(
+      paths.map((path, i) => line({ at: i, path })),
+      configFile(limits, { routes }),
+    )
+    expect(report.totals).toMatchObject({ calls: 7, admitted: 4, refused: 3 })
+    expect(report.clients).toMatchObject([{ refusedBy: { share: 2, requests: 1 }, shadowOver: { trial: 1 } }])
+  })
+
+  describe('of calls at once', () => {
+    const routes = `  - { match: "/*", upstream: data, authenticate: bearer, limits: [exports, requests] }`
+    const atOnce = () =>
+      configFile(
+        `  exports: { per: [client], concurrent: 1 }\n  requests: { per: [client], limit: 4, window: 1h }`,
+        { routes },
+      )
+
+    it('gives each a place from its decision for as long as it took', async () => {
+      // The first is in progress from 0 to 1002, as the line says; the last of another client.
+      const report = await replayed(
+        [
+          line({ at: 500 }),
+          line({ at: 0, lastsMs: 1000 }),
+          line({ at: 1001 }),
+          line({ at: 1002, lastsMs: 10 }),
+          line({ at: 1013 }),
+          line({ at: 1014, lastsMs: 1 }),
+          line({ at: 1014, client: 'other' }),
+        ],
+        atOnce(),
+      )
+      expect(report.totals).toMatchObject({ calls: 7, admitted: 4, refused: 3, newlyRefused: 3 })
+      expect(report.clients).toMatchObject([{ client: 'acme', refusedBy: { exports: 3 } }, {}])
+      expect(report).toMatchObject({ brief: 0, late: { calls: 0 } })
+    })
+
+    it('sorts calls of many minutes by their starts', async () => {
+      const minutes = Array.from({ length: 20 }, (_, i) => line({ at: i * 60_000 + 1 }))
+      const long = line({ at: 0, lastsMs: 600_000, durationMs: 600_000 })
+      const report = await replayed([...minutes.slice(0, 10), long, ...minutes.slice(10)], atOnce())
+      expect(report).toMatchObject({ totals: { admitted: 4, refused: 17 }, late: { calls: 0 } })
+      expect(report.clients[0]!.refusedBy).toEqual({ exports: 10, requests: 7 })
+    })
+
+    it('counts what a shadow limit would have refused', async () => {
+      const config = configFile(
+        `  exports: { per: [client], concurrent: 1, shadow: true }\n  requests: { per: [client], limit: 4, window: 1h }`,
+        { routes: routes.replace('exports, requests', 'requests, exports') },
+      )
+      const report = await replayed(
+        [line({ at: 0, lastsMs: 100 }), line({ at: 50 }), line({ at: 200 })],
+        config,
+      )
+      expect(report.clients).toMatchObject([{ admitted: 3, shadowOver: { exports: 1 } }])
+    })
+
+    it('lets those that the record refused, or that took no time, end at once, and says so', async () => {
+      const report = await replayed(
+        [
+          line({ at: 0, ...REFUSED, omitted: 1 }),
+          line({ at: 0, durationMs: 0 }),
+          line({ at: 0 }),
+          line({ at: 1 }),
+        ],
+        atOnce(),
+      )
+      expect(report.totals).toMatchObject({ calls: 5, admitted: 4, refused: 1, newlyAdmitted: 2 })
+      expect(report.brief).toBe(3)
+      const { brief, ...instant } = await replayed(
+        [line({ at: 0, ...REFUSED }), line({ at: 0, durationMs: 0 }), line({ at: 0 })],
+        atOnce(),
+      )
+      expect([brief, instant.totals.admitted]).toEqual([2, 3])
+      expect(describeReport({ brief, ...instant })).toContain(
+        'warning: 2 calls in progress for no time: refused in the record, or with a durationMs of 0',
+      )
+      expect(describeReport({ ...instant, brief: 0 })).not.toContain('no time')
+    })
+  })
+
   it('counts the calls that shadow limits would have refused, and does not refuse them', async () => {
     const limits = `${PLENTY}\n  trial: { per: [client], limit: 1, window: 1m, shadow: true }`
     const routes =

@@ -1,4 +1,5 @@
 import { type Framing, HOST, HIDDEN, post, END, CHUNKED, no, perhaps, request, yes } from './wire.ts'
+import { words } from '../../helpers/words.ts'
 
 export const heads: readonly Framing[] = [
   no('head: two Authorizations', post(['Authorization: Bearer TOKEN'])),
@@ -21,33 +22,13 @@ export const heads: readonly Framing[] = [
       ['no Host', `GET /oidc/CASE/x HTTP/1.1\r\n\r\n${HIDDEN}`],
       ...[
         '',
-        'a/b',
-        'a?b',
-        'a#b',
-        'u@a',
-        'u:p@a',
-        'a,b',
-        'a, a',
         'a b',
-        'a:b',
-        'a:1:2',
-        'a:-1',
-        'a:999999',
-        '[::1',
-        '::1',
-        '[::1]x',
-        '..',
-        'a..b',
-        '.a',
-        'a\\b',
-        'a%2fb',
-        'a;b',
-        'a"',
-        "a'b",
-        '*',
-        'http://a',
-        '//a',
+        'a, a',
         'a\u00e9',
+        ...words(String.raw`
+          a/b a?b a#b u@a u:p@a a,b a:b a:1:2 a:-1 a:999999 [::1 ::1 [::1]x .. a..b .a a\b a%2fb a;b a" a'b *
+          http://a //a
+        `),
       ].map((host) => [`the Host "${host}"`, `GET /oidc/CASE/x HTTP/1.1\r\nHost: ${host}\r\n\r\n`] as const),
       ['a blank before the colon of Host', `GET /oidc/CASE/x HTTP/1.1\r\nHost : a\r\n\r\n${HIDDEN}`],
       ['a folded Host', `GET /oidc/CASE/x HTTP/1.1\r\nHost:\r\n a\r\n\r\n${HIDDEN}`],

@@ -40,6 +40,8 @@ export const lengths: readonly Framing[] = [
       ['2^63', ['Content-Length: 9223372036854775808'], 400],
       ['forty digits', [`Content-Length: ${'9'.repeat(40)}`]],
       ['2^53 + 1', ['Content-Length: 9007199254740993'], 400],
+      ['15 digits', ['Content-Length: 999999999999999'], 413],
+      ['16 digits', ['Content-Length: 1000000000000000']],
       ['2^32 + 3', ['Content-Length: 4294967299'], 413],
       ['a blank before the colon', ['Content-Length : 3']],
       ['a tab before the colon', ['Content-Length\t: 3']],

@@ -34,6 +34,12 @@ export const methods: readonly Framing[] = [
     ),
   ),
   no('CONNECT', `CONNECT a:443 HTTP/1.1\r\n${HOST}\r\n${HIDDEN}`, 405),
+  {
+    name: 'OPTIONS of no path',
+    bytes: [`OPTIONS * HTTP/1.1\r\n${HOST}\r\n${LAST}`],
+    answers: [400, 200],
+    reaches: [LAST_SEEN],
+  },
   no('CONNECT with a path', `CONNECT /oidc/CASE/x HTTP/1.1\r\n${HOST}\r\n${HIDDEN}`, 405),
   no('CONNECT with a body', `CONNECT a:443 HTTP/1.1\r\n${HOST}Content-Length: 3\r\n\r\nabc${HIDDEN}`, 405),
   ...['TRACE', 'PROPFIND', 'MKCOL', 'LOCK', 'SEARCH', 'PURGE', 'REPORT', 'M-SEARCH', 'SOURCE', 'QUERY'].map(

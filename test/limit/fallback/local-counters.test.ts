@@ -1,15 +1,17 @@
 import { expect, test } from 'vitest'
 import { createLocalCounters } from '../../../src/limit/fallback/local-counters.ts'
+import { Leases } from '../../../src/limit/leases.ts'
+import type { Quota } from '../../../src/limit/quota.ts'
 import { allowanceOf, type Charge } from '../../../src/limit/store.ts'
 import { createCalendar } from '../../../src/policy/calendar.ts'
 import { type Clock, SYSTEM_CLOCK } from '../../../src/runtime/clock.ts'
 
 const create = (clock: Clock, dateAt = () => 0) =>
-  createLocalCounters(
-    clock,
-    { spreadMs: () => 0, dateAt },
-    { isTracked: () => true, isUp: () => true, gateways: () => 1 },
-  )
+  createLocalCounters(clock, { spreadMs: () => 0, dateAt }, new Leases(), {
+    isTracked: () => true,
+    isUp: () => true,
+    gateways: () => 1,
+  })
 const QUOTA = { name: 'x', key: 'p:{a}:x', limit: 9, windowMs: 60_000, shadow: false }
 const answered = (used: number): Charge => ({
   admitted: true,
@@ -182,6 +184,28 @@ test('local counters hand over the points of a call that began an access', () =>
   const access = { key: 'p:{a}:~access:x', windowMs: 1000, isOfToken: false }
   local.charge([{ ...QUOTA, access, cost: 4 }], 1)
   expect(next(local)!.merge.calls).toMatchObject([{ calls: 4 }])
+})
+
+test('local counters keep the waits of a share and of its counter that the store told, in any order', () => {
+  for (const isShareLast of [true, false]) {
+    let nowMs = 100_000
+    const clock = { ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs }
+    const local = create(clock)
+    const share = { ...QUOTA, name: 'share', limit: 3, counts: QUOTA.name }
+    const tell = (quota: Quota, waitMs: number): void => {
+      const allowance = allowanceOf(quota, false, 9, 0, waitMs)
+      const charge = { admitted: false, allowances: [allowance], proof: undefined, mode: 'store' as const }
+      local.answered([quota], charge)
+    }
+    if (isShareLast) tell(QUOTA, 10_000)
+    tell(share, 40_000)
+    if (!isShareLast) tell(QUOTA, 10_000)
+    const admits = (quota: Quota): boolean => local.peek([quota], 1)[0]!.admitted
+    nowMs += 10_000
+    expect([admits(QUOTA), admits(share)]).toEqual([true, false])
+    nowMs += 30_000
+    expect(admits(share)).toBe(true)
+  }
 })
 
 test('local counters tell a call that takes more than the limit to wait for a window', () => {

@@ -88,6 +88,10 @@ function setUp(options: Partial<FallbackOptions> = {}) {
       probed.push(server)
       await behaviour.probe()
     },
+    endLeases: () => Promise.resolve(),
+    renewLeases: () => Promise.resolve(),
+    slot: () => 0,
+    id: 'gateway',
     spreadMs: () => 0,
     dateAt: () => 0,
     reconnect: (server) => void reconnected.push(server),

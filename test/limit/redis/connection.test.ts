@@ -285,8 +285,14 @@ describe('a store with the right Redis', () => {
         for (let i = 0; i < 30; i++) await store.charge([{ ...own, limit }])
       }
       expect((await store.peek([own]))[0]).toMatchObject({ remaining: 0 })
+      const concurrent = { ...own, key: 't:{granted}:y', isConcurrent: true }
+      for (const id of ['1:a', '2:a', '3:a']) await store.charge([{ ...concurrent, limit: 2 }], undefined, id)
+      const lease = { quota: concurrent, id: '1:a', heldAtMs: 0, storedUntilMs: 0, mayBeStored: true }
+      await store.renewLeases([lease])
+      expect((await store.peek([concurrent]))[0]).toMatchObject({ used: 2, sinceAt: 0.001 })
+      await store.endLeases([lease])
       await store.probe(store.server(own.key))
-      expect(await store.reset({ named: [], glob: 't:{granted}:*', matches: () => true })).toBe(1)
+      expect(await store.reset({ named: [], glob: 't:{granted}:*', matches: () => true })).toBe(2)
       expect(await store.overrides.version()).toBe('')
       for (const value of ['value', undefined]) {
         await store.overrides.change(new Map([['field', value]]), '')

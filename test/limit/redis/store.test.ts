@@ -27,8 +27,22 @@ storeContract('the Redis store through a limiter', async () => throughLimiter(aw
 
 storeContract('the Redis store with a fallback', async () => {
   const subject = await single()
-  const store = withFallback(subject.store as Store & RedisStore, { onOutage: 'deny' })
-  return { ...subject, store }
+  const redis = subject.store as Store & RedisStore
+  const { endLeases } = redis
+  let ending: Promise<unknown> = Promise.resolve()
+  redis.endLeases = (leases) => {
+    const ended = endLeases(leases)
+    ending = Promise.allSettled([ending, ended])
+    return ended
+  }
+  const store = withFallback(redis, { onOutage: 'deny' })
+  async function merged(): Promise<unknown> {
+    await subject.merged!()
+    // The fallback gathers the leases that end in an iteration of the event loop.
+    await new Promise((resolve) => setImmediate(resolve))
+    return ending
+  }
+  return { ...subject, store, merged }
 })
 
 storeContract('the Redis store on a cluster', async () => {
@@ -292,7 +306,7 @@ describe('the Redis store', () => {
 
   test('lets calls of the gateway leave, too, if they leave too few points for a call', async () => {
     const counted = { ...quota('beside', 10, 60_000), cost: 4 }
-    const own = { isEmpty: () => false, since: () => ({ calls: 7, spreadMs: 50 }) }
+    const own = { isEmpty: () => false, concurrent: () => 0, since: () => ({ calls: 7, spreadMs: 50 }) }
     const { allowances } = await store.charge([counted], own)
     expect(allowances).toMatchObject([{ admitted: false, remaining: 3, retryAfterMs: 60_050 }])
     expect((await store.charge([{ ...counted, cost: 3 }], own)).admitted).toBe(true)

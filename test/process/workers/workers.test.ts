@@ -1,47 +1,38 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { Agent } from 'node:http'
-import { createServer, type AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { closeLater } from '../../helpers/closing.ts'
+import { createFolder } from '../../helpers/folder.ts'
 import { call, token, yaml } from '../../helpers/gateway.ts'
 import { serving, type ServingProcess, signalUntilEnd, sluice } from '../../helpers/process.ts'
-import { freePort, type RedisServer, startRedis } from '../../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../../helpers/upstream.ts'
+import { freePort, startRedis } from '../../helpers/redis.ts'
+import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 
 const PASSWORD = 'hunter2'
 
-let data: TestUpstream
-let redis: RedisServer
 let gateway: ServingProcess
 let mine: string
 let client: string
 let clients = 0
 const held: (() => void)[] = []
 const agent = new Agent({ keepAlive: false })
-const folder = mkdtempSync(join(tmpdir(), 'sluice-workers-'))
+const folder = createFolder()
 const file = join(folder, 'sluice.yaml')
 const broken = join(folder, 'broken')
 
-beforeAll(async () => {
-  data = await startUpstream((request, response) => {
-    const answer = () => response.writeHead(200).end('{}')
-    if (request.url === '/v3/held') held.push(answer)
-    else answer()
-  })
-  redis = await startRedis({ password: PASSWORD })
+const data = await startUpstream((request, response) => {
+  const answer = () => response.writeHead(200).end('{}')
+  if (request.url === '/v3/held') held.push(answer)
+  else answer()
 })
+const redis = await startRedis({ password: PASSWORD })
 beforeEach(async () => {
   client = `client-${++clients}`
   mine = await token(client)
 })
-afterAll(async () => {
-  agent.destroy()
-  rmSync(folder, { recursive: true })
-  await data.close()
-  await redis.close()
-})
+closeLater(() => agent.destroy())
 
 const settings = (more: Partial<Parameters<typeof yaml>[0]> = {}): string =>
   yaml({
@@ -56,10 +47,6 @@ function useGateway(preload: string, drainTimeout: string): void {
     writeFileSync(file, settings({ limit: 30, more: `drainTimeout: ${drainTimeout}` }))
     const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(preload)}`
     gateway = await serving({ file }, ['--workers', '2'], { NODE_OPTIONS })
-  })
-  afterAll(async () => {
-    gateway.kill()
-    await gateway.ended()
   })
 }
 
@@ -314,9 +301,7 @@ describe('a second signal', () => {
 })
 
 it('a start fails with the message and the exit code of the failed worker', async () => {
-  const taken = createServer()
-  await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve))
-  const { port } = taken.address() as AddressInfo
+  const { port } = await startUpstream()
   const run = (flags: readonly string[], text: string) =>
     sluice(['start', '--config', '-', '--workers', ...flags], {}, text)
   const used = run(['2', '--port', String(port)], settings())
@@ -325,5 +310,4 @@ it('a start fails with the message and the exit code of the failed worker', asyn
   expect(used.stderr()).toMatch(/^sluice: .*127\.0\.0\.1:\d+ is in use; .*\n$/)
   expect(await wrong.ended()).toBe(78)
   expect(wrong.stderr()).toMatch(/^sluice: Redis refuses the user name or password; .+\n$/)
-  taken.close()
 })

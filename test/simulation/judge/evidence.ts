@@ -3,11 +3,11 @@ import type { Action, History, LimitName, Rule } from '../history.ts'
 import { halfOf } from '../halves.ts'
 import type { TimedRule } from '../changes.ts'
 import type { Call, Played } from '../play.ts'
-import { asPlayed, type Span, spanOf, troublesOf } from './troubles.ts'
+import { asPlayed, reaches, type Span, spanOf, troublesOf } from './troubles.ts'
 
 /** A broken promise. */
 export interface Violation {
-  readonly promise: 'limit' | 'early' | 'free' | 'wait' | 'shadow' | 'unavailable' | 'proof' | 'late'
+  readonly promise: 'limit' | 'sum' | 'early' | 'free' | 'wait' | 'shadow' | 'unavailable' | 'proof' | 'late'
   readonly text: string
 }
 
@@ -22,9 +22,11 @@ export interface Timed {
 /** A call that Redis may have charged without its caller's knowledge, or twice. */
 export interface Doubt extends Timed {
   readonly admitted: boolean
+  /** Undefined if its gateway ended before it was told. */
+  readonly gateway?: number
 }
 
-/** All that is known of one limit of one client. Calls and doubts are in the order in which they were asked; those admitted and the doubts as often as they take points. */
+/** All that is known of one limit of one client. Those admitted and the doubts are of all limits with the same counter. Calls and doubts are in the order in which they were asked; those admitted and the doubts as often as they take points. */
 export interface Case {
   readonly history: History
   readonly client: string
@@ -42,7 +44,7 @@ export interface Case {
 export const GRACE_MS = 1500
 /** A gateway that was killed is counted for two minutes, and to the end of an outage that begins within them. */
 const COUNTED_MS = 240_000
-/** No call takes longer, however long its gateway is suspended. */
+/** No call takes longer, unless its gateway is suspended for a long time. */
 const LONGEST_MS = 1000
 /** The precision of all counters. */
 export const MICROSECOND_MS = 0.001
@@ -58,23 +60,34 @@ export function casesOf(record: Played): readonly Case[] {
     (['requests', 'sync'] as const).map((name) => {
       const isOwn = (call: Pick<Call, 'client' | 'limits'>): boolean =>
         call.client === client && call.limits.includes(name)
+      /** True for a call that is charged to the counter of the limit. */
+      const isCounted = (call: Pick<Call, 'client' | 'limits'>): boolean =>
+        call.client === client &&
+        call.limits.some((other) => counterOf(history, other) === counterOf(history, name))
       const byTime = (a: { askedAtMs: number }, b: { askedAtMs: number }) => a.askedAtMs - b.askedAtMs
       const own: readonly Witness[] = calls.filter(isOwn).toSorted(byTime)
-      const lost = unanswered.filter(isOwn).map(({ askedAtMs, cost }) => ({
+      const counted: readonly Witness[] = calls.filter(isCounted).toSorted(byTime)
+      const lost = unanswered.filter(isCounted).map(({ askedAtMs, cost }) => ({
         askedAtMs,
         toldAtMs: askedAtMs + LONGEST_MS,
         admitted: false,
         cost,
       }))
-      const doubtful = own.filter((call) => isDoubtful(history.actions, call))
+      const doubtful = counted.filter((call) => isDoubtful(history.actions, call))
       return {
         ...{ history, client, name, kind: history.limits[name].kind, calls: own, troubles },
-        admitted: own.filter(({ admitted }) => admitted).flatMap(pointsOf),
+        admitted: counted.filter(({ admitted }) => admitted).flatMap(pointsOf),
         doubts: [...doubtful, ...lost].toSorted(byTime).flatMap(pointsOf),
         rules: ownRules(history, rules[name], client, name),
       }
     }),
   )
+}
+
+/** Returns the limit whose counter the calls of a limit are charged to; undefined for a shadow share, which only reads it. */
+function counterOf({ limits }: History, name: LimitName): LimitName | undefined {
+  const { counts, shadow } = limits[name]
+  return counts !== undefined && shadow === true ? undefined : (counts ?? name)
 }
 
 /** Returns a call as often as it takes points. */
@@ -90,7 +103,7 @@ function isDoubtful(actions: readonly Action[], { gateway, askedAtMs, toldAtMs }
   return actions.some((action) => {
     const span = spanOf(action)
     if (span === undefined || action.kind === 'full' || action.kind === 'readonly') return false
-    if ('gateway' in action && action.gateway !== gateway) return false
+    if (!reaches(action, gateway)) return false
     if (span.fromMs > toldAtMs || askedAtMs > span.toMs + 2 * TIMEOUT_MS) return false
     return !isTooLate(actions, action, { askedAtMs, toldAtMs })
   })
@@ -162,10 +175,26 @@ function indexAt(calls: readonly Timed[], atMs: number): number {
   return low
 }
 
+const longest = new WeakMap<readonly Timed[], number>()
+
+/** Returns the time of the call that took longest. */
+function longestOf(calls: readonly Timed[]): number {
+  const known = longest.get(calls)
+  if (known !== undefined) return known
+  let ms = LONGEST_MS
+  for (const { askedAtMs, toldAtMs } of calls) ms = Math.max(ms, toldAtMs - askedAtMs)
+  longest.set(calls, ms)
+  return ms
+}
+
 /** Returns the calls, of many in the order of their asking, that may have been under way between two instants. */
 export function between<T extends Timed>(calls: readonly T[], fromMs: number, toMs: number): readonly T[] {
   const found: T[] = []
-  for (let i = indexAt(calls, fromMs - LONGEST_MS); i < calls.length && calls[i]!.askedAtMs <= toMs; i++)
+  for (
+    let i = indexAt(calls, fromMs - longestOf(calls));
+    i < calls.length && calls[i]!.askedAtMs <= toMs;
+    i++
+  )
     if (calls[i]!.toldAtMs >= fromMs) found.push(calls[i]!)
   return found
 }
@@ -174,7 +203,8 @@ export function between<T extends Timed>(calls: readonly T[], fromMs: number, to
 export function countBetween(calls: readonly Timed[], fromMs: number, toMs: number): number {
   const first = indexAt(calls, fromMs)
   let count = indexAt(calls, toMs + MICROSECOND_MS / 2) - first
-  for (let i = first - 1; i >= 0 && calls[i]!.askedAtMs >= fromMs - LONGEST_MS; i--)
+  const earliestMs = fromMs - longestOf(calls)
+  for (let i = first - 1; i >= 0 && calls[i]!.askedAtMs >= earliestMs; i--)
     if (calls[i]!.toldAtMs >= fromMs) count++
   return count
 }

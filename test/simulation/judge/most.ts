@@ -8,6 +8,7 @@ import {
   MICROSECOND_MS,
   overlapping,
   rulesBetween,
+  steadyRule,
   type Violation,
   type Witness,
 } from './evidence.ts'
@@ -24,7 +25,8 @@ export function promised(one: Case, limit: number, fromMs: number, toMs: number)
   const isDenied = history.limits[name].onOutage === 'deny'
   const starts = isDenied ? 0 : alone(one, fromMs, toMs)
   const isShared = gateways > 1 && !isDenied && overlapping(troubles, fromMs, toMs).length > 0
-  const highest = Math.max(...one.calls.map(({ cost }) => cost))
+  // Calls to which only another limit of the counter applies count, too.
+  const highest = Math.max(...new Set([...one.calls, ...one.admitted].map(({ cost }) => cost)))
   const byFallbacks = isShared ? Math.max(limit, gateways * Math.min(limit, highest)) : 0
   const byRedis = isShared && isOut(one, fromMs, toMs) ? 0 : limit
   return byRedis + limit * (losses + starts) + byFallbacks
@@ -109,6 +111,34 @@ export function* excessAfterChange(one: Case): Generator<Violation> {
     )
     if (before.length + cost <= limit) continue
     const text = `a call of ${name} by ${client} was admitted at ${toldAtMs} after ${before.length}, limit ${limit}`
+    yield { promise: 'limit', text }
+    return
+  }
+}
+
+/**
+ * Finds calls that a share admitted although its counter had no room for them below the share's own number. In a fault of several
+ * gateways, only the limit that it counts bounds what all admit.
+ */
+export function* excessOfShares(one: Case): Generator<Violation> {
+  const { history, name, client, kind, calls, troubles } = one
+  for (const call of calls) {
+    const { askedAtMs, toldAtMs, cost } = call
+    const rule = steadyRule(one, call)
+    if (!call.admitted || rule === undefined) continue
+    const { limit, windowMs } = rule
+    if (history.gateways > 1 && overlapping(troubles, askedAtMs - 2 * windowMs, toldAtMs).length > 0) continue
+    const earlier = kind === undefined ? between(one.admitted, toldAtMs - windowMs, askedAtMs) : one.admitted
+    const period = kind && periodOf(one, askedAtMs)
+    const isInWindow = (other: Witness): boolean =>
+      kind === undefined
+        ? other.askedAtMs > toldAtMs - windowMs
+        : period !== undefined &&
+          [toldAtMs, other.askedAtMs, other.toldAtMs].every((ms) => periodOf(one, ms) === period) &&
+          (other.givenBackAtMs ?? Infinity) > toldAtMs
+    const before = earlier.filter((other) => other.toldAtMs < askedAtMs && isInWindow(other))
+    if (before.length + cost <= limit) continue
+    const text = `a call of ${name} by ${client} was admitted at ${toldAtMs} after ${before.length} of its counter, limit ${limit}`
     yield { promise: 'limit', text }
     return
   }

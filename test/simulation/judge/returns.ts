@@ -1,5 +1,4 @@
 import { actionsBetween, type Case, overlapping, type Witness } from './evidence.ts'
-import { MAX_SUSPENDED_MS } from '../play.ts'
 import { RECOVERY_MS } from './troubles.ts'
 
 /** True if a return may be lost: with its gateway, also before it was made, or with the data of a Redis that had it. */
@@ -9,6 +8,8 @@ function mayBeLost({ history, troubles }: Case, { gateway, toldAtMs }: Witness, 
     const { kind } = action
     if (kind === 'replace')
       return action.gateway === gateway && action.atMs >= toldAtMs && action.atMs <= sentMs
+    // A return is not made to a period before that of its call.
+    if (kind === 'clock') return action.byMs < 0 && action.atMs >= toldAtMs && action.atMs <= sentMs
     return kind === 'failover' && action.atMs >= atMs && action.atMs - action.lagMs <= sentMs
   })
 }
@@ -24,7 +25,7 @@ export function isGivenBack(one: Case, call: Witness, beforeMs: number): boolean
   const during = overlapping(troubles, atMs, atMs + knownMs)
   if (during.some(({ toMs }) => toMs + knownMs > beforeMs)) return false
   // A gateway that does not run sends it afterwards.
-  const pauses = actionsBetween(history, ['suspend'], atMs - MAX_SUSPENDED_MS, atMs + knownMs)
-  if (pauses.some((pause) => pause.atMs + MAX_SUSPENDED_MS + knownMs > beforeMs)) return false
+  const pauses = actionsBetween(history, ['suspend'], atMs, atMs + knownMs)
+  if (pauses.some((pause) => pause.atMs + pause.ms + knownMs > beforeMs)) return false
   return !mayBeLost(one, call, atMs)
 }

@@ -1,4 +1,5 @@
 import type { Action } from '../history.ts'
+import { suspendedMs } from '../play.ts'
 
 export interface Span {
   readonly fromMs: number
@@ -21,10 +22,34 @@ export function spanOf(action: Action): Span | undefined {
   return hinders ? { fromMs: atMs, toMs: atMs + ms } : undefined
 }
 
-/** Returns the spans in which a gateway may be without Redis: of faults, until all have recovered from them. */
+const OF_GATEWAY = new Set<Action['kind']>(['slow', 'hang', 'cut', 'lose', 'suspend', 'replace'])
+
+/** True if a fault reaches a gateway: one of its own, or one of Redis. */
+export const reaches = (action: Action, gateway: number): boolean =>
+  !OF_GATEWAY.has(action.kind) || ('gateway' in action && action.gateway === gateway)
+
+/** True if a fault is one of gateways, or of the half of a cluster that is given. */
+export const isInHalf = (action: Action, half: 0 | 1): boolean =>
+  OF_GATEWAY.has(action.kind) || !('half' in action) || action.half === half
+
+/**
+ * Returns the spans in which a gateway may be without Redis: of faults, until all have recovered from them. A gateway that does not
+ * run meanwhile recovers afterwards.
+ */
 export function troublesOf(actions: readonly Action[]): readonly Span[] {
   const troubles: { fromMs: number; toMs: number }[] = []
-  const spans = actions.flatMap((action) => spanOf(action) ?? [])
+  const pauses = actions.filter(({ kind }) => kind === 'suspend').toSorted((a, b) => a.atMs - b.atMs)
+  const spans = actions
+    .flatMap((action) => spanOf(action) ?? [])
+    .map((span) =>
+      pauses.reduce(
+        ({ fromMs, toMs }, { atMs, ms }) => ({
+          fromMs,
+          toMs: atMs <= toMs + RECOVERY_MS && atMs + ms >= fromMs ? Math.max(toMs, atMs + ms) : toMs,
+        }),
+        span,
+      ),
+    )
   for (const { fromMs, toMs } of spans.toSorted((a, b) => a.fromMs - b.fromMs)) {
     const last = troubles.at(-1)
     if (last !== undefined && fromMs <= last.toMs) last.toMs = Math.max(last.toMs, toMs + RECOVERY_MS)
@@ -42,6 +67,7 @@ export function asPlayed(actions: readonly Action[], isCluster: boolean): readon
         ? `half ${isCluster ? action.half : 0}`
         : ''
   return actions.map((action) => {
+    if (action.kind === 'suspend') return { ...action, ms: suspendedMs(action) }
     const target = targetOf(action)
     if (target === '') return action
     const begins = actions

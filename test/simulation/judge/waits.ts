@@ -1,4 +1,5 @@
 import { SPREAD_MS } from './accesses.ts'
+import type { LimitName } from '../history.ts'
 import {
   actionsBetween,
   between,
@@ -12,6 +13,16 @@ import {
   type Witness,
 } from './evidence.ts'
 
+/** A gateway caches a refusal for at most as long. */
+const CACHED_MS = 1000
+
+/** Returns the instant from which a call that another gateway admitted may lengthen the wait of a refusal: of costs and shares, also one before, if the refusal was cached. */
+function unknownFrom({ history, calls }: Case, { askedAtMs }: Witness): number {
+  const hasShares = Object.values(history.limits).some(({ counts }) => counts !== undefined)
+  const isLonger = hasShares || calls.some(({ cost }) => cost > 1)
+  return askedAtMs - (isLonger && history.gateways > 1 ? CACHED_MS : 0)
+}
+
 /**
  * Returns how often in a row a caller waited as told, and was refused again although no other call was admitted and the clock of Redis
  * was not set meanwhile.
@@ -19,7 +30,7 @@ import {
 function refusalsInRow(one: Case, refused: Witness): number {
   const { waitedFor, toldAtMs } = refused
   if (waitedFor === undefined || refused.refusedBy !== one.name) return 0
-  const isTaken = between(one.admitted, waitedFor.askedAtMs, toldAtMs).length > 0
+  const isTaken = between(one.admitted, unknownFrom(one, waitedFor), toldAtMs).length > 0
   const isSet = actionsBetween(one.history, ['clock'], waitedFor.askedAtMs, toldAtMs).length > 0
   return isTaken || isSet ? 0 : 1 + refusalsInRow(one, waitedFor)
 }
@@ -29,10 +40,13 @@ const MAX_RECHECKS = 16
 
 /**
  * True if the wait of a refusal by one limit may be shorter than that of another: an access of that one may be over by then, another
- * gateway may have filled it, or the gateway may have refused so often within a second that it did not ask.
+ * gateway may have filled it, or the gateway did not ask: it may have refused often within a second, or its own calls in progress
+ * fill the limit.
  */
-function mayBeShorter({ kind, calls, history, name }: Case, { askedAtMs, toldAtMs }: Witness): boolean {
+function mayBeShorter({ kind, calls, history, name }: Case, waitedFor: Witness): boolean {
+  const { askedAtMs, toldAtMs } = waitedFor
   if (kind === 'access' || history.gateways > 1) return true
+  if (history.limits[waitedFor.refusedBy as LimitName].kind === 'atOnce') return true
   const refused = between(calls, askedAtMs - GRACE_MS, toldAtMs).filter(({ admitted }) => !admitted)
   return refused.filter(({ refusedBy }) => refusedBy !== name).length > MAX_RECHECKS
 }
@@ -52,7 +66,7 @@ export function* brokenWaits(one: Case): Generator<Violation> {
     const windowMs = Math.max(...one.rules.map((rule) => rule.windowMs))
     const isAfter = overlapping(troubles, waitedFor.askedAtMs - 2 * windowMs, toldAtMs).length > 0
     const isShared = isAfter && gatewaysAt(one, toldAtMs) > 1
-    const fromMs = waitedFor.askedAtMs - (isShared ? 2 * windowMs : 0)
+    const fromMs = isShared ? waitedFor.askedAtMs - 2 * windowMs : unknownFrom(one, waitedFor)
     if (between(admitted, fromMs, toldAtMs).length > 0) continue
     const isChanged =
       actionsBetween(history, ['replace', 'change'], fromMs - GRACE_MS, toldAtMs + GRACE_MS).length > 0 ||
@@ -61,12 +75,14 @@ export function* brokenWaits(one: Case): Generator<Violation> {
       (isAfter && clockSteps(one, fromMs - 2 * windowMs, toldAtMs).length > 0)
     if (isChanged) continue
     const unknown = between(doubts, waitedFor.askedAtMs - windowMs, toldAtMs).length
-    // A period that the clock, set back, has entered again: its end is told, but the calls of the later one count until that ends.
+    // Periods that the clock, set back, has entered again: the end of one is told, but the calls of those after it count until they end.
     const isPeriodic = kind === 'calendar' || kind === 'success'
     // Without Redis, the end of a period is known as well as its clock.
     if (isPeriodic && isAfter && call.retryAfterMs <= SPREAD_MS) continue
-    const entered = clockSteps(one, waitedFor.askedAtMs, waitedFor.toldAtMs).filter(({ byMs }) => byMs < 0)
-    if (refusalsInRow(one, call) <= unknown + (isPeriodic ? entered.length : 0)) continue
+    const entered = clockSteps(one, waitedFor.askedAtMs, waitedFor.toldAtMs)
+      .map(({ byMs }) => Math.ceil(Math.max(0, -byMs) / windowMs))
+      .reduce((sum, periods) => sum + periods, 0)
+    if (refusalsInRow(one, call) <= unknown + (isPeriodic ? entered : 0)) continue
     const text = `${client} waited ${waitedFor.retryAfterMs.toFixed(3)} ms after a refusal at ${waitedFor.toldAtMs.toFixed(3)}; refused at ${toldAtMs.toFixed(3)}, ${call.retryAfterMs.toFixed(3)} ms more of ${name}`
     yield { promise: 'wait', text }
     return

@@ -3,6 +3,7 @@
 local data = ...
 local define, failed, text, lookup, list = data.define, data.failed, data.text, data.lookup, data.list
 local indexOf, remove, setOf, clone, all = data.indexOf, data.remove, data.setOf, data.clone, data.all
+local integer, NOT_INTEGER = data.integer, data.NOT_INTEGER
 
 define('HGET', 2, 2, '', function(key, field)
   local values, wrong = list(key, 'hash')
@@ -96,6 +97,18 @@ define('ZREMRANGEBYSCORE', 3, 3, 'w', function(key, low, high)
   return wrong or remove(key, values, function(_, number)
     return (number > least or number == least and not above) and (number < most or number == most and not below)
   end)
+end)
+
+define('ZRANGE', 3, 3, '', function(key, first, last)
+  first, last = integer(first), integer(last)
+  if not first or not last then return failed(NOT_INTEGER) end
+  local values, wrong = list(key, 'zset')
+  if wrong then return wrong end
+  local size, found = #values / 2, {}
+  if first < 0 then first = math.max(0, size + first) end
+  if last < 0 then last = size + last end
+  for i = first, math.min(last, size - 1) do found[#found + 1] = values[2 * i + 1] end
+  return found
 end)
 
 -- Returns a pattern of Lua that matches what a glob of Redis does.

@@ -1,0 +1,76 @@
+import type { Clock } from '../../runtime/clock.ts'
+import { type Lease, type Leases, type Place, storedUntil } from '../leases.ts'
+import type { Quota } from '../quota.ts'
+import type { RemoteStore } from './breakers.ts'
+
+/** Maximum leases of a command, which keep Redis for about 1 ms. */
+const MAX_LEASES = 500
+
+/** Creates the background work that ends leases in the store, and renews those of long calls. */
+export function createLeaseChanges(
+  leases: Leases,
+  store: Pick<RemoteStore, 'endLeases' | 'renewLeases' | 'slot'>,
+  isUp: (quota: Quota) => boolean,
+  clock: Clock,
+) {
+  /** The leases to be ended in the store, and the local instants, in milliseconds, at which it ends them itself. */
+  const ended = new Map<Place, number>()
+  let isGathering = false
+
+  /** Groups the leases of servers that are up, up to `MAX_LEASES` each. */
+  function group<Each extends Place>(all: Iterable<Each>, keyOf: (key: string) => unknown) {
+    const groups = new Map<unknown, Each[]>()
+    for (const lease of all) {
+      if (!isUp(lease.quota)) continue
+      const key = keyOf(lease.quota.key)
+      const found = groups.get(key)
+      if (found === undefined) groups.set(key, [lease])
+      else if (found.length < MAX_LEASES) found.push(lease)
+    }
+    return [...groups.values()]
+  }
+
+  /** Ends a lease that the store may have, together with the others of this iteration of the event loop. */
+  function end({ quota, id }: Place): void {
+    ended.set({ quota, id }, clock.now() + quota.windowMs)
+    if (isGathering) return
+    isGathering = true
+    clock.soon(() => void sendEnded())
+  }
+
+  async function send(group: readonly Place[]): Promise<void> {
+    const taken = group.map((lease) => [lease, ended.get(lease)!] as const)
+    for (const lease of group) ended.delete(lease)
+    await store.endLeases(group).catch(() => {
+      // The next turn sends them again.
+      for (const [lease, goneAtMs] of taken) ended.set(lease, goneAtMs)
+    })
+  }
+
+  async function sendEnded(): Promise<void> {
+    isGathering = false
+    const now = clock.now()
+    for (const [lease, goneAtMs] of ended) if (goneAtMs <= now) ended.delete(lease)
+    await Promise.all(group(ended.keys(), String).map(send))
+  }
+
+  async function renew(group: readonly Lease[]): Promise<void> {
+    const sentAt = clock.now()
+    for (const lease of group) lease.mayBeStored = true
+    function renewed(): void {
+      for (const lease of group) lease.storedUntilMs = storedUntil(lease.quota, sentAt)
+    }
+    await store.renewLeases(group).then(renewed, () => {})
+    // A renewal that was sent twice may have come after the end of its lease.
+    for (const lease of group) if (!leases.has(lease)) end(lease)
+  }
+
+  return {
+    end,
+    hasEnded: (): boolean => ended.size > 0,
+    /** Sends again what had no answer, and renews the leases that the store will not have for long. */
+    async turn(): Promise<void> {
+      await Promise.all([sendEnded(), ...group(leases.lapsing(clock.now()), store.slot).map(renew)])
+    },
+  }
+}

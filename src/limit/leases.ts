@@ -1,0 +1,105 @@
+import type { Quota } from './quota.ts'
+import { type Allowance, allowanceOf } from './store.ts'
+
+/** A place of a limit of calls at once. */
+export interface Place {
+  readonly quota: Quota
+  /** The same in all limits of the call: when it began by the store's clock, in microseconds, its gateway, and a number. */
+  readonly id: string
+}
+
+/** A place that a call in progress takes. */
+export interface Lease extends Place {
+  /** The local instant, in milliseconds, at which this gateway learned of it. */
+  readonly heldAtMs: number
+  /** The local instant, in milliseconds, until which questions are sent that the store answers before the lease ends by itself. */
+  storedUntilMs: number
+  /** False if the store was never asked to have it. */
+  mayBeStored: boolean
+}
+
+/** Wait after which a refused call is to be made again, in milliseconds: nobody knows when a call ends. */
+export const CONCURRENT_WAIT_MS = 1000
+
+/** Returns the allowance of a limit of calls at once; `sinceAt` is the instant at which the oldest call in progress began. */
+export const leaseAllowance = (
+  quota: Quota,
+  hasRoom: boolean,
+  used: number,
+  nowMs: number,
+  sinceAt?: number,
+): Allowance => ({
+  ...allowanceOf(quota, hasRoom, used, nowMs + CONCURRENT_WAIT_MS, CONCURRENT_WAIT_MS),
+  windowMs: 0,
+  sinceAt,
+})
+
+/** Returns `storedUntilMs` of a lease that the store was asked for at a local instant: a question takes a quarter of its length at most. */
+export const storedUntil = ({ windowMs }: Quota, askedMs: number): number => askedMs + 0.75 * windowMs
+
+/** Returns the instant at which a call began, in epoch milliseconds of the store's clock. */
+const beganAt = ({ id }: Lease): number => Number.parseInt(id, 10) / 1000
+
+/** The calls in progress at this gateway, by the keys of their limits of calls at once. */
+export class Leases {
+  readonly #held = new Map<string, Map<string, Lease>>()
+  /** No lease is known to the store for a shorter time than until this local instant. */
+  #lapsesAtMs = Infinity
+
+  keys = (): IterableIterator<string> => this.#held.keys()
+
+  has = ({ quota, id }: Place): boolean => this.#held.get(quota.key)?.has(id) === true
+
+  count = (key: string): number => this.#held.get(key)?.size ?? 0
+
+  /** Returns the instant at which the oldest call of a key began; undefined if there is none. */
+  since(key: string): number | undefined {
+    const held = this.#held.get(key)
+    return held && Math.min(...Array.from(held.values(), beganAt))
+  }
+
+  hold(quota: Quota, id: string, storedUntilMs: number, heldAtMs: number): void {
+    const lease = { quota, id, heldAtMs, storedUntilMs, mayBeStored: storedUntilMs > -Infinity }
+    const held = this.#held.get(quota.key) ?? new Map<string, Lease>()
+    this.#held.set(quota.key, held.set(id, lease))
+    this.#lapsesAtMs = Math.min(this.#lapsesAtMs, storedUntilMs)
+  }
+
+  /** Ends a lease, and returns it; undefined if the call has none in this limit. */
+  end({ key }: Quota, id: string): Lease | undefined {
+    const held = this.#held.get(key)
+    const lease = held?.get(id)
+    held?.delete(id)
+    if (held?.size === 0) this.#held.delete(key)
+    return lease
+  }
+
+  /** Returns the leases of a key that the store may have lost. */
+  countUnstored(key: string, nowMs: number): number {
+    if (this.#lapsesAtMs > nowMs) return 0
+    let count = 0
+    for (const { storedUntilMs } of this.#held.get(key)?.values() ?? []) if (storedUntilMs <= nowMs) count++
+    return count
+  }
+
+  /** Has the leases of a key that were held at a local instant stored again, if the store counted too few calls since then. */
+  lapse(key: string, counted: number, sinceMs: number): void {
+    const all = Array.from(this.#held.get(key)?.values() ?? [])
+    const before = all.filter(({ heldAtMs }) => heldAtMs < sinceMs)
+    if (counted > before.length) return
+    for (const lease of before) lease.storedUntilMs = -Infinity
+    this.#lapsesAtMs = -Infinity
+  }
+
+  /** Returns the leases of which less than half of their length is left, or none. */
+  lapsing(nowMs: number): readonly Lease[] {
+    const found: Lease[] = []
+    this.#lapsesAtMs = Infinity
+    for (const held of this.#held.values())
+      for (const lease of held.values()) {
+        this.#lapsesAtMs = Math.min(this.#lapsesAtMs, lease.storedUntilMs)
+        if (lease.storedUntilMs - nowMs < lease.quota.windowMs / 4) found.push(lease)
+      }
+    return found
+  }
+}

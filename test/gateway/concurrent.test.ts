@@ -1,0 +1,189 @@
+import { once } from 'node:events'
+import { get, type IncomingMessage, type ServerResponse } from 'node:http'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { call, token, yaml } from '../helpers/gateway.ts'
+import { serving, type ServingProcess } from '../helpers/process.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
+
+/** Gateways in separate processes, with limits of calls at once. */
+
+let redis: RedisServer
+let data: TestUpstream
+/** The responses that the upstream holds back. */
+const held: ServerResponse[] = []
+beforeAll(async () => {
+  redis = await startRedis()
+  data = await startUpstream((_, response) => void held.push(response))
+})
+afterAll(async () => {
+  await data.close()
+  await redis.close()
+})
+
+const gateways: ServingProcess[] = []
+afterEach(() => {
+  for (const gateway of gateways.splice(0)) gateway.kill()
+  for (const response of held.splice(0)) response.destroy()
+})
+
+const ROUTES = `routes:
+  - { match: "GET /v3/exports", upstream: data, authenticate: bearer, limits: [exports, requests] }
+  - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests] }
+`
+const LIMITS = `limits:
+  exports: { per: [client], concurrent: 2 }
+  requests: { per: [client], limit: 1000, window: 1m }`
+const shared = () => `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`
+
+async function gateway(store = shared(), timeout = '20s', limits = LIMITS) {
+  const started = await serving(yaml({ data: data.url, store, timeout, routes: ROUTES, limits }))
+  gateways.push(started)
+  return started
+}
+
+let clients = 0
+const newToken = () => token(`client-${process.pid}-${++clients}`)
+const request = (port: number, mine: string) => call(port, { path: '/v3/exports', token: mine })
+const inProgress = (count: number) => until(`${count} calls are in progress`, () => held.length === count)
+
+describe.each([
+  ['memory', () => 'memory'],
+  ['Redis', shared],
+])('a limit of calls at once, counted in %s', (_, store) => {
+  it('refuses a further call, and admits the next when one has ended', async () => {
+    const { port } = await gateway(store())
+    const mine = await newToken()
+    const [first, second] = [request(port, mine), request(port, mine)]
+    await inProgress(2)
+    const before = Date.now()
+    const refused = await request(port, mine)
+    expect(refused).toMatchObject({
+      status: 429,
+      headers: { 'x-ratelimit-limit': '2', 'x-ratelimit-remaining': '0', 'retry-after': '1' },
+      json: { detail: 'The limit "exports" allows 2 calls at once. Retry in 1 second.', retryAfterSecs: 1 },
+    })
+    const resetMs = Date.parse(refused.headers['x-ratelimit-reset'] as string) - before
+    expect(resetMs).toBeGreaterThan(900)
+    expect(resetMs).toBeLessThan(6000)
+    held.shift()!.end('{}')
+    expect((await Promise.race([first, second])).status).toBe(200)
+    const third = request(port, mine)
+    await inProgress(2)
+    for (const response of held.splice(0)) response.end('{}')
+    expect((await third).headers['x-ratelimit-remaining']).toBe('0')
+    await Promise.all([first, second])
+  })
+
+  it('charges no other limit for a refused call', async () => {
+    const { port } = await gateway(store())
+    const mine = await newToken()
+    const calls = [request(port, mine), request(port, mine)]
+    await inProgress(2)
+    for (let i = 0; i < 5; i++) expect((await request(port, mine)).status).toBe(429)
+    const other = call(port, { path: '/v3/other', token: mine })
+    await inProgress(3)
+    for (const response of held.splice(0)) response.end('{}')
+    expect((await other).headers['x-ratelimit-remaining']).toBe('997')
+    await Promise.all(calls)
+  })
+
+  it('ends a call whose caller leaves', async () => {
+    const { port } = await gateway(store())
+    const mine = await newToken()
+    const headers = { authorization: `Bearer ${mine}` }
+    const leaving = [1, 2].map(() => get({ port, path: '/v3/exports', headers }))
+    for (const one of leaving) one.on('error', () => {})
+    await inProgress(2)
+    for (const one of leaving) one.destroy()
+    held.splice(0)
+    const answering = setInterval(() => held.splice(0).forEach((response) => response.end('{}')), 5)
+    const statuses: number[] = []
+    await until('a place is free', async () => {
+      statuses.push((await request(port, mine)).status)
+      return statuses.at(-1) === 200
+    })
+    clearInterval(answering)
+    expect(new Set(statuses.slice(0, -1))).toEqual(new Set(statuses.length > 1 ? [429] : []))
+  })
+
+  it('counts a response for as long as it lasts, beyond the timeout of its route', async () => {
+    const { port } = await gateway(store(), '2s')
+    const mine = await newToken()
+    const headers = { authorization: `Bearer ${mine}` }
+    const asked = [1, 2].map(() => once(get({ port, path: '/v3/exports', headers }), 'response'))
+    await inProgress(2)
+    const beating = setInterval(() => held.forEach((response) => response.write('.')), 500)
+    for (const [response] of (await Promise.all(asked)) as [IncomingMessage][])
+      response.resume().on('error', () => {})
+    try {
+      const until = Date.now() + 5000
+      while (Date.now() < until) {
+        expect((await request(port, mine)).status).toBe(429)
+        await new Promise((resolve) => setTimeout(resolve, 200))
+      }
+    } finally {
+      clearInterval(beating)
+    }
+  })
+})
+
+describe('two gateways on one Redis', () => {
+  it('never have more than the limit in progress, as the upstream sees it, under a crowd of 900 callers', async () => {
+    const [limit, callers] = [10, 900]
+    let [now, most, done] = [0, 0, 0]
+    const slow = await startUpstream(undefined, (_, response) => {
+      most = Math.max(most, ++now)
+      response.on('close', () => now--)
+      setTimeout(() => response.end('{}'), 20 + Math.random() * 40)
+    })
+    const limits = `limits:
+  exports: { per: [client], concurrent: ${limit} }
+  requests: { per: [client], limit: 1000000, window: 1m }`
+    const ports = await Promise.all(
+      [1, 2].map(async () => {
+        const started = await serving(
+          yaml({ data: slow.url, store: shared(), timeout: '20s', routes: ROUTES, limits }),
+        )
+        gateways.push(started)
+        return started.port
+      }),
+    )
+    const mine = await newToken()
+    const until = Date.now() + 3000
+    const statuses = new Set<number>()
+    await Promise.all(
+      Array.from({ length: callers }, async (_, i) => {
+        while (Date.now() < until) {
+          const { status } = await request(ports[i % 2]!, mine)
+          statuses.add(status)
+          if (status === 200) done++
+        }
+      }),
+    )
+    await slow.close()
+    expect(statuses).toEqual(new Set([200, 429]))
+    expect(most).toBeLessThanOrEqual(limit)
+    expect(most).toBeGreaterThan(1)
+    expect(done).toBeGreaterThan(limit)
+  })
+
+  it('get the places of a killed gateway when its leases have ended by themselves', async () => {
+    const [killed, other] = [await gateway(shared(), '2s'), await gateway(shared(), '2s')]
+    const mine = await newToken()
+    for (let i = 0; i < 2; i++) request(killed.port, mine).catch(() => {})
+    await inProgress(2)
+    expect((await request(other.port, mine)).status).toBe(429)
+    killed.kill('SIGKILL')
+    held.splice(0)
+    let refusals = 0
+    await until('a place is free', async () => {
+      const asked = request(other.port, mine)
+      await Promise.race([asked, until('it is answered, or in progress', () => held.length > 0)])
+      if (held.length === 0 && (await asked).status === 429) refusals++
+      return held.length > 0
+    })
+    expect(refusals).toBeGreaterThan(0)
+  })
+})

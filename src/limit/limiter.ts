@@ -1,7 +1,7 @@
 import { type Decision, longestWait } from './decision.ts'
 import { type Clock, SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { CONCURRENT_WAIT_MS } from './leases.ts'
-import type { Quota } from './quota.ts'
+import { isLeased, type Quota } from './quota.ts'
 import type { Allowance, Charge, Store } from './store.ts'
 
 /** The outcome of a decision for one limit, for the metrics: `near` has used 80 % of it, `over_cached` did not ask the store. */
@@ -90,7 +90,7 @@ export function createLimiter(
 
   /** Returns a refusal if a cached allowance refuses, and no other quota can have a longer wait or the re-checks are used up. */
   function recall(quotas: readonly Quota[], at: number): Decision | undefined {
-    if (cache.size === 0 && !quotas.some(({ isConcurrent }) => isConcurrent)) return undefined
+    if (cache.size === 0 && !quotas.some(isLeased)) return undefined
     const allowances: Allowance[] = []
     let unknownMs = 0
     for (const quota of quotas) {

@@ -47,6 +47,9 @@ export interface Quota extends Window {
   readonly shadowShares?: readonly Quota[]
 }
 
+/** True for a limit of calls at once. */
+export const isLeased = ({ isConcurrent = false }: Quota): boolean => isConcurrent
+
 /** Returns the used points at which a quota has no room for its call. */
 export const fullAt = ({ limit, cost = 1 }: Pick<Quota, 'limit' | 'cost'>): number => limit - cost + 1
 

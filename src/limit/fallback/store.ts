@@ -2,7 +2,7 @@ import { Failure, serviceUnavailable } from '../../errors.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { KeyFilter } from '../key.ts'
 import { leaseAllowance, Leases } from '../leases.ts'
-import type { OutageMode, Quota } from '../quota.ts'
+import { isLeased, type OutageMode, type Quota } from '../quota.ts'
 import { type Allowance, type Charge, DamagedKeyError, type Inspected } from '../store.ts'
 import { TimeoutError } from '../redis/deadlines.ts'
 import { type BreakerOptions, createBreakers, type Mode, type RemoteStore } from './breakers.ts'
@@ -64,7 +64,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   let lastLease = 0
   /** Returns an id for the leases of a call; undefined if none of its limits is one of calls at once. */
   function leaseOf(quotas: readonly Quota[]): string | undefined {
-    const concurrent = quotas.find(({ isConcurrent }) => isConcurrent)
+    const concurrent = quotas.find(isLeased)
     if (concurrent === undefined) return undefined
     const nowMs = store.dateAt(concurrent.key, clock.now()) || clock.date()
     return `${Math.round(nowMs * 1000)}:${store.id}:${++lastLease}`
@@ -81,16 +81,22 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   function charge(quotas: readonly Quota[]): Charge | Promise<Charge> {
     const lease = leaseOf(quotas)
     if (!isUp(quotas)) return chargeFallback(quotas, lease)
-    const askedMs = lease === undefined ? undefined : clock.now()
-    return store.charge(quotas, local.own, lease).then(
-      (charge) => local.answered(quotas, charge, askedMs),
-      (error: Error) => {
-        // The store may have added the leases without an answer.
-        if (lease !== undefined)
-          for (const quota of quotas) if (quota.isConcurrent) leaseChanges.end({ quota, id: lease })
-        return chargeFallback(quotas, leaseOf(quotas), error)
-      },
+    if (lease !== undefined) return chargeLeased(quotas, lease)
+    return store.charge(quotas, local.own).then(
+      (charge) => local.answered(quotas, charge),
+      (error: Error) => chargeFallback(quotas, undefined, error),
     )
+  }
+
+  async function chargeLeased(quotas: readonly Quota[], lease: string): Promise<Charge> {
+    const askedMs = clock.now()
+    try {
+      return local.answered(quotas, await store.charge(quotas, local.own, lease), askedMs)
+    } catch (error) {
+      // The store may have added the leases without an answer.
+      for (const quota of quotas.filter(isLeased)) leaseChanges.end({ quota, id: lease })
+      return chargeFallback(quotas, leaseOf(quotas), error as Error)
+    }
   }
 
   function release(quotas: readonly Quota[], id: string): void {

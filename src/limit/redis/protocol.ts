@@ -1,6 +1,6 @@
 import { mergedKey } from '../key.ts'
 import { type Lease, leaseAllowance } from '../leases.ts'
-import { type Calendar, fullAt, type Quota, type Window } from '../quota.ts'
+import { type Calendar, fullAt, isLeased, type Quota, type Window } from '../quota.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, DamagedKeyError } from '../store.ts'
 import type { Merge, OwnCalls, OwnCount } from '../store.ts'
 import type { ServerClocks } from './deadlines.ts'
@@ -39,10 +39,10 @@ export function keysOf(batch: readonly Pick<Asked, 'quotas'>[]) {
   const keys: string[] = []
   const leaseKeys: string[] = []
   for (const { quotas } of batch)
-    for (const { access, key, isConcurrent } of quotas) {
-      if (access !== undefined) keys.push(access.key)
-      if (isConcurrent) leaseKeys.push(key)
-      else keys.push(key)
+    for (const quota of quotas) {
+      if (quota.access !== undefined) keys.push(quota.access.key)
+      if (isLeased(quota)) leaseKeys.push(quota.key)
+      else keys.push(quota.key)
     }
   return { keys, leaseKeys }
 }
@@ -54,24 +54,17 @@ export function keysOf(batch: readonly Pick<Asked, 'quotas'>[]) {
 export function rulesOf(batch: readonly Asked[], keys: readonly string[], gateway: string, sending: Sending) {
   const counts: (OwnCount | undefined)[] = []
   const all = [...keys]
-  const rules: string[] = []
-  for (const { action, quotas, own, lease = '' } of batch) {
-    let rule = ''
-    let leaseRule = ''
+  const logRules = batch.map(({ action, quotas, own }) => {
+    let rule = String(action)
     for (const quota of quotas) {
-      const { access, limit, shadow, cost = 1 } = quota
-      if (quota.isConcurrent) {
-        const beside = own?.concurrent(quota.key) ?? 0
-        leaseRule += `${limit} ${quota.windowMs * 1000} ${beside} ${shadow ? 1 : 0} `
-        continue
-      }
+      const { access, limit, shadow, cost = 1, isConcurrent } = quota
+      if (isConcurrent) continue
       if (access !== undefined) rule += ruleOf(access, 1, ACCESS, own)
       rule += ruleOf(quota, limit, (shadow ? SHADOW : 0) + (cost > 1 ? COST : 0), own)
       if (cost > 1) rule += ` ${cost}`
     }
-    if (leaseRule === '') rules.push(`${action}${rule}`)
-    else rules.push(`${action + AT_ONCE}${rule}`, leaseRule, lease)
-  }
+    return rule
+  })
   function ruleOf(window: Counted, limit: number, flags: number, own: OwnCalls | undefined): string {
     const { startUs, lengthUs, since } = spanOf(window, sending)
     const counted = own === undefined || own.isEmpty() ? undefined : own.since(window.key, since)
@@ -84,7 +77,20 @@ export function rulesOf(batch: readonly Asked[], keys: readonly string[], gatewa
     const at = all.push(mergedKey(merge.key, gateway))
     return ` ${limit} ${lengthUs} ${flags + isPeriod + OWN + MERGE}${period} ${calls} ${merge.calls} ${merge.number} ${at}`
   }
-  return { all, rules, counts }
+  const hasLeases = batch.some(({ quotas }) => quotas.some(isLeased))
+  return { all, rules: hasLeases ? withLeases(batch, logRules) : logRules, counts }
+}
+
+/** Adds the rules and the ids of leases to the rules of decisions. */
+function withLeases(batch: readonly Asked[], rules: readonly string[]): readonly string[] {
+  return batch.flatMap(({ action, quotas, own, lease = '' }, i) => {
+    const leased = quotas.filter(isLeased).map(({ key, limit, windowMs, shadow }) => {
+      const beside = own?.concurrent(key) ?? 0
+      return `${limit} ${windowMs * 1000} ${beside} ${shadow ? 1 : 0}`
+    })
+    const rule = rules[i]!
+    return leased.length === 0 ? rule : [`${action + AT_ONCE}${rule.slice(1)}`, leased.join(' '), lease]
+  })
 }
 
 /** Returns the window as charge.lua counts it, and the instant of this gateway's clock after which its own calls are in it. */
@@ -172,18 +178,17 @@ export function chargesOf(
     let damaged: string | undefined
     let leasesAt = at + 3 * logsOf(quotas)
     const allowances = quotas.map((quota): Allowance => {
-      if (quota.isConcurrent) return readLeases(quota)
+      if (quota.isConcurrent) {
+        const [room, used, oldestUs] = numbers.slice(leasesAt, leasesAt + 3) as [number, number, number]
+        leasesAt += 3
+        if (room === -1) damaged ??= quota.key
+        const sinceAt = oldestUs === 0 ? undefined : oldestUs / 1000
+        return leaseAllowance(quota, room === 1, used, nowUs / 1000, sinceAt)
+      }
       const access = quota.access && read(quota.access.key, 1)
       const { hasRoom, used, growsAtUs, resetAfterMs, own } = read(quota.key, quota.limit, fullAt(quota))
       return allowanceOf(quota, hasRoom, used, growsAtUs / 1000, resetAfterMs, own, access)
     })
-    function readLeases(quota: Quota): Allowance {
-      const [room, used, oldestUs] = numbers.slice(leasesAt, leasesAt + 3) as [number, number, number]
-      leasesAt += 3
-      if (room === -1) damaged ??= quota.key
-      const sinceAt = oldestUs === 0 ? undefined : oldestUs / 1000
-      return leaseAllowance(quota, room === 1, used, nowUs / 1000, sinceAt)
-    }
     function read(name: string, limit: number, full = limit) {
       const [room, used] = [numbers[at]!, numbers[at + 1]!]
       let growsAtUs = numbers[at + 2]!

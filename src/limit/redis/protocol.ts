@@ -34,18 +34,25 @@ export interface Sending {
   readonly localMs: number
 }
 
-/** Returns the keys that charge.lua reads: of every quota, the key of its access before its own; those with leases are apart. */
-export function keysOf(batch: readonly Pick<Asked, 'quotas'>[]) {
+/** Returns the keys with logs that charge.lua reads: of every quota, the key of its access before its own. */
+export function keysOf(batch: readonly Pick<Asked, 'quotas'>[]): readonly string[] {
   const keys: string[] = []
-  const leaseKeys: string[] = []
   for (const { quotas } of batch)
     for (const quota of quotas) {
       if (quota.access !== undefined) keys.push(quota.access.key)
-      if (isLeased(quota)) leaseKeys.push(quota.key)
-      else keys.push(quota.key)
+      if (!isLeased(quota)) keys.push(quota.key)
     }
-  return { keys, leaseKeys }
+  return keys
 }
+
+const hasLeases = ({ quotas }: Pick<Asked, 'quotas'>): boolean => quotas.some(isLeased)
+const NO_KEYS: readonly string[] = []
+
+/** Returns the keys with leases that charge.lua reads. */
+export const leaseKeysOf = (batch: readonly Asked[]): readonly string[] =>
+  batch.some(hasLeases)
+    ? batch.flatMap(({ quotas }) => quotas.filter(isLeased).map(({ key }) => key))
+    : NO_KEYS
 
 /**
  * Returns the arguments of charge.lua for these keys: the keys with those of merges, the rules, and the own calls that they name for each
@@ -77,8 +84,8 @@ export function rulesOf(batch: readonly Asked[], keys: readonly string[], gatewa
     const at = all.push(mergedKey(merge.key, gateway))
     return ` ${limit} ${lengthUs} ${flags + isPeriod + OWN + MERGE}${period} ${calls} ${merge.calls} ${merge.number} ${at}`
   }
-  const hasLeases = batch.some(({ quotas }) => quotas.some(isLeased))
-  return { all, rules: hasLeases ? withLeases(batch, logRules) : logRules, counts }
+  const rules = batch.some(hasLeases) ? withLeases(batch, logRules) : logRules
+  return { all, rules, counts }
 }
 
 /** Adds the rules and the ids of leases to the rules of decisions. */

@@ -12,6 +12,7 @@ import {
   CHARGE,
   chargesOf,
   keysOf,
+  leaseKeysOf,
   mergeOf,
   periodsAt,
   READ,
@@ -102,7 +103,7 @@ export function createScripts(
   }
 
   async function ask(batch: readonly Asked[], server: string, remainingMs: () => number) {
-    const { keys, leaseKeys } = keysOf(batch)
+    const [keys, leaseKeys] = [keysOf(batch), leaseKeysOf(batch)]
     let counts: ReturnType<typeof rulesOf>['counts'] = []
     const reply = await attempt(server, remainingMs, chargeScript, (sending, deadlineUs) => {
       const { all, rules, ...named } = rulesOf(batch, keys, id, sending)

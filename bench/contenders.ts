@@ -117,8 +117,9 @@ export function gateway({ upstream, redis }: Backends, options: GatewayOptions =
 }
 
 /**
- * One of the programs under peers/. The flags of the container, on Node.js 24 and 20: processor time 0.95 and 0.97 for http-proxy, 0.97 and
- * 0.97 for flexible, 1.01 and 1.06 for fastify (`npm run bench -- --rows flags`).
+ * One of the programs under peers/. The flags of the container, on Node.js 24 and 20: processor
+ * time 0.95 and 0.97 for http-proxy, 0.97 and 0.97 for flexible, 1.01 and 1.06 for fastify
+ * (`npm run bench -- --rows flags`).
  */
 export function nodePeer(
   name: 'http-proxy' | 'fastify' | 'flexible',

@@ -25,8 +25,9 @@ async function pair(bench: Bench, limit: number): Promise<readonly Contender[]> 
 }
 
 /**
- * Speed in each second after a start, relative to the steady speed of the same process: in requests, and in requests for each
- * second of its own processor time, which other processes disturb less.
+ * Speed in each second after a start, relative to the steady speed of the same process: in
+ * requests, and in requests for each second of its own processor time, which other processes
+ * disturb less.
  */
 async function firstSeconds(bench: Bench): Promise<string> {
   const figures: Readonly<Record<string, (round: Round) => number>> = {
@@ -71,7 +72,10 @@ async function memory(bench: Bench): Promise<string> {
   return markdown(['resident memory', 'after 60 s of load', 'after another 30 s'], lines)
 }
 
-/** Measures several processes on all CPUs; they share a CPU with wrk, the upstream and Redis. Disturbed rounds are not repeated. */
+/**
+ * Measures several processes on all CPUs; they share a CPU with wrk, the upstream and Redis.
+ * Disturbed rounds are not repeated.
+ */
 async function workers(bench: Bench): Promise<string> {
   const work = { tokens: await mintTokens('RS256', 1000) }
   const cpus = `0-${availableParallelism() - 1}`

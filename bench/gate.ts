@@ -1,7 +1,8 @@
 /**
  * Compares this working tree with another commit and with the one in bench/baseline, in alternate rounds:
  * `npm run bench:gate [-- REF --rounds N --seconds S --refused]`; default: HEAD, admitted requests.
- * Exits with 1 if a request takes over 5 % more processor time than at either, and the spread leaves no doubt that it takes more.
+ * Exits with 1 if a request takes over 5 % more processor time than at either, and the spread
+ * leaves no doubt that it takes more.
  */
 import { spawnSync } from 'node:child_process'
 import { readFileSync, symlinkSync } from 'node:fs'

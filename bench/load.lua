@@ -1,4 +1,5 @@
--- wrk: one request after another with the next token of a file, or the API key of a random client; load.ts sets the variables.
+-- wrk: one request after another with the next token of a file, or the API key of a random client;
+-- load.ts sets the variables.
 local setting = os.getenv
 local body = ("x"):rep(tonumber(setting("BENCH_BODY")))
 local file = setting("BENCH_TOKENS") and io.open(setting("BENCH_TOKENS"))

@@ -8,7 +8,10 @@ import { type Load, load } from './load.ts'
 
 /** Warm-up, in seconds: V8 compiles the hot path. */
 const WARM_UP_S = 4
-/** Maximum share of the contender's CPU that other processes may take; beyond it a round is repeated, at most `REPEATS` times. */
+/**
+ * Maximum share of the contender's CPU that other processes may take; beyond it a round is
+ * repeated, at most `REPEATS` times.
+ */
 const FOREIGN = 0.06
 const REPEATS = 2
 

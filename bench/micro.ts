@@ -1,7 +1,8 @@
 /**
- * Compares code that is written for speed with plain code, in one process: `npm run bench:micro [-- NAME …]`. Prints the
- * processor time of a call of each, and how much of a request's time (65 us) the plain code would add. For code that acts on sockets,
- * the event loop or the garbage collector, `npm run bench:gate` is the measure.
+ * Compares code that is written for speed with plain code, in one process:
+ * `npm run bench:micro [-- NAME …]`. Prints the processor time of a call of each, and how much of a
+ * request's time (65 us) the plain code would add. For code that acts on sockets, the event loop or
+ * the garbage collector, `npm run bench:gate` is the measure.
  */
 import { hash } from 'node:crypto'
 import { IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http'

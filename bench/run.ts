@@ -1,5 +1,6 @@
 /**
- * Compares Sluice with bare http-proxy and other gateways on Node and nginx: `npm run bench [-- --rows A,B --rounds N --seconds S --svg]`.
+ * Compares Sluice with bare http-proxy and other gateways on Node and nginx:
+ * `npm run bench [-- --rows A,B --rounds N --seconds S --svg]`.
  * `--parts` omits one part of Sluice at a time. `--svg` writes the table of this version of Node.js into docs/performance.md, and
  * docs/performance.svg on the version of the container.
  */

@@ -16,8 +16,8 @@ const FILLING = { together: 16, rule: `1 1000 ${WINDOW_S * 1e6} 0` }
 const OWN_KEYS = 10
 
 /**
- * Measures the calls of random clients of each slice. Before, the script of the gateway makes a counter of each client, with one call,
- * but without the gateway, which would take an hour.
+ * Measures the calls of random clients of each slice. Before, the script of the gateway makes a
+ * counter of each client, with one call, but without the gateway, which would take an hour.
  */
 export async function slices(bench: Bench): Promise<string> {
   const lines: (readonly string[])[] = []

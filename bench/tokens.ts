@@ -1,6 +1,7 @@
 /**
- * Measures the cost of verifying an unseen token: `npm run bench:tokens [-- --rounds N --tokens N]`. Sluice, jose with
- * the same keys in memory, and only the signature, alternating in one process; processor time of all threads. Then the maximum
+ * Measures the cost of verifying an unseen token:
+ * `npm run bench:tokens [-- --rounds N --tokens N]`. Sluice, jose with the same keys in memory, and
+ * only the signature, alternating in one process; processor time of all threads. Then the maximum
  * cost of a token that no key has signed.
  */
 import { generateKeyPairSync, type KeyObject, sign, verify } from 'node:crypto'
@@ -88,7 +89,10 @@ async function compare(algorithm: string): Promise<readonly string[]> {
   return [algorithm, ...medians.map((value, i) => value.toFixed(i === 3 ? 2 : 1))]
 }
 
-/** Measures the most costly accepted keys of a kind, if no key signed the token: the number of tried keys, and the median in microseconds. */
+/**
+ * Measures the most costly accepted keys of a kind, if no key signed the token: the number of tried
+ * keys, and the median in microseconds.
+ */
 async function refuse(name: string, algorithm: string, keys: readonly object[]): Promise<readonly string[]> {
   const keySet = await readKeySet({ keys: keys.map((key, i) => ({ ...key, kid: String(i) })) })
   const bytes = { PS256: 512, ES256: 64, ES384: 96, EdDSA: 64 }[algorithm]!

@@ -1,6 +1,7 @@
 /**
- * Mutates the code one place at a time and runs the tests of its room: `npm run mutate [-- --count N --seed N]`; default: 300, seed 1.
- * Prints each mutation that no test notices; exits with 1 if there is one. Works on a copy of the folder.
+ * Mutates the code one place at a time and runs the tests of its room:
+ * `npm run mutate [-- --count N --seed N]`; default: 300, seed 1. Prints each mutation that no test
+ * notices; exits with 1 if there is one. Works on a copy of the folder.
  */
 import { spawnSync } from 'node:child_process'
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'

@@ -1,6 +1,7 @@
 /**
- * Puts faults into a copy of the limiter, one at a time, and simulates it until the fault is found: `npm run simulate:faults`. Fails
- * if one is not found in two minutes. `-- TEXT`: only those whose name contains the text.
+ * Puts faults into a copy of the limiter, one at a time, and simulates it until the fault is found:
+ * `npm run simulate:faults`. Fails if one is not found in two minutes. `-- TEXT`: only those whose
+ * name contains the text.
  */
 import { spawnSync } from 'node:child_process'
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -176,8 +177,8 @@ const FAULTS: Readonly<
 }
 
 /**
- * The profile that shows a fault, where all profiles together take too long to: a call that is given back twice needs a lost answer in a
- * calendar period, and few histories have weeks.
+ * The profile that shows a fault, where all profiles together take too long to: a call that is
+ * given back twice needs a lost answer in a calendar period, and few histories have weeks.
  */
 const PROFILES: Readonly<Record<string, string>> = {
   'a merge is repeated': 'kept',

@@ -1,4 +1,5 @@
-// Simulates the limiter through faults: `npm run simulate -- --seconds 600`, or one history: `npm run simulate -- --profile single
+// Simulates the limiter through faults: `npm run simulate -- --seconds 600`, or one history: `npm
+// run simulate -- --profile single
 // --seed 7`. Prints the shortest history that breaks a promise, and then fails.
 import { fork } from 'node:child_process'
 import { availableParallelism } from 'node:os'

@@ -69,7 +69,10 @@ export class Failure extends Error {
 export const badRequest = (message: string, details?: RefusalDetails): Refusal =>
   new Refusal('BadRequest', message, details)
 
-/** Returns a 400 or 501 that closes the connection, so that leftover bytes are not parsed as a request (RFC 9112 section 6.3). */
+/**
+ * Returns a 400 or 501 that closes the connection, so that leftover bytes are not parsed as a
+ * request (RFC 9112 section 6.3).
+ */
 export const ambiguousFraming = (message: string, code: ErrorCode = 'BadRequest'): Refusal =>
   new Refusal(code, message, { headers: { Connection: 'close' } })
 

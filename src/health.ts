@@ -6,10 +6,16 @@ export interface HealthOptions {
   readonly failures?: number
   /** Minimum time from the first of these failures to the last; default 0. */
   readonly spanMs?: number
-  /** The pause before the first probe. It doubles with each probe that fails, up to `maxBackoffMs` (default: no doubling). */
+  /**
+   * The pause before the first probe. It doubles with each probe that fails, up to `maxBackoffMs`
+   * (default: no doubling).
+   */
   readonly backoffMs: number
   readonly maxBackoffMs?: number
-  /** Probes the dependency in the background while it is down; rejects if it still is. Without `probe`, callers do so (`due`). */
+  /**
+   * Probes the dependency in the background while it is down; rejects if it still is. Without
+   * `probe`, callers do so (`due`).
+   */
   readonly probe?: () => Promise<unknown>
   /** Called once when it goes down, with its last failure. */
   readonly onDown: (cause: Error) => void
@@ -67,7 +73,10 @@ export class Health {
     this.#schedule(this.#options.backoffMs)
   }
 
-  /** Returns true if it is down and a probe is due, which the caller then makes; the next one is due after a doubled pause. */
+  /**
+   * Returns true if it is down and a probe is due, which the caller then makes; the next one is due
+   * after a doubled pause.
+   */
   due(): boolean {
     if (this.#up || this.#clock.now() < this.#probeAt) return false
     this.#schedule(2 * this.#backoffMs)

@@ -23,7 +23,8 @@ local function decode(part)
   return ngx.decode_base64((part:gsub("-", "+"):gsub("_", "/")) .. ("="):rep(-#part % 4))
 end
 
--- Returns the handler of a request. Options: publicKey (PEM file), issuer, audience, redisPort, limit, windowS, tokenCache.
+-- Returns the handler of a request. Options: publicKey (PEM file), issuer, audience, redisPort,
+-- limit, windowS, tokenCache.
 return function(options)
   local file = assert(io.open(options.publicKey))
   local pem = file:read("*a")

@@ -25,8 +25,9 @@ export function problem(status: number, detail: string, headers?: AdminResponse[
 }
 
 /**
- * Refuses a request for limits or the console's data. The Host of a page whose name is rebound to this address (DNS rebinding) is that
- * name, also if the page knows the token. Without a token, allows only programs of this machine and the console.
+ * Refuses a request for limits or the console's data. The Host of a page whose name is rebound to
+ * this address (DNS rebinding) is that name, also if the page knows the token. Without a token,
+ * allows only programs of this machine and the console.
  */
 export function deny(headers: IncomingHttpHeaders, access: Access): AdminResponse | undefined {
   const { authorization = '', host = '', origin } = headers

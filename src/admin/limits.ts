@@ -10,7 +10,10 @@ export type Setting = Awaited<ReturnType<typeof readSetting>>
 
 const PARAMETERS = ['request', 'host', 'client', 'user', 'ip', 'headers', 'claims', 'at'] as const
 
-/** A request to explain: `request` is `[METHOD] [host]/path`, or has a URL; `headers` and `claims` (of the token) are JSON objects; `at` is ISO 8601. */
+/**
+ * A request to explain: `request` is `[METHOD] [host]/path`, or has a URL; `headers` and `claims`
+ * (of the token) are JSON objects; `at` is ISO 8601.
+ */
 export type RequestLine = { readonly request: string } & {
   readonly [Name in (typeof PARAMETERS)[number]]?: string
 }
@@ -34,7 +37,10 @@ const MAX_BODY_BYTES = 65_536
 const MAY_BE_UNSET =
   ' The change may not be in force; until Redis answers, write it to clients[].limits of the file.'
 
-/** Creates the handler of `/limits/:caller` (with the caller percent-encoded), `/overrides` and `/explain`; it never rejects. */
+/**
+ * Creates the handler of `/limits/:caller` (with the caller percent-encoded), `/overrides` and
+ * `/explain`; it never rejects.
+ */
 export function createLimits(parts: LimitsParts) {
   const { usage, reset, findCaller, setLimits, overrides, explain, failed } = parts
   let last: Promise<unknown> = Promise.resolve()

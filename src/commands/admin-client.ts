@@ -17,7 +17,10 @@ const TIMEOUT_MS = 5000
 /** Timeout of `sluice health`; container engines wait three seconds or more. */
 const HEALTH_TIMEOUT_MS = 2000
 
-/** Finds the admin listener by its flags, else by the section `admin` of the file; ADMIN_TOKEN overrides the file's token. */
+/**
+ * Finds the admin listener by its flags, else by the section `admin` of the file; ADMIN_TOKEN
+ * overrides the file's token.
+ */
 export async function findAdmin(args: Args, io: Io) {
   const token = io.env['ADMIN_TOKEN'] || undefined
   const text = textOf(args, 'admin')
@@ -43,7 +46,10 @@ function reachable(host: string): string {
   return host.includes(':') ? `[${host}]` : host
 }
 
-/** Reads the section `admin` without checks: a file that a reload has rejected must not make the running gateway seem down. */
+/**
+ * Reads the section `admin` without checks: a file that a reload has rejected must not make the
+ * running gateway seem down.
+ */
 async function readAdmin(args: Args, io: Io) {
   const none: JsonObject = {}
   const file = fileOf(args, io)
@@ -105,7 +111,10 @@ async function request(
   }
 }
 
-/** Returns the JSON of a 200 of the admin listener. Rejects with a message for the operator; for a 400 or 404, with a UsageError. */
+/**
+ * Returns the JSON of a 200 of the admin listener. Rejects with a message for the operator; for a
+ * 400 or 404, with a UsageError.
+ */
 export async function ask<T>(admin: Admin, path: string, options: Options = {}): Promise<T> {
   const { url } = admin
   const { status, text } = await request(admin, path, options).catch((error: Error) => {
@@ -121,7 +130,10 @@ export async function ask<T>(admin: Admin, path: string, options: Options = {}):
   throw new Error(`The gateway at ${url} cannot do this: ${reason}`)
 }
 
-/** Runs `sluice health`: prints the response to `/healthz`, or with `--ready` to `/readyz`; rejects unless it is a 200. */
+/**
+ * Runs `sluice health`: prints the response to `/healthz`, or with `--ready` to `/readyz`; rejects
+ * unless it is a 200.
+ */
 export async function run(args: Args, io: Io, timeoutMs = HEALTH_TIMEOUT_MS): Promise<void> {
   const admin = await findAdmin(args, io)
   const path = args['ready'] === true ? '/readyz' : '/healthz'

@@ -15,7 +15,10 @@ const MAX_WARNINGS = 20
 /** Sections whose items are printed on one line each, with their defaults in a comment. */
 const ON_A_LINE: readonly string[] = ['limits', 'clients', 'routes']
 
-/** Prints a summary and the settings of a configuration without secrets, the results of `--connect`, or the changes of `--against`. */
+/**
+ * Prints a summary and the settings of a configuration without secrets, the results of `--connect`,
+ * or the changes of `--against`.
+ */
 export async function run(args: Args, io: Io): Promise<number> {
   const loaded = await load(args, io)
   assertTracingPackages(loaded)

@@ -34,7 +34,8 @@ const WRONG_CONFIG = 78
 
 export async function main(argv: readonly string[], io: Io): Promise<number> {
   try {
-    // Without yargs, which takes 0.1 s: a container engine calls `health` every few seconds, and a replaced worker must serve soon.
+    // Without yargs, which takes 0.1 s: a container engine calls `health` every few seconds, and a
+    // replaced worker must serve soon.
     if (argv[0] === 'worker') return await work(io)
     if (argv[0] === 'health' && argv.slice(1).every((flag) => flag === '--ready')) {
       await (await COMMANDS.health[2]()).run({ ready: argv.length > 1 }, io)
@@ -108,7 +109,10 @@ function commandOf([command = '', action = '']: readonly string[]): readonly str
   return hasAction ? [command, action] : [command]
 }
 
-/** Replaces the messages of yargs. Names of flags are repeated; other words may be passwords, or URLs with passwords. `names` are those of all flags, and their aliases. */
+/**
+ * Replaces the messages of yargs. Names of flags are repeated; other words may be passwords, or
+ * URLs with passwords. `names` are those of all flags, and their aliases.
+ */
 function usageMessage(message: string, argv: readonly string[], names: readonly string[]): string {
   const [, unknown] = /^Unknown arguments?: ([^,\s]+)/.exec(message) ?? []
   if (unknown !== undefined) {
@@ -135,7 +139,10 @@ function usageMessage(message: string, argv: readonly string[], names: readonly 
   return isLimits ? flags.WHICH_OF_LIMITS : WHICH
 }
 
-/** Writes a failure without its stack: as a JSON object on `stdout` with `--json`, else as lines on `stderr`. Returns the exit code. */
+/**
+ * Writes a failure without its stack: as a JSON object on `stdout` with `--json`, else as lines on
+ * `stderr`. Returns the exit code.
+ */
 function reportFailure(error: Error, argv: readonly string[], io: Io): number {
   // Compares names, since the commands import the classes only when they need them.
   const isConfig = error.name === 'ConfigError'

@@ -27,7 +27,10 @@ interface Finding {
 const MAX_CONCURRENT = 32
 const TIMEOUT_MS = 3000
 
-/** Tries every server that a configuration names, and prints a line for each. Returns the exit code: 1 if one of them failed. */
+/**
+ * Tries every server that a configuration names, and prints a line for each. Returns the exit code:
+ * 1 if one of them failed.
+ */
 export async function run(config: Config, args: Args, io: Io): Promise<number> {
   const tried = await pLimit(MAX_CONCURRENT).map(probesOf(config), settle)
   const certificates = certificateFindings(config, Date.now())
@@ -47,7 +50,10 @@ export async function run(config: Config, args: Args, io: Io): Promise<number> {
   return ok ? 0 : 1
 }
 
-/** `attempt` tries a server within a bounded time. Resolves with what is good, or with findings; rejects with a failure. */
+/**
+ * `attempt` tries a server within a bounded time. Resolves with what is good, or with findings;
+ * rejects with a failure.
+ */
 type Probe = readonly [what: string, attempt: () => Promise<string | readonly Finding[]>]
 
 async function settle([what, attempt]: Probe): Promise<readonly Finding[]> {

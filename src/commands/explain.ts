@@ -7,7 +7,10 @@ import { type Args, type Io, load, positionals, print, textOf, writeLines } from
 
 const CALLER_FLAGS = ['host', 'client', 'user', 'ip', 'headers', 'claims', 'at']
 
-/** Prints what a request gets, and why, from the running gateway, or from the file with `--offline` or if the gateway does not answer. */
+/**
+ * Prints what a request gets, and why, from the running gateway, or from the file with `--offline`
+ * or if the gateway does not answer.
+ */
 export async function run(args: Args, io: Io): Promise<void> {
   const flags = CALLER_FLAGS.map((name) => [name, textOf(args, name)] as const)
   const given = Object.fromEntries(flags.filter(([, text]) => text !== undefined))
@@ -19,7 +22,10 @@ export async function run(args: Args, io: Io): Promise<void> {
   print(io, args, explained, describeExplained)
 }
 
-/** Asks the running gateway, and warns if the file is not its configuration. Returns undefined if the gateway does not answer. */
+/**
+ * Asks the running gateway, and warns if the file is not its configuration. Returns undefined if
+ * the gateway does not answer.
+ */
 async function explainLive(question: Question, args: Args, io: Io): Promise<Explained | undefined> {
   const admin = await findAdmin(args, io)
   const { source } = admin

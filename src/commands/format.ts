@@ -36,7 +36,10 @@ export function cell(text: string): string {
 
 type Row = readonly (string | number | null | undefined)[]
 
-/** Pads each column to its widest cell, with two spaces between columns. Shows null and undefined as `-`, and no row for false. */
+/**
+ * Pads each column to its widest cell, with two spaces between columns. Shows null and undefined as
+ * `-`, and no row for false.
+ */
 export function formatTable(rows: readonly (Row | false)[]): string {
   const texts = rows.flatMap((row) => (row ? [row.map((cell) => String(cell ?? '-'))] : []))
   const widths = texts[0]!.map((_, i) => texts.reduce((max, row) => Math.max(max, row[i]!.length), 0))

@@ -38,7 +38,10 @@ export const KINDS = ['open-banking', 'api', 'api-keys'] as const
 export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
 type Flag = readonly [path: string, describe: string, choices?: readonly string[]]
 
-/** The flags that override the file, each with the key that it sets. The schema checks their values as it does the file's. */
+/**
+ * The flags that override the file, each with the key that it sets. The schema checks their values
+ * as it does the file's.
+ */
 export const FLAGS = {
   host: ['listen.host', 'address that callers connect to'],
   port: ['listen.port', 'port that callers connect to; 0 takes a free one'],
@@ -109,7 +112,10 @@ export function wholeOf(args: Args, flag: string, max: number, min = 0, orElse =
 
 type Values = Readonly<Record<string, string | number | boolean | readonly string[]>>
 
-/** Fills in a text of the folder `config`: `${name}` is a value; a line that begins with `@name ` is written for each item of a list, and not for false or an empty text. */
+/**
+ * Fills in a text of the folder `config`: `${name}` is a value; a line that begins with `@name ` is
+ * written for each item of a list, and not for false or an empty text.
+ */
 export function fillIn(file: string, values: Values): string {
   const text = readFileSync(packageFile(`config/${file}`), 'utf8')
   const fill = (line: string, own: Values): string =>

@@ -12,7 +12,10 @@ const ECHO_MS = 500
 const WATCH = { interval: 1000 }
 const MAX_WORKERS = 256
 
-/** Serves until SIGTERM or SIGINT, then drains. Exits at once on a second signal, and on an uncaught error, which leaves an unknown state. */
+/**
+ * Serves until SIGTERM or SIGINT, then drains. Exits at once on a second signal, and on an uncaught
+ * error, which leaves an unknown state.
+ */
 export async function run(args: Args, io: Io): Promise<void> {
   const isAuto = args['workers'] === 'auto'
   const wanted = isAuto
@@ -67,7 +70,10 @@ export async function run(args: Args, io: Io): Promise<void> {
 /** Resolves with the time of the last change of a file, also behind symbolic links; undefined if there is no file. */
 const stampOf = async (file: string) => (await stat(file).catch(() => undefined))?.ctimeMs
 
-/** Returns a function that sets the watched files. Compares times and inodes, which also change behind symbolic links (ConfigMaps, Secrets). */
+/**
+ * Returns a function that sets the watched files. Compares times and inodes, which also change
+ * behind symbolic links (ConfigMaps, Secrets).
+ */
 function createWatch(onChange: () => void): (files: readonly string[]) => void {
   let watched: readonly string[] = []
   return (files) => {

@@ -2,7 +2,10 @@ import { ConfigError } from '../config/yaml/issue.ts'
 import type { Loaded } from '../config/load.ts'
 import { PEERS } from '../runtime/package.ts'
 
-/** Throws a ConfigError if a configuration traces without the packages for it, which are half of all and are not installed with Sluice. */
+/**
+ * Throws a ConfigError if a configuration traces without the packages for it, which are half of all
+ * and are not installed with Sluice.
+ */
 export function assertTracingPackages({ config, file }: Loaded): void {
   if (config.tracing === undefined) return
   try {

@@ -2,7 +2,10 @@ import { X509Certificate } from 'node:crypto'
 import type { Config } from './compile.ts'
 import type { Path } from './yaml/issue.ts'
 
-/** The path of the setting of a PEM file, such as `listen.tls.cert`, and the period in which all its certificates are valid, in epoch milliseconds. */
+/**
+ * The path of the setting of a PEM file, such as `listen.tls.cert`, and the period in which all its
+ * certificates are valid, in epoch milliseconds.
+ */
 export type Validity = ReturnType<typeof certificatesOf>[number]
 
 const CERTIFICATE = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]+-----END \1-----/g

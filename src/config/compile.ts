@@ -27,14 +27,20 @@ export type SharedStore = Omit<Exclude<Settings['store'], 'memory'>, 'redis'> & 
 export type StoreConfig = Config['store']
 /** Settings for the verification of one issuer's tokens. `introspection` contains a secret. */
 export type Tokens = Config['tokens'][number]
-/** A client with its own settings; undefined ones are not checked. `issuer` defaults to the first one and that of the PAR endpoint. */
+/**
+ * A client with its own settings; undefined ones are not checked. `issuer` defaults to the first
+ * one and that of the PAR endpoint.
+ */
 export type Client = Config['clients'][number]
 
 type Files = Readonly<Partial<Record<'cert' | 'key' | 'ca' | 'clientCa', string | undefined>>>
 /** Parses the text of a file. A string is the mistake in it. */
 type Parse<T> = (text: string) => T | string | Promise<T | string>
 
-/** Compiles settings, whose files are relative to `directory`. Adds the files to `files`, and the mistakes in them to `mistakes`. */
+/**
+ * Compiles settings, whose files are relative to `directory`. Adds the files to `files`, and the
+ * mistakes in them to `mistakes`.
+ */
 export async function compile(settings: Settings, directory: string, files: string[], mistakes: Issue[]) {
   const { upstreams, listen, tokens, routes, par } = settings
   const hasPoints = (limit: Limit): boolean =>

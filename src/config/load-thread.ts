@@ -10,7 +10,10 @@ export type ClientChunk = Pick<Config, 'clients' | 'clientLimits'>
 /** Clients per chunk: handing them over takes about a millisecond. */
 const CHUNK_SIZE = 500
 
-/** Yields the clients of a configuration in chunks. Each is handed to another thread or process in an event-loop tick of its own. */
+/**
+ * Yields the clients of a configuration in chunks. Each is handed to another thread or process in
+ * an event-loop tick of its own.
+ */
 export function* clientChunks({ clients, clientLimits }: Config): Generator<ClientChunk> {
   const own = [...clientLimits]
   for (let i = 0; i < clients.length; i += CHUNK_SIZE)
@@ -39,7 +42,10 @@ export function createCollector() {
 /** A message of the thread: each chunk of clients, then the rest. For each chunk, the main thread asks for the next. */
 type ThreadMessage = { readonly chunk: ClientChunk } | { readonly loaded: Loaded }
 
-/** Runs `loadConfig` in a thread, so that this one continues to serve. Rejects with a copy of its error, which has its fields, but not its class. */
+/**
+ * Runs `loadConfig` in a thread, so that this one continues to serve. Rejects with a copy of its
+ * error, which has its fields, but not its class.
+ */
 export async function loadInThread(options: LoadOptions) {
   const startedAt = performance.now()
   // Read here: a thread cannot read the standard input of the process.

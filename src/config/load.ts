@@ -30,7 +30,10 @@ export interface LoadOptions {
   readonly nowMs?: number
 }
 
-/** Reads, checks and compiles a configuration. Rejects with a `ConfigError`, whose mistakes are those of the first step that finds any. */
+/**
+ * Reads, checks and compiles a configuration. Rejects with a `ConfigError`, whose mistakes are
+ * those of the first step that finds any.
+ */
 export async function loadConfig(options: LoadOptions) {
   const { file, before, overrides = [], env = process.env, nowMs = Date.now() } = options
   let unread: ConfigError | undefined

@@ -53,7 +53,10 @@ export type Settings = z.output<typeof settings>
 
 type JsonSchema = z.core.JSONSchema.BaseSchema
 
-/** Returns the JSON Schema of the file, with the texts of config/reference/descriptions.yaml. It also accepts `${NAME}` for any value. */
+/**
+ * Returns the JSON Schema of the file, with the texts of config/reference/descriptions.yaml. It
+ * also accepts `${NAME}` for any value.
+ */
 export function jsonSchema(): JsonSchema {
   const { $schema, ...schema } = z.toJSONSchema(settings, {
     io: 'input',
@@ -68,7 +71,10 @@ export function jsonSchema(): JsonSchema {
   return { $schema: $schema!, $id: 'urn:sluice:config', title: 'Sluice', ...schema, $defs }
 }
 
-/** Adds the descriptions of the settings within a schema, by their paths, such as `clients[]` or `limits.*.when.header`. */
+/**
+ * Adds the descriptions of the settings within a schema, by their paths, such as `clients[]` or
+ * `limits.*.when.header`.
+ */
 function describe(schema: JsonSchema, path: string, texts: Readonly<Record<string, string>>): void {
   const { properties = {}, additionalProperties: rest, items, anyOf = [] } = schema
   const add = (inner: unknown, at: string): void => {
@@ -98,7 +104,10 @@ const SECRETS = [
   'tracing.headers.*',
 ].map((path) => path.split('.'))
 
-/** Returns true if `file:/path` may read the value at a path from a file. Items of lists may have names in place of indexes. */
+/**
+ * Returns true if `file:/path` may read the value at a path from a file. Items of lists may have
+ * names in place of indexes.
+ */
 export function isSecret(path: Path): boolean {
   const matches = (step: string, i: number): boolean => step === '*' || step === path[i]
   return SECRETS.some((secret) => secret.length === path.length && secret.every(matches))

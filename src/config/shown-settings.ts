@@ -69,7 +69,10 @@ const MAX_CHARS = 100
 /** Keys that name the items of lists: routes, clients, tokens and changes. */
 const NAMES = ['match', 'id', 'issuer', 'from']
 
-/** Returns the differences between two texts of a configuration, in the file's words and without secrets; throws a ConfigError. */
+/**
+ * Returns the differences between two texts of a configuration, in the file's words and without
+ * secrets; throws a ConfigError.
+ */
 export function differences(before: string, after: string, file: string): readonly string[] {
   const all = [...compare(parse(before, file), parse(after, file), [])]
   const more = all.length - MAX_DIFFERENCES
@@ -102,7 +105,10 @@ function* compare(before: unknown, after: unknown, path: Path): Generator<string
 
 const namesOf = (item: JsonObject) => NAMES.map((key) => item[key]).filter((name) => typeof name === 'string')
 
-/** Returns the values of a mapping by their keys, and the items of a list by their names, such as `acme of https://id.example.com`; undefined for any other value. */
+/**
+ * Returns the values of a mapping by their keys, and the items of a list by their names, such as
+ * `acme of https://id.example.com`; undefined for any other value.
+ */
 function itemsOf(value: unknown): ReadonlyMap<string, unknown> | undefined {
   if (isObject(value)) return new Map(Object.entries(value))
   if (!Array.isArray(value) || !value.every(isObject)) return undefined

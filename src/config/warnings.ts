@@ -30,7 +30,10 @@ function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Gen
     if (/\/0+$/.test(range)) yield { path: ['listen', 'trustedProxies', i], message }
 }
 
-/** True for a URL without TLS to another host. Names without a dot are taken for neighbours, such as the services of a Compose file. */
+/**
+ * True for a URL without TLS to another host. Names without a dot are taken for neighbours, such as
+ * the services of a Compose file.
+ */
 function isPlaintext(url: string): boolean {
   if (!/^(?:http|redis):/i.test(url)) return false
   const host = new URL(url).hostname.replace(/^\[|\]$/g, '')
@@ -117,7 +120,10 @@ function* clientWarnings({ clients, clientLimits, limits }: Compiled, nowMs: num
 
 const isChosen = (part: string): boolean => part.startsWith('header:')
 
-/** Warns about limits without a route, changes that have passed, and keys that callers choose, on routes where no other limit bounds their calls. */
+/**
+ * Warns about limits without a route, changes that have passed, and keys that callers choose, on
+ * routes where no other limit bounds their calls.
+ */
 function* limitWarnings({ limits, routes, forwardAuth }: Compiled, nowMs: number): Generator<Issue> {
   for (const { name, per, changes, isConcurrent } of limits) {
     const users = routes.filter(({ limits }) =>

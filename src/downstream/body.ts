@@ -92,7 +92,10 @@ export function bodyRefusal(cause: string): Refusal {
 
 const EMPTY = Buffer.alloc(0)
 const FIRST_BYTES = 4096
-/** Maximum bytes of whole bodies in this process, and of those of one address: at least one body of the largest `maxBody`. */
+/**
+ * Maximum bytes of whole bodies in this process, and of those of one address: at least one body of
+ * the largest `maxBody`.
+ */
 const MAX_HELD = 64 * 1024 ** 2
 const MAX_HELD_EACH = MAX_HELD / 4
 /** Timeout of a body, in milliseconds: it has at most 10 MB. */
@@ -102,7 +105,10 @@ const held = createSlots(MAX_HELD, MAX_HELD_EACH)
 /** Requests whose bodies are being read, oldest first, and the networks of their callers. */
 const unfinished = new Map<IncomingMessage, string>()
 
-/** Aborts the oldest unfinished bodies, of the same network if it exceeds its share, until `more` bytes fit. Returns false if that aborts the body itself. */
+/**
+ * Aborts the oldest unfinished bodies, of the same network if it exceeds its share, until `more`
+ * bytes fit. Returns false if that aborts the body itself.
+ */
 function makeRoom(request: IncomingMessage, network: string, more: number): boolean {
   while (unfinished.has(request) && !held.isFree(network, more)) {
     const isOver = held.of(network) + more > MAX_HELD_EACH
@@ -119,8 +125,9 @@ function makeRoom(request: IncomingMessage, network: string, more: number): bool
 }
 
 /**
- * Reads the whole body of a request from the address `ip`. Resolves to a 413 above `maxBody` bytes, a 408 after a timeout, a 503 if bodies
- * hold too many bytes, the reason of an abort, or undefined if the caller disconnects. It counts as held until `response` is closed.
+ * Reads the whole body of a request from the address `ip`. Resolves to a 413 above `maxBody` bytes,
+ * a 408 after a timeout, a 503 if bodies hold too many bytes, the reason of an abort, or undefined
+ * if the caller disconnects. It counts as held until `response` is closed.
  */
 export function readBody(request: IncomingMessage, response: ServerResponse, maxBody: number, ip: string) {
   return new Promise<Buffer | Refusal | undefined>((resolve) => {

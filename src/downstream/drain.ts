@@ -5,7 +5,10 @@ import { Failure, serviceUnavailable } from '../errors.ts'
 import { responseOf } from '../runtime/node-http.ts'
 
 const NO_LOAD = { sockets: new Set<Socket>(), requests: () => 0 }
-/** Open sockets (also those without HTTP yet) and requests in flight, by server. Node exposes only the number of sockets. */
+/**
+ * Open sockets (also those without HTTP yet) and requests in flight, by server. Node exposes only
+ * the number of sockets.
+ */
 export const loads = new WeakMap<Server, Readonly<typeof NO_LOAD>>()
 
 /** Returns the number of open sockets of a server; a socket with TLS counts once. */
@@ -17,7 +20,10 @@ export function openSockets(server: Server): number {
 /** Maximum event-loop iterations to wait for a busy port to become quiet, and for aborted requests to be logged. */
 const MAX_ITERATIONS = 100
 
-/** Closes the port, lets responses end `withinMs`, then closes all sockets; returns the aborted requests. Idle sockets stay open for `idleMs`: a request may be on its way. */
+/**
+ * Closes the port, lets responses end `withinMs`, then closes all sockets; returns the aborted
+ * requests. Idle sockets stay open for `idleMs`: a request may be on its way.
+ */
 export async function drain(server: Server, withinMs: number, idleMs = 0): Promise<number> {
   const { sockets, requests } = loads.get(server) ?? NO_LOAD
   let aborted = 0
@@ -49,7 +55,10 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
   return aborted
 }
 
-/** Waits for an iteration without a new connection: closing the port would reset connections that the kernel has accepted and Node has not. */
+/**
+ * Waits for an iteration without a new connection: closing the port would reset connections that
+ * the kernel has accepted and Node has not.
+ */
 async function portEmptied(server: Server): Promise<void> {
   let isBusy = true
   const setBusy = (): void => void (isBusy = true)

@@ -3,7 +3,10 @@ import { parseObject } from '../runtime/json.ts'
 import type { Reply } from './reply.ts'
 
 const FORWARDED = { method: 'x-forwarded-method', host: 'x-forwarded-host', target: 'x-forwarded-uri' }
-/** The fields in which a proxy sends the method, the host and the target of a request; undefined if its own request has them. */
+/**
+ * The fields in which a proxy sends the method, the host and the target of a request; undefined if
+ * its own request has them.
+ */
 const FIELDS = {
   traefik: FORWARDED,
   caddy: FORWARDED,
@@ -13,7 +16,10 @@ const FIELDS = {
 }
 const CHALLENGE = 'WWW-Authenticate'
 const FORWARDED_FOR = 'x-forwarded-for'
-/** Maximum length of a body in a field, in bytes: nginx reads the whole head of a response into 16 kB, and fails beyond it. */
+/**
+ * Maximum length of a body in a field, in bytes: nginx reads the whole head of a response into 16
+ * kB, and fails beyond it.
+ */
 const MAX_BODY_FIELD = 12 * 1024
 
 export type ForwardAuthProxy = keyof typeof FIELDS
@@ -21,7 +27,10 @@ export const FORWARD_AUTH_PROXIES = Object.keys(FIELDS) as [ForwardAuthProxy, ..
 
 export type Asked = Readonly<ReturnType<typeof readAsked>>
 
-/** Returns the request that a proxy asks about: empty strings for what it did not send, and the fields that are missing. */
+/**
+ * Returns the request that a proxy asks about: empty strings for what it did not send, and the
+ * fields that are missing.
+ */
 export function readAsked(proxy: ForwardAuthProxy, { method = '', url = '', headers }: IncomingMessage) {
   const fields = FIELDS[proxy]
   const read = (field: string): string => String(headers[field] ?? '')
@@ -35,7 +44,10 @@ export function readAsked(proxy: ForwardAuthProxy, { method = '', url = '', head
   }
 }
 
-/** Returns the reply to the proxy for a request that may pass. The client is percent-encoded, and empty if it is unknown. */
+/**
+ * Returns the reply to the proxy for a request that may pass. The client is percent-encoded, and
+ * empty if it is unknown.
+ */
 export function passReply(client = ''): Reply {
   const encoded = client.replaceAll(/[^!-$&-~]/gu, encodeURIComponent)
   const headers = `\r\nCache-Control: no-store\r\nX-Sluice-Client: ${encoded}`
@@ -43,9 +55,10 @@ export function passReply(client = ''): Reply {
 }
 
 /**
- * Returns a refusal as nginx's `auth_request` takes it: a 401 or 403 without a body, which keeps the connection. The status and the body
- * are in fields, and all challenges in one: nginx 1.22 reads only one. What a field cannot hold is escaped in JSON, else a blank; too long
- * a body is left out.
+ * Returns a refusal as nginx's `auth_request` takes it: a 401 or 403 without a body, which keeps
+ * the connection. The status and the body are in fields, and all challenges in one: nginx 1.22
+ * reads only one. What a field cannot hold is escaped in JSON, else a blank; too long a body is
+ * left out.
  */
 export function replyForNginx({ status, checked, headers, body }: Reply): Reply {
   const challenges = [checked[CHALLENGE] ?? []].flat()

@@ -72,7 +72,10 @@ export function createPeers(trustedProxies: readonly string[]) {
 
 export type Peers = ReturnType<typeof createPeers>
 
-/** Returns the certificate of a TLS client in DER, from `Client-Cert` if a trusted proxy sends the request, else from the socket. */
+/**
+ * Returns the certificate of a TLS client in DER, from `Client-Cert` if a trusted proxy sends the
+ * request, else from the socket.
+ */
 export function clientCertificate({ socket, headers }: IncomingMessage, trusted: boolean) {
   if (trusted) return readCertificateHeader(headers['client-cert'])
   return socket instanceof TLSSocket ? certificateOf(socket)?.der : undefined
@@ -94,7 +97,10 @@ export const certificateField = (socket: Socket): string | undefined =>
 const PEM = /^-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----/
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 
-/** Parses a `Client-Cert` field: a byte sequence (RFC 9440 section 2.1), or the forms of older proxies: bare base64, or URL-encoded PEM (the first of a chain). */
+/**
+ * Parses a `Client-Cert` field: a byte sequence (RFC 9440 section 2.1), or the forms of older
+ * proxies: bare base64, or URL-encoded PEM (the first of a chain).
+ */
 export function readCertificateHeader(value: string | string[] | undefined): Buffer | undefined {
   if (typeof value !== 'string') return undefined
   const text = decodeSegment(value.trim())

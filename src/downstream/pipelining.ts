@@ -7,9 +7,15 @@ export type Serve = (response: ServerResponse, expectsContinue: boolean, done: (
 
 /** Pending requests of a socket at which reading from it pauses. */
 const PAUSE_AT = 20
-/** Maximum pending requests of a socket, which is closed beyond it. One 64 KiB read could hold thousands of minimal ones. */
+/**
+ * Maximum pending requests of a socket, which is closed beyond it. One 64 KiB read could hold
+ * thousands of minimal ones.
+ */
 const MAX_PENDING = 64
-/** Maximum waiting requests of all sockets; beyond, pipelining sockets are closed. Parsing one takes 20 us, and delays other sockets. */
+/**
+ * Maximum waiting requests of all sockets; beyond, pipelining sockets are closed. Parsing one takes
+ * 20 us, and delays other sockets.
+ */
 const MAX_WAITING = 1000
 const CLOSED_AT_ONCE = 10
 
@@ -85,7 +91,10 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
   return { add, endAfterPending, requests: (): number => inFlight }
 }
 
-/** Pauses reading until the returned function is called; Node would resume it after each request and drained response. */
+/**
+ * Pauses reading until the returned function is called; Node would resume it after each request and
+ * drained response.
+ */
 function pause(socket: Socket): () => void {
   const pauseAgain = (): void => void socket.pause()
   socket.on('resume', pauseAgain)

@@ -28,7 +28,10 @@ export function hostErrorFormats(routes: readonly { host?: string | undefined; e
 /** Registered problem types (RFC 9457 section 4.2, draft-ietf-httpapi-ratelimit-headers-10). */
 const REGISTRY = 'https://iana.org/assignments/http-problem-types#'
 
-/** Returns the type of a problem: the entry of its code at the URL of `errors.documentation`, else the registered one. */
+/**
+ * Returns the type of a problem: the entry of its code at the URL of `errors.documentation`, else
+ * the registered one.
+ */
 function problemType({ status, code, violatedPolicies }: Refusal, documentation?: string) {
   if (documentation !== undefined) return `${documentation}#${code.toLowerCase()}`
   if (status === 503) return `${REGISTRY}temporary-reduced-capacity`
@@ -61,7 +64,10 @@ export function refusalReply(
   return { status, checked, headers, body }
 }
 
-/** `JSON.stringify`: +0.4 us of the 22 of a refused request; `npm run bench:micro -- problem`. Only the message and the policies may need escapes. */
+/**
+ * `JSON.stringify`: +0.4 us of the 22 of a refused request; `npm run bench:micro -- problem`. Only
+ * the message and the policies may need escapes.
+ */
 function problemBody(refusal: Refusal, requestId: string, documentation?: string) {
   const { status, code, message, violatedPolicies, retryAfterSecs } = refusal
   const title = STATUS_CODES[status] ?? 'Error'
@@ -78,7 +84,10 @@ function oauthBody({ status, oauthError, message }: Refusal): string {
   return JSON.stringify({ error: oauthError ?? oauthCode(status), error_description: description })
 }
 
-/** Returns the RFC 6749 code for a status; `server_error` and `temporarily_unavailable` are codes of section 4.1.2.1. */
+/**
+ * Returns the RFC 6749 code for a status; `server_error` and `temporarily_unavailable` are codes of
+ * section 4.1.2.1.
+ */
 function oauthCode(status: number): string {
   if (status === 429 || status === 503 || status === 504) return 'temporarily_unavailable'
   return status >= 500 ? 'server_error' : 'invalid_request'
@@ -111,7 +120,10 @@ export function jsonReply(body: object): Reply {
   return { status: 200, checked: {}, headers: JSON_HEADERS, body: JSON.stringify(body) }
 }
 
-/** Writes a reply, and closes the socket if the request is incomplete, so that the rest is not parsed as the next one. Returns the bytes of the body. */
+/**
+ * Writes a reply, and closes the socket if the request is incomplete, so that the rest is not
+ * parsed as the next one. Returns the bytes of the body.
+ */
 export function writeReply(response: ServerResponse, reply: Reply): number {
   if (response.headersSent || response.destroyed) {
     response.destroy()

@@ -14,8 +14,9 @@ export const CHECKED = names(`
 `)
 
 /**
- * Fields that the gateway always sets itself (the first line), and fields that rewrite the method, the target (WSGI: `Script-Name`), the
- * client, or where a CGI program sends (`Proxy`). `X-Sluice-Client` is Sluice's own, for the backends of a proxy that asks.
+ * Fields that the gateway always sets itself (the first line), and fields that rewrite the method,
+ * the target (WSGI: `Script-Name`), the client, or where a CGI program sends (`Proxy`).
+ * `X-Sluice-Client` is Sluice's own, for the backends of a proxy that asks.
  */
 const DROPPED = names(`
   content-length x-forwarded-for x-real-ip
@@ -25,7 +26,10 @@ const DROPPED = names(`
   x-rewrite-url x-script-name x-sluice-client
 `)
 
-/** Fields that only a proxy may set: the address, host and scheme (RFC 7239), the certificate (RFC 9440), the identity, files to send. */
+/**
+ * Fields that only a proxy may set: the address, host and scheme (RFC 7239), the certificate (RFC
+ * 9440), the identity, files to send.
+ */
 const FROM_PROXY = new RegExp(
   [
     String.raw`\bforward(?:ed)?\b`,
@@ -46,7 +50,10 @@ const FROM_PROXY = new RegExp(
 /** Certificate fields that API clients send themselves, such as `TPP-Signature-Certificate` (Berlin Group). */
 const OF_CLIENTS = /^tpp-(?:signature-|signing-)?certificate$/
 
-/** The action for a request field: `checked` is forwarded although `Connection` names it, `from-proxy` only if a trusted proxy sent it. */
+/**
+ * The action for a request field: `checked` is forwarded although `Connection` names it,
+ * `from-proxy` only if a trusted proxy sent it.
+ */
 export type Action = 'keep' | 'checked' | 'from-proxy' | 'drop'
 
 /** The fields that have a meaning in the configuration, in lower case. */
@@ -62,15 +69,19 @@ export interface FieldRules {
 export type RequestFields = ReturnType<typeof createRequestFields>
 
 /**
- * Decides about the fields of a request to one upstream: what limits read is what the upstream gets, from the same sender. A field with
- * a meaning has one spelling: backends may take `X_API_KEY` and `X.API.KEY` for `X-Api-Key`, so all others are dropped.
+ * Decides about the fields of a request to one upstream: what limits read is what the upstream
+ * gets, from the same sender. A field with a meaning has one spelling: backends may take
+ * `X_API_KEY` and `X.API.KEY` for `X-Api-Key`, so all others are dropped.
  */
 export function createRequestFields({ requestId, counted, identity }: FieldRules) {
   const spellings = new Map([...counted, ...identity].map((name) => [normalizeFieldName(name), name]))
   const fromProxy = new Set(identity)
   const idSpelling = normalizeFieldName(requestId)
 
-  /** Returns the action for a lower-case field. Without memory: +2.2 us a request; `npm run bench:micro -- request-fields`. */
+  /**
+   * Returns the action for a lower-case field. Without memory: +2.2 us a request;
+   * `npm run bench:micro -- request-fields`.
+   */
   const actionOf = memoize(decide, 1000, 64)
 
   function decide(name: string): Action {
@@ -89,7 +100,10 @@ export function createRequestFields({ requestId, counted, identity }: FieldRules
       const values = rawHeaders.filter((_, i) => i % 2 === 1 && isField(rawHeaders[i - 1]!, name))
       return values.length === 0 ? undefined : values
     },
-    /** Returns the first field of a flat list that is another spelling of a field with a meaning, or of `X-Sluice-Client`. */
+    /**
+     * Returns the first field of a flat list that is another spelling of a field with a meaning, or
+     * of `X-Sluice-Client`.
+     */
     findRespelled: (rawHeaders: readonly string[]): string | undefined =>
       rawHeaders.find((field, i) => {
         if (i % 2 === 1) return false
@@ -104,15 +118,24 @@ const OWN_FIELD = 'x-sluice-client'
 const isField = (field: string, name: string): boolean =>
   field.length === name.length && field.toLowerCase() === name
 
-/** Normalises a lower-case field name: each character but letters and digits becomes `-`, as in CGI (RFC 3875 section 4.1.18). */
+/**
+ * Normalises a lower-case field name: each character but letters and digits becomes `-`, as in CGI
+ * (RFC 3875 section 4.1.18).
+ */
 export const normalizeFieldName = (name: string): string => name.replaceAll(/[^a-z0-9]/g, '-')
 
-/** Framing and routing fields by their letters: servers may accept `Transfer--Encoding` or `ContentLength` as the field. */
+/**
+ * Framing and routing fields by their letters: servers may accept `Transfer--Encoding` or
+ * `ContentLength` as the field.
+ */
 const FRAMING: ReadonlyMap<string, string> = new Map(
   ['transfer-encoding', 'content-length', 'host'].map((name) => [name.replaceAll('-', ''), name]),
 )
 
-/** Decides the action for a field. Other spellings of framing, checked and proxy fields are dropped, but those of Apache and WebSphere. */
+/**
+ * Decides the action for a field. Other spellings of framing, checked and proxy fields are dropped,
+ * but those of Apache and WebSphere.
+ */
 export function decideAction(name: string): Action {
   const normalized = normalizeFieldName(name)
   const framing = FRAMING.get(name.replaceAll(/[^a-z]/g, ''))
@@ -120,6 +143,7 @@ export function decideAction(name: string): Action {
   if (HOP_BY_HOP.has(normalized) || DROPPED.has(normalized)) return 'drop'
   if (CHECKED.has(normalized)) return normalized === name ? 'checked' : 'drop'
   if (OF_CLIENTS.test(normalized) || !FROM_PROXY.test(normalized)) return 'keep'
-  // A proxy that sets one spelling may forward the caller's other one. Apache sets `SSL_CLIENT_CERT` and `OIDC_CLAIM_sub`, WebSphere `$WSCC`.
+  // A proxy that sets one spelling may forward the caller's other one. Apache sets
+  // `SSL_CLIENT_CERT` and `OIDC_CLAIM_sub`, WebSphere `$WSCC`.
   return normalized === name || /^(?:ssl_|oidc_|\$ws)/.test(name) ? 'from-proxy' : 'drop'
 }

@@ -10,7 +10,10 @@ interface Branch {
 /** Key of the branch after a parameter; no segment contains a slash. */
 const ANY = '/'
 
-/** Returns a function that finds the routes whose segments match, in their order. A thousand routes cost no more than ten. */
+/**
+ * Returns a function that finds the routes whose segments match, in their order. A thousand routes
+ * cost no more than ten.
+ */
 export function indexRoutes<R extends { segments: readonly Segment[] }>(routes: readonly R[]) {
   const root: Branch = { next: new Map(), ends: [] }
   for (const [i, { segments }] of routes.entries()) {

@@ -41,8 +41,9 @@ export const isGuarded = ({ authenticate }: Pick<Route, 'authenticate'>): boolea
   authenticate === 'par' || authenticate === 'authorization'
 
 /**
- * Creates the router, which returns the first match for a lower-case `host` and canonical `segments`. The path of a guarded route
- * accepts only what its guard checks, even if other routes match; with a suffix that a backend might ignore, it matches no route.
+ * Creates the router, which returns the first match for a lower-case `host` and canonical
+ * `segments`. The path of a guarded route accepts only what its guard checks, even if other routes
+ * match; with a suffix that a backend might ignore, it matches no route.
  */
 export function createRouter<R extends Route>(routes: readonly R[]) {
   const guarded = routes.filter(isGuarded)
@@ -58,7 +59,10 @@ export function createRouter<R extends Route>(routes: readonly R[]) {
   }
 }
 
-/** Suffixes that a backend might ignore: punctuation, a character that ends a decoded path, or an invisible character. */
+/**
+ * Suffixes that a backend might ignore: punctuation, a character that ends a decoded path, or an
+ * invisible character.
+ */
 const IGNORABLE_SUFFIX = /^(?:[.,+ ?#;]|[^ -~])/
 
 function hasIgnorableSuffix(route: Pattern, host: string, folded: readonly string[]): boolean {
@@ -70,7 +74,10 @@ function hasIgnorableSuffix(route: Pattern, host: string, folded: readonly strin
   return matchesPath(route, host, [...folded.slice(0, last), want.literal], last + 1)
 }
 
-/** Returns the first of `routes` that matches, or the methods that the path allows; undefined if no route matches the path. */
+/**
+ * Returns the first of `routes` that matches, or the methods that the path allows; undefined if no
+ * route matches the path.
+ */
 export function matchRoute<R extends Pattern>(
   routes: readonly R[],
   method: string,

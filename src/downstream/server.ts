@@ -39,7 +39,10 @@ export interface ListenerEvents extends ConnectionPolicy {
 /** Maximum header fields of a request: each costs more than its bytes. */
 const MAX_FIELDS = 200
 
-/** Creates the callers' HTTP server, or HTTPS server if `tls` is given. Answers invalid HTTP itself; only valid requests reach `serve`. */
+/**
+ * Creates the callers' HTTP server, or HTTPS server if `tls` is given. Answers invalid HTTP itself;
+ * only valid requests reach `serve`.
+ */
 export function createListener(serve: Serve, bounds: Bounds, events: ListenerEvents, tls?: Tls): Server {
   const options = {
     maxHeaderSize: bounds.maxHeaderSize,
@@ -116,7 +119,8 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     if (!socket.writable) return
     const request = incompleteRequest(socket)
     const refusal = bodyRefusal(code)
-    // While a caller does not read its responses, Node pauses the parser, but TLS still delivers bytes: push them back for later.
+    // While a caller does not read its responses, Node pauses the parser, but TLS still delivers
+    // bytes: push them back for later.
     if (code === 'HPE_PAUSED' && socket.isPaused()) socket.push(error.rawPacket)
     else if (code === 'ECONNRESET') socket.destroy()
     else if (request !== undefined) abortBody(request, refusal)

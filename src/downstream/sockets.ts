@@ -15,7 +15,10 @@ export interface ConnectionPolicy {
   dropped(bound: SocketBound, address: string): void
 }
 
-/** Closes sockets beyond the bounds before any read or TLS handshake; returns the open ones. `server.maxConnections` has no bound per address. */
+/**
+ * Closes sockets beyond the bounds before any read or TLS handshake; returns the open ones.
+ * `server.maxConnections` has no bound per address.
+ */
 export function boundSockets(server: Server, bounds: SocketBounds, policy: ConnectionPolicy) {
   const sockets = new Set<Socket>()
   const slots = createSlots(bounds.maxConnections, bounds.maxConnectionsPerAddress)
@@ -41,18 +44,25 @@ export function boundSockets(server: Server, bounds: SocketBounds, policy: Conne
 }
 
 /**
- * Timeout of a caller that appears to read nothing, in milliseconds: 4 MB at 20 kB/s. Linux reports progress only after about 1.4
- * of its 4 MB send buffer are free, and the caller's system may request it by the megabyte.
+ * Timeout of a caller that appears to read nothing, in milliseconds: 4 MB at 20 kB/s. Linux reports
+ * progress only after about 1.4 of its 4 MB send buffer are free, and the caller's system may
+ * request it by the megabyte.
  */
 export const SLOW_READER_MS = 200_000
 
-/** Resets a socket, so that a truncated response does not look complete; Node cannot reset a TLS socket, which is only closed. */
+/**
+ * Resets a socket, so that a truncated response does not look complete; Node cannot reset a TLS
+ * socket, which is only closed.
+ */
 export function destroyWithReset(socket: Socket): void {
   if ('encrypted' in socket) socket.destroy()
   else socket.resetAndDestroy()
 }
 
-/** Resets sockets whose caller reads nothing of a complete response for `maxMs`, or up to a tenth longer; the upstream's timeouts cover incomplete ones. One timer serves all. */
+/**
+ * Resets sockets whose caller reads nothing of a complete response for `maxMs`, or up to a tenth
+ * longer; the upstream's timeouts cover incomplete ones. One timer serves all.
+ */
 export function resetSlowReaders(sockets: ReadonlySet<Socket>, maxMs: number): void {
   const unread = new WeakMap<ServerResponse, { readonly bytes: number; readonly since: number }>()
   setInterval(() => {
@@ -71,7 +81,10 @@ export function resetSlowReaders(sockets: ReadonlySet<Socket>, maxMs: number): v
 
 const LINGER_MS = 2000
 
-/** Ends a socket, but reads and drops bytes for a moment: a reset could overtake the last response (RFC 9112 section 9.6). */
+/**
+ * Ends a socket, but reads and drops bytes for a moment: a reset could overtake the last response
+ * (RFC 9112 section 9.6).
+ */
 function lingeringClose(socket: Socket, last = ''): void {
   socket.end(last)
   socket.resume()
@@ -86,7 +99,10 @@ export function lingerOnClose(socket: Socket): void {
     incompleteRequest(socket) === undefined ? destroySoon.call(socket) : lingeringClose(socket)
 }
 
-/** Ends a socket with a response that has no body, for invalid HTTP, whose fields are not read; returns the new request id of the response. */
+/**
+ * Ends a socket with a response that has no body, for invalid HTTP, whose fields are not read;
+ * returns the new request id of the response.
+ */
 export function endWithStatus(socket: Socket, status: number, idField: string, fields = ''): string {
   const requestId = randomUUID()
   const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}${idField}: ${requestId}\r\n`

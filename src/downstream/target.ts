@@ -26,8 +26,9 @@ const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*\.?
 export const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /**
- * Parses a request target (RFC 9112 section 3.2) and its Host fields into the canonical target, or refuses it as ambiguous.
- * An absolute-form target must name a host that `serves` accepts; unless `servesOthers` is true, so must the Host field.
+ * Parses a request target (RFC 9112 section 3.2) and its Host fields into the canonical target, or
+ * refuses it as ambiguous. An absolute-form target must name a host that `serves` accepts; unless
+ * `servesOthers` is true, so must the Host field.
  */
 export function parseTarget(rawTarget: string, hosts: readonly string[], served: Served): Target | Refusal {
   const { serves, servesOthers } = served
@@ -66,7 +67,10 @@ export function parseTarget(rawTarget: string, hosts: readonly string[], served:
   return { path, segments: segmentsOf(path), query, host: field.host }
 }
 
-/** Path parts that frameworks drop: PHP frameworks drop a script (`/a.php/…`), ASP.NET drops a session id without a cookie (`(S(…))`). */
+/**
+ * Path parts that frameworks drop: PHP frameworks drop a script (`/a.php/…`), ASP.NET drops a
+ * session id without a cookie (`(S(…))`).
+ */
 export const DROPPED_PARTS = /\.php\/.|\([a-z]\(/i
 /** Paths for which PHP frameworks use the query as the path: `/`, or a script with nothing after it. */
 const PATH_IN_QUERY = /^\/$|\.php\/?$/i
@@ -86,13 +90,19 @@ export function decodeSegment(segment: string): string {
   }
 }
 
-/** Decodes a canonical segment and folds its case. Some letters share only the upper case (s, ſ), some only the lower (ß, ẞ). */
+/**
+ * Decodes a canonical segment and folds its case. Some letters share only the upper case (s, ſ),
+ * some only the lower (ß, ẞ).
+ */
 export function foldCase(segment: string): string {
   if (!segment.includes('%')) return segment.toLowerCase()
   return decodeSegment(segment).toLowerCase().toUpperCase().toLowerCase()
 }
 
-/** Decodes the characters that need no escape, and writes the other escapes in upper case; undefined if the path is ambiguous. */
+/**
+ * Decodes the characters that need no escape, and writes the other escapes in upper case; undefined
+ * if the path is ambiguous.
+ */
 export function canonicalEscapes(path: string): string | undefined {
   if (!path.includes('%')) return path
   let isAmbiguous = false
@@ -115,7 +125,10 @@ export const parseHost = memoize(readHost, 1000, 260)
 
 export type Served = Readonly<ReturnType<typeof servedHosts>>
 
-/** Returns which hosts are served by name, `listed` ones and those of routes, and whether requests to other hosts are served, too. */
+/**
+ * Returns which hosts are served by name, `listed` ones and those of routes, and whether requests
+ * to other hosts are served, too.
+ */
 export function servedHosts(
   routes: readonly { readonly host: string | undefined; readonly hosts?: unknown }[],
   listed: readonly string[],
@@ -128,7 +141,10 @@ export function servedHosts(
 /** Scheme, userinfo, host and port of a target that does not start with its path. */
 const AUTHORITY = /^(?![/*])(?:[^/?#;]*:[/\\]+)?[^/?#;\\]*/
 
-/** Returns the part of a refused target that may be logged: the path without a query, and up to any fragment, escape or userinfo, shown as `…`. */
+/**
+ * Returns the part of a refused target that may be logged: the path without a query, and up to any
+ * fragment, escape or userinfo, shown as `…`.
+ */
 export function loggableTarget(target: string): string {
   const path = target.replace(AUTHORITY, '')
   const end = path.search(/[?#;\\%@]|\/\//)

@@ -9,7 +9,10 @@ import { requestHeaders } from '../upstream/headers.ts'
 import type { Forward } from '../upstream/upstream.ts'
 import type { Exchange, GatewayDeps, Outcome } from './exchange.ts'
 
-/** Prefixes the IP address of a caller without a client id, as its key in the upstream's queue. A lone surrogate, which no client id contains. */
+/**
+ * Prefixes the IP address of a caller without a client id, as its key in the upstream's queue. A
+ * lone surrogate, which no client id contains.
+ */
 const ANONYMOUS = '\ud800'
 
 /** Forwards the request, answers `respond: limits`, or tells the proxy that asks that the request may pass. */
@@ -124,8 +127,9 @@ export function toRefusal(failure: unknown): Refusal {
 }
 
 /**
- * Gives back the call of limits that count only success, unless it was answered below 400 and not cut by the upstream or the gateway.
- * A caller that leaves after its request was sent has had its call: it could otherwise make any number of them.
+ * Gives back the call of limits that count only success, unless it was answered below 400 and not
+ * cut by the upstream or the gateway. A caller that leaves after its request was sent has had its
+ * call: it could otherwise make any number of them.
  */
 export function giveBack({ limiter }: GatewayDeps, exchange: Exchange): void {
   const { decision, quotas, status, error, incomplete, forwarded } = exchange

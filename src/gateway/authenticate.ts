@@ -9,8 +9,9 @@ import { type Body, invalidRequest } from '../par/form.ts'
 import type { Exchange, GatewayDeps, Outcome } from './exchange.ts'
 
 /**
- * Authenticates the caller as the route requires, and applies the route's limits to it. Returns a 400, 401, 403 or 503; on the PAR and the
- * authorisation endpoint also a 413 or 429. Returns a promise only if it must wait for keys, introspection, a proof or a body.
+ * Authenticates the caller as the route requires, and applies the route's limits to it. Returns a
+ * 400, 401, 403 or 503; on the PAR and the authorisation endpoint also a 413 or 429. Returns a
+ * promise only if it must wait for keys, introspection, a proof or a body.
  */
 export function authenticate(deps: GatewayDeps, exchange: Exchange): Outcome | Promise<Outcome> {
   const { head, target, trusted, request } = exchange
@@ -67,7 +68,10 @@ export function refuseCounted(exchange: Exchange): Outcome {
   return refuseParams(exchange) ?? ((exchange.bodyLength as number) > maxBody ? tooLarge(maxBody) : undefined)
 }
 
-/** Verifies the proof of a bound token, unless the limiter's cache refuses the call: no signature is verified then, and the proof stays usable. */
+/**
+ * Verifies the proof of a bound token, unless the limiter's cache refuses the call: no signature is
+ * verified then, and the proof stays usable.
+ */
 async function prove({ limiter }: GatewayDeps, exchange: Exchange, caller: Caller) {
   exchange.cachedRefusal = limiter.recall(exchange.quotas)
   if (exchange.cachedRefusal !== undefined) return undefined

@@ -40,11 +40,17 @@ export interface GatewayRoute extends Route {
   readonly fields: RequestFields
   /** Returns a 400 if a path parameter that its limits count by is not of its kind. */
   refuseParams(facts: Pick<Facts, 'params'>): Outcome
-  /** Applies the route's limits to a request at an instant, in epoch milliseconds. Returns a 400 or 403 if the request lacks a part of a key. */
+  /**
+   * Applies the route's limits to a request at an instant, in epoch milliseconds. Returns a 400 or
+   * 403 if the request lacks a part of a key.
+   */
   quotas(caller: Caller, facts: Facts, nowMs: number): readonly Quota[] | Refusal
   /** Names the callers whom the limits of some quotas count. */
   callersOf(quotas: readonly Quota[], caller: Caller, facts: Facts): readonly ShownCaller[]
-  /** Returns the quota whose allowance is shown if no call is charged: of the first live limit with a key from these facts. */
+  /**
+   * Returns the quota whose allowance is shown if no call is charged: of the first live limit with
+   * a key from these facts.
+   */
   shownQuota(caller: Caller, facts: Facts): Quota | undefined
   /** Returns the quota that admits a proof once, to be charged with the quotas of its call. */
   proofQuota(proof: Proof, caller: Caller, facts: Facts): Quota
@@ -80,7 +86,10 @@ export interface GatewayDeps extends Served {
   observe(exchange: Exchange): void
 }
 
-/** A caller's request id, which is kept so that one id follows a call through all systems. The access log writes it unescaped. */
+/**
+ * A caller's request id, which is kept so that one id follows a call through all systems. The
+ * access log writes it unescaped.
+ */
 const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
 
 const nextRequestId = createUuids()
@@ -89,7 +98,10 @@ const NONE: readonly never[] = []
 /** Normalising for each request: +2.0 us; `npm run bench:micro -- peer-address`. */
 export const peerAddress = memoize(normalizeAddress, 10_000, 45)
 
-/** A request and its response. Only the phase named above a field writes it. Instants are `performance.now()` milliseconds. */
+/**
+ * A request and its response. Only the phase named above a field writes it. Instants are
+ * `performance.now()` milliseconds.
+ */
 export class Exchange implements Facts {
   readonly request: IncomingMessage
   readonly response: ServerResponse
@@ -174,7 +186,10 @@ export class Exchange implements Facts {
     this.ip = deps.peers.caller(this.peer, forwardedFor, this.trusted)
   }
 
-  /** Returns the values of a field that limits read, one for each line; undefined if the upstream gets none from this sender. */
+  /**
+   * Returns the values of a field that limits read, one for each line; undefined if the upstream
+   * gets none from this sender.
+   */
   field(name: string): readonly string[] | undefined {
     return this.route!.fields.read(this.request.rawHeaders, name, this.trusted)
   }

@@ -5,20 +5,29 @@ import { instant } from '../runtime/instant.ts'
 import { ipPart } from '../policy/key.ts'
 import { add, CallLog, frameAt, growsAt, usedIn } from '../limit/memory/call-log.ts'
 
-/** The failures of addresses, counted only in this process, under the limit in force. An IPv6 address counts as its /64. */
+/**
+ * The failures of addresses, counted only in this process, under the limit in force. An IPv6
+ * address counts as its /64.
+ */
 export type Failures = ReturnType<ReturnType<typeof createFailures>>
 
 /** Maximum addresses with failures; the address that failed longest ago is evicted first. */
 const MAX_ADDRESSES = 10_000
 
-/** Creates the log of failures. Returns the function that applies a limit to it: an address with `limit` failures in a window is refused. */
+/**
+ * Creates the log of failures. Returns the function that applies a limit to it: an address with
+ * `limit` failures in a window is refused.
+ */
 export function createFailures(events: { onCounted(): void; onRefused(): void }, clock = SYSTEM_CLOCK) {
   const logs = new LRUCache<string, CallLog>({ max: MAX_ADDRESSES })
   const nowUs = (): number => Math.round(clock.now() * 1000)
 
   return (rule: { readonly limit: number; readonly windowMs: number }) => {
     const { limit } = rule
-    /** Returns a 429 with the rate-limit fields of the failures (RFC 6585 section 4) if the address failed too often. */
+    /**
+     * Returns a 429 with the rate-limit fields of the failures (RFC 6585 section 4) if the address
+     * failed too often.
+     */
     function refusal(ip: string): Refusal | undefined {
       const log = logs.size === 0 ? undefined : logs.peek(ipPart(ip))
       if (log === undefined) return undefined

@@ -57,7 +57,10 @@ function run(deps: GatewayDeps, exchange: Exchange, from = 0): Outcome | Promise
   return undefined
 }
 
-/** Parses the head, the body length and the target. Returns a 400 for an ambiguous target; `screen` that for ambiguous framing. */
+/**
+ * Parses the head, the body length and the target. Returns a 400 for an ambiguous target; `screen`
+ * that for ambiguous framing.
+ */
 function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
   const { request, response, asked } = exchange
   if (asked !== undefined && asked.missing.length > 0)
@@ -84,7 +87,10 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
   return undefined
 }
 
-/** Finds the route. Returns a 404 if none matches the path, or if it is not served here, a 405 if none matches the method. */
+/**
+ * Finds the route. Returns a 404 if none matches the path, or if it is not served here, a 405 if
+ * none matches the method.
+ */
 function match(deps: GatewayDeps, exchange: Exchange): Outcome {
   const found = deps.match(exchange.method, exchange.target!.host, exchange.target!.segments)
   if (found === undefined) return notFound()
@@ -93,7 +99,8 @@ function match(deps: GatewayDeps, exchange: Exchange): Outcome {
     return methodNotAllowed(found.allow)
   }
   const { forward, respond } = found.route
-  // A proxy that asks cannot be given a response in place of its upstream's, and does not show the bodies that the guards check.
+  // A proxy that asks cannot be given a response in place of its upstream's, and does not show the
+  // bodies that the guards check.
   const isServed = exchange.asked
     ? respond === undefined && !isGuarded(found.route)
     : (forward ?? respond) !== undefined
@@ -110,8 +117,9 @@ function match(deps: GatewayDeps, exchange: Exchange): Outcome {
 }
 
 /**
- * Refuses without authentication: ambiguous framing (400, 501), addresses with too many failures (429), except on open routes, invalid
- * path parameters (400) and too large a body (413). With a token, the last two come after its verification, and show the limit.
+ * Refuses without authentication: ambiguous framing (400, 501), addresses with too many failures
+ * (429), except on open routes, invalid path parameters (400) and too large a body (413). With a
+ * token, the last two come after its verification, and show the limit.
  */
 function screen({ failures }: GatewayDeps, exchange: Exchange): Outcome {
   const { authenticate: how } = exchange.route!
@@ -121,7 +129,10 @@ function screen({ failures }: GatewayDeps, exchange: Exchange): Outcome {
   return tooManyFailures ?? (hasToken ? undefined : refuseCounted(exchange))
 }
 
-/** Charges the limits. Returns a 429 if one is exceeded, a 401 for a replayed proof; throws or rejects with a 503 under `onOutage: deny`. For `respond` routes, `answer` charges the proof. */
+/**
+ * Charges the limits. Returns a 429 if one is exceeded, a 401 for a replayed proof; throws or
+ * rejects with a 503 under `onOutage: deny`. For `respond` routes, `answer` charges the proof.
+ */
 function limit(deps: GatewayDeps, exchange: Exchange): Outcome | Promise<Outcome> {
   const { quotas, proof, route } = exchange
   if (route!.respond !== undefined || (quotas.length === 0 && proof === undefined)) return undefined
@@ -143,7 +154,10 @@ function applyDecision(deps: GatewayDeps, exchange: Exchange, decision: Decision
   return decision.admitted ? undefined : exceeded(decision, exchange.route!.limits)
 }
 
-/** Adds the limit to the refusal of an authenticated caller that was not charged: every response of a limited route shows it. */
+/**
+ * Adds the limit to the refusal of an authenticated caller that was not charged: every response of
+ * a limited route shows it.
+ */
 function showLimit(deps: GatewayDeps, exchange: Exchange, refusal: Refusal) {
   const isUnknown = exchange.caller?.client === undefined || refusal.status === 401
   if (isUnknown || exchange.limitAt !== undefined) return refusal

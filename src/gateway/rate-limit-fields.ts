@@ -8,7 +8,10 @@ import { formatCalendar } from '../policy/calendar.ts'
 import type { Limit } from '../policy/limit.ts'
 import { instant } from '../runtime/instant.ts'
 
-/** Returns the header fields of the limit that refused, with `Retry-After`, or of the first live limit, as text for `appendFields`. */
+/**
+ * Returns the header fields of the limit that refused, with `Retry-After`, or of the first live
+ * limit, as text for `appendFields`.
+ */
 export function decisionHeaders(decision: Decision): string {
   const reported = decision.refusedBy ?? decision.allowances.find(({ shadow }) => !shadow)
   if (reported === undefined) return ''
@@ -21,8 +24,9 @@ export function decisionHeaders(decision: Decision): string {
 const MAX_SF_INTEGER = 999_999_999_999_999
 
 /**
- * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of the live limits, as text for
- * `appendFields`. A limit that a cached refusal lacks is only in the policy. The draft has only whole seconds; they are rounded up.
+ * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of the live
+ * limits, as text for `appendFields`. A limit that a cached refusal lacks is only in the policy. The
+ * draft has only whole seconds; they are rounded up.
  */
 export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[]): string {
   const live = allowances.filter(({ shadow }) => !shadow)
@@ -52,7 +56,10 @@ function item(name: string, [calls, number]: [string, number], [secs, ms]: [stri
   return [name, parameters.set(secs, Math.ceil(ms / 1000))] as Item
 }
 
-/** Returns the 429, or the configured refusal, of a refused decision, without the fields of `decisionHeaders`. Throws a TypeError for an admitted one. */
+/**
+ * Returns the 429, or the configured refusal, of a refused decision, without the fields of
+ * `decisionHeaders`. Throws a TypeError for an admitted one.
+ */
 export function exceeded({ allowances, refusedBy }: Decision, limits: readonly Limit[] = []) {
   const { name, limit, windowMs } = refusedBy!
   const configured = limits.find((limit) => limit.name === name)

@@ -38,14 +38,20 @@ function usageOf(allowance: Allowance, rule: Limit, rules: ClientRules, nowMs: n
   return { name, limit, remaining, ...counted, reset: instant(resetAt), changes }
 }
 
-/** Creates the queries for the usage of limits, which reject if the store does not answer. Instants are ISO 8601 in UTC. */
+/**
+ * Creates the queries for the usage of limits, which reject if the store does not answer. Instants
+ * are ISO 8601 in UTC.
+ */
 export function createUsage(options: UsageOptions) {
   const { store, prefix, limits, clientLimits, overrides } = options
   const perClient = limits.filter(isPerClient)
   /** Allowances by key and limit, for a second: Redis must not be loaded by queries, which are not limited. */
   const cache = new LRUCache<string, Map<string, Promise<Allowance>>>({ max: 10_000, ttl: 1000 })
 
-  /** Applies its limit to a key, and the shares of that. The rules are also those of the client whom it counts, if any. */
+  /**
+   * Applies its limit to a key, and the shares of that. The rules are also those of the client whom
+   * it counts, if any.
+   */
   function applyTo(key: string, nowMs: number) {
     const { name, parts } = parseKey(prefix, key)!
     const counting = limits.filter((limit) => counterOf(limit) === name)
@@ -71,7 +77,10 @@ export function createUsage(options: UsageOptions) {
 
   return {
     read,
-    /** Drops the cached allowances of quotas that were just decided: a caller must not read more than its last response said. */
+    /**
+     * Drops the cached allowances of quotas that were just decided: a caller must not read more
+     * than its last response said.
+     */
     drop(quotas: readonly Quota[]): void {
       if (cache.size > 0) for (const { key } of quotas) cache.delete(key)
     },
@@ -92,7 +101,10 @@ export function createUsage(options: UsageOptions) {
       return { limits: await Promise.all(usages) }
     },
 
-    /** Returns the limits that count by a caller alone, and each other key with calls. May scan the store. Rejects with an UncountedCaller. */
+    /**
+     * Returns the limits that count by a caller alone, and each other key with calls. May scan the
+     * store. Rejects with an UncountedCaller.
+     */
     async ofCaller(caller: CountedCaller, signal?: AbortSignal) {
       assertCounted(limits, caller)
       const nowMs = SYSTEM_CLOCK.date()

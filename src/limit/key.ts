@@ -1,6 +1,7 @@
 /**
- * The layout of keys: `<prefix>:{<first part>}:<name>:<further parts>`. The parts are encoded: none contains a colon or a brace. Redis
- * Cluster keeps all keys with the same first part together. Names that begin with `~` are no limits.
+ * The layout of keys: `<prefix>:{<first part>}:<name>:<further parts>`. The parts are encoded: none
+ * contains a colon or a brace. Redis Cluster keeps all keys with the same first part together.
+ * Names that begin with `~` are no limits.
  */
 
 /** The keys of a set: some that are known, and those that a glob matches. */
@@ -30,7 +31,10 @@ export const proofKey = (prefix: string, first: string, id: string): string =>
 /** Returns the key that holds the number of the last merge of a gateway into a key. */
 export const mergedKey = (key: string, gateway: string): string => beside(key, `merged:${gateway}`)
 
-/** Returns the keys of the registrations of gateways, and of the instant since which a server has its data, in the slot of a tag. */
+/**
+ * Returns the keys of the registrations of gateways, and of the instant since which a server has
+ * its data, in the slot of a tag.
+ */
 export const registrationKeys = (prefix: string, tag: string): readonly [gateways: string, since: string] => [
   keyOf(prefix, '~gateways', tag),
   keyOf(prefix, '~since', tag),
@@ -59,7 +63,10 @@ export function limitNameOf(key: string): string {
   return name === '~access' ? further : name
 }
 
-/** Returns the name and the encoded parts of a key, and for the key of an access the name of its limit; undefined if it does not start with the prefix. */
+/**
+ * Returns the name and the encoded parts of a key, and for the key of an access the name of its
+ * limit; undefined if it does not start with the prefix.
+ */
 export function parseKey(prefix: string, key: string) {
   const end = key.indexOf('}:', prefix.length)
   if (end === -1 || !key.startsWith(`${prefix}:{`)) return undefined

@@ -4,7 +4,10 @@ import { type Allowance, allowanceOf } from './store.ts'
 /** A place of a limit of calls at once. */
 export interface Place {
   readonly quota: Quota
-  /** The same in all limits of the call: when it began by the store's clock, in microseconds, its gateway, and a number. */
+  /**
+   * The same in all limits of the call: when it began by the store's clock, in microseconds, its
+   * gateway, and a number.
+   */
   readonly id: string
 }
 
@@ -12,7 +15,10 @@ export interface Place {
 export interface Lease extends Place {
   /** The local instant, in milliseconds, at which this gateway learned of it. */
   readonly heldAtMs: number
-  /** The local instant, in milliseconds, until which questions are sent that the store answers before the lease ends by itself. */
+  /**
+   * The local instant, in milliseconds, until which questions are sent that the store answers
+   * before the lease ends by itself.
+   */
   storedUntilMs: number
   /** False if the store was never asked to have it. */
   mayBeStored: boolean
@@ -21,7 +27,10 @@ export interface Lease extends Place {
 /** Wait after which a refused call is to be made again, in milliseconds: nobody knows when a call ends. */
 export const CONCURRENT_WAIT_MS = 1000
 
-/** Returns the allowance of a limit of calls at once; `sinceAt` is the instant at which the oldest call in progress began. */
+/**
+ * Returns the allowance of a limit of calls at once; `sinceAt` is the instant at which the oldest
+ * call in progress began.
+ */
 export const leaseAllowance = (
   quota: Quota,
   hasRoom: boolean,
@@ -34,7 +43,10 @@ export const leaseAllowance = (
   sinceAt,
 })
 
-/** Returns `storedUntilMs` of a lease that the store was asked for at a local instant: a question takes a quarter of its length at most. */
+/**
+ * Returns `storedUntilMs` of a lease that the store was asked for at a local instant: a question
+ * takes a quarter of its length at most.
+ */
 export const storedUntil = ({ windowMs }: Quota, askedMs: number): number => askedMs + 0.75 * windowMs
 
 /** Returns the instant at which a call began, in epoch milliseconds of the store's clock. */
@@ -82,7 +94,10 @@ export class Leases {
     return count
   }
 
-  /** Has the leases of a key that were held at a local instant stored again, if the store counted too few calls since then. */
+  /**
+   * Has the leases of a key that were held at a local instant stored again, if the store counted
+   * too few calls since then.
+   */
   lapse(key: string, counted: number, sinceMs: number): void {
     const all = Array.from(this.#held.get(key)?.values() ?? [])
     const before = all.filter(({ heldAtMs }) => heldAtMs < sinceMs)

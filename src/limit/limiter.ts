@@ -4,12 +4,18 @@ import { CONCURRENT_WAIT_MS } from './leases.ts'
 import { isLeased, type Quota } from './quota.ts'
 import type { Allowance, Charge, Store } from './store.ts'
 
-/** The outcome of a decision for one limit, for the metrics: `near` has used 80 % of it, `over_cached` did not ask the store. */
+/**
+ * The outcome of a decision for one limit, for the metrics: `near` has used 80 % of it,
+ * `over_cached` did not ask the store.
+ */
 export type Outcome = 'within' | 'near' | 'over' | 'over_cached' | 'shadow_over'
 
 export type Limiter = ReturnType<typeof createLimiter>
 
-/** Maximum age of a cached allowance, in milliseconds. Bounds how late a reset or a raised limit at another gateway is noticed. */
+/**
+ * Maximum age of a cached allowance, in milliseconds. Bounds how late a reset or a raised limit at
+ * another gateway is noticed.
+ */
 const MAX_AGE_MS = 1000
 /** Maximum cached keys; the key cached first is evicted first. */
 const MAX_KEYS = 10_000
@@ -50,7 +56,10 @@ export function createLimiter(
   onOutcome: (limit: string, outcome: Outcome) => void = () => {},
   { now }: Pick<Clock, 'now'> = SYSTEM_CLOCK,
 ) {
-  /** The deny cache: allowances of full keys, and of the other keys of refused calls; each for a second, or until its next call may pass. */
+  /**
+   * The deny cache: allowances of full keys, and of the other keys of refused calls; each for a
+   * second, or until its next call may pass.
+   */
   const cache = new Map<string, CachedAllowance>()
   /** When a call was last given back to a key. The answer to an earlier question is not cached. */
   const returns = new Map<string, number>()
@@ -68,7 +77,8 @@ export function createLimiter(
     const { remaining, resetAt, retryAfterMs } = allowance
     const resetAfterMs = Math.max(0, allowance.resetAfterMs - (at - answeredAt))
     if (allowance.admitted && remaining > 0) return { ...allowance, resetAfterMs }
-    // A full key is cached until its next call may pass. With a limit of 0, or below the cost, none may: the wait is always a window.
+    // A full key is cached until its next call may pass. With a limit of 0, or below the cost, none
+    // may: the wait is always a window.
     const isFixed = limit >= cost || calendar !== undefined
     if (isFixed && askedAt + retryAfterMs <= at) return undefined
     const waitMs = isFixed ? resetAfterMs : windowMs
@@ -88,7 +98,10 @@ export function createLimiter(
     return rechecks.count++ < MAX_RECHECKS
   }
 
-  /** Returns a refusal if a cached allowance refuses, and no other quota can have a longer wait or the re-checks are used up. */
+  /**
+   * Returns a refusal if a cached allowance refuses, and no other quota can have a longer wait or
+   * the re-checks are used up.
+   */
   function recall(quotas: readonly Quota[], at: number): Decision | undefined {
     if (cache.size === 0 && !quotas.some(isLeased)) return undefined
     const allowances: Allowance[] = []
@@ -108,7 +121,10 @@ export function createLimiter(
     return { admitted: false, allowances, refusedBy, mode: 'store', decidedAt, cached: true }
   }
 
-  /** Caches the allowances that an admitted call used up, or all of a refused call; drops the others of an admitted call. */
+  /**
+   * Caches the allowances that an admitted call used up, or all of a refused call; drops the others
+   * of an admitted call.
+   */
   function remember(quotas: readonly Quota[], { admitted, allowances }: Decision, askedAt: number): void {
     let answeredAt: number | undefined
     for (let i = 0; i < quotas.length; i++) {
@@ -116,7 +132,8 @@ export function createLimiter(
       // Nobody knows when a call in progress ends.
       if (isConcurrent) continue
       const allowance = allowances[i]!
-      // A further call of an access passes although the limit is full; if that of an access by time was refused, none is under way.
+      // A further call of an access passes although the limit is full; if that of an access by time
+      // was refused, none is under way.
       const passesNone = access === undefined || (!access.isOfToken && !allowance.admitted)
       // Beside own calls, the store does not know when the next call can pass.
       const isCertain = passesNone && allowance.own === 0 && askedAt > (returns.get(key) ?? -Infinity)
@@ -162,7 +179,10 @@ export function createLimiter(
   }
 
   return {
-    /** Charges all quotas and the call's DPoP proof, or none. Rejects only if the store does: with a Failure under `onOutage: deny`. */
+    /**
+     * Charges all quotas and the call's DPoP proof, or none. Rejects only if the store does: with a
+     * Failure under `onOutage: deny`.
+     */
     decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision> {
       if (quotas.length === 0 && proof === undefined) return UNLIMITED
       // Taken before the question, so that no wait of the answer began earlier.

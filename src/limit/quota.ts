@@ -1,4 +1,7 @@
-/** A minute, an hour, a day, a week, a month, a quarter or a year. Instants are epoch milliseconds; a period does not contain its end. */
+/**
+ * A minute, an hour, a day, a week, a month, a quarter or a year. Instants are epoch milliseconds;
+ * a period does not contain its end.
+ */
 export interface Period {
   readonly startMs: number
   readonly endMs: number
@@ -56,7 +59,10 @@ export const fullAt = ({ limit, cost = 1 }: Pick<Quota, 'limit' | 'cost'>): numb
 /** What a quota says to a call: it is to be charged, it is free during an access, or there is no room. */
 export type Verdict = 'pays' | 'free' | 'none'
 
-/** Decides a quota with `used` points in its window. During an access a call needs no room, unless the limit is 0 or has lost its calls. */
+/**
+ * Decides a quota with `used` points in its window. During an access a call needs no room, unless
+ * the limit is 0 or has lost its calls.
+ */
 export function verdictOf({ limit }: Quota, used: number, hasRoom: boolean, isInAccess: boolean): Verdict {
   if (isInAccess && used > 0 && limit > 0) return 'free'
   return hasRoom ? 'pays' : 'none'

@@ -1,6 +1,7 @@
 /**
- * Fields that all gateways share, as those of overrides: a value for each, and a version, `<counter> <random>`. Each change
- * adds 1 to the greater counter of the source and the writer, so that older data, such as a restored backup, are detected.
+ * Fields that all gateways share, as those of overrides: a value for each, and a version,
+ * `<counter> <random>`. Each change adds 1 to the greater counter of the source and the writer, so
+ * that older data, such as a restored backup, are detected.
  */
 export interface SharedFields {
   /** Returns the version; an empty text if there is none. */

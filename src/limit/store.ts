@@ -7,7 +7,10 @@ export interface Allowance {
   readonly limit: number
   /** 0 for calls at once, which have no window. */
   readonly windowMs: number
-  /** Calls in progress, or points in the window, after this call if it was charged; above `limit` after the limit was lowered. A call takes 1, or its cost. */
+  /**
+   * Calls in progress, or points in the window, after this call if it was charged; above `limit`
+   * after the limit was lowered. A call takes 1, or its cost.
+   */
   readonly used: number
   /** Points that the calls of the key may still take. */
   readonly remaining: number
@@ -15,7 +18,10 @@ export interface Allowance {
   readonly resetAt: number
   /** Milliseconds, with fractions, from the store's now to `resetAt`. */
   readonly resetAfterMs: number
-  /** Milliseconds, with fractions, until the next call of this cost can pass; 0 if the quota has room, and points remain. */
+  /**
+   * Milliseconds, with fractions, until the next call of this cost can pass; 0 if the quota has
+   * room, and points remain.
+   */
   readonly retryAfterMs: number
   /** True if this quota had room for the call, whether or not the other quotas had. */
   readonly admitted: boolean
@@ -79,14 +85,20 @@ export interface Charge {
   readonly lease?: string | undefined
 }
 
-/** Returns the allowance of a shadow share by that of the live quota of its key. Without room, `resetAt` may be earlier than the next call of the share. */
+/**
+ * Returns the allowance of a shadow share by that of the live quota of its key. Without room,
+ * `resetAt` may be earlier than the next call of the share.
+ */
 function shadowAllowance(share: Quota, live: Allowance, isCharged: boolean): Allowance {
   const { used, resetAt, resetAfterMs, own } = live
   const hasRoom = isCharged ? used <= share.limit : used < fullAt(share)
   return allowanceOf(share, hasRoom, used, resetAt, resetAfterMs, own)
 }
 
-/** Makes the outcome of the allowances of all quotas, in their order, then those of shadow shares. Copying the outcome by `...`: 350 bytes a call in the old space. */
+/**
+ * Makes the outcome of the allowances of all quotas, in their order, then those of shadow shares.
+ * Copying the outcome by `...`: 350 bytes a call in the old space.
+ */
 export function chargeOf(
   quotas: readonly Quota[],
   all: Allowance[],
@@ -111,14 +123,20 @@ export interface OwnCall {
   readonly access?: Access | undefined
 }
 
-/** Calls of a key that a gateway admitted by itself, and calls to give back. The store merges them once, however often it is asked. */
+/**
+ * Calls of a key that a gateway admitted by itself, and calls to give back. The store merges them
+ * once, however often it is asked.
+ */
 export interface Merge {
   /** Greater than that of each earlier merge of this gateway. */
   readonly number: number
   readonly quota: Quota
   /** Oldest first. */
   readonly calls: readonly OwnCall[]
-  /** Milliseconds by which the instants are later than the calls: how far the estimates of the server's clock were apart. */
+  /**
+   * Milliseconds by which the instants are later than the calls: how far the estimates of the
+   * server's clock were apart.
+   */
   readonly spreadMs: number
   /** Points that are given back to the calendar period that ends at `endsAt` (epoch milliseconds). */
   readonly back: { readonly calls: number; readonly endsAt: number } | undefined
@@ -137,7 +155,10 @@ export interface OwnCalls {
   isEmpty(): boolean
   /** Returns the calls in progress of a key that the store may not have. */
   concurrent(key: string): number
-  /** Returns the calls of a key after an instant of this gateway's clock, in milliseconds; undefined if there are none. */
+  /**
+   * Returns the calls of a key after an instant of this gateway's clock, in milliseconds; undefined
+   * if there are none.
+   */
   since(key: string, atMs: number): OwnCount | undefined
 }
 
@@ -147,13 +168,22 @@ export interface Store {
   charge(quotas: readonly Quota[]): Charge | Promise<Charge>
   /** Returns the allowances that `charge` would, without charging. */
   peek(quotas: readonly Quota[]): Promise<readonly Allowance[]>
-  /** Gives a charged call back to the calendar period that ends then (epoch milliseconds), if that period is not over. Resolves when the store has the call back, or will get it later. */
+  /**
+   * Gives a charged call back to the calendar period that ends then (epoch milliseconds), if that
+   * period is not over. Resolves when the store has the call back, or will get it later.
+   */
   giveBack(quota: Quota, endsAt: number): void | Promise<void>
   /** Ends the leases of a call. */
   release(quotas: readonly Quota[], lease: string): void
-  /** Returns the refusal of a limit of calls at once that those of this gateway alone fill; undefined if the store is to be asked. */
+  /**
+   * Returns the refusal of a limit of calls at once that those of this gateway alone fill;
+   * undefined if the store is to be asked.
+   */
   ownRefusal(quota: Quota): Allowance | undefined
-  /** Returns up to `max` matching keys, also without calls in the window. May scan until `signal` aborts. Rejects if a server is down. */
+  /**
+   * Returns up to `max` matching keys, also without calls in the window. May scan until `signal`
+   * aborts. Rejects if a server is down.
+   */
   keys(filter: KeyFilter, max?: number, signal?: AbortSignal): Promise<readonly string[]>
   /** Deletes every key that matches a filter, and returns their number. May scan all keys, as `keys` does. */
   reset(filter: KeyFilter, signal?: AbortSignal): Promise<number>
@@ -166,7 +196,10 @@ export interface Inspected {
   readonly mode: 'store' | OutageMode
 }
 
-/** A store that operators can also read while it does not answer: then this gateway's own counters, with its part of each limit. */
+/**
+ * A store that operators can also read while it does not answer: then this gateway's own counters,
+ * with its part of each limit.
+ */
 export interface InspectedStore extends Store {
   inspect(quotas: readonly Quota[]): Promise<readonly Inspected[]>
 }

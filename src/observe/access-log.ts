@@ -14,7 +14,10 @@ const INTERVAL_MS = 1000
 /** Maximum sampled keys; the lines of further keys are all written. */
 const MAX_KEYS = 10_000
 
-/** Counts finished requests, and writes the access log; with `sampled`, a line a second for each key that refuses from memory. */
+/**
+ * Counts finished requests, and writes the access log; with `sampled`, a line a second for each key
+ * that refuses from memory.
+ */
 export function createAccessLog(
   { log, write }: LogOutput,
   metrics: Metrics,
@@ -48,7 +51,10 @@ export function createAccessLog(
   return { observe, close: sampler.close }
 }
 
-/** Writes the first line of each key, then at most one a second with the number omitted before it; the first omitted one if none follows. Instants are `performance.now()`. */
+/**
+ * Writes the first line of each key, then at most one a second with the number omitted before it;
+ * the first omitted one if none follows. Instants are `performance.now()`.
+ */
 export function createLogSampler<Item>(
   lineOf: (item: Item) => string,
   write: (line: string, omitted: number) => void,

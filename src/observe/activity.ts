@@ -38,7 +38,10 @@ export function createActivity(now = () => performance.now()) {
       const countOf = (ring: typeof requests) => sum(ring.before(second).slice(-RECENT_SECONDS))
       return { requests: countOf(requests), refused: countOf(refused), failed: countOf(failed) }
     },
-    /** Returns the requests of all callers in each of the last 300 seconds, oldest first, and the busiest callers, busiest first. */
+    /**
+     * Returns the requests of all callers in each of the last 300 seconds, oldest first, and the
+     * busiest callers, busiest first.
+     */
     values() {
       const at = now()
       const second = secondOf(at)
@@ -100,7 +103,10 @@ function limitValues(caller: CountedCaller, latest: LatestDecision, at: number) 
   }
 }
 
-/** Returns the callers to show, busiest first; without a call for a minute, only those refused now, if there is room. */
+/**
+ * Returns the callers to show, busiest first; without a call for a minute, only those refused now,
+ * if there is room.
+ */
 function busiest(callers: readonly CallerActivity[]) {
   const active = callers
     .filter(({ refusedNow, calls }) => refusedNow !== null || sum(calls) > 0)
@@ -116,7 +122,10 @@ function busiest(callers: readonly CallerActivity[]) {
   }
 }
 
-/** Adds to a caller its name, its refusals in the last minute, and the live limit that refuses it, or that it has used most (0 to 1), rather one with a single counter. */
+/**
+ * Adds to a caller its name, its refusals in the last minute, and the live limit that refuses it,
+ * or that it has used most (0 to 1), rather one with a single counter.
+ */
 export function withMostUsed(caller: CallerActivity, name: string | undefined) {
   const live = caller.limits.filter(({ shadow }) => !shadow)
   const sorted = live.toSorted((a, b) => partUsed(b) - partUsed(a))

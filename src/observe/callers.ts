@@ -39,7 +39,10 @@ export function createRing(seconds: number) {
   }
 }
 
-/** The latest decision of a limit about a caller. Written again with each decision: a new object for each would survive its call. */
+/**
+ * The latest decision of a limit about a caller. Written again with each decision: a new object for
+ * each would survive its call.
+ */
 export class LatestDecision {
   name = ''
   key = ''
@@ -88,14 +91,20 @@ interface Ranked {
   readonly isRefused: boolean
 }
 
-/** Orders callers so that half of the first `max` are the busiest; before the others come those refused now: they may be made up. */
+/**
+ * Orders callers so that half of the first `max` are the busiest; before the others come those
+ * refused now: they may be made up.
+ */
 export function inOrder<T extends Ranked>(callers: readonly T[], max: number): readonly T[] {
   const busiest = callers.toSorted((a, b) => b.calls - a.calls)
   const others = busiest.splice(max / 2)
   return [...busiest, ...others.toSorted((a, b) => Number(b.isRefused) - Number(a.isRefused))]
 }
 
-/** Creates the table of the busiest callers. A full table is reduced to them and those refused now: every ten seconds, or when a further caller is refused. */
+/**
+ * Creates the table of the busiest callers. A full table is reduced to them and those refused now:
+ * every ten seconds, or when a further caller is refused.
+ */
 export function createCallers() {
   const rows = new Map<string, CallerRow>()
   let reducedAt = -Infinity
@@ -146,7 +155,10 @@ export function createCallers() {
       if (callers.length === 0 && caller !== undefined)
         for (const client of nameClient(caller, exchange)) countFor(client, exchange)
     },
-    /** Drops the allowances and the refusals of a caller whose limits have changed or were reset; of all callers without parts. */
+    /**
+     * Drops the allowances and the refusals of a caller whose limits have changed or were reset; of
+     * all callers without parts.
+     */
     forget(caller: CountedCaller): void {
       for (const { parts, limits, refusal } of rows.values()) {
         if (!caller.every((part) => parts.some((own) => isDeepStrictEqual(own, part)))) continue

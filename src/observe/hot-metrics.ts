@@ -10,8 +10,10 @@ interface Node {
 }
 
 /**
- * Registers a counter for the hot path. `inc` takes the values of the labels, in their order, and adds 1 to an integer: prom-client's
- * hash of the labels: +1.2 us a request; `npm run bench:micro -- metrics`. Counters that count fewer events than requests use prom-client's own.
+ * Registers a counter for the hot path. `inc` takes the values of the labels, in their order, and
+ * adds 1 to an integer: prom-client's hash of the labels: +1.2 us a request;
+ * `npm run bench:micro -- metrics`. Counters that count fewer events than requests use
+ * prom-client's own.
  */
 export function createHotCounter(registry: Registry, { name, help, labelNames }: Description) {
   const root: Node = { labels: {}, next: new Map(), count: 0 }

@@ -52,7 +52,10 @@ export function createLastMinute(read: () => Promise<MetricValues>) {
   }
 }
 
-/** Adds up durations by series, as JSON, and by the upper bound of a bucket; and errors by route, code and source, each in one bucket without a bound. */
+/**
+ * Adds up durations by series, as JSON, and by the upper bound of a bucket; and errors by route,
+ * code and source, each in one bucket without a bound.
+ */
 function countsOf(values: MetricValues) {
   const counts = new Map<string, Map<number, number>>()
   function add(labels: readonly unknown[], le: unknown, value: number): void {
@@ -71,7 +74,10 @@ function countsOf(values: MetricValues) {
   return counts
 }
 
-/** Returns a quantile of cumulative buckets, in their unit, by linear interpolation; the last bound for values beyond it. */
+/**
+ * Returns a quantile of cumulative buckets, in their unit, by linear interpolation; the last bound
+ * for values beyond it.
+ */
 function quantile(buckets: readonly (readonly [le: number, count: number])[], part: number): number {
   const rank = part * buckets.at(-1)![1]
   let [lower, below] = [0, 0]

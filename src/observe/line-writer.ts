@@ -15,9 +15,10 @@ const CLOSE_MS = 1000
 type Notify<Value> = (value: Value) => void
 
 /**
- * Writes lines to a file descriptor in pages. A reader that hangs does not block the exit of the process; a closed reader ends the
- * writing. `onDropped` is called with the number of dropped lines once there is room. Each line is encoded into a page at once: strings
- * would survive several garbage collections. sonic-boom: +1.5 us a line, and its threads block the exit.
+ * Writes lines to a file descriptor in pages. A reader that hangs does not block the exit of the
+ * process; a closed reader ends the writing. `onDropped` is called with the number of dropped lines
+ * once there is room. Each line is encoded into a page at once: strings would survive several
+ * garbage collections. sonic-boom: +1.5 us a line, and its threads block the exit.
  */
 export function createLineWriter(fd: number, onDropped: Notify<number>, onFailed: Notify<Error>) {
   const kind = fstatSync(fd)
@@ -25,7 +26,10 @@ export function createLineWriter(fd: number, onDropped: Notify<number>, onFailed
   const output = isPipe ? openPipe(fd).on('error', onFailed) : openFile(fd, onFailed)
   /** Pages and long lines that are not written yet, the one that is being written first. */
   const waiting: Buffer[] = []
-  /** A written page, to be used again: new ones would count as garbage outside of the heap, and cause full collections. */
+  /**
+   * A written page, to be used again: new ones would count as garbage outside of the heap, and
+   * cause full collections.
+   */
   let spare: Buffer | undefined
   let page: Buffer = Buffer.allocUnsafeSlow(PAGE_BYTES)
   let used = 0

@@ -7,9 +7,10 @@ import { epochOf, SYSTEM_CLOCK } from '../runtime/clock.ts'
 const END = ',"msg":"request"}\n'
 
 /**
- * Returns the JSON line of a finished request. Concatenated: `JSON.stringify` takes 1.3 us more (`npm run bench:micro -- log-line`).
- * Fields that cannot contain special characters (id, method, address, names of the configuration, numbers) are not escaped.
- * Never contains a token, an assertion, a request object or a query.
+ * Returns the JSON line of a finished request. Concatenated: `JSON.stringify` takes 1.3 us more
+ * (`npm run bench:micro -- log-line`). Fields that cannot contain special characters (id, method,
+ * address, names of the configuration, numbers) are not escaped. Never contains a token, an
+ * assertion, a request object or a query.
  */
 export function accessLine(exchange: Exchange, level: 'info' | 'error' = 'info'): string {
   const { target, route, caller, claimed, decision, error, forwarded, decidedAt } = exchange
@@ -43,7 +44,10 @@ export function accessLine(exchange: Exchange, level: 'info' | 'error' = 'info')
 /** What a request waits for, before the name of its upstream. */
 const AWAITED = { slot: 'a free connection to ', connection: 'a new connection to ', response: '' }
 
-/** Returns what a caller waited for that left before a response, and how long: for the upstream, since its request was forwarded. */
+/**
+ * Returns what a caller waited for that left before a response, and how long: for the upstream,
+ * since its request was forwarded.
+ */
 function leftFields({ startedAt, forwardedAt, endedAt, forwarded, route }: Exchange): string {
   const awaited = forwarded?.leftWaitingFor
   let since = startedAt
@@ -100,7 +104,10 @@ const MAX_CHARS = 256
 export const cut = <T extends string | undefined>(text: T): T | string =>
   text !== undefined && text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}…` : text
 
-/** The start of a query, a fragment or a parameter, which may contain a token; also percent-encoded, once or repeatedly. */
+/**
+ * The start of a query, a fragment or a parameter, which may contain a token; also percent-encoded,
+ * once or repeatedly.
+ */
 const SECRET_START = /[?#;]|%(?:25)*(?:3[bf]|23)/i
 
 /** Returns a path up to the character that an upstream may treat as its end; `…` replaces the rest. */
@@ -145,7 +152,10 @@ const COLOURS: Readonly<Record<string, 'green' | 'yellow'>> = { info: 'green', w
 /** The fields of a request that are shown after its text. */
 const SHOWN_OF_REQUEST = new Set(['claimed', 'shadowOver', 'incomplete', 'waitedMs', 'cause', 'omitted'])
 
-/** Formats JSON lines for people: the UTC time, the level, the message, the other fields. Text that is not JSON is only escaped. */
+/**
+ * Formats JSON lines for people: the UTC time, the level, the message, the other fields. Text that
+ * is not JSON is only escaped.
+ */
 export function prettyLines(lines: string): string {
   return lines.replaceAll(/.+/g, (json) => {
     try {
@@ -178,12 +188,16 @@ function requestText(fields: Fields): string {
 const textOf = (value: unknown = '') => (typeof value === 'string' ? value : JSON.stringify(value))
 
 /**
- * Control characters and line separators, which move the cursor or start a line, and the characters that are not shown, among them
- * bidi marks: a client id with one looks like another. The console has the same.
+ * Control characters and line separators, which move the cursor or start a line, and the characters
+ * that are not shown, among them bidi marks: a client id with one looks like another. The console
+ * has the same.
  */
 const UNSAFE = /[\p{Cc}\p{Default_Ignorable_Code_Point}\u2028\u2029]/gu
 
-/** Escapes unsafe characters as `\uXXXX`, which is valid in JSON: callers choose parts of what logs and commands print. */
+/**
+ * Escapes unsafe characters as `\uXXXX`, which is valid in JSON: callers choose parts of what logs
+ * and commands print.
+ */
 export const escaped = (text: string): string =>
   text.replaceAll(UNSAFE, (char) => char.replaceAll(/[^]/g, codeUnitEscape))
 

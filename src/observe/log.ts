@@ -16,8 +16,9 @@ const MAX_CHARS = 500
 const HASH_CHARS = 12
 
 /**
- * Returns the instant (ISO 8601) of a JSON line, its level, and one sentence: the message with the fields that have a value, except
- * durations. Returns undefined for a line about one caller, or for debugging.
+ * Returns the instant (ISO 8601) of a JSON line, its level, and one sentence: the message with the
+ * fields that have a value, except durations. Returns undefined for a line about one caller, or for
+ * debugging.
  */
 export function eventOf(line: string) {
   const { level, time, msg, ...fields } = JSON.parse(line) as Record<string, unknown>
@@ -48,7 +49,10 @@ function shortText(value: unknown): string {
   return /^[\da-f]{64}$/.test(text) ? text.slice(0, HASH_CHARS) : text.split('\n', 1)[0]!
 }
 
-/** Opens the log on standard output: JSON lines, or `pretty` for people. While 8 MB are unread, further lines are dropped. */
+/**
+ * Opens the log on standard output: JSON lines, or `pretty` for people. While 8 MB are unread,
+ * further lines are dropped.
+ */
 export function createLog(level: LevelWithSilent, format: 'json' | 'pretty') {
   const lines = createLineWriter(
     process.stdout.fd,
@@ -100,7 +104,10 @@ export function throttle<Args extends unknown[]>(pass: (...args: Args) => void, 
   }
 }
 
-/** Returns a function that calls `pass` at most once in `everyMs` for each key, of `maxKeys` at most, which callers may choose. */
+/**
+ * Returns a function that calls `pass` at most once in `everyMs` for each key, of `maxKeys` at
+ * most, which callers may choose.
+ */
 export function throttleByKey(pass: (key: string) => void, everyMs: number, maxKeys: number) {
   const nextAt = new Map<string, number>()
   return (key: string): void => {

@@ -48,7 +48,10 @@ export function parseSummary(text: string): Summary | undefined {
 /** The numbers of one process, which are added up. */
 const VITALS = ['requests', 'refused', 'failed', 'outages', 'withoutRedis'] as const
 
-/** Calls of the last `RECENT_SECONDS`, 1 as `outages` while the store is down, and decisions without Redis since the start. */
+/**
+ * Calls of the last `RECENT_SECONDS`, 1 as `outages` while the store is down, and decisions without
+ * Redis since the start.
+ */
 export type Vitals = Readonly<Record<(typeof VITALS)[number], number>>
 
 export const mergeVitals = (all: readonly Vitals[]): Vitals =>

@@ -32,9 +32,11 @@ const MIN_FLUSH_MS = 100
 const MAX_CHARS = 300
 
 /**
- * Traces requests, with one server span each. The `traceparent` of a trusted proxy (W3C Trace Context) is the parent, and its sampled
- * flag decides. The `traceparent` of another caller is only linked to a new trace, sampled at `sampleRatio`: callers could otherwise
- * choose whether they are traced, or appear in another trace. Spans are exported in the background; failures are only logged.
+ * Traces requests, with one server span each. The `traceparent` of a trusted proxy (W3C Trace
+ * Context) is the parent, and its sampled flag decides. The `traceparent` of another caller is only
+ * linked to a new trace, sampled at `sampleRatio`: callers could otherwise choose whether they are
+ * traced, or appear in another trace. Spans are exported in the background; failures are only
+ * logged.
  */
 export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions, log: Log) {
   const logFailure = throttle(({ message, code }: Error & { readonly code?: unknown }) => {

@@ -7,11 +7,15 @@ export type AuthorizationGuard = ReturnType<typeof createAuthorizationGuard>
 const PUSHED = 'urn:ietf:params:oauth:request_uri:'
 
 /**
- * Creates the guard of the authorisation endpoint (RFC 6749 section 3.1), which requires a pushed request (RFC 9126) or a signed request
- * object (RFC 9101) of clients with such settings. Refusals are errors of section 5.2, as the redirect URI is not verified here.
+ * Creates the guard of the authorisation endpoint (RFC 6749 section 3.1), which requires a pushed
+ * request (RFC 9126) or a signed request object (RFC 9101) of clients with such settings. Refusals
+ * are errors of section 5.2, as the redirect URI is not verified here.
  */
 export function createAuthorizationGuard(rules: ClientRules) {
-  /** Checks the query, without `?`, and the body of a POST. Returns undefined to forward. May wait for keys; never rejects. `onClaim` gets a well-formed id. */
+  /**
+   * Checks the query, without `?`, and the body of a POST. Returns undefined to forward. May wait
+   * for keys; never rejects. `onClaim` gets a well-formed id.
+   */
   return async (query: string, form: Body | undefined, onClaim?: (clientId: string) => void) => {
     const body = form?.body.toString() ?? ''
     const unreadable = body === '' ? undefined : refuseBody(form!)
@@ -40,7 +44,10 @@ export function createAuthorizationGuard(rules: ClientRules) {
   }
 }
 
-/** Refuses a request without a client_id that refers to an object, by whose client_id a backend could find the client. */
+/**
+ * Refuses a request without a client_id that refers to an object, by whose client_id a backend
+ * could find the client.
+ */
 function refuseUnnamed(pairs: readonly Pair[]): Refusal | undefined {
   const refers = pairs.some(
     ([name, value]) => name === 'request' || (name === 'requesturi' && !value.startsWith(PUSHED)),
@@ -52,9 +59,10 @@ function refuseUnnamed(pairs: readonly Pair[]): Refusal | undefined {
 type Pair = readonly [name: string, value: string]
 
 /**
- * Returns the parameters that have a value, as lenient backends read them: these ignore case and blanks in names, take
- * `client_id[0]` and `[client_id]` for `client_id`, and split at semicolons. A malformed value becomes U+FFFD, which no client id
- * contains. Returns a 400 for too many parameters, and for a malformed name, which PHP ends at a NUL.
+ * Returns the parameters that have a value, as lenient backends read them: these ignore case and
+ * blanks in names, take `client_id[0]` and `[client_id]` for `client_id`, and split at semicolons. A
+ * malformed value becomes U+FFFD, which no client id contains. Returns a 400 for too many parameters,
+ * and for a malformed name, which PHP ends at a NUL.
  */
 function lenientPairs(text: string): readonly Pair[] | Refusal {
   const parameters = splitParameters(text, /[&;]/)

@@ -37,7 +37,10 @@ export interface ClientRules {
 /** RFC 6749 appendix A.1. */
 const CLIENT_ID = /^[ -~]{1,255}$/
 
-/** Returns the settings of a client, if listed, or a 400 for a malformed id or a listed one's other spelling. Calls `onClaim` with a well-formed id. */
+/**
+ * Returns the settings of a client, if listed, or a 400 for a malformed id or a listed one's other
+ * spelling. Calls `onClaim` with a well-formed id.
+ */
 export function findClient(rules: ClientRules, id: string, onClaim?: (id: string) => void) {
   if (!CLIENT_ID.test(id)) return invalidRequest('The client_id must be 1 to 255 printable ASCII characters.')
   onClaim?.(id)
@@ -48,7 +51,10 @@ export function findClient(rules: ClientRules, id: string, onClaim?: (id: string
 
 const UUID_MARKS = /^urn:uuid:|[-{}()]/g
 
-/** Returns a client id as a lenient database might compare it: without blanks and case, and a UUID with its usual hyphens. */
+/**
+ * Returns a client id as a lenient database might compare it: without blanks and case, and a UUID
+ * with its usual hyphens.
+ */
 export function foldClientId(id: string): string {
   const folded = id.replaceAll(/\s/g, '').toLowerCase()
   const digits = folded.replaceAll(UUID_MARKS, '')
@@ -70,7 +76,10 @@ type JwtFault = string | Refusal | undefined
 /** Maximum `iat` ahead of this clock: clients' clocks are fast (FAPI 2 section 5.3.2.1). */
 const MAX_AHEAD_MS = 60_000
 
-/** Returns the fault of a client assertion (RFC 7523 section 3). Only the backend checks single use: it may never have received the first copy. */
+/**
+ * Returns the fault of a client assertion (RFC 7523 section 3). Only the backend checks single use:
+ * it may never have received the first copy.
+ */
 export async function assertionFault(
   assertion: ClientJwt | undefined,
   clientId: string,
@@ -92,7 +101,10 @@ export async function assertionFault(
 /** RFC 7516 section 7.1; the encrypted key and the ciphertext may be empty. */
 const ENCRYPTED = /^[\w-]+(?:\.[\w-]*){4}$/
 
-/** Checks the request object (RFC 9101 section 6, OpenID Connect Core section 6) of a listed client, which may have to send one. */
+/**
+ * Checks the request object (RFC 9101 section 6, OpenID Connect Core section 6) of a listed client,
+ * which may have to send one.
+ */
 export async function refuseRequestObject(client: ParClient, rules: ClientRules, text?: string) {
   const required = signingOf(client)
   if (text === undefined) {
@@ -104,7 +116,10 @@ export async function refuseRequestObject(client: ParClient, rules: ClientRules,
   return badRequest(`The request object ${fault}`, { oauthError: 'invalid_request_object' })
 }
 
-/** Returns the algorithm that the request objects of a client must be signed with; undefined if they need no signature. */
+/**
+ * Returns the algorithm that the request objects of a client must be signed with; undefined if they
+ * need no signature.
+ */
 export const signingOf = ({ requestObjectSigningAlg: alg }: ParClient): string | undefined =>
   alg === 'none' ? undefined : alg
 
@@ -137,7 +152,10 @@ async function objectFault(text: string, client: ParClient, rules: ClientRules):
   )
 }
 
-/** Checks the header, whose `typ` may be `type` or JWT, and, if there are `keys`, the signature, by the key's algorithm. Reads keys again if none fits; a 503 if none could be read. */
+/**
+ * Checks the header, whose `typ` may be `type` or JWT, and, if there are `keys`, the signature, by
+ * the key's algorithm. Reads keys again if none fits; a 503 if none could be read.
+ */
 async function signatureFault(jwt: ClientJwt, type: string, keys?: Keys): Promise<JwtFault> {
   const { alg, kid } = jwt.header
   if (needsExtension(jwt.header) || !['jwt', type].includes(typeOf(jwt.header)))

@@ -12,7 +12,10 @@ const MAX_PARAMETERS = 100
 /** Excludes brackets, dots and capitals: frameworks interpret `a[]`, read `a.b` as `a_b`, or ignore case. */
 const NAME = /^[a-z0-9_]{1,128}$/
 
-/** Returns a 400 `invalid_request`. RFC 6749 section 5.2 requires an ASCII description without quotes and backslashes. */
+/**
+ * Returns a 400 `invalid_request`. RFC 6749 section 5.2 requires an ASCII description without
+ * quotes and backslashes.
+ */
 export const invalidRequest = (description: string): Refusal =>
   badRequest(description, { oauthError: 'invalid_request' })
 
@@ -31,7 +34,10 @@ export function refuseBody({ contentType, contentEncoding, body }: Body): Refusa
   return invalidRequest('Send the parameters as application/x-www-form-urlencoded, in UTF-8.')
 }
 
-/** Splits a form or a query; returns a 400 for too many parameters. A name or value that cannot be decoded is undefined. */
+/**
+ * Splits a form or a query; returns a 400 for too many parameters. A name or value that cannot be
+ * decoded is undefined.
+ */
 export function splitParameters(text: string, separator: string | RegExp) {
   const parts = text.split(separator, MAX_PARAMETERS + 1)
   if (parts.length > MAX_PARAMETERS) return invalidRequest(`Send at most ${MAX_PARAMETERS} parameters.`)
@@ -42,8 +48,9 @@ export function splitParameters(text: string, separator: string | RegExp) {
 }
 
 /**
- * Parses a form or a query (RFC 6749 appendix B); returns a 400 if others might parse it differently. A parameter without a value is
- * omitted (RFC 6749 section 3.1), except the `forbidden` one, which a backend may accept without a value.
+ * Parses a form or a query (RFC 6749 appendix B); returns a 400 if others might parse it
+ * differently. A parameter without a value is omitted (RFC 6749 section 3.1), except the
+ * `forbidden` one, which a backend may accept without a value.
  */
 export function parseParameters(text: string, forbidden?: string): Form | Refusal {
   // Some parsers split parameters at semicolons.
@@ -85,7 +92,10 @@ function plusesToBlanks(text: string): string {
 
 const REQUIRED = ['client_id', 'scope', 'response_type', 'redirect_uri']
 
-/** Checks the parameters of an authorisation request (OpenID Connect Core section 3.1.2.1), in the form or in a request object. */
+/**
+ * Checks the parameters of an authorisation request (OpenID Connect Core section 3.1.2.1), in the
+ * form or in a request object.
+ */
 export function refuseParameters(get: (name: string) => unknown, where: 'form' | 'request object') {
   for (const name of REQUIRED) {
     const value = get(name)
@@ -98,7 +108,10 @@ export function refuseParameters(get: (name: string) => unknown, where: 'form' |
   return invalidRequest(`The claims in the ${where} must have id_token or userinfo, as objects.`)
 }
 
-/** OpenID Connect Core section 5.5. Only the identity backend checks the requests for single claims: real clients write `"true"`. */
+/**
+ * OpenID Connect Core section 5.5. Only the identity backend checks the requests for single claims:
+ * real clients write `"true"`.
+ */
 function isClaimsRequest(value: unknown): boolean {
   const claims = typeof value === 'string' ? parseObject(value) : value
   if (!isObject(claims)) return false

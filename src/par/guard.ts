@@ -18,7 +18,10 @@ const IN_THE_REQUEST = /^(?:client_secret_|private_key_jwt$)/
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
 
-/** Creates the guard of the PAR endpoint (RFC 9126), which makes the backend's checks and those it omits. Refusals are those of RFC 6749 section 5.2. */
+/**
+ * Creates the guard of the PAR endpoint (RFC 9126), which makes the backend's checks and those it
+ * omits. Refusals are those of RFC 6749 section 5.2.
+ */
 export function createParGuard(options: ClientRules) {
   async function refuseClient(credentials: Credentials, client?: ParClient, realm?: string) {
     if (client === undefined && options.unknownClients === 'refuse')
@@ -42,7 +45,10 @@ export function createParGuard(options: ClientRules) {
     return invalidRequest('The client_assertion must be a JWT with the client_id as sub.')
   }
 
-  /** Returns undefined to forward the request byte for byte, and once. May wait for keys; never rejects. Calls `onClaim` with a well-formed client_id. */
+  /**
+   * Returns undefined to forward the request byte for byte, and once. May wait for keys; never
+   * rejects. Calls `onClaim` with a well-formed client_id.
+   */
   return async ({ authorization, ...body }: PushedRequest, onClaim?: (clientId: string) => void) => {
     const unreadable = refuseBody(body)
     if (unreadable !== undefined) return unreadable
@@ -104,7 +110,10 @@ function readBasic(header: string): string | undefined {
   return decodeComponent(text.slice(0, colon)) || undefined
 }
 
-/** Returns a 401 `invalid_client`, with a challenge if the client used the Authorization header (RFC 6749 section 5.2). */
+/**
+ * Returns a 401 `invalid_client`, with a challenge if the client used the Authorization header (RFC
+ * 6749 section 5.2).
+ */
 function invalidClient(description: string, realm?: string): Refusal {
   const quoted = realm?.replaceAll(/[^ !#-[\]-~]/g, '')
   return new Refusal('Unauthorized', description, {

@@ -22,7 +22,10 @@ export function compileLimit(limit: Limit, options: LimitOptions) {
   const { prefix, parameters = {}, onBadClaim } = options
   const { keyOf, beginningOf, skippedBy, lackingIn } = compileKey(limit, prefix, parameters)
 
-  /** Returns the condition, or the missing part, by which the limit is left out of a request; undefined if it applies. */
+  /**
+   * Returns the condition, or the missing part, by which the limit is left out of a request;
+   * undefined if it applies.
+   */
   function leftOutBy(caller: Caller, facts: Facts): string | undefined {
     return excludedBy(limit, caller, facts) ?? skippedBy(caller, facts)
   }
@@ -34,7 +37,10 @@ export function compileLimit(limit: Limit, options: LimitOptions) {
     return claimed === undefined ? rules : { ...rules, claimed }
   }
 
-  /** Applies the limit: returns a 400 or 403 if the request lacks a part of the key, undefined if the limit is left out. */
+  /**
+   * Applies the limit: returns a 400 or 403 if the request lacks a part of the key, undefined if
+   * the limit is left out.
+   */
   function apply(caller: Caller, facts: Facts, nowMs: number): Quota | Refusal | undefined {
     if (leftOutBy(caller, facts) !== undefined) return undefined
     const key = keyOf(caller, facts)
@@ -66,8 +72,9 @@ export function applyAll(limits: readonly CompiledLimit[]) {
 }
 
 /**
- * Returns one quota for each counter, in the order of the limits: the live one with the lowest limit, which refuses first. Shadow
- * shares only read the counter: without a live quota, nothing is charged for them.
+ * Returns one quota for each counter, in the order of the limits: the live one with the lowest
+ * limit, which refuses first. Shadow shares only read the counter: without a live quota, nothing is
+ * charged for them.
  */
 export function oncePerCounter(quotas: readonly Quota[]): readonly Quota[] {
   const keys = new Set(quotas.map(({ key }) => key))

@@ -4,7 +4,10 @@ import { search } from '../runtime/hot-path.ts'
 const HOUR_MS = 3_600_000
 const DAY_MS = 86_400_000
 
-/** The units of a calendar, with the longest possible period of each in milliseconds: from a day on, summer time may end in it. */
+/**
+ * The units of a calendar, with the longest possible period of each in milliseconds: from a day on,
+ * summer time may end in it.
+ */
 export const UNITS_MS = {
   minute: 60_000,
   hour: HOUR_MS,
@@ -70,7 +73,10 @@ function createNames({ unit, timezone, firstDay = 'monday' }: CalendarName) {
   return names[unit]
 }
 
-/** Creates the calendar of an IANA time zone; throws a RangeError for another name. An hour that summer time repeats is two hours. */
+/**
+ * Creates the calendar of an IANA time zone; throws a RangeError for another name. An hour that
+ * summer time repeats is two hours.
+ */
 export function createCalendar(name: CalendarName): Calendar & CalendarName {
   const nameAt = createNames(name)
   let last: Period = { startMs: 0, endMs: 0 }

@@ -15,7 +15,10 @@ export function callerKey(prefix: string, limit: KeyedLimit, caller: CountedCall
   return counterKey(prefix, counterOf(limit), known as CountedCaller)
 }
 
-/** Returns the keys of a caller under these limits, also those with further parts, and with or without those of accesses. */
+/**
+ * Returns the keys of a caller under these limits, also those with further parts, and with or
+ * without those of accesses.
+ */
 export function callerKeys(
   limits: readonly KeyedLimit[],
   prefix: string,

@@ -57,7 +57,10 @@ export interface ClaimedLimit {
   readonly values?: Readonly<Record<string, number>>
 }
 
-/** Returns the number of calls that a token gives. Calls `onBad` for a claim that is not a whole number, or not one of `values`. */
+/**
+ * Returns the number of calls that a token gives. Calls `onBad` for a claim that is not a whole
+ * number, or not one of `values`.
+ */
 export function claimedBy(
   { name, max = Infinity, values }: ClaimedLimit,
   { claims }: Caller,

@@ -8,14 +8,18 @@ import { memoize } from '../runtime/hot-path.ts'
 import { keyOf } from '../limit/key.ts'
 import { encoderOf } from './key.ts'
 
-/** A part of a counted caller: the word of `per`, and the value as limits count it: header fields in lower case, IPv6 by its /64. */
+/**
+ * A part of a counted caller: the word of `per`, and the value as limits count it: header fields in
+ * lower case, IPv6 by its /64.
+ */
 export interface CallerPart {
   readonly word: string
   readonly value: string
 }
 
 /**
- * A caller as limits count it, written by the words of `per`, in their order: `client:acme`, `user:SUB`, `ip:192.0.2.7`,
+ * A caller as limits count it, written by the words of `per`, in their order: `client:acme`,
+ * `user:SUB`, `ip:192.0.2.7`,
  * `header:x-api-key=VALUE`, `claim:consent_id=VALUE`, `token:SHA256`. A part that is not one of these is a client.
  */
 export type CountedCaller = readonly CallerPart[]
@@ -32,7 +36,10 @@ const PART = /^(?:(client|user|ip|token):|((?:header|claim):[^ =]+)=)(.*)$/s
 const MISWRITTEN = /^(?:client|user|ip|token|header|claim):/i
 /** Matches the blank between two parts, which is not within quotes. */
 const BETWEEN_PARTS = / (?=(?:client|user|ip|token):|(?:header|claim):[^ =]+=)(?=(?:[^"]*"[^"]*")*[^"]*$)/
-/** Matches a value that is written in quotes, as a JSON string: it reads like a further part, or like a list of callers. */
+/**
+ * Matches a value that is written in quotes, as a JSON string: it reads like a further part, or
+ * like a list of callers.
+ */
 const AMBIGUOUS = /"|, | (?:(?:client|user|ip|token):|(?:header|claim):[^ =]+=)/
 /** Matches the words of `per` that say who calls; the others, `route` and path parameters, say what is called. */
 const IDENTITY = /^(?:client|user|ip|token|header:.*|claim:.*)$/s
@@ -47,7 +54,10 @@ export const MAX_SHOWN = 10_000
 /** True for a text that names its part of `per`, unlike a bare client id. */
 export const isNamedPart = (text: string): boolean => PART.test(text)
 
-/** True for a client id that may be written without `client:`; others are more likely an address or a part that is written wrong. */
+/**
+ * True for a client id that may be written without `client:`; others are more likely an address or
+ * a part that is written wrong.
+ */
 export const isBareClient = (text: string): boolean => !MISWRITTEN.test(text) && isIP(text) === 0
 
 export const identityOf = (per: readonly string[]): readonly string[] =>
@@ -124,7 +134,10 @@ export const showCaller = (caller: CountedCaller): string =>
 export const showValue = (word: string, value: string, open: string = value): string =>
   SECRET.test(word) && !value.includes(SHORTENED) ? shorten(value) : open
 
-/** Returns the key of a caller under a limit that counts by the caller's parts in their order; the beginning of it if there are further ones. */
+/**
+ * Returns the key of a caller under a limit that counts by the caller's parts in their order; the
+ * beginning of it if there are further ones.
+ */
 export function counterKey(prefix: string, name: string, caller: CountedCaller): string {
   const [first, ...rest] = caller.map(encodeValue)
   return [keyOf(prefix, name, first), ...rest].join(':')

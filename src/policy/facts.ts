@@ -7,7 +7,10 @@ type Claim = string | number | boolean
 
 /** The verified identity of a request's sender. */
 export interface Caller {
-  /** The OAuth API client, from the token's `tokens.clientClaim`, named by `createQualifier` of authenticate/token/bearer.ts. */
+  /**
+   * The OAuth API client, from the token's `tokens.clientClaim`, named by `createQualifier` of
+   * authenticate/token/bearer.ts.
+   */
   readonly client?: string
   /** The token's `sub`, named in the same way. */
   readonly user?: string
@@ -21,7 +24,10 @@ export interface Caller {
 export interface Facts {
   readonly method: string
   readonly params: Params
-  /** Returns the values of a header field by its lower-case name, one for each line; undefined if it is absent, or must not be believed. */
+  /**
+   * Returns the values of a header field by its lower-case name, one for each line; undefined if it
+   * is absent, or must not be believed.
+   */
   field(name: string): readonly string[] | undefined
   readonly head: { readonly authorization: readonly string[] }
   readonly route?: Pick<Route, 'match'> | undefined
@@ -34,7 +40,10 @@ export const NO_FACTS: Facts = {
   head: { authorization: [] },
 }
 
-/** Returns the SHA-256 of the access token, if any; of a JWT without its signature, as ECDSA has two that are valid for each. */
+/**
+ * Returns the SHA-256 of the access token, if any; of a JWT without its signature, as ECDSA has two
+ * that are valid for each.
+ */
 export function tokenHash({ head }: Facts): string | undefined {
   const [credentials] = head.authorization
   if (credentials === undefined) return undefined
@@ -43,7 +52,10 @@ export function tokenHash({ head }: Facts): string | undefined {
   return hash('sha256', signedPartOf(token) ?? token, 'base64url')
 }
 
-/** Returns a JWT without its signature; undefined for other tokens. Its header may begin with white space, and so not with `eyJ`. */
+/**
+ * Returns a JWT without its signature; undefined for other tokens. Its header may begin with white
+ * space, and so not with `eyJ`.
+ */
 function signedPartOf(token: string): string | undefined {
   const [header = '', payload, ...others] = token.split('.', 4)
   const isJwt = others.length === 1 && parseObject(Buffer.from(header, 'base64url'))

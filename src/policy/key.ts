@@ -16,12 +16,19 @@ const ENCODED = Array.from({ length: 256 }, (_, byte) => {
 /** The name of a limit, and the parts of its keys. */
 export interface KeyedLimit {
   readonly name: string
-  /** The parts of the key, in order: `client`, `user`, `ip`, `route`, `token`, `claim:NAME`, `header:NAME`, or the name of a path parameter. */
+  /**
+   * The parts of the key, in order: `client`, `user`, `ip`, `route`, `token`, `claim:NAME`,
+   * `header:NAME`, or the name of a path parameter.
+   */
   readonly per: readonly string[]
-  /** The limit whose counter this one, its share, bounds by its own number of calls; undefined if it has a counter itself. */
+  /**
+   * The limit whose counter this one, its share, bounds by its own number of calls; undefined if it
+   * has a counter itself.
+   */
   readonly counts?: string
   /**
-   * Calls within these milliseconds of a charged call, or with a token that was charged, belong to its access, and pass free.
+   * Calls within these milliseconds of a charged call, or with a token that was charged, belong to
+   * its access, and pass free.
    */
   readonly together?: number | 'token' | undefined
 }
@@ -31,7 +38,10 @@ export const counterOf = ({ name, counts = name }: KeyedLimit): string => counts
 
 export const isPerClient = ({ per }: KeyedLimit): boolean => per.length === 1 && per[0] === 'client'
 
-/** Encodes a part that is compared exactly, such as a client id: different parts differently, without delimiters and braces. */
+/**
+ * Encodes a part that is compared exactly, such as a client id: different parts differently,
+ * without delimiters and braces.
+ */
 export function encodePart(part: string): string {
   if (UNESCAPED.test(part)) return part
   // A `%` without digits is never an escape.

@@ -4,7 +4,10 @@ import type { CalendarName } from './calendar.ts'
 import type { ClaimedLimit, Conditional } from './conditions.ts'
 import type { KeyedLimit } from './key.ts'
 
-/** Minimum length of a lease of a call at once, in milliseconds: Redis may be slow for a while before leases are renewed. */
+/**
+ * Minimum length of a lease of a call at once, in milliseconds: Redis may be slow for a while
+ * before leases are renewed.
+ */
 export const MIN_LEASE_MS = 2000
 
 /** A named limit of the configuration: the calls that each key may make per window. */

@@ -44,7 +44,10 @@ export function overrideKey(prefix: string, { caller, name }: Pick<Override, 'ca
 
 const keyWith = (words: readonly string[], start: string): string => `${words.join(' ')} ${start}`
 
-/** Returns the override of a key, or of the beginning of one, under a limit: of the caller with the most parts; undefined if there is none. */
+/**
+ * Returns the override of a key, or of the beginning of one, under a limit: of the caller with the
+ * most parts; undefined if there is none.
+ */
 export function overrideOf(overrides: Overrides, { name, per, counts }: KeyedLimit, key: string) {
   // The key of a share is that of the limit that it counts.
   let start = counts === undefined ? key : key.replace(`}:${counts}`, `}:${name}`)
@@ -56,7 +59,10 @@ export function overrideOf(overrides: Overrides, { name, per, counts }: KeyedLim
   return undefined
 }
 
-/** Returns the field that keeps an override. A client is written by its id alone, as gateways of earlier versions do. */
+/**
+ * Returns the field that keeps an override. A client is written by its id alone, as gateways of
+ * earlier versions do.
+ */
 export function fieldOf({ caller, name }: Pick<Override, 'caller' | 'name'>): string {
   const value = caller[0]?.value ?? ''
   const isBare = formatCaller(caller) === `client:${value}` && isBareClient(value)
@@ -99,7 +105,10 @@ const isWhole = (value: number): boolean => Number.isSafeInteger(value) && value
 /** True for an instant that a Date can represent. */
 const isInstant = (value: number): boolean => isWhole(value) && value <= 8.64e15
 
-/** An override as operators read it. Instants are ISO 8601 in UTC, with milliseconds; `until` is null if it does not end. */
+/**
+ * An override as operators read it. Instants are ISO 8601 in UTC, with milliseconds; `until` is
+ * null if it does not end.
+ */
 export type ListedOverride = ReturnType<typeof listOverrides>[number]
 
 /** Lists the overrides that have not ended for operators, by caller and limit. */

@@ -36,7 +36,10 @@ export function wholeSegment(source: string): RegExp {
   return new RegExp(`^(?:${new RegExp(source, 'u').source})$`, 'u')
 }
 
-/** Compiles the kind of a part, one of `KINDS` or a regular expression: `plain` by default. A claim may be anything by default. */
+/**
+ * Compiles the kind of a part, one of `KINDS` or a regular expression: `plain` by default. A claim
+ * may be anything by default.
+ */
 function compileKind(parameters: Parameters, part: string) {
   const own = Object.entries(parameters).find(([name]) => partOf(name) === part)?.[1]
   if (own === undefined && part.startsWith('claim:'))
@@ -64,7 +67,10 @@ export function countedBy({ segments, limits }: Counted): readonly string[] {
   return params.filter((param) => limits.some(({ per }) => per.includes(param)))
 }
 
-/** Compiles the check of a route's counted path parameters, which returns a 400 for a parameter that is not of its kind. */
+/**
+ * Compiles the check of a route's counted path parameters, which returns a 400 for a parameter that
+ * is not of its kind.
+ */
 export function compileParameters(route: Counted, parameters: Parameters) {
   const checks = countedBy(route).map((name) => ({ name, ...compileKind(parameters, name) }))
   return ({ params }: Pick<Facts, 'params'>): Refusal | undefined => {
@@ -112,7 +118,10 @@ export function valueReader(part: string): Read {
   }
 }
 
-/** Returns the reader of a part as it is in keys. A claim or header field that is not of its kind is malformed; path parameters are checked before. */
+/**
+ * Returns the reader of a part as it is in keys. A claim or header field that is not of its kind is
+ * malformed; path parameters are checked before.
+ */
 export function partReader(part: string, parameters: Parameters): Read {
   const valueOf = valueReader(part)
   const encode = encoderOf(part)
@@ -125,15 +134,19 @@ export function partReader(part: string, parameters: Parameters): Read {
   }
 }
 
-/** Returns a claim as text; undefined unless it is an integer, or a string of 1 to 255 characters without control characters and lone surrogates. Unsafe integers may be rounded. */
+/**
+ * Returns a claim as text; undefined unless it is an integer, or a string of 1 to 255 characters
+ * without control characters and lone surrogates. Unsafe integers may be rounded.
+ */
 export function claimText(claim: unknown): string | undefined {
   if (Number.isSafeInteger(claim)) return String(claim)
   return isName(claim) && claim.length <= MAX_CLAIM ? claim : undefined
 }
 
 /**
- * Compiles the key of a limit, `<prefix>:{<first part>}:<limit>:<rest>`. A request that lacks a part, or has a malformed part, is refused:
- * it must not escape the limit. With `skipsMissing`, the limit is left out of a request without a part that it may lack.
+ * Compiles the key of a limit, `<prefix>:{<first part>}:<limit>:<rest>`. A request that lacks a
+ * part, or has a malformed part, is refused: it must not escape the limit. With `skipsMissing`, the
+ * limit is left out of a request without a part that it may lack.
  */
 export function compileKey(limit: Limit, prefix: string, parameters: Parameters) {
   const { per, skipsMissing } = limit
@@ -174,7 +187,10 @@ export function compileKey(limit: Limit, prefix: string, parameters: Parameters)
   }
 }
 
-/** The refusals for a part that a request lacks, or that is not of its kind: a 400 for a header field, a 403 for what a token says. */
+/**
+ * The refusals for a part that a request lacks, or that is not of its kind: a 400 for a header
+ * field, a 403 for what a token says.
+ */
 function refusalsOf(part: string, parameters: Parameters) {
   const [of, name] = part.split(/:(.*)/s)
   const { cause, words } = compileKind(parameters, part)

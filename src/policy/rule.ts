@@ -4,7 +4,10 @@ import { type CalendarName, createCalendar } from './calendar.ts'
 import type { ClientLimit, ClientLimits, Limit } from './limit.ts'
 import { isActive, type Override, overrideOf, type Overrides } from './overrides.ts'
 
-/** The rules of one caller that replace a limit's own number of calls: an override, its own limit of the file, the value in its token. */
+/**
+ * The rules of one caller that replace a limit's own number of calls: an override, its own limit of
+ * the file, the value in its token.
+ */
 export interface ClientRules {
   readonly set?: Override | undefined
   readonly own?: ClientLimit | undefined
@@ -39,8 +42,8 @@ export interface AppliedQuota extends Quota {
 }
 
 /**
- * Applies a limit to a key at an instant (epoch milliseconds). An override does not change the window; the client's own window holds as
- * long as its own limit has not ended.
+ * Applies a limit to a key at an instant (epoch milliseconds). An override does not change the
+ * window; the client's own window holds as long as its own limit has not ended.
  */
 export function quotaOf(
   limit: Limit,
@@ -110,7 +113,10 @@ function overrideReason({ untilAt, setAt, by, note }: Override): string {
 
 const until = (untilAt: number): string => `, until ${instant(untilAt)}`
 
-/** Returns the future values of a limit for a client, in order. `announced` is null for the end of the client's own limit. */
+/**
+ * Returns the future values of a limit for a client, in order. `announced` is null for the end of
+ * the client's own limit.
+ */
 export function upcomingChanges(limit: Limit, nowMs: number, rules: ClientRules = {}) {
   const { own, set } = rules
   const turns = [

@@ -60,7 +60,10 @@ function parseNamed(what: string, text = '{}'): JsonObject {
   throw new InvalidQuestion(`The ${what} must be a JSON object such as {"name":"value"}.`)
 }
 
-/** Follows a request through a configuration as the gateway would, now or at the instant of the question, without any I/O. */
+/**
+ * Follows a request through a configuration as the gateway would, now or at the instant of the
+ * question, without any I/O.
+ */
 export const explain = (config: Config, question: RequestLine, overrides?: Overrides) =>
   explainWithQuotas(config, question, overrides).explained
 
@@ -135,7 +138,10 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
   return { explained, quotas }
 }
 
-/** Returns the host of a request without one: of `listen.hosts`, the first that no route names, else the first; else localhost. */
+/**
+ * Returns the host of a request without one: of `listen.hosts`, the first that no route names, else
+ * the first; else localhost.
+ */
 function defaultHost({ routes }: Config): string {
   const hosts = routes.find(({ hosts }) => hosts !== undefined)?.hosts ?? []
   return hosts.find((host) => !routes.some((route) => route.host === host)) ?? hosts[0] ?? 'localhost'

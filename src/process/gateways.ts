@@ -58,7 +58,10 @@ export function createGateways(
 
   return {
     self,
-    /** Returns this gateway and the others, by host and process, and when Redis last returned the others; null if it has not. */
+    /**
+     * Returns this gateway and the others, by host and process, and when Redis last returned the
+     * others; null if it has not.
+     */
     async read() {
       const sinceMs = Date.now() - readMs
       const mine: ShownSummary = { ...(await ownSummary()), ageMs: 0, self: true }
@@ -75,7 +78,10 @@ export function createGateways(
 const byProcess = (a: Summary, b: Summary): number =>
   a.host.localeCompare(b.host) || a.pid - b.pid || a.startedAt.localeCompare(b.startedAt)
 
-/** Returns the URL of the admin listener for other machines, by its first name or else its address; null if neither is known. */
+/**
+ * Returns the URL of the admin listener for other machines, by its first name or else its address;
+ * null if neither is known.
+ */
 function urlOf({ host, port, hosts, onLoopback }: Config['admin']): string | null {
   const [name = isIPv6(host) ? `[${host}]` : host] = hosts
   const isKnown = !onLoopback && port !== 0 && !['0.0.0.0', '[::]'].includes(name)

@@ -62,7 +62,10 @@ export function createListeners(current: () => Served, log: Log, metrics: Metric
       })
       return { address, forwardAuthAddress }
     },
-    /** Uses the certificate of a new configuration, only if it has changed: a renewal ends the TLS sessions that callers could resume. */
+    /**
+     * Uses the certificate of a new configuration, only if it has changed: a renewal ends the TLS
+     * sessions that callers could resume.
+     */
     renew({ listen: next }: Config): void {
       if (next.tls === undefined || isDeepStrictEqual(next.tls, current().config.listen.tls)) return
       renewCertificate(server, next.tls)

@@ -33,7 +33,10 @@ export function loadIssuerKeys(resources: Resources, { tokens }: Config): Promis
   return Promise.all(loads)
 }
 
-/** Opens the issuers; keys that were not loaded are read in the background. DPoP proofs may be made for `listen.hosts`. */
+/**
+ * Opens the issuers; keys that were not loaded are read in the background. DPoP proofs may be made
+ * for `listen.hosts`.
+ */
 export function openIssuers(
   resources: Resources,
   { tokens: configured, limits, listen: { hosts } }: Config,
@@ -87,7 +90,10 @@ export function openIssuers(
   }
 }
 
-/** Opens the guards of the PAR and the authorisation endpoint for the clients of their issuer; undefined without `par`. */
+/**
+ * Opens the guards of the PAR and the authorisation endpoint for the clients of their issuer;
+ * undefined without `par`.
+ */
 export function openGuards(resources: Resources, { par, clients }: Config, log: Log) {
   if (par === undefined) return undefined
   // If two clients have the same id, the second one counts: the client that names the issuer.

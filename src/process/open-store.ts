@@ -12,7 +12,10 @@ import type { Metrics } from '../observe/metrics.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 
 const DAMAGED_LOG_MS = 10_000
-/** Pauses before a log line about decisions of the fallback while Redis is available: before the first, and before the next. */
+/**
+ * Pauses before a log line about decisions of the fallback while Redis is available: before the
+ * first, and before the next.
+ */
 const FALLBACK_LOG_MS = [1000, 10_000] as const
 
 const MODE_CHANGED = {
@@ -79,7 +82,10 @@ export async function openStore(
   let lastCause: string | undefined
   let reportedAt = -Infinity
   let reporting: NodeJS.Timeout | undefined
-  /** Logs the decisions of the fallback while Redis is available: late answers, mostly. Those of an outage are logged at its end. */
+  /**
+   * Logs the decisions of the fallback while Redis is available: late answers, mostly. Those of an
+   * outage are logged at its end.
+   */
   function report(): void {
     if (store.mode() !== 'store') return
     log.warn({ mode, decisions: unlogged, cause: lastCause }, 'decisions made without Redis')

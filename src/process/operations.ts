@@ -27,7 +27,10 @@ export interface OperatorApi
   metricValues(): Promise<MetricValues>
   activity(): ActivityValues | Promise<ActivityValues>
   vitals(): Vitals | Promise<Vitals>
-  /** Sends the id and the summary of this gateway to the others, and returns theirs. Rejects if Redis does not answer, and without Redis. */
+  /**
+   * Sends the id and the summary of this gateway to the others, and returns theirs. Rejects if
+   * Redis does not answer, and without Redis.
+   */
   readonly shareSummary: RedisStore['shareSummary']
   /** Returns the latest events of all processes, in any order. */
   events(): readonly LogEvent[] | Promise<readonly LogEvent[]>
@@ -83,7 +86,10 @@ export function createOperations(parts: {
       return set?.caller ?? findShown(shown)
     },
 
-    /** Sets and removes overrides of a caller atomically; rejects with an InvalidQuestion, and if the store does not answer. */
+    /**
+     * Sets and removes overrides of a caller atomically; rejects with an InvalidQuestion, and if
+     * the store does not answer.
+     */
     async setLimits({ caller, set, untilAt, by, note }: Setting) {
       const { config, usage } = current()
       const names = Object.keys(set)

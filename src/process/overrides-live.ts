@@ -85,7 +85,10 @@ export function createLiveOverrides(
       onApplied = applied
       stopPolling = clock.every(everyMs, () => void load().catch(() => apply(undefined)))
     },
-    /** Sets and removes overrides, for this gateway at once. Rejects with an InvalidQuestion if there would be too many, and if the change has no effect. */
+    /**
+     * Sets and removes overrides, for this gateway at once. Rejects with an InvalidQuestion if
+     * there would be too many, and if the change has no effect.
+     */
     async change(set: readonly Override[], removed: readonly Pick<Override, 'caller' | 'name'>[]) {
       await load()
       const { overrides, bad } = parseOverrides(await source.read())

@@ -9,7 +9,10 @@ type Version = Pick<Loaded, 'text' | 'hash' | 'content'> & { readonly loadMs: nu
 
 /** The configuration at the start, and the function that loads it again. */
 export interface Source extends Version {
-  /** Loads the configuration, and lists the changes since the text `before`. Rejects with every mistake, one per line. */
+  /**
+   * Loads the configuration, and lists the changes since the text `before`. Rejects with every
+   * mistake, one per line.
+   */
   load(before: string): Promise<Version & Pick<Loaded, 'config' | 'changes'>>
 }
 
@@ -176,7 +179,10 @@ export function createResources() {
       [...open.keys()]
         .filter((key) => key.startsWith(`${kind} {`))
         .map((key) => JSON.parse(key.slice(kind.length))),
-    /** Builds a configuration, and closes the resources that it does not use; if `build` throws, closes the new ones. */
+    /**
+     * Builds a configuration, and closes the resources that it does not use; if `build` throws,
+     * closes the new ones.
+     */
     replace<Value>(build: () => Value): Value {
       const before = new Set(open.keys())
       used = new Set()

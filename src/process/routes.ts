@@ -59,8 +59,9 @@ export function openRoutes(
   }
 
   /**
-   * Compiles the quota of a proof, in the hash slot of the limits, so that a cluster decides both at once. All replays of a proof
-   * must have the same key: they may come from another address, with other header fields.
+   * Compiles the quota of a proof, in the hash slot of the limits, so that a cluster decides both
+   * at once. All replays of a proof must have the same key: they may come from another address,
+   * with other header fields.
    */
   function compileProof({ limits: [first] }: CompiledRoute): GatewayRoute['proofQuota'] {
     const read = first && !isVariable(first.per[0]) ? partReader(first.per[0]!, parameters) : undefined

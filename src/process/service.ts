@@ -37,7 +37,10 @@ export interface Service extends OperatorApi {
   apply(config: Config): Promise<void>
   /** Sets the log level of all workers; absent with one process. */
   setLogLevel?(level: LogLevel): Promise<void>
-  /** Lets requests in flight end within `drainTimeout`, then closes everything; returns how many were cut. With `lameDuck`, new ones are accepted for a part of it. */
+  /**
+   * Lets requests in flight end within `drainTimeout`, then closes everything; returns how many
+   * were cut. With `lameDuck`, new ones are accepted for a part of it.
+   */
   close(lameDuck: boolean): Promise<number>
 }
 
@@ -51,16 +54,20 @@ const WARN_OF_PEER_MS = 600_000
 const MAX_PEERS = 10
 const KEPT_BYTES = 8 * 1024 ** 2
 
-/** Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a message for the operator. */
+/**
+ * Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a
+ * message for the operator.
+ */
 export async function buildService(
   started: Config,
   output: LogOutput,
   metrics: Metrics,
   clock = SYSTEM_CLOCK, // of the limiter, and of counters in memory
 ) {
-  // Makes glibc keep up to twice `KEPT_BYTES` of freed memory: freeing an mmapped block raises the dynamic trim threshold to
-  // twice its size (mallopt(3), M_MMAP_THRESHOLD). Without it, malloc returns the buffers of each large response to the kernel,
-  // and the page faults took up to half of the processor time of 1 MB responses. Setting the thresholds would disable this.
+  // Makes glibc keep up to twice `KEPT_BYTES` of freed memory: freeing an mmapped block raises the
+  // dynamic trim threshold to twice its size (mallopt(3), M_MMAP_THRESHOLD). Without it, malloc
+  // returns the buffers of each large response to the kernel, and the page faults took up to half
+  // of the processor time of 1 MB responses. Setting the thresholds would disable this.
   Buffer.allocUnsafeSlow(KEPT_BYTES)
   const { log } = output
   const tracing =

@@ -15,7 +15,10 @@ export type Running = Awaited<ReturnType<typeof start>>
 
 const STARTING = 'the gateway is starting'
 
-/** Opens the operators' port, then the callers', in `workers` processes. Without `source`, nothing is reloaded. Rejects with a message for the operator. */
+/**
+ * Opens the operators' port, then the callers', in `workers` processes. Without `source`, nothing
+ * is reloaded. Rejects with a message for the operator.
+ */
 export async function start(config: Config, source?: Source, workers = 1) {
   const { level, format = process.stdout.isTTY ? 'pretty' : 'json' } = config.log
   const output = createLog(level, format)

@@ -29,7 +29,10 @@ export const SYSTEM_CLOCK: Clock = {
 /** Difference above which the machine's clock was set, in milliseconds; smaller differences are its granularity. */
 const STEP_MS = 20
 
-/** Creates a function that converts an instant of `now` to epoch milliseconds, always alike, unlike the whole milliseconds of `date`. */
+/**
+ * Creates a function that converts an instant of `now` to epoch milliseconds, always alike, unlike
+ * the whole milliseconds of `date`.
+ */
 export function epochOf({ now, date }: Pick<Clock, 'now' | 'date'>): (atMs: number) => number {
   let aheadMs = date() - now()
   return (atMs) => {

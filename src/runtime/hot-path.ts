@@ -14,12 +14,16 @@ function collect<Item>(act: (item: Item) => void, later: (flush: () => void) => 
 }
 
 /**
- * Calls a function at the end of this iteration of the event loop, after all reads. One immediate serves all functions: their writes
- * wake the peer once. An immediate for each response: +9 % processor time (`npm run bench:gate`).
+ * Calls a function at the end of this iteration of the event loop, after all reads. One immediate
+ * serves all functions: their writes wake the peer once. An immediate for each response: +9 %
+ * processor time (`npm run bench:gate`).
  */
 export const callAtIterationEnd = collect((act: () => void) => act(), setImmediate)
 
-/** Returns a function that calls `act` with each item after the current callback. Logging a refused request at once: +4 % processor time (`npm run bench:gate -- REF --refused`). */
+/**
+ * Returns a function that calls `act` with each item after the current callback. Logging a refused
+ * request at once: +4 % processor time (`npm run bench:gate -- REF --refused`).
+ */
 export const atCallbackEnd = <Item>(act: (item: Item) => void) => collect(act, process.nextTick)
 
 const UUIDS = 64
@@ -27,8 +31,8 @@ const HEX = /(.{8})(.{4}).(.{3}).(.{3})(.{12})/g
 const UUID_LENGTH = 36
 
 /**
- * Creates a source of random UUIDs (RFC 9562 section 5.4), which makes many at once, in one text. `randomUUID` for each: 0.5 kB of garbage
- * (`npm run bench -- --rows garbage`).
+ * Creates a source of random UUIDs (RFC 9562 section 5.4), which makes many at once, in one text.
+ * `randomUUID` for each: 0.5 kB of garbage (`npm run bench -- --rows garbage`).
  */
 export function createUuids(): () => string {
   let uuids = ''
@@ -44,7 +48,10 @@ export function createUuids(): () => string {
   }
 }
 
-/** Caches the results of `compute` for up to `max` texts of at most `maxLength`, which callers may choose. Drops all of them when full. */
+/**
+ * Caches the results of `compute` for up to `max` texts of at most `maxLength`, which callers may
+ * choose. Drops all of them when full.
+ */
 export function memoize<Value>(compute: (text: string) => Value, max: number, maxLength: number) {
   const results = new Map<string, Value>()
   return (text: string): Value => {
@@ -74,9 +81,10 @@ export interface ListItem {
 }
 
 /**
- * An unordered collection for items that come and go with each request; an item is in at most one. A Set grows and shrinks by new
- * tables, and each old table refers to the next: a promoted table keeps all later ones, and their items, until a full garbage
- * collection. Its time: +0.1 us a request; `npm run bench:micro -- list`.
+ * An unordered collection for items that come and go with each request; an item is in at most one.
+ * A Set grows and shrinks by new tables, and each old table refers to the next: a promoted table
+ * keeps all later ones, and their items, until a full garbage collection. Its time: +0.1 us a
+ * request; `npm run bench:micro -- list`.
  */
 export class UnorderedList<Item extends ListItem> {
   readonly #items: Item[] = []
@@ -105,7 +113,10 @@ export class UnorderedList<Item extends ListItem> {
   }
 }
 
-/** Callers without slots that are remembered: a Map whose entries come and go makes garbage in the old space; `npm run bench -- --rows garbage`. */
+/**
+ * Callers without slots that are remembered: a Map whose entries come and go makes garbage in the
+ * old space; `npm run bench -- --rows garbage`.
+ */
 const MAX_REMEMBERED = 1000
 
 /** Counts the slots in use, of all callers and of each. */

@@ -10,9 +10,10 @@ const httpProxy = require('http-proxy') as typeof HttpProxy
 const common = require('http-proxy/lib/http-proxy/common.js') as { setupOutgoing: unknown }
 
 /**
- * Returns the options for Node's `request`, in place of http-proxy's function, which copies the fields into an object, rewrites the path
- * and sets 14 options of a target that the agent does not need. With the head as text: -3 % processor time (`npm run bench:gate`; 15 rounds,
- * whose bounds are -20 and +5 %).
+ * Returns the options for Node's `request`, in place of http-proxy's function, which copies the
+ * fields into an object, rewrites the path and sets 14 options of a target that the agent does not
+ * need. With the head as text: -3 % processor time (`npm run bench:gate`; 15 rounds, whose bounds
+ * are -20 and +5 %).
  */
 function requestOptions(_: unknown, { agent }: RequestOptions, { method, headers }: RequestOptions) {
   // The first overrides `--insecure-http-parser`. `headers` frame the body, as a list, which Node.js renders at once.
@@ -21,9 +22,9 @@ function requestOptions(_: unknown, { agent }: RequestOptions, { method, headers
 common.setupOutgoing = requestOptions
 
 /**
- * Creates a proxy server of http-proxy without its pass `deleteLength`, which turns a chunked DELETE or OPTIONS into two requests
- * (CVE-2026-29057). Its target is only where the agent connects. Throws if a version of http-proxy has no such pass: its passes must be
- * read again then.
+ * Creates a proxy server of http-proxy without its pass `deleteLength`, which turns a chunked
+ * DELETE or OPTIONS into two requests (CVE-2026-29057). Its target is only where the agent
+ * connects. Throws if a version of http-proxy has no such pass: its passes must be read again then.
  */
 export function createProxyServer(options: HttpProxy.ServerOptions): HttpProxy {
   const proxy = httpProxy.createProxyServer(options)

@@ -7,8 +7,9 @@ let lastHour = 0
 let lastHourText = '1970-01-01T00:'
 
 /**
- * Formats epoch milliseconds as ISO 8601 in UTC, with milliseconds; most instants are in the hour of the last one. `Date.toISOString`
- * for each: +0.4 us of the 22 of a refused request (`npm run bench:micro -- reset-time`).
+ * Formats epoch milliseconds as ISO 8601 in UTC, with milliseconds; most instants are in the hour
+ * of the last one. `Date.toISOString` for each: +0.4 us of the 22 of a refused request
+ * (`npm run bench:micro -- reset-time`).
  */
 export function instant(ms: number): string {
   const hour = Math.floor(ms / HOUR_MS)
@@ -22,7 +23,10 @@ export function instant(ms: number): string {
   return `${lastHourText}${minute.slice(1)}:${second.slice(1)}.${DIGITS[rest % 1000]!}Z`
 }
 
-/** Parses an ISO 8601 instant with its offset to epoch milliseconds; returns NaN for other texts and days that do not exist. */
+/**
+ * Parses an ISO 8601 instant with its offset to epoch milliseconds; returns NaN for other texts and
+ * days that do not exist.
+ */
 export function instantMs(text: string): number {
   const [, year, month, day] = INSTANT.exec(text) ?? []
   const date = new Date(Date.UTC(Number(year), Number(month) - 1, Number(day)))

@@ -11,7 +11,10 @@ const UNSOUND = /[\p{Surrogate}\p{Cc}]/u
 export const isName = (value: unknown): value is string =>
   typeof value === 'string' && value !== '' && !UNSOUND.test(value)
 
-/** Parses a JSON object in UTF-8; returns undefined for anything else. The last duplicate member counts (RFC 7519 section 4). */
+/**
+ * Parses a JSON object in UTF-8; returns undefined for anything else. The last duplicate member
+ * counts (RFC 7519 section 4).
+ */
 export function parseObject(json: string | Buffer | undefined): JsonObject | undefined {
   if (json === undefined || (typeof json !== 'string' && !isUtf8(json))) return undefined
   try {

@@ -3,10 +3,11 @@ import { createServer, IncomingMessage, ServerResponse } from 'node:http'
 import { Socket } from 'node:net'
 
 /**
- * Private parts of Node's http that the gateway uses, tested on Node 20, 22, 24 and 26: `_header` is the rendered head of a message
- * until it is sent, `_httpMessage` the message that a socket carries, `parser` the parser that reads from it, with the request whose
- * body it expects, `_parent` the socket under TLS. Without them, responses would lack their fields, errors their responses and addresses,
- * and dropped bytes would be parsed.
+ * Private parts of Node's http that the gateway uses, tested on Node 20, 22, 24 and 26: `_header`
+ * is the rendered head of a message until it is sent, `_httpMessage` the message that a socket
+ * carries, `parser` the parser that reads from it, with the request whose body it expects,
+ * `_parent` the socket under TLS. Without them, responses would lack their fields, errors their
+ * responses and addresses, and dropped bytes would be parsed.
  */
 type PrivateMessage = OutgoingMessage & { _header: string }
 type PrivateSocket = Socket & {
@@ -32,8 +33,9 @@ export function assertPrivateParts(): void {
 }
 
 /**
- * Adds fields, as text, to a rendered head: each `\r\nName: value`. Node.js would check each again for invalid characters:
- * +0.4 us; `npm run bench:micro -- response-head`. Not for fields by which Node.js frames the message: `Connection`, `Content-Length`, `Date`.
+ * Adds fields, as text, to a rendered head: each `\r\nName: value`. Node.js would check each again
+ * for invalid characters: +0.4 us; `npm run bench:micro -- response-head`. Not for fields by which
+ * Node.js frames the message: `Connection`, `Content-Length`, `Date`.
  */
 export function appendFields(message: OutgoingMessage, fields: string): void {
   const rendered = message as PrivateMessage
@@ -41,8 +43,8 @@ export function appendFields(message: OutgoingMessage, fields: string): void {
 }
 
 /**
- * Completes the head of a request, which Node.js has rendered with the fields that frame the body: the target, which http-proxy rewrites,
- * and the other fields, as text for `appendFields`.
+ * Completes the head of a request, which Node.js has rendered with the fields that frame the body:
+ * the target, which http-proxy rewrites, and the other fields, as text for `appendFields`.
  */
 export function completeHead(request: ClientRequest, target: string, fields: string): void {
   const rendered = request as unknown as PrivateMessage
@@ -50,7 +52,10 @@ export function completeHead(request: ClientRequest, target: string, fields: str
   rendered._header = `${request.method} ${target} HTTP/1.1${fields}${framing}`
 }
 
-/** Ends a message with its whole Latin-1 body, in one write as part of the head. `end(body)`: +2.6 % processor time (`npm run bench:gate`). */
+/**
+ * Ends a message with its whole Latin-1 body, in one write as part of the head. `end(body)`: +2.6 %
+ * processor time (`npm run bench:gate`).
+ */
 export function endWithBody(message: OutgoingMessage, body: string): void {
   const rendered = message as PrivateMessage
   rendered._header += body
@@ -75,7 +80,10 @@ export function incompleteRequest(socket: Socket): IncomingMessage | undefined {
   return parser?.incoming?.complete === false ? parser.incoming : undefined
 }
 
-/** Makes Node's parser drop the bytes that it has read, which it would parse even after `destroy`: for it, the next request switches protocols (2). */
+/**
+ * Makes Node's parser drop the bytes that it has read, which it would parse even after `destroy`:
+ * for it, the next request switches protocols (2).
+ */
 export function stopParsing(socket: Socket): void {
   const { parser } = socket as PrivateSocket
   if (parser) parser.onIncoming = () => 2

@@ -27,12 +27,18 @@ function createAddress(origin: string, onChange: (change: AddressChange) => void
 
 export type Address = ReturnType<typeof createAddress>
 
-/** Rotates through addresses, without those that are down until a trial request succeeds; if all are down, all are used. */
+/**
+ * Rotates through addresses, without those that are down until a trial request succeeds; if all are
+ * down, all are used.
+ */
 export function createAddresses(origins: readonly string[], onChange: (change: AddressChange) => void) {
   const all = origins.map((origin) => createAddress(origin, onChange))
   let rotation = 0
 
-  /** Returns the next address outside `tried`: one that is up or due for a trial, else any; undefined if all were tried. */
+  /**
+   * Returns the next address outside `tried`: one that is up or due for a trial, else any;
+   * undefined if all were tried.
+   */
   function next(tried: readonly Address[] = []): Address | undefined {
     let down: Address | undefined
     for (let i = 0; i < all.length; i++) {
@@ -53,10 +59,16 @@ export type Addresses = ReturnType<typeof createAddresses>
 /** PEM texts, and the name that the upstream's certificate must be for. */
 export type Tls = Readonly<Record<'ca' | 'servername' | 'cert' | 'key', string | undefined>>
 
-/** Opens a socket to an address. Calls `done` once: with undefined when the socket is connected, else with the error. */
+/**
+ * Opens a socket to an address. Calls `done` once: with undefined when the socket is connected,
+ * else with the error.
+ */
 export type Connect = (address: Address, done: (failure: Error | undefined) => void) => Socket
 
-/** Creates `Connect`, over TLS if `tls` is given. Host names are resolved, and certificates verified, for each socket. */
+/**
+ * Creates `Connect`, over TLS if `tls` is given. Host names are resolved, and certificates
+ * verified, for each socket.
+ */
 export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined): Connect {
   const secure = tls && {
     secureContext: createSecureContext({ ...tls, minVersion: 'TLSv1.2' }),

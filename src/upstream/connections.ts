@@ -15,22 +15,28 @@ export interface PooledSocket extends Socket {
   rests: boolean
 }
 
-/** Queue slots per socket. With 256 sockets, one client may queue 1024 requests, more than a limit of 1000 admits at once. */
+/**
+ * Queue slots per socket. With 256 sockets, one client may queue 1024 requests, more than a limit
+ * of 1000 admits at once.
+ */
 const WAITING_PER_SOCKET = 8
 /** Assumed lifetime of an idle socket if the server announces none; Node.js: 5 s. */
 const IDLE_MS = 4000
 const SWEEP_MS = 1000
 /**
- * Rest of a socket after a response that has no body (HEAD, 204, 304), in milliseconds. A faulty upstream sends a body nevertheless, which
- * would be parsed as the next response. Its system holds a second small packet back until the first is acknowledged, which ours does
- * within 40 ms (Linux: TCP_DELACK_MIN), or with the next request. Bytes that come while the socket is idle close it. A request does not
- * wait for a rest to end if no more sockets may be opened: that would cost two of three requests at 17,000 a second.
+ * Rest of a socket after a response that has no body (HEAD, 204, 304), in milliseconds. A faulty
+ * upstream sends a body nevertheless, which would be parsed as the next response. Its system holds
+ * a second small packet back until the first is acknowledged, which ours does within 40 ms (Linux:
+ * TCP_DELACK_MIN), or with the next request. Bytes that come while the socket is idle close it. A
+ * request does not wait for a rest to end if no more sockets may be opened: that would cost two of
+ * three requests at 17,000 a second.
  */
 const REST_MS = 50
 
 /**
- * Creates the connections to one upstream: at most `max` keep-alive sockets, and a queue. One caller has at most half of the sockets
- * and of the queue. Requests whose body is still coming have at most half of the sockets, and one caller half of those.
+ * Creates the connections to one upstream: at most `max` keep-alive sockets, and a queue. One
+ * caller has at most half of the sockets and of the queue. Requests whose body is still coming have
+ * at most half of the sockets, and one caller half of those.
  */
 export function createConnections(addresses: Addresses, connect: Connect, max: number) {
   const half = Math.ceil(max / 2)
@@ -82,8 +88,8 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     const address = addresses.next()!
     let socket = takeIdle(maxIdleMs, address)
     if (socket === undefined && openCount >= max) {
-      // An address that has its share of sockets uses one of another address, or the one that has rested longest. Otherwise, close the
-      // socket that has been idle longest.
+      // An address that has its share of sockets uses one of another address, or the one that has
+      // rested longest. Otherwise, close the socket that has been idle longest.
       if (address.sockets >= maxPerAddress) socket = takeIdle(maxIdleMs) ?? takeResting(maxIdleMs)
       if (socket === undefined) idle[0]!.destroy()
     }
@@ -105,7 +111,10 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     socket.writable &&
     !socket.readableEnded
 
-  /** Removes the idle socket (of `address`, if given) that was used last and does not rest, if it has been idle for less than `maxIdleMs`. */
+  /**
+   * Removes the idle socket (of `address`, if given) that was used last and does not rest, if it
+   * has been idle for less than `maxIdleMs`.
+   */
   function takeIdle(maxIdleMs: number, address?: Address): PooledSocket | undefined {
     const at = idle.findLastIndex(
       (socket) => !socket.rests && (!address || socket.target === address) && isUsable(socket, maxIdleMs),

@@ -36,8 +36,9 @@ export interface Received {
 }
 
 /**
- * Returns the request's fields as the upstream gets them, without those that frame the body, as text for `completeHead`: Node.js has
- * parsed them, so they are well formed. `idField` is that of the request id.
+ * Returns the request's fields as the upstream gets them, without those that frame the body, as
+ * text for `completeHead`: Node.js has parsed them, so they are well formed. `idField` is that of
+ * the request id.
  */
 export function requestHeaders(
   fields: Readonly<Record<string, string | string[] | undefined>>,
@@ -75,10 +76,11 @@ export function requestHeaders(
 type Added = Pick<Outgoing, 'rateLimit' | 'requestId' | 'responseFields'>
 
 /**
- * Reads the head of a response. `headers` are its fields in the order received, as text for `appendFields`; `framing` are those that
- * Node.js must parse, as a flat list. `rateLimit` replaces the upstream's rate-limit fields, except those of a 429 of its own:
- * the gateway's would report calls as remaining. The request id is added if the upstream sent none. `keepAliveMs` is the announced
- * lifetime of an idle socket, less the time for the next request to arrive.
+ * Reads the head of a response. `headers` are its fields in the order received, as text for
+ * `appendFields`; `framing` are those that Node.js must parse, as a flat list. `rateLimit` replaces
+ * the upstream's rate-limit fields, except those of a 429 of its own: the gateway's would report
+ * calls as remaining. The request id is added if the upstream sent none. `keepAliveMs` is the
+ * announced lifetime of an idle socket, less the time for the next request to arrive.
  */
 export function readResponseHead(rawHeaders: readonly string[], status: number, added: Added) {
   const { requestId, responseFields } = added
@@ -135,7 +137,10 @@ function announcedBy(keepAlive: string): number | undefined {
   return Math.max(ms - 1000, ms / 2)
 }
 
-/** Returns the fields that `Connection` removes (RFC 9110 section 7.6.1); undefined for the usual options, `keep-alive` and `close`. */
+/**
+ * Returns the fields that `Connection` removes (RFC 9110 section 7.6.1); undefined for the usual
+ * options, `keep-alive` and `close`.
+ */
 function namedByConnection(connection: string): ReadonlySet<string> | undefined {
   const lower = connection.toLowerCase()
   if (lower === '' || lower === 'keep-alive' || lower === 'close') return undefined

@@ -1,4 +1,7 @@
-/** http-proxy ends here, and the gateway begins: `createSend` leads in; `addRequest` (sockets), `pipe` (bodies), `proxyRes` and `error` lead out. */
+/**
+ * http-proxy ends here, and the gateway begins: `createSend` leads in; `addRequest` (sockets),
+ * `pipe` (bodies), `proxyRes` and `error` lead out.
+ */
 import type { ClientRequest, IncomingMessage } from 'node:http'
 import { BODILESS } from '../downstream/body.ts'
 import { createProxyServer } from '../runtime/http-proxy.ts'
@@ -20,7 +23,10 @@ function toProxied(upstreamRequest: UpstreamRequest) {
   return { upstreamRequest, method: request.method, headers, socket: OPEN, on: ignore, pipe }
 }
 
-/** Returns the field that frames the body: Node.js would send bodies without a length for some methods, and announce chunks for no body for others. */
+/**
+ * Returns the field that frames the body: Node.js would send bodies without a length for some
+ * methods, and announce chunks for no body for others.
+ */
 function framingOf({ method, headers }: IncomingMessage, { bodyLength }: Outgoing) {
   if (bodyLength === undefined) return ['transfer-encoding', 'chunked']
   const isAnnounced = headers['content-length'] !== undefined || !BODILESS.has(method)

@@ -18,7 +18,10 @@ export interface Backend {
   release(socket: Socket): void
 }
 
-/** Maximum idle time of a socket for a request that cannot be sent twice: every server keeps an idle socket this long (gunicorn: 2 s). */
+/**
+ * Maximum idle time of a socket for a request that cannot be sent twice: every server keeps an idle
+ * socket this long (gunicorn: 2 s).
+ */
 const FRESH_MS = 500
 
 /** Called once, at the end of a request to an upstream. */
@@ -45,7 +48,10 @@ export class UpstreamRequest {
   body: Buffer | undefined
   /** Bytes of the response body that were forwarded; written by `streamResponse`. */
   bytes = 0
-  /** `body`: until it is complete or fills a first buffer. `slot`: in the queue. The last three are set by connections.ts. */
+  /**
+   * `body`: until it is complete or fills a first buffer. `slot`: in the queue. The last three are
+   * set by connections.ts.
+   */
   waitsFor: 'body' | 'slot' | 'connection' | 'response' = 'body'
   /** What the caller waited for when it left, as `awaited` returned it. */
   leftWaitingFor: UpstreamRequest['awaited']
@@ -173,7 +179,8 @@ export class UpstreamRequest {
     this.#received += chunk.length
     this.silentSince = performance.now()
     if (this.#received > this.outgoing.maxBody) this.fail(tooLarge(this.outgoing.maxBody))
-    // Acquire a socket once the body fills the first buffer. A slow sender of a smaller body holds none until the body is complete.
+    // Acquire a socket once the body fills the first buffer. A slow sender of a smaller body holds
+    // none until the body is complete.
     else if (this.waitsFor === 'body' && !this.settled && this.clientRequest!.writableNeedDrain) {
       this.uploading = true
       this.backend.acquire(this)

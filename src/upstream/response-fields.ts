@@ -15,7 +15,10 @@ export type ResponseFields = ReturnType<typeof createResponseFields>
 export function createResponseFields(requestId: string) {
   const idField = requestId.toLowerCase()
 
-  /** Returns the kind of a response field, in any case: `keep` is forwarded, `drop` is not, the others are read by name. */
+  /**
+   * Returns the kind of a response field, in any case: `keep` is forwarded, `drop` is not, the
+   * others are read by name.
+   */
   function kindOf(name: string) {
     const lower = name.toLowerCase()
     if (lower === idField) return 'request-id'

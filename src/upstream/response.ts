@@ -36,7 +36,10 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
   callAtIterationEnd(() => begin(incoming, upstreamRequest, head))
 }
 
-/** Begins the response to the caller, and ends it if the body is complete, as with most responses: no stream events are needed then. */
+/**
+ * Begins the response to the caller, and ends it if the body is complete, as with most responses:
+ * no stream events are needed then.
+ */
 function begin(incoming: IncomingMessage, upstreamRequest: UpstreamRequest, head: ResponseHead) {
   const { response } = upstreamRequest
   if (!incoming.complete && incoming.destroyed) return upstreamRequest.onError(incoming.errored ?? CUT)

@@ -23,7 +23,10 @@ export interface Upstream {
   readonly slowReaderMs?: number
 }
 
-/** Creates the function that streams requests to one upstream, and responses back. It calls back once, and never completes a cut response. */
+/**
+ * Creates the function that streams requests to one upstream, and responses back. It calls back
+ * once, and never completes a cut response.
+ */
 export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void) {
   const { name, timeoutMs, connectTimeoutMs, origins, maxConnections, tls = {} } = upstream
   const { protocol } = new URL(origins[0]!)
@@ -51,12 +54,14 @@ export type Forward = ReturnType<typeof createForward>
 const TICK_MS = 40
 
 /**
- * Ends requests to an upstream that make no progress, with one timer, which runs while there are any. The timeouts of a request:
+ * Ends requests to an upstream that make no progress, with one timer, which runs while there are
+ * any. The timeouts of a request:
  * - `timeout` of the upstream or the route (30 s): without a head 504, without a free socket 503, while connecting 502;
  *   between the bytes of a body, the response is cut.
- * - `connectTimeout` (2 s) of each address (addresses.ts): the next address, then 502. A full queue (connections.ts): 503 at once.
- * - `SLOW_READER_MS` (200 s) of a caller that reads nothing: its socket is closed. `listen.requestTimeout` (60 s) of a caller
- *   that is still sending (server.ts): 408.
+ * - `connectTimeout` (2 s) of each address (addresses.ts): the next address, then 502.
+ * - A full queue (connections.ts): 503 at once.
+ * - `SLOW_READER_MS` (200 s) of a caller that reads nothing: its socket is closed.
+ * - `listen.requestTimeout` (60 s) of a caller that is still sending (server.ts): 408.
  */
 function createTimeouts({ name, slowReaderMs = SLOW_READER_MS }: Upstream) {
   const requests = new UnorderedList<UpstreamRequest>()
@@ -98,7 +103,10 @@ function createTimeouts({ name, slowReaderMs = SLOW_READER_MS }: Upstream) {
       timer ??= setInterval(sweep, TICK_MS)
     },
     delete: (request: UpstreamRequest): void => requests.delete(request),
-    /** Returns the number of requests that were sent and wait for a head, and the time that the oldest of them has waited. */
+    /**
+     * Returns the number of requests that were sent and wait for a head, and the time that the
+     * oldest of them has waited.
+     */
     waits() {
       const now = performance.now()
       let count = 0

@@ -43,9 +43,10 @@ const CACHED_KEYS = 1000
 const invalid = (description: string) => ({ error: 'invalid_dpop_proof' as const, description })
 
 /**
- * Creates the verification of DPoP proofs (RFC 9449 section 4.3) for the hosts that `serves` accepts (lower case, no port); proofs for
- * other hosts are refused. Requires no nonces (section 9, optional): the age limits proofs that are made ahead of time, and a client
- * that waits for a nonce would call twice.
+ * Creates the verification of DPoP proofs (RFC 9449 section 4.3) for the hosts that `serves`
+ * accepts (lower case, no port); proofs for other hosts are refused. Requires no nonces (section 9,
+ * optional): the age limits proofs that are made ahead of time, and a client that waits for a nonce
+ * would call twice.
  */
 export function createProofs(serves: (host: string) => boolean) {
   const keys = new LRUCache<string, KeySet>({ max: CACHED_KEYS })
@@ -100,7 +101,10 @@ const MEMBERS: ReadonlyMap<unknown, readonly string[]> = new Map([
   ['OKP', ['crv', 'kty', 'x']],
 ])
 
-/** Returns a public key as JSON with only its required members; undefined for anything else, and for a JWK with a secret. */
+/**
+ * Returns a public key as JSON with only its required members; undefined for anything else, and for
+ * a JWK with a secret.
+ */
 export function canonicalJwk(jwk: unknown): string | undefined {
   if (!isObject(jwk) || privateMember(jwk) !== undefined) return undefined
   const members = MEMBERS.get(jwk['kty'])
@@ -122,7 +126,10 @@ function normalizeUrl(url: string) {
   return path === undefined ? undefined : { hostname, href: origin + path }
 }
 
-/** Returns the sender and the URL of a request, by the socket or the `X-Forwarded-*` fields of a `trusted` peer. `asked` is the host that a proxy asks about. */
+/**
+ * Returns the sender and the URL of a request, by the socket or the `X-Forwarded-*` fields of a
+ * `trusted` peer. `asked` is the host that a proxy asks about.
+ */
 export function senderOf(
   { headers, socket }: IncomingMessage,
   trusted: boolean,

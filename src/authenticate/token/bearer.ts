@@ -15,7 +15,10 @@ export interface TrustedIssuer extends JwtRules {
   readonly introspect?: Introspect | undefined
 }
 
-/** Identifies the caller by all `Authorization` values; `sender` is for bound tokens. A promise, if keys or introspection are awaited, never rejects. */
+/**
+ * Identifies the caller by all `Authorization` values; `sender` is for bound tokens. A promise, if
+ * keys or introspection are awaited, never rejects.
+ */
 export type Authenticate = (
   authorization: readonly string[],
   sender?: () => Sender,
@@ -41,9 +44,10 @@ const MALFORMED: CredentialsError = {
 }
 
 /**
- * Creates the authentication by access tokens, JWT (RFC 9068) or opaque (RFC 7662), sent as bearer tokens (RFC 6750) or with a proof
- * of possession (RFC 9449, RFC 8705). Returns a 401, a 400 for malformed or ambiguous credentials, or a 503 if keys or introspection
- * are unavailable. Without `proofs`, it refuses the DPoP scheme and tokens that are bound to a key.
+ * Creates the authentication by access tokens, JWT (RFC 9068) or opaque (RFC 7662), sent as bearer
+ * tokens (RFC 6750) or with a proof of possession (RFC 9449, RFC 8705). Returns a 401, a 400 for
+ * malformed or ambiguous credentials, or a 503 if keys or introspection are unavailable. Without
+ * `proofs`, it refuses the DPoP scheme and tokens that are bound to a key.
  */
 export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs): Authenticate {
   const issuers = new Map<unknown, TrustedIssuer>(trusted.map((issuer) => [issuer.issuer, issuer]))
@@ -125,13 +129,22 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
   }
 }
 
-/** Returns the cache key: the end of a JWT's signature (a hash: +0.7 us; `npm run bench:micro -- token-key`), or the whole of an opaque token, as two may end alike. */
+/**
+ * Returns the cache key: the end of a JWT's signature (a hash: +0.7 us;
+ * `npm run bench:micro -- token-key`), or the whole of an opaque token, as two may end alike.
+ */
 const keyOf = (token: string): string => (token.startsWith('eyJ') ? token.slice(-43) : token)
 
-/** Returns true for two dots, or three, which other servers might accept. Encrypted tokens (RFC 7516), which are opaque here, have four. */
+/**
+ * Returns true for two dots, or three, which other servers might accept. Encrypted tokens (RFC
+ * 7516), which are opaque here, have four.
+ */
 const looksLikeJwt = (token: string): boolean => /^eyJ[^.]*(?:\.[^.]*){2,3}$/.test(token)
 
-/** Creates the function that returns true for a repeated signature. Caching every token: +3 % processor time and 39 MB if each is new (`npm run bench -- --rows new`). */
+/**
+ * Creates the function that returns true for a repeated signature. Caching every token: +3 %
+ * processor time and 39 MB if each is new (`npm run bench -- --rows new`).
+ */
 export function createDoorkeeper() {
   const bits = new Uint32Array(2 ** DOORKEEPER_BITS / 32)
   let seen = 0
@@ -151,7 +164,10 @@ export function createDoorkeeper() {
 
 const suffixOf = (issuer: string) => `@${issuer.replaceAll('%', '%25').replaceAll('@', '%40')}`
 
-/** Makes ids of several issuers unique: an id of the first issuer stays, unless it ends in `@` and an issuer; such an id, and any other, becomes `id@issuer`. */
+/**
+ * Makes ids of several issuers unique: an id of the first issuer stays, unless it ends in `@` and
+ * an issuer; such an id, and any other, becomes `id@issuer`.
+ */
 export function createQualifier(issuers: readonly string[]) {
   const [first, ...others] = issuers
   const suffixes = issuers.map(suffixOf)

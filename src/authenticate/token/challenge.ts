@@ -7,7 +7,10 @@ export type Scheme = 'bearer' | 'dpop'
 
 type Challenges = ReturnType<typeof createChallenges>
 
-/** Creates refusals that challenge for a realm. With `algorithms`, which DPoP proofs may use, they also offer the DPoP scheme. */
+/**
+ * Creates refusals that challenge for a realm. With `algorithms`, which DPoP proofs may use, they
+ * also offer the DPoP scheme.
+ */
 export function createChallenges(realm: string, algorithms?: readonly string[]) {
   const orDpop = algorithms === undefined ? '' : ', or as DPoP with a proof'
   const how = `Send an access token as "Authorization: Bearer TOKEN"${orDpop}, not in the query.`
@@ -20,7 +23,10 @@ export function createChallenges(realm: string, algorithms?: readonly string[]) 
   return {
     /** A 401 without an error code, for a request without credentials, or with those of another scheme. */
     noCredentials: new Refusal('Unauthorized', how, { headers: { 'WWW-Authenticate': offered } }),
-    /** Returns a 400, 401 or 503 with the challenge of the scheme that was `used`, and of the scheme that is `needed` in its place. */
+    /**
+     * Returns a 400, 401 or 503 with the challenge of the scheme that was `used`, and of the scheme
+     * that is `needed` in its place.
+     */
     refuse({ error, description, cause, client }: CredentialsError, used: Scheme, needed?: Scheme) {
       if (error === 'unavailable') return serviceUnavailable(description, cause)
       const challenge = `${challenges[used]}, error="${error}", error_description="${description}"`
@@ -49,7 +55,10 @@ export function requireScope(identity: Identity, scopes: readonly string[]): Ref
   return new Refusal('Forbidden', description, { oauthError: error, headers })
 }
 
-/** A token bound to a key, whose proof is not verified yet. Until it is, the request may be refused but not admitted. */
+/**
+ * A token bound to a key, whose proof is not verified yet. Until it is, the request may be refused
+ * but not admitted.
+ */
 export interface BoundToken {
   readonly identity: Identity
   /** Verifies the proof. Never rejects. */
@@ -57,7 +66,10 @@ export interface BoundToken {
   replayed(): Refusal
 }
 
-/** Creates the check that a token's sender is the one it is bound to. Without `proofs`, it refuses tokens bound to a key; without a sender, all bound tokens. */
+/**
+ * Creates the check that a token's sender is the one it is bound to. Without `proofs`, it refuses
+ * tokens bound to a key; without a sender, all bound tokens.
+ */
 export function createConfirm(challenges: Challenges, proofs: Proofs | undefined) {
   return (identity: Identity, scheme: Scheme, token: string, sender?: Sender) => {
     const { client, confirmation: { jkt, x5t } = {} } = identity

@@ -26,7 +26,10 @@ export interface Confirmation {
   readonly x5t?: string | undefined
 }
 
-/** An accepted token, valid until `until` (Unix milliseconds) and, if it is a JWT, as long as `keys` still hold the same `set`. */
+/**
+ * An accepted token, valid until `until` (Unix milliseconds) and, if it is a JWT, as long as `keys`
+ * still hold the same `set`.
+ */
 export interface VerifiedToken {
   readonly identity: Identity
   readonly until: number
@@ -75,7 +78,10 @@ const ID_TOKEN_CLAIMS = ['nonce', 'at_hash', 'c_hash', 's_hash']
 export const NOT_ACCESS = invalidToken('The token is not an access token.')
 export const UNCHECKABLE = invalidToken('The access token is bound in a way that is not known here.')
 
-/** Returns the media type in `typ`, in lower case and without `application/` (RFC 7515 section 4.1.9); `jwt` by default. */
+/**
+ * Returns the media type in `typ`, in lower case and without `application/` (RFC 7515 section
+ * 4.1.9); `jwt` by default.
+ */
 export const typeOf = ({ typ = 'jwt' }: JsonObject): string =>
   typeof typ === 'string' ? typ.toLowerCase().replace(/^application\//, '') : ''
 
@@ -85,7 +91,10 @@ export function needsExtension(header: JsonObject): boolean {
   return typeof kid !== 'string' || 'crit' in header || 'b64' in header || 'zip' in header
 }
 
-/** Verifies a JWT access token (RFC 9068 section 4). Returns a promise, which never rejects, only if keys must be read first. */
+/**
+ * Verifies a JWT access token (RFC 9068 section 4). Returns a promise, which never rejects, only if
+ * keys must be read first.
+ */
 export function verifyJwt(rules: JwtRules, jws: Jws, claims: JsonObject) {
   const { keys, type, algorithms } = rules
   const { alg, kid } = jws.header
@@ -109,8 +118,8 @@ export function verifyJwt(rules: JwtRules, jws: Jws, claims: JsonObject) {
 }
 
 /**
- * Reads the claims of a token of type `typ` that the issuer vouches for (RFC 9068 section 4, RFC 7519 section 4.1); errors contain the
- * client.
+ * Reads the claims of a token of type `typ` that the issuer vouches for (RFC 9068 section 4, RFC
+ * 7519 section 4.1); errors contain the client.
  */
 export function readClaims(typ: string, claims: JsonObject, rules: TokenRules) {
   const client = claims[rules.clientClaim]
@@ -141,7 +150,10 @@ function readIdentity(typ: string, claims: JsonObject, rules: TokenRules) {
 /** Maximum characters of a token's claim in the cause of a refusal: the accepted values must fit behind it. */
 const MAX_SHOWN = 200
 
-/** Returns the cause of a refusal, for the log: the value of a claim in the token, as JSON, and the values that are accepted. */
+/**
+ * Returns the cause of a refusal, for the log: the value of a claim in the token, as JSON, and the
+ * values that are accepted.
+ */
 export function mismatch(claim: 'iss' | 'aud', value: unknown, accepted: readonly string[]): string {
   const json = JSON.stringify(value) ?? 'none'
   const shown = json.length > MAX_SHOWN ? `${json.slice(0, MAX_SHOWN)}…` : json
@@ -162,7 +174,10 @@ function readConfirmation(cnf: unknown): Confirmation | undefined {
 export const hasAudience = (aud: unknown, accepted: readonly string[]): boolean =>
   [aud].flat().some((audience) => accepted.includes(audience as string))
 
-/** Returns the fault in the times of a JWT (seconds, all optional, RFC 7519 section 2), as a phrase after its name; `aheadMs` is the leeway of `iat`. */
+/**
+ * Returns the fault in the times of a JWT (seconds, all optional, RFC 7519 section 2), as a phrase
+ * after its name; `aheadMs` is the leeway of `iat`.
+ */
 export function timeFault(claims: JsonObject, leewayMs: number, aheadMs = leewayMs) {
   const { exp = Number.MAX_VALUE, nbf = 0, iat = 0 } = claims as Record<string, number | undefined>
   if (!(Number.isFinite(exp) && Number.isFinite(nbf) && Number.isFinite(iat)))

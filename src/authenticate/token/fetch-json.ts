@@ -7,7 +7,10 @@ const MAX_BYTES = 1024 * 1024
 /** An unusable response; the message is a phrase that follows its URL. */
 export class FetchError extends Error {}
 
-/** Reads a JSON object from an http(s) URL or a file; rejects with the URL and the fault. Redirects are refused: only the configured source is trusted. */
+/**
+ * Reads a JSON object from an http(s) URL or a file; rejects with the URL and the fault. Redirects
+ * are refused: only the configured source is trusted.
+ */
 export async function readJson(url: string, signal: AbortSignal, maxBytes = MAX_BYTES) {
   try {
     const body = /^https?:/i.test(url) ? await open(url, signal) : createReadStream(url, { signal })

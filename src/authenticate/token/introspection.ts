@@ -42,7 +42,10 @@ const MAX_FAILURES = 3
 /** Errors of the token, not the request (RFC 7009 section 2.2.1, RFC 6750 section 3.1). */
 const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'])
 
-/** Creates the lookup of opaque tokens (RFC 7662). Concurrent lookups of a token share one request. Refusals are cached. An outage gives a 503. */
+/**
+ * Creates the lookup of opaque tokens (RFC 7662). Concurrent lookups of a token share one request.
+ * Refusals are cached. An outage gives a 503.
+ */
 export function createIntrospection(options: IntrospectionOptions) {
   const { url, events, timeoutMs = 3000, maxAgeMs = 30_000 } = options
   const credentials = new URLSearchParams([[options.clientId, options.clientSecret]]).toString()
@@ -52,7 +55,8 @@ export function createIntrospection(options: IntrospectionOptions) {
     authorization: `Basic ${btoa(credentials.replace('=', ':'))}`,
     'content-type': 'application/x-www-form-urlencoded',
   }
-  // For the log and the metrics: it pauses no lookups, since callers with tokens on which a healthy endpoint fails could lock out others.
+  // For the log and the metrics: it pauses no lookups, since callers with tokens on which a healthy
+  // endpoint fails could lock out others.
   const health = new Health({ failures: MAX_FAILURES, backoffMs: 0, ...events })
   const limit = pLimit(MAX_CONCURRENT)
   const inFlight = new Map<string, Promise<Verification>>()

@@ -5,7 +5,10 @@ import { type KeyLocation, type KeySet, loadKeys, NoKeys } from './key-set.ts'
 export interface Keys {
   /** Returns the keys as last read; undefined if there are none, or they must be read first. */
   current(): KeySet | undefined
-  /** Reads the keys and returns the result, the old keys if that fails; undefined during the cool-down. Never rejects. */
+  /**
+   * Reads the keys and returns the result, the old keys if that fails; undefined during the
+   * cool-down. Never rejects.
+   */
   refresh(): Promise<KeySet | undefined> | undefined
 }
 
@@ -18,7 +21,10 @@ interface ReaderOptions extends KeyLocation {
   readonly cooldownMs?: number
 }
 
-/** Creates keys that `load` replaces: once at a time, and on demand after a cool-down, which without keys is at most `retryMs`. */
+/**
+ * Creates keys that `load` replaces: once at a time, and on demand after a cool-down, which without
+ * keys is at most `retryMs`.
+ */
 function createReader(
   { keys, cooldownMs = 10_000, events }: ReaderOptions,
   retryMs: number,
@@ -73,7 +79,10 @@ export type KeySource = ReturnType<typeof createKeySource>
 
 const MAX_RETRY_MS = 30_000
 
-/** Keeps an issuer's keys: loads them unless they are given, retries with a back-off, then loads them periodically, and on demand after a cool-down. Loads never overlap. */
+/**
+ * Keeps an issuer's keys: loads them unless they are given, retries with a back-off, then loads
+ * them periodically, and on demand after a cool-down. Loads never overlap.
+ */
 export function createKeySource(options: KeySourceOptions) {
   const { jwks, events, retryMs = 500 } = options
   const isFile = typeof jwks === 'string' && !/^https?:\/\//i.test(jwks)

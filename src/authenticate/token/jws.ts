@@ -17,7 +17,10 @@ const PSS = { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RS
 const P1363 = { dsaEncoding: 'ieee-p1363' } as const
 const ED25519: Scheme = { kty: 'OKP', crv: 'Ed25519', digest: undefined }
 
-/** Asymmetric signatures only, and no ES512 (1.6 ms to verify). A new algorithm also goes into `ALGORITHMS` of `config/sections/identity.ts` and of `proof/dpop.ts`. */
+/**
+ * Asymmetric signatures only, and no ES512 (1.6 ms to verify). A new algorithm also goes into
+ * `ALGORITHMS` of `config/sections/identity.ts` and of `proof/dpop.ts`.
+ */
 export const SCHEMES: ReadonlyMap<string, Scheme> = new Map<string, Scheme>([
   ['RS256', { kty: 'RSA', digest: 'sha256' }],
   ['RS384', { kty: 'RSA', digest: 'sha384' }],
@@ -31,7 +34,11 @@ export const SCHEMES: ReadonlyMap<string, Scheme> = new Map<string, Scheme>([
   ['Ed25519', ED25519],
 ])
 
-/** Parses a JWS in compact serialization (RFC 7515 section 7.1); returns undefined for other text. Padding and unused bits are refused, so that no token has two encodings, which caches would take for two tokens. */
+/**
+ * Parses a JWS in compact serialization (RFC 7515 section 7.1); returns undefined for other text.
+ * Padding and unused bits are refused, so that no token has two encodings, which caches would take
+ * for two tokens.
+ */
 export function parseJws(text: string) {
   const first = text.indexOf('.')
   const last = text.lastIndexOf('.')
@@ -48,13 +55,19 @@ const MAX_HEADER = 16 * 1024
 /** An issuer uses only a few headers. Long headers, such as those with a key, are not cached. */
 const parseHeader = memoize((text) => parseObject(decode(text)), 100, 256)
 
-/** Decodes base64url (RFC 4648 section 5) without padding; returns undefined if encoding does not give the same text. */
+/**
+ * Decodes base64url (RFC 4648 section 5) without padding; returns undefined if encoding does not
+ * give the same text.
+ */
 function decode(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64url')
   return bytes.toString('base64url') === text ? bytes : undefined
 }
 
-/** Returns true if `key`, which fits `algorithm`, made the signature. Synchronous: queueing to the thread pool costs more than the verification. */
+/**
+ * Returns true if `key`, which fits `algorithm`, made the signature. Synchronous: queueing to the
+ * thread pool costs more than the verification.
+ */
 export function verifyJws(jws: Jws, algorithm: string, key: KeyObject): boolean {
   const { digest, options } = SCHEMES.get(algorithm)!
   // OpenSSL accepts a PSS signature without its leading zeros, a second encoding (RFC 8017 section 8.1.2, step 1).

@@ -13,7 +13,10 @@ const isKept = (value: unknown): value is Scalar =>
   typeof value === 'boolean' ||
   (typeof value === 'string' && value.length <= MAX_CHARS)
 
-/** Returns the named claims: numbers, booleans and short texts, and lists of them; an empty list for any other value but null. */
+/**
+ * Returns the named claims: numbers, booleans and short texts, and lists of them; an empty list for
+ * any other value but null.
+ */
 export function keptClaims(claims: JsonObject, names: readonly string[] = []): Claims | undefined {
   if (names.length === 0) return undefined
   const kept = Object.create(null) as Record<string, Scalar | readonly Scalar[]>

@@ -29,7 +29,10 @@ const USUAL_EXPONENT = 65537n
 export type KeySet = ReturnType<typeof createKeySet>
 
 function createKeySet(keys: readonly VerificationKey[], source: string) {
-  /** Returns the keys to try for an algorithm and a `kid`, if the token has one: the first 5, or only the first if one is slow. */
+  /**
+   * Returns the keys to try for an algorithm and a `kid`, if the token has one: the first 5, or
+   * only the first if one is slow.
+   */
   function find(algorithm: unknown, kid: unknown): readonly VerificationKey[] {
     const fitting = keys.filter(
       (key) => (kid === undefined || key.kid === kid) && key.algorithms.has(algorithm),
@@ -106,7 +109,10 @@ export interface KeyLocation {
 
 export class NoKeys extends Error {}
 
-/** Reads an issuer's keys once; returns `previous` if they are unchanged. Rejects, also if no key is usable, with a message for operators. */
+/**
+ * Reads an issuer's keys once; returns `previous` if they are unchanged. Rejects, also if no key is
+ * usable, with a message for operators.
+ */
 export async function loadKeys(
   { issuer, jwks, fetchTimeoutMs = 3000 }: KeyLocation,
   previous?: KeySet,
@@ -123,7 +129,10 @@ export async function loadKeys(
   return keys
 }
 
-/** Reads the metadata of an issuer (OpenID Connect Discovery 1.0, sections 4 and 4.3) from the document found under `base`. */
+/**
+ * Reads the metadata of an issuer (OpenID Connect Discovery 1.0, sections 4 and 4.3) from the
+ * document found under `base`.
+ */
 export async function discover(issuer: string, signal: AbortSignal, base = issuer) {
   const url = `${base.replace(/\/$/, '')}/.well-known/openid-configuration`
   const metadata = await readJson(url, signal)

@@ -11,7 +11,10 @@ import { hasTokens, type InitSettings, matchesOf, MEMORY, promptForMissing } fro
 const DISCOVERY_MS = 2000
 const SCHEMA = 'sluice.schema.json'
 
-/** Writes a configuration for the given addresses, prompting for missing ones, and its schema, and prints the next steps. */
+/**
+ * Writes a configuration for the given addresses, prompting for missing ones, and its schema, and
+ * prints the next steps.
+ */
 export async function run(args: Args, io: Io): Promise<void> {
   const file = textOf(args, 'output')!
   const isFile = file !== '-'

@@ -59,7 +59,10 @@ export type InitSettings = Readonly<Record<keyof typeof PROMPTS, string>>
 const TOKEN_FLAGS = ['identity', 'issuer', 'audience', 'api', 'open']
 export const hasTokens = (settings: Args): boolean => settings['for'] === KINDS[0]
 
-/** Returns the values of the flags, and on a terminal prompts for the others; throws a UsageError for invalid or missing flags. */
+/**
+ * Returns the values of the flags, and on a terminal prompts for the others; throws a UsageError
+ * for invalid or missing flags.
+ */
 export async function promptForMissing(args: Args, io: Io): Promise<InitSettings> {
   const prompts = Object.entries<Prompt>(PROMPTS)
   const settings: Record<string, string> = {}
@@ -119,7 +122,10 @@ function openTerminal({ stdin, stderr }: Io) {
   return { ask, close: () => terminal.close() }
 }
 
-/** Checks a value as the configuration will; an empty one means the fallback. Throws a UsageError that begins with `subject`. */
+/**
+ * Checks a value as the configuration will; an empty one means the fallback. Throws a UsageError
+ * that begins with `subject`.
+ */
 function parse({ schema, fallback }: Prompt, text: string, subject: string): string {
   const value = text || fallback
   if (value === '') return value

@@ -10,7 +10,10 @@ const FORM = 'LIMIT=N with a whole number, such as requests=5000, or LIMIT=defau
 const MAX_SPAN = '3650d'
 const durationSchema = duration('1s', MAX_SPAN)
 
-/** Sets or removes overrides of one caller at all gateways that share the store, either all that are given or none. `words`: the parts of the caller, then LIMIT=N. */
+/**
+ * Sets or removes overrides of one caller at all gateways that share the store, either all that are
+ * given or none. `words`: the parts of the caller, then LIMIT=N.
+ */
 export async function setLimits(admin: Admin, words: readonly string[], args: Args, io: Io): Promise<void> {
   // The first word always names the caller.
   const end = words.findIndex((word, i) => i > 0 && !isNamedPart(word))

@@ -12,7 +12,10 @@ const CHUNK_BYTES = 128 * 1024
 const MAX_LINE_CHARS = 64 * 1024
 /** Maximum refusals that a line is believed to count: more than a gateway makes in that time. */
 const MAX_OMITTED = 1_000_000
-/** Maximum difference between Redis's clock, which decides, and the gateway's. Calls are buffered this long for sorting. */
+/**
+ * Maximum difference between Redis's clock, which decides, and the gateway's. Calls are buffered
+ * this long for sorting.
+ */
 const WINDOW_MS = 60_000
 const MAX_BUFFERED = 400_000
 /** Fraction by which both are exceeded before the buffered calls are sorted again. */
@@ -23,7 +26,10 @@ const FORWARDED = new Set<unknown>(['BadGateway', 'GatewayTimeout'])
 /** Error codes of calls that the gateway could not decide, or decided and could not forward. */
 const MAYBE_UNDECIDED = new Set<unknown>(['ServiceUnavailable', 'InternalServer'])
 
-/** Reads a log, plain or gzip, in batches of lines, and reports the stored bytes. Keeps only the beginning of a line that is too long. */
+/**
+ * Reads a log, plain or gzip, in batches of lines, and reports the stored bytes. Keeps only the
+ * beginning of a line that is too long.
+ */
 export async function* readLines(name: string, stdin: Readable, onRead: (bytes: number) => void) {
   let rest = ''
   try {
@@ -53,7 +59,10 @@ async function isGzip(stream: Readable): Promise<boolean> {
   return head[0] === 0x1f && head[1] === 0x8b
 }
 
-/** Parses a line of the access log, also after the prefix of a collector. Returns why a line is not of a call that reached the limiter. */
+/**
+ * Parses a line of the access log, also after the prefix of a collector. Returns why a line is not
+ * of a call that reached the limiter.
+ */
 export function readAccessLine(text: string) {
   if (text.length > MAX_LINE_CHARS) return 'overlong'
   let line: Readonly<Record<string, unknown>>
@@ -76,8 +85,9 @@ export function readAccessLine(text: string) {
     stringOf(name)?.endsWith('…') ? undefined : stringOf(name)
   // The claims of an authorisation request are not verified. Other proxies log an unknown client as an empty string.
   const client = line['claimed'] === true ? undefined : stringOf('client') || undefined
-  // A line names the client of a verified token, also of one that is then refused. Without a client, only a call that was
-  // forwarded or refused by `onOutage: deny` has certainly reached the limiter. 499: forwarded, and the caller left.
+  // A line names the client of a verified token, also of one that is then refused. Without a
+  // client, only a call that was forwarded or refused by `onOutage: deny` has certainly reached the
+  // limiter. 499: forwarded, and the caller left.
   const isForwarded =
     decision === 'admitted' || line['source'] === 'upstream' || line['status'] === 499 || FORWARDED.has(code)
   const isAuthorized = client !== undefined && code !== 'Forbidden' && code !== 'Unauthorized'
@@ -115,8 +125,9 @@ export function readAccessLine(text: string) {
 }
 
 /**
- * Passes on the calls of all logs, each sorted by the ends of its requests, in the order of their decisions, with their instants. A call
- * that comes after a later one gets the instant of that one. Returns the number of such late calls and their maximum delay.
+ * Passes on the calls of all logs, each sorted by the ends of its requests, in the order of their
+ * decisions, with their instants. A call that comes after a later one gets the instant of that one.
+ * Returns the number of such late calls and their maximum delay.
  */
 export async function passInOrder(
   logs: readonly AsyncIterator<readonly LoggedCall[], void>[],

@@ -38,7 +38,10 @@ export async function run(args: Args, io: Io): Promise<void> {
 
 export type Report = Awaited<ReturnType<typeof replay>>
 
-/** Replays calls against the limits at the times of their decisions. Memory grows with the clients and the active keys. */
+/**
+ * Replays calls against the limits at the times of their decisions. Memory grows with the clients
+ * and the active keys.
+ */
 export async function replay(
   { config, file }: Loaded,
   logs: readonly string[],
@@ -113,7 +116,10 @@ export async function replay(
   }
 }
 
-/** Creates the function that returns the quotas of a logged call, or why it has none. Without its path or host, a call is matched by its recorded route. */
+/**
+ * Creates the function that returns the quotas of a logged call, or why it has none. Without its
+ * path or host, a call is matched by its recorded route.
+ */
 function createCharges(config: Config) {
   const { store, clientLimits, parameters } = config
   // A log may not contain the host of a call.

@@ -27,7 +27,10 @@ export const clientsAt = (gateway: string): readonly ClientMetadata[] =>
     redirect_uris: [`${gateway}${CALLBACK}`],
   }))
 
-/** Creates a real OpenID Provider: PAR, request objects, access tokens (RFC 9068) for the Data API, and a login that accepts any name. */
+/**
+ * Creates a real OpenID Provider: PAR, request objects, access tokens (RFC 9068) for the Data API,
+ * and a login that accepts any name.
+ */
 export async function createIdentity(options: IdentityOptions): Promise<Server> {
   const { Provider } = await importProvider()
   const provider = new Provider(options.issuer, configure(options))
@@ -98,7 +101,10 @@ async function importProvider(): Promise<typeof OidcProvider> {
   }
 }
 
-/** Creates a small Data API, with and without `/v3`: transactions, and a sync that always succeeds. The gateway authenticates. */
+/**
+ * Creates a small Data API, with and without `/v3`: transactions, and a sync that always succeeds.
+ * The gateway authenticates.
+ */
 export function createDataApi(): Server {
   return createServer((request, response) => {
     const url = new URL(request.url ?? '/', 'http://localhost')
@@ -130,7 +136,10 @@ const TRANSACTIONS = Array.from({ length: 60 }, (_, i) => ({
   status: 'posted',
 }))
 
-/** Sends calls of the clients of `LOAD` to each gateway in turn until `signal` is aborted. Some are refused, and failures are ignored. */
+/**
+ * Sends calls of the clients of `LOAD` to each gateway in turn until `signal` is aborted. Some are
+ * refused, and failures are ignored.
+ */
 export function sendLoad(gateways: readonly string[], signal: AbortSignal): void {
   const tokens = new Map<string, { readonly token: string; readonly until: number }>()
   let sent = 0

@@ -14,7 +14,10 @@ const AUDIENCE = 'https://data.sandbox.example'
 const COLUMN = 28
 const HOST_NAME = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/i
 
-/** Serves an OpenID Provider, a Data API and, unless there are `--gateways`, the gateway before them until SIGINT or SIGTERM, and prints how to try it out. */
+/**
+ * Serves an OpenID Provider, a Data API and, unless there are `--gateways`, the gateway before them
+ * until SIGINT or SIGTERM, and prints how to try it out.
+ */
 export async function run(args: Args, io: Io): Promise<void> {
   const signal = interruption(io)
   try {
@@ -27,7 +30,10 @@ export async function run(args: Args, io: Io): Promise<void> {
   }
 }
 
-/** Starts the backends and then the gateway. If it fails, or `signal` is aborted between two starts, closes everything and rejects. */
+/**
+ * Starts the backends and then the gateway. If it fails, or `signal` is aborted between two starts,
+ * closes everything and rejects.
+ */
 export async function openSandbox(args: Args, signal: AbortSignal, program = 'sluice') {
   const limit = wholeOf(args, 'limit', Number.MAX_SAFE_INTEGER)
   const { bound, shown } = addressOf(textOf(args, 'host')!)
@@ -91,7 +97,10 @@ export async function openSandbox(args: Args, signal: AbortSignal, program = 'sl
   }
 }
 
-/** Returns the address that the callers' listener binds, and the host of its URLs. A name may be resolvable only for callers. */
+/**
+ * Returns the address that the callers' listener binds, and the host of its URLs. A name may be
+ * resolvable only for callers.
+ */
 function addressOf(host: string): { readonly bound: string; readonly shown: string } {
   if (host === 'localhost' || host === LOOPBACK) return { bound: LOOPBACK, shown: 'localhost' }
   if (host === ANY || host === '::') return { bound: host, shown: 'localhost' }

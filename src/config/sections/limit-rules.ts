@@ -129,7 +129,10 @@ function checkKind(kind: string): boolean | string {
   return checkCost(kind)
 }
 
-/** Maximum repetitions without a fixed count in a regular expression. A mismatch costs a segment's length to this power. */
+/**
+ * Maximum repetitions without a fixed count in a regular expression. A mismatch costs a segment's
+ * length to this power.
+ */
 const MAX_UNBOUNDED_REPETITIONS = 2
 
 /** Returns true, or why a valid regular expression may backtrack for too long. */

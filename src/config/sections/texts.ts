@@ -50,7 +50,10 @@ export const keysLocation = stringThat(
 
 export const fetchedUrl = (what: string) => stringThat(isFetchable, what)
 
-/** The URL of a page, in the characters of RFC 3986 section 2: it is sent in JSON without escapes, and an anchor is added to it. */
+/**
+ * The URL of a page, in the characters of RFC 3986 section 2: it is sent in JSON without escapes,
+ * and an anchor is added to it.
+ */
 export const pageUrl = stringThat((text) => {
   const url = httpUrl(text)
   return url !== undefined && hasNoCredentials(url) && /^[\w.~:/?[\]@!$&'()*+,;=%-]+$/.test(text)
@@ -91,7 +94,10 @@ export const identityField = stringThat((field) => {
   return FIELD.test(field)
 }, 'the name of a header field such as X-My-User')
 
-/** Checks a field that limits count by, or that has the request id. Returns true, a mistake, or false if it is no field name. */
+/**
+ * Checks a field that limits count by, or that has the request id. Returns true, a mistake, or
+ * false if it is no field name.
+ */
 export function fieldIssue(field: string): boolean | string {
   const name = field.toLowerCase()
   if (isRead(name) || decideAction(name) !== 'keep' || SET_BY_GATEWAY.test(name))

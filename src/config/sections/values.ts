@@ -101,7 +101,10 @@ type Values<T extends Shape> = z.output<z.ZodObject<T, z.core.$strict>>
 /** Returns the key of the file for the name of a setting: `timeout` for `timeoutMs`, `until` for `untilAt`. */
 const keyOf = (name: string): string => name.replace(/(?:Ms|At)$/, '')
 
-/** Creates the schema of a mapping. Its keys are the names without `Ms` and `At`. `check` yields mistakes that involve several of them. */
+/**
+ * Creates the schema of a mapping. Its keys are the names without `Ms` and `At`. `check` yields
+ * mistakes that involve several of them.
+ */
 export function section<T extends Shape>(shape: T, check?: (values: Values<T>) => Iterable<Issue>) {
   const names = new Map(Object.keys(shape).map((name) => [keyOf(name), name]))
   const fields = Object.fromEntries([...names].map(([key, name]) => [key, shape[name]!]))
@@ -111,7 +114,10 @@ export function section<T extends Shape>(shape: T, check?: (values: Values<T>) =
   return check === undefined ? mapping : mapping.superRefine(crossField(check))
 }
 
-/** Returns a `superRefine` callback for checks across fields, run only if each field is valid. Paths are relative to the value. */
+/**
+ * Returns a `superRefine` callback for checks across fields, run only if each field is valid. Paths
+ * are relative to the value.
+ */
 export function crossField<T>(check: (value: T) => Iterable<Issue>) {
   return (value: T, context: z.core.$RefinementCtx<T>): void => {
     if (context.issues.length > 0) return
@@ -132,7 +138,10 @@ export function* exclusive<T extends object>(
   for (const key of others) yield atKey(key, `cannot be combined with "${first}"; ${remedy}`)
 }
 
-/** Creates the schema of mappings of an operator's names to values → the values with their names, in the order of the file. */
+/**
+ * Creates the schema of mappings of an operator's names to values → the values with their names, in
+ * the order of the file.
+ */
 export function named<T extends z.ZodType<object>>(schema: T, what: string) {
   const error = 'is not a name; write lower-case letters, digits, "-" and "_", a letter first'
   return z

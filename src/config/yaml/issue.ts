@@ -55,7 +55,10 @@ export function mistakesOf(issue: z.core.$ZodIssue, parent: Path = []): readonly
   return [{ path, message, key: issue.code === 'custom' && issue.params?.['key'] === true }]
 }
 
-/** Formats a path, such as `routes[2].upstream`. `wordsOnly` omits other keys: an unknown one may be a key and its secret without a colon. */
+/**
+ * Formats a path, such as `routes[2].upstream`. `wordsOnly` omits other keys: an unknown one may be
+ * a key and its secret without a colon.
+ */
 export function writePath(path: Path, wordsOnly = false): string {
   const steps = path.map((step) => {
     if (typeof step === 'number') return `[${step}]`
@@ -65,7 +68,10 @@ export function writePath(path: Path, wordsOnly = false): string {
   return steps.join('').replace(/^\./, '')
 }
 
-/** Returns the `error` option of zod for a value that must be `what`. The value is not repeated: it may hold a secret. */
+/**
+ * Returns the `error` option of zod for a value that must be `what`. The value is not repeated: it
+ * may hold a secret.
+ */
 export function mustBe(what: string, explain?: (input: unknown) => string | false | undefined) {
   return {
     error: ({ input }: { readonly input?: unknown }): string => {
@@ -76,7 +82,10 @@ export function mustBe(what: string, explain?: (input: unknown) => string | fals
   }
 }
 
-/** Returns the `error` option of zod for a mapping. The message of unknown keys is the defined keys, for `mistakesOf`. */
+/**
+ * Returns the `error` option of zod for a mapping. The message of unknown keys is the defined keys,
+ * for `mistakesOf`.
+ */
 export function mustBeMapping(keys: readonly string[], what?: string) {
   const { error } = mustBe(what ?? `a mapping (keys: ${keys.join(', ')})`)
   return {

@@ -11,9 +11,10 @@ export type Env = Readonly<Record<string, string | undefined>>
 const MAX_DEPTH = 1000
 
 /**
- * Reads one YAML document and substitutes the environment in each scalar, so that no value can change the structure. Without an
- * environment, variables are left as written. `value` is undefined if the mistakes leave no mapping. `offsetOf` finds a path's value
- * or key, or the innermost node around it; `placeOf` gives the line and column of an offset, counted from 1.
+ * Reads one YAML document and substitutes the environment in each scalar, so that no value can
+ * change the structure. Without an environment, variables are left as written. `value` is undefined
+ * if the mistakes leave no mapping. `offsetOf` finds a path's value or key, or the innermost node
+ * around it; `placeOf` gives the line and column of an offset, counted from 1.
  */
 export function readSource(source: string, env?: Env) {
   const text = source.replace(/^\uFEFF/, '')
@@ -55,7 +56,10 @@ export function readSource(source: string, env?: Env) {
   }
 }
 
-/** Sorts mistakes by position and keeps the first of each path, since the others follow from it. `flagOf` returns a value's flag. */
+/**
+ * Sorts mistakes by position and keeps the first of each path, since the others follow from it.
+ * `flagOf` returns a value's flag.
+ */
 export function locate(
   mistakes: readonly Issue[],
   file: string,
@@ -92,7 +96,10 @@ export function mapTexts<T>(value: T, replace: (text: string, path: Path) => str
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, map(inner, key)])) as T
 }
 
-/** Returns the offset of a path's value or key, or of the innermost node around it; within an alias, that in its anchor. */
+/**
+ * Returns the offset of a path's value or key, or of the innermost node around it; within an alias,
+ * that in its anchor.
+ */
 function findOffset(document: Document.Parsed, path: Path, atKey = false): number {
   let [key, value]: Entry = [undefined, document.contents]
   for (const step of path) {
@@ -162,7 +169,10 @@ function inspect(root: Node | null, env: Env | undefined, lines: LineCounter) {
 const VARIABLE = /\$\$\{|\$\{([^}]*)(\}?)/g
 const INSIDE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
 
-/** Substitutes `${NAME}` and `${NAME:-default}`, where an empty variable counts as unset; `$${` becomes `${`. Leaves mistakes as written. */
+/**
+ * Substitutes `${NAME}` and `${NAME:-default}`, where an empty variable counts as unset; `$${`
+ * becomes `${`. Leaves mistakes as written.
+ */
 export function substitute(source: string, env: Env, report: (message: string) => void): string {
   return source.replace(VARIABLE, (all, inside: string | undefined, end: string) => {
     if (inside === undefined) return '${'

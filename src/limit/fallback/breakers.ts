@@ -31,8 +31,9 @@ export type RemoteStore = Omit<RedisStore, 'connect' | 'overrides' | 'renew' | '
 const RECONNECT_EVERY_MS = 1000
 
 /**
- * Creates a circuit breaker for each server. After 3 failures in a row, 250 ms from the first to the last, the server is down: a
- * silent connection is replaced, and a probe is sent every 250 ms until one succeeds. Servers that are up are probed too.
+ * Creates a circuit breaker for each server. After 3 failures in a row, 250 ms from the first to
+ * the last, the server is down: a silent connection is replaced, and a probe is sent every 250 ms
+ * until one succeeds. Servers that are up are probed too.
  */
 export function createBreakers(store: RemoteStore, options: BreakerOptions) {
   const { onOutage, clock = SYSTEM_CLOCK, probeEveryMs = 250, idleEveryMs = 2000 } = options

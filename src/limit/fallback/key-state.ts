@@ -55,7 +55,10 @@ export class KeyState {
   rest = 0
   /** The instant at which the store can last have admitted a call: the rest were not made later. */
   lastAt = 0
-  /** The same as `firstAt` and `rest` for each higher cost and each share that the store refused since it last admitted a call, by `fullAt`: more calls must leave. */
+  /**
+   * The same as `firstAt` and `rest` for each higher cost and each share that the store refused
+   * since it last admitted a call, by `fullAt`: more calls must leave.
+   */
   #restOf: Map<number, readonly [firstAt: number, rest: number]> | undefined
 
   handOver: HandOver = STORED
@@ -110,7 +113,10 @@ export class KeyState {
     this.firstAt = this.lastAt = Math.round(atMs * 1000)
   }
 
-  /** Returns the points in a window, and those that a call of this cost may still take in it; `room` may be negative. */
+  /**
+   * Returns the points in a window, and those that a call of this cost may still take in it; `room`
+   * may be negative.
+   */
   countIn(frame: Frame, gateways: number, cost?: number) {
     const { horizonUs, limit } = frame
     let stored = this.firstAt > horizonUs ? this.used : this.lastAt > horizonUs ? this.rest : 0
@@ -138,7 +144,8 @@ export class KeyState {
   admit(frame: Frame, { windowMs }: Window, spreadMs: number, quota?: Quota, access?: KeyState): void {
     if (this.own === undefined) {
       this.own = new CallLog()
-      // The same for all calls of a log: a call that is counted further ahead than others would drop those still in the window.
+      // The same for all calls of a log: a call that is counted further ahead than others would
+      // drop those still in the window.
       this.spreadMs = spreadMs
     }
     const atUs = frame.nowUs + Math.ceil(this.spreadMs * 1000)
@@ -160,7 +167,10 @@ export class KeyState {
     this.#each.splice(0, kept === -1 ? this.#each.length : kept)
   }
 
-  /** Takes a call's points from the own ones in a window, as they are all alike; returns false if too few of them are not sent. */
+  /**
+   * Takes a call's points from the own ones in a window, as they are all alike; returns false if
+   * too few of them are not sent.
+   */
   takeBack(frame: Frame, cost: number): boolean {
     const { own, handOver } = this
     const sent = 'sent' in handOver ? handOver.sent.find(({ log }) => log === own) : undefined
@@ -180,7 +190,10 @@ export class KeyState {
     if (this.handOver.state === 'stored') this.handOver = OWN
   }
 
-  /** Returns the merge to be sent now, with a number for a new one; undefined if there is nothing to send, or it is under way. */
+  /**
+   * Returns the merge to be sent now, with a number for a new one; undefined if there is nothing to
+   * send, or it is under way.
+   */
   send(number: number): Merge | undefined {
     const { handOver } = this
     if (handOver.state === 'stored' || handOver.state === 'sent') return undefined
@@ -241,7 +254,10 @@ export class KeyState {
     this.handOver = STORED
   }
 
-  /** Forgets own calls if all have left the window, at a local instant and the time of the store; returns true if there are none then. */
+  /**
+   * Forgets own calls if all have left the window, at a local instant and the time of the store;
+   * returns true if there are none then.
+   */
   expire(nowUs: number, dateMs: number): boolean {
     const { own, handOver } = this
     if (handOver.state === 'sent') return false

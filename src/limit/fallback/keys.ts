@@ -41,7 +41,10 @@ export function createKeys() {
 function createKind(isProof: boolean) {
   /** The keys with own calls, which must not be evicted. */
   const kept = new Map<string, KeyState>()
-  /** The keys that the store was asked for last, in two generations: the older is evicted at once. A list by use: +1.2 us a call (`npm run bench:profile`). */
+  /**
+   * The keys that the store was asked for last, in two generations: the older is evicted at once. A
+   * list by use: +1.2 us a call (`npm run bench:profile`).
+   */
   let [young, old] = [new Map<string, KeyState>(), new Map<string, KeyState>()]
   let rest = kept.values()
 

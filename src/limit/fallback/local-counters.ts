@@ -8,7 +8,10 @@ import type { RemoteStore } from './breakers.ts'
 import { type KeyState, perGateway } from './key-state.ts'
 import { createKeys } from './keys.ts'
 
-/** Minimum spread: the clock of the server that gets the calls may be known less well than that of the last, by about a round trip. */
+/**
+ * Minimum spread: the clock of the server that gets the calls may be known less well than that of
+ * the last, by about a round trip.
+ */
 const MIN_SPREAD_MS = 10
 
 type Counted = Window & { readonly key: string }
@@ -22,7 +25,10 @@ interface Found {
   readonly verdict: Verdict
 }
 
-/** A merge to be sent, and the function that gets the answer, or nothing if the store may not have the calls; it returns the next merge of the key. */
+/**
+ * A merge to be sent, and the function that gets the answer, or nothing if the store may not have
+ * the calls; it returns the next merge of the key.
+ */
 export interface PendingMerge {
   readonly merge: Merge
   readonly onEnd: (charge?: Charge) => PendingMerge | undefined
@@ -35,8 +41,9 @@ interface LocalOptions {
 }
 
 /**
- * Creates the counters that this process uses while the store does not answer. Each gateway may admit an equal fraction of the
- * calls that the store last reported as remaining. It keeps the calls, with their instants, until the store has merged them.
+ * Creates the counters that this process uses while the store does not answer. Each gateway may
+ * admit an equal fraction of the calls that the store last reported as remaining. It keeps the
+ * calls, with their instants, until the store has merged them.
  */
 export function createLocalCounters(
   clock: Clock,
@@ -61,8 +68,8 @@ export function createLocalCounters(
     frameAt(limit, counted, atUs, counted.calendar === undefined ? 0 : dateMs(counted.key, atUs))
 
   /**
-   * Returns the window in which own calls are kept: for the longest possible period, as the server's clock may be set back, but those of
-   * two periods apart.
+   * Returns the window in which own calls are kept: for the longest possible period, as the
+   * server's clock may be set back, but those of two periods apart.
    */
   const ownFrame = (limit: number, counted: Counted, atUs: number): Frame => ({
     ...frameAt(limit, { windowMs: counted.windowMs }, atUs, 0),
@@ -73,7 +80,10 @@ export function createLocalCounters(
     if (state.expire(nowUs(), dateMs(state.key))) keys.release(state)
   }
 
-  /** Counts a call of this gateway, at the instant from which its callers have to wait: Redis may take it for that late. */
+  /**
+   * Counts a call of this gateway, at the instant from which its callers have to wait: Redis may
+   * take it for that late.
+   */
   function admit({ quota, state, access }: Found, at: number, lease: string | undefined): void {
     if (state === undefined) return leases.hold(quota, lease!, -Infinity, at / 1000)
     const spread = Math.max(MIN_SPREAD_MS, spreadMs(quota.key))
@@ -157,7 +167,10 @@ export function createLocalCounters(
     return charge
   }
 
-  /** Holds a lease that the store has added since it was asked. If it then had fewer than were held, it has lost them. */
+  /**
+   * Holds a lease that the store has added since it was asked. If it then had fewer than were held,
+   * it has lost them.
+   */
   function holdStored(quota: Quota, lease: string, { used }: Allowance, askedMs: number): void {
     leases.hold(quota, lease, storedUntil(quota, askedMs), clock.now())
     const { key } = quota
@@ -195,7 +208,10 @@ export function createLocalCounters(
         else yield pending
       }
     },
-    /** Gives a call back: one of this gateway's own, or with the merge that is returned, unless another is under way. */
+    /**
+     * Gives a call back: one of this gateway's own, or with the merge that is returned, unless
+     * another is under way.
+     */
     giveBack(quota: Quota, endsAt: number): PendingMerge | undefined {
       const state = keys.know(quota, quota.key)
       // As far as is known here: the server's clock, which decides, may have been set back.

@@ -13,7 +13,10 @@ export interface FallbackOptions extends BreakerOptions {
   /** Gateways that share the limits under `local`. Default: those that the store counts, at least `processes`. */
   readonly instances?: number | undefined
   readonly processes?: number | undefined
-  /** Called for each decision that the fallback makes, or refuses to make under `deny`; without a cause if Redis was not asked. */
+  /**
+   * Called for each decision that the fallback makes, or refuses to make under `deny`; without a
+   * cause if Redis was not asked.
+   */
   readonly onFallback?: (mode: OutageMode, cause: Error | undefined) => void
   readonly onDamaged?: (key: string) => void
 }
@@ -34,8 +37,9 @@ function withoutDamage(error: Error): undefined {
 }
 
 /**
- * Wraps a store so that the fallback decides requests that fail or time out, and all requests while the breaker of their server is
- * open. Until the store has merged the calls that the fallback admitted, in the background, each question names their number.
+ * Wraps a store so that the fallback decides requests that fail or time out, and all requests while
+ * the breaker of their server is open. Until the store has merged the calls that the fallback
+ * admitted, in the background, each question names their number.
  */
 export function withFallback(store: RemoteStore, options: FallbackOptions) {
   const { onOutage, instances, processes = 1, clock = SYSTEM_CLOCK, probeEveryMs = 250 } = options
@@ -113,7 +117,10 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     return leaseAllowance(quota, false, held, store.dateAt(key, clock.now()) || clock.date())
   }
 
-  /** Reads quotas from the store, or from this gateway's own counters after an error that `ignore` does not throw on. */
+  /**
+   * Reads quotas from the store, or from this gateway's own counters after an error that `ignore`
+   * does not throw on.
+   */
   async function read(quotas: readonly Quota[], ignore: (error: Error) => undefined) {
     if (quotas.length === 0) return []
     const found = isUp(quotas) ? await store.peek(quotas, local.own).catch(ignore) : undefined

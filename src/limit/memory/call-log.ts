@@ -2,11 +2,14 @@ import { search } from '../../runtime/hot-path.ts'
 import type { Window } from '../quota.ts'
 
 /**
- * An exact log of the admitted calls of one key, with the slots and the algorithm of charge.lua. A call with a cost of n counts as
- * n calls. Times are microseconds of one clock.
+ * An exact log of the admitted calls of one key, with the slots and the algorithm of charge.lua. A
+ * call with a cost of n counts as n calls. Times are microseconds of one clock.
  */
 export class CallLog {
-  /** Two numbers for each slot, oldest first: the time of its last call, and the calls ever admitted up to that call. */
+  /**
+   * Two numbers for each slot, oldest first: the time of its last call, and the calls ever admitted
+   * up to that call.
+   */
   readonly slots: number[] = []
   /** Leading slots that are dropped, but not yet removed from `slots`. */
   first = 0
@@ -33,7 +36,10 @@ export interface Frame {
   readonly spanUs: number
 }
 
-/** Maximum limit whose calls have slots of their own. Above it, the calls of a thousandth of the window share a slot, and its last call's time. */
+/**
+ * Maximum limit whose calls have slots of their own. Above it, the calls of a thousandth of the
+ * window share a slot, and its last call's time.
+ */
 const MAX_EXACT = 1000
 
 /** Returns the window of a limit, at a time of the log's clock that is `epochMs`. */
@@ -94,7 +100,10 @@ export function add(log: CallLog, frame: Frame, cost = 1, madeUs = frame.nowUs):
   slots.push(atUs, log.total)
 }
 
-/** Returns when the remaining calls of a limit next grow: when the oldest call leaves, or the last call in excess of the limit. */
+/**
+ * Returns when the remaining calls of a limit next grow: when the oldest call leaves, or the last
+ * call in excess of the limit.
+ */
 export function growsAt(log: CallLog, frame: Frame, limit = frame.limit): number {
   const { nowUs, horizonUs, windowUs, endUs, spanUs } = frame
   if (endUs !== undefined) return endUs

@@ -8,7 +8,10 @@ import { add, CallLog, frameAt, growsAt, takeBack, usedIn } from './call-log.ts'
 const SWEEP_EVERY_MS = 1000
 const SWEPT_AT_ONCE = 50_000
 
-/** Creates counters in this process, with the algorithm of charge.lua. `sweptWithCharge` keys are checked with each charge: sweeping keeps pace with any load. */
+/**
+ * Creates counters in this process, with the algorithm of charge.lua. `sweptWithCharge` keys are
+ * checked with each charge: sweeping keeps pace with any load.
+ */
 export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
   const epochMs = epochOf(clock)
   const logs = new Map<string, CallLog>()

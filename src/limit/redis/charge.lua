@@ -1,6 +1,7 @@
--- Decides a batch of requests, each against several limits: a request is charged to all of its limits, or to none. The clock is read
--- once for the whole batch. The log of a key: layout.lua. The key of a limit of calls at once is a sorted set of leases, the calls in
--- progress, by the times at which they end by themselves; the id of a lease begins with the time at which its call began.
+-- Decides a batch of requests, each against several limits: a request is charged to all of its
+-- limits, or to none. The clock is read once for the whole batch. The log of a key: layout.lua. The
+-- key of a limit of calls at once is a sorted set of leases, the calls in progress, by the times at
+-- which they end by themselves; the id of a lease begins with the time at which its call began.
 --
 -- KEYS      the key of every limit of every decision, in order; the key of a limit's access precedes it; then keys of merges, and those
 --           of every decision's limits of calls at once; on a cluster all of one hash slot
@@ -27,8 +28,8 @@
 --           and after these for every limit of calls at once the same room, used, and when the oldest call in progress began, if the
 --           decision is only read, or 0
 --
--- A call during an access is free: it needs no room, and is charged neither to the limit nor to the access, if the limit has calls and is
--- not 0.
+-- A call during an access is free: it needs no room, and is charged neither to the limit nor to the
+-- access, if the limit has calls and is not 0.
 
 local CHARGE, AT_ONCE = 1, 2
 local NONE, FREE, PAYS = 0, 1, 2
@@ -38,7 +39,8 @@ local SMALL = 8
 -- A request that waited at a stalled server has timed out at the gateway: do not charge it.
 if now > tonumber(ARGV[1]) or now < tonumber(ARGV[2]) then return { now } end
 
--- Returns time and cumulative count of a slot, 0 being the oldest. The only function, as each script call recreates them all.
+-- Returns time and cumulative count of a slot, 0 being the oldest. There are few functions, as each
+-- script call creates them anew.
 local function slot(log, index)
   local at = HEADER_BYTES + (log.first + index) % log.capacity * SLOT_BYTES
   if log.raw then return unpackBytes(SLOT, log.raw, at + 1) end
@@ -82,7 +84,8 @@ end
 -- Calls in progress, by the key of their leases.
 local inProgress = {}
 
--- Returns the calls in progress of a key, nothing if it is damaged. Removes the leases that have ended by themselves if they fill the limit.
+-- Returns the calls in progress of a key, nothing if it is damaged. Removes the leases that have
+-- ended by themselves if they fill the limit.
 local function countLeases(name, calls)
   local count = inProgress[name] or pcall('ZCARD', name)
   if type(count) ~= 'number' then return nil end
@@ -91,8 +94,9 @@ local function countLeases(name, calls)
   return count
 end
 
--- Adds a lease. A key outlives it by as much again, so that most leases find one that lives long enough. Removes nothing before: Redis
--- with full memory refuses to add only until a script has written.
+-- Adds a lease. A key outlives it by as much again, so that most leases find one that lives long
+-- enough. Removes nothing before: Redis with full memory refuses to add only until a script has
+-- written.
 local function addLease(name, window, id)
   local count, ttl = inProgress[name], ceil(window / 1000)
   local isShort = count > 0 and call('PTTL', name) < ttl
@@ -153,7 +157,8 @@ while decision <= #ARGV do
     end
     local horizon = start and start - 1 or now - window
     if log.held > 0 and log.oldest <= horizon then
-      -- Drop the slots that have left, to be written if the call is charged. A galloping search, as they are usually few.
+      -- Drop the slots that have left, to be written if the call is charged. A galloping search, as
+      -- they are usually few.
       local when, gone = slot(log, 0)
       local left, step, beyond, upTo = 1, 1, log.held + 1, nil
       while beyond - left > 1 do

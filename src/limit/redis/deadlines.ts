@@ -11,8 +11,9 @@ interface Waiting extends ListItem {
 }
 
 /**
- * Creates a timeout for requests to one server, with one timer for all. When one expires, all do, in their order. A tick counts for
- * at most a quarter of the timeout: if it took longer, this process was busy or suspended, which is not a failure of the server.
+ * Creates a timeout for requests to one server, with one timer for all. When one expires, all do,
+ * in their order. A tick counts for at most a quarter of the timeout: if it took longer, this
+ * process was busy or suspended, which is not a failure of the server.
  */
 export function createDeadlines(timeoutMs: number, clock: Clock) {
   const tickMs = Math.min(10, timeoutMs / 10)
@@ -54,7 +55,10 @@ export function createDeadlines(timeoutMs: number, clock: Clock) {
   }
 
   return {
-    /** Settles as `ask` does, or rejects with a TimeoutError; an answer that has arrived wins. `remaining` returns milliseconds, 0 after the timeout. */
+    /**
+     * Settles as `ask` does, or rejects with a TimeoutError; an answer that has arrived wins.
+     * `remaining` returns milliseconds, 0 after the timeout.
+     */
     within<T>(ask: (remaining: () => number) => Promise<T>): Promise<T> {
       if (!isTicking) startTick()
       const endsAt = elapsedMs() + timeoutMs
@@ -72,25 +76,37 @@ export function createDeadlines(timeoutMs: number, clock: Clock) {
   }
 }
 
-/** Estimates each server's clock as an interval, which answers narrow; one outside it, as the clock was set, becomes it. Local instants are `performance.now()` milliseconds. */
+/**
+ * Estimates each server's clock as an interval, which answers narrow; one outside it, as the clock
+ * was set, becomes it. Local instants are `performance.now()` milliseconds.
+ */
 export class ServerClocks {
   /** Minimum and maximum difference of each server's clock to the local clock, in microseconds. */
   readonly #ahead = new Map<string, readonly [min: number, max: number]>()
   #last: readonly [min: number, max: number] | undefined
 
-  /** Converts a local instant to the earliest or the latest possible one of a server's clock, in microseconds; 0 if unknown. */
+  /**
+   * Converts a local instant to the earliest or the latest possible one of a server's clock, in
+   * microseconds; 0 if unknown.
+   */
   at(server: string, localMs: number, bound: 'earliest' | 'latest'): number {
     const ahead = this.#ahead.get(server)
     return ahead === undefined ? 0 : Math.round(ahead[bound === 'earliest' ? 0 : 1] + localMs * 1000)
   }
 
-  /** Converts a local instant to epoch milliseconds of a server, the earliest possible; by the server heard last if its own clock is unknown, 0 if all are. */
+  /**
+   * Converts a local instant to epoch milliseconds of a server, the earliest possible; by the
+   * server heard last if its own clock is unknown, 0 if all are.
+   */
   dateAt(server: string, localMs: number): number {
     const [min] = this.#ahead.get(server) ?? this.#last ?? []
     return min === undefined ? 0 : min / 1000 + localMs
   }
 
-  /** Returns the earliest or the latest local instant, in milliseconds, at which a server's clock can have shown a time. */
+  /**
+   * Returns the earliest or the latest local instant, in milliseconds, at which a server's clock
+   * can have shown a time.
+   */
   localMs(server: string, shownUs: number, bound: 'earliest' | 'latest'): number {
     const ahead = this.#ahead.get(server)
     return (shownUs - (ahead === undefined ? shownUs : ahead[bound === 'earliest' ? 1 : 0])) / 1000

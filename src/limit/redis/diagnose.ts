@@ -57,7 +57,10 @@ const WRONG_SERVERS = [
 
 const infoField = (info: string, name: string) => new RegExp(`^${name}:(.*)`, 'm').exec(info)?.[1]
 
-/** Compares INFO with the configuration. Throws a StoreConfigError if the store must not use the server; may return a warning. */
+/**
+ * Compares INFO with the configuration. Throws a StoreConfigError if the store must not use the
+ * server; may return a warning.
+ */
 export function checkInfo(topology: RedisTopology, info: string): string | undefined {
   for (const [name, value, remedy] of 'url' in topology ? WRONG_SERVERS : []) {
     if (infoField(info, name) === value) throw new StoreConfigError(`store.redis.url is ${remedy}`)
@@ -73,7 +76,10 @@ export const isGeneric = ({ message }: Error): boolean => /Connection is closed\
 /** The oldest version with every command of the store. */
 const OLDEST_VERSION = '6.2'
 
-/** Describes each configured server, or returns why it cannot be used. Takes `timeoutMs` for each, and writes nothing. */
+/**
+ * Describes each configured server, or returns why it cannot be used. Takes `timeoutMs` for each,
+ * and writes nothing.
+ */
 export function inspectNodes(config: RedisConfig, timeoutMs: number) {
   const { topology } = config
   const nodes =

@@ -1,5 +1,5 @@
--- The log of the admitted calls of a key, as one string: a header, and a ring of slots, oldest first. All numbers are big-endian,
--- all times microseconds since the epoch on this server's clock.
+-- The log of the admitted calls of a key, as one string: a header, and a ring of slots, oldest
+-- first. All numbers are big-endian, all times microseconds since the epoch on this server's clock.
 --
 --   header (38 bytes)  | version 0: 1 | capacity: 3 | first: 4 | held: 4 | total: 6 | gone: 6 | newest: 7 | oldest: 7 |
 --   slot (13 bytes)    | time of its last call: 7 | calls ever admitted, up to and including it: 6 |
@@ -10,10 +10,11 @@
 --         v                      v                      total     calls ever admitted
 --   | - | oldest | ... | ... | newest | - | - |         gone      of these, calls that are no longer held
 --
--- Above 1000 calls per window, the calls of a thousandth of the window share a slot, and count until its last call leaves: longer
--- than they should, never shorter. The calls of a calendar period share a slot. Times never decrease within a log: if the clock went
--- back by more than a window, its calls are taken as made now. A key expires when its newest slot leaves the window. A key with any
--- other content, or of another version, is damaged.
+-- Above 1000 calls per window, the calls of a thousandth of the window share a slot, and count
+-- until its last call leaves: longer than they should, never shorter. The calls of a calendar
+-- period share a slot. Times never decrease within a log: if the clock went back by more than a
+-- window, its calls are taken as made now. A key expires when its newest slot leaves the window. A
+-- key with any other content, or of another version, is damaged.
 
 local HEADER, HEADER_BYTES, SLOT, SLOT_BYTES = '>I4I4I4I6I6I7I7', 38, '>I7I6', 13
 local EXACT = 1000

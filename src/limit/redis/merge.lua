@@ -1,5 +1,6 @@
--- Merges calls that a gateway admitted by itself into the log of their key, by their instants and even without room, and gives calls
--- back to a calendar period; both once, however often it is asked. The log of a key: layout.lua.
+-- Merges calls that a gateway admitted by itself into the log of their key, by their instants and
+-- even without room, and gives calls back to a calendar period; both once, however often it is
+-- asked. The log of a key: layout.lua.
 --
 -- KEYS      the mark of the gateway for the key, which holds the number of its last merge; the key of the limit; the keys of accesses
 -- ARGV      the number of this merge; the times before and after which nothing is done; the calls, the window and the first microsecond
@@ -17,7 +18,8 @@ local together, isOfToken = tonumber(ARGV[8]), ARGV[8] == '-1'
 local horizon = start > 0 and start - 1 or now - window
 local span = start > 0 and huge or calls > EXACT and ceil(window / EXACT) or 1
 
--- Returns the slots of a log after `horizon`, oldest first, each with its own number of calls; nothing if it is damaged.
+-- Returns the slots of a log after `horizon`, oldest first, each with its own number of calls;
+-- nothing if it is damaged.
 local function read(key, horizon)
   local raw = pcall('GET', key)
   if raw == false then return {} end

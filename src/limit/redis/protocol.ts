@@ -55,8 +55,8 @@ export const leaseKeysOf = (batch: readonly Asked[]): readonly string[] =>
     : NO_KEYS
 
 /**
- * Returns the arguments of charge.lua for these keys: the keys with those of merges, the rules, and the own calls that they name for each
- * of the keys.
+ * Returns the arguments of charge.lua for these keys: the keys with those of merges, the rules, and
+ * the own calls that they name for each of the keys.
  */
 export function rulesOf(batch: readonly Asked[], keys: readonly string[], gateway: string, sending: Sending) {
   const counts: (OwnCount | undefined)[] = []
@@ -100,7 +100,10 @@ function withLeases(batch: readonly Asked[], rules: readonly string[]): readonly
   })
 }
 
-/** Returns the window as charge.lua counts it, and the instant of this gateway's clock after which its own calls are in it. */
+/**
+ * Returns the window as charge.lua counts it, and the instant of this gateway's clock after which
+ * its own calls are in it.
+ */
 function spanOf({ windowMs, calendar }: Window, { clocks, server, nowMs, localMs }: Sending) {
   if (calendar === undefined)
     return { startUs: undefined, lengthUs: windowMs * 1000, since: localMs - windowMs }
@@ -112,8 +115,8 @@ function spanOf({ windowMs, calendar }: Window, { clocks, server, nowMs, localMs
 }
 
 /**
- * Returns the arguments of merge.lua: every instant on the server's clock is no earlier than the call was made, and no later than the
- * caller's wait assumes, if the clock is still known as well.
+ * Returns the arguments of merge.lua: every instant on the server's clock is no earlier than the
+ * call was made, and no later than the caller's wait assumes, if the clock is still known as well.
  */
 export function mergeOf(
   { number, quota, calls, spreadMs, back }: Merge,
@@ -144,7 +147,10 @@ export function renewalOf(leases: readonly Lease[], deadlineUs: number) {
   return [keys.length, ...keys, deadlineUs, ...args] as const
 }
 
-/** Returns the range of a server's clock, in microseconds, in which the periods of all calendars are those that contain `nowMs`. */
+/**
+ * Returns the range of a server's clock, in microseconds, in which the periods of all calendars are
+ * those that contain `nowMs`.
+ */
 export function periodsAt(
   batch: readonly Pick<Asked, 'quotas'>[],
   nowMs: number,

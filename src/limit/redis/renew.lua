@@ -1,4 +1,5 @@
--- Renews leases of calls at once, also those that this server has lost: charge.lua. Does the same if it is called again.
+-- Renews leases of calls at once, also those that this server has lost: charge.lua. Does the same
+-- if it is called again.
 --
 -- KEYS      the keys of the leases
 -- ARGV      the deadline, after which nothing is done; then for each lease the position of its key, its id, and its length in

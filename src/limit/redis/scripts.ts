@@ -33,8 +33,8 @@ type Params = readonly [keys: number, ...keysAndArgs: (string | number)[]]
 
 const REGISTER = scriptOf(REGISTER_SCRIPT)
 /**
- * A silent gateway may count by itself: those that lose Redis within two minutes after it still know of it, and leave it its part. Several
- * windows of most limits.
+ * A silent gateway may count by itself: those that lose Redis within two minutes after it still
+ * know of it, and leave it its part. Several windows of most limits.
  */
 const GATEWAY_LIFE_MS = 120_000
 
@@ -82,7 +82,10 @@ export function createScripts(
     return reply
   }
 
-  /** Runs a script, and again if it did nothing because the server's clock, for the deadline or for calendars, was not known well enough. */
+  /**
+   * Runs a script, and again if it did nothing because the server's clock, for the deadline or for
+   * calendars, was not known well enough.
+   */
   async function attempt(
     server: string,
     remainingMs: () => number,
@@ -128,7 +131,8 @@ export function createScripts(
       for (let i = 0; i < batch.length; i++) batch[i]!.onEnd(outcomes[i]!)
     } catch (error) {
       onReply(server, error as Error)
-      // The fallback decides all that have no answer, in their order: none of them must be decided by an answer under way.
+      // The fallback decides all that have no answer, in their order: none of them must be decided
+      // by an answer under way.
       failAll(error as Error)
       for (const { onEnd } of batch) onEnd(error as Error)
     }
@@ -140,7 +144,10 @@ export function createScripts(
     for (const batch of gathered.values()) void send(batch)
   }
 
-  /** Adds a question to the batch of its hash slot, which is sent together. The configuration ensures that its keys share it. */
+  /**
+   * Adds a question to the batch of its hash slot, which is sent together. The configuration
+   * ensures that its keys share it.
+   */
   function enqueue(asked: Asked): void {
     const slot = client.slot(asked.quotas[0]!.key)
     let batch = batches.get(slot)
@@ -167,8 +174,8 @@ export function createScripts(
     },
 
     /**
-     * Runs charge.lua for a decision, in one batch with others of the same hash slot in this iteration of the event loop. Rejects if the
-     * script fails, or with a DamagedKeyError.
+     * Runs charge.lua for a decision, in one batch with others of the same hash slot in this
+     * iteration of the event loop. Rejects if the script fails, or with a DamagedKeyError.
      */
     decide: (quotas: readonly Quota[], charging: boolean, own?: OwnCalls, lease?: string) =>
       new Promise<Charge>((resolve, reject) => {
@@ -177,7 +184,10 @@ export function createScripts(
         enqueue({ action: charging ? CHARGE : READ, quotas, own, lease, onEnd })
       }),
 
-    /** Runs merge.lua for the own calls of a gateway. Rejects if they may not be in the log, or with a DamagedKeyError. */
+    /**
+     * Runs merge.lua for the own calls of a gateway. Rejects if they may not be in the log, or with
+     * a DamagedKeyError.
+     */
     async merge(own: Merge): Promise<void> {
       const { key } = own.quota
       const server = client.server(key)

@@ -9,8 +9,9 @@ import { createDeadlines } from './deadlines.ts'
 const MIN_TIMEOUT_MS = 1000
 
 /**
- * Begins both scripts: sets `stored` to the counter of the version, 0 if there is none, and removes a key with other content.
- * ARGV holds the counter that the writer knows, the version's random part, and then fields, each followed by its value.
+ * Begins both scripts: sets `stored` to the counter of the version, 0 if there is none, and removes
+ * a key with other content. ARGV holds the counter that the writer knows, the version's random
+ * part, and then fields, each followed by its value.
  */
 const BEGIN = `
 local version = redis.pcall('HGET', KEYS[1], '${VERSION_FIELD}')
@@ -34,7 +35,10 @@ for i = 3, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 redis.call('HSET', KEYS[1], '${VERSION_FIELD}', ARGV[1] .. ' ' .. ARGV[2])
 return 1`
 
-/** Creates the fields of the overrides in one hash of Redis. It never expires: eviction of volatile keys would remove it. */
+/**
+ * Creates the fields of the overrides in one hash of Redis. It never expires: eviction of volatile
+ * keys would remove it.
+ */
 export function createRedisFields(
   { client, check, explain }: RedisConnection,
   { prefix, timeoutMs = 0, clock = SYSTEM_CLOCK }: RedisStoreOptions,

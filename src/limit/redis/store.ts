@@ -17,7 +17,10 @@ const SUMMARY_LIFE_MS = 10_000
 
 export type RedisStore = ReturnType<typeof createRedisStore>
 
-/** Creates a store in a Redis that all gateways share: a server, behind Sentinel, or a Cluster. A command that cannot be sent at once fails. */
+/**
+ * Creates a store in a Redis that all gateways share: a server, behind Sentinel, or a Cluster. A
+ * command that cannot be sent at once fails.
+ */
 export function createRedisStore(options: RedisStoreOptions) {
   const connection = createConnection(options)
   const { client, explain } = connection
@@ -61,7 +64,10 @@ export function createRedisStore(options: RedisStoreOptions) {
     /** Set by the fallback. */
     onReply: (() => {}) as OnReply,
 
-    /** Connects. Resolves with false while a server is unavailable, and retries; rejects with a StoreConfigError if Redis contradicts the configuration. */
+    /**
+     * Connects. Resolves with false while a server is unavailable, and retries; rejects with a
+     * StoreConfigError if Redis contradicts the configuration.
+     */
     connect: () => connection.connect(() => Promise.all(store.servers().map(store.probe))),
 
     charge: (quotas: readonly Quota[], own?: OwnCalls, lease?: string) =>
@@ -103,8 +109,9 @@ export function createRedisStore(options: RedisStoreOptions) {
 
     overrides: createRedisFields(connection, options),
     /**
-     * Writes the summary of a gateway, and returns those of the other gateways, not checked, with their ages by Redis's clock. Deletes old
-     * and damaged fields, and all of too many. Rejects if Redis does not answer.
+     * Writes the summary of a gateway, and returns those of the other gateways, not checked, with
+     * their ages by Redis's clock. Deletes old and damaged fields, and all of too many. Rejects if
+     * Redis does not answer.
      */
     async shareSummary([gateway, summary]: readonly [string, string]) {
       const nowMs = Math.round(store.dateAt(summaries, clock.now()))

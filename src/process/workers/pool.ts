@@ -11,7 +11,10 @@ import { superviseWorker, type WorkerProcess } from './supervisor.ts'
 const READY_MS = 500
 const APPLY_MS = 10_000
 
-/** Opens a service of several processes, and restarts those that exit. Rejects with the error of a worker that did not start. */
+/**
+ * Opens a service of several processes, and restarts those that exit. Rejects with the error of a
+ * worker that did not start.
+ */
 export async function openWorkers(
   count: number,
   config: Config,
@@ -37,7 +40,10 @@ export async function openWorkers(
     throw error
   })
 
-  /** Makes a call to each serving worker; returns the results without those of workers that fail or do not answer in time. */
+  /**
+   * Makes a call to each serving worker; returns the results without those of workers that fail or
+   * do not answer in time.
+   */
   async function callAll<T>(call: (worker: WorkerProcess) => Promise<T>): Promise<readonly T[]> {
     const results = await Promise.allSettled(serving().map(call))
     return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []))

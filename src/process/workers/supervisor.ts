@@ -89,7 +89,10 @@ export function superviseWorker(
   }
 }
 
-/** Forks a worker, which serves once it is configured, and kills it if it hangs; `write` is called with its log, in whole lines. */
+/**
+ * Forks a worker, which serves once it is configured, and kills it if it hangs; `write` is called
+ * with its log, in whole lines.
+ */
 function forkWorker(write: (lines: string) => void) {
   cluster.setupPrimary({
     args: ['worker'],
@@ -128,7 +131,10 @@ function forkWorker(write: (lines: string) => void) {
     })
   })
 
-  /** Rejects with the worker's error, with a `CallTimeout` after `withinMs` unless that is Infinity, and if the worker exits first. */
+  /**
+   * Rejects with the worker's error, with a `CallTimeout` after `withinMs` unless that is Infinity,
+   * and if the worker exits first.
+   */
   function call<Name extends keyof WorkerCalls>(
     name: Name,
     argument?: Parameters<WorkerCalls[Name]>[0],
@@ -173,7 +179,10 @@ export function wholeLines(write: (lines: string) => void): (text: string) => vo
   }
 }
 
-/** Returns the wait before a restart, given how long the worker ran: doubled each time, unless it ran for `STEADY_MS`. */
+/**
+ * Returns the wait before a restart, given how long the worker ran: doubled each time, unless it
+ * ran for `STEADY_MS`.
+ */
 export function createBackoff(): (ranMs: number) => number {
   let nextMs = 0
   return (ranMs) => {
@@ -183,7 +192,10 @@ export function createBackoff(): (ranMs: number) => number {
   }
 }
 
-/** Calls `ask` periodically, and `onHang` once after `MAX_CHECKS` unanswered checks: this process may pause, too. Returns a function that stops it. */
+/**
+ * Calls `ask` periodically, and `onHang` once after `MAX_CHECKS` unanswered checks: this process
+ * may pause, too. Returns a function that stops it.
+ */
 export function checkAlive(ask: () => Promise<unknown>, onHang: () => void, everyMs = CHECK_MS) {
   let unanswered = 0
   const answered = (): void => void (unanswered = 0)

@@ -15,14 +15,20 @@ export interface Call {
   readonly argument: unknown
 }
 
-/** The result of a call. The first message has id 0, belongs to no call, and means that the worker is ready for calls. */
+/**
+ * The result of a call. The first message has id 0, belongs to no call, and means that the worker
+ * is ready for calls.
+ */
 export interface Result {
   readonly id: number
   readonly value?: unknown
   readonly error?: Pick<Error, 'name' | 'message'>
 }
 
-/** Runs a worker, which answers the calls of the primary process with `send`, and exits when that process has exited. */
+/**
+ * Runs a worker, which answers the calls of the primary process with `send`, and exits when that
+ * process has exited.
+ */
 export function runWorker(send: NonNullable<typeof process.send>): void {
   // A terminal and some supervisors signal all processes; only the primary process reacts.
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => {})

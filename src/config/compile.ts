@@ -103,10 +103,11 @@ export async function compile(settings: Settings, directory: string, files: stri
     const location = jwksUri === undefined ? undefined : { url: jwksUri }
     return { ...client, caller, folded: foldClientId(client.id), jwks: jwks ?? location }
   })
-  /** Returns the length of the leases of a route's calls: its timeout. */
+  const answerMs = settings.store === 'memory' ? 0 : settings.store.timeoutMs
+  /** Returns the length of the leases of a route's calls: its timeout, and several of Redis's. */
   const leaseMs = ({ timeoutMs, upstream }: Settings['routes'][number]): number => {
     const ofUpstream = upstreams.find(({ name }) => name === upstream)?.timeoutMs
-    return Math.max(MIN_LEASE_MS, timeoutMs ?? ofUpstream ?? 0)
+    return Math.max(MIN_LEASE_MS, 4 * answerMs, timeoutMs ?? ofUpstream ?? 0)
   }
   return {
     ...settings,

@@ -1,7 +1,7 @@
 import type { Quota } from './quota.ts'
 import { type Allowance, allowanceOf } from './store.ts'
 
-/** A place of a limit of calls at once. */
+/** The name of a place in a limit of calls at once: all that is needed to end its lease. */
 export interface Place {
   readonly quota: Quota
   /**
@@ -16,8 +16,9 @@ export interface Lease extends Place {
   /** The local instant, in milliseconds, at which this gateway learned of it. */
   readonly heldAtMs: number
   /**
-   * The local instant, in milliseconds, until which questions are sent that the store answers
-   * before the lease ends by itself.
+   * A question that is sent before this local instant, in milliseconds, finds the lease in the
+   * store. From then on, the lease counts beside the store's. `-Infinity` if the store was not asked
+   * to have it, or has lost it.
    */
   storedUntilMs: number
   /** False if the store was never asked to have it. */
@@ -55,7 +56,7 @@ const beganAt = ({ id }: Lease): number => Number.parseInt(id, 10) / 1000
 /** The calls in progress at this gateway, by the keys of their limits of calls at once. */
 export class Leases {
   readonly #held = new Map<string, Map<string, Lease>>()
-  /** No lease is known to the store for a shorter time than until this local instant. */
+  /** Lower bound of `storedUntilMs` of all leases: before it, none counts beside the store's. */
   #lapsesAtMs = Infinity
 
   keys = (): IterableIterator<string> => this.#held.keys()

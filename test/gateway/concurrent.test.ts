@@ -170,7 +170,9 @@ describe('two gateways on one Redis', () => {
   })
 
   it('get the places of a killed gateway when its leases have ended by themselves', async () => {
-    const [killed, other] = [await gateway(shared(), '2s'), await gateway(shared(), '2s')]
+    // Leases last four times the timeout of Redis at least.
+    const store = `{ redis: { url: "${redis.url}" }, timeout: 500ms, onOutage: deny }`
+    const [killed, other] = [await gateway(store, '2s'), await gateway(store, '2s')]
     const mine = await newToken()
     for (let i = 0; i < 2; i++) request(killed.port, mine).catch(() => {})
     await inProgress(2)

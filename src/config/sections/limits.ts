@@ -73,7 +73,10 @@ const refusal = section(
 
 const MAX_CONCURRENT = 10_000
 
-/** Returns a limit of calls at once. Its leases last as long as the timeout of their route. */
+/**
+ * Returns a limit of calls at once. `compile` replaces the length of its leases by the timeout of
+ * each route.
+ */
 const atOnce = (limit: number) => ({ limit, windowMs: MIN_LEASE_MS, isConcurrent: true })
 
 const limit = section(

@@ -18,16 +18,20 @@ export function createLeaseChanges(
   let isGathering = false
 
   /** Groups the leases of servers that are up, up to `MAX_LEASES` each. */
-  function group<Each extends Place>(all: Iterable<Each>, keyOf: (key: string) => unknown) {
-    const groups = new Map<unknown, Each[]>()
-    for (const lease of all) {
+  function group<Each extends Place>(places: Iterable<Each>, keyOf: (key: string) => unknown) {
+    const last = new Map<unknown, Each[]>()
+    const groups: Each[][] = []
+    for (const lease of places) {
       if (!isUp(lease.quota)) continue
       const key = keyOf(lease.quota.key)
-      const found = groups.get(key)
-      if (found === undefined) groups.set(key, [lease])
-      else if (found.length < MAX_LEASES) found.push(lease)
+      const found = last.get(key)
+      if (found === undefined || found.length === MAX_LEASES) {
+        const next = [lease]
+        last.set(key, next)
+        groups.push(next)
+      } else found.push(lease)
     }
-    return [...groups.values()]
+    return groups
   }
 
   /** Ends a lease that the store may have, together with the others of this iteration of the event loop. */
@@ -65,12 +69,15 @@ export function createLeaseChanges(
     for (const lease of group) if (!leases.has(lease)) end(lease)
   }
 
+  let turn: Promise<void> | undefined
+  async function work(): Promise<void> {
+    await Promise.all([sendEnded(), ...group(leases.lapsing(clock.now()), store.slot).map(renew)])
+  }
+
   return {
     end,
     hasEnded: (): boolean => ended.size > 0,
     /** Sends again what had no answer, and renews the leases that the store will not have for long. */
-    async turn(): Promise<void> {
-      await Promise.all([sendEnded(), ...group(leases.lapsing(clock.now()), store.slot).map(renew)])
-    },
+    turn: (): Promise<void> => (turn ??= work().finally(() => (turn = undefined))),
   }
 }

@@ -95,13 +95,15 @@ export function createLocalCounters(
     keys.keep(access)
   }
 
-  function allowance({ quota, state, verdict }: Found, gateways: number, at: number): Allowance {
+  function allowance(found: Found, gateways: number, at: number, charging: boolean): Allowance {
+    const { quota, state, verdict } = found
     const { cost = 1 } = quota
     if (state === undefined) {
       const { key } = quota
       const part = { ...quota, limit: perGateway(quota.limit, gateways) }
       const used = leases.count(key)
-      return leaseAllowance(part, verdict !== 'none', used, epochMs(at / 1000), leases.since(key))
+      const sinceAt = charging ? undefined : leases.since(key)
+      return leaseAllowance(part, verdict !== 'none', used, epochMs(at / 1000), sinceAt)
     }
     const roomAt = (atUs: number): number =>
       state.countIn(frameOf(quota.limit, quota, atUs), gateways, cost).room
@@ -135,7 +137,7 @@ export function createLocalCounters(
     const admitted = admits(found)
     const allowances = found.map((one) => {
       if (charging && admitted && one.verdict === 'pays') admit(one, at, lease)
-      return allowance(one, gateways, at)
+      return allowance(one, gateways, at, charging)
     })
     for (const { state, access } of found) {
       if (state !== undefined) release(state)

@@ -88,8 +88,7 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
       [...logs.keys(), ...leases.keys()].filter((key) => matches(key)).slice(0, max),
     async reset(filter: KeyFilter): Promise<number> {
       const keys = await store.keys(filter)
-      for (const key of keys) logs.delete(key)
-      return keys.length
+      return keys.filter((key) => logs.delete(key)).length
     },
     async close(): Promise<void> {
       stopSweeping()

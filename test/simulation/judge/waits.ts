@@ -91,14 +91,16 @@ export function* brokenWaits(one: Case): Generator<Violation> {
 
 /** Finds waits that are longer than a window; than two, if the clock of Redis was set back. */
 export function* longWaits(one: Case): Generator<Violation> {
-  const { calls, name, client } = one
+  const { calls, name, client, history } = one
   for (const { askedAtMs, toldAtMs, refusedBy, retryAfterMs } of calls) {
     if (refusedBy !== name) continue
     const windows = one.rules.filter(({ fromMs }) => fromMs <= toldAtMs).map(({ windowMs }) => windowMs)
     const windowMs = Math.max(...windows)
     const isBack = clockSteps(one, askedAtMs - windowMs, toldAtMs).length > 0
+    // Since a start, or since the clock was set, there may have been slow answers only.
+    const isUnsure = actionsBetween(history, ['clock', 'replace'], 0, toldAtMs).length > 0
     const sharedMs = windowMs / 1000
-    if (retryAfterMs <= windowMs * (isBack ? 2 : 1) + SPREAD_MS + sharedMs) continue
+    if (retryAfterMs <= windowMs * (isBack || isUnsure ? 2 : 1) + SPREAD_MS + sharedMs) continue
     const text = `a call of ${name} by ${client} was refused at ${toldAtMs}, to wait ${retryAfterMs} ms, longer than a window`
     yield { promise: 'wait', text }
     return

@@ -50,8 +50,7 @@ export async function ask(path, { method = 'GET', body, signal } = {}) {
 }
 
 /**
- * Calls `show` with the overview each second, and `lost` if it cannot be read, until `signal` is
- * aborted or the gateway denies access.
+ * Calls `show` with the overview each second, and `lost` if it cannot be read, until `signal` is aborted or the gateway denies access.
  * @param {AbortSignal} signal
  * @param {{ show(overview: Overview): void, lost(why: string): void, denied(error: HttpError): void }} events
  */

@@ -69,8 +69,7 @@ export function write(node, text, className) {
  */
 
 /**
- * Returns a function that shows a list, with one node for each key in it. No node moves while one
- * has the focus or the pointer.
+ * Returns a function that shows a list, with one node for each key in it. No node moves while one has the focus or the pointer.
  * @template T
  * @param {Element} parent
  * @param {(item: T) => string} keyOf
@@ -125,9 +124,8 @@ export function lines(of) {
  */
 
 /**
- * Creates a table, and returns the function that shows its rows or, if there are none, the element
- * `no-…` with the id of the parent. Narrow screens show the cells below each other, each with its
- * head.
+ * Creates a table, and returns the function that shows its rows or, if there are none, the element `no-…` with the id of the parent.
+ * Narrow screens show the cells below each other, each with its head.
  * @template T
  * @param {Element} parent
  * @param {string} caption

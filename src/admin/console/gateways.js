@@ -16,8 +16,7 @@ const WITHOUT_REDIS = {
 }
 
 /**
- * Returns the origin of an address that a browser can open from another machine. The text comes
- * from Redis, to which others may write.
+ * Returns the origin of an address that a browser can open from another machine. The text comes from Redis, to which others may write.
  * @param {string} address
  */
 function openable(address) {

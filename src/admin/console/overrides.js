@@ -2,10 +2,7 @@ import { ask } from './api.js'
 import { byId, element, table, write } from './dom.js'
 import { time, whole } from './format.js'
 
-/**
- * @typedef {{ readonly caller: string, readonly name: string, readonly limit: number, readonly
- * until: string | null }} Override
- */
+/** @typedef {{ readonly caller: string, readonly name: string, readonly limit: number, readonly until: string | null }} Override */
 /** @typedef {readonly [text: string, className: string]} Message */
 
 const dialog = /** @type {HTMLDialogElement} */ (byId('confirm'))

@@ -65,13 +65,15 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     return strict ?? (limits.length > 0 ? 'local' : onOutage)
   }
 
+  /** Returns the time of the server of a quota, in epoch milliseconds; of this machine if that is unknown. */
+  const dateOf = ({ key }: Quota): number => store.dateAt(key, clock.now()) || clock.date()
+
   let lastLease = 0
   /** Returns an id for the leases of a call; undefined if none of its limits is one of calls at once. */
   function leaseOf(quotas: readonly Quota[]): string | undefined {
     const concurrent = quotas.find(isLeased)
     if (concurrent === undefined) return undefined
-    const nowMs = store.dateAt(concurrent.key, clock.now()) || clock.date()
-    return `${Math.round(nowMs * 1000)}:${store.id}:${++lastLease}`
+    return `${Math.round(dateOf(concurrent) * 1000)}:${store.id}:${++lastLease}`
   }
 
   function chargeFallback(quotas: readonly Quota[], lease: string | undefined, cause?: Error) {
@@ -114,7 +116,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     const { key, limit } = quota
     const held = leases.count(key)
     if (held < limit || limit === 0 || !isUp([quota])) return undefined
-    return leaseAllowance(quota, false, held, store.dateAt(key, clock.now()) || clock.date())
+    return leaseAllowance(quota, false, held, dateOf(quota))
   }
 
   /**

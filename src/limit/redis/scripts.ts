@@ -48,6 +48,11 @@ const MAX_TRIES = 3
 
 const isAdmitted = (outcome: Charge | Error): boolean => !(outcome instanceof Error) && outcome.admitted
 
+/** Ignores that a key of another type is damaged, which the next decision reports. */
+function ignoreDamage(error: Error): void {
+  if (!error.message.startsWith('WRONGTYPE')) throw error
+}
+
 /** Creates the functions that run the scripts, each within the timeout. */
 export function createScripts(
   { client, check, explain, assertConfigured }: RedisConnection,
@@ -160,6 +165,15 @@ export function createScripts(
     void send(batch)
   }
 
+  /** Makes a request of the background within the timeout, and reports its failure. */
+  const within = <T>(server: string, request: (remainingMs: () => number) => Promise<T>): Promise<T> =>
+    deadlinesOf(server)
+      .within(request)
+      .catch((error: Error) => {
+        onReply(server, error)
+        throw error
+      })
+
   return {
     check: (server: string) => deadlinesOf(server).within(check),
     clocks,
@@ -193,18 +207,13 @@ export function createScripts(
       const server = client.server(key)
       const accesses = new Set(own.calls.flatMap(({ access }) => access?.key ?? []))
       const keys = [mergedKey(key, id), key, ...accesses]
-      const reply = await deadlinesOf(server)
-        .within((remainingMs) =>
-          attempt(server, remainingMs, mergeScript, (sending, deadlineUs) => [
-            keys.length,
-            ...keys,
-            ...mergeOf(own, keys, sending, deadlineUs),
-          ]),
-        )
-        .catch((error: Error) => {
-          onReply(server, error)
-          throw error
-        })
+      const reply = await within(server, (remainingMs) =>
+        attempt(server, remainingMs, mergeScript, (sending, deadlineUs) => [
+          keys.length,
+          ...keys,
+          ...mergeOf(own, keys, sending, deadlineUs),
+        ]),
+      )
       if (reply[1] === -1) throw new DamagedKeyError(key)
       if (reply[1] !== 1) throw new Error('Redis returned an invalid reply to merge.lua.')
     },
@@ -214,27 +223,15 @@ export function createScripts(
       const { key } = leases[0]!.quota
       const server = client.server(key)
       const ids = leases.map(({ id }) => id)
-      await deadlinesOf(server)
-        .within(() => explain(commands.zrem(key, ...ids), server))
-        .catch((error: Error) => {
-          // A key of another type is damaged, which the next decision reports.
-          if (error.message.startsWith('WRONGTYPE')) return
-          onReply(server, error)
-          throw error
-        })
+      await within(server, () => explain(commands.zrem(key, ...ids), server).catch(ignoreDamage))
     },
 
     /** Runs renew.lua for leases of one hash slot. Rejects if they may not be renewed. */
     async renewLeases(leases: readonly Lease[]): Promise<void> {
       const server = client.server(leases[0]!.quota.key)
-      const reply = await deadlinesOf(server)
-        .within((remainingMs) =>
-          attempt(server, remainingMs, renewScript, (_, deadlineUs) => renewalOf(leases, deadlineUs)),
-        )
-        .catch((error: Error) => {
-          onReply(server, error)
-          throw error
-        })
+      const reply = await within(server, (remainingMs) =>
+        attempt(server, remainingMs, renewScript, (_, deadlineUs) => renewalOf(leases, deadlineUs)),
+      )
       if (reply[1] !== 1) throw new Error('Redis returned an invalid reply to renew.lua.')
     },
   }

@@ -58,7 +58,7 @@ function describeExplained(explained: Explained): string {
     ({ leftOut, shadow, limit, used, cost = 1 }) =>
       leftOut === null && !shadow && (limit === 0 || (used ?? -1) + cost > limit),
   )
-  // Of the limits of one counter, the lowest decides.
+  // The lowest limit of a counter decides.
   const full = refusing.find(
     ({ key, limit }) => !refusing.some((other) => other.key === key && other.limit < limit),
   )

@@ -1,5 +1,5 @@
 import { CALLER_PARTS, covers } from '../downstream/router.ts'
-import { counterOf } from '../policy/key.ts'
+import { counterNameOf } from '../policy/key.ts'
 import type { Limit } from '../policy/limit.ts'
 import { claimsOf, fieldsOf } from '../policy/conditions.ts'
 import { isVariable, partOf } from '../policy/parts.ts'
@@ -54,7 +54,9 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
       const notPerClient = 'is not counted per client; add client to its "per" or remove this'
       const tooShort = `is shorter than "together" of "${name}"; write at least that`
       if (limit === undefined) continue
-      const isShared = limits.some((other) => other !== limit && counterOf(other) === counterOf(limit))
+      const isShared = limits.some(
+        (other) => other !== limit && counterNameOf(other) === counterNameOf(limit),
+      )
       const counter = limit.isConcurrent ? 'calls at once' : isShared ? 'shared counter' : undefined
       const fixed = limit.calendar ? 'calendar' : counter
       if (!limit.per.includes('client')) yield { path, message: notPerClient, key: true }
@@ -154,7 +156,7 @@ function* costIssues({ routes, limits }: Settings, i: number): Generator<Issue> 
   const route = routes[i]!
   const { cost = 1 } = route
   const own = limits.filter(({ name }) => route.limits.includes(name))
-  const names = [...new Set(own.map(counterOf))]
+  const names = [...new Set(own.map(counterNameOf))]
   const path = ['routes', i, 'cost']
   const none = 'applies only to a route with "limits"; write them, or remove it'
   if (typeof cost !== 'number') {
@@ -169,7 +171,7 @@ function* costIssues({ routes, limits }: Settings, i: number): Generator<Issue> 
       yield { path: [...path, name], message: 'does not apply: a call takes one place of it; remove it' }
     if (claim !== undefined || isConcurrent || costOf(route, limit) <= Math.max(1, most)) continue
     const message = `is above the limit "${name}", so that every call is refused; write at most ${most}`
-    yield { path: typeof cost === 'number' ? path : [...path, counterOf(limit)], message }
+    yield { path: typeof cost === 'number' ? path : [...path, counterNameOf(limit)], message }
   }
 }
 

@@ -5,7 +5,7 @@ import { createSecureContext } from 'node:tls'
 import { createQualifier } from '../authenticate/token/bearer.ts'
 import { type KeySet, readKeySet } from '../authenticate/token/key-set.ts'
 import { isGuarded } from '../downstream/router.ts'
-import { counterOf } from '../policy/key.ts'
+import { counterNameOf } from '../policy/key.ts'
 import { type ClientLimit, type Limit, MIN_LEASE_MS } from '../policy/limit.ts'
 import type { RedisConfig } from '../limit/redis/options.ts'
 import { foldClientId } from '../par/clients.ts'
@@ -46,9 +46,9 @@ export async function compile(settings: Settings, directory: string, files: stri
   const hasPoints = (limit: Limit): boolean =>
     !limit.isConcurrent &&
     routes.some((route) => route.limits.includes(limit.name) && costOf(route, limit) > 1)
-  const inPoints = new Set(settings.limits.filter(hasPoints).map(counterOf))
+  const inPoints = new Set(settings.limits.filter(hasPoints).map(counterNameOf))
   const limits = settings.limits.map((limit) => {
-    const counter = settings.limits.find(({ name }) => name === counterOf(limit))!
+    const counter = settings.limits.find(({ name }) => name === counterNameOf(limit))!
     const { name, together, countsSuccess, onOutage } = counter
     return { ...limit, together, countsSuccess, onOutage, ...(inPoints.has(name) && { cost: 1 }) }
   })

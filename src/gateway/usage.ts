@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from '../runtime/instant.ts'
-import { counterOf, decodePart, isPerClient } from '../policy/key.ts'
+import { counterNameOf, decodePart, isPerClient } from '../policy/key.ts'
 import { assertCounted, callerKey, callerKeys, showKey } from '../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../policy/counted.ts'
 import { parseKey } from '../limit/key.ts'
@@ -54,7 +54,7 @@ export function createUsage(options: UsageOptions) {
    */
   function applyTo(key: string, nowMs: number) {
     const { name, parts } = parseKey(prefix, key)!
-    const counting = limits.filter((limit) => counterOf(limit) === name)
+    const counting = limits.filter((limit) => counterNameOf(limit) === name)
     return counting.map((rule) => {
       const at = rule.per.indexOf('client')
       const client = at === -1 ? undefined : decodePart(parts[at] ?? '')
@@ -102,7 +102,7 @@ export function createUsage(options: UsageOptions) {
     },
 
     /**
-     * Returns the limits that count by a caller alone, and each other key with calls. May scan the
+     * Returns the limits that count only by a caller, and each other key with calls. May scan the
      * store. Rejects with an UncountedCaller.
      */
     async ofCaller(caller: CountedCaller, signal?: AbortSignal) {

@@ -2,7 +2,7 @@ import { UncountedCaller } from '../errors.ts'
 import { type KeyFilter, keyOf, parseKey } from '../limit/key.ts'
 import { type CountedCaller, counterKey, encodeValue, formatCaller } from './counted.ts'
 import { identityOf, showCaller, showValue } from './counted.ts'
-import { counterOf, decodePart, type KeyedLimit } from './key.ts'
+import { counterNameOf, decodePart, type KeyedLimit } from './key.ts'
 
 /** True if a limit counts by every part of a caller, and perhaps by further ones. */
 export const countsBy = ({ per }: KeyedLimit, caller: CountedCaller): boolean =>
@@ -12,7 +12,7 @@ export const countsBy = ({ per }: KeyedLimit, caller: CountedCaller): boolean =>
 export function callerKey(prefix: string, limit: KeyedLimit, caller: CountedCaller): string {
   const parts = limit.per.map((word) => caller.find((part) => part.word === word))
   const known = parts.includes(undefined) ? parts.slice(0, parts.indexOf(undefined)) : parts
-  return counterKey(prefix, counterOf(limit), known as CountedCaller)
+  return counterKey(prefix, counterNameOf(limit), known as CountedCaller)
 }
 
 /**

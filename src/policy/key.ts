@@ -34,7 +34,7 @@ export interface KeyedLimit {
 }
 
 /** Returns the name of the limit that has the counter. */
-export const counterOf = ({ name, counts = name }: KeyedLimit): string => counts
+export const counterNameOf = ({ name, counts = name }: KeyedLimit): string => counts
 
 export const isPerClient = ({ per }: KeyedLimit): boolean => per.length === 1 && per[0] === 'client'
 

@@ -106,7 +106,7 @@ export function readAccessLine(text: string) {
     loggedAt,
     /** When the limiter decided; when the request came, if the line has no credible instant. */
     decidedAt: isDecidedAt ? decidedAt : cameAt,
-    /** How long it was in progress; 0 if it was refused, as nobody knows how long it would have been. */
+    /** Milliseconds in progress; 0 for a refused call, whose duration nobody knows. */
     tookMs: isRefused ? 0 : durationMs,
     method,
     host: wholeOf('host'),

@@ -19,7 +19,10 @@ import { type LoggedCall, passInOrder, readAccessLine, readLines } from './logs.
 import { createReport, describeClients, describeTotals, unloggedBy } from './report.ts'
 
 const MAX_ROWS = 100_000
-/** Longest call that is decided at its start if limits bound calls at once: its line comes at its end. */
+/**
+ * Maximum duration of a call that is decided at its start, in milliseconds, if limits bound calls at
+ * once. The line of a call comes at its end.
+ */
 const LONG_CALL_MS = 3_600_000
 
 /** Prints the decisions that the limits of a configuration would have made for the calls of access logs. */

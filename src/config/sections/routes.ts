@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { covers, parsePattern, type Pattern } from '../../downstream/router.ts'
-import { counterOf, type KeyedLimit } from '../../policy/key.ts'
+import { counterNameOf, type KeyedLimit } from '../../policy/key.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { tlsFiles, certWithoutKey } from './listeners.ts'
 import { fieldIssue, identityField, origin, tlsName } from './texts.ts'
@@ -58,7 +58,7 @@ const costs = z.union(
 export const costOf = (
   { cost = 1 }: { readonly cost?: z.output<typeof costs> | undefined },
   limit: KeyedLimit,
-): number => (typeof cost === 'number' ? cost : (cost[counterOf(limit)] ?? 1))
+): number => (typeof cost === 'number' ? cost : (cost[counterNameOf(limit)] ?? 1))
 
 const route = section(
   {

@@ -96,7 +96,7 @@ export const identityField = stringThat((field) => {
 
 /**
  * Checks a field that limits count by, or that has the request id. Returns true, a mistake, or
- * false if it is no field name.
+ * false if it is not a field name.
  */
 export function fieldIssue(field: string): boolean | string {
   const name = field.toLowerCase()

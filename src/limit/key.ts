@@ -4,6 +4,9 @@
  * Names that begin with `~` are no limits.
  */
 
+const ACCESS = '~access'
+const LEASES = '~leases'
+
 /** The keys of a set: some that are known, and those that a glob matches. */
 export interface KeyFilter {
   /** The keys whose names are known. */
@@ -20,16 +23,22 @@ export const prefixOf = (store: 'memory' | { readonly prefix: string }): string 
 /** Returns the key of a name, whose first part is empty by default. */
 export const keyOf = (prefix: string, name: string, first = ''): string => `${prefix}:{${first}}:${name}`
 
+/**
+ * Returns the name that keys of a limit of calls at once have: a limit that becomes one, or is one
+ * no longer, must not find the other kind of content under its key.
+ */
+export const leasesName = (name: string): string => `${LEASES}:${name}`
+
 /** Returns the key of an access under a limit, beside that of the limit. */
 export const accessKey = (key: string, token?: string): string =>
-  `${beside(key, 'access')}${token === undefined ? '' : `:${token}`}`
+  `${beside(key, ACCESS)}${token === undefined ? '' : `:${token}`}`
 
 /** Returns the key of a DPoP proof. */
 export const proofKey = (prefix: string, first: string, id: string): string =>
   keyOf(prefix, `~proof:${id}`, first)
 
 /** Returns the key that holds the number of the last merge of a gateway into a key. */
-export const mergedKey = (key: string, gateway: string): string => beside(key, `merged:${gateway}`)
+export const mergedKey = (key: string, gateway: string): string => beside(key, `~merged:${gateway}`)
 
 /**
  * Returns the keys of the registrations of gateways, and of the instant since which a server has
@@ -49,29 +58,32 @@ export const summariesKey = (prefix: string): string => keyOf(prefix, '~summarie
 /** Returns a key in the same hash slot that belongs to a key. */
 function beside(key: string, what: string): string {
   const end = key.lastIndexOf('}:') + 2
-  return `${key.slice(0, end)}~${what}:${key.slice(end)}`
+  return `${key.slice(0, end)}${what}:${key.slice(end)}`
 }
 
-const afterFirst = (key: string): readonly string[] => key.slice(key.lastIndexOf('}:') + 2).split(':')
+/** Returns the name of a key's limit, and the parts after the first. */
+function namedParts(key: string): readonly [name: string, ...further: string[]] {
+  const [name = '', ...further] = key.slice(key.lastIndexOf('}:') + 2).split(':')
+  if (name !== ACCESS && name !== LEASES) return [name, ...further]
+  const [limit = '', ...parts] = further
+  return [limit, ...parts]
+}
 
 /** Returns the number of parts of a key. */
-export const partsOf = (key: string): number => afterFirst(key).length
+export const partsOf = (key: string): number => namedParts(key).length
 
-/** Returns the name of a key's limit, also of the key of an access. */
-export function limitNameOf(key: string): string {
-  const [name = '', further = ''] = afterFirst(key)
-  return name === '~access' ? further : name
-}
+/** Returns the name of a key's limit, also of the keys of accesses and leases. */
+export const limitNameOf = (key: string): string => namedParts(key)[0]
 
 /**
- * Returns the name and the encoded parts of a key, and for the key of an access the name of its
- * limit; undefined if it does not start with the prefix.
+ * Returns the encoded parts of a key, the name of its limit, and whether its content is accesses or
+ * leases; undefined if it does not start with the prefix.
  */
 export function parseKey(prefix: string, key: string) {
   const end = key.indexOf('}:', prefix.length)
   if (end === -1 || !key.startsWith(`${prefix}:{`)) return undefined
-  const [name = '', ...rest] = key.slice(end + 2).split(':')
-  const isAccess = name === '~access'
-  const [limit = '', ...parts] = isAccess ? rest : [name, ...rest]
-  return { name: limit, isAccess, parts: [key.slice(prefix.length + 2, end), ...parts] }
+  const [name, ...further] = namedParts(key)
+  const has = (kind: string): boolean => key.startsWith(`${kind}:`, end + 2)
+  const parts = [key.slice(prefix.length + 2, end), ...further]
+  return { name, isAccess: has(ACCESS), hasLeases: has(LEASES), parts }
 }

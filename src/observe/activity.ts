@@ -1,7 +1,8 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { CONCURRENT_WAIT_MS } from '../limit/leases.ts'
 import { instant } from '../runtime/instant.ts'
-import { type CountedCaller, counterKey } from '../policy/counted.ts'
+import { partsOf } from '../limit/key.ts'
+import type { CountedCaller } from '../policy/counted.ts'
 import type { CallerRow, LatestDecision } from './callers.ts'
 import { createCallers, createRing, inOrder, MAX_CALLERS, refusedForMs, secondOf, sum } from './callers.ts'
 import { RECENT_SECONDS } from './summary.ts'
@@ -96,7 +97,7 @@ function limitValues(caller: CountedCaller, latest: LatestDecision, at: number) 
     reset: instant(resetAt),
     shadow,
     /** False if the limit counts by other parts, too; these values are of the counter that was used last. */
-    isAlone: key.endsWith(counterKey('', name, caller)),
+    isAlone: partsOf(key) === caller.length,
     ageMs,
     refused: shadow ? 0 : over,
     wouldRefuse: shadow ? over : 0,

@@ -2,7 +2,7 @@ import { UncountedCaller } from '../errors.ts'
 import { type KeyFilter, keyOf, parseKey } from '../limit/key.ts'
 import { type CountedCaller, counterKey, encodeValue, formatCaller } from './counted.ts'
 import { identityOf, showCaller, showValue } from './counted.ts'
-import { counterNameOf, decodePart, type KeyedLimit } from './key.ts'
+import { decodePart, type KeyedLimit, nameInKeys } from './key.ts'
 
 /** True if a limit counts by every part of a caller, and perhaps by further ones. */
 export const countsBy = ({ per }: KeyedLimit, caller: CountedCaller): boolean =>
@@ -12,7 +12,7 @@ export const countsBy = ({ per }: KeyedLimit, caller: CountedCaller): boolean =>
 export function callerKey(prefix: string, limit: KeyedLimit, caller: CountedCaller): string {
   const parts = limit.per.map((word) => caller.find((part) => part.word === word))
   const known = parts.includes(undefined) ? parts.slice(0, parts.indexOf(undefined)) : parts
-  return counterKey(prefix, counterNameOf(limit), known as CountedCaller)
+  return counterKey(prefix, nameInKeys(limit), known as CountedCaller)
 }
 
 /**
@@ -36,8 +36,8 @@ export function callerKeys(
     named: [...new Set(alone.map((limit) => callerKey(prefix, limit, caller)))],
     glob: further.length > 0 ? glob : undefined,
     matches(key) {
-      const { name, isAccess = false, parts = [] } = parseKey(prefix, key) ?? {}
-      const limit = mine.find((limit) => limit.name === name)
+      const { name, isAccess, hasLeases, parts = [] } = parseKey(prefix, key) ?? {}
+      const limit = mine.find((limit) => limit.name === name && !!limit.isConcurrent === hasLeases)
       if (limit === undefined || (isAccess && !withAccesses)) return false
       return wanted.every(({ word, text }) => parts[limit.per.indexOf(word)] === text)
     },
@@ -55,8 +55,9 @@ export function assertCounted(limits: readonly KeyedLimit[], caller: CountedCall
 }
 
 /** Returns a key as it may be shown: header fields and tokens in it are shortened. */
-export function showKey(prefix: string, { per }: KeyedLimit, key: string): string {
-  const { name = '', parts = [] } = parseKey(prefix, key) ?? {}
+export function showKey(prefix: string, limit: KeyedLimit, key: string): string {
+  const { per } = limit
+  const { parts = [] } = parseKey(prefix, key) ?? {}
   const [first = '', ...rest] = parts.map((part, i) => showValue(per[i] ?? '', decodePart(part), part))
-  return per.length === 0 ? key : [keyOf(prefix, name, first), ...rest].join(':')
+  return per.length === 0 ? key : [keyOf(prefix, nameInKeys(limit), first), ...rest].join(':')
 }

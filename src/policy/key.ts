@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { networkOf } from '../downstream/peers.ts'
 import { foldCase } from '../downstream/target.ts'
+import { leasesName } from '../limit/key.ts'
 import { memoize } from '../runtime/hot-path.ts'
 
 /** Maximum UTF-8 bytes of a part; a longer part is replaced by its hash. */
@@ -31,10 +32,16 @@ export interface KeyedLimit {
    * its access, and pass free.
    */
   readonly together?: number | 'token' | undefined
+  /** True if the limit bounds the calls in progress. */
+  readonly isConcurrent?: boolean
 }
 
 /** Returns the name of the limit that has the counter. */
 export const counterNameOf = ({ name, counts = name }: KeyedLimit): string => counts
+
+/** Returns the name in the keys of a limit. */
+export const nameInKeys = (limit: KeyedLimit): string =>
+  limit.isConcurrent ? leasesName(limit.name) : counterNameOf(limit)
 
 export const isPerClient = ({ per }: KeyedLimit): boolean => per.length === 1 && per[0] === 'client'
 

@@ -17,12 +17,10 @@ export interface Limit extends KeyedLimit, Conditional {
   readonly claim?: ClaimedLimit
   /** Points that a call takes at a route; 1 in the list of all limits. Undefined if every route's calls take 1. */
   readonly cost?: number
-  /** Length of the longest possible period, if `calendar` is set. */
+  /** Length of the longest possible period, if `calendar` is set, or of a lease of a call in progress. */
   readonly windowMs: number
   /** The periods of the calendar in which calls are counted, in place of a window that slides. */
   readonly calendar?: CalendarName
-  /** True if `limit` bounds the calls in progress, whose leases last `windowMs`. */
-  readonly isConcurrent?: boolean
   /** True if a call whose response is an error is given back. */
   readonly countsSuccess?: boolean | undefined
   /** Replaces that of the store. */

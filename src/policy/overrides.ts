@@ -3,7 +3,7 @@ import { VERSION_FIELD } from '../limit/shared-fields.ts'
 import { instant } from '../runtime/instant.ts'
 import { type CountedCaller, counterKey, formatCaller } from './counted.ts'
 import { isBareClient, parseCaller, showCaller } from './counted.ts'
-import type { KeyedLimit } from './key.ts'
+import { type KeyedLimit, nameInKeys } from './key.ts'
 
 /** A limit that an operator set for a caller while gateways run; it replaces every other rule until `untilAt`. */
 export interface Override {
@@ -48,9 +48,10 @@ const keyWith = (words: readonly string[], start: string): string => `${words.jo
  * Returns the override of a key, or of the beginning of one, under a limit: of the caller with the
  * most parts; undefined if there is none.
  */
-export function overrideOf(overrides: Overrides, { name, per, counts }: KeyedLimit, key: string) {
-  // The key of a share is that of the limit that it counts.
-  let start = counts === undefined ? key : key.replace(`}:${counts}`, `}:${name}`)
+export function overrideOf(overrides: Overrides, limit: KeyedLimit, key: string) {
+  const { name, per } = limit
+  const keyed = nameInKeys(limit)
+  let start = keyed === name ? key : key.replace(`}:${keyed}`, `}:${name}`)
   for (let parts = Math.min(per.length, partsOf(key)); parts > 0; parts--) {
     const found = overrides.get(keyWith(per.slice(0, parts), start))
     if (found !== undefined) return found

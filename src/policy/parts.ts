@@ -3,7 +3,7 @@ import { decodeSegment } from '../downstream/target.ts'
 import { badRequest, Refusal } from '../errors.ts'
 import { keyOf } from '../limit/key.ts'
 import { isName } from '../runtime/json.ts'
-import { counterNameOf, encoderOf, type KeyedLimit } from './key.ts'
+import { encoderOf, type KeyedLimit, nameInKeys } from './key.ts'
 import { type Caller, type Facts, tokenHash } from './facts.ts'
 import type { Limit } from './limit.ts'
 
@@ -150,7 +150,7 @@ export function claimText(claim: unknown): string | undefined {
  */
 export function compileKey(limit: Limit, prefix: string, parameters: Parameters) {
   const { per, skipsMissing } = limit
-  const name = counterNameOf(limit)
+  const name = nameInKeys(limit)
   const parts = per.map((part) => ({
     part,
     read: partReader(part, parameters),

@@ -48,6 +48,18 @@ const newToken = () => token(`client-${process.pid}-${++clients}`)
 const request = (port: number, mine: string) => call(port, { path: '/v3/exports', token: mine })
 const inProgress = (count: number) => until(`${count} calls are in progress`, () => held.length === count)
 
+it('decides a limit that another gateway with the same Redis counts in a window', async () => {
+  const inWindow = LIMITS.replace('concurrent: 2', 'limit: 2, window: 1m')
+  const [atOnce, counting] = await Promise.all([gateway(), gateway(shared(), '20s', inWindow)])
+  const mine = await newToken()
+  const answering = setInterval(() => held.splice(0).forEach((response) => response.end('{}')), 5)
+  const statuses: number[] = []
+  for (const { port } of [counting, atOnce, counting, atOnce, counting])
+    statuses.push((await request(port, mine)).status)
+  clearInterval(answering)
+  expect(statuses).toEqual([200, 200, 200, 200, 429])
+})
+
 describe.each([
   ['memory', () => 'memory'],
   ['Redis', shared],

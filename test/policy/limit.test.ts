@@ -1,7 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { callerKeys } from '../../src/policy/caller-keys.ts'
+import { callerKeys, showKey } from '../../src/policy/caller-keys.ts'
 import { parseCaller } from '../../src/policy/counted.ts'
+import { limitNameOf, partsOf } from '../../src/limit/key.ts'
 import { hashSlot, hashTag } from '../../src/limit/redis/hash-slot.ts'
 import type { ClientLimits, Limit } from '../../src/policy/limit.ts'
 import { type Override, overrideKey } from '../../src/policy/overrides.ts'
@@ -201,6 +202,23 @@ describe('the keys of a caller', () => {
     expect(all.matches('p:{other}:~access:sessions:hash')).toBe(false)
     expect([listed.named, listed.glob]).toEqual([['p:{acme}:sessions'], undefined])
     expect(listed.matches('p:{acme}:~access:sessions:hash')).toBe(false)
+  })
+
+  test('of a limit of calls at once are not those of a limit that had its name before', () => {
+    const [exports, perRoute] = [
+      limit('exports', ['client'], { isConcurrent: true }),
+      limit('perRoute', ['client', 'route'], { isConcurrent: true }),
+    ]
+    expect(quotasOf([exports], { client: 'acme' })[0]!.key).toBe('p:{acme}:~leases:exports')
+    const { named, matches } = callerKeys([exports, perRoute], 'p', acme)
+    expect(named).toEqual(['p:{acme}:~leases:exports'])
+    expect(matches('p:{acme}:~leases:perRoute:GET%20/x')).toBe(true)
+    expect(matches('p:{acme}:perRoute:GET%20/x')).toBe(false)
+    expect(callerKeys(limits, 'p', acme).matches('p:{acme}:~leases:first')).toBe(false)
+    const key = 'p:{acme}:~leases:perRoute:GET%20/x'
+    expect([limitNameOf(key), partsOf(key), showKey('p', perRoute, key)]).toEqual(['perRoute', 2, key])
+    const overrides = overridesOf({ caller: acme, name: 'exports', limit: 9, setAt: 0 })
+    expect(quotasOf([exports], { client: 'acme' }, { overrides })[0]).toMatchObject({ limit: 9 })
   })
 })
 

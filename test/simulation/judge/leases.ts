@@ -123,13 +123,15 @@ export function freeAt(
   endedAtMs: number,
   longestMs: number,
 ): number {
-  // A replica that is behind has leases that have ended.
+  const [silence] =
+    gateway === undefined ? [] : overlapping(silences[gateway]!, endedAtMs, endedAtMs + ENDED_MS)
+  // A replica that is behind has leases whose end Redis learned within the lag.
+  const learnedByMs = silence?.toMs ?? endedAtMs
   const isBack = losses.some(
-    ({ fromMs, sinceMs }) => sinceMs > -Infinity && endedAtMs >= sinceMs && endedAtMs <= fromMs + TURN_MS,
+    ({ fromMs, sinceMs }) => sinceMs > -Infinity && learnedByMs >= sinceMs && endedAtMs <= fromMs + TURN_MS,
   )
   if (isBack) return Infinity
   if (gateway === undefined) return endedAtMs + longestMs
-  const [silence] = overlapping(silences[gateway]!, endedAtMs, endedAtMs + ENDED_MS)
   if (silence === undefined) return endedAtMs + ENDED_MS
   if (isKilledAfter(one, gateway, endedAtMs)) return endedAtMs + longestMs
   // After the length of a lease, a gateway takes it as ended, also if the clock was set back.

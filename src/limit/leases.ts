@@ -44,11 +44,14 @@ export const leaseAllowance = (
   sinceAt,
 })
 
-/**
- * Returns `storedUntilMs` of a lease that the store was asked for at a local instant: a question
- * takes a quarter of its length at most.
- */
-export const storedUntil = ({ windowMs }: Quota, askedMs: number): number => askedMs + 0.75 * windowMs
+/** Fraction of a lease that a question takes at most. */
+const LONGEST_QUESTION = 1 / 4
+/** A lease is renewed when less than this fraction is left until `storedUntilMs`. */
+const RENEWAL_AHEAD = 1 / 4
+
+/** Returns `storedUntilMs` of a lease that the store was asked for at a local instant. */
+export const storedUntil = ({ windowMs }: Quota, askedMs: number): number =>
+  askedMs + (1 - LONGEST_QUESTION) * windowMs
 
 /** Returns the instant at which a call began, in epoch milliseconds of the store's clock. */
 const beganAt = ({ id }: Lease): number => Number.parseInt(id, 10) / 1000
@@ -57,7 +60,7 @@ const beganAt = ({ id }: Lease): number => Number.parseInt(id, 10) / 1000
 export class Leases {
   readonly #held = new Map<string, Map<string, Lease>>()
   /** Lower bound of `storedUntilMs` of all leases: before it, none counts beside the store's. */
-  #lapsesAtMs = Infinity
+  #storedUntilMs = Infinity
 
   keys = (): IterableIterator<string> => this.#held.keys()
 
@@ -75,7 +78,7 @@ export class Leases {
     const lease = { quota, id, heldAtMs, storedUntilMs, mayBeStored: storedUntilMs > -Infinity }
     const held = this.#held.get(quota.key) ?? new Map<string, Lease>()
     this.#held.set(quota.key, held.set(id, lease))
-    this.#lapsesAtMs = Math.min(this.#lapsesAtMs, storedUntilMs)
+    this.#storedUntilMs = Math.min(this.#storedUntilMs, storedUntilMs)
   }
 
   /** Ends a lease, and returns it; undefined if the call has none in this limit. */
@@ -89,7 +92,7 @@ export class Leases {
 
   /** Returns the leases of a key that the store may have lost. */
   countUnstored(key: string, nowMs: number): number {
-    if (this.#lapsesAtMs > nowMs) return 0
+    if (this.#storedUntilMs > nowMs) return 0
     let count = 0
     for (const { storedUntilMs } of this.#held.get(key)?.values() ?? []) if (storedUntilMs <= nowMs) count++
     return count
@@ -99,22 +102,22 @@ export class Leases {
    * Has the leases of a key that were held at a local instant stored again, if the store counted
    * too few calls since then.
    */
-  lapse(key: string, counted: number, sinceMs: number): void {
+  doubt(key: string, counted: number, sinceMs: number): void {
     const all = Array.from(this.#held.get(key)?.values() ?? [])
     const before = all.filter(({ heldAtMs }) => heldAtMs < sinceMs)
     if (counted > before.length) return
     for (const lease of before) lease.storedUntilMs = -Infinity
-    this.#lapsesAtMs = -Infinity
+    this.#storedUntilMs = -Infinity
   }
 
-  /** Returns the leases of which less than half of their length is left, or none. */
-  lapsing(nowMs: number): readonly Lease[] {
+  /** Returns the leases that are to be renewed: less than half of their length is left, or none. */
+  dueForRenewal(nowMs: number): readonly Lease[] {
     const found: Lease[] = []
-    this.#lapsesAtMs = Infinity
+    this.#storedUntilMs = Infinity
     for (const held of this.#held.values())
       for (const lease of held.values()) {
-        this.#lapsesAtMs = Math.min(this.#lapsesAtMs, lease.storedUntilMs)
-        if (lease.storedUntilMs - nowMs < lease.quota.windowMs / 4) found.push(lease)
+        this.#storedUntilMs = Math.min(this.#storedUntilMs, lease.storedUntilMs)
+        if (lease.storedUntilMs - nowMs < RENEWAL_AHEAD * lease.quota.windowMs) found.push(lease)
       }
     return found
   }

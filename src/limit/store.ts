@@ -151,10 +151,11 @@ export interface OwnCount {
   readonly merge?: { readonly calls: number; readonly number: number; readonly key: string } | undefined
 }
 
+/** What a gateway knows of the calls that the store does not have, or may not have. */
 export interface OwnCalls {
   isEmpty(): boolean
   /** Returns the calls in progress of a key that the store may not have. */
-  concurrent(key: string): number
+  unstored(key: string): number
   /**
    * Returns the calls of a key after an instant of this gateway's clock, in milliseconds; undefined
    * if there are none.

@@ -70,14 +70,14 @@ export function createBreakers(store: RemoteStore, options: BreakerOptions) {
     return breaker
   }
 
-  store.onReply = (server, error) => {
+  store.listen((server, error) => {
     const breaker = breakerOf(server)
     // Only a probe ends an outage.
     if (!breaker.up) return
     if (error === undefined) return breaker.succeeded()
     breaker.failed(error)
     breaker.check()
-  }
+  })
 
   const probe = (server: string) => store.probe(server).catch((error: Error) => breakerOf(server).trip(error))
   const check = (): void => {

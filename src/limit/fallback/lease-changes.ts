@@ -71,7 +71,7 @@ export function createLeaseChanges(
 
   let turn: Promise<void> | undefined
   async function work(): Promise<void> {
-    await Promise.all([sendEnded(), ...group(leases.lapsing(clock.now()), store.slot).map(renew)])
+    await Promise.all([sendEnded(), ...group(leases.dueForRenewal(clock.now()), store.slot).map(renew)])
   }
 
   return {

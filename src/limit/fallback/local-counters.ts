@@ -58,7 +58,7 @@ export function createLocalCounters(
 
   const own: OwnCalls = {
     isEmpty: () => !keys.hasKept(),
-    concurrent: (key) => leases.countUnstored(key, clock.now()),
+    unstored: (key) => leases.countUnstored(key, clock.now()),
     since: (key, atMs) => keys.find(key)?.countSince(Math.floor(atMs * 1000)),
   }
 
@@ -176,7 +176,7 @@ export function createLocalCounters(
   function holdStored(quota: Quota, lease: string, { used }: Allowance, askedMs: number): void {
     leases.hold(quota, lease, storedUntil(quota, askedMs), clock.now())
     const { key } = quota
-    if (used < leases.count(key)) leases.lapse(key, used, askedMs)
+    if (used < leases.count(key)) leases.doubt(key, used, askedMs)
   }
 
   function sendOf(state: KeyState): PendingMerge | undefined {

@@ -190,7 +190,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
       const freed = await store.reset(filter, signal)
       local.reset(filter.matches)
       // Calls in progress go on, and get their places back.
-      for (const key of leases.keys()) if (filter.matches(key)) leases.lapse(key, 0, Infinity)
+      for (const key of leases.keys()) if (filter.matches(key)) leases.doubt(key, 0, Infinity)
       return freed
     },
     async close(): Promise<void> {

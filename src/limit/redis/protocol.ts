@@ -3,7 +3,7 @@ import { type Lease, leaseAllowance } from '../leases.ts'
 import { type Calendar, fullAt, isLeased, type Quota, type Window } from '../quota.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, DamagedKeyError } from '../store.ts'
 import type { Merge, OwnCalls, OwnCount } from '../store.ts'
-import type { ServerClocks } from './deadlines.ts'
+import type { ServerClocks } from './server-clocks.ts'
 
 /** A decision in a batch. */
 export interface Asked {
@@ -92,7 +92,7 @@ export function rulesOf(batch: readonly Asked[], keys: readonly string[], gatewa
 function withLeases(batch: readonly Asked[], rules: readonly string[]): readonly string[] {
   return batch.flatMap(({ action, quotas, own, lease = '' }, i) => {
     const leased = quotas.filter(isLeased).map(({ key, limit, windowMs, shadow }) => {
-      const beside = own?.concurrent(key) ?? 0
+      const beside = own?.unstored(key) ?? 0
       return `${limit} ${windowMs * 1000} ${beside} ${shadow ? 1 : 0}`
     })
     const rule = rules[i]!

@@ -6,7 +6,7 @@ import type { Lease, Place } from '../leases.ts'
 import type { Quota } from '../quota.ts'
 import { type Charge, DamagedKeyError, type Merge, type OwnCalls } from '../store.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
-import { createDeadlines, ServerClocks } from './deadlines.ts'
+import { createDeadlines } from './deadlines.ts'
 import {
   type Asked,
   CHARGE,
@@ -20,6 +20,7 @@ import {
   rulesOf,
   type Sending,
 } from './protocol.ts'
+import { ServerClocks } from './server-clocks.ts'
 
 const read = (file: string): string => readFileSync(new URL(file, import.meta.url), 'utf8')
 const LAYOUT = read('layout.lua')

@@ -27,9 +27,8 @@ export function createRedisStore(options: RedisStoreOptions) {
   const { commands } = client
   const { prefix, id = randomUUID(), clock = SYSTEM_CLOCK } = options
   const { within: scanWithDeadline } = createDeadlines(10_000, clock)
-  const scripts = createScripts(connection, { ...options, id }, (server, error) =>
-    store.onReply(server, error),
-  )
+  let onReply: OnReply | undefined
+  const scripts = createScripts(connection, { ...options, id }, (server, error) => onReply?.(server, error))
   const summaries = summariesKey(prefix)
   /** The gateway whose summary was written. */
   let summarized: string | undefined
@@ -61,8 +60,10 @@ export function createRedisStore(options: RedisStoreOptions) {
   }
 
   const store = {
-    /** Set by the fallback. */
-    onReply: (() => {}) as OnReply,
+    /** Sets the listener to the outcomes of script calls. */
+    listen(listener: OnReply): void {
+      onReply = listener
+    },
 
     /**
      * Connects. Resolves with false while a server is unavailable, and retries; rejects with a

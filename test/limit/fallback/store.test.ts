@@ -3,6 +3,7 @@ import { Failure } from '../../../src/errors.ts'
 import { proofQuota } from '../../../src/policy/apply.ts'
 import type { Quota } from '../../../src/limit/quota.ts'
 import type { OutageChange, RemoteStore } from '../../../src/limit/fallback/breakers.ts'
+import type { OnReply } from '../../../src/limit/redis/scripts.ts'
 import { TimeoutError } from '../../../src/limit/redis/deadlines.ts'
 import { type FallbackOptions, type FallbackStore, withFallback } from '../../../src/limit/fallback/store.ts'
 import { type Charge, DamagedKeyError, type OwnCalls } from '../../../src/limit/store.ts'
@@ -44,6 +45,7 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     keys: (): Promise<readonly string[]> => Promise.resolve([]),
     probe: (): Promise<void> => Promise.reject(new Error('still down')),
   }
+  let onReply: OnReply = () => {}
   const asked: string[] = []
   const servers: string[] = []
   const probed: string[] = []
@@ -60,17 +62,17 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     const server = failing.server(key)
     return await behaviour.charge().then(
       (charge) => {
-        failing.onReply(server, undefined)
+        onReply(server, undefined)
         return charge
       },
       (error: Error) => {
-        if (!(error instanceof DamagedKeyError)) failing.onReply(server, error)
+        if (!(error instanceof DamagedKeyError)) onReply(server, error)
         throw error
       },
     )
   }
   const failing: RemoteStore = {
-    onReply: () => {},
+    listen: (listener) => void (onReply = listener),
     charge: (quotas, own) => ask(quotas[0]!.key, own),
     peek: async (quotas, own) => (await ask(quotas[0]!.key, own)).allowances,
     async merge({ quota, calls }) {

@@ -1,6 +1,6 @@
 import { afterEach, expect, it } from 'vitest'
 import type { Quota } from '../../../src/limit/quota.ts'
-import { ServerClocks } from '../../../src/limit/redis/deadlines.ts'
+import { ServerClocks } from '../../../src/limit/redis/server-clocks.ts'
 import { createRedisStore } from '../../../src/limit/redis/store.ts'
 import { startRedis } from '../../helpers/redis.ts'
 

@@ -179,7 +179,7 @@ describe('the Redis store', () => {
       else await server.command('DEL', bad.key)
       await server.command(command[0]!, ...command.slice(1))
       const replies: (Error | undefined)[] = []
-      store.onReply = (_, error) => void replies.push(error)
+      store.listen((_, error) => void replies.push(error))
       let admitted = 0
       for (let i = 0; i < 20; i++) {
         const batch = [
@@ -192,7 +192,7 @@ describe('the Redis store', () => {
       }
       expect(admitted).toBe(1001)
       expect(new Set(replies)).toEqual(new Set([undefined]))
-      store.onReply = () => {}
+      store.listen(() => {})
       await expect(store.peek([bad])).rejects.toThrow(DamagedKeyError)
       // The key may hold a secret.
       await expect(store.peek([bad])).rejects.not.toThrow(bad.key)
@@ -306,7 +306,7 @@ describe('the Redis store', () => {
 
   test('lets calls of the gateway leave, too, if they leave too few points for a call', async () => {
     const counted = { ...quota('beside', 10, 60_000), cost: 4 }
-    const own = { isEmpty: () => false, concurrent: () => 0, since: () => ({ calls: 7, spreadMs: 50 }) }
+    const own = { isEmpty: () => false, unstored: () => 0, since: () => ({ calls: 7, spreadMs: 50 }) }
     const { allowances } = await store.charge([counted], own)
     expect(allowances).toMatchObject([{ admitted: false, remaining: 3, retryAfterMs: 60_050 }])
     expect((await store.charge([{ ...counted, cost: 3 }], own)).admitted).toBe(true)

@@ -53,7 +53,9 @@ function isOut({ history, client }: Case, fromMs: number, toMs: number): boolean
     silences.some((other) => other.kind !== 'stall' && other.atMs < atMs && atMs < other.atMs + other.ms)
   // A replica takes over from a server that stalls.
   const isReplaced = (atMs: number): boolean =>
-    silences.some((other) => other.kind === 'failover' && other.atMs >= atMs && other.atMs + other.ms <= toMs)
+    silences.some(
+      (other) => other.kind === 'failover' && other.atMs + other.ms >= atMs && other.atMs + other.ms <= toMs,
+    )
   return silences.some(
     ({ kind, atMs, ms }) =>
       atMs <= fromMs && atMs + ms >= toMs && !(kind === 'stall' ? isReplaced(atMs) : isDown(atMs)),

@@ -12,6 +12,7 @@ import {
   type Violation,
   type Witness,
 } from './evidence.ts'
+import { isGivenBack } from './returns.ts'
 
 /** A gateway caches a refusal for at most as long. */
 const CACHED_MS = 1000
@@ -41,10 +42,16 @@ const MAX_RECHECKS = 16
 /**
  * True if the wait of a refusal by one limit may be shorter than that of another: an access of that one may be over by then, another
  * gateway may have filled it, or the gateway did not ask: it may have refused often within a second, or its own calls in progress
- * fill the limit.
+ * fill the limit. Or the gateway has given a call back that Redis still counts.
  */
-function mayBeShorter({ kind, calls, history, name }: Case, waitedFor: Witness): boolean {
+function mayBeShorter(one: Case, waitedFor: Witness, again: Witness): boolean {
+  const { kind, calls, history, name, admitted, rules } = one
   const { askedAtMs, toldAtMs } = waitedFor
+  const windowMs = Math.max(...rules.map((rule) => rule.windowMs))
+  const isUnsure = between(admitted, toldAtMs - windowMs, toldAtMs).some(
+    (call) => call.givenBackAtMs !== undefined && !isGivenBack(one, call, again.askedAtMs),
+  )
+  if (isUnsure) return true
   if (kind === 'access' || history.gateways > 1) return true
   if (history.limits[waitedFor.refusedBy as LimitName].kind === 'atOnce') return true
   const refused = between(calls, askedAtMs - GRACE_MS, toldAtMs).filter(({ admitted }) => !admitted)
@@ -62,7 +69,7 @@ export function* brokenWaits(one: Case): Generator<Violation> {
     if (call.admitted || call.isReplay || call.refusedBy !== name || waitedFor === undefined) continue
     // With a limit of 0, or below the cost, the wait is always a window.
     if (rulesBetween(one, waitedFor.askedAtMs, toldAtMs).some(({ limit }) => limit < call.cost)) continue
-    if (waitedFor.refusedBy !== name && mayBeShorter(one, waitedFor)) continue
+    if (waitedFor.refusedBy !== name && mayBeShorter(one, waitedFor, call)) continue
     const windowMs = Math.max(...one.rules.map((rule) => rule.windowMs))
     const isAfter = overlapping(troubles, waitedFor.askedAtMs - 2 * windowMs, toldAtMs).length > 0
     const isShared = isAfter && gatewaysAt(one, toldAtMs) > 1

@@ -25,6 +25,7 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ...[127, 1342, 1655, 2590, 3111, 702453, 3000180].map((seed) => ['kinds', seed] as const),
   ...[2446, 740042].map((seed) => ['points', seed] as const),
   ...[333, 10746, 11697].map((seed) => ['replaced', seed] as const),
+  ['ruled', 3000697],
   ['atOnce', 2503921],
 ]
 

@@ -40,9 +40,11 @@ export function* excessOfAccesses(one: Case): Generator<Violation> {
     const steps = clockSteps(one, fromMs, fromMs + longestMs).filter(({ atMs }) => atMs >= fromMs)
     const windowMs = steps.reduce((ms, { byMs }) => ms - Math.max(0, byMs), longestMs)
     const found = begun.slice(i).filter(({ toldAtMs }) => toldAtMs < fromMs + windowMs - MICROSECOND_MS)
-    // The first may belong to an access that began before.
-    const before = between(one.admitted, fromMs - accessMs - SPREAD_MS, fromMs).some(
-      ({ askedAtMs }) => askedAtMs < fromMs,
+    // The first may belong to an access that began before, perhaps with a call whose answer was lost.
+    const before = [one.admitted, one.doubts].some((calls) =>
+      between<Timed>(calls, fromMs - accessMs - SPREAD_MS, fromMs).some(
+        ({ askedAtMs }) => askedAtMs < fromMs,
+      ),
     )
     if (found.length - Number(before) <= promised(one, limit, fromMs, fromMs + windowMs)) continue
     const text = `${found.length} accesses of ${name} by ${client} in ${windowMs} ms from ${fromMs.toFixed(3)}, limit ${limit}`

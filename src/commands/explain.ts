@@ -107,15 +107,16 @@ function flagOf(part: string): string {
 
 function describeRoute(route: NonNullable<Explained['route']>, limits: Explained['limits']) {
   const { match, index, params, authenticate, issuers, scope, upstream, respond } = route
+  const refusals = new Set(limits.flatMap(refusalsOf))
   const named = Object.entries(params).map(([name, value]) => `:${name} is ${value}`)
   const checks = {
-    none: ['no authentication', ...limits.flatMap(refusalsOf)].join(', '),
+    none: ['no authentication', ...refusals].join(', '),
     par: `the form, the client's authentication and the request object are checked for ${issuers.join()}; no limits`,
     authorization: 'listed clients that must sign or push requests are checked; no limits',
     bearer: [
       `401 without a token of ${issuers.join(' or ')}`,
       ...(scope.length > 0 ? [`403 without the scope ${scope.join(' ')}`] : []),
-      ...limits.flatMap(refusalsOf),
+      ...refusals,
     ].join(', '),
   }
   const forwarded = `at ${formatList(route.origins)}, within ${formatDuration(route.timeoutMs ?? 0)}, bodies up to ${formatSize(route.maxBody)}`

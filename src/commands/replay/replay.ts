@@ -157,14 +157,16 @@ function createCharges(config: Config) {
 /** Formats a report: the clients, or the client that was asked for, the limits, and the number of replayed lines. */
 export function describeReport(report: Report, client = ''): string {
   const { totals, more, lines, limits, late, omitted, brief } = report
-  const nothing =
-    lines.replayed > 0
-      ? `None of the replayed calls is of the client "${cell(client)}".`
-      : 'No call of these logs reaches a limit of this configuration. Give access logs written with "log.format: json".'
   const all = Object.values(lines).reduce((sum, count) => sum + count, 0)
+  const unreached =
+    all > lines.other + lines.overlong
+      ? 'No call of these logs reaches a limit that can be replayed.'
+      : 'No line of these logs is of an access log. Give logs written with "log.format: json".'
+  const nothing =
+    lines.replayed > 0 ? `None of the replayed calls is of the client "${cell(client)}".` : unreached
   const parts = [
     [lines.replayed, 'replayed'],
-    [lines.unlimited, 'of routes without limits'],
+    [lines.unlimited, 'of routes without limits to replay'],
     [lines.unmatched, 'of no route'],
     [lines.refusedBefore, 'refused before any limit'],
     [lines.other, 'not of an access log'],

@@ -6,7 +6,7 @@ import { prefixOf } from '../limit/key.ts'
 import { instant } from '../runtime/instant.ts'
 import { quotaOf, reasonOf, rulesOf } from '../policy/rule.ts'
 import type { LiveOverrides } from './overrides-live.ts'
-import { assertCounted, callerKey } from '../policy/caller-keys.ts'
+import { assertCounted, callerKey, countsBy } from '../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../policy/counted.ts'
 import { isOverridable, listOverrides, overrideKey } from '../policy/overrides.ts'
 import type { InspectedStore } from '../limit/store.ts'
@@ -20,6 +20,7 @@ import { type Explained, explainWithQuotas } from './explain.ts'
 
 type Operations = ReturnType<typeof createOperations>
 
+export type ResetResult = Awaited<ReturnType<Operations['reset']>>
 export type SettingResult = Awaited<ReturnType<Operations['setLimits']>>
 
 export interface OperatorApi
@@ -69,7 +70,7 @@ export function createOperations(parts: {
   return {
     usage: (caller: CountedCaller, signal: AbortSignal) => current().usage.ofCaller(caller, signal),
     async reset(caller: CountedCaller, signal: AbortSignal) {
-      const { usage } = current()
+      const { config, usage } = current()
       const fields = { caller: showCaller(caller) }
       const freed = await usage.free(caller, signal).catch((error: Error) => {
         if (error.name !== 'UncountedCaller')
@@ -78,7 +79,14 @@ export function createOperations(parts: {
       })
       log.info({ ...fields, freed }, 'limits of a caller reset by an operator')
       forget(caller)
-      return freed
+      const keepsPlaces = config.limits.some((limit) => limit.isConcurrent && countsBy(limit, caller))
+      return {
+        ...fields,
+        /** The number of deleted counters. */
+        freed,
+        /** True if a limit of calls at once counts by the caller, whose calls in progress keep their places. */
+        keepsPlaces,
+      }
     },
     /** Returns the caller with an override, or of the last minute, that is shown as this text. */
     findCaller(shown: string): CountedCaller | undefined {

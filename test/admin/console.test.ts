@@ -430,6 +430,12 @@ it('shows the limits of a client without calls, its own limits, and upcoming cha
   await page.getByText(/^From 2090-01-1\d/).waitFor(WAIT)
   expect(await page.locator('h1:visible').innerText()).toBe('an/other')
   expect(await page.locator('#caller-notes').innerText()).toContain('Is it written right?')
+  const override = { headers: { 'Content-Type': 'application/json' }, body: '{"set":{"requests":9}}' }
+  await call(gateway.adminPort, { method: 'PATCH', path: '/limits/an%2Fother', ...override })
+  await page
+    .locator('#caller-notes')
+    .getByText(/is counted now\.$/)
+    .waitFor(WAIT)
 })
 
 it('offers neither a reset nor an override for a caller that no limit counts', async () => {

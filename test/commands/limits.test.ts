@@ -78,7 +78,7 @@ describe('sluice limits show and reset', () => {
       stderr: '',
     })
     const again = await limits('reset', 'acme', '--json')
-    expect(JSON.parse(again.stdout)).toEqual({ caller: 'client:acme', freed: 0 })
+    expect(JSON.parse(again.stdout)).toEqual({ caller: 'client:acme', freed: 0, keepsPlaces: false })
     const other = await limits('show', 'other', '--json')
     expect(JSON.parse(other.stdout)).toMatchObject({ limits: [{ limit: 10, remaining: 9 }, {}, {}] })
   })
@@ -168,6 +168,17 @@ Every gateway applies this within a second.\n`,
     await set('lowered', 'requests=2')
     expect((await limits('show', 'lowered')).stdout).toMatch(/requests +2 +3 +0 +10m/)
     expect((await shownOf('refused')).refusedNow).toMatchObject({ limit: 'sync' })
+  })
+
+  it('show that a caller without calls is written right', async () => {
+    const perConnection = 'limits: { sync: { per: [client, connection], limit: 1, window: 5s } }'
+    const routes = 'routes: [{ match: "/:connection", upstream: data, authenticate: bearer, limits: [sync] }]'
+    const single = await startGateway({ data: upstream.url, limits: perConnection, routes })
+    const ask = async (...args: string[]) =>
+      (await sluice(['limits', ...args, '--admin', `http://127.0.0.1:${single.adminPort}`])).stdout
+    expect(await ask('show', 'acme')).toBe('No calls of client:acme are counted: is it written right?\n')
+    await ask('set', 'acme', 'sync=5')
+    expect(await ask('show', 'acme')).toMatch(/^No calls of client:acme are counted\.\n\nCALLER +LIMIT /)
   })
 
   it('are kept for a client whose id looks like an address', async () => {

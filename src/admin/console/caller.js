@@ -151,8 +151,9 @@ export function callerPage() {
     let end
     try {
       const response = await ask(`/limits/${encodeURIComponent(name)}`, { method: 'DELETE' })
-      const { freed } = await response.json()
-      end = [`Reset: ${pluralize(freed, 'counter')} freed at ${time(Date.now())}.`, 'reset']
+      const { freed, keepsPlaces } = await response.json()
+      const note = keepsPlaces ? ' Calls in progress keep their places.' : ''
+      end = [`Reset: ${pluralize(freed, 'counter')} freed at ${time(Date.now())}.${note}`, 'reset']
     } catch (error) {
       end = [`The reset failed: ${reasonOf(error)}`, 'failed']
     }

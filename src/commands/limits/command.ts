@@ -4,6 +4,7 @@ import type { ListedOverride } from '../../policy/overrides.ts'
 import type { CallerUsage } from '../../gateway/usage.ts'
 import { escaped } from '../../observe/log-lines.ts'
 import { isNamedPart } from '../../policy/counted.ts'
+import type { ResetResult } from '../../process/operations.ts'
 import type { Overview } from '../../process/overview.ts'
 import { type Admin, ask, findAdmin } from '../admin-client.ts'
 import { cell, formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
@@ -39,10 +40,11 @@ export async function run(args: Args, io: Io): Promise<void> {
     const { store } = (await ask<Overview>(admin, '/overview')).status
     print(io, args, { ...usage, store }, describeUsage)
   } else {
-    const result = await ask<{ caller: string; freed: number }>(admin, path, { ...SCAN, method: 'DELETE' })
-    print(io, args, result, ({ caller, freed }) => {
-      const hint = freed === 0 ? ' No calls of it were counted: is it written right?' : ''
-      return `Freed ${pluralize(freed, 'key')} of ${caller}.${hint}`
+    const result = await ask<ResetResult>(admin, path, { ...SCAN, method: 'DELETE' })
+    print(io, args, result, ({ caller, freed, keepsPlaces }) => {
+      const doubt = freed === 0 ? ' No calls of it were counted: is it written right?' : ''
+      const note = keepsPlaces ? ' Calls in progress keep their places.' : doubt
+      return `Freed ${pluralize(freed, 'key')} of ${caller}.${note}`
     })
   }
 }
@@ -76,10 +78,11 @@ function describeUsage(usage: CallerUsage & Pick<Overview['status'], 'store'>): 
     const end = until === null ? '' : ` until ${until}`
     return `The file gives the client its own "${name}" of ${limit}${end}.`
   })
+  const doubt = own.length + overrides.length === 0 ? ': is it written right?' : '.'
   const { withoutRedis, lastWithoutRedis, up } = store
   const missed = `${pluralize(withoutRedis, 'decision')} for all callers ${withoutRedis === 1 ? 'was' : 'were'} made without Redis since the start, the last at ${lastWithoutRedis}${up ? '' : '; Redis is out of reach'}.`
   return formatParagraphs([
-    formatRows(head, rows) || `No calls of ${caller} are counted: is it written right?`,
+    formatRows(head, rows) || `No calls of ${caller} are counted${doubt}`,
     limits.some(({ mode }) => mode !== 'store')
       ? 'Redis is out of reach: these are the calls that the asked gateway alone counts, and its part of each limit.'
       : '',

@@ -23,7 +23,7 @@ const COMMANDS = {
 } as const
 const EPILOGUE = `Exit codes: 0 done, 1 failed, 64 wrong usage, 78 wrong configuration.
 
-With --json, a failure is one JSON object on standard output: "error" with "exit" and "message"; for a wrong configuration, also "problems" with "file", "line", "column" (or "flag"), "path" and "message".
+With --json, a failure is a JSON object on standard output: "error" with "exit" and "message"; for a wrong configuration, also "problems" with "file", "line", "column" (or "flag"), "path" and "message".
 
 Completion of commands, flags and values: sluice completion --help.`
 const WHICH = `Which command? One of ${Object.keys(COMMANDS).join(', ')}.`
@@ -128,7 +128,7 @@ function usageMessage(message: string, argv: readonly string[], names: readonly 
       .replace(/^(Not enough arguments following: )c$/, '$1config')
       .replace(/^Not enough arguments following: (\S+)$/, 'Give --$1 a value.')
       .replace(/^Arguments (\S+) and (\S+) are .*/, '--$1 cannot be combined with --$2; remove one.')
-      .replace(/^Invalid[^]*?: (\S+), Given: [^]*?, Choices: ([\w", -]+)[^]*/, '--$1 must be one of $2.')
+      .replace(/^Invalid.*?: (\S+), Given: .*?, Choices: ([^\n]+).*/s, '--$1 must be one of $2.')
   const command = commandOf(argv)
   const isLimits = command.length === 1 && command[0] === 'limits'
   if (command.length > 0 && !isLimits) return 'Unknown argument. Give flags, such as --config FILE.'
@@ -162,9 +162,8 @@ function reportFailure(error: Error, argv: readonly string[], io: Io): number {
 /** Splits the position of an issue into a flag, or a file with line and column unless it concerns the whole file. */
 function withPosition({ where, path, message }: LocatedIssue) {
   if (where.startsWith('--')) return { flag: where, path, message }
-  const [, file, line, column] = /^(.*):(\d+):(\d+)$/s.exec(where) ?? []
-  if (file === undefined) return { file: where, path, message }
-  return { file, line: Number(line), column: Number(column), path, message }
+  const [, file = where, line, column] = /^(.*):(\d+):(\d+)$/s.exec(where) ?? []
+  return { file, ...(line && { line: Number(line), column: Number(column) }), path, message }
 }
 
 async function work(io: Io): Promise<never> {

@@ -107,11 +107,12 @@ function flagOf(part: string): string {
 
 function describeRoute(route: NonNullable<Explained['route']>, limits: Explained['limits']) {
   const { match, index, params, authenticate, issuers, scope, upstream, respond } = route
+  const { origins, timeoutMs, maxBody } = route
   const refusals = new Set(limits.flatMap(refusalsOf))
   const named = Object.entries(params).map(([name, value]) => `:${name} is ${value}`)
   const checks = {
     none: ['no authentication', ...refusals].join(', '),
-    par: `the form, the client's authentication and the request object are checked for ${issuers.join()}; no limits`,
+    par: `form, client authentication and request object are checked for ${issuers.join()}; no limits`,
     authorization: 'listed clients that must sign or push requests are checked; no limits',
     bearer: [
       `401 without a token of ${issuers.join(' or ')}`,
@@ -119,7 +120,8 @@ function describeRoute(route: NonNullable<Explained['route']>, limits: Explained
       ...refusals,
     ].join(', '),
   }
-  const forwarded = `at ${formatList(route.origins)}, within ${formatDuration(route.timeoutMs ?? 0)}, bodies up to ${formatSize(route.maxBody)}`
+  const bounds = `within ${formatDuration(timeoutMs ?? 0)}, bodies up to ${formatSize(maxBody)}`
+  const forwarded = `at ${formatList(origins)}, ${bounds}`
   const unserved = 'to a proxy that asks forwardAuth; callers of the gateway itself get 404'
   const own = respond === null ? unserved : `the caller's own ${respond}`
   return [
@@ -141,16 +143,13 @@ function refusalsOf({ per, leftOut, missing }: Explained['limits'][number]): rea
 }
 
 function describeClient(client: NonNullable<Explained['client']>, route: Explained['route']): string {
-  const { listed, authentication, requestObjectSigningAlg: alg } = client
+  const { listed, pushed, authentication, requestObjectSigningAlg: alg } = client
   const name = listed ? (client.name ?? 'one of "clients"') : 'not one of "clients"'
   const signs = alg !== null && alg !== 'none'
-  if (route?.authenticate === 'authorization') {
-    if (client.pushed === null && !signs) return `${name}: not checked`
-    const pushes = `${name}, sends a request_uri of the PAR endpoint`
-    return client.pushed === null ? `${pushes}, or a request object signed with ${alg}` : pushes
-  }
+  if (route?.authenticate === 'authorization')
+    return `${name}: ${pushed !== null || signs ? 'must push or sign its requests' : 'not checked'}`
   if (route?.authenticate !== 'par') return name
   if (!listed) return `${name}: ${client.mustBeListed ? 'refused' : 'only the form is checked'}`
   const signing = signs ? `signs request objects with ${alg}` : 'need not sign request objects'
-  return `${name}, ${signing}${authentication === null ? '' : `, authenticates by ${authentication}`}`
+  return `${name}, ${signing}${authentication ? `, authenticates by ${authentication}` : ''}`
 }

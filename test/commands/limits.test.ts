@@ -204,7 +204,7 @@ Every gateway applies this within a second.\n`,
 
   it('question an unknown caller, and warn about blanks around it', async () => {
     expect((await set(' acmee', 'requests=0')).stderr).toBe(
-      'warning: the caller begins or ends with a blank\nnote: no calls of client: acmee are counted now, and it is no client of the file; is it written right?\n',
+      'warning: a blank begins or ends the caller\nnote: no calls of client: acmee are counted now, and it is no client of the file; is it written right?\n',
     )
     expect((await set('acmee', 'requests=default')).stderr).toBe('')
     expect((await set('acme', 'requests=7')).stderr).toBe('')
@@ -256,7 +256,7 @@ Every gateway applies this within a second.\n`,
     ]),
     ...[['--until', '2h'], ['--permanent'], ['--note', 'x']].map((more) => [
       ['b', 'requests=default', ...more],
-      '--until, --permanent and --note need a number; "default" removes the override.',
+      '--until, --permanent and --note need a number, not only "default".',
     ]),
   ] as [string[], string][])('exit with 64 for wrong usage: %j', async ([args, message]) => {
     expect(await set(...args)).toEqual({
@@ -319,7 +319,7 @@ describe('sluice limits', () => {
   })
 
   const PARTS =
-    'Each further word must be a part of the caller: client:ID, user:SUB, ip:192.0.2.7, header:NAME=VALUE, claim:NAME=VALUE or token:SHA256; put quotes around an id with blanks.'
+    'Each further word must be a part of the caller, such as user:SUB; put an id with blanks in quotes.'
   const WHICH = 'Which command of limits? One of show, set, reset, overrides, top.'
   itEndsWrongUsage([
     [['limits'], WHICH],

@@ -21,7 +21,7 @@ const RATE_SECONDS = 10
 const WHICH_CALLER =
   'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.'
 const WHICH_PARTS =
-  'Each further word must be a part of the caller: client:ID, user:SUB, ip:192.0.2.7, header:NAME=VALUE, claim:NAME=VALUE or token:SHA256; put quotes around an id with blanks.'
+  'Each further word must be a part of the caller, such as user:SUB; put an id with blanks in quotes.'
 const CLEAR = '\u001B[2J\u001B[H'
 
 /** Shows, sets or resets the limits of a caller at a running gateway, lists the overrides, or watches all callers. */
@@ -36,9 +36,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   if (!words.slice(1).every(isNamedPart)) throw new UsageError(WHICH_PARTS)
   const path = `/limits/${encodeURIComponent(words.join(' '))}`
   if (action === 'show') {
-    const usage = await ask<CallerUsage>(admin, path, SCAN)
-    const { store } = (await ask<Overview>(admin, '/overview')).status
-    print(io, args, { ...usage, store }, describeUsage)
+    print(io, args, await ask<CallerUsage>(admin, path, SCAN), describeUsage)
   } else {
     const result = await ask<ResetResult>(admin, path, { ...SCAN, method: 'DELETE' })
     print(io, args, result, ({ caller, freed, keepsPlaces }) => {
@@ -58,8 +56,7 @@ function describeOverrides({ overrides }: Overrides): string {
   return formatRows(head, rows) || 'There are no overrides.'
 }
 
-function describeUsage(usage: CallerUsage & Pick<Overview['status'], 'store'>): string {
-  const { caller, limits, own, overrides, truncated, store } = usage
+function describeUsage({ caller, limits, own, overrides, truncated }: CallerUsage): string {
   const rows = limits.map((row) => {
     const { key, name, limit, used, remaining, until, mode, whole } = row
     const resetAt = row.windowSeconds && (used > 0 || limit === 0) ? row.reset : null
@@ -79,17 +76,14 @@ function describeUsage(usage: CallerUsage & Pick<Overview['status'], 'store'>): 
     return `The file gives the client its own "${name}" of ${limit}${end}.`
   })
   const doubt = own.length + overrides.length === 0 ? ': is it written right?' : '.'
-  const { withoutRedis, lastWithoutRedis, up } = store
-  const missed = `${pluralize(withoutRedis, 'decision')} for all callers ${withoutRedis === 1 ? 'was' : 'were'} made without Redis since the start, the last at ${lastWithoutRedis}${up ? '' : '; Redis is out of reach'}.`
   return formatParagraphs([
     formatRows(head, rows) || `No calls of ${caller} are counted${doubt}`,
     limits.some(({ mode }) => mode !== 'store')
-      ? 'Redis is out of reach: these are the calls that the asked gateway alone counts, and its part of each limit.'
+      ? 'Redis is out of reach: the asked gateway counts alone, by its part of each limit.'
       : '',
     [...new Set(changes), ...more].join('\n'),
     inFile.join('\n'),
     overrides.length > 0 ? describeOverrides({ overrides }) : '',
-    withoutRedis === 0 ? '' : missed,
   ])
 }
 
@@ -135,10 +129,11 @@ function rowOf({ caller, route, calls, refused, limits, most, refusedNow }: Call
 
 function describeTop({ activity: { callers, known, mostKnown } }: Overview): string {
   const rows = callers.map(rowOf).map((row) => {
-    const refused = row.refusedBy && `${row.refusedUntil ?? 'blocked'} by ${row.refusedBy}`
-    const refusals = row.refusals.map(({ limit, calls }) => `${calls} by ${limit}`).join(', ') || null
+    const { limit, used, remaining, refusedBy, refusedUntil, refusals, route } = row
+    const refused = refusedBy && `${refusedUntil ?? 'blocked'} by ${refusedBy}`
+    const counts = refusals.map(({ limit, calls }) => `${calls} by ${limit}`).join(', ') || null
     const rates = [row.callsPerSecond.toFixed(1), row.refusedPerSecond.toFixed(1)]
-    return [cell(row.caller), refused, ...rates, row.limit, row.used, row.remaining, refusals, row.route]
+    return [cell(row.caller), refused, ...rates, limit, used, remaining, counts, route]
   })
   const head = ['CALLER', 'REFUSED UNTIL', 'CALLS/S', 'REFUSED/S', 'LIMIT', 'USED', 'REMAINING']
   const table = formatRows([...head, 'REFUSED LAST MINUTE', 'ROUTE'], rows)

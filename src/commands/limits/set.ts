@@ -23,8 +23,8 @@ export async function setLimits(admin: Admin, words: readonly string[], args: Ar
   const isSet = Object.values(set).some((limit) => limit !== null)
   const until = readUntil(args, Date.now())
   if (!isSet && (until !== undefined || note !== undefined))
-    throw new UsageError('--until, --permanent and --note need a number; "default" removes the override.')
-  if (caller !== caller.trim()) writeLines(io.stderr, 'warning: the caller begins or ends with a blank')
+    throw new UsageError('--until, --permanent and --note need a number, not only "default".')
+  if (caller !== caller.trim()) writeLines(io.stderr, 'warning: a blank begins or ends the caller')
   const by = `${io.env['SUDO_USER'] || userName()}@${hostname()}`.slice(0, 100)
   const options = { method: 'PATCH', body: { set, until, note, by } }
   const result = await ask<SettingResult>(admin, `/limits/${encodeURIComponent(caller)}`, options)

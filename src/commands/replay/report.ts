@@ -127,23 +127,16 @@ export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clien
 type Counted = ReturnType<ReturnType<typeof createReport>['report']>
 
 export function describeClients({ clients, limits }: Counted): string {
-  type CellOf = (client: Counted['clients'][number]) => string | number
-  type Column = readonly [head: string, cellOf: CellOf, isShown?: boolean]
-  const columns: readonly Column[] = [
-    ['CLIENT', ({ client }) => cell(client ?? '-')],
-    ['NAME', ({ name }) => cell(name ?? '-'), clients.some(({ name }) => name !== undefined)],
-    ['CALLS', ({ calls }) => calls],
-    ['ADMITTED', ({ admitted }) => admitted],
-    ['REFUSED', ({ recorded, refused }) => changed(recorded.refused, refused)],
-    ['BY', ({ refusedBy }) => byLimit(refusedBy)],
-    ['SHADOW', ({ shadowOver }) => byLimit(shadowOver), limits.some(({ shadow }) => shadow)],
-    ['BUSIEST MINUTE', ({ busiestMinute: { calls, from } }) => `${calls} from ${from}`],
-  ]
-  const shown = columns.filter(([, , isShown = true]) => isShown)
-  return formatRows(
-    shown.map(([head]) => head),
-    clients.map((client) => shown.map(([, cellOf]) => cellOf(client))),
-  )
+  const shadows = limits.some(({ shadow }) => shadow) ? ['SHADOW'] : []
+  const head = ['CLIENT', 'NAME', 'CALLS', 'ADMITTED', 'REFUSED', 'BY', 'BUSIEST MINUTE', ...shadows]
+  const rows = clients.map(({ client, name, calls, admitted, refused, recorded, ...more }) => {
+    const who = [cell(client ?? '-'), cell(name ?? '-')]
+    const change = recorded.refused === refused ? refused : `${recorded.refused} -> ${refused}`
+    const busiest = `${more.busiestMinute.calls} from ${more.busiestMinute.from}`
+    const over = shadows.map(() => byLimit(more.shadowOver))
+    return [...who, calls, admitted, change, byLimit(more.refusedBy), busiest, ...over]
+  })
+  return formatRows(head, rows)
 }
 
 export function describeTotals({ totals, limits, from, to }: Counted): string {
@@ -161,8 +154,6 @@ export function describeTotals({ totals, limits, from, to }: Counted): string {
       }),
   ].join('\n')
 }
-
-const changed = (before: number, now: number) => (before === now ? now : `${before} -> ${now}`)
 
 const byLimit = (counts: Readonly<Record<string, number>>): string =>
   formatList(Object.entries(counts).map(([name, count]) => `${name} ${count}`))

@@ -29,8 +29,8 @@ Completion of commands, flags and values: sluice completion --help.`
 const WHICH = `Which command? One of ${Object.keys(COMMANDS).join(', ')}.`
 
 /** Exit codes of sysexits.h. */
-const WRONG_USAGE = 64
-const WRONG_CONFIG = 78
+const EX_USAGE = 64
+const EX_CONFIG = 78
 
 export async function main(argv: readonly string[], io: Io): Promise<number> {
   try {
@@ -147,7 +147,7 @@ function reportFailure(error: Error, argv: readonly string[], io: Io): number {
   // Compares names, since the commands import the classes only when they need them.
   const isConfig = error.name === 'ConfigError'
   const isUsage = error instanceof UsageError || error.name === 'InvalidQuestion'
-  const exit = isUsage ? WRONG_USAGE : isConfig || error.name === 'StoreConfigError' ? WRONG_CONFIG : 1
+  const exit = isUsage ? EX_USAGE : isConfig || error.name === 'StoreConfigError' ? EX_CONFIG : 1
   const message = error.message || error.name
   if (argv.includes('--json')) {
     const problems = isConfig ? (error as ConfigError).problems.map(withPosition) : undefined

@@ -88,14 +88,14 @@ function describeExplained(explained: Explained): string {
 }
 
 function describeLimit(row: Explained['limits'][number]) {
-  const { name, limit, used, shadow, lacking, leftOut, counts, cost } = row
+  const { name, limit, used, windowMs, calendar, shadow, lacking, leftOut, counts, cost } = row
   const key = row.key ?? `needs ${formatList(lacking.map(flagOf))}`
   const next = row.next ? `; ${row.next.limit} from ${row.next.from} on` : ''
   const takes = cost === undefined ? '' : `; this call takes ${pluralize(cost, 'point')}`
   const of = counts === undefined ? '' : `; a share of "${counts}"`
   const because = `${row.because}${of}${takes}${limit === 0 ? '; refuses every call' : ''}${next}`
   const why = leftOut === null ? because : `left out: ${leftOut}`
-  return [name, limit, used, formatWindow(row.windowMs, row.calendar), shadow ? 'shadow' : 'live', key, why]
+  return [name, limit, used, formatWindow(windowMs, calendar), shadow ? 'shadow' : 'live', key, why]
 }
 
 /** Formats a part of a key as the flag that names it; an access token must not be a flag. */
@@ -112,7 +112,7 @@ function describeRoute(route: NonNullable<Explained['route']>, limits: Explained
   const named = Object.entries(params).map(([name, value]) => `:${name} is ${value}`)
   const checks = {
     none: ['no authentication', ...refusals].join(', '),
-    par: `form, client authentication and request object are checked for ${issuers.join()}; no limits`,
+    par: `form, client authentication and request object checked for ${issuers.join()}; no limits`,
     authorization: 'listed clients that must sign or push requests are checked; no limits',
     bearer: [
       `401 without a token of ${issuers.join(' or ')}`,
@@ -142,7 +142,7 @@ function refusalsOf({ per, leftOut, missing }: Explained['limits'][number]): rea
   })
 }
 
-function describeClient(client: NonNullable<Explained['client']>, route: Explained['route']): string {
+function describeClient(client: NonNullable<Explained['client']>, route: Explained['route']) {
   const { listed, pushed, authentication, requestObjectSigningAlg: alg } = client
   const name = listed ? (client.name ?? 'one of "clients"') : 'not one of "clients"'
   const signs = alg !== null && alg !== 'none'

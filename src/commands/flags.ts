@@ -38,7 +38,7 @@ export const start = {
 }
 
 export const init = {
-  for: text('limit by token (open-banking), address (api) or X-Api-Key (api-keys)', undefined, KINDS),
+  for: text('limit by token (open-banking), address (api) or key (api-keys)', undefined, KINDS),
   identity: text('URL of the identity backend without a path, if it is behind the gateway'),
   data: text('URL of the API without a path, such as http://data.internal:4000'),
   issuer: text('the issuer of the access tokens, exactly as in them'),

@@ -114,7 +114,7 @@ describe('sluice limits set and overrides', () => {
     expect(shortened(shown.stdout)).toMatch(/^client:acme +requests +5 +END +NOW +\S+@\S+ +leaked "token"$/m)
     const ended = await set('acme', 'requests=default', 'sync=default')
     expect(shortened(ended.stdout)).toBe(
-      `Removed the override of "requests" of client:acme, which was 5. It is 50 again: the client's own limit of the file, until END.
+      `Removed the override of "requests" of client:acme, which was 5. It is again 50: the client's own limit of the file, until END.
 There was no override of "sync" of client:acme. It is 1: the limit of the file.
 Every gateway applies this within a second.\n`,
     )
@@ -318,8 +318,7 @@ describe('sluice limits', () => {
     expect(stdout).not.toMatch(/--(host|port|redis|store|log-level|log-format)\b/)
   })
 
-  const PARTS =
-    'Each further word must be a part of the caller, such as user:SUB; put an id with blanks in quotes.'
+  const PARTS = 'Each further word must be a part of the caller, such as user:SUB; quote an id with blanks.'
   const WHICH = 'Which command of limits? One of show, set, reset, overrides, top.'
   itEndsWrongUsage([
     [['limits'], WHICH],

@@ -186,7 +186,7 @@ describe.each([
 
     const removed = await run('limits', 'set', ...written, `${limit}=default`)
     expect(removed.stdout).toContain(
-      `Removed the override of "${limit}" of ${shown}, which was 3. It is 2 again`,
+      `Removed the override of "${limit}" of ${shown}, which was 3. It is again 2:`,
     )
     expect(await run('limits', 'reset', ...written)).toMatchObject({
       ...{ code: 0, stdout: `Freed 1 key of ${shown}.\n` },

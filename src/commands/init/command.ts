@@ -72,7 +72,7 @@ const write = (file: string, text: string) =>
 
 /** Splits the credentials from the URL of Redis. The password is not written. */
 function redisValues(redis: string) {
-  const { username, password } = URL.canParse(redis) ? new URL(redis) : { username: '', password: '' }
+  const { username, password } = new URL(redis === MEMORY ? 'memory:' : redis)
   return {
     memory: redis === MEMORY,
     redis: redis !== MEMORY && quoted(redis.replace(/^(rediss?:\/\/).*@/, '$1')),

@@ -34,7 +34,7 @@ const PROMPTS = {
   data: { schema: origin },
   issuer: { schema: issuer },
   audience: { schema: text('the audience') },
-  api: { schema: fetchedUrl('the URL of the API as callers reach it, such as https://api.example.com') },
+  api: { schema: fetchedUrl('the URL of the API, such as https://api.example.com') },
   open: { schema: requests, fallback: '' },
   redis: {
     schema: stringThat((text) => text === MEMORY || checkServer(text), `${SERVER}, or ${MEMORY}`),
@@ -70,7 +70,8 @@ export async function promptForMissing(args: Args, io: Io): Promise<InitSettings
     for (const [flag, prompt] of prompts) {
       if (TOKEN_FLAGS.includes(flag) && !hasTokens(settings)) settings[flag] = ''
       // The audience is often the URL of the API.
-      if (flag === 'api' && httpUrl(settings['audience'] ?? '')) settings[flag] ??= settings['audience']!
+      const { audience = '' } = settings
+      if (flag === 'api' && httpUrl(audience)) settings[flag] ??= audience
       if (terminal !== undefined) settings[flag] ??= await terminal.ask(flag, prompt)
       else if (flag !== 'for' && prompt.fallback !== undefined) settings[flag] ??= prompt.fallback
       // The API may follow from a missing audience.

@@ -21,7 +21,7 @@ const RATE_SECONDS = 10
 const WHICH_CALLER =
   'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.'
 const WHICH_PARTS =
-  'Each further word must be a part of the caller, such as user:SUB; put an id with blanks in quotes.'
+  'Each further word must be a part of the caller, such as user:SUB; quote an id with blanks.'
 const CLEAR = '\u001B[2J\u001B[H'
 
 /** Shows, sets or resets the limits of a caller at a running gateway, lists the overrides, or watches all callers. */

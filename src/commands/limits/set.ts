@@ -14,7 +14,7 @@ const durationSchema = duration('1s', MAX_SPAN)
  * Sets or removes overrides of one caller at all gateways that share the store, either all that are
  * given or none. `words`: the parts of the caller, then LIMIT=N.
  */
-export async function setLimits(admin: Admin, words: readonly string[], args: Args, io: Io): Promise<void> {
+export async function setLimits(admin: Admin, words: readonly string[], args: Args, io: Io) {
   // The first word always names the caller.
   const end = words.findIndex((word, i) => i > 0 && !isNamedPart(word))
   const caller = words.slice(0, end === -1 ? words.length : end).join(' ')
@@ -75,11 +75,12 @@ function describe({ caller, limits, shared }: SettingResult): string {
     const what = `"${name}" of ${caller}`
     if (after === null || before === null)
       return `Removed the override of ${what}, a limit that the file does not have.`
+    const now = `${after.limit}: ${after.because}.`
     if (after.decidedBy === 'override')
-      return `Set ${what} to ${after.limit}: ${after.because}. It replaces ${before.limit}: ${before.because}.`
+      return `Set ${what} to ${now} It replaces ${before.limit}: ${before.because}.`
     if (before.decidedBy === 'override')
-      return `Removed the override of ${what}, which was ${before.limit}. It is ${after.limit} again: ${after.because}.`
-    return `There was no override of ${what}. It is ${after.limit}: ${after.because}.`
+      return `Removed the override of ${what}, which was ${before.limit}. It is again ${now}`
+    return `There was no override of ${what}. It is ${now}`
   })
   const scope = shared
     ? 'Every gateway applies this within a second.'

@@ -28,7 +28,7 @@ const LONG_CALL_MS = 3_600_000
 /** Prints the decisions that the limits of a configuration would have made for the calls of access logs. */
 export async function run(args: Args, io: Io): Promise<void> {
   const logs = positionals(args)
-  if (logs.length === 0) throw new UsageError('Which access log? Give its files, or - for standard input.')
+  if (logs.length === 0) throw new UsageError('Which log? Give its files, or - for standard input.')
   const again = logs.find((log, i) => logs.indexOf(log) < i)
   if (again !== undefined) throw new UsageError(`The log "${again}" is given twice.`)
   if (logs.includes('-') && args['config'] === '-')
@@ -176,14 +176,13 @@ export function describeReport(report: Report, client = ''): string {
   const warnings = [
     ...limits.map(({ name, unlogged }) => unlogged && `limits.${name}: ${leftOut} ${unlogged}`),
     omitted > 0 &&
-      `${pluralize(omitted, 'refusal')} without a line of their own, by "log.refusals: sampled": counted at the time of the line that counts them`,
-    brief > 0 &&
-      `${pluralize(brief, 'call')} in progress for no time: refused in the record, or with a durationMs of 0`,
+      `${pluralize(omitted, 'refusal')} without a line of their own ("log.refusals: sampled"): counted with the next`,
+    brief > 0 && `${pluralize(brief, 'call')} in progress for no time: refused, or with a durationMs of 0`,
     lines.lacking > 0 &&
-      `${pluralize(lines.lacking, 'call')} left out, because their lines lack the client, the address or the whole path`,
+      `${pluralize(lines.lacking, 'call')} left out: their lines lack the client, address or path`,
     lines.overlong > 0 && `${pluralize(lines.overlong, 'line')} skipped: too long for an access log`,
     late.calls > 0 &&
-      `${pluralize(late.calls, 'call')} logged too late to be sorted, by up to ${(late.byMs / 1000).toFixed(1)} seconds: counted as decided that much later; give the log of each instance as a file of its own`,
+      `${pluralize(late.calls, 'call')} logged up to ${Math.ceil(late.byMs / 1000)} s too late and counted as decided later; give each instance's log as a file`,
   ]
   return formatParagraphs([
     describeClients(report),
@@ -195,9 +194,9 @@ export function describeReport(report: Report, client = ''): string {
 }
 
 /** Draws a bar if `stream` is a terminal, or only the bytes if the size of a log, such as a pipe, is not known. */
-async function startProgress(logs: readonly string[], stream: NodeJS.WritableStream): Promise<SingleBar> {
-  const sizes = logs.map(async (log) => (log === '-' ? undefined : await stat(log).catch(() => {})))
-  const total = (await Promise.all(sizes)).reduce((sum, file) => sum + (file?.isFile() ? file.size : NaN), 0)
+async function startProgress(logs: readonly string[], stream: NodeJS.WritableStream) {
+  const files = await Promise.all(logs.map((log) => stat(log).catch(() => {})))
+  const total = files.reduce((sum, file) => sum + (file?.isFile() ? file.size : NaN), 0)
   const bar = '[{bar}] {percentage} % of {megabytes} MB, {eta_formatted} left'
   const format = Number.isNaN(total) ? '{value} bytes' : bar
   // With `linewrap`, the terminal keeps its settings, also after Ctrl-C; lines are cut to its width.

@@ -26,7 +26,7 @@ const increment = (counts: Record<string, number>, name: string): void => {
 }
 
 /** Returns what a limit reads that the access log does not contain; undefined if it can be replayed. */
-export function unloggedBy(limit: Limit): 'users' | 'tokens' | 'claims' | 'header fields' | undefined {
+export function unloggedBy(limit: Limit) {
   const { per, together, when = [], unless = [] } = limit
   if (claimsOf([limit]).length > 0) return 'claims'
   if (per.includes('token') || together === 'token') return 'tokens'
@@ -36,8 +36,8 @@ export function unloggedBy(limit: Limit): 'users' | 'tokens' | 'claims' | 'heade
 }
 
 /** Counts calls per client; with `only`, the calls of that client. Instants are ISO 8601 in UTC. */
-export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clients'>, only?: string) {
-  const names = new Map(clients.map(({ caller, name }) => [caller, name]))
+export function createReport(config: Pick<Config, 'limits' | 'clients'>, only?: string) {
+  const names = new Map(config.clients.map(({ caller, name }) => [caller, name]))
   const byClient = new Map<string | undefined, ReturnType<typeof emptyClient>>()
   const totals = emptyCounts()
   const recordedBy: Record<string, number> = {}
@@ -95,15 +95,13 @@ export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clien
     },
 
     report(top: number) {
-      const sorted = [...byClient.values()].toSorted(
-        (a, b) =>
-          b.refused - a.refused || b.calls - a.calls || ((a.client ?? '') < (b.client ?? '') ? -1 : 1),
-      )
+      const clients = [...byClient.values()]
+      const sorted = clients.toSorted((a, b) => b.refused - a.refused || b.calls - a.calls)
       return {
         from: fromMs === undefined ? null : instant(fromMs),
         to: fromMs === undefined ? null : instant(toMs),
         totals: { clients: sorted.length, ...totals },
-        limits: limits.map((limit) => {
+        limits: config.limits.map((limit) => {
           const { name, shadow } = limit
           const unlogged = unloggedBy(limit)
           const counts = sorted.flatMap((client) => client[shadow ? 'shadowOver' : 'refusedBy'][name] ?? [])

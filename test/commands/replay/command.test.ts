@@ -144,7 +144,7 @@ warning: limits.keys: is left out, since the access log does not name header fie
   })
 
   itEndsWrongUsage([
-    [['replay'], 'Which access log? Give its files, or - for standard input.'],
+    [['replay'], 'Which log? Give its files, or - for standard input.'],
     [
       ['replay', 'a.log'],
       'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml.',

@@ -23,7 +23,7 @@ const COMMANDS = {
 } as const
 const EPILOGUE = `Exit codes: 0 done, 1 failed, 64 wrong usage, 78 wrong configuration.
 
-With --json, a failure is a JSON object on standard output: "error" with "exit" and "message"; for a wrong configuration, also "problems" with "file", "line", "column" (or "flag"), "path" and "message".
+With --json, a failure is a JSON object, too: "error" and, for a wrong configuration, "problems".
 
 Completion of commands, flags and values: sluice completion --help.`
 const WHICH = `Which command? One of ${Object.keys(COMMANDS).join(', ')}.`
@@ -69,10 +69,8 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
       'parse-positional-numbers': false,
     })
     .example('$0 check --connect', 'does every server that it names answer?')
-    .example('$0 start --config sluice.yaml --redis redis://10.0.0.7', 'flags override the file')
     .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')
     .example('$0 limits show acme', 'how much has this client used?')
-    .example('$0 limits set acme requests=5000 --until 2h', 'give it more for two hours')
     .example('$0 limits top', 'which callers use most of their limits now?')
     .example('$0 replay access.log --config new.yaml', 'which calls would these limits refuse?')
     .example('$0 sandbox --limit 5', 'see the sixth call in a minute refused')

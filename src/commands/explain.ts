@@ -54,14 +54,11 @@ function describeExplained(explained: Explained): string {
   const { at, request, path, refusal, route, client, limits, passedOver } = explained
   const { method, host, target } = request
   const changed = path === target.split('?', 1)[0] ? 'unchanged' : 'as it is matched and forwarded'
-  const refusing = limits.filter(
-    ({ leftOut, shadow, limit, used, cost = 1 }) =>
-      leftOut === null && !shadow && (limit === 0 || (used ?? -1) + cost > limit),
-  )
+  const live = limits.filter(({ leftOut, shadow }) => leftOut === null && !shadow)
   // The lowest limit of a counter decides.
-  const full = refusing.find(
-    ({ key, limit }) => !refusing.some((other) => other.key === key && other.limit < limit),
-  )
+  const [full] = live
+    .filter(({ limit, used, cost = 1 }) => limit === 0 || (used ?? -1) + cost > limit)
+    .toSorted((a, b) => a.limit - b.limit)
   const unit = full?.cost === undefined ? 'calls' : 'points'
   const state = full?.windowMs === undefined ? 'in progress' : 'used'
   const counts =

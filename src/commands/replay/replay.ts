@@ -70,7 +70,7 @@ export async function replay(
   const store = createMemoryStore(clock)
   const limiter = createLimiter(store, undefined, clock)
   const quotasOf = createCharges(config)
-  const { count, report } = createReport(config, client)
+  const { count, report } = createReport(config)
   /** Calls that have a place of a limit of calls at once, by the ends of their requests. */
   const inProgress: { endsAtMs: number; quotas: readonly Quota[]; decision: Decision }[] = []
 
@@ -92,7 +92,7 @@ export async function replay(
       endCalls(nowMs)
       // The memory store decides synchronously.
       const decision = limiter.decide(quotas) as Decision
-      count(call, decision, nowMs)
+      if (client === undefined || client === call.client) count(call, decision, nowMs)
       if (countsSuccess && decision.admitted && call.failed) limiter.giveBack(quotas, decision)
       if (decision.lease === undefined) continue
       if (call.tookMs === 0) brief++

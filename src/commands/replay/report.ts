@@ -35,8 +35,8 @@ export function unloggedBy(limit: Limit) {
   return per.includes('user') ? 'users' : undefined
 }
 
-/** Counts calls per client; with `only`, the calls of that client. Instants are ISO 8601 in UTC. */
-export function createReport(config: Pick<Config, 'limits' | 'clients'>, only?: string) {
+/** Counts calls per client. Instants are ISO 8601 in UTC. */
+export function createReport(config: Pick<Config, 'limits' | 'clients'>) {
   const names = new Map(config.clients.map(({ caller, name }) => [caller, name]))
   const byClient = new Map<string | undefined, ReturnType<typeof emptyClient>>()
   const totals = emptyCounts()
@@ -44,8 +44,8 @@ export function createReport(config: Pick<Config, 'limits' | 'clients'>, only?: 
   /** The times of each client's calls within the last minute. */
   const recent = new Map<string | undefined, number[]>()
   const sweep = sweeper(recent, (times) => times.at(-1)! + MINUTE_MS)
-  let fromMs: number | undefined
-  let toMs = 0
+  let from: string | null = null
+  let to: string | null = null
 
   function emptyClient(client: string | undefined) {
     const name = names.get(client ?? '')
@@ -66,7 +66,6 @@ export function createReport(config: Pick<Config, 'limits' | 'clients'>, only?: 
     /** Counts a call; calls come in the order of time. */
     count(call: LoggedCall, { refusedBy, allowances }: Decision, nowMs: number): void {
       const { client, decision: recorded } = call
-      if (only !== undefined && client !== only) return
       const entry = byClient.get(client) ?? emptyClient(client)
       byClient.set(client, entry)
       const decided = refusedBy === undefined ? 'admitted' : 'refused'
@@ -82,8 +81,8 @@ export function createReport(config: Pick<Config, 'limits' | 'clients'>, only?: 
         for (const { name, shadow, admitted } of allowances)
           if (shadow && !admitted) increment(entry.shadowOver, name)
       if (call.limit !== undefined) increment(recordedBy, call.limit)
-      fromMs ??= nowMs
-      toMs = nowMs
+      to = instant(nowMs)
+      from ??= to
 
       sweep(SWEPT_PER_CALL, nowMs)
       const times = recent.get(client) ?? []
@@ -98,8 +97,8 @@ export function createReport(config: Pick<Config, 'limits' | 'clients'>, only?: 
       const clients = [...byClient.values()]
       const sorted = clients.toSorted((a, b) => b.refused - a.refused || b.calls - a.calls)
       return {
-        from: fromMs === undefined ? null : instant(fromMs),
-        to: fromMs === undefined ? null : instant(toMs),
+        from,
+        to,
         totals: { clients: sorted.length, ...totals },
         limits: config.limits.map((limit) => {
           const { name, shadow } = limit

@@ -61,7 +61,6 @@ describe('sluice limits show and reset', () => {
       expect.stringMatching(/^sluice:\{acme\}:sync:y +sync +1 +1 +0 +25m +NOW +- +live$/),
       '',
       'From END on, "requests" allows 20.',
-      '',
       'The file gives the client its own "requests" of 50 until END.',
       '',
     ])

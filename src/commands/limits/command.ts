@@ -1,10 +1,9 @@
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ListedOverride } from '../../policy/overrides.ts'
-import type { CallerUsage } from '../../gateway/usage.ts'
 import { escaped } from '../../observe/log-lines.ts'
 import { isNamedPart } from '../../policy/counted.ts'
-import type { ResetResult } from '../../process/operations.ts'
+import type { CallerReport, ResetResult } from '../../process/operations.ts'
 import type { Overview } from '../../process/overview.ts'
 import { type Admin, ask, findAdmin } from '../admin-client.ts'
 import { cell, formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
@@ -36,7 +35,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   if (!words.slice(1).every(isNamedPart)) throw new UsageError(WHICH_PARTS)
   const path = `/limits/${encodeURIComponent(words.join(' '))}`
   if (action === 'show') {
-    print(io, args, await ask<CallerUsage>(admin, path, SCAN), describeUsage)
+    print(io, args, await ask<CallerReport>(admin, path, SCAN), describeUsage)
   } else {
     const result = await ask<ResetResult>(admin, path, { ...SCAN, method: 'DELETE' })
     print(io, args, result, ({ caller, freed, keepsPlaces }) => {
@@ -56,7 +55,7 @@ function describeOverrides({ overrides }: Overrides): string {
   return formatRows(head, rows) || 'There are no overrides.'
 }
 
-function describeUsage({ caller, limits, own, overrides, truncated }: CallerUsage): string {
+function describeUsage({ limits, overrides, notes }: CallerReport): string {
   const rows = limits.map((row) => {
     const { key, name, limit, used, remaining, until, mode, whole } = row
     const resetAt = row.windowSeconds && (used > 0 || limit === 0) ? row.reset : null
@@ -67,24 +66,8 @@ function describeUsage({ caller, limits, own, overrides, truncated }: CallerUsag
     return [key, name, calls, used, remaining, window, resetAt, until, kind]
   })
   const head = ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND']
-  const changes = limits.flatMap(({ name, changes }) =>
-    changes.map(({ from, limit }) => `From ${from} on, "${name}" allows ${limit}.`),
-  )
-  const more = truncated ? [`These are the first ${limits.length} keys; there are more.`] : []
-  const inFile = own.map(({ name, limit, until }) => {
-    const end = until === null ? '' : ` until ${until}`
-    return `The file gives the client its own "${name}" of ${limit}${end}.`
-  })
-  const doubt = own.length + overrides.length === 0 ? ': is it written right?' : '.'
-  return formatParagraphs([
-    formatRows(head, rows) || `No calls of ${caller} are counted${doubt}`,
-    limits.some(({ mode }) => mode !== 'store')
-      ? 'Redis is out of reach: the asked gateway counts alone, by its part of each limit.'
-      : '',
-    [...new Set(changes), ...more].join('\n'),
-    inFile.join('\n'),
-    overrides.length > 0 ? describeOverrides({ overrides }) : '',
-  ])
+  const shownOverrides = overrides.length > 0 ? describeOverrides({ overrides }) : ''
+  return formatParagraphs([formatRows(head, rows), notes.join('\n'), shownOverrides])
 }
 
 /** Prints the callers that use most of their limits: each second on a terminal, else once. */

@@ -58,9 +58,10 @@ type Probe = readonly [what: string, attempt: () => Promise<string | readonly Fo
 /** A finding, by default about the whole of what is tried. */
 type Found = Omit<Finding, 'what'> & Partial<Finding>
 
+const failed = ({ message }: Error): readonly Found[] => [{ state: 'failed', message }]
+
 async function settle([what, attempt]: Probe): Promise<readonly Finding[]> {
   const startedAt = performance.now()
-  const failed = ({ message }: Error) => [{ state: 'failed' as const, message }]
   const found = await attempt().catch(failed)
   const findings = typeof found === 'string' ? [{ state: 'ok' as const, message: found }] : found
   const ms = Math.round(performance.now() - startedAt)

@@ -36,16 +36,16 @@ export async function setLimits(admin: Admin, words: readonly string[], args: Ar
 /** Parses `LIMIT=N` and `LIMIT=default`, which is null; throws a UsageError. */
 function parseSettings(words: readonly string[]): Readonly<Record<string, number | null>> {
   if (words.length === 0) throw new UsageError(`Which limit? Write ${FORM}.`)
-  const settings = new Map<string, number | null>()
+  const settings: Record<string, number | null> = {}
   for (const word of words) {
     const [, name, value] = /^([^=]+)=(\d+|default)$/.exec(word) ?? []
     const limit = value === 'default' ? null : Number(value)
     if (name === undefined || (limit ?? 0) > Number.MAX_SAFE_INTEGER)
       throw new UsageError(`"${word}" must be ${FORM}.`)
-    if (settings.has(name)) throw new UsageError(`"${name}" is given twice.`)
-    settings.set(name, limit)
+    if (Object.hasOwn(settings, name)) throw new UsageError(`"${name}" is given twice.`)
+    settings[name] = limit
   }
-  return Object.fromEntries(settings)
+  return settings
 }
 
 /** Returns the instant of `--until`, null for `--permanent`, or undefined for the default; throws a UsageError. */

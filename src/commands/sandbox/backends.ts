@@ -108,15 +108,13 @@ async function importProvider(): Promise<typeof OidcProvider> {
  */
 export function createDataApi(): Server {
   return createServer((request, response) => {
-    const url = new URL(request.url ?? '/', 'http://localhost')
-    const found = resourceOf(request.method, url)
-    const respond = (): void => {
+    const found = resourceOf(request.method, new URL(request.url ?? '/', 'http://localhost'))
+    // Like a real backend, responds after the whole body.
+    request.resume().on('error', () => {})
+    request.on('end', () => {
       response.writeHead(found ? 200 : 404, { 'Content-Type': 'application/json' })
       response.end(`${JSON.stringify(found ?? { code: 'NotFound', message: 'Not Found' })}\n`)
-    }
-    // Like a real backend, responds after the whole body.
-    request.on('error', () => {}).on('end', respond)
-    request.resume()
+    })
   })
 }
 

@@ -23,7 +23,7 @@ const MAX_ROWS = 100_000
  * Maximum duration of a call that is decided at its start, in milliseconds, if limits bound calls at
  * once. The line of a call comes at its end.
  */
-const LONG_CALL_MS = 3_600_000
+const LONGEST_MS = 3_600_000
 
 /** Prints the decisions that the limits of a configuration would have made for the calls of access logs. */
 export async function run(args: Args, io: Io): Promise<void> {
@@ -110,7 +110,7 @@ export async function replay(
     }
   }
   try {
-    const windowMs = config.limits.some(({ isConcurrent }) => isConcurrent) ? LONG_CALL_MS : undefined
+    const windowMs = config.limits.some(({ isConcurrent }) => isConcurrent) ? LONGEST_MS : undefined
     const late = await passInOrder(logs.map(callsOf), pass, windowMs)
     return { config: file, lines, late, omitted, brief, ...report(top) }
   } finally {
@@ -173,16 +173,16 @@ export function describeReport(report: Report, client = ''): string {
   ] as const
   const counted = parts.flatMap(([count, what]) => (count > 0 ? `${count} ${what}` : []))
   const leftOut = 'is left out, since the access log does not name'
+  const about = (count: number, noun: string, text: string) =>
+    count > 0 ? `${pluralize(count, noun)} ${text}` : ''
+  const remedy = "counted as decided later; give each instance's log as a file"
   const warnings = [
     ...limits.map(({ name, unlogged }) => unlogged && `limits.${name}: ${leftOut} ${unlogged}`),
-    omitted > 0 &&
-      `${pluralize(omitted, 'refusal')} without a line of their own ("log.refusals: sampled"): counted with the next`,
-    brief > 0 && `${pluralize(brief, 'call')} in progress for no time: refused, or with a durationMs of 0`,
-    lines.lacking > 0 &&
-      `${pluralize(lines.lacking, 'call')} left out: their lines lack the client, address or path`,
-    lines.overlong > 0 && `${pluralize(lines.overlong, 'line')} skipped: too long for an access log`,
-    late.calls > 0 &&
-      `${pluralize(late.calls, 'call')} logged up to ${Math.ceil(late.byMs / 1000)} s too late and counted as decided later; give each instance's log as a file`,
+    about(omitted, 'refusal', 'without a line of their own: counted with the next line'),
+    about(brief, 'call', 'in progress for no time: refused, or with a durationMs of 0'),
+    about(lines.lacking, 'call', 'left out: their lines lack the client, the address or the path'),
+    about(lines.overlong, 'line', 'skipped: too long for an access log'),
+    about(late.calls, 'call', `logged up to ${Math.ceil(late.byMs / 1000)} s too late: ${remedy}`),
   ]
   return formatParagraphs([
     describeClients(report),

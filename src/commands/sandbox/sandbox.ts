@@ -54,12 +54,12 @@ export async function openSandbox(args: Args, signal: AbortSignal, program = 'sl
       : [await findPort(bound, args, 'port'), await findPort(LOOPBACK, args, 'admin-port')]
     const gateway = others?.[0] ?? `http://${shown}:${port}`
     const issuer = `${gateway}/oidc`
-    const provider = await createIdentity({ issuer, audience: AUDIENCE, clients: clientsAt(gateway) })
+    const server = await createIdentity({ issuer, audience: AUDIENCE, clients: clientsAt(gateway) })
     signal.throwIfAborted()
-    const identity = await serve(provider, 'identity-port')
+    const identity = await serve(server, 'identity-port')
     const data = await serve(createDataApi(), 'data-port')
     if (args['load'] === true) sendLoad(others ?? [gateway], signal)
-    if (others) return { instructions: `Serves ${identity} and ${data} for ${others.join()}.`, close }
+    if (others) return { instructions: `Serves ${identity}, ${data} for ${others.join()}.`, close }
     // Imported only now, so that signals are handled from the start.
     const { loadConfig } = await import('../../config/load.ts')
     const { start } = await import('../../process/start.ts')

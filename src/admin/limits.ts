@@ -21,8 +21,8 @@ export type RequestLine = { readonly request: string } & {
 /** Operations on limits. Each rejects with an InvalidQuestion, or if the store does not answer. */
 export interface LimitsParts {
   usage(caller: CountedCaller, signal: AbortSignal): Promise<object>
-  /** Deletes the counters of a caller, and returns their number. */
-  reset(caller: CountedCaller, signal: AbortSignal): Promise<number>
+  /** Deletes the counters of a caller. */
+  reset(caller: CountedCaller, signal: AbortSignal): Promise<object>
   /** Returns the caller with an override, or of the last minute, that is shown as this text. */
   findCaller(shown: string): CountedCaller | undefined | Promise<CountedCaller | undefined>
   setLimits(setting: Setting): Promise<object>
@@ -74,11 +74,7 @@ export function createLimits(parts: LimitsParts) {
     if (encoded !== undefined) {
       const caller = await readCaller(encoded)
       if (method === 'PATCH') return ok(await setLimits(await readSetting(request, caller)))
-      if (method === 'DELETE')
-        return await queued(response, async (signal) => ({
-          caller: showCaller(caller),
-          freed: await reset(caller, signal),
-        }))
+      if (method === 'DELETE') return await queued(response, (signal) => reset(caller, signal))
       return isRead
         ? await queued(response, (signal) => usage(caller, signal))
         : problem(405, 'Only GET, HEAD, DELETE and PATCH.', { Allow: 'GET, HEAD, DELETE, PATCH' })

@@ -106,8 +106,9 @@ async function request(
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     const reason = signal.aborted ? `none within ${timeoutMs / 1000} s` : (code ?? message)
+    const hint = 'start the gateway, or give its admin listener by --admin'
     const more = problem === undefined ? '' : `; ${problem}`
-    throw new NoAnswer(`no answer from ${url}: ${reason}${more}`, { cause: error })
+    throw new NoAnswer(`no answer from ${url}: ${reason}; ${hint}${more}`, { cause: error })
   }
 }
 
@@ -117,9 +118,7 @@ async function request(
  */
 export async function ask<T>(admin: Admin, path: string, options: Options = {}): Promise<T> {
   const { url } = admin
-  const { status, text } = await request(admin, path, options).catch((error: Error) => {
-    throw new NoAnswer(`${error.message}; start the gateway, or give its admin listener by --admin`)
-  })
+  const { status, text } = await request(admin, path, options)
   if (status === 401)
     throw new Error(`The gateway at ${url} refuses the request: set ADMIN_TOKEN to its admin.token.`)
   const body = parseObject(text)

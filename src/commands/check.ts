@@ -70,7 +70,7 @@ function summary(config: Config, file: string): string {
     ['file', `${name} is valid, with ${pluralize(config.warnings.length, 'warning')}`],
     ['callers', `at ${listen.host}:${listen.port}${listen.tls ? ' by TLS' : ''}, for ${hosts}`],
     ['proxy', forwardAuth && `${forwardAuth.from} asks at ${forwardAuth.host}:${forwardAuth.port}`],
-    ['operators', `at ${admin.host}:${admin.port}${admin.token === undefined ? '' : ', with a token'}`],
+    ['operators', `at ${admin.host}:${admin.port}${admin.token ? ', with a token' : ''}`],
     ['tokens', formatList(tokens.map(({ issuer }) => `of ${issuer}`))],
     ['upstreams', formatList(upstreams.map(({ name, origins }) => `${name} at ${origins.join(' ')}`))],
     ['limits', limits.join('; ') || '-'],

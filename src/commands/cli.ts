@@ -23,14 +23,14 @@ const COMMANDS = {
 } as const
 const EPILOGUE = `Exit codes: 0 done, 1 failed, 64 wrong usage, 78 wrong configuration.
 
-With --json, a failure is one JSON object on standard output: "error" with "exit" and "message"; for a wrong configuration, also "problems" with "file", "line", "column" (or "flag"), "path" and "message".
+With --json, a failure is a JSON object, too: "error" and, for a wrong configuration, "problems".
 
 Completion of commands, flags and values: sluice completion --help.`
 const WHICH = `Which command? One of ${Object.keys(COMMANDS).join(', ')}.`
 
 /** Exit codes of sysexits.h. */
-const WRONG_USAGE = 64
-const WRONG_CONFIG = 78
+const EX_USAGE = 64
+const EX_CONFIG = 78
 
 export async function main(argv: readonly string[], io: Io): Promise<number> {
   try {
@@ -69,10 +69,8 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
       'parse-positional-numbers': false,
     })
     .example('$0 check --connect', 'does every server that it names answer?')
-    .example('$0 start --config sluice.yaml --redis redis://10.0.0.7', 'flags override the file')
     .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')
     .example('$0 limits show acme', 'how much has this client used?')
-    .example('$0 limits set acme requests=5000 --until 2h', 'give it more for two hours')
     .example('$0 limits top', 'which callers use most of their limits now?')
     .example('$0 replay access.log --config new.yaml', 'which calls would these limits refuse?')
     .example('$0 sandbox --limit 5', 'see the sixth call in a minute refused')
@@ -128,7 +126,7 @@ function usageMessage(message: string, argv: readonly string[], names: readonly 
       .replace(/^(Not enough arguments following: )c$/, '$1config')
       .replace(/^Not enough arguments following: (\S+)$/, 'Give --$1 a value.')
       .replace(/^Arguments (\S+) and (\S+) are .*/, '--$1 cannot be combined with --$2; remove one.')
-      .replace(/^Invalid[^]*?: (\S+), Given: [^]*?, Choices: ([\w", -]+)[^]*/, '--$1 must be one of $2.')
+      .replace(/^Invalid.*?: (\S+), Given: .*?, Choices: ([^\n]+).*/s, '--$1 must be one of $2.')
   const command = commandOf(argv)
   const isLimits = command.length === 1 && command[0] === 'limits'
   if (command.length > 0 && !isLimits) return 'Unknown argument. Give flags, such as --config FILE.'
@@ -147,7 +145,7 @@ function reportFailure(error: Error, argv: readonly string[], io: Io): number {
   // Compares names, since the commands import the classes only when they need them.
   const isConfig = error.name === 'ConfigError'
   const isUsage = error instanceof UsageError || error.name === 'InvalidQuestion'
-  const exit = isUsage ? WRONG_USAGE : isConfig || error.name === 'StoreConfigError' ? WRONG_CONFIG : 1
+  const exit = isUsage ? EX_USAGE : isConfig || error.name === 'StoreConfigError' ? EX_CONFIG : 1
   const message = error.message || error.name
   if (argv.includes('--json')) {
     const problems = isConfig ? (error as ConfigError).problems.map(withPosition) : undefined
@@ -162,9 +160,8 @@ function reportFailure(error: Error, argv: readonly string[], io: Io): number {
 /** Splits the position of an issue into a flag, or a file with line and column unless it concerns the whole file. */
 function withPosition({ where, path, message }: LocatedIssue) {
   if (where.startsWith('--')) return { flag: where, path, message }
-  const [, file, line, column] = /^(.*):(\d+):(\d+)$/s.exec(where) ?? []
-  if (file === undefined) return { file: where, path, message }
-  return { file, line: Number(line), column: Number(column), path, message }
+  const [, file = where, line, column] = /^(.*):(\d+):(\d+)$/s.exec(where) ?? []
+  return { file, ...(line && { line: Number(line), column: Number(column) }), path, message }
 }
 
 async function work(io: Io): Promise<never> {

@@ -54,15 +54,18 @@ export async function run(config: Config, args: Args, io: Io): Promise<number> {
  * `attempt` tries a server within a bounded time. Resolves with what is good, or with findings;
  * rejects with a failure.
  */
-type Probe = readonly [what: string, attempt: () => Promise<string | readonly Finding[]>]
+type Probe = readonly [what: string, attempt: () => Promise<string | readonly Found[]>]
+/** A finding, by default about the whole of what is tried. */
+type Found = Omit<Finding, 'what'> & Partial<Finding>
+
+const failed = ({ message }: Error): readonly Found[] => [{ state: 'failed', message }]
 
 async function settle([what, attempt]: Probe): Promise<readonly Finding[]> {
   const startedAt = performance.now()
-  const failed = ({ message }: Error): readonly Finding[] => [{ state: 'failed', what, message }]
   const found = await attempt().catch(failed)
-  const findings = typeof found === 'string' ? [{ state: 'ok' as const, what, message: found }] : found
+  const findings = typeof found === 'string' ? [{ state: 'ok' as const, message: found }] : found
   const ms = Math.round(performance.now() - startedAt)
-  return findings.map((finding) => ({ ...finding, ms }))
+  return findings.map((finding) => ({ what, ...finding, ms }))
 }
 
 function* probesOf(config: Config): Generator<Probe> {
@@ -116,7 +119,7 @@ async function useStore({ redis, prefix }: SharedStore, limits: Config['limits']
     const good = `counted a call and freed it, under the prefix "${prefix}"`
     const overrides = await settle(['overrides in Redis', () => readOverrides(store, limits)])
     const state = warnings.length > 0 ? ('warning' as const) : ('ok' as const)
-    return [{ state, what: 'counting in Redis', message: warnings.join(' ') || good }, ...overrides]
+    return [{ state, message: warnings.join(' ') || good }, ...overrides]
   } finally {
     await store.close()
   }
@@ -129,7 +132,7 @@ async function readOverrides(store: RedisStore, limits: Config['limits']) {
   const total = all.length === 0 ? 'none' : `${all.length}, which "sluice limits overrides" lists`
   const unreadable = bad.length > 0 && pluralize(bad.length, 'unreadable field')
   const message = [total, unreadable, unused > 0 && `${unused} without effect`].filter(Boolean).join('; ')
-  return [{ state: message === total ? 'ok' : 'warning', what: 'overrides in Redis', message }] as const
+  return [{ state: message === total ? 'ok' : 'warning', message }] as const
 }
 
 async function connect({ name, connectTimeoutMs, tls }: Upstream, address: Address) {

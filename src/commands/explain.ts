@@ -54,14 +54,11 @@ function describeExplained(explained: Explained): string {
   const { at, request, path, refusal, route, client, limits, passedOver } = explained
   const { method, host, target } = request
   const changed = path === target.split('?', 1)[0] ? 'unchanged' : 'as it is matched and forwarded'
-  const refusing = limits.filter(
-    ({ leftOut, shadow, limit, used, cost = 1 }) =>
-      leftOut === null && !shadow && (limit === 0 || (used ?? -1) + cost > limit),
-  )
+  const live = limits.filter(({ leftOut, shadow }) => leftOut === null && !shadow)
   // The lowest limit of a counter decides.
-  const full = refusing.find(
-    ({ key, limit }) => !refusing.some((other) => other.key === key && other.limit < limit),
-  )
+  const [full] = live
+    .filter(({ limit, used, cost = 1 }) => limit === 0 || (used ?? -1) + cost > limit)
+    .toSorted((a, b) => a.limit - b.limit)
   const unit = full?.cost === undefined ? 'calls' : 'points'
   const state = full?.windowMs === undefined ? 'in progress' : 'used'
   const counts =
@@ -88,14 +85,14 @@ function describeExplained(explained: Explained): string {
 }
 
 function describeLimit(row: Explained['limits'][number]) {
-  const { name, limit, used, shadow, lacking, leftOut, counts, cost } = row
+  const { name, limit, used, windowMs, calendar, shadow, lacking, leftOut, counts, cost } = row
   const key = row.key ?? `needs ${formatList(lacking.map(flagOf))}`
   const next = row.next ? `; ${row.next.limit} from ${row.next.from} on` : ''
   const takes = cost === undefined ? '' : `; this call takes ${pluralize(cost, 'point')}`
   const of = counts === undefined ? '' : `; a share of "${counts}"`
   const because = `${row.because}${of}${takes}${limit === 0 ? '; refuses every call' : ''}${next}`
   const why = leftOut === null ? because : `left out: ${leftOut}`
-  return [name, limit, used, formatWindow(row.windowMs, row.calendar), shadow ? 'shadow' : 'live', key, why]
+  return [name, limit, used, formatWindow(windowMs, calendar), shadow ? 'shadow' : 'live', key, why]
 }
 
 /** Formats a part of a key as the flag that names it; an access token must not be a flag. */
@@ -107,18 +104,21 @@ function flagOf(part: string): string {
 
 function describeRoute(route: NonNullable<Explained['route']>, limits: Explained['limits']) {
   const { match, index, params, authenticate, issuers, scope, upstream, respond } = route
+  const { origins, timeoutMs, maxBody } = route
+  const refusals = new Set(limits.flatMap(refusalsOf))
   const named = Object.entries(params).map(([name, value]) => `:${name} is ${value}`)
   const checks = {
-    none: ['no authentication', ...limits.flatMap(refusalsOf)].join(', '),
-    par: `the form, the client's authentication and the request object are checked for ${issuers.join()}; no limits`,
+    none: ['no authentication', ...refusals].join(', '),
+    par: `form, client authentication and request object checked for ${issuers.join()}; no limits`,
     authorization: 'listed clients that must sign or push requests are checked; no limits',
     bearer: [
       `401 without a token of ${issuers.join(' or ')}`,
       ...(scope.length > 0 ? [`403 without the scope ${scope.join(' ')}`] : []),
-      ...limits.flatMap(refusalsOf),
+      ...refusals,
     ].join(', '),
   }
-  const forwarded = `at ${formatList(route.origins)}, within ${formatDuration(route.timeoutMs ?? 0)}, bodies up to ${formatSize(route.maxBody)}`
+  const bounds = `within ${formatDuration(timeoutMs ?? 0)}, bodies up to ${formatSize(maxBody)}`
+  const forwarded = `at ${formatList(origins)}, ${bounds}`
   const unserved = 'to a proxy that asks forwardAuth; callers of the gateway itself get 404'
   const own = respond === null ? unserved : `the caller's own ${respond}`
   return [
@@ -139,17 +139,14 @@ function refusalsOf({ per, leftOut, missing }: Explained['limits'][number]): rea
   })
 }
 
-function describeClient(client: NonNullable<Explained['client']>, route: Explained['route']): string {
-  const { listed, authentication, requestObjectSigningAlg: alg } = client
+function describeClient(client: NonNullable<Explained['client']>, route: Explained['route']) {
+  const { listed, pushed, authentication, requestObjectSigningAlg: alg } = client
   const name = listed ? (client.name ?? 'one of "clients"') : 'not one of "clients"'
   const signs = alg !== null && alg !== 'none'
-  if (route?.authenticate === 'authorization') {
-    if (client.pushed === null && !signs) return `${name}: not checked`
-    const pushes = `${name}, sends a request_uri of the PAR endpoint`
-    return client.pushed === null ? `${pushes}, or a request object signed with ${alg}` : pushes
-  }
+  if (route?.authenticate === 'authorization')
+    return `${name}: ${pushed !== null || signs ? 'must push or sign its requests' : 'not checked'}`
   if (route?.authenticate !== 'par') return name
   if (!listed) return `${name}: ${client.mustBeListed ? 'refused' : 'only the form is checked'}`
   const signing = signs ? `signs request objects with ${alg}` : 'need not sign request objects'
-  return `${name}, ${signing}${authentication === null ? '' : `, authenticates by ${authentication}`}`
+  return `${name}, ${signing}${authentication ? `, authenticates by ${authentication}` : ''}`
 }

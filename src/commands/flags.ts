@@ -38,14 +38,14 @@ export const start = {
 }
 
 export const init = {
-  for: text('what is limited: clients with tokens, addresses or X-Api-Key values', undefined, KINDS),
+  for: text('limit by token (open-banking), address (api) or key (api-keys)', undefined, KINDS),
   identity: text('URL of the identity backend without a path, if it is behind the gateway'),
-  data: text('URL of the API without a path'),
+  data: text('URL of the API without a path, such as http://data.internal:4000'),
   issuer: text('the issuer of the access tokens, exactly as in them'),
   audience: text('the audience of the access tokens, such as the URL of the API'),
   api: text('URL of the API as callers reach it; unless given, the audience if that is a URL'),
   open: text('requests to the API that need no token, such as "GET /v3/status; GET /v3/terms"'),
-  redis: text('URL of the Redis that counts; redis://127.0.0.1:6379, unless given; or memory'),
+  redis: text('URL of the Redis that counts, or memory; redis://127.0.0.1:6379, unless given'),
   output: text(OUTPUT, 'sluice.yaml'),
   ...JSON_FLAG,
   force: yes('overwrite the file'),

@@ -40,11 +40,11 @@ type Row = readonly (string | number | null | undefined)[]
  * Pads each column to its widest cell, with two spaces between columns. Shows null and undefined as
  * `-`, and no row for false.
  */
-export function formatTable(rows: readonly (Row | false)[]): string {
-  const texts = rows.flatMap((row) => (row ? [row.map((cell) => String(cell ?? '-'))] : []))
-  const widths = texts[0]!.map((_, i) => texts.reduce((max, row) => Math.max(max, row[i]!.length), 0))
+export function formatTable(table: readonly (Row | false)[]): string {
+  const rows = table.flatMap((row) => (row ? [row.map((cell) => String(cell ?? '-'))] : []))
+  const widths = rows[0]!.map((_, i) => rows.reduce((max, row) => Math.max(max, row[i]!.length), 0))
   const lineOf = (row: readonly string[]) => row.map((cell, i) => cell.padEnd(widths[i]!)).join('  ')
-  return texts.map((row) => lineOf(row).trimEnd()).join('\n')
+  return rows.map((row) => lineOf(row).trimEnd()).join('\n')
 }
 
 export const formatRows = (head: Row, body: readonly Row[]): string =>

@@ -48,7 +48,7 @@ export const FLAGS = {
   'admin-host': ['admin.host', 'address of the admin listener'],
   'admin-port': ['admin.port', 'port of the admin listener'],
   store: ['store', 'memory counts only in this process', ['memory']],
-  redis: ['store.redis.url', 'URL of the Redis that counts, with its credentials; replaces store.redis'],
+  redis: ['store.redis.url', 'URL of Redis, with its credentials; replaces store.redis'],
   'log-level': ['log.level', 'lowest level of the lines that are logged', LOG_LEVELS],
   'log-format': ['log.format', 'pretty is for people', ['json', 'pretty']],
 } satisfies Readonly<Record<string, Flag>>

@@ -159,12 +159,15 @@ function* costIssues({ routes, limits }: Settings, i: number): Generator<Issue> 
   const names = [...new Set(own.map(counterNameOf))]
   const path = ['routes', i, 'cost']
   const none = 'applies only to a route with "limits"; write them, or remove it'
+  const ofPlaces = 'does not apply to "concurrent": a call takes one place; remove it'
   if (typeof cost !== 'number') {
     const listed = names.length === 0 ? 'remove it' : `write ${oneOf(names)}`
     for (const name of Object.keys(cost))
       if (!names.includes(name))
         yield { path: [...path, name], message: `has no counter here; ${listed}`, key: true }
   } else if (cost !== 1 && names.length === 0) yield { path, message: none, key: true }
+  else if (cost > 1 && own.every(({ isConcurrent }) => isConcurrent))
+    yield { path, message: ofPlaces, key: true }
   for (const limit of own) {
     const { name, limit: most, claim, isConcurrent } = limit
     if (isConcurrent && typeof cost !== 'number' && cost[name])

@@ -6,17 +6,18 @@ const objectsIn = (list: unknown): readonly [number, JsonObject][] =>
 
 /** Yields the undefined upstreams and limits that routes and clients of a file name, which may have other mistakes. */
 export function* undefinedNames({ upstreams = {}, limits = {}, routes, clients }: JsonObject) {
-  function* check(kind: 'upstream' | 'limit', name: unknown, path: Path, key?: true) {
+  /** `own`: the limit that names it, which is no candidate. */
+  function* check(kind: 'upstream' | 'limit', name: unknown, path: Path, key?: true, own?: string) {
     const defined = kind === 'limit' ? limits : upstreams
     if (typeof name !== 'string' || !isObject(defined) || Object.hasOwn(defined, name)) return
-    const names = Object.keys(defined)
+    const names = Object.keys(defined).filter((other) => other !== own)
     const similar = nearest(name, names)
     const hint = `define it under "${kind}s"${names.length === 0 ? '' : ` or write ${oneOf(names)}`}`
     const remedy = similar === undefined ? hint : `did you mean "${similar}"?`
     yield { path, message: `there is no such ${kind}; ${remedy}`, key }
   }
   for (const [name, limit] of isObject(limits) ? Object.entries(limits) : [])
-    if (isObject(limit)) yield* check('limit', limit['counts'], ['limits', name, 'counts'])
+    if (isObject(limit)) yield* check('limit', limit['counts'], ['limits', name, 'counts'], undefined, name)
   for (const [i, { upstream, limits: names }] of objectsIn(routes)) {
     yield* check('upstream', upstream, ['routes', i, 'upstream'])
     for (const [j, name] of Array.isArray(names) ? names.entries() : [])

@@ -3,6 +3,7 @@ import { urlsOf } from '../limit/redis/options.ts'
 import { countedBy, partOf } from '../policy/parts.ts'
 import { certificatesOf, describeValidity } from './certificates.ts'
 import type { Compiled } from './compile.ts'
+import { costOf } from './sections/routes.ts'
 import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
 import type { Env } from './yaml/source.ts'
 
@@ -125,7 +126,8 @@ const isChosen = (part: string): boolean => part.startsWith('header:')
  * routes where no other limit bounds their calls.
  */
 function* limitWarnings({ limits, routes, forwardAuth }: Compiled, nowMs: number): Generator<Issue> {
-  for (const { name, per, changes, isConcurrent } of limits) {
+  for (const limit of limits) {
+    const { name, per, changes, isConcurrent } = limit
     const users = routes.filter(({ limits }) =>
       limits.some((used) => used.name === name || used.counts === name),
     )
@@ -133,7 +135,8 @@ function* limitWarnings({ limits, routes, forwardAuth }: Compiled, nowMs: number
       'has no effect where a proxy asks by "forwardAuth": the gateway does not see such a call end'
     if (isConcurrent && forwardAuth !== undefined && users.length > 0)
       yield { path: ['limits', name, 'concurrent'], message: unseen, key: true }
-    const unused = 'has no effect: no route names it'
+    const isLeftOut = routes.some((route) => costOf(route, limit) === 0)
+    const unused = `has no effect: no route names it${isLeftOut ? ' with a cost of at least 1' : ''}`
     if (users.length === 0) yield { path: ['limits', name], message: unused, key: true }
     const last = changes.findLastIndex(({ fromAt }) => fromAt <= nowMs)
     const passed = `has passed; write limit: ${changes[last]?.limit} for "${name}" and remove this change`

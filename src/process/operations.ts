@@ -6,12 +6,12 @@ import { prefixOf } from '../limit/key.ts'
 import { instant } from '../runtime/instant.ts'
 import { quotaOf, reasonOf, rulesOf } from '../policy/rule.ts'
 import type { LiveOverrides } from './overrides-live.ts'
-import { assertCounted, callerKey } from '../policy/caller-keys.ts'
+import { assertCounted, callerKey, countsBy } from '../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../policy/counted.ts'
 import { isOverridable, listOverrides, overrideKey } from '../policy/overrides.ts'
 import type { InspectedStore } from '../limit/store.ts'
 import type { RedisStore } from '../limit/redis/store.ts'
-import type { Usage } from '../gateway/usage.ts'
+import type { CallerUsage, Usage } from '../gateway/usage.ts'
 import type { ActivityValues } from '../observe/activity.ts'
 import type { Log, LogEvent } from '../observe/log.ts'
 import type { MetricValues } from '../observe/metrics.ts'
@@ -19,6 +19,19 @@ import type { Vitals } from '../observe/summary.ts'
 import { type Explained, explainWithQuotas } from './explain.ts'
 
 type Operations = ReturnType<typeof createOperations>
+
+/** What operators read of a caller's limits: the counters, and sentences about them. */
+export interface CallerReport extends CallerUsage {
+  readonly notes: readonly string[]
+}
+
+export interface ResetResult {
+  readonly caller: string
+  /** The number of deleted counters. */
+  readonly freed: number
+  /** True if a limit of calls at once counts by the caller, whose calls in progress keep their places. */
+  readonly keepsPlaces: boolean
+}
 
 export type SettingResult = Awaited<ReturnType<Operations['setLimits']>>
 
@@ -67,9 +80,12 @@ export function createOperations(parts: {
   }
 
   return {
-    usage: (caller: CountedCaller, signal: AbortSignal) => current().usage.ofCaller(caller, signal),
-    async reset(caller: CountedCaller, signal: AbortSignal) {
-      const { usage } = current()
+    async usage(caller: CountedCaller, signal: AbortSignal): Promise<CallerReport> {
+      const usage = await current().usage.ofCaller(caller, signal)
+      return { ...usage, notes: notesOn(usage) }
+    },
+    async reset(caller: CountedCaller, signal: AbortSignal): Promise<ResetResult> {
+      const { config, usage } = current()
       const fields = { caller: showCaller(caller) }
       const freed = await usage.free(caller, signal).catch((error: Error) => {
         if (error.name !== 'UncountedCaller')
@@ -78,7 +94,8 @@ export function createOperations(parts: {
       })
       log.info({ ...fields, freed }, 'limits of a caller reset by an operator')
       forget(caller)
-      return freed
+      const keepsPlaces = config.limits.some((limit) => limit.isConcurrent && countsBy(limit, caller))
+      return { ...fields, freed, keepsPlaces }
     },
     /** Returns the caller with an override, or of the last minute, that is shown as this text. */
     findCaller(shown: string): CountedCaller | undefined {
@@ -141,6 +158,29 @@ export function createOperations(parts: {
       return { ...explained, limits: await Promise.all(limits).catch(() => explained.limits) }
     },
   }
+}
+
+/** Returns what the rows of a caller's limits do not say. */
+function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): readonly string[] {
+  const changes = limits.flatMap(({ name, changes }) =>
+    changes.map(({ from, limit }) => `From ${from} on, "${name}" allows ${limit}.`),
+  )
+  const ofFile = own.map(({ name, limit, until }) => {
+    const end = until === null ? '' : ` until ${until}`
+    return `The file gives the client its own "${name}" of ${limit}${end}.`
+  })
+  const doubt = own.length + overrides.length === 0 ? ': is it written right?' : '.'
+  const isCounted = limits.some(({ used }) => used > 0)
+  const isCutOff = limits.some(({ mode }) => mode !== 'store')
+  return [
+    ...(isCutOff
+      ? ['Redis is out of reach: the asked gateway counts alone, by its part of each limit.']
+      : []),
+    ...(isCounted ? [] : [`No calls of ${caller} are counted${doubt}`]),
+    ...new Set(changes),
+    ...(truncated ? [`These are the first ${limits.length} keys; there are more.`] : []),
+    ...ofFile,
+  ]
 }
 
 /** True if calls of the caller are counted now, or if the store does not answer. */

@@ -417,19 +417,27 @@ it('resets only the client in the dialog, and neither reads nor reports on a cli
 
 it('shows the limits of a client without calls, its own limits, and upcoming changes', async () => {
   const page = await open(gateway, {}, '/#caller/generous')
-  await page.getByText('a limit of its own: requests, 50.').waitFor(WAIT)
+  await page.getByText('its own "requests" of 50.').waitFor(WAIT)
   expect(await page.locator('#caller-state').innerText()).toBe(
     'No call in the last minute, or not among the busiest callers.',
   )
   expect(await page.locator('#caller-limits').innerText()).toContain('0 of 50')
-  expect(await page.locator('#caller-notes').innerText()).toMatch(/No call of this caller is counted now\.$/m)
+  expect(await page.locator('#caller-notes').innerText()).toMatch(
+    /^No calls of client:generous are counted\.$/m,
+  )
   expect(await page.locator('#caller-tiles').innerText()).toContain('Not known')
   await page.getByRole('link', { name: 'All callers' }).click()
   await page.getByLabel('Open a caller, such as ip:192.0.2.7').fill('an/other')
   await page.getByRole('button', { name: 'Open' }).click()
   await page.getByText(/^From 2090-01-1\d/).waitFor(WAIT)
   expect(await page.locator('h1:visible').innerText()).toBe('an/other')
-  expect(await page.locator('#caller-notes').innerText()).toContain('Is it written right?')
+  expect(await page.locator('#caller-notes').innerText()).toContain('is it written right?')
+  const override = { headers: { 'Content-Type': 'application/json' }, body: '{"set":{"requests":9}}' }
+  await call(gateway.adminPort, { method: 'PATCH', path: '/limits/an%2Fother', ...override })
+  await page
+    .locator('#caller-notes')
+    .getByText(/are counted\.$/)
+    .waitFor(WAIT)
 })
 
 it('offers neither a reset nor an override for a caller that no limit counts', async () => {
@@ -438,7 +446,7 @@ it('offers neither a reset nor an override for a caller that no limit counts', a
   expect(await page.getByRole('button', { name: 'Reset…' }).isVisible()).toBe(false)
   expect(await page.getByRole('heading', { name: 'Set a limit' }).isVisible()).toBe(false)
   await page.evaluate(`location.hash = '#caller/generous'`)
-  await page.getByText('a limit of its own: requests, 50.').waitFor(WAIT)
+  await page.getByText('its own "requests" of 50.').waitFor(WAIT)
   expect(await page.getByRole('button', { name: 'Reset…' }).isVisible()).toBe(true)
   expect(await page.getByRole('heading', { name: 'Set a limit' }).isVisible()).toBe(true)
 })

@@ -104,6 +104,22 @@ describe('sluice explain', () => {
     expect(attended.stdout).toMatch(/^week .* needs an access token /m)
   })
 
+  it('says once what limits with the same parts require', async () => {
+    const limits = `  keys: { per: ["header:X-API-Key"], limit: 5, window: 1m }
+  share: { per: ["header:X-API-Key"], limit: 4, window: 1m, counts: keys }`
+    const routes = '  - { match: "/*", upstream: data, authenticate: none, limits: [keys, share] }'
+    const { stdout } = await sluice([
+      'explain',
+      '/x',
+      '--config',
+      configFile(limits, { routes }),
+      '--offline',
+    ])
+    expect(stdout).toMatch(
+      /^identify .* no authentication, 400 if the header field x-api-key is missing or malformed$/m,
+    )
+  })
+
   it('says what a call without the key of an open route gets', async () => {
     const limits = '  keys: { per: ["header:X-API-Key"], limit: 5, window: 1m }'
     const routes = '  - { match: "/*", upstream: data, authenticate: none, limits: [keys] }'

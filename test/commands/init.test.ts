@@ -343,16 +343,15 @@ describe('sluice init', () => {
     })
   })
 
-  const SAME =
-    'and no path distinguishes them: the API would be open. Give the API a host of its own (--api).'
+  const SAME = 'and no path divides them: give --api another host.'
   itEndsWrongUsage([
     [
       ['init', ...argsOf({ ...FLAGS, issuer: API }), '--output', '-'],
-      `The issuer and the API share the host api.example.com, ${SAME}`,
+      `The issuer and the API share api.example.com, ${SAME}`,
     ],
     [
       ['init', ...argsOf({ ...FLAGS, issuer: `${API}/V3/`, api: `${API}/v3` }), '--output', '-'],
-      `The issuer and the API share the host api.example.com, ${SAME}`,
+      `The issuer and the API share api.example.com, ${SAME}`,
     ],
     [
       ['init', ...argsOf({ ...FLAGS, audience: 'my-api' }), '--output', '-'],

@@ -61,7 +61,6 @@ describe('sluice limits show and reset', () => {
       expect.stringMatching(/^sluice:\{acme\}:sync:y +sync +1 +1 +0 +25m +NOW +- +live$/),
       '',
       'From END on, "requests" allows 20.',
-      '',
       'The file gives the client its own "requests" of 50 until END.',
       '',
     ])
@@ -78,7 +77,7 @@ describe('sluice limits show and reset', () => {
       stderr: '',
     })
     const again = await limits('reset', 'acme', '--json')
-    expect(JSON.parse(again.stdout)).toEqual({ caller: 'client:acme', freed: 0 })
+    expect(JSON.parse(again.stdout)).toEqual({ caller: 'client:acme', freed: 0, keepsPlaces: false })
     const other = await limits('show', 'other', '--json')
     expect(JSON.parse(other.stdout)).toMatchObject({ limits: [{ limit: 10, remaining: 9 }, {}, {}] })
   })
@@ -114,7 +113,7 @@ describe('sluice limits set and overrides', () => {
     expect(shortened(shown.stdout)).toMatch(/^client:acme +requests +5 +END +NOW +\S+@\S+ +leaked "token"$/m)
     const ended = await set('acme', 'requests=default', 'sync=default')
     expect(shortened(ended.stdout)).toBe(
-      `Removed the override of "requests" of client:acme, which was 5. It is 50 again: the client's own limit of the file, until END.
+      `Removed the override of "requests" of client:acme, which was 5. It is again 50: the client's own limit of the file, until END.
 There was no override of "sync" of client:acme. It is 1: the limit of the file.
 Every gateway applies this within a second.\n`,
     )
@@ -170,6 +169,17 @@ Every gateway applies this within a second.\n`,
     expect((await shownOf('refused')).refusedNow).toMatchObject({ limit: 'sync' })
   })
 
+  it('show that a caller without calls is written right', async () => {
+    const perConnection = 'limits: { sync: { per: [client, connection], limit: 1, window: 5s } }'
+    const routes = 'routes: [{ match: "/:connection", upstream: data, authenticate: bearer, limits: [sync] }]'
+    const single = await startGateway({ data: upstream.url, limits: perConnection, routes })
+    const ask = async (...args: string[]) =>
+      (await sluice(['limits', ...args, '--admin', `http://127.0.0.1:${single.adminPort}`])).stdout
+    expect(await ask('show', 'acme')).toBe('No calls of client:acme are counted: is it written right?\n')
+    await ask('set', 'acme', 'sync=5')
+    expect(await ask('show', 'acme')).toMatch(/^No calls of client:acme are counted\.\n\nCALLER +LIMIT /)
+  })
+
   it('are kept for a client whose id looks like an address', async () => {
     await set('client:192.0.2.7', 'requests=3')
     expect((await limits('overrides')).stdout).toMatch(/^client:192\.0\.2\.7 +requests +3 /m)
@@ -193,7 +203,7 @@ Every gateway applies this within a second.\n`,
 
   it('question an unknown caller, and warn about blanks around it', async () => {
     expect((await set(' acmee', 'requests=0')).stderr).toBe(
-      'warning: the caller begins or ends with a blank\nnote: no calls of client: acmee are counted now, and it is no client of the file; is it written right?\n',
+      'warning: a blank begins or ends the caller\nnote: no calls of client: acmee are counted now, and it is no client of the file; is it written right?\n',
     )
     expect((await set('acmee', 'requests=default')).stderr).toBe('')
     expect((await set('acme', 'requests=7')).stderr).toBe('')
@@ -245,7 +255,7 @@ Every gateway applies this within a second.\n`,
     ]),
     ...[['--until', '2h'], ['--permanent'], ['--note', 'x']].map((more) => [
       ['b', 'requests=default', ...more],
-      '--until, --permanent and --note need a number; "default" removes the override.',
+      '--until, --permanent and --note need a number, not only "default".',
     ]),
   ] as [string[], string][])('exit with 64 for wrong usage: %j', async ([args, message]) => {
     expect(await set(...args)).toEqual({
@@ -307,8 +317,7 @@ describe('sluice limits', () => {
     expect(stdout).not.toMatch(/--(host|port|redis|store|log-level|log-format)\b/)
   })
 
-  const PARTS =
-    'Each further word must be a part of the caller: client:ID, user:SUB, ip:192.0.2.7, header:NAME=VALUE, claim:NAME=VALUE or token:SHA256; put quotes around an id with blanks.'
+  const PARTS = 'Each further word must be a part of the caller, such as user:SUB; quote an id with blanks.'
   const WHICH = 'Which command of limits? One of show, set, reset, overrides, top.'
   itEndsWrongUsage([
     [['limits'], WHICH],

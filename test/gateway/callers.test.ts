@@ -186,7 +186,7 @@ describe.each([
 
     const removed = await run('limits', 'set', ...written, `${limit}=default`)
     expect(removed.stdout).toContain(
-      `Removed the override of "${limit}" of ${shown}, which was 3. It is 2 again`,
+      `Removed the override of "${limit}" of ${shown}, which was 3. It is again 2:`,
     )
     expect(await run('limits', 'reset', ...written)).toMatchObject({
       ...{ code: 0, stdout: `Freed 1 key of ${shown}.\n` },
@@ -346,7 +346,7 @@ describe('while Redis is out of reach', () => {
       expect(show).toMatchObject({ code: 0, stderr: '' })
       expect(show.stdout).toMatch(new RegExp(`:?${limit}\\S* +${limit} +2 of 4 +2 +0 `, 'm'))
       expect(show.stdout).toContain(
-        'Redis is out of reach: these are the calls that the asked gateway alone counts, and its part of each limit.',
+        'Redis is out of reach: the asked gateway counts alone, by its part of each limit.',
       )
       const { limits } = JSON.parse((await run('limits', 'show', written, '--json')).stdout)
       expect(limits).toMatchObject([{ limit: 2, whole: 4, used: 2, remaining: 0, mode: 'local' }])

@@ -104,6 +104,18 @@ describe.each([
     expect(after.stdout).toMatch(/:exports +exports +2 +0 +2 +at once +- +- +live$/m)
   })
 
+  it('keep their places when their caller is reset', async () => {
+    await begin('/exports')
+    const reset = await command('limits', 'reset', client)
+    expect(reset.stdout).toMatch(
+      new RegExp(`^Freed [12] keys? of client:${client}\\. Calls in progress keep their places\\.\n$`),
+    )
+    await until('it has its place', async () => (await usage()).limits[0].inProgress === 1)
+    expect((await usage()).limits.find(({ name }: { name: string }) => name === 'requests').used).toBe(0)
+    const again = await command('limits', 'reset', 'ip:192.0.2.77')
+    expect(again.stdout).toBe('Freed 0 keys of ip:192.0.2.77. Calls in progress keep their places.\n')
+  })
+
   it('are explained as in progress', async () => {
     await begin('/exports')
     const one = await command('explain', '/exports', '--client', client)

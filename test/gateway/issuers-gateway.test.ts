@@ -84,6 +84,7 @@ describe('clients of several issuers', () => {
     expect((await call(gateway.adminPort, { path, method: 'DELETE' })).json).toEqual({
       caller: `client:${name}`,
       freed: 1,
+      keepsPlaces: false,
     })
     expect(await left(second, 'blue')).toBe('200: 6 of 7')
     expect(await left(first, 'blue')).toBe('200: 1 of 3')

@@ -297,6 +297,7 @@ describe('an operator', () => {
     expect((await call(adminPort, { method: 'DELETE', path })).json).toEqual({
       caller: `client:${client}`,
       freed: 2,
+      keepsPlaces: false,
     })
     // The cached refusal is deleted, too.
     expect((await call(port, { token: mine })).status).toBe(200)

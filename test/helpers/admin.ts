@@ -29,7 +29,7 @@ export async function startAdmin({
     setLimits: async (setting) => setting,
     overrides: async () => [{ caller: 'client:acme' }],
     explain: async (question) => question,
-    reset: async (caller) => (asked.push(formatCaller(caller)), 2),
+    reset: async (caller) => (asked.push(formatCaller(caller)), { caller: showCaller(caller), freed: 2 }),
     failed,
     ...parts,
   })

@@ -2,13 +2,13 @@ import { ask, HttpError } from './api.js'
 import { chart } from './chart.js'
 import { hrefOf, stateOf, usage } from './callers.js'
 import { byId, element, list, table, write } from './dom.js'
-import { pluralize, formatWindow, kindOf, notesOf, rate, refusal, refusals, time, whole } from './format.js'
+import { pluralize, formatWindow, kindOf, rate, refusal, refusals, time, whole } from './format.js'
 import { confirmed, dismiss, overridesTable, reasonOf, setLimits } from './overrides.js'
 import { tiles } from './tiles.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
-/** @typedef {import('../../gateway/usage.ts').CallerUsage} CallerUsage */
-/** @typedef {CallerUsage['limits'][number]} Counted */
+/** @typedef {import('../../process/operations.ts').CallerReport} CallerReport */
+/** @typedef {CallerReport['limits'][number]} Counted */
 
 const EVERY_MS = 2000
 const HOUR_MS = 3_600_000
@@ -83,7 +83,7 @@ export function callerPage() {
     const startedAt = performance.now()
     try {
       const response = await ask(`/limits/${encodeURIComponent(caller)}`, { signal })
-      /** @type {CallerUsage} */
+      /** @type {CallerReport} */
       const used = await response.json()
       if (signal.aborted) return
       shownAs = used.caller
@@ -97,7 +97,7 @@ export function callerPage() {
       showNames(used.settable)
       byId('set').hidden = used.settable.length === 0
       showOverrides(used.overrides)
-      byId('caller-notes').replaceChildren(...notesOf(used).map((note) => element('li', {}, note)))
+      byId('caller-notes').replaceChildren(...used.notes.map((note) => element('li', {}, note)))
       showChanges(true)
       clearReadMessage()
     } catch (error) {
@@ -151,8 +151,9 @@ export function callerPage() {
     let end
     try {
       const response = await ask(`/limits/${encodeURIComponent(name)}`, { method: 'DELETE' })
-      const { freed } = await response.json()
-      end = [`Reset: ${pluralize(freed, 'counter')} freed at ${time(Date.now())}.`, 'reset']
+      const { freed, keepsPlaces } = await response.json()
+      const note = keepsPlaces ? ' Calls in progress keep their places.' : ''
+      end = [`Reset: ${pluralize(freed, 'counter')} freed at ${time(Date.now())}.${note}`, 'reset']
     } catch (error) {
       end = [`The reset failed: ${reasonOf(error)}`, 'failed']
     }

@@ -155,22 +155,3 @@ export function kindOf({ shadow, override, until, mode, whole: all }) {
   if (mode !== 'store') kinds.push(`without Redis, this gateway’s part of ${whole(all)}`)
   return kinds.join(', ')
 }
-
-/** @param {CallerUsage['own'][number]} limit */
-const words = ({ name, limit, until }) =>
-  `${name}, ${whole(limit)}${until === null ? '' : ` until ${time(until)}`}.`
-
-/** @param {CallerUsage} used */
-export function notesOf({ own, limits, truncated }) {
-  const changes = limits.flatMap(({ name, changes }) =>
-    changes.map(({ from, limit }) => `From ${time(from)} on, “${name}” allows ${whole(limit)}.`),
-  )
-  return [
-    ...own.map((limit) => `The configuration gives this client a limit of its own: ${words(limit)}`),
-    ...new Set(changes),
-    ...(limits.every(({ used }) => used === 0)
-      ? [`No call of this caller is counted now.${own.length === 0 ? ' Is it written right?' : ''}`]
-      : []),
-    ...(truncated ? [`These are the first ${limits.length} counters; there are more.`] : []),
-  ]
-}

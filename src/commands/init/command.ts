@@ -18,9 +18,8 @@ const SCHEMA = 'sluice.schema.json'
 export async function run(args: Args, io: Io): Promise<void> {
   const file = textOf(args, 'output')!
   const isFile = file !== '-'
-  const overwrite = args['force'] === true
   // Before the first prompt.
-  if (isFile) assertWritable(file, overwrite)
+  if (isFile) assertWritable(file, args['force'] === true)
   const settings = await promptForMissing(args, io)
   const tokens = hasTokens(settings)
   const redis = redisValues(settings.redis)
@@ -44,7 +43,7 @@ export async function run(args: Args, io: Io): Promise<void> {
     return
   }
   const schema = join(dirname(file), SCHEMA)
-  await write(file, text, overwrite)
+  await write(file, text)
   await runSchema({ output: schema }, io)
   print(io, args, { file, schema }, () => `Wrote ${file}, and ${SCHEMA} for editors.\n${steps}`)
 }
@@ -52,8 +51,9 @@ export async function run(args: Args, io: Io): Promise<void> {
 export async function runSchema(args: Args, { stdout }: Io): Promise<void> {
   const file = textOf(args, 'output')!
   const text = `${JSON.stringify(jsonSchema(), undefined, 2)}\n`
-  if (file === '-') stdout.write(text)
-  else await write(file, text)
+  if (file === '-') return void stdout.write(text)
+  assertWritable(file, true)
+  await write(file, text)
 }
 
 function assertWritable(file: string, overwrite: boolean): void {
@@ -65,16 +65,14 @@ function assertWritable(file: string, overwrite: boolean): void {
   throw new Error(`${file} ${problem} another --output.`)
 }
 
-async function write(file: string, text: string, overwrite = true): Promise<void> {
-  assertWritable(file, overwrite)
-  await writeFile(file, text, { flag: overwrite ? 'w' : 'wx' }).catch(({ message }: Error) => {
+const write = (file: string, text: string) =>
+  writeFile(file, text).catch(({ message }: Error) => {
     throw new Error(`${file} cannot be written: ${message}`)
   })
-}
 
 /** Splits the credentials from the URL of Redis. The password is not written. */
 function redisValues(redis: string) {
-  const { username, password } = URL.canParse(redis) ? new URL(redis) : { username: '', password: '' }
+  const { username, password } = new URL(redis === MEMORY ? 'memory:' : redis)
   return {
     memory: redis === MEMORY,
     redis: redis !== MEMORY && quoted(redis.replace(/^(rediss?:\/\/).*@/, '$1')),
@@ -92,7 +90,7 @@ async function tokenValues({ identity, issuer, audience, api, open }: InitSettin
   const isWithin = `${apiPath}/`.toLowerCase().startsWith(`${path}/`.toLowerCase())
   if (identity !== '' && isShared && isWithin)
     throw new UsageError(
-      `The issuer and the API share the host ${host}, and no path distinguishes them: the API would be open. Give the API a host of its own (--api).`,
+      `The issuer and the API share ${host}, and no path divides them: give --api another host.`,
     )
   const openPaths = isShared ? [`${path}/*`, '/.well-known/*'] : ['/*']
   const hosts = identity === '' || isShared ? [apiHost] : [host, apiHost]

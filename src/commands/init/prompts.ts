@@ -3,6 +3,7 @@ import { checkServer, SERVER } from '../../config/sections/listeners.ts'
 import { fetchedUrl, httpUrl, issuer, origin } from '../../config/sections/texts.ts'
 import { stringThat, text } from '../../config/sections/values.ts'
 import { parsePattern } from '../../downstream/router.ts'
+import { init } from '../flags.ts'
 import { type Args, type Io, KINDS, textOf, UsageError } from '../io.ts'
 
 export const matchesOf = (text: string): readonly string[] =>
@@ -17,8 +18,8 @@ const requests = stringThat((text) => {
 
 export const MEMORY = 'memory'
 
+/** The description of its flag is the question. */
 interface Prompt {
-  readonly question: string
   readonly schema: Pick<typeof origin, 'safeParse'>
   /** Value of an empty answer, and without a terminal. */
   readonly fallback?: string
@@ -26,29 +27,16 @@ interface Prompt {
 
 const PROMPTS = {
   for: {
-    question: 'Limit clients by token (open-banking), address (api) or X-Api-Key (api-keys):',
     schema: stringThat((text) => KINDS.some((kind) => kind === text), `one of ${KINDS.join(', ')}`),
     fallback: KINDS[0],
   },
-  identity: {
-    question: 'URL of the identity backend (http://identity:3000), empty if not behind the gateway:',
-    schema: origin,
-    fallback: '',
-  },
-  data: { question: 'URL of the API, such as http://data.internal:4000:', schema: origin },
-  issuer: { question: 'Issuer (iss) of tokens, such as https://id.example.com:', schema: issuer },
-  audience: { question: 'Audience (aud), often the URL of the API:', schema: text('the audience') },
-  api: {
-    question: 'URL of the API as callers reach it, such as https://api.example.com:',
-    schema: fetchedUrl('the URL of the API as callers reach it, such as https://api.example.com'),
-  },
-  open: {
-    question: 'Requests that need no token, such as GET /v3/status; GET /v3/terms; empty for none:',
-    schema: requests,
-    fallback: '',
-  },
+  identity: { schema: origin, fallback: '' },
+  data: { schema: origin },
+  issuer: { schema: issuer },
+  audience: { schema: text('the audience') },
+  api: { schema: fetchedUrl('the URL of the API, such as https://api.example.com') },
+  open: { schema: requests, fallback: '' },
   redis: {
-    question: 'URL of the Redis that counts, or memory if one process does:',
     schema: stringThat((text) => text === MEMORY || checkServer(text), `${SERVER}, or ${MEMORY}`),
     fallback: 'redis://127.0.0.1:6379',
   },
@@ -82,8 +70,9 @@ export async function promptForMissing(args: Args, io: Io): Promise<InitSettings
     for (const [flag, prompt] of prompts) {
       if (TOKEN_FLAGS.includes(flag) && !hasTokens(settings)) settings[flag] = ''
       // The audience is often the URL of the API.
-      if (flag === 'api' && httpUrl(settings['audience'] ?? '')) settings[flag] ??= settings['audience']!
-      if (terminal !== undefined) settings[flag] ??= await terminal.ask(prompt)
+      const { audience = '' } = settings
+      if (flag === 'api' && httpUrl(audience)) settings[flag] ??= audience
+      if (terminal !== undefined) settings[flag] ??= await terminal.ask(flag, prompt)
       else if (flag !== 'for' && prompt.fallback !== undefined) settings[flag] ??= prompt.fallback
       // The API may follow from a missing audience.
       if (!(flag in settings) && (flag !== 'api' || 'audience' in settings)) missing.push(`--${flag}`)
@@ -96,22 +85,16 @@ export async function promptForMissing(args: Args, io: Io): Promise<InitSettings
 }
 
 function openTerminal({ stdin, stderr }: Io) {
-  const terminal = createInterface({ input: stdin, output: stderr })
+  // Without an output, the terminal itself edits the line.
+  const terminal = createInterface({ input: stdin })
   // Buffers lines that arrive before their prompt, such as pasted ones, and ends with the input.
   const lines = terminal[Symbol.asyncIterator]()
-  let isOpen = true
-  terminal.once('close', () => (isOpen = false))
-  async function ask(prompt: Prompt): Promise<string> {
-    terminal.setPrompt(`${prompt.question}${prompt.fallback ? ` [${prompt.fallback}]` : ''} `)
+  async function ask(flag: string, prompt: Prompt): Promise<string> {
+    const { describe } = init[flag as keyof typeof PROMPTS]
     for (;;) {
-      // After the end of the input, lines may remain, but prompt() throws in Node.js 22 and newer.
-      if (isOpen) terminal.prompt()
-      else stderr.write(`${terminal.getPrompt()}\n`)
+      stderr.write(`${describe}${prompt.fallback ? ` [${prompt.fallback}]` : ''}: `)
       const { value: line, done = false } = await lines.next()
-      if (done) {
-        stderr.write('\n')
-        throw new Error('The questions were not answered; nothing is written.')
-      }
+      if (done) throw new Error('The questions were not answered; nothing is written.')
       try {
         return parse(prompt, (line as string).trim(), 'It')
       } catch (error) {

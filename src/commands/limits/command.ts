@@ -1,9 +1,9 @@
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ListedOverride } from '../../policy/overrides.ts'
-import type { CallerUsage } from '../../gateway/usage.ts'
 import { escaped } from '../../observe/log-lines.ts'
 import { isNamedPart } from '../../policy/counted.ts'
+import type { CallerReport, ResetResult } from '../../process/operations.ts'
 import type { Overview } from '../../process/overview.ts'
 import { type Admin, ask, findAdmin } from '../admin-client.ts'
 import { cell, formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
@@ -20,7 +20,7 @@ const RATE_SECONDS = 10
 const WHICH_CALLER =
   'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.'
 const WHICH_PARTS =
-  'Each further word must be a part of the caller: client:ID, user:SUB, ip:192.0.2.7, header:NAME=VALUE, claim:NAME=VALUE or token:SHA256; put quotes around an id with blanks.'
+  'Each further word must be a part of the caller, such as user:SUB; quote an id with blanks.'
 const CLEAR = '\u001B[2J\u001B[H'
 
 /** Shows, sets or resets the limits of a caller at a running gateway, lists the overrides, or watches all callers. */
@@ -35,14 +35,13 @@ export async function run(args: Args, io: Io): Promise<void> {
   if (!words.slice(1).every(isNamedPart)) throw new UsageError(WHICH_PARTS)
   const path = `/limits/${encodeURIComponent(words.join(' '))}`
   if (action === 'show') {
-    const usage = await ask<CallerUsage>(admin, path, SCAN)
-    const { store } = (await ask<Overview>(admin, '/overview')).status
-    print(io, args, { ...usage, store }, describeUsage)
+    print(io, args, await ask<CallerReport>(admin, path, SCAN), describeUsage)
   } else {
-    const result = await ask<{ caller: string; freed: number }>(admin, path, { ...SCAN, method: 'DELETE' })
-    print(io, args, result, ({ caller, freed }) => {
-      const hint = freed === 0 ? ' No calls of it were counted: is it written right?' : ''
-      return `Freed ${pluralize(freed, 'key')} of ${caller}.${hint}`
+    const result = await ask<ResetResult>(admin, path, { ...SCAN, method: 'DELETE' })
+    print(io, args, result, ({ caller, freed, keepsPlaces }) => {
+      const doubt = freed === 0 ? ' No calls of it were counted: is it written right?' : ''
+      const note = keepsPlaces ? ' Calls in progress keep their places.' : doubt
+      return `Freed ${pluralize(freed, 'key')} of ${caller}.${note}`
     })
   }
 }
@@ -56,8 +55,7 @@ function describeOverrides({ overrides }: Overrides): string {
   return formatRows(head, rows) || 'There are no overrides.'
 }
 
-function describeUsage(usage: CallerUsage & Pick<Overview['status'], 'store'>): string {
-  const { caller, limits, own, overrides, truncated, store } = usage
+function describeUsage({ limits, overrides, notes }: CallerReport): string {
   const rows = limits.map((row) => {
     const { key, name, limit, used, remaining, until, mode, whole } = row
     const resetAt = row.windowSeconds && (used > 0 || limit === 0) ? row.reset : null
@@ -68,26 +66,8 @@ function describeUsage(usage: CallerUsage & Pick<Overview['status'], 'store'>): 
     return [key, name, calls, used, remaining, window, resetAt, until, kind]
   })
   const head = ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND']
-  const changes = limits.flatMap(({ name, changes }) =>
-    changes.map(({ from, limit }) => `From ${from} on, "${name}" allows ${limit}.`),
-  )
-  const more = truncated ? [`These are the first ${limits.length} keys; there are more.`] : []
-  const inFile = own.map(({ name, limit, until }) => {
-    const end = until === null ? '' : ` until ${until}`
-    return `The file gives the client its own "${name}" of ${limit}${end}.`
-  })
-  const { withoutRedis, lastWithoutRedis, up } = store
-  const missed = `${pluralize(withoutRedis, 'decision')} for all callers ${withoutRedis === 1 ? 'was' : 'were'} made without Redis since the start, the last at ${lastWithoutRedis}${up ? '' : '; Redis is out of reach'}.`
-  return formatParagraphs([
-    formatRows(head, rows) || `No calls of ${caller} are counted: is it written right?`,
-    limits.some(({ mode }) => mode !== 'store')
-      ? 'Redis is out of reach: these are the calls that the asked gateway alone counts, and its part of each limit.'
-      : '',
-    [...new Set(changes), ...more].join('\n'),
-    inFile.join('\n'),
-    overrides.length > 0 ? describeOverrides({ overrides }) : '',
-    withoutRedis === 0 ? '' : missed,
-  ])
+  const shownOverrides = overrides.length > 0 ? describeOverrides({ overrides }) : ''
+  return formatParagraphs([formatRows(head, rows), notes.join('\n'), shownOverrides])
 }
 
 /** Prints the callers that use most of their limits: each second on a terminal, else once. */
@@ -132,10 +112,11 @@ function rowOf({ caller, route, calls, refused, limits, most, refusedNow }: Call
 
 function describeTop({ activity: { callers, known, mostKnown } }: Overview): string {
   const rows = callers.map(rowOf).map((row) => {
-    const refused = row.refusedBy && `${row.refusedUntil ?? 'blocked'} by ${row.refusedBy}`
-    const refusals = row.refusals.map(({ limit, calls }) => `${calls} by ${limit}`).join(', ') || null
+    const { limit, used, remaining, refusedBy, refusedUntil, refusals, route } = row
+    const refused = refusedBy && `${refusedUntil ?? 'blocked'} by ${refusedBy}`
+    const counts = refusals.map(({ limit, calls }) => `${calls} by ${limit}`).join(', ') || null
     const rates = [row.callsPerSecond.toFixed(1), row.refusedPerSecond.toFixed(1)]
-    return [cell(row.caller), refused, ...rates, row.limit, row.used, row.remaining, refusals, row.route]
+    return [cell(row.caller), refused, ...rates, limit, used, remaining, counts, route]
   })
   const head = ['CALLER', 'REFUSED UNTIL', 'CALLS/S', 'REFUSED/S', 'LIMIT', 'USED', 'REMAINING']
   const table = formatRows([...head, 'REFUSED LAST MINUTE', 'ROUTE'], rows)

@@ -14,7 +14,7 @@ const durationSchema = duration('1s', MAX_SPAN)
  * Sets or removes overrides of one caller at all gateways that share the store, either all that are
  * given or none. `words`: the parts of the caller, then LIMIT=N.
  */
-export async function setLimits(admin: Admin, words: readonly string[], args: Args, io: Io): Promise<void> {
+export async function setLimits(admin: Admin, words: readonly string[], args: Args, io: Io) {
   // The first word always names the caller.
   const end = words.findIndex((word, i) => i > 0 && !isNamedPart(word))
   const caller = words.slice(0, end === -1 ? words.length : end).join(' ')
@@ -23,8 +23,8 @@ export async function setLimits(admin: Admin, words: readonly string[], args: Ar
   const isSet = Object.values(set).some((limit) => limit !== null)
   const until = readUntil(args, Date.now())
   if (!isSet && (until !== undefined || note !== undefined))
-    throw new UsageError('--until, --permanent and --note need a number; "default" removes the override.')
-  if (caller !== caller.trim()) writeLines(io.stderr, 'warning: the caller begins or ends with a blank')
+    throw new UsageError('--until, --permanent and --note need a number, not only "default".')
+  if (caller !== caller.trim()) writeLines(io.stderr, 'warning: a blank begins or ends the caller')
   const by = `${io.env['SUDO_USER'] || userName()}@${hostname()}`.slice(0, 100)
   const options = { method: 'PATCH', body: { set, until, note, by } }
   const result = await ask<SettingResult>(admin, `/limits/${encodeURIComponent(caller)}`, options)
@@ -36,16 +36,16 @@ export async function setLimits(admin: Admin, words: readonly string[], args: Ar
 /** Parses `LIMIT=N` and `LIMIT=default`, which is null; throws a UsageError. */
 function parseSettings(words: readonly string[]): Readonly<Record<string, number | null>> {
   if (words.length === 0) throw new UsageError(`Which limit? Write ${FORM}.`)
-  const settings = new Map<string, number | null>()
+  const settings: Record<string, number | null> = {}
   for (const word of words) {
     const [, name, value] = /^([^=]+)=(\d+|default)$/.exec(word) ?? []
     const limit = value === 'default' ? null : Number(value)
     if (name === undefined || (limit ?? 0) > Number.MAX_SAFE_INTEGER)
       throw new UsageError(`"${word}" must be ${FORM}.`)
-    if (settings.has(name)) throw new UsageError(`"${name}" is given twice.`)
-    settings.set(name, limit)
+    if (Object.hasOwn(settings, name)) throw new UsageError(`"${name}" is given twice.`)
+    settings[name] = limit
   }
-  return Object.fromEntries(settings)
+  return settings
 }
 
 /** Returns the instant of `--until`, null for `--permanent`, or undefined for the default; throws a UsageError. */
@@ -75,11 +75,12 @@ function describe({ caller, limits, shared }: SettingResult): string {
     const what = `"${name}" of ${caller}`
     if (after === null || before === null)
       return `Removed the override of ${what}, a limit that the file does not have.`
+    const now = `${after.limit}: ${after.because}.`
     if (after.decidedBy === 'override')
-      return `Set ${what} to ${after.limit}: ${after.because}. It replaces ${before.limit}: ${before.because}.`
+      return `Set ${what} to ${now} It replaces ${before.limit}: ${before.because}.`
     if (before.decidedBy === 'override')
-      return `Removed the override of ${what}, which was ${before.limit}. It is ${after.limit} again: ${after.because}.`
-    return `There was no override of ${what}. It is ${after.limit}: ${after.because}.`
+      return `Removed the override of ${what}, which was ${before.limit}. It is again ${now}`
+    return `There was no override of ${what}. It is ${now}`
   })
   const scope = shared
     ? 'Every gateway applies this within a second.'

@@ -34,7 +34,7 @@ export async function* readLines(name: string, stdin: Readable, onRead: (bytes: 
   let rest = ''
   try {
     const stored = name === '-' ? stdin : createReadStream(name, { highWaterMark: CHUNK_BYTES })
-    const decoder = (await isGzip(stored)) ? createGunzip({ chunkSize: CHUNK_BYTES }) : new PassThrough()
+    const decoder = await createDecoder(stored)
     stored.on('data', ({ length }: Buffer) => onRead(length))
     const chunks: AsyncIterable<string> = pipeline(stored, decoder.setEncoding('utf8'), () => {})
     for await (const chunk of chunks) {
@@ -50,13 +50,13 @@ export async function* readLines(name: string, stdin: Readable, onRead: (bytes: 
   yield [rest]
 }
 
-/** Reads the first bytes and puts them back: RFC 1952 section 2.3.1. */
-async function isGzip(stream: Readable): Promise<boolean> {
+/** Creates the decoder for the first bytes, which it reads and puts back: RFC 1952 section 2.3.1. */
+async function createDecoder(stream: Readable) {
   await once(stream, 'readable')
   const head = stream.read() as Buffer | null
-  if (head === null) return false
-  stream.unshift(head)
-  return head[0] === 0x1f && head[1] === 0x8b
+  if (head !== null) stream.unshift(head)
+  const isGzip = head?.[0] === 0x1f && head[1] === 0x8b
+  return isGzip ? createGunzip({ chunkSize: CHUNK_BYTES }) : new PassThrough()
 }
 
 /**
@@ -71,7 +71,7 @@ export function readAccessLine(text: string) {
   } catch {
     return 'other'
   }
-  const { msg, time, method, durationMs, decidedAt, decision, code, omitted } = line
+  const { msg, time, method, durationMs, decidedAt, decision, code, omitted, source, status } = line
   if (msg !== 'request' || typeof time !== 'string' || typeof method !== 'string') return 'other'
   if (typeof durationMs !== 'number') return 'other'
   const loggedAt = Date.parse(time)
@@ -89,7 +89,7 @@ export function readAccessLine(text: string) {
   // client, only a call that was forwarded or refused by `onOutage: deny` has certainly reached the
   // limiter. 499: forwarded, and the caller left.
   const isForwarded =
-    decision === 'admitted' || line['source'] === 'upstream' || line['status'] === 499 || FORWARDED.has(code)
+    decision === 'admitted' || source === 'upstream' || status === 499 || FORWARDED.has(code)
   const isAuthorized = client !== undefined && code !== 'Forbidden' && code !== 'Unauthorized'
   if (decision === undefined && line['mode'] !== 'deny' && !isAuthorized && !isForwarded)
     return 'refusedBefore'
@@ -117,7 +117,7 @@ export function readAccessLine(text: string) {
     /** Undecided if the gateway failed to decide or to forward. Calls without limits were admitted. */
     decision: isRefused ? ('refused' as const) : unrefused,
     /** True if it was admitted, and ended without a whole response below 400. */
-    failed: !isRefused && (Number(line['status']) >= 400 || line['incomplete'] === 'cut'),
+    failed: !isRefused && (Number(status) >= 400 || line['incomplete'] === 'cut'),
     limit: isRefused ? stringOf('limit') : undefined,
     /** Earlier refusals by the same limit, without a line of their own. */
     omitted: isOmitted ? Number(omitted) : 0,

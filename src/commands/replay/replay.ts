@@ -23,12 +23,12 @@ const MAX_ROWS = 100_000
  * Maximum duration of a call that is decided at its start, in milliseconds, if limits bound calls at
  * once. The line of a call comes at its end.
  */
-const LONG_CALL_MS = 3_600_000
+const LONGEST_MS = 3_600_000
 
 /** Prints the decisions that the limits of a configuration would have made for the calls of access logs. */
 export async function run(args: Args, io: Io): Promise<void> {
   const logs = positionals(args)
-  if (logs.length === 0) throw new UsageError('Which access log? Give its files, or - for standard input.')
+  if (logs.length === 0) throw new UsageError('Which log? Give its files, or - for standard input.')
   const again = logs.find((log, i) => logs.indexOf(log) < i)
   if (again !== undefined) throw new UsageError(`The log "${again}" is given twice.`)
   if (logs.includes('-') && args['config'] === '-')
@@ -70,7 +70,7 @@ export async function replay(
   const store = createMemoryStore(clock)
   const limiter = createLimiter(store, undefined, clock)
   const quotasOf = createCharges(config)
-  const { count, report } = createReport(config, client)
+  const { count, report } = createReport(config)
   /** Calls that have a place of a limit of calls at once, by the ends of their requests. */
   const inProgress: { endsAtMs: number; quotas: readonly Quota[]; decision: Decision }[] = []
 
@@ -92,7 +92,7 @@ export async function replay(
       endCalls(nowMs)
       // The memory store decides synchronously.
       const decision = limiter.decide(quotas) as Decision
-      count(call, decision, nowMs)
+      if (client === undefined || client === call.client) count(call, decision, nowMs)
       if (countsSuccess && decision.admitted && call.failed) limiter.giveBack(quotas, decision)
       if (decision.lease === undefined) continue
       if (call.tookMs === 0) brief++
@@ -110,7 +110,7 @@ export async function replay(
     }
   }
   try {
-    const windowMs = config.limits.some(({ isConcurrent }) => isConcurrent) ? LONG_CALL_MS : undefined
+    const windowMs = config.limits.some(({ isConcurrent }) => isConcurrent) ? LONGEST_MS : undefined
     const late = await passInOrder(logs.map(callsOf), pass, windowMs)
     return { config: file, lines, late, omitted, brief, ...report(top) }
   } finally {
@@ -157,31 +157,32 @@ function createCharges(config: Config) {
 /** Formats a report: the clients, or the client that was asked for, the limits, and the number of replayed lines. */
 export function describeReport(report: Report, client = ''): string {
   const { totals, more, lines, limits, late, omitted, brief } = report
-  const nothing =
-    lines.replayed > 0
-      ? `None of the replayed calls is of the client "${cell(client)}".`
-      : 'No call of these logs reaches a limit of this configuration. Give access logs written with "log.format: json".'
   const all = Object.values(lines).reduce((sum, count) => sum + count, 0)
+  const unreached =
+    all > lines.other + lines.overlong
+      ? 'No call of these logs reaches a limit that can be replayed.'
+      : 'No line of these logs is of an access log. Give logs written with "log.format: json".'
+  const nothing =
+    lines.replayed > 0 ? `None of the replayed calls is of the client "${cell(client)}".` : unreached
   const parts = [
     [lines.replayed, 'replayed'],
-    [lines.unlimited, 'of routes without limits'],
+    [lines.unlimited, 'of routes without limits to replay'],
     [lines.unmatched, 'of no route'],
     [lines.refusedBefore, 'refused before any limit'],
     [lines.other, 'not of an access log'],
   ] as const
   const counted = parts.flatMap(([count, what]) => (count > 0 ? `${count} ${what}` : []))
   const leftOut = 'is left out, since the access log does not name'
+  const about = (count: number, noun: string, text: string) =>
+    count > 0 ? `${pluralize(count, noun)} ${text}` : ''
+  const remedy = "counted as decided later; give each instance's log as a file"
   const warnings = [
     ...limits.map(({ name, unlogged }) => unlogged && `limits.${name}: ${leftOut} ${unlogged}`),
-    omitted > 0 &&
-      `${pluralize(omitted, 'refusal')} without a line of their own, by "log.refusals: sampled": counted at the time of the line that counts them`,
-    brief > 0 &&
-      `${pluralize(brief, 'call')} in progress for no time: refused in the record, or with a durationMs of 0`,
-    lines.lacking > 0 &&
-      `${pluralize(lines.lacking, 'call')} left out, because their lines lack the client, the address or the whole path`,
-    lines.overlong > 0 && `${pluralize(lines.overlong, 'line')} skipped: too long for an access log`,
-    late.calls > 0 &&
-      `${pluralize(late.calls, 'call')} logged too late to be sorted, by up to ${(late.byMs / 1000).toFixed(1)} seconds: counted as decided that much later; give the log of each instance as a file of its own`,
+    about(omitted, 'refusal', 'without a line of their own: counted with the next line'),
+    about(brief, 'call', 'in progress for no time: refused, or with a durationMs of 0'),
+    about(lines.lacking, 'call', 'left out: their lines lack the client, the address or the path'),
+    about(lines.overlong, 'line', 'skipped: too long for an access log'),
+    about(late.calls, 'call', `logged up to ${Math.ceil(late.byMs / 1000)} s too late: ${remedy}`),
   ]
   return formatParagraphs([
     describeClients(report),
@@ -193,9 +194,9 @@ export function describeReport(report: Report, client = ''): string {
 }
 
 /** Draws a bar if `stream` is a terminal, or only the bytes if the size of a log, such as a pipe, is not known. */
-async function startProgress(logs: readonly string[], stream: NodeJS.WritableStream): Promise<SingleBar> {
-  const sizes = logs.map(async (log) => (log === '-' ? undefined : await stat(log).catch(() => {})))
-  const total = (await Promise.all(sizes)).reduce((sum, file) => sum + (file?.isFile() ? file.size : NaN), 0)
+async function startProgress(logs: readonly string[], stream: NodeJS.WritableStream) {
+  const files = await Promise.all(logs.map((log) => stat(log).catch(() => {})))
+  const total = files.reduce((sum, file) => sum + (file?.isFile() ? file.size : NaN), 0)
   const bar = '[{bar}] {percentage} % of {megabytes} MB, {eta_formatted} left'
   const format = Number.isNaN(total) ? '{value} bytes' : bar
   // With `linewrap`, the terminal keeps its settings, also after Ctrl-C; lines are cut to its width.

@@ -26,7 +26,7 @@ const increment = (counts: Record<string, number>, name: string): void => {
 }
 
 /** Returns what a limit reads that the access log does not contain; undefined if it can be replayed. */
-export function unloggedBy(limit: Limit): 'users' | 'tokens' | 'claims' | 'header fields' | undefined {
+export function unloggedBy(limit: Limit) {
   const { per, together, when = [], unless = [] } = limit
   if (claimsOf([limit]).length > 0) return 'claims'
   if (per.includes('token') || together === 'token') return 'tokens'
@@ -35,17 +35,17 @@ export function unloggedBy(limit: Limit): 'users' | 'tokens' | 'claims' | 'heade
   return per.includes('user') ? 'users' : undefined
 }
 
-/** Counts calls per client; with `only`, the calls of that client. Instants are ISO 8601 in UTC. */
-export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clients'>, only?: string) {
-  const names = new Map(clients.map(({ caller, name }) => [caller, name]))
+/** Counts calls per client. Instants are ISO 8601 in UTC. */
+export function createReport(config: Pick<Config, 'limits' | 'clients'>) {
+  const names = new Map(config.clients.map(({ caller, name }) => [caller, name]))
   const byClient = new Map<string | undefined, ReturnType<typeof emptyClient>>()
   const totals = emptyCounts()
   const recordedBy: Record<string, number> = {}
   /** The times of each client's calls within the last minute. */
   const recent = new Map<string | undefined, number[]>()
   const sweep = sweeper(recent, (times) => times.at(-1)! + MINUTE_MS)
-  let fromMs: number | undefined
-  let toMs = 0
+  let from: string | null = null
+  let to: string | null = null
 
   function emptyClient(client: string | undefined) {
     const name = names.get(client ?? '')
@@ -66,7 +66,6 @@ export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clien
     /** Counts a call; calls come in the order of time. */
     count(call: LoggedCall, { refusedBy, allowances }: Decision, nowMs: number): void {
       const { client, decision: recorded } = call
-      if (only !== undefined && client !== only) return
       const entry = byClient.get(client) ?? emptyClient(client)
       byClient.set(client, entry)
       const decided = refusedBy === undefined ? 'admitted' : 'refused'
@@ -82,8 +81,8 @@ export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clien
         for (const { name, shadow, admitted } of allowances)
           if (shadow && !admitted) increment(entry.shadowOver, name)
       if (call.limit !== undefined) increment(recordedBy, call.limit)
-      fromMs ??= nowMs
-      toMs = nowMs
+      to = instant(nowMs)
+      from ??= to
 
       sweep(SWEPT_PER_CALL, nowMs)
       const times = recent.get(client) ?? []
@@ -95,15 +94,13 @@ export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clien
     },
 
     report(top: number) {
-      const sorted = [...byClient.values()].toSorted(
-        (a, b) =>
-          b.refused - a.refused || b.calls - a.calls || ((a.client ?? '') < (b.client ?? '') ? -1 : 1),
-      )
+      const clients = [...byClient.values()]
+      const sorted = clients.toSorted((a, b) => b.refused - a.refused || b.calls - a.calls)
       return {
-        from: fromMs === undefined ? null : instant(fromMs),
-        to: fromMs === undefined ? null : instant(toMs),
+        from,
+        to,
         totals: { clients: sorted.length, ...totals },
-        limits: limits.map((limit) => {
+        limits: config.limits.map((limit) => {
           const { name, shadow } = limit
           const unlogged = unloggedBy(limit)
           const counts = sorted.flatMap((client) => client[shadow ? 'shadowOver' : 'refusedBy'][name] ?? [])
@@ -127,23 +124,16 @@ export function createReport({ limits, clients }: Pick<Config, 'limits' | 'clien
 type Counted = ReturnType<ReturnType<typeof createReport>['report']>
 
 export function describeClients({ clients, limits }: Counted): string {
-  type CellOf = (client: Counted['clients'][number]) => string | number
-  type Column = readonly [head: string, cellOf: CellOf, isShown?: boolean]
-  const columns: readonly Column[] = [
-    ['CLIENT', ({ client }) => cell(client ?? '-')],
-    ['NAME', ({ name }) => cell(name ?? '-'), clients.some(({ name }) => name !== undefined)],
-    ['CALLS', ({ calls }) => calls],
-    ['ADMITTED', ({ admitted }) => admitted],
-    ['REFUSED', ({ recorded, refused }) => changed(recorded.refused, refused)],
-    ['BY', ({ refusedBy }) => byLimit(refusedBy)],
-    ['SHADOW', ({ shadowOver }) => byLimit(shadowOver), limits.some(({ shadow }) => shadow)],
-    ['BUSIEST MINUTE', ({ busiestMinute: { calls, from } }) => `${calls} from ${from}`],
-  ]
-  const shown = columns.filter(([, , isShown = true]) => isShown)
-  return formatRows(
-    shown.map(([head]) => head),
-    clients.map((client) => shown.map(([, cellOf]) => cellOf(client))),
-  )
+  const shadows = limits.some(({ shadow }) => shadow) ? ['SHADOW'] : []
+  const head = ['CLIENT', 'NAME', 'CALLS', 'ADMITTED', 'REFUSED', 'BY', 'BUSIEST MINUTE', ...shadows]
+  const rows = clients.map(({ client, name, calls, admitted, refused, recorded, ...more }) => {
+    const who = [cell(client ?? '-'), cell(name ?? '-')]
+    const change = recorded.refused === refused ? refused : `${recorded.refused} -> ${refused}`
+    const busiest = `${more.busiestMinute.calls} from ${more.busiestMinute.from}`
+    const over = shadows.map(() => byLimit(more.shadowOver))
+    return [...who, calls, admitted, change, byLimit(more.refusedBy), busiest, ...over]
+  })
+  return formatRows(head, rows)
 }
 
 export function describeTotals({ totals, limits, from, to }: Counted): string {
@@ -161,8 +151,6 @@ export function describeTotals({ totals, limits, from, to }: Counted): string {
       }),
   ].join('\n')
 }
-
-const changed = (before: number, now: number) => (before === now ? now : `${before} -> ${now}`)
 
 const byLimit = (counts: Readonly<Record<string, number>>): string =>
   formatList(Object.entries(counts).map(([name, count]) => `${name} ${count}`))

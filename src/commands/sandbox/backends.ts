@@ -12,8 +12,9 @@ const LOAD = { acme: 20, bluebird: 9, 'crisp-ledger': 4, evergreen: 1 }
 const DATA_SCOPES = 'accounts:read transactions:read'
 /** Path of the clients' redirect URI, a page that shows its query. */
 const CALLBACK = '/interaction/callback'
-/** A token is valid for an hour. */
-const TOKEN_MS = 1_800_000
+const SYNC = '/v3/sync/1ffe704d-3962-4a92-8c8e-293880fb449a'
+/** Part of the load's calls that are a sync. */
+const SYNCS = 0.05
 /** Timeout of a call of the load, which bounds the open calls. */
 const TIMEOUT_MS = 5000
 
@@ -56,7 +57,7 @@ export async function createIdentity(options: IdentityOptions): Promise<Server> 
 function configure({ audience, clients }: IdentityOptions): Configuration {
   const on = { enabled: true }
   const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
-  const token = { accessTokenFormat: 'jwt', accessTokenTTL: 3600, jwt: { sign: { alg: 'PS256' } } } as const
+  const token = { accessTokenFormat: 'jwt', jwt: { sign: { alg: 'PS256' } } } as const
   return {
     clients: [...clients],
     jwks: { keys: [{ ...privateKey.export({ format: 'jwk' }), use: 'sig' }] },
@@ -72,7 +73,7 @@ function configure({ audience, clients }: IdentityOptions): Configuration {
       resourceIndicators: {
         defaultResource: () => audience,
         useGrantedResource: () => true,
-        getResourceServerInfo: () => ({ scope: DATA_SCOPES, audience, ...token }),
+        getResourceServerInfo: () => ({ scope: DATA_SCOPES, audience, accessTokenTTL: 3600, ...token }),
       },
     },
     pkce: { required: () => false },
@@ -107,15 +108,13 @@ async function importProvider(): Promise<typeof OidcProvider> {
  */
 export function createDataApi(): Server {
   return createServer((request, response) => {
-    const url = new URL(request.url ?? '/', 'http://localhost')
-    const found = resourceOf(request.method, url)
-    const respond = (): void => {
+    const found = resourceOf(request.method, new URL(request.url ?? '/', 'http://localhost'))
+    // Like a real backend, responds after the whole body.
+    request.resume().on('error', () => {})
+    request.on('end', () => {
       response.writeHead(found ? 200 : 404, { 'Content-Type': 'application/json' })
       response.end(`${JSON.stringify(found ?? { code: 'NotFound', message: 'Not Found' })}\n`)
-    }
-    // Like a real backend, responds after the whole body.
-    request.on('error', () => {}).on('end', respond)
-    request.resume()
+    })
   })
 }
 
@@ -131,9 +130,7 @@ function resourceOf(method: string | undefined, url: URL): object | undefined {
 const TRANSACTIONS = Array.from({ length: 60 }, (_, i) => ({
   id: `txn-${i + 1}`,
   accountId: i % 4 === 0 ? 'acc-2' : 'acc-1',
-  amount: { value: -(350 + ((i * 7919) % 9000)), currency: 'GBP' },
-  date: new Date(Date.UTC(2026, 0, 1 + i)).toISOString(),
-  status: 'posted',
+  amount: { value: -350 - i, currency: 'GBP' },
 }))
 
 /**
@@ -141,31 +138,31 @@ const TRANSACTIONS = Array.from({ length: 60 }, (_, i) => ({
  * refused, and failures are ignored.
  */
 export function sendLoad(gateways: readonly string[], signal: AbortSignal): void {
-  const tokens = new Map<string, { readonly token: string; readonly until: number }>()
+  const tokens = new Map<string, string>()
   let sent = 0
 
   const ask = (path: string, init: RequestInit) => {
     const gateway = gateways[sent++ % gateways.length]!
     return fetch(gateway + path, { ...init, signal: AbortSignal.timeout(TIMEOUT_MS) })
   }
-  async function tokenOf(id: string): Promise<string> {
-    const cached = tokens.get(id)
-    if (cached !== undefined && cached.until > Date.now()) return cached.token
+  async function fetchToken(id: string): Promise<string> {
     const client = { client_id: id, client_secret: SECRET, scope: DATA_SCOPES }
     const body = new URLSearchParams({ grant_type: 'client_credentials', ...client })
     const response = await ask('/oidc/token', { method: 'POST', body })
     const { access_token: token } = (await response.json()) as { access_token: string }
-    tokens.set(id, { token, until: Date.now() + TOKEN_MS })
+    tokens.set(id, token)
     return token
   }
   async function call(id: string): Promise<void> {
-    // One call in 20 is a sync, one in 40 has a wrong path, and one in 40 a wrong token.
-    const kind = Math.floor(Math.random() * 40)
-    const token = kind === 0 ? 'wrong' : await tokenOf(id)
-    let [method, path] = ['GET', '/v3/transactions']
-    if (kind === 1) path = '/v3/nothing'
-    if (kind === 2 || kind === 3) [method, path] = ['POST', '/v3/sync/1ffe704d-3962-4a92-8c8e-293880fb449a']
-    await (await ask(path, { method, headers: { Authorization: `Bearer ${token}` } })).arrayBuffer()
+    const token = tokens.get(id) ?? (await fetchToken(id))
+    const headers = { Authorization: `Bearer ${token}` }
+    const isSync = Math.random() < SYNCS
+    const response = await (isSync
+      ? ask(SYNC, { method: 'POST', headers })
+      : ask('/v3/transactions', { headers }))
+    // The next call replaces an expired token.
+    if (response.status === 401) tokens.delete(id)
+    await response.arrayBuffer()
   }
   for (const [id, perSecond] of Object.entries(LOAD)) {
     const timer = setInterval(() => void call(id).catch(() => {}), 1000 / perSecond)

@@ -11,7 +11,6 @@ const LOOPBACK = '127.0.0.1'
 const ANY = '0.0.0.0'
 /** Audience of the access tokens, as in config/sandbox.yaml. */
 const AUDIENCE = 'https://data.sandbox.example'
-const COLUMN = 28
 const HOST_NAME = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/i
 
 /**
@@ -55,12 +54,12 @@ export async function openSandbox(args: Args, signal: AbortSignal, program = 'sl
       : [await findPort(bound, args, 'port'), await findPort(LOOPBACK, args, 'admin-port')]
     const gateway = others?.[0] ?? `http://${shown}:${port}`
     const issuer = `${gateway}/oidc`
-    const provider = await createIdentity({ issuer, audience: AUDIENCE, clients: clientsAt(gateway) })
+    const server = await createIdentity({ issuer, audience: AUDIENCE, clients: clientsAt(gateway) })
     signal.throwIfAborted()
-    const identity = await serve(provider, 'identity-port')
+    const identity = await serve(server, 'identity-port')
     const data = await serve(createDataApi(), 'data-port')
     if (args['load'] === true) sendLoad(others ?? [gateway], signal)
-    if (others) return { instructions: `Serves ${identity} and ${data} for ${others.join(', ')}.`, close }
+    if (others) return { instructions: `Serves ${identity}, ${data} for ${others.join()}.`, close }
     // Imported only now, so that signals are handled from the start.
     const { loadConfig } = await import('../../config/load.ts')
     const { start } = await import('../../process/start.ts')
@@ -81,10 +80,9 @@ export async function openSandbox(args: Args, signal: AbortSignal, program = 'sl
     running = await start({ ...config, drainTimeoutMs: 1000 })
     const instructions = fillIn('sandbox.txt', {
       gateway,
-      listed: gateway.padEnd(COLUMN),
-      admin: running.adminAddress.padEnd(COLUMN),
-      identity: identity.padEnd(COLUMN),
-      data: data.padEnd(COLUMN),
+      admin: running.adminAddress,
+      identity,
+      data,
       limit,
       hint: limit === 1000 ? ' (sooner with --limit 5)' : '',
       tries: limit + 1,
@@ -102,8 +100,8 @@ export async function openSandbox(args: Args, signal: AbortSignal, program = 'sl
  * resolvable only for callers.
  */
 function addressOf(host: string): { readonly bound: string; readonly shown: string } {
-  if (host === 'localhost' || host === LOOPBACK) return { bound: LOOPBACK, shown: 'localhost' }
-  if (host === ANY || host === '::') return { bound: host, shown: 'localhost' }
+  if (host === 'localhost') return { bound: LOOPBACK, shown: host }
+  if ([LOOPBACK, ANY, '::'].includes(host)) return { bound: host, shown: 'localhost' }
   if (isIP(host) !== 0) return { bound: host, shown: isIP(host) === 6 ? `[${host}]` : host }
   if (HOST_NAME.test(host)) return { bound: ANY, shown: host }
   throw new UsageError(`--host: "${host}" is not an address or host name without scheme and port.`)

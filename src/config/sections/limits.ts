@@ -4,7 +4,7 @@ import { INSTANT, instantMs } from '../../runtime/instant.ts'
 import { type Limit, MIN_LEASE_MS } from '../../policy/limit.ts'
 import { mayLack } from '../../policy/parts.ts'
 import { HOP_BY_HOP } from '../../downstream/request-fields.ts'
-import { mustBe } from '../yaml/issue.ts'
+import { mustBe, oneOf } from '../yaml/issue.ts'
 import { calls, conditions, keyParts, together, value } from './limit-rules.ts'
 import { WINDOW, window, windowOrCalendar } from './limit-rules.ts'
 import { headerFields, SET_BY_GATEWAY } from './texts.ts'
@@ -124,10 +124,10 @@ const limit = section(
     if ('claim' in limit && changes.length > 0)
       yield atKey('changes', 'cannot be combined with a limit by claim; remove one of them')
     const isSliding = !('calendar' in window)
-    if (typeof together === 'number' && isSliding && together > window.windowMs)
-      yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
     if (counts !== undefined)
       yield* exclusive(ofCounter, ['counts', 'together', 'count', 'onOutage'], `write it at "${counts}"`)
+    else if (typeof together === 'number' && isSliding && together > window.windowMs)
+      yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
     if (count !== 'success') return
     const reason = 'a sliding window would admit calls too many when one is given back'
     if (isSliding)
@@ -142,6 +142,13 @@ const limit = section(
   ...(missing === 'skip' && { skipsMissing: true }),
 }))
 
+/** Returns why a limit has no counter that a share could bound; undefined if it has one. */
+function uncountable({ counts, isConcurrent, shadow }: Omit<Limit, 'name'>): string | undefined {
+  if (counts !== undefined) return 'a limit with "counts"'
+  if (isConcurrent) return 'a limit with "concurrent"'
+  return shadow ? 'a shadow limit' : undefined
+}
+
 export const limits = named(limit, 'a mapping of names to limits').superRefine(
   crossField(function* (limits) {
     for (const share of limits) {
@@ -149,15 +156,18 @@ export const limits = named(limit, 'a mapping of names to limits').superRefine(
       if (counter === undefined) continue
       const { name, limit, claim, together } = counter
       const issue = (key: string, message: string) => ({ path: [share.name, key], message })
-      const [own, its] = [share, counter].map(({ per, windowMs, calendar }) => ({ per, windowMs, calendar }))
-      const uncounted = 'must name a live limit that has no "counts" and no "concurrent"; write another'
+      const isLike = ({ per, windowMs, calendar }: Omit<Limit, 'name'>): boolean =>
+        isDeepStrictEqual([per, windowMs, calendar], [share.per, share.windowMs, share.calendar])
+      const mistake = counter === share ? 'its own limit' : uncountable(counter)
+      const others = limits.filter((other) => isLike(other) && uncountable(other) === undefined)
+      const names = oneOf(others.map(({ name }) => name))
+      const remedy = names || 'one with the same "per" and "window", or remove it'
       const differs = `has another "per" or "window"; write those of "${name}" here`
       const above = `is above that of "${name}", which it counts; write at most ${limit}`
       const withAccess = `cannot be combined with "together" of "${name}"; remove it`
-      if ((counter.counts ?? counter.isConcurrent) !== undefined || counter.shadow)
-        yield issue('counts', uncounted)
-      else if (!isDeepStrictEqual(own, its)) yield issue('counts', differs)
-      if ((claim ?? share.claim) === undefined && share.limit > limit) yield issue('limit', above)
+      if (mistake !== undefined) yield issue('counts', `names ${mistake}; write ${remedy}`)
+      else if (!isLike(counter)) yield issue('counts', differs)
+      else if ((claim ?? share.claim) === undefined && share.limit > limit) yield issue('limit', above)
       if (share.shadow && together !== undefined) yield issue('shadow', withAccess)
     }
   }),

@@ -101,9 +101,9 @@ export async function openWorkers(
     },
     usage: (caller, signal) => scan(signal, (worker) => worker.call('usage', caller, Infinity)),
     async reset(caller, signal) {
-      const freed = await scan(signal, (worker) => worker.call('reset', caller, Infinity))
+      const result = await scan(signal, (worker) => worker.call('reset', caller, Infinity))
       await callAll((worker) => worker.call('forget', caller))
-      return freed
+      return result
     },
     async findCaller(shown) {
       const found = await callAll((worker) => worker.call('findCaller', shown))

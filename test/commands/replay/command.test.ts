@@ -112,7 +112,7 @@ describe('sluice replay', () => {
     expect(await sluice(args, { stdin: 'x\ny\n' })).toEqual({
       code: 0,
       stdout:
-        'No call of these logs reaches a limit of this configuration. Give access logs written with "log.format: json".\n\n2 lines: 2 not of an access log.\n',
+        'No line of these logs is of an access log. Give logs written with "log.format: json".\n\n2 lines: 2 not of an access log.\n',
       stderr: '',
     })
     const denied = line({
@@ -128,12 +128,23 @@ describe('sluice replay', () => {
     )
     const open = line({ at: 0, path: '/open', client: undefined, decision: undefined })
     expect((await sluice(args, { stdin: open })).stdout).toBe(
-      'No call of these logs reaches a limit of this configuration. Give access logs written with "log.format: json".\n\n1 line: 1 of routes without limits.\n',
+      'No call of these logs reaches a limit that can be replayed.\n\n1 line: 1 of routes without limits to replay.\n',
+    )
+    const byKey = configFile('  keys: { per: ["header:x-api-key"], limit: 2, window: 1m }', {
+      routes: '  - { match: "/*", upstream: data, authenticate: none, limits: [keys] }',
+    })
+    expect((await sluice(['replay', '-', '--config', byKey], { stdin: open })).stdout).toBe(
+      `No call of these logs reaches a limit that can be replayed.
+
+1 line: 1 of routes without limits to replay.
+
+warning: limits.keys: is left out, since the access log does not name header fields
+`,
     )
   })
 
   itEndsWrongUsage([
-    [['replay'], 'Which access log? Give its files, or - for standard input.'],
+    [['replay'], 'Which log? Give its files, or - for standard input.'],
     [
       ['replay', 'a.log'],
       'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml.',

@@ -210,7 +210,7 @@ ${SYNC}`
       )
       expect([brief, instant.totals.admitted]).toEqual([2, 3])
       expect(describeReport({ brief, ...instant })).toContain(
-        'warning: 2 calls in progress for no time: refused in the record, or with a durationMs of 0',
+        'warning: 2 calls in progress for no time: refused, or with a durationMs of 0',
       )
       expect(describeReport({ ...instant, brief: 0 })).not.toContain('no time')
     })

@@ -1,5 +1,5 @@
 import { Refusal } from '../errors.ts'
-import { type ClientRules, findClient, refuseRequestObject, signingOf } from './clients.ts'
+import { type ParRules, findClient, refuseRequestObject, signingOf } from './clients.ts'
 import { type Body, invalidRequest, parseParameters, refuseBody, splitParameters } from './form.ts'
 
 export type AuthorizationGuard = ReturnType<typeof createAuthorizationGuard>
@@ -11,7 +11,7 @@ const PUSHED = 'urn:ietf:params:oauth:request_uri:'
  * request (RFC 9126) or a signed request object (RFC 9101) of clients with such settings. Refusals
  * are errors of section 5.2, as the redirect URI is not verified here.
  */
-export function createAuthorizationGuard(rules: ClientRules) {
+export function createAuthorizationGuard(rules: ParRules) {
   /**
    * Checks the query, without `?`, and the body of a POST. Returns undefined to forward. May wait
    * for keys; never rejects. `onClaim` gets a well-formed id.

@@ -18,7 +18,7 @@ export interface ParClient {
 }
 
 /** The clients with settings, and the rules for their JWTs. */
-export interface ClientRules {
+export interface ParRules {
   /** Returns the settings of a client; undefined if it is not listed. */
   clientOf(id: string): ParClient | undefined
   /** Returns true if an id that is not listed is another spelling of a listed one. */
@@ -41,7 +41,7 @@ const CLIENT_ID = /^[ -~]{1,255}$/
  * Returns the settings of a client, if listed, or a 400 for a malformed id or a listed one's other
  * spelling. Calls `onClaim` with a well-formed id.
  */
-export function findClient(rules: ClientRules, id: string, onClaim?: (id: string) => void) {
+export function findClient(rules: ParRules, id: string, onClaim?: (id: string) => void) {
   if (!CLIENT_ID.test(id)) return invalidRequest('The client_id must be 1 to 255 printable ASCII characters.')
   onClaim?.(id)
   const client = rules.clientOf(id)
@@ -84,7 +84,7 @@ export async function assertionFault(
   assertion: ClientJwt | undefined,
   clientId: string,
   keys: Keys,
-  rules: ClientRules,
+  rules: ParRules,
 ): Promise<JwtFault> {
   if (assertion === undefined) return 'is not a signed JWT.'
   const fault = await signatureFault(assertion, 'client-authentication+jwt', keys)
@@ -105,7 +105,7 @@ const ENCRYPTED = /^[\w-]+(?:\.[\w-]*){4}$/
  * Checks the request object (RFC 9101 section 6, OpenID Connect Core section 6) of a listed client,
  * which may have to send one.
  */
-export async function refuseRequestObject(client: ParClient, rules: ClientRules, text?: string) {
+export async function refuseRequestObject(client: ParClient, rules: ParRules, text?: string) {
   const required = signingOf(client)
   if (text === undefined) {
     if (required === undefined) return undefined
@@ -123,7 +123,7 @@ export async function refuseRequestObject(client: ParClient, rules: ClientRules,
 export const signingOf = ({ requestObjectSigningAlg: alg }: ParClient): string | undefined =>
   alg === 'none' ? undefined : alg
 
-async function objectFault(text: string, client: ParClient, rules: ClientRules): Promise<JwtFault> {
+async function objectFault(text: string, client: ParClient, rules: ParRules): Promise<JwtFault> {
   const required = signingOf(client)
   // Only the identity backend can decrypt it.
   if (required === undefined && ENCRYPTED.test(text)) return undefined
@@ -171,7 +171,7 @@ async function signatureFault(jwt: ClientJwt, type: string, keys?: Keys): Promis
   return serviceUnavailable('The keys of this client cannot be read now.', 'no keys were read yet')
 }
 
-function claimsFault(claims: JsonObject, rules: ClientRules, others: readonly string[] = []) {
+function claimsFault(claims: JsonObject, rules: ParRules, others: readonly string[] = []) {
   if (!hasAudience(claims['aud'], [rules.issuer, ...others]))
     return `is for another audience; send the aud ${rules.issuer}`
   const fault = timeFault(claims, rules.leewayMs, Math.max(rules.leewayMs, MAX_AHEAD_MS))

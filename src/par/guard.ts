@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { isName } from '../runtime/json.ts'
 import { Refusal } from '../errors.ts'
-import type { ClientRules, ParClient } from './clients.ts'
+import type { ParRules, ParClient } from './clients.ts'
 import { assertionFault, findClient, parseJwt, refuseRequestObject } from './clients.ts'
 import type { Body, Form } from './form.ts'
 import { decodeComponent, invalidRequest, parseParameters, refuseBody, refuseParameters } from './form.ts'
@@ -22,7 +22,7 @@ const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
  * Creates the guard of the PAR endpoint (RFC 9126), which makes the backend's checks and those it
  * omits. Refusals are those of RFC 6749 section 5.2.
  */
-export function createParGuard(options: ClientRules) {
+export function createParGuard(options: ParRules) {
   async function refuseClient(credentials: Credentials, client?: ParClient, realm?: string) {
     if (client === undefined && options.unknownClients === 'refuse')
       return invalidClient('This client is not known here.', realm)

@@ -21,7 +21,7 @@ const NAMED = new Map(
   }),
 )
 /** The named kinds. In each, an id has only one spelling, except for case. */
-export const KINDS = [...NAMED.keys()]
+export const PARAMETER_KINDS = [...NAMED.keys()]
 /** Maximum length of a part with a kind, in characters; bounds the cost of matching a regular expression. */
 const MAX_LENGTH = 128
 /** Maximum length of a claim in a key, in characters. */
@@ -37,7 +37,7 @@ export function wholeSegment(source: string): RegExp {
 }
 
 /**
- * Compiles the kind of a part, one of `KINDS` or a regular expression: `plain` by default. A claim
+ * Compiles the kind of a part, one of `PARAMETER_KINDS` or a regular expression: `plain` by default. A claim
  * may be anything by default.
  */
 function compileKind(parameters: Parameters, part: string) {

@@ -34,11 +34,11 @@ export function rulesOf(
 }
 
 /** The rule in force, in the order in which they replace each other. */
-export type Source = 'override' | 'client' | 'change' | 'claim' | 'limit'
+export type RuleSource = 'override' | 'client' | 'change' | 'claim' | 'limit'
 
 /** A limit applied to a key at an instant, and the rule that sets its number of calls. */
 export interface AppliedQuota extends Quota {
-  readonly source: Source
+  readonly source: RuleSource
 }
 
 /**
@@ -55,7 +55,7 @@ export function quotaOf(
   const { set, claimed } = rules
   const own = rules.own !== undefined && isActive(rules.own, nowMs) ? rules.own : undefined
   const windowMs = own?.windowMs ?? limit.windowMs
-  let source: Source = 'limit'
+  let source: RuleSource = 'limit'
   let rule: Pick<ClientLimit, 'limit' | 'untilAt'> = limit
   if (set !== undefined && isActive(set, nowMs)) {
     source = 'override'
@@ -91,7 +91,7 @@ function calendarOf({ calendar: name }: Limit): Calendar | undefined {
 /** Returns, in words for operators, why a limit has its number of calls for a client. */
 export function reasonOf(
   limit: Limit,
-  source: Source,
+  source: RuleSource,
   nowMs: number,
   { own, set }: ClientRules = {},
 ): string {

@@ -65,7 +65,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
   })
 
   function find(token: string): Found | Promise<Found> {
-    const key = keyOf(token)
+    const key = cacheKeyOf(token)
     const cached = verified.get(key)
     // Other tokens may end alike: comparing only the key could return another caller's identity.
     if (cached?.token === token) {
@@ -105,7 +105,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     if (signature === undefined || isRepeated(signature)) {
       // A slice would keep the whole header field in memory, whose spaces the caller chooses.
       const copy = Buffer.from(token).toString('latin1')
-      verified.set(keyOf(copy), { ...result, identity, token: copy })
+      verified.set(cacheKeyOf(copy), { ...result, identity, token: copy })
     }
     return identity
   }
@@ -133,7 +133,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
  * Returns the cache key: the end of a JWT's signature (a hash: +0.7 us;
  * `npm run bench:micro -- token-key`), or the whole of an opaque token, as two may end alike.
  */
-const keyOf = (token: string): string => (token.startsWith('eyJ') ? token.slice(-43) : token)
+const cacheKeyOf = (token: string): string => (token.startsWith('eyJ') ? token.slice(-43) : token)
 
 /**
  * Returns true for two dots, or three, which other servers might accept. Encrypted tokens (RFC

@@ -6,7 +6,7 @@ import { parseObject } from '../../runtime/json.ts'
 export type Jws = Readonly<NonNullable<ReturnType<typeof parseJws>>>
 
 /** The keys and the parameters of a signature algorithm (RFC 7518 section 3.1, RFC 8037, RFC 9864). */
-interface Scheme {
+interface SignatureScheme {
   readonly kty: 'RSA' | 'EC' | 'OKP'
   readonly crv?: string
   readonly digest: string | undefined
@@ -15,13 +15,13 @@ interface Scheme {
 
 const PSS = { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_DIGEST }
 const P1363 = { dsaEncoding: 'ieee-p1363' } as const
-const ED25519: Scheme = { kty: 'OKP', crv: 'Ed25519', digest: undefined }
+const ED25519: SignatureScheme = { kty: 'OKP', crv: 'Ed25519', digest: undefined }
 
 /**
  * Asymmetric signatures only, and no ES512 (1.6 ms to verify). A new algorithm also goes into
  * `ALGORITHMS` of `config/sections/identity.ts` and of `proof/dpop.ts`.
  */
-export const SCHEMES: ReadonlyMap<string, Scheme> = new Map<string, Scheme>([
+export const SCHEMES: ReadonlyMap<string, SignatureScheme> = new Map<string, SignatureScheme>([
   ['RS256', { kty: 'RSA', digest: 'sha256' }],
   ['RS384', { kty: 'RSA', digest: 'sha384' }],
   ['RS512', { kty: 'RSA', digest: 'sha512' }],

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { METHODS } from '../../downstream/router.ts'
 import { createCalendar, UNITS_MS, WEEKDAYS } from '../../policy/calendar.ts'
-import { KINDS, partOf, wholeSegment } from '../../policy/parts.ts'
+import { PARAMETER_KINDS, partOf, wholeSegment } from '../../policy/parts.ts'
 import type { Condition } from '../../policy/conditions.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { fieldIssue } from './texts.ts'
@@ -108,7 +108,7 @@ export const conditions = z
   )
   .transform((conditions) => [conditions].flat())
 
-const KIND = `${KINDS.join(', ')} or a regular expression such as "[a-z]{2}[0-9]+"`
+const KIND = `${PARAMETER_KINDS.join(', ')} or a regular expression such as "[a-z]{2}[0-9]+"`
 const error = 'names no parameter; write it as in routes without the colon, claim:NAME or header:NAME'
 
 export const parameters = z.record(
@@ -118,7 +118,7 @@ export const parameters = z.record(
 )
 
 function checkKind(kind: string): boolean | string {
-  if (KINDS.some((name) => name === kind)) return true
+  if (PARAMETER_KINDS.some((name) => name === kind)) return true
   // As a regular expression, a word would match only itself.
   if (/^[A-Za-z]*$/.test(kind)) return false
   try {

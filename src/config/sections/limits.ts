@@ -142,7 +142,7 @@ const limit = section(
   ...(missing === 'skip' && { skipsMissing: true }),
 }))
 
-export const limits = named(limit, 'a mapping of names to limits').superRefine(
+export const limitsSection = named(limit, 'a mapping of names to limits').superRefine(
   crossField(function* (limits) {
     for (const share of limits) {
       const counter = limits.find(({ name }) => name === share.counts)

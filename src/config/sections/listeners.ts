@@ -15,7 +15,7 @@ const listenTls = section({
   requestClientCert: bool.prefault(false),
 })
 
-export const listen = section(
+export const listenSection = section(
   {
     host: bindHost.default('0.0.0.0'),
     port: port.prefault(8080),

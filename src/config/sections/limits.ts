@@ -11,21 +11,15 @@ import { headerFields, SET_BY_GATEWAY } from './texts.ts'
 import { atKey, bool, choice, crossField, exclusive, int, list, named } from './values.ts'
 import { section, stringThat, text } from './values.ts'
 
-const isInstant = (text: string): boolean => !Number.isNaN(instantMs(text))
-
 function checkInstant(text: string): boolean | string {
-  if (isInstant(text)) return true
+  if (!Number.isNaN(instantMs(text))) return true
   return INSTANT.test(text) && 'is not a valid date or time; check the day, the time and the offset'
 }
 const instant = stringThat(checkInstant, 'an instant such as 2027-01-31T00:00:00Z', () => false)
   .regex(INSTANT)
   .transform(instantMs)
 
-const change = section({
-  announcedAt: instant,
-  fromAt: instant,
-  limit: calls,
-})
+const change = section({ announcedAt: instant, fromAt: instant, limit: calls })
 
 const changes = list(change, 0, 'a list of announced changes').superRefine(
   crossField(function* (changes) {
@@ -96,25 +90,12 @@ const limit = section(
     refusal: refusal.exactOptional(),
     shadow: bool.prefault(false),
   },
-  function* ({
-    per,
-    missing,
-    limit,
-    window,
-    concurrent,
-    counts,
-    together,
-    count,
-    changes,
-    onOutage,
-    shadow,
-  }) {
-    const ofCounter = { counts, together, count, onOutage }
+  function* (settings) {
+    const { per, missing, limit, window, counts, together, count, changes, shadow } = settings
     if (missing !== undefined && !per.some(mayLack))
       yield atKey('missing', 'applies only if "per" has user, a claim or a header; remove it')
-    if (concurrent !== undefined) {
-      const others = { concurrent, limit, window, counts, together, count }
-      yield* exclusive(others, ['concurrent', 'limit', 'window', 'counts', 'together', 'count'])
+    if (settings.concurrent !== undefined) {
+      yield* exclusive(settings, ['concurrent', 'limit', 'window', 'counts', 'together', 'count'])
       return
     }
     const limitMessage = 'is missing; write a whole number, 0 or more, or "concurrent"'
@@ -127,7 +108,7 @@ const limit = section(
     if (typeof together === 'number' && isSliding && together > window.windowMs)
       yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
     if (counts !== undefined)
-      yield* exclusive(ofCounter, ['counts', 'together', 'count', 'onOutage'], `write it at "${counts}"`)
+      yield* exclusive(settings, ['counts', 'together', 'count', 'onOutage'], `write it at "${counts}"`)
     if (count !== 'success') return
     const reason = 'a sliding window would admit calls too many when one is given back'
     if (isSliding)

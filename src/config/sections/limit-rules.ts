@@ -108,6 +108,8 @@ export const conditions = z
   )
   .transform((conditions) => [conditions].flat())
 
+/** Maximum repetitions without a fixed count. A mismatch costs a value's length to this power. */
+const MAX_REPETITIONS = 2
 const KIND = `${PARAMETER_KINDS.join(', ')} or a regular expression such as "[a-z]{2}[0-9]+"`
 const error = 'names no parameter; write it as in routes without the colon, claim:NAME or header:NAME'
 
@@ -126,24 +128,10 @@ function checkKind(kind: string): boolean | string {
   } catch (error) {
     return `is not a regular expression: ${(error as Error).message.replace(/^.*: /s, '')}`
   }
-  return checkCost(kind)
-}
-
-/**
- * Maximum repetitions without a fixed count in a regular expression. A mismatch costs a segment's
- * length to this power.
- */
-const MAX_UNBOUNDED_REPETITIONS = 2
-
-/** Returns true, or why a valid regular expression may backtrack for too long. */
-function checkCost(source: string): boolean | string {
-  // Each escape and each class becomes a letter.
-  const plain = source.replaceAll(/\\[^1-9k]|\[(?:\\.|[^\\\]])*\]/gu, 'x')
-  if (plain.includes('\\')) return 'must not refer back to a group; write out what it matches'
-  if (/\)[*+{]/.test(plain)) return 'may take too long: it repeats a group; write it out'
-  // The `?` of a group, such as `(?:`, is no repetition.
-  const repetitions = plain.match(/[*+]|(?<!\()\?|\{\d+,\d*\}/g) ?? []
-  const tooMany = `has more than ${MAX_UNBOUNDED_REPETITIONS} of *, +, ? and {n,m}`
-  if (repetitions.length <= MAX_UNBOUNDED_REPETITIONS) return true
-  return `may take too long: it ${tooMany}; write {n} or characters in [ ]`
+  // Escapes and classes become letters.
+  const plain = kind.replaceAll(/\\.|\[(?:\\.|[^\\\]])*\]/gu, 'x')
+  if (plain.includes('(')) return 'must not have groups; write alternatives such as "ab[0-9]{8}|cd[0-9]{8}"'
+  const repetitions = plain.match(/[*+?]|\{\d+,\d*\}/g) ?? []
+  if (repetitions.length <= MAX_REPETITIONS) return true
+  return `has more than ${MAX_REPETITIONS} of *, +, ? and {n,m}; write {n} or characters in [ ]`
 }

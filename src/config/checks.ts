@@ -26,14 +26,13 @@ export function* crossCheck(settings: Settings): Generator<Issue> {
 }
 
 function* portConflicts({ listen, admin, forwardAuth }: Settings): Generator<Issue> {
-  const listeners = Object.entries({ listen, ...(forwardAuth && { forwardAuth }), admin })
+  const listeners = Object.entries({ admin, listen, ...(forwardAuth && { forwardAuth }) })
   for (const [i, [name, { host, port }]] of listeners.entries())
     for (const [other, { host: otherHost, port: otherPort }] of listeners.slice(i + 1)) {
       const hosts = new Set([host, otherHost])
       const isShared = hosts.size === 1 || hosts.has('0.0.0.0') || hosts.has('::')
-      const path = [other === 'admin' && port === 9090 ? name : other, 'port']
       const message = `is ${port} for both "${name}" and "${other}"; give each its own port`
-      if (port === otherPort && port !== 0 && isShared) yield { path, message }
+      if (port === otherPort && port !== 0 && isShared) yield { path: [other, 'port'], message }
     }
 }
 
@@ -121,18 +120,19 @@ function* requestIdIssues({ headers, limits, upstreams }: Settings): Generator<I
 
 /** Yields fields that are another spelling of an earlier one: the gateway drops all spellings of a field but one. */
 function* spellingIssues({ limits, upstreams }: Settings): Generator<Issue> {
-  const named = [
-    ...limits.flatMap((limit) => fieldsOf([limit]).map((field) => ({ field, path: ['limits', limit.name] }))),
-    ...upstreams.flatMap(({ name, identityHeaders }) =>
-      identityHeaders.map((field) => ({ field: field.toLowerCase(), path: ['upstreams', name] })),
-    ),
+  const places = [
+    ...limits.map((limit) => ({ path: ['limits', limit.name], fields: fieldsOf([limit]) })),
+    ...upstreams.map(({ name, identityHeaders }) => ({ path: ['upstreams', name], fields: identityHeaders })),
   ]
   const spellings = new Map<string, string>()
-  for (const { field, path } of named) {
+  for (const [path, name] of places.flatMap(({ path, fields }) =>
+    fields.map((name) => [path, name] as const),
+  )) {
+    const field = name.toLowerCase()
     const normalized = normalizeFieldName(field)
     const first = spellings.get(normalized) ?? field
     spellings.set(normalized, first)
-    const message = `names ${field}, another spelling of ${first}, which is named, too; write the same name in both`
+    const message = `names ${field}, another spelling of ${first}; write the same name in both`
     if (first !== field) yield { path, message, key: true }
   }
 }
@@ -141,8 +141,8 @@ function* routeIssues(settings: Settings): Generator<Issue> {
   const { routes, forwardAuth } = settings
   for (const [i, { upstream, respond, authenticate }] of routes.entries()) {
     const section = authenticate === 'bearer' ? 'tokens' : 'par'
-    const absent = `is missing; routes[${i}] has "authenticate: ${authenticate}", so write it, with the issuer`
-    if (authenticate !== 'none' && settings[section] === undefined) yield { path: [section], message: absent }
+    const message = `is missing; routes[${i}] has "authenticate: ${authenticate}"; write it, with the issuer`
+    if (authenticate !== 'none' && settings[section] === undefined) yield { path: [section], message }
     const missing = 'is missing; write the name of an upstream, or "respond: limits"'
     if (upstream === undefined && respond === undefined && forwardAuth === undefined)
       yield { path: ['routes', i, 'upstream'], message: missing, key: true }
@@ -185,7 +185,7 @@ function* unreachableRoutes({ listen, routes }: Settings): Generator<Issue> {
     )
     if (covering.has(-1)) continue
     const names = [...covering].map((j) => `"${routes[j]!.match}" (routes[${j}])`).join(' and ')
-    const message = `never matches: its requests all match ${names} before; put it first or remove it`
+    const message = `never matches: its requests match ${names} before; put it first or remove it`
     yield { path: ['routes', i, 'match'], message }
   }
 }
@@ -197,11 +197,10 @@ function* limitConflicts({ routes, limits, store }: Settings, i: number): Genera
   const path = ['routes', i, 'limits']
   const [first] = own
   if (first === undefined) return
-  const shadow = `"${first.name}" is a shadow limit, and response headers report a route's first limit; put a live limit before it`
+  const shadow = `"${first.name}" is a shadow limit, which header fields cannot report; put a live limit before it`
   if (first.shadow) yield { path: [...path, 0], message: shadow }
   if (store === 'memory' || !('cluster' in store.redis.topology)) return
-  const together = 'the limits of a route, their accesses and DPoP proofs must share a hash slot'
-  const message = `on a Redis Cluster, ${together}; start each "per" with the same part, client if callers have tokens`
+  const message = 'needs the hash slot of the others and of DPoP proofs; start each "per" with the same part'
   const isOffProofs = authenticate === 'bearer' && isVariable(first.per[0])
   for (const [j, limit] of own.entries()) {
     if (limit === undefined) continue

@@ -181,5 +181,6 @@ async function keyIssue(algorithm = 'none', jwks: object): Promise<string | unde
   const isSigned = algorithm !== 'none' && !algorithm.startsWith('HS')
   const usable = isSigned ? keys?.find(algorithm, undefined) : keys?.keys
   if (usable !== undefined && usable.length > 0) return undefined
-  return `contain no key that verifies ${isSigned ? algorithm : 'signatures'}; write a public key: RSA of 2048 to 4096 bits with an exponent of at most 64, P-256, P-384 or Ed25519`
+  const kinds = 'RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519'
+  return `contain no key that verifies ${isSigned ? algorithm : 'signatures'}; write a public key: ${kinds}`
 }

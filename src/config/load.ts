@@ -36,17 +36,12 @@ export interface LoadOptions {
  */
 export async function loadConfig(options: LoadOptions) {
   const { file, before, overrides = [], env = process.env, nowMs = Date.now() } = options
-  let unread: ConfigError | undefined
-  // Goes on with an empty file, so that the mistakes of flags are found too.
-  const text = options.text ?? (await readText(file).catch((error) => ((unread = error), '{}')))
+  const text = options.text ?? (await readText(file))
   const source = readSource(text, env)
   const flagOf = (path: Path) =>
     overrides.findLast((override) => override.path.every((step, i) => step === path[i]))?.flag
   const located = (issues: readonly Issue[]) => locate(issues, file === '-' ? 'stdin' : file, source, flagOf)
-  const refuse = (issues: readonly Issue[]) => {
-    const ofFlags = located(issues).filter(({ where }) => where.startsWith('--'))
-    return new ConfigError(unread ? [...ofFlags, ...unread.problems] : located(issues))
-  }
+  const refuse = (issues: readonly Issue[]) => new ConfigError(located(issues))
   if (source.value === undefined) throw refuse(source.mistakes)
 
   const mistakes: Issue[] = [...source.mistakes]
@@ -69,8 +64,8 @@ export async function loadConfig(options: LoadOptions) {
   const compiled = await compile(parsed.data, directory, files, mistakes)
   if (mistakes.length > 0) throw refuse(mistakes)
 
-  const warnings = [...source.warnings, ...warningsOf(compiled, nowMs)]
-  const config: Config = { ...compiled, warnings: [...located(warnings), ...nodeWarnings(env)] }
+  const warnings = [...located([...warningsOf(compiled, nowMs)]), ...nodeWarnings(env)]
+  const config: Config = { ...compiled, warnings }
   return {
     config,
     /** The name of the file, as given; `-` is standard input. */
@@ -93,9 +88,6 @@ export const overridden = (file: JsonObject, overrides: readonly FlagOverride[])
 function put(mapping: JsonObject, [key, ...rest]: readonly string[], override: string): JsonObject {
   // The URL of Redis replaces all other settings of that server: addresses, credentials and TLS.
   if (key === 'url') return { url: override }
-  const inner = mapping[key!]
-  return {
-    ...mapping,
-    [key!]: rest.length > 0 ? put(isObject(inner) ? inner : {}, rest, override) : override,
-  }
+  const inner = isObject(mapping[key!]) ? mapping[key!] : {}
+  return { ...mapping, [key!]: rest.length > 0 ? put(inner as JsonObject, rest, override) : override }
 }

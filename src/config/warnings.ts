@@ -1,6 +1,5 @@
 import { isLoopback } from '../downstream/peers.ts'
 import { urlsOf } from '../limit/redis/options.ts'
-import { countedBy, partOf } from '../policy/parts.ts'
 import { certificatesOf, describeValidity } from './certificates.ts'
 import type { Compiled } from './compile.ts'
 import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
@@ -13,19 +12,19 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   yield* identityWarnings(config)
   yield* clientWarnings(config, nowMs)
   yield* limitWarnings(config, nowMs)
-  yield* unusedSettings(config)
+  yield* unusedUpstreams(config)
 }
 
 function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Generator<Issue> {
   const noToken = 'is reached from other machines, so /limits is refused here; set admin.token'
-  if (!admin.onLoopback && admin.token === undefined) yield { path: ['admin', 'host'], message: noToken }
+  if (!admin.onLoopback && !admin.token) yield { path: ['admin', 'host'], message: noToken }
   const believed = 'is reached from other machines and trusts all peers; let only the proxy reach it'
   if (forwardAuth !== undefined && !isLoopback(forwardAuth.host))
     yield { path: ['forwardAuth', 'host'], message: believed }
   const trusting = 'trusts any server that answers for Redis; write "ca" instead'
   if (store !== 'memory' && store.redis.tls?.rejectUnauthorized === false)
     yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message: trusting }
-  const message = 'lets every caller set X-Forwarded-For and Client-Cert; write those of your proxies'
+  const message = 'lets callers set X-Forwarded-For and Client-Cert; write the addresses of your proxies'
   for (const [i, range] of listen.trustedProxies.entries())
     if (/\/0+$/.test(range)) yield { path: ['listen', 'trustedProxies', i], message }
 }
@@ -77,9 +76,9 @@ const withoutRoute = (kind: string) => `has no effect, because no route has "aut
 function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue> {
   const hasPar = routes.some(({ authenticate }) => authenticate === 'par')
   const hasAuthorization = routes.some(({ authenticate }) => authenticate === 'authorization')
-  const mustSign = clients.some(({ requestObjectSigningAlg = 'none' }) => requestObjectSigningAlg !== 'none')
+  const mustSign = clients.some(({ requestObjectSigningAlg: alg = 'none' }) => alg !== 'none')
   const unsigned =
-    'have none with "authenticate: authorization", so the authorisation endpoint accepts unsigned parameters of clients that must sign'
+    'accept unsigned parameters of clients that must sign, without "authenticate: authorization"'
   if (hasPar && !hasAuthorization && mustSign) yield { path: ['routes'], message: unsigned, key: true }
   if (par !== undefined && !hasPar) yield { path: ['par'], message: withoutRoute('par'), key: true }
   for (const [i, client] of clients.entries()) {
@@ -102,19 +101,13 @@ function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue>
   }
 }
 
-function* clientWarnings({ clients, clientLimits, limits }: Compiled, nowMs: number): Generator<Issue> {
+function* clientWarnings({ clients, clientLimits }: Compiled, nowMs: number): Generator<Issue> {
   for (const [i, { id, caller }] of clients.entries()) {
     const message = 'begins or ends with a blank; remove it unless it is intended'
     if (id !== id.trim()) yield { path: ['clients', i, 'id'], message }
-    for (const [name, { limit, windowMs, untilAt }] of clientLimits.get(caller) ?? []) {
-      const path = ['clients', i, 'limits', name]
-      const general = limits.find((general) => general.name === name)!
-      const isSame = limit === general.limit && (windowMs ?? general.windowMs) === general.windowMs
-      if (untilAt !== undefined && untilAt <= nowMs)
-        yield { path: [...path, 'until'], message: 'has passed; remove this limit' }
-      else if (isSame && general.changes.length === 0)
-        yield { path, message: `equals "${name}" of every client; remove it`, key: true }
-    }
+    for (const [name, { untilAt = Infinity }] of clientLimits.get(caller) ?? [])
+      if (untilAt <= nowMs)
+        yield { path: ['clients', i, 'limits', name, 'until'], message: 'has passed; remove this limit' }
   }
 }
 
@@ -136,7 +129,7 @@ function* limitWarnings({ limits, routes, forwardAuth }: Compiled, nowMs: number
     const unused = 'has no effect: no route names it'
     if (users.length === 0) yield { path: ['limits', name], message: unused, key: true }
     const last = changes.findLastIndex(({ fromAt }) => fromAt <= nowMs)
-    const passed = `has passed; write limit: ${changes[last]?.limit} for "${name}" and remove this change`
+    const passed = `has passed; write its limit, ${changes[last]?.limit}, at "${name}" and remove it`
     if (last !== -1) yield { path: ['limits', name, 'changes', last, 'from'], message: passed }
     const isUnbound = users.some(({ limits }) => limits.every(({ per }) => per.some(isChosen)))
     const message =
@@ -145,16 +138,10 @@ function* limitWarnings({ limits, routes, forwardAuth }: Compiled, nowMs: number
   }
 }
 
-function* unusedSettings({ upstreams, parameters, routes }: Compiled): Generator<Issue> {
+function* unusedUpstreams({ upstreams, routes }: Compiled): Generator<Issue> {
   for (const { name } of upstreams)
     if (!routes.some(({ upstream }) => upstream === name))
       yield { path: ['upstreams', name], message: 'has no effect: no route names it', key: true }
-  const counted = new Set(
-    routes.flatMap((route) => [...countedBy(route), ...route.limits.flatMap(({ per }) => per)]),
-  )
-  const message = 'has no effect, because no limit of a route with it counts by it'
-  for (const name of Object.keys(parameters))
-    if (!counted.has(partOf(name))) yield { path: ['parameters', name], message, key: true }
 }
 
 /** Options of Node.js that weaken the gateway, and the effect of each. */

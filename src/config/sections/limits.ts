@@ -113,7 +113,7 @@ const limit = section(
     const reason = 'a sliding window would admit calls too many when one is given back'
     if (isSliding)
       yield atKey('count', `needs a calendar window, as ${reason}; write window: { calendar: … }`)
-    if (together !== undefined) yield atKey('count', 'cannot be combined with "together"; remove one of them')
+    yield* exclusive(settings, ['together', 'count'])
     if (shadow) yield atKey('count', 'cannot be combined with "shadow"; remove one of them')
   },
 ).transform(({ limit, window, concurrent, count, missing, ...rest }): Omit<Limit, 'name'> => ({
@@ -130,25 +130,21 @@ export const limitsSection = named(limit, 'a mapping of names to limits').superR
       if (counter === undefined) continue
       const { name, limit, claim, together } = counter
       const issue = (key: string, message: string) => ({ path: [share.name, key], message })
-      const [own, its] = [share, counter].map(({ per, windowMs, calendar }) => ({ per, windowMs, calendar }))
-      const uncounted = 'must name a live limit that has no "counts" and no "concurrent"; write another'
+      const countedBy = ({ per, windowMs, calendar }: typeof share) => ({ per, windowMs, calendar })
+      const uncounted = 'must name a live limit without "counts" and "concurrent"; write another'
       const differs = `has another "per" or "window"; write those of "${name}" here`
       const above = `is above that of "${name}", which it counts; write at most ${limit}`
       const withAccess = `cannot be combined with "together" of "${name}"; remove it`
       if ((counter.counts ?? counter.isConcurrent) !== undefined || counter.shadow)
         yield issue('counts', uncounted)
-      else if (!isDeepStrictEqual(own, its)) yield issue('counts', differs)
+      else if (!isDeepStrictEqual(countedBy(share), countedBy(counter))) yield issue('counts', differs)
       if ((claim ?? share.claim) === undefined && share.limit > limit) yield issue('limit', above)
       if (share.shadow && together !== undefined) yield issue('shadow', withAccess)
     }
   }),
 )
 
-const ownLimit = section({
-  limit: calls,
-  windowMs: window.exactOptional(),
-  untilAt: instant.exactOptional(),
-})
+const ownLimit = section({ limit: calls, windowMs: window.exactOptional(), untilAt: instant.exactOptional() })
 
 export const ownLimits = z
   .record(z.string(), ownLimit, mustBe('a mapping of limits to their values for this client'))

@@ -1,17 +1,19 @@
 import { X509Certificate } from 'node:crypto'
-import type { Config } from './compile.ts'
+import type { Compiled } from './compile.ts'
 import type { Path } from './yaml/issue.ts'
 
-/**
- * The path of the setting of a PEM file, such as `listen.tls.cert`, and the period in which all its
- * certificates are valid, in epoch milliseconds.
- */
-export type Validity = ReturnType<typeof certificatesOf>[number]
+/** The period in which all certificates of a PEM file are valid, in epoch milliseconds. */
+export interface Validity {
+  /** The path of the setting that names the file, such as `listen.tls.cert`. */
+  readonly path: Path
+  readonly validFromMs: number
+  readonly validToMs: number
+}
 
 const CERTIFICATE = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]+-----END \1-----/g
 
 /** Reads the validity of a configuration's PEM files. Skips certificates that OpenSSL cannot read. */
-export function certificatesOf({ listen, upstreams, store }: Omit<Config, 'warnings'>) {
+export function certificatesOf({ listen, upstreams, store }: Compiled): readonly Validity[] {
   const sections: readonly (readonly [Path, object | undefined])[] = [
     [['listen', 'tls'], listen.tls],
     ...upstreams.map(({ name, tls }) => [['upstreams', name, 'tls'], tls] as const),

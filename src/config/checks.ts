@@ -2,8 +2,10 @@ import { CALLER_PARTS, covers } from '../downstream/router.ts'
 import { counterNameOf } from '../policy/key.ts'
 import type { Limit } from '../policy/limit.ts'
 import { claimsOf, fieldsOf } from '../policy/conditions.ts'
-import { isVariable, partOf } from '../policy/parts.ts'
+import { partOf } from '../policy/kinds.ts'
+import { isVariable } from '../policy/parts.ts'
 import { normalizeFieldName } from '../downstream/request-fields.ts'
+import { asList } from '../runtime/json.ts'
 import type { Settings } from './schema.ts'
 import { costOf } from './sections/routes.ts'
 import { type Issue, nearest, oneOf } from './yaml/issue.ts'
@@ -37,7 +39,7 @@ function* portConflicts({ listen, admin, forwardAuth }: Settings): Generator<Iss
 }
 
 function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> {
-  const issuers = [tokens ?? []].flat().map(({ issuer }) => issuer)
+  const issuers = asList(tokens ?? []).map(({ issuer }) => issuer)
   const firsts = new Map<string, number>()
   for (const [i, { id, issuer = issuers[0], limits: own }] of clients.entries()) {
     const hint = issuers.length === 0 ? 'remove it' : `write ${oneOf(issuers)}, or remove it`

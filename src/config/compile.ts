@@ -9,6 +9,7 @@ import { counterNameOf } from '../policy/key.ts'
 import { type ClientLimit, type Limit, MIN_LEASE_MS } from '../policy/limit.ts'
 import type { RedisConfig } from '../limit/redis/options.ts'
 import { foldClientId } from '../par/clients.ts'
+import { asList } from '../runtime/json.ts'
 import type { Settings } from './schema.ts'
 import { costOf } from './sections/routes.ts'
 import { reason } from './text.ts'
@@ -52,7 +53,7 @@ export async function compile(settings: Settings, directory: string, files: stri
     const { name, together, countsSuccess, onOutage } = counter
     return { ...limit, together, countsSuccess, onOutage, ...(inPoints.has(name) && { cost: 1 }) }
   })
-  const issuers = [tokens ?? []].flat()
+  const issuers = asList(tokens ?? [])
   const qualify = createQualifier(issuers.map(({ issuer }) => issuer))
   const isPushedTo = (name: string): boolean =>
     routes.some(({ authenticate, upstream }) => authenticate === 'par' && upstream === name)

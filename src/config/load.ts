@@ -11,7 +11,21 @@ import { readSecret, readText, secretFile } from './text.ts'
 import { ConfigError, type Issue, mistakesOf, type Path } from './yaml/issue.ts'
 import { type Env, locate, mapTexts, readSource } from './yaml/source.ts'
 
-export type Loaded = Readonly<Awaited<ReturnType<typeof loadConfig>>>
+/** A configuration that was read. */
+export interface Loaded {
+  readonly config: Config
+  /** The name of the file, as given; `-` is standard input. */
+  readonly file: string
+  readonly text: string
+  /** Differences from `LoadOptions.before`, if given, in the file's words and without secrets. */
+  readonly changes: readonly string[]
+  /** The SHA-256 of the file’s text, in hex. */
+  readonly hash: string
+  /** The SHA-256 of everything that was read: the text, the files that it names, and the environment. */
+  readonly content: string
+  /** The files of secrets, keys and certificates, which may change without a change of the text. */
+  readonly files: readonly string[]
+}
 
 /** A value from a command-line flag, which overrides the file. */
 export interface FlagOverride {
@@ -34,7 +48,7 @@ export interface LoadOptions {
  * Reads, checks and compiles a configuration. Rejects with a `ConfigError`, whose mistakes are
  * those of the first step that finds any.
  */
-export async function loadConfig(options: LoadOptions) {
+export async function loadConfig(options: LoadOptions): Promise<Loaded> {
   const { file, before, overrides = [], env = process.env, nowMs = Date.now() } = options
   const text = options.text ?? (await readText(file))
   const source = readSource(text, env)
@@ -68,16 +82,11 @@ export async function loadConfig(options: LoadOptions) {
   const config: Config = { ...compiled, warnings }
   return {
     config,
-    /** The name of the file, as given; `-` is standard input. */
     file,
     text,
-    /** Differences from `before`, if given, in the file's words and without secrets. */
     changes: before === undefined ? [] : differences(before, text, file),
-    /** The SHA-256 of the file’s text, in hex. */
     hash: createHash('sha256').update(text).digest('hex'),
-    /** The SHA-256 of everything that was read: the text, the files that it names, and the environment. */
     content: createHash('sha256').update(text).update(JSON.stringify(compiled)).digest('hex'),
-    /** The files of secrets, keys and certificates, which may change without a change of the text. */
     files,
   }
 }

@@ -43,10 +43,8 @@ export interface CalendarName {
 export const formatCalendar = ({ unit, timezone, firstDay }: CalendarName): string =>
   `${unit}${firstDay === undefined ? '' : ` from ${firstDay}`} (${timezone})`
 
-const HOUR = {
-  ...{ year: 'numeric', month: 'numeric', day: 'numeric' },
-  ...{ hour: 'numeric', hourCycle: 'h23', timeZoneName: 'longOffset' },
-} as const
+const DATE = { year: 'numeric', month: 'numeric', day: 'numeric' } as const
+const HOUR = { ...DATE, hour: 'numeric', hourCycle: 'h23', timeZoneName: 'longOffset' } as const
 /** Fields of a date and time that together name an hour or a minute. */
 const FIELDS = { hour: HOUR, minute: { ...HOUR, minute: 'numeric' } } as const
 

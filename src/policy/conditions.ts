@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import type { KeyedLimit } from './key.ts'
 import type { Caller, Facts } from './facts.ts'
+import { asList } from '../runtime/json.ts'
 
 /** A condition on a request. Names of header fields are in lower case; a method has no name. */
 export interface Condition {
@@ -28,7 +29,7 @@ function holds({ of, name, is }: Condition, { claims }: Caller, facts: Facts, is
   let values: readonly (string | number | boolean)[] | undefined
   if (of === 'header') values = facts.field(name)
   else if (of === 'method') values = [facts.method]
-  else if (claims?.[name] !== undefined) values = [claims[name]].flat()
+  else if (claims?.[name] !== undefined) values = asList(claims[name])
   if (values === undefined) return is === 'absent'
   if (is === 'absent' || is === 'present') return is === 'present'
   if (is === 'ip') return values.length === 1 && isAddress(values[0])

@@ -17,7 +17,13 @@ export interface Proof {
   readonly windowMs: number
 }
 
-export type Proofs = ReturnType<typeof createProofs>
+/** The verification of DPoP proofs (RFC 9449 section 4.3). */
+export interface Proofs {
+  /** The algorithms that proofs may use. */
+  readonly algorithms: readonly string[]
+  /** Verifies the one proof of a request, except that it is not a replay. Never rejects. */
+  verify(binding: Binding, sender: Sender): Promise<Proof | CredentialsError>
+}
 
 /** The parts of a request that a proof of possession is checked against. */
 export interface Sender {
@@ -43,16 +49,15 @@ const CACHED_KEYS = 1000
 const invalid = (description: string) => ({ error: 'invalid_dpop_proof' as const, description })
 
 /**
- * Creates the verification of DPoP proofs (RFC 9449 section 4.3) for the hosts that `serves`
+ * Creates the verification of DPoP proofs for the hosts that `serves`
  * accepts (lower case, no port); proofs for other hosts are refused. Requires no nonces (section 9,
  * optional): the age limits proofs that are made ahead of time, and a client that waits for a nonce
  * would call twice.
  */
-export function createProofs(serves: (host: string) => boolean) {
+export function createProofs(serves: (host: string) => boolean): Proofs {
   const keys = new LRUCache<string, KeySet>({ max: CACHED_KEYS })
 
-  /** Verifies the one proof of a request, except that it is not a replay. Never rejects. */
-  async function verify(binding: Binding, sender: Sender): Promise<Proof | CredentialsError> {
+  const verify: Proofs['verify'] = async (binding, sender) => {
     if (sender.proofs.length !== 1) return invalid('Send one DPoP header, with one proof.')
     const proof = sender.proofs[0]!
     const jws = proof.length > MAX_PROOF ? undefined : parseJws(proof)

@@ -1,4 +1,4 @@
-import { isName, isObject, type JsonObject } from '../../runtime/json.ts'
+import { asList, isName, isObject, type JsonObject } from '../../runtime/json.ts'
 import type { Keys } from './jwks.ts'
 import type { Jws } from './jws.ts'
 import { type Claims, keptClaims } from './kept-claims.ts'
@@ -172,7 +172,7 @@ function readConfirmation(cnf: unknown): Confirmation | undefined {
 }
 
 export const hasAudience = (aud: unknown, accepted: readonly string[]): boolean =>
-  [aud].flat().some((audience) => accepted.includes(audience as string))
+  asList(aud).some((audience) => accepted.includes(audience as string))
 
 /**
  * Returns the fault in the times of a JWT (seconds, all optional, RFC 7519 section 2), as a phrase

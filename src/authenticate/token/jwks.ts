@@ -75,7 +75,12 @@ export interface KeySourceOptions extends ReaderOptions {
   readonly retryMs?: number
 }
 
-export type KeySource = ReturnType<typeof createKeySource>
+/** The keys of an issuer, which are loaded periodically until it is closed. */
+export interface KeySource extends Keys {
+  /** Returns when the keys were last read or, before the first time, when it was created (`performance.now()`). */
+  readAt(): number
+  close(): void
+}
 
 const MAX_RETRY_MS = 30_000
 
@@ -83,7 +88,7 @@ const MAX_RETRY_MS = 30_000
  * Keeps an issuer's keys: loads them unless they are given, retries with a back-off, then loads
  * them periodically, and on demand after a cool-down. Loads never overlap.
  */
-export function createKeySource(options: KeySourceOptions) {
+export function createKeySource(options: KeySourceOptions): KeySource {
   const { jwks, events, retryMs = 500 } = options
   const isFile = typeof jwks === 'string' && !/^https?:\/\//i.test(jwks)
   const refreshMs = options.refreshMs ?? (isFile ? 10_000 : 600_000)

@@ -25,14 +25,21 @@ const MAX_RSA_BITS = 4096
 const MAX_EXPONENT = 2n ** 64n
 const USUAL_EXPONENT = 65537n
 
-/** The usable keys of a JWK Set (RFC 7517 section 5); `source` is the set as JSON. */
-export type KeySet = ReturnType<typeof createKeySet>
-
-function createKeySet(keys: readonly VerificationKey[], source: string) {
+/** The usable keys of a JWK Set (RFC 7517 section 5). */
+export interface KeySet {
+  readonly keys: readonly VerificationKey[]
+  /** The set as JSON. */
+  readonly source: string
   /**
    * Returns the keys to try for an algorithm and a `kid`, if the token has one: the first 5, or
    * only the first if one is slow.
    */
+  find(algorithm: unknown, kid: unknown): readonly VerificationKey[]
+  /** Returns true if one of these keys made the signature. Ignores keys that the JWS contains or refers to. */
+  verifies(jws: Jws, kid: unknown): boolean
+}
+
+function createKeySet(keys: readonly VerificationKey[], source: string): KeySet {
   function find(algorithm: unknown, kid: unknown): readonly VerificationKey[] {
     const fitting = keys.filter(
       (key) => (kid === undefined || key.kid === kid) && key.algorithms.has(algorithm),
@@ -40,7 +47,6 @@ function createKeySet(keys: readonly VerificationKey[], source: string) {
     return fitting.slice(0, fitting.some(({ slow }) => slow) ? 1 : MAX_TRIED)
   }
 
-  /** Returns true if one of these keys made the signature. Ignores keys that the JWS contains or refers to. */
   function verifies(jws: Jws, kid: unknown): boolean {
     const alg = jws.header['alg'] as string
     return find(alg, kid).some(({ key }) => verifyJws(jws, alg, key))

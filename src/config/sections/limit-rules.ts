@@ -1,8 +1,9 @@
 import { z } from 'zod'
 import { METHODS } from '../../downstream/router.ts'
 import { createCalendar, UNITS_MS, WEEKDAYS } from '../../policy/calendar.ts'
-import { PARAMETER_KINDS, partOf, wholeSegment } from '../../policy/parts.ts'
+import { PARAMETER_KINDS, partOf, wholeSegment } from '../../policy/kinds.ts'
 import type { Condition } from '../../policy/conditions.ts'
+import { asList } from '../../runtime/json.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { fieldIssue } from './texts.ts'
 import { atKey, choice, distinct, duration, exclusive } from './values.ts'
@@ -90,7 +91,7 @@ const condition = section(
     if (of === undefined)
       yield { path: [], message: 'must have one of "header", "claim" and "method"; write one' }
     yield* exclusive(condition, SUBJECTS, 'write a list of two conditions')
-    const isUnknown = [condition.is].flat().some((word) => !METHODS.has(String(word)))
+    const isUnknown = asList(condition.is).some((word) => !METHODS.has(String(word)))
     const message = `must be a method that routes can match; use ${[...METHODS].join(', ')}`
     if (of === 'method' && isUnknown) yield { path: ['is'], message }
   },
@@ -98,7 +99,7 @@ const condition = section(
   const of = header !== undefined ? 'header' : claim !== undefined ? 'claim' : 'method'
   const name = header?.toLowerCase() ?? claim ?? ''
   if (is === 'present' || is === 'absent' || is === 'ip') return { of, name, is }
-  const words = [is].flat().map(String)
+  const words = asList(is).map(String)
   return { of, name, is: of === 'method' && words.includes('GET') ? [...words, 'HEAD'] : words }
 })
 export const conditions = z
@@ -106,7 +107,7 @@ export const conditions = z
     [condition, list(condition, 1, 'a list of conditions')],
     mustBe('a condition such as { header: NAME, is: present }, or a list of them'),
   )
-  .transform((conditions) => [conditions].flat())
+  .transform(asList)
 
 /** Maximum repetitions without a fixed count. A mismatch costs a value's length to this power. */
 const MAX_REPETITIONS = 2

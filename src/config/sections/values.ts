@@ -53,7 +53,7 @@ export const bool = coerced(z.boolean(mustBe('true or false')))
 /** A port; 0 lets the system choose one. */
 export const port = int(0, 65_535, 'a port from 0 to 65535')
 
-export function choice<const T extends readonly [string, ...string[]]>(words: T) {
+export function choice<const T extends readonly string[]>(words: T) {
   const explain = (input: unknown) => {
     const similar = typeof input === 'string' && nearest(input, words)
     return similar && `must be ${oneOf(words)}; did you mean "${similar}"?`

@@ -48,7 +48,7 @@ const SOON_MS = 14 * 86_400_000
 export function describeValidity({ validFromMs, validToMs }: Validity, nowMs: number) {
   const [from, to] = [validFromMs, validToMs].map((ms) => new Date(ms).toISOString())
   if (nowMs >= validToMs) return { state: 'failed', message: `expired at ${to}; renew it` } as const
-  if (nowMs < validFromMs) return { state: 'failed', message: `is not valid before ${from}` } as const
+  if (nowMs < validFromMs) return { state: 'failed', message: `is valid only from ${from}` } as const
   const state = validToMs - nowMs < SOON_MS ? 'warning' : 'ok'
   return { state, message: `is valid until ${to}` } as const
 }

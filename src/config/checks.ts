@@ -103,8 +103,7 @@ function* unusedParameters({ parameters, routes, limits }: Settings): Generator<
     if (defined.includes(partOf(name))) continue
     const similar = defined.find((part) => part.endsWith(`:${name}`)) ?? nearest(name, defined)
     const hint = similar === undefined ? 'remove it' : `did you mean "${similar}"?`
-    const where = name.includes(':') ? `limit has ${name} in its "per"` : `route has a :${name} in its path`
-    yield { path: ['parameters', name], message: `no ${where}; ${hint}`, key: true }
+    yield { path: ['parameters', name], message: `no path and no "per" has it; ${hint}`, key: true }
   }
 }
 
@@ -124,7 +123,7 @@ function* requestIdIssues({ headers, limits, upstreams }: Settings): Generator<I
 function* spellingIssues({ limits, upstreams }: Settings): Generator<Issue> {
   const places = [
     ...limits.map((limit) => ({ path: ['limits', limit.name], fields: fieldsOf([limit]) })),
-    ...upstreams.map(({ name, identityHeaders }) => ({ path: ['upstreams', name], fields: identityHeaders })),
+    ...upstreams.map(({ name, identityHeaders: fields }) => ({ path: ['upstreams', name], fields })),
   ]
   const spellings = new Map<string, string>()
   for (const [path, name] of places.flatMap(({ path, fields }) =>
@@ -143,8 +142,8 @@ function* routeIssues(settings: Settings): Generator<Issue> {
   const { routes, forwardAuth } = settings
   for (const [i, { upstream, respond, authenticate }] of routes.entries()) {
     const section = authenticate === 'bearer' ? 'tokens' : 'par'
-    const message = `is missing; routes[${i}] has "authenticate: ${authenticate}"; write it, with the issuer`
-    if (authenticate !== 'none' && settings[section] === undefined) yield { path: [section], message }
+    const message = `is missing, but routes[${i}] has "authenticate: ${authenticate}"; write it`
+    if (authenticate !== 'none' && !settings[section]) yield { path: [section], message }
     const missing = 'is missing; write the name of an upstream, or "respond: limits"'
     if (upstream === undefined && respond === undefined && forwardAuth === undefined)
       yield { path: ['routes', i, 'upstream'], message: missing, key: true }
@@ -199,10 +198,10 @@ function* limitConflicts({ routes, limits, store }: Settings, i: number): Genera
   const path = ['routes', i, 'limits']
   const [first] = own
   if (first === undefined) return
-  const shadow = `"${first.name}" is a shadow limit, which header fields cannot report; put a live limit before it`
+  const shadow = `"${first.name}" is a shadow limit; put a live one before it, for the header fields`
   if (first.shadow) yield { path: [...path, 0], message: shadow }
   if (store === 'memory' || !('cluster' in store.redis.topology)) return
-  const message = 'needs the hash slot of the others and of DPoP proofs; start each "per" with the same part'
+  const message = 'must share a hash slot with the others and DPoP proofs; begin each "per" alike'
   const isOffProofs = authenticate === 'bearer' && isVariable(first.per[0])
   for (const [j, limit] of own.entries()) {
     if (limit === undefined) continue

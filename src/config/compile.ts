@@ -182,6 +182,6 @@ async function keyIssue(algorithm = 'none', jwks: object): Promise<string | unde
   const isSigned = algorithm !== 'none' && !algorithm.startsWith('HS')
   const usable = isSigned ? keys?.find(algorithm, undefined) : keys?.keys
   if (usable !== undefined && usable.length > 0) return undefined
-  const kinds = 'RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519'
-  return `contain no key that verifies ${isSigned ? algorithm : 'signatures'}; write a public key: ${kinds}`
+  const remedy = 'write a public key: RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519'
+  return `contain no key that verifies ${isSigned ? algorithm : 'signatures'}; ${remedy}`
 }

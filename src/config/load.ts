@@ -94,9 +94,9 @@ export async function loadConfig(options: LoadOptions): Promise<Loaded> {
 export const overridden = (file: JsonObject, overrides: readonly FlagOverride[]): JsonObject =>
   overrides.reduce((value, { path, value: override }) => put(value, path, override), file)
 
-function put(mapping: JsonObject, [key, ...rest]: readonly string[], override: string): JsonObject {
+function put(mapping: JsonObject, [key, ...rest]: readonly string[], value: string): JsonObject {
   // The URL of Redis replaces all other settings of that server: addresses, credentials and TLS.
-  if (key === 'url') return { url: override }
+  if (key === 'url') return { url: value }
   const inner = isObject(mapping[key!]) ? mapping[key!] : {}
-  return { ...mapping, [key!]: rest.length > 0 ? put(inner as JsonObject, rest, override) : override }
+  return { ...mapping, [key!]: rest.length > 0 ? put(inner as JsonObject, rest, value) : value }
 }

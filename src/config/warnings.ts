@@ -24,7 +24,7 @@ function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Gen
   const trusting = 'trusts any server that answers for Redis; write "ca" instead'
   if (store !== 'memory' && store.redis.tls?.rejectUnauthorized === false)
     yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message: trusting }
-  const message = 'lets callers set X-Forwarded-For and Client-Cert; write the addresses of your proxies'
+  const message = 'lets callers set X-Forwarded-For and Client-Cert; write your proxies’ addresses'
   for (const [i, range] of listen.trustedProxies.entries())
     if (/\/0+$/.test(range)) yield { path: ['listen', 'trustedProxies', i], message }
 }
@@ -48,7 +48,7 @@ function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Iss
   ]
   const forgeable = 'is read without TLS, so whoever is on the way can replace the keys; write https'
   for (const { path, jwks } of keySets)
-    if (jwks !== undefined && 'url' in jwks && isPlaintext(jwks.url)) yield { path, message: forgeable }
+    if (jwks && 'url' in jwks && isPlaintext(jwks.url)) yield { path, message: forgeable }
   const secrets = 'gets the tokens and clientSecret without TLS; write https'
   for (const [i, { introspection }] of tokens.entries())
     if (introspection !== undefined && isPlaintext(introspection.url))
@@ -77,16 +77,14 @@ function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue>
   const hasPar = routes.some(({ authenticate }) => authenticate === 'par')
   const hasAuthorization = routes.some(({ authenticate }) => authenticate === 'authorization')
   const mustSign = clients.some(({ requestObjectSigningAlg: alg = 'none' }) => alg !== 'none')
-  const unsigned =
-    'accept unsigned parameters of clients that must sign, without "authenticate: authorization"'
+  const unsigned = 'lack "authenticate: authorization", so clients that must sign need not'
   if (hasPar && !hasAuthorization && mustSign) yield { path: ['routes'], message: unsigned, key: true }
   if (par !== undefined && !hasPar) yield { path: ['par'], message: withoutRoute('par'), key: true }
   for (const [i, client] of clients.entries()) {
     const { pushed, requestObjectSigningAlg: alg = 'none', authentication, jwks, issuer } = client
     if (pushed !== undefined && !hasAuthorization)
       yield { path: ['clients', i, 'pushed'], message: withoutRoute('authorization'), key: true }
-    const isOfOtherIssuer = issuer !== undefined && issuer !== par?.issuer
-    if (!hasPar || isOfOtherIssuer) {
+    if (!hasPar || (issuer ?? par?.issuer) !== par?.issuer) {
       const keys = ['requestObjectSigningAlg', 'authentication', 'jwks'] as const
       const present = keys.find((key) => client[key] !== undefined)
       const key = present === 'jwks' && 'url' in jwks! ? 'jwksUri' : present
@@ -107,7 +105,7 @@ function* clientWarnings({ clients, clientLimits }: Compiled, nowMs: number): Ge
     if (id !== id.trim()) yield { path: ['clients', i, 'id'], message }
     for (const [name, { untilAt = Infinity }] of clientLimits.get(caller) ?? [])
       if (untilAt <= nowMs)
-        yield { path: ['clients', i, 'limits', name, 'until'], message: 'has passed; remove this limit' }
+        yield { path: ['clients', i, 'limits', name, 'until'], message: 'has passed; remove it' }
   }
 }
 
@@ -122,8 +120,7 @@ function* limitWarnings({ limits, routes, forwardAuth }: Compiled, nowMs: number
     const users = routes.filter(({ limits }) =>
       limits.some((used) => used.name === name || used.counts === name),
     )
-    const unseen =
-      'has no effect where a proxy asks by "forwardAuth": the gateway does not see such a call end'
+    const unseen = 'has no effect by "forwardAuth": the gateway does not see such a call end'
     if (isConcurrent && forwardAuth !== undefined && users.length > 0)
       yield { path: ['limits', name, 'concurrent'], message: unseen, key: true }
     const unused = 'has no effect: no route names it'
@@ -132,8 +129,7 @@ function* limitWarnings({ limits, routes, forwardAuth }: Compiled, nowMs: number
     const passed = `has passed; write its limit, ${changes[last]?.limit}, at "${name}" and remove it`
     if (last !== -1) yield { path: ['limits', name, 'changes', last, 'from'], message: passed }
     const isUnbound = users.some(({ limits }) => limits.every(({ per }) => per.some(isChosen)))
-    const message =
-      'is a value that callers choose, each with a counter; add a limit without it to its routes'
+    const message = 'is chosen by callers, with a counter for each; add a limit without it to its routes'
     if (isUnbound) yield { path: ['limits', name, 'per', per.findIndex(isChosen)], message }
   }
 }
@@ -159,8 +155,8 @@ export function* nodeWarnings(env: Env): Generator<LocatedIssue> {
   const options = new Set(
     words.map((word) => word.replaceAll('_', '-').replace(/=.*$|(?<=^--inspect).*$/, '')),
   )
-  for (const [option, effect] of Object.entries(NODE_OPTIONS))
-    if (options.has(option)) yield { where: 'Node.js', path: option, message: `${effect}; remove it` }
+  for (const [path, effect] of Object.entries(NODE_OPTIONS))
+    if (options.has(path)) yield { where: 'Node.js', path, message: `${effect}; remove it` }
   const message = 'trusts any server that answers for an issuer or the trace receiver; remove it'
   const path = 'NODE_TLS_REJECT_UNAUTHORIZED'
   if (env[path] === '0') yield { where: 'Node.js', path, message }

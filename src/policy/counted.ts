@@ -74,7 +74,7 @@ function parsePart(text: string): CallerPart {
     throw new InvalidQuestion('Which caller? Write a client id, or a value such as ip:192.0.2.7.')
   if (word === 'client' && simple === undefined && !isBareClient(text))
     throw new InvalidQuestion(
-      'Write client:ID for a client, ip:192.0.2.7 for an address, or such as header:x-api-key=VALUE.',
+      'Write client:ID for a client, ip:192.0.2.7 for an address, or header:x-api-key=VALUE.',
     )
   if (word === 'ip') {
     const [address = ''] = value.split('/64', 1)

@@ -30,7 +30,7 @@ export function valueReader(part: string): Read {
     case 'token':
       return (_, facts) => tokenHash(facts)
     case 'claim':
-      return ({ claims }) => (claims?.[name] === undefined ? undefined : (claimText(claims[name]) ?? null))
+      return ({ claims }) => (claims?.[name] === undefined ? undefined : claimText(claims[name]))
     case 'header':
       return (_, facts) => {
         const values = facts.field(name)
@@ -59,12 +59,12 @@ export function partReader(part: string, parameters: Parameters): Read {
 }
 
 /**
- * Returns a claim as text; undefined unless it is an integer, or a string of 1 to 255 characters
+ * Returns a claim as text; null unless it is an integer, or a string of 1 to 255 characters
  * without control characters and lone surrogates. Unsafe integers may be rounded.
  */
-function claimText(claim: unknown): string | undefined {
+function claimText(claim: unknown): string | null {
   if (Number.isSafeInteger(claim)) return String(claim)
-  return isName(claim) && claim.length <= MAX_CLAIM ? claim : undefined
+  return isName(claim) && claim.length <= MAX_CLAIM ? claim : null
 }
 
 /** The key of a limit, `<prefix>:{<first part>}:<limit>:<rest>`, as read from requests. */

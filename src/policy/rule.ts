@@ -96,8 +96,7 @@ export function reasonOf(
   { own, set }: ClientRules = {},
 ): string {
   if (source === 'override') return overrideReason(set!)
-  if (source === 'client')
-    return `the client's own limit of the file${own!.untilAt === undefined ? '' : until(own!.untilAt)}`
+  if (source === 'client') return `the client's own limit of the file${until(own!.untilAt)}`
   const ended = own?.untilAt === undefined ? '' : `; the client's own limit ended at ${instant(own.untilAt)}`
   if (source === 'change') return `changed at ${instant(changeAt(limit, nowMs)!.fromAt)}${ended}`
   if (source === 'claim') return `the claim ${limit.claim!.name} of the token${ended}`
@@ -106,12 +105,13 @@ export function reasonOf(
 }
 
 function overrideReason({ untilAt, setAt, by, note }: Override): string {
-  const end = untilAt === undefined ? ', for good' : until(untilAt)
+  const end = until(untilAt) || ', for good'
   const who = by === undefined ? '' : ` by ${by}`
   return `an override${end}, set at ${instant(setAt)}${who}${note === undefined ? '' : `: ${note}`}`
 }
 
-const until = (untilAt: number): string => `, until ${instant(untilAt)}`
+const until = (untilAt: number | undefined): string =>
+  untilAt === undefined ? '' : `, until ${instant(untilAt)}`
 
 /**
  * Returns the future values of a limit for a client, in order. `announced` is null for the end of

@@ -221,7 +221,7 @@ routes:
   it('requires tokens on routes with bearer', async () => {
     const text = completed('tokens: x').replace('tokens: x\n', '')
     expect(await mistakesIn(text)).toEqual([
-      'sluice.yaml:1:1: tokens: is missing; routes[0] has "authenticate: bearer"; write it, with the issuer',
+      'sluice.yaml:1:1: tokens: is missing, but routes[0] has "authenticate: bearer"; write it',
     ])
   })
 

@@ -121,7 +121,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     const credentials = authorization[0] ?? ''
     const begin = SCHEME.exec(credentials)
     const scheme = begin?.[1]!.toLowerCase() as Scheme | undefined
-    if (scheme === undefined || (scheme === 'dpop' && proofs === undefined)) return challenges.noCredentials
+    if (scheme === undefined || (scheme === 'dpop' && !proofs)) return challenges.noCredentials
     const token = credentials.slice(begin![0].length)
     const found = find(token)
     if (!(found instanceof Promise)) return settle(found, scheme, token, sender)

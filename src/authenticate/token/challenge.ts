@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { Refusal, serviceUnavailable } from '../../errors.ts'
-import type { Proof, Proofs, Sender } from '../proof/dpop.ts'
+import { invalidProof, type Proof, type Proofs, type Sender } from '../proof/dpop.ts'
 import { type CredentialsError, type Identity, invalidToken } from './claims.ts'
 
 export type Scheme = 'bearer' | 'dpop'
@@ -94,7 +94,7 @@ export function createConfirm(challenges: Challenges, proofs: Proofs | undefined
         const proof = await proofs!.verify({ jkt, ath: hash('sha256', token, 'base64url') }, sender)
         return 'error' in proof ? refuse(proof) : proof
       },
-      replayed: () => refuse({ error: 'invalid_dpop_proof', description: 'The DPoP proof was used before.' }),
+      replayed: () => refuse(invalidProof('The DPoP proof was used before.')),
     }
   }
 }

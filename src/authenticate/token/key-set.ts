@@ -142,9 +142,9 @@ export async function loadKeys(
 export async function discover(issuer: string, signal: AbortSignal, base = issuer) {
   const url = `${base.replace(/\/$/, '')}/.well-known/openid-configuration`
   const metadata = await readJson(url, signal)
-  const { issuer: named, jwks_uri: uri } = metadata
+  const { issuer: named, jwks_uri: jwksUri } = metadata
   if (named !== issuer) throw new Error(`${url} is the document of another issuer than ${issuer}`)
   const safe = issuer.startsWith('https:') ? /^https:\/\//i : /^https?:\/\//i
-  if (typeof uri === 'string' && URL.canParse(uri) && safe.test(uri)) return { jwksUri: uri, metadata }
+  if (typeof jwksUri === 'string' && URL.canParse(jwksUri) && safe.test(jwksUri)) return { jwksUri, metadata }
   throw new Error(`${url} names no jwks_uri that can be used`)
 }

@@ -17,7 +17,7 @@ const keyPart = stringThat((part) => {
   const [, of, name = ''] = /^(claim|[Hh]eader):(.+)$/s.exec(part) ?? []
   if (of === 'claim') return true
   return of === undefined ? /^[A-Za-z_][A-Za-z0-9_]*$/.test(part) : fieldIssue(name)
-}, 'client, user, ip, route, token, claim:NAME, header:NAME or a parameter’s name').transform(partOf)
+}, 'client, user, ip, route, token, claim:NAME, header:NAME or a parameter').transform(partOf)
 export const keyParts = distinct(keyPart, 0, 'a list of the parts of a key, such as [client]')
 
 const isTimezone = (name: string): boolean => {
@@ -59,7 +59,7 @@ const claimed = section(
     claim: text('the name of a claim'),
     default: calls,
     max: calls.exactOptional(),
-    values: z.record(z.string(), calls, mustBe('a mapping of values of the claim to limits')).exactOptional(),
+    values: z.record(z.string(), calls, mustBe('a mapping of values to limits')).exactOptional(),
   },
   (claimed) => exclusive(claimed, ['values', 'max']),
 )
@@ -112,7 +112,7 @@ export const conditions = z
 /** Maximum repetitions without a fixed count. A mismatch costs a value's length to this power. */
 const MAX_REPETITIONS = 2
 const KIND = `${PARAMETER_KINDS.join(', ')} or a regular expression such as "[a-z]{2}[0-9]+"`
-const error = 'names no parameter; write it as in routes without the colon, claim:NAME or header:NAME'
+const error = 'names no parameter; write NAME for :NAME of a path, claim:NAME or header:NAME'
 
 export const parameters = z.record(
   z.string().regex(/^(?:[A-Za-z_][A-Za-z0-9_]*|(?:claim|[Hh]eader):.+)$/s, { error }),
@@ -131,7 +131,7 @@ function checkKind(kind: string): boolean | string {
   }
   // Escapes and classes become letters.
   const plain = kind.replaceAll(/\\.|\[(?:\\.|[^\\\]])*\]/gu, 'x')
-  if (plain.includes('(')) return 'must not have groups; write alternatives such as "ab[0-9]{8}|cd[0-9]{8}"'
+  if (plain.includes('(')) return 'must have no groups; write alternatives such as "a[0-9]|b[0-9]"'
   const repetitions = plain.match(/[*+?]|\{\d+,\d*\}/g) ?? []
   if (repetitions.length <= MAX_REPETITIONS) return true
   return `has more than ${MAX_REPETITIONS} of *, +, ? and {n,m}; write {n} or characters in [ ]`

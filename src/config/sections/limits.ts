@@ -65,13 +65,8 @@ const refusal = section(
   return { status, headers, body: text, ...(!hasType && { contentType }) }
 })
 
-const MAX_CONCURRENT = 10_000
-
-/**
- * Returns a limit of calls at once. `compile` replaces the length of its leases by the timeout of
- * each route.
- */
-const atOnce = (limit: number) => ({ limit, windowMs: MIN_LEASE_MS, isConcurrent: true })
+/** Settings of limits of calls at once; `compile` replaces the length of leases by the timeout of each route. */
+const AT_ONCE = { windowMs: MIN_LEASE_MS, isConcurrent: true }
 
 const limit = section(
   {
@@ -81,7 +76,7 @@ const limit = section(
     unless: conditions.exactOptional(),
     limit: value.optional(),
     window: windowOrCalendar.optional(),
-    concurrent: int(1, MAX_CONCURRENT).optional(),
+    concurrent: int(1, 10_000).optional(),
     counts: text('the name of a limit').exactOptional(),
     together: together.exactOptional(),
     count: choice(['all', 'success']).exactOptional(),
@@ -118,7 +113,7 @@ const limit = section(
   },
 ).transform(({ limit, window, concurrent, count, missing, ...rest }): Omit<Limit, 'name'> => ({
   ...rest,
-  ...(concurrent === undefined ? { ...limit!, ...window! } : atOnce(concurrent)),
+  ...(concurrent === undefined ? { ...limit!, ...window! } : { limit: concurrent, ...AT_ONCE }),
   ...(count === 'success' && { countsSuccess: true }),
   ...(missing === 'skip' && { skipsMissing: true }),
 }))
@@ -130,14 +125,14 @@ export const limitsSection = named(limit, 'a mapping of names to limits').superR
       if (counter === undefined) continue
       const { name, limit, claim, together } = counter
       const issue = (key: string, message: string) => ({ path: [share.name, key], message })
-      const countedBy = ({ per, windowMs, calendar }: typeof share) => ({ per, windowMs, calendar })
+      const scopeOf = ({ per, windowMs, calendar }: typeof share) => ({ per, windowMs, calendar })
       const uncounted = 'must name a live limit without "counts" and "concurrent"; write another'
       const differs = `has another "per" or "window"; write those of "${name}" here`
       const above = `is above that of "${name}", which it counts; write at most ${limit}`
       const withAccess = `cannot be combined with "together" of "${name}"; remove it`
       if ((counter.counts ?? counter.isConcurrent) !== undefined || counter.shadow)
         yield issue('counts', uncounted)
-      else if (!isDeepStrictEqual(countedBy(share), countedBy(counter))) yield issue('counts', differs)
+      else if (!isDeepStrictEqual(scopeOf(share), scopeOf(counter))) yield issue('counts', differs)
       if ((claim ?? share.claim) === undefined && share.limit > limit) yield issue('limit', above)
       if (share.shadow && together !== undefined) yield issue('shadow', withAccess)
     }

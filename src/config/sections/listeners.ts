@@ -61,10 +61,10 @@ export function checkServer(text: string): boolean | string {
   // `decodeSegment` leaves unchanged what it cannot decode.
   if (text.includes('%') && decodeSegment(text) === text)
     return 'has a "%" that is no escape of UTF-8; write % as %25, and ÿ as %C3%BF'
-  const { hostname, search, hash, pathname } = new URL(text)
+  const { hostname, pathname, search, hash } = new URL(text)
   if (hostname === '') return 'names no host; write redis://host:6379'
-  if (search !== '' || hash !== '') return 'must end after the port or a database number such as /0'
-  return /^(?:\/\d{0,4})?$/.test(pathname) || 'must end with a database number such as /0'
+  const hasEnd = /^(?:\/\d{0,4})?$/.test(pathname + search + hash)
+  return hasEnd || 'must end after the port or a database number such as /0'
 }
 
 /** Checks the URL of a sentinel, or of a node of a Redis Cluster, which has only database 0. */

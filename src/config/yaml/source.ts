@@ -173,8 +173,8 @@ export function substitute(source: string, env: Env, report: (message: string) =
     const [, name, otherwise] = INSIDE.exec(inside) ?? []
     const value = name && (env[name] || otherwise)
     const isMalformed = name === undefined || end === '' || otherwise?.includes('${') === true
-    if (isMalformed) report('has a malformed variable; write ${NAME} or ${NAME:-default}, or $${ for "${"')
-    else if (value === undefined) report(`needs the environment variable ${name}; set it or write a default`)
+    if (isMalformed) report('is malformed; write ${NAME} or ${NAME:-default}, or $${ for "${"')
+    else if (value === undefined) report(`needs the environment variable ${name}; set it, or a default`)
     else return value
     return all
   })

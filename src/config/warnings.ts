@@ -151,12 +151,9 @@ const NODE_OPTIONS: Readonly<Record<string, string>> = {
 
 /** Warns about Node.js options and variables that weaken the gateway, on the command line or in the environment. */
 export function* nodeWarnings(env: Env): Generator<LocatedIssue> {
-  const words = [...process.execArgv, ...(env['NODE_OPTIONS'] ?? '').split(/\s+/)]
-  const options = new Set(
-    words.map((word) => word.replaceAll('_', '-').replace(/=.*$|(?<=^--inspect).*$/, '')),
-  )
+  const given = [...process.execArgv, env['NODE_OPTIONS']].join(' ').replaceAll('_', '-')
   for (const [path, effect] of Object.entries(NODE_OPTIONS))
-    if (options.has(path)) yield { where: 'Node.js', path, message: `${effect}; remove it` }
+    if (given.includes(path)) yield { where: 'Node.js', path, message: `${effect}; remove it` }
   const message = 'trusts any server that answers for an issuer or the trace receiver; remove it'
   const path = 'NODE_TLS_REJECT_UNAUTHORIZED'
   if (env[path] === '0') yield { where: 'Node.js', path, message }

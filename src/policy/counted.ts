@@ -76,15 +76,18 @@ function parsePart(text: string): CallerPart {
     throw new InvalidQuestion(
       'Write client:ID for a client, ip:192.0.2.7 for an address, or header:x-api-key=VALUE.',
     )
-  if (word === 'ip') {
-    const [address = ''] = value.split('/64', 1)
-    if (isIP(address) === 0)
-      throw new InvalidQuestion(`"${text}" must be an IP address such as ip:192.0.2.7.`)
-    return { word, value: addressOf(address) }
-  }
   if (word === 'token') return { word, value: parseTokenHash(value) }
-  if (word.startsWith('header:')) return { word: word.toLowerCase(), value: foldCase(value) }
-  return { word, value }
+  const part = word.startsWith('header:') ? word.toLowerCase() : word
+  const plain = word === 'ip' ? value.split('/64', 1)[0]! : value
+  if (word === 'ip' && isIP(plain) === 0)
+    throw new InvalidQuestion(`"${text}" must be an IP address such as ip:192.0.2.7.`)
+  return { word: part, value: countedForm(part)(plain) }
+}
+
+/** Returns the form in which limits count the values of a word. */
+export function countedForm(word: string): (value: string) => string {
+  if (word === 'ip') return addressOf
+  return word.startsWith('header:') ? foldCase : (value) => value
 }
 
 function unquoted(text: string): string {
@@ -104,7 +107,7 @@ function parseTokenHash(text: string): string {
 }
 
 /** Returns an address as limits count it: IPv4, or the /64 of IPv6. */
-export function addressOf(ip: string): string {
+function addressOf(ip: string): string {
   const network = networkOf(ip)
   return network.endsWith('/64') ? `${network.slice(0, -3).replaceAll('-', ':')}::/64` : network
 }

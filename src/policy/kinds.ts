@@ -27,14 +27,11 @@ export const MAX_CLAIM = 255
 export const partOf = (name: string): string => (/^header:/i.test(name) ? name.toLowerCase() : name)
 
 /** Compiles a regular expression to match the whole decoded segment. Throws a SyntaxError if it is invalid. */
-export function wholeSegment(source: string): RegExp {
-  // Compiled without the parentheses first: `a)|(?:b` is valid only within them.
-  return new RegExp(`^(?:${new RegExp(source, 'u').source})$`, 'u')
-}
+export const wholeSegment = (source: string): RegExp => new RegExp(`^(?:${source})$`, 'u')
 
 /**
- * Compiles the kind of a part, one of `PARAMETER_KINDS` or a regular expression: `plain` by default. A claim
- * may be anything by default.
+ * Compiles the kind of a part, one of `PARAMETER_KINDS` or a regular expression: `plain` by default.
+ * A claim may be anything by default.
  */
 export function compileKind(parameters: Parameters, part: string) {
   const own = Object.entries(parameters).find(([name]) => partOf(name) === part)?.[1]

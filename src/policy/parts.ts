@@ -85,19 +85,18 @@ export interface CompiledKey {
 export function compileKey(limit: Limit, prefix: string, parameters: Parameters): CompiledKey {
   const { per, skipsMissing } = limit
   const name = nameInKeys(limit)
-  const parts = per.map((part) => ({
-    part,
-    read: partReader(part, parameters),
-    ...refusalsOf(part, parameters),
-  }))
+  const parts = per.map((part) => {
+    const read = partReader(part, parameters)
+    return { part, read, ...refusalsOf(part, parameters) }
+  })
   const skipped = skipsMissing ? parts.filter(({ part }) => mayLack(part)) : []
   return {
     keyOf(caller, facts) {
       let key = ''
-      for (const { read, refuseLacking, refuseMalformed } of parts) {
+      for (const { read, lacking, malformed } of parts) {
         const text = read(caller, facts)
-        if (text === undefined) return refuseLacking()
-        if (text === null) return refuseMalformed()
+        if (text === undefined) return lacking
+        if (text === null) return malformed
         key = key === '' ? keyOf(prefix, name, text) : `${key}:${text}`
       }
       return key === '' ? keyOf(prefix, name) : key
@@ -126,15 +125,14 @@ function refusalsOf(part: string, parameters: Parameters) {
   const { cause, words } = compileKind(parameters, part)
   if (of === 'header')
     return {
-      refuseLacking: () => badRequest(`Send the header field ${name}; this path is limited by it.`),
-      refuseMalformed: () =>
-        badRequest(`Send the header field ${name} once; it must be ${words}.`, { cause }),
+      lacking: badRequest(`Send the header field ${name}; this path is limited by it.`),
+      malformed: badRequest(`Send the header field ${name} once; it must be ${words}.`, { cause }),
     }
   const what = name === undefined ? part : `"${name}"`
   const lacking = `The access token names no ${what}, and this path is limited for each ${what}.`
   const malformed = `The claim ${what} of the access token must be ${words}.`
   return {
-    refuseLacking: () => new Refusal('Forbidden', lacking),
-    refuseMalformed: () => new Refusal('Forbidden', malformed, { cause }),
+    lacking: new Refusal('Forbidden', lacking),
+    malformed: new Refusal('Forbidden', malformed, { cause }),
   }
 }

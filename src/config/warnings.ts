@@ -15,15 +15,12 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   yield* unusedUpstreams(config)
 }
 
-function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Generator<Issue> {
+function* insecureSettings({ admin, forwardAuth, listen }: Compiled): Generator<Issue> {
   const noToken = 'is reached from other machines, so /limits is refused here; set admin.token'
   if (!admin.onLoopback && !admin.token) yield { path: ['admin', 'host'], message: noToken }
   const believed = 'is reached from other machines and trusts all peers; let only the proxy reach it'
   if (forwardAuth !== undefined && !isLoopback(forwardAuth.host))
     yield { path: ['forwardAuth', 'host'], message: believed }
-  const trusting = 'trusts any server that answers for Redis; write "ca" instead'
-  if (store !== 'memory' && store.redis.tls?.rejectUnauthorized === false)
-    yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message: trusting }
   const message = 'lets callers set X-Forwarded-For and Client-Cert; write your proxies’ addresses'
   for (const [i, range] of listen.trustedProxies.entries())
     if (/\/0+$/.test(range)) yield { path: ['listen', 'trustedProxies', i], message }
@@ -100,13 +97,10 @@ function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue>
 }
 
 function* clientWarnings({ clients, clientLimits }: Compiled, nowMs: number): Generator<Issue> {
-  for (const [i, { id, caller }] of clients.entries()) {
-    const message = 'begins or ends with a blank; remove it unless it is intended'
-    if (id !== id.trim()) yield { path: ['clients', i, 'id'], message }
+  for (const [i, { caller }] of clients.entries())
     for (const [name, { untilAt = Infinity }] of clientLimits.get(caller) ?? [])
       if (untilAt <= nowMs)
         yield { path: ['clients', i, 'limits', name, 'until'], message: 'has passed; remove it' }
-  }
 }
 
 const isChosen = (part: string): boolean => part.startsWith('header:')

@@ -42,9 +42,8 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
   const issuers = asList(tokens ?? []).map(({ issuer }) => issuer)
   const firsts = new Map<string, number>()
   for (const [i, { id, issuer = issuers[0], limits: own }] of clients.entries()) {
-    const hint = issuers.length === 0 ? 'remove it' : `write ${oneOf(issuers)}, or remove it`
-    if (issuer !== undefined && !issuers.includes(issuer))
-      yield { path: ['clients', i, 'issuer'], message: `is not an issuer of "tokens"; ${hint}` }
+    const message = 'is not an issuer of "tokens"; write one of them, or remove it'
+    if (issuer !== undefined && !issuers.includes(issuer)) yield { path: ['clients', i, 'issuer'], message }
     const key = JSON.stringify([issuer, id])
     const first = firsts.get(key)
     if (first === undefined) firsts.set(key, i)

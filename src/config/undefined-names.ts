@@ -1,5 +1,5 @@
 import { isObject, type JsonObject } from '../runtime/json.ts'
-import { type Path, nearest, oneOf } from './yaml/issue.ts'
+import { type Path, nearest } from './yaml/issue.ts'
 
 const objectsIn = (list: unknown): readonly [number, JsonObject][] =>
   Array.isArray(list) ? [...list.entries()].filter(([, item]) => isObject(item)) : []
@@ -9,10 +9,8 @@ export function* undefinedNames({ upstreams = {}, limits = {}, routes, clients }
   function* check(kind: 'upstream' | 'limit', name: unknown, path: Path, key?: true) {
     const defined = kind === 'limit' ? limits : upstreams
     if (typeof name !== 'string' || !isObject(defined) || Object.hasOwn(defined, name)) return
-    const names = Object.keys(defined)
-    const similar = nearest(name, names)
-    const hint = `define it under "${kind}s"${names.length === 0 ? '' : ` or write ${oneOf(names)}`}`
-    const remedy = similar === undefined ? hint : `did you mean "${similar}"?`
+    const similar = nearest(name, Object.keys(defined))
+    const remedy = similar === undefined ? `define it under "${kind}s"` : `did you mean "${similar}"?`
     yield { path, message: `there is no such ${kind}; ${remedy}`, key }
   }
   for (const [name, limit] of isObject(limits) ? Object.entries(limits) : [])

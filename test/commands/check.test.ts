@@ -206,7 +206,7 @@ describe('sluice check', () => {
       stdout: '',
       stderr: [
         '--port: must be a port from 0 to 65535',
-        '--redis: must end after the port or a database number such as /0',
+        '--redis: must be redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock',
         '/nowhere/sluice.yaml: does not exist',
         '',
       ].join('\n'),

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type Issue, mustBe, mustBeMapping, nearest, oneOf } from '../yaml/issue.ts'
+import { type Issue, mustBe, mustBeMapping, oneOf } from '../yaml/issue.ts'
 
 export const DURATION_UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 export const SIZE_UNITS = { B: 1, kB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
@@ -53,13 +53,7 @@ export const bool = coerced(z.boolean(mustBe('true or false')))
 /** A port; 0 lets the system choose one. */
 export const port = int(0, 65_535, 'a port from 0 to 65535')
 
-export function choice<const T extends readonly string[]>(words: T) {
-  const explain = (input: unknown) => {
-    const similar = typeof input === 'string' && nearest(input, words)
-    return similar && `must be ${oneOf(words)}; did you mean "${similar}"?`
-  }
-  return z.enum(words, mustBe(oneOf(words), explain))
-}
+export const choice = <const T extends readonly string[]>(words: T) => z.enum(words, mustBe(oneOf(words)))
 
 /** Creates the schema of texts that `check` accepts. `check` may return a message that is more specific than `what`. */
 export function stringThat(

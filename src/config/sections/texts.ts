@@ -11,7 +11,7 @@ const isHost = (host: string): boolean => isIP(host) !== 0 || isName(host)
 export const bindHost = stringThat(isHost, 'an address or host name without port, such as 127.0.0.1')
 
 export const servedHost = stringThat(
-  (host) => parseHost(host)?.port === '' && !/[:*]$|^\*/.test(host),
+  (host) => parseHost(host)?.port === '' && !/\*|:$/.test(host),
   'a host name without port, such as api.example.com',
 ).transform((host) => parseHost(host)!.host)
 

@@ -74,12 +74,12 @@ const NAMES = ['match', 'id', 'issuer', 'from']
  * secrets; throws a ConfigError.
  */
 export function differences(before: string, after: string, file: string): readonly string[] {
-  const all = [...compare(parse(before, file), parse(after, file), [])]
+  const all = [...compare(readMapping(before, file), readMapping(after, file), [])]
   const more = all.length - MAX_DIFFERENCES
   return more <= 0 ? all : [...all.slice(0, MAX_DIFFERENCES), `${more} more`]
 }
 
-function parse(text: string, file: string): JsonObject {
+function readMapping(text: string, file: string): JsonObject {
   const source = readSource(text)
   if (source.value === undefined) throw new ConfigError(locate(source.mistakes, file, source))
   return source.value

@@ -36,9 +36,10 @@ export function compileLimit(limit: Limit, options: LimitOptions): CompiledLimit
   const { claim, together } = limit
   const { prefix, parameters = {}, onBadClaim } = options
   const compiledKey = compileKey(limit, prefix, parameters)
+  const { keyOf, skippedBy } = compiledKey
 
   function leftOutBy(caller: Caller, facts: Facts): string | undefined {
-    return excludedBy(limit, caller, facts) ?? compiledKey.skippedBy(caller, facts)
+    return excludedBy(limit, caller, facts) ?? skippedBy(caller, facts)
   }
 
   function rulesFor(caller: Caller, key: string): ClientRules {
@@ -49,7 +50,7 @@ export function compileLimit(limit: Limit, options: LimitOptions): CompiledLimit
 
   function apply(caller: Caller, facts: Facts, nowMs: number): Quota | Refusal | undefined {
     if (leftOutBy(caller, facts) !== undefined) return undefined
-    const key = compiledKey.keyOf(caller, facts)
+    const key = keyOf(caller, facts)
     if (key instanceof Refusal) return key
     const quota = quotaOf(limit, key, nowMs, rulesFor(caller, key))
     return together === undefined ? quota : { ...quota, access: accessOf(quota, together, facts) }

@@ -12,7 +12,9 @@ export interface Validity {
 
 const CERTIFICATE = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]+-----END \1-----/g
 
-/** Reads the validity of a configuration's PEM files. Skips certificates that OpenSSL cannot read. */
+/**
+ * Reads the validity of a configuration's PEM files. Skips certificates that OpenSSL cannot read.
+ */
 export function certificatesOf({ listen, upstreams, store }: Compiled): readonly Validity[] {
   const sections: readonly (readonly [Path, object | undefined])[] = [
     [['listen', 'tls'], listen.tls],
@@ -44,7 +46,9 @@ function datesOf([pem]: RegExpExecArray): readonly (readonly [fromMs: number, to
 
 const SOON_MS = 14 * 86_400_000
 
-/** Describes a certificate at an instant: `failed` if it is not valid, `warning` if it ends soon. */
+/**
+ * Describes a certificate at an instant: `failed` if it is not valid, `warning` if it ends soon.
+ */
 export function describeValidity({ validFromMs, validToMs }: Validity, nowMs: number) {
   const [from, to] = [validFromMs, validToMs].map((ms) => new Date(ms).toISOString())
   if (nowMs >= validToMs) return { state: 'failed', message: `expired at ${to}; renew it` } as const

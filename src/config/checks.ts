@@ -15,7 +15,9 @@ type Route = Settings['routes'][number]
 const paramsOf = ({ segments }: Route): readonly string[] =>
   segments.flatMap((segment) => ('param' in segment ? [segment.param] : []))
 
-/** Yields mistakes that involve several sections, such as ports in conflict and unreachable routes. */
+/**
+ * Yields mistakes that involve several sections, such as ports in conflict and unreachable routes.
+ */
 export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* portConflicts(settings)
   yield* clientIssues(settings)
@@ -118,7 +120,10 @@ function* requestIdIssues({ headers, limits, upstreams }: Settings): Generator<I
       if (isId(field)) yield { path: ['upstreams', name, 'identityHeaders', i], message }
 }
 
-/** Yields fields that are another spelling of an earlier one: the gateway drops all spellings of a field but one. */
+/**
+ * Yields fields that are another spelling of an earlier one: the gateway drops all spellings of a
+ * field but one.
+ */
 function* spellingIssues({ limits, upstreams }: Settings): Generator<Issue> {
   const places = [
     ...limits.map((limit) => ({ path: ['limits', limit.name], fields: fieldsOf([limit]) })),
@@ -190,7 +195,10 @@ function* unreachableRoutes({ listen, routes }: Settings): Generator<Issue> {
   }
 }
 
-/** Yields limits of a route that conflict: a live one must be first, and on a cluster all must share a hash slot. */
+/**
+ * Yields limits of a route that conflict: a live one must be first, and on a cluster all must share
+ * a hash slot.
+ */
 function* limitConflicts({ routes, limits, store }: Settings, i: number): Generator<Issue> {
   const { limits: names, authenticate } = routes[i]!
   const own = names.map((name) => limits.find((limit) => limit.name === name))

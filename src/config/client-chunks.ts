@@ -1,6 +1,9 @@
 import type { Config } from './compile.ts'
 
-/** A part of the clients of a configuration: handing over up to 100,000 of them at once would delay callers. */
+/**
+ * A part of the clients of a configuration: handing over up to 100,000 of them at once would delay
+ * callers.
+ */
 export type ClientChunk = Pick<Config, 'clients' | 'clientLimits'>
 
 /** Clients per chunk: handing them over takes about a millisecond. */

@@ -15,7 +15,10 @@ import { costOf } from './sections/routes.ts'
 import { reason } from './text.ts'
 import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
 
-/** The settings with their files read and their names resolved. Durations are in milliseconds, sizes in bytes. */
+/**
+ * The settings with their files read and their names resolved. Durations are in milliseconds, sizes
+ * in bytes.
+ */
 export type Compiled = Readonly<Awaited<ReturnType<typeof compile>>>
 export type Config = Compiled & { readonly warnings: readonly LocatedIssue[] }
 
@@ -69,7 +72,10 @@ export async function compile(settings: Settings, directory: string, files: stri
     return undefined
   }
 
-  /** Replaces the names of PEM files by their texts, and checks that the key belongs to the certificate. */
+  /**
+   * Replaces the names of PEM files by their texts, and checks that the key belongs to the
+   * certificate.
+   */
   async function readTls<T extends Files>(section: T | undefined, ...path: Path) {
     if (section === undefined) return undefined
     const cert = await read([...path, 'cert'], section.cert, parseCertificates)

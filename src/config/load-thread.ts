@@ -4,7 +4,10 @@ import { type ClientChunk, clientChunks, createCollector, withoutClients } from 
 import type { Loaded, LoadOptions } from './load.ts'
 import { readText } from './text.ts'
 
-/** A message of the thread: each chunk of clients, then the rest. For each chunk, the main thread asks for the next. */
+/**
+ * A message of the thread: each chunk of clients, then the rest. For each chunk, the main thread
+ * asks for the next.
+ */
 type ThreadMessage = { readonly chunk: ClientChunk } | { readonly loaded: Loaded }
 
 /**
@@ -35,7 +38,8 @@ export async function loadInThread(options: LoadOptions) {
 
 const { loads } = (workerData ?? {}) as { readonly loads?: LoadOptions }
 if (!isMainThread && loads !== undefined) {
-  // The package `yaml` reads a variable for each token, and `process.env` of Node.js is slow: use a plain copy.
+  // The package `yaml` reads a variable for each token, and `process.env` of Node.js is slow: use a
+  // plain copy.
   process.env = { ...process.env }
   const { loadConfig } = await import('./load.ts')
   const loaded = await loadConfig(loads)

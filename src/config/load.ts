@@ -21,7 +21,10 @@ export interface Loaded {
   readonly changes: readonly string[]
   /** The SHA-256 of the file’s text, in hex. */
   readonly hash: string
-  /** The SHA-256 of everything that was read: the text, the files that it names, and the environment. */
+  /**
+   * The SHA-256 of everything that was read: the text, the files that it names, and the
+   * environment.
+   */
   readonly content: string
   /** The files of secrets, keys and certificates, which may change without a change of the text. */
   readonly files: readonly string[]

@@ -4,7 +4,10 @@ import { type Path, nearest } from './yaml/issue.ts'
 const objectsIn = (list: unknown): readonly [number, JsonObject][] =>
   Array.isArray(list) ? [...list.entries()].filter(([, item]) => isObject(item)) : []
 
-/** Yields the undefined upstreams and limits that routes and clients of a file name, which may have other mistakes. */
+/**
+ * Yields the undefined upstreams and limits that routes and clients of a file name, which may have
+ * other mistakes.
+ */
 export function* undefinedNames({ upstreams = {}, limits = {}, routes, clients }: JsonObject) {
   function* check(kind: 'upstream' | 'limit', name: unknown, path: Path, key?: true) {
     const defined = kind === 'limit' ? limits : upstreams

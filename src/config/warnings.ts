@@ -59,7 +59,10 @@ function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Iss
   if (isOpen) yield { path: ['store', 'redis', 'url'], message }
 }
 
-/** Warns about certificates that the gateway presents. Expired authorities may remain next to their successors. */
+/**
+ * Warns about certificates that the gateway presents. Expired authorities may remain next to their
+ * successors.
+ */
 function* certificateWarnings(config: Compiled, nowMs: number): Generator<Issue> {
   for (const validity of certificatesOf(config).filter(({ path }) => path.at(-1) === 'cert')) {
     const { state, message } = describeValidity(validity, nowMs)
@@ -143,7 +146,10 @@ const NODE_OPTIONS: Readonly<Record<string, string>> = {
   '--inspect': 'opens a debugger port, through which anybody who reaches it runs code here',
 }
 
-/** Warns about Node.js options and variables that weaken the gateway, on the command line or in the environment. */
+/**
+ * Warns about Node.js options and variables that weaken the gateway, on the command line or in the
+ * environment.
+ */
 export function* nodeWarnings(env: Env): Generator<LocatedIssue> {
   const given = [...process.execArgv, env['NODE_OPTIONS']].join(' ').replaceAll('_', '-')
   for (const [path, effect] of Object.entries(NODE_OPTIONS))

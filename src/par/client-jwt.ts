@@ -15,7 +15,10 @@ export function parseJwt(text: string) {
   return jws && claims && { ...jws, claims }
 }
 
-/** A phrase that follows the JWT's name, or a refusal that does not depend on it; undefined for a valid JWT. */
+/**
+ * A phrase that follows the JWT's name, or a refusal that does not depend on it; undefined for a
+ * valid JWT.
+ */
 type JwtFault = string | Refusal | undefined
 
 /** Maximum `iat` ahead of this clock: clients' clocks are fast (FAPI 2 section 5.3.2.1). */
@@ -65,7 +68,8 @@ async function objectFault(text: string, client: ParClient, rules: ParRules): Pr
   const required = signingOf(client)
   // Only the identity backend can decrypt it.
   if (required === undefined && ENCRYPTED.test(text)) return undefined
-  // An unsigned JWT (RFC 7519 section 6) has an empty signature, for which `AA` stands here, and the algorithm none.
+  // An unsigned JWT (RFC 7519 section 6) has an empty signature, for which `AA` stands here, and
+  // the algorithm none.
   const unsigned = text.endsWith('.')
   const object = parseJwt(unsigned ? `${text}AA` : text)
   const alg = object?.header['alg']

@@ -8,7 +8,10 @@ export interface ParClient {
   readonly authentication?: string | undefined
   /** The algorithm of its request objects; undefined and `none` require nothing. */
   readonly requestObjectSigningAlg?: string | undefined
-  /** If set, its requests at the authorisation endpoint contain a pushed `request_uri` (RFC 9126 section 6). */
+  /**
+   * If set, its requests at the authorisation endpoint contain a pushed `request_uri` (RFC 9126
+   * section 6).
+   */
   readonly pushed?: 'required' | undefined
   readonly keys?: Keys | undefined
 }
@@ -23,7 +26,10 @@ export interface ParRules {
   readonly issuer: string
   /** Audiences that `compatible` accepts in assertions in addition to the issuer. */
   readonly audiences: readonly string[]
-  /** `compatible` accepts any of these audiences (RFC 9126 section 2); `strict` only the issuer (RFC 10070, FAPI 2). */
+  /**
+   * `compatible` accepts any of these audiences (RFC 9126 section 2); `strict` only the issuer (RFC
+   * 10070, FAPI 2).
+   */
   readonly assertionAudience: 'compatible' | 'strict'
   /** Treatment of unlisted clients whose form is valid. */
   readonly unknownClients: 'forward' | 'refuse'

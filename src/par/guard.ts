@@ -75,7 +75,10 @@ export function createParGuard(options: ParRules): ParGuard {
 /** The client_id and the authentication method of a request, not verified. */
 type Credentials = Exclude<ReturnType<typeof readCredentials>, Refusal>
 
-/** Reads the client and its authentication method (RFC 6749 section 2.3); returns a refusal for several methods. */
+/**
+ * Reads the client and its authentication method (RFC 6749 section 2.3); returns a refusal for
+ * several methods.
+ */
 function readCredentials(form: Form, authorization: readonly string[]) {
   const [header, ...more] = authorization
   const assertionText = form.get('client_assertion')
@@ -91,7 +94,10 @@ function readCredentials(form: Form, authorization: readonly string[]) {
   const basic = header === undefined ? undefined : readBasic(header)
   if (header !== undefined && basic === undefined)
     return invalidRequest('The Authorization header must be Basic with form-encoded credentials.')
-  /** The client that the method itself names; undefined for `none`, and for an assertion without a readable `sub`. */
+  /**
+   * The client that the method itself names; undefined for `none`, and for an assertion without a
+   * readable `sub`.
+   */
   const proved = basic ?? (isName(sub) ? sub : undefined)
   const named = form.get('client_id')
   if (named !== undefined && proved !== undefined && named !== proved)

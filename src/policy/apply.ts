@@ -15,7 +15,9 @@ export interface LimitOptions extends AllRules {
   readonly onBadClaim?: ((limit: Limit) => void) | undefined
 }
 
-/** A limit as the steps in which it is applied to a request, by which it is charged and explained. */
+/**
+ * A limit as the steps in which it is applied to a request, by which it is charged and explained.
+ */
 export interface CompiledLimit extends CompiledKey {
   readonly limit: Limit
   /**
@@ -64,7 +66,9 @@ function accessOf({ key, windowMs, calendar }: Quota, together: number | 'token'
   return { key: accessKey(key, tokenHash(facts)), windowMs, calendar, isOfToken: true }
 }
 
-/** Returns the function that applies limits to a request: a 400 or 403 if it lacks a part of a key. */
+/**
+ * Returns the function that applies limits to a request: a 400 or 403 if it lacks a part of a key.
+ */
 export function applyAll(limits: readonly CompiledLimit[]) {
   const hasShares = limits.some(({ limit }) => limit.counts !== undefined)
   return (caller: Caller, facts: Facts, nowMs: number): readonly Quota[] | Refusal => {
@@ -97,7 +101,10 @@ export function oncePerCounter(quotas: readonly Quota[]): readonly Quota[] {
 export const compileLimits = (limits: readonly Limit[], options: LimitOptions) =>
   applyAll(limits.map((limit) => compileLimit(limit, options)))
 
-/** Returns the quota that lets a DPoP proof pass once in `windowMs`; all replays of a proof share its key. */
+/**
+ * Returns the quota that lets a DPoP proof pass once in `windowMs`; all replays of a proof share
+ * its key.
+ */
 export function proofQuota(prefix: string, first: string, id: string, windowMs: number): Quota {
   const key = proofKey(prefix, first, id)
   return { name: 'proof', key, limit: 1, windowMs, shadow: false, isProof: true }

@@ -16,7 +16,10 @@ export interface Conditional {
   readonly unless?: readonly Condition[]
 }
 
-/** Returns the condition that leaves a limit out of a request, as `explain` shows it; undefined if none does. */
+/**
+ * Returns the condition that leaves a limit out of a request, as `explain` shows it; undefined if
+ * none does.
+ */
 export function excludedBy({ when, unless }: Conditional, caller: Caller, facts: Facts) {
   const unmet = when?.find((condition) => !holds(condition, caller, facts, false))
   if (unmet !== undefined) return `when ${formatCondition(unmet)}`
@@ -79,7 +82,10 @@ export function claimedBy(
 
 type Reading = KeyedLimit & Conditional & { readonly claim?: ClaimedLimit }
 
-/** Returns the names of the header fields or claims that limits count by, or that their conditions read. */
+/**
+ * Returns the names of the header fields or claims that limits count by, or that their conditions
+ * read.
+ */
 function namesOf(limits: readonly Reading[], kind: 'header' | 'claim'): readonly string[] {
   const names = limits.flatMap(({ per, when = [], unless = [] }) => [
     ...per.filter((part) => part.startsWith(`${kind}:`)).map((part) => part.slice(kind.length + 1)),

@@ -19,8 +19,8 @@ export interface CallerPart {
 
 /**
  * A caller as limits count it, written by the words of `per`, in their order: `client:acme`,
- * `user:SUB`, `ip:192.0.2.7`,
- * `header:x-api-key=VALUE`, `claim:consent_id=VALUE`, `token:SHA256`. A part that is not one of these is a client.
+ * `user:SUB`, `ip:192.0.2.7`, `header:x-api-key=VALUE`, `claim:consent_id=VALUE`, `token:SHA256`. A
+ * part that is not one of these is a client.
  */
 export type CountedCaller = readonly CallerPart[]
 
@@ -41,7 +41,10 @@ const BETWEEN_PARTS = / (?=(?:client|user|ip|token):|(?:header|claim):[^ =]+=)(?
  * like a list of callers.
  */
 const AMBIGUOUS = /"|, | (?:(?:client|user|ip|token):|(?:header|claim):[^ =]+=)/
-/** Matches the words of `per` that say who calls; the others, `route` and path parameters, say what is called. */
+/**
+ * Matches the words of `per` that say who calls; the others, `route` and path parameters, say what
+ * is called.
+ */
 const IDENTITY = /^(?:client|user|ip|token|header:.*|claim:.*)$/s
 /** Matches the words whose values are secrets, or as good as secrets. */
 const SECRET = /^(?:token|header:.*)$/s
@@ -121,7 +124,10 @@ function formatPart({ word, value }: CallerPart): string {
 /** Formats a caller with its whole values, as `parseCaller` reads it. */
 export const formatCaller = (caller: CountedCaller): string => caller.map(formatPart).join(' ')
 
-/** Returns a secret value as it may be shown: its first characters, and the first digits of its SHA-256. */
+/**
+ * Returns a secret value as it may be shown: its first characters, and the first digits of its
+ * SHA-256.
+ */
 const shorten = memoize(
   (value: string) =>
     `${value.slice(0, SHOWN_CHARS)}${SHORTENED}${hash('sha256', value).slice(0, SHOWN_HEX_DIGITS)}`,
@@ -146,7 +152,10 @@ export function counterKey(prefix: string, name: string, caller: CountedCaller):
   return [keyOf(prefix, name, first), ...rest].join(':')
 }
 
-/** True for a caller that is written in the form in which it is shown: only a gateway that has seen it knows it. */
+/**
+ * True for a caller that is written in the form in which it is shown: only a gateway that has seen
+ * it knows it.
+ */
 export const isShortened = (caller: CountedCaller): boolean =>
   caller.some(({ word, value }) => SECRET.test(word) && value.includes(SHORTENED))
 

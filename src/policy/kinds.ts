@@ -3,7 +3,10 @@ import { decodeSegment } from '../downstream/target.ts'
 import { badRequest, type Refusal } from '../errors.ts'
 import type { KeyedLimit } from './key.ts'
 
-/** Kinds of path parameters, claims (`claim:NAME`) and header fields (`header:NAME`, in any case), by name. */
+/**
+ * Kinds of path parameters, claims (`claim:NAME`) and header fields (`header:NAME`, in any case),
+ * by name.
+ */
 export type Parameters = Readonly<Record<string, string>>
 
 const NAMED = new Map(
@@ -18,7 +21,10 @@ const NAMED = new Map(
 )
 /** The named kinds. In each, an id has only one spelling, except for case. */
 export const PARAMETER_KINDS = [...NAMED.keys()]
-/** Maximum length of a part with a kind, in characters; bounds the cost of matching a regular expression. */
+/**
+ * Maximum length of a part with a kind, in characters; bounds the cost of matching a regular
+ * expression.
+ */
 const MAX_LENGTH = 128
 /** Maximum length of a claim in a key, in characters. */
 export const MAX_CLAIM = 255
@@ -26,7 +32,10 @@ export const MAX_CLAIM = 255
 /** Returns the part of keys that a name of `parameters` means. */
 export const partOf = (name: string): string => (/^header:/i.test(name) ? name.toLowerCase() : name)
 
-/** Compiles a regular expression to match the whole decoded segment. Throws a SyntaxError if it is invalid. */
+/**
+ * Compiles a regular expression to match the whole decoded segment. Throws a SyntaxError if it is
+ * invalid.
+ */
 export const wholeSegment = (source: string): RegExp => new RegExp(`^(?:${source})$`, 'u')
 
 /**

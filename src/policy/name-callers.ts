@@ -43,7 +43,9 @@ function nameByAll(words: readonly string[]): Name {
 /** Names the client of a request. */
 export const nameClient = nameByOne('client')
 
-/** Compiles the function that names the callers whom the limits of some quotas count: one, mostly. */
+/**
+ * Compiles the function that names the callers whom the limits of some quotas count: one, mostly.
+ */
 export function compileCallers(limits: readonly KeyedLimit[]) {
   const namings = new Map<string, { readonly nameOf: Name; readonly limits: Set<string> }>()
   for (const { name, per } of limits) {

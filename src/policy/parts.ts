@@ -6,13 +6,18 @@ import { type Caller, type Facts, tokenHash } from './facts.ts'
 import { compileKind, MAX_CLAIM, type Parameters } from './kinds.ts'
 import type { Limit } from './limit.ts'
 
-/** Reads a part of a request, its value or its encoding: undefined if the request lacks it, null if it is malformed. */
+/**
+ * Reads a part of a request, its value or its encoding: undefined if the request lacks it, null if
+ * it is malformed.
+ */
 export type Read = (caller: Caller, facts: Facts) => string | null | undefined
 
 /** True for parts that a token must contain, or a caller must send: a request may lack them. */
 export const mayLack = (part: string): boolean => part === 'user' || /^(?:claim|header):/.test(part)
 
-/** True for first parts that differ, or are undefined, between requests with the same token and URL. */
+/**
+ * True for first parts that differ, or are undefined, between requests with the same token and URL.
+ */
 export const isVariable = (part: string | undefined): boolean =>
   part === undefined || part === 'ip' || part.startsWith('header:')
 

@@ -70,7 +70,8 @@ export function createProofs(serves: (host: string) => boolean): Proofs {
     if (key === undefined) return invalidProof('The DPoP proof holds no public key.')
     if (thumbprintOf(key) !== binding.jkt)
       return { error: 'invalid_token', description: 'The access token is bound to another key.' }
-    // Imported only now, as it is the key of the token, and cached: a client signs many proofs with it.
+    // Imported only now, as it is the key of the token, and cached: a client signs many proofs with
+    // it.
     const set = keys.get(key) ?? (await readKeySet({ keys: [JSON.parse(key)] }))
     keys.set(key, set)
     if (!set.verifies(jws, undefined)) return invalidProof('The DPoP proof has an invalid signature.')
@@ -83,11 +84,15 @@ export function createProofs(serves: (host: string) => boolean): Proofs {
     const ageMs = typeof iat === 'number' ? Date.now() - iat * 1000 : Infinity
     if (!(ageMs <= MAX_AGE_MS && ageMs >= -LEEWAY_MS))
       return invalidProof(`The DPoP proof has no iat of the last ${MAX_AGE_MS / 1000} seconds.`)
-    // A proof is valid from a leeway before its iat to its maximum age; another gateway's clock may be a leeway behind.
+    // A proof is valid from a leeway before its iat to its maximum age; another gateway's clock may
+    // be a leeway behind.
     return { id: hash('sha256', `${binding.jkt}.${jti}`, 'base64url'), windowMs: MAX_AGE_MS + 2 * LEEWAY_MS }
   }
 
-  /** Returns true if `htu` is the URL that the sender requested (RFC 9449 section 4.3), at a host that is served. */
+  /**
+   * Returns true if `htu` is the URL that the sender requested (RFC 9449 section 4.3), at a host
+   * that is served.
+   */
   function isRequestedUrl(htu: unknown, { scheme, host, path }: Sender): boolean {
     if (typeof htu !== 'string') return false
     const claimed = normalizeUrl(htu)
@@ -117,13 +122,19 @@ export function canonicalJwk(jwk: unknown): string | undefined {
   return JSON.stringify(jwk, [...members])
 }
 
-/** Returns the SHA-256 thumbprint (RFC 7638 section 3). jose would take 30 us of processor time instead of 1. */
+/**
+ * Returns the SHA-256 thumbprint (RFC 7638 section 3). jose would take 30 us of processor time
+ * instead of 1.
+ */
 export const thumbprintOf = (canonical: string): string => hash('sha256', canonical, 'base64url')
 
 /** An http(s) URI of RFC 3986 characters, without user information. */
 const HTTP_URI = /^https?:\/\/[^\s/?#@\\"<>^`{|}]+(?:[/?#][!#-;=?-[\]_a-z~]*)?$/i
 
-/** Normalizes a URL without query and fragment (RFC 3986 section 6.2); returns undefined for other text. */
+/**
+ * Normalizes a URL without query and fragment (RFC 3986 section 6.2); returns undefined for other
+ * text.
+ */
 function normalizeUrl(url: string) {
   if (!HTTP_URI.test(url) || !URL.canParse(url)) return undefined
   const { origin, hostname, pathname } = new URL(url)

@@ -100,7 +100,8 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     const { client, user } = result.identity
     const unique = { client: qualify(client, issuer), user: user && qualify(user, issuer) }
     const identity = { ...result.identity, ...unique }
-    // An opaque token is cached at once: introspecting it again would cost far more than its cache entry.
+    // An opaque token is cached at once: introspecting it again would cost far more than its cache
+    // entry.
     if (signature === undefined || isRepeated(signature)) {
       // A slice would keep the whole header field in memory, whose spaces the caller chooses.
       const copy = Buffer.from(token).toString('latin1')

@@ -11,7 +11,9 @@ export interface Jws {
   readonly signed: Buffer
 }
 
-/** The keys and the parameters of a signature algorithm (RFC 7518 section 3.1, RFC 8037, RFC 9864). */
+/**
+ * The keys and the parameters of a signature algorithm (RFC 7518 section 3.1, RFC 8037, RFC 9864).
+ */
 interface SignatureScheme {
   readonly kty: 'RSA' | 'EC' | 'OKP'
   readonly crv?: string
@@ -23,7 +25,9 @@ const PSS = { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RS
 const P1363 = { dsaEncoding: 'ieee-p1363' } as const
 const ED25519: SignatureScheme = { kty: 'OKP', crv: 'Ed25519', digest: undefined }
 
-/** The algorithms that are accepted: asymmetric signatures only, and no ES512 (1.6 ms to verify). */
+/**
+ * The algorithms that are accepted: asymmetric signatures only, and no ES512 (1.6 ms to verify).
+ */
 export const SCHEMES: ReadonlyMap<string, SignatureScheme> = new Map<string, SignatureScheme>([
   ['PS256', { kty: 'RSA', digest: 'sha256', options: PSS }],
   ['PS384', { kty: 'RSA', digest: 'sha384', options: PSS }],
@@ -53,7 +57,10 @@ export function parseJws(text: string): Jws | undefined {
   return { header, payload, signature, signed: Buffer.from(text.slice(0, last), 'latin1') }
 }
 
-/** Maximum length of a header, enough for a chain of certificates: parsing 50 kB of nested lists takes 1 ms. */
+/**
+ * Maximum length of a header, enough for a chain of certificates: parsing 50 kB of nested lists
+ * takes 1 ms.
+ */
 const MAX_HEADER = 16 * 1024
 /** An issuer uses only a few headers. Long headers, such as those with a key, are not cached. */
 const parseHeader = memoize((text) => parseObject(decode(text)), 100, 256)
@@ -73,9 +80,11 @@ function decode(text: string): Buffer | undefined {
  */
 export function verifyJws(jws: Jws, algorithm: string, key: KeyObject): boolean {
   const { digest, options } = SCHEMES.get(algorithm)!
-  // OpenSSL accepts a PSS signature without its leading zeros, a second encoding (RFC 8017 section 8.1.2, step 1).
+  // OpenSSL accepts a PSS signature without its leading zeros, a second encoding (RFC 8017 section
+  // 8.1.2, step 1).
   const bits = key.asymmetricKeyDetails?.modulusLength
   if (bits !== undefined && jws.signature.length !== Math.ceil(bits / 8)) return false
-  // PKCS #1 v1.5 has no options: in Node.js 24 an object takes 10 us more than a key; the verification takes 20.
+  // PKCS #1 v1.5 has no options: in Node.js 24 an object takes 10 us more than a key; the
+  // verification takes 20.
   return verify(digest, jws.signed, options === undefined ? key : { key, ...options }, jws.signature)
 }

@@ -18,7 +18,10 @@ interface VerificationKey {
 const MAX_KEYS = 100
 /** Keys imported in one iteration of the event loop: a key on P-384 takes 0.7 ms. */
 const IMPORTED_AT_ONCE = 2
-/** Bounds for what a published key can make verification cost: all keys tried for one token take less than 1 ms. */
+/**
+ * Bounds for what a published key can make verification cost: all keys tried for one token take
+ * less than 1 ms.
+ */
 const MAX_TRIED = 5
 const MIN_RSA_BITS = 2048
 const MAX_RSA_BITS = 4096
@@ -35,7 +38,10 @@ export interface KeySet {
    * only the first if one is slow.
    */
   find(algorithm: unknown, kid: unknown): readonly VerificationKey[]
-  /** Returns true if one of these keys made the signature. Ignores keys that the JWS contains or refers to. */
+  /**
+   * Returns true if one of these keys made the signature. Ignores keys that the JWS contains or
+   * refers to.
+   */
   verifies(jws: Jws, kid: unknown): boolean
 }
 
@@ -54,7 +60,10 @@ function createKeySet(keys: readonly VerificationKey[], source: string): KeySet 
   return { keys, source, find, verifies }
 }
 
-/** Reads the usable keys of a JWK Set; rejects if it is malformed. Returns `previous` itself if the sets are equal. */
+/**
+ * Reads the usable keys of a JWK Set; rejects if it is malformed. Returns `previous` itself if the
+ * sets are equal.
+ */
 export async function readKeySet(document: unknown, previous?: KeySet, maxKeys = MAX_KEYS) {
   const list = (document as { readonly keys?: unknown } | null | undefined)?.keys
   if (!Array.isArray(list)) throw new Error('is not a JWK Set: it has no list "keys"')
@@ -101,13 +110,18 @@ async function readKey(jwk: unknown): Promise<VerificationKey | undefined> {
   }
 }
 
-/** Returns the name of the first member of a private or symmetric key (RFC 7518 section 6) in a JWK. */
+/**
+ * Returns the name of the first member of a private or symmetric key (RFC 7518 section 6) in a JWK.
+ */
 export const privateMember = (jwk: object): string | undefined =>
   ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k'].find((member) => member in jwk)
 
 export interface KeyLocation {
   readonly issuer: string
-  /** An http(s) URL, the path of a file, or a JWK Set; by default the `jwks_uri` of the issuer's discovery document. */
+  /**
+   * An http(s) URL, the path of a file, or a JWK Set; by default the `jwks_uri` of the issuer's
+   * discovery document.
+   */
   readonly jwks?: string | object | undefined
   /** Timeout of one load, discovery included. */
   readonly fetchTimeoutMs?: number

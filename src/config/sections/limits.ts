@@ -62,7 +62,10 @@ const refusal = section(
   return { status, headers, body: text, ...(!hasType && { contentType }) }
 })
 
-/** Settings of limits of calls at once; `compile` replaces the length of leases by the timeout of each route. */
+/**
+ * Settings of limits of calls at once; `compile` replaces the length of leases by the timeout of
+ * each route.
+ */
 const AT_ONCE = { windowMs: MIN_LEASE_MS, isConcurrent: true }
 
 const limit = section(

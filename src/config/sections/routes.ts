@@ -46,7 +46,9 @@ const scope = stringThat((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such a
 /** The default of `maxBody`: 10MB. */
 const MAX_BODY = 10 * 1024 ** 2
 
-/** Methods of the endpoints whose requests are checked, as in a pattern, where GET includes HEAD. */
+/**
+ * Methods of the endpoints whose requests are checked, as in a pattern, where GET includes HEAD.
+ */
 const CHECKED_METHODS = { par: 'POST', authorization: 'GET,POST' }
 
 /** The maximum keeps the sum of a key that is never idle within 48 bits. */

@@ -15,7 +15,9 @@ export const servedHost = stringThat(
   'a host name without port, such as api.example.com',
 ).transform((host) => parseHost(host)!.host)
 
-/** A name in a server’s certificate. Addresses cannot be sent as a server name (RFC 6066 section 3). */
+/**
+ * A name in a server’s certificate. Addresses cannot be sent as a server name (RFC 6066 section 3).
+ */
 export const tlsName = stringThat(isName, 'a host name such as data.internal')
 
 const MAX_BITS: Readonly<Record<number, number>> = { 4: 32, 6: 128 }
@@ -37,7 +39,10 @@ export const origin = stringThat((text) => {
   (url) => new URL(url).origin,
 )
 
-/** An issuer's URL as written, because it is compared exactly (RFC 8414 section 2: no query, no fragment). */
+/**
+ * An issuer's URL as written, because it is compared exactly (RFC 8414 section 2: no query, no
+ * fragment).
+ */
 export const issuer = stringThat((text) => {
   const url = httpUrl(text)
   return url !== undefined && !/[?#\s]/.test(text) && hasNoCredentials(url)

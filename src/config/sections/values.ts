@@ -55,7 +55,10 @@ export const port = int(0, 65_535, 'a port from 0 to 65535')
 
 export const choice = <const T extends readonly string[]>(words: T) => z.enum(words, mustBe(oneOf(words)))
 
-/** Creates the schema of texts that `check` accepts. `check` may return a message that is more specific than `what`. */
+/**
+ * Creates the schema of texts that `check` accepts. `check` may return a message that is more
+ * specific than `what`.
+ */
 export function stringThat(
   check: (text: string) => boolean | string,
   what: string,
@@ -92,7 +95,10 @@ function* duplicates(words: readonly string[]): Generator<Issue> {
 type Shape = z.core.$ZodLooseShape
 type Values<T extends Shape> = z.output<z.ZodObject<T, z.core.$strict>>
 
-/** Returns the key of the file for the name of a setting: `timeout` for `timeoutMs`, `until` for `untilAt`. */
+/**
+ * Returns the key of the file for the name of a setting: `timeout` for `timeoutMs`, `until` for
+ * `untilAt`.
+ */
 const fileKeyOf = (name: string): string => name.replace(/(?:Ms|At)$/, '')
 
 /**

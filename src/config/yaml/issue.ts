@@ -38,7 +38,10 @@ export class ConfigError extends Error {
 export const problemLine = ({ where, path, message }: LocatedIssue): string =>
   [where, path, message].filter(Boolean).join(': ')
 
-/** Converts an issue of zod: one mistake for each unknown key, and for a union those of the intended member. */
+/**
+ * Converts an issue of zod: one mistake for each unknown key, and for a union those of the intended
+ * member.
+ */
 export function mistakesOf(issue: z.core.$ZodIssue, parent: Path = []): readonly Issue[] {
   const path = [...parent, ...issue.path] as Path
   const { message } = issue
@@ -131,7 +134,10 @@ export function describeYamlError({ code, message, pos }: YAMLError, text: strin
 
 const fold = (text: string): string => text.toLowerCase().replaceAll(/[-_ ]/g, '')
 
-/** Returns the most similar of `candidates`: at most a third of it differs from `word`, or only case and dashes. */
+/**
+ * Returns the most similar of `candidates`: at most a third of it differs from `word`, or only case
+ * and dashes.
+ */
 export function nearest(word: string, candidates: readonly string[]): string | undefined {
   const max = Math.min(3, Math.ceil(word.length / 3))
   return candidates

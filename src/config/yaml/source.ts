@@ -7,7 +7,10 @@ import type { Issue, LocatedIssue, Path } from './issue.ts'
 /** The environment: values of the variables `${NAME}`. */
 export type Env = Readonly<Record<string, string | undefined>>
 
-/** Maximum nesting of brackets, including those in texts and comments; many thousands exhaust the parser's memory. */
+/**
+ * Maximum nesting of brackets, including those in texts and comments; many thousands exhaust the
+ * parser's memory.
+ */
 const MAX_DEPTH = 1000
 
 /**
@@ -125,11 +128,16 @@ function entryOf(node: Node | null, step: string | number, document: Document.Pa
   return pair && [pair.key, pair.value]
 }
 
-/** Substitutes the environment in every scalar and finds mistakes, in one pass, because the document may be long. */
+/**
+ * Substitutes the environment in every scalar and finds mistakes, in one pass, because the document
+ * may be long.
+ */
 function inspect(root: Node | null, env: Env | undefined, lines: LineCounter) {
   const invalid: Issue[] = []
   const unset: Issue[] = []
-  /** The names of the anchors whose values are complete: within its own value, an anchor has none. */
+  /**
+   * The names of the anchors whose values are complete: within its own value, an anchor has none.
+   */
   const anchors = new Set<string>()
   const refuse = (path: Path, message: string, { range }: Node): void =>
     void invalid.push({ path, message, offset: range![0] })

@@ -127,7 +127,7 @@ const FAULTS: Readonly<
   'one point of a cost is given back': [[STATE, 'back.calls : 0) + cost', 'back.calls : 0) + 1']],
   // Shares.
   'a share has a counter of its own': [
-    ['src/policy/parts.ts', 'const name = counterOf(limit)', 'const { name } = limit'],
+    ['src/policy/parts.ts', 'const name = nameInKeys(limit)', 'const { name } = limit'],
   ],
   'a share is not asked beside the limit that it counts': [[APPLY, 'a.limit - b.limit', 'b.limit - a.limit']],
   'a call of a share and of the limit that it counts is charged twice': [

@@ -27,7 +27,10 @@ export interface FixedReply {
   readonly contentType?: string
 }
 
-/** A reason not to serve a request: a plain value without a stack. `message` is for the caller, `cause` for the log. */
+/**
+ * A reason not to serve a request: a plain value without a stack. `message` is for the caller,
+ * `cause` for the log.
+ */
 export class Refusal {
   readonly code: ErrorCode
   readonly status: number
@@ -36,7 +39,10 @@ export class Refusal {
   readonly headers: Readonly<Record<string, string | string[]>> = {}
   /** The RFC 6749 or RFC 6750 `error` value, if the code does not imply it. */
   readonly oauthError: string | undefined
-  /** Whole seconds after which to retry a 429, and the names of the limits that refused; `failures` names none. */
+  /**
+   * Whole seconds after which to retry a 429, and the names of the limits that refused; `failures`
+   * names none.
+   */
   readonly retryAfterSecs: number | undefined
   readonly violatedPolicies: readonly string[] | undefined
   readonly reply: FixedReply | undefined
@@ -78,7 +84,10 @@ export const ambiguousFraming = (message: string, code: ErrorCode = 'BadRequest'
 
 export const notFound = (): Refusal => new Refusal('NotFound', 'Nothing is served at this path.')
 
-/** Returns a 405 with `Allow` (RFC 9110 section 15.5.6) for a path that routes match only with these methods. */
+/**
+ * Returns a 405 with `Allow` (RFC 9110 section 15.5.6) for a path that routes match only with these
+ * methods.
+ */
 export function methodNotAllowed(methods: readonly string[]): Refusal {
   const allow = methods.join(', ')
   return new Refusal('MethodNotAllowed', `This path takes ${allow}.`, { headers: { Allow: allow } })
@@ -93,7 +102,10 @@ export class InvalidQuestion extends Error {
   override readonly name: string = 'InvalidQuestion'
 }
 
-/** An operator asked for a caller that no limit counts, or that is not known by the short form of its name. */
+/**
+ * An operator asked for a caller that no limit counts, or that is not known by the short form of
+ * its name.
+ */
 export class UncountedCaller extends InvalidQuestion {
   override readonly name = 'UncountedCaller'
 }

@@ -25,7 +25,10 @@ export interface HealthOptions {
   readonly clock?: Clock
 }
 
-/** Tracks whether a dependency is up: counts failures in a row, then probes with a back-off until a probe succeeds. */
+/**
+ * Tracks whether a dependency is up: counts failures in a row, then probes with a back-off until a
+ * probe succeeds.
+ */
 export class Health {
   readonly #options: HealthOptions
   readonly #clock: Clock

@@ -4,7 +4,7 @@ import { isIP } from 'node:net'
 import { isLoopback } from '../downstream/peers.ts'
 
 /** Access to limits and the console: with the token or, if none is configured, from this machine. */
-export interface Access {
+export interface AdminAccess {
   readonly token: string | undefined
   readonly onLoopback: boolean
   /** Names by which operators reach the listener, in lower case, besides its addresses and `localhost`. */
@@ -29,7 +29,7 @@ export function problem(status: number, detail: string, headers?: AdminResponse[
  * this address (DNS rebinding) is that name, also if the page knows the token. Without a token,
  * allows only programs of this machine and the console.
  */
-export function deny(headers: IncomingHttpHeaders, access: Access): AdminResponse | undefined {
+export function deny(headers: IncomingHttpHeaders, access: AdminAccess): AdminResponse | undefined {
   const { authorization = '', host = '', origin } = headers
   const { token, onLoopback, hosts } = access
   const site = host.toLowerCase()

@@ -1,11 +1,11 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { type Access, type AdminResponse, deny, problem } from './access.ts'
+import { type AdminAccess, type AdminResponse, deny, problem } from './access.ts'
 import { createLimits, type LimitsParts } from './limits.ts'
 
 export interface AdminParts extends LimitsParts {
   /** Returns the access in force: a reload may replace the token. */
-  access(): Access
+  access(): AdminAccess
   /** Returns why the process should get no requests; undefined if it should. */
   notReadyReason(): string | undefined | Promise<string | undefined>
   metrics(): Promise<string>

@@ -6,20 +6,20 @@ import { type Args, type Io, UsageError, writeLines } from './io.ts'
 
 /** The commands. Their modules are imported when they run, so that `--help` is fast. */
 const COMMANDS = {
-  start: ['Start the gateway', flags.start, () => import('./start.ts')],
-  init: ['Write a configuration', flags.init, () => import('./init/command.ts')],
-  check: ['Show a configuration, or its mistakes', flags.check, () => import('./check.ts')],
-  health: ['Ask a gateway whether it is up', flags.health, () => import('./admin-client.ts')],
-  explain: ['Show what a request gets, and why', flags.explain, () => import('./explain.ts')],
-  limits: ['Show, set, reset or watch limits', flags.limits, () => import('./limits/command.ts')],
-  replay: ['Apply limits to logged calls', flags.replay, () => import('./replay/replay.ts')],
-  sandbox: ['Start with sample backends', flags.sandbox, () => import('./sandbox/sandbox.ts')],
+  start: ['Start the gateway', flags.startFlags, () => import('./start.ts')],
+  init: ['Write a configuration', flags.initFlags, () => import('./init/command.ts')],
+  check: ['Show a configuration, or its mistakes', flags.checkFlags, () => import('./check.ts')],
+  health: ['Ask a gateway whether it is up', flags.healthFlags, () => import('./admin-client.ts')],
+  explain: ['Show what a request gets, and why', flags.explainFlags, () => import('./explain.ts')],
+  limits: ['Show, set, reset or watch limits', flags.limitsFlags, () => import('./limits/command.ts')],
+  replay: ['Apply limits to logged calls', flags.replayFlags, () => import('./replay/replay.ts')],
+  sandbox: ['Start with sample backends', flags.sandboxFlags, () => import('./sandbox/sandbox.ts')],
   schema: [
     'Print the JSON Schema of the configuration',
-    flags.schema,
+    flags.schemaFlags,
     async () => ({ run: (await import('./init/command.ts')).runSchema }),
   ],
-  completion: ['Print a completion script', flags.completion, () => import('./completion.ts')],
+  completion: ['Print a completion script', flags.completionFlags, () => import('./completion.ts')],
 } as const
 const EPILOGUE = `Exit codes: 0 done, 1 failed, 64 wrong usage, 78 wrong configuration.
 

@@ -31,13 +31,13 @@ const LOAD_FLAGS = Object.fromEntries(
   }),
 )
 
-export const start = {
+export const startFlags = {
   ...CONFIG_FLAG,
   ...LOAD_FLAGS,
   workers: text('worker processes; more than one need Redis; auto: one per usable core', '1'),
 }
 
-export const init = {
+export const initFlags = {
   for: text('limit by token (open-banking), address (api) or key (api-keys)', undefined, KINDS),
   identity: text('URL of the identity backend without a path, if it is behind the gateway'),
   data: text('URL of the API without a path, such as http://data.internal:4000'),
@@ -51,9 +51,9 @@ export const init = {
   force: yes('overwrite the file'),
 }
 
-export const schema = { ...JSON_FLAG, output: text(OUTPUT, '-') }
+export const schemaFlags = { ...JSON_FLAG, output: text(OUTPUT, '-') }
 
-export const check = {
+export const checkFlags = {
   ...CONFIG_FLAG,
   ...LOAD_FLAGS,
   ...JSON_FLAG,
@@ -61,9 +61,9 @@ export const check = {
   against: { ...text('another file; prints the differences from it'), conflicts: 'connect' },
 }
 
-export const health = { ...GATEWAY_FLAGS, ready: yes('also ask whether it is ready: /readyz') }
+export const healthFlags = { ...GATEWAY_FLAGS, ready: yes('also ask whether it is ready: /readyz') }
 
-export function limits(command: Argv, run: (args: Args) => Promise<void>): Argv {
+export function limitsFlags(command: Argv, run: (args: Args) => Promise<void>): Argv {
   const topFlags = { ...GATEWAY_FLAGS, once: yes('show them once, as without a terminal') }
   return command
     .command('show', 'Show what a caller has used, and its overrides', ofCaller('show'), run)
@@ -97,7 +97,7 @@ function setting(command: Argv): Argv {
     })
 }
 
-export function explain(command: Argv): Argv {
+export function explainFlags(command: Argv): Argv {
   const describe = 'Show which route, authentication, limits and upstream a request gets, and why.'
   return withPositionals(command)
     .usage(`$0 explain "[METHOD] [host]/path"\n\n${describe}`)
@@ -114,7 +114,7 @@ export function explain(command: Argv): Argv {
     })
 }
 
-export function replay(command: Argv): Argv {
+export function replayFlags(command: Argv): Argv {
   const describe = 'Show what limits would have done to the calls of an access log'
   return withPositionals(command)
     .usage(`$0 replay ACCESS-LOG...\n\n${describe}: files, plain or gzip, or - for standard input.`)
@@ -126,13 +126,13 @@ export function replay(command: Argv): Argv {
     })
 }
 
-export function completion(command: Argv): Argv {
+export function completionFlags(command: Argv): Argv {
   const describe = 'Print the script that completes command lines, by default for $SHELL.'
   const usage = `$0 completion [bash | zsh | fish]\n\n${describe} It begins with where it belongs.`
   return withPositionals(command).usage(usage)
 }
 
-export const sandbox = {
+export const sandboxFlags = {
   host: text('address or name at which callers connect; 0.0.0.0 for every address', '127.0.0.1'),
   port: text('port of the gateway; for every port, 0 takes a free one', '8080'),
   'admin-port': text('port of its admin listener', '9090'),

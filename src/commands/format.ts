@@ -1,10 +1,10 @@
-import { UNITS_BYTES, UNITS_MS } from '../config/sections/values.ts'
+import { SIZE_UNITS, DURATION_UNITS } from '../config/sections/values.ts'
 import { escaped } from '../observe/log-lines.ts'
 import { formatCalendar } from '../policy/calendar.ts'
 import type { Limit } from '../policy/limit.ts'
 
 /** Formats milliseconds as the configuration writes them, such as `90s`. */
-export const formatDuration = (ms: number): string => inUnits(ms, UNITS_MS)
+export const formatDuration = (ms: number): string => inUnits(ms, DURATION_UNITS)
 
 /** Formats a window; calls at once have none. */
 export function formatWindow(windowMs: number | undefined, calendar?: Limit['calendar']): string {
@@ -13,7 +13,7 @@ export function formatWindow(windowMs: number | undefined, calendar?: Limit['cal
 }
 
 /** Formats bytes as the configuration writes them, such as `16kB`. */
-export const formatSize = (bytes: number): string => inUnits(bytes, UNITS_BYTES)
+export const formatSize = (bytes: number): string => inUnits(bytes, SIZE_UNITS)
 
 function inUnits(value: number, units: Readonly<Record<string, number>>): string {
   const fits = ([, size]: [string, number]) => size === 1 || (value >= size && value % size === 0)

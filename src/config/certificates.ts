@@ -1,17 +1,21 @@
 import { X509Certificate } from 'node:crypto'
-import type { Config } from './compile.ts'
+import type { Compiled } from './compile.ts'
 import type { Path } from './yaml/issue.ts'
 
-/**
- * The path of the setting of a PEM file, such as `listen.tls.cert`, and the period in which all its
- * certificates are valid, in epoch milliseconds.
- */
-export type Validity = ReturnType<typeof certificatesOf>[number]
+/** The period in which all certificates of a PEM file are valid, in epoch milliseconds. */
+export interface Validity {
+  /** The path of the setting that names the file, such as `listen.tls.cert`. */
+  readonly path: Path
+  readonly validFromMs: number
+  readonly validToMs: number
+}
 
 const CERTIFICATE = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]+-----END \1-----/g
 
-/** Reads the validity of a configuration's PEM files. Skips certificates that OpenSSL cannot read. */
-export function certificatesOf({ listen, upstreams, store }: Omit<Config, 'warnings'>) {
+/**
+ * Reads the validity of a configuration's PEM files. Skips certificates that OpenSSL cannot read.
+ */
+export function certificatesOf({ listen, upstreams, store }: Compiled): readonly Validity[] {
   const sections: readonly (readonly [Path, object | undefined])[] = [
     [['listen', 'tls'], listen.tls],
     ...upstreams.map(({ name, tls }) => [['upstreams', name, 'tls'], tls] as const),
@@ -42,11 +46,13 @@ function datesOf([pem]: RegExpExecArray): readonly (readonly [fromMs: number, to
 
 const SOON_MS = 14 * 86_400_000
 
-/** Describes a certificate at an instant: `failed` if it is not valid, `warning` if it ends soon. */
+/**
+ * Describes a certificate at an instant: `failed` if it is not valid, `warning` if it ends soon.
+ */
 export function describeValidity({ validFromMs, validToMs }: Validity, nowMs: number) {
   const [from, to] = [validFromMs, validToMs].map((ms) => new Date(ms).toISOString())
   if (nowMs >= validToMs) return { state: 'failed', message: `expired at ${to}; renew it` } as const
-  if (nowMs < validFromMs) return { state: 'failed', message: `is not valid before ${from}` } as const
+  if (nowMs < validFromMs) return { state: 'failed', message: `is valid only from ${from}` } as const
   const state = validToMs - nowMs < SOON_MS ? 'warning' : 'ok'
   return { state, message: `is valid until ${to}` } as const
 }

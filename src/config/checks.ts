@@ -2,8 +2,10 @@ import { CALLER_PARTS, covers } from '../downstream/router.ts'
 import { counterNameOf } from '../policy/key.ts'
 import type { Limit } from '../policy/limit.ts'
 import { claimsOf, fieldsOf } from '../policy/conditions.ts'
-import { isVariable, partOf } from '../policy/parts.ts'
+import { partOf } from '../policy/kinds.ts'
+import { isVariable } from '../policy/parts.ts'
 import { normalizeFieldName } from '../downstream/request-fields.ts'
+import { asList } from '../runtime/json.ts'
 import type { Settings } from './schema.ts'
 import { costOf } from './sections/routes.ts'
 import { type Issue, nearest, oneOf } from './yaml/issue.ts'
@@ -13,7 +15,9 @@ type Route = Settings['routes'][number]
 const paramsOf = ({ segments }: Route): readonly string[] =>
   segments.flatMap((segment) => ('param' in segment ? [segment.param] : []))
 
-/** Yields mistakes that involve several sections, such as ports in conflict and unreachable routes. */
+/**
+ * Yields mistakes that involve several sections, such as ports in conflict and unreachable routes.
+ */
 export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* portConflicts(settings)
   yield* clientIssues(settings)
@@ -26,24 +30,22 @@ export function* crossCheck(settings: Settings): Generator<Issue> {
 }
 
 function* portConflicts({ listen, admin, forwardAuth }: Settings): Generator<Issue> {
-  const listeners = Object.entries({ listen, ...(forwardAuth && { forwardAuth }), admin })
+  const listeners = Object.entries({ admin, listen, ...(forwardAuth && { forwardAuth }) })
   for (const [i, [name, { host, port }]] of listeners.entries())
     for (const [other, { host: otherHost, port: otherPort }] of listeners.slice(i + 1)) {
       const hosts = new Set([host, otherHost])
       const isShared = hosts.size === 1 || hosts.has('0.0.0.0') || hosts.has('::')
-      const path = [other === 'admin' && port === 9090 ? name : other, 'port']
       const message = `is ${port} for both "${name}" and "${other}"; give each its own port`
-      if (port === otherPort && port !== 0 && isShared) yield { path, message }
+      if (port === otherPort && port !== 0 && isShared) yield { path: [other, 'port'], message }
     }
 }
 
 function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> {
-  const issuers = [tokens ?? []].flat().map(({ issuer }) => issuer)
+  const issuers = asList(tokens ?? []).map(({ issuer }) => issuer)
   const firsts = new Map<string, number>()
   for (const [i, { id, issuer = issuers[0], limits: own }] of clients.entries()) {
-    const hint = issuers.length === 0 ? 'remove it' : `write ${oneOf(issuers)}, or remove it`
-    if (issuer !== undefined && !issuers.includes(issuer))
-      yield { path: ['clients', i, 'issuer'], message: `is not an issuer of "tokens"; ${hint}` }
+    const message = 'is not an issuer of "tokens"; write one of them, or remove it'
+    if (issuer !== undefined && !issuers.includes(issuer)) yield { path: ['clients', i, 'issuer'], message }
     const key = JSON.stringify([issuer, id])
     const first = firsts.get(key)
     if (first === undefined) firsts.set(key, i)
@@ -102,8 +104,7 @@ function* unusedParameters({ parameters, routes, limits }: Settings): Generator<
     if (defined.includes(partOf(name))) continue
     const similar = defined.find((part) => part.endsWith(`:${name}`)) ?? nearest(name, defined)
     const hint = similar === undefined ? 'remove it' : `did you mean "${similar}"?`
-    const where = name.includes(':') ? `limit has ${name} in its "per"` : `route has a :${name} in its path`
-    yield { path: ['parameters', name], message: `no ${where}; ${hint}`, key: true }
+    yield { path: ['parameters', name], message: `no path and no "per" has it; ${hint}`, key: true }
   }
 }
 
@@ -119,20 +120,24 @@ function* requestIdIssues({ headers, limits, upstreams }: Settings): Generator<I
       if (isId(field)) yield { path: ['upstreams', name, 'identityHeaders', i], message }
 }
 
-/** Yields fields that are another spelling of an earlier one: the gateway drops all spellings of a field but one. */
+/**
+ * Yields fields that are another spelling of an earlier one: the gateway drops all spellings of a
+ * field but one.
+ */
 function* spellingIssues({ limits, upstreams }: Settings): Generator<Issue> {
-  const named = [
-    ...limits.flatMap((limit) => fieldsOf([limit]).map((field) => ({ field, path: ['limits', limit.name] }))),
-    ...upstreams.flatMap(({ name, identityHeaders }) =>
-      identityHeaders.map((field) => ({ field: field.toLowerCase(), path: ['upstreams', name] })),
-    ),
+  const places = [
+    ...limits.map((limit) => ({ path: ['limits', limit.name], fields: fieldsOf([limit]) })),
+    ...upstreams.map(({ name, identityHeaders: fields }) => ({ path: ['upstreams', name], fields })),
   ]
   const spellings = new Map<string, string>()
-  for (const { field, path } of named) {
+  for (const [path, name] of places.flatMap(({ path, fields }) =>
+    fields.map((name) => [path, name] as const),
+  )) {
+    const field = name.toLowerCase()
     const normalized = normalizeFieldName(field)
     const first = spellings.get(normalized) ?? field
     spellings.set(normalized, first)
-    const message = `names ${field}, another spelling of ${first}, which is named, too; write the same name in both`
+    const message = `names ${field}, another spelling of ${first}; write the same name in both`
     if (first !== field) yield { path, message, key: true }
   }
 }
@@ -141,8 +146,8 @@ function* routeIssues(settings: Settings): Generator<Issue> {
   const { routes, forwardAuth } = settings
   for (const [i, { upstream, respond, authenticate }] of routes.entries()) {
     const section = authenticate === 'bearer' ? 'tokens' : 'par'
-    const absent = `is missing; routes[${i}] has "authenticate: ${authenticate}", so write it, with the issuer`
-    if (authenticate !== 'none' && settings[section] === undefined) yield { path: [section], message: absent }
+    const message = `is missing, but routes[${i}] has "authenticate: ${authenticate}"; write it`
+    if (authenticate !== 'none' && !settings[section]) yield { path: [section], message }
     const missing = 'is missing; write the name of an upstream, or "respond: limits"'
     if (upstream === undefined && respond === undefined && forwardAuth === undefined)
       yield { path: ['routes', i, 'upstream'], message: missing, key: true }
@@ -188,23 +193,25 @@ function* unreachableRoutes({ listen, routes }: Settings): Generator<Issue> {
     )
     if (covering.has(-1)) continue
     const names = [...covering].map((j) => `"${routes[j]!.match}" (routes[${j}])`).join(' and ')
-    const message = `never matches: its requests all match ${names} before; put it first or remove it`
+    const message = `never matches: its requests match ${names} before; put it first or remove it`
     yield { path: ['routes', i, 'match'], message }
   }
 }
 
-/** Yields limits of a route that conflict: a live one must be first, and on a cluster all must share a hash slot. */
+/**
+ * Yields limits of a route that conflict: a live one must be first, and on a cluster all must share
+ * a hash slot.
+ */
 function* limitConflicts({ routes, limits, store }: Settings, i: number): Generator<Issue> {
   const { limits: names, authenticate } = routes[i]!
   const own = names.map((name) => limits.find((limit) => limit.name === name))
   const path = ['routes', i, 'limits']
   const [first] = own
   if (first === undefined) return
-  const shadow = `"${first.name}" is a shadow limit, and response headers report a route's first limit; put a live limit before it`
+  const shadow = `"${first.name}" is a shadow limit; put a live one before it, for the header fields`
   if (first.shadow) yield { path: [...path, 0], message: shadow }
   if (store === 'memory' || !('cluster' in store.redis.topology)) return
-  const together = 'the limits of a route, their accesses and DPoP proofs must share a hash slot'
-  const message = `on a Redis Cluster, ${together}; start each "per" with the same part, client if callers have tokens`
+  const message = 'must share a hash slot with the others and DPoP proofs; begin each "per" alike'
   const isOffProofs = authenticate === 'bearer' && isVariable(first.per[0])
   for (const [j, limit] of own.entries()) {
     if (limit === undefined) continue

@@ -9,12 +9,16 @@ import { counterNameOf } from '../policy/key.ts'
 import { type ClientLimit, type Limit, MIN_LEASE_MS } from '../policy/limit.ts'
 import type { RedisConfig } from '../limit/redis/options.ts'
 import { foldClientId } from '../par/clients.ts'
+import { asList } from '../runtime/json.ts'
 import type { Settings } from './schema.ts'
 import { costOf } from './sections/routes.ts'
 import { reason } from './text.ts'
 import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
 
-/** The settings with their files read and their names resolved. Durations are in milliseconds, sizes in bytes. */
+/**
+ * The settings with their files read and their names resolved. Durations are in milliseconds, sizes
+ * in bytes.
+ */
 export type Compiled = Readonly<Awaited<ReturnType<typeof compile>>>
 export type Config = Compiled & { readonly warnings: readonly LocatedIssue[] }
 
@@ -52,7 +56,7 @@ export async function compile(settings: Settings, directory: string, files: stri
     const { name, together, countsSuccess, onOutage } = counter
     return { ...limit, together, countsSuccess, onOutage, ...(inPoints.has(name) && { cost: 1 }) }
   })
-  const issuers = [tokens ?? []].flat()
+  const issuers = asList(tokens ?? [])
   const qualify = createQualifier(issuers.map(({ issuer }) => issuer))
   const isPushedTo = (name: string): boolean =>
     routes.some(({ authenticate, upstream }) => authenticate === 'par' && upstream === name)
@@ -68,7 +72,10 @@ export async function compile(settings: Settings, directory: string, files: stri
     return undefined
   }
 
-  /** Replaces the names of PEM files by their texts, and checks that the key belongs to the certificate. */
+  /**
+   * Replaces the names of PEM files by their texts, and checks that the key belongs to the
+   * certificate.
+   */
   async function readTls<T extends Files>(section: T | undefined, ...path: Path) {
     if (section === undefined) return undefined
     const cert = await read([...path, 'cert'], section.cert, parseCertificates)
@@ -181,5 +188,6 @@ async function keyIssue(algorithm = 'none', jwks: object): Promise<string | unde
   const isSigned = algorithm !== 'none' && !algorithm.startsWith('HS')
   const usable = isSigned ? keys?.find(algorithm, undefined) : keys?.keys
   if (usable !== undefined && usable.length > 0) return undefined
-  return `contain no key that verifies ${isSigned ? algorithm : 'signatures'}; write a public key: RSA of 2048 to 4096 bits with an exponent of at most 64, P-256, P-384 or Ed25519`
+  const remedy = 'write a public key: RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519'
+  return `contain no key that verifies ${isSigned ? algorithm : 'signatures'}; ${remedy}`
 }

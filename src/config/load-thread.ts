@@ -1,45 +1,13 @@
 import { on, once } from 'node:events'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
-import type { Config } from './compile.ts'
+import { type ClientChunk, clientChunks, createCollector, withoutClients } from './client-chunks.ts'
 import type { Loaded, LoadOptions } from './load.ts'
 import { readText } from './text.ts'
 
-/** A part of the clients of a configuration: handing over up to 100,000 of them at once would delay callers. */
-export type ClientChunk = Pick<Config, 'clients' | 'clientLimits'>
-
-/** Clients per chunk: handing them over takes about a millisecond. */
-const CHUNK_SIZE = 500
-
 /**
- * Yields the clients of a configuration in chunks. Each is handed to another thread or process in
- * an event-loop tick of its own.
+ * A message of the thread: each chunk of clients, then the rest. For each chunk, the main thread
+ * asks for the next.
  */
-export function* clientChunks({ clients, clientLimits }: Config): Generator<ClientChunk> {
-  const own = [...clientLimits]
-  for (let i = 0; i < clients.length; i += CHUNK_SIZE)
-    yield { clients: clients.slice(i, i + CHUNK_SIZE), clientLimits: new Map(own.slice(i, i + CHUNK_SIZE)) }
-}
-
-const noClients = (): ClientChunk => ({ clients: [], clientLimits: new Map() })
-
-export const withoutClients = (config: Config): Config => ({ ...config, ...noClients() })
-
-export function createCollector() {
-  let collected = noClients()
-  return {
-    add({ clients, clientLimits }: ClientChunk): void {
-      collected.clients.push(...clients)
-      for (const [id, own] of clientLimits) collected.clientLimits.set(id, own)
-    },
-    collect(config: Config): Config {
-      const complete = { ...config, ...collected }
-      collected = noClients()
-      return complete
-    },
-  }
-}
-
-/** A message of the thread: each chunk of clients, then the rest. For each chunk, the main thread asks for the next. */
 type ThreadMessage = { readonly chunk: ClientChunk } | { readonly loaded: Loaded }
 
 /**
@@ -70,7 +38,8 @@ export async function loadInThread(options: LoadOptions) {
 
 const { loads } = (workerData ?? {}) as { readonly loads?: LoadOptions }
 if (!isMainThread && loads !== undefined) {
-  // The package `yaml` reads a variable for each token, and `process.env` of Node.js is slow: use a plain copy.
+  // The package `yaml` reads a variable for each token, and `process.env` of Node.js is slow: use a
+  // plain copy.
   process.env = { ...process.env }
   const { loadConfig } = await import('./load.ts')
   const loaded = await loadConfig(loads)

@@ -11,7 +11,24 @@ import { readSecret, readText, secretFile } from './text.ts'
 import { ConfigError, type Issue, mistakesOf, type Path } from './yaml/issue.ts'
 import { type Env, locate, mapTexts, readSource } from './yaml/source.ts'
 
-export type Loaded = Readonly<Awaited<ReturnType<typeof loadConfig>>>
+/** A configuration that was read. */
+export interface Loaded {
+  readonly config: Config
+  /** The name of the file, as given; `-` is standard input. */
+  readonly file: string
+  readonly text: string
+  /** Differences from `LoadOptions.before`, if given, in the file's words and without secrets. */
+  readonly changes: readonly string[]
+  /** The SHA-256 of the file’s text, in hex. */
+  readonly hash: string
+  /**
+   * The SHA-256 of everything that was read: the text, the files that it names, and the
+   * environment.
+   */
+  readonly content: string
+  /** The files of secrets, keys and certificates, which may change without a change of the text. */
+  readonly files: readonly string[]
+}
 
 /** A value from a command-line flag, which overrides the file. */
 export interface FlagOverride {
@@ -34,19 +51,14 @@ export interface LoadOptions {
  * Reads, checks and compiles a configuration. Rejects with a `ConfigError`, whose mistakes are
  * those of the first step that finds any.
  */
-export async function loadConfig(options: LoadOptions) {
+export async function loadConfig(options: LoadOptions): Promise<Loaded> {
   const { file, before, overrides = [], env = process.env, nowMs = Date.now() } = options
-  let unread: ConfigError | undefined
-  // Goes on with an empty file, so that the mistakes of flags are found too.
-  const text = options.text ?? (await readText(file).catch((error) => ((unread = error), '{}')))
+  const text = options.text ?? (await readText(file))
   const source = readSource(text, env)
   const flagOf = (path: Path) =>
     overrides.findLast((override) => override.path.every((step, i) => step === path[i]))?.flag
   const located = (issues: readonly Issue[]) => locate(issues, file === '-' ? 'stdin' : file, source, flagOf)
-  const refuse = (issues: readonly Issue[]) => {
-    const ofFlags = located(issues).filter(({ where }) => where.startsWith('--'))
-    return new ConfigError(unread ? [...ofFlags, ...unread.problems] : located(issues))
-  }
+  const refuse = (issues: readonly Issue[]) => new ConfigError(located(issues))
   if (source.value === undefined) throw refuse(source.mistakes)
 
   const mistakes: Issue[] = [...source.mistakes]
@@ -69,20 +81,15 @@ export async function loadConfig(options: LoadOptions) {
   const compiled = await compile(parsed.data, directory, files, mistakes)
   if (mistakes.length > 0) throw refuse(mistakes)
 
-  const warnings = [...source.warnings, ...warningsOf(compiled, nowMs)]
-  const config: Config = { ...compiled, warnings: [...located(warnings), ...nodeWarnings(env)] }
+  const warnings = [...located([...warningsOf(compiled, nowMs)]), ...nodeWarnings(env)]
+  const config: Config = { ...compiled, warnings }
   return {
     config,
-    /** The name of the file, as given; `-` is standard input. */
     file,
     text,
-    /** Differences from `before`, if given, in the file's words and without secrets. */
     changes: before === undefined ? [] : differences(before, text, file),
-    /** The SHA-256 of the file’s text, in hex. */
     hash: createHash('sha256').update(text).digest('hex'),
-    /** The SHA-256 of everything that was read: the text, the files that it names, and the environment. */
     content: createHash('sha256').update(text).update(JSON.stringify(compiled)).digest('hex'),
-    /** The files of secrets, keys and certificates, which may change without a change of the text. */
     files,
   }
 }
@@ -90,12 +97,9 @@ export async function loadConfig(options: LoadOptions) {
 export const overridden = (file: JsonObject, overrides: readonly FlagOverride[]): JsonObject =>
   overrides.reduce((value, { path, value: override }) => put(value, path, override), file)
 
-function put(mapping: JsonObject, [key, ...rest]: readonly string[], override: string): JsonObject {
+function put(mapping: JsonObject, [key, ...rest]: readonly string[], value: string): JsonObject {
   // The URL of Redis replaces all other settings of that server: addresses, credentials and TLS.
-  if (key === 'url') return { url: override }
-  const inner = mapping[key!]
-  return {
-    ...mapping,
-    [key!]: rest.length > 0 ? put(isObject(inner) ? inner : {}, rest, override) : override,
-  }
+  if (key === 'url') return { url: value }
+  const inner = isObject(mapping[key!]) ? mapping[key!] : {}
+  return { ...mapping, [key!]: rest.length > 0 ? put(inner as JsonObject, rest, value) : value }
 }

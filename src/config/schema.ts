@@ -3,9 +3,9 @@ import { parse } from 'yaml'
 import { z } from 'zod'
 import { packageFile } from '../runtime/package.ts'
 import { clients, par, tokens } from './sections/identity.ts'
-import { parameters } from './sections/limit-rules.ts'
-import { limits } from './sections/limits.ts'
-import { admin, forwardAuth, listen, store } from './sections/listeners.ts'
+import { limitsSection } from './sections/limits.ts'
+import { admin, forwardAuth, listenSection, store } from './sections/listeners.ts'
+import { parameters } from './sections/parameters.ts'
 import { failures, headers, routes, upstreams } from './sections/routes.ts'
 import { fetchedUrl, headerFields, pageUrl } from './sections/texts.ts'
 import { choice, coerced, duration, section } from './sections/values.ts'
@@ -29,7 +29,7 @@ const tracing = section({
 const errors = section({ documentation: pageUrl.optional() })
 
 export const settings = section({
-  listen: listen.prefault({}),
+  listen: listenSection.prefault({}),
   admin: admin.prefault({}),
   forwardAuth: forwardAuth.optional(),
   drainTimeoutMs: duration('0s', '1h').prefault('10s'),
@@ -39,7 +39,7 @@ export const settings = section({
   tokens: tokens.optional(),
   par: par.optional(),
   clients: clients.default([]),
-  limits: limits.prefault({}),
+  limits: limitsSection.prefault({}),
   parameters: parameters.default({}),
   headers: headers.prefault({}),
   errors: errors.prefault({}),
@@ -65,7 +65,7 @@ export function jsonSchema(): JsonSchema {
     },
   })
   const texts: unknown = parse(readFileSync(packageFile('config/reference/descriptions.yaml'), 'utf8'))
-  describe(schema, '', texts as Readonly<Record<string, string>>)
+  addDescriptions(schema, '', texts as Readonly<Record<string, string>>)
   const description = 'A value of the environment: ${NAME} or ${NAME:-default}.'
   const $defs = { variable: { type: 'string', pattern: '\\$\\{', description } } as const
   return { $schema: $schema!, $id: 'urn:sluice:config', title: 'Sluice', ...schema, $defs }
@@ -75,16 +75,16 @@ export function jsonSchema(): JsonSchema {
  * Adds the descriptions of the settings within a schema, by their paths, such as `clients[]` or
  * `limits.*.when.header`.
  */
-function describe(schema: JsonSchema, path: string, texts: Readonly<Record<string, string>>): void {
+function addDescriptions(schema: JsonSchema, path: string, texts: Readonly<Record<string, string>>): void {
   const { properties = {}, additionalProperties: rest, items, anyOf = [] } = schema
   const add = (inner: unknown, at: string): void => {
     if (texts[at] !== undefined) (inner as JsonSchema).description = texts[at]
-    describe(inner as JsonSchema, at.replace(/\[\]$/, ''), texts)
+    addDescriptions(inner as JsonSchema, at.replace(/\[\]$/, ''), texts)
   }
   for (const [key, inner] of Object.entries(properties)) add(inner, path === '' ? key : `${path}.${key}`)
   if (typeof rest === 'object') add(rest, `${path}.*`)
   if (items !== undefined) add(items, `${path}[]`)
-  for (const member of anyOf) describe(member, path, texts)
+  for (const member of anyOf) addDescriptions(member, path, texts)
 }
 
 function allowVariable(schema: z.core.JSONSchema.BaseSchema): void {

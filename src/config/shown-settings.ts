@@ -8,7 +8,10 @@ import { locate, mapTexts, readSource } from './yaml/source.ts'
 /** A reference to a secret: a file or an environment variable. */
 const REFERENCE = /^(?:file:.*|\$\{\w+\})$/s
 
-/** Returns a value of the file at a path with `***` for secrets, and for the user and the query of URLs. */
+/**
+ * Returns a value of the file at a path with `***` for secrets, and for the user and the query of
+ * URLs.
+ */
 const hideSecrets = (value: unknown, path?: Path): unknown => mapTexts(value, hideSecret, path)
 
 function hideSecret(text: string, path: Path): string {
@@ -27,7 +30,10 @@ interface Schema {
   readonly anyOf?: readonly Schema[]
 }
 
-/** Returns a file's settings in its own keys and units, with the schema's defaults and without secrets. */
+/**
+ * Returns a file's settings in its own keys and units, with the schema's defaults and without
+ * secrets.
+ */
 export function shownSettings(file: JsonObject) {
   /** Paths of the settings that the file leaves to their defaults. */
   const defaults: Path[] = []
@@ -74,12 +80,12 @@ const NAMES = ['match', 'id', 'issuer', 'from']
  * secrets; throws a ConfigError.
  */
 export function differences(before: string, after: string, file: string): readonly string[] {
-  const all = [...compare(parse(before, file), parse(after, file), [])]
+  const all = [...compare(readMapping(before, file), readMapping(after, file), [])]
   const more = all.length - MAX_DIFFERENCES
   return more <= 0 ? all : [...all.slice(0, MAX_DIFFERENCES), `${more} more`]
 }
 
-function parse(text: string, file: string): JsonObject {
+function readMapping(text: string, file: string): JsonObject {
   const source = readSource(text)
   if (source.value === undefined) throw new ConfigError(locate(source.mistakes, file, source))
   return source.value

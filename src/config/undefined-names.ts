@@ -1,10 +1,13 @@
 import { isObject, type JsonObject } from '../runtime/json.ts'
-import { type Path, nearest, oneOf } from './yaml/issue.ts'
+import { nearest, type Path } from './yaml/issue.ts'
 
 const objectsIn = (list: unknown): readonly [number, JsonObject][] =>
   Array.isArray(list) ? [...list.entries()].filter(([, item]) => isObject(item)) : []
 
-/** Yields the undefined upstreams and limits that routes and clients of a file name, which may have other mistakes. */
+/**
+ * Yields the undefined upstreams and limits that routes and clients of a file name, which may have
+ * other mistakes.
+ */
 export function* undefinedNames({ upstreams = {}, limits = {}, routes, clients }: JsonObject) {
   /** `own`: the limit that names it, which is no candidate. */
   function* check(kind: 'upstream' | 'limit', name: unknown, path: Path, key?: true, own?: string) {
@@ -12,8 +15,7 @@ export function* undefinedNames({ upstreams = {}, limits = {}, routes, clients }
     if (typeof name !== 'string' || !isObject(defined) || Object.hasOwn(defined, name)) return
     const names = Object.keys(defined).filter((other) => other !== own)
     const similar = nearest(name, names)
-    const hint = `define it under "${kind}s"${names.length === 0 ? '' : ` or write ${oneOf(names)}`}`
-    const remedy = similar === undefined ? hint : `did you mean "${similar}"?`
+    const remedy = similar === undefined ? `define it under "${kind}s"` : `did you mean "${similar}"?`
     yield { path, message: `there is no such ${kind}; ${remedy}`, key }
   }
   for (const [name, limit] of isObject(limits) ? Object.entries(limits) : [])

@@ -1,6 +1,5 @@
 import { isLoopback } from '../downstream/peers.ts'
 import { urlsOf } from '../limit/redis/options.ts'
-import { countedBy, partOf } from '../policy/parts.ts'
 import { certificatesOf, describeValidity } from './certificates.ts'
 import type { Compiled } from './compile.ts'
 import { costOf } from './sections/routes.ts'
@@ -14,19 +13,16 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   yield* identityWarnings(config)
   yield* clientWarnings(config, nowMs)
   yield* limitWarnings(config, nowMs)
-  yield* unusedSettings(config)
+  yield* unusedUpstreams(config)
 }
 
-function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Generator<Issue> {
+function* insecureSettings({ admin, forwardAuth, listen }: Compiled): Generator<Issue> {
   const noToken = 'is reached from other machines, so /limits is refused here; set admin.token'
-  if (!admin.onLoopback && admin.token === undefined) yield { path: ['admin', 'host'], message: noToken }
+  if (!admin.onLoopback && !admin.token) yield { path: ['admin', 'host'], message: noToken }
   const believed = 'is reached from other machines and trusts all peers; let only the proxy reach it'
   if (forwardAuth !== undefined && !isLoopback(forwardAuth.host))
     yield { path: ['forwardAuth', 'host'], message: believed }
-  const trusting = 'trusts any server that answers for Redis; write "ca" instead'
-  if (store !== 'memory' && store.redis.tls?.rejectUnauthorized === false)
-    yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message: trusting }
-  const message = 'lets every caller set X-Forwarded-For and Client-Cert; write those of your proxies'
+  const message = 'lets callers set X-Forwarded-For and Client-Cert; write your proxies’ addresses'
   for (const [i, range] of listen.trustedProxies.entries())
     if (/\/0+$/.test(range)) yield { path: ['listen', 'trustedProxies', i], message }
 }
@@ -50,7 +46,7 @@ function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Iss
   ]
   const forgeable = 'is read without TLS, so whoever is on the way can replace the keys; write https'
   for (const { path, jwks } of keySets)
-    if (jwks !== undefined && 'url' in jwks && isPlaintext(jwks.url)) yield { path, message: forgeable }
+    if (jwks && 'url' in jwks && isPlaintext(jwks.url)) yield { path, message: forgeable }
   const secrets = 'gets the tokens and clientSecret without TLS; write https'
   for (const [i, { introspection }] of tokens.entries())
     if (introspection !== undefined && isPlaintext(introspection.url))
@@ -64,7 +60,10 @@ function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Iss
   if (isOpen) yield { path: ['store', 'redis', 'url'], message }
 }
 
-/** Warns about certificates that the gateway presents. Expired authorities may remain next to their successors. */
+/**
+ * Warns about certificates that the gateway presents. Expired authorities may remain next to their
+ * successors.
+ */
 function* certificateWarnings(config: Compiled, nowMs: number): Generator<Issue> {
   for (const validity of certificatesOf(config).filter(({ path }) => path.at(-1) === 'cert')) {
     const { state, message } = describeValidity(validity, nowMs)
@@ -78,17 +77,15 @@ const withoutRoute = (kind: string) => `has no effect, because no route has "aut
 function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue> {
   const hasPar = routes.some(({ authenticate }) => authenticate === 'par')
   const hasAuthorization = routes.some(({ authenticate }) => authenticate === 'authorization')
-  const mustSign = clients.some(({ requestObjectSigningAlg = 'none' }) => requestObjectSigningAlg !== 'none')
-  const unsigned =
-    'have none with "authenticate: authorization", so the authorisation endpoint accepts unsigned parameters of clients that must sign'
+  const mustSign = clients.some(({ requestObjectSigningAlg: alg = 'none' }) => alg !== 'none')
+  const unsigned = 'lack "authenticate: authorization", so clients that must sign need not'
   if (hasPar && !hasAuthorization && mustSign) yield { path: ['routes'], message: unsigned, key: true }
   if (par !== undefined && !hasPar) yield { path: ['par'], message: withoutRoute('par'), key: true }
   for (const [i, client] of clients.entries()) {
     const { pushed, requestObjectSigningAlg: alg = 'none', authentication, jwks, issuer } = client
     if (pushed !== undefined && !hasAuthorization)
       yield { path: ['clients', i, 'pushed'], message: withoutRoute('authorization'), key: true }
-    const isOfOtherIssuer = issuer !== undefined && issuer !== par?.issuer
-    if (!hasPar || isOfOtherIssuer) {
+    if (!hasPar || (issuer ?? par?.issuer) !== par?.issuer) {
       const keys = ['requestObjectSigningAlg', 'authentication', 'jwks'] as const
       const present = keys.find((key) => client[key] !== undefined)
       const key = present === 'jwks' && 'url' in jwks! ? 'jwksUri' : present
@@ -103,20 +100,11 @@ function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue>
   }
 }
 
-function* clientWarnings({ clients, clientLimits, limits }: Compiled, nowMs: number): Generator<Issue> {
-  for (const [i, { id, caller }] of clients.entries()) {
-    const message = 'begins or ends with a blank; remove it unless it is intended'
-    if (id !== id.trim()) yield { path: ['clients', i, 'id'], message }
-    for (const [name, { limit, windowMs, untilAt }] of clientLimits.get(caller) ?? []) {
-      const path = ['clients', i, 'limits', name]
-      const general = limits.find((general) => general.name === name)!
-      const isSame = limit === general.limit && (windowMs ?? general.windowMs) === general.windowMs
-      if (untilAt !== undefined && untilAt <= nowMs)
-        yield { path: [...path, 'until'], message: 'has passed; remove this limit' }
-      else if (isSame && general.changes.length === 0)
-        yield { path, message: `equals "${name}" of every client; remove it`, key: true }
-    }
-  }
+function* clientWarnings({ clients, clientLimits }: Compiled, nowMs: number): Generator<Issue> {
+  for (const [i, { caller }] of clients.entries())
+    for (const [name, { untilAt = Infinity }] of clientLimits.get(caller) ?? [])
+      if (untilAt <= nowMs)
+        yield { path: ['clients', i, 'limits', name, 'until'], message: 'has passed; remove it' }
 }
 
 const isChosen = (part: string): boolean => part.startsWith('header:')
@@ -131,33 +119,25 @@ function* limitWarnings({ limits, routes, forwardAuth }: Compiled, nowMs: number
     const users = routes.filter(({ limits }) =>
       limits.some((used) => used.name === name || used.counts === name),
     )
-    const unseen =
-      'has no effect where a proxy asks by "forwardAuth": the gateway does not see such a call end'
+    const unseen = 'has no effect by "forwardAuth": the gateway does not see such a call end'
     if (isConcurrent && forwardAuth !== undefined && users.length > 0)
       yield { path: ['limits', name, 'concurrent'], message: unseen, key: true }
     const isLeftOut = routes.some((route) => costOf(route, limit) === 0)
     const unused = `has no effect: no route names it${isLeftOut ? ' with a cost of at least 1' : ''}`
     if (users.length === 0) yield { path: ['limits', name], message: unused, key: true }
     const last = changes.findLastIndex(({ fromAt }) => fromAt <= nowMs)
-    const passed = `has passed; write limit: ${changes[last]?.limit} for "${name}" and remove this change`
+    const passed = `has passed; write its limit, ${changes[last]?.limit}, at "${name}" and remove it`
     if (last !== -1) yield { path: ['limits', name, 'changes', last, 'from'], message: passed }
     const isUnbound = users.some(({ limits }) => limits.every(({ per }) => per.some(isChosen)))
-    const message =
-      'is a value that callers choose, each with a counter; add a limit without it to its routes'
+    const message = 'is chosen by callers, with a counter for each; add a limit without it to its routes'
     if (isUnbound) yield { path: ['limits', name, 'per', per.findIndex(isChosen)], message }
   }
 }
 
-function* unusedSettings({ upstreams, parameters, routes }: Compiled): Generator<Issue> {
+function* unusedUpstreams({ upstreams, routes }: Compiled): Generator<Issue> {
   for (const { name } of upstreams)
     if (!routes.some(({ upstream }) => upstream === name))
       yield { path: ['upstreams', name], message: 'has no effect: no route names it', key: true }
-  const counted = new Set(
-    routes.flatMap((route) => [...countedBy(route), ...route.limits.flatMap(({ per }) => per)]),
-  )
-  const message = 'has no effect, because no limit of a route with it counts by it'
-  for (const name of Object.keys(parameters))
-    if (!counted.has(partOf(name))) yield { path: ['parameters', name], message, key: true }
 }
 
 /** Options of Node.js that weaken the gateway, and the effect of each. */
@@ -169,14 +149,14 @@ const NODE_OPTIONS: Readonly<Record<string, string>> = {
   '--inspect': 'opens a debugger port, through which anybody who reaches it runs code here',
 }
 
-/** Warns about Node.js options and variables that weaken the gateway, on the command line or in the environment. */
+/**
+ * Warns about Node.js options and variables that weaken the gateway, on the command line or in the
+ * environment.
+ */
 export function* nodeWarnings(env: Env): Generator<LocatedIssue> {
-  const words = [...process.execArgv, ...(env['NODE_OPTIONS'] ?? '').split(/\s+/)]
-  const options = new Set(
-    words.map((word) => word.replaceAll('_', '-').replace(/=.*$|(?<=^--inspect).*$/, '')),
-  )
-  for (const [option, effect] of Object.entries(NODE_OPTIONS))
-    if (options.has(option)) yield { where: 'Node.js', path: option, message: `${effect}; remove it` }
+  const given = [...process.execArgv, env['NODE_OPTIONS']].join(' ').replaceAll('_', '-')
+  for (const [path, effect] of Object.entries(NODE_OPTIONS))
+    if (given.includes(path)) yield { where: 'Node.js', path, message: `${effect}; remove it` }
   const message = 'trusts any server that answers for an issuer or the trace receiver; remove it'
   const path = 'NODE_TLS_REJECT_UNAUTHORIZED'
   if (env[path] === '0') yield { where: 'Node.js', path, message }

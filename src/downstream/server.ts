@@ -22,7 +22,7 @@ export interface Bounds extends SocketBounds {
 }
 
 /** Certificates and key are PEM; callers need a certificate of `clientCa` to connect, if it is given. */
-export interface Tls {
+export interface ListenerTls {
   readonly cert: string
   readonly key: string
   readonly clientCa: string | undefined
@@ -43,7 +43,12 @@ const MAX_FIELDS = 200
  * Creates the callers' HTTP server, or HTTPS server if `tls` is given. Answers invalid HTTP itself;
  * only valid requests reach `serve`.
  */
-export function createListener(serve: Serve, bounds: Bounds, events: ListenerEvents, tls?: Tls): Server {
+export function createListener(
+  serve: Serve,
+  bounds: Bounds,
+  events: ListenerEvents,
+  tls?: ListenerTls,
+): Server {
   const options = {
     maxHeaderSize: bounds.maxHeaderSize,
     headersTimeout: bounds.headersTimeoutMs,
@@ -129,7 +134,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   return server
 }
 
-function tlsOptions({ cert, key, clientCa, requestClientCert }: Tls): TlsOptions {
+function tlsOptions({ cert, key, clientCa, requestClientCert }: ListenerTls): TlsOptions {
   return {
     cert,
     key,
@@ -142,7 +147,7 @@ function tlsOptions({ cert, key, clientCa, requestClientCert }: Tls): TlsOptions
 }
 
 /** Replaces the certificate for new connections. Throws, and changes nothing, if it is invalid. */
-export function renewCertificate(server: Server, tls: Tls): void {
+export function renewCertificate(server: Server, tls: ListenerTls): void {
   if (server instanceof SecureServer) server.setSecureContext(tlsOptions(tls))
 }
 

@@ -8,7 +8,7 @@ import type { Allowance, Charge, Store } from './store.ts'
  * The outcome of a decision for one limit, for the metrics: `near` has used 80 % of it,
  * `over_cached` did not ask the store.
  */
-export type Outcome = 'within' | 'near' | 'over' | 'over_cached' | 'shadow_over'
+export type LimitOutcome = 'within' | 'near' | 'over' | 'over_cached' | 'shadow_over'
 
 /**
  * Decides calls under their limits. While an answer of the store says that the next call cannot
@@ -72,7 +72,7 @@ const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cac
 /** Creates the limiter of a store. */
 export function createLimiter(
   store: Store,
-  onOutcome: (limit: string, outcome: Outcome) => void = () => {},
+  onOutcome: (limit: string, outcome: LimitOutcome) => void = () => {},
   { now }: Pick<Clock, 'now'> = SYSTEM_CLOCK,
 ): Limiter {
   /**

@@ -1,7 +1,7 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { atCallbackEnd } from '../runtime/hot-path.ts'
 import type { Activity } from './activity.ts'
-import { keyOf } from './callers.ts'
+import { keyOfLimit } from './callers.ts'
 import { accessLine, statusOf, withOmitted } from './log-lines.ts'
 import type { LogOutput } from './log.ts'
 import type { Metrics } from './metrics.ts'
@@ -45,7 +45,7 @@ export function createAccessLog(
     const level = isError ? 'error' : 'info'
     if (!log.isLevelEnabled(level)) return
     if (refusals === 'sampled' && decision?.cached === true)
-      sampler.add(keyOf(exchange.quotas, decision.refusedBy!.name), exchange, endedAt)
+      sampler.add(keyOfLimit(exchange.quotas, decision.refusedBy!.name), exchange, endedAt)
     else write(accessLine(exchange, level))
   })
   return { observe, close: sampler.close }

@@ -178,7 +178,7 @@ function recordDecision(row: CallerRow, exchange: Exchange, second: number, isOw
   const { decision, quotas, endedAt, decidedAt = endedAt } = exchange
   const { admitted, allowances, refusedBy } = decision!
   for (const allowance of allowances) {
-    const key = keyOf(quotas, allowance.name)
+    const key = keyOfLimit(quotas, allowance.name)
     let latest = row.limits.get(allowance.name)
     if (latest === undefined) {
       latest = new LatestDecision()
@@ -196,7 +196,7 @@ function recordDecision(row: CallerRow, exchange: Exchange, second: number, isOw
 }
 
 /** Returns the key of the limit with this name; an empty string if no quota has it. */
-export function keyOf(quotas: Exchange['quotas'], name: string): string {
+export function keyOfLimit(quotas: Exchange['quotas'], name: string): string {
   for (const quota of quotas) if (quota.name === name) return quota.key
   return ''
 }

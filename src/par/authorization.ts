@@ -1,8 +1,17 @@
 import { Refusal } from '../errors.ts'
-import { type ClientRules, findClient, refuseRequestObject, signingOf } from './clients.ts'
+import { refuseRequestObject } from './client-jwt.ts'
+import { findClient, type ParRules, signingOf } from './clients.ts'
 import { type Body, invalidRequest, parseParameters, refuseBody, splitParameters } from './form.ts'
 
-export type AuthorizationGuard = ReturnType<typeof createAuthorizationGuard>
+/**
+ * Checks the query, without `?`, and the body of a POST to the authorisation endpoint. Resolves to
+ * undefined to forward it. May wait for keys; never rejects. `onClaim` gets a well-formed id.
+ */
+export type AuthorizationGuard = (
+  query: string,
+  form: Body | undefined,
+  onClaim?: (clientId: string) => void,
+) => Promise<Refusal | undefined>
 
 const PUSHED = 'urn:ietf:params:oauth:request_uri:'
 
@@ -11,12 +20,8 @@ const PUSHED = 'urn:ietf:params:oauth:request_uri:'
  * request (RFC 9126) or a signed request object (RFC 9101) of clients with such settings. Refusals
  * are errors of section 5.2, as the redirect URI is not verified here.
  */
-export function createAuthorizationGuard(rules: ClientRules) {
-  /**
-   * Checks the query, without `?`, and the body of a POST. Returns undefined to forward. May wait
-   * for keys; never rejects. `onClaim` gets a well-formed id.
-   */
-  return async (query: string, form: Body | undefined, onClaim?: (clientId: string) => void) => {
+export function createAuthorizationGuard(rules: ParRules): AuthorizationGuard {
+  return async (query, form, onClaim) => {
     const body = form?.body.toString() ?? ''
     const unreadable = body === '' ? undefined : refuseBody(form!)
     if (unreadable !== undefined) return unreadable

@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer'
 import { isName } from '../runtime/json.ts'
 import { Refusal } from '../errors.ts'
-import type { ClientRules, ParClient } from './clients.ts'
-import { assertionFault, findClient, parseJwt, refuseRequestObject } from './clients.ts'
+import { assertionFault, parseJwt, refuseRequestObject } from './client-jwt.ts'
+import { findClient, type ParClient, type ParRules } from './clients.ts'
 import type { Body, Form } from './form.ts'
 import { decodeComponent, invalidRequest, parseParameters, refuseBody, refuseParameters } from './form.ts'
 
@@ -11,7 +11,14 @@ export interface PushedRequest extends Body {
   readonly authorization: readonly string[]
 }
 
-export type ParGuard = ReturnType<typeof createParGuard>
+/**
+ * Checks a request to the PAR endpoint (RFC 9126). Resolves to undefined to forward it byte for
+ * byte, and once. May wait for keys; never rejects. Calls `onClaim` with a well-formed client_id.
+ */
+export type ParGuard = (
+  request: PushedRequest,
+  onClaim?: (clientId: string) => void,
+) => Promise<Refusal | undefined>
 
 /** Methods that are part of the request; other checks cover TLS certificates. */
 const IN_THE_REQUEST = /^(?:client_secret_|private_key_jwt$)/
@@ -19,10 +26,10 @@ const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
 
 /**
- * Creates the guard of the PAR endpoint (RFC 9126), which makes the backend's checks and those it
- * omits. Refusals are those of RFC 6749 section 5.2.
+ * Creates the guard of the PAR endpoint, which makes the backend's checks and those it omits.
+ * Refusals are those of RFC 6749 section 5.2.
  */
-export function createParGuard(options: ClientRules) {
+export function createParGuard(options: ParRules): ParGuard {
   async function refuseClient(credentials: Credentials, client?: ParClient, realm?: string) {
     if (client === undefined && options.unknownClients === 'refuse')
       return invalidClient('This client is not known here.', realm)
@@ -45,11 +52,7 @@ export function createParGuard(options: ClientRules) {
     return invalidRequest('The client_assertion must be a JWT with the client_id as sub.')
   }
 
-  /**
-   * Returns undefined to forward the request byte for byte, and once. May wait for keys; never
-   * rejects. Calls `onClaim` with a well-formed client_id.
-   */
-  return async ({ authorization, ...body }: PushedRequest, onClaim?: (clientId: string) => void) => {
+  return async ({ authorization, ...body }, onClaim) => {
     const unreadable = refuseBody(body)
     if (unreadable !== undefined) return unreadable
     // RFC 9126 section 2.1.
@@ -72,7 +75,10 @@ export function createParGuard(options: ClientRules) {
 /** The client_id and the authentication method of a request, not verified. */
 type Credentials = Exclude<ReturnType<typeof readCredentials>, Refusal>
 
-/** Reads the client and its authentication method (RFC 6749 section 2.3); returns a refusal for several methods. */
+/**
+ * Reads the client and its authentication method (RFC 6749 section 2.3); returns a refusal for
+ * several methods.
+ */
 function readCredentials(form: Form, authorization: readonly string[]) {
   const [header, ...more] = authorization
   const assertionText = form.get('client_assertion')
@@ -88,7 +94,10 @@ function readCredentials(form: Form, authorization: readonly string[]) {
   const basic = header === undefined ? undefined : readBasic(header)
   if (header !== undefined && basic === undefined)
     return invalidRequest('The Authorization header must be Basic with form-encoded credentials.')
-  /** The client that the method itself names; undefined for `none`, and for an assertion without a readable `sub`. */
+  /**
+   * The client that the method itself names; undefined for `none`, and for an assertion without a
+   * readable `sub`.
+   */
   const proved = basic ?? (isName(sub) ? sub : undefined)
   const named = form.get('client_id')
   if (named !== undefined && proved !== undefined && named !== proved)

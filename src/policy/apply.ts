@@ -4,8 +4,9 @@ import type { Quota } from '../limit/quota.ts'
 import { claimedBy, excludedBy } from './conditions.ts'
 import { type Caller, type Facts, tokenHash } from './facts.ts'
 import type { Limit } from './limit.ts'
-import { compileKey, type Parameters } from './parts.ts'
-import { type AllRules, quotaOf, rulesOf } from './rule.ts'
+import type { Parameters } from './kinds.ts'
+import { type CompiledKey, compileKey } from './parts.ts'
+import { type AllRules, type ClientRules, quotaOf, rulesOf } from './rule.ts'
 
 export interface LimitOptions extends AllRules {
   readonly prefix: string
@@ -14,33 +15,41 @@ export interface LimitOptions extends AllRules {
   readonly onBadClaim?: ((limit: Limit) => void) | undefined
 }
 
-export type CompiledLimit = ReturnType<typeof compileLimit>
-
-/** Compiles a limit to the steps in which it is applied to a request, by which it is charged and explained. */
-export function compileLimit(limit: Limit, options: LimitOptions) {
-  const { claim, together } = limit
-  const { prefix, parameters = {}, onBadClaim } = options
-  const { keyOf, beginningOf, skippedBy, lackingIn } = compileKey(limit, prefix, parameters)
-
+/**
+ * A limit as the steps in which it is applied to a request, by which it is charged and explained.
+ */
+export interface CompiledLimit extends CompiledKey {
+  readonly limit: Limit
   /**
    * Returns the condition, or the missing part, by which the limit is left out of a request;
    * undefined if it applies.
    */
+  leftOutBy(caller: Caller, facts: Facts): string | undefined
+  /** Returns the rules of a caller; of a key that is not known, only its beginning. */
+  rulesFor(caller: Caller, key: string): ClientRules
+  /**
+   * Applies the limit at an instant (epoch milliseconds): returns a 400 or 403 if the request lacks
+   * a part of the key, undefined if the limit is left out.
+   */
+  apply(caller: Caller, facts: Facts, nowMs: number): Quota | Refusal | undefined
+}
+
+export function compileLimit(limit: Limit, options: LimitOptions): CompiledLimit {
+  const { claim, together } = limit
+  const { prefix, parameters = {}, onBadClaim } = options
+  const compiledKey = compileKey(limit, prefix, parameters)
+  const { keyOf, skippedBy } = compiledKey
+
   function leftOutBy(caller: Caller, facts: Facts): string | undefined {
     return excludedBy(limit, caller, facts) ?? skippedBy(caller, facts)
   }
 
-  /** Returns the rules of a caller; of a key that is not known, only its beginning. */
-  function rulesFor(caller: Caller, key: string) {
+  function rulesFor(caller: Caller, key: string): ClientRules {
     const rules = rulesOf(options, limit, key, caller.client)
     const claimed = claim && claimedBy(claim, caller, () => onBadClaim?.(limit))
     return claimed === undefined ? rules : { ...rules, claimed }
   }
 
-  /**
-   * Applies the limit: returns a 400 or 403 if the request lacks a part of the key, undefined if
-   * the limit is left out.
-   */
   function apply(caller: Caller, facts: Facts, nowMs: number): Quota | Refusal | undefined {
     if (leftOutBy(caller, facts) !== undefined) return undefined
     const key = keyOf(caller, facts)
@@ -49,7 +58,7 @@ export function compileLimit(limit: Limit, options: LimitOptions) {
     return together === undefined ? quota : { ...quota, access: accessOf(quota, together, facts) }
   }
 
-  return { limit, leftOutBy, lackingIn, keyOf, beginningOf, rulesFor, apply }
+  return { ...compiledKey, limit, leftOutBy, rulesFor, apply }
 }
 
 function accessOf({ key, windowMs, calendar }: Quota, together: number | 'token', facts: Facts) {
@@ -57,7 +66,9 @@ function accessOf({ key, windowMs, calendar }: Quota, together: number | 'token'
   return { key: accessKey(key, tokenHash(facts)), windowMs, calendar, isOfToken: true }
 }
 
-/** Returns the function that applies limits to a request: a 400 or 403 if it lacks a part of a key. */
+/**
+ * Returns the function that applies limits to a request: a 400 or 403 if it lacks a part of a key.
+ */
 export function applyAll(limits: readonly CompiledLimit[]) {
   const hasShares = limits.some(({ limit }) => limit.counts !== undefined)
   return (caller: Caller, facts: Facts, nowMs: number): readonly Quota[] | Refusal => {
@@ -90,7 +101,11 @@ export function oncePerCounter(quotas: readonly Quota[]): readonly Quota[] {
 export const compileLimits = (limits: readonly Limit[], options: LimitOptions) =>
   applyAll(limits.map((limit) => compileLimit(limit, options)))
 
-/** Returns the quota that lets a DPoP proof pass once in `windowMs`; all replays of a proof share its key. */
-export const proofQuota = (prefix: string, first: string, id: string, windowMs: number): Quota => ({
-  ...{ name: 'proof', key: proofKey(prefix, first, id), limit: 1, windowMs, shadow: false, isProof: true },
-})
+/**
+ * Returns the quota that lets a DPoP proof pass once in `windowMs`; all replays of a proof share
+ * its key.
+ */
+export function proofQuota(prefix: string, first: string, id: string, windowMs: number): Quota {
+  const key = proofKey(prefix, first, id)
+  return { name: 'proof', key, limit: 1, windowMs, shadow: false, isProof: true }
+}

@@ -39,22 +39,28 @@ export interface CalendarName {
   readonly firstDay?: (typeof WEEKDAYS)[number]
 }
 
-/** Formats the period of a calendar, such as `month (Europe/Lisbon)` or `week from monday (UTC)`. */
+/**
+ * Formats the period of a calendar, such as `month (Europe/Lisbon)` or `week from monday (UTC)`.
+ */
 export const formatCalendar = ({ unit, timezone, firstDay }: CalendarName): string =>
   `${unit}${firstDay === undefined ? '' : ` from ${firstDay}`} (${timezone})`
 
-const HOUR = {
-  ...{ year: 'numeric', month: 'numeric', day: 'numeric' },
-  ...{ hour: 'numeric', hourCycle: 'h23', timeZoneName: 'longOffset' },
-} as const
+const DATE = { year: 'numeric', month: 'numeric', day: 'numeric' } as const
+const HOUR = { ...DATE, hour: 'numeric', hourCycle: 'h23', timeZoneName: 'longOffset' } as const
 /** Fields of a date and time that together name an hour or a minute. */
 const FIELDS = { hour: HOUR, minute: { ...HOUR, minute: 'numeric' } } as const
 
-/** Returns a function that names the period of an instant. Instants of the same period have the same name. */
+/**
+ * Returns a function that names the period of an instant. Instants of the same period have the same
+ * name.
+ */
 function createNames({ unit, timezone, firstDay = 'monday' }: CalendarName) {
   const fields = unit === 'hour' || unit === 'minute' ? FIELDS[unit] : {}
   const { format } = new Intl.DateTimeFormat('en', { timeZone: timezone, ...fields })
-  /** Returns the local date of an instant, which is formatted as `12/31/2026`, as a count of days and one of months. */
+  /**
+   * Returns the local date of an instant, which is formatted as `12/31/2026`, as a count of days
+   * and one of months.
+   */
   function date(epochMs: number) {
     const [month, day, year] = format(epochMs).split('/').map(Number) as [number, number, number]
     // oxlint-disable-next-line no-restricted-globals -- a calculation that reads no clock
@@ -81,7 +87,10 @@ export function createCalendar(name: CalendarName): Calendar & CalendarName {
   const nameAt = createNames(name)
   let last: Period = { startMs: 0, endMs: 0 }
 
-  /** Returns the distance from `fromMs` to the nearest instant, in steps of `sign`, at which another period is. */
+  /**
+   * Returns the distance from `fromMs` to the nearest instant, in steps of `sign`, at which another
+   * period is.
+   */
   function distance(fromMs: number, sign: 1 | -1): number {
     const here = nameAt(fromMs)
     return search(1, UNITS_MS[name.unit] + 1, (ms) => nameAt(fromMs + sign * ms) !== here)

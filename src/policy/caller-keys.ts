@@ -8,7 +8,9 @@ import { decodePart, type KeyedLimit, nameInKeys } from './key.ts'
 export const countsBy = ({ per }: KeyedLimit, caller: CountedCaller): boolean =>
   caller.every(({ word }) => per.includes(word))
 
-/** Returns the key of a caller under a limit, or its beginning if the limit counts by further parts. */
+/**
+ * Returns the key of a caller under a limit, or its beginning if the limit counts by further parts.
+ */
 export function callerKey(prefix: string, limit: KeyedLimit, caller: CountedCaller): string {
   const parts = limit.per.map((word) => caller.find((part) => part.word === word))
   const known = parts.includes(undefined) ? parts.slice(0, parts.indexOf(undefined)) : parts

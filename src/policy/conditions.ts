@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import type { KeyedLimit } from './key.ts'
 import type { Caller, Facts } from './facts.ts'
+import { asList } from '../runtime/json.ts'
 
 /** A condition on a request. Names of header fields are in lower case; a method has no name. */
 export interface Condition {
@@ -15,7 +16,10 @@ export interface Conditional {
   readonly unless?: readonly Condition[]
 }
 
-/** Returns the condition that leaves a limit out of a request, as `explain` shows it; undefined if none does. */
+/**
+ * Returns the condition that leaves a limit out of a request, as `explain` shows it; undefined if
+ * none does.
+ */
 export function excludedBy({ when, unless }: Conditional, caller: Caller, facts: Facts) {
   const unmet = when?.find((condition) => !holds(condition, caller, facts, false))
   if (unmet !== undefined) return `when ${formatCondition(unmet)}`
@@ -28,7 +32,7 @@ function holds({ of, name, is }: Condition, { claims }: Caller, facts: Facts, is
   let values: readonly (string | number | boolean)[] | undefined
   if (of === 'header') values = facts.field(name)
   else if (of === 'method') values = [facts.method]
-  else if (claims?.[name] !== undefined) values = [claims[name]].flat()
+  else if (claims?.[name] !== undefined) values = asList(claims[name])
   if (values === undefined) return is === 'absent'
   if (is === 'absent' || is === 'present') return is === 'present'
   if (is === 'ip') return values.length === 1 && isAddress(values[0])
@@ -78,7 +82,10 @@ export function claimedBy(
 
 type Reading = KeyedLimit & Conditional & { readonly claim?: ClaimedLimit }
 
-/** Returns the names of the header fields or claims that limits count by, or that their conditions read. */
+/**
+ * Returns the names of the header fields or claims that limits count by, or that their conditions
+ * read.
+ */
 function namesOf(limits: readonly Reading[], kind: 'header' | 'claim'): readonly string[] {
   const names = limits.flatMap(({ per, when = [], unless = [] }) => [
     ...per.filter((part) => part.startsWith(`${kind}:`)).map((part) => part.slice(kind.length + 1)),

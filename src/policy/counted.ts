@@ -19,8 +19,8 @@ export interface CallerPart {
 
 /**
  * A caller as limits count it, written by the words of `per`, in their order: `client:acme`,
- * `user:SUB`, `ip:192.0.2.7`,
- * `header:x-api-key=VALUE`, `claim:consent_id=VALUE`, `token:SHA256`. A part that is not one of these is a client.
+ * `user:SUB`, `ip:192.0.2.7`, `header:x-api-key=VALUE`, `claim:consent_id=VALUE`, `token:SHA256`. A
+ * part that is not one of these is a client.
  */
 export type CountedCaller = readonly CallerPart[]
 
@@ -41,7 +41,10 @@ const BETWEEN_PARTS = / (?=(?:client|user|ip|token):|(?:header|claim):[^ =]+=)(?
  * like a list of callers.
  */
 const AMBIGUOUS = /"|, | (?:(?:client|user|ip|token):|(?:header|claim):[^ =]+=)/
-/** Matches the words of `per` that say who calls; the others, `route` and path parameters, say what is called. */
+/**
+ * Matches the words of `per` that say who calls; the others, `route` and path parameters, say what
+ * is called.
+ */
 const IDENTITY = /^(?:client|user|ip|token|header:.*|claim:.*)$/s
 /** Matches the words whose values are secrets, or as good as secrets. */
 const SECRET = /^(?:token|header:.*)$/s
@@ -74,17 +77,20 @@ function parsePart(text: string): CallerPart {
     throw new InvalidQuestion('Which caller? Write a client id, or a value such as ip:192.0.2.7.')
   if (word === 'client' && simple === undefined && !isBareClient(text))
     throw new InvalidQuestion(
-      'Write client:ID for a client, ip:192.0.2.7 for an address, or such as header:x-api-key=VALUE.',
+      'Write client:ID for a client, ip:192.0.2.7 for an address, or header:x-api-key=VALUE.',
     )
-  if (word === 'ip') {
-    const [address = ''] = value.split('/64', 1)
-    if (isIP(address) === 0)
-      throw new InvalidQuestion(`"${text}" must be an IP address such as ip:192.0.2.7.`)
-    return { word, value: addressOf(address) }
-  }
   if (word === 'token') return { word, value: parseTokenHash(value) }
-  if (word.startsWith('header:')) return { word: word.toLowerCase(), value: foldCase(value) }
-  return { word, value }
+  const part = word.startsWith('header:') ? word.toLowerCase() : word
+  const plain = word === 'ip' ? value.split('/64', 1)[0]! : value
+  if (word === 'ip' && isIP(plain) === 0)
+    throw new InvalidQuestion(`"${text}" must be an IP address such as ip:192.0.2.7.`)
+  return { word: part, value: countedForm(part)(plain) }
+}
+
+/** Returns the form in which limits count the values of a word. */
+export function countedForm(word: string): (value: string) => string {
+  if (word === 'ip') return addressOf
+  return word.startsWith('header:') ? foldCase : (value) => value
 }
 
 function unquoted(text: string): string {
@@ -104,7 +110,7 @@ function parseTokenHash(text: string): string {
 }
 
 /** Returns an address as limits count it: IPv4, or the /64 of IPv6. */
-export function addressOf(ip: string): string {
+function addressOf(ip: string): string {
   const network = networkOf(ip)
   return network.endsWith('/64') ? `${network.slice(0, -3).replaceAll('-', ':')}::/64` : network
 }
@@ -118,7 +124,10 @@ function formatPart({ word, value }: CallerPart): string {
 /** Formats a caller with its whole values, as `parseCaller` reads it. */
 export const formatCaller = (caller: CountedCaller): string => caller.map(formatPart).join(' ')
 
-/** Returns a secret value as it may be shown: its first characters, and the first digits of its SHA-256. */
+/**
+ * Returns a secret value as it may be shown: its first characters, and the first digits of its
+ * SHA-256.
+ */
 const shorten = memoize(
   (value: string) =>
     `${value.slice(0, SHOWN_CHARS)}${SHORTENED}${hash('sha256', value).slice(0, SHOWN_HEX_DIGITS)}`,
@@ -143,7 +152,10 @@ export function counterKey(prefix: string, name: string, caller: CountedCaller):
   return [keyOf(prefix, name, first), ...rest].join(':')
 }
 
-/** True for a caller that is written in the form in which it is shown: only a gateway that has seen it knows it. */
+/**
+ * True for a caller that is written in the form in which it is shown: only a gateway that has seen
+ * it knows it.
+ */
 export const isShortened = (caller: CountedCaller): boolean =>
   caller.some(({ word, value }) => SECRET.test(word) && value.includes(SHORTENED))
 

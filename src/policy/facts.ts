@@ -14,9 +14,14 @@ export interface Caller {
   readonly client?: string
   /** The token's `sub`, named in the same way. */
   readonly user?: string
-  /** The address of the socket's peer, or the one that a trusted proxy reports; IPv4-mapped IPv6 as IPv4. */
+  /**
+   * The address of the socket's peer, or the one that a trusted proxy reports; IPv4-mapped IPv6 as
+   * IPv4.
+   */
   readonly ip: string
-  /** The claims of the token that limits read; an empty list for those that no limit can compare. */
+  /**
+   * The claims of the token that limits read; an empty list for those that no limit can compare.
+   */
   readonly claims?: Readonly<Record<string, Claim | readonly Claim[]>> | undefined
 }
 

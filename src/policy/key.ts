@@ -7,7 +7,10 @@ import { memoize } from '../runtime/hot-path.ts'
 
 /** Maximum UTF-8 bytes of a part; a longer part is replaced by its hash. */
 const MAX_BYTES = 256
-/** Matches a part that is its own encoding: no delimiters of keys, glob characters or control characters. */
+/**
+ * Matches a part that is its own encoding: no delimiters of keys, glob characters or control
+ * characters.
+ */
 const UNESCAPED = /^[\w.~!$&'()+,;=@|/-]{1,256}$/
 const ENCODED = Array.from({ length: 256 }, (_, byte) => {
   const char = String.fromCharCode(byte)
@@ -81,7 +84,10 @@ export const ipPart = (ip: string): string => encodePart(networkOf(ip))
 
 const routePart = memoize(encodePart, 1000, 1000)
 
-/** Returns the function that encodes the values of a part. Only ids, claims and hashes are compared exactly. */
+/**
+ * Returns the function that encodes the values of a part. Only ids, claims and hashes are compared
+ * exactly.
+ */
 export function encoderOf(part: string): (value: string) => string {
   if (part === 'ip') return ipPart
   if (part === 'route') return routePart

@@ -15,9 +15,15 @@ export interface Limit extends KeyedLimit, Conditional {
   /** The default, if `claim` is set. */
   readonly limit: number
   readonly claim?: ClaimedLimit
-  /** Points that a call takes at a route; 1 in the list of all limits. Undefined if every route's calls take 1. */
+  /**
+   * Points that a call takes at a route; 1 in the list of all limits. Undefined if every route's
+   * calls take 1.
+   */
   readonly cost?: number
-  /** Length of the longest possible period, if `calendar` is set, or of a lease of a call in progress. */
+  /**
+   * Length of the longest possible period, if `calendar` is set, or of a lease of a call in
+   * progress.
+   */
   readonly windowMs: number
   /** The periods of the calendar in which calls are counted, in place of a window that slides. */
   readonly calendar?: CalendarName
@@ -25,17 +31,25 @@ export interface Limit extends KeyedLimit, Conditional {
   readonly countsSuccess?: boolean | undefined
   /** Replaces that of the store. */
   readonly onOutage?: OutageMode | undefined
-  /** True if the limit is left out of a request that lacks a part of its key, which otherwise is refused. */
+  /**
+   * True if the limit is left out of a request that lacks a part of its key, which otherwise is
+   * refused.
+   */
   readonly skipsMissing?: boolean
   /** Replaces the 429. */
   readonly refusal?: FixedReply
   /** True if the limit is counted and reported, but never refuses. */
   readonly shadow: boolean
-  /** Announced changes of `limit`, in the order in which they take effect. Instants are epoch milliseconds. */
+  /**
+   * Announced changes of `limit`, in the order in which they take effect. Instants are epoch
+   * milliseconds.
+   */
   readonly changes: readonly Readonly<Record<'announcedAt' | 'fromAt' | 'limit', number>>[]
 }
 
-/** A client's own limit of the file, which replaces the named limit and its changes until `untilAt`. */
+/**
+ * A client's own limit of the file, which replaces the named limit and its changes until `untilAt`.
+ */
 export interface ClientLimit {
   readonly limit: number
   readonly windowMs?: number

@@ -1,6 +1,5 @@
-import { foldCase } from '../downstream/target.ts'
 import { memoize } from '../runtime/hot-path.ts'
-import { addressOf, type CallerPart, type CountedCaller, identityOf } from './counted.ts'
+import { type CallerPart, countedForm, type CountedCaller, identityOf } from './counted.ts'
 import { MAX_SHOWN, showCaller, type ShownCaller } from './counted.ts'
 import type { Caller, Facts } from './facts.ts'
 import type { KeyedLimit } from './key.ts'
@@ -8,12 +7,6 @@ import { valueReader } from './parts.ts'
 
 const MAX_LENGTH = 256
 const MAX_WORDS = 1000
-
-/** Returns the form in which limits count the values of a word. */
-function countedForm(word: string): (value: string) => string {
-  if (word === 'ip') return addressOf
-  return word.startsWith('header:') ? foldCase : (value) => value
-}
 
 /** Names the caller of a request by some words of `per`; nobody if it lacks one of them. */
 type Name = (caller: Caller, facts: Facts) => readonly ShownCaller[]
@@ -50,7 +43,9 @@ function nameByAll(words: readonly string[]): Name {
 /** Names the client of a request. */
 export const nameClient = nameByOne('client')
 
-/** Compiles the function that names the callers whom the limits of some quotas count: one, mostly. */
+/**
+ * Compiles the function that names the callers whom the limits of some quotas count: one, mostly.
+ */
 export function compileCallers(limits: readonly KeyedLimit[]) {
   const namings = new Map<string, { readonly nameOf: Name; readonly limits: Set<string> }>()
   for (const { name, per } of limits) {

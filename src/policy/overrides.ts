@@ -5,7 +5,10 @@ import { type CountedCaller, counterKey, formatCaller } from './counted.ts'
 import { isBareClient, parseCaller, showCaller } from './counted.ts'
 import { type KeyedLimit, nameInKeys } from './key.ts'
 
-/** A limit that an operator set for a caller while gateways run; it replaces every other rule until `untilAt`. */
+/**
+ * A limit that an operator set for a caller while gateways run; it replaces every other rule until
+ * `untilAt`.
+ */
 export interface Override {
   readonly caller: CountedCaller
   /** The name of the limit. */
@@ -25,18 +28,26 @@ export type Overrides = ReadonlyMap<string, Override>
 
 /** Maximum number of overrides; bounds the memory of each gateway, and what it reads from Redis. */
 export const MAX_OVERRIDES = 10_000
-/** Maximum length of a field with its value, in characters; a caller, a limit's name and a note are shorter. */
+/**
+ * Maximum length of a field with its value, in characters; a caller, a limit's name and a note are
+ * shorter.
+ */
 const MAX_LENGTH = 4096
 
 /** True if a caller's limit has not ended at an instant (epoch milliseconds). */
 export const isActive = ({ untilAt }: Pick<Override, 'untilAt'>, nowMs: number): boolean =>
   untilAt === undefined || nowMs < untilAt
 
-/** True if a caller may have an override of a limit: the limit counts by the caller's parts first. */
+/**
+ * True if a caller may have an override of a limit: the limit counts by the caller's parts first.
+ */
 export const isOverridable = ({ per }: Pick<KeyedLimit, 'per'>, caller: CountedCaller): boolean =>
   caller.every(({ word }, i) => per[i] === word)
 
-/** Returns the key of an override: the words of its caller, and the beginning of the keys that it is for. */
+/**
+ * Returns the key of an override: the words of its caller, and the beginning of the keys that it is
+ * for.
+ */
 export function overrideKey(prefix: string, { caller, name }: Pick<Override, 'caller' | 'name'>) {
   const words = caller.map(({ word }) => word)
   return keyWith(words, counterKey(prefix, name, caller))
@@ -73,7 +84,10 @@ export function fieldOf({ caller, name }: Pick<Override, 'caller' | 'name'>): st
 export const formatOverride = ({ limit, untilAt, setAt, by, note }: Override): string =>
   JSON.stringify({ limit, untilAt, setAt, by, note })
 
-/** Parses overrides; `bad` are the fields that do not hold an override, or are beyond `MAX_OVERRIDES`. */
+/**
+ * Parses overrides; `bad` are the fields that do not hold an override, or are beyond
+ * `MAX_OVERRIDES`.
+ */
 export function parseOverrides(fields: Readonly<Record<string, string>>) {
   const overrides: Override[] = []
   const bad: string[] = []
@@ -106,19 +120,33 @@ const isWhole = (value: number): boolean => Number.isSafeInteger(value) && value
 /** True for an instant that a Date can represent. */
 const isInstant = (value: number): boolean => isWhole(value) && value <= 8.64e15
 
-/**
- * An override as operators read it. Instants are ISO 8601 in UTC, with milliseconds; `until` is
- * null if it does not end.
- */
-export type ListedOverride = ReturnType<typeof listOverrides>[number]
+/** An override as operators read it. Instants are ISO 8601 in UTC, with milliseconds. */
+export interface ListedOverride {
+  readonly caller: string
+  /** The name of the limit. */
+  readonly name: string
+  readonly limit: number
+  /** Null if it does not end. */
+  readonly until: string | null
+  readonly set: string
+  readonly by: string | null
+  readonly note: string | null
+  /**
+   * False if the configuration has no such limit that counts by the caller first: it has no effect.
+   */
+  readonly applies: boolean
+}
 
 /** Lists the overrides that have not ended for operators, by caller and limit. */
-export function listOverrides(overrides: readonly Override[], limits: readonly KeyedLimit[], nowMs: number) {
+export function listOverrides(
+  overrides: readonly Override[],
+  limits: readonly KeyedLimit[],
+  nowMs: number,
+): readonly ListedOverride[] {
   return overrides
     .filter((override) => isActive(override, nowMs))
     .map(({ caller, name, limit, untilAt, setAt, by = null, note = null }) => {
       const until = untilAt === undefined ? null : instant(untilAt)
-      /** False if the configuration has no such limit that counts by the caller first: the override has no effect. */
       const applies = limits.some((limit) => limit.name === name && isOverridable(limit, caller))
       return { caller: showCaller(caller), name, limit, until, set: instant(setAt), by, note, applies }
     })

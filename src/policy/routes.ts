@@ -2,9 +2,12 @@ import type { Route } from '../downstream/router.ts'
 import { applyAll, compileLimit, type LimitOptions } from './apply.ts'
 import type { Limit } from './limit.ts'
 import { compileCallers } from './name-callers.ts'
-import { compileParameters } from './parts.ts'
+import { compileParameters } from './kinds.ts'
 
-/** Compiles the path parameters and the limits of each route, for the gateway, for `explain` and for `replay`. */
+/**
+ * Compiles the path parameters and the limits of each route, for the gateway, for `explain` and for
+ * `replay`.
+ */
 export function compileRoutes<R extends Route & { readonly limits: readonly Limit[] }>(
   routes: readonly R[],
   options: LimitOptions,

@@ -34,11 +34,11 @@ export function rulesOf(
 }
 
 /** The rule in force, in the order in which they replace each other. */
-export type Source = 'override' | 'client' | 'change' | 'claim' | 'limit'
+export type RuleSource = 'override' | 'client' | 'change' | 'claim' | 'limit'
 
 /** A limit applied to a key at an instant, and the rule that sets its number of calls. */
 export interface AppliedQuota extends Quota {
-  readonly source: Source
+  readonly source: RuleSource
 }
 
 /**
@@ -55,7 +55,7 @@ export function quotaOf(
   const { set, claimed } = rules
   const own = rules.own !== undefined && isActive(rules.own, nowMs) ? rules.own : undefined
   const windowMs = own?.windowMs ?? limit.windowMs
-  let source: Source = 'limit'
+  let source: RuleSource = 'limit'
   let rule: Pick<ClientLimit, 'limit' | 'untilAt'> = limit
   if (set !== undefined && isActive(set, nowMs)) {
     source = 'override'
@@ -91,13 +91,12 @@ function calendarOf({ calendar: name }: Limit): Calendar | undefined {
 /** Returns, in words for operators, why a limit has its number of calls for a client. */
 export function reasonOf(
   limit: Limit,
-  source: Source,
+  source: RuleSource,
   nowMs: number,
   { own, set }: ClientRules = {},
 ): string {
   if (source === 'override') return overrideReason(set!)
-  if (source === 'client')
-    return `the client's own limit of the file${own!.untilAt === undefined ? '' : until(own!.untilAt)}`
+  if (source === 'client') return `the client's own limit of the file${until(own!.untilAt)}`
   const ended = own?.untilAt === undefined ? '' : `; the client's own limit ended at ${instant(own.untilAt)}`
   if (source === 'change') return `changed at ${instant(changeAt(limit, nowMs)!.fromAt)}${ended}`
   if (source === 'claim') return `the claim ${limit.claim!.name} of the token${ended}`
@@ -106,12 +105,13 @@ export function reasonOf(
 }
 
 function overrideReason({ untilAt, setAt, by, note }: Override): string {
-  const end = untilAt === undefined ? ', for good' : until(untilAt)
+  const end = until(untilAt) || ', for good'
   const who = by === undefined ? '' : ` by ${by}`
   return `an override${end}, set at ${instant(setAt)}${who}${note === undefined ? '' : `: ${note}`}`
 }
 
-const until = (untilAt: number): string => `, until ${instant(untilAt)}`
+const until = (untilAt: number | undefined): string =>
+  untilAt === undefined ? '' : `, until ${instant(untilAt)}`
 
 /**
  * Returns the future values of a limit for a client, in order. `announced` is null for the end of

@@ -8,6 +8,10 @@ export const isObject = (value: unknown): value is JsonObject =>
 const UNSOUND = /[\p{Surrogate}\p{Cc}]/u
 
 /** Returns true for a string without control characters and lone surrogates, which would all be the same in UTF-8. */
+/** Returns the items of a value that may be one item or a list. */
+export const asList = <T>(value: T | readonly T[]): readonly T[] =>
+  Array.isArray(value) ? (value as readonly T[]) : [value as T]
+
 export const isName = (value: unknown): value is string =>
   typeof value === 'string' && value !== '' && !UNSOUND.test(value)
 

@@ -199,20 +199,6 @@ describe('sluice check', () => {
     })
   })
 
-  it('reports a wrong flag also if the file is missing', async () => {
-    const flags = ['--port', 'http', '--redis', 'redis://:hunter2@r?x', '--admin-port', '9090']
-    expect(await sluice(['check', '--config', '/nowhere/sluice.yaml', ...flags])).toEqual({
-      code: 78,
-      stdout: '',
-      stderr: [
-        '--port: must be a port from 0 to 65535',
-        '--redis: must end after the port or a database number such as /0',
-        '/nowhere/sluice.yaml: does not exist',
-        '',
-      ].join('\n'),
-    })
-  })
-
   it.for([
     ['/nowhere/sluice.yaml', 'does not exist'],
     ['/etc', 'is a directory, not a file'],

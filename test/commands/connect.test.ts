@@ -275,7 +275,7 @@ routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
       `failed certificate upstreams.data.tls.cert: ${over}`,
       `warning certificate store.redis.tls.ca: ${over}`,
     ])
-    expect(after(-2)[0]).toBe('failed certificate listen.tls.cert: is not valid before THEN')
+    expect(after(-2)[0]).toBe('failed certificate listen.tls.cert: is valid only from THEN')
   })
 
   it('advises http:// for an upstream without TLS, without the message of OpenSSL', async () => {

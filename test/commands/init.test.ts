@@ -361,7 +361,7 @@ describe('sluice init', () => {
     [['init', '--output', '-', '--issuer', ISSUER], 'Give --data, --audience: no terminal to ask.'],
     [
       ['init', ...argsOf({ ...FLAGS, data: 'http://data.internal/v3' }), '--output', '-'],
-      '--data must end after the port; write http://data.internal.',
+      '--data must be an http or https address that ends after the port, such as http://data.internal:4000.',
     ],
     [
       ['init', ...argsOf({ ...FLAGS, redis: 'http://r' }), '--output', '-'],

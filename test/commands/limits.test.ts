@@ -233,7 +233,7 @@ Every gateway applies this within a second.\n`,
     ...['192.0.2.7', '2001:db8::7', 'IP:192.0.2.7', 'Header:x-api-key=abc', 'header:x-api-key'].map(
       (caller) => [
         [caller, 'requests=1'],
-        'Write client:ID for a client, ip:192.0.2.7 for an address, or such as header:x-api-key=VALUE.',
+        'Write client:ID for a client, ip:192.0.2.7 for an address, or header:x-api-key=VALUE.',
       ],
     ),
     [

@@ -172,7 +172,7 @@ describe('flags', () => {
       '--store: must be "memory" or a mapping with "redis", such as { redis: { url: "redis://host:6379" } }',
     ])
     expect(await mistakesIn(completed(''), {}, overridesOf({ port: '9090' }))).toEqual([
-      '--port: is 9090 for both "listen" and "admin"; give each its own port',
+      '--port: is 9090 for both "admin" and "listen"; give each its own port',
     ])
   })
 

@@ -31,7 +31,7 @@ describe('TLS', () => {
   it.each([
     ['the listener', LISTEN, 31, /sluice\.yaml:1:24: listen\.tls\.cert: expired at /],
     ['the listener', LISTEN, 20, /sluice\.yaml:1:24: listen\.tls\.cert: is valid until .*; renew it$/],
-    ['the listener', LISTEN, -7, /sluice\.yaml:1:24: listen\.tls\.cert: is not valid before /],
+    ['the listener', LISTEN, -7, /sluice\.yaml:1:24: listen\.tls\.cert: is valid only from /],
     ['an upstream', UPSTREAM, 31, /upstreams\.data\.tls\.cert: expired at /],
     ['Redis', REDIS, 31, /store\.redis\.tls\.cert: expired at /],
   ])(

@@ -17,7 +17,7 @@ const files = [
 /** Texts of these rooms that are no errors of callers: a defect, and header fields. */
 const OTHERS = new Set(['An admitted call has no refusal.', 'Bearer …', 'Basic …'])
 /** The files whose phrases continue a sentence about a JWT. */
-const PHRASES = ['src/par/clients.ts', 'src/authenticate/token/claims.ts']
+const PHRASES = ['src/par/client-jwt.ts', 'src/authenticate/token/claims.ts']
 
 /** A comment, a regular expression, a string or a template. */
 const TOKEN =

@@ -1,5 +1,5 @@
 import { vi } from 'vitest'
-import type { Access } from '../../src/admin/access.ts'
+import type { AdminAccess } from '../../src/admin/access.ts'
 import { type AdminParts, createAdmin } from '../../src/admin/server.ts'
 import { formatCaller, parseCaller, showCaller } from '../../src/policy/counted.ts'
 import { call, type Call, type Got } from './gateway.ts'
@@ -11,7 +11,7 @@ export async function startAdmin({
   onLoopback = true,
   hosts = [],
   ...parts
-}: Partial<Access & AdminParts> = {}) {
+}: Partial<AdminAccess & AdminParts> = {}) {
   const failed = vi.fn<AdminParts['failed']>()
   const asked: string[] = []
   const server = createAdmin({

@@ -2,7 +2,7 @@ import { expect, vi } from 'vitest'
 import { randomUUID } from 'node:crypto'
 import { type ClientKeysOptions, createClientKeys } from '../../src/authenticate/token/jwks.ts'
 import { createParGuard, type ParGuard } from '../../src/par/guard.ts'
-import { type ClientRules, foldClientId, type ParClient } from '../../src/par/clients.ts'
+import { type ParRules, foldClientId, type ParClient } from '../../src/par/clients.ts'
 import { type Form, parseParameters, refuseBody } from '../../src/par/form.ts'
 import type { Refusal } from '../../src/errors.ts'
 import { refusalReply } from '../../src/downstream/reply.ts'
@@ -38,7 +38,7 @@ type Members = Readonly<Record<string, unknown>>
 let checking = 0
 
 /** Returns the options of a guard with these clients, by id. */
-export function guardOptions(clients: Readonly<Record<string, Omit<ParClient, 'id'>>>): ClientRules {
+export function guardOptions(clients: Readonly<Record<string, Omit<ParClient, 'id'>>>): ParRules {
   return {
     issuer: ISSUER,
     audiences: [TOKEN, PAR],
@@ -53,7 +53,7 @@ export function guardOptions(clients: Readonly<Record<string, Omit<ParClient, 'i
 /** Creates a guard with these clients, whose clock is at `NOW`. */
 export function guardOf(
   clients: Parameters<typeof guardOptions>[0],
-  options: Partial<ClientRules> = {},
+  options: Partial<ParRules> = {},
 ): ParGuard {
   const guard = createParGuard({ ...guardOptions(clients), ...options })
   return async (request) => {

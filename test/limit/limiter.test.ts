@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { Quota } from '../../src/limit/quota.ts'
-import { createLimiter, type Outcome } from '../../src/limit/limiter.ts'
+import { createLimiter, type LimitOutcome } from '../../src/limit/limiter.ts'
 import { createMemoryStore } from '../../src/limit/memory/store.ts'
 import type { Charge, Store } from '../../src/limit/store.ts'
 import { SYSTEM_CLOCK } from '../../src/runtime/clock.ts'
@@ -33,7 +33,7 @@ function setUp(options: { readonly delayed?: boolean; readonly mode?: Charge['mo
     reset: (filter) => memory.reset(filter),
     close: () => memory.close(),
   }
-  const outcomes: [string, Outcome][] = []
+  const outcomes: [string, LimitOutcome][] = []
   const limiter = createLimiter(store, (limit, outcome) => outcomes.push([limit, outcome]), {
     now: () => clock.ms,
   })

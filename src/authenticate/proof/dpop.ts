@@ -17,7 +17,13 @@ export interface Proof {
   readonly windowMs: number
 }
 
-export type Proofs = ReturnType<typeof createProofs>
+/** The verification of DPoP proofs (RFC 9449 section 4.3). */
+export interface Proofs {
+  /** The algorithms that proofs may use. */
+  readonly algorithms: readonly string[]
+  /** Verifies the one proof of a request, except that it is not a replay. Never rejects. */
+  verify(binding: Binding, sender: Sender): Promise<Proof | CredentialsError>
+}
 
 /** The parts of a request that a proof of possession is checked against. */
 export interface Sender {
@@ -40,49 +46,53 @@ const MAX_PROOF = 8 * 1024
 const MAX_JTI = 256
 const CACHED_KEYS = 1000
 
-const invalid = (description: string) => ({ error: 'invalid_dpop_proof' as const, description })
+export const invalidProof = (description: string) => ({ error: 'invalid_dpop_proof' as const, description })
 
 /**
- * Creates the verification of DPoP proofs (RFC 9449 section 4.3) for the hosts that `serves`
+ * Creates the verification of DPoP proofs for the hosts that `serves`
  * accepts (lower case, no port); proofs for other hosts are refused. Requires no nonces (section 9,
  * optional): the age limits proofs that are made ahead of time, and a client that waits for a nonce
  * would call twice.
  */
-export function createProofs(serves: (host: string) => boolean) {
+export function createProofs(serves: (host: string) => boolean): Proofs {
   const keys = new LRUCache<string, KeySet>({ max: CACHED_KEYS })
 
-  /** Verifies the one proof of a request, except that it is not a replay. Never rejects. */
-  async function verify(binding: Binding, sender: Sender): Promise<Proof | CredentialsError> {
-    if (sender.proofs.length !== 1) return invalid('Send one DPoP header, with one proof.')
+  const verify: Proofs['verify'] = async (binding, sender) => {
+    if (sender.proofs.length !== 1) return invalidProof('Send one DPoP header, with one proof.')
     const proof = sender.proofs[0]!
     const jws = proof.length > MAX_PROOF ? undefined : parseJws(proof)
     const claims = parseObject(jws?.payload)
-    if (jws === undefined || claims === undefined) return invalid('The DPoP proof is malformed.')
+    if (jws === undefined || claims === undefined) return invalidProof('The DPoP proof is malformed.')
     const { typ, alg, jwk } = jws.header
     if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !ALGORITHMS.includes(alg as string))
-      return invalid(`The proof needs typ dpop+jwt, no crit and an alg of ${ALGORITHMS.join(', ')}.`)
+      return invalidProof(`The proof needs typ dpop+jwt, no crit and an alg of ${ALGORITHMS.join(', ')}.`)
     const key = canonicalJwk(jwk)
-    if (key === undefined) return invalid('The DPoP proof holds no public key.')
+    if (key === undefined) return invalidProof('The DPoP proof holds no public key.')
     if (thumbprintOf(key) !== binding.jkt)
       return { error: 'invalid_token', description: 'The access token is bound to another key.' }
-    // Imported only now, as it is the key of the token, and cached: a client signs many proofs with it.
+    // Imported only now, as it is the key of the token, and cached: a client signs many proofs with
+    // it.
     const set = keys.get(key) ?? (await readKeySet({ keys: [JSON.parse(key)] }))
     keys.set(key, set)
-    if (!set.verifies(jws, undefined)) return invalid('The DPoP proof has an invalid signature.')
+    if (!set.verifies(jws, undefined)) return invalidProof('The DPoP proof has an invalid signature.')
     const { jti, htm, htu, iat, ath } = claims
-    if (htm !== sender.method) return invalid('The DPoP proof is for another method.')
-    if (!isRequestedUrl(htu, sender)) return invalid('The DPoP proof is for another URL.')
-    if (ath !== binding.ath) return invalid('The DPoP proof is for another access token.')
+    if (htm !== sender.method) return invalidProof('The DPoP proof is for another method.')
+    if (!isRequestedUrl(htu, sender)) return invalidProof('The DPoP proof is for another URL.')
+    if (ath !== binding.ath) return invalidProof('The DPoP proof is for another access token.')
     if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI)
-      return invalid('The DPoP proof has no jti, or one that is too long.')
+      return invalidProof('The DPoP proof has no jti, or one that is too long.')
     const ageMs = typeof iat === 'number' ? Date.now() - iat * 1000 : Infinity
     if (!(ageMs <= MAX_AGE_MS && ageMs >= -LEEWAY_MS))
-      return invalid(`The DPoP proof has no iat of the last ${MAX_AGE_MS / 1000} seconds.`)
-    // A proof is valid from a leeway before its iat to its maximum age; another gateway's clock may be a leeway behind.
+      return invalidProof(`The DPoP proof has no iat of the last ${MAX_AGE_MS / 1000} seconds.`)
+    // A proof is valid from a leeway before its iat to its maximum age; another gateway's clock may
+    // be a leeway behind.
     return { id: hash('sha256', `${binding.jkt}.${jti}`, 'base64url'), windowMs: MAX_AGE_MS + 2 * LEEWAY_MS }
   }
 
-  /** Returns true if `htu` is the URL that the sender requested (RFC 9449 section 4.3), at a host that is served. */
+  /**
+   * Returns true if `htu` is the URL that the sender requested (RFC 9449 section 4.3), at a host
+   * that is served.
+   */
   function isRequestedUrl(htu: unknown, { scheme, host, path }: Sender): boolean {
     if (typeof htu !== 'string') return false
     const claimed = normalizeUrl(htu)
@@ -112,13 +122,19 @@ export function canonicalJwk(jwk: unknown): string | undefined {
   return JSON.stringify(jwk, [...members])
 }
 
-/** Returns the SHA-256 thumbprint (RFC 7638 section 3). jose would take 30 us of processor time instead of 1. */
+/**
+ * Returns the SHA-256 thumbprint (RFC 7638 section 3). jose would take 30 us of processor time
+ * instead of 1.
+ */
 export const thumbprintOf = (canonical: string): string => hash('sha256', canonical, 'base64url')
 
 /** An http(s) URI of RFC 3986 characters, without user information. */
 const HTTP_URI = /^https?:\/\/[^\s/?#@\\"<>^`{|}]+(?:[/?#][!#-;=?-[\]_a-z~]*)?$/i
 
-/** Normalizes a URL without query and fragment (RFC 3986 section 6.2); returns undefined for other text. */
+/**
+ * Normalizes a URL without query and fragment (RFC 3986 section 6.2); returns undefined for other
+ * text.
+ */
 function normalizeUrl(url: string) {
   if (!HTTP_URI.test(url) || !URL.canParse(url)) return undefined
   const { origin, hostname, pathname } = new URL(url)

@@ -34,9 +34,8 @@ const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/
 const MAX_TOKEN = 16 * 1024
 const CACHED_TOKENS = 10_000
 const CACHED_BYTES = 16 * 1024 * 1024
-/** Tokens after which the seen-once bits are cleared: somewhat more than are cached, so that few tokens share a bit. */
+/** Tokens after which those that were seen once are forgotten: somewhat more than are cached. */
 const DOORKEEPER_TOKENS = 16_384
-const DOORKEEPER_BITS = 20
 
 const MALFORMED: CredentialsError = {
   error: 'invalid_request',
@@ -65,7 +64,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
   })
 
   function find(token: string): Found | Promise<Found> {
-    const key = keyOf(token)
+    const key = cacheKeyOf(token)
     const cached = verified.get(key)
     // Other tokens may end alike: comparing only the key could return another caller's identity.
     if (cached?.token === token) {
@@ -101,11 +100,12 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     const { client, user } = result.identity
     const unique = { client: qualify(client, issuer), user: user && qualify(user, issuer) }
     const identity = { ...result.identity, ...unique }
-    // An opaque token is cached at once: introspecting it again would cost far more than its cache entry.
+    // An opaque token is cached at once: introspecting it again would cost far more than its cache
+    // entry.
     if (signature === undefined || isRepeated(signature)) {
       // A slice would keep the whole header field in memory, whose spaces the caller chooses.
       const copy = Buffer.from(token).toString('latin1')
-      verified.set(keyOf(copy), { ...result, identity, token: copy })
+      verified.set(cacheKeyOf(copy), { ...result, identity, token: copy })
     }
     return identity
   }
@@ -121,7 +121,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     const credentials = authorization[0] ?? ''
     const begin = SCHEME.exec(credentials)
     const scheme = begin?.[1]!.toLowerCase() as Scheme | undefined
-    if (scheme === undefined || (scheme === 'dpop' && proofs === undefined)) return challenges.noCredentials
+    if (scheme === undefined || (scheme === 'dpop' && !proofs)) return challenges.noCredentials
     const token = credentials.slice(begin![0].length)
     const found = find(token)
     if (!(found instanceof Promise)) return settle(found, scheme, token, sender)
@@ -133,7 +133,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
  * Returns the cache key: the end of a JWT's signature (a hash: +0.7 us;
  * `npm run bench:micro -- token-key`), or the whole of an opaque token, as two may end alike.
  */
-const keyOf = (token: string): string => (token.startsWith('eyJ') ? token.slice(-43) : token)
+const cacheKeyOf = (token: string): string => (token.startsWith('eyJ') ? token.slice(-43) : token)
 
 /**
  * Returns true for two dots, or three, which other servers might accept. Encrypted tokens (RFC
@@ -146,18 +146,12 @@ const looksLikeJwt = (token: string): boolean => /^eyJ[^.]*(?:\.[^.]*){2,3}$/.te
  * processor time and 39 MB if each is new (`npm run bench -- --rows new`).
  */
 export function createDoorkeeper() {
-  const bits = new Uint32Array(2 ** DOORKEEPER_BITS / 32)
-  let seen = 0
+  const seen = new Set<number>()
   return (signature: Buffer): boolean => {
-    const bit = signature.readUInt32LE() >>> (32 - DOORKEEPER_BITS)
-    const word = bit >>> 5
-    const mask = 1 << (bit & 31)
-    if ((bits[word]! & mask) !== 0) return true
-    if (seen++ === DOORKEEPER_TOKENS) {
-      bits.fill(0)
-      seen = 1
-    }
-    bits[word]! |= mask
+    const start = signature.readInt32LE()
+    if (seen.has(start)) return true
+    if (seen.size === DOORKEEPER_TOKENS) seen.clear()
+    seen.add(start)
     return false
   }
 }

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { Refusal, serviceUnavailable } from '../../errors.ts'
-import type { Proof, Proofs, Sender } from '../proof/dpop.ts'
+import { invalidProof, type Proof, type Proofs, type Sender } from '../proof/dpop.ts'
 import { type CredentialsError, type Identity, invalidToken } from './claims.ts'
 
 export type Scheme = 'bearer' | 'dpop'
@@ -21,7 +21,10 @@ export function createChallenges(realm: string, algorithms?: readonly string[]) 
   }
   const offered = algorithms === undefined ? challenges.bearer : Object.values(challenges)
   return {
-    /** A 401 without an error code, for a request without credentials, or with those of another scheme. */
+    /**
+     * A 401 without an error code, for a request without credentials, or with those of another
+     * scheme.
+     */
     noCredentials: new Refusal('Unauthorized', how, { headers: { 'WWW-Authenticate': offered } }),
     /**
      * Returns a 400, 401 or 503 with the challenge of the scheme that was `used`, and of the scheme
@@ -40,10 +43,13 @@ export function createChallenges(realm: string, algorithms?: readonly string[]) 
   }
 }
 
-/** Returns a 403 `insufficient_scope` unless a token has all of these scopes (RFC 6750 section 3.1). */
+/**
+ * Returns a 403 `insufficient_scope` unless a token has all of these scopes (RFC 6750 section 3.1).
+ */
 export function requireScope(identity: Identity, scopes: readonly string[]): Refusal | undefined {
   if (scopes.length === 0) return undefined
-  // RFC 6749 section 3.3: case-sensitive, ASCII without `"` and `\`, in any order, separated by spaces.
+  // RFC 6749 section 3.3: case-sensitive, ASCII without `"` and `\`, in any order, separated by
+  // spaces.
   const held = identity.scope?.split(' ') ?? []
   const missing = scopes.filter((scope) => !held.includes(scope))
   if (missing.length === 0) return undefined
@@ -94,7 +100,7 @@ export function createConfirm(challenges: Challenges, proofs: Proofs | undefined
         const proof = await proofs!.verify({ jkt, ath: hash('sha256', token, 'base64url') }, sender)
         return 'error' in proof ? refuse(proof) : proof
       },
-      replayed: () => refuse({ error: 'invalid_dpop_proof', description: 'The DPoP proof was used before.' }),
+      replayed: () => refuse(invalidProof('The DPoP proof was used before.')),
     }
   }
 }

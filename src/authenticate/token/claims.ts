@@ -1,4 +1,4 @@
-import { isName, isObject, type JsonObject } from '../../runtime/json.ts'
+import { asList, isName, isObject, type JsonObject } from '../../runtime/json.ts'
 import type { Keys } from './jwks.ts'
 import type { Jws } from './jws.ts'
 import { type Claims, keptClaims } from './kept-claims.ts'
@@ -6,7 +6,10 @@ import type { KeySet } from './key-set.ts'
 
 /** The client, and the user if any, that an access token identifies. */
 export interface Identity {
-  /** Id of the OAuth API client; `createQualifier` makes it and the user unique among several issuers. */
+  /**
+   * Id of the OAuth API client; `createQualifier` makes it and the user unique among several
+   * issuers.
+   */
   readonly client: string
   /** The token's `sub`; in a token without a user, issuers put the client there. */
   readonly user?: string | undefined
@@ -18,7 +21,10 @@ export interface Identity {
   readonly claims?: Claims | undefined
 }
 
-/** Keys that the sender of a token must prove to hold (`cnf`, RFC 7800 section 3); both, if both are set. */
+/**
+ * Keys that the sender of a token must prove to hold (`cnf`, RFC 7800 section 3); both, if both are
+ * set.
+ */
 export interface Confirmation {
   /** SHA-256 thumbprint of the key of its DPoP proofs (RFC 9449 section 6.1). */
   readonly jkt?: string | undefined
@@ -68,7 +74,9 @@ export interface TokenRules {
 
 export interface JwtRules extends TokenRules {
   readonly algorithms: readonly string[]
-  /** `strict` accepts only `at+jwt` (RFC 9068 section 4); `any` also tokens without a specific type. */
+  /**
+   * `strict` accepts only `at+jwt` (RFC 9068 section 4); `any` also tokens without a specific type.
+   */
   readonly type: 'any' | 'strict'
   readonly keys: Keys
 }
@@ -85,7 +93,10 @@ export const UNCHECKABLE = invalidToken('The access token is bound in a way that
 export const typeOf = ({ typ = 'jwt' }: JsonObject): string =>
   typeof typ === 'string' ? typ.toLowerCase().replace(/^application\//, '') : ''
 
-/** Returns true if a header needs an extension (RFC 7515 section 4.1.11, RFC 7797), or its `kid` is not a string. */
+/**
+ * Returns true if a header needs an extension (RFC 7515 section 4.1.11, RFC 7797), or its `kid` is
+ * not a string.
+ */
 export function needsExtension(header: JsonObject): boolean {
   const { kid = '' } = header
   return typeof kid !== 'string' || 'crit' in header || 'b64' in header || 'zip' in header
@@ -147,7 +158,10 @@ function readIdentity(typ: string, claims: JsonObject, rules: TokenRules) {
   return { client, user: sub, scope: text, confirmation, claims: keptClaims(claims, rules.keeps) }
 }
 
-/** Maximum characters of a token's claim in the cause of a refusal: the accepted values must fit behind it. */
+/**
+ * Maximum characters of a token's claim in the cause of a refusal: the accepted values must fit
+ * behind it.
+ */
 const MAX_SHOWN = 200
 
 /**
@@ -162,7 +176,10 @@ export function mismatch(claim: 'iss' | 'aud', value: unknown, accepted: readonl
 
 const SHA256 = /^[\w-]{43}$/
 
-/** Reads a `cnf` claim; returns undefined if it is empty, or contains anything that cannot be checked here. */
+/**
+ * Reads a `cnf` claim; returns undefined if it is empty, or contains anything that cannot be
+ * checked here.
+ */
 function readConfirmation(cnf: unknown): Confirmation | undefined {
   const { jkt, 'x5t#S256': x5t, ...others } = isObject(cnf) ? cnf : {}
   const thumbprints = [jkt, x5t].filter((value) => value !== undefined)
@@ -172,7 +189,7 @@ function readConfirmation(cnf: unknown): Confirmation | undefined {
 }
 
 export const hasAudience = (aud: unknown, accepted: readonly string[]): boolean =>
-  [aud].flat().some((audience) => accepted.includes(audience as string))
+  asList(aud).some((audience) => accepted.includes(audience as string))
 
 /**
  * Returns the fault in the times of a JWT (seconds, all optional, RFC 7519 section 2), as a phrase

@@ -25,10 +25,16 @@ export interface IntrospectionOptions extends TokenRules {
 
 export type IntrospectionResult = 'active' | 'inactive' | 'failed'
 
-/** Verifies an opaque token. Returns a promise, which never rejects, only if the issuer must be asked. */
+/**
+ * Verifies an opaque token. Returns a promise, which never rejects, only if the issuer must be
+ * asked.
+ */
 export type Introspect = (token: string) => CredentialsError | Promise<Verification>
 
-/** The cache of refusals: their maximum number, and how long one is kept, by the clock of the tokens' times. */
+/**
+ * The cache of refusals: their maximum number, and how long one is kept, by the clock of the
+ * tokens' times.
+ */
 const REFUSALS = { max: 10_000, ttl: 5000, ttlResolution: 0, perf: Date }
 const NOT_ACTIVE = invalidToken('The access token is not active.')
 /** RFC 6749 section 7.1, RFC 9449 section 5, or a value that some servers use instead. */
@@ -62,7 +68,10 @@ export function createIntrospection(options: IntrospectionOptions) {
   const inFlight = new Map<string, Promise<Verification>>()
   const refused = new LRUCache<string, CredentialsError>(REFUSALS)
 
-  /** Returns the answer; undefined if the endpoint does not accept such tokens. Follows no redirects. */
+  /**
+   * Returns the answer; undefined if the endpoint does not accept such tokens. Follows no
+   * redirects.
+   */
   async function post(token: string, signal: AbortSignal): Promise<JsonObject | undefined> {
     const body = new URLSearchParams({ token, token_type_hint: 'access_token' }).toString()
     const response = await fetch(url, { method: 'POST', headers, body, signal, redirect: 'manual' })

@@ -15,7 +15,10 @@ export interface Keys {
 interface ReaderOptions extends KeyLocation {
   /** The keys, if they were just read. */
   readonly keys?: KeySet | undefined
-  /** Called once when reads begin to fail, and once when they succeed again. Keys that were read stay in force. */
+  /**
+   * Called once when reads begin to fail, and once when they succeed again. Keys that were read
+   * stay in force.
+   */
   readonly events: Pick<HealthOptions, 'onDown' | 'onUp'> & { readonly onFailed?: () => void }
   /** Minimum pause between two reads on demand. */
   readonly cooldownMs?: number
@@ -35,7 +38,10 @@ function createReader(
   let refreshedAt = -Infinity
   const reader = {
     keys,
-    /** When the keys were last read, or, before the first time, when the reader was created (`performance.now()`). */
+    /**
+     * When the keys were last read, or, before the first time, when the reader was created
+     * (`performance.now()`).
+     */
     readAt: performance.now(),
     closed: false,
     mayRefresh: (now: number): boolean =>
@@ -75,7 +81,15 @@ export interface KeySourceOptions extends ReaderOptions {
   readonly retryMs?: number
 }
 
-export type KeySource = ReturnType<typeof createKeySource>
+/** The keys of an issuer, which are loaded periodically until it is closed. */
+export interface KeySource extends Keys {
+  /**
+   * Returns when the keys were last read or, before the first time, when it was created
+   * (`performance.now()`).
+   */
+  readAt(): number
+  close(): void
+}
 
 const MAX_RETRY_MS = 30_000
 
@@ -83,7 +97,7 @@ const MAX_RETRY_MS = 30_000
  * Keeps an issuer's keys: loads them unless they are given, retries with a back-off, then loads
  * them periodically, and on demand after a cool-down. Loads never overlap.
  */
-export function createKeySource(options: KeySourceOptions) {
+export function createKeySource(options: KeySourceOptions): KeySource {
   const { jwks, events, retryMs = 500 } = options
   const isFile = typeof jwks === 'string' && !/^https?:\/\//i.test(jwks)
   const refreshMs = options.refreshMs ?? (isFile ? 10_000 : 600_000)
@@ -133,11 +147,15 @@ export interface ClientKeysOptions extends ReaderOptions {
 const CLIENT_BOUNDS = { maxBytes: 64 * 1024, maxKeys: 20 }
 /** Pause between reads while there are no keys: callers are refused with `Retry-After: 1`. */
 const CLIENT_RETRY_MS = 1000
-/** Limits the concurrent reads of all clients together, which wait at most `MAX_WAIT_MS` for others. */
+/**
+ * Limits the concurrent reads of all clients together, which wait at most `MAX_WAIT_MS` for others.
+ */
 const limit = pLimit(32)
 const MAX_WAIT_MS = 3000
 
-/** Creates the keys of a client, which are read only when a signature needs them and they are old. */
+/**
+ * Creates the keys of a client, which are read only when a signature needs them and they are old.
+ */
 export function createClientKeys(options: ClientKeysOptions): Keys & { close(): void } {
   const { jwks, events, maxAgeMs = 600_000 } = options
   const health = new Health({ backoffMs: CLIENT_RETRY_MS, ...events })

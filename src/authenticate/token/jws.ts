@@ -1,12 +1,20 @@
 import { constants, verify, type KeyObject, type VerifyKeyObjectInput } from 'node:crypto'
 import { memoize } from '../../runtime/hot-path.ts'
-import { parseObject } from '../../runtime/json.ts'
+import { type JsonObject, parseObject } from '../../runtime/json.ts'
 
-/** A JWS, decoded but not verified; `signed` are the bytes that the signature covers. */
-export type Jws = Readonly<NonNullable<ReturnType<typeof parseJws>>>
+/** A JWS, decoded but not verified. */
+export interface Jws {
+  readonly header: JsonObject
+  readonly payload: Buffer
+  readonly signature: Buffer
+  /** The bytes that the signature covers. */
+  readonly signed: Buffer
+}
 
-/** The keys and the parameters of a signature algorithm (RFC 7518 section 3.1, RFC 8037, RFC 9864). */
-interface Scheme {
+/**
+ * The keys and the parameters of a signature algorithm (RFC 7518 section 3.1, RFC 8037, RFC 9864).
+ */
+interface SignatureScheme {
   readonly kty: 'RSA' | 'EC' | 'OKP'
   readonly crv?: string
   readonly digest: string | undefined
@@ -15,16 +23,12 @@ interface Scheme {
 
 const PSS = { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_DIGEST }
 const P1363 = { dsaEncoding: 'ieee-p1363' } as const
-const ED25519: Scheme = { kty: 'OKP', crv: 'Ed25519', digest: undefined }
+const ED25519: SignatureScheme = { kty: 'OKP', crv: 'Ed25519', digest: undefined }
 
 /**
- * Asymmetric signatures only, and no ES512 (1.6 ms to verify). A new algorithm also goes into
- * `ALGORITHMS` of `config/sections/identity.ts` and of `proof/dpop.ts`.
+ * The algorithms that are accepted: asymmetric signatures only, and no ES512 (1.6 ms to verify).
  */
-export const SCHEMES: ReadonlyMap<string, Scheme> = new Map<string, Scheme>([
-  ['RS256', { kty: 'RSA', digest: 'sha256' }],
-  ['RS384', { kty: 'RSA', digest: 'sha384' }],
-  ['RS512', { kty: 'RSA', digest: 'sha512' }],
+export const SCHEMES: ReadonlyMap<string, SignatureScheme> = new Map<string, SignatureScheme>([
   ['PS256', { kty: 'RSA', digest: 'sha256', options: PSS }],
   ['PS384', { kty: 'RSA', digest: 'sha384', options: PSS }],
   ['PS512', { kty: 'RSA', digest: 'sha512', options: PSS }],
@@ -32,6 +36,9 @@ export const SCHEMES: ReadonlyMap<string, Scheme> = new Map<string, Scheme>([
   ['ES384', { kty: 'EC', crv: 'P-384', digest: 'sha384', options: P1363 }],
   ['EdDSA', ED25519],
   ['Ed25519', ED25519],
+  ['RS256', { kty: 'RSA', digest: 'sha256' }],
+  ['RS384', { kty: 'RSA', digest: 'sha384' }],
+  ['RS512', { kty: 'RSA', digest: 'sha512' }],
 ])
 
 /**
@@ -39,7 +46,7 @@ export const SCHEMES: ReadonlyMap<string, Scheme> = new Map<string, Scheme>([
  * Padding and unused bits are refused, so that no token has two encodings, which caches would take
  * for two tokens.
  */
-export function parseJws(text: string) {
+export function parseJws(text: string): Jws | undefined {
   const first = text.indexOf('.')
   const last = text.lastIndexOf('.')
   if (first === last || last === text.length - 1) return undefined
@@ -50,7 +57,10 @@ export function parseJws(text: string) {
   return { header, payload, signature, signed: Buffer.from(text.slice(0, last), 'latin1') }
 }
 
-/** Maximum length of a header, enough for a chain of certificates: parsing 50 kB of nested lists takes 1 ms. */
+/**
+ * Maximum length of a header, enough for a chain of certificates: parsing 50 kB of nested lists
+ * takes 1 ms.
+ */
 const MAX_HEADER = 16 * 1024
 /** An issuer uses only a few headers. Long headers, such as those with a key, are not cached. */
 const parseHeader = memoize((text) => parseObject(decode(text)), 100, 256)
@@ -70,9 +80,11 @@ function decode(text: string): Buffer | undefined {
  */
 export function verifyJws(jws: Jws, algorithm: string, key: KeyObject): boolean {
   const { digest, options } = SCHEMES.get(algorithm)!
-  // OpenSSL accepts a PSS signature without its leading zeros, a second encoding (RFC 8017 section 8.1.2, step 1).
+  // OpenSSL accepts a PSS signature without its leading zeros, a second encoding (RFC 8017 section
+  // 8.1.2, step 1).
   const bits = key.asymmetricKeyDetails?.modulusLength
   if (bits !== undefined && jws.signature.length !== Math.ceil(bits / 8)) return false
-  // PKCS #1 v1.5 has no options: in Node.js 24 an object takes 10 us more than a key; the verification takes 20.
+  // PKCS #1 v1.5 has no options: in Node.js 24 an object takes 10 us more than a key; the
+  // verification takes 20.
   return verify(digest, jws.signed, options === undefined ? key : { key, ...options }, jws.signature)
 }

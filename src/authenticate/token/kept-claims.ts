@@ -1,4 +1,4 @@
-import type { JsonObject } from '../../runtime/json.ts'
+import { asList, type JsonObject } from '../../runtime/json.ts'
 
 type Scalar = string | number | boolean
 
@@ -23,7 +23,7 @@ export function keptClaims(claims: JsonObject, names: readonly string[] = []): C
   for (const name of names) {
     const value = Object.hasOwn(claims, name) ? claims[name] : undefined
     if (value === undefined || value === null) continue
-    kept[name] = isKept(value) ? value : [value].flat().filter(isKept)
+    kept[name] = isKept(value) ? value : asList(value).filter(isKept)
   }
   return kept
 }

@@ -18,21 +18,34 @@ interface VerificationKey {
 const MAX_KEYS = 100
 /** Keys imported in one iteration of the event loop: a key on P-384 takes 0.7 ms. */
 const IMPORTED_AT_ONCE = 2
-/** Bounds for what a published key can make verification cost: all keys tried for one token take less than 1 ms. */
+/**
+ * Bounds for what a published key can make verification cost: all keys tried for one token take
+ * less than 1 ms.
+ */
 const MAX_TRIED = 5
 const MIN_RSA_BITS = 2048
 const MAX_RSA_BITS = 4096
 const MAX_EXPONENT = 2n ** 64n
 const USUAL_EXPONENT = 65537n
 
-/** The usable keys of a JWK Set (RFC 7517 section 5); `source` is the set as JSON. */
-export type KeySet = ReturnType<typeof createKeySet>
-
-function createKeySet(keys: readonly VerificationKey[], source: string) {
+/** The usable keys of a JWK Set (RFC 7517 section 5). */
+export interface KeySet {
+  readonly keys: readonly VerificationKey[]
+  /** The set as JSON. */
+  readonly source: string
   /**
    * Returns the keys to try for an algorithm and a `kid`, if the token has one: the first 5, or
    * only the first if one is slow.
    */
+  find(algorithm: unknown, kid: unknown): readonly VerificationKey[]
+  /**
+   * Returns true if one of these keys made the signature. Ignores keys that the JWS contains or
+   * refers to.
+   */
+  verifies(jws: Jws, kid: unknown): boolean
+}
+
+function createKeySet(keys: readonly VerificationKey[], source: string): KeySet {
   function find(algorithm: unknown, kid: unknown): readonly VerificationKey[] {
     const fitting = keys.filter(
       (key) => (kid === undefined || key.kid === kid) && key.algorithms.has(algorithm),
@@ -40,7 +53,6 @@ function createKeySet(keys: readonly VerificationKey[], source: string) {
     return fitting.slice(0, fitting.some(({ slow }) => slow) ? 1 : MAX_TRIED)
   }
 
-  /** Returns true if one of these keys made the signature. Ignores keys that the JWS contains or refers to. */
   function verifies(jws: Jws, kid: unknown): boolean {
     const alg = jws.header['alg'] as string
     return find(alg, kid).some(({ key }) => verifyJws(jws, alg, key))
@@ -48,7 +60,10 @@ function createKeySet(keys: readonly VerificationKey[], source: string) {
   return { keys, source, find, verifies }
 }
 
-/** Reads the usable keys of a JWK Set; rejects if it is malformed. Returns `previous` itself if the sets are equal. */
+/**
+ * Reads the usable keys of a JWK Set; rejects if it is malformed. Returns `previous` itself if the
+ * sets are equal.
+ */
 export async function readKeySet(document: unknown, previous?: KeySet, maxKeys = MAX_KEYS) {
   const list = (document as { readonly keys?: unknown } | null | undefined)?.keys
   if (!Array.isArray(list)) throw new Error('is not a JWK Set: it has no list "keys"')
@@ -95,13 +110,18 @@ async function readKey(jwk: unknown): Promise<VerificationKey | undefined> {
   }
 }
 
-/** Returns the name of the first member of a private or symmetric key (RFC 7518 section 6) in a JWK. */
+/**
+ * Returns the name of the first member of a private or symmetric key (RFC 7518 section 6) in a JWK.
+ */
 export const privateMember = (jwk: object): string | undefined =>
   ['d', 'p', 'q', 'dp', 'dq', 'qi', 'oth', 'k'].find((member) => member in jwk)
 
 export interface KeyLocation {
   readonly issuer: string
-  /** An http(s) URL, the path of a file, or a JWK Set; by default the `jwks_uri` of the issuer's discovery document. */
+  /**
+   * An http(s) URL, the path of a file, or a JWK Set; by default the `jwks_uri` of the issuer's
+   * discovery document.
+   */
   readonly jwks?: string | object | undefined
   /** Timeout of one load, discovery included. */
   readonly fetchTimeoutMs?: number
@@ -136,9 +156,9 @@ export async function loadKeys(
 export async function discover(issuer: string, signal: AbortSignal, base = issuer) {
   const url = `${base.replace(/\/$/, '')}/.well-known/openid-configuration`
   const metadata = await readJson(url, signal)
-  const { issuer: named, jwks_uri: uri } = metadata
+  const { issuer: named, jwks_uri: jwksUri } = metadata
   if (named !== issuer) throw new Error(`${url} is the document of another issuer than ${issuer}`)
   const safe = issuer.startsWith('https:') ? /^https:\/\//i : /^https?:\/\//i
-  if (typeof uri === 'string' && URL.canParse(uri) && safe.test(uri)) return { jwksUri: uri, metadata }
+  if (typeof jwksUri === 'string' && URL.canParse(jwksUri) && safe.test(jwksUri)) return { jwksUri, metadata }
   throw new Error(`${url} names no jwks_uri that can be used`)
 }

@@ -3,7 +3,7 @@ import { checkServer, SERVER } from '../../config/sections/listeners.ts'
 import { fetchedUrl, httpUrl, issuer, origin } from '../../config/sections/texts.ts'
 import { stringThat, text } from '../../config/sections/values.ts'
 import { parsePattern } from '../../downstream/router.ts'
-import { init } from '../flags.ts'
+import { initFlags } from '../flags.ts'
 import { type Args, type Io, KINDS, textOf, UsageError } from '../io.ts'
 
 export const matchesOf = (text: string): readonly string[] =>
@@ -90,7 +90,7 @@ function openTerminal({ stdin, stderr }: Io) {
   // Buffers lines that arrive before their prompt, such as pasted ones, and ends with the input.
   const lines = terminal[Symbol.asyncIterator]()
   async function ask(flag: string, prompt: Prompt): Promise<string> {
-    const { describe } = init[flag as keyof typeof PROMPTS]
+    const { describe } = initFlags[flag as keyof typeof PROMPTS]
     for (;;) {
       stderr.write(`${describe}${prompt.fallback ? ` [${prompt.fallback}]` : ''}: `)
       const { value: line, done = false } = await lines.next()

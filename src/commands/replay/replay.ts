@@ -154,6 +154,9 @@ function createCharges(config: Config) {
   }
 }
 
+const about = (count: number, noun: string, text: string): string =>
+  count > 0 ? `${pluralize(count, noun)} ${text}` : ''
+
 /** Formats a report: the clients, or the client that was asked for, the limits, and the number of replayed lines. */
 export function describeReport(report: Report, client = ''): string {
   const { totals, more, lines, limits, late, omitted, brief } = report
@@ -173,8 +176,6 @@ export function describeReport(report: Report, client = ''): string {
   ] as const
   const counted = parts.flatMap(([count, what]) => (count > 0 ? `${count} ${what}` : []))
   const leftOut = 'is left out, since the access log does not name'
-  const about = (count: number, noun: string, text: string) =>
-    count > 0 ? `${pluralize(count, noun)} ${text}` : ''
   const remedy = "counted as decided later; give each instance's log as a file"
   const warnings = [
     ...limits.map(({ name, unlogged }) => unlogged && `limits.${name}: ${leftOut} ${unlogged}`),

@@ -1,16 +1,16 @@
 import { z } from 'zod'
 import { isClientId } from '../../authenticate/token/claims.ts'
+import { SCHEMES } from '../../authenticate/token/jws.ts'
 import { privateMember } from '../../authenticate/token/key-set.ts'
+import { asList } from '../../runtime/json.ts'
 import { type Issue, mustBe, mustBeMapping } from '../yaml/issue.ts'
 import { ownLimits } from './limits.ts'
 import { fetchedUrl, issuer, keysLocation } from './texts.ts'
 import { atKey, choice, crossField, duration, exclusive } from './values.ts'
 import { list, section, size, stringThat, text } from './values.ts'
 
-const PSS = ['PS256', 'PS384', 'PS512'] as const
-const PKCS1 = ['RS256', 'RS384', 'RS512'] as const
-/** The asymmetric algorithms of JOSE, with which a verifier cannot sign. */
-export const ALGORITHMS = [...PSS, 'ES256', 'ES384', 'EdDSA', 'Ed25519', ...PKCS1] as const
+/** Asymmetric algorithms, with which a verifier cannot sign. */
+const ALGORITHMS = [...SCHEMES.keys()]
 
 const introspection = section({
   url: fetchedUrl('the URL of the introspection endpoint'),
@@ -25,7 +25,7 @@ const audience = z
     [text('the audience'), list(text('an audience'), 1, 'a list of audiences')],
     mustBe('the audience of the tokens or a list of audiences, such as https://api.example.com'),
   )
-  .transform((audience) => [audience].flat())
+  .transform(asList)
 
 const algorithms = list(choice(ALGORITHMS), 1, 'a list of algorithms')
 const isRealm = (text: string): boolean => /^[ !#-[\]-~]+$/.test(text)

@@ -1,8 +1,9 @@
 import { z } from 'zod'
 import { METHODS } from '../../downstream/router.ts'
 import { createCalendar, UNITS_MS, WEEKDAYS } from '../../policy/calendar.ts'
-import { KINDS, partOf, wholeSegment } from '../../policy/parts.ts'
+import { partOf } from '../../policy/kinds.ts'
 import type { Condition } from '../../policy/conditions.ts'
+import { asList } from '../../runtime/json.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { fieldIssue } from './texts.ts'
 import { atKey, choice, distinct, duration, exclusive } from './values.ts'
@@ -16,7 +17,7 @@ const keyPart = stringThat((part) => {
   const [, of, name = ''] = /^(claim|[Hh]eader):(.+)$/s.exec(part) ?? []
   if (of === 'claim') return true
   return of === undefined ? /^[A-Za-z_][A-Za-z0-9_]*$/.test(part) : fieldIssue(name)
-}, 'client, user, ip, route, token, claim:NAME, header:NAME or a parameter’s name').transform(partOf)
+}, 'client, user, ip, route, token, claim:NAME, header:NAME or a parameter').transform(partOf)
 export const keyParts = distinct(keyPart, 0, 'a list of the parts of a key, such as [client]')
 
 const isTimezone = (name: string): boolean => {
@@ -58,7 +59,7 @@ const claimed = section(
     claim: text('the name of a claim'),
     default: calls,
     max: calls.exactOptional(),
-    values: z.record(z.string(), calls, mustBe('a mapping of values of the claim to limits')).exactOptional(),
+    values: z.record(z.string(), calls, mustBe('a mapping of values to limits')).exactOptional(),
   },
   (claimed) => exclusive(claimed, ['values', 'max']),
 )
@@ -90,7 +91,7 @@ const condition = section(
     if (of === undefined)
       yield { path: [], message: 'must have one of "header", "claim" and "method"; write one' }
     yield* exclusive(condition, SUBJECTS, 'write a list of two conditions')
-    const isUnknown = [condition.is].flat().some((word) => !METHODS.has(String(word)))
+    const isUnknown = asList(condition.is).some((word) => !METHODS.has(String(word)))
     const message = `must be a method that routes can match; use ${[...METHODS].join(', ')}`
     if (of === 'method' && isUnknown) yield { path: ['is'], message }
   },
@@ -98,7 +99,7 @@ const condition = section(
   const of = header !== undefined ? 'header' : claim !== undefined ? 'claim' : 'method'
   const name = header?.toLowerCase() ?? claim ?? ''
   if (is === 'present' || is === 'absent' || is === 'ip') return { of, name, is }
-  const words = [is].flat().map(String)
+  const words = asList(is).map(String)
   return { of, name, is: of === 'method' && words.includes('GET') ? [...words, 'HEAD'] : words }
 })
 export const conditions = z
@@ -106,44 +107,4 @@ export const conditions = z
     [condition, list(condition, 1, 'a list of conditions')],
     mustBe('a condition such as { header: NAME, is: present }, or a list of them'),
   )
-  .transform((conditions) => [conditions].flat())
-
-const KIND = `${KINDS.join(', ')} or a regular expression such as "[a-z]{2}[0-9]+"`
-const error = 'names no parameter; write it as in routes without the colon, claim:NAME or header:NAME'
-
-export const parameters = z.record(
-  z.string().regex(/^(?:[A-Za-z_][A-Za-z0-9_]*|(?:claim|[Hh]eader):.+)$/s, { error }),
-  stringThat(checkKind, KIND),
-  mustBe('a mapping of path parameters, claims and header fields to their kinds'),
-)
-
-function checkKind(kind: string): boolean | string {
-  if (KINDS.some((name) => name === kind)) return true
-  // As a regular expression, a word would match only itself.
-  if (/^[A-Za-z]*$/.test(kind)) return false
-  try {
-    wholeSegment(kind)
-  } catch (error) {
-    return `is not a regular expression: ${(error as Error).message.replace(/^.*: /s, '')}`
-  }
-  return checkCost(kind)
-}
-
-/**
- * Maximum repetitions without a fixed count in a regular expression. A mismatch costs a segment's
- * length to this power.
- */
-const MAX_UNBOUNDED_REPETITIONS = 2
-
-/** Returns true, or why a valid regular expression may backtrack for too long. */
-function checkCost(source: string): boolean | string {
-  // Each escape and each class becomes a letter.
-  const plain = source.replaceAll(/\\[^1-9k]|\[(?:\\.|[^\\\]])*\]/gu, 'x')
-  if (plain.includes('\\')) return 'must not refer back to a group; write out what it matches'
-  if (/\)[*+{]/.test(plain)) return 'may take too long: it repeats a group; write it out'
-  // The `?` of a group, such as `(?:`, is no repetition.
-  const repetitions = plain.match(/[*+]|(?<!\()\?|\{\d+,\d*\}/g) ?? []
-  const tooMany = `has more than ${MAX_UNBOUNDED_REPETITIONS} of *, +, ? and {n,m}`
-  if (repetitions.length <= MAX_UNBOUNDED_REPETITIONS) return true
-  return `may take too long: it ${tooMany}; write {n} or characters in [ ]`
-}
+  .transform(asList)

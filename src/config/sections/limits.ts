@@ -12,20 +12,11 @@ import { atKey, bool, choice, crossField, exclusive, int, list, named } from './
 import { section, stringThat, text } from './values.ts'
 
 const isInstant = (text: string): boolean => !Number.isNaN(instantMs(text))
-
-function checkInstant(text: string): boolean | string {
-  if (isInstant(text)) return true
-  return INSTANT.test(text) && 'is not a valid date or time; check the day, the time and the offset'
-}
-const instant = stringThat(checkInstant, 'an instant such as 2027-01-31T00:00:00Z', () => false)
+const instant = stringThat(isInstant, 'an instant such as 2027-01-31T00:00:00Z', () => false)
   .regex(INSTANT)
   .transform(instantMs)
 
-const change = section({
-  announcedAt: instant,
-  fromAt: instant,
-  limit: calls,
-})
+const change = section({ announcedAt: instant, fromAt: instant, limit: calls })
 
 const changes = list(change, 0, 'a list of announced changes').superRefine(
   crossField(function* (changes) {
@@ -71,13 +62,11 @@ const refusal = section(
   return { status, headers, body: text, ...(!hasType && { contentType }) }
 })
 
-const MAX_CONCURRENT = 10_000
-
 /**
- * Returns a limit of calls at once. `compile` replaces the length of its leases by the timeout of
+ * Settings of limits of calls at once; `compile` replaces the length of leases by the timeout of
  * each route.
  */
-const atOnce = (limit: number) => ({ limit, windowMs: MIN_LEASE_MS, isConcurrent: true })
+const AT_ONCE = { windowMs: MIN_LEASE_MS, isConcurrent: true }
 
 const limit = section(
   {
@@ -87,7 +76,7 @@ const limit = section(
     unless: conditions.exactOptional(),
     limit: value.optional(),
     window: windowOrCalendar.optional(),
-    concurrent: int(1, MAX_CONCURRENT).optional(),
+    concurrent: int(1, 10_000).optional(),
     counts: text('the name of a limit').exactOptional(),
     together: together.exactOptional(),
     count: choice(['all', 'success']).exactOptional(),
@@ -96,25 +85,12 @@ const limit = section(
     refusal: refusal.exactOptional(),
     shadow: bool.prefault(false),
   },
-  function* ({
-    per,
-    missing,
-    limit,
-    window,
-    concurrent,
-    counts,
-    together,
-    count,
-    changes,
-    onOutage,
-    shadow,
-  }) {
-    const ofCounter = { counts, together, count, onOutage }
+  function* (settings) {
+    const { per, missing, limit, window, counts, together, count, changes, shadow } = settings
     if (missing !== undefined && !per.some(mayLack))
       yield atKey('missing', 'applies only if "per" has user, a claim or a header; remove it')
-    if (concurrent !== undefined) {
-      const others = { concurrent, limit, window, counts, together, count }
-      yield* exclusive(others, ['concurrent', 'limit', 'window', 'counts', 'together', 'count'])
+    if (settings.concurrent !== undefined) {
+      yield* exclusive(settings, ['concurrent', 'limit', 'window', 'counts', 'together', 'count'])
       return
     }
     const limitMessage = 'is missing; write a whole number, 0 or more, or "concurrent"'
@@ -125,19 +101,19 @@ const limit = section(
       yield atKey('changes', 'cannot be combined with a limit by claim; remove one of them')
     const isSliding = !('calendar' in window)
     if (counts !== undefined)
-      yield* exclusive(ofCounter, ['counts', 'together', 'count', 'onOutage'], `write it at "${counts}"`)
+      yield* exclusive(settings, ['counts', 'together', 'count', 'onOutage'], `write it at "${counts}"`)
     else if (typeof together === 'number' && isSliding && together > window.windowMs)
       yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
     if (count !== 'success') return
     const reason = 'a sliding window would admit calls too many when one is given back'
     if (isSliding)
       yield atKey('count', `needs a calendar window, as ${reason}; write window: { calendar: … }`)
-    if (together !== undefined) yield atKey('count', 'cannot be combined with "together"; remove one of them')
+    yield* exclusive(settings, ['together', 'count'])
     if (shadow) yield atKey('count', 'cannot be combined with "shadow"; remove one of them')
   },
 ).transform(({ limit, window, concurrent, count, missing, ...rest }): Omit<Limit, 'name'> => ({
   ...rest,
-  ...(concurrent === undefined ? { ...limit!, ...window! } : atOnce(concurrent)),
+  ...(concurrent === undefined ? { ...limit!, ...window! } : { limit: concurrent, ...AT_ONCE }),
   ...(count === 'success' && { countsSuccess: true }),
   ...(missing === 'skip' && { skipsMissing: true }),
 }))
@@ -149,7 +125,7 @@ function uncountable({ counts, isConcurrent, shadow }: Omit<Limit, 'name'>): str
   return shadow ? 'a shadow limit' : undefined
 }
 
-export const limits = named(limit, 'a mapping of names to limits').superRefine(
+export const limitsSection = named(limit, 'a mapping of names to limits').superRefine(
   crossField(function* (limits) {
     for (const share of limits) {
       const counter = limits.find(({ name }) => name === share.counts)
@@ -173,11 +149,7 @@ export const limits = named(limit, 'a mapping of names to limits').superRefine(
   }),
 )
 
-const ownLimit = section({
-  limit: calls,
-  windowMs: window.exactOptional(),
-  untilAt: instant.exactOptional(),
-})
+const ownLimit = section({ limit: calls, windowMs: window.exactOptional(), untilAt: instant.exactOptional() })
 
 export const ownLimits = z
   .record(z.string(), ownLimit, mustBe('a mapping of limits to their values for this client'))

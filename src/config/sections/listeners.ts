@@ -15,7 +15,7 @@ const listenTls = section({
   requestClientCert: bool.prefault(false),
 })
 
-export const listen = section(
+export const listenSection = section(
   {
     host: bindHost.default('0.0.0.0'),
     port: port.prefault(8080),
@@ -53,18 +53,17 @@ export const admin = section({
 
 export const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
 const NODE = 'redis://host:port or rediss://host:port'
+const SENTINEL = `${NODE}, without user and password, which have settings of their own`
 
-/** Returns true for the URL of a Redis server, or what is wrong with it. */
+/** Returns true for the URL of a Redis server, which may end in a database number such as `/0`. */
 export function checkServer(text: string): boolean | string {
   if (/^(?:unix:\/\/)?\/[^\s?#]+$/.test(text)) return true
-  if (!/^rediss?:\/\//.test(text) || !URL.canParse(text)) return `must be ${SERVER}`
+  if (!/^rediss?:\/\//.test(text) || !URL.canParse(text)) return false
   // `decodeSegment` leaves unchanged what it cannot decode.
   if (text.includes('%') && decodeSegment(text) === text)
     return 'has a "%" that is no escape of UTF-8; write % as %25, and ÿ as %C3%BF'
-  const { hostname, search, hash, pathname } = new URL(text)
-  if (hostname === '') return 'names no host; write redis://host:6379'
-  if (search !== '' || hash !== '') return 'must end after the port or a database number such as /0'
-  return /^(?:\/\d{0,4})?$/.test(pathname) || 'must end with a database number such as /0'
+  const { hostname, pathname, search, hash } = new URL(text)
+  return hostname !== '' && /^(?:\/\d{0,4})?$/.test(pathname + search + hash)
 }
 
 /** Checks the URL of a sentinel, or of a node of a Redis Cluster, which has only database 0. */
@@ -72,11 +71,7 @@ const checkNode = (text: string): boolean | string =>
   /^rediss?:\/\/[^/?#]+\/?$/.test(text) && checkServer(text)
 
 /** Checks a sentinel. Its credentials and those of the master are in other settings. */
-function checkSentinel(text: string): boolean | string {
-  const result = checkNode(text)
-  if (result !== true || !text.includes('@')) return result
-  return 'must not contain credentials; write username, password, sentinelUsername, sentinelPassword'
-}
+const checkSentinel = (text: string): boolean | string => !text.includes('@') && checkNode(text)
 
 export const tlsFiles = {
   ca: pemFile.optional(),
@@ -107,7 +102,7 @@ const redis = section(
   {
     url: stringThat(checkServer, SERVER).optional(),
     cluster: list(stringThat(checkNode, NODE), 1, 'a list of the URLs of some nodes').optional(),
-    sentinels: list(stringThat(checkSentinel, NODE), 1, 'a list of sentinels’ URLs').optional(),
+    sentinels: list(stringThat(checkSentinel, SENTINEL), 1, 'a list of sentinels’ URLs').optional(),
     name: text('the master’s name at the sentinels').optional(),
     sentinelUsername: text('a user of the sentinels').optional(),
     sentinelPassword: text('the password of the sentinels').optional(),

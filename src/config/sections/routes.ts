@@ -9,6 +9,8 @@ import { list, named, section, size, stringThat, text } from './values.ts'
 
 const tls = section({ ...tlsFiles, servername: tlsName.optional() }, certWithoutKey)
 
+const isSecure = (address: string): boolean => address.startsWith('https:')
+
 const upstream = section(
   {
     url: origin.optional(),
@@ -26,13 +28,13 @@ const upstream = section(
     const message = 'is missing; write an address such as http://data.internal:4000, or "urls"'
     if (first === undefined) yield { path: ['url'], message }
     yield* exclusive(addresses, ['url', 'urls'])
-    if (tls !== undefined && first?.startsWith('http:') === true)
+    if (tls !== undefined && first !== undefined && !isSecure(first))
       yield atKey('tls', 'applies only to https addresses; write https, or remove it')
-    const other = urls.findIndex((address) => new URL(address).protocol !== new URL(urls[0]!).protocol)
+    const other = urls.findIndex((address) => isSecure(address) !== isSecure(urls[0]!))
     const differs = 'differs from the first in scheme; write the same for all'
     if (other !== -1) yield { path: ['urls', other], message: differs }
   },
-).transform(({ url, urls = [], ...rest }) => ({ ...rest, origins: url === undefined ? urls : [url] }))
+).transform(({ url, urls = [url!], ...rest }) => ({ ...rest, origins: urls }))
 
 export const upstreams = named(upstream, 'a mapping of names to upstreams')
 
@@ -44,7 +46,9 @@ const scope = stringThat((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such a
 /** The default of `maxBody`: 10MB. */
 const MAX_BODY = 10 * 1024 ** 2
 
-/** Methods of the endpoints whose requests are checked, as in a pattern, where GET includes HEAD. */
+/**
+ * Methods of the endpoints whose requests are checked, as in a pattern, where GET includes HEAD.
+ */
 const CHECKED_METHODS = { par: 'POST', authorization: 'GET,POST' }
 
 /** The maximum keeps the sum of a key that is never idle within 48 bits. */
@@ -100,7 +104,7 @@ export const routes = list(route, 1, 'a list of routes')
 
 export const headers = section({
   draft: choice(['none', 'draft-10']).default('none'),
-  requestId: stringThat(fieldIssue, 'a header field such as x-fapi-interaction-id').default('X-Request-Id'),
+  requestId: stringThat(fieldIssue, 'the name of a header field').default('X-Request-Id'),
 })
 
 export const failures = section({

@@ -10,12 +10,14 @@ const isName = (host: string): boolean =>
 const isHost = (host: string): boolean => isIP(host) !== 0 || isName(host)
 export const bindHost = stringThat(isHost, 'an address or host name without port, such as 127.0.0.1')
 
-export const servedHost = stringThat((host) => {
-  if (host.includes('*')) return 'must be one host; "*" matches none, so write each host'
-  return parseHost(host)?.port === '' && !host.endsWith(':')
-}, 'a host name without port, such as api.example.com').transform((host) => parseHost(host)!.host)
+export const servedHost = stringThat(
+  (host) => parseHost(host)?.port === '' && !/\*|:$/.test(host),
+  'a host name without port, such as api.example.com',
+).transform((host) => parseHost(host)!.host)
 
-/** A name in a server’s certificate. Addresses cannot be sent as a server name (RFC 6066 section 3). */
+/**
+ * A name in a server’s certificate. Addresses cannot be sent as a server name (RFC 6066 section 3).
+ */
 export const tlsName = stringThat(isName, 'a host name such as data.internal')
 
 const MAX_BITS: Readonly<Record<number, number>> = { 4: 32, 6: 128 }
@@ -32,12 +34,15 @@ export const cidr = stringThat((range) => {
 /** Schema of an http or https URL without path, query and credentials; gives its origin. */
 export const origin = stringThat((text) => {
   const url = httpUrl(text)
-  if (url === undefined) return 'must be an http or https address, such as http://data.internal:4000'
-  if (!hasNoCredentials(url)) return 'must not contain credentials; they would not be sent'
-  return url.href === `${url.origin}/` || `must end after the port; write ${url.origin}`
-}, 'an address such as http://data.internal:4000').transform((url) => new URL(url).origin)
+  return url !== undefined && url.href === `${url.origin}/`
+}, 'an http or https address that ends after the port, such as http://data.internal:4000').transform(
+  (url) => new URL(url).origin,
+)
 
-/** An issuer's URL as written, because it is compared exactly (RFC 8414 section 2: no query, no fragment). */
+/**
+ * An issuer's URL as written, because it is compared exactly (RFC 8414 section 2: no query, no
+ * fragment).
+ */
 export const issuer = stringThat((text) => {
   const url = httpUrl(text)
   return url !== undefined && !/[?#\s]/.test(text) && hasNoCredentials(url)

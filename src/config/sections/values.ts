@@ -1,13 +1,13 @@
 import { z } from 'zod'
-import { type Issue, mustBe, mustBeMapping, nearest, oneOf } from '../yaml/issue.ts'
+import { type Issue, mustBe, mustBeMapping, oneOf } from '../yaml/issue.ts'
 
-export const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
-export const UNITS_BYTES = { B: 1, kB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
+export const DURATION_UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+export const SIZE_UNITS = { B: 1, kB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
 
 /** Creates the schema of durations within bounds, as written with units → milliseconds. */
-export const duration = measure('duration', UNITS_MS)
+export const duration = measure('duration', DURATION_UNITS)
 /** Creates the schema of sizes within bounds, as written with units → bytes. */
-export const size = measure('size', UNITS_BYTES)
+export const size = measure('size', SIZE_UNITS)
 
 function measure(noun: string, units: Readonly<Record<string, number>>) {
   const names = Object.keys(units)
@@ -53,15 +53,12 @@ export const bool = coerced(z.boolean(mustBe('true or false')))
 /** A port; 0 lets the system choose one. */
 export const port = int(0, 65_535, 'a port from 0 to 65535')
 
-export function choice<const T extends readonly [string, ...string[]]>(words: T) {
-  const explain = (input: unknown) => {
-    const similar = typeof input === 'string' && nearest(input, words)
-    return similar && `must be ${oneOf(words)}; did you mean "${similar}"?`
-  }
-  return z.enum(words, mustBe(oneOf(words), explain))
-}
+export const choice = <const T extends readonly string[]>(words: T) => z.enum(words, mustBe(oneOf(words)))
 
-/** Creates the schema of texts that `check` accepts. `check` may return a message that is more specific than `what`. */
+/**
+ * Creates the schema of texts that `check` accepts. `check` may return a message that is more
+ * specific than `what`.
+ */
 export function stringThat(
   check: (text: string) => boolean | string,
   what: string,
@@ -98,15 +95,18 @@ function* duplicates(words: readonly string[]): Generator<Issue> {
 type Shape = z.core.$ZodLooseShape
 type Values<T extends Shape> = z.output<z.ZodObject<T, z.core.$strict>>
 
-/** Returns the key of the file for the name of a setting: `timeout` for `timeoutMs`, `until` for `untilAt`. */
-const keyOf = (name: string): string => name.replace(/(?:Ms|At)$/, '')
+/**
+ * Returns the key of the file for the name of a setting: `timeout` for `timeoutMs`, `until` for
+ * `untilAt`.
+ */
+const fileKeyOf = (name: string): string => name.replace(/(?:Ms|At)$/, '')
 
 /**
  * Creates the schema of a mapping. Its keys are the names without `Ms` and `At`. `check` yields
  * mistakes that involve several of them.
  */
 export function section<T extends Shape>(shape: T, check?: (values: Values<T>) => Iterable<Issue>) {
-  const names = new Map(Object.keys(shape).map((name) => [keyOf(name), name]))
+  const names = new Map(Object.keys(shape).map((name) => [fileKeyOf(name), name]))
   const fields = Object.fromEntries([...names].map(([key, name]) => [key, shape[name]!]))
   const named = (values: object) =>
     Object.fromEntries(Object.entries(values).map(([key, value]) => [names.get(key), value])) as Values<T>

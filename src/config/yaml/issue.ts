@@ -38,7 +38,10 @@ export class ConfigError extends Error {
 export const problemLine = ({ where, path, message }: LocatedIssue): string =>
   [where, path, message].filter(Boolean).join(': ')
 
-/** Converts an issue of zod: one mistake for each unknown key, and for a union those of the intended member. */
+/**
+ * Converts an issue of zod: one mistake for each unknown key, and for a union those of the intended
+ * member.
+ */
 export function mistakesOf(issue: z.core.$ZodIssue, parent: Path = []): readonly Issue[] {
   const path = [...parent, ...issue.path] as Path
   const { message } = issue
@@ -100,19 +103,8 @@ export function duplicateKey(key: string, firstLine: number): string {
   return `duplicate key${word && ` "${word}"`}, first at line ${firstLine}; remove one of the two`
 }
 
-/** Keys of other products, with the key in their place, if it is defined where they are written, and what to write. */
-const FOREIGN_KEYS: readonly (readonly [keys: string, ours: string, remedy: string])[] = [
-  ['burst', 'window', 'remove it: all calls of "limit" may come at once'],
-  ['burst ratelimit ratelimits ratelimiting', 'limits', 'write "limits"'],
-  ['host port tls', 'listen', 'write it in "listen"'],
-  ['redis', 'store', 'write it in "store"'],
-]
-
 function unknownKey(key: string, defined: string): string {
   const keys = defined.split(' ')
-  const isForeign = (words: string): boolean => words.split(' ').includes(fold(key))
-  const foreign = FOREIGN_KEYS.find(([words, ours]) => isForeign(words) && keys.includes(ours))
-  if (foreign !== undefined) return `unknown key; ${foreign[2]}`
   const similar = nearest(key, keys)
   if (similar !== undefined) return `unknown key; did you mean "${similar}"?`
   return `unknown key; write ${keys.length === 1 ? `"${defined}"` : `one of ${keys.join(', ')}`}`
@@ -133,8 +125,6 @@ const YAML_ERRORS: Readonly<Record<string, string>> = {
 /** Rewrites an error of the YAML parser without the text after the colon, which may be a secret. */
 export function describeYamlError({ code, message, pos }: YAMLError, text: string): string {
   const [line] = text.slice(text.lastIndexOf('\n', pos[0] - 1) + 1).split('\n', 1) as [string]
-  if (code === 'NON_STRING_KEY' && line.includes('{{'))
-    return 'is a mapping within a mapping; write "${NAME}" for the environment variable NAME'
   const description = YAML_ERRORS[code]
   if (description !== undefined) return description
   const isUnquoted = /^[^#]*[{,[][^"'#]*\$\{/.test(line.slice(0, 1000))
@@ -144,7 +134,10 @@ export function describeYamlError({ code, message, pos }: YAMLError, text: strin
 
 const fold = (text: string): string => text.toLowerCase().replaceAll(/[-_ ]/g, '')
 
-/** Returns the most similar of `candidates`: at most a third of it differs from `word`, or only case and dashes. */
+/**
+ * Returns the most similar of `candidates`: at most a third of it differs from `word`, or only case
+ * and dashes.
+ */
 export function nearest(word: string, candidates: readonly string[]): string | undefined {
   const max = Math.min(3, Math.ceil(word.length / 3))
   return candidates

@@ -7,7 +7,10 @@ import type { Issue, LocatedIssue, Path } from './issue.ts'
 /** The environment: values of the variables `${NAME}`. */
 export type Env = Readonly<Record<string, string | undefined>>
 
-/** Maximum nesting of brackets, including those in texts and comments; many thousands exhaust the parser's memory. */
+/**
+ * Maximum nesting of brackets, including those in texts and comments; many thousands exhaust the
+ * parser's memory.
+ */
 const MAX_DEPTH = 1000
 
 /**
@@ -24,7 +27,7 @@ export function readSource(source: string, env?: Env) {
     return `${Math.max(line, 1)}:${Math.max(col, 1)}`
   }
   const refuse = (mistakes: readonly Issue[]) =>
-    ({ value: undefined, mistakes, warnings: [], placeOf, offsetOf: () => 0 }) as const
+    ({ value: undefined, mistakes, placeOf, offsetOf: () => 0 }) as const
   const refuseFile = (message: string) => refuse([{ path: [], message }])
 
   if (isTooDeep(text)) return refuseFile('the brackets of the file nest too deeply; remove some')
@@ -43,12 +46,12 @@ export function readSource(source: string, env?: Env) {
   const [error] = [...document.errors, ...document.warnings]
   if (error !== undefined)
     return refuse([{ path: [], message: describeYamlError(error, text), offset: error.pos[0] }])
-  const { invalid, unset, literal } = inspect(document.contents, env, lineCounter)
+  const { invalid, unset } = inspect(document.contents, env, lineCounter)
   if (invalid.length > 0) return refuse(invalid)
   try {
     const value: unknown = document.toJS()
     const offsetOf = (path: Path, key?: boolean) => findOffset(document, path, key)
-    if (isObject(value)) return { value, mistakes: unset, warnings: literal, placeOf, offsetOf }
+    if (isObject(value)) return { value, mistakes: unset, placeOf, offsetOf }
     const what = document.contents === null ? 'is empty' : 'must be a mapping'
     return refuseFile(`the file ${what}; "sluice init" writes one`)
   } catch (error) {
@@ -125,15 +128,16 @@ function entryOf(node: Node | null, step: string | number, document: Document.Pa
   return pair && [pair.key, pair.value]
 }
 
-/** Text that looks like a shell or template variable but is not substituted. */
-const UNBRACED = /^\$\w+$|\$[A-Z][A-Z0-9_]+|\{\{.*\}\}/
-
-/** Substitutes the environment in every scalar and finds mistakes, in one pass, because the document may be long. */
+/**
+ * Substitutes the environment in every scalar and finds mistakes, in one pass, because the document
+ * may be long.
+ */
 function inspect(root: Node | null, env: Env | undefined, lines: LineCounter) {
   const invalid: Issue[] = []
   const unset: Issue[] = []
-  const literal: Issue[] = []
-  /** The names of the anchors whose values are complete: within its own value, an anchor has none. */
+  /**
+   * The names of the anchors whose values are complete: within its own value, an anchor has none.
+   */
   const anchors = new Set<string>()
   const refuse = (path: Path, message: string, { range }: Node): void =>
     void invalid.push({ path, message, offset: range![0] })
@@ -156,14 +160,12 @@ function inspect(root: Node | null, env: Env | undefined, lines: LineCounter) {
       }
     } else if (isSeq<Node>(node)) node.items.forEach((item, i) => visit(item, [...path, i]))
     else if (isScalar(node) && typeof node.value === 'string' && env !== undefined) {
-      const message = 'is not substituted; write ${NAME} for the environment variable NAME'
-      if (UNBRACED.test(node.value) && !node.value.includes('${')) literal.push({ path, message })
       node.value = substitute(node.value, env, (message) => unset.push({ path, message }))
     }
     if (node?.anchor !== undefined) anchors.add(node.anchor)
   }
   visit(root, [])
-  return { invalid, unset, literal }
+  return { invalid, unset }
 }
 
 const VARIABLE = /\$\$\{|\$\{([^}]*)(\}?)/g
@@ -177,16 +179,11 @@ export function substitute(source: string, env: Env, report: (message: string) =
   return source.replace(VARIABLE, (all, inside: string | undefined, end: string) => {
     if (inside === undefined) return '${'
     const [, name, otherwise] = INSIDE.exec(inside) ?? []
-    if (end === '') report(`has a "\${" without "}"; write \${NAME}, or $\${ for a literal "\${"`)
-    else if (name === undefined)
-      report(`has a "\${" without a variable name; write \${NAME} or \${NAME:-default}`)
-    else if (otherwise?.includes('${') === true)
-      report(`has a variable within the default of \${${name}}; write a literal default`)
-    else {
-      const value = env[name] || otherwise
-      if (value !== undefined) return value
-      report(`needs a value of the environment variable ${name}; set it or write \${${name}:-default}`)
-    }
+    const value = name && (env[name] || otherwise)
+    const isMalformed = name === undefined || end === '' || otherwise?.includes('${') === true
+    if (isMalformed) report('is malformed; write ${NAME} or ${NAME:-default}, or $${ for "${"')
+    else if (value === undefined) report(`needs the environment variable ${name}; set it, or a default`)
+    else return value
     return all
   })
 }

@@ -6,7 +6,7 @@ import type { Merge, OwnCalls, OwnCount } from '../store.ts'
 import type { ServerClocks } from './server-clocks.ts'
 
 /** A decision in a batch. */
-export interface Asked {
+export interface BatchedDecision {
   /** The first number of its rule for charge.lua. */
   readonly action: typeof READ | typeof CHARGE
   readonly quotas: readonly Quota[]
@@ -35,7 +35,7 @@ export interface Sending {
 }
 
 /** Returns the keys with logs that charge.lua reads: of every quota, the key of its access before its own. */
-export function keysOf(batch: readonly Pick<Asked, 'quotas'>[]): readonly string[] {
+export function keysOf(batch: readonly Pick<BatchedDecision, 'quotas'>[]): readonly string[] {
   const keys: string[] = []
   for (const { quotas } of batch)
     for (const quota of quotas) {
@@ -45,11 +45,11 @@ export function keysOf(batch: readonly Pick<Asked, 'quotas'>[]): readonly string
   return keys
 }
 
-const hasLeases = ({ quotas }: Pick<Asked, 'quotas'>): boolean => quotas.some(isLeased)
+const hasLeases = ({ quotas }: Pick<BatchedDecision, 'quotas'>): boolean => quotas.some(isLeased)
 const NO_KEYS: readonly string[] = []
 
 /** Returns the keys with leases that charge.lua reads. */
-export const leaseKeysOf = (batch: readonly Asked[]): readonly string[] =>
+export const leaseKeysOf = (batch: readonly BatchedDecision[]): readonly string[] =>
   batch.some(hasLeases)
     ? batch.flatMap(({ quotas }) => quotas.filter(isLeased).map(({ key }) => key))
     : NO_KEYS
@@ -58,7 +58,12 @@ export const leaseKeysOf = (batch: readonly Asked[]): readonly string[] =>
  * Returns the arguments of charge.lua for these keys: the keys with those of merges, the rules, and
  * the own calls that they name for each of the keys.
  */
-export function rulesOf(batch: readonly Asked[], keys: readonly string[], gateway: string, sending: Sending) {
+export function argumentsOf(
+  batch: readonly BatchedDecision[],
+  keys: readonly string[],
+  gateway: string,
+  sending: Sending,
+) {
   const counts: (OwnCount | undefined)[] = []
   const all = [...keys]
   const logRules = batch.map(({ action, quotas, own }) => {
@@ -89,7 +94,7 @@ export function rulesOf(batch: readonly Asked[], keys: readonly string[], gatewa
 }
 
 /** Adds the rules and the ids of leases to the rules of decisions. */
-function withLeases(batch: readonly Asked[], rules: readonly string[]): readonly string[] {
+function withLeases(batch: readonly BatchedDecision[], rules: readonly string[]): readonly string[] {
   return batch.flatMap(({ action, quotas, own, lease = '' }, i) => {
     const leased = quotas.filter(isLeased).map(({ key, limit, windowMs, shadow }) => {
       const beside = own?.unstored(key) ?? 0
@@ -152,7 +157,7 @@ export function renewalOf(leases: readonly Lease[], deadlineUs: number) {
  * those that contain `nowMs`.
  */
 export function periodsAt(
-  batch: readonly Pick<Asked, 'quotas'>[],
+  batch: readonly Pick<BatchedDecision, 'quotas'>[],
   nowMs: number,
 ): [fromUs: number, untilUs: number] {
   let [fromUs, untilUs] = [0, Number.MAX_SAFE_INTEGER]
@@ -179,7 +184,7 @@ function logsOf(quotas: readonly Quota[]): number {
 
 /** Reads the reply of charge.lua to a batch, which was decided at `localMs` of the local clock or before. */
 export function chargesOf(
-  batch: readonly Asked[],
+  batch: readonly BatchedDecision[],
   counts: readonly (OwnCount | undefined)[],
   numbers: readonly number[],
   localMs: number,

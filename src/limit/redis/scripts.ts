@@ -8,7 +8,7 @@ import { type Charge, DamagedKeyError, type Merge, type OwnCalls } from '../stor
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 import {
-  type Asked,
+  type BatchedDecision,
   CHARGE,
   chargesOf,
   keysOf,
@@ -17,7 +17,7 @@ import {
   periodsAt,
   READ,
   renewalOf,
-  rulesOf,
+  argumentsOf,
   type Sending,
 } from './protocol.ts'
 import { ServerClocks } from './server-clocks.ts'
@@ -66,7 +66,7 @@ export function createScripts(
   const renewScript = scriptOf(edit(RENEW_SCRIPT))
   const deadlines = new Map<string, ReturnType<typeof createDeadlines>>()
   const clocks = new ServerClocks()
-  let batches = new Map<number, Asked[]>()
+  let batches = new Map<number, BatchedDecision[]>()
 
   function deadlinesOf(server: string) {
     let own = deadlines.get(server)
@@ -111,11 +111,11 @@ export function createScripts(
     return reply
   }
 
-  async function ask(batch: readonly Asked[], server: string, remainingMs: () => number) {
+  async function ask(batch: readonly BatchedDecision[], server: string, remainingMs: () => number) {
     const [keys, leaseKeys] = [keysOf(batch), leaseKeysOf(batch)]
-    let counts: ReturnType<typeof rulesOf>['counts'] = []
+    let counts: ReturnType<typeof argumentsOf>['counts'] = []
     const reply = await attempt(server, remainingMs, chargeScript, (sending, deadlineUs) => {
-      const { all, rules, ...named } = rulesOf(batch, keys, id, sending)
+      const { all, rules, ...named } = argumentsOf(batch, keys, id, sending)
       counts = named.counts
       const [from, until] = periodsAt(batch, sending.nowMs)
       const count = all.length + leaseKeys.length
@@ -126,7 +126,7 @@ export function createScripts(
     return chargesOf(batch, counts, reply, clocks.localMs(server, reply[0]!, 'latest'))
   }
 
-  async function send(batch: readonly Asked[]): Promise<void> {
+  async function send(batch: readonly BatchedDecision[]): Promise<void> {
     const server = client.server(batch[0]!.quotas[0]!.key)
     const { within, failAll } = deadlinesOf(server)
     try {
@@ -154,7 +154,7 @@ export function createScripts(
    * Adds a question to the batch of its hash slot, which is sent together. The configuration
    * ensures that its keys share it.
    */
-  function enqueue(asked: Asked): void {
+  function enqueue(asked: BatchedDecision): void {
     const slot = client.slot(asked.quotas[0]!.key)
     let batch = batches.get(slot)
     if (batch === undefined) {

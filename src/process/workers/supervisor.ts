@@ -1,7 +1,7 @@
 import cluster from 'node:cluster'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../../config/compile.ts'
-import { clientChunks, withoutClients } from '../../config/load-thread.ts'
+import { clientChunks, withoutClients } from '../../config/client-chunks.ts'
 import type { LogOutput } from '../../observe/log.ts'
 import type { Call, Result, WorkerCalls } from './worker.ts'
 

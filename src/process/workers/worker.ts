@@ -1,6 +1,6 @@
 import type { RequestLine, Setting } from '../../admin/limits.ts'
 import type { Config } from '../../config/compile.ts'
-import { createCollector } from '../../config/load-thread.ts'
+import { createCollector } from '../../config/client-chunks.ts'
 import { createLog } from '../../observe/log.ts'
 import { createMetrics } from '../../observe/metrics.ts'
 import type { CountedCaller } from '../../policy/counted.ts'

@@ -1,0 +1,121 @@
+import { hasAudience, needsExtension, timeFault, typeOf } from '../authenticate/token/claims.ts'
+import type { Keys } from '../authenticate/token/jwks.ts'
+import { parseJws, SCHEMES } from '../authenticate/token/jws.ts'
+import { badRequest, type Refusal, serviceUnavailable } from '../errors.ts'
+import { asList, type JsonObject, parseObject } from '../runtime/json.ts'
+import { type ParClient, type ParRules, signingOf } from './clients.ts'
+import { invalidRequest, refuseParameters } from './form.ts'
+
+type ClientJwt = NonNullable<ReturnType<typeof parseJwt>>
+
+/** Parses a JWT of a client, which is not verified. */
+export function parseJwt(text: string) {
+  const jws = parseJws(text)
+  const claims = parseObject(jws?.payload)
+  return jws && claims && { ...jws, claims }
+}
+
+/**
+ * A phrase that follows the JWT's name, or a refusal that does not depend on it; undefined for a
+ * valid JWT.
+ */
+type JwtFault = string | Refusal | undefined
+
+/** Maximum `iat` ahead of this clock: clients' clocks are fast (FAPI 2 section 5.3.2.1). */
+const MAX_AHEAD_MS = 60_000
+
+/**
+ * Returns the fault of a client assertion (RFC 7523 section 3). Only the backend checks single use:
+ * it may never have received the first copy.
+ */
+export async function assertionFault(
+  assertion: ClientJwt | undefined,
+  clientId: string,
+  keys: Keys,
+  rules: ParRules,
+): Promise<JwtFault> {
+  if (assertion === undefined) return 'is not a signed JWT.'
+  const fault = await signatureFault(assertion, 'client-authentication+jwt', keys)
+  if (fault !== undefined) return fault
+  const { iss, sub, aud, exp, jti } = assertion.claims
+  if (iss !== clientId || sub !== clientId) return 'must have the client_id as iss and sub.'
+  const strict = rules.assertionAudience === 'strict'
+  if (strict && asList(aud).length > 1) return `must have no audience but ${rules.issuer}`
+  if (exp === undefined) return 'must have an exp.'
+  if (typeof jti !== 'string' || jti === '') return 'must have a jti, which is a string.'
+  return claimsFault(assertion.claims, rules, strict ? [] : rules.audiences)
+}
+
+/** RFC 7516 section 7.1; the encrypted key and the ciphertext may be empty. */
+const ENCRYPTED = /^[\w-]+(?:\.[\w-]*){4}$/
+
+/**
+ * Checks the request object (RFC 9101 section 6, OpenID Connect Core section 6) of a listed client,
+ * which may have to send one.
+ */
+export async function refuseRequestObject(client: ParClient, rules: ParRules, text?: string) {
+  const required = signingOf(client)
+  if (text === undefined) {
+    if (required === undefined) return undefined
+    return invalidRequest(`This client must send a request object signed with ${required}.`)
+  }
+  const fault = await objectFault(text, client, rules)
+  if (typeof fault !== 'string') return fault
+  return badRequest(`The request object ${fault}`, { oauthError: 'invalid_request_object' })
+}
+
+async function objectFault(text: string, client: ParClient, rules: ParRules): Promise<JwtFault> {
+  const required = signingOf(client)
+  // Only the identity backend can decrypt it.
+  if (required === undefined && ENCRYPTED.test(text)) return undefined
+  // An unsigned JWT (RFC 7519 section 6) has an empty signature, for which `AA` stands here, and
+  // the algorithm none.
+  const unsigned = text.endsWith('.')
+  const object = parseJwt(unsigned ? `${text}AA` : text)
+  const alg = object?.header['alg']
+  if (required && alg !== required) return `must be signed with ${required} and not encrypted.`
+  if (!object || typeof alg !== 'string' || (alg === 'none') !== unsigned) return 'is not a JWT.'
+  // Only the identity backend, which knows the secret, can verify a MAC.
+  const keys = /^(?:none$|HS\d)/.test(alg) ? undefined : client.keys
+  const fault = await signatureFault(object, 'oauth-authz-req+jwt', keys)
+  if (fault !== undefined) return fault
+
+  const { claims } = object
+  const { iss, aud, client_id: clientId = client.id } = claims
+  // RFC 9101 section 4.
+  if ('request' in claims || 'request_uri' in claims) return 'must not hold request or request_uri.'
+  if ((required || iss !== undefined) && iss !== client.id) return 'must have the client_id as iss.'
+  if (clientId !== client.id) return 'has another client_id than the request.'
+  // An optional `aud` that is missing passes.
+  const addressed = required !== undefined || aud !== undefined
+  return (
+    claimsFault(addressed ? claims : { ...claims, aud: rules.issuer }, rules) ??
+    refuseParameters((name) => claims[name], 'request object')
+  )
+}
+
+/**
+ * Checks the header, whose `typ` may be `type` or JWT, and, if there are `keys`, the signature, by
+ * the key's algorithm. Reads keys again if none fits; a 503 if none could be read.
+ */
+async function signatureFault(jwt: ClientJwt, type: string, keys?: Keys): Promise<JwtFault> {
+  const { alg, kid } = jwt.header
+  if (needsExtension(jwt.header) || !['jwt', type].includes(typeOf(jwt.header)))
+    return `must have a header with typ JWT or ${type}, a string as kid, if any, and no crit.`
+  if (keys === undefined) return undefined
+  if (typeof alg !== 'string' || !SCHEMES.has(alg))
+    return 'is signed with an algorithm that is not accepted; use one such as PS256 or ES256.'
+  const current = keys.current()
+  if (current?.verifies(jwt, kid)) return undefined
+  const fresh = await keys.refresh()
+  if (fresh?.verifies(jwt, kid)) return undefined
+  if ((fresh ?? current) !== undefined) return 'has a signature that is not by a key of this client.'
+  return serviceUnavailable('The keys of this client cannot be read now.', 'no keys were read yet')
+}
+
+function claimsFault(claims: JsonObject, rules: ParRules, others: readonly string[] = []) {
+  if (!hasAudience(claims['aud'], [rules.issuer, ...others]))
+    return `is for another audience; send the aud ${rules.issuer}`
+  const fault = timeFault(claims, rules.leewayMs, Math.max(rules.leewayMs, MAX_AHEAD_MS))
+  return fault && `${fault}.`
+}

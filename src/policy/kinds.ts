@@ -1,0 +1,87 @@
+import type { Params, Route } from '../downstream/router.ts'
+import { decodeSegment } from '../downstream/target.ts'
+import { badRequest, type Refusal } from '../errors.ts'
+import type { KeyedLimit } from './key.ts'
+
+/**
+ * Kinds of path parameters, claims (`claim:NAME`) and header fields (`header:NAME`, in any case),
+ * by name.
+ */
+export type Parameters = Readonly<Record<string, string>>
+
+const NAMED = new Map(
+  Object.entries({
+    plain: { pattern: /^[A-Za-z0-9_:@~=-]+$/, words: 'letters, digits and - _ : @ ~ =' },
+    uuid: {
+      pattern: /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
+      words: 'a UUID such as 123e4567-e89b-12d3-a456-426614174000',
+    },
+    integer: { pattern: /^(?:0|[1-9]\d*)$/, words: 'a whole number without sign and leading zeros' },
+  }),
+)
+/** The named kinds. In each, an id has only one spelling, except for case. */
+export const PARAMETER_KINDS = [...NAMED.keys()]
+/**
+ * Maximum length of a part with a kind, in characters; bounds the cost of matching a regular
+ * expression.
+ */
+const MAX_LENGTH = 128
+/** Maximum length of a claim in a key, in characters. */
+export const MAX_CLAIM = 255
+
+/** Returns the part of keys that a name of `parameters` means. */
+export const partOf = (name: string): string => (/^header:/i.test(name) ? name.toLowerCase() : name)
+
+/**
+ * Compiles a regular expression to match the whole decoded segment. Throws a SyntaxError if it is
+ * invalid.
+ */
+export const wholeSegment = (source: string): RegExp => new RegExp(`^(?:${source})$`, 'u')
+
+/**
+ * Compiles the kind of a part, one of `PARAMETER_KINDS` or a regular expression: `plain` by default.
+ * A claim may be anything by default.
+ */
+export function compileKind(parameters: Parameters, part: string) {
+  const own = Object.entries(parameters).find(([name]) => partOf(name) === part)?.[1]
+  if (own === undefined && part.startsWith('claim:'))
+    return {
+      cause: wrongKind(part, 'a text or an integer'),
+      words: `a text of at most ${MAX_CLAIM} characters, none a control character, or an integer`,
+      accepts: () => true,
+    }
+  const { pattern, words } = NAMED.get(own ?? 'plain') ?? {
+    pattern: wholeSegment(own!),
+    words: 'of the form that is served here',
+  }
+  return {
+    cause: wrongKind(part, own ?? 'plain'),
+    words: `${words}, ${MAX_LENGTH} characters at most`,
+    accepts: (text: string): boolean => text.length <= MAX_LENGTH && pattern.test(text),
+  }
+}
+
+type Counted = Pick<Route, 'segments'> & { readonly limits: readonly KeyedLimit[] }
+
+/** Returns the parameters of a route's path that its limits count by, in the order of the path. */
+export function countedBy({ segments, limits }: Counted): readonly string[] {
+  const params = segments.flatMap((segment) => ('param' in segment ? segment.param : []))
+  return params.filter((param) => limits.some(({ per }) => per.includes(param)))
+}
+
+/**
+ * Compiles the check of a route's counted path parameters, which returns a 400 for a parameter that
+ * is not of its kind.
+ */
+export function compileParameters(route: Counted, parameters: Parameters) {
+  const checks = countedBy(route).map((name) => ({ name, ...compileKind(parameters, name) }))
+  return ({ params }: { readonly params: Params }): Refusal | undefined => {
+    for (const { name, cause, accepts, words } of checks) {
+      if (accepts(decodeSegment(params[name]!))) continue
+      return badRequest(`The ${name} in the path must be ${words}.`, { cause })
+    }
+    return undefined
+  }
+}
+
+const wrongKind = (part: string, kind: string) => `${part} is not of its kind in parameters: ${kind}`

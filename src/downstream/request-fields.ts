@@ -1,4 +1,4 @@
-import { memoize } from '../runtime/hot-path.ts'
+import { memoize } from '../runtime/memoize.ts'
 
 const names = (list: string): ReadonlySet<string> => new Set(list.trim().split(/\s+/))
 

@@ -1,5 +1,5 @@
 import { badRequest, type Refusal, ambiguousFraming } from '../errors.ts'
-import { memoize } from '../runtime/hot-path.ts'
+import { memoize } from '../runtime/memoize.ts'
 
 /** An unambiguous request target, which is matched and forwarded in this spelling. */
 export interface Target {

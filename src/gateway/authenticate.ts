@@ -1,8 +1,9 @@
 import { senderOf } from '../authenticate/proof/dpop.ts'
 import type { Authenticated } from '../authenticate/token/bearer.ts'
 import { requireScope } from '../authenticate/token/challenge.ts'
-import { readBody, tooLarge } from '../downstream/body.ts'
-import { clientCertificate } from '../downstream/peers.ts'
+import { readBody } from '../downstream/whole-body.ts'
+import { tooLarge } from '../downstream/body.ts'
+import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'
 import type { Caller } from '../policy/facts.ts'
 import { type Body, invalidRequest } from '../par/form.ts'
@@ -102,7 +103,7 @@ async function checkAuthorization(deps: GatewayDeps, exchange: Exchange): Promis
 async function readForm({ failures }: GatewayDeps, exchange: Exchange): Promise<Body | Outcome> {
   const { request, response } = exchange
   if (exchange.expectsContinue) response.writeContinue()
-  const body = await readBody(request, response, exchange.route!.maxBody, exchange.ip)
+  const body = await readBody(response, exchange.route!.maxBody, exchange.ip)
   if (body instanceof Refusal) return body
   if (body === undefined) {
     // Nothing is forwarded on a destroyed response.

@@ -2,12 +2,14 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:
 import type { Proof } from '../authenticate/proof/dpop.ts'
 import type { Authenticate } from '../authenticate/token/bearer.ts'
 import type { BoundToken } from '../authenticate/token/challenge.ts'
-import { type BodyLength, type Head, NO_HEAD } from '../downstream/body.ts'
+import type { BodyLength } from '../downstream/framing.ts'
+import { type Head, NO_HEAD } from '../downstream/head.ts'
 import type { ErrorFormat } from '../downstream/reply.ts'
 import type { RequestFields } from '../downstream/request-fields.ts'
 import type { createRouter, Params, Route } from '../downstream/router.ts'
 import type { Served, Target } from '../downstream/target.ts'
-import { type Peers, normalizeAddress } from '../downstream/peers.ts'
+import type { Peers } from '../downstream/peers.ts'
+import { normalizeAddress } from '../runtime/address.ts'
 import type { Asked } from '../downstream/forward-auth.ts'
 import type { Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
@@ -20,7 +22,8 @@ import type { ShownCaller } from '../policy/counted.ts'
 import type { Usage } from './usage.ts'
 import type { AuthorizationGuard } from '../par/authorization.ts'
 import type { ParGuard } from '../par/guard.ts'
-import { createUuids, memoize } from '../runtime/hot-path.ts'
+import { requestIdOf } from './request-id.ts'
+import { memoize } from '../runtime/memoize.ts'
 import type { ResponseFields } from '../upstream/response-fields.ts'
 import type { UpstreamRequest } from '../upstream/request.ts'
 import type { Forward } from '../upstream/upstream.ts'
@@ -86,13 +89,6 @@ export interface GatewayDeps extends Served {
   observe(exchange: Exchange): void
 }
 
-/**
- * A caller's request id, which is kept so that one id follows a call through all systems. The
- * access log writes it unescaped.
- */
-const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
-
-const nextRequestId = createUuids()
 const NONE: readonly never[] = []
 
 /** Normalising for each request: +2.0 us; `npm run bench:micro -- peer-address`. */
@@ -176,8 +172,7 @@ export class Exchange implements Facts {
     this.request = request
     this.response = response
     this.expectsContinue = expectsContinue
-    const sent = String(request.headers[deps.responseFields.idField] ?? '')
-    this.requestId = REQUEST_ID.test(sent) ? sent : nextRequestId()
+    this.requestId = requestIdOf(request.headers[deps.responseFields.idField])
     this.asked = deps.readAsked?.(request)
     this.method = this.asked?.method ?? request.method ?? ''
     this.peer = peerAddress(request.socket.remoteAddress ?? '')

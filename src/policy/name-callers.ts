@@ -1,5 +1,5 @@
 import { foldCase } from '../downstream/target.ts'
-import { memoize } from '../runtime/hot-path.ts'
+import { memoize } from '../runtime/memoize.ts'
 import { addressOf, type CallerPart, type CountedCaller, identityOf } from './counted.ts'
 import { MAX_SHOWN, showCaller, type ShownCaller } from './counted.ts'
 import type { Caller, Facts } from './facts.ts'

@@ -1,9 +1,15 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Config } from '../config/compile.ts'
-import { normalizeAddress, type Peers } from '../downstream/peers.ts'
-import { drain } from '../downstream/drain.ts'
-import type { Serve } from '../downstream/pipelining.ts'
-import { createListener, listen, type ListenerEvents, renewCertificate } from '../downstream/server.ts'
+import { normalizeAddress } from '../runtime/address.ts'
+import type { Peers } from '../downstream/peers.ts'
+import { drain } from '../downstream/listener/drain.ts'
+import type { Serve } from '../downstream/listener/pipelining.ts'
+import {
+  createListener,
+  listen,
+  type ListenerEvents,
+  renewCertificate,
+} from '../downstream/listener/server.ts'
 import { sum } from '../observe/callers.ts'
 import { type Log, throttle } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'

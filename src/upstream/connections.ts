@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { createSlots } from '../runtime/hot-path.ts'
+import { createSlots } from '../runtime/slots.ts'
 import { detachMessage } from '../runtime/node-http.ts'
 import type { Address, Addresses, Connect } from './addresses.ts'
 import type { UpstreamRequest } from './request.ts'

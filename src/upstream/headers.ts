@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
-import type { BodyLength } from '../downstream/body.ts'
-import { certificateField } from '../downstream/peers.ts'
+import type { BodyLength } from '../downstream/framing.ts'
+import { certificateField } from '../downstream/client-certificate.ts'
 import { CHECKED, type RequestFields } from '../downstream/request-fields.ts'
 import type { ResponseFields } from './response-fields.ts'
 

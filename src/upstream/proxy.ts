@@ -3,7 +3,7 @@
  * `pipe` (bodies), `proxyRes` and `error` lead out.
  */
 import type { ClientRequest, IncomingMessage } from 'node:http'
-import { BODILESS } from '../downstream/body.ts'
+import { BODILESS } from '../downstream/framing.ts'
 import { createProxyServer } from '../runtime/http-proxy.ts'
 import { completeHead } from '../runtime/node-http.ts'
 import type { PooledSocket } from './connections.ts'

@@ -1,9 +1,9 @@
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { onBodyAborted, tooLarge } from '../downstream/body.ts'
-import { destroyWithReset } from '../downstream/sockets.ts'
+import { destroyWithReset } from '../downstream/listener/sockets.ts'
 import { Refusal, serviceUnavailable } from '../errors.ts'
-import { callAtIterationEnd } from '../runtime/hot-path.ts'
+import { callAtIterationEnd } from '../runtime/batch.ts'
 import type { Address } from './addresses.ts'
 import type { Outgoing } from './headers.ts'
 

@@ -1,5 +1,5 @@
 import { HOP_BY_HOP } from '../downstream/request-fields.ts'
-import { memoize } from '../runtime/hot-path.ts'
+import { memoize } from '../runtime/memoize.ts'
 
 /** Response fields that the gateway replaces on limited routes. */
 const RATE_LIMIT: ReadonlySet<string> = new Set([

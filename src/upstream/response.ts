@@ -1,5 +1,5 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http'
-import { callAtIterationEnd } from '../runtime/hot-path.ts'
+import { callAtIterationEnd } from '../runtime/batch.ts'
 import { appendFields, endWithBody } from '../runtime/node-http.ts'
 import { readResponseHead, type ResponseHead } from './headers.ts'
 import type { UpstreamRequest } from './request.ts'

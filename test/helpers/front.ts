@@ -7,7 +7,7 @@ import { createForward, type Forward, type Upstream } from '../../src/upstream/u
 import type { Outgoing } from '../../src/upstream/headers.ts'
 import { textOf } from './fields.ts'
 import { listenLocally } from './local-server.ts'
-import { bodyLength } from '../../src/downstream/body.ts'
+import { bodyLength } from '../../src/downstream/framing.ts'
 
 /** Fields that the gateway, not the upstream, sets for the connection and the body. */
 const FRAMING = new Set(['connection', 'content-length', 'transfer-encoding'])

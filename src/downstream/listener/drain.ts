@@ -1,8 +1,8 @@
 import type { Server } from 'node:http'
 import { Server as NetServer, type Socket } from 'node:net'
 import { setImmediate as nextIteration } from 'node:timers/promises'
-import { Failure, serviceUnavailable } from '../errors.ts'
-import { responseOf } from '../runtime/node-http.ts'
+import { Failure, serviceUnavailable } from '../../errors.ts'
+import { responseOf } from '../../runtime/node-http.ts'
 
 const NO_LOAD = { sockets: new Set<Socket>(), requests: () => 0 }
 /**

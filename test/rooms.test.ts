@@ -18,7 +18,7 @@ const ROOMS = `
   authenticate/proof | authenticate/token downstream runtime                                        | lru-cache
   par                | authenticate/token errors runtime                                             |
   upstream           | downstream downstream/listener errors health runtime                                             |
-  gateway            | authenticate/proof authenticate/token downstream downstream/listener errors limit limit/memory par policy runtime upstream | lru-cache structured-headers
+  gateway            | authenticate/proof authenticate/token downstream downstream/listener errors limit limit/memory par policy runtime upstream | lru-cache
   observe            | gateway limit policy runtime                                                 | @opentelemetry pino prom-client
   admin              | errors policy runtime |
   config/yaml        | runtime                                                                      | fastest-levenshtein yaml zod

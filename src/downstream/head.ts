@@ -5,8 +5,6 @@ export interface Head {
   readonly proofs: readonly string[]
 }
 
-export const NO_HEAD: Head = { hosts: [], authorization: [], proofs: [] }
-
 /** Collects every `Host`, `Authorization` and `DPoP` value. */
 export function readHead(rawHeaders: readonly string[]): Head {
   const hosts: string[] = []

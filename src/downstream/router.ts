@@ -36,20 +36,29 @@ export type Match<R extends Pattern> =
 
 export const METHODS: ReadonlySet<string> = new Set('GET HEAD POST PUT PATCH DELETE OPTIONS'.split(' '))
 
+/**
+ * Returns the first route that matches a request: its `host` is in lower case, its `segments` are
+ * canonical. Undefined if no route matches the path.
+ */
+export type Router<R extends Route> = (
+  method: string,
+  host: string,
+  segments: readonly string[],
+) => Match<R> | undefined
+
 /** True for routes of identity endpoints whose parameters the gateway checks. */
 export const isGuarded = ({ authenticate }: Pick<Route, 'authenticate'>): boolean =>
   authenticate === 'par' || authenticate === 'authorization'
 
 /**
- * Creates the router, which returns the first match for a lower-case `host` and canonical
- * `segments`. The path of a guarded route accepts only what its guard checks, even if other routes
- * match; with a suffix that a backend might ignore, it matches no route.
+ * Creates the router. The path of a guarded route accepts only what its guard checks, even if other
+ * routes match; with a suffix that a backend might ignore, it matches no route.
  */
-export function createRouter<R extends Route>(routes: readonly R[]) {
+export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   const guarded = routes.filter(isGuarded)
   const candidates = indexRoutes(routes)
   const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
-  return (method: string, host: string, segments: readonly string[]): Match<R> | undefined => {
+  return (method, host, segments) => {
     const folded = segments.slice(0, deepest).map(foldCase)
     for (const route of guarded) if (hasIgnorableSuffix(route, host, folded)) return undefined
     const found = guarded[0] && matchRoute(guarded, method, host, segments, folded)

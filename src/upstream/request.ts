@@ -4,12 +4,14 @@ import { onBodyAborted, tooLarge } from '../downstream/body.ts'
 import { destroyWithReset } from '../downstream/listener/sockets.ts'
 import { Refusal, serviceUnavailable } from '../errors.ts'
 import { callAtIterationEnd } from '../runtime/batch.ts'
-import type { Address } from './addresses.ts'
-import type { Outgoing } from './headers.ts'
+import { type Address, noConnection } from './addresses.ts'
+import type { Outgoing } from './request-headers.ts'
 
 export interface Backend {
   readonly name: string
   readonly timeoutMs: number
+  /** Timeout of a caller that appears to read nothing, in milliseconds. */
+  readonly slowReaderMs: number
   readonly timeouts: { add(request: UpstreamRequest): void; delete(request: UpstreamRequest): void }
   send(request: UpstreamRequest): void
   acquire(request: UpstreamRequest): void
@@ -64,8 +66,9 @@ export class UpstreamRequest {
   keepAliveMs: number | undefined
   /** True if its response has no body; written by `streamResponse`. */
   isBodiless = false
-  /** Index in the list of timeouts, which also writes `timedOut`, the reason for the log. */
+  /** Index in the list of timeouts. */
   index = -1
+  /** The reason for the log if it ended because its caller read too little. */
   timedOut: string | undefined
   /** `performance.now()` at its last progress. */
   silentSince = performance.now()
@@ -164,6 +167,27 @@ export class UpstreamRequest {
     this.maxIdleMs = 0
     this.backend.release(this.clientRequest!.socket!)
     this.backend.send(this)
+  }
+
+  /** Ends it if it has made no progress for its timeout, unless it waits for the caller. */
+  checkProgress(now: number): void {
+    const { response, timeoutMs, waitsFor, backend } = this
+    const silentMs = now - this.silentSince
+    if (silentMs < timeoutMs) return
+    // `listen.requestTimeout` applies to a caller that is still sending.
+    if (this.headAt === undefined && this.waitsForCaller) return
+    // The response waits for a caller that reads none of it, or too little for the system to report.
+    if (response.headersSent && (response.writableNeedDrain || response.writableEnded)) {
+      if (silentMs < backend.slowReaderMs) return
+      this.timedOut = `the caller read too little for ${Math.max(timeoutMs, backend.slowReaderMs)} ms`
+      this.settle('left')
+    } else if (waitsFor === 'slot') this.failBusy()
+    else if (waitsFor === 'connection') this.failGateway(noConnection(timeoutMs))
+    else {
+      this.failAddress(new Error(`silent for ${timeoutMs} ms`))
+      const cause = `${backend.name} was silent for ${timeoutMs} ms`
+      this.fail(new Refusal('GatewayTimeout', 'The upstream did not answer in time.', { cause }))
+    }
   }
 
   failBusy(): void {

@@ -1,4 +1,3 @@
-import type { IncomingMessage } from 'node:http'
 import { describe, expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
 import { bodyLength } from '../../src/downstream/framing.ts'

@@ -69,7 +69,7 @@ export function passReply(client = ''): Reply {
  * left out.
  */
 export function replyForNginx({ status, checked, headers, body }: Reply): Reply {
-  const challenges = checked[CHALLENGE]
+  const sent = checked[CHALLENGE]
   const isJson = parseObject(body) !== undefined
   // JSON has control characters only between its tokens.
   const escape = (char: string): string =>
@@ -78,7 +78,7 @@ export function replyForNginx({ status, checked, headers, body }: Reply): Reply 
   const field = escaped.length > MAX_BODY_FIELD ? '' : escaped
   return {
     status: status === 401 ? 401 : 403,
-    checked: Array.isArray(challenges) ? { ...checked, [CHALLENGE]: challenges.join(', ') } : checked,
+    checked: Array.isArray(sent) ? { ...checked, [CHALLENGE]: sent.join(', ') } : checked,
     headers: `${headers}\r\nX-Sluice-Status: ${status}\r\nX-Sluice-Body: ${field}`,
     body: '',
   }

@@ -5,7 +5,7 @@ import { ipPart } from '../policy/key.ts'
 import { callAtIterationEnd } from '../runtime/batch.ts'
 import { requestHeaders } from '../upstream/request-headers.ts'
 import type { Forward } from '../upstream/upstream.ts'
-import type { Exchange, GatewayDeps, IdentifiedExchange, Outcome } from './exchange.ts'
+import type { Exchange, GatewayDeps, Identified, Outcome } from './exchange.ts'
 
 /**
  * Prefixes the IP address of a caller without a client id, as its key in the upstream's queue. A
@@ -14,13 +14,13 @@ import type { Exchange, GatewayDeps, IdentifiedExchange, Outcome } from './excha
 const ANONYMOUS = '\ud800'
 
 /** Forwards the request, answers `respond: limits`, or tells the proxy that asks that the request may pass. */
-export function answer(deps: GatewayDeps, exchange: IdentifiedExchange): Outcome | Promise<Outcome> {
+export function answer(deps: GatewayDeps, exchange: Identified): Outcome | Promise<Outcome> {
   if (exchange.asked !== undefined) return pass(deps, exchange)
   const { forward: upstream } = exchange.route
   return upstream === undefined ? respond(deps, exchange) : forward(deps, exchange, upstream)
 }
 
-async function pass(deps: GatewayDeps, exchange: IdentifiedExchange): Promise<Outcome> {
+async function pass(deps: GatewayDeps, exchange: Identified): Promise<Outcome> {
   // Not at once: Node has not yet parsed the end of the request, and would close the proxy's connection.
   await new Promise<void>((resolve) => callAtIterationEnd(resolve))
   write(deps, exchange, passReply(exchange.caller.client))
@@ -28,7 +28,7 @@ async function pass(deps: GatewayDeps, exchange: IdentifiedExchange): Promise<Ou
 }
 
 /** Forwards the request and streams the response back. Returns a 502, 503 or 504 if no response was begun. */
-function forward(deps: GatewayDeps, exchange: IdentifiedExchange, upstream: Forward): Promise<Outcome> {
+function forward(deps: GatewayDeps, exchange: Identified, upstream: Forward): Promise<Outcome> {
   const { request, response, form, target, route } = exchange
   const { responseFields } = deps
   const traced = deps.trace?.(exchange)
@@ -57,7 +57,7 @@ function forward(deps: GatewayDeps, exchange: IdentifiedExchange, upstream: Forw
   })
 }
 
-async function respond(deps: GatewayDeps, exchange: IdentifiedExchange): Promise<Outcome> {
+async function respond(deps: GatewayDeps, exchange: Identified): Promise<Outcome> {
   const { caller, proved } = exchange
   // Concurrently, so that the caller waits for Redis once; the limit shown is one of those listed, and read once.
   const [decision, limits, rateLimit] = await Promise.all([
@@ -72,7 +72,7 @@ async function respond(deps: GatewayDeps, exchange: IdentifiedExchange): Promise
 }
 
 /** Returns the limit fields of a caller that was not charged; undefined if the store cannot be asked. */
-export async function limitFields({ usage, rateLimitHeaders }: GatewayDeps, exchange: IdentifiedExchange) {
+export async function limitFields({ usage, rateLimitHeaders }: GatewayDeps, exchange: Identified) {
   const { caller, head, method, route } = exchange
   const params = route.refuseParams(exchange) === undefined ? exchange.params : {}
   const field = (name: string) => exchange.field(name)
@@ -89,11 +89,11 @@ export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal):
   const isUnmatched = exchange.route === undefined && status < 500 && status !== 429
   const isFailure = (status === 401 && fixed === undefined) || isUnmatched
   exchange.refusal = (isFailure ? deps.failures?.count(exchange.ip) : undefined) ?? refusal
-  const route = exchange.route ?? exchange.nearest
+  const { requestId, route = exchange.nearest } = exchange
   const isRead = route?.authenticate === 'authorization' && prefersPage(exchange.request.headers)
   const format = isRead ? 'page' : (route?.errorFormat ?? deps.errorFormatOf(exchange.head.hosts[0]))
   try {
-    write(deps, exchange, refusalReply(exchange.refusal, format, exchange.requestId, deps.documentation))
+    write(deps, exchange, refusalReply(exchange.refusal, format, requestId, deps.documentation))
   } catch (failure) {
     exchange.refusal = toRefusal(failure)
     exchange.response.destroy()

@@ -7,14 +7,14 @@ import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'
 import type { Caller } from '../policy/facts.ts'
 import { type Body, invalidRequest } from '../par/form.ts'
-import type { GatewayDeps, Outcome, RoutedExchange } from './exchange.ts'
+import type { GatewayDeps, Outcome, Routed } from './exchange.ts'
 
 /**
  * Authenticates the caller as the route requires, and applies the route's limits to it. Returns a
  * 400, 401, 403 or 503; on the PAR and the authorisation endpoint also a 413 or 429. Returns a
  * promise only if it must wait for keys, introspection, a proof or a body.
  */
-export function authenticate(deps: GatewayDeps, exchange: RoutedExchange): Outcome | Promise<Outcome> {
+export function authenticate(deps: GatewayDeps, exchange: Routed): Outcome | Promise<Outcome> {
   const { asked, head, ip, method, request, route, target, trusted } = exchange
   if (route.authenticate !== 'bearer') {
     // The upstream authenticates the clients of identity endpoints: the guards may know only an unverified client_id.
@@ -38,7 +38,7 @@ export function authenticate(deps: GatewayDeps, exchange: RoutedExchange): Outco
 }
 
 /** Sets the caller and its quotas, unless the caller is refused or lacks a right. */
-function admit(deps: GatewayDeps, exchange: RoutedExchange, found: Authenticated) {
+function admit(deps: GatewayDeps, exchange: Routed, found: Authenticated) {
   if (found instanceof Refusal) return found
   const { ip, route } = exchange
   const identity = 'prove' in found ? found.identity : found
@@ -52,7 +52,7 @@ function admit(deps: GatewayDeps, exchange: RoutedExchange, found: Authenticated
 }
 
 /** Applies the limits of the route. Returns a 400 or 403 if the request lacks a part of a key. */
-function applyLimits(exchange: RoutedExchange, caller: Caller): Outcome {
+function applyLimits(exchange: Routed, caller: Caller): Outcome {
   const quotas = exchange.route.quotas(caller, exchange, Date.now())
   if (quotas instanceof Refusal) return quotas
   exchange.quotas = quotas
@@ -60,7 +60,7 @@ function applyLimits(exchange: RoutedExchange, caller: Caller): Outcome {
 }
 
 /** Returns a 400 for path parameters that the limits cannot count by, a 413 for too large a body. */
-export function refuseCounted(exchange: RoutedExchange): Outcome {
+export function refuseCounted(exchange: Routed): Outcome {
   const { bodyLength = 0, route } = exchange
   return route.refuseParams(exchange) ?? (bodyLength > route.maxBody ? tooLarge(route.maxBody) : undefined)
 }
@@ -69,7 +69,7 @@ export function refuseCounted(exchange: RoutedExchange): Outcome {
  * Verifies the proof of a bound token, and sets the caller. Skipped if the limiter's cache refuses
  * the call: no signature is verified then, and the proof stays usable.
  */
-async function prove({ limiter }: GatewayDeps, exchange: RoutedExchange, caller: Caller, token: BoundToken) {
+async function prove({ limiter }: GatewayDeps, exchange: Routed, caller: Caller, token: BoundToken) {
   exchange.cachedRefusal = limiter.recall(exchange.quotas)
   if (exchange.cachedRefusal === undefined) {
     const proof = await token.prove()
@@ -80,7 +80,7 @@ async function prove({ limiter }: GatewayDeps, exchange: RoutedExchange, caller:
   return undefined
 }
 
-async function checkPushed(deps: GatewayDeps, exchange: RoutedExchange): Promise<Outcome> {
+async function checkPushed(deps: GatewayDeps, exchange: Routed): Promise<Outcome> {
   // RFC 6749 section 2.3.1: backends that merge the query with the form would read another request than the guard.
   if (exchange.target.query !== '') return invalidRequest('Send the parameters only in the form.')
   const form = await readForm(deps, exchange)
@@ -90,7 +90,7 @@ async function checkPushed(deps: GatewayDeps, exchange: RoutedExchange): Promise
 }
 
 /** Checks the client and its request in the query and the form of a request to the authorisation endpoint. */
-async function checkAuthorization(deps: GatewayDeps, exchange: RoutedExchange): Promise<Outcome> {
+async function checkAuthorization(deps: GatewayDeps, exchange: Routed): Promise<Outcome> {
   const form = exchange.method === 'POST' ? await readForm(deps, exchange) : undefined
   if (form instanceof Refusal) return form
   if (exchange.response.destroyed) return undefined
@@ -99,7 +99,7 @@ async function checkAuthorization(deps: GatewayDeps, exchange: RoutedExchange): 
 }
 
 /** Reads the whole body, which is forwarded byte for byte; returns undefined if the caller has disconnected. */
-async function readForm({ failures }: GatewayDeps, exchange: RoutedExchange): Promise<Body | Outcome> {
+async function readForm({ failures }: GatewayDeps, exchange: Routed): Promise<Body | Outcome> {
   const { request, response } = exchange
   if (exchange.expectsContinue) response.writeContinue()
   const body = await readBody(response, exchange.route.maxBody, exchange.ip)

@@ -192,17 +192,17 @@ export class Exchange implements Facts {
   }
 }
 
-/** An exchange after the phase `parse`. */
-export interface ParsedExchange extends Exchange {
+/** An exchange after the phase `parse`, whose target is known. */
+export interface Parsed extends Exchange {
   readonly target: Target
 }
 
-/** An exchange after the phase `match`. */
-export interface RoutedExchange extends ParsedExchange {
+/** An exchange after the phase `match`, whose route is known. */
+export interface Routed extends Parsed {
   readonly route: GatewayRoute
 }
 
-/** An exchange after the phase `authenticate`. */
-export interface IdentifiedExchange extends RoutedExchange {
+/** An exchange after the phase `authenticate`, whose caller is known. */
+export interface Identified extends Routed {
   readonly caller: Caller
 }

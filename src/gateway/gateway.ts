@@ -8,10 +8,10 @@ import { exceeded } from './rate-limit-fields.ts'
 import { callAtIterationEnd } from '../runtime/batch.ts'
 import { answer, giveBack, limitFields, recordEnd, refuse, toRefusal } from './answer.ts'
 import { authenticate, refuseCounted } from './authenticate.ts'
-import { Exchange, type GatewayDeps, type IdentifiedExchange, type Outcome } from './exchange.ts'
-import type { ParsedExchange, RoutedExchange } from './exchange.ts'
+import type { GatewayDeps, Identified, Outcome, Parsed, Routed } from './exchange.ts'
+import { Exchange } from './exchange.ts'
 
-type Phase = (deps: GatewayDeps, exchange: IdentifiedExchange) => Outcome | Promise<Outcome>
+type Phase = (deps: GatewayDeps, exchange: Identified) => Outcome | Promise<Outcome>
 
 /** The phases of a request, in order. Each returns the refusal that ends the request, or undefined. */
 const PHASES: readonly Phase[] = [parse, match, screen, authenticate, limit, answer]
@@ -51,7 +51,7 @@ export function createGateway(deps: GatewayDeps): Serve {
 function run(deps: GatewayDeps, exchange: Exchange, from = 0): Outcome | Promise<Outcome> {
   for (let i = from; i < PHASES.length; i++) {
     // The phases before have found what the type of this one says.
-    const outcome = PHASES[i]!(deps, exchange as IdentifiedExchange)
+    const outcome = PHASES[i]!(deps, exchange as Identified)
     if (outcome instanceof Promise)
       return outcome.then((refusal) =>
         refusal === undefined ? run(deps, exchange, i + 1) : showLimit(deps, exchange, refusal),
@@ -97,7 +97,7 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
  * Finds the route. Returns a 404 if none matches the path, or if it is not served here, a 405 if
  * none matches the method.
  */
-function match(deps: GatewayDeps, exchange: ParsedExchange): Outcome {
+function match(deps: GatewayDeps, exchange: Parsed): Outcome {
   const { asked, method, peer, request, target, trusted } = exchange
   const found = deps.match(method, target.host, target.segments)
   if (found === undefined) return notFound()
@@ -123,7 +123,7 @@ function match(deps: GatewayDeps, exchange: ParsedExchange): Outcome {
  * (429), except on open routes, invalid path parameters (400) and too large a body (413). With a
  * token, the last two come after its verification, and show the limit.
  */
-function screen({ failures }: GatewayDeps, exchange: RoutedExchange): Outcome {
+function screen({ failures }: GatewayDeps, exchange: Routed): Outcome {
   const { authenticate: how } = exchange.route
   if (exchange.misframed !== undefined) return exchange.misframed
   const tooManyFailures = how === 'none' ? undefined : failures?.refusal(exchange.ip)
@@ -135,7 +135,7 @@ function screen({ failures }: GatewayDeps, exchange: RoutedExchange): Outcome {
  * Charges the limits. Returns a 429 if one is exceeded, a 401 for a replayed proof; throws or
  * rejects with a 503 under `onOutage: deny`. For `respond` routes, `answer` charges the proof.
  */
-function limit(deps: GatewayDeps, exchange: IdentifiedExchange): Outcome | Promise<Outcome> {
+function limit(deps: GatewayDeps, exchange: Identified): Outcome | Promise<Outcome> {
   const { quotas, proved, route } = exchange
   if (route.respond !== undefined || (quotas.length === 0 && proved === undefined)) return undefined
   exchange.limitAt = performance.now()
@@ -145,7 +145,7 @@ function limit(deps: GatewayDeps, exchange: IdentifiedExchange): Outcome | Promi
     : applyDecision(deps, exchange, decision)
 }
 
-function applyDecision(deps: GatewayDeps, exchange: IdentifiedExchange, decision: Decision): Outcome {
+function applyDecision(deps: GatewayDeps, exchange: Identified, decision: Decision): Outcome {
   const { caller, proved, quotas, route } = exchange
   if (proved !== undefined && decision.replayed === true) return proved.token.replayed()
   exchange.decidedAt = performance.now()
@@ -169,5 +169,4 @@ function showLimit(deps: GatewayDeps, exchange: Exchange, refusal: Refusal) {
   })
 }
 
-const isIdentified = (exchange: Exchange): exchange is IdentifiedExchange =>
-  exchange.caller?.client !== undefined
+const isIdentified = (exchange: Exchange): exchange is Identified => exchange.caller?.client !== undefined

@@ -9,7 +9,9 @@ export interface AddressChange {
   readonly cause?: string
 }
 
-function createAddress(origin: string, onChange: (change: AddressChange) => void) {
+export type OnAddressChange = (change: AddressChange) => void
+
+function createAddress(origin: string, onChange: OnAddressChange) {
   const { protocol, hostname, port } = new URL(origin)
   const health = new Health({
     // Three in a row cannot be the fault of one request.
@@ -31,7 +33,7 @@ export type Address = ReturnType<typeof createAddress>
  * Rotates through addresses, without those that are down until a trial request succeeds; if all are
  * down, all are used.
  */
-export function createAddresses(origins: readonly string[], onChange: (change: AddressChange) => void) {
+export function createAddresses(origins: readonly string[], onChange: OnAddressChange) {
   const all = origins.map((origin) => createAddress(origin, onChange))
   let rotation = 0
 

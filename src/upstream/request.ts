@@ -178,8 +178,9 @@ export class UpstreamRequest {
     if (this.headAt === undefined && this.waitsForCaller) return
     // The response waits for a caller that reads none of it, or too little for the system to report.
     if (response.headersSent && (response.writableNeedDrain || response.writableEnded)) {
-      if (silentMs < backend.slowReaderMs) return
-      this.timedOut = `the caller read too little for ${Math.max(timeoutMs, backend.slowReaderMs)} ms`
+      const readerMs = Math.max(timeoutMs, backend.slowReaderMs)
+      if (silentMs < readerMs) return
+      this.timedOut = `the caller read too little for ${readerMs} ms`
       this.settle('left')
     } else if (waitsFor === 'slot') this.failBusy()
     else if (waitsFor === 'connection') this.failGateway(noConnection(timeoutMs))

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { SLOW_READER_MS } from '../downstream/listener/sockets.ts'
-import { type AddressChange, createAddresses, createConnect, type Tls } from './addresses.ts'
+import { createAddresses, createConnect, type OnAddressChange, type Tls } from './addresses.ts'
 import { createConnections } from './connections.ts'
 import { createSend } from './proxy.ts'
 import { type Backend, type OnRequestEnd, UpstreamRequest } from './request.ts'
@@ -40,7 +40,7 @@ export interface Forward {
 }
 
 /** Connects to an upstream, lazily. Calls `onChange` when one of its addresses goes down or up. */
-export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void): Forward {
+export function createForward(upstream: Upstream, onChange: OnAddressChange): Forward {
   const { name, timeoutMs, connectTimeoutMs, origins, maxConnections, tls = {} } = upstream
   const { slowReaderMs = SLOW_READER_MS } = upstream
   const { protocol } = new URL(origins[0]!)

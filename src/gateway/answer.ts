@@ -116,12 +116,13 @@ export function toRefusal(failure: unknown): Refusal {
 }
 
 /**
- * Gives back the call of limits that count only success, unless it was answered below 400 and not
- * cut by the upstream or the gateway. A caller that leaves after its request was sent has had its
- * call: it could otherwise make any number of them.
+ * Ends the leases of a call at once, and gives the call back to limits that count only success,
+ * unless it was answered below 400 and not cut by the upstream or the gateway. A caller that leaves
+ * after its request was sent has had its call: it could otherwise make any number of them.
  */
-export function giveBack({ limiter }: GatewayDeps, exchange: Exchange): void {
+export function endCall({ limiter }: GatewayDeps, exchange: Exchange): void {
   const { decision, quotas, status, error, incomplete, forwarded } = exchange
+  if (decision?.lease !== undefined) limiter.release(quotas, decision)
   // A caller that sends a bad body must not get the call back.
   const isAnswered = status > 0 && status < 400 && (error === undefined || error.status < 500)
   const hasLeft = incomplete === 'left' && forwarded?.waitsFor === 'response'

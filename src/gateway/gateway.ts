@@ -6,7 +6,7 @@ import { badRequest, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import { exceeded } from './rate-limit-fields.ts'
 import { callAtIterationEnd } from '../runtime/batch.ts'
-import { answer, giveBack, limitFields, recordEnd, refuse, toRefusal } from './answer.ts'
+import { answer, endCall, limitFields, recordEnd, refuse, toRefusal } from './answer.ts'
 import { authenticate, refuseCounted } from './authenticate.ts'
 import type { GatewayDeps, Identified, Outcome, Parsed, Routed } from './exchange.ts'
 import { Exchange } from './exchange.ts'
@@ -25,8 +25,7 @@ export function createGateway(deps: GatewayDeps): Serve {
     const finish = (): void => {
       if (--awaited > 0) return
       recordEnd(exchange)
-      giveBack(deps, exchange)
-      if (exchange.decision?.lease !== undefined) deps.limiter.release(exchange.quotas, exchange.decision)
+      endCall(deps, exchange)
       deps.observe(exchange)
       done()
     }

@@ -70,13 +70,8 @@ export function exceeded({ allowances, refusedBy }: Reported, limits: readonly L
 
 const retryAfterSecs = ({ retryAfterMs }: Allowance) => Math.max(1, Math.ceil(retryAfterMs / 1000))
 
-const UNITS = Object.entries({
-  day: 86_400_000,
-  hour: 3_600_000,
-  minute: 60_000,
-  second: 1000,
-  millisecond: 1,
-})
+const UNITS_MS = { day: 86_400_000, hour: 3_600_000, minute: 60_000, second: 1000, millisecond: 1 }
+const UNITS = Object.entries(UNITS_MS)
 
 /** Formats a duration in the largest unit that divides it: `1 minute`, `90 seconds`. */
 function duration(ms: number): string {

@@ -4,12 +4,8 @@ import { normalizeAddress } from '../runtime/address.ts'
 import type { Peers } from '../downstream/peers.ts'
 import { drain } from '../downstream/listener/drain.ts'
 import type { Serve } from '../downstream/listener/pipelining.ts'
-import {
-  createListener,
-  listen,
-  type ListenerEvents,
-  renewCertificate,
-} from '../downstream/listener/server.ts'
+import type { ListenerEvents } from '../downstream/listener/server.ts'
+import { createListener, listen, renewCertificate } from '../downstream/listener/server.ts'
 import { sum } from '../observe/callers.ts'
 import { type Log, throttle } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'

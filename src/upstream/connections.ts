@@ -106,10 +106,10 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     request.clientRequest!.onSocket(socket)
   }
 
-  /** True if a socket (of `address`, if given) may carry a request that needs one idle for less than `maxIdleMs`. */
-  const isUsable = (socket: PooledSocket, maxIdleMs: number, address = socket.target): boolean =>
+  /** True if a socket (of `address`, if given) may carry a request that needs one idle for less than `maxMs`. */
+  const isUsable = (socket: PooledSocket, maxMs: number, address = socket.target): boolean =>
     socket.target === address &&
-    performance.now() < Math.min(socket.idleUntil, socket.idleSince + maxIdleMs) &&
+    performance.now() < Math.min(socket.idleUntil, socket.idleSince + maxMs) &&
     socket.writable &&
     !socket.readableEnded
 
@@ -117,11 +117,11 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     index === -1 ? undefined : idle.splice(index, 1)[0]
 
   /** Removes the usable idle socket that was used last and does not rest. */
-  const takeIdle = (maxIdleMs: number, address?: Address) =>
-    takeAt(idle.findLastIndex((socket) => !socket.rests && isUsable(socket, maxIdleMs, address)))
+  const takeIdle = (maxMs: number, address?: Address) =>
+    takeAt(idle.findLastIndex((socket) => !socket.rests && isUsable(socket, maxMs, address)))
 
   /** Removes the usable idle socket that has rested longest. */
-  const takeResting = (maxIdleMs: number) => takeAt(idle.findIndex((socket) => isUsable(socket, maxIdleMs)))
+  const takeResting = (maxMs: number) => takeAt(idle.findIndex((socket) => isUsable(socket, maxMs)))
 
   function endRest(socket: PooledSocket): void {
     socket.rests = false

@@ -61,7 +61,9 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
  */
 async function portEmptied(server: Server): Promise<void> {
   let isBusy = true
-  const setBusy = (): void => void (isBusy = true)
+  const setBusy = (): void => {
+    isBusy = true
+  }
   server.on('connection', setBusy)
   await nextIteration()
   for (let i = 0; i < MAX_ITERATIONS && isBusy; i++) {

@@ -1,6 +1,7 @@
 import { passReply, replyForNginx } from '../downstream/forward-auth.ts'
 import { jsonReply, prefersPage, refusalReply, type Reply, writeReply } from '../downstream/reply.ts'
 import { Failure, Refusal } from '../errors.ts'
+import { NO_FACTS } from '../policy/facts.ts'
 import { ipPart } from '../policy/key.ts'
 import { callAtIterationEnd } from '../runtime/batch.ts'
 import { requestHeaders } from '../upstream/request-headers.ts'
@@ -73,10 +74,10 @@ async function respond(deps: GatewayDeps, exchange: Identified): Promise<Outcome
 
 /** Returns the limit fields of a caller that was not charged; undefined if the store cannot be asked. */
 export async function limitFields({ usage, rateLimitHeaders }: GatewayDeps, exchange: Identified) {
-  const { caller, head, method, route } = exchange
-  const params = route.refuseParams(exchange) === undefined ? exchange.params : {}
-  const field = (name: string) => exchange.field(name)
-  const quota = route.shownQuota(caller, { method, field, head, route, params })
+  const { caller, route } = exchange
+  // Limits that count by a parameter that is not of its kind are not shown.
+  if (route.refuseParams(exchange) !== undefined) exchange.params = NO_FACTS.params
+  const quota = route.shownQuota(caller, exchange)
   if (quota === undefined) return undefined
   const allowance = await usage.read(quota).catch(() => undefined)
   return allowance && rateLimitHeaders({ allowances: [allowance] }, [quota])

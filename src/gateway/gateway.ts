@@ -13,7 +13,10 @@ import { Exchange } from './exchange.ts'
 
 type Phase = (deps: GatewayDeps, exchange: Identified) => Outcome | Promise<Outcome>
 
-/** The phases of a request, in order. Each returns the refusal that ends the request, or undefined. */
+/**
+ * The phases of a request, in order. Each returns the refusal that ends the request, or undefined.
+ * For a bound token, `authenticate` already asks the limiter's cache: `limit` uses what it refuses.
+ */
 const PHASES: readonly Phase[] = [parse, match, screen, authenticate, limit, answer]
 
 /** Creates the gateway, which serves one request per call. Calls `done` when the response is closed and logged. */

@@ -32,7 +32,15 @@ export type OnRequestEnd = (ended: UpstreamRequest) => void
 /** For errors that something else reports. */
 export function ignore(): void {}
 
-/** A request to an upstream and its response: one object for its whole life, with one outcome. */
+/**
+ * A request to an upstream and its response: one object for its whole life, with one outcome. What
+ * it waits for, before the response is streamed:
+ *
+ *     body ──▶ slot ──▶ connection ──▶ response
+ *
+ * Without a body to wait for, it begins with `slot`, and with a free socket it skips `slot` and
+ * `connection`. A retry goes back to them. docs/architecture.md says how each wait may fail.
+ */
 export class UpstreamRequest {
   readonly request: IncomingMessage
   readonly response: ServerResponse

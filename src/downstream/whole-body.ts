@@ -67,9 +67,7 @@ export function readBody(response: ServerResponse, maxBody: number, ip: string) 
       if (end > buffer.length) {
         const size = Math.min(maxBody, Math.max(end, 2 * buffer.length, FIRST_BYTES))
         if (!makeRoom(request, network, size - buffer.length)) return
-        const larger = Buffer.allocUnsafe(size)
-        buffer.copy(larger, 0, 0, bytes)
-        hold(larger)
+        hold(Buffer.concat([buffer], size))
       }
       chunk.copy(buffer, bytes)
       bytes = end

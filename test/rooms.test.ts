@@ -6,8 +6,9 @@ import { expect, it } from 'vitest'
 const ROOMS = `
   errors             |                                                                              |
   health             | runtime                                                                      |
-  runtime            |                                                                              | http-proxy
-  downstream         | errors runtime                                                               | ipaddr.js negotiator
+  runtime            |                                                                              | http-proxy ipaddr.js
+  downstream         | errors runtime                                                               | negotiator
+  downstream/listener | downstream errors runtime                                                   |
   limit              | runtime                                                                      |
   policy             | downstream errors limit runtime                                              |
   limit/memory       | limit runtime                                                                |
@@ -16,14 +17,14 @@ const ROOMS = `
   authenticate/token | authenticate/proof errors health runtime                                     | jose lru-cache p-limit
   authenticate/proof | authenticate/token downstream runtime                                        | lru-cache
   par                | authenticate/token errors runtime                                             |
-  upstream           | downstream errors health runtime                                             |
-  gateway            | authenticate/proof authenticate/token downstream errors limit limit/memory par policy runtime upstream | lru-cache structured-headers
+  upstream           | downstream downstream/listener errors health runtime                                             |
+  gateway            | authenticate/proof authenticate/token downstream downstream/listener errors limit limit/memory par policy runtime upstream | lru-cache
   observe            | gateway limit policy runtime                                                 | @opentelemetry pino prom-client
-  admin              | downstream errors policy runtime |
+  admin              | errors policy runtime |
   config/yaml        | runtime                                                                      | fastest-levenshtein yaml zod
   config/sections    | authenticate/token config/yaml downstream limit/redis policy runtime | zod
   config             | authenticate/token config/sections config/yaml downstream limit/redis policy par runtime | yaml zod
-  process            | admin authenticate/proof authenticate/token config downstream errors gateway limit limit/fallback limit/memory limit/redis policy observe par process/workers runtime upstream |
+  process            | admin authenticate/proof authenticate/token config downstream downstream/listener errors gateway limit limit/fallback limit/memory limit/redis policy observe par process/workers runtime upstream |
   process/workers    | admin config observe policy process                         |
   commands           | authenticate/token commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
   commands/init      | authenticate/token commands config config/sections downstream                |

@@ -1,7 +1,7 @@
 import { hash, timingSafeEqual } from 'node:crypto'
 import { type IncomingHttpHeaders, STATUS_CODES } from 'node:http'
 import { isIP } from 'node:net'
-import { isLoopback } from '../downstream/peers.ts'
+import { isLoopback } from '../runtime/address.ts'
 
 /** Access to limits and the console: with the token or, if none is configured, from this machine. */
 export interface AdminAccess {

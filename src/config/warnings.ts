@@ -1,4 +1,4 @@
-import { isLoopback } from '../downstream/peers.ts'
+import { isLoopback } from '../runtime/address.ts'
 import { urlsOf } from '../limit/redis/options.ts'
 import { certificatesOf, describeValidity } from './certificates.ts'
 import type { Compiled } from './compile.ts'

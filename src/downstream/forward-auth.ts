@@ -25,13 +25,21 @@ const MAX_BODY_FIELD = 12 * 1024
 export type ForwardAuthProxy = keyof typeof FIELDS
 export const FORWARD_AUTH_PROXIES = Object.keys(FIELDS) as [ForwardAuthProxy, ...ForwardAuthProxy[]]
 
-export type Asked = Readonly<ReturnType<typeof readAsked>>
-
 /**
- * Returns the request that a proxy asks about: empty strings for what it did not send, and the
- * fields that are missing.
+ * The request that a proxy asks about. Its method, host and target are empty strings if the proxy
+ * did not send them.
  */
-export function readAsked(proxy: ForwardAuthProxy, { method = '', url = '', headers }: IncomingMessage) {
+export interface AskedRequest {
+  readonly proxy: ForwardAuthProxy
+  readonly method: string
+  readonly host: string
+  readonly target: string
+  /** The fields that the proxy must send, and has not. */
+  readonly missing: readonly string[]
+}
+
+export function readAsked(proxy: ForwardAuthProxy, request: IncomingMessage): AskedRequest {
+  const { method = '', url = '', headers } = request
   const fields = FIELDS[proxy]
   const read = (field: string): string => String(headers[field] ?? '')
   const needed = [...Object.values(fields ?? {}), FORWARDED_FOR]
@@ -61,7 +69,7 @@ export function passReply(client = ''): Reply {
  * left out.
  */
 export function replyForNginx({ status, checked, headers, body }: Reply): Reply {
-  const challenges = [checked[CHALLENGE] ?? []].flat()
+  const sent = checked[CHALLENGE]
   const isJson = parseObject(body) !== undefined
   // JSON has control characters only between its tokens.
   const escape = (char: string): string =>
@@ -70,7 +78,7 @@ export function replyForNginx({ status, checked, headers, body }: Reply): Reply 
   const field = escaped.length > MAX_BODY_FIELD ? '' : escaped
   return {
     status: status === 401 ? 401 : 403,
-    checked: challenges.length > 1 ? { ...checked, [CHALLENGE]: challenges.join(', ') } : checked,
+    checked: Array.isArray(sent) ? { ...checked, [CHALLENGE]: sent.join(', ') } : checked,
     headers: `${headers}\r\nX-Sluice-Status: ${status}\r\nX-Sluice-Body: ${field}`,
     body: '',
   }

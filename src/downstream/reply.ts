@@ -32,8 +32,8 @@ const REGISTRY = 'https://iana.org/assignments/http-problem-types#'
  * Returns the type of a problem: the entry of its code at the URL of `errors.documentation`, else
  * the registered one.
  */
-function problemType({ status, code, violatedPolicies }: Refusal, documentation?: string) {
-  if (documentation !== undefined) return `${documentation}#${code.toLowerCase()}`
+function problemType({ status, code, violatedPolicies }: Refusal, docs?: string) {
+  if (docs !== undefined) return `${docs}#${code.toLowerCase()}`
   if (status === 503) return `${REGISTRY}temporary-reduced-capacity`
   if (status !== 429) return 'about:blank'
   return REGISTRY + (violatedPolicies === undefined ? 'abnormal-usage-detected' : 'quota-exceeded')
@@ -42,25 +42,22 @@ function problemType({ status, code, violatedPolicies }: Refusal, documentation?
 const NO_STORE = '\r\nCache-Control: no-store'
 const headersOf = (contentType: string | undefined): string =>
   contentType === undefined ? NO_STORE : `${NO_STORE}\r\nContent-Type: ${contentType}`
+const CSP = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const PAGE_HEADERS = '\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer'
 const JSON_HEADERS = headersOf('application/json')
 const HEADERS: Readonly<Record<ErrorFormat, string>> = {
   problem: headersOf('application/problem+json'),
   oauth: JSON_HEADERS,
-  page: `\r\nContent-Security-Policy: default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer${headersOf('text/html; charset=utf-8')}`,
+  page: `\r\nContent-Security-Policy: ${CSP}${PAGE_HEADERS}${headersOf('text/html; charset=utf-8')}`,
 }
 const BODIES = { problem: problemBody, oauth: oauthBody, page: pageBody } as const
 
 /** Returns the reply to a refused request. */
-export function refusalReply(
-  refusal: Refusal,
-  format: ErrorFormat,
-  requestId: string,
-  documentation?: string,
-) {
+export function refusalReply(refusal: Refusal, format: ErrorFormat, requestId: string, docs?: string): Reply {
   const { status, headers: given, reply } = refusal
   const checked = { ...given, ...reply?.headers }
   const headers = reply?.body === undefined ? HEADERS[format] : headersOf(reply.contentType)
-  const body = reply?.body ?? BODIES[format](refusal, requestId, documentation)
+  const body = reply?.body ?? BODIES[format](refusal, requestId, docs)
   return { status, checked, headers, body }
 }
 
@@ -68,10 +65,11 @@ export function refusalReply(
  * `JSON.stringify`: +0.4 us of the 22 of a refused request; `npm run bench:micro -- problem`. Only
  * the message and the policies may need escapes.
  */
-function problemBody(refusal: Refusal, requestId: string, documentation?: string) {
+function problemBody(refusal: Refusal, requestId: string, docs?: string) {
   const { status, code, message, violatedPolicies, retryAfterSecs } = refusal
   const title = STATUS_CODES[status] ?? 'Error'
-  let body = `{"type":"${problemType(refusal, documentation)}","title":"${title}","status":${status},"detail":${JSON.stringify(message)}`
+  let body = `{"type":"${problemType(refusal, docs)}","title":"${title}","status":${status}`
+  body += `,"detail":${JSON.stringify(message)}`
   if (violatedPolicies) body += `,"violated-policies":${JSON.stringify(violatedPolicies)}`
   body += `,"code":"${code}","message":"${title}"`
   if (retryAfterSecs !== undefined) body += `,"retryAfterSecs":${retryAfterSecs}`

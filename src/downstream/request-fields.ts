@@ -1,15 +1,16 @@
-import { memoize } from '../runtime/hot-path.ts'
+import { memoize } from '../runtime/memoize.ts'
 
-const names = (list: string): ReadonlySet<string> => new Set(list.trim().split(/\s+/))
+/** Returns the set of the names in a text. */
+export const nameSet = (list: string): ReadonlySet<string> => new Set(list.trim().split(/\s+/))
 
 /** Hop-by-hop fields (RFC 9110 section 7.6.1), and `Expect` and `Trailer`, which the gateway handles itself. */
-export const HOP_BY_HOP = names(`
+export const HOP_BY_HOP = nameSet(`
   connection expect http2-settings keep-alive proxy-authenticate proxy-authentication-info
   proxy-authorization proxy-connection te trailer transfer-encoding upgrade
 `)
 
 /** Fields that the gateway has checked: `Connection` cannot remove them, and other spellings of them are dropped. */
-export const CHECKED = names(`
+export const CHECKED = nameSet(`
   authorization content-encoding content-length content-type cookie dpop host traceparent tracestate
 `)
 
@@ -18,7 +19,7 @@ export const CHECKED = names(`
  * the target (WSGI: `Script-Name`), the client, or where a CGI program sends (`Proxy`).
  * `X-Sluice-Client` is Sluice's own, for the backends of a proxy that asks.
  */
-const DROPPED = names(`
+const DROPPED = nameSet(`
   content-length x-forwarded-for x-real-ip
   path-info proxy request-uri script-name x-client-id x-clientid x-envoy-original-path x-http-method
   x-http-method-override x-http-path-override x-method-override x-original-method x-original-path
@@ -66,22 +67,34 @@ export interface FieldRules {
   readonly identity: readonly string[]
 }
 
-export type RequestFields = ReturnType<typeof createRequestFields>
+/** Decides about the fields of a request, for the limits that read them and for the upstream. */
+export interface RequestFields {
+  /** Returns the action for a lower-case field. */
+  actionOf(name: string): Action
+  /**
+   * Returns the values of a field that limits read, one for each line; undefined if the upstream
+   * gets none: if there is none, or only a trusted proxy may send it. `rawHeaders` is a flat list,
+   * as Node has it; `name` is in lower case.
+   */
+  read(rawHeaders: readonly string[], name: string, trusted: boolean): readonly string[] | undefined
+  /**
+   * Returns the first field of a flat list that is another spelling of a field with a meaning, or
+   * of `X-Sluice-Client`: `X_Api_Key` if limits count by `x-api-key`.
+   */
+  findRespelled(rawHeaders: readonly string[]): string | undefined
+}
 
 /**
  * Decides about the fields of a request to one upstream: what limits read is what the upstream
  * gets, from the same sender. A field with a meaning has one spelling: backends may take
  * `X_API_KEY` and `X.API.KEY` for `X-Api-Key`, so all others are dropped.
  */
-export function createRequestFields({ requestId, counted, identity }: FieldRules) {
+export function createRequestFields({ requestId, counted, identity }: FieldRules): RequestFields {
   const spellings = new Map([...counted, ...identity].map((name) => [normalizeFieldName(name), name]))
   const fromProxy = new Set(identity)
   const idSpelling = normalizeFieldName(requestId)
 
-  /**
-   * Returns the action for a lower-case field. Without memory: +2.2 us a request;
-   * `npm run bench:micro -- request-fields`.
-   */
+  /** Without memory: +2.2 us a request; `npm run bench:micro -- request-fields`. */
   const actionOf = memoize(decide, 1000, 64)
 
   function decide(name: string): Action {
@@ -94,17 +107,12 @@ export function createRequestFields({ requestId, counted, identity }: FieldRules
 
   return {
     actionOf,
-    /** Returns the values of a counted field, one for each line; undefined if the upstream gets none. */
-    read(rawHeaders: readonly string[], name: string, trusted: boolean) {
+    read(rawHeaders, name, trusted) {
       if (actionOf(name) === 'from-proxy' && !trusted) return undefined
       const values = rawHeaders.filter((_, i) => i % 2 === 1 && isField(rawHeaders[i - 1]!, name))
       return values.length === 0 ? undefined : values
     },
-    /**
-     * Returns the first field of a flat list that is another spelling of a field with a meaning, or
-     * of `X-Sluice-Client`.
-     */
-    findRespelled: (rawHeaders: readonly string[]): string | undefined =>
+    findRespelled: (rawHeaders) =>
       rawHeaders.find((field, i) => {
         if (i % 2 === 1) return false
         const name = field.toLowerCase()
@@ -146,4 +154,15 @@ export function decideAction(name: string): Action {
   // A proxy that sets one spelling may forward the caller's other one. Apache sets
   // `SSL_CLIENT_CERT` and `OIDC_CLAIM_sub`, WebSphere `$WSCC`.
   return normalized === name || /^(?:ssl_|oidc_|\$ws)/.test(name) ? 'from-proxy' : 'drop'
+}
+
+/**
+ * Returns the fields that `Connection` removes (RFC 9110 section 7.6.1); undefined for the usual
+ * options, `keep-alive` and `close`.
+ */
+export function namedByConnection(connection: string): ReadonlySet<string> | undefined {
+  const lower = connection.toLowerCase()
+  if (lower === '' || lower === 'keep-alive' || lower === 'close') return undefined
+  const options = lower.split(',').map((option) => option.trim())
+  return new Set(options.filter((option) => !CHECKED.has(option)))
 }

@@ -1,5 +1,7 @@
-import { indexRoutes, type Segment } from './route-index.ts'
 import { canonicalEscapes, foldCase, DROPPED_PARTS, parseHost, segmentsOf } from './target.ts'
+
+/** A literal in folded case, or the name of a parameter, which matches one segment. */
+type Segment = { readonly literal: string } | { readonly param: string }
 
 export interface Pattern {
   /** Methods in upper case; undefined matches all. `GET` includes `HEAD`, as in most frameworks. */
@@ -29,33 +31,36 @@ export interface Route extends Pattern {
 /** Path parameters of a request: name → segment in canonical spelling. */
 export type Params = Readonly<Record<string, string>>
 
-export type Match<R extends Pattern> =
+/** Undefined if no route matches the path. */
+type Match<R extends Pattern> =
   | { readonly route: R; readonly params: Params }
   /** Methods that the path allows, if no route matches the method, and the first route that matches the path. */
   | { readonly allow: readonly string[]; readonly nearest: R | undefined }
+  | undefined
 
 export const METHODS: ReadonlySet<string> = new Set('GET HEAD POST PUT PATCH DELETE OPTIONS'.split(' '))
+
+/** Returns the first route that matches a request: its `host` is in lower case, its `segments` are canonical. */
+export type Router<R extends Route> = (method: string, host: string, segments: readonly string[]) => Match<R>
 
 /** True for routes of identity endpoints whose parameters the gateway checks. */
 export const isGuarded = ({ authenticate }: Pick<Route, 'authenticate'>): boolean =>
   authenticate === 'par' || authenticate === 'authorization'
 
 /**
- * Creates the router, which returns the first match for a lower-case `host` and canonical
- * `segments`. The path of a guarded route accepts only what its guard checks, even if other routes
- * match; with a suffix that a backend might ignore, it matches no route.
+ * Creates the router. The path of a guarded route accepts only what its guard checks, even if other
+ * routes match; with a suffix that a backend might ignore, it matches no route.
  */
-export function createRouter<R extends Route>(routes: readonly R[]) {
+export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   const guarded = routes.filter(isGuarded)
-  const candidates = indexRoutes(routes)
   const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
-  return (method: string, host: string, segments: readonly string[]): Match<R> | undefined => {
+  return (method, host, segments) => {
     const folded = segments.slice(0, deepest).map(foldCase)
     for (const route of guarded) if (hasIgnorableSuffix(route, host, folded)) return undefined
     const found = guarded[0] && matchRoute(guarded, method, host, segments, folded)
     if (found !== undefined) return found
     if (!METHODS.has(method)) return { allow: [...METHODS], nearest: undefined }
-    return matchRoute(candidates(folded), method, host, segments, folded)
+    return matchRoute(routes, method, host, segments, folded)
   }
 }
 
@@ -84,9 +89,9 @@ export function matchRoute<R extends Pattern>(
   host: string,
   segments: readonly string[],
   folded: readonly string[] = segments.map(foldCase),
-): Match<R> | undefined {
+): Match<R> {
   for (const route of routes)
-    if (route.methods?.has(method) !== false && matchesPath(route, host, folded, segments.length))
+    if (matchesPath(route, host, folded, segments.length) && route.methods?.has(method) !== false)
       return { route, params: paramsOf(route, segments) }
   const others = routes.filter((route) => matchesPath(route, host, folded, segments.length))
   if (others.length === 0) return undefined
@@ -97,8 +102,12 @@ export function matchRoute<R extends Pattern>(
 /** True if the pattern matches the host, and a path of `length` segments that starts with `folded`. */
 function matchesPath(pattern: Pattern, host: string, folded: readonly string[], length: number) {
   const { segments: wanted, rest } = pattern
-  if (length < wanted.length || (!rest && length > wanted.length) || !matchesHost(pattern, host)) return false
-  return wanted.every((want, i) => 'param' in want || want.literal === folded[i])
+  if (length < wanted.length || (!rest && length > wanted.length)) return false
+  for (let i = 0; i < wanted.length; i++) {
+    const want = wanted[i]!
+    if ('literal' in want && want.literal !== folded[i]) return false
+  }
+  return matchesHost(pattern, host)
 }
 
 const NO_PARAMS: Params = Object.freeze(Object.create(null) as Params)

@@ -1,5 +1,5 @@
 import { badRequest, type Refusal, ambiguousFraming } from '../errors.ts'
-import { memoize } from '../runtime/hot-path.ts'
+import { memoize } from '../runtime/memoize.ts'
 
 /** An unambiguous request target, which is matched and forwarded in this spelling. */
 export interface Target {
@@ -123,7 +123,13 @@ function readHost(value: string) {
 /** Parses a Host value (RFC 9110 section 7.2) into lower case, without the root dot; undefined if it is invalid. */
 export const parseHost = memoize(readHost, 1000, 260)
 
-export type Served = Readonly<ReturnType<typeof servedHosts>>
+/** The hosts that are served. */
+export interface Served {
+  /** True for a host, in lower case and without its port, that is listed or named by a route. */
+  serves(host: string): boolean
+  /** True if some route is for any host, so that requests to other hosts are served, too. */
+  readonly servesOthers: boolean
+}
 
 /**
  * Returns which hosts are served by name, `listed` ones and those of routes, and whether requests
@@ -132,10 +138,10 @@ export type Served = Readonly<ReturnType<typeof servedHosts>>
 export function servedHosts(
   routes: readonly { readonly host: string | undefined; readonly hosts?: unknown }[],
   listed: readonly string[],
-) {
+): Served {
   const served = new Set([...listed, ...routes.flatMap(({ host }) => host ?? [])])
   const servesOthers = routes.every(({ hosts }) => hosts === undefined)
-  return { serves: (host: string): boolean => served.has(host), servesOthers }
+  return { serves: (host) => served.has(host), servesOthers }
 }
 
 /** Scheme, userinfo, host and port of a target that does not start with its path. */

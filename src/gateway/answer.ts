@@ -1,13 +1,12 @@
-import type { BodyLength } from '../downstream/body.ts'
 import { passReply, replyForNginx } from '../downstream/forward-auth.ts'
 import { jsonReply, prefersPage, refusalReply, type Reply, writeReply } from '../downstream/reply.ts'
 import { Failure, Refusal } from '../errors.ts'
-import type { Decision } from '../limit/decision.ts'
+import { NO_FACTS } from '../policy/facts.ts'
 import { ipPart } from '../policy/key.ts'
-import { callAtIterationEnd } from '../runtime/hot-path.ts'
-import { requestHeaders } from '../upstream/headers.ts'
+import { callAtIterationEnd } from '../runtime/batch.ts'
+import { requestHeaders } from '../upstream/request-headers.ts'
 import type { Forward } from '../upstream/upstream.ts'
-import type { Exchange, GatewayDeps, Outcome } from './exchange.ts'
+import type { Exchange, GatewayDeps, Identified, Outcome } from './exchange.ts'
 
 /**
  * Prefixes the IP address of a caller without a client id, as its key in the upstream's queue. A
@@ -16,43 +15,39 @@ import type { Exchange, GatewayDeps, Outcome } from './exchange.ts'
 const ANONYMOUS = '\ud800'
 
 /** Forwards the request, answers `respond: limits`, or tells the proxy that asks that the request may pass. */
-export function answer(deps: GatewayDeps, exchange: Exchange): Outcome | Promise<Outcome> {
+export function answer(deps: GatewayDeps, exchange: Identified): Outcome | Promise<Outcome> {
   if (exchange.asked !== undefined) return pass(deps, exchange)
-  const { forward: upstream } = exchange.route!
+  const { forward: upstream } = exchange.route
   return upstream === undefined ? respond(deps, exchange) : forward(deps, exchange, upstream)
 }
 
-async function pass(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
+async function pass(deps: GatewayDeps, exchange: Identified): Promise<Outcome> {
   // Not at once: Node has not yet parsed the end of the request, and would close the proxy's connection.
   await new Promise<void>((resolve) => callAtIterationEnd(resolve))
-  write(deps, exchange, passReply(exchange.caller?.client))
+  write(deps, exchange, passReply(exchange.caller.client))
   return undefined
 }
 
 /** Forwards the request and streams the response back. Returns a 502, 503 or 504 if no response was begun. */
-function forward(
-  { trace, responseFields }: GatewayDeps,
-  exchange: Exchange,
-  upstream: Forward,
-): Promise<Outcome> {
+function forward(deps: GatewayDeps, exchange: Identified, upstream: Forward): Promise<Outcome> {
   const { request, response, form, target, route } = exchange
-  const traced = trace?.(exchange)
+  const { responseFields } = deps
+  const traced = deps.trace?.(exchange)
   exchange.span = traced?.span
   if (exchange.expectsContinue && form === undefined) response.writeContinue()
   exchange.forwardedAt = exchange.decidedAt ?? performance.now()
   const fields = traced?.headers ?? request.headers
   const options = {
-    target: target!.path + target!.query,
-    headers: requestHeaders(fields, exchange, route!.fields, responseFields.idField),
-    // `screen` has refused ambiguous framing.
-    bodyLength: form?.length ?? (exchange.bodyLength as BodyLength),
+    target: target.path + target.query,
+    headers: requestHeaders(fields, exchange, route.fields, responseFields.idField),
+    bodyLength: form?.length ?? exchange.bodyLength,
     body: form,
-    maxBody: route!.maxBody,
-    timeoutMs: route!.timeoutMs,
+    maxBody: route.maxBody,
+    timeoutMs: route.timeoutMs,
     rateLimit: exchange.rateLimit,
     requestId: exchange.requestId,
     responseFields,
-    caller: exchange.caller?.client ?? ANONYMOUS + ipPart(exchange.ip),
+    caller: exchange.caller.client ?? ANONYMOUS + ipPart(exchange.ip),
   }
   return new Promise((resolve) => {
     upstream(response, options, (ended) => {
@@ -63,30 +58,29 @@ function forward(
   })
 }
 
-async function respond(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
-  const { client, claims } = exchange.caller!
+async function respond(deps: GatewayDeps, exchange: Identified): Promise<Outcome> {
+  const { caller, proved } = exchange
   // Concurrently, so that the caller waits for Redis once; the limit shown is one of those listed, and read once.
   const [decision, limits, rateLimit] = await Promise.all([
-    deps.limiter.decide([], exchange.proof),
-    deps.usage.ofClient(client!, claims),
+    deps.limiter.decide([], proved?.quota),
+    deps.usage.ofClient(caller.client!, caller.claims),
     limitFields(deps, exchange),
   ])
-  if (decision.replayed === true) return exchange.boundToken!.replayed()
-  write(deps, exchange, jsonReply(limits), rateLimit)
+  if (proved !== undefined && decision.replayed === true) return proved.token.replayed()
+  exchange.rateLimit = rateLimit
+  write(deps, exchange, jsonReply(limits))
   return undefined
 }
 
 /** Returns the limit fields of a caller that was not charged; undefined if the store cannot be asked. */
-export async function limitFields({ usage, rateLimitHeaders }: GatewayDeps, exchange: Exchange) {
-  const route = exchange.route!
-  const { method, head } = exchange
-  const params = route.refuseParams(exchange) === undefined ? exchange.params : {}
-  const field = (name: string) => exchange.field(name)
-  const quota = route.shownQuota(exchange.caller!, { method, field, head, route, params })
-  const allowance = quota && (await usage.read(quota).catch(() => undefined))
-  if (allowance === undefined) return undefined
-  const decision: Decision = { admitted: true, allowances: [allowance], mode: 'store', cached: true }
-  return rateLimitHeaders(decision, [quota!])
+export async function limitFields({ usage, rateLimitHeaders }: GatewayDeps, exchange: Identified) {
+  const { caller, route } = exchange
+  // Limits that count by a parameter that is not of its kind are not shown.
+  if (route.refuseParams(exchange) !== undefined) exchange.params = NO_FACTS.params
+  const quota = route.shownQuota(caller, exchange)
+  if (quota === undefined) return undefined
+  const allowance = await usage.read(quota).catch(() => undefined)
+  return allowance && rateLimitHeaders({ allowances: [allowance] }, [quota])
 }
 
 /** Writes the reply to a refused request, in the format of the route or host, and counts failures of the address. */
@@ -96,11 +90,11 @@ export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal):
   const isUnmatched = exchange.route === undefined && status < 500 && status !== 429
   const isFailure = (status === 401 && fixed === undefined) || isUnmatched
   exchange.refusal = (isFailure ? deps.failures?.count(exchange.ip) : undefined) ?? refusal
-  const route = exchange.route ?? exchange.nearest
+  const { requestId, route = exchange.nearest } = exchange
   const isRead = route?.authenticate === 'authorization' && prefersPage(exchange.request.headers)
   const format = isRead ? 'page' : (route?.errorFormat ?? deps.errorFormatOf(exchange.head.hosts[0]))
   try {
-    write(deps, exchange, refusalReply(exchange.refusal, format, exchange.requestId, deps.documentation))
+    write(deps, exchange, refusalReply(exchange.refusal, format, requestId, deps.documentation))
   } catch (failure) {
     exchange.refusal = toRefusal(failure)
     exchange.response.destroy()
@@ -108,15 +102,11 @@ export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal):
 }
 
 /** Writes the gateway's own response, with the limit, if any, and the request id. */
-function write(
-  { responseFields }: GatewayDeps,
-  exchange: Exchange,
-  { status, checked, headers, body }: Reply,
-  rateLimit = exchange.rateLimit,
-): void {
-  const { asked, refusal, requestId, response } = exchange
-  const fields = `${rateLimit ?? ''}${headers}\r\n${responseFields.requestId}: ${requestId}`
-  const reply = { status, checked, headers: fields, body }
+function write({ responseFields }: GatewayDeps, exchange: Exchange, own: Reply): void {
+  const { asked, rateLimit = '', refusal, requestId, response } = exchange
+  const { status, checked, body } = own
+  const headers = `${rateLimit}${own.headers}\r\n${responseFields.requestId}: ${requestId}`
+  const reply = { status, checked, headers, body }
   const isForNginx = refusal !== undefined && asked?.proxy === 'nginx'
   exchange.bytes += writeReply(response, isForNginx ? replyForNginx(reply) : reply)
 }
@@ -127,12 +117,13 @@ export function toRefusal(failure: unknown): Refusal {
 }
 
 /**
- * Gives back the call of limits that count only success, unless it was answered below 400 and not
- * cut by the upstream or the gateway. A caller that leaves after its request was sent has had its
- * call: it could otherwise make any number of them.
+ * Ends the leases of a call at once, and gives the call back to limits that count only success,
+ * unless it was answered below 400 and not cut by the upstream or the gateway. A caller that leaves
+ * after its request was sent has had its call: it could otherwise make any number of them.
  */
-export function giveBack({ limiter }: GatewayDeps, exchange: Exchange): void {
+export function endCall({ limiter }: GatewayDeps, exchange: Exchange): void {
   const { decision, quotas, status, error, incomplete, forwarded } = exchange
+  if (decision?.lease !== undefined) limiter.release(quotas, decision)
   // A caller that sends a bad body must not get the call back.
   const isAnswered = status > 0 && status < 400 && (error === undefined || error.status < 500)
   const hasLeft = incomplete === 'left' && forwarded?.waitsFor === 'response'

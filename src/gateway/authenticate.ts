@@ -1,31 +1,33 @@
 import { senderOf } from '../authenticate/proof/dpop.ts'
 import type { Authenticated } from '../authenticate/token/bearer.ts'
-import { requireScope } from '../authenticate/token/challenge.ts'
-import { readBody, tooLarge } from '../downstream/body.ts'
-import { clientCertificate } from '../downstream/peers.ts'
+import { type BoundToken, requireScope } from '../authenticate/token/challenge.ts'
+import { readBody } from '../downstream/whole-body.ts'
+import { tooLarge } from '../downstream/body.ts'
+import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'
 import type { Caller } from '../policy/facts.ts'
 import { type Body, invalidRequest } from '../par/form.ts'
-import type { Exchange, GatewayDeps, Outcome } from './exchange.ts'
+import type { GatewayDeps, Outcome, Routed } from './exchange.ts'
 
 /**
  * Authenticates the caller as the route requires, and applies the route's limits to it. Returns a
  * 400, 401, 403 or 503; on the PAR and the authorisation endpoint also a 413 or 429. Returns a
  * promise only if it must wait for keys, introspection, a proof or a body.
  */
-export function authenticate(deps: GatewayDeps, exchange: Exchange): Outcome | Promise<Outcome> {
-  const { head, target, trusted, request } = exchange
-  const route = exchange.route!
-  // The upstream authenticates the clients of identity endpoints: the guards may know only an unverified client_id.
-  if (route.authenticate !== 'bearer') exchange.caller = { ip: exchange.ip }
-  if (route.authenticate === 'par') return checkPushed(deps, exchange)
-  if (route.authenticate === 'authorization') return checkAuthorization(deps, exchange)
-  if (route.authenticate === 'none') return applyLimits(exchange, exchange.caller!)
+export function authenticate(deps: GatewayDeps, exchange: Routed): Outcome | Promise<Outcome> {
+  const { asked, head, ip, method, request, route, target, trusted } = exchange
+  if (route.authenticate !== 'bearer') {
+    // The upstream authenticates the clients of identity endpoints: the guards may know only an unverified client_id.
+    const caller = { ip }
+    exchange.caller = caller
+    if (route.authenticate === 'none') return applyLimits(exchange, caller)
+    return route.authenticate === 'par' ? checkPushed(deps, exchange) : checkAuthorization(deps, exchange)
+  }
   const found = deps.authenticate(head.authorization, () =>
     senderOf(request, trusted, {
-      method: exchange.method,
-      asked: exchange.asked?.host,
-      path: target!.path,
+      method,
+      asked: asked?.host,
+      path: target.path,
       proofs: head.proofs,
       certificate: () => clientCertificate(request, trusted),
     }),
@@ -36,54 +38,51 @@ export function authenticate(deps: GatewayDeps, exchange: Exchange): Outcome | P
 }
 
 /** Sets the caller and its quotas, unless the caller is refused or lacks a right. */
-function admit(deps: GatewayDeps, exchange: Exchange, found: Authenticated) {
+function admit(deps: GatewayDeps, exchange: Routed, found: Authenticated) {
   if (found instanceof Refusal) return found
-  const route = exchange.route!
+  const { ip, route } = exchange
   const identity = 'prove' in found ? found.identity : found
   const { client, user, claims } = identity
-  const caller = { client, ...(user !== undefined && { user }), ip: exchange.ip, claims }
+  const caller = { client, ...(user !== undefined && { user }), ip, claims }
   const forbidden =
     requireScope(identity, route.scope) ?? refuseCounted(exchange) ?? applyLimits(exchange, caller)
-  exchange.boundToken = 'prove' in found ? found : undefined
-  if (exchange.boundToken !== undefined)
-    return prove(deps, exchange, caller).then((unproved) => {
-      if (unproved === undefined) exchange.caller = caller
-      return unproved ?? forbidden
-    })
+  if ('prove' in found) return prove(deps, exchange, caller, found).then((unproved) => unproved ?? forbidden)
   exchange.caller = caller
   return forbidden
 }
 
 /** Applies the limits of the route. Returns a 400 or 403 if the request lacks a part of a key. */
-function applyLimits(exchange: Exchange, caller: Caller): Outcome {
-  const quotas = exchange.route!.quotas(caller, exchange, Date.now())
+function applyLimits(exchange: Routed, caller: Caller): Outcome {
+  const quotas = exchange.route.quotas(caller, exchange, Date.now())
   if (quotas instanceof Refusal) return quotas
   exchange.quotas = quotas
   return undefined
 }
 
 /** Returns a 400 for path parameters that the limits cannot count by, a 413 for too large a body. */
-export function refuseCounted(exchange: Exchange): Outcome {
-  const { refuseParams, maxBody } = exchange.route!
-  return refuseParams(exchange) ?? ((exchange.bodyLength as number) > maxBody ? tooLarge(maxBody) : undefined)
+export function refuseCounted(exchange: Routed): Outcome {
+  const { bodyLength = 0, route } = exchange
+  return route.refuseParams(exchange) ?? (bodyLength > route.maxBody ? tooLarge(route.maxBody) : undefined)
 }
 
 /**
- * Verifies the proof of a bound token, unless the limiter's cache refuses the call: no signature is
- * verified then, and the proof stays usable.
+ * Verifies the proof of a bound token, and sets the caller. Skipped if the limiter's cache refuses
+ * the call: no signature is verified then, and the proof stays usable.
  */
-async function prove({ limiter }: GatewayDeps, exchange: Exchange, caller: Caller) {
+async function prove({ limiter }: GatewayDeps, exchange: Routed, caller: Caller, token: BoundToken) {
   exchange.cachedRefusal = limiter.recall(exchange.quotas)
-  if (exchange.cachedRefusal !== undefined) return undefined
-  const proof = await exchange.boundToken!.prove()
-  if (proof instanceof Refusal) return proof
-  exchange.proof = exchange.route!.proofQuota(proof, caller, exchange)
+  if (exchange.cachedRefusal === undefined) {
+    const proof = await token.prove()
+    if (proof instanceof Refusal) return proof
+    exchange.proved = { token, quota: exchange.route.proofQuota(proof, caller, exchange) }
+  }
+  exchange.caller = caller
   return undefined
 }
 
-async function checkPushed(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
+async function checkPushed(deps: GatewayDeps, exchange: Routed): Promise<Outcome> {
   // RFC 6749 section 2.3.1: backends that merge the query with the form would read another request than the guard.
-  if (exchange.target!.query !== '') return invalidRequest('Send the parameters only in the form.')
+  if (exchange.target.query !== '') return invalidRequest('Send the parameters only in the form.')
   const form = await readForm(deps, exchange)
   if (form === undefined || form instanceof Refusal) return form
   const { authorization } = exchange.head
@@ -91,18 +90,19 @@ async function checkPushed(deps: GatewayDeps, exchange: Exchange): Promise<Outco
 }
 
 /** Checks the client and its request in the query and the form of a request to the authorisation endpoint. */
-async function checkAuthorization(deps: GatewayDeps, exchange: Exchange): Promise<Outcome> {
+async function checkAuthorization(deps: GatewayDeps, exchange: Routed): Promise<Outcome> {
   const form = exchange.method === 'POST' ? await readForm(deps, exchange) : undefined
-  if (form instanceof Refusal || exchange.response.destroyed) return form as Outcome
-  const query = exchange.target!.query.slice(1)
+  if (form instanceof Refusal) return form
+  if (exchange.response.destroyed) return undefined
+  const query = exchange.target.query.slice(1)
   return await deps.guards!.authorization(query, form, (id) => (exchange.claimed = id))
 }
 
 /** Reads the whole body, which is forwarded byte for byte; returns undefined if the caller has disconnected. */
-async function readForm({ failures }: GatewayDeps, exchange: Exchange): Promise<Body | Outcome> {
+async function readForm({ failures }: GatewayDeps, exchange: Routed): Promise<Body | Outcome> {
   const { request, response } = exchange
   if (exchange.expectsContinue) response.writeContinue()
-  const body = await readBody(request, response, exchange.route!.maxBody, exchange.ip)
+  const body = await readBody(response, exchange.route.maxBody, exchange.ip)
   if (body instanceof Refusal) return body
   if (body === undefined) {
     // Nothing is forwarded on a destroyed response.

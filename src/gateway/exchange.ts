@@ -2,28 +2,32 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:
 import type { Proof } from '../authenticate/proof/dpop.ts'
 import type { Authenticate } from '../authenticate/token/bearer.ts'
 import type { BoundToken } from '../authenticate/token/challenge.ts'
-import { type BodyLength, type Head, NO_HEAD } from '../downstream/body.ts'
+import type { AskedRequest } from '../downstream/forward-auth.ts'
+import type { BodyLength } from '../downstream/framing.ts'
+import { type Head, readHead } from '../downstream/head.ts'
+import type { Peers } from '../downstream/peers.ts'
 import type { ErrorFormat } from '../downstream/reply.ts'
 import type { RequestFields } from '../downstream/request-fields.ts'
-import type { createRouter, Params, Route } from '../downstream/router.ts'
+import type { Params, Route, Router } from '../downstream/router.ts'
 import type { Served, Target } from '../downstream/target.ts'
-import { type Peers, normalizeAddress } from '../downstream/peers.ts'
-import type { Asked } from '../downstream/forward-auth.ts'
 import type { Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
-import type { Failures } from './failures.ts'
-import type { Limit } from '../policy/limit.ts'
-import type { Quota } from '../limit/quota.ts'
 import type { Limiter } from '../limit/limiter.ts'
-import { type Caller, type Facts, NO_FACTS } from '../policy/facts.ts'
-import type { ShownCaller } from '../policy/counted.ts'
-import type { Usage } from './usage.ts'
+import type { Quota } from '../limit/quota.ts'
 import type { AuthorizationGuard } from '../par/authorization.ts'
 import type { ParGuard } from '../par/guard.ts'
-import { createUuids, memoize } from '../runtime/hot-path.ts'
-import type { ResponseFields } from '../upstream/response-fields.ts'
+import type { ShownCaller } from '../policy/counted.ts'
+import { type Caller, type Facts, NO_FACTS } from '../policy/facts.ts'
+import type { Limit } from '../policy/limit.ts'
+import { normalizeAddress } from '../runtime/address.ts'
+import { memoize } from '../runtime/memoize.ts'
 import type { UpstreamRequest } from '../upstream/request.ts'
+import type { ResponseFields } from '../upstream/response-head.ts'
 import type { Forward } from '../upstream/upstream.ts'
+import type { Failures } from './failures.ts'
+import type { Reported } from './rate-limit-fields.ts'
+import { requestIdOf } from './request-id.ts'
+import type { Usage } from './usage.ts'
 
 /** The result of a phase: a refusal ends the request. */
 export type Outcome = Refusal | undefined
@@ -58,14 +62,14 @@ export interface GatewayRoute extends Route {
 
 /** The dependencies of the gateway; a reload replaces all of them at once. */
 export interface GatewayDeps extends Served {
-  readonly match: ReturnType<typeof createRouter<GatewayRoute>>
+  readonly match: Router<GatewayRoute>
   /** Returns the error format for a `Host`, not normalised, while no route is known. */
   errorFormatOf(host: string | undefined): ErrorFormat
   /** The URL of the page about errors, to which the type of a problem leads; undefined for the registered types. */
   readonly documentation: string | undefined
   readonly peers: Peers
   /** Reads the request that a proxy asks about; undefined if the request itself is served. */
-  readonly readAsked?: (request: IncomingMessage) => Asked
+  readonly readAsked?: (request: IncomingMessage) => AskedRequest
   /** Decides about the fields of a request that a proxy asks about. */
   readonly askedFields: RequestFields
   readonly responseFields: ResponseFields
@@ -77,8 +81,8 @@ export interface GatewayDeps extends Served {
   /** Checks of requests to the PAR and the authorisation endpoint; undefined without `par`. */
   readonly guards: { readonly par: ParGuard; readonly authorization: AuthorizationGuard } | undefined
   readonly limiter: Limiter
-  /** Returns a decision's header fields, as text for `appendFields`. */
-  rateLimitHeaders(decision: Decision, quotas: readonly Quota[]): string
+  /** Returns the header fields of the limit that is reported, as text for `appendFields`. */
+  rateLimitHeaders(reported: Reported, quotas: readonly Quota[]): string
   readonly usage: Pick<Usage, 'ofClient' | 'read' | 'drop'>
   /** Starts the span of a request; returns it and the headers to forward. Undefined without tracing. */
   readonly trace: ((exchange: Exchange) => { span: unknown; headers: IncomingHttpHeaders }) | undefined
@@ -86,21 +90,14 @@ export interface GatewayDeps extends Served {
   observe(exchange: Exchange): void
 }
 
-/**
- * A caller's request id, which is kept so that one id follows a call through all systems. The
- * access log writes it unescaped.
- */
-const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
-
-const nextRequestId = createUuids()
 const NONE: readonly never[] = []
 
 /** Normalising for each request: +2.0 us; `npm run bench:micro -- peer-address`. */
 export const peerAddress = memoize(normalizeAddress, 10_000, 45)
 
 /**
- * A request and its response. Only the phase named above a field writes it. Instants are
- * `performance.now()` milliseconds.
+ * A request and its response. The phase named above a field writes it; the fields of the limit are
+ * also written for a refusal that is not charged. Instants are `performance.now()` milliseconds.
  */
 export class Exchange implements Facts {
   readonly request: IncomingMessage
@@ -115,11 +112,13 @@ export class Exchange implements Facts {
   readonly ip: string
   readonly trusted: boolean
   /** The request that a proxy asks about; the gateway answers whether it may pass. */
-  readonly asked: Asked | undefined
+  readonly asked: AskedRequest | undefined
+  readonly head: Head
 
   // parse
-  head: Head = NO_HEAD
-  bodyLength: BodyLength | Refusal = undefined
+  bodyLength: BodyLength = undefined
+  /** The refusal of an ambiguous framing, which `screen` returns: until then, others come first. */
+  misframed: Refusal | undefined = undefined
   target: Target | undefined = undefined
   /** The path for the log; of a refused target only the part that cannot hold a secret. */
   path: string | undefined = undefined
@@ -133,9 +132,8 @@ export class Exchange implements Facts {
   // authenticate
   caller: Caller | undefined = undefined
   quotas: readonly Quota[] = NONE
-  /** A token bound to a key, and the quota that admits its proof once. */
-  boundToken: BoundToken | undefined = undefined
-  proof: Quota | undefined = undefined
+  /** A token bound to a key, whose proof is verified, and the quota that admits the proof once. */
+  proved: { readonly token: BoundToken; readonly quota: Quota } | undefined = undefined
   /** A refusal from the limiter's cache, for which the proof was not verified. */
   cachedRefusal: Decision | undefined = undefined
   /** The unverified client_id of an authorisation request, pushed or not, for the log; at most 255 characters. */
@@ -149,7 +147,6 @@ export class Exchange implements Facts {
   decision: Decision | undefined = undefined
   /** The decision's header fields, as text for `appendFields`. */
   rateLimit: string | undefined = undefined
-
   /** The callers whom the limits that were charged, or refused, count. */
   callers: readonly ShownCaller[] = NONE
 
@@ -176,9 +173,9 @@ export class Exchange implements Facts {
     this.request = request
     this.response = response
     this.expectsContinue = expectsContinue
-    const sent = String(request.headers[deps.responseFields.idField] ?? '')
-    this.requestId = REQUEST_ID.test(sent) ? sent : nextRequestId()
+    this.requestId = requestIdOf(request.headers[deps.responseFields.idField])
     this.asked = deps.readAsked?.(request)
+    this.head = readHead(request.rawHeaders)
     this.method = this.asked?.method ?? request.method ?? ''
     this.peer = peerAddress(request.socket.remoteAddress ?? '')
     this.trusted = this.asked !== undefined || deps.peers.trusts(this.peer)
@@ -191,6 +188,21 @@ export class Exchange implements Facts {
    * gets none from this sender.
    */
   field(name: string): readonly string[] | undefined {
-    return this.route!.fields.read(this.request.rawHeaders, name, this.trusted)
+    return this.route?.fields.read(this.request.rawHeaders, name, this.trusted)
   }
+}
+
+/** An exchange after the phase `parse`, whose target is known. */
+export interface Parsed extends Exchange {
+  readonly target: Target
+}
+
+/** An exchange after the phase `match`, whose route is known. */
+export interface Routed extends Parsed {
+  readonly route: GatewayRoute
+}
+
+/** An exchange after the phase `authenticate`, whose caller is known. */
+export interface Identified extends Routed {
+  readonly caller: Caller
 }

@@ -1,17 +1,23 @@
-import { bodyLength, readHead } from '../downstream/body.ts'
-import type { Serve } from '../downstream/pipelining.ts'
+import { bodyLength } from '../downstream/framing.ts'
+import type { Serve } from '../downstream/listener/pipelining.ts'
 import { isGuarded } from '../downstream/router.ts'
 import { loggableTarget, parseTarget } from '../downstream/target.ts'
 import { badRequest, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import { exceeded } from './rate-limit-fields.ts'
-import { callAtIterationEnd } from '../runtime/hot-path.ts'
-import { answer, giveBack, limitFields, recordEnd, refuse, toRefusal } from './answer.ts'
+import { callAtIterationEnd } from '../runtime/batch.ts'
+import { answer, endCall, limitFields, recordEnd, refuse, toRefusal } from './answer.ts'
 import { authenticate, refuseCounted } from './authenticate.ts'
-import { Exchange, type GatewayDeps, type Outcome } from './exchange.ts'
+import type { GatewayDeps, Identified, Outcome, Parsed, Routed } from './exchange.ts'
+import { Exchange } from './exchange.ts'
 
-/** The phases of a request, in order. Each returns the refusal that ends the request, or undefined. */
-const PHASES = [parse, match, screen, authenticate, limit, answer]
+type Phase = (deps: GatewayDeps, exchange: Identified) => Outcome | Promise<Outcome>
+
+/**
+ * The phases of a request, in order. Each returns the refusal that ends the request, or undefined.
+ * For a bound token, `authenticate` already asks the limiter's cache: `limit` uses what it refuses.
+ */
+const PHASES: readonly Phase[] = [parse, match, screen, authenticate, limit, answer]
 
 /** Creates the gateway, which serves one request per call. Calls `done` when the response is closed and logged. */
 export function createGateway(deps: GatewayDeps): Serve {
@@ -22,8 +28,7 @@ export function createGateway(deps: GatewayDeps): Serve {
     const finish = (): void => {
       if (--awaited > 0) return
       recordEnd(exchange)
-      giveBack(deps, exchange)
-      if (exchange.decision?.lease !== undefined) deps.limiter.release(exchange.quotas, exchange.decision)
+      endCall(deps, exchange)
       deps.observe(exchange)
       done()
     }
@@ -47,7 +52,8 @@ export function createGateway(deps: GatewayDeps): Serve {
 /** Runs the phases. Returns a promise only if a phase waits. */
 function run(deps: GatewayDeps, exchange: Exchange, from = 0): Outcome | Promise<Outcome> {
   for (let i = from; i < PHASES.length; i++) {
-    const outcome = PHASES[i]!(deps, exchange)
+    // The phases before have found what the type of this one says.
+    const outcome = PHASES[i]!(deps, exchange as Identified)
     if (outcome instanceof Promise)
       return outcome.then((refusal) =>
         refusal === undefined ? run(deps, exchange, i + 1) : showLimit(deps, exchange, refusal),
@@ -71,10 +77,12 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
     return badRequest(
       `The header field ${respelled} is another spelling of one that is read here; do not send it.`,
     )
-  exchange.head = readHead(request.rawHeaders)
-  exchange.bodyLength = bodyLength(exchange.method, request)
-  // Ambiguous framing: any refusal closes the connection, so that leftover bytes are not parsed as a request.
-  if (exchange.bodyLength instanceof Refusal) response.shouldKeepAlive = false
+  const length = bodyLength(exchange.method, request)
+  if (length instanceof Refusal) {
+    exchange.misframed = length
+    // Any refusal closes the connection, so that leftover bytes are not parsed as a request.
+    response.shouldKeepAlive = false
+  } else exchange.bodyLength = length
   const requested = asked?.target ?? request.url ?? ''
   const hosts = asked === undefined ? exchange.head.hosts : [asked.host]
   const target = parseTarget(requested, hosts, deps)
@@ -91,28 +99,24 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
  * Finds the route. Returns a 404 if none matches the path, or if it is not served here, a 405 if
  * none matches the method.
  */
-function match(deps: GatewayDeps, exchange: Exchange): Outcome {
-  const found = deps.match(exchange.method, exchange.target!.host, exchange.target!.segments)
+function match(deps: GatewayDeps, exchange: Parsed): Outcome {
+  const { asked, method, peer, request, target, trusted } = exchange
+  const found = deps.match(method, target.host, target.segments)
   if (found === undefined) return notFound()
   if ('allow' in found) {
     exchange.nearest = found.nearest
     return methodNotAllowed(found.allow)
   }
-  const { forward, respond } = found.route
+  const { route, params } = found
+  const { forward, respond } = route
   // A proxy that asks cannot be given a response in place of its upstream's, and does not show the
   // bodies that the guards check.
-  const isServed = exchange.asked
-    ? respond === undefined && !isGuarded(found.route)
-    : (forward ?? respond) !== undefined
+  const isServed = asked ? respond === undefined && !isGuarded(route) : (forward ?? respond) !== undefined
   if (!isServed) return notFound()
-  if (
-    found.route.countsByIp &&
-    !exchange.trusted &&
-    exchange.request.headers['x-forwarded-for'] !== undefined
-  )
-    deps.onIgnoredForwardedFor(exchange.peer)
-  exchange.route = found.route
-  exchange.params = found.params
+  if (route.countsByIp && !trusted && request.headers['x-forwarded-for'] !== undefined)
+    deps.onIgnoredForwardedFor(peer)
+  exchange.route = route
+  exchange.params = params
   return undefined
 }
 
@@ -121,9 +125,9 @@ function match(deps: GatewayDeps, exchange: Exchange): Outcome {
  * (429), except on open routes, invalid path parameters (400) and too large a body (413). With a
  * token, the last two come after its verification, and show the limit.
  */
-function screen({ failures }: GatewayDeps, exchange: Exchange): Outcome {
-  const { authenticate: how } = exchange.route!
-  if (exchange.bodyLength instanceof Refusal) return exchange.bodyLength
+function screen({ failures }: GatewayDeps, exchange: Routed): Outcome {
+  const { authenticate: how } = exchange.route
+  if (exchange.misframed !== undefined) return exchange.misframed
   const tooManyFailures = how === 'none' ? undefined : failures?.refusal(exchange.ip)
   const hasToken = how === 'bearer' && exchange.head.authorization.length > 0
   return tooManyFailures ?? (hasToken ? undefined : refuseCounted(exchange))
@@ -133,25 +137,26 @@ function screen({ failures }: GatewayDeps, exchange: Exchange): Outcome {
  * Charges the limits. Returns a 429 if one is exceeded, a 401 for a replayed proof; throws or
  * rejects with a 503 under `onOutage: deny`. For `respond` routes, `answer` charges the proof.
  */
-function limit(deps: GatewayDeps, exchange: Exchange): Outcome | Promise<Outcome> {
-  const { quotas, proof, route } = exchange
-  if (route!.respond !== undefined || (quotas.length === 0 && proof === undefined)) return undefined
+function limit(deps: GatewayDeps, exchange: Identified): Outcome | Promise<Outcome> {
+  const { quotas, proved, route } = exchange
+  if (route.respond !== undefined || (quotas.length === 0 && proved === undefined)) return undefined
   exchange.limitAt = performance.now()
-  const decision = exchange.cachedRefusal ?? deps.limiter.decide(quotas, proof)
+  const decision = exchange.cachedRefusal ?? deps.limiter.decide(quotas, proved?.quota)
   return decision instanceof Promise
     ? decision.then((result) => applyDecision(deps, exchange, result))
     : applyDecision(deps, exchange, decision)
 }
 
-function applyDecision(deps: GatewayDeps, exchange: Exchange, decision: Decision): Outcome {
-  if (decision.replayed === true) return exchange.boundToken!.replayed()
+function applyDecision(deps: GatewayDeps, exchange: Identified, decision: Decision): Outcome {
+  const { caller, proved, quotas, route } = exchange
+  if (proved !== undefined && decision.replayed === true) return proved.token.replayed()
   exchange.decidedAt = performance.now()
-  if (exchange.quotas.length === 0) return undefined
+  if (quotas.length === 0) return undefined
   exchange.decision = decision
-  exchange.callers = exchange.route!.callersOf(exchange.quotas, exchange.caller!, exchange)
-  deps.usage.drop(exchange.quotas)
-  exchange.rateLimit = deps.rateLimitHeaders(decision, exchange.quotas)
-  return decision.admitted ? undefined : exceeded(decision, exchange.route!.limits)
+  exchange.callers = route.callersOf(quotas, caller, exchange)
+  deps.usage.drop(quotas)
+  exchange.rateLimit = deps.rateLimitHeaders(decision, quotas)
+  return decision.admitted ? undefined : exceeded(decision, route.limits)
 }
 
 /**
@@ -159,10 +164,11 @@ function applyDecision(deps: GatewayDeps, exchange: Exchange, decision: Decision
  * a limited route shows it.
  */
 function showLimit(deps: GatewayDeps, exchange: Exchange, refusal: Refusal) {
-  const isUnknown = exchange.caller?.client === undefined || refusal.status === 401
-  if (isUnknown || exchange.limitAt !== undefined) return refusal
+  if (!isIdentified(exchange) || refusal.status === 401 || exchange.limitAt !== undefined) return refusal
   return limitFields(deps, exchange).then((fields) => {
     exchange.rateLimit = fields
     return refusal
   })
 }
+
+const isIdentified = (exchange: Exchange): exchange is Identified => exchange.caller?.client !== undefined

@@ -1,5 +1,3 @@
-// oxlint-disable-next-line no-restricted-imports -- a pure formatter
-import { serializeList } from 'structured-headers'
 import { Refusal } from '../errors.ts'
 import { type Decision, refuses } from '../limit/decision.ts'
 import type { Quota } from '../limit/quota.ts'
@@ -8,16 +6,19 @@ import { formatCalendar } from '../policy/calendar.ts'
 import type { Limit } from '../policy/limit.ts'
 import { instant } from '../runtime/instant.ts'
 
+/** What the header fields report: the allowances of a call, and the one that refused it. */
+export type Reported = Pick<Decision, 'allowances' | 'refusedBy'>
+
 /**
  * Returns the header fields of the limit that refused, with `Retry-After`, or of the first live
  * limit, as text for `appendFields`.
  */
-export function decisionHeaders(decision: Decision): string {
-  const reported = decision.refusedBy ?? decision.allowances.find(({ shadow }) => !shadow)
-  if (reported === undefined) return ''
-  const { limit, remaining, resetAt } = reported
-  const headers = `\r\nX-RateLimit-Limit: ${limit}\r\nX-RateLimit-Remaining: ${remaining}\r\nX-RateLimit-Reset: ${instant(resetAt)}`
-  return decision.admitted ? headers : `${headers}\r\nRetry-After: ${retryAfterSecs(reported)}`
+export function decisionHeaders({ allowances, refusedBy }: Reported): string {
+  const shown = refusedBy ?? allowances.find(({ shadow }) => !shadow)
+  if (shown === undefined) return ''
+  const calls = `\r\nX-RateLimit-Limit: ${shown.limit}\r\nX-RateLimit-Remaining: ${shown.remaining}`
+  const headers = `${calls}\r\nX-RateLimit-Reset: ${instant(shown.resetAt)}`
+  return refusedBy ? `${headers}\r\nRetry-After: ${retryAfterSecs(shown)}` : headers
 }
 
 /** Maximum integer of a structured field (RFC 9651 section 3.3.1). */
@@ -25,67 +26,52 @@ const MAX_SF_INTEGER = 999_999_999_999_999
 
 /**
  * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of the live
- * limits, as text for `appendFields`. A limit that a cached refusal lacks is only in the policy. The
- * draft has only whole seconds; they are rounded up.
+ * limits, as text for `appendFields`. The names of limits need no escapes. A limit that a cached
+ * refusal lacks is only in the policy. The draft has only whole seconds; they are rounded up. Calls
+ * at once have no window, and the unit `concurrent-requests` (section 9.3).
  */
-export function draftHeaders({ allowances }: Decision, quotas: readonly Quota[]): string {
+export function draftHeaders({ allowances }: Reported, quotas: readonly Quota[]): string {
   const live = allowances.filter(({ shadow }) => !shadow)
   if (live.length === 0) return ''
   const policies = quotas
     .filter(({ shadow }) => !shadow)
-    .map((quota) => policyOf(live.find(({ name }) => name === quota.name) ?? quota, quota.isConcurrent))
-  const limits = live.map(({ name, remaining, resetAfterMs }) =>
-    item(name, ['r', remaining], ['t', resetAfterMs]),
-  )
-  return `\r\nRateLimit-Policy: ${serializeList(policies)}\r\nRateLimit: ${serializeList(limits)}`
-}
-
-type Policy = Pick<Quota, 'name' | 'limit' | 'windowMs'>
-
-/** Formats a policy. Calls at once have no window, and the unit `concurrent-requests` (section 9.3). */
-function policyOf({ name, limit, windowMs }: Policy, isConcurrent = false): Item {
-  if (!isConcurrent) return item(name, ['q', limit], ['w', windowMs])
-  const parameters = new Map<string, number | string>([['q', limit]])
-  return [name, parameters.set('qu', 'concurrent-requests')]
-}
-
-type Item = [string, Map<string, number | string>]
-
-function item(name: string, [calls, number]: [string, number], [secs, ms]: [string, number]) {
-  const parameters = new Map([[calls, Math.min(number, MAX_SF_INTEGER)]])
-  return [name, parameters.set(secs, Math.ceil(ms / 1000))] as Item
+    .map((quota) => {
+      const { limit, windowMs } = live.find(({ name }) => name === quota.name) ?? quota
+      const unit = quota.isConcurrent ? 'qu="concurrent-requests"' : `w=${Math.ceil(windowMs / 1000)}`
+      return `"${quota.name}";q=${Math.min(limit, MAX_SF_INTEGER)};${unit}`
+    })
+  const limits = live.map(({ name, remaining, resetAfterMs }) => {
+    const calls = Math.min(remaining, MAX_SF_INTEGER)
+    return `"${name}";r=${calls};t=${Math.ceil(resetAfterMs / 1000)}`
+  })
+  return `\r\nRateLimit-Policy: ${policies.join(', ')}\r\nRateLimit: ${limits.join(', ')}`
 }
 
 /**
  * Returns the 429, or the configured refusal, of a refused decision, without the fields of
  * `decisionHeaders`. Throws a TypeError for an admitted one.
  */
-export function exceeded({ allowances, refusedBy }: Decision, limits: readonly Limit[] = []) {
+export function exceeded({ allowances, refusedBy }: Reported, limits: readonly Limit[] = []) {
   const { name, limit, windowMs } = refusedBy!
   const configured = limits.find((limit) => limit.name === name)
   const { calendar, refusal: reply, cost, isConcurrent } = configured ?? {}
   const secs = retryAfterSecs(refusedBy!)
-  const window = calendar === undefined ? duration(windowMs) : `a calendar ${formatCalendar(calendar)}`
-  const taken = cost === undefined ? '' : `; this call takes ${cost}`
+  const window = calendar ? `a calendar ${formatCalendar(calendar)}` : duration(windowMs)
+  let allowed = `${count(limit, 'call')} in ${window}`
+  if (isConcurrent) allowed = `${count(limit, 'call')} at once`
+  else if (cost !== undefined) allowed = `${count(limit, 'point')} in ${window}; this call takes ${cost}`
   const message =
     limit === 0
       ? `The limit "${name}" allows this client no calls.`
-      : isConcurrent
-        ? `The limit "${name}" allows ${count(limit, 'call')} at once. Retry in ${count(secs, 'second')}.`
-        : `The limit "${name}" allows ${count(limit, cost === undefined ? 'call' : 'point')} in ${window}${taken}. Retry in ${count(secs, 'second')}.`
+      : `The limit "${name}" allows ${allowed}. Retry in ${count(secs, 'second')}.`
   const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
   return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies, reply })
 }
 
 const retryAfterSecs = ({ retryAfterMs }: Allowance) => Math.max(1, Math.ceil(retryAfterMs / 1000))
 
-const UNITS = Object.entries({
-  day: 86_400_000,
-  hour: 3_600_000,
-  minute: 60_000,
-  second: 1000,
-  millisecond: 1,
-})
+const UNITS_MS = { day: 86_400_000, hour: 3_600_000, minute: 60_000, second: 1000, millisecond: 1 }
+const UNITS = Object.entries(UNITS_MS)
 
 /** Formats a duration in the largest unit that divides it: `1 minute`, `90 seconds`. */
 function duration(ms: number): string {

@@ -4,45 +4,108 @@ import { instant } from '../runtime/instant.ts'
 import { counterNameOf, decodePart, isPerClient } from '../policy/key.ts'
 import { assertCounted, callerKey, callerKeys, showKey } from '../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../policy/counted.ts'
+import type { CalendarName } from '../policy/calendar.ts'
 import { parseKey } from '../limit/key.ts'
 import type { Limit } from '../policy/limit.ts'
 import type { LimitOptions } from '../policy/apply.ts'
 import type { Quota } from '../limit/quota.ts'
 import { type ClientRules, quotaOf, rulesOf, upcomingChanges } from '../policy/rule.ts'
-import { isOverridable, listOverrides } from '../policy/overrides.ts'
+import { isOverridable, listOverrides, type ListedOverride } from '../policy/overrides.ts'
 import { claimedBy } from '../policy/conditions.ts'
 import type { Caller } from '../policy/facts.ts'
-import type { Allowance, InspectedStore } from '../limit/store.ts'
-
-const instantOrNull = (ms: number | undefined) => (ms === undefined ? null : instant(ms))
+import type { Allowance, Inspected, InspectedStore } from '../limit/store.ts'
 
 export const MAX_KEYS = 1000
 
-export type Usage = ReturnType<typeof createUsage>
-/** The counters of one caller as operators read them. */
-export type CallerUsage = Awaited<ReturnType<Usage['ofCaller']>>
+/** How a limit counts a caller now. Instants are ISO 8601 in UTC. */
+export interface LimitUsage {
+  readonly name: string
+  /** The calls that the caller may make in a window, or at once. */
+  readonly limit: number
+  /** The calls that it may still make now: 3 after two calls of a limit of 5. */
+  readonly remaining: number
+  /** The length of the window; of a calendar period the greatest. Absent for calls at once. */
+  readonly windowSeconds?: number
+  readonly calendar?: CalendarName
+  /** The calls at once, and when the oldest of them began; null if there is none. */
+  readonly inProgress?: number
+  readonly oldest?: string | null
+  /** When `remaining` next grows. */
+  readonly reset: string
+  /** The future values of the limit that are announced, in order. */
+  readonly changes: ReturnType<typeof upcomingChanges>
+}
+
+/** A counter of a caller, as operators read it. */
+export interface CounterUsage extends LimitUsage {
+  /** The key in the store, with shortened values of header fields and tokens. */
+  readonly key: string
+  readonly used: number
+  /** The end of the override, or of the client's own limit. */
+  readonly until: string | null
+  /** True if an override is in force. */
+  readonly override: boolean
+  readonly shadow: boolean
+  /** `store`, or what this gateway does while Redis is out of reach: then, `limit` is its part of `whole`. */
+  readonly mode: Inspected['mode']
+  readonly whole: number
+}
+
+/** The counters of one caller, as operators read them. */
+export interface CallerUsage {
+  readonly caller: string
+  /** The limits that count only by the caller, and each other key with calls. */
+  readonly limits: readonly CounterUsage[]
+  /** The client's own limits of the file, in force or not. */
+  readonly own: readonly Pick<CounterUsage, 'name' | 'limit' | 'until'>[]
+  /** Also those without effect. */
+  readonly overrides: readonly ListedOverride[]
+  /** The limits that can be set for the caller. */
+  readonly settable: readonly string[]
+  /** True if the caller has more than `MAX_KEYS` counters. */
+  readonly truncated: boolean
+}
+
+/**
+ * Reads and resets what limits count. Charges nothing, and rejects if the store does not answer,
+ * for a caller that no limit counts with an UncountedCaller.
+ */
+export interface Usage {
+  /** Returns the allowance of a quota, up to a second old. */
+  read(quota: Quota): Promise<Allowance>
+  /**
+   * Drops the cached allowances of quotas that were just decided: a caller must not read more than
+   * its last response said.
+   */
+  drop(quotas: readonly Quota[]): void
+  /** Returns the live limits that are counted only per client, up to a second old. */
+  ofClient(client: string, claims?: Caller['claims']): Promise<{ limits: readonly LimitUsage[] }>
+  /** Returns the counters of a caller. May scan the store. */
+  ofCaller(caller: CountedCaller, signal?: AbortSignal): Promise<CallerUsage>
+  /** Deletes every key of a caller, and returns their number. May scan the store. */
+  free(caller: CountedCaller, signal?: AbortSignal): Promise<number>
+  /** Drops all cached allowances: after a reset. */
+  forget(): void
+}
 
 export interface UsageOptions extends LimitOptions {
   readonly store: Pick<InspectedStore, 'peek' | 'inspect' | 'keys' | 'reset'>
   readonly limits: readonly Limit[]
 }
 
-function usageOf(allowance: Allowance, rule: Limit, rules: ClientRules, nowMs: number) {
+const instantOrNull = (ms: number | undefined) => (ms === undefined ? null : instant(ms))
+
+function usageOf(allowance: Allowance, rule: Limit, rules: ClientRules, nowMs: number): LimitUsage {
   const { name, limit, remaining, used, windowMs, resetAt, sinceAt } = allowance
   const announced = rule.changes.filter(({ announcedAt }) => announcedAt <= nowMs)
   const changes = upcomingChanges({ ...rule, changes: announced }, nowMs, rules)
-  const window = { windowSeconds: windowMs / 1000, ...(rule.calendar && { calendar: rule.calendar }) }
-  /** The calls at once, and when the oldest of them began; null if there is none. */
-  const atOnce = { inProgress: used, oldest: instantOrNull(sinceAt) }
-  const counted: Partial<typeof window & typeof atOnce> = rule.isConcurrent ? atOnce : window
+  const counted = rule.isConcurrent
+    ? { inProgress: used, oldest: instantOrNull(sinceAt) }
+    : { windowSeconds: windowMs / 1000, ...(rule.calendar && { calendar: rule.calendar }) }
   return { name, limit, remaining, ...counted, reset: instant(resetAt), changes }
 }
 
-/**
- * Creates the queries for the usage of limits, which reject if the store does not answer. Instants
- * are ISO 8601 in UTC.
- */
-export function createUsage(options: UsageOptions) {
+export function createUsage(options: UsageOptions): Usage {
   const { store, prefix, limits, clientLimits, overrides } = options
   const perClient = limits.filter(isPerClient)
   /** Allowances by key and limit, for a second: Redis must not be loaded by queries, which are not limited. */
@@ -63,7 +126,6 @@ export function createUsage(options: UsageOptions) {
     })
   }
 
-  /** Returns the allowance of a key, up to a second old, without charging. */
   function read(quota: Quota): Promise<Allowance> {
     const ofKey = cache.get(quota.key) ?? new Map<string, Promise<Allowance>>()
     const cached = ofKey.get(quota.name)
@@ -77,15 +139,10 @@ export function createUsage(options: UsageOptions) {
 
   return {
     read,
-    /**
-     * Drops the cached allowances of quotas that were just decided: a caller must not read more
-     * than its last response said.
-     */
-    drop(quotas: readonly Quota[]): void {
+    drop(quotas) {
       if (cache.size > 0) for (const { key } of quotas) cache.delete(key)
     },
-    /** Returns the live limits that are counted only per client, up to a second old, without charging. */
-    async ofClient(client: string, claims?: Caller['claims']) {
+    async ofClient(client, claims) {
       const nowMs = SYSTEM_CLOCK.date()
       const caller: CountedCaller = [{ word: 'client', value: client }]
       const live = perClient.filter(({ shadow }) => !shadow)
@@ -101,14 +158,11 @@ export function createUsage(options: UsageOptions) {
       return { limits: await Promise.all(usages) }
     },
 
-    /**
-     * Returns the limits that count only by a caller, and each other key with calls. May scan the
-     * store. Rejects with an UncountedCaller.
-     */
-    async ofCaller(caller: CountedCaller, signal?: AbortSignal) {
+    async ofCaller(caller, signal) {
       assertCounted(limits, caller)
       const nowMs = SYSTEM_CLOCK.date()
       const client = caller.find(({ word }) => word === 'client')?.value
+      const own = clientLimits?.get(client ?? '') ?? []
       const asked = formatCaller(caller)
       const set = [...(overrides?.values() ?? [])].filter(({ caller }) => formatCaller(caller) === asked)
       const filter = callerKeys(limits, prefix, caller, false)
@@ -127,7 +181,6 @@ export function createUsage(options: UsageOptions) {
           override: quota.source === 'override',
           shadow: quota.shadow,
           used: allowance.used,
-          /** `store`, or what this gateway does while Redis is out of reach; `limit` is its part of `whole` then. */
           mode,
           whole: quota.limit,
         }
@@ -135,24 +188,17 @@ export function createUsage(options: UsageOptions) {
       return {
         caller: showCaller(caller),
         limits: keys.filter(({ used }, i) => used > 0 || single.includes(counted[i]!.quota.key)),
-        /** The client's own limits of the file, in force or not. */
-        own: [...(clientLimits?.get(client ?? '') ?? [])].map(([name, { limit, untilAt }]) => ({
-          ...{ name, limit, until: instantOrNull(untilAt) },
-        })),
-        /** Also those without effect. */
+        own: [...own].map(([name, { limit, untilAt }]) => ({ name, limit, until: instantOrNull(untilAt) })),
         overrides: listOverrides(set, limits, nowMs),
-        /** The limits that can be set for the caller. */
         settable: limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name),
         truncated: further.length > max,
       }
     },
 
-    /** Deletes every key of a caller, and returns their number. May scan the store. Rejects with an UncountedCaller. */
-    async free(caller: CountedCaller, signal?: AbortSignal): Promise<number> {
+    async free(caller, signal) {
       assertCounted(limits, caller)
       return await store.reset(callerKeys(limits, prefix, caller), signal)
     },
-    /** Drops the cached allowances: after a reset. */
     forget: () => cache.clear(),
   }
 }

@@ -1,5 +1,5 @@
 import type { Exchange } from '../gateway/exchange.ts'
-import { atCallbackEnd } from '../runtime/hot-path.ts'
+import { atCallbackEnd } from '../runtime/batch.ts'
 import type { Activity } from './activity.ts'
 import { keyOfLimit } from './callers.ts'
 import { accessLine, statusOf, withOmitted } from './log-lines.ts'

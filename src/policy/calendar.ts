@@ -1,5 +1,5 @@
 import type { Calendar, Period } from '../limit/quota.ts'
-import { search } from '../runtime/hot-path.ts'
+import { search } from '../runtime/search.ts'
 
 const HOUR_MS = 3_600_000
 const DAY_MS = 86_400_000

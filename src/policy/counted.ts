@@ -1,10 +1,10 @@
 // oxlint-disable-next-line no-restricted-imports -- a hash is pure
 import { hash } from 'node:crypto'
 import { isIP } from 'node:net'
-import { networkOf } from '../downstream/peers.ts'
+import { networkOf } from '../runtime/address.ts'
 import { foldCase } from '../downstream/target.ts'
 import { InvalidQuestion } from '../errors.ts'
-import { memoize } from '../runtime/hot-path.ts'
+import { memoize } from '../runtime/memoize.ts'
 import { keyOf } from '../limit/key.ts'
 import { encoderOf } from './key.ts'
 

@@ -1,9 +1,9 @@
 // oxlint-disable-next-line no-restricted-imports -- a hash is pure
 import { createHash } from 'node:crypto'
-import { networkOf } from '../downstream/peers.ts'
+import { networkOf } from '../runtime/address.ts'
 import { foldCase } from '../downstream/target.ts'
 import { leasesName } from '../limit/key.ts'
-import { memoize } from '../runtime/hot-path.ts'
+import { memoize } from '../runtime/memoize.ts'
 
 /** Maximum UTF-8 bytes of a part; a longer part is replaced by its hash. */
 const MAX_BYTES = 256

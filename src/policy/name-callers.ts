@@ -1,4 +1,4 @@
-import { memoize } from '../runtime/hot-path.ts'
+import { memoize } from '../runtime/memoize.ts'
 import { type CallerPart, countedForm, type CountedCaller, identityOf } from './counted.ts'
 import { MAX_SHOWN, showCaller, type ShownCaller } from './counted.ts'
 import type { Caller, Facts } from './facts.ts'

@@ -1,7 +1,7 @@
 import type { Server } from 'node:http'
 import type { Validity } from '../config/certificates.ts'
 import type { Config } from '../config/compile.ts'
-import { openSockets } from '../downstream/drain.ts'
+import { openSockets } from '../downstream/listener/drain.ts'
 import { instant } from '../runtime/instant.ts'
 import { quotaOf } from '../policy/rule.ts'
 import type { Limit } from '../policy/limit.ts'

@@ -14,7 +14,7 @@ import { fieldsOf } from '../policy/conditions.ts'
 import { isVariable, partReader } from '../policy/parts.ts'
 import { compileRoutes } from '../policy/routes.ts'
 import { type Log, throttle } from '../observe/log.ts'
-import { createResponseFields } from '../upstream/response-fields.ts'
+import { createResponseFields } from '../upstream/response-head.ts'
 import type { Forward } from '../upstream/upstream.ts'
 
 export type CompiledRoute = ReturnType<typeof compileRoutesOf>[number]

@@ -9,7 +9,21 @@ export interface AddressChange {
   readonly cause?: string
 }
 
-function createAddress(origin: string, onChange: (change: AddressChange) => void) {
+export type OnAddressChange = (change: AddressChange) => void
+
+/** An address of an upstream, whose health decides whether it is used. */
+export interface Address {
+  /** Such as `http://data.internal:4000`. */
+  readonly origin: string
+  /** The name, or an IP address without brackets. */
+  readonly host: string
+  readonly port: number
+  readonly health: Health
+  /** Open and connecting sockets. */
+  sockets: number
+}
+
+function createAddress(origin: string, onChange: OnAddressChange): Address {
   const { protocol, hostname, port } = new URL(origin)
   const health = new Health({
     // Three in a row cannot be the fault of one request.
@@ -21,17 +35,14 @@ function createAddress(origin: string, onChange: (change: AddressChange) => void
   })
   const host = hostname.replace(/^\[|\]$/g, '')
   const defaultPort = protocol === 'https:' ? 443 : 80
-  /** `sockets` counts open and connecting sockets. */
   return { origin, host, port: Number(port) || defaultPort, health, sockets: 0 }
 }
-
-export type Address = ReturnType<typeof createAddress>
 
 /**
  * Rotates through addresses, without those that are down until a trial request succeeds; if all are
  * down, all are used.
  */
-export function createAddresses(origins: readonly string[], onChange: (change: AddressChange) => void) {
+export function createAddresses(origins: readonly string[], onChange: OnAddressChange) {
   const all = origins.map((origin) => createAddress(origin, onChange))
   let rotation = 0
 

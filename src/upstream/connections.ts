@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { createSlots } from '../runtime/hot-path.ts'
+import { createSlots } from '../runtime/slots.ts'
 import { detachMessage } from '../runtime/node-http.ts'
 import type { Address, Addresses, Connect } from './addresses.ts'
 import type { UpstreamRequest } from './request.ts'
@@ -106,27 +106,22 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     request.clientRequest!.onSocket(socket)
   }
 
-  const isUsable = (socket: PooledSocket, maxIdleMs: number): boolean =>
-    performance.now() < Math.min(socket.idleUntil, socket.idleSince + maxIdleMs) &&
+  /** True if a socket (of `address`, if given) may carry a request that needs one idle for less than `maxMs`. */
+  const isUsable = (socket: PooledSocket, maxMs: number, address = socket.target): boolean =>
+    socket.target === address &&
+    performance.now() < Math.min(socket.idleUntil, socket.idleSince + maxMs) &&
     socket.writable &&
     !socket.readableEnded
 
-  /**
-   * Removes the idle socket (of `address`, if given) that was used last and does not rest, if it
-   * has been idle for less than `maxIdleMs`.
-   */
-  function takeIdle(maxIdleMs: number, address?: Address): PooledSocket | undefined {
-    const at = idle.findLastIndex(
-      (socket) => !socket.rests && (!address || socket.target === address) && isUsable(socket, maxIdleMs),
-    )
-    return at === -1 ? undefined : idle.splice(at, 1)[0]
-  }
+  const takeAt = (index: number): PooledSocket | undefined =>
+    index === -1 ? undefined : idle.splice(index, 1)[0]
 
-  /** Removes the socket that has rested longest, if no other is usable. */
-  function takeResting(maxIdleMs: number): PooledSocket | undefined {
-    const at = idle.findIndex((socket) => isUsable(socket, maxIdleMs))
-    return at === -1 ? undefined : idle.splice(at, 1)[0]
-  }
+  /** Removes the usable idle socket that was used last and does not rest. */
+  const takeIdle = (maxMs: number, address?: Address) =>
+    takeAt(idle.findLastIndex((socket) => !socket.rests && isUsable(socket, maxMs, address)))
+
+  /** Removes the usable idle socket that has rested longest. */
+  const takeResting = (maxMs: number) => takeAt(idle.findIndex((socket) => isUsable(socket, maxMs)))
 
   function endRest(socket: PooledSocket): void {
     socket.rests = false

@@ -3,11 +3,11 @@
  * `pipe` (bodies), `proxyRes` and `error` lead out.
  */
 import type { ClientRequest, IncomingMessage } from 'node:http'
-import { BODILESS } from '../downstream/body.ts'
+import { BODILESS } from '../downstream/framing.ts'
 import { createProxyServer } from '../runtime/http-proxy.ts'
 import { completeHead } from '../runtime/node-http.ts'
 import type { PooledSocket } from './connections.ts'
-import type { Outgoing } from './headers.ts'
+import type { Outgoing } from './request-headers.ts'
 import { ignore, type UpstreamRequest } from './request.ts'
 import { streamResponse } from './response.ts'
 

@@ -1,15 +1,17 @@
 import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { onBodyAborted, tooLarge } from '../downstream/body.ts'
-import { destroyWithReset } from '../downstream/sockets.ts'
+import { destroyWithReset } from '../downstream/listener/sockets.ts'
 import { Refusal, serviceUnavailable } from '../errors.ts'
-import { callAtIterationEnd } from '../runtime/hot-path.ts'
-import type { Address } from './addresses.ts'
-import type { Outgoing } from './headers.ts'
+import { callAtIterationEnd } from '../runtime/batch.ts'
+import { type Address, noConnection } from './addresses.ts'
+import type { Outgoing } from './request-headers.ts'
 
 export interface Backend {
   readonly name: string
   readonly timeoutMs: number
+  /** Timeout of a caller that appears to read nothing, in milliseconds. */
+  readonly slowReaderMs: number
   readonly timeouts: { add(request: UpstreamRequest): void; delete(request: UpstreamRequest): void }
   send(request: UpstreamRequest): void
   acquire(request: UpstreamRequest): void
@@ -30,7 +32,15 @@ export type OnRequestEnd = (ended: UpstreamRequest) => void
 /** For errors that something else reports. */
 export function ignore(): void {}
 
-/** A request to an upstream and its response: one object for its whole life, with one outcome. */
+/**
+ * A request to an upstream and its response: one object for its whole life, with one outcome. What
+ * it waits for, before the response is streamed:
+ *
+ *     body ──▶ slot ──▶ connection ──▶ response
+ *
+ * Without a body to wait for, it begins with `slot`, and with a free socket it skips `slot` and
+ * `connection`. A retry goes back to them. docs/architecture.md says how each wait may fail.
+ */
 export class UpstreamRequest {
   readonly request: IncomingMessage
   readonly response: ServerResponse
@@ -64,8 +74,9 @@ export class UpstreamRequest {
   keepAliveMs: number | undefined
   /** True if its response has no body; written by `streamResponse`. */
   isBodiless = false
-  /** Index in the list of timeouts, which also writes `timedOut`, the reason for the log. */
+  /** Index in the list of timeouts. */
   index = -1
+  /** The reason for the log if it ended because its caller read too little. */
   timedOut: string | undefined
   /** `performance.now()` at its last progress. */
   silentSince = performance.now()
@@ -164,6 +175,28 @@ export class UpstreamRequest {
     this.maxIdleMs = 0
     this.backend.release(this.clientRequest!.socket!)
     this.backend.send(this)
+  }
+
+  /** Ends it if it has made no progress for its timeout, unless it waits for the caller. */
+  checkProgress(now: number): void {
+    const { response, timeoutMs, waitsFor, backend } = this
+    const silentMs = now - this.silentSince
+    if (silentMs < timeoutMs) return
+    // `listen.requestTimeout` applies to a caller that is still sending.
+    if (this.headAt === undefined && this.waitsForCaller) return
+    // The response waits for a caller that reads none of it, or too little for the system to report.
+    if (response.headersSent && (response.writableNeedDrain || response.writableEnded)) {
+      const readerMs = Math.max(timeoutMs, backend.slowReaderMs)
+      if (silentMs < readerMs) return
+      this.timedOut = `the caller read too little for ${readerMs} ms`
+      this.settle('left')
+    } else if (waitsFor === 'slot') this.failBusy()
+    else if (waitsFor === 'connection') this.failGateway(noConnection(timeoutMs))
+    else {
+      this.failAddress(new Error(`silent for ${timeoutMs} ms`))
+      const cause = `${backend.name} was silent for ${timeoutMs} ms`
+      this.fail(new Refusal('GatewayTimeout', 'The upstream did not answer in time.', { cause }))
+    }
   }
 
   failBusy(): void {

@@ -1,7 +1,7 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http'
-import { callAtIterationEnd } from '../runtime/hot-path.ts'
+import { callAtIterationEnd } from '../runtime/batch.ts'
 import { appendFields, endWithBody } from '../runtime/node-http.ts'
-import { readResponseHead, type ResponseHead } from './headers.ts'
+import { readResponseHead, type ResponseHead } from './response-head.ts'
 import type { UpstreamRequest } from './request.ts'
 
 /** Characters that a reason phrase must not contain (RFC 9112 section 4). */

@@ -1,13 +1,11 @@
 import type { ServerResponse } from 'node:http'
-import { SLOW_READER_MS } from '../downstream/sockets.ts'
-import { Refusal } from '../errors.ts'
-import { UnorderedList } from '../runtime/hot-path.ts'
-import { type AddressChange, createAddresses, createConnect, noConnection } from './addresses.ts'
-import type { Tls } from './addresses.ts'
+import { SLOW_READER_MS } from '../downstream/listener/sockets.ts'
+import { createAddresses, createConnect, type OnAddressChange, type Tls } from './addresses.ts'
 import { createConnections } from './connections.ts'
-import type { Outgoing } from './headers.ts'
 import { createSend } from './proxy.ts'
 import { type Backend, type OnRequestEnd, UpstreamRequest } from './request.ts'
+import type { Outgoing } from './request-headers.ts'
+import { createTimeouts } from './timeouts.ts'
 
 export interface Upstream {
   readonly name: string
@@ -23,12 +21,28 @@ export interface Upstream {
   readonly slowReaderMs?: number
 }
 
-/**
- * Creates the function that streams requests to one upstream, and responses back. It calls back
- * once, and never completes a cut response.
- */
-export function createForward(upstream: Upstream, onChange: (change: AddressChange) => void) {
+/** Forwards requests to one upstream. */
+export interface Forward {
+  /**
+   * Streams the request of `response` to the upstream, as `outgoing` says, and what the upstream
+   * responds to the caller. Calls `onEnd` once. If no response could be begun (`failed`), the
+   * caller of this function writes it. A response that is cut never looks complete.
+   */
+  (response: ServerResponse, outgoing: Outgoing, onEnd: OnRequestEnd): void
+  /** Returns the addresses; those that are not up get only trial requests. */
+  addresses(): readonly { readonly address: string; readonly up: boolean }[]
+  /** Returns the number of open sockets, and of requests that wait for one. */
+  load(): { readonly sockets: number; readonly waiting: number }
+  /** Returns how many requests were sent and wait for a head, and the time that the oldest has waited. */
+  waits(): { readonly count: number; readonly oldestMs: number }
+  /** Closes the idle sockets now, and the others when their requests are over. */
+  close(): void
+}
+
+/** Connects to an upstream, lazily. Calls `onChange` when one of its addresses goes down or up. */
+export function createForward(upstream: Upstream, onChange: OnAddressChange): Forward {
   const { name, timeoutMs, connectTimeoutMs, origins, maxConnections, tls = {} } = upstream
+  const { slowReaderMs = SLOW_READER_MS } = upstream
   const { protocol } = new URL(origins[0]!)
   const addresses = createAddresses(origins, (change) => {
     if (!change.up) connections.evict(change.address)
@@ -36,8 +50,9 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
   })
   const connect = createConnect(connectTimeoutMs, protocol === 'https:' ? tls : undefined)
   const connections = createConnections(addresses, connect, maxConnections)
-  const timeouts = createTimeouts(upstream)
-  const backend: Backend = { ...connections, name, timeoutMs, timeouts, send: createSend(protocol) }
+  const timeouts = createTimeouts()
+  const send = createSend(protocol)
+  const backend: Backend = { ...connections, name, timeoutMs, slowReaderMs, timeouts, send }
   const forward = (response: ServerResponse, outgoing: Outgoing, onEnd: OnRequestEnd) =>
     void new UpstreamRequest(backend, response, outgoing, onEnd)
   return Object.assign(forward, {
@@ -46,77 +61,4 @@ export function createForward(upstream: Upstream, onChange: (change: AddressChan
     waits: timeouts.waits,
     close: connections.close,
   })
-}
-
-export type Forward = ReturnType<typeof createForward>
-
-/** Check interval: a timeout fires at most this much late. */
-const TICK_MS = 40
-
-/**
- * Ends requests to an upstream that make no progress, with one timer, which runs while there are
- * any. The timeouts of a request:
- * - `timeout` of the upstream or the route (30 s): without a head 504, without a free socket 503, while connecting 502;
- *   between the bytes of a body, the response is cut.
- * - `connectTimeout` (2 s) of each address (addresses.ts): the next address, then 502.
- * - A full queue (connections.ts): 503 at once.
- * - `SLOW_READER_MS` (200 s) of a caller that reads nothing: its socket is closed.
- * - `listen.requestTimeout` (60 s) of a caller that is still sending (server.ts): 408.
- */
-function createTimeouts({ name, slowReaderMs = SLOW_READER_MS }: Upstream) {
-  const requests = new UnorderedList<UpstreamRequest>()
-  let timer: NodeJS.Timeout | undefined
-
-  function sweep(): void {
-    const now = performance.now()
-    requests.forEach((request) => {
-      const silentMs = now - request.silentSince
-      if (silentMs >= request.timeoutMs) onSilence(request, silentMs)
-    })
-    if (requests.size > 0) return
-    clearInterval(timer)
-    timer = undefined
-  }
-
-  /** Ends a request without progress, unless it waits for the caller. */
-  function onSilence(silent: UpstreamRequest, silentMs: number): void {
-    const { response, timeoutMs, waitsFor } = silent
-    // `listen.requestTimeout` applies to a caller that is still sending.
-    if (silent.headAt === undefined && silent.waitsForCaller) return
-    // The response waits for a caller that reads none of it, or too little for the system to report.
-    if (response.headersSent && (response.writableNeedDrain || response.writableEnded)) {
-      if (silentMs < slowReaderMs) return
-      silent.timedOut = `the caller read too little for ${Math.max(timeoutMs, slowReaderMs)} ms`
-      silent.settle('left')
-    } else if (waitsFor === 'slot') silent.failBusy()
-    else if (waitsFor === 'connection') silent.failGateway(noConnection(timeoutMs))
-    else {
-      silent.failAddress(new Error(`silent for ${timeoutMs} ms`))
-      const cause = `${name} was silent for ${timeoutMs} ms`
-      silent.fail(new Refusal('GatewayTimeout', 'The upstream did not answer in time.', { cause }))
-    }
-  }
-
-  return {
-    add(request: UpstreamRequest): void {
-      requests.add(request)
-      timer ??= setInterval(sweep, TICK_MS)
-    },
-    delete: (request: UpstreamRequest): void => requests.delete(request),
-    /**
-     * Returns the number of requests that were sent and wait for a head, and the time that the
-     * oldest of them has waited.
-     */
-    waits() {
-      const now = performance.now()
-      let count = 0
-      let oldestMs = 0
-      requests.forEach(({ headAt, awaited, silentSince }) => {
-        if (headAt !== undefined || awaited !== 'response') return
-        count++
-        oldestMs = Math.max(oldestMs, now - silentSince)
-      })
-      return { count, oldestMs }
-    },
-  }
 }

@@ -10,7 +10,7 @@ import { createServer, request as httpsRequest } from 'node:https'
 import { connect } from 'node:tls'
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Sender, senderOf } from '../../src/authenticate/proof/dpop.ts'
-import { clientCertificate, readCertificateHeader } from '../../src/downstream/peers.ts'
+import { clientCertificate, readCertificateHeader } from '../../src/downstream/client-certificate.ts'
 import { listenLocally } from '../helpers/local-server.ts'
 import { makeCertificate, type TestCertificate } from '../helpers/self-signed.ts'
 

@@ -1,12 +1,11 @@
-import type { IncomingMessage } from 'node:http'
 import { describe, expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
-import { bodyLength } from '../../src/downstream/body.ts'
+import { bodyLength } from '../../src/downstream/framing.ts'
 
 /** What Node's parser refuses before it, too, is tested here only; the rest also at the socket, in edge/framing. */
 describe('the framing of a body', () => {
   const lengthOf = (method: string, httpVersion: string, headers: Record<string, string>) =>
-    bodyLength(method, { httpVersion, headers } as IncomingMessage)
+    bodyLength(method, { httpVersion, headers })
 
   it.each([
     ['POST', {}, 0],

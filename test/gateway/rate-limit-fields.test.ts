@@ -187,7 +187,7 @@ describe('the headers of the draft', () => {
       { ...QUOTA, name: 'requests' },
       { ...QUOTA, name: 'trial', shadow: true },
     ]
-    expect(fieldsOf(draftHeaders({ ...refused(over), cached: true }, quotas))).toEqual([
+    expect(fieldsOf(draftHeaders(refused(over), quotas))).toEqual([
       'RateLimit-Policy',
       '"sync";q=1;w=5, "requests";q=500;w=60',
       'RateLimit',

@@ -1,13 +1,13 @@
 import { createServer, type IncomingMessage, request as httpRequest, type Server } from 'node:http'
-import { createResponseFields } from '../../src/upstream/response-fields.ts'
+import { createResponseFields } from '../../src/upstream/response-head.ts'
 import { closeLater } from './closing.ts'
 import type { AddressChange } from '../../src/upstream/addresses.ts'
 import type { UpstreamRequest } from '../../src/upstream/request.ts'
 import { createForward, type Forward, type Upstream } from '../../src/upstream/upstream.ts'
-import type { Outgoing } from '../../src/upstream/headers.ts'
+import type { Outgoing } from '../../src/upstream/request-headers.ts'
 import { textOf } from './fields.ts'
 import { listenLocally } from './local-server.ts'
-import { bodyLength } from '../../src/downstream/body.ts'
+import { bodyLength } from '../../src/downstream/framing.ts'
 
 /** Fields that the gateway, not the upstream, sets for the connection and the body. */
 const FRAMING = new Set(['connection', 'content-length', 'transfer-encoding'])

@@ -1,8 +1,9 @@
 import type { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
-import { type Received, readResponseHead, requestHeaders as fieldsFor } from '../../src/upstream/headers.ts'
+import { type Received, requestHeaders as fieldsFor } from '../../src/upstream/request-headers.ts'
+import { readResponseHead } from '../../src/upstream/response-head.ts'
 import { createRequestFields } from '../../src/downstream/request-fields.ts'
-import { createResponseFields } from '../../src/upstream/response-fields.ts'
+import { createResponseFields } from '../../src/upstream/response-head.ts'
 import { fieldsObject, fieldsOf } from '../helpers/fields.ts'
 import { FROM_PROXY } from '../helpers/proxy-fields.ts'
 

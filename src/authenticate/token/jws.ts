@@ -1,5 +1,5 @@
 import { constants, verify, type KeyObject, type VerifyKeyObjectInput } from 'node:crypto'
-import { memoize } from '../../runtime/hot-path.ts'
+import { memoize } from '../../runtime/memoize.ts'
 import { type JsonObject, parseObject } from '../../runtime/json.ts'
 
 /** A JWS, decoded but not verified. */

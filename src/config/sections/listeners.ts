@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { isLoopback } from '../../downstream/peers.ts'
+import { isLoopback } from '../../runtime/address.ts'
 import { FORWARD_AUTH_PROXIES } from '../../downstream/forward-auth.ts'
 import { decodeSegment } from '../../downstream/target.ts'
 import type { RedisTopology } from '../../limit/redis/options.ts'

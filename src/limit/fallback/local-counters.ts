@@ -1,5 +1,5 @@
 import { type Clock, epochOf } from '../../runtime/clock.ts'
-import { search } from '../../runtime/hot-path.ts'
+import { search } from '../../runtime/search.ts'
 import { type Frame, frameAt } from '../memory/call-log.ts'
 import { leaseAllowance, type Leases, storedUntil } from '../leases.ts'
 import { admits, type Quota, type Verdict, verdictOf, type Window } from '../quota.ts'

@@ -1,4 +1,4 @@
-import { search } from '../../runtime/hot-path.ts'
+import { search } from '../../runtime/search.ts'
 import type { Window } from '../quota.ts'
 
 /**

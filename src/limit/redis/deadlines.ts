@@ -1,5 +1,5 @@
 import type { Clock } from '../../runtime/clock.ts'
-import { type ListItem, UnorderedList } from '../../runtime/hot-path.ts'
+import { type ListItem, UnorderedList } from '../../runtime/unordered-list.ts'
 
 export class TimeoutError extends Error {
   override readonly name = 'TimeoutError'

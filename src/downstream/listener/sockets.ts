@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Server, Socket } from 'node:net'
-import { createSlots } from '../runtime/hot-path.ts'
-import { incompleteRequest, responseOf } from '../runtime/node-http.ts'
-import { networkOf } from './peers.ts'
+import { createSlots } from '../../runtime/slots.ts'
+import { incompleteRequest, responseOf } from '../../runtime/node-http.ts'
+import { networkOf } from '../../runtime/address.ts'
 
 /** Maximum open sockets: of all, and of one address, or one /64 of IPv6. */
 export type SocketBound = 'maxConnections' | 'maxConnectionsPerAddress'

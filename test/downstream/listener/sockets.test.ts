@@ -1,11 +1,11 @@
 import { EventEmitter } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
-import { boundSockets } from '../../src/downstream/sockets.ts'
-import { closeLater } from '../helpers/closing.ts'
-import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
-import { startUpstream } from '../helpers/upstream.ts'
-import { until } from '../helpers/wait.ts'
+import { boundSockets } from '../../../src/downstream/listener/sockets.ts'
+import { closeLater } from '../../helpers/closing.ts'
+import { call, startGateway, type TestGateway } from '../../helpers/gateway.ts'
+import { startUpstream } from '../../helpers/upstream.ts'
+import { until } from '../../helpers/wait.ts'
 
 async function gateway(listen: string, trustedProxies = '[]'): Promise<TestGateway> {
   const data = await startUpstream()

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import { stopParsing } from '../runtime/node-http.ts'
+import { stopParsing } from '../../runtime/node-http.ts'
 
 /** Serves one request; calls `done` once, when its response is closed. */
 export type Serve = (response: ServerResponse, expectsContinue: boolean, done: () => void) => void

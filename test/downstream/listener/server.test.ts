@@ -1,10 +1,10 @@
 import { connect, type Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
-import { closeLater } from '../helpers/closing.ts'
-import { call, startGateway, token } from '../helpers/gateway.ts'
-import { raw, statuses } from '../helpers/raw.ts'
-import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
-import { until } from '../helpers/wait.ts'
+import { closeLater } from '../../helpers/closing.ts'
+import { call, startGateway, token } from '../../helpers/gateway.ts'
+import { raw, statuses } from '../../helpers/raw.ts'
+import { startRawUpstream, startUpstream } from '../../helpers/upstream.ts'
+import { until } from '../../helpers/wait.ts'
 
 /** Opens a caller that sends some bytes, and then neither more nor an end. */
 function stubborn(port: number, bytes: string): Socket & { said: string } {

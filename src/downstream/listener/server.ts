@@ -3,13 +3,13 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
-import { incompleteRequest, peerOfHandshake, responseOf } from '../runtime/node-http.ts'
-import { abortBody, bodyRefusal } from './body.ts'
+import { incompleteRequest, peerOfHandshake, responseOf } from '../../runtime/node-http.ts'
+import { abortBody, bodyRefusal } from '../body.ts'
 import { loads } from './drain.ts'
 import { createPipelining, type Serve } from './pipelining.ts'
-import { METHODS } from './router.ts'
-import type { ConnectionPolicy, SocketBounds } from './sockets.ts'
-import { boundSockets, endWithStatus, lingerOnClose, resetSlowReaders, SLOW_READER_MS } from './sockets.ts'
+import { METHODS } from '../router.ts'
+import { type ConnectionPolicy, resetSlowReaders, SLOW_READER_MS, type SocketBounds } from './sockets.ts'
+import { boundSockets, endWithStatus, lingerOnClose } from './sockets.ts'
 
 /** Bounds of the callers' listener, in milliseconds and bytes. */
 export interface Bounds extends SocketBounds {
@@ -43,12 +43,7 @@ const MAX_FIELDS = 200
  * Creates the callers' HTTP server, or HTTPS server if `tls` is given. Answers invalid HTTP itself;
  * only valid requests reach `serve`.
  */
-export function createListener(
-  serve: Serve,
-  bounds: Bounds,
-  events: ListenerEvents,
-  tls?: ListenerTls,
-): Server {
+export function createListener(serve: Serve, bounds: Bounds, events: ListenerEvents, tls?: ListenerTls) {
   const options = {
     maxHeaderSize: bounds.maxHeaderSize,
     headersTimeout: bounds.headersTimeoutMs,
@@ -86,8 +81,7 @@ export function createListener(
 
   const sockets = boundSockets(server, bounds, events)
   loads.set(server, { sockets, requests: pipelining.requests })
-  const slowReaderMs = bounds.slowReaderMs ?? Math.max(bounds.requestTimeoutMs, SLOW_READER_MS)
-  resetSlowReaders(sockets, slowReaderMs)
+  resetSlowReaders(sockets, bounds.slowReaderMs ?? Math.max(bounds.requestTimeoutMs, SLOW_READER_MS))
 
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
     // Reading the address makes Node keep it; it is undefined if the peer has reset the socket already.

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createSlots, type ListItem, UnorderedList } from '../../src/runtime/hot-path.ts'
+import { type ListItem, UnorderedList } from '../../src/runtime/unordered-list.ts'
 
 const items = (count: number): ListItem[] => Array.from({ length: count }, () => ({ index: -1 }))
 
@@ -59,19 +59,5 @@ describe('an unordered list', () => {
       for (const item of all) bag.delete(item)
     })
     expect(calls).toBe(1)
-  })
-})
-
-describe('slots', () => {
-  it('have a maximum in all, and one for each caller', () => {
-    const slots = createSlots(3, 2)
-    const free = () => ['a', 'b', 'c'].map((caller) => slots.isFree(caller))
-    slots.take('a')
-    slots.take('a')
-    expect(free()).toEqual([false, true, true])
-    slots.take('b')
-    expect(free()).toEqual([false, false, false])
-    slots.release('a')
-    expect(free()).toEqual([true, true, true])
   })
 })

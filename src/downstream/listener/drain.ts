@@ -1,8 +1,8 @@
 import type { Server } from 'node:http'
 import { Server as NetServer, type Socket } from 'node:net'
 import { setImmediate as nextIteration } from 'node:timers/promises'
-import { Failure, serviceUnavailable } from '../errors.ts'
-import { responseOf } from '../runtime/node-http.ts'
+import { Failure, serviceUnavailable } from '../../errors.ts'
+import { responseOf } from '../../runtime/node-http.ts'
 
 const NO_LOAD = { sockets: new Set<Socket>(), requests: () => 0 }
 /**
@@ -61,7 +61,9 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
  */
 async function portEmptied(server: Server): Promise<void> {
   let isBusy = true
-  const setBusy = (): void => void (isBusy = true)
+  const setBusy = (): void => {
+    isBusy = true
+  }
   server.on('connection', setBusy)
   await nextIteration()
   for (let i = 0; i < MAX_ITERATIONS && isBusy; i++) {

@@ -1,0 +1,34 @@
+import type { IncomingMessage } from 'node:http'
+import { ambiguousFraming, type Refusal } from '../errors.ts'
+
+/** Bytes of body that a request announces: 0 for none, undefined for a chunked body. */
+export type BodyLength = number | undefined
+
+export const BODILESS: ReadonlySet<unknown> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS'])
+
+/** Other codings before a final chunked: the body has an end, but cannot be decoded (RFC 9112 section 6.1). */
+const UNKNOWN_CODING = /^(?:(?!chunked\b)[\w!#$%&'*+.^`|~-]+[ \t]*,[ \t]*)+chunked$/i
+
+type Request = Pick<IncomingMessage, 'httpVersion' | 'headers'>
+
+/** Returns the announced length, or refuses a framing that two servers could parse differently (RFC 9112 section 6). */
+export function bodyLength(method: string, { httpVersion, headers }: Request): BodyLength | Refusal {
+  if (httpVersion !== '1.1' && httpVersion !== '1.0')
+    return ambiguousFraming('This is neither HTTP/1.1 nor HTTP/1.0.')
+  const coding = headers['transfer-encoding']
+  const length = headers['content-length']
+  if (coding === undefined && length === undefined) return 0
+  if (length !== undefined && coding !== undefined)
+    return ambiguousFraming('Send Content-Length or Transfer-Encoding, not both.')
+  if (coding !== undefined && (httpVersion !== '1.1' || coding.toLowerCase() !== 'chunked')) {
+    const isUnknown = httpVersion === '1.1' && UNKNOWN_CODING.test(coding)
+    const code = isUnknown ? 'NotImplemented' : 'BadRequest'
+    return ambiguousFraming('The only Transfer-Encoding accepted is "chunked", in HTTP/1.1.', code)
+  }
+  if (length !== undefined && !/^(?:0|[1-9]\d{0,14})$/.test(length))
+    return ambiguousFraming('The Content-Length is not a decimal number.')
+  const bytes = length === undefined ? undefined : Number(length)
+  if (bytes !== 0 && BODILESS.has(method))
+    return ambiguousFraming(`A ${method} request carries no body here.`)
+  return bytes
+}

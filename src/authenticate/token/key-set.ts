@@ -1,7 +1,6 @@
 import { KeyObject } from 'node:crypto'
 import { setImmediate as immediate } from 'node:timers/promises'
-import type { JWK } from 'jose'
-import { importJWK } from 'jose/key/import'
+import type { importJWK as ImportJwk, JWK } from 'jose'
 import { isObject } from '../../runtime/json.ts'
 import { readJson, redactUrl } from './fetch-json.ts'
 import { type Jws, SCHEMES, verifyJws } from './jws.ts'
@@ -24,6 +23,9 @@ const MIN_RSA_BITS = 2048
 const MAX_RSA_BITS = 4096
 const MAX_EXPONENT = 2n ** 64n
 const USUAL_EXPONENT = 65537n
+
+/** Loaded for the first key, and kept: of many calls with new keys, each would import it again. */
+let jose: Promise<{ readonly importJWK: typeof ImportJwk }> | undefined
 
 /** The usable keys of a JWK Set (RFC 7517 section 5); `source` is the set as JSON. */
 export type KeySet = ReturnType<typeof createKeySet>
@@ -82,6 +84,7 @@ async function readKey(jwk: unknown): Promise<VerificationKey | undefined> {
   const [first] = algorithms
   if (first === undefined) return undefined
   try {
+    const { importJWK } = await (jose ??= import('jose/key/import'))
     const imported = await importJWK({ kty, crv, n, e, x, y } as JWK, first)
     const key = KeyObject.from(imported as Parameters<typeof KeyObject.from>[0])
     const { modulusLength: bits = MIN_RSA_BITS, publicExponent: exponent = USUAL_EXPONENT } =

@@ -34,14 +34,15 @@ const EX_CONFIG = 78
 
 export async function main(argv: readonly string[], io: Io): Promise<number> {
   try {
-    // Without yargs, which takes 0.1 s: a container engine calls `health` every few seconds, and a
-    // replaced worker must serve soon.
+    // Without yargs, which takes 0.1 s: a replaced worker must serve soon, the image starts a gateway
+    // without flags, and a container engine calls `health` every few seconds.
     if (argv[0] === 'worker') return await work(io)
-    if (argv[0] === 'health' && argv.slice(1).every((flag) => flag === '--ready')) {
+    if (argv[0] === 'start' && argv.length === 1)
+      await (await COMMANDS.start[2]()).run({ workers: flags.startFlags.workers.default }, io)
+    else if (argv[0] === 'health' && argv.slice(1).every((flag) => flag === '--ready'))
       await (await COMMANDS.health[2]()).run({ ready: argv.length > 1 }, io)
-      return 0
-    }
-    return await runCommand(argv, io)
+    else return await runCommand(argv, io)
+    return 0
   } catch (error) {
     return reportFailure(error instanceof Error ? error : new Error(String(error)), argv, io)
   }

@@ -1,7 +1,7 @@
-import type { Aggregator } from 'prom-client'
-import { AggregatorRegistry, Counter, Gauge, Registry } from 'prom-client'
+import type * as prom from 'prom-client'
 import { createHotCounter, createHotHistogram } from './hot-metrics.ts'
 import { collectNodeMetrics } from './node-metrics.ts'
+import { AggregatorRegistry, Counter, Gauge, Registry } from './prom-client.ts'
 import { VERSION } from '../runtime/package.ts'
 
 /** Upper bounds in seconds. Requests range from a cache hit on loopback to a slow upstream. */
@@ -10,7 +10,7 @@ const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02
 
 export type Metrics = ReturnType<typeof createMetrics>
 /** The metrics of one process, as plain values. */
-export type MetricValues = Readonly<Awaited<ReturnType<Registry['getMetricsAsJSON']>>>
+export type MetricValues = Readonly<Awaited<ReturnType<prom.Registry['getMetricsAsJSON']>>>
 
 type Read = () => Iterable<readonly [labels: Readonly<Record<string, string>>, value: number]>
 
@@ -26,10 +26,10 @@ export function createMetrics() {
     return { name, help, labelNames, registers: [registry] }
   }
   const counter = (series: string, help: string) => new Counter(parse(series, help))
-  const gauge = (aggregator: Aggregator, series: string, help: string) =>
+  const gauge = (aggregator: prom.Aggregator, series: string, help: string) =>
     new Gauge({ ...parse(series, help), aggregator })
   /** Registers a gauge whose values `read` returns whenever it is shown. */
-  const showGauge = (aggregator: Aggregator, series: string, help: string, read: Read) =>
+  const showGauge = (aggregator: prom.Aggregator, series: string, help: string, read: Read) =>
     void new Gauge({
       ...parse(series, help),
       aggregator,

@@ -1,24 +1,28 @@
-import { PerformanceObserver } from 'node:perf_hooks'
-import { collectDefaultMetrics, type Registry } from 'prom-client'
+import type { Metric, Registry } from 'prom-client'
+import { loadPart } from './prom-client.ts'
 
 /**
- * Gauges with the name of a counter, which `promtool check metrics` rejects, and the histogram of
- * garbage collections: Node.js would make an object for each, 70 a second under load, most of which
- * reach the old space: +2 % processor time (`npm run bench:gate`).
+ * The modules of prom-client whose metrics are registered. Not among them are gauges with the name
+ * of a counter, which `promtool check metrics` rejects; the processor time, whose module loads
+ * OpenTelemetry; and the histogram of garbage collections: Node.js would make an object for each, 70
+ * a second under load, most of which reach the old space: +2 % processor time (`npm run bench:gate`).
  */
-const OMITTED = [
-  ...['handles', 'requests', 'resources'].map((kind) => `nodejs_active_${kind}_total`),
-  'nodejs_gc_duration_seconds',
-]
+const FILES = ['processMaxFileDescriptors', 'processOpenFileDescriptors']
+const MEMORY = ['heapSizeAndUsed', 'heapSpacesSizeAndUsed', 'osMemoryHeap']
+const OTHERS = ['eventLoopLag', 'processStartTime', 'version']
 
-/**
- * Registers prom-client's metrics of the process and of Node.js without those omitted, and without
- * an observer of collections.
- */
-export function collectNodeMetrics(register: Registry): void {
-  const { observe } = PerformanceObserver.prototype
-  PerformanceObserver.prototype.observe = () => {}
-  collectDefaultMetrics({ register })
-  PerformanceObserver.prototype.observe = observe
-  for (const name of OMITTED) register.removeSingleMetric(name)
+/** Registers metrics of the process and of Node.js. */
+export function collectNodeMetrics(registry: Registry): void {
+  for (const name of [...FILES, ...MEMORY, ...OTHERS])
+    (loadPart(`metrics/${name}`) as (registry: Registry) => void)(registry)
+  const before = process.cpuUsage()
+  function count(name: string, what: string, read: (usage: NodeJS.CpuUsage) => number): void {
+    const help = `Total ${what} CPU time spent in seconds.`
+    const values = () => [{ labels: {}, value: read(process.cpuUsage(before)) / 1e6 }]
+    const get = async () => ({ name, help, type: 'counter', aggregator: 'sum', values: values() })
+    registry.registerMetric({ name, get } as unknown as Metric)
+  }
+  count('process_cpu_user_seconds_total', 'user', ({ user }) => user)
+  count('process_cpu_system_seconds_total', 'system', ({ system }) => system)
+  count('process_cpu_seconds_total', 'user and system', ({ user, system }) => user + system)
 }

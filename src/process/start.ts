@@ -7,9 +7,8 @@ import { createMetrics } from '../observe/metrics.ts'
 import { VERSION } from '../runtime/package.ts'
 import { createOverview } from './overview.ts'
 import type { OperatorApi } from './operations.ts'
-import { buildService, type Service } from './service.ts'
+import type { Service } from './service.ts'
 import { createConfiguration, type ReloadTrigger, type Source } from './reload.ts'
-import { openWorkers } from './workers/pool.ts'
 
 export type Running = Awaited<ReturnType<typeof start>>
 
@@ -61,8 +60,8 @@ export async function start(config: Config, source?: Source, workers = 1) {
     configuration.warn()
     service =
       workers > 1
-        ? await openWorkers(workers, config, output, metrics)
-        : await buildService(config, output, metrics)
+        ? await (await import('./workers/pool.ts')).openWorkers(workers, config, output, metrics)
+        : await (await import('./service.ts')).buildService(config, output, metrics)
     operatorApi = service
     const { address, forwardAuthAddress } = service
     const addresses = { address, forwardAuthAddress, adminAddress }

@@ -1,11 +1,9 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { run } from '../../src/commands/admin-client.ts'
 import type { Io } from '../../src/commands/io.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { startGateway, type TestGateway } from '../helpers/gateway.ts'
-import { sluice as startProcess } from '../helpers/process.ts'
+import { packagesLoaded, sluice as startProcess } from '../helpers/process.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { createIo, fileOf, itEndsWrongUsage, sluice } from './run.ts'
 
@@ -47,12 +45,7 @@ describe('sluice health', () => {
     const env = { SLUICE_CONFIG: fileOf(`admin: { port: ${gateway.adminPort} }`), NODE_V8_COVERAGE: loaded }
     const ended = startProcess(['health', '--ready'], env)
     expect(await ended.ended()).toBe(0)
-    const [report] = readdirSync(loaded)
-    const { result } = JSON.parse(readFileSync(join(loaded, report!), 'utf8')) as {
-      result: { url: string }[]
-    }
-    const packages = result.flatMap(({ url }) => /.*\/node_modules\/([^/]+)/.exec(url)?.[1] ?? [])
-    expect([...new Set(packages)]).toEqual(['fastest-levenshtein', 'yaml'])
+    expect([...packagesLoaded(loaded)]).toEqual(['fastest-levenshtein', 'yaml'])
   })
 
   it('asks the listener of --admin, and accepts --json', async () => {

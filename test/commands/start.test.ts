@@ -1,8 +1,17 @@
 import { spawn } from 'node:child_process'
 import { openSync, readFileSync, writeFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
+import { createFolder } from '../helpers/folder.ts'
 import { call, ISSUER, token, yaml } from '../helpers/gateway.ts'
-import { BIN, serving, signalUntilEnd, sluice, type TestProcess, withTests } from '../helpers/process.ts'
+import {
+  BIN,
+  packagesLoaded,
+  serving,
+  signalUntilEnd,
+  sluice,
+  type TestProcess,
+  withTests,
+} from '../helpers/process.ts'
 import { freePort } from '../helpers/redis.ts'
 import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -277,5 +286,44 @@ describe('sluice start', () => {
     )
     child.kill('SIGTERM')
     expect(await ended).toBe(0)
+  })
+})
+
+describe('the packages that sluice start loads', () => {
+  /** Packages that some gateways need. */
+  const OPTIONAL = ['@opentelemetry', 'http-proxy', 'ioredis', 'yargs']
+  /** Starts a gateway, ends it when it serves, and returns which of them its first process has loaded. */
+  async function loadedBy(config: string, flags: readonly string[] = []): Promise<string[]> {
+    const folder = createFolder()
+    const text = config.replace('level: silent', 'level: info')
+    const env = { SLUICE_CONFIG: fileOf(text), NODE_V8_COVERAGE: folder }
+    const gateway = sluice(['start', ...flags], env)
+    await until('it serves', () => gateway.stdout().includes('gateway started'))
+    await signalUntilEnd(gateway)
+    expect(await gateway.ended()).toBe(0)
+    const packages = packagesLoaded(folder, gateway.child.pid)
+    return OPTIONAL.filter((name) => packages.has(name))
+  }
+  const redis = '{ redis: { url: "redis://127.0.0.1:1" } }'
+  /** A gateway without tokens. */
+  const plain = {
+    data: data.url,
+    tokens: '',
+    limits: 'limits: { requests: { per: [ip], limit: 5, window: 1m } }',
+    routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]',
+    more: 'drainTimeout: 0s',
+  }
+
+  it('include no client of Redis for counters in memory, and no parser of flags without flags', async () => {
+    expect(await loadedBy(yaml(plain))).toEqual(['http-proxy'])
+  })
+
+  it('include those for Redis, tokens and flags if they are used', async () => {
+    const config = yaml({ data: data.url, store: redis, more: plain.more })
+    expect(await loadedBy(config, ['--port', '0'])).toEqual(['http-proxy', 'ioredis', 'yargs'])
+  })
+
+  it('include none that only workers need in the process that starts them', async () => {
+    expect(await loadedBy(yaml({ ...plain, store: redis }), ['--workers', '2'])).toEqual(['yargs'])
   })
 })

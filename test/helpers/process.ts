@@ -1,4 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { closeLater } from './closing.ts'
 import { until } from './wait.ts'
@@ -78,6 +80,21 @@ export function sluice(
     ended: () => ended,
     kill: (signal = 'SIGKILL') => void child.kill(signal),
   }
+}
+
+/**
+ * Returns the packages that processes with NODE_V8_COVERAGE=`folder` have loaded, in all their
+ * threads; `pid` selects one process. A process writes its list when it exits.
+ */
+export function packagesLoaded(folder: string, pid: number | string = ''): Set<string> {
+  const reports = readdirSync(folder).filter((name) => name.startsWith(`coverage-${pid}`))
+  const urls = reports.flatMap((name) => {
+    const { result } = JSON.parse(readFileSync(join(folder, name), 'utf8')) as {
+      result: readonly { readonly url: string }[]
+    }
+    return result.map(({ url }) => url)
+  })
+  return new Set(urls.flatMap((url) => /.*\/node_modules\/([^/]+)/.exec(url)?.[1] ?? []))
 }
 
 const SIGNAL_EVERY_MS = 600

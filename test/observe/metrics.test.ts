@@ -1,3 +1,4 @@
+import { collectDefaultMetrics, Registry } from 'prom-client'
 import { expect, it } from 'vitest'
 import { aggregate, countsOf, createMetrics } from '../../src/observe/metrics.ts'
 
@@ -63,4 +64,33 @@ it('keeps the counters of a process that exited, and drops its gauges', async ()
     'sluice_store_duration_seconds_count 0',
     'sluice_store_up 1',
   ])
+})
+
+it('has the metrics of the process and of Node.js that prom-client has, except those with wrong names and of collections', async () => {
+  const registry = new Registry()
+  collectDefaultMetrics({ register: registry })
+  const described = (values: Parameters<typeof aggregate>[0][number]) =>
+    values
+      .filter(({ name }) => !/^sluice_|^nodejs_(?:active_|gc_)/.test(name))
+      .map(({ name, help, type, aggregator }) => `${name} ${type} ${aggregator}: ${help}`)
+      .toSorted()
+  const values = await createMetrics().values()
+  expect(described(values)).toEqual(described(await registry.getMetricsAsJSON()))
+  expect(values.filter(({ name }) => /^nodejs_(?:active_|gc_)/.test(name))).toEqual([])
+})
+
+it('counts the processor time since the metrics were created, at each read', async () => {
+  const { text } = createMetrics()
+  const read = async (): Promise<number[]> => {
+    const times = /^process_cpu_(?:user_|system_|)seconds_total (\S+)$/gm
+    return [...(await text()).matchAll(times)].map(([, value]) => Number(value))
+  }
+  const [user, system, both] = await read()
+  expect(both! - user! - system!).toBeLessThan(0.01)
+  const end = process.cpuUsage().user + 50_000
+  while (process.cpuUsage().user < end);
+  const [laterUser, laterSystem, laterBoth] = await read()
+  expect(laterUser! - user!).toBeGreaterThan(0.04)
+  expect(laterSystem!).toBeGreaterThanOrEqual(system!)
+  expect(laterBoth!).toBeGreaterThan(both!)
 })

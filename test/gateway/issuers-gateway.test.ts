@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { call, startGateway, yaml } from '../helpers/gateway.ts'
+import { call, startGateway, startLogging, yaml } from '../helpers/gateway.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
-import { serving } from '../helpers/process.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -18,7 +17,7 @@ const [first, second] = await Promise.all([
 ])
 const settings = ({ issuer, audience, jwksUri }: TestIssuer) =>
   `  - { issuer: "${issuer}", audience: "${audience}", jwks: "${jwksUri}" }`
-const gateway = await serving(
+const gateway = await startLogging(
   yaml({
     data: data.url,
     tokens: ['tokens:', settings(first), settings(second)].join('\n'),

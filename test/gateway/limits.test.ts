@@ -5,11 +5,11 @@ import {
   ROUTES,
   type Settings,
   startGateway,
+  startLogging,
   token,
   TOKENS,
   yaml,
 } from '../helpers/gateway.ts'
-import { serving } from '../helpers/process.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -207,7 +207,7 @@ describe('a shadow limit', () => {
   })
 
   it('is in the log lines of the calls that it would have refused', async () => {
-    const gateway = await serving(
+    const gateway = await startLogging(
       yaml({
         data: data.url,
         limits: `limits:

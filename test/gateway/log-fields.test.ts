@@ -1,8 +1,7 @@
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { AUDIENCE, call, type Call, type Got, ISSUER, token, yaml } from '../helpers/gateway.ts'
+import { AUDIENCE, call, type Call, type Got, ISSUER, startLogging, token, yaml } from '../helpers/gateway.ts'
 import { thumbprintOf, makeKey } from '../helpers/issuer.ts'
-import { serving } from '../helpers/process.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -32,7 +31,7 @@ const upstream = await startUpstream((request, response) => {
     setImmediate(() => response.end('second'))
   } else response.end('hello')
 })
-const gateway = await serving(yaml(settings()))
+const gateway = await startLogging(yaml(settings()))
 
 let ids = 0
 /** Sends a request. Returns the response and its access-log line. */
@@ -143,15 +142,14 @@ it('a line has the trace id of the request', async () => {
 })
 
 it('with log.refusals: sampled, refusals from memory have few lines, which count them all, also at shutdown', async () => {
-  const sampled = await serving(
+  const sampled = await startLogging(
     yaml(settings()).replace('log: { level: silent }', 'log: { refusals: sampled }'),
   )
   for (const client of ['one', 'two']) {
     const mine = await token(client)
     for (let i = 0; i < 40; i++) await call(sampled.port, { path: '/v3/x', token: mine })
   }
-  sampled.kill('SIGTERM')
-  expect(await sampled.ended()).toBe(0)
+  await sampled.close()
   const lines = sampled.lines().filter(({ msg }) => msg === 'request')
   expect(lines.length).toBeLessThan(40)
   for (const client of ['one', 'two']) {

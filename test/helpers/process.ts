@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { closeLater } from './closing.ts'
+import { linesOf } from './lines.ts'
 import { until } from './wait.ts'
 
 /** The built command line. */
@@ -55,8 +56,6 @@ export function sluice(
   )
   let out = ''
   let err = ''
-  let parsedChars = 0
-  const parsed: Record<string, unknown>[] = []
   child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()))
   child.stderr.on('data', (chunk: Buffer) => (err += chunk.toString()))
   child.stdin.on('error', () => {})
@@ -67,14 +66,7 @@ export function sluice(
     child,
     stdout: () => out,
     stderr: () => err,
-    lines() {
-      // Parses each line once: tests look for a line every few milliseconds, among thousands.
-      const end = out.lastIndexOf('\n') + 1
-      for (const line of out.slice(parsedChars, end).split('\n'))
-        if (line.startsWith('{') && line.endsWith('}')) parsed.push(JSON.parse(line))
-      parsedChars = end
-      return [...parsed]
-    },
+    lines: linesOf(() => out),
     ended: () => ended,
     kill: (signal = 'SIGKILL') => void child.kill(signal),
   }

@@ -1,8 +1,16 @@
 import { hash } from 'node:crypto'
-import { afterAll, beforeEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { sluice } from '../commands/run.ts'
 import { closeLater } from '../helpers/closing.ts'
-import { call, type Call, startGateway, token, yaml } from '../helpers/gateway.ts'
+import {
+  call,
+  type Call,
+  type LoggingGateway,
+  startGateway,
+  startLogging,
+  token,
+  yaml,
+} from '../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
@@ -107,6 +115,7 @@ beforeEach(() => redis.command('FLUSHALL'))
 const settings = (store: string, limits = LIMITS, routes = ROUTES) =>
   yaml({ data: upstream.url, store, limits, routes })
 const redisStore = (more = '') => `{ redis: { url: "${redis.url}" }, timeout: 5s${more} }`
+const byTwoWorkers = (text: string) => serving(text, ['--workers', '2'])
 /** Returns a function that runs a command at the admin listener of a gateway. */
 const commands =
   (adminPort: number) =>
@@ -118,14 +127,14 @@ function expectNoSecret(text: string): void {
 }
 
 describe.each([
-  ['in memory', () => 'memory', []],
-  ['in Redis by two workers', redisStore, ['--workers', '2']],
-] as const)('a caller that is counted %s', (_, store, flags) => {
-  let gateway: ServingProcess
+  ['in memory', () => 'memory', startLogging],
+  ['in Redis by two workers', redisStore, byTwoWorkers],
+])('a caller that is counted %s', (_, store, start) => {
+  let gateway: LoggingGateway | ServingProcess
   beforeAll(async () => {
-    gateway = await serving(settings(store()), flags)
+    gateway = await start(settings(store()))
   })
-  afterAll(() => gateway.kill())
+  afterAll(() => ('close' in gateway ? gateway.close() : gateway.kill()))
 
   /** Sends a call on a connection of its own, which any worker may accept. */
   const send = ({ headers, ...rest }: Call) =>
@@ -259,9 +268,8 @@ describe('a caller that no limit counts by', () => {
   const ROUTE = 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [keys, ips] }]'
 
   it.each(['memory', 'Redis'])('is a mistake that names what the limits count by, in %s', async (where) => {
-    const gateway = await serving(
+    const gateway = await (where === 'memory' ? startLogging : byTwoWorkers)(
       settings(where === 'memory' ? 'memory' : redisStore(), ONE, ROUTE),
-      where === 'memory' ? [] : ['--workers', '2'],
     )
     const run = commands(gateway.adminPort)
     const problem = 'by client. The limits count by header:x-api-key=VALUE, ip:VALUE.'

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { closeLater } from './closing.ts'
 import { linesOf } from './lines.ts'
+import { until } from './wait.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { type Running, start } from '../../src/process/start.ts'
 
@@ -112,11 +113,15 @@ export async function startGateway(
 ): Promise<TestGateway> {
   const file = given ?? join(mkdtempSync(join(folder, 'gateway-')), 'sluice.yaml')
   writeFileSync(file, typeof settings === 'string' ? settings : yaml(settings))
-  const load = async () => ({ ...(await loadConfig({ file })), loadMs: 0 })
+  async function load(before?: string) {
+    const loaded = await loadConfig({ file, before })
+    const { log } = loaded.config
+    const logged = logFd === undefined ? log : ({ ...log, level: 'info', format: 'json' } as const)
+    return { ...loaded, config: { ...loaded.config, drainTimeoutMs: 1000, log: logged }, loadMs: 0 }
+  }
   const { config, ...loaded } = await load()
   const source = given === undefined ? undefined : { ...loaded, load }
-  const log = logFd === undefined ? config.log : ({ ...config.log, level: 'info', format: 'json' } as const)
-  const running = await start({ ...config, drainTimeoutMs: 1000, log }, source, 1, logFd)
+  const running = await start(config, source, 1, logFd)
   closeLater(() => running.close())
   return {
     port: Number(new URL(running.address).port),
@@ -140,7 +145,9 @@ export async function startLogging(settings: Settings | string, given?: string):
   closeLater(() => closeSync(logFd))
   const gateway = await startGateway(settings, given, logFd)
   const stdout = () => readFileSync(file, 'utf8')
-  return { ...gateway, stdout, lines: linesOf(stdout) }
+  const lines = linesOf(stdout)
+  await until('its start is logged', () => lines().some(({ msg }) => msg === 'gateway started'))
+  return { ...gateway, stdout, lines }
 }
 
 export interface Got {

@@ -5,7 +5,13 @@ import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { closeLater } from '../../helpers/closing.ts'
 import { createFolder } from '../../helpers/folder.ts'
 import { call, token, yaml } from '../../helpers/gateway.ts'
-import { serving, type ServingProcess, signalUntilEnd, sluice } from '../../helpers/process.ts'
+import {
+  serving,
+  type ServingProcess,
+  signalUntilEnd,
+  sluice,
+  type TestProcess,
+} from '../../helpers/process.ts'
 import { freePort, startRedis } from '../../helpers/redis.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
@@ -79,10 +85,9 @@ async function counted(): Promise<number> {
   const counts = body.matchAll(/^sluice_http_request_duration_seconds_count\{.*\} (\d+)$/gm)
   return [...counts].reduce((sum, [, count]) => sum + Number(count), 0)
 }
-const workers = (): number[] => {
-  const { pid } = gateway.child
-  return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number)
-}
+const workersOf = ({ child: { pid } }: TestProcess): number[] =>
+  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number)
+const workers = (): number[] => workersOf(gateway)
 const isAlive = (pid: number): boolean => {
   try {
     process.kill(pid, 0)
@@ -92,10 +97,10 @@ const isAlive = (pid: number): boolean => {
   }
 }
 
-it('all workers switch their log level when the primary process gets a signal, and only then', async () => {
+it('all workers switch their log level when the primary process gets a signal, and only then; a second signal to end it ends them, even with requests in flight', async () => {
   const [port, adminPort] = [await freePort(), await freePort()]
   const args = ['--workers', '2', '--log-level', 'warn', '--port', `${port}`, '--admin-port', `${adminPort}`]
-  const quiet = sluice(['start', '--config', '-', ...args], {}, settings())
+  const quiet = sluice(['start', '--config', '-', ...args], {}, settings({ more: 'drainTimeout: 1h' }))
   const ofKind = (message: string) => quiet.lines().filter(({ msg }) => msg === message)
   const ask = () => Promise.all(Array.from({ length: 6 }, () => call(port, { path: '/oidc/x', agent })))
   await until('it serves', () =>
@@ -105,17 +110,21 @@ it('all workers switch their log level when the primary process gets a signal, a
     ),
   )
   await ask()
-  const { pid } = quiet.child
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ')
-  for (const child of children) process.kill(Number(child), 'SIGUSR2')
+  const pids = workersOf(quiet)
+  for (const pid of pids) process.kill(pid, 'SIGUSR2')
   quiet.kill('SIGUSR2')
   await until('it is switched', () => ofKind('log level switched').length === 1)
   await ask()
   quiet.kill('SIGUSR2')
   await until('it is switched back', () => ofKind('log level switched').length === 2)
   await ask()
-  quiet.kill('SIGINT')
-  expect(await quiet.ended()).toBe(0)
+  const pending = call(port, { token: mine, path: '/v3/held', agent }).catch(() => {})
+  await until('the request reached the upstream', () => held.length === 1)
+  await signalUntilEnd(quiet)
+  expect(await quiet.ended()).toBe(1)
+  await until('no worker runs', () => !pids.some(isAlive))
+  held.length = 0
+  await pending
   expect(ofKind('log level switched')).toMatchObject([{ logLevel: 'debug' }, { logLevel: 'warn' }])
   expect(ofKind('request')).toHaveLength(6)
 })
@@ -282,21 +291,6 @@ describe('a worker that hangs', () => {
     expect(pids.filter(isAlive)).toEqual([])
     const lines = gateway.lines().slice(before)
     expect(lines.filter(({ level }) => level === 'error' || level === 'warn')).toEqual([])
-  })
-})
-
-describe('a second signal', () => {
-  useGateway('', '1h')
-
-  it('ends the workers, even with requests in flight', async () => {
-    const pending = callApart('/v3/held').catch(() => {})
-    await until('the request reached the upstream', () => held.length === 1)
-    const pids = workers()
-    await signalUntilEnd(gateway)
-    expect(await gateway.ended()).toBe(1)
-    await until('no worker runs', () => !pids.some(isAlive))
-    held.length = 0
-    await pending
   })
 })
 

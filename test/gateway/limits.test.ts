@@ -270,40 +270,6 @@ describe('several limits of a route', () => {
   })
 })
 
-describe('an operator', () => {
-  it('reads the usage of a client, and resets it', async () => {
-    const { port, adminPort } = await gateway({ limit: 1 })
-    const client = 'a/c:m{e} ü'
-    const mine = await token(client)
-    const path = `/limits/${encodeURIComponent(client)}`
-    expect((await call(port, { method: 'POST', path: '/sync/a:b', token: mine })).status).toBe(200)
-    expect((await call(port, { token: mine })).status).toBe(429)
-    const read = await call(adminPort, { path })
-    expect(read.json).toMatchObject({
-      caller: `client:${client}`,
-      limits: [
-        {
-          name: 'requests',
-          limit: 1,
-          remaining: 0,
-          until: null,
-          shadow: false,
-          key: expect.stringMatching(/^sluice:\{.*\}:requests$/),
-        },
-        { name: 'sync', limit: 1, remaining: 0, key: expect.stringMatching(/^sluice:\{.*\}:sync:a%3Ab$/) },
-      ],
-      truncated: false,
-    })
-    expect((await call(adminPort, { method: 'DELETE', path })).json).toEqual({
-      caller: `client:${client}`,
-      freed: 2,
-      keepsPlaces: false,
-    })
-    // The cached refusal is deleted, too.
-    expect((await call(port, { token: mine })).status).toBe(200)
-  })
-})
-
 describe('per ip', () => {
   it('counts callers by the address that trusted proxies report, not by claims of the caller', async () => {
     const settings = {

@@ -1,17 +1,14 @@
-import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { request as httpRequest } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { call, type Call, startGateway, type TestGateway } from '../helpers/gateway.ts'
 import { makeKey, signJws, startIssuer } from '../helpers/issuer.ts'
-import { ASSERTION_TYPE, encode } from '../helpers/par-request.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const ISSUER = 'https://identity.example.com/oidc'
 const key = makeKey('ES256', 'signing')
-const SIGNED = { alg: 'ES256', kid: 'signing' }
 const FORM = { 'Content-Type': 'application/x-www-form-urlencoded' }
 /** A form that would be serialised differently after parsing. */
 const BODY =
@@ -39,7 +36,6 @@ const gateway = await startGateway({
   more: `par: { issuer: "${ISSUER}", maxBody: 4kB }
 clients:
   - { id: signer, requestObjectSigningAlg: ES256, jwks: { keys: [${JSON.stringify(key.jwk)}] } }
-  - { id: easy, requestObjectSigningAlg: none, authentication: private_key_jwt, jwks: { keys: [${JSON.stringify(key.jwk)}] } }
   - { id: remote, requestObjectSigningAlg: ES256, jwksUri: "${remote.jwksUri}" }
   - { id: secretive, authentication: client_secret_basic }`,
 })
@@ -94,62 +90,6 @@ function object(client: string, by = key): string {
     by,
   )
 }
-
-/** Returns the client's assertion as form fields. */
-function assertion(client: string): Record<string, string> {
-  const exp = Math.floor(Date.now() / 1000) + 60
-  const claims = { iss: client, sub: client, aud: ISSUER, jti: randomUUID(), exp }
-  return { client_assertion_type: ASSERTION_TYPE, client_assertion: signJws(SIGNED, claims, key) }
-}
-
-describe('a documented example', () => {
-  const PLAIN = {
-    client_id: 'easy',
-    scope: 'openid id:1ffe704d39629a929c8e293880fb449a',
-    redirect_uri: 'https://client.example.com/cb',
-    response_type: 'code',
-    state: 'a state',
-    nonce: 'a nonce',
-    claims: '{"id_token":{"sub":"true","mh:con_id":"true"}}',
-  }
-  const unsigned = `${encode({ alg: 'none' })}.${encode({ ...PLAIN, iss: 'easy', aud: ISSUER })}.`
-  const fields = (form: Record<string, string>) => new URLSearchParams(form).toString()
-
-  it.each([
-    ['a signed JWT and a client assertion', () => ({ request: object('signer'), ...assertion('signer') })],
-    ['separate parameters, claims with "true", an id: scope', () => ({ ...PLAIN, ...assertion('easy') })],
-    ['the setting none and an unsigned request object', () => ({ request: unsigned, ...assertion('easy') })],
-    ['the setting none and a signed object', () => ({ request: object('easy'), ...assertion('easy') })],
-  ])('is pushed through byte for byte: %s', async (_, form) => {
-    const body = fields(form())
-    const pushed = await push(body)
-    expect(pushed.status).toBe(201)
-    expect(pushed.json.request_uri).toMatch(/^urn:ietf:params:oauth:request_uri:/)
-    expect(identity.seen.map((seen) => seen.body.toString())).toEqual([body])
-  })
-
-  it.each([
-    ['plain parameters', () => ({ ...PLAIN, client_id: 'signer' }), 'invalid_request'],
-    [
-      'an unsigned request object',
-      () => ({ client_id: 'signer', request: unsigned }),
-      'invalid_request_object',
-    ],
-  ])('is refused if signing is required: %s', async (_, form, error) => {
-    const refused = await push(fields({ ...form(), ...assertion('signer') }))
-    expect([refused.status, refused.json.error]).toEqual([400, error])
-    expect(identity.seen).toEqual([])
-  })
-
-  it.each([
-    'request_uri=urn:ietf:params:oauth:request_uri:bwc4JK-ESC0w8acc191e-Y1LTC2',
-    'client_id=easy&request_uri=urn%3Aietf%3aparams%3Aoauth%3Arequest_uri%3A6esc&expires_in=60',
-    'client_id=easy&scope=openid%20id:1ffe&response_type=code&redirect_uri=https://client.example.com/cb&state=a+b&claims=%7B%22id_token%22%3A%7B%22sub%22%3A%22true%22%7D%7D',
-  ])('is an authorisation URL whose query is forwarded unchanged: %s', async (query) => {
-    await call(gateway.port, { path: `/oidc/auth?${query}` })
-    expect(identity.seen.map(({ url }) => url)).toEqual([`/oidc/auth?${query}`])
-  })
-})
 
 describe('a pushed request', () => {
   it('reaches the identity backend once, byte for byte, and its response is returned unchanged', async () => {

@@ -79,6 +79,7 @@ const shows = (...patterns: readonly RegExp[]) =>
     const { body } = await admin('/metrics')
     return patterns.every((pattern) => pattern.test(body))
   })
+const total = (counts: readonly number[] = []) => counts.reduce((sum, count) => sum + count, 0)
 const ready = () => until('it is ready', async () => (await admin('/readyz')).status === 200)
 async function counted(): Promise<number> {
   const { body } = await admin('/metrics')
@@ -136,7 +137,7 @@ describe('several workers', () => {
     '1h',
   )
 
-  it('serve one port under one limit, and show their metrics as one', async () => {
+  it('several workers serve one port under one limit, and show their metrics and their overview as one', async () => {
     await ready()
     expect((await statuses(40)).filter((status) => status === 200)).toHaveLength(30)
     await shows(
@@ -149,6 +150,19 @@ describe('several workers', () => {
       /^sluice_store_up 1$/m,
       /^sluice_workers 2$/m,
     )
+    const shown = async () => {
+      const { activity, status } = (await admin('/overview')).json
+      const { calls, refused, ...caller } = activity.callers[0] ?? {}
+      return { ...caller, calls: total(calls), refused: total(refused), workers: status.workers }
+    }
+    await until('the overview shows all calls', async () => (await shown()).calls === 40)
+    const most = { name: 'requests', limit: 30, remaining: 0 }
+    expect(await shown()).toMatchObject({
+      ...{ client, refused: 10, workers: 2, refusedNow: { limit: 'requests' }, most },
+    })
+    expect((await admin(`/limits/${client}`, 'DELETE')).status).toBe(200)
+    await until('it is not refused', async () => (await shown()).refusedNow === null)
+    expect(await shown()).toMatchObject({ client, most: null })
     await until('a line for each', () => logged('request').length === 40)
     expect(gateway.stdout().split('\n').filter(Boolean)).toHaveLength(gateway.lines().length)
   })

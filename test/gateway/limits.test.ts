@@ -1,18 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import {
-  call,
-  type Got,
-  ROUTES,
-  type Settings,
-  startGateway,
-  startLogging,
-  token,
-  TOKENS,
-  yaml,
-} from '../helpers/gateway.ts'
+import { call, type Got, ROUTES, type Settings, startGateway, token, TOKENS } from '../helpers/gateway.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
-import { until } from '../helpers/wait.ts'
 
 /** Effects of the limiter's settings on real requests; the exactness of the counters is tested in `limit/`. */
 
@@ -204,25 +193,6 @@ describe('a shadow limit', () => {
     const metrics = (await call(adminPort, { path: '/metrics' })).body
     expect(metrics).toContain('sluice_limit_decisions_total{limit="trial",outcome="shadow_over"} 3')
     expect(metrics).toContain('sluice_limit_decisions_total{limit="requests",outcome="within"} 5')
-  })
-
-  it('is in the log lines of the calls that it would have refused', async () => {
-    const gateway = await startLogging(
-      yaml({
-        data: data.url,
-        limits: `limits:
-  requests: { per: [client], limit: 10, window: 1m }
-  trial: { per: [client], limit: 1, window: 1m, shadow: true }`,
-        routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }]',
-      }).replace('log: { level: silent }', ''),
-    )
-    for (let i = 0; i < 2; i++) await call(gateway.port, { token: await token('acme') })
-    const lines = () => gateway.lines().filter(({ msg }) => msg === 'request')
-    await until('both are logged', () => lines().length === 2)
-    expect(lines().map(({ decision, shadowOver }) => [decision, shadowOver])).toEqual([
-      ['admitted', undefined],
-      ['admitted', ['trial']],
-    ])
   })
 })
 

@@ -162,7 +162,7 @@ describe('starting the sandbox', () => {
     limit: '1000',
   }
 
-  it('is aborted between two steps', async () => {
+  it('starting the sandbox is aborted between two steps', async () => {
     await expect(openSandbox(args, AbortSignal.abort())).rejects.toThrow('aborted')
   })
 

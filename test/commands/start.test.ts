@@ -121,7 +121,7 @@ describe('sluice start', () => {
     expect(loading.stdout()).toBe('')
   })
 
-  it('does not wait for requests beyond drainTimeout', async () => {
+  it('sluice start does not wait for requests beyond drainTimeout', async () => {
     const gateway = await startLogging({ data: data.url })
     const pending = call(gateway.port, { path: '/v3/held', token: await token('acme') })
     const cut = expect(pending).rejects.toThrow(/hang up|ECONNRESET/)
@@ -214,7 +214,7 @@ describe('sluice start', () => {
     })
   })
 
-  it('is healthy but not ready until Redis was tried and callers are served, with a change meanwhile; exits on a signal at any time', async () => {
+  it('sluice start is healthy but not ready until Redis was tried and callers are served, with a change meanwhile; exits on a signal at any time', async () => {
     const { port: redisPort } = await startRawUpstream(() => {})
     const [port, adminPort] = [await freePort(), await freePort()]
     const file = fileOf(yaml({ data: data.url }))

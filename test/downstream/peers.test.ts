@@ -38,7 +38,7 @@ describe('trusted proxies', () => {
     expect(createPeers(blocks).trusts(peer)).toBe(trusted)
   })
 
-  it('are recognised by the IPv4 address that an IPv6 address embeds', () => {
+  it('trusted proxies are recognised by the IPv4 address that an IPv6 address embeds', () => {
     expect(normalizeAddress('::ffff:10.0.0.1')).toBe('10.0.0.1')
     expect(normalizeAddress('::ffff:a00:1')).toBe('10.0.0.1')
     expect(normalizeAddress('64:ff9b::a00:1')).toBe('10.0.0.1')
@@ -51,13 +51,13 @@ describe('trusted proxies', () => {
 describe('the caller', () => {
   const { caller } = createPeers(['10.0.0.0/8', 'fd00::/8'])
 
-  it('is searched in the last hundred addresses of a chain', () => {
+  it('the caller is searched in the last hundred addresses of a chain', () => {
     const hops = Array.from({ length: 2000 }, (_, i) => `10.1.${i >> 8}.${i & 255}`)
     expect(caller('10.0.0.1', hops.join(', '))).toBe(hops.at(-100))
     expect(caller('10.0.0.1', ['9.9.9.9', ...hops.slice(-99)].join(', '))).toBe('9.9.9.9')
   })
 
-  it('of an untrusted peer is the peer, for any X-Forwarded-For', () => {
+  it('the caller of an untrusted peer is the peer, for any X-Forwarded-For', () => {
     for (const claim of [undefined, '', '9.9.9.9', '10.0.0.1', '9.9.9.9, 10.0.0.1', '127.0.0.1'])
       expect(caller('8.8.8.8', claim)).toBe('8.8.8.8')
   })
@@ -102,7 +102,7 @@ describe('the caller', () => {
     expect(caller('10.0.0.1', claim)).toBe(expected)
   })
 
-  it('is found in a chain of the maximum length of a head', () => {
+  it('the caller is found in a chain of the maximum length of a head', () => {
     expect(caller('10.0.0.1', '10.0.0.2,'.repeat(1600) + '10.0.0.3')).toBe('10.0.0.2')
   })
 })
@@ -113,7 +113,7 @@ describe('isLoopback', () => {
       127.0.0.1 127.255.0.9 ::1 0:0:0:0:0:0:0:1 ::ffff:127.0.0.1 ::FFFF:127.0.0.1 ::ffff:7f00:1 ::1%lo
       LocalHost
     `),
-  ])('is true for %s', (host) => expect(isLoopback(host)).toBe(true))
+  ])('isLoopback is true for %s', (host) => expect(isLoopback(host)).toBe(true))
 
   it.for([
     ...words(`
@@ -121,7 +121,7 @@ describe('isLoopback', () => {
       localhost.example.com 127.0.0.1.nip.io 127.1
     `),
     '',
-  ])('is false for %s', (host) => expect(isLoopback(host)).toBe(false))
+  ])('isLoopback is false for %s', (host) => expect(isLoopback(host)).toBe(false))
 })
 
 const hasIpv6 = Object.values(networkInterfaces()).some((all) => all?.some(({ family }) => family === 'IPv6'))

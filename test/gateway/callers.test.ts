@@ -267,32 +267,39 @@ describe('a caller that no limit counts by', () => {
     'limits:\n  keys: { per: ["header:x-api-key"], limit: 2, window: 10m }\n  ips: { per: [ip], limit: 9, window: 10m }'
   const ROUTE = 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [keys, ips] }]'
 
-  it.each(['memory', 'Redis'])('is a mistake that names what the limits count by, in %s', async (where) => {
-    const gateway = await (where === 'memory' ? startLogging : byTwoWorkers)(
-      settings(where === 'memory' ? 'memory' : redisStore(), ONE, ROUTE),
-    )
-    const run = commands(gateway.adminPort)
-    const problem = 'by client. The limits count by header:x-api-key=VALUE, ip:VALUE.'
-    for (const [action, ...more] of [['show'], ['reset'], ['set', 'keys=5']] as const) {
-      const ended = await run('limits', action, 'acme', ...more)
-      expect(ended).toMatchObject({ code: 64, stdout: '' })
-      expect(ended.stderr).toContain(`No limit counts "client:acme", ${problem}`)
-    }
-    const headers = { 'Content-Type': 'application/json' }
-    for (const more of [{}, { method: 'DELETE' }, { method: 'PATCH', headers, body: '{"set":{"keys":5}}' }]) {
-      const got = await call(gateway.adminPort, { path: '/limits/acme', ...more })
-      expect(got).toMatchObject({ status: 404 })
-      expect(got.json.detail).toContain(problem)
-    }
-    const several = await run('limits', 'show', 'user:jo', 'ip:127.0.0.1')
-    expect(several.stderr).toContain('No limit counts "user:jo ip:127.0.0.1", by user and ip.')
-    const later = await run('limits', 'set', 'header:x-api-key=abc123', 'ips=5')
-    expect(later).toMatchObject({ code: 64 })
-    expect(later.stderr).toContain(
-      `There is no limit "ips" that counts by "header:x-api-key=abc1…6ca13d52" first; those that can be set are: keys.`,
-    )
-    expect(gateway.lines().filter(({ msg }) => String(msg).includes('by an operator'))).toEqual([])
-  })
+  it.each(['memory', 'Redis'])(
+    'a caller that no limit counts by is a mistake that names what the limits count by, in %s',
+    async (where) => {
+      const gateway = await (where === 'memory' ? startLogging : byTwoWorkers)(
+        settings(where === 'memory' ? 'memory' : redisStore(), ONE, ROUTE),
+      )
+      const run = commands(gateway.adminPort)
+      const problem = 'by client. The limits count by header:x-api-key=VALUE, ip:VALUE.'
+      for (const [action, ...more] of [['show'], ['reset'], ['set', 'keys=5']] as const) {
+        const ended = await run('limits', action, 'acme', ...more)
+        expect(ended).toMatchObject({ code: 64, stdout: '' })
+        expect(ended.stderr).toContain(`No limit counts "client:acme", ${problem}`)
+      }
+      const headers = { 'Content-Type': 'application/json' }
+      for (const more of [
+        {},
+        { method: 'DELETE' },
+        { method: 'PATCH', headers, body: '{"set":{"keys":5}}' },
+      ]) {
+        const got = await call(gateway.adminPort, { path: '/limits/acme', ...more })
+        expect(got).toMatchObject({ status: 404 })
+        expect(got.json.detail).toContain(problem)
+      }
+      const several = await run('limits', 'show', 'user:jo', 'ip:127.0.0.1')
+      expect(several.stderr).toContain('No limit counts "user:jo ip:127.0.0.1", by user and ip.')
+      const later = await run('limits', 'set', 'header:x-api-key=abc123', 'ips=5')
+      expect(later).toMatchObject({ code: 64 })
+      expect(later.stderr).toContain(
+        `There is no limit "ips" that counts by "header:x-api-key=abc1…6ca13d52" first; those that can be set are: keys.`,
+      )
+      expect(gateway.lines().filter(({ msg }) => String(msg).includes('by an operator'))).toEqual([])
+    },
+  )
 })
 
 describe('the table of callers', () => {

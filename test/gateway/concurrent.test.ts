@@ -25,8 +25,8 @@ const LIMITS = `limits:
   requests: { per: [client], limit: 1000, window: 1m }`
 const shared = () => `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`
 
-const settings = (store: string, timeout = '20s') => ({
-  ...{ data: data.url, store, timeout, routes: ROUTES, limits: LIMITS },
+const settings = (store: string, timeout = '20s', limits = LIMITS) => ({
+  ...{ data: data.url, store, timeout, routes: ROUTES, limits },
 })
 
 let clients = 0
@@ -34,9 +34,12 @@ const newToken = () => token(`client-${process.pid}-${++clients}`)
 const request = (port: number, mine: string) => call(port, { path: '/v3/exports', token: mine })
 const inProgress = (count: number) => until(`${count} calls are in progress`, () => held.length === count)
 
-it('decides a limit that another gateway with the same Redis counts in a window', async () => {
+it('a gateway decides a limit that another gateway with the same Redis counts in a window', async () => {
   const inWindow = LIMITS.replace('concurrent: 2', 'limit: 2, window: 1m')
-  const [atOnce, counting] = await Promise.all([gateway(), gateway(shared(), '20s', inWindow)])
+  const [atOnce, counting] = await Promise.all([
+    startGateway(settings(shared())),
+    startGateway(settings(shared(), '20s', inWindow)),
+  ])
   const mine = await newToken()
   const answering = setInterval(() => held.splice(0).forEach((response) => response.end('{}')), 5)
   const statuses: number[] = []

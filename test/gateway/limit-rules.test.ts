@@ -52,7 +52,7 @@ const statusOf = async (...asked: Parameters<typeof ask>): Promise<number> => (a
 const org = (name: string): Call => ({ headers: { 'X-Org': name } })
 
 describe('a limit by a claim', () => {
-  it('has a counter for each value, and refuses with 403 without it', async () => {
+  it('a limit by a claim has a counter for each value, and refuses with 403 without it', async () => {
     expect(await statusOf('/consents', { consent: 'a' })).toBe(200)
     expect(await statusOf('/consents', { consent: 'a' })).toBe(429)
     expect(await statusOf('/consents', { consent: 'b' })).toBe(200)
@@ -66,7 +66,7 @@ describe('a limit by a claim', () => {
 })
 
 describe('a limit by a header field', () => {
-  it('has a counter for each value, ignoring case, and refuses with 400 without exactly one of its kind', async () => {
+  it('a limit by a header field has a counter for each value, ignoring case, and refuses with 400 without exactly one of its kind', async () => {
     expect(await statusOf('/orgs', {}, org('a'))).toBe(200)
     expect(await statusOf('/orgs', {}, org('A'))).toBe(429)
     expect(await statusOf('/orgs', {}, org('b'))).toBe(200)
@@ -82,7 +82,7 @@ describe('a limit by a header field', () => {
     expect(statuses).toEqual([200, 429, 200, 400])
   })
 
-  it('is left out with missing: skip, with its header fields', async () => {
+  it('a limit by a header field is left out with missing: skip, with its header fields', async () => {
     const skipped = await ask('/optional', { consent: 'a' })
     expect(skipped.status).toBe(200)
     expect(skipped.headers).not.toHaveProperty('x-ratelimit-limit')
@@ -93,7 +93,7 @@ describe('a limit by a header field', () => {
 })
 
 describe('a limit', () => {
-  it('by token, route or nothing has a counter for each token, for each route, or one', async () => {
+  it('a limit by token, route or nothing has a counter for each token, for each route, or one', async () => {
     const own = await token(client)
     expect(await statusOf('/tokens', {}, { token: own })).toBe(200)
     expect(await statusOf('/tokens', {}, { token: own })).toBe(429)
@@ -106,7 +106,7 @@ describe('a limit', () => {
     expect(everybody).toEqual([200, 200, 429])
   })
 
-  it('is left out while a condition of unless holds: no charge, no header fields, no refusal', async () => {
+  it('a limit is left out while a condition of unless holds: no charge, no header fields, no refusal', async () => {
     const attended = { headers: { 'psu-ip-address': '192.0.2.1' } }
     for (let i = 0; i < 3; i++) {
       const got = await ask('/unattended', {}, attended)
@@ -169,7 +169,7 @@ describe('a limit', () => {
 })
 
 describe('a refusal of a limit', () => {
-  it('has its status, header fields and body, and the rate-limit fields', async () => {
+  it('a refusal of a limit has its status, header fields and body, and the rate-limit fields', async () => {
     const got = await ask('/fixed', {}, { headers: { 'X-Fapi-Interaction-Id': 'mine' } })
     expect(got).toMatchObject({
       status: 403,
@@ -186,7 +186,7 @@ describe('a refusal of a limit', () => {
     })
   })
 
-  it('is a text, or of another type, or the usual body with another status', async () => {
+  it('a refusal of a limit is a text, or of another type, or the usual body with another status', async () => {
     const plain = { 'content-type': 'text/plain; charset=utf-8' }
     expect(await ask('/plain')).toMatchObject({ status: 429, headers: plain, body: 'Later.' })
     const html = await ask('/html')
@@ -201,7 +201,7 @@ describe('a refusal of a limit', () => {
     expect(bare.json).toMatchObject({ status: 529, code: 'TooManyRequests' })
   })
 
-  it('is that of the limit with the longest wait', async () => {
+  it('a refusal of a limit is that of the limit with the longest wait', async () => {
     expect(await ask('/both')).toMatchObject({ status: 429, body: 'Later.' })
   })
 })
@@ -235,7 +235,7 @@ describe('headers.requestId', () => {
     expect(made.json.correlationId).toBe(made.headers['x-fapi-interaction-id'])
   })
 
-  it('is in the reply to invalid HTTP', async () => {
+  it('headers.requestId is in the reply to invalid HTTP', async () => {
     const text = await new Promise<string>((resolve) => {
       const socket = connect(gateway.port, '127.0.0.1', () => socket.write('garbage\r\n\r\n'))
       socket.once('data', (bytes) => resolve(bytes.toString()))

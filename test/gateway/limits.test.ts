@@ -47,7 +47,7 @@ describe('an announced change', () => {
   sync: { per: [client, connection], limit: 1, window: 5s }`,
   })
 
-  it('is in force from its date, and reported earlier to callers who read the limits, which is not charged', async () => {
+  it('an announced change is in force from its date, and reported earlier to callers who read the limits, which is not charged', async () => {
     const [announced, from] = [inMs(-HOUR), inMs(HOUR)]
     const { port } = await gateway(limits(`{ announced: "${announced}", from: "${from}", limit: 1200 }`))
     const mine = await token('acme')
@@ -74,7 +74,7 @@ describe('an announced change', () => {
     expect((await call(port, { path: '/v3/rate-limits' })).status).toBe(401)
   })
 
-  it('is read as the last response said, though it was read just before', async () => {
+  it('an announced change is read as the last response said, though it was read just before', async () => {
     const { port } = await gateway(limits(''))
     const mine = await token('acme')
     const read = async () =>
@@ -84,7 +84,7 @@ describe('an announced change', () => {
     expect(await read()).toBe(999)
   })
 
-  it('with a past date is the limit', async () => {
+  it('an announced change with a past date is the limit', async () => {
     const { port } = await gateway(
       limits(`{ announced: "${inMs(-2 * HOUR)}", from: "${inMs(-HOUR)}", limit: 1200 }`),
     )
@@ -119,7 +119,7 @@ describe('the limit', () => {
   ]
 
   it.each(['memory', 'Redis'])(
-    'is reported on every response to an authenticated caller, without a charge: in %s',
+    'the limit is reported on every response to an authenticated caller, without a charge: in %s',
     async (where) => {
       const store = `{ redis: { url: "${(await sharedRedis()).url}" }, prefix: readable, timeout: 10s }`
       const { port } = await open(where === 'Redis' ? { store } : {})
@@ -158,7 +158,7 @@ describe('the limit', () => {
     },
   )
 
-  it('is not reported to callers without an accepted token', async () => {
+  it('the limit is not reported to callers without an accepted token', async () => {
     const { port } = await open()
     const path = '/sync/x'
     expect(shown(await call(port, { method: 'POST', path }))).toEqual([400, undefined, undefined, undefined])
@@ -167,7 +167,7 @@ describe('the limit', () => {
     ])
   })
 
-  it('is not reported while Redis is unavailable, and the wait is at most its timeout', async () => {
+  it('the limit is not reported while Redis is unavailable, and the wait is at most its timeout', async () => {
     const { port } = await open({ store: '{ redis: { url: "redis://127.0.0.1:1" }, onOutage: deny }' })
     expect(shown(await call(port, { path: '/v3/rate-limits', token: await token('acme') }))).toEqual([
       ...[403, undefined, undefined, undefined],
@@ -212,7 +212,7 @@ describe('several limits of a route', () => {
     expect(got.json.detail).toBe('The limit "hourly" allows 2 calls in 1 hour. Retry in 3600 seconds.')
   })
 
-  it('are listed in RateLimit and RateLimit-Policy if draft-10 is configured', async () => {
+  it('several limits of a route are listed in RateLimit and RateLimit-Policy if draft-10 is configured', async () => {
     const { port } = await gateway({ limits, routes: route, more: 'headers: { draft: draft-10 }' })
     const got = await call(port, { token: await token('acme') })
     expect(got.headers).toMatchObject({
@@ -222,7 +222,7 @@ describe('several limits of a route', () => {
     })
   })
 
-  it('are all reported for a cached refusal, too', async () => {
+  it('several limits of a route are all reported for a cached refusal, too', async () => {
     const { port } = await gateway({ limits, routes: route, more: 'headers: { draft: draft-10 }' })
     const mine = await token('acme')
     for (let i = 0; i < 2; i++) await call(port, { token: mine })

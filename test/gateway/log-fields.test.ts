@@ -62,7 +62,7 @@ describe('a limit with a status of its own and a value from the token', () => {
 })
 
 describe('the line of a pushed authorisation request', () => {
-  it('has the claimed client, if forwarded or refused', async () => {
+  it('the line of a pushed authorisation request has the claimed client, if forwarded or refused', async () => {
     const forwarded = await push(`client_id=any%22one&${PARAMETERS}`)
     expect(forwarded.line).toMatchObject({ status: 200, client: 'any"one', claimed: true })
     const secret = await push(`client_id=listed&client_secret=hunter2&${PARAMETERS}`)
@@ -76,13 +76,13 @@ describe('the line of a pushed authorisation request', () => {
     ['has too long a client', `client_id=${'x'.repeat(256)}&${PARAMETERS}`],
     ['has a client with a control character', `client_id=a%0Ab&${PARAMETERS}`],
     ['has no client', PARAMETERS],
-  ])('has no client if the request %s', async (_, body) => {
+  ])('the line of a pushed authorisation request has no client if the request %s', async (_, body) => {
     expect((await push(body)).line).not.toHaveProperty('client')
   })
 })
 
 describe('the line of a 401', () => {
-  it('has the client of a token with a valid signature', async () => {
+  it('the line of a 401 has the client of a token with a valid signature', async () => {
     const early = await logged({ token: await token('acme', { nbf: 9_999_999_999 }) })
     expect(early.line).toMatchObject({ status: 401, client: 'acme' })
     const cnf = { jkt: thumbprintOf(makeKey('ES256')) }
@@ -92,7 +92,7 @@ describe('the line of a 401', () => {
     expect((await logged({ token: `${await token('acme')}A` })).line).not.toHaveProperty('client')
   })
 
-  it('has the issuer or audience of a token for another, and those that are accepted', async () => {
+  it('the line of a 401 has the issuer or audience of a token for another, and those that are accepted', async () => {
     const aud = ['https://other.example.com', 'é"']
     const foreign = await logged({ token: await token('acme', { iss: 'https://other.example.com/oidc' }) })
     expect(foreign.line).toMatchObject({
@@ -117,11 +117,11 @@ describe('the bytes of a line', () => {
     ['a response in chunks, without their framing', { path: '/oidc/parts' }, 11],
     ['a response to HEAD', { path: '/oidc/x', method: 'HEAD' }, 0],
     ['a refusal to HEAD', { path: '/x', method: 'HEAD' }, 0],
-  ])('are those of %s', async (_, options, bytes) => {
+  ])('the bytes of a line are those of %s', async (_, options, bytes) => {
     expect((await logged(options)).line).toMatchObject({ bytes })
   })
 
-  it('are those of the gateway’s own responses', async () => {
+  it('the bytes of a line are those of the gateway’s own responses', async () => {
     const refused = await logged({ path: '/x' })
     const limits = await logged({ path: '/v3/rate-limits', token: await token('acme') })
     for (const { got, line } of [refused, limits])

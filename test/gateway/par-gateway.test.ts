@@ -107,7 +107,7 @@ describe('a pushed request', () => {
     })
   })
 
-  it('may be sent in chunks, and after 100 Continue', async () => {
+  it('a pushed request may be sent in chunks, and after 100 Continue', async () => {
     const chunked = pour([BODY.slice(0, 7), BODY.slice(7)])
     chunked.write()
     expect(await chunked.answered).toBe(201)
@@ -121,7 +121,7 @@ describe('a pushed request', () => {
     expect(identity.seen[0]!.headers['transfer-encoding']).toBeUndefined()
   })
 
-  it('is at most as large as par.maxBody, with a length or in chunks', async () => {
+  it('a pushed request is at most as large as par.maxBody, with a length or in chunks', async () => {
     const most = `${BODY}&x=`.padEnd(4096, 'x')
     expect((await push(most)).status).toBe(201)
     const refused = await push(`${most}x`)
@@ -134,7 +134,7 @@ describe('a pushed request', () => {
     expect(identity.seen).toHaveLength(1)
   })
 
-  it('is not retried after a failure', async () => {
+  it('a pushed request is not retried after a failure', async () => {
     await push(BODY)
     answer = 'break'
     const broken = await push(BODY)
@@ -143,7 +143,7 @@ describe('a pushed request', () => {
     expect(identity.seen).toHaveLength(2)
   })
 
-  it('that breaks off is not forwarded', async () => {
+  it('a pushed request that breaks off is not forwarded', async () => {
     const socket = connect(gateway.port, '127.0.0.1')
     socket.write(
       `POST /oidc/request HTTP/1.1\r\nHost: a\r\nContent-Type: ${FORM['Content-Type']}\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY.slice(1)}`,
@@ -154,7 +154,7 @@ describe('a pushed request', () => {
     expect(identity.seen).toHaveLength(1)
   })
 
-  it('that is not a form, or has no client, is refused like by the provider', async () => {
+  it('a pushed request that is not a form, or has no client, is refused like by the provider', async () => {
     for (const refused of [
       await push('{}', { headers: { 'Content-Type': 'application/json' } }),
       await push(''),
@@ -171,7 +171,7 @@ describe('a pushed request', () => {
     expect(identity.seen).toEqual([])
   })
 
-  it('of a client that signs must be signed by it, with keys in the file or at a URL', async () => {
+  it('a pushed request of a client that signs must be signed by it, with keys in the file or at a URL', async () => {
     expect((await push(BODY.replace('=plain', '=signer'))).json).toMatchObject({ error: 'invalid_request' })
     expect((await push(`client_id=signer&request=${object('signer')}`)).status).toBe(201)
     const forged = await push(`client_id=signer&request=${object('signer', makeKey('ES256', 'signing'))}`)
@@ -185,7 +185,7 @@ describe('a pushed request', () => {
 
 describe('the path of the PAR endpoint', () => {
   it.each(['GET', 'HEAD', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE'])(
-    'does not accept %s, also if other routes do',
+    'the path of the PAR endpoint does not accept %s, also if other routes do',
     async (method) => {
       for (const path of ['/oidc/request', '/OIDC/Request/?a=b']) {
         const refused = await call(gateway.port, { method, path })
@@ -197,22 +197,25 @@ describe('the path of the PAR endpoint', () => {
     },
   )
 
-  it.each(['?', '?client_id=signer', '?request_uri=urn:x'])('does not accept a query: %s', async (query) => {
-    const refused = await push(BODY, { path: `/oidc/request${query}` })
-    expect(refused.status).toBe(400)
-    expect(refused.json).toMatchObject({ error: 'invalid_request' })
-    expect(identity.seen).toEqual([])
-  })
+  it.each(['?', '?client_id=signer', '?request_uri=urn:x'])(
+    'the path of the PAR endpoint does not accept a query: %s',
+    async (query) => {
+      const refused = await push(BODY, { path: `/oidc/request${query}` })
+      expect(refused.status).toBe(400)
+      expect(refused.json).toMatchObject({ error: 'invalid_request' })
+      expect(identity.seen).toEqual([])
+    },
+  )
 
   it.each(['.', ',', '+', '.json', '.json/x', '+/x', '%3Fx', '%23x', '%2e', '%2C', '%20', '%E2%80%8B'])(
-    'is not bypassed by the suffix %s',
+    'the path of the PAR endpoint is not bypassed by the suffix %s',
     async (end) => {
       expect((await push(BODY, { path: `/oidc/request${end}` })).status).toBe(404)
       expect(identity.seen).toEqual([])
     },
   )
 
-  it('does not affect similar paths', async () => {
+  it('the path of the PAR endpoint does not affect similar paths', async () => {
     expect((await call(gateway.port, { path: '/oidc/auth?request_uri=urn:x' })).status).toBe(201)
     expect((await call(gateway.port, { method: 'POST', path: '/oidc/token', body: 'a=b' })).status).toBe(201)
     expect(identity.seen.map(({ url }) => url)).toEqual(['/oidc/auth?request_uri=urn:x', '/oidc/token'])
@@ -267,7 +270,7 @@ describe('incomplete bodies', () => {
     expect(text).toContain('"temporarily_unavailable"')
   }
 
-  it('of one address may buffer 16 MB: the first body is aborted if another needs room', async () => {
+  it('incomplete bodies of one address may buffer 16 MB: the first body is aborted if another needs room', async () => {
     const open: Awaited<ReturnType<typeof begin>>[] = []
     for (let i = 0; i < 3; i++) open.push(await begin('192.0.2.1'))
     await until('the first two are ended', () => open.filter(({ closed }) => closed).length === 2)
@@ -277,7 +280,7 @@ describe('incomplete bodies', () => {
     expect(open[2]!.text).toBe('')
   })
 
-  it('of all addresses may buffer 64 MB: the first body is aborted if another needs room, and every complete push succeeds', async () => {
+  it('incomplete bodies of all addresses may buffer 64 MB: the first body is aborted if another needs room, and every complete push succeeds', async () => {
     const open: Awaited<ReturnType<typeof begin>>[] = []
     for (let i = 0; i < 9; i++) {
       open.push(await begin(`192.0.2.${i}`))

@@ -281,7 +281,7 @@ describe('the guard refuses of a client', () => {
 })
 
 describe('the text of a refusal', () => {
-  it('is ASCII without quotes, and repeats neither secret nor assertion', async () => {
+  it('the text of a refusal is ASCII without quotes, and repeats neither secret nor assertion', async () => {
     const forged = assertion('keyed', {}, { key: OTHER_KEY })
     const answers = [
       await push(guard, { ...plain('keyed'), ...forged }),

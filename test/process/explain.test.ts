@@ -23,7 +23,7 @@ describe('a question', () => {
     ['get  /x?y=z', { method: 'GET', host: undefined, target: '/x?y=z' }],
     ['id.example.com/oidc', { method: 'GET', host: 'id.example.com', target: '/oidc' }],
     ['POST https://a.example:8443?x', { method: 'POST', host: 'a.example:8443', target: '/?x' }],
-  ] as const)('is a method, a host and a path: %j', ([text, question]) => {
+  ] as const)('a question is a method, a host and a path: %j', ([text, question]) => {
     expect(readQuestion(text)).toEqual(question)
   })
 
@@ -85,7 +85,7 @@ describe('explain of limits that read the request', () => {
     ])
   })
 
-  it('does not leave a limit out for a malformed part, which the gateway refuses', async () => {
+  it('explain of limits that read the request does not leave a limit out for a malformed part, which the gateway refuses', async () => {
     const found = await limitsOf('/x', { claims: '{"consent":["c1"]}' })
     expect(found[2]).toEqual(['optional', ['claim:consent', 'token'], null, 1])
   })

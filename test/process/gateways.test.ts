@@ -184,7 +184,7 @@ describe('the address of the admin listener', () => {
     ['127.0.0.1', ', hosts: [gw.example.com]', null],
     ['0.0.0.0', '', null],
     ['0.0.0.0', ', hosts: [gw.example.com, gw]', 'http://gw.example.com'],
-  ] as const)('of %s%s is %s', async ([host, hosts, url]) => {
+  ] as const)('the address of the admin listener of %s%s is %s', async ([host, hosts, url]) => {
     const port = await freePort()
     const admin = `{ host: ${host}, port: ${port}, token: an-operator-s-token${hosts} }`
     const gateway = await start({ admin, store: 'memory' })

@@ -63,7 +63,7 @@ describe('an unordered list', () => {
 })
 
 describe('slots', () => {
-  it('have a maximum in all, and one for each caller', () => {
+  it('slots have a maximum in all, and one for each caller', () => {
     const slots = createSlots(3, 2)
     const free = () => ['a', 'b', 'c'].map((caller) => slots.isFree(caller))
     slots.take('a')

@@ -190,7 +190,7 @@ describe('several workers', () => {
     await redis.command('FLUSHALL')
   })
 
-  it('are counted once each, even if a worker exits while it is asked, and are restarted', async () => {
+  it('several workers are counted once each, even if a worker exits while it is asked, and are restarted', async () => {
     await statuses(10)
     await until('all is counted', async () => (await counted()) >= 85)
     const before = await counted()
@@ -222,7 +222,7 @@ describe('several workers', () => {
     expect(limits.map(({ headers }) => headers['x-ratelimit-limit'])).toEqual(['5', '5', '5', '5'])
   })
 
-  it('are restarted with back-off while they cannot start, with the current configuration', async () => {
+  it('several workers are restarted with back-off while they cannot start, with the current configuration', async () => {
     await statuses(6)
     // Only the primary process reacts to signals; a supervisor may send them to all.
     for (const pid of workers()) process.kill(pid, 'SIGTERM')
@@ -279,7 +279,7 @@ describe('a worker that hangs', () => {
     '8s',
   )
 
-  it('is replaced', async () => {
+  it('a worker that hangs is replaced', async () => {
     const [first] = workers()
     await onceLogged('worker unresponsive', () => process.kill(first!, 'SIGSTOP'))
     expect(logged('worker unresponsive')).toMatchObject([
@@ -291,7 +291,7 @@ describe('a worker that hangs', () => {
     expect(logged('worker exited')).toEqual([])
   })
 
-  it('does not block a drain: on SIGTERM, every request ends and the process exits with 0', async () => {
+  it('a worker that hangs does not block a drain: on SIGTERM, every request ends and the process exits with 0', async () => {
     const pending = [callApart('/v3/held'), callApart('/v3/held')]
     await until('the requests reached the upstream', () => held.length === 2)
     const before = gateway.lines().length

@@ -35,7 +35,7 @@ describe('the health of a dependency', () => {
     expect(changes).toEqual(['down: connection refused', 'up'])
   })
 
-  test('is up while the failures fall within one stall', () => {
+  test('the health of a dependency is up while the failures fall within one stall', () => {
     const { health } = track({ failures: 3, spanMs: 250 })
     for (let i = 0; i < 10; i++) health.failed(BROKEN)
     expect(health.up).toBe(true)

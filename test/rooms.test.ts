@@ -28,7 +28,7 @@ const ROOMS = `
   process/workers    | admin config observe policy process                         |
   commands           | authenticate/token commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
   commands/init      | authenticate/token commands config config/sections downstream                |
-  commands/limits    | commands config/sections gateway observe policy process runtime |
+  commands/limits    | commands config/sections observe policy process runtime |
   commands/replay    | commands config downstream errors limit limit/memory policy runtime | cli-progress
   commands/sandbox   | commands config process runtime                                              | oidc-provider
   bin                | commands                                                                     |`

@@ -50,12 +50,12 @@ function shortText(value: unknown): string {
 }
 
 /**
- * Opens the log on standard output: JSON lines, or `pretty` for people. While 8 MB are unread,
- * further lines are dropped.
+ * Opens the log on a file descriptor, by default standard output: JSON lines, or `pretty` for
+ * people. While 8 MB are unread, further lines are dropped.
  */
-export function createLog(level: LevelWithSilent, format: 'json' | 'pretty') {
+export function createLog(level: LevelWithSilent, format: 'json' | 'pretty', fd: number = process.stdout.fd) {
   const lines = createLineWriter(
-    process.stdout.fd,
+    fd,
     (dropped) => log.warn({ lines: dropped }, 'log lines dropped; the reader is too slow'),
     throttle(({ message }) => process.stderr.write(`sluice: cannot log: ${message}\n`)),
   )

@@ -16,11 +16,12 @@ const STARTING = 'the gateway is starting'
 
 /**
  * Opens the operators' port, then the callers', in `workers` processes. Without `source`, nothing
- * is reloaded. Rejects with a message for the operator.
+ * is reloaded; without `logFd`, the log is on standard output. Rejects with a message for the
+ * operator.
  */
-export async function start(config: Config, source?: Source, workers = 1) {
+export async function start(config: Config, source?: Source, workers = 1, logFd?: number) {
   const { level, format = process.stdout.isTTY ? 'pretty' : 'json' } = config.log
-  const output = createLog(level, format)
+  const output = createLog(level, format, logFd)
   const { log } = output
   const metrics = createMetrics()
   let service: Service

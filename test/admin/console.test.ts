@@ -1,13 +1,21 @@
 import { writeFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
+import { connect } from 'node:net'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import type { Browser, Page } from 'playwright-core'
 import { afterEach, expect, it } from 'vitest'
 import { startBrowser } from '../helpers/browser.ts'
 import { createFolder } from '../helpers/folder.ts'
-import { call, type Settings, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
-import { serving } from '../helpers/process.ts'
+import {
+  call,
+  type Settings,
+  startGateway,
+  startLogging,
+  type TestGateway,
+  token,
+  yaml,
+} from '../helpers/gateway.ts'
 import { freePort, startRedis } from '../helpers/redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -196,8 +204,7 @@ it('says beside Ready that the file was rejected and that Redis is out of reach,
   const file = join(createFolder(), 'sluice.yaml')
   const redis = await startRedis()
   const settings = { data: upstream.url, store: `{ redis: { url: "${redis.url}" } }` }
-  writeFileSync(file, yaml(settings))
-  const troubled = await serving({ file })
+  const troubled = await startLogging(settings, file)
   const page = await open(troubled, { viewport: { width: 400, height: 800 } }, '/#caller/somebody')
   const ready = page.locator('#ready')
   await ready.getByText('Ready', { exact: true }).waitFor(WAIT)
@@ -211,6 +218,7 @@ it('says beside Ready that the file was rejected and that Redis is out of reach,
   await ready.getByText('Ready', { exact: true }).waitFor(WAIT)
 
   writeFileSync(file, `${yaml(settings)}nonsense: 1\nmore: 2\n`)
+  await troubled.running.reload('file-change')
   await ready
     .getByText(/^Ready, but the file was rejected at [\d:]{8}: .*sluice.yaml:\d+:1: nonsense: unknown/)
     .waitFor(WAIT)
@@ -238,8 +246,6 @@ it('says beside Ready that the file was rejected and that Redis is out of reach,
       `[...document.querySelectorAll('#events th span')].map((time) => time.getClientRects().length)`,
     ),
   ).not.toContain(2)
-  troubled.kill('SIGTERM')
-  await troubled.ended()
 })
 
 it('lists the clients with the most refusals first, and filters them by id or name', async () => {
@@ -262,8 +268,7 @@ it('lists the clients with the most refusals first, and filters them by id or na
 it('sets an override and removes it after a confirmation, and shows both and a rejected reload as events', async () => {
   const file = join(createFolder(), 'sluice.yaml')
   const settings = { data: upstream.url, limit: 4 }
-  writeFileSync(file, yaml(settings))
-  const logging = await serving({ file })
+  const logging = await startLogging(settings, file)
   const bearer = await token('raised')
   const statuses = async (count: number) => {
     const found = []
@@ -298,10 +303,9 @@ it('sets an override and removes it after a confirmation, and shows both and a r
   expect(await statuses(1)).toEqual([429])
 
   writeFileSync(file, `${yaml(settings)}nonsense: 1\n`)
+  await logging.running.reload('file-change')
   await page.locator('#events').getByText('configuration rejected').waitFor(WAIT)
   expect(await row(page, 'events', 'configuration rejected')).toContain('error')
-  logging.kill('SIGTERM')
-  await logging.ended()
 })
 
 it('shows of calls at once how many are in progress, and since when the oldest', async () => {
@@ -523,4 +527,25 @@ it('reports a lost connection, and reconnects', async () => {
     page.evaluate<boolean>('!document.body.classList.contains("stale")'),
   )
   expect(await page.locator('#connection').innerText()).toBe('Live')
+})
+
+it('shows that an upstream hangs while its callers wait, and its duration after they left', async () => {
+  const hanging = await startUpstream(() => {})
+  const { port, adminPort } = await start({
+    ...{ data: hanging.url, timeout: '60s', upstream: 'maxConnections: 1', limits: '' },
+    routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]',
+    more: '',
+  })
+  const callers = Array.from({ length: 3 }, () => connect(port, '127.0.0.1').on('error', () => {}))
+  for (const socket of callers) socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
+  const page = await open({ adminPort })
+  const shown = page.locator('#upstreams tbody tr', { hasText: 'data' }).locator('td').last()
+  const text = async () => (await shown.innerText()).trim()
+  const hangs = /^1 socket, 2 in the queue, 1 waiting for a response, the oldest for \d+ m?s$/
+  await until('the load', async () => hangs.test(await text()))
+  for (const socket of callers) socket.destroy()
+  await until('nobody waits', async () => /^\d sockets?$/.test(await text()))
+  const duration = page.locator('#durations tbody tr', { hasText: 'The upstream data' })
+  await until('the duration', async () => (await duration.count()) === 1)
+  expect(await duration.locator('td').first().innerText()).toMatch(/^[1-3]$/)
 })

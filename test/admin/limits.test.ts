@@ -191,7 +191,7 @@ describe('access to limits', () => {
       403,
       undefined,
     ],
-  ] as const)('with a token configured: %s', async ([, headers, status, challenge]) => {
+  ] as const)('access to limits with a token configured: %s', async ([, headers, status, challenge]) => {
     for (const onLoopback of [true, false]) {
       const { ask, asked } = await startAdmin({ token: TOKEN, onLoopback, hosts: ['sluice.internal'] })
       const got = await ask('/limits/a', { headers })
@@ -206,7 +206,7 @@ describe('access to limits', () => {
     }
   })
 
-  it('is denied if the listener is not on loopback and has no token', async () => {
+  it('access to limits is denied if the listener is not on loopback and has no token', async () => {
     const { ask, asked } = await startAdmin({ onLoopback: false })
     const got = await ask('/limits/a', { method: 'DELETE' })
     expect(got).toMatchObject({ status: 403, json: { title: 'Forbidden' } })
@@ -226,11 +226,14 @@ describe('access to limits', () => {
     ['localhost.evil.example:9090', 403],
     ['10.0.0.1', 403],
     ['[::2]', 403],
-  ] as const)('on loopback without a token, at the name "%s": %i', async ([host, status]) => {
-    const { ask } = await startAdmin()
-    expect((await ask('/limits/a', { headers: { Host: host } })).status).toBe(status)
-    expect((await ask('/healthz', { headers: { Host: host } })).status).toBe(200)
-  })
+  ] as const)(
+    'access to limits on loopback without a token, at the name "%s": %i',
+    async ([host, status]) => {
+      const { ask } = await startAdmin()
+      expect((await ask('/limits/a', { headers: { Host: host } })).status).toBe(status)
+      expect((await ask('/healthz', { headers: { Host: host } })).status).toBe(200)
+    },
+  )
 
   it.each([
     ['cross-site', 403],
@@ -245,7 +248,7 @@ describe('access to limits', () => {
     }
   })
 
-  it('is denied to other origins', async () => {
+  it('access to limits is denied to other origins', async () => {
     const { ask, asked } = await startAdmin()
     for (const origin of ['https://evil.example', 'null', 'http://localhost:9090']) {
       const got = await ask('/limits/a', { method: 'DELETE', headers: { Origin: origin } })

@@ -1,7 +1,6 @@
 import { startAdmin } from '../helpers/admin.ts'
 import { beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { call, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
+import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
 import { type SharedRedis } from '../helpers/redis.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
@@ -189,40 +188,6 @@ describe('a gateway', () => {
         issuers: [{ issuer: 'https://identity.example.com/oidc' }],
       },
       reloads: [],
-    })
-  })
-
-  describe('of two workers', () => {
-    let gateway: ServingProcess
-    beforeAll(async () => {
-      const more = { limit: 3, store: store('overview-two'), more: 'drainTimeout: 100ms' }
-      gateway = await serving(yaml({ data: upstream.url, ...more }), ['--workers', '2'])
-    })
-
-    it('the overview of two workers shows the sum of both, refused callers, and none after a reset', async () => {
-      const acme = await token('acme')
-      const statuses = new Set<number>()
-      for (let i = 0; i < 8; i++) {
-        const headers = { Connection: 'close' }
-        statuses.add((await call(gateway.port, { token: acme, headers })).status)
-      }
-      expect([...statuses]).toEqual([200, 429])
-      const callers = async () => (await overviewOf(gateway.adminPort)).activity.callers
-      const total = (counts: number[]) => counts.reduce((sum, count) => sum + count, 0)
-      await until('all calls', async () => total((await callers())[0]?.calls ?? []) === 8)
-      expect(await callers()).toMatchObject([
-        {
-          caller: 'client:acme',
-          client: 'acme',
-          refusedNow: { limit: 'requests' },
-          most: { name: 'requests', limit: 3, remaining: 0 },
-        },
-      ])
-      expect(total((await callers())[0].refused)).toBe(5)
-      expect((await overviewOf(gateway.adminPort)).status.workers).toBe(2)
-      expect((await call(gateway.adminPort, { path: '/limits/acme', method: 'DELETE' })).status).toBe(200)
-      await until('it is not refused', async () => (await callers())[0].refusedNow === null)
-      expect(await callers()).toMatchObject([{ client: 'acme', most: null }])
     })
   })
 })

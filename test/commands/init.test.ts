@@ -318,11 +318,11 @@ describe('sluice init', () => {
       expect((await jwksOf({ issuer: ISSUER, jwks_uri: elsewhere })).jwks).toEqual({ url: elsewhere })
     })
 
-    it('by discovery at each start, if the backend has the issuer’s own address', async () => {
+    it('finds the keys by discovery at each start, if the backend has the issuer’s own address', async () => {
       expect((await jwksOf({}, { issuer: backend.issuer })).jwks).toBeUndefined()
     })
 
-    it('and the endpoints of its discovery document', async () => {
+    it('finds the keys and the endpoints of its discovery document', async () => {
       const at = (path: string) => `https://identity.example.com/${path}`
       backend.metadata = {
         ...{ issuer: ISSUER, jwks_uri: at('keys') },
@@ -336,7 +336,7 @@ describe('sluice init', () => {
       ])
     })
 
-    it('by a guess that it reports, if the backend has no discovery document', async () => {
+    it('finds the keys by a guess that it reports, if the backend has no discovery document', async () => {
       const { jwks, stdout } = await jwksOf({ issuer: 'https://other.example.com' })
       expect(jwks).toEqual({ url: `${backend.issuer}/certs` })
       expect(stdout).toContain('tokens.jwks and the routes of its endpoints are guesses')

@@ -134,7 +134,7 @@ Every gateway applies this within a second.\n`,
     expect(Date.parse(hours.until) - Date.parse(hours.set)).toBeLessThan(7_200_001)
   })
 
-  it('are removed even if the file no longer has the limit', async () => {
+  it('overrides are removed even if the file no longer has the limit', async () => {
     const kept = ['["acme","gone"]', '{"limit":7,"setAt":1}', 'version', '999999 other']
     await redis.command('HSET', 'sluice:{}:~overrides', ...kept)
     await until('it is read', async () => (await limits('overrides')).stdout.includes('gone'))
@@ -180,7 +180,7 @@ Every gateway applies this within a second.\n`,
     expect(await ask('show', 'acme')).toMatch(/^No calls of client:acme are counted\.\n\nCALLER +LIMIT /)
   })
 
-  it('are kept for a client whose id looks like an address', async () => {
+  it('overrides are kept for a client whose id looks like an address', async () => {
     await set('client:192.0.2.7', 'requests=3')
     expect((await limits('overrides')).stdout).toMatch(/^client:192\.0\.2\.7 +requests +3 /m)
     expect((await limits('show', 'client:192.0.2.7')).stdout).toMatch(/ +requests +3 .* live, override$/m)
@@ -276,7 +276,7 @@ Every gateway applies this within a second.\n`,
     await until('it answers again', async () => (await limits('show', 'acme')).code === 0)
   })
 
-  it('also work with counters in memory', async () => {
+  it('limits set and overrides also work with counters in memory', async () => {
     const single = await startGateway(settings('memory', '{ port: 0 }'))
     const ask = (...args: string[]) =>
       sluice(['limits', ...args, '--admin', `http://127.0.0.1:${single.adminPort}`])
@@ -289,7 +289,7 @@ Every gateway applies this within a second.\n`,
 })
 
 describe('sluice limits finds the gateway', () => {
-  it('by the admin section of a file that is otherwise invalid, with its token there or in a file', async () => {
+  it('sluice limits finds the gateway by the admin section of a file that is otherwise invalid, with its token there or in a file', async () => {
     const secret = fileOf(`${TOKEN}\n`)
     for (const where of [TOKEN, `"file:${secret}"`]) {
       const file = fileOf(`admin: { port: ${gateway.adminPort}, token: ${where} }
@@ -304,7 +304,7 @@ store: { redis: { url: "redis://\${NOT_SET}" } }
     expect(await sluice(['limits', 'show', 'acme', '--config', wrong], { env })).toMatchObject({ code: 0 })
   })
 
-  it('by its flags', async () => {
+  it('sluice limits finds the gateway by its flags', async () => {
     const args = ['limits', 'show', 'acme', '--admin-port', String(gateway.adminPort)]
     expect(await sluice(args, { env })).toMatchObject({ code: 0 })
   })

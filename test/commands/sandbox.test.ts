@@ -4,9 +4,10 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { openSandbox } from '../../src/commands/sandbox/sandbox.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { call } from '../helpers/gateway.ts'
-import { BIN, sluice, type TestProcess, without } from '../helpers/process.ts'
+import { BIN, sluice as startProcess, type TestProcess, without } from '../helpers/process.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
+import { sluice } from './run.ts'
 
 const run = promisify(execFile)
 const anywhere = ['--port', '0', '--admin-port', '0']
@@ -33,7 +34,7 @@ const statusesIn = (text: string): string[] =>
 beforeAll(async () => {
   folder = createFolder()
   token = ''
-  sandbox = sluice(['sandbox', ...anywhere, '--limit', '5'])
+  sandbox = startProcess(['sandbox', ...anywhere, '--limit', '5'])
   await until(
     'the instructions',
     () => {
@@ -49,6 +50,7 @@ describe('sluice sandbox', () => {
   it('first prints the address of each server', async () => {
     expect(sandbox.stdout()).toMatch(/^\nSluice's sandbox\n/)
     expect(sandbox.stderr()).toBe('')
+    expect(sandbox.stdout()).toContain("The rest of the client's 5 calls a minute: 200 until")
     const addresses = printed.flatMap((text) => /^ {2}(http:\S+)/.exec(text)?.[1] ?? [])
     expect(addresses).toHaveLength(4)
     for (const address of addresses) expect((await fetch(address)).status).toBeGreaterThan(0)
@@ -114,15 +116,8 @@ describe('sluice sandbox', () => {
     expect(await bash(line(BIN, ' limits top '))).toMatch(/^client:sandbox /m)
   })
 
-  it('hints at a lower limit unless one is given', async () => {
-    expect(sandbox.stdout()).toContain("The rest of the client's 5 calls a minute: 200 until")
-    const unlimited = sluice(['sandbox', ...anywhere])
-    await until('the instructions', () => unlimited.stdout().includes('limits top'), 25_000)
-    expect(unlimited.stdout()).toContain('1000 calls a minute (sooner with --limit 5): 200 until')
-  })
-
   it('reports in one line which package to install if the optional provider is missing', async () => {
-    const lacking = sluice(['sandbox', ...anywhere], without('oidc-provider'))
+    const lacking = startProcess(['sandbox', ...anywhere], without('oidc-provider'))
     expect(await lacking.ended()).toBe(1)
     expect(lacking.stderr()).toMatch(
       /^[^\n]*The sandbox needs a package\. Install it: npm install oidc-provider@9\n$/,
@@ -130,41 +125,21 @@ describe('sluice sandbox', () => {
     expect(lacking.stdout()).toBe('')
   })
 
-  it('shows callers and refusals in the console with --load', async () => {
-    const loaded = sluice(['sandbox', ...anywhere, '--load'])
-    await until('the instructions', () => loaded.stdout().includes('the console'), 25_000)
-    const [, admin] = /^ {2}(http:\S+) +the console/m.exec(loaded.stdout())!
-    await until(
-      'a refusal',
-      async () => {
-        const { activity } = (await (await fetch(`${admin}/overview`)).json()) as {
-          activity: { callers: { refusals: number }[] }
-        }
-        return activity.callers.length > 3 && activity.callers.some(({ refusals }) => refusals > 0)
-      },
-      25_000,
-    )
-    loaded.kill()
-    expect(loaded.stdout()).not.toContain('"msg"')
-  })
-
   it('reports in one line that a port is in use', async () => {
     const port = String((await startUpstream()).port)
-    const second = sluice(['sandbox', '--port', port, '--admin-port', '0'])
-    expect(await second.ended()).toBe(1)
-    expect(second.stdout()).toBe('')
-    expect(second.stderr()).toBe(
-      `sluice: Port ${port} is taken. Choose another --port (0: a free one), or --host.\n`,
-    )
+    expect(await sluice(['sandbox', '--port', port, '--admin-port', '0'])).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: `sluice: Port ${port} is taken. Choose another --port (0: a free one), or --host.\n`,
+    })
   })
 
   it('logs no requests after its instructions; limits show works', async () => {
     const admin = /^ {2}(http:\S+) +the console/m.exec(sandbox.stdout())![1]!
     expect(sandbox.stdout()).not.toContain('"msg"')
     expect(sandbox.stdout().trimEnd()).toBe(printed.join('\n').trimEnd())
-    const shown = sluice(['limits', 'show', 'sandbox', '--admin', admin])
-    expect(await shown.ended()).toBe(0)
-    expect(shown.stdout()).toContain('sluice:{sandbox}:requests')
+    const shown = await sluice(['limits', 'show', 'sandbox', '--admin', admin])
+    expect(shown).toMatchObject({ code: 0, stdout: expect.stringContaining('sluice:{sandbox}:requests') })
   })
 
   it('exits with everything that it started', async () => {
@@ -187,13 +162,29 @@ describe('starting the sandbox', () => {
     limit: '1000',
   }
 
-  it('is aborted between two steps', async () => {
+  it('starting the sandbox is aborted between two steps', async () => {
     await expect(openSandbox(args, AbortSignal.abort())).rejects.toThrow('aborted')
   })
 
-  it('prints URLs with the host that callers use, including the issuer', async () => {
+  it('sends load with --load, whose callers and refusals the console shows', async () => {
+    const ending = new AbortController()
+    const { instructions, close } = await openSandbox({ ...args, load: true }, ending.signal)
+    const [, admin] = /^ {2}(http:\S+) +the console/m.exec(instructions)!
+    await until('a refusal', async () => {
+      const { activity } = (await (await fetch(`${admin}/overview`)).json()) as {
+        activity: { callers: { refusals: number }[] }
+      }
+      return activity.callers.length > 3 && activity.callers.some(({ refusals }) => refusals > 0)
+    })
+    expect(instructions).toContain('the console')
+    ending.abort()
+    await close()
+  })
+
+  it('prints URLs with the host that callers use, including the issuer, and hints at a lower limit', async () => {
     const named = { ...args, host: 'sandbox.example.com' }
     const { instructions, close } = await openSandbox(named, new AbortController().signal)
+    expect(instructions).toContain('1000 calls a minute (sooner with --limit 5): 200 until')
     const [, port, issuer] = /^ +http:\/\/sandbox\.example\.com:(\d+) +the gateway; (\S+) is the/m.exec(
       instructions,
     )!
@@ -208,9 +199,10 @@ describe('starting the sandbox', () => {
   it('reports an address of another machine, with the remedy', async () => {
     const elsewhere = openSandbox({ ...args, host: '198.51.100.7' }, new AbortController().signal)
     await expect(elsewhere).rejects.toThrow(/ cannot be opened: .*198\.51\.100\.7.* or --host\.$/)
-    const wrong = sluice(['sandbox', '--host', 'http://a'])
-    expect(await wrong.ended()).toBe(64)
-    expect(wrong.stderr()).toContain('--host: "http://a" is not an address or host name')
+    expect(await sluice(['sandbox', '--host', 'http://a'])).toMatchObject({
+      code: 64,
+      stderr: expect.stringContaining('--host: "http://a" is not an address or host name'),
+    })
   })
 
   it('closes everything if a port is taken', async () => {

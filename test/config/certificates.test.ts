@@ -13,7 +13,7 @@ function undated({ der, key }: TestCertificate): { readonly cert: string; readon
 }
 
 describe('the certificates of a configuration', () => {
-  it('are listed by file, valid until the first one expires', async () => {
+  it('the certificates of a configuration are listed by file, valid until the first one expires', async () => {
     const soon = makeCertificate('soon', 3_600_000).cert
     const { config } = await load(
       completed(
@@ -40,7 +40,7 @@ describe('the certificates of a configuration', () => {
     expect(certificatesOf(plain.config)).toEqual([])
   })
 
-  it('are valid from the latest start', async () => {
+  it('the certificates of a configuration are valid from the latest start', async () => {
     const { config } = await load(
       completed('listen: { tls: { cert: chain.pem, key: key.pem } }'),
       {},
@@ -52,7 +52,7 @@ describe('the certificates of a configuration', () => {
     expect(certificatesOf(config)[0]!.validFromMs).toBe(Math.max(...starts.map(startOf)))
   })
 
-  it('do not include those that OpenSSL cannot read', async () => {
+  it('the certificates of a configuration do not include those that OpenSSL cannot read', async () => {
     const { config } = await load(completed('store: memory'))
     const own = makeCertificate()
     const bad = undated(own)

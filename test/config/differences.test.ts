@@ -80,11 +80,14 @@ describe('the differences of two configurations', () => {
       'tracing: { headers: { k: b } }',
       ['tracing.headers.k *** → ***'],
     ],
-  ] as [string, string, string, string[]][])('are %s', ([, before, after, changes]) => {
-    expect(differences(before, after, 'sluice.yaml')).toEqual(changes)
-  })
+  ] as [string, string, string, string[]][])(
+    'the differences of two configurations are %s',
+    ([, before, after, changes]) => {
+      expect(differences(before, after, 'sluice.yaml')).toEqual(changes)
+    },
+  )
 
-  it('are at most twenty', () => {
+  it('the differences of two configurations are at most twenty', () => {
     const many = (value: number) => Array.from({ length: 25 }, (_, i) => `k${i}: ${value}`).join('\n')
     const changes = differences(many(1), many(2), 'sluice.yaml')
     expect(changes).toHaveLength(21)

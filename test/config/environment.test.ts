@@ -11,14 +11,14 @@ describe('the environment', () => {
     expect(config.listen).toMatchObject({ port: 8081, host: '127.0.0.7' })
   })
 
-  it('is a text if a text is required', async () => {
+  it('the environment is a text if a text is required', async () => {
     const tokens =
       'tokens: { issuer: https://a.example.com, audience: "${AUD}", realm: "${AUD}", clientClaim: "${YES}" }'
     const { config } = await load(completed(tokens), { AUD: '007', YES: 'true' })
     expect(config.tokens[0]).toMatchObject({ audience: ['007'], realm: '007', clientClaim: 'true' })
   })
 
-  it('is a number or true if the setting requires it, like a text in quotes', async () => {
+  it('the environment is a number or true if the setting requires it, like a text in quotes', async () => {
     const text = completed(
       'listen: { port: "80${PORT}" }\nadmin: { port: "7" }\nlimits: { a: { per: [ip], limit: "${N}", window: 1s, shadow: "${YES}" } }\nroutes: [{ match: /, upstream: data, authenticate: bearer }]',
     )
@@ -27,7 +27,7 @@ describe('the environment', () => {
     expect(config.limits).toMatchObject([{ limit: 100, shadow: true }])
   })
 
-  it('is replaced by the default if it is unset or empty', async () => {
+  it('the environment is replaced by the default if it is unset or empty', async () => {
     const text = completed(
       'listen: { port: "${A:-1}" }\nadmin: { port: "${B:-2}" }\nlog: { level: "${C:-warn}" }',
     )
@@ -43,7 +43,7 @@ describe('the environment', () => {
     ])
   })
 
-  it('is not replaced after two dollar signs', async () => {
+  it('the environment is not replaced after two dollar signs', async () => {
     const { config } = await load(completed('tokens: { issuer: https://a.example.com, audience: "$${A}" }'))
     expect(config.tokens[0]?.audience).toEqual(['${A}'])
   })
@@ -57,12 +57,12 @@ describe('the environment', () => {
 describe('a secret', () => {
   const text = completed('store: { redis: { url: "file:./redis-url" } }')
 
-  it('is read from a file, without the final newline', async () => {
+  it('a secret is read from a file, without the final newline', async () => {
     const { config } = await load(text, {}, [], { 'redis-url': 'redis://:s3cret@redis:6379\n' })
     expect(config.store).toMatchObject({ redis: { topology: { url: 'redis://:s3cret@redis:6379' } } })
   })
 
-  it('must not be empty', async () => {
+  it('a secret must not be empty', async () => {
     expect(await mistakesIn(text, {}, [], { 'redis-url': '\n' })).toEqual([
       'sluice.yaml:1:24: store.redis.url: refers to redis-url, which is empty',
     ])
@@ -90,7 +90,7 @@ describe('a secret', () => {
     'tokens: { issuer: "u:hunter2@h:1", audience: a }',
     'tokens: { issuer: "http://h/?apikey=hunter2", audience: a }',
     'routes: [{ match: "u:hunter2@h:1/x", upstream: "http://u:hunter2@h", authenticate: none }]',
-  ])('is not shown in the mistakes of %s', async (snippet) => {
+  ])('a secret is not shown in the mistakes of %s', async (snippet) => {
     const mistakes = await mistakesIn(completed(snippet))
     expect(mistakes).not.toEqual([])
     expect(mistakes.join('\n')).not.toContain('hunter2')
@@ -153,7 +153,7 @@ describe('flags', () => {
     expect(await mistakesIn(completed('listen:'), {}, overridesOf({ port: '1' }))).toEqual([])
   })
 
-  it('are named in mistakes', async () => {
+  it('flags are named in mistakes', async () => {
     const given = {
       port: 'http',
       'admin-port': '70000',
@@ -176,7 +176,7 @@ describe('flags', () => {
     ])
   })
 
-  it('are named in warnings', async () => {
+  it('flags are named in warnings', async () => {
     const { config } = await load(completed(''), {}, overridesOf({ 'admin-host': '::' }))
     expect(config.warnings.map(({ where }) => where)).toEqual(['--admin-host'])
   })

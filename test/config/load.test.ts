@@ -406,19 +406,19 @@ it('a configuration with calendars and conditions can be handed to other threads
 })
 
 describe('a file that cannot be read', () => {
-  it('is named, with the reason', async () => {
+  it('a file that cannot be read is named, with the reason', async () => {
     expect(await problemOf('/nowhere/sluice.yaml')).toBe('/nowhere/sluice.yaml: does not exist')
     expect(await problemOf('/etc/hostname/x')).toBe('/etc/hostname/x: does not exist')
     expect(await problemOf('/etc')).toBe('/etc: is a directory, not a file')
   })
 
-  it('must be UTF-8', async () => {
+  it('a file that cannot be read must be UTF-8', async () => {
     expect(await mistakesIn('', {}, [], { 'sluice.yaml': new Uint8Array([0xff, 0xfe, 0x61, 0x00]) })).toEqual(
       ['sluice.yaml: is not UTF-8 text; save it as UTF-8'],
     )
   })
 
-  it('may not be nested too deeply', async () => {
+  it('a file that cannot be read may not be nested too deeply', async () => {
     expect(await mistakesIn(`\n${'['.repeat(100_000)}`)).toEqual([
       'sluice.yaml:1:1: the brackets of the file nest too deeply; remove some',
     ])
@@ -427,7 +427,7 @@ describe('a file that cannot be read', () => {
   })
 
   // Quadratic time would take minutes.
-  it('may have many anchors and keys', { timeout: 10_000 }, async () => {
+  it('a file that cannot be read may have many anchors and keys', { timeout: 10_000 }, async () => {
     const keys = Array.from({ length: 50_000 }, (_, i) => `  key${i}: &anchor${i} 1\n`).join('')
     expect(await mistakesIn(completed(`x:\n${keys}`))).toEqual([
       expect.stringContaining('sluice.yaml:1:1: x: unknown key'),

@@ -25,7 +25,7 @@ function keysOf({ properties = {}, items, additionalProperties, anyOf = [] }: Js
 }
 
 describe('config/', () => {
-  it('has the reference and the sandbox', () => {
+  it('config/ has the reference and the sandbox', () => {
     expect(files).toEqual(expect.arrayContaining(['sandbox.yaml', 'sluice.yaml']))
   })
 
@@ -45,7 +45,7 @@ describe('config/', () => {
     expect([...absent]).toEqual([])
   })
 
-  it('is the same with every default of the reference left out', async () => {
+  it('config/ is the same with every default of the reference left out', async () => {
     const { config } = await loadConfig({ file: join(CONFIG, 'sluice.yaml'), env: {} })
     const text = await readFile(join(CONFIG, 'sluice.yaml'), 'utf8')
     const given = parse(text) as Record<string, Record<string, unknown>>
@@ -64,12 +64,12 @@ describe('config/', () => {
 })
 
 describe('sluice.schema.json', () => {
-  it('is up to date (npm run schema)', async () => {
+  it('sluice.schema.json is up to date (npm run schema)', async () => {
     const written = await readFile(join(CONFIG, 'sluice.schema.json'), 'utf8')
     expect(JSON.parse(written)).toEqual(JSON.parse(JSON.stringify(jsonSchema())))
   })
 
-  it('has a setting for every description', async () => {
+  it('sluice.schema.json has a setting for every description', async () => {
     const settings = new Set<string>()
     const look = (inner: unknown, path: string): void => {
       if (typeof inner !== 'object') return

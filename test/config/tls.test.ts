@@ -14,7 +14,7 @@ const { 'cert.pem': cert, 'key.pem': key, 'chain.pem': chain } = BESIDE
 const files = { ...BESIDE, 'bag.pem': `bag attributes\n${cert}` }
 
 describe('TLS', () => {
-  it('is passed on as read', async () => {
+  it('TLS is passed on as read', async () => {
     const { config } = await load(LISTEN, {}, [], files)
     expect(config.listen.tls).toEqual({ cert: chain, key, clientCa: cert, requestClientCert: false })
     expect(config.warnings).toEqual([])
@@ -35,7 +35,7 @@ describe('TLS', () => {
     ['an upstream', UPSTREAM, 31, /upstreams\.data\.tls\.cert: expired at /],
     ['Redis', REDIS, 31, /store\.redis\.tls\.cert: expired at /],
   ])(
-    'of %s gets a warning if its certificate has expired, expires soon, or is not valid yet',
+    'TLS of %s gets a warning if its certificate has expired, expires soon, or is not valid yet',
     async (_, text, days, words) => {
       const { config } = await load(text, {}, [], files, Date.now() + days * DAY_MS)
       expect(config.warnings.map(problemLine)).toEqual([expect.stringMatching(words) as string])

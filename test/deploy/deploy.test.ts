@@ -61,16 +61,16 @@ async function isCommandLine(words: readonly string[]): Promise<boolean> {
 }
 
 describe('deploy/', () => {
-  it('has YAML that parses', () => {
+  it('deploy/ has YAML that parses', () => {
     for (const path of filesIn('deploy', '.yaml')) expect(parsed(path), path).toBeTypeOf('object')
   })
 
-  it('has configurations that load with a warning only of keys that are read without TLS', () => {
+  it('deploy/ has configurations that load with a warning only of keys that are read without TLS', () => {
     for (const { warnings } of [gateway, inPods])
       expect(warnings.map(({ path }) => path)).toEqual(['tokens.jwks'])
   })
 
-  it('has a configuration that does not load if both hosts are the same', async () => {
+  it('deploy/ has a configuration that does not load if both hosts are the same', async () => {
     const same = { ...filled, API_HOST: filled['IDENTITY_HOST'] }
     await expect(load('deploy/gateway/sluice.yaml', same)).rejects.toThrow(
       /never matches: its requests match "identity/,
@@ -87,7 +87,7 @@ describe('Dockerfile', () => {
     expect(copied.filter((path) => !existsSync(join(REPOSITORY, path)))).toEqual([])
   })
 
-  it('has an exact version of Node.js, the same in both stages, and builds on the architecture of the machine', () => {
+  it('Dockerfile has an exact version of Node.js, the same in both stages, and builds on the architecture of the machine', () => {
     const [build, final, ...more] = [...dockerfile.matchAll(/^FROM (.+)$/gm)].map(([, from]) => from)
     expect(final).toMatch(/^node:24\.\d+\.\d+-bookworm-slim$/)
     expect({ build, more }).toEqual({ build: `--platform=$BUILDPLATFORM ${final} AS build`, more: [] })
@@ -135,7 +135,7 @@ describe('deploy/compose.yaml', () => {
     expect(new Set([...used, 'VERSION'])).toEqual(new Set([...Object.keys(dotEnv), 'VERSION']))
   })
 
-  it('has no default for a secret, and no port open to others', () => {
+  it('deploy/compose.yaml has no default for a secret, and no port open to others', () => {
     expect(SECRETS).toEqual(['ADMIN_TOKEN', 'REDIS_PASSWORD', 'GRAFANA_PASSWORD'])
     for (const name of SECRETS) {
       expect(dotEnv[name]).toBe('')
@@ -308,7 +308,7 @@ describe('deploy/systemd/', () => {
     expect(unit).toMatch(/^RestartPreventExitStatus=64 78$/m)
   })
 
-  it('has an example of the variables without a secret', () => {
+  it('deploy/systemd/ has an example of the variables without a secret', () => {
     const { ADMIN_TOKEN, REDIS_PASSWORD } = assigned(fileText('deploy/systemd/sluice.env.example'))
     expect([ADMIN_TOKEN, REDIS_PASSWORD]).toEqual(['', ''])
   })

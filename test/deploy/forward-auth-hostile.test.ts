@@ -196,7 +196,7 @@ describe('HAProxy that asks', () => {
     expect(statuses(await send(asking.port, 'GET /open/a HTTP/1.1', HOST))).toEqual([200])
   })
 
-  it('does not speak HTTP/2 without TLS', async () => {
+  it('HAProxy that asks does not speak HTTP/2 without TLS', async () => {
     const asking = await start('haproxy')
     const { text } = await raw(asking.port, 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', answered)
     expect(text).toMatch(/^HTTP\/1\.[01] 4\d\d /)

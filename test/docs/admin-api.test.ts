@@ -110,7 +110,7 @@ describe('docs/admin-api.yaml', () => {
     await until('it is ready', async () => (await ask('/readyz')).status === 200)
   })
 
-  it('has every path of the listener, and no other', async () => {
+  it('docs/admin-api.yaml has every path of the listener, and no other', async () => {
     const described = Object.keys(description.paths).map((path) => path.replace(/\{.*/, ''))
     const { status, body } = await ask('/nowhere')
     expect(status).toBe(404)
@@ -122,7 +122,7 @@ describe('docs/admin-api.yaml', () => {
       expect((await ask(path)).status, path).not.toBe(404)
   })
 
-  it('has every file of the console', async () => {
+  it('docs/admin-api.yaml has every file of the console', async () => {
     for (const name of readdirSync(join(REPOSITORY, 'src/admin/console')).filter((name) =>
       /\.(css|js|svg)$/.test(name),
     ))
@@ -131,7 +131,7 @@ describe('docs/admin-api.yaml', () => {
     expectDescribed('/console/{file}', 'get', await ask('/console/nothing.js'))
   })
 
-  it('has the methods of every path', async () => {
+  it('docs/admin-api.yaml has the methods of every path', async () => {
     for (const [path, operations] of Object.entries(description.paths)) {
       const target = path.replace('{caller}', 'acme').replace('{file}', 'main.js')
       const { status, headers } = await ask(target, { method: 'PUT' })
@@ -145,7 +145,7 @@ describe('docs/admin-api.yaml', () => {
     }
   })
 
-  it('has the paths that need the token', async () => {
+  it('docs/admin-api.yaml has the paths that need the token', async () => {
     for (const [path, { get, patch, delete: remove }] of Object.entries(description.paths)) {
       const target = path.replace('{caller}', 'acme').replace('{file}', 'main.js')
       for (const [method, operation] of Object.entries({ get, patch, delete: remove })) {

@@ -95,11 +95,11 @@ describe('docs/operating.md', () => {
 })
 
 describe('docs/configuration.md', () => {
-  it('is up to date (npm run schema)', () => {
+  it('docs/configuration.md is up to date (npm run schema)', () => {
     expect(fileText('docs/configuration.md')).toBe(configurationPage(jsonSchema()))
   })
 
-  it('has every key of the reference', () => {
+  it('docs/configuration.md has every key of the reference', () => {
     const keys = new Set(
       [...fileText('docs/configuration.md').matchAll(/^\| `([^`]+)` \|/gm)].flatMap(([, path]) =>
         path!.split(/[.[\]]+/),
@@ -112,7 +112,7 @@ describe('docs/configuration.md', () => {
 })
 
 describe('docs/README.md', () => {
-  it('is linked from the README, and links every other page', () => {
+  it('docs/README.md is linked from the README, and links every other page', () => {
     expect(fileText('README.md')).toContain('(docs/README.md)')
     const list = fileText('docs/README.md')
     for (const page of DOCS.filter((page) => page !== 'docs/README.md'))

@@ -33,7 +33,7 @@ const workflows = files
   .map((path) => [path, (parsed(path) as { jobs: Record<string, Job> }).jobs] as const)
 
 describe('.github/', () => {
-  it('has YAML that parses', () => {
+  it('.github/ has YAML that parses', () => {
     expect(files).toHaveLength(6)
     for (const path of files) expect(parsed(path), path).toBeTypeOf('object')
   })

@@ -60,7 +60,11 @@ describe('docs/tasks', () => {
   it('block a client, and lift the block', async () => {
     const [find, set, check, lift] = codeBlocks(page('block-a-client.md'), 'sh')
     expect((await callAs('acme')).status).toBe(200)
-    await until('it is shown', async () => (await run(find!, env)).includes('acme'))
+    await until('it is shown', async () => {
+      const { body } = await call(gateway.adminPort, { path: '/overview' })
+      return body.includes('"client:acme"')
+    })
+    expect(await run(find!, env)).toContain('acme')
     expect(await run(set!, env)).toContain('requests')
     expect((await callAs('acme')).status).toBe(429)
     expect((await callAs('other')).status).toBe(200)

@@ -42,7 +42,7 @@ function isSame(shown: string, text: string): boolean {
 }
 
 describe('docs/troubleshooting.md', () => {
-  it('has an entry for each code, at the anchor to which its type leads', () => {
+  it('docs/troubleshooting.md has an entry for each code, at the anchor to which its type leads', () => {
     const [, list] = /const STATUS = \{([\s\S]*?)\n\}/.exec(fileText('src/errors.ts'))!
     const codes = [...list!.matchAll(/(\w+): (\d+)/g)].map(([, code, status]) => `${code} ${status}`)
     const entries = [...errors.matchAll(/^### (\w+)\n\nStatus (\d{3})\b/gm)].map(
@@ -51,7 +51,7 @@ describe('docs/troubleshooting.md', () => {
     expect(entries.toSorted()).toEqual(codes.toSorted())
   })
 
-  it('has every text of an error', () => {
+  it('docs/troubleshooting.md has every text of an error', () => {
     expect(sentences.length).toBeGreaterThan(90)
     expect(phrases.length).toBeGreaterThan(15)
     const missing = [...sentences, ...phrases].filter(
@@ -60,7 +60,7 @@ describe('docs/troubleshooting.md', () => {
     expect(missing).toEqual([])
   })
 
-  it('has only texts of errors', () => {
+  it('docs/troubleshooting.md has only texts of errors', () => {
     const texts = [...sentences, ...phrases]
     const begun = /^The (?:request object|client_assertion|access token) /
     const gone = documented.filter(

@@ -41,13 +41,13 @@ describe('trusted proxies', () => {
 describe('the caller', () => {
   const { caller } = createPeers(['10.0.0.0/8', 'fd00::/8'])
 
-  it('is searched in the last hundred addresses of a chain', () => {
+  it('the caller is searched in the last hundred addresses of a chain', () => {
     const hops = Array.from({ length: 2000 }, (_, i) => `10.1.${i >> 8}.${i & 255}`)
     expect(caller('10.0.0.1', hops.join(', '))).toBe(hops.at(-100))
     expect(caller('10.0.0.1', ['9.9.9.9', ...hops.slice(-99)].join(', '))).toBe('9.9.9.9')
   })
 
-  it('of an untrusted peer is the peer, for any X-Forwarded-For', () => {
+  it('the caller of an untrusted peer is the peer, for any X-Forwarded-For', () => {
     for (const claim of [undefined, '', '9.9.9.9', '10.0.0.1', '9.9.9.9, 10.0.0.1', '127.0.0.1'])
       expect(caller('8.8.8.8', claim)).toBe('8.8.8.8')
   })
@@ -92,7 +92,7 @@ describe('the caller', () => {
     expect(caller('10.0.0.1', claim)).toBe(expected)
   })
 
-  it('is found in a chain of the maximum length of a head', () => {
+  it('the caller is found in a chain of the maximum length of a head', () => {
     expect(caller('10.0.0.1', '10.0.0.2,'.repeat(1600) + '10.0.0.3')).toBe('10.0.0.2')
   })
 })

@@ -99,7 +99,7 @@ describe('a guarded path', () => {
       expect(found(method, '/oidc/request')).toEqual({ allow: ['POST'], nearest: routes[1] })
   })
 
-  it('is guarded only at its host, without further segments', () => {
+  it('a guarded path is guarded only at its host, without further segments', () => {
     expect(found('GET', '/oidc/request', 'other.example')).toMatchObject({ route: routes[0] })
     expect(found('POST', '/oidc/request', 'other.example')).toMatchObject({ route: routes[2] })
     expect(found('GET', '/oidc/request/x')).toMatchObject({ route: routes[0] })
@@ -109,14 +109,14 @@ describe('a guarded path', () => {
   })
 
   it.each(['.', ',', '+', '.json', ',x', '+x', '%20', '%C2%A0', '%E2%80%8B', '%CC%81', './', './x', '%3Fx'])(
-    'with the suffix %s matches no route',
+    'a guarded path with the suffix %s matches no route',
     (end) => {
       for (const method of ['GET', 'POST', 'PUT', 'PROPFIND'])
         expect(found(method, `/OIDC/request${end}`)).toBeUndefined()
     },
   )
 
-  it('may itself contain such characters, or end in a parameter', () => {
+  it('a guarded path may itself contain such characters, or end in a parameter', () => {
     const dotted = createRouter([
       route('POST /par.v1', 'par'),
       route('POST /x/:y', 'par'),
@@ -135,7 +135,7 @@ describe('a guarded path', () => {
     expect(taken('/z.')).toBeUndefined()
   })
 
-  it('does not change the methods of other paths', () => {
+  it('a guarded path does not change the methods of other paths', () => {
     expect(found('PATCH', '/only')).toEqual({ allow: ['GET', 'HEAD'], nearest: routes[3] })
     expect(found('PROPFIND', '/only')).toMatchObject({
       allow: expect.arrayContaining(['PATCH']),

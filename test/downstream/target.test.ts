@@ -132,12 +132,12 @@ describe('refuses targets that servers parse differently', () => {
 })
 
 describe('the host', () => {
-  it('is parsed without port, case and root dot', () => {
+  it('the host is parsed without port, case and root dot', () => {
     expect(read('/', 'API.example.com.:8080')).toMatchObject({ host: 'api.example.com' })
     expect(read('/', '[::1]:80')).toMatchObject({ host: '[::1]' })
   })
 
-  it('of an absolute form must be served, and equal the Host field', () => {
+  it('the host of an absolute form must be served, and equal the Host field', () => {
     expect(read('http://API.example.com/a?b')).toMatchObject({
       path: '/a',
       query: '?b',
@@ -148,12 +148,12 @@ describe('the host', () => {
     expect(read('http://api.example.com/', 'other.example')).toBeInstanceOf(Refusal)
   })
 
-  it.each([[[]], [['a', 'a']], [['a', 'b']]])('must be sent exactly once: %j', (hosts) => {
+  it.each([[[]], [['a', 'a']], [['a', 'b']]])('the host must be sent exactly once: %j', (hosts) => {
     expect(parseTarget('/', hosts, served)).toBeInstanceOf(Refusal)
   })
 
   it.each(['', 'a b', ...words('a/b a@b a:b a:1:2 a,b [::1 a# a?x é %61 a:123456 ..')])(
-    'is not %j',
+    'the host is not %j',
     (host) => {
       expect(parseHost(host)).toBeUndefined()
     },

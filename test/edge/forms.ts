@@ -30,6 +30,8 @@ export const BAD_PUSHES: Readonly<Record<string, Push>> = {
   'two types': { type: 'application/x-www-form-urlencoded, application/json', body: GOOD },
   'UTF-16': { type: 'application/x-www-form-urlencoded; charset=utf-16', body: GOOD },
   'UTF-7': { type: 'application/x-www-form-urlencoded; charset=utf-7', body: GOOD },
+  'a charset in open quotes': { type: 'application/x-www-form-urlencoded; charset="utf-8', body: GOOD },
+  'an empty charset': { type: 'application/x-www-form-urlencoded; charset=""', body: GOOD },
   'two charsets': { type: 'application/x-www-form-urlencoded; charset=utf-8; charset=utf-7', body: GOOD },
   'a packed body': { encoding: 'gzip', body: GOOD },
   'another packed body': { encoding: 'br', body: GOOD },

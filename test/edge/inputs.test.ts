@@ -37,7 +37,7 @@ function push({ type = 'application/x-www-form-urlencoded', authorization, encod
 }
 
 describe('bad inputs', () => {
-  it('are more than 500, and all differ', () => {
+  it('bad inputs are more than 500, and all differ', () => {
     const framings = FRAMINGS.filter(({ answers }) => answers.some((status) => status >= 400)).map(
       ({ bytes }) => bytes.join(''),
     )

@@ -77,7 +77,7 @@ function counterOf({ segments }: Target): string | undefined {
 
 describe('any target', () => {
   it(
-    'is a 400, or has one canonical spelling without anything ambiguous',
+    'any target is a 400, or has one canonical spelling without anything ambiguous',
     () => {
       let taken = 0
       fc.assert(
@@ -111,7 +111,7 @@ describe('any target', () => {
   )
 
   it(
-    'that a framework of the upstream routes as a sync is charged as a sync of the same connection',
+    'any target that a framework of the upstream routes as a sync is charged as a sync of the same connection',
     () => {
       let syncs = 0
       fc.assert(
@@ -136,7 +136,7 @@ describe('any target', () => {
   )
 
   it(
-    'that a framework of the upstream routes to the PAR endpoint is guarded',
+    'any target that a framework of the upstream routes to the PAR endpoint is guarded',
     () => {
       const guarded = pattern('POST /oidc/request')
       const pieces = fc.array(
@@ -171,7 +171,7 @@ describe('any target', () => {
   )
 
   it(
-    'with any Host is refused, or has one host name and port',
+    'any target with any Host is refused, or has one host name and port',
     () => {
       const host = fc.oneof(
         fc.string({ unit: 'binary' }),

@@ -59,7 +59,7 @@ describe('the authorisation endpoint', () => {
     ['/oidc/auth%20?client_id=signing', 'GET', 404],
     ['/oidc/auth?client_id=signing', 'PUT', 405],
     ['/oidc/auth?client_id=signing', 'OPTIONS', 405],
-  ])('cannot be reached by an alias: %s by %s', async (path, method, status) => {
+  ])('the authorisation endpoint cannot be reached by an alias: %s by %s', async (path, method, status) => {
     const { headers, ...got } = await ask(path, { method })
     expect(got.status).toBe(status)
     expect(headers.allow).toBe(status === 405 ? 'GET, HEAD, POST' : undefined)
@@ -79,7 +79,7 @@ describe('the authorisation endpoint', () => {
 describe('a refusal of the authorisation endpoint', () => {
   const path = `/oidc/auth?client_id=${encodeURIComponent(`<b>"&'`)}&state=%3Cscript%3E`
 
-  it('is a page for a browser, without scripts, external resources or a redirect', async () => {
+  it('a refusal of the authorisation endpoint is a page for a browser, without scripts, external resources or a redirect', async () => {
     const headers = { Accept: BROWSER, 'X-Request-Id': 'my-id' }
     const got = await ask(path, { headers })
     expect([got.status, got.headers['content-type']]).toEqual([400, 'text/html; charset=utf-8'])
@@ -107,14 +107,17 @@ describe('a refusal of the authorisation endpoint', () => {
     'text/html;q=0',
     '',
     'x'.repeat(9000),
-  ])('is JSON of RFC 6749 for callers that accept %j', async (accept) => {
-    const got = await ask(path, { headers: accept === undefined ? {} : { Accept: accept } })
-    expect([got.status, got.headers['content-type']]).toEqual([400, 'application/json'])
-    expect(got.json).toEqual({
-      error: 'invalid_request',
-      error_description: expect.stringContaining('must push'),
-    })
-  })
+  ])(
+    'a refusal of the authorisation endpoint is JSON of RFC 6749 for callers that accept %j',
+    async (accept) => {
+      const got = await ask(path, { headers: accept === undefined ? {} : { Accept: accept } })
+      expect([got.status, got.headers['content-type']]).toEqual([400, 'application/json'])
+      expect(got.json).toEqual({
+        error: 'invalid_request',
+        error_description: expect.stringContaining('must push'),
+      })
+    },
+  )
 
   it('keeps the connection', async () => {
     const get = `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`

@@ -1,8 +1,7 @@
 import { connect, type Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { closeLater } from '../helpers/closing.ts'
-import { token, yaml } from '../helpers/gateway.ts'
-import { serving } from '../helpers/process.ts'
+import { startLogging, token, yaml } from '../helpers/gateway.ts'
 import { statuses } from '../helpers/raw.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startRawUpstream } from '../helpers/upstream.ts'
@@ -15,7 +14,7 @@ const back = await startRawUpstream((socket, data) => {
   if (data.includes('/early')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbegun')
 })
 const redis = await startRedis()
-const gateway = await serving(
+const gateway = await startLogging(
   yaml({
     data: back.url,
     limit: 10,

@@ -1,8 +1,16 @@
 import { hash } from 'node:crypto'
-import { afterAll, beforeEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { sluice } from '../commands/run.ts'
 import { closeLater } from '../helpers/closing.ts'
-import { call, type Call, startGateway, token, yaml } from '../helpers/gateway.ts'
+import {
+  call,
+  type Call,
+  type LoggingGateway,
+  startGateway,
+  startLogging,
+  token,
+  yaml,
+} from '../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
@@ -107,6 +115,7 @@ beforeEach(() => redis.command('FLUSHALL'))
 const settings = (store: string, limits = LIMITS, routes = ROUTES) =>
   yaml({ data: upstream.url, store, limits, routes })
 const redisStore = (more = '') => `{ redis: { url: "${redis.url}" }, timeout: 5s${more} }`
+const byTwoWorkers = (text: string) => serving(text, ['--workers', '2'])
 /** Returns a function that runs a command at the admin listener of a gateway. */
 const commands =
   (adminPort: number) =>
@@ -118,14 +127,14 @@ function expectNoSecret(text: string): void {
 }
 
 describe.each([
-  ['in memory', () => 'memory', []],
-  ['in Redis by two workers', redisStore, ['--workers', '2']],
-] as const)('a caller that is counted %s', (_, store, flags) => {
-  let gateway: ServingProcess
+  ['in memory', () => 'memory', startLogging],
+  ['in Redis by two workers', redisStore, byTwoWorkers],
+])('a caller that is counted %s', (_, store, start) => {
+  let gateway: LoggingGateway | ServingProcess
   beforeAll(async () => {
-    gateway = await serving(settings(store()), flags)
+    gateway = await start(settings(store()))
   })
-  afterAll(() => gateway.kill())
+  afterAll(() => ('close' in gateway ? gateway.close() : gateway.kill()))
 
   /** Sends a call on a connection of its own, which any worker may accept. */
   const send = ({ headers, ...rest }: Call) =>
@@ -258,33 +267,39 @@ describe('a caller that no limit counts by', () => {
     'limits:\n  keys: { per: ["header:x-api-key"], limit: 2, window: 10m }\n  ips: { per: [ip], limit: 9, window: 10m }'
   const ROUTE = 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [keys, ips] }]'
 
-  it.each(['memory', 'Redis'])('is a mistake that names what the limits count by, in %s', async (where) => {
-    const gateway = await serving(
-      settings(where === 'memory' ? 'memory' : redisStore(), ONE, ROUTE),
-      where === 'memory' ? [] : ['--workers', '2'],
-    )
-    const run = commands(gateway.adminPort)
-    const problem = 'by client. The limits count by header:x-api-key=VALUE, ip:VALUE.'
-    for (const [action, ...more] of [['show'], ['reset'], ['set', 'keys=5']] as const) {
-      const ended = await run('limits', action, 'acme', ...more)
-      expect(ended).toMatchObject({ code: 64, stdout: '' })
-      expect(ended.stderr).toContain(`No limit counts "client:acme", ${problem}`)
-    }
-    const headers = { 'Content-Type': 'application/json' }
-    for (const more of [{}, { method: 'DELETE' }, { method: 'PATCH', headers, body: '{"set":{"keys":5}}' }]) {
-      const got = await call(gateway.adminPort, { path: '/limits/acme', ...more })
-      expect(got).toMatchObject({ status: 404 })
-      expect(got.json.detail).toContain(problem)
-    }
-    const several = await run('limits', 'show', 'user:jo', 'ip:127.0.0.1')
-    expect(several.stderr).toContain('No limit counts "user:jo ip:127.0.0.1", by user and ip.')
-    const later = await run('limits', 'set', 'header:x-api-key=abc123', 'ips=5')
-    expect(later).toMatchObject({ code: 64 })
-    expect(later.stderr).toContain(
-      `There is no limit "ips" that counts by "header:x-api-key=abc1…6ca13d52" first; those that can be set are: keys.`,
-    )
-    expect(gateway.lines().filter(({ msg }) => String(msg).includes('by an operator'))).toEqual([])
-  })
+  it.each(['memory', 'Redis'])(
+    'a caller that no limit counts by is a mistake that names what the limits count by, in %s',
+    async (where) => {
+      const gateway = await (where === 'memory' ? startLogging : byTwoWorkers)(
+        settings(where === 'memory' ? 'memory' : redisStore(), ONE, ROUTE),
+      )
+      const run = commands(gateway.adminPort)
+      const problem = 'by client. The limits count by header:x-api-key=VALUE, ip:VALUE.'
+      for (const [action, ...more] of [['show'], ['reset'], ['set', 'keys=5']] as const) {
+        const ended = await run('limits', action, 'acme', ...more)
+        expect(ended).toMatchObject({ code: 64, stdout: '' })
+        expect(ended.stderr).toContain(`No limit counts "client:acme", ${problem}`)
+      }
+      const headers = { 'Content-Type': 'application/json' }
+      for (const more of [
+        {},
+        { method: 'DELETE' },
+        { method: 'PATCH', headers, body: '{"set":{"keys":5}}' },
+      ]) {
+        const got = await call(gateway.adminPort, { path: '/limits/acme', ...more })
+        expect(got).toMatchObject({ status: 404 })
+        expect(got.json.detail).toContain(problem)
+      }
+      const several = await run('limits', 'show', 'user:jo', 'ip:127.0.0.1')
+      expect(several.stderr).toContain('No limit counts "user:jo ip:127.0.0.1", by user and ip.')
+      const later = await run('limits', 'set', 'header:x-api-key=abc123', 'ips=5')
+      expect(later).toMatchObject({ code: 64 })
+      expect(later.stderr).toContain(
+        `There is no limit "ips" that counts by "header:x-api-key=abc1…6ca13d52" first; those that can be set are: keys.`,
+      )
+      expect(gateway.lines().filter(({ msg }) => String(msg).includes('by an operator'))).toEqual([])
+    },
+  )
 })
 
 describe('the table of callers', () => {

@@ -1,30 +1,18 @@
 import { once } from 'node:events'
 import { get, type IncomingMessage, type ServerResponse } from 'node:http'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { call, token, yaml } from '../helpers/gateway.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { afterEach, describe, expect, it } from 'vitest'
+import { call, startGateway, token, yaml } from '../helpers/gateway.ts'
+import { serving } from '../helpers/process.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-/** Gateways in separate processes, with limits of calls at once. */
-
-let redis: RedisServer
-let data: TestUpstream
 /** The responses that the upstream holds back. */
 const held: ServerResponse[] = []
-beforeAll(async () => {
-  redis = await startRedis()
-  data = await startUpstream((_, response) => void held.push(response))
-})
-afterAll(async () => {
-  await data.close()
-  await redis.close()
-})
+const redis = await startRedis()
+const data = await startUpstream((_, response) => void held.push(response))
 
-const gateways: ServingProcess[] = []
 afterEach(() => {
-  for (const gateway of gateways.splice(0)) gateway.kill()
   for (const response of held.splice(0)) response.destroy()
 })
 
@@ -37,20 +25,21 @@ const LIMITS = `limits:
   requests: { per: [client], limit: 1000, window: 1m }`
 const shared = () => `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`
 
-async function gateway(store = shared(), timeout = '20s', limits = LIMITS) {
-  const started = await serving(yaml({ data: data.url, store, timeout, routes: ROUTES, limits }))
-  gateways.push(started)
-  return started
-}
+const settings = (store: string, timeout = '20s', limits = LIMITS) => ({
+  ...{ data: data.url, store, timeout, routes: ROUTES, limits },
+})
 
 let clients = 0
 const newToken = () => token(`client-${process.pid}-${++clients}`)
 const request = (port: number, mine: string) => call(port, { path: '/v3/exports', token: mine })
 const inProgress = (count: number) => until(`${count} calls are in progress`, () => held.length === count)
 
-it('decides a limit that another gateway with the same Redis counts in a window', async () => {
+it('a gateway decides a limit that another gateway with the same Redis counts in a window', async () => {
   const inWindow = LIMITS.replace('concurrent: 2', 'limit: 2, window: 1m')
-  const [atOnce, counting] = await Promise.all([gateway(), gateway(shared(), '20s', inWindow)])
+  const [atOnce, counting] = await Promise.all([
+    startGateway(settings(shared())),
+    startGateway(settings(shared(), '20s', inWindow)),
+  ])
   const mine = await newToken()
   const answering = setInterval(() => held.splice(0).forEach((response) => response.end('{}')), 5)
   const statuses: number[] = []
@@ -65,7 +54,7 @@ describe.each([
   ['Redis', shared],
 ])('a limit of calls at once, counted in %s', (_, store) => {
   it('refuses a further call, and admits the next when one has ended', async () => {
-    const { port } = await gateway(store())
+    const { port } = await startGateway(settings(store()))
     const mine = await newToken()
     const [first, second] = [request(port, mine), request(port, mine)]
     await inProgress(2)
@@ -89,7 +78,7 @@ describe.each([
   })
 
   it('charges no other limit for a refused call', async () => {
-    const { port } = await gateway(store())
+    const { port } = await startGateway(settings(store()))
     const mine = await newToken()
     const calls = [request(port, mine), request(port, mine)]
     await inProgress(2)
@@ -102,7 +91,7 @@ describe.each([
   })
 
   it('ends a call whose caller leaves', async () => {
-    const { port } = await gateway(store())
+    const { port } = await startGateway(settings(store()))
     const mine = await newToken()
     const headers = { authorization: `Bearer ${mine}` }
     const leaving = [1, 2].map(() => get({ port, path: '/v3/exports', headers }))
@@ -121,19 +110,19 @@ describe.each([
   })
 
   it('counts a response for as long as it lasts, beyond the timeout of its route', async () => {
-    const { port } = await gateway(store(), '2s')
+    const { port } = await startGateway(settings(store(), '1s'))
     const mine = await newToken()
     const headers = { authorization: `Bearer ${mine}` }
     const asked = [1, 2].map(() => once(get({ port, path: '/v3/exports', headers }), 'response'))
     await inProgress(2)
-    const beating = setInterval(() => held.forEach((response) => response.write('.')), 500)
+    const beating = setInterval(() => held.forEach((response) => response.write('.')), 50)
     for (const [response] of (await Promise.all(asked)) as [IncomingMessage][])
       response.resume().on('error', () => {})
     try {
-      const until = Date.now() + 5000
+      const until = Date.now() + 2500
       while (Date.now() < until) {
         expect((await request(port, mine)).status).toBe(429)
-        await new Promise((resolve) => setTimeout(resolve, 200))
+        await new Promise((resolve) => setTimeout(resolve, 100))
       }
     } finally {
       clearInterval(beating)
@@ -155,15 +144,12 @@ describe('two gateways on one Redis', () => {
   requests: { per: [client], limit: 1000000, window: 1m }`
     const ports = await Promise.all(
       [1, 2].map(async () => {
-        const started = await serving(
-          yaml({ data: slow.url, store: shared(), timeout: '20s', routes: ROUTES, limits }),
-        )
-        gateways.push(started)
-        return started.port
+        const { port } = await serving(yaml({ ...settings(shared()), data: slow.url, limits }))
+        return port
       }),
     )
     const mine = await newToken()
-    const until = Date.now() + 3000
+    const until = Date.now() + 1500
     const statuses = new Set<number>()
     await Promise.all(
       Array.from({ length: callers }, async (_, i) => {
@@ -174,7 +160,6 @@ describe('two gateways on one Redis', () => {
         }
       }),
     )
-    await slow.close()
     expect(statuses).toEqual(new Set([200, 429]))
     expect(most).toBeLessThanOrEqual(limit)
     expect(most).toBeGreaterThan(1)
@@ -184,7 +169,8 @@ describe('two gateways on one Redis', () => {
   it('get the places of a killed gateway when its leases have ended by themselves', async () => {
     // Leases last four times the timeout of Redis at least.
     const store = `{ redis: { url: "${redis.url}" }, timeout: 500ms, onOutage: deny }`
-    const [killed, other] = [await gateway(store, '2s'), await gateway(store, '2s')]
+    const killed = await serving(yaml(settings(store, '2s')))
+    const other = await startGateway(settings(store, '2s'))
     const mine = await newToken()
     for (let i = 0; i < 2; i++) request(killed.port, mine).catch(() => {})
     await inProgress(2)

@@ -42,7 +42,7 @@ const send = (
 const statuses = (answers: readonly Got[]) => answers.map(({ status }) => status)
 
 describe('a proof', () => {
-  it('is accepted once, by one of two gateways that share a Redis', async () => {
+  it('a proof is accepted once, by one of two gateways that share a Redis', async () => {
     const mine = await bound()
     const proof = prove(mine)
     expect(statuses([await send(mine, proof), await send(mine, proof, gateways[1])])).toEqual([200, 401])
@@ -53,18 +53,21 @@ describe('a proof', () => {
     expect(statuses(answers).filter((status) => status === 200)).toHaveLength(1)
   })
 
-  it.each(['/users', '/orgs'])('is accepted once on %s, whichever limits are left out', async (path) => {
-    const all = [{}, { 'psu-ip-address': '192.0.2.1' }, { 'X-Org': 'a' }, { 'X-Org': 'b' }]
-    for (const first of all) {
-      const mine = await bound()
-      const proof = prove(mine, path)
-      const answers = [await send(mine, proof, gateways[0], path, first)]
-      for (const headers of all) answers.push(await send(mine, proof, gateways[1], path, headers))
-      expect(statuses(answers)).toEqual([200, 401, 401, 401, 401])
-    }
-  })
+  it.each(['/users', '/orgs'])(
+    'a proof is accepted once on %s, whichever limits are left out',
+    async (path) => {
+      const all = [{}, { 'psu-ip-address': '192.0.2.1' }, { 'X-Org': 'a' }, { 'X-Org': 'b' }]
+      for (const first of all) {
+        const mine = await bound()
+        const proof = prove(mine, path)
+        const answers = [await send(mine, proof, gateways[0], path, first)]
+        for (const headers of all) answers.push(await send(mine, proof, gateways[1], path, headers))
+        expect(statuses(answers)).toEqual([200, 401, 401, 401, 401])
+      }
+    },
+  )
 
-  it('that is replayed is not charged', async () => {
+  it('a proof that is replayed is not charged', async () => {
     const mine = await bound()
     const proof = prove(mine)
     expect((await send(mine, proof)).headers['x-ratelimit-remaining']).toBe(String(LIMIT - 1))
@@ -72,7 +75,7 @@ describe('a proof', () => {
     expect((await send(mine, prove(mine))).headers['x-ratelimit-remaining']).toBe(String(LIMIT - 2))
   })
 
-  it('is accepted once on a path without limits, too', async () => {
+  it('a proof is accepted once on a path without limits, too', async () => {
     const mine = await bound()
     const proof = prove(mine, '/free')
     const answers = [

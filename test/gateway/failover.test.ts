@@ -116,7 +116,10 @@ it.each<[string, () => Promise<Ground>]>([
     const failover = { isOver: false }
     const callers = Promise.all(
       [1, 2, 3, 4].map(async () => {
-        while (!failover.isOver) expect(await admitted([local], newClient(ground, true), 2)).toBe(2)
+        while (!failover.isOver) {
+          expect(await admitted([local], newClient(ground, true), 2)).toBe(2)
+          await new Promise((resolve) => setTimeout(resolve, 10))
+        }
       }),
     )
     await ground.master.kill()

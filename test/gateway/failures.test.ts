@@ -142,7 +142,7 @@ describe('the gateway', () => {
     }
   })
 
-  it('does not count 429s of limits, missing scopes or responses of the upstream', async () => {
+  it('the gateway does not count 429s of limits, missing scopes or responses of the upstream', async () => {
     await start({
       limit: 2,
       routes: `${ROUTES}  - { match: "/scoped", upstream: data, authenticate: bearer, scope: [rare] }\n`,
@@ -155,7 +155,7 @@ describe('the gateway', () => {
     expect((await from('192.0.2.1', { token: await token('another') })).status).toBe(200)
   })
 
-  it('does not refuse an address on routes without authentication', async () => {
+  it('the gateway does not refuse an address on routes without authentication', async () => {
     await start()
     for (let i = 0; i < 4; i++) await from('192.0.2.1')
     expect((await from('192.0.2.1')).status).toBe(429)
@@ -192,7 +192,7 @@ clients: [{ id: acme, authentication: private_key_jwt }]`,
     })
   })
 
-  it('does not authenticate a push if its address failed too often while the body arrived', async () => {
+  it('the gateway does not authenticate a push if its address failed too often while the body arrived', async () => {
     await start({
       routes: ROUTES.replace('authenticate: none }', 'authenticate: par }'),
       more: `failures: { limit: 1, window: 1h }

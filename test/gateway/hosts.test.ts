@@ -73,7 +73,7 @@ describe('the fields that an upstream trusts', () => {
     return { own, other: back.seen.at(-1)!.headers }
   }
 
-  it('are removed in every spelling, only for that upstream', async () => {
+  it('the fields that an upstream trusts are removed in every spelling, only for that upstream', async () => {
     const { own, other } = await arrived('[]', { ...sent, 'My-Roles': 'evil', my_roles: 'evil' })
     for (const name of ['x-my-user', 'x_my_user', 'x.my.user', 'my-roles', 'my_roles'])
       expect(own).not.toHaveProperty([name])
@@ -81,7 +81,7 @@ describe('the fields that an upstream trusts', () => {
     expect(other).toMatchObject({ 'x-my-user': 'evil', my_roles: 'evil' })
   })
 
-  it('of a trusted proxy are forwarded unchanged, also if Connection names them', async () => {
+  it('the fields of a trusted proxy are forwarded unchanged, also if Connection names them', async () => {
     const { own } = await arrived('[127.0.0.1/32]', {
       ...sent,
       'X-My-User': 'alice',

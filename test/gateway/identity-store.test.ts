@@ -44,7 +44,7 @@ function expectUnlimited(answers: readonly Got[]): void {
 }
 
 describe('identity traffic', () => {
-  it('is never limited, gets no rate-limit headers, and reads no counter', async () => {
+  it('identity traffic is never limited, gets no rate-limit headers, and reads no counter', async () => {
     const spend = await token('acme')
     expect((await call(gateway.port, { token: spend })).status).toBe(200)
     expect((await call(gateway.port, { token: spend })).status).toBe(429)
@@ -54,7 +54,7 @@ describe('identity traffic', () => {
     expect(await readsOfCounters(redis)).toBe(before)
   })
 
-  it('is forwarded while Redis is down, including pushed requests', async () => {
+  it('identity traffic is forwarded while Redis is down, including pushed requests', async () => {
     await redis.kill()
     expect((await call(gateway.port, { token: await token('other') })).status).toBe(503)
     expectUnlimited(await askIdentity())

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { call, startGateway, yaml } from '../helpers/gateway.ts'
+import { call, startGateway, startLogging, yaml } from '../helpers/gateway.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
-import { serving } from '../helpers/process.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -18,7 +17,7 @@ const [first, second] = await Promise.all([
 ])
 const settings = ({ issuer, audience, jwksUri }: TestIssuer) =>
   `  - { issuer: "${issuer}", audience: "${audience}", jwks: "${jwksUri}" }`
-const gateway = await serving(
+const gateway = await startLogging(
   yaml({
     data: data.url,
     tokens: ['tokens:', settings(first), settings(second)].join('\n'),
@@ -41,7 +40,7 @@ const left = async (issuer: TestIssuer, client: string): Promise<string> => {
 }
 
 describe('clients of several issuers', () => {
-  it('with the same id are different clients, with their own calls and limits', async () => {
+  it('clients of several issuers with the same id are different clients, with their own calls and limits', async () => {
     expect(await left(second, 'shared')).toBe('200: 2 of 3')
     for (let i = 0; i < 2; i++) await send(second, 'shared')
     expect(await left(second, 'shared')).toBe('429: 0 of 3')
@@ -52,21 +51,21 @@ describe('clients of several issuers', () => {
     expect(await left(first, 'acme')).toBe('200: 2 of 3')
   })
 
-  it('cannot impersonate each other by an id that contains an issuer', async () => {
+  it('clients of several issuers cannot impersonate each other by an id that contains an issuer', async () => {
     for (let i = 0; i < 3; i++) await send(second, 'shared')
     expect(await left(first, `shared@${second.issuer}`)).toBe('200: 2 of 3')
     expect(await left(first, `acme@${second.issuer}`)).toBe('200: 2 of 3')
     expect(await left(first, `shared@${second.issuer}@${first.issuer}`)).toBe('200: 2 of 3')
   })
 
-  it('have their own users', async () => {
+  it('clients of several issuers have their own users', async () => {
     expect((await send(first, 'a', '/mine/x')).status).toBe(200)
     expect((await send(first, 'b', '/mine/x')).status).toBe(429)
     expect((await send(second, 'a', '/mine/x')).status).toBe(200)
     expect((await send(second, 'b', '/mine/x')).status).toBe(429)
   })
 
-  it('have an issuer in their names for callers, operators and the log, except those of the first issuer', async () => {
+  it('clients of several issuers have an issuer in their names for callers, operators and the log, except those of the first issuer', async () => {
     await send(second, 'blue')
     const answer = await send(second, 'blue', '/v3/rate-limits')
     expect(answer.json.limits).toMatchObject([{ name: 'requests', limit: 7, remaining: 6 }])

@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import { call } from '../helpers/gateway.ts'
-import { serving } from '../helpers/process.ts'
+import { call, startLogging } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -14,7 +13,7 @@ const api = await startUpstream()
 const text = example!
   .replace(/^store: .*$/m, 'store: memory\nlisten: { host: 127.0.0.1, port: 0 }\nadmin: { port: 0 }')
   .replace('http://127.0.0.1:4000', api.url)
-const gateway = await serving(text)
+const gateway = await startLogging(text)
 const lines = (wanted: string) => gateway.lines().filter(({ msg }) => String(msg).includes(wanted))
 
 it.each([

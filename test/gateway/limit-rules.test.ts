@@ -22,8 +22,6 @@ const LIMITS = `limits:
   plain: { per: [client], limit: 0, window: 2h, refusal: { body: Later. } }
   html: { per: [client], limit: 0, window: 1h, refusal: { status: 429, headers: { Content-Type: text/html }, body: <p>Later.</p> } }
   bare: { per: [client], limit: 0, window: 1h, refusal: { status: 529 } }
-  sessions: { per: [client], limit: 1, window: 1h, together: token }
-  success: { per: [client], limit: 1, window: { calendar: day }, count: success }
   month: { per: [client], limit: 1, window: { calendar: month, timezone: Europe/Lisbon } }
   week: { per: [client], limit: 1, window: { calendar: week, firstDay: sunday } }
   points: { per: [client], limit: 10, window: 1h }
@@ -39,8 +37,7 @@ ${NAMES.map((name) => route(`/${name}`, name)).join('')}${route('/routes/two', '
 
 const upstream = await startUpstream((request, response) => {
   const own = request.headers['x-own-id']
-  if (request.headers['x-fail'] !== undefined) response.statusCode = 500
-  response.writeHead(response.statusCode, own === undefined ? {} : { 'X-FAPI-Interaction-ID': own }).end('{}')
+  response.writeHead(200, own === undefined ? {} : { 'X-FAPI-Interaction-ID': own }).end('{}')
 })
 const more = 'headers: { requestId: x-fapi-interaction-id }'
 const gateway = await startGateway({ data: upstream.url, limits: LIMITS, routes: ROUTES, more })
@@ -55,7 +52,7 @@ const statusOf = async (...asked: Parameters<typeof ask>): Promise<number> => (a
 const org = (name: string): Call => ({ headers: { 'X-Org': name } })
 
 describe('a limit by a claim', () => {
-  it('has a counter for each value, and refuses with 403 without it', async () => {
+  it('a limit by a claim has a counter for each value, and refuses with 403 without it', async () => {
     expect(await statusOf('/consents', { consent: 'a' })).toBe(200)
     expect(await statusOf('/consents', { consent: 'a' })).toBe(429)
     expect(await statusOf('/consents', { consent: 'b' })).toBe(200)
@@ -69,7 +66,7 @@ describe('a limit by a claim', () => {
 })
 
 describe('a limit by a header field', () => {
-  it('has a counter for each value, ignoring case, and refuses with 400 without exactly one of its kind', async () => {
+  it('a limit by a header field has a counter for each value, ignoring case, and refuses with 400 without exactly one of its kind', async () => {
     expect(await statusOf('/orgs', {}, org('a'))).toBe(200)
     expect(await statusOf('/orgs', {}, org('A'))).toBe(429)
     expect(await statusOf('/orgs', {}, org('b'))).toBe(200)
@@ -85,7 +82,7 @@ describe('a limit by a header field', () => {
     expect(statuses).toEqual([200, 429, 200, 400])
   })
 
-  it('is left out with missing: skip, with its header fields', async () => {
+  it('a limit by a header field is left out with missing: skip, with its header fields', async () => {
     const skipped = await ask('/optional', { consent: 'a' })
     expect(skipped.status).toBe(200)
     expect(skipped.headers).not.toHaveProperty('x-ratelimit-limit')
@@ -96,7 +93,7 @@ describe('a limit by a header field', () => {
 })
 
 describe('a limit', () => {
-  it('by token, route or nothing has a counter for each token, for each route, or one', async () => {
+  it('a limit by token, route or nothing has a counter for each token, for each route, or one', async () => {
     const own = await token(client)
     expect(await statusOf('/tokens', {}, { token: own })).toBe(200)
     expect(await statusOf('/tokens', {}, { token: own })).toBe(429)
@@ -109,7 +106,7 @@ describe('a limit', () => {
     expect(everybody).toEqual([200, 200, 429])
   })
 
-  it('is left out while a condition of unless holds: no charge, no header fields, no refusal', async () => {
+  it('a limit is left out while a condition of unless holds: no charge, no header fields, no refusal', async () => {
     const attended = { headers: { 'psu-ip-address': '192.0.2.1' } }
     for (let i = 0; i < 3; i++) {
       const got = await ask('/unattended', {}, attended)
@@ -134,21 +131,6 @@ describe('a limit', () => {
     const limitOf = async (calls?: unknown) => (await ask('/claimed', { calls })).headers['x-ratelimit-limit']
     expect([await limitOf(1), await limitOf(9), await limitOf()]).toEqual(['1', '3', '2'])
     expect(await statusOf('/claimed', { calls: 'many' })).toBe(429)
-  })
-
-  it('by accesses admits further calls with a token that was counted', async () => {
-    const [first, second] = [await token(client), await token(client)]
-    const statuses = []
-    for (const own of [first, first, second, first])
-      statuses.push(await statusOf('/sessions', {}, { token: own }))
-    expect(statuses).toEqual([200, 200, 429, 200])
-  })
-
-  it('that counts success gives back a call that fails', async () => {
-    const fail = { headers: { 'X-Fail': 'yes' } }
-    const statuses = []
-    for (const options of [fail, fail, {}, {}]) statuses.push(await statusOf('/success', {}, options))
-    expect(statuses).toEqual([500, 500, 200, 429])
   })
 
   it('counts the points that a route’s calls take', async () => {
@@ -187,7 +169,7 @@ describe('a limit', () => {
 })
 
 describe('a refusal of a limit', () => {
-  it('has its status, header fields and body, and the rate-limit fields', async () => {
+  it('a refusal of a limit has its status, header fields and body, and the rate-limit fields', async () => {
     const got = await ask('/fixed', {}, { headers: { 'X-Fapi-Interaction-Id': 'mine' } })
     expect(got).toMatchObject({
       status: 403,
@@ -204,7 +186,7 @@ describe('a refusal of a limit', () => {
     })
   })
 
-  it('is a text, or of another type, or the usual body with another status', async () => {
+  it('a refusal of a limit is a text, or of another type, or the usual body with another status', async () => {
     const plain = { 'content-type': 'text/plain; charset=utf-8' }
     expect(await ask('/plain')).toMatchObject({ status: 429, headers: plain, body: 'Later.' })
     const html = await ask('/html')
@@ -219,7 +201,7 @@ describe('a refusal of a limit', () => {
     expect(bare.json).toMatchObject({ status: 529, code: 'TooManyRequests' })
   })
 
-  it('is that of the limit with the longest wait', async () => {
+  it('a refusal of a limit is that of the limit with the longest wait', async () => {
     expect(await ask('/both')).toMatchObject({ status: 429, body: 'Later.' })
   })
 })
@@ -253,7 +235,7 @@ describe('headers.requestId', () => {
     expect(made.json.correlationId).toBe(made.headers['x-fapi-interaction-id'])
   })
 
-  it('is in the reply to invalid HTTP', async () => {
+  it('headers.requestId is in the reply to invalid HTTP', async () => {
     const text = await new Promise<string>((resolve) => {
       const socket = connect(gateway.port, '127.0.0.1', () => socket.write('garbage\r\n\r\n'))
       socket.once('data', (bytes) => resolve(bytes.toString()))

@@ -1,18 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import {
-  call,
-  type Got,
-  ROUTES,
-  type Settings,
-  startGateway,
-  token,
-  TOKENS,
-  yaml,
-} from '../helpers/gateway.ts'
-import { serving } from '../helpers/process.ts'
+import { call, type Got, ROUTES, type Settings, startGateway, token, TOKENS } from '../helpers/gateway.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
-import { until } from '../helpers/wait.ts'
 
 /** Effects of the limiter's settings on real requests; the exactness of the counters is tested in `limit/`. */
 
@@ -58,7 +47,7 @@ describe('an announced change', () => {
   sync: { per: [client, connection], limit: 1, window: 5s }`,
   })
 
-  it('is in force from its date, and reported earlier to callers who read the limits, which is not charged', async () => {
+  it('an announced change is in force from its date, and reported earlier to callers who read the limits, which is not charged', async () => {
     const [announced, from] = [inMs(-HOUR), inMs(HOUR)]
     const { port } = await gateway(limits(`{ announced: "${announced}", from: "${from}", limit: 1200 }`))
     const mine = await token('acme')
@@ -85,7 +74,7 @@ describe('an announced change', () => {
     expect((await call(port, { path: '/v3/rate-limits' })).status).toBe(401)
   })
 
-  it('is read as the last response said, though it was read just before', async () => {
+  it('an announced change is read as the last response said, though it was read just before', async () => {
     const { port } = await gateway(limits(''))
     const mine = await token('acme')
     const read = async () =>
@@ -95,7 +84,7 @@ describe('an announced change', () => {
     expect(await read()).toBe(999)
   })
 
-  it('with a past date is the limit', async () => {
+  it('an announced change with a past date is the limit', async () => {
     const { port } = await gateway(
       limits(`{ announced: "${inMs(-2 * HOUR)}", from: "${inMs(-HOUR)}", limit: 1200 }`),
     )
@@ -130,7 +119,7 @@ describe('the limit', () => {
   ]
 
   it.each(['memory', 'Redis'])(
-    'is reported on every response to an authenticated caller, without a charge: in %s',
+    'the limit is reported on every response to an authenticated caller, without a charge: in %s',
     async (where) => {
       const store = `{ redis: { url: "${(await sharedRedis()).url}" }, prefix: readable, timeout: 10s }`
       const { port } = await open(where === 'Redis' ? { store } : {})
@@ -169,7 +158,7 @@ describe('the limit', () => {
     },
   )
 
-  it('is not reported to callers without an accepted token', async () => {
+  it('the limit is not reported to callers without an accepted token', async () => {
     const { port } = await open()
     const path = '/sync/x'
     expect(shown(await call(port, { method: 'POST', path }))).toEqual([400, undefined, undefined, undefined])
@@ -178,7 +167,7 @@ describe('the limit', () => {
     ])
   })
 
-  it('is not reported while Redis is unavailable, and the wait is at most its timeout', async () => {
+  it('the limit is not reported while Redis is unavailable, and the wait is at most its timeout', async () => {
     const { port } = await open({ store: '{ redis: { url: "redis://127.0.0.1:1" }, onOutage: deny }' })
     expect(shown(await call(port, { path: '/v3/rate-limits', token: await token('acme') }))).toEqual([
       ...[403, undefined, undefined, undefined],
@@ -205,25 +194,6 @@ describe('a shadow limit', () => {
     expect(metrics).toContain('sluice_limit_decisions_total{limit="trial",outcome="shadow_over"} 3')
     expect(metrics).toContain('sluice_limit_decisions_total{limit="requests",outcome="within"} 5')
   })
-
-  it('is in the log lines of the calls that it would have refused', async () => {
-    const gateway = await serving(
-      yaml({
-        data: data.url,
-        limits: `limits:
-  requests: { per: [client], limit: 10, window: 1m }
-  trial: { per: [client], limit: 1, window: 1m, shadow: true }`,
-        routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }]',
-      }).replace('log: { level: silent }', ''),
-    )
-    for (let i = 0; i < 2; i++) await call(gateway.port, { token: await token('acme') })
-    const lines = () => gateway.lines().filter(({ msg }) => msg === 'request')
-    await until('both are logged', () => lines().length === 2)
-    expect(lines().map(({ decision, shadowOver }) => [decision, shadowOver])).toEqual([
-      ['admitted', undefined],
-      ['admitted', ['trial']],
-    ])
-  })
 })
 
 describe('several limits of a route', () => {
@@ -242,7 +212,7 @@ describe('several limits of a route', () => {
     expect(got.json.detail).toBe('The limit "hourly" allows 2 calls in 1 hour. Retry in 3600 seconds.')
   })
 
-  it('are listed in RateLimit and RateLimit-Policy if draft-10 is configured', async () => {
+  it('several limits of a route are listed in RateLimit and RateLimit-Policy if draft-10 is configured', async () => {
     const { port } = await gateway({ limits, routes: route, more: 'headers: { draft: draft-10 }' })
     const got = await call(port, { token: await token('acme') })
     expect(got.headers).toMatchObject({
@@ -252,7 +222,7 @@ describe('several limits of a route', () => {
     })
   })
 
-  it('are all reported for a cached refusal, too', async () => {
+  it('several limits of a route are all reported for a cached refusal, too', async () => {
     const { port } = await gateway({ limits, routes: route, more: 'headers: { draft: draft-10 }' })
     const mine = await token('acme')
     for (let i = 0; i < 2; i++) await call(port, { token: mine })
@@ -267,40 +237,6 @@ describe('several limits of a route', () => {
   it('return a 403 for a token without a user if a limit is per user', async () => {
     const { port } = await gateway({ limits, routes: route })
     expect((await call(port, { token: await token('acme', { sub: undefined }) })).status).toBe(403)
-  })
-})
-
-describe('an operator', () => {
-  it('reads the usage of a client, and resets it', async () => {
-    const { port, adminPort } = await gateway({ limit: 1 })
-    const client = 'a/c:m{e} ü'
-    const mine = await token(client)
-    const path = `/limits/${encodeURIComponent(client)}`
-    expect((await call(port, { method: 'POST', path: '/sync/a:b', token: mine })).status).toBe(200)
-    expect((await call(port, { token: mine })).status).toBe(429)
-    const read = await call(adminPort, { path })
-    expect(read.json).toMatchObject({
-      caller: `client:${client}`,
-      limits: [
-        {
-          name: 'requests',
-          limit: 1,
-          remaining: 0,
-          until: null,
-          shadow: false,
-          key: expect.stringMatching(/^sluice:\{.*\}:requests$/),
-        },
-        { name: 'sync', limit: 1, remaining: 0, key: expect.stringMatching(/^sluice:\{.*\}:sync:a%3Ab$/) },
-      ],
-      truncated: false,
-    })
-    expect((await call(adminPort, { method: 'DELETE', path })).json).toEqual({
-      caller: `client:${client}`,
-      freed: 2,
-      keepsPlaces: false,
-    })
-    // The cached refusal is deleted, too.
-    expect((await call(port, { token: mine })).status).toBe(200)
   })
 })
 

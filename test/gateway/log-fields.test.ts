@@ -1,8 +1,7 @@
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { AUDIENCE, call, type Call, type Got, ISSUER, token, yaml } from '../helpers/gateway.ts'
+import { AUDIENCE, call, type Call, type Got, ISSUER, startLogging, token, yaml } from '../helpers/gateway.ts'
 import { thumbprintOf, makeKey } from '../helpers/issuer.ts'
-import { serving } from '../helpers/process.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -32,7 +31,7 @@ const upstream = await startUpstream((request, response) => {
     setImmediate(() => response.end('second'))
   } else response.end('hello')
 })
-const gateway = await serving(yaml(settings()))
+const gateway = await startLogging(yaml(settings()))
 
 let ids = 0
 /** Sends a request. Returns the response and its access-log line. */
@@ -63,7 +62,7 @@ describe('a limit with a status of its own and a value from the token', () => {
 })
 
 describe('the line of a pushed authorisation request', () => {
-  it('has the claimed client, if forwarded or refused', async () => {
+  it('the line of a pushed authorisation request has the claimed client, if forwarded or refused', async () => {
     const forwarded = await push(`client_id=any%22one&${PARAMETERS}`)
     expect(forwarded.line).toMatchObject({ status: 200, client: 'any"one', claimed: true })
     const secret = await push(`client_id=listed&client_secret=hunter2&${PARAMETERS}`)
@@ -77,13 +76,13 @@ describe('the line of a pushed authorisation request', () => {
     ['has too long a client', `client_id=${'x'.repeat(256)}&${PARAMETERS}`],
     ['has a client with a control character', `client_id=a%0Ab&${PARAMETERS}`],
     ['has no client', PARAMETERS],
-  ])('has no client if the request %s', async (_, body) => {
+  ])('the line of a pushed authorisation request has no client if the request %s', async (_, body) => {
     expect((await push(body)).line).not.toHaveProperty('client')
   })
 })
 
 describe('the line of a 401', () => {
-  it('has the client of a token with a valid signature', async () => {
+  it('the line of a 401 has the client of a token with a valid signature', async () => {
     const early = await logged({ token: await token('acme', { nbf: 9_999_999_999 }) })
     expect(early.line).toMatchObject({ status: 401, client: 'acme' })
     const cnf = { jkt: thumbprintOf(makeKey('ES256')) }
@@ -93,7 +92,7 @@ describe('the line of a 401', () => {
     expect((await logged({ token: `${await token('acme')}A` })).line).not.toHaveProperty('client')
   })
 
-  it('has the issuer or audience of a token for another, and those that are accepted', async () => {
+  it('the line of a 401 has the issuer or audience of a token for another, and those that are accepted', async () => {
     const aud = ['https://other.example.com', 'é"']
     const foreign = await logged({ token: await token('acme', { iss: 'https://other.example.com/oidc' }) })
     expect(foreign.line).toMatchObject({
@@ -118,11 +117,11 @@ describe('the bytes of a line', () => {
     ['a response in chunks, without their framing', { path: '/oidc/parts' }, 11],
     ['a response to HEAD', { path: '/oidc/x', method: 'HEAD' }, 0],
     ['a refusal to HEAD', { path: '/x', method: 'HEAD' }, 0],
-  ])('are those of %s', async (_, options, bytes) => {
+  ])('the bytes of a line are those of %s', async (_, options, bytes) => {
     expect((await logged(options)).line).toMatchObject({ bytes })
   })
 
-  it('are those of the gateway’s own responses', async () => {
+  it('the bytes of a line are those of the gateway’s own responses', async () => {
     const refused = await logged({ path: '/x' })
     const limits = await logged({ path: '/v3/rate-limits', token: await token('acme') })
     for (const { got, line } of [refused, limits])
@@ -143,15 +142,14 @@ it('a line has the trace id of the request', async () => {
 })
 
 it('with log.refusals: sampled, refusals from memory have few lines, which count them all, also at shutdown', async () => {
-  const sampled = await serving(
+  const sampled = await startLogging(
     yaml(settings()).replace('log: { level: silent }', 'log: { refusals: sampled }'),
   )
   for (const client of ['one', 'two']) {
     const mine = await token(client)
     for (let i = 0; i < 40; i++) await call(sampled.port, { path: '/v3/x', token: mine })
   }
-  sampled.kill('SIGTERM')
-  expect(await sampled.ended()).toBe(0)
+  await sampled.close()
   const lines = sampled.lines().filter(({ msg }) => msg === 'request')
   expect(lines.length).toBeLessThan(40)
   for (const client of ['one', 'two']) {

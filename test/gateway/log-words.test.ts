@@ -1,13 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { call, token, yaml } from '../helpers/gateway.ts'
-import { serving } from '../helpers/process.ts'
+import { call, startLogging, token, yaml } from '../helpers/gateway.ts'
 import { answered, raw } from '../helpers/raw.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const SECRET = 'hunter2'
 const data = await startUpstream()
-const gateway = await serving(yaml({ data: data.url }))
+const gateway = await startLogging(yaml({ data: data.url }))
 
 const requests = () => gateway.lines().filter(({ msg }) => msg === 'request')
 

@@ -2,9 +2,8 @@ import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type FakeRedis, startFakeRedis } from '../helpers/fake-redis.ts'
-import { call, token, yaml } from '../helpers/gateway.ts'
+import { call, type LoggingGateway, startLogging, token, yaml } from '../helpers/gateway.ts'
 import { mostInAWindow, type Observed, wronglyRefused } from '../helpers/judge.ts'
-import { serving, type ServingProcess } from '../helpers/process.ts'
 import { type RedisServer, startCluster, startRedis } from '../helpers/redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -33,10 +32,10 @@ interface Answered extends Observed {
 
 const data = await startUpstream()
 
-async function gatewaysOn(redis: string): Promise<readonly ServingProcess[]> {
+async function gatewaysOn(redis: string): Promise<readonly LoggingGateway[]> {
   return await Promise.all(
     MODES.map((onOutage) =>
-      serving(
+      startLogging(
         yaml({
           data: data.url,
           limit: LIMIT,
@@ -107,7 +106,7 @@ async function load(port: number) {
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 /** Returns the log lines about the store after the first `from` characters of the log. */
-function storeLines(gateway: ServingProcess, from: number): { level: string; server?: string }[] {
+function storeLines(gateway: LoggingGateway, from: number): { level: string; server?: string }[] {
   const lines = gateway.stdout().slice(from).split('\n').slice(0, -1)
   return (
     lines
@@ -119,7 +118,7 @@ function storeLines(gateway: ServingProcess, from: number): { level: string; ser
   )
 }
 
-async function shows(gateway: ServingProcess, mode: string, up: 0 | 1): Promise<boolean> {
+async function shows(gateway: LoggingGateway, mode: string, up: 0 | 1): Promise<boolean> {
   const { body } = await call(gateway.adminPort, { path: '/metrics' })
   return (
     body.includes(`\nsluice_store_mode{mode="${mode}"} 1\n`) && body.includes(`\nsluice_store_up ${up}\n`)
@@ -129,7 +128,7 @@ async function shows(gateway: ServingProcess, mode: string, up: 0 | 1): Promise<
 /** Breaks the store under load, repairs it, and checks every response. */
 async function expectOutageAsPromised(
   what: string,
-  gateways: readonly ServingProcess[],
+  gateways: readonly LoggingGateway[],
   breakIt: () => Promise<unknown>,
   mendIt: () => Promise<unknown>,
 ): Promise<void> {
@@ -241,7 +240,7 @@ describe('a Redis that', () => {
   let redis: RedisServer
   let port: number
   let dump: string
-  let gateways: readonly ServingProcess[] = []
+  let gateways: readonly LoggingGateway[] = []
   let fake: FakeRedis | undefined
   beforeAll(async () => {
     redis = await startRedis({

@@ -1,17 +1,14 @@
-import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { request as httpRequest } from 'node:http'
 import { connect, type Socket } from 'node:net'
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { call, type Call, startGateway, type TestGateway } from '../helpers/gateway.ts'
 import { makeKey, signJws, startIssuer } from '../helpers/issuer.ts'
-import { ASSERTION_TYPE, encode } from '../helpers/par-request.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const ISSUER = 'https://identity.example.com/oidc'
 const key = makeKey('ES256', 'signing')
-const SIGNED = { alg: 'ES256', kid: 'signing' }
 const FORM = { 'Content-Type': 'application/x-www-form-urlencoded' }
 /** A form that would be serialised differently after parsing. */
 const BODY =
@@ -39,7 +36,6 @@ const gateway = await startGateway({
   more: `par: { issuer: "${ISSUER}", maxBody: 4kB }
 clients:
   - { id: signer, requestObjectSigningAlg: ES256, jwks: { keys: [${JSON.stringify(key.jwk)}] } }
-  - { id: easy, requestObjectSigningAlg: none, authentication: private_key_jwt, jwks: { keys: [${JSON.stringify(key.jwk)}] } }
   - { id: remote, requestObjectSigningAlg: ES256, jwksUri: "${remote.jwksUri}" }
   - { id: secretive, authentication: client_secret_basic }`,
 })
@@ -95,62 +91,6 @@ function object(client: string, by = key): string {
   )
 }
 
-/** Returns the client's assertion as form fields. */
-function assertion(client: string): Record<string, string> {
-  const exp = Math.floor(Date.now() / 1000) + 60
-  const claims = { iss: client, sub: client, aud: ISSUER, jti: randomUUID(), exp }
-  return { client_assertion_type: ASSERTION_TYPE, client_assertion: signJws(SIGNED, claims, key) }
-}
-
-describe('a documented example', () => {
-  const PLAIN = {
-    client_id: 'easy',
-    scope: 'openid id:1ffe704d39629a929c8e293880fb449a',
-    redirect_uri: 'https://client.example.com/cb',
-    response_type: 'code',
-    state: 'a state',
-    nonce: 'a nonce',
-    claims: '{"id_token":{"sub":"true","mh:con_id":"true"}}',
-  }
-  const unsigned = `${encode({ alg: 'none' })}.${encode({ ...PLAIN, iss: 'easy', aud: ISSUER })}.`
-  const fields = (form: Record<string, string>) => new URLSearchParams(form).toString()
-
-  it.each([
-    ['a signed JWT and a client assertion', () => ({ request: object('signer'), ...assertion('signer') })],
-    ['separate parameters, claims with "true", an id: scope', () => ({ ...PLAIN, ...assertion('easy') })],
-    ['the setting none and an unsigned request object', () => ({ request: unsigned, ...assertion('easy') })],
-    ['the setting none and a signed object', () => ({ request: object('easy'), ...assertion('easy') })],
-  ])('is pushed through byte for byte: %s', async (_, form) => {
-    const body = fields(form())
-    const pushed = await push(body)
-    expect(pushed.status).toBe(201)
-    expect(pushed.json.request_uri).toMatch(/^urn:ietf:params:oauth:request_uri:/)
-    expect(identity.seen.map((seen) => seen.body.toString())).toEqual([body])
-  })
-
-  it.each([
-    ['plain parameters', () => ({ ...PLAIN, client_id: 'signer' }), 'invalid_request'],
-    [
-      'an unsigned request object',
-      () => ({ client_id: 'signer', request: unsigned }),
-      'invalid_request_object',
-    ],
-  ])('is refused if signing is required: %s', async (_, form, error) => {
-    const refused = await push(fields({ ...form(), ...assertion('signer') }))
-    expect([refused.status, refused.json.error]).toEqual([400, error])
-    expect(identity.seen).toEqual([])
-  })
-
-  it.each([
-    'request_uri=urn:ietf:params:oauth:request_uri:bwc4JK-ESC0w8acc191e-Y1LTC2',
-    'client_id=easy&request_uri=urn%3Aietf%3aparams%3Aoauth%3Arequest_uri%3A6esc&expires_in=60',
-    'client_id=easy&scope=openid%20id:1ffe&response_type=code&redirect_uri=https://client.example.com/cb&state=a+b&claims=%7B%22id_token%22%3A%7B%22sub%22%3A%22true%22%7D%7D',
-  ])('is an authorisation URL whose query is forwarded unchanged: %s', async (query) => {
-    await call(gateway.port, { path: `/oidc/auth?${query}` })
-    expect(identity.seen.map(({ url }) => url)).toEqual([`/oidc/auth?${query}`])
-  })
-})
-
 describe('a pushed request', () => {
   it('reaches the identity backend once, byte for byte, and its response is returned unchanged', async () => {
     const pushed = await push(BODY, { headers: { 'Content-Type': `${FORM['Content-Type']};charset=UTF-8` } })
@@ -167,7 +107,7 @@ describe('a pushed request', () => {
     })
   })
 
-  it('may be sent in chunks, and after 100 Continue', async () => {
+  it('a pushed request may be sent in chunks, and after 100 Continue', async () => {
     const chunked = pour([BODY.slice(0, 7), BODY.slice(7)])
     chunked.write()
     expect(await chunked.answered).toBe(201)
@@ -181,7 +121,7 @@ describe('a pushed request', () => {
     expect(identity.seen[0]!.headers['transfer-encoding']).toBeUndefined()
   })
 
-  it('is at most as large as par.maxBody, with a length or in chunks', async () => {
+  it('a pushed request is at most as large as par.maxBody, with a length or in chunks', async () => {
     const most = `${BODY}&x=`.padEnd(4096, 'x')
     expect((await push(most)).status).toBe(201)
     const refused = await push(`${most}x`)
@@ -194,7 +134,7 @@ describe('a pushed request', () => {
     expect(identity.seen).toHaveLength(1)
   })
 
-  it('is not retried after a failure', async () => {
+  it('a pushed request is not retried after a failure', async () => {
     await push(BODY)
     answer = 'break'
     const broken = await push(BODY)
@@ -203,7 +143,7 @@ describe('a pushed request', () => {
     expect(identity.seen).toHaveLength(2)
   })
 
-  it('that breaks off is not forwarded', async () => {
+  it('a pushed request that breaks off is not forwarded', async () => {
     const socket = connect(gateway.port, '127.0.0.1')
     socket.write(
       `POST /oidc/request HTTP/1.1\r\nHost: a\r\nContent-Type: ${FORM['Content-Type']}\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY.slice(1)}`,
@@ -214,7 +154,7 @@ describe('a pushed request', () => {
     expect(identity.seen).toHaveLength(1)
   })
 
-  it('that is not a form, or has no client, is refused like by the provider', async () => {
+  it('a pushed request that is not a form, or has no client, is refused like by the provider', async () => {
     for (const refused of [
       await push('{}', { headers: { 'Content-Type': 'application/json' } }),
       await push(''),
@@ -231,7 +171,7 @@ describe('a pushed request', () => {
     expect(identity.seen).toEqual([])
   })
 
-  it('of a client that signs must be signed by it, with keys in the file or at a URL', async () => {
+  it('a pushed request of a client that signs must be signed by it, with keys in the file or at a URL', async () => {
     expect((await push(BODY.replace('=plain', '=signer'))).json).toMatchObject({ error: 'invalid_request' })
     expect((await push(`client_id=signer&request=${object('signer')}`)).status).toBe(201)
     const forged = await push(`client_id=signer&request=${object('signer', makeKey('ES256', 'signing'))}`)
@@ -245,7 +185,7 @@ describe('a pushed request', () => {
 
 describe('the path of the PAR endpoint', () => {
   it.each(['GET', 'HEAD', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE'])(
-    'does not accept %s, also if other routes do',
+    'the path of the PAR endpoint does not accept %s, also if other routes do',
     async (method) => {
       for (const path of ['/oidc/request', '/OIDC/Request/?a=b']) {
         const refused = await call(gateway.port, { method, path })
@@ -257,22 +197,25 @@ describe('the path of the PAR endpoint', () => {
     },
   )
 
-  it.each(['?', '?client_id=signer', '?request_uri=urn:x'])('does not accept a query: %s', async (query) => {
-    const refused = await push(BODY, { path: `/oidc/request${query}` })
-    expect(refused.status).toBe(400)
-    expect(refused.json).toMatchObject({ error: 'invalid_request' })
-    expect(identity.seen).toEqual([])
-  })
+  it.each(['?', '?client_id=signer', '?request_uri=urn:x'])(
+    'the path of the PAR endpoint does not accept a query: %s',
+    async (query) => {
+      const refused = await push(BODY, { path: `/oidc/request${query}` })
+      expect(refused.status).toBe(400)
+      expect(refused.json).toMatchObject({ error: 'invalid_request' })
+      expect(identity.seen).toEqual([])
+    },
+  )
 
   it.each(['.', ',', '+', '.json', '.json/x', '+/x', '%3Fx', '%23x', '%2e', '%2C', '%20', '%E2%80%8B'])(
-    'is not bypassed by the suffix %s',
+    'the path of the PAR endpoint is not bypassed by the suffix %s',
     async (end) => {
       expect((await push(BODY, { path: `/oidc/request${end}` })).status).toBe(404)
       expect(identity.seen).toEqual([])
     },
   )
 
-  it('does not affect similar paths', async () => {
+  it('the path of the PAR endpoint does not affect similar paths', async () => {
     expect((await call(gateway.port, { path: '/oidc/auth?request_uri=urn:x' })).status).toBe(201)
     expect((await call(gateway.port, { method: 'POST', path: '/oidc/token', body: 'a=b' })).status).toBe(201)
     expect(identity.seen.map(({ url }) => url)).toEqual(['/oidc/auth?request_uri=urn:x', '/oidc/token'])
@@ -327,7 +270,7 @@ describe('incomplete bodies', () => {
     expect(text).toContain('"temporarily_unavailable"')
   }
 
-  it('of one address may buffer 16 MB: the first body is aborted if another needs room', async () => {
+  it('incomplete bodies of one address may buffer 16 MB: the first body is aborted if another needs room', async () => {
     const open: Awaited<ReturnType<typeof begin>>[] = []
     for (let i = 0; i < 3; i++) open.push(await begin('192.0.2.1'))
     await until('the first two are ended', () => open.filter(({ closed }) => closed).length === 2)
@@ -337,7 +280,7 @@ describe('incomplete bodies', () => {
     expect(open[2]!.text).toBe('')
   })
 
-  it('of all addresses may buffer 64 MB: the first body is aborted if another needs room, and every complete push succeeds', async () => {
+  it('incomplete bodies of all addresses may buffer 64 MB: the first body is aborted if another needs room, and every complete push succeeds', async () => {
     const open: Awaited<ReturnType<typeof begin>>[] = []
     for (let i = 0; i < 9; i++) {
       open.push(await begin(`192.0.2.${i}`))

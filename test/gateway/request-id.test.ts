@@ -28,7 +28,7 @@ const idOf = async (options: Parameters<typeof call>[1]): Promise<string | undef
 }
 
 describe('X-Request-Id', () => {
-  it('is the upstream’s id, or else the id of the request, or else a new id', async () => {
+  it('X-Request-Id is the upstream’s id, or else the id of the request, or else a new id', async () => {
     const mine = { 'X-Request-Id': 'mine/1' }
     expect(await idOf({ path: '/oidc/x', headers: { ...mine, 'X-Own-Id': 'theirs' } })).toBe('theirs')
     expect(await idOf({ path: '/oidc/x', headers: mine })).toBe('mine/1')
@@ -36,7 +36,7 @@ describe('X-Request-Id', () => {
     expect(await idOf({ path: '/oidc/x' })).toMatch(UUID)
   })
 
-  it('is different for each of many requests', async () => {
+  it('X-Request-Id is different for each of many requests', async () => {
     const ids = await Promise.all(Array.from({ length: 300 }, () => idOf({ path: '/oidc/x' })))
     for (const id of ids) expect(id).toMatch(UUID)
     expect(new Set(ids).size).toBe(300)
@@ -48,12 +48,12 @@ describe('X-Request-Id', () => {
     ['a path of no route', { path: '/nowhere' }, 404],
     ['a method of no route', { path: '/transactions', method: 'PUT' }, 405],
     ['a pushed request that is none', { path: '/oidc/par', method: 'POST', body: 'a=b' }, 400],
-  ])('is in the refusal of %s', async (_, options, status) => {
+  ])('X-Request-Id is in the refusal of %s', async (_, options, status) => {
     expect(await call(gateway.port, options)).toMatchObject({ status })
     expect(await idOf({ ...options, headers: { 'X-Request-Id': 'mine' } })).toBe('mine')
   })
 
-  it('is in a 429 and in the gateway’s own response with limits', async () => {
+  it('X-Request-Id is in a 429 and in the gateway’s own response with limits', async () => {
     const options = { token: await token('many'), headers: { 'X-Request-Id': 'mine' } }
     for (const status of [200, 200, 429]) expect(await call(gateway.port, options)).toMatchObject({ status })
     expect(await idOf(options)).toBe('mine')
@@ -64,7 +64,7 @@ describe('X-Request-Id', () => {
     ['garbage', 'garbage\r\n\r\n', 400],
     ['CONNECT', 'CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n', 405],
     ['too many fields', `GET / HTTP/1.1\r\nHost: a\r\n${'A: b\r\n'.repeat(300)}\r\n`, 431],
-  ])('is a new id for %s', async (_, bytes, status) => {
+  ])('X-Request-Id is a new id for %s', async (_, bytes, status) => {
     const { text } = await raw(gateway.port, bytes)
     expect(text).toMatch(new RegExp(`^HTTP/1.1 ${status} `))
     expect(/^X-Request-Id: (.*)\r$/m.exec(text)?.[1]).toMatch(UUID)

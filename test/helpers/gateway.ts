@@ -1,9 +1,11 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { Agent, type IncomingMessage, request as httpRequest } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { closeLater } from './closing.ts'
+import { linesOf } from './lines.ts'
+import { until } from './wait.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { type Running, start } from '../../src/process/start.ts'
 
@@ -104,13 +106,22 @@ export interface TestGateway {
 }
 
 /** Starts a gateway in this process, with these settings or a text. Writes them to the file `given`, if any, whose hash the gateway then shows. */
-export async function startGateway(settings: Settings | string, given?: string): Promise<TestGateway> {
+export async function startGateway(
+  settings: Settings | string,
+  given?: string,
+  logFd?: number,
+): Promise<TestGateway> {
   const file = given ?? join(mkdtempSync(join(folder, 'gateway-')), 'sluice.yaml')
   writeFileSync(file, typeof settings === 'string' ? settings : yaml(settings))
-  const load = async () => ({ ...(await loadConfig({ file })), loadMs: 0 })
+  async function load(before?: string) {
+    const loaded = await loadConfig({ file, before })
+    const { log } = loaded.config
+    const logged = logFd === undefined ? log : ({ ...log, level: 'info', format: 'json' } as const)
+    return { ...loaded, config: { ...loaded.config, drainTimeoutMs: 1000, log: logged }, loadMs: 0 }
+  }
   const { config, ...loaded } = await load()
   const source = given === undefined ? undefined : { ...loaded, load }
-  const running = await start({ ...config, drainTimeoutMs: 1000 }, source)
+  const running = await start(config, source, 1, logFd)
   closeLater(() => running.close())
   return {
     port: Number(new URL(running.address).port),
@@ -119,6 +130,24 @@ export async function startGateway(settings: Settings | string, given?: string):
     running,
     close: () => running.close(),
   }
+}
+
+export interface LoggingGateway extends TestGateway {
+  /** The text of the log, as on standard output. */
+  stdout(): string
+  lines(): Record<string, unknown>[]
+}
+
+/** Starts a gateway in this process like `startGateway`, whose log can be read. */
+export async function startLogging(settings: Settings | string, given?: string): Promise<LoggingGateway> {
+  const file = join(mkdtempSync(join(folder, 'log-')), 'log')
+  const logFd = openSync(file, 'a')
+  closeLater(() => closeSync(logFd))
+  const gateway = await startGateway(settings, given, logFd)
+  const stdout = () => readFileSync(file, 'utf8')
+  const lines = linesOf(stdout)
+  await until('its start is logged', () => lines().some(({ msg }) => msg === 'gateway started'))
+  return { ...gateway, stdout, lines }
 }
 
 export interface Got {

@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { closeLater } from './closing.ts'
+import { linesOf } from './lines.ts'
 import { until } from './wait.ts'
 
 /** The built command line. */
@@ -57,8 +58,6 @@ export function sluice(
   )
   let out = ''
   let err = ''
-  let parsedChars = 0
-  const parsed: Record<string, unknown>[] = []
   child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()))
   child.stderr.on('data', (chunk: Buffer) => (err += chunk.toString()))
   child.stdin.on('error', () => {})
@@ -69,14 +68,7 @@ export function sluice(
     child,
     stdout: () => out,
     stderr: () => err,
-    lines() {
-      // Parses each line once: tests look for a line every few milliseconds, among thousands.
-      const end = out.lastIndexOf('\n') + 1
-      for (const line of out.slice(parsedChars, end).split('\n'))
-        if (line.startsWith('{') && line.endsWith('}')) parsed.push(JSON.parse(line))
-      parsedChars = end
-      return [...parsed]
-    },
+    lines: linesOf(() => out),
     ended: () => ended,
     kill: (signal = 'SIGKILL') => void child.kill(signal),
   }

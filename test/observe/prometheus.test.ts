@@ -117,7 +117,7 @@ it('/metrics passes promtool check metrics', () => {
 })
 
 describe('config/prometheus', () => {
-  it('has a valid example of a configuration', () => {
+  it('config/prometheus has a valid example of a configuration', () => {
     const [code, output] = promtool(['check', 'config', join(CONFIG, 'prometheus/prometheus.yaml')])
     expect([code, output]).toEqual([0, expect.stringContaining(`${rules.length} rules found`)])
   })
@@ -143,7 +143,7 @@ describe('config/grafana/sluice.json', () => {
     expect(sources.filter((uid) => uid === 'sluice')).toHaveLength(1)
   })
 
-  it('has panels that do not overlap', () => {
+  it('config/grafana/sluice.json has panels that do not overlap', () => {
     expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length)
     const cells = dashboard.panels.flatMap(({ gridPos: { x, y, w, h } }) =>
       Array.from({ length: w * h }, (_, i) => `${x + (i % w)},${y + Math.floor(i / w)}`),
@@ -151,7 +151,7 @@ describe('config/grafana/sluice.json', () => {
     expect(new Set(cells).size).toBe(cells.length)
   })
 
-  it('has expressions that Prometheus can evaluate', () => {
+  it('config/grafana/sluice.json has expressions that Prometheus can evaluate', () => {
     const file = join(folder, 'expressions.yaml')
     const recorded = shown.map(({ expr }, i) => ({ record: `panel:${i}`, expr }))
     writeFileSync(file, stringify({ groups: [{ name: 'panels', rules: recorded }] }))

@@ -16,7 +16,7 @@ const SUMMARY: Summary = {
 }
 
 describe('a summary', () => {
-  it('is read without the fields of another version', () => {
+  it('a summary is read without the fields of another version', () => {
     expect(parseSummary(JSON.stringify({ ...SUMMARY, colour: 'blue' }))).toEqual(SUMMARY)
     const bare = { ...SUMMARY, configuration: null, admin: null }
     expect(parseSummary(JSON.stringify(bare))).toEqual(bare)
@@ -36,7 +36,7 @@ describe('a summary', () => {
     [JSON.stringify({ ...SUMMARY, mode: 5 }), 'a mode that is not a text'],
     [JSON.stringify({ ...SUMMARY, admin: 5 }), 'an address that is not a text'],
     [JSON.stringify({ ...SUMMARY, host: 'x'.repeat(1024) }), 'more than 1024 characters'],
-  ] as const)('is ignored if it is %s: %s', ([text]) => {
+  ] as const)('a summary is ignored if it is %s: %s', ([text]) => {
     expect(parseSummary(text)).toBeUndefined()
   })
 })

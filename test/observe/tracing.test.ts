@@ -82,7 +82,7 @@ describe('a traced request', () => {
   }
   const sent = () => data.seen.at(-1)!.headers
 
-  it('is a child span of a trusted proxy’s span, and the parent of the upstream’s span', async () => {
+  it('a traced request is a child span of a trusted proxy’s span, and the parent of the upstream’s span', async () => {
     await start({ trustedProxies: '[127.0.0.1/32]' })
     const before = Date.now()
     const headers = {
@@ -163,7 +163,7 @@ describe('a traced request', () => {
     expect([traceparent, tracestate]).toEqual([`00-${span!.traceId}-${span!.spanId}-01`, undefined])
   })
 
-  it('is sampled at the configured ratio, regardless of the flag of an untrusted caller', async () => {
+  it('a traced request is sampled at the configured ratio, regardless of the flag of an untrusted caller', async () => {
     await start({}, 0)
     const headers = { traceparent: `00-${TRACE}-${PARENT}-01` }
     await call(gateway.port, { path: '/v3/x', token: await token('client-1'), headers })
@@ -171,7 +171,7 @@ describe('a traced request', () => {
     expect(await ended()).toEqual([])
   })
 
-  it('is sampled by the flag of a trusted proxy, or else at the configured ratio', async () => {
+  it('a traced request is sampled by the flag of a trusted proxy, or else at the configured ratio', async () => {
     await start({ trustedProxies: '[127.0.0.1/32]' }, 0)
     const mine = await token('client-1')
     const upstreamGot = async (traceparent?: string) => {
@@ -222,7 +222,7 @@ describe('spans', () => {
   }
   beforeEach(() => void lines.splice(0))
 
-  it('that the receiver rejects are logged once, without secrets', async () => {
+  it('spans that the receiver rejects are logged once, without secrets', async () => {
     answer = 400
     const tracing = open()
     for (let i = 0; i < 300; i++) tracing.end(finished())
@@ -279,7 +279,7 @@ describe('the SDK of OpenTelemetry', () => {
     expect(fields.map(({ authorization }) => authorization)).toEqual(['Bearer s3cret'])
   })
 
-  it('is not loaded without tracing', async () => {
+  it('the SDK of OpenTelemetry is not loaded without tracing', async () => {
     const gateway = await start('')
     gateway.kill('SIGUSR2')
     await until('it is known', () => gateway.stderr().includes('loaded: '))

@@ -51,7 +51,7 @@ const flags = ['--global', '--prefix', folder, '--prefer-offline', '--no-audit',
 await npm(elsewhere, 'install', ...flags, join(folder, filename))
 
 describe('the package', () => {
-  it('is a program on PATH after its installation', async () => {
+  it('the package is a program on PATH after its installation', async () => {
     const { version } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8')) as {
       version: string
     }

@@ -54,11 +54,11 @@ describe('a valid client assertion', () => {
     ['its media type in full', { typ: 'application/Client-Authentication+JWT' }],
     ['no kid', { kid: undefined }],
     ['a key of its own, which is ignored', { jwk: OTHER_KEY.jwk, jku: 'http://127.0.0.1:1/' }],
-  ])('may have %s', async (_, header) => {
+  ])('a valid client assertion may have %s', async (_, header) => {
     expect(await send({}, { header })).toBe(PASSED)
   })
 
-  it('may be repeated: the identity backend checks its jti', async () => {
+  it('a valid client assertion may be repeated: the identity backend checks its jti', async () => {
     const fields = { ...plain('acme'), ...assertion('acme') }
     expect(await push(guard, fields)).toBe(PASSED)
     expect(await push(guard, fields)).toBe(PASSED)
@@ -69,12 +69,15 @@ describe('a valid client assertion', () => {
     expect(await push(guard, fields)).toBe(PASSED)
   })
 
-  it.each(['RS256', 'ES256', 'EdDSA'] as const)('may be signed with %s', async (alg) => {
-    const key = makeKey(alg)
-    const keys = clientKeys({ keys: [KEY.jwk, key.jwk] })
-    expect(await send({}, { key }, guardOf({ acme: { ...CLIENT, keys } }))).toBe(PASSED)
-    expect(await send({}, { key }, guard)).toMatchObject({ status: 401 })
-  })
+  it.each(['RS256', 'ES256', 'EdDSA'] as const)(
+    'a valid client assertion may be signed with %s',
+    async (alg) => {
+      const key = makeKey(alg)
+      const keys = clientKeys({ keys: [KEY.jwk, key.jwk] })
+      expect(await send({}, { key }, guardOf({ acme: { ...CLIENT, keys } }))).toBe(PASSED)
+      expect(await send({}, { key }, guard)).toMatchObject({ status: 401 })
+    },
+  )
 })
 
 describe('a client assertion that is refused', () => {
@@ -98,7 +101,7 @@ describe('a client assertion that is refused', () => {
     ['no jti', { jti: undefined }, /must have a jti/],
     ['a jti without letters', { jti: '' }, /must have a jti/],
     ['a jti that is a number', { jti: 7 }, /must have a jti/],
-  ])('has %s', async (_, claims, words) => {
+  ])('a client assertion that is refused has %s', async (_, claims, words) => {
     expect(await send(claims)).toEqual(refusal(401, 'invalid_client', words))
   })
 
@@ -121,7 +124,7 @@ describe('a client assertion that is refused', () => {
     ['a payload that is cut', { payload: Buffer.from('{"iss":"acme"') }, /not a signed JWT/],
     ['a payload that is not UTF-8', { payload: Buffer.from('{"iss":"\xff"}', 'latin1') }, /not a signed JWT/],
     ['a payload that nests without end', { payload: Buffer.from('{"a":'.repeat(5000)) }, /not a signed JWT/],
-  ])('has %s', async (_, options, words) => {
+  ])('a client assertion that is refused has %s', async (_, options, words) => {
     expect(await send({}, options)).toEqual(refusal(401, 'invalid_client', words))
   })
 
@@ -131,7 +134,7 @@ describe('a client assertion that is refused', () => {
     ['no signature', `${encode({ alg: 'PS256' })}.${encode({ sub: 'acme' })}.`],
     ['five parts', 'e30.e30.e30.e30.e30'],
     ['padding', `${encode({ alg: 'PS256' })}=.${encode({ sub: 'acme' })}.AA`],
-  ])('is %s', async (_, text) => {
+  ])('a client assertion that is refused is %s', async (_, text) => {
     const fields = { ...plain('acme'), ...assertion('acme'), client_assertion: text }
     expect(await push(guard, fields)).toEqual(refusal(401, 'invalid_client', /not a signed JWT/))
   })
@@ -145,7 +148,7 @@ describe('a client assertion that is refused', () => {
     expect(await push(guard, fields)).toEqual(refusal(401, 'invalid_client', /signature/))
   })
 
-  it('is signed with the public key as if it were a secret', async () => {
+  it('a client assertion that is refused is signed with the public key as if it were a secret', async () => {
     const secret = createHmac('sha256', JSON.stringify(KEY.jwk))
     const signed = `${encode({ alg: 'HS256', kid: KEY.kid })}.${encode({ iss: 'acme', sub: 'acme', aud: ISSUER, jti: 'x', exp: NOW + 60 })}`
     const text = `${signed}.${secret.update(signed).digest('base64url')}`
@@ -153,13 +156,13 @@ describe('a client assertion that is refused', () => {
     expect(await push(guard, fields)).toEqual(refusal(401, 'invalid_client', /algorithm/))
   })
 
-  it('has a sub with half a character, and there is no client_id', async () => {
+  it('a client assertion that is refused has a sub with half a character, and there is no client_id', async () => {
     const payload = Buffer.from('{"iss":"\\ud800","sub":"\\ud800"}')
     const fields = { request: 'x', ...assertion('x', {}, { payload }) }
     expect(await push(guard, fields)).toEqual(refusal(400, 'invalid_request', /client_id is missing/))
   })
 
-  it('has members twice: the last counts, for the identity backend too', async () => {
+  it('a client assertion that is refused has members twice: the last counts, for the identity backend too', async () => {
     const text = JSON.stringify({ iss: 'acme', sub: 'acme', jti: 'x', exp: NOW + 60 })
     const send = (aud: string) => {
       const payload = Buffer.from(text.replace('{', `{"aud":"${ISSUER}",`).replace('}', `,"aud":"${aud}"}`))
@@ -169,7 +172,7 @@ describe('a client assertion that is refused', () => {
     expect(await send(FOREIGN)).toEqual(refusal(401, 'invalid_client', /audience/))
   })
 
-  it('has a number beyond all numbers as exp', async () => {
+  it('a client assertion that is refused has a number beyond all numbers as exp', async () => {
     const payload = Buffer.from(`{"iss":"acme","sub":"acme","aud":"${ISSUER}","jti":"x","exp":1e999}`)
     expect(await send({}, { payload })).toEqual(refusal(401, 'invalid_client', /that is not a number/))
   })

@@ -39,13 +39,13 @@ describe('keys behind a jwksUri', () => {
   }
   const send = (fields: object = {}): Promise<unknown> => push(guard, { ...plain('acme'), ...fields })
 
-  it('are waited for by the first request', async () => {
+  it('keys behind a jwksUri are waited for by the first request', async () => {
     open()
     expect(await send(assertion('acme'))).toBe(PASSED)
     expect(publisher.asked).toEqual({ jwks: 1, discovery: 0 })
   })
 
-  it('while they could not be loaded, refuse every JWT that needs them', async () => {
+  it('keys behind a jwksUri that could not be loaded refuse every JWT that needs them', async () => {
     publisher.fault = 'error'
     open({ cooldownMs: 0 })
     expect(await send(assertion('acme'))).toEqual(unavailable)
@@ -67,7 +67,7 @@ describe('keys behind a jwksUri', () => {
     expect(await send(assertion('acme'))).toBe(PASSED)
   })
 
-  it('are read again for a key that is not known, and not for each', async () => {
+  it('keys behind a jwksUri are read again for a key that is not known, and not for each', async () => {
     open({ cooldownMs: 100 })
     expect(await send(assertion('acme'))).toBe(PASSED)
     const next = makeKey('ES256')
@@ -82,7 +82,7 @@ describe('keys behind a jwksUri', () => {
     expect(publisher.asked.jwks).toBe(2)
   })
 
-  it('are read when they are needed and old, once a cool-down, and never by themselves', async () => {
+  it('keys behind a jwksUri are read when they are needed and old, once a cool-down, and never by themselves', async () => {
     open({ maxAgeMs: 50, cooldownMs: 60_000 })
     expect(await send()).toMatchObject({ status: 400 })
     expect(publisher.asked.jwks).toBe(0)
@@ -139,7 +139,7 @@ describe('keys in the configuration', () => {
     expect(await push(guard, { ...plain('acme'), ...assertion('acme') })).toBe(PASSED)
   })
 
-  it('that are malformed are reported, and verify nothing', async () => {
+  it('keys in the configuration that are malformed are reported, and verify nothing', async () => {
     const reasons: string[] = []
     const keys = clientKeys([], { onDown: ({ message: reason }) => reasons.push(reason) })
     const guard = guardOf({ acme: { keys } })

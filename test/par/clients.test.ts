@@ -31,7 +31,6 @@ const SEED_CLAIMS = '{"id_token":{"sub":"true","mh:con_id":"true"}}'
 /** The `Accept` of a browser. */
 const BROWSER = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8'
 const URN = /^urn:ietf:params:oauth:request_uri:/
-const MUST_SIGN = { error_description: expect.stringMatching(/signed with PS256/) as string }
 const PRIVATE_JWK = {
   ...SIGNING_KEY.privateKey.export({ format: 'jwk' }),
   kid: SIGNING_KEY.kid,
@@ -182,20 +181,6 @@ describe.each([6, 9] as const)('before oidc-provider %i', (version) => {
       else await expect(push()).rejects.toMatchObject(refusal)
     }),
   )
-
-  it('the provider refuses a wrong secret', () =>
-    expectReached(1, async () => {
-      const config = await discover('secret', client6.ClientSecretBasic('wrong'))
-      await expect(push6(config)).rejects.toMatchObject({ status: 401 })
-    }))
-
-  it('the guard refuses plain parameters and an unsigned object of a client with signing on', () =>
-    expectReached(0, async () => {
-      const plain = { status: 400, error: 'invalid_request', ...MUST_SIGN }
-      await expect(push6(await discover('signing'))).rejects.toMatchObject(plain)
-      const unsigned = pushAsService('signing', { request_object_signing_alg: 'none' })
-      await expect(unsigned).rejects.toMatchObject({ error: 'invalid_request_object', ...MUST_SIGN })
-    }))
 
   it('the authorisation endpoint accepts what a client with signing on pushed or signed, and no plain parameters of it', async () => {
     const config = await discover('signing')

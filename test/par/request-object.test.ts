@@ -49,12 +49,12 @@ describe('a signed request object', () => {
     ['claims as a text', { claims: '{"id_token":{"sub":"true"}}' }],
     ['no claims', { claims: undefined }],
     ['numbers and members of its own', { max_age: 86_400, expirationDateTime: null, deep: [[[{}]]] }],
-  ])('may have %s', async (_, claims) => {
+  ])('a signed request object may have %s', async (_, claims) => {
     for (const client of ALL) expect(await signed(client, claims)).toBe(PASSED)
   })
 
   it.each([['JWT'], ['application/oauth-authz-req+jwt'], ['OAuth-Authz-Req+JWT'], [undefined]])(
-    'may have the typ %s',
+    'a signed request object may have the typ %s',
     async (typ) => {
       for (const client of ALL) expect(await signed(client, {}, { header: { typ } })).toBe(PASSED)
     },
@@ -72,7 +72,7 @@ describe('a signed request object', () => {
     ['holds a request', { request: 'e30.e30.' }, /must not hold request/],
     ['holds a request_uri', { request_uri: '' }, /must not hold request/],
     ['holds a request that is null', { request: null }, /must not hold request/],
-  ])('is refused if it %s', async (_, claims, words) => {
+  ])('a signed request object is refused if it %s', async (_, claims, words) => {
     for (const client of ALL) expect(await signed(client, claims)).toEqual(badObject(words))
   })
 
@@ -87,7 +87,7 @@ describe('a signed request object', () => {
     ['has claims that are a list', { claims: [] }, /claims/],
     ['has claims that are null', { claims: null }, /claims/],
     ['has claims without id_token', { claims: {} }, /claims/],
-  ])('is refused if it %s, with any other parameters', async (_, claims, words) => {
+  ])('a signed request object is refused if it %s, with any other parameters', async (_, claims, words) => {
     for (const client of ALL) {
       const request = requestObject(client, { ...claims })
       expect(await send(client, request, plain(client))).toEqual(badRequest(words))
@@ -99,16 +99,16 @@ describe('a signed request object', () => {
     ['the typ of an assertion', { typ: 'client-authentication+jwt' }],
     ['the typ of an access token', { typ: 'at+jwt' }],
     ['a kid that is an object', { kid: {} }],
-  ])('is refused with %s', async (_, header) => {
+  ])('a signed request object is refused with %s', async (_, header) => {
     for (const client of ALL) expect(await signed(client, {}, { header })).toEqual(badObject(/header/))
   })
 
-  it('may differ from the form, whose client_id is the only parameter that counts', async () => {
+  it('a signed request object may differ from the form, whose client_id is the only parameter that counts', async () => {
     const beside = plain('on', { scope: 'x', redirect_uri: undefined, claims: '[', response_type: undefined })
     expect(await send('on', requestObject('on'), beside)).toBe(PASSED)
   })
 
-  it('is refused with a bad signature if the client has keys', async () => {
+  it('a signed request object is refused with a bad signature if the client has keys', async () => {
     for (const client of ['on', 'none', 'unset']) {
       expect(await signed(client, {}, { key: OTHER_KEY })).toEqual(badObject(/signature/))
       expect(await signed(client, {}, { header: { kid: 'key-2' } })).toEqual(badObject(/signature/))
@@ -116,7 +116,7 @@ describe('a signed request object', () => {
     expect(await signed('noneWithoutKeys', {}, { key: OTHER_KEY })).toBe(PASSED)
   })
 
-  it('cannot be a client assertion', async () => {
+  it('a signed request object cannot be a client assertion', async () => {
     for (const client of ALL) {
       const { client_assertion: text } = assertion(client)
       expect(await send(client, String(text))).toMatchObject({ status: 400 })
@@ -154,7 +154,7 @@ describe('signing on', () => {
     }
   })
 
-  it('with a MAC leaves the signature to the identity backend, but no more', async () => {
+  it('signing on with a MAC leaves the signature to the identity backend, but no more', async () => {
     const header = { alg: 'HS256' }
     expect(await signed('mac', {}, { header, key: OTHER_KEY })).toBe(PASSED)
     expect(await signed('mac', { exp: 1 }, { header })).toEqual(badObject(/expired/))

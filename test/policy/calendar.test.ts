@@ -110,11 +110,11 @@ describe('a calendar', () => {
       '2023-12-31T18:00:00.000Z',
       366 * 24 + 1,
     ],
-  ])('has %s', (_, name, at, start, hours) => {
+  ])('a calendar has %s', (_, name, at, start, hours) => {
     expect(periodOf(name, at)).toEqual([start, hours])
   })
 
-  it('has periods without gaps, that begin where the local date does', () => {
+  it('a calendar has periods without gaps, that begin where the local date does', () => {
     const zones = Intl.supportedValuesOf('timeZone').filter((zone) => !zone.startsWith('Antarctica/'))
     const units = Object.keys(UNITS_MS) as Unit[]
     const instants = fc.integer({ min: Date.UTC(2015), max: Date.UTC(2045) })
@@ -157,7 +157,7 @@ describe('a calendar', () => {
     )
   })
 
-  it('is written with the first day of its weeks', () => {
+  it('a calendar is written with the first day of its weeks', () => {
     expect(formatCalendar({ unit: 'hour', timezone: 'UTC' })).toBe('hour (UTC)')
     expect(formatCalendar({ unit: 'week', timezone: 'UTC', firstDay: 'sunday' })).toBe(
       'week from sunday (UTC)',

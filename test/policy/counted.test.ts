@@ -57,7 +57,7 @@ describe('the text of a caller', () => {
     expect(isShortened(parseCaller('acme header:x-api-key=abc123'))).toBe(false)
   })
 
-  it('has the value under which a limit counts the caller', () => {
+  it('the text of a caller has the value under which a limit counts the caller', () => {
     const per = (word: string) => ({
       ...{ name: 'l', per: [word], limit: 1, windowMs: 1000, shadow: false, changes: [] },
     })

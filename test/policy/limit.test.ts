@@ -26,7 +26,7 @@ function keyOf(
 }
 
 describe('the key of a limit', () => {
-  test('has the first part as its hash tag, then the limit’s name, then the other parts', () => {
+  test('the key of a limit has the first part as its hash tag, then the limit’s name, then the other parts', () => {
     const caller = { client: 'acme', user: 'u1', ip }
     expect(keyOf(['client'], caller)).toBe('p:{acme}:l')
     expect(keyOf(['client', 'connection'], caller, { connection: 'c-1' })).toBe('p:{acme}:l:c-1')
@@ -112,7 +112,7 @@ describe('the key of a limit', () => {
     expect(key('x'.repeat(5_000_000))).toHaveLength(71)
   })
 
-  test('is refused to callers that lack a part, rather than shared among them', () => {
+  test('the key of a limit is refused to callers that lack a part, rather than shared among them', () => {
     expect(() => keyOf(['client'], {})).toThrow('limited for each client')
     expect(() => keyOf(['connection'], { client: 'a' }, { other: 'x' })).toThrow('each connection')
   })
@@ -133,7 +133,7 @@ describe('a limit', () => {
     expect([99, 100, 199, 200, 100_000].map((nowMs) => at(nowMs).limit)).toEqual([1000, 500, 500, 1200, 1200])
   })
 
-  test('is replaced by the client’s own limit until that ends', () => {
+  test('a limit is replaced by the client’s own limit until that ends', () => {
     const own: ClientLimits = new Map([
       ['acme', new Map([['requests', { limit: 7, windowMs: 1000, untilAt: 150 }]])],
     ])
@@ -144,7 +144,7 @@ describe('a limit', () => {
     expect(quotasOf([changed], { client: 'other' }, { clientLimits: always })[0]!.limit).toBe(1000)
   })
 
-  test('is replaced by an override until that ends, as is the client’s own limit, except for its window', () => {
+  test('a limit is replaced by an override until that ends, as is the client’s own limit, except for its window', () => {
     const [client, name, setAt] = ['acme', 'requests', 0]
     const overrides = overridesOf({ caller: parseCaller(client), name, limit: 9, untilAt: 180, setAt })
     const own: ClientLimits = new Map([
@@ -180,7 +180,7 @@ describe('the keys of a caller', () => {
     limit('none', ['ip']),
   ]
 
-  test('are found by globs, and distinguished exactly from the other keys that match', () => {
+  test('the keys of a caller are found by globs, and distinguished exactly from the other keys that match', () => {
     const { named, glob, matches } = callerKeys(limits, 'p', parseCaller('a*c'))
     expect([named, glob]).toEqual([['p:{a%2Ac}:first'], 'p:*a%2Ac*'])
     const first = callerKeys([limit('sync', ['client', 'connection'])], 'p', acme)
@@ -194,7 +194,7 @@ describe('the keys of a caller', () => {
     expect(matches('nonsense')).toBe(false)
   })
 
-  test('are those of its accesses, too, unless they are only listed', () => {
+  test('the keys of a caller are those of its accesses, too, unless they are only listed', () => {
     const own = [limit('sessions', ['client'], { together: 'token' })]
     const [all, listed] = [callerKeys(own, 'p', acme), callerKeys(own, 'p', acme, false)]
     expect([all.named, all.glob]).toEqual([['p:{acme}:sessions'], 'p:{acme}:*'])
@@ -204,7 +204,7 @@ describe('the keys of a caller', () => {
     expect(listed.matches('p:{acme}:~access:sessions:hash')).toBe(false)
   })
 
-  test('of a limit of calls at once are not those of a limit that had its name before', () => {
+  test('the keys of a caller of a limit of calls at once are not those of a limit that had its name before', () => {
     const [exports, perRoute] = [
       limit('exports', ['client'], { isConcurrent: true }),
       limit('perRoute', ['client', 'route'], { isConcurrent: true }),

@@ -30,7 +30,7 @@ const fieldsOf = (...overrides: Override[]) =>
   Object.fromEntries(overrides.map((override) => [fieldOf(override), formatOverride(override)]))
 
 describe('the fields of overrides', () => {
-  it('are read as they were written, without the version', () => {
+  it('the fields of overrides are read as they were written, without the version', () => {
     const all = [of('a\nb "c" ü', 0), of('b', 2, { untilAt: 3, by: 'jo@desk', note: 'a "reason"' })]
     expect(parseOverrides({ ...fieldsOf(...all), version: 'x' })).toEqual({ overrides: all, bad: [] })
     expect(parseOverrides({})).toEqual({ overrides: [], bad: [] })
@@ -49,7 +49,7 @@ describe('the fields of overrides', () => {
     ['an invalid end', FIELD, JSON.stringify({ limit: 1, setAt: 1, untilAt: 'soon' })],
     ['an end beyond all dates', FIELD, JSON.stringify({ limit: 1, setAt: 1, untilAt: 1e16 })],
     ['a long note', FIELD, JSON.stringify({ limit: 1, setAt: 1, note: 'x'.repeat(5000) })],
-  ])('are ignored if damaged: %s; the other fields count', (_, field, value) => {
+  ])('the fields of overrides are ignored if damaged: %s; the other fields count', (_, field, value) => {
     expect(parseOverrides({ [field]: value, ...fieldsOf(of('good')) })).toEqual({
       overrides: [of('good')],
       bad: [field],
@@ -64,13 +64,13 @@ describe('the fields of overrides', () => {
     expect(overrides).toMatchObject([{ limit: 1, by: undefined, note: undefined }])
   })
 
-  it('are read up to a maximum number', () => {
+  it('the fields of overrides are read up to a maximum number', () => {
     const many = Array.from({ length: MAX_OVERRIDES + 2 }, (_, i) => of(String(i)))
     const { overrides, bad } = parseOverrides(fieldsOf(...many))
     expect([overrides.length, bad.length]).toEqual([MAX_OVERRIDES, 2])
   })
 
-  it('are listed in order, including overrides without effect', () => {
+  it('the fields of overrides are listed in order, including overrides without effect', () => {
     const limits = [
       { name: 'requests', per: ['client'], limit: 1, windowMs: 1, shadow: false, changes: [] },
       { name: 'shared', per: ['ip'], limit: 1, windowMs: 1, shadow: false, changes: [] },
@@ -142,14 +142,14 @@ describe('the overrides in Redis', () => {
     return { ...live, seen, limitOf }
   }
 
-  it('are changed by several operators at once without losing a change', async () => {
+  it('the overrides in Redis are changed by several operators at once without losing a change', async () => {
     await Promise.all(Array.from({ length: 8 }, (_, i) => add(of(String(i)))))
     expect((await kept()).map(({ caller }) => showCaller(caller))).toEqual(
       ['0', '1', '2', '3', '4', '5', '6', '7'].map((id) => `client:${id}`),
     )
   })
 
-  it('are one hash that does not expire, with a version that every change replaces', async () => {
+  it('the overrides in Redis are one hash that does not expire, with a version that every change replaces', async () => {
     await add(of('a', 5, { untilAt: Date.now() + HOUR_MS }), of('b'))
     expect(await redis.command('HLEN', KEY)).toBe(3)
     expect(await redis.command('PTTL', KEY)).toBe(-1)
@@ -158,7 +158,7 @@ describe('the overrides in Redis', () => {
     expect(await store.overrides.version()).not.toBe(version)
   })
 
-  it('are in force at once at the gateway that changes them', async () => {
+  it('the overrides in Redis are in force at once at the gateway that changes them', async () => {
     const { change, limitOf } = follow()
     await change([of('a', 7), of('b', 8)], [])
     expect([limitOf('a'), limitOf('b')]).toEqual([7, 8])
@@ -166,7 +166,7 @@ describe('the overrides in Redis', () => {
     expect([limitOf('a'), limitOf('b')]).toEqual([9, undefined])
   })
 
-  it('are written back if Redis has lost them', async () => {
+  it('the overrides in Redis are written back if Redis has lost them', async () => {
     await add(of('a', 7), of('b', 8, { untilAt: Date.now() + HOUR_MS }))
     const { load, watch, seen, limitOf } = follow()
     await load()
@@ -182,23 +182,26 @@ describe('the overrides in Redis', () => {
   it.each([
     ['a poll', async () => {}],
     ['the next change', async ({ change }: ReturnType<typeof follow>) => await change([of('c', 3)], [])],
-  ])('are written back without the removed ones if %s finds older data', async (_, act) => {
-    await add(of('a', 7), of('b', 8))
-    await redis.command('COPY', KEY, OTHER)
-    const live = follow()
-    await live.change([of('a', 9)], [of('b')])
-    await redis.command('RENAME', OTHER, KEY)
-    await act(live)
-    live.watch(() => {})
-    await until('they are written back', () => live.seen.includes('restored 1'))
-    expect((await kept()).map(({ caller, limit }) => [showCaller(caller), limit])).toEqual([
-      ['client:a', 9],
-      ...(live.limitOf('c') === undefined ? [] : [['client:c', 3]]),
-    ])
-    expect([live.limitOf('a'), live.limitOf('b')]).toEqual([9, undefined])
-  })
+  ])(
+    'the overrides in Redis are written back without the removed ones if %s finds older data',
+    async (_, act) => {
+      await add(of('a', 7), of('b', 8))
+      await redis.command('COPY', KEY, OTHER)
+      const live = follow()
+      await live.change([of('a', 9)], [of('b')])
+      await redis.command('RENAME', OTHER, KEY)
+      await act(live)
+      live.watch(() => {})
+      await until('they are written back', () => live.seen.includes('restored 1'))
+      expect((await kept()).map(({ caller, limit }) => [showCaller(caller), limit])).toEqual([
+        ['client:a', 9],
+        ...(live.limitOf('c') === undefined ? [] : [['client:c', 3]]),
+      ])
+      expect([live.limitOf('a'), live.limitOf('b')]).toEqual([9, undefined])
+    },
+  )
 
-  it('are read after two gateways have changed older data to the same version counter', async () => {
+  it('the overrides in Redis are read after two gateways have changed older data to the same version counter', async () => {
     const { change, load, limitOf } = follow()
     await change([of('a', 7)], [])
     await redis.command(
@@ -210,21 +213,21 @@ describe('the overrides in Redis', () => {
     expect(limitOf('a')).toBe(8)
   })
 
-  it('that do not exist can be removed without a change', async () => {
+  it('the overrides in Redis that do not exist can be removed without a change', async () => {
     await add(of('a'))
     const version = await store.overrides.version()
     await remove(of('b'))
     expect(await store.overrides.version()).toBe(version)
   })
 
-  it('that have ended are removed by the next change', async () => {
+  it('the overrides in Redis that have ended are removed by the next change', async () => {
     await add(of('a', 5, { untilAt: Date.now() - 1 }))
     expect(await kept()).toHaveLength(1)
     await add(of('b'))
     expect(await kept()).toEqual([of('b')])
   })
 
-  it('are limited to 10,000', async () => {
+  it('the overrides in Redis are limited to 10,000', async () => {
     const many = Array.from({ length: MAX_OVERRIDES }, (_, i) => of(`client-${i}`))
     await add(...many)
     await expect(add(of('another'))).rejects.toThrow('There are 10000 overrides at most; remove some')
@@ -237,7 +240,7 @@ describe('the overrides in Redis', () => {
     ['a list', ['RPUSH', OTHER, 'garbage']],
     ['a text', ['SET', OTHER, 'gärbage'.repeat(10)]],
     ['another hash', ['HSET', OTHER, 'a', 'b']],
-  ])('are written back if %s was written to their key', async (_, command) => {
+  ])('the overrides in Redis are written back if %s was written to their key', async (_, command) => {
     await add(of('a', 7))
     const { load, watch, seen, limitOf } = follow()
     await load()
@@ -250,7 +253,7 @@ describe('the overrides in Redis', () => {
     await until('they are read again', () => limitOf('a') === 8)
   })
 
-  it('are read without damaged fields, which the next change removes', async () => {
+  it('the overrides in Redis are read without damaged fields, which the next change removes', async () => {
     await add(of('a', 7))
     await redis.command('HSET', KEY, 'x', 'garbage', 'version', 'other')
     const { load, seen, limitOf } = follow()
@@ -261,7 +264,7 @@ describe('the overrides in Redis', () => {
     expect(await redis.command('HEXISTS', KEY, 'x')).toBe(0)
   })
 
-  it('are written back if their version has a counter that no change can follow', async () => {
+  it('the overrides in Redis are written back if their version has a counter that no change can follow', async () => {
     const { change, limitOf } = follow()
     await change([of('a', 7)], [])
     await redis.command('HSET', KEY, 'version', '999999999999999 x')
@@ -273,7 +276,7 @@ describe('the overrides in Redis', () => {
   })
 
   it.each(['999999999998 x', '999999999999 x'])(
-    'are changed and read beyond the version %s',
+    'the overrides in Redis are changed and read beyond the version %s',
     async (version) => {
       const { change, limitOf, load } = follow()
       await change([of('a', 7)], [])
@@ -286,7 +289,7 @@ describe('the overrides in Redis', () => {
     },
   )
 
-  it('that have no effect are refused', async () => {
+  it('the overrides in Redis that have no effect are refused', async () => {
     const { change } = createLiveOverrides({ ...store.overrides, change: async () => {} }, 'p', {
       onChange: () => {},
       onUnreadable: () => {},
@@ -294,7 +297,7 @@ describe('the overrides in Redis', () => {
     await expect(change([of('a', 8)], [])).rejects.toThrow('the change has no effect')
   })
 
-  it('are followed: each change, and each end without a change', async () => {
+  it('the overrides in Redis are followed: each change, and each end without a change', async () => {
     await add(of('a', 7))
     const { load, watch, seen, limits, limitOf } = follow()
     await load()
@@ -328,7 +331,7 @@ describe('the overrides in Redis', () => {
 })
 
 describe('the overrides in memory', () => {
-  it('are changed, removed, and kept while the process runs', async () => {
+  it('the overrides in memory are changed, removed, and kept while the process runs', async () => {
     const source: SharedFields = createMemoryFields()
     const seen: number[] = []
     const live = createLiveOverrides(source, 'memory', {

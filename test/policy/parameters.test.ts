@@ -45,7 +45,7 @@ describe('a path parameter that a limit counts by', () => {
     ['uuid', [UUID]],
     ['integer', ['0', '7', '120', '9'.repeat(128)]],
     ['pattern', ['GB12.3', '%C3%A9x1', 'none']],
-  ])('of the kind %s is forwarded and counted', async (kind, ids) => {
+  ])('a path parameter of the kind %s is forwarded and counted', async (kind, ids) => {
     const paths = ids.map((id) => `/${kind}/${id}`)
     expect(await statusesOf([...paths, ...paths])).toEqual([...ids.map(() => 200), ...ids.map(() => 429)])
   })
@@ -70,7 +70,7 @@ describe('a path parameter that a limit counts by', () => {
     ],
     ['integer', ['00', '012', '+1', '-1', '1.0', '1e3', '%D9%A1', '0x1', '9'.repeat(129)]],
     ['pattern', ['GB12.3x', 'xGB12.3', 'NONE', 'none%0a', '%CC%80x1']],
-  ])('of another kind than %s gets a 400, before authentication', async (kind, ids) => {
+  ])('a path parameter of another kind than %s gets a 400, before authentication', async (kind, ids) => {
     const seen = data.seen.length
     for (const id of ids) {
       const refused = await call(gateway.port, { path: `/${kind}/${id}` })
@@ -80,7 +80,7 @@ describe('a path parameter that a limit counts by', () => {
     expect(data.seen.length).toBe(seen)
   })
 
-  it('is compared ignoring only case', async () => {
+  it('a path parameter that a limit counts by is compared ignoring only case', async () => {
     expect(await statusesOf(['/plain/aB', '/plain/Ab', '/plain/a-b'])).toEqual([200, 429, 200])
     expect(await statusesOf([`/uuid/${UUID}`, `/uuid/${UUID.toUpperCase()}/`])).toEqual([200, 429])
     const accents = [
@@ -93,7 +93,7 @@ describe('a path parameter that a limit counts by', () => {
     expect(await statusesOf(accents)).toEqual([200, 429, 200, 200, 200])
   })
 
-  it('may be anything if no limit counts by it', async () => {
+  it('a path parameter that a limit counts by may be anything if no limit counts by it', async () => {
     expect(await statusesOf([`/free/${BARE}`, '/free/a.json', '/free/%C3%A9'])).toEqual([200, 200, 200])
   })
 })

@@ -41,7 +41,7 @@ const keyOf = (per: readonly string[], sent: Sent = {}, parameters = {}) =>
   apply({ per }, sent, { parameters })?.key
 
 describe('a key', () => {
-  it('has the route’s pattern, the hash of the token, a claim or a header field as a part', () => {
+  it('a key has the route’s pattern, the hash of the token, a claim or a header field as a part', () => {
     expect(keyOf(['client', 'route'])).toBe('p:{acme}:l:GET%20/accounts/%3Aaccount')
     const token = hash('sha256', 't0ken', 'base64url')
     expect(keyOf(['token'])).toBe(`p:{${token}}:l`)
@@ -60,7 +60,7 @@ describe('a key', () => {
     expect(keyOf(['header:x-org'], { headers: [['X-Org', 'ACME-1']] })).toBe('p:{acme-1}:l')
   })
 
-  it('is one for everybody without parts', () => {
+  it('a key is one for everybody without parts', () => {
     expect(keyOf([])).toBe('p:{}:l')
   })
 
@@ -72,7 +72,7 @@ describe('a key', () => {
     ['beyond the integers that are exact', { claims: { c: 2 ** 53 } }],
     ['true', { claims: { c: true } }],
     ['a list', { claims: { c: ['x'] } }],
-  ])('is never made from a claim that is %s', (_, sent) => {
+  ])('a key is never made from a claim that is %s', (_, sent) => {
     const isAbsent = !('claims' in sent)
     const why = isAbsent ? 'limited for each "c"' : 'must be a text of at most 255 characters, none a'
     expect(() => keyOf(['claim:c'], sent)).toThrow(why)
@@ -91,7 +91,7 @@ describe('a key', () => {
       ],
     ],
     ['not plain', [['X-Org', 'a b']]],
-  ] as const)('is never made from a header field that is %s', (name, headers) => {
+  ] as const)('a key is never made from a header field that is %s', (name, headers) => {
     const isAbsent = name === 'absent'
     const why = isAbsent
       ? 'Send the header field x-org; this path'
@@ -102,7 +102,7 @@ describe('a key', () => {
     else expect(apply(skipping, { headers })).toBeUndefined()
   })
 
-  it('is made from claims and header fields of their kinds only', () => {
+  it('a key is made from claims and header fields of their kinds only', () => {
     const parameters = { 'claim:c': 'uuid', 'Header:X-Org': '[a-z]{2}' }
     const uuid = '123e4567-e89b-12d3-a456-426614174000'
     expect(keyOf(['claim:c'], { claims: { c: uuid } }, parameters)).toBe(`p:{${uuid}}:l`)
@@ -121,14 +121,14 @@ describe('a request that lacks a part', () => {
     return quotas instanceof Refusal ? quotas : undefined
   }
 
-  it('is refused with 403 for a user or a claim, 400 for a header field', () => {
+  it('a request that lacks a part is refused with 403 for a user or a claim, 400 for a header field', () => {
     expect(refusalOf({ per: ['user'] })).toMatchObject({ status: 403 })
     expect(refusalOf({ per: ['client', 'claim:c'] })).toMatchObject({ status: 403 })
     expect(refusalOf({ per: ['client', 'header:x-org'] })).toMatchObject({ status: 400 })
     expect(refusalOf({ per: ['claim:c'] }, { claims: { c: 'x' } })).toBeUndefined()
   })
 
-  it('is refused for a malformed part, also with missing: skip', () => {
+  it('a request that lacks a part is refused for a malformed part, also with missing: skip', () => {
     const headers = [
       ['X-Org', 'a'],
       ['X-Org', 'a'],
@@ -140,7 +140,7 @@ describe('a request that lacks a part', () => {
     })
   })
 
-  it('is not refused by a limit that is left out', () => {
+  it('a request that lacks a part is not refused by a limit that is left out', () => {
     expect(refusalOf({ per: ['claim:c'], skipsMissing: true })).toBeUndefined()
     const unless: readonly Condition[] = [{ of: 'method', name: '', is: ['GET'] }]
     expect(refusalOf({ per: ['claim:c'], unless })).toBeUndefined()
@@ -184,17 +184,17 @@ describe('a condition', () => {
     ['another case', psu('A')],
     ['an empty member', psu('a,')],
     ['an empty line', psu('a', '')],
-  ])('on a field with %s cannot be used to leave a limit out', (_, sent) => {
+  ])('a condition on a field with %s cannot be used to leave a limit out', (_, sent) => {
     expect(apply({ when: [header(['a'])] }, sent)).toBeDefined()
     expect(apply({ unless: [header(['a'])] }, sent)).toBeDefined()
   })
 
-  it('on a repeated field leaves a limit out if all lines are equal', () => {
+  it('a condition on a repeated field leaves a limit out if all lines are equal', () => {
     expect(apply({ unless: [header(['a'])] }, psu('a', 'a'))).toBeUndefined()
     expect(apply({ unless: [header(['a'])] }, psu(''))).toBeDefined()
   })
 
-  it('is one of several: all of when, any of unless', () => {
+  it('a condition is one of several: all of when, any of unless', () => {
     const both = [header('present'), claim('present')]
     expect(apply({ when: both }, psu('a'))).toBeUndefined()
     expect(apply({ when: both }, { ...psu('a'), claims: { c: 'x' } })).toBeDefined()
@@ -210,7 +210,7 @@ describe('a value from the token', () => {
   const number = { claim: { name: 'n', max: 100 } }
   const plan = { claim: { name: 'plan', values: { gold: 5000, 7: 70 } } }
 
-  it('is a whole number up to max, or one of values, else the default', () => {
+  it('a value from the token is a whole number up to max, or one of values, else the default', () => {
     expect([undefined, {}, { n: 0 }, { n: 8 }, { n: 1000 }].map((claims) => callsOf(number, claims))).toEqual(
       [...[4, 4, 0, 8, 100]],
     )
@@ -219,19 +219,25 @@ describe('a value from the token', () => {
     expect(bad).toEqual([])
   })
 
-  it.each([-1, 1.5, '8', true, 2 ** 60])('is reported if the claim %j is not a whole number', (n) => {
-    bad.length = 0
-    expect(callsOf(number, { n })).toBe(4)
-    expect(bad).toEqual(['l'])
-  })
+  it.each([-1, 1.5, '8', true, 2 ** 60])(
+    'a value from the token is reported if the claim %j is not a whole number',
+    (n) => {
+      bad.length = 0
+      expect(callsOf(number, { n })).toBe(4)
+      expect(bad).toEqual(['l'])
+    },
+  )
 
-  it.each(['silver', 'constructor', 5000])('is reported if %j is not one of values', (value) => {
-    bad.length = 0
-    expect(callsOf(plan, { plan: value })).toBe(4)
-    expect(bad).toEqual(['l'])
-  })
+  it.each(['silver', 'constructor', 5000])(
+    'a value from the token is reported if %j is not one of values',
+    (value) => {
+      bad.length = 0
+      expect(callsOf(plan, { plan: value })).toBe(4)
+      expect(bad).toEqual(['l'])
+    },
+  )
 
-  it('is replaced by the client’s own limit and by an override', () => {
+  it('a value from the token is replaced by the client’s own limit and by an override', () => {
     const own: ClientLimits = new Map([['acme', new Map([['l', { limit: 7 }]])]])
     const set: Override = { caller: parseCaller('acme'), name: 'l', limit: 9, setAt: 0 }
     const overrides = new Map([[overrideKey('p', set), set]])
@@ -248,7 +254,7 @@ describe('an override', () => {
   })
   const mapOf = (...all: Override[]) => new Map(all.map((one) => [overrideKey('p', one), one]))
 
-  it('is found by a key, and by the beginning of a key that is not known', () => {
+  it('an override is found by a key, and by the beginning of a key that is not known', () => {
     const limit = { name: 'l', per: ['client', 'connection'] }
     const set = named('acme', 9)
     expect(overrideOf(mapOf(set), limit, 'p:{acme}:l:c1')).toBe(set)
@@ -260,7 +266,7 @@ describe('an override', () => {
     expect(overrideOf(mapOf(set, both), perUser, 'p:{acme}:l:mo')).toBe(set)
   })
 
-  it('is not replaced by that of another kind of caller with the same value', () => {
+  it('an override is not replaced by that of another kind of caller with the same value', () => {
     const [client, user] = [named('client:x', 1), named('user:x', 2)]
     for (const all of [mapOf(client, user), mapOf(user, client)]) {
       expect(overrideOf(all, { name: 'l', per: ['user'] }, 'p:{x}:l')).toBe(user)
@@ -271,7 +277,7 @@ describe('an override', () => {
 })
 
 describe('a quota', () => {
-  it('has the calendar of its limit, what it counts and its outage mode, but nothing of these if the limit is plain', () => {
+  it('a quota has the calendar of its limit, what it counts and its outage mode, but nothing of these if the limit is plain', () => {
     const calendar = { unit: 'month', timezone: 'America/Sao_Paulo' } as const
     const quota = apply({ calendar, countsSuccess: true, onOutage: 'deny' })!
     expect(quota).toMatchObject({ countsSuccess: true, onOutage: 'deny', calendar })
@@ -288,7 +294,7 @@ describe('a quota', () => {
     ])
   })
 
-  it('has an access of its own key, for a duration or for the token', () => {
+  it('a quota has an access of its own key, for a duration or for the token', () => {
     const { key, access } = apply({ per: ['client', 'route'], together: 5000, onOutage: 'deny' })!
     expect(access).toMatchObject({ windowMs: 5000, isOfToken: false })
     expect(access!.key).toBe(key.replace('}:l:', '}:~access:l:'))

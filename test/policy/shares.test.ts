@@ -27,11 +27,11 @@ const overridden = (name: string, calls: number) => {
 }
 
 describe('a share', () => {
-  test('has the key of the limit that it counts', () => {
+  test('a share has the key of the limit that it counts', () => {
     expect(applied([share])).toEqual([['share', 'p:{acme}:all', 6]])
   })
 
-  test('and the limit that it counts are one quota, at the place of the first, with the lower number', () => {
+  test('a share and the limit that it counts are one quota, at the place of the first, with the lower number', () => {
     const expected = [
       ['share', 'p:{acme}:all', 6],
       ['sync', 'p:{acme}:sync:c', 1],
@@ -43,7 +43,7 @@ describe('a share', () => {
     ])
   })
 
-  test('has an override of its own, as has the limit that it counts', () => {
+  test('a share has an override of its own, as has the limit that it counts', () => {
     expect(applied([all, share], overridden('share', 3))).toEqual([['share', 'p:{acme}:all', 3]])
     expect(applied([all, share], overridden('share', 30))).toEqual([['all', 'p:{acme}:all', 10]])
     expect(applied([share], overridden('share', 30))).toEqual([['share', 'p:{acme}:all', 30]])
@@ -51,7 +51,7 @@ describe('a share', () => {
     expect(applied([share], overridden('all', 5))).toEqual([['share', 'p:{acme}:all', 6]])
   })
 
-  test('has the client’s own limit, the claim and the changes of its name', () => {
+  test('a share has the client’s own limit, the claim and the changes of its name', () => {
     const clientLimits = new Map([['acme', new Map([['share', { limit: 2 }]])]])
     expect(applied([all, share], { clientLimits })).toEqual([['share', 'p:{acme}:all', 2]])
     const changing = { ...share, changes: [{ announcedAt: 0, fromAt: 5, limit: 4 }] }
@@ -62,7 +62,7 @@ describe('a share', () => {
     expect(quota).toMatchObject({ name: 'share', limit: 3 })
   })
 
-  test('in shadow only reads the counter of live limits', () => {
+  test('a share in shadow only reads the counter of live limits', () => {
     const trial = { ...share, shadow: true }
     expect(applied([trial, all])).toEqual([['all', 'p:{acme}:all', 10, ['share', 'p:{acme}:all', 6]]])
     expect(applied([sync, trial])).toEqual([['sync', 'p:{acme}:sync:c', 1]])

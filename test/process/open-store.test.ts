@@ -110,7 +110,7 @@ describe.concurrent('a Redis that starts after the gateway and', () => {
     expect(lines).toEqual([expect.stringMatching(/^error: .*correct store\.redis\.username/)])
   })
 
-  it('is misconfigured under deny makes the gateway unready until it is corrected', async ({
+  it('a Redis that starts after the gateway and is misconfigured under deny makes the gateway unready until it is corrected', async ({
     expect,
     onTestFinished,
   }) => {
@@ -124,7 +124,10 @@ describe.concurrent('a Redis that starts after the gateway and', () => {
     await until('it is ready', () => opened.ready())
   })
 
-  it('is corrected decides, and can become misconfigured again', async ({ expect, onTestFinished }) => {
+  it('a Redis that starts after the gateway and is corrected decides, and can become misconfigured again', async ({
+    expect,
+    onTestFinished,
+  }) => {
     const server = await serverThat(onTestFinished, replica)
     await server.kill()
     const { opened, lines, up } = await open(onTestFinished, { topology: { url: server.url } })

@@ -50,32 +50,36 @@ describe('with thousands of clients, no caller waits', () => {
   it.each([
     ['', 'memory', []],
     [', also with several workers', 'redis', ['--workers', '2']],
-  ])('for the file to be read after a start, or on SIGHUP%s', { retry: 2 }, async (_, store, args) => {
-    const file = fileOf(
-      store === 'redis' ? `{ redis: { url: "${redis.url}" }, prefix: reload-delay }` : store,
-    )
-    const gateway = await serving({ file }, args)
-    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
-    const read = (words: string) => gateway.lines().filter(({ msg }) => msg === words)
-    try {
-      const started = await slowest(gateway, agent, (calls) => calls < 150)
-      const quiet = await slowest(gateway, agent, (calls) => calls < 150)
-      gateway.kill('SIGHUP')
-      let since = 0
-      const reloaded = await slowest(
-        gateway,
-        agent,
-        () => read('configuration reloaded').length === 0 || since++ < 20,
+  ])(
+    'with thousands of clients, no caller waits for the file to be read after a start, or on SIGHUP%s',
+    { retry: 2 },
+    async (_, store, args) => {
+      const file = fileOf(
+        store === 'redis' ? `{ redis: { url: "${redis.url}" }, prefix: reload-delay }` : store,
       )
-      expect(started - quiet).toBeLessThan(MAX_MS)
-      expect(reloaded - quiet).toBeLessThan(MAX_MS)
-      for (const words of ['gateway started', 'configuration reloaded']) {
-        expect(read(words)).toMatchObject([{ loadMs: expect.any(Number) }])
+      const gateway = await serving({ file }, args)
+      const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+      const read = (words: string) => gateway.lines().filter(({ msg }) => msg === words)
+      try {
+        const started = await slowest(gateway, agent, (calls) => calls < 150)
+        const quiet = await slowest(gateway, agent, (calls) => calls < 150)
+        gateway.kill('SIGHUP')
+        let since = 0
+        const reloaded = await slowest(
+          gateway,
+          agent,
+          () => read('configuration reloaded').length === 0 || since++ < 20,
+        )
+        expect(started - quiet).toBeLessThan(MAX_MS)
+        expect(reloaded - quiet).toBeLessThan(MAX_MS)
+        for (const words of ['gateway started', 'configuration reloaded']) {
+          expect(read(words)).toMatchObject([{ loadMs: expect.any(Number) }])
+        }
+        const { headers } = await call(gateway.port, { token: await token('acme'), agent })
+        expect(headers).toMatchObject({ 'x-ratelimit-limit': '77', 'x-ratelimit-remaining': '76' })
+      } finally {
+        agent.destroy()
       }
-      const { headers } = await call(gateway.port, { token: await token('acme'), agent })
-      expect(headers).toMatchObject({ 'x-ratelimit-limit': '77', 'x-ratelimit-remaining': '76' })
-    } finally {
-      agent.destroy()
-    }
-  })
+    },
+  )
 })

@@ -1,12 +1,12 @@
-import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Log } from '../../src/observe/log.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { createConfiguration, createResources } from '../../src/process/reload.ts'
 import { load } from '../config/load-text.ts'
 import { createFolder } from '../helpers/folder.ts'
-import { call, token, yaml } from '../helpers/gateway.ts'
+import { call, type LoggingGateway, startLogging, token, yaml } from '../helpers/gateway.ts'
 import { startIssuer } from '../helpers/issuer.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { startUpstream } from '../helpers/upstream.ts'
@@ -14,7 +14,7 @@ import { until } from '../helpers/wait.ts'
 
 const folder = createFolder()
 const file = join(folder, 'sluice.yaml')
-let gateway: ServingProcess
+let gateway: LoggingGateway | ServingProcess
 const [data, other, issuer] = await Promise.all([
   startUpstream(),
   startUpstream((_, response) => response.writeHead(202).end()),
@@ -30,8 +30,17 @@ async function onceLogged(words: string, act: () => void | Promise<void>): Promi
   await until(words, () => logged(words).length > before)
   return logged(words)[before]!
 }
-const reloaded = (text: string) => onceLogged('configuration reloaded', () => writeFileSync(file, text))
-const rejected = (text: string) => onceLogged('configuration rejected', () => writeFileSync(file, text))
+/** Lets the gateway read its file again: one in this process, or one that watches it or gets a signal. */
+async function reload(trigger: 'file-change' | 'signal'): Promise<void> {
+  if ('running' in gateway) await gateway.running.reload(trigger)
+  else if (trigger === 'signal') gateway.kill('SIGHUP')
+}
+const changed = async (text: string): Promise<void> => {
+  writeFileSync(file, text)
+  await reload('file-change')
+}
+const reloaded = (text: string) => onceLogged('configuration reloaded', () => changed(text))
+const rejected = (text: string) => onceLogged('configuration rejected', () => changed(text))
 const metrics = async () => (await call(gateway.adminPort, { path: '/metrics' })).body
 const ready = () => call(gateway.adminPort, { path: '/readyz' })
 async function remaining(mine: string): Promise<string> {
@@ -48,31 +57,33 @@ const trusting = (leeway: string, store = 'memory'): string =>
   })
 const status = async () => (await call(gateway.port, { token: issuer.token() })).status
 
-describe('a changed file', () => {
-  let mine: string
-  let clients = 0
+it('a changed file is detected through the symbolic links of a ConfigMap', async () => {
   /** Replaces the folder by a new version, as Kubernetes does for a ConfigMap. */
   const version = (name: string, limit: number) => {
     mkdirSync(join(folder, name))
-    writeFileSync(join(folder, name, 'sluice.yaml'), settings(limit))
+    writeFileSync(join(folder, name, 'mounted.yaml'), settings(limit))
     symlinkSync(name, join(folder, '..data_next'))
     renameSync(join(folder, '..data_next'), join(folder, '..data'))
   }
+  const mounted = join(folder, 'mounted.yaml')
+  version('..1', 10)
+  symlinkSync('..data/mounted.yaml', mounted)
+  gateway = await serving({ file: mounted })
+  const mine = await token('mounted')
+  expect(await remaining(mine)).toBe('9 of 10')
+  const line = await onceLogged('configuration reloaded', () => version('..2', 20))
+  expect(line['changes']).toEqual(['limits.requests.limit 10 → 20'])
+  expect(await remaining(mine)).toBe('18 of 20')
+})
+
+describe('a changed file', () => {
+  let mine: string
+  let clients = 0
   beforeAll(async () => {
-    version('..1', 10)
-    symlinkSync('..data/sluice.yaml', file)
-    gateway = await serving({ file })
+    gateway = await startLogging(settings(20), file)
   })
-  afterAll(() => gateway.kill())
   beforeEach(async () => {
     mine = await token(`client-${++clients}`)
-  })
-
-  it('a changed file is detected through the symbolic links of a ConfigMap', async () => {
-    expect(await remaining(mine)).toBe('9 of 10')
-    const line = await onceLogged('configuration reloaded', () => version('..2', 20))
-    expect(line['changes']).toEqual(['limits.requests.limit 10 → 20'])
-    expect(await remaining(mine)).toBe('18 of 20')
   })
 
   it('a changed file raises and lowers limits for the calls already counted, and replaces upstreams', async () => {
@@ -106,7 +117,7 @@ describe('a changed file', () => {
     ])
     expect(await metrics()).toMatch(/^sluice_config_reload_failures_total 1$/m)
     expect(await remaining(mine)).toBe('9 of 10')
-    await onceLogged('configuration valid again', () => writeFileSync(file, settings(10)))
+    await onceLogged('configuration valid again', () => changed(settings(10)))
     expect(await metrics()).toMatch(/^sluice_config_last_reload_successful 1$/m)
     expect(await metrics()).toMatch(/^sluice_config_reload_failures_total 1$/m)
     await rejected('')
@@ -125,7 +136,7 @@ describe('a changed file', () => {
     expect(await remaining(mine)).toBe('998 of 1000')
     expect(await metrics()).toMatch(/^sluice_config_last_reload_successful 0$/m)
     issuer.fault = undefined
-    await onceLogged('configuration reloaded', () => gateway.kill('SIGHUP'))
+    await onceLogged('configuration reloaded', () => reload('signal'))
     expect(await status()).toBe(200)
     expect((await call(gateway.port, { token: mine })).status).toBe(401)
   })
@@ -134,7 +145,7 @@ describe('a changed file', () => {
     await reloaded(settings(1000))
     await onceLogged('configuration reloaded', async () => {
       const calls = Array.from({ length: 200 }, (_, i) => {
-        if (i % 50 === 0) gateway.kill('SIGHUP')
+        if (i % 50 === 0) void reload('signal')
         return call(gateway.port, { token: mine })
       })
       expect(new Set((await Promise.all(calls)).map(({ status }) => status))).toEqual(new Set([200]))
@@ -148,7 +159,7 @@ describe('a changed file', () => {
     // `trustedProxies` is applied without a restart.
     const listen = 'port: 0, maxConnections: 5, headersTimeout: 3s, trustedProxies: [192.0.2.7/32]'
     const line = await onceLogged('need a restart', () =>
-      writeFileSync(file, text.replace('port: 0, trustedProxies: []', listen)),
+      changed(text.replace('port: 0, trustedProxies: []', listen)),
     )
     const keys = ['listen.headersTimeout', 'listen.maxConnections', 'store', 'tracing']
     expect(line).toMatchObject({ level: 'warn', keys })
@@ -157,11 +168,13 @@ describe('a changed file', () => {
 
 describe('the keys of an issuer, with several workers', () => {
   const STORE = '{ redis: { url: "redis://127.0.0.1:1" } }'
+  let stop: () => void
   beforeAll(async () => {
     issuer.fault = 'error'
-    rmSync(file)
     writeFileSync(file, trusting('5s', STORE))
-    gateway = await serving({ file }, ['--workers', '2'])
+    const started = await serving({ file }, ['--workers', '2'])
+    gateway = started
+    stop = () => started.kill('SIGTERM')
   })
 
   it('/readyz waits for the keys of an issuer, and names the issuer', async () => {
@@ -178,11 +191,11 @@ describe('the keys of an issuer, with several workers', () => {
     })
     issuer.fault = 'down'
     writeFileSync(file, trusting('6s', STORE))
-    await onceLogged('configuration reloaded', () => gateway.kill('SIGHUP'))
+    await onceLogged('configuration reloaded', () => reload('signal'))
     for (let i = 0; i < 10; i++) expect(await status()).toBe(200)
     const age = `^sluice_issuer_keys_age_seconds\\{issuer="${issuer.issuer}"\\} [0-9.]+$`
     expect(await metrics()).toMatch(new RegExp(age, 'm'))
-    gateway.kill('SIGTERM')
+    stop()
     await until('it drains', async () => (await ready()).body === 'not ready: the gateway is draining\n')
   })
 })

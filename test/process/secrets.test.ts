@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { createFolder } from '../helpers/folder.ts'
-import { call, token, yaml } from '../helpers/gateway.ts'
+import { call, type LoggingGateway, startLogging, token, yaml } from '../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { type RedisServer, type RedisServerOptions, startRedis } from '../helpers/redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
@@ -15,17 +15,23 @@ const NEW = 'the-new-secret-of-16'
 const LIMIT = 1000
 
 let redis: RedisServer | undefined
-let gateway: ServingProcess
+let gateway: LoggingGateway | ServingProcess
 const data = await startUpstream()
 
 const lines = (words: string) =>
   gateway.lines().filter(({ msg }) => typeof msg === 'string' && msg.includes(words))
 const refusals = () => lines('refuses the user name or password')
 
+/** Reloads the files of a gateway in this process; one in a process of its own watches them. */
+async function reload(): Promise<void> {
+  if ('running' in gateway) await gateway.running.reload('file-change')
+}
+
 /** Writes the secret into its file, and waits until the gateway has read it. */
 async function renew(value: string, keys: readonly string[]): Promise<void> {
   const before = lines('secrets renewed').length
   writeFileSync(secret, value)
+  await reload()
   await until('the secret is renewed', () => lines('secrets renewed').length > before)
   expect(lines('secrets renewed').at(-1)).toMatchObject({ level: 'info', keys })
   expect(lines('need a restart')).toEqual([])
@@ -50,8 +56,10 @@ describe('a password of Redis in a file', () => {
     redis = await startRedis(options)
     await setUser('on', `>${OLD}`, '~*', '+@all')
     const store = `{ redis: { ${settings(redis)} }, timeout: 5s }`
-    writeFileSync(file, yaml({ data: data.url, store, limit: LIMIT, window: '1h' }))
-    gateway = await serving({ file }, workers === 1 ? [] : ['--workers', String(workers)])
+    const text = yaml({ data: data.url, store, limit: LIMIT, window: '1h' })
+    writeFileSync(file, text)
+    gateway =
+      workers === 1 ? await startLogging(text, file) : await serving({ file }, ['--workers', String(workers)])
   }
 
   /** Makes a call that is answered; returns what decided it. */
@@ -133,17 +141,17 @@ describe('a password of Redis in a file', () => {
 
   it('a password is replaced while other settings of the store wait for a restart; that of another server is not used', async () => {
     await start(({ url }) => `url: "${url}", username: sluice, password: ${OLD}`)
-    const written = (redis: string, timeout: string) =>
-      writeFileSync(
-        file,
-        yaml({ data: data.url, store: `{ redis: ${redis}, timeout: ${timeout} }`, limit: LIMIT }),
-      )
-    written(`{ url: "${redis!.url}", username: sluice, password: ${NEW} }`, '6s')
+    const written = async (redis: string, timeout: string) => {
+      const store = `{ redis: ${redis}, timeout: ${timeout} }`
+      writeFileSync(file, yaml({ data: data.url, store, limit: LIMIT }))
+      await reload()
+    }
+    await written(`{ url: "${redis!.url}", username: sluice, password: ${NEW} }`, '6s')
     await until('a warning', () => lines('need a restart').length === 1)
     expect(lines('secrets renewed')).toEqual([expect.objectContaining({ keys: PASSWORD })])
     expect(lines('need a restart')[0]).toMatchObject({ keys: ['store.timeout'] })
 
-    written('{ url: "redis://127.0.0.1:1", password: of-another }', '5s')
+    await written('{ url: "redis://127.0.0.1:1", password: of-another }', '5s')
     await until('a warning', () => lines('need a restart').length === 2)
     const others = ['store.redis.url', 'store.redis.password', 'store.redis.username']
     expect((lines('need a restart')[1]!['keys'] as string[]).toSorted()).toEqual(others.toSorted())

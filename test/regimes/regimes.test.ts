@@ -28,7 +28,7 @@ describe('docs/regimes.md', () => {
     return file === undefined ? [] : [{ file, section }]
   })
 
-  it('or docs/choosing-a-limit.md has a section for each example', () => {
+  it('docs/regimes.md or docs/choosing-a-limit.md has a section for each example', () => {
     const files = readdirSync(new URL('config/examples', ROOT)).map((name) => `config/examples/${name}`)
     const recipes = PAGES['docs/choosing-a-limit.md']!.map(({ regime }) => `config/examples/${regime}.yaml`)
     expect([...sections.map(({ file }) => file), ...recipes].toSorted()).toEqual(files.toSorted())

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { get, type Got } from '../helpers/front.ts'
-import { serving } from '../helpers/process.ts'
+import { startLogging } from '../helpers/gateway.ts'
 import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -115,7 +115,7 @@ const back = await startRawUpstream((socket, request) => {
 const plain = await startRawUpstream((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'))
 const dead = await startUpstream()
 await dead.close()
-const gateway = await serving(`listen: { host: 127.0.0.1, port: 0 }
+const gateway = await startLogging(`listen: { host: 127.0.0.1, port: 0 }
 admin: { port: 0 }
 log: { format: json }
 store: memory

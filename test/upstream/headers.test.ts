@@ -72,12 +72,12 @@ const respelled = (names: readonly string[]) =>
   )
 
 describe('request fields', () => {
-  it('that only proxies may send are removed from others, in every spelling', () => {
+  it('request fields that only proxies may send are removed from others, in every spelling', () => {
     const claimed = { ...HARMLESS, ...fields([...FROM_PROXY, ...Object.keys(OWN), ...respelled(FROM_PROXY)]) }
     expect(requestHeaders(claimed, direct)).toEqual({ ...HARMLESS, ...OWN })
   })
 
-  it('of a trusted proxy are kept, and this hop added; spellings that a proxy would not write are dropped', () => {
+  it('request fields of a trusted proxy are kept, and this hop added; spellings that a proxy would not write are dropped', () => {
     const told = {
       ...HARMLESS,
       ...fields(FROM_PROXY),
@@ -113,7 +113,7 @@ describe('request fields', () => {
     })
   })
 
-  it('that rewrite the decision, or are for one hop, are dropped, also if a trusted proxy sent them', () => {
+  it('request fields that rewrite the decision, or are for one hop, are dropped, also if a trusted proxy sent them', () => {
     const names = [...OVERRIDES, ...HOP]
     for (const forwarded of [direct, proxied]) {
       expect(requestHeaders({ ...HARMLESS, ...fields([...names, ...respelled(names)]) }, forwarded)).toEqual({
@@ -124,7 +124,7 @@ describe('request fields', () => {
     }
   })
 
-  it('that could pass for one that was judged are dropped', () => {
+  it('request fields that could pass for one that was judged are dropped', () => {
     const alike = ['content_length', 'content_type', 'content.encoding', 'x_request_id', 'content_length']
     expect(requestHeaders({ ...HARMLESS, ...fields(alike) }, direct)).toEqual({ ...HARMLESS, ...OWN })
   })
@@ -137,11 +137,11 @@ describe('request fields', () => {
     'host-',
     '-h.o.s.t',
     'content-length1',
-  ])('with the letters of a framing field are dropped: %s', (name) =>
+  ])('request fields with the letters of a framing field are dropped: %s', (name) =>
     expect(requestHeaders({ ...HARMLESS, [name]: '1' }, direct)).toEqual({ ...HARMLESS, ...OWN }),
   )
 
-  it('that Connection names are dropped, except what was checked and what a trusted proxy sends', () => {
+  it('request fields that Connection names are dropped, except what was checked and what a trusted proxy sends', () => {
     const judged = {
       host: 'a',
       authorization: 'Basic x',
@@ -167,12 +167,12 @@ describe('request fields', () => {
     expect(requestHeaders({ host: 'a', 'content-length': '3' }, direct)).toEqual({ host: 'a', ...OWN })
   })
 
-  it('with the names of members that every object has are fields like others', () => {
+  it('request fields with the names of members that every object has are fields like others', () => {
     const odd = { constructor: '1', valueof: '2', hasownproperty: '3', tostring: '4' }
     expect(requestHeaders({ ...HARMLESS, ...odd }, direct)).toEqual({ ...HARMLESS, ...odd, ...OWN })
   })
 
-  it('are judged the same when more names were met than are remembered', () => {
+  it('request fields are judged the same when more names were met than are remembered', () => {
     requestHeaders(fields(Array.from({ length: 1500 }, (_, i) => `x-name-${i}`)), direct)
     expect(
       requestHeaders({ 'x-forwarded-unheard': '1', x_rewrite_url: '2', 'x-kept-1': '3' }, direct),

@@ -80,7 +80,7 @@ const INVALID_PROOF =
 
 describe('a token that is bound to a key', () => {
   it.each(['ES256', 'PS256', 'RS256', 'EdDSA'] satisfies TestAlgorithm[])(
-    'is accepted with a proof by that key, signed by %s',
+    'a token that is bound to a key is accepted with a proof by that key, signed by %s',
     async (alg) => {
       const key = makeKey(alg)
       const token = bound(key)
@@ -93,12 +93,12 @@ describe('a token that is bound to a key', () => {
     },
   )
 
-  it('is accepted repeatedly, each time with a new proof', async () => {
+  it('a token that is bound to a key is accepted repeatedly, each time with a new proof', async () => {
     const token = bound()
     for (let i = 0; i < 3; i++) await expectTaken(send({ token }))
   })
 
-  it('is refused as a bearer token, with or without a proof, cached or not', async () => {
+  it('a token that is bound to a key is refused as a bearer token, with or without a proof, cached or not', async () => {
     const token = bound()
     const description = 'The access token is bound to a key; send it as DPoP, with a proof.'
     const refused = [`Bearer realm="test", error="invalid_token", error_description="${description}"`, DPOP]
@@ -109,7 +109,7 @@ describe('a token that is bound to a key', () => {
     await expectRefused(authenticate([`Bearer ${token}`]), refused)
   })
 
-  it('is logged with its client, also for an invalid proof', async () => {
+  it('a token that is bound to a key is logged with its client, also for an invalid proof', async () => {
     const token = bound()
     const proofs = [proves(token)]
     await expectTaken(send({ token, proofs }))
@@ -123,11 +123,11 @@ describe('a token that is bound to a key', () => {
       expect(await send({ token, ...one })).toMatchObject({ status: 401, client: 'client-1' })
   })
 
-  it('is refused without a request to check it against', async () => {
+  it('a token that is bound to a key is refused without a request to check it against', async () => {
     await expectRefused(authenticate([`DPoP ${bound()}`]), [/cannot be checked here/])
   })
 
-  it('is refused if proofs are not verified', async () => {
+  it('a token that is bound to a key is refused if proofs are not verified', async () => {
     const unproved = createServing(trust(issuer, keys))
     const token = bound()
     const request = () => sender([proves(token)])
@@ -137,7 +137,7 @@ describe('a token that is bound to a key', () => {
 })
 
 describe('the DPoP scheme', () => {
-  it('is offered in addition to Bearer to callers without credentials', async () => {
+  it('the DPoP scheme is offered in addition to Bearer to callers without credentials', async () => {
     await expectRefused(authenticate([]), ['Bearer realm="test"', DPOP])
   })
 
@@ -145,7 +145,7 @@ describe('the DPoP scheme', () => {
     await expectRefused(send({ token: issuer.token() }), [/^DPoP .*, error="invalid_token"/])
   })
 
-  it('has its own challenges for invalid tokens', async () => {
+  it('the DPoP scheme has its own challenges for invalid tokens', async () => {
     const token = issuer.token({ exp: 1, cnf: { jkt: thumbprintOf(key) } })
     await expectRefused(send({ token }), [challenge('invalid_token', 'The access token expired.')])
     const malformed = challenge('invalid_request', 'Send one Authorization header, with one access token.')
@@ -245,21 +245,21 @@ describe('proofs', () => {
     await expectRefused(send({ token, proofs: [BAD[name]!(token)] }), [INVALID_PROOF])
   })
 
-  it('are refused where there is none, or more than one', async () => {
+  it('proofs are refused where there is none, or more than one', async () => {
     const token = bound()
     const refused = [challenge('invalid_dpop_proof', 'Send one DPoP header, with one proof.')]
     await expectRefused(send({ token, proofs: [] }), refused)
     await expectRefused(send({ token, proofs: [proves(token), proves(token)] }), refused)
   })
 
-  it('are refused by another key than that of the token', async () => {
+  it('proofs are refused by another key than that of the token', async () => {
     const token = bound()
     await expectRefused(send({ token, proofs: [signProof({ key: mallory, token, url: URL })] }), [
       challenge('invalid_token', 'The access token is bound to another key.'),
     ])
   })
 
-  it('are accepted once, even if several are sent at the same time', async () => {
+  it('proofs are accepted once, even if several are sent at the same time', async () => {
     const token = bound()
     const proofs = [proves(token)]
     const answers = await Promise.all(Array.from({ length: 10 }, () => send({ token, proofs })))
@@ -267,7 +267,7 @@ describe('proofs', () => {
     await expectRefused(send({ token, proofs }), [/The DPoP proof was used before\./])
   })
 
-  it('are used up by their jti, and by no other key’s', async () => {
+  it('proofs are used up by their jti, and by no other key’s', async () => {
     const token = bound()
     const jti = 'the same'
     await expectTaken(send({ token, proofs: [proves(token, { jti })] }))
@@ -291,14 +291,14 @@ describe('proofs', () => {
     expect(await forged.prove()).toMatchObject({ status: 401, oauthError: 'invalid_dpop_proof' })
   })
 
-  it('are not used up by a refusal', async () => {
+  it('proofs are not used up by a refusal', async () => {
     const token = bound()
     const proofs = [proves(token)]
     await expectRefused(send({ token, proofs, request: { method: 'POST' } }), [INVALID_PROOF])
     await expectTaken(send({ token, proofs }))
   })
 
-  it('have short ids, and the same window at any time', async () => {
+  it('proofs have short ids, and the same window at any time', async () => {
     const iat = 1_000_000
     const { verify } = createProofs(serves)
     onTestFinished(() => void vi.useRealTimers())
@@ -318,7 +318,7 @@ describe('proofs', () => {
     }
   })
 
-  it('are accepted within their window', async () => {
+  it('proofs are accepted within their window', async () => {
     const token = bound()
     for (const iat of [seconds() - 50, seconds() + 4, seconds() - 0.5]) {
       await expectTaken(send({ token, proofs: [proves(token, { iat })] }))
@@ -340,7 +340,7 @@ describe('the URL of a proof', () => {
     ['/v3/caf%C3%A9', 'https://api.example.com/v3/caf%c3%a9'],
     ["/v3/it's", 'https://api.example.com/v3/it%27s'],
     ['/v3', 'https://api.example.com:8443/v3', { host: 'api.example.com:8443' }],
-  ])('is equal for %s as %s', async (path, htu, request = {}) => {
+  ])('the URL of a proof is equal for %s as %s', async (path, htu, request = {}) => {
     const token = bound()
     await expectTaken(send({ token, proofs: [proves(token, { htu })], request: { path, ...request } }))
   })
@@ -360,7 +360,7 @@ describe('a token that is bound to a certificate', () => {
   const REFUSED =
     'Bearer realm="test", error="invalid_token", error_description="Send the TLS client certificate that the token is bound to."'
 
-  it('is accepted only with that certificate, cached or not', async () => {
+  it('a token that is bound to a certificate is accepted only with that certificate, cached or not', async () => {
     const token = boundBy(x5t)
     const by = (der?: Buffer) => send({ token, scheme: 'Bearer', request: holding(der) })
     expect(await by(client.der)).toMatchObject({ confirmation: { x5t: client.thumbprint } })
@@ -370,13 +370,13 @@ describe('a token that is bound to a certificate', () => {
     await expectRefused(authenticate([`Bearer ${token}`]), [/cannot be checked here/])
   })
 
-  it('is not accepted as bound to a key', async () => {
+  it('a token that is bound to a certificate is not accepted as bound to a key', async () => {
     await expectRefused(send({ token: boundBy(x5t), request: holding(client.der) }), [
       /^DPoP .*error="invalid_token"/,
     ])
   })
 
-  it('also needs the proof if it is bound to both', async () => {
+  it('a token that is bound to a certificate also needs the proof if it is bound to both', async () => {
     const token = boundBy({ ...x5t, jkt: thumbprintOf(key) })
     await expectTaken(send({ token, request: holding(client.der) }))
     await expectRefused(send({ token, proofs: [], request: holding(client.der) }), [INVALID_PROOF])
@@ -398,9 +398,12 @@ describe('a token that is bound to a certificate', () => {
     {},
     [],
     [client.thumbprint],
-  ])('is refused if it is bound in an unknown way: %j', async (cnf) => {
-    await expectRefused(send({ token: boundBy(cnf), scheme: 'Bearer', request: holding(client.der) }), [
-      /bound in a way that is not known here/,
-    ])
-  })
+  ])(
+    'a token that is bound to a certificate is refused if it is bound in an unknown way: %j',
+    async (cnf) => {
+      await expectRefused(send({ token: boundBy(cnf), scheme: 'Bearer', request: holding(client.der) }), [
+        /bound in a way that is not known here/,
+      ])
+    },
+  )
 })

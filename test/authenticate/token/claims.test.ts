@@ -7,12 +7,12 @@ const B = 'https://b.example.com/oidc'
 const C = 'https://c.example.com/@https://b.example.com/oidc'
 
 describe('the names of clients and users', () => {
-  it('are their ids if there is one issuer', () => {
+  it('the names of clients and users are their ids if there is one issuer', () => {
     const nameOf = createQualifier([A])
     for (const id of ['acme', 'acme@', `acme@${A}`]) expect([nameOf(id, A), nameOf(id)]).toEqual([id, id])
   })
 
-  it('are the ids of the first of several issuers, and name the issuer of others', () => {
+  it('the names of clients and users are the ids of the first of several issuers, and name the issuer of others', () => {
     const nameOf = createQualifier([A, B, C])
     expect(nameOf('acme')).toBe('acme')
     expect(nameOf('joe@example.com', A)).toBe('joe@example.com')
@@ -20,11 +20,11 @@ describe('the names of clients and users', () => {
     expect(nameOf('acme', C)).toBe('acme@https://c.example.com/%40https://b.example.com/oidc')
   })
 
-  it('of the first issuer name it if they would look like others', () => {
+  it('the names of clients and users of the first issuer name it if they would look like others', () => {
     expect(createQualifier([A, B])(`acme@${B}`, A)).toBe(`acme@${B}@${A}`)
   })
 
-  it('are never ambiguous', () => {
+  it('the names of clients and users are never ambiguous', () => {
     const issuers = [A, B, C]
     const nameOf = createQualifier(issuers)
     const part = fc.constantFrom('acme', '@', '%40', ...issuers, ...issuers.map((one) => `@${one}`), '')

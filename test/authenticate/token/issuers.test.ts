@@ -43,7 +43,7 @@ describe('several issuers', () => {
     )
   })
 
-  it('have the clients of tokens that are refused named apart', async () => {
+  it('several issuers have the clients of tokens that are refused named apart', async () => {
     const authenticate = createServing([await trusted(first), await trusted(second)])
     expect(await authenticate([`Bearer ${first.token({ exp: 1 })}`])).toMatchObject({ client: 'client-1' })
     expect(await authenticate([`Bearer ${second.token({ exp: 1 })}`])).toMatchObject({
@@ -51,7 +51,7 @@ describe('several issuers', () => {
     })
   })
 
-  it('cannot sign for each other', async () => {
+  it('several issuers cannot sign for each other', async () => {
     const authenticate = createServing([await trusted(first), await trusted(second)])
     const forged = second.token({ iss: first.issuer, aud: first.audience })
     expect(answerOf(await authenticate([`Bearer ${forged}`]))).toEqual(
@@ -62,7 +62,7 @@ describe('several issuers', () => {
     expect(answerOf(await authenticate([`Bearer ${withKid}`]))[0]).toBe(401)
   })
 
-  it('are the only ones: tokens of others cause no load of keys', async () => {
+  it('several issuers are the only ones: tokens of others cause no load of keys', async () => {
     const authenticate = createServing([await trusted(first)])
     const before = first.asked.jwks
     for (const iss of [
@@ -81,7 +81,7 @@ describe('several issuers', () => {
     expect(first.asked.jwks).toBe(before)
   })
 
-  it('are all in the log, and the audiences of the one whose token it is', async () => {
+  it('several issuers are all in the log, and the audiences of the one whose token it is', async () => {
     const audience = ['https://one.example.com', 'https://two.example.com']
     const authenticate = createServing([await trusted(first), await trusted(second, { audience })])
     const cause = async (token: string) => ((await authenticate([`Bearer ${token}`])) as Refusal).cause
@@ -93,7 +93,7 @@ describe('several issuers', () => {
     )
   })
 
-  it('are kept apart for cached tokens, too', async () => {
+  it('several issuers are kept apart for cached tokens, too', async () => {
     const both = [await trusted(first), await trusted(second)]
     const authenticate = createServing(both)
     const token = second.token()
@@ -131,7 +131,7 @@ describe('several issuers', () => {
 })
 
 describe('the keys of an issuer', () => {
-  it('are followed when they change, without a restart', async () => {
+  it('the keys of an issuer are followed when they change, without a restart', async () => {
     const authenticate = createServing(await trusted(first))
     const old = first.token()
     expect(authenticate([`Bearer ${old}`])).toMatchObject({ client: 'client-1' })
@@ -166,7 +166,7 @@ describe('the scopes of a route', () => {
     ['openid accounts:read transactions:read', ['transactions:read', 'accounts:read']],
     ['anything', []],
     [undefined, []],
-  ])('are all held by a token of %j for %j', (scope, scopes) => {
+  ])('the scopes of a route are all held by a token of %j for %j', (scope, scopes) => {
     expect(requireScope(holding(scope), scopes)).toBeUndefined()
   })
 
@@ -180,7 +180,7 @@ describe('the scopes of a route', () => {
     ['accounts:read,transactions:read', ['accounts:read']],
     ['accounts:read\ttransactions:read', ['accounts:read']],
     ['accounts', ['accounts:read']],
-  ])('are not all held by a token of %j for %j', (scope, scopes) => {
+  ])('the scopes of a route are not all held by a token of %j for %j', (scope, scopes) => {
     const refusal = requireScope(holding(scope), scopes)!
     expect([refusal.status, refusal.oauthError]).toEqual([403, 'insufficient_scope'])
     expect(refusal.headers['WWW-Authenticate']).toBe(
@@ -189,12 +189,12 @@ describe('the scopes of a route', () => {
     expect(refusal.message).toContain(` ${scopes.at(-1)},`)
   })
 
-  it('are required by the scheme of the token', () => {
+  it('the scopes of a route are required by the scheme of the token', () => {
     const refusal = requireScope({ ...holding('a'), confirmation: { jkt: 'key' } }, ['b'])!
     expect(refusal.headers['WWW-Authenticate']).toMatch(/^DPoP error="insufficient_scope"/)
   })
 
-  it('are read only from the scope claim, separated by spaces', async () => {
+  it('the scopes of a route are read only from the scope claim, separated by spaces', async () => {
     const authenticate = createServing(await trusted(first))
     const claims = [{ scope: ['a'] }, { scp: ['a'] }, { scp: 'a' }, { scope: { a: true } }]
     for (const claim of claims) {

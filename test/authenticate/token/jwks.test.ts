@@ -40,7 +40,7 @@ function create(options: Partial<KeySourceOptions> = {}): KeySource {
 const loaded = (keys: KeySource): Promise<void> => until('keys', () => keys.current() !== undefined)
 
 describe('an issuer’s keys from a URL', () => {
-  it('are loaded in the background', async () => {
+  it('an issuer’s keys from a URL are loaded in the background', async () => {
     const keys = create()
     expect(keys.current()).toBeUndefined()
     await loaded(keys)
@@ -49,12 +49,12 @@ describe('an issuer’s keys from a URL', () => {
     expect(reported).toEqual([])
   })
 
-  it('are found by discovery if no URL is given', async () => {
+  it('an issuer’s keys from a URL are found by discovery if no URL is given', async () => {
     await loaded(create({ jwks: undefined }))
     expect(issuer.asked).toEqual({ jwks: 1, discovery: 1 })
   })
 
-  it('are loaded in one request for all callers that wait', async () => {
+  it('an issuer’s keys from a URL are loaded in one request for all callers that wait', async () => {
     const keys = create()
     const sets = await Promise.all(Array.from({ length: 50 }, async () => keys.refresh()))
     expect(new Set(sets).size).toBe(1)
@@ -62,7 +62,7 @@ describe('an issuer’s keys from a URL', () => {
     expect(issuer.asked.jwks).toBe(1)
   })
 
-  it('are read again at once when one is unknown, then not before the cool-down is over', async () => {
+  it('an issuer’s keys from a URL are read again at once when one is unknown, then not before the cool-down is over', async () => {
     const keys = create()
     await loaded(keys)
     issuer.rotate()
@@ -73,7 +73,7 @@ describe('an issuer’s keys from a URL', () => {
     expect(issuer.asked.jwks).toBe(2)
   })
 
-  it('are read again after the cool-down', async () => {
+  it('an issuer’s keys from a URL are read again after the cool-down', async () => {
     const keys = create({ cooldownMs: 0 })
     await loaded(keys)
     await keys.refresh()
@@ -81,7 +81,7 @@ describe('an issuer’s keys from a URL', () => {
     expect(issuer.asked.jwks).toBe(3)
   })
 
-  it('are refreshed periodically', async () => {
+  it('an issuer’s keys from a URL are refreshed periodically', async () => {
     const keys = create({ refreshMs: 20 })
     await loaded(keys)
     issuer.rotate()
@@ -119,7 +119,7 @@ describe('an issuer’s keys from a URL', () => {
     expect(reported).toHaveLength(2)
   })
 
-  it('are tried again for a caller before the next retry is due', async () => {
+  it('an issuer’s keys from a URL are tried again for a caller before the next retry is due', async () => {
     issuer.fault = 'down'
     const keys = create({ cooldownMs: 0 })
     await until('a warning', () => reported.length > 0)
@@ -135,7 +135,7 @@ describe('an issuer’s keys from a URL', () => {
     expect(reported).toEqual([`${issuer.jwksUri} did not answer in time`])
   })
 
-  it('are dropped when the issuer withdraws all of them', async () => {
+  it('an issuer’s keys from a URL are dropped when the issuer withdraws all of them', async () => {
     const keys = create({ cooldownMs: 0 })
     await loaded(keys)
     issuer.jwks = { keys: [] }
@@ -145,7 +145,7 @@ describe('an issuer’s keys from a URL', () => {
   })
 
   it.each([[{ keys: 'none' }], [[]], [null], [{ keys: Array.from({ length: 200 }, () => ({})) }]])(
-    'are not replaced by %j',
+    'an issuer’s keys from a URL are not replaced by %j',
     async (document) => {
       const keys = create({ cooldownMs: 0 })
       await loaded(keys)
@@ -155,7 +155,7 @@ describe('an issuer’s keys from a URL', () => {
     },
   )
 
-  it('are not asked for after close', async () => {
+  it('an issuer’s keys from a URL are not asked for after close', async () => {
     const keys = create({ refreshMs: 5, cooldownMs: 0 })
     await loaded(keys)
     issuer.fault = 'silent'
@@ -185,7 +185,7 @@ describe('discovery', () => {
     expect(issuer.asked.jwks).toBe(0)
   })
 
-  it('is read again with the keys, so that these may move', async () => {
+  it('discovery is read again with the keys, so that these may move', async () => {
     issuer.metadata = { jwks_uri: `${issuer.issuer}/elsewhere` }
     const keys = create({ jwks: undefined, retryMs: 10 })
     await until('a warning', () => reported.length > 0)
@@ -202,12 +202,12 @@ describe('an issuer’s keys from a file', () => {
     await writeFile(file, JSON.stringify(issuer.jwks))
   })
 
-  it('are read without asking the issuer', async () => {
+  it('an issuer’s keys from a file are read without asking the issuer', async () => {
     await loaded(create({ jwks: file }))
     expect(issuer.asked).toEqual({ jwks: 0, discovery: 0 })
   })
 
-  it('are read again when the file is replaced', async () => {
+  it('an issuer’s keys from a file are read again when the file is replaced', async () => {
     const keys = create({ jwks: file, refreshMs: 10 })
     await loaded(keys)
     const key = makeKey('EdDSA')

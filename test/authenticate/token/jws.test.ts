@@ -42,7 +42,7 @@ async function joseVerifies(text: string, jwk: JWK): Promise<boolean> {
 }
 
 describe('verifying signatures', () => {
-  it('is possible by every algorithm that DPoP proofs may have', () => {
+  it('verifying signatures is possible by every algorithm that DPoP proofs may have', () => {
     const { algorithms } = createProofs(() => true)
     expect([...SCHEMES.keys()]).toEqual(expect.arrayContaining([...algorithms]))
   })
@@ -61,7 +61,7 @@ describe('verifying signatures', () => {
     },
   )
 
-  it('has read every vector', () => {
+  it('verifying signatures has read every vector', () => {
     expect(vectors.testGroups.flatMap((group) => group.tests)).toHaveLength(vectors.numberOfTests)
   })
 

@@ -5,7 +5,7 @@ import { createServing, keysOf, trust } from '../../helpers/trust.ts'
 const issuer = await startIssuer({ algorithms: ['ES256'] })
 
 describe('the claims of a token', () => {
-  it('are kept as limits compare them, only those that limits read, and the same from the cache', async () => {
+  it('the claims of a token are kept as limits compare them, only those that limits read, and the same from the cache', async () => {
     const names = ['text', 'long', 'number', 'flag', 'list', 'object', 'null', 'absent', 'constructor']
     const serve = createServing(trust(issuer, await keysOf(issuer), { keeps: names }))
     const token = issuer.token({
@@ -20,7 +20,7 @@ describe('the claims of a token', () => {
     expect(Object.keys(claims)).toEqual(['text', 'long', 'number', 'flag', 'list', 'object'])
   })
 
-  it('are not kept if no limit reads them', async () => {
+  it('the claims of a token are not kept if no limit reads them', async () => {
     const serve = createServing(trust(issuer, await keysOf(issuer)))
     expect(await serve([`Bearer ${issuer.token({ text: 'a' })}`])).toMatchObject({ claims: undefined })
   })

@@ -78,7 +78,7 @@ describe('reading a JWK Set', () => {
     expect(set.keys).toHaveLength(2)
   })
 
-  it('has at most five keys tried for one token, with a kid and without', async () => {
+  it('reading a JWK Set has at most five keys tried for one token, with a kid and without', async () => {
     const same = Array.from({ length: 7 }, () => makeKey('ES256', 'same').jwk)
     const set = await readKeySet({ keys: same })
     expect(set.find('ES256', undefined)).toHaveLength(5)
@@ -106,7 +106,7 @@ describe('reading a JWK Set', () => {
     )
   })
 
-  it('is the same set if an earlier reading gave equal keys', async () => {
+  it('a JWK Set is the same set if an earlier reading gave equal keys', async () => {
     const first = await readKeySet({ keys: [rsa.jwk, ed.jwk] })
     expect(await readKeySet({ keys: [rsa.jwk, { ...ed.jwk }] }, first)).toBe(first)
     expect(await readKeySet({ keys: [ed.jwk] }, first)).not.toBe(first)

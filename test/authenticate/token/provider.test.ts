@@ -118,7 +118,7 @@ const call = async (headers: Record<string, string>) => {
 }
 
 describe('the tokens of a real provider', () => {
-  it('are accepted as opaque tokens', async () => {
+  it('the tokens of a real provider are accepted as opaque tokens', async () => {
     const { access_token: token } = await grant()
     expect(token).not.toContain('.')
     expect(await call({ authorization: `Bearer ${token}` })).toMatchObject({
@@ -127,7 +127,7 @@ describe('the tokens of a real provider', () => {
     })
   })
 
-  it('are accepted as JWTs, without introspection', async () => {
+  it('the tokens of a real provider are accepted as JWTs, without introspection', async () => {
     const { access_token: token } = await grant({ resource: `${AUDIENCE}/jwt` })
     expect(token.split('.')).toHaveLength(3)
     expect(await call({ authorization: `Bearer ${token}` })).toMatchObject({
@@ -140,14 +140,14 @@ describe('the tokens of a real provider', () => {
     expect(events).toEqual([])
   })
 
-  it('are refused if they are for another API, or forged', async () => {
+  it('the tokens of a real provider are refused if they are for another API, or forged', async () => {
     const { access_token: token } = await grant({ resource: 'https://other.example.com' })
     for (const one of [token, 'made-up', token.slice(1)]) {
       expect((await call({ authorization: `Bearer ${one}` })).status).toBe(401)
     }
   })
 
-  it('are refused once they are revoked, as soon as the cached answer expires', async () => {
+  it('the tokens of a real provider are refused once they are revoked, as soon as the cached answer expires', async () => {
     const { access_token: token } = await grant()
     const authorization = `Bearer ${token}`
     expect((await call({ authorization })).status).toBe(200)
@@ -159,7 +159,7 @@ describe('the tokens of a real provider', () => {
     expect((await call({ authorization })).status).toBe(401)
   })
 
-  it('cannot be introspected with a wrong secret: a 503, not a refusal', async () => {
+  it('the tokens of a real provider cannot be introspected with a wrong secret: a 503, not a refusal', async () => {
     const { access_token: token } = await grant()
     expect(await introspection('wrong')(token)).toMatchObject({
       error: 'unavailable',
@@ -167,27 +167,30 @@ describe('the tokens of a real provider', () => {
     })
   })
 
-  it.each(['', '/jwt'])('are accepted from openid-client with DPoP, and only so (%j)', async (format) => {
-    const proof = client.getDPoPHandle(config, await client.randomDPoPKeyPair('ES256'))
-    const parameters = { scope: 'accounts:read', resource: AUDIENCE + format }
-    const { access_token: token } = await client.clientCredentialsGrant(config, parameters, { DPoP: proof })
-    const fetchWith = (DPoP: client.DPoPHandle, method = 'GET') =>
-      client.fetchProtectedResource(config, token, new URL(url), method, null, undefined, { DPoP })
-    for (const method of ['GET', 'POST', 'GET']) {
-      const response = await fetchWith(proof, method)
-      expect(response.status).toBe(200)
-      expect(await response.json()).toMatchObject({ client: 'party' })
-    }
-    expect((await call({ authorization: `Bearer ${token}` })).status).toBe(401)
-    expect((await call({ authorization: `DPoP ${token}` })).status).toBe(401)
-    const thief = client.getDPoPHandle(config, await client.randomDPoPKeyPair('ES256'))
-    await expect(fetchWith(thief)).rejects.toMatchObject({
-      cause: [{ scheme: 'dpop', parameters: { error: 'invalid_token' } }],
-    })
-  })
+  it.each(['', '/jwt'])(
+    'the tokens of a real provider are accepted from openid-client with DPoP, and only so (%j)',
+    async (format) => {
+      const proof = client.getDPoPHandle(config, await client.randomDPoPKeyPair('ES256'))
+      const parameters = { scope: 'accounts:read', resource: AUDIENCE + format }
+      const { access_token: token } = await client.clientCredentialsGrant(config, parameters, { DPoP: proof })
+      const fetchWith = (DPoP: client.DPoPHandle, method = 'GET') =>
+        client.fetchProtectedResource(config, token, new URL(url), method, null, undefined, { DPoP })
+      for (const method of ['GET', 'POST', 'GET']) {
+        const response = await fetchWith(proof, method)
+        expect(response.status).toBe(200)
+        expect(await response.json()).toMatchObject({ client: 'party' })
+      }
+      expect((await call({ authorization: `Bearer ${token}` })).status).toBe(401)
+      expect((await call({ authorization: `DPoP ${token}` })).status).toBe(401)
+      const thief = client.getDPoPHandle(config, await client.randomDPoPKeyPair('ES256'))
+      await expect(fetchWith(thief)).rejects.toMatchObject({
+        cause: [{ scheme: 'dpop', parameters: { error: 'invalid_token' } }],
+      })
+    },
+  )
 
   it.each(['', '/jwt'])(
-    'are taken with the certificate that they are bound to, and only so (%j)',
+    'the tokens of a real provider are taken with the certificate that they are bound to, and only so (%j)',
     async (format) => {
       const response = await fetch(`${issuer}/token`, {
         method: 'POST',

@@ -39,7 +39,7 @@ describe('the examples of the RFCs', () => {
     expect(await at(1_562_262_679_000, 'resource.example.org')).toMatchObject({ error: 'invalid_dpop_proof' })
   })
 
-  it('have the thumbprints of RFC 9449 section 6.1, RFC 7638 section 3.1 and RFC 8037 appendix A.3', () => {
+  it('the examples of the RFCs have the thumbprints of RFC 9449 section 6.1, RFC 7638 section 3.1 and RFC 8037 appendix A.3', () => {
     expect(thumbprint(RFC_KEY)).toBe(BOUND.jkt)
     expect(
       thumbprint({

@@ -3,8 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { Report } from '../../../src/commands/replay/replay.ts'
-import { call, token, yaml } from '../../helpers/gateway.ts'
-import { serving } from '../../helpers/process.ts'
+import { call, startLogging, token, yaml } from '../../helpers/gateway.ts'
 import { sharedRedis } from '../../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
@@ -198,7 +197,7 @@ describe('sluice replay of the log of a gateway', () => {
       yaml({ ...settings, store: `{ redis: { url: "${redis.url}" }, prefix: replay, timeout: 5s }` }),
     ]
     const gateways = await Promise.all(
-      configs.map(async (config) => ({ config, ...(await serving(config)) })),
+      configs.map(async (config) => ({ config, ...(await startLogging(config)) })),
     )
     const tokens = await Promise.all(['one', 'two', 'three'].map((client) => token(client)))
     const burst = async ({ port }: { readonly port: number }) => {
@@ -222,7 +221,7 @@ describe('sluice replay of the log of a gateway', () => {
     await sleep(400)
     bursts.push(await Promise.all(gateways.map(burst)))
 
-    for (const [i, { config, lines, stdout, kill }] of gateways.entries()) {
+    for (const [i, { config, lines, stdout }] of gateways.entries()) {
       const got = bursts.flatMap((burst) => burst[i]!)
       const calls = got.length
       const refused = got.filter(({ status }) => status === 429).length
@@ -230,7 +229,6 @@ describe('sluice replay of the log of a gateway', () => {
         'the log is written',
         () => lines().filter(({ msg }) => msg === 'request').length === calls + 6,
       )
-      kill()
       const log = logFile([stdout()])
       const replayed = async (file: string) => {
         const ended = await sluice(['replay', log, '--config', file, '--json'])
@@ -266,7 +264,7 @@ describe('sluice replay of the log of a gateway', () => {
   - { match: "/scoped", upstream: data, authenticate: bearer, scope: [rare] }
   - { match: "/*", upstream: data, authenticate: bearer }`,
     }
-    const gateway = await serving(yaml(settings))
+    const gateway = await startLogging(settings)
     const bearer = `Authorization: Bearer ${await token('one')}\r\n`
     const left = ['/open/x', '/x'].map((path) => {
       const socket = connect(gateway.port, '127.0.0.1')
@@ -284,8 +282,6 @@ describe('sluice replay of the log of a gateway', () => {
     for (const socket of left) socket.destroy()
     const requests = () => gateway.lines().filter(({ msg }) => msg === 'request')
     await until('the log is written', () => requests().length === 4)
-    gateway.kill()
-    await slow.close()
     expect(requests().filter(({ status }) => status === 499)).toHaveLength(2)
     expect(requests().find(({ status }) => status === 403)).toMatchObject({
       client: 'one',

@@ -47,7 +47,7 @@ describe('the busiest minute', () => {
     )
   })
 
-  it('is exact for a client with many calls', () => {
+  it('the busiest minute is exact for a client with many calls', () => {
     const { count, busiestOf } = createCount()
     const found = Array.from({ length: 20 }, (_, thousand) => {
       for (let nth = 0; nth < 1000; nth++) count('a', (thousand * 1000 + nth) * 10)
@@ -75,7 +75,7 @@ describe('the order of calls', () => {
     return { passed, mostBuffered, late }
   }
 
-  it('is the order of their decisions, if neither the buffer nor the window is exceeded', async () => {
+  it('the order of calls is the order of their decisions, if neither the buffer nor the window is exceeded', async () => {
     const gap = fc.integer({ min: 0, max: 300 })
     const lasts = fc.integer({ min: 0, max: WINDOW_MS })
     await fc.assert(
@@ -92,7 +92,7 @@ describe('the order of calls', () => {
     )
   })
 
-  it('is that of all logs, of which one may begin after the end of another', async () => {
+  it('the order of calls is that of all logs, of which one may begin after the end of another', async () => {
     const log = (...times: number[]) => times.map((at) => [at, 0] as const)
     const logs = [log(9000, 9500, 12_000), log(1, 4, 5, 6000), log(), log(2, 3, 4000, 8000, 9600)]
     const { passed, late } = await ordered(...logs)

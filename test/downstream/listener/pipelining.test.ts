@@ -58,7 +58,7 @@ describe('pipelined requests', () => {
   it.each([
     ['garbage', 400, 'garbage\r\n\r\n'],
     ['a head that is too large', 431, get('/large', `X: ${'x'.repeat(20_000)}\r\n`)],
-  ])('are all answered before %s is refused', async (_, refusal, garbage) => {
+  ])('pipelined requests are all answered before %s is refused', async (_, refusal, garbage) => {
     const { said, ended } = caller(get('/held') + get('/n1') + get('/n2') + garbage)
     await until('the first is in flight', () => held.length === 1)
     held[0]!()
@@ -70,7 +70,7 @@ describe('pipelined requests', () => {
     expect(said().indexOf('Connection: close')).toBeGreaterThan(said().indexOf('/n1'))
   })
 
-  it('are all answered if garbage arrives during the first response', async () => {
+  it('pipelined requests are all answered if garbage arrives during the first response', async () => {
     const { socket, said, ended } = caller(get('/held'))
     await until('the first is in flight', () => held.length === 1)
     socket.write(`${get('/n1')}garbage\r\n\r\n`)
@@ -82,7 +82,7 @@ describe('pipelined requests', () => {
     expect(echoed(said())).toEqual(['/n1'])
   })
 
-  it('are answered before one whose body is malformed, which is refused', async () => {
+  it('pipelined requests are answered before one whose body is malformed, which is refused', async () => {
     const broken = 'POST /n2 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n'
     const { said, ended } = caller(get('/held') + get('/n1') + broken)
     await until('the first is in flight', () => held.length === 1)
@@ -92,7 +92,7 @@ describe('pipelined requests', () => {
     expect(back.seen.map(({ url }) => url)).toEqual(['/held', '/n1'])
   })
 
-  it('are answered before a CONNECT is refused', async () => {
+  it('pipelined requests are answered before a CONNECT is refused', async () => {
     const { said, ended } = caller(
       `${get('/held')}${get('/n1')}CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n`,
     )
@@ -115,7 +115,7 @@ describe('pipelined requests', () => {
   it.each([
     ['', false],
     [' over TLS', true],
-  ])('are all answered%s if 540 are sent at once', async (_, isSecure) => {
+  ])('pipelined requests are all answered%s if 540 are sent at once', async (_, isSecure) => {
     const padding = `X: ${'x'.repeat(12_000)}\r\n`
     // More than may wait at a time, some of them with responses that are read slowly.
     const paths = Array.from({ length: 540 }, (__, i) => (i % 20 === 0 ? '/page' : `/n${i}`))
@@ -173,7 +173,7 @@ describe('pipelined requests', () => {
   it.each([
     ['', false],
     [' over TLS', true],
-  ])('are all answered%s if their caller reads late', async (_, isSecure) => {
+  ])('pipelined requests are all answered%s if their caller reads late', async (_, isSecure) => {
     const { socket, said } = caller(get('/long'), isSecure)
     socket.pause()
     await until('the first is in flight', () => back.seen.length === 1)

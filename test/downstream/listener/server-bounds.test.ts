@@ -130,7 +130,7 @@ describe.concurrent('a caller', () => {
       [],
     ],
     ['one request and no more', '-', ({ socket }) => socket.write(`${GET}\r\n`), [200]],
-  ])('that sends %s gets %s, and its socket is closed', async (_, code, send, expected) => {
+  ])('a caller that sends %s gets %s, and its socket is closed', async (_, code, send, expected) => {
     const before = code === '-' ? 0 : await counted(Number(code))
     const one = caller(plain)
     send(one)
@@ -139,14 +139,14 @@ describe.concurrent('a caller', () => {
     if (code !== '-') await until('it is counted', async () => (await counted(Number(code))) > before)
   })
 
-  it('that sends the maximum number of fields is served', async () => {
+  it('a caller that sends the maximum number of fields is served', async () => {
     const one = caller(plain)
     one.socket.write(`${GET}${fields(199, 'A')}\r\n`)
     await closed(one)
     expect(statuses(one.said())).toEqual([200])
   })
 
-  it('that does not read its response times out', async () => {
+  it('a caller that does not read its response times out', async () => {
     let timedOut = false
     const server = createListener(
       (response, _, done) => {
@@ -168,7 +168,7 @@ describe.concurrent('a caller', () => {
     expect(await drain(server, 0)).toBe(0)
   })
 
-  it('that pauses before each of two equal responses gets both', async () => {
+  it('a caller that pauses before each of two equal responses gets both', async () => {
     const answer = Buffer.alloc(20_000_000)
     const server = createListener(
       (response, _, done) => {
@@ -197,7 +197,7 @@ describe.concurrent('a caller', () => {
     expect(await drain(server, 0)).toBe(0)
   })
 
-  it('that completes its next head too late is refused after its responses, and counted', async () => {
+  it('a caller that completes its next head too late is refused after its responses, and counted', async () => {
     const begun: ServerResponse[] = []
     let refused = false
     const server = createListener(
@@ -225,7 +225,7 @@ describe.concurrent('a caller', () => {
     expect(await drain(server, 0)).toBe(0)
   })
 
-  it('that waits for a slow upstream is not disconnected', async () => {
+  it('a caller that waits for a slow upstream is not disconnected', async () => {
     const one = caller(plain)
     one.socket.write('GET /oidc/held HTTP/1.1\r\nHost: a\r\n\r\n')
     await until('the upstream is asked', () => back.seen.some(({ url }) => url === '/oidc/held'))
@@ -237,7 +237,7 @@ describe.concurrent('a caller', () => {
     one.socket.destroy()
   })
 
-  it('that sends no TLS, or disconnects during the handshake, is closed and logged with its address', async () => {
+  it('a caller that sends no TLS, or disconnects during the handshake, is closed and logged with its address', async () => {
     const failures: string[][] = []
     const { cert, key } = makeCertificate()
     const tls = { cert, key, clientCa: undefined, requestClientCert: false }
@@ -252,7 +252,7 @@ describe.concurrent('a caller', () => {
     await drain(server, 0)
   })
 
-  it('that offers only HTTP/2 over TLS gets an ALPN alert', async () => {
+  it('a caller that offers only HTTP/2 over TLS gets an ALPN alert', async () => {
     const outcome = await new Promise((resolve) => {
       const socket = connectTls({
         port: secure.port,
@@ -266,7 +266,7 @@ describe.concurrent('a caller', () => {
     expect(outcome).toBe('ERR_SSL_TLSV1_ALERT_NO_APPLICATION_PROTOCOL')
   })
 
-  it('that offers HTTP/2 and HTTP/1.1 over TLS is served HTTP/1.1', async () => {
+  it('a caller that offers HTTP/2 and HTTP/1.1 over TLS is served HTTP/1.1', async () => {
     const socket = connectTls({
       port: secure.port,
       host: '127.0.0.1',

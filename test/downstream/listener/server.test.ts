@@ -34,7 +34,7 @@ describe.concurrent('a caller that never ends its side', () => {
     expect(statuses(socket.said)).toEqual([status])
   })
 
-  it('does not hold an upstream beyond requestTimeout', async () => {
+  it('a caller that never ends its side does not hold an upstream beyond requestTimeout', async () => {
     const back = await startRawUpstream(() => {})
     const { port } = await startGateway({
       data: back.url,
@@ -48,7 +48,7 @@ describe.concurrent('a caller that never ends its side', () => {
     expect(statuses(socket.said)).toEqual([408])
   })
 
-  it('does not delay the end of the gateway', async () => {
+  it('a caller that never ends its side does not delay the end of the gateway', async () => {
     const data = await startUpstream()
     const { port, running } = await startGateway({ data: data.url })
     stubborn(port, 'GET /half')

@@ -1,29 +1,17 @@
-import { afterAll, beforeAll, expect, it } from 'vitest'
-import { call, token, yaml } from '../../helpers/gateway.ts'
-import { serving, type ServingProcess } from '../../helpers/process.ts'
-import { type RedisServer, startRedis } from '../../helpers/redis.ts'
-import { startUpstream, type TestUpstream } from '../../helpers/upstream.ts'
+import { expect, it } from 'vitest'
+import { call, startLogging, token } from '../../helpers/gateway.ts'
+import { startRedis } from '../../helpers/redis.ts'
+import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 
-let data: TestUpstream
-let redis: RedisServer
-let gateway: ServingProcess
+const [data, redis] = await Promise.all([startUpstream(), startRedis()])
 const changeTo = async (password: string): Promise<void> => {
   await redis.command('ACL', 'SETUSER', 'sluice', 'on', 'resetpass', `>${password}`, '~*', '+@all')
   await redis.command('CLIENT', 'KILL', 'USER', 'sluice')
 }
-beforeAll(async () => {
-  data = await startUpstream()
-  redis = await startRedis()
-  await changeTo('first')
-  const store = `{ redis: { url: "${redis.url}", username: sluice, password: first }, prefix: p }`
-  gateway = await serving(yaml({ data: data.url, store }))
-})
-afterAll(async () => {
-  gateway.kill()
-  await redis.close()
-  await data.close()
-})
+await changeTo('first')
+const store = `{ redis: { url: "${redis.url}", username: sluice, password: first }, prefix: p }`
+const gateway = await startLogging({ data: data.url, store })
 
 it('reports a password that is changed later once, with the error of a wrong password at the start', async () => {
   const logged = (level: string, text: string) =>

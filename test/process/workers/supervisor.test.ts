@@ -39,7 +39,7 @@ describe('a worker counts as hung', () => {
     expect([ask.mock.calls.length, onHang.mock.calls.length]).toEqual([3, 1])
   })
 
-  it('not because this process was paused: checks are counted, not time', async () => {
+  it('a worker is not replaced because this process was paused: checks are counted, not time', async () => {
     let answer = (): void => {}
     const onHang = vi.fn<() => void>()
     const stop = checkAlive(() => new Promise<void>((resolve) => (answer = resolve)), onHang, 5)

@@ -5,7 +5,13 @@ import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { closeLater } from '../../helpers/closing.ts'
 import { createFolder } from '../../helpers/folder.ts'
 import { call, token, yaml } from '../../helpers/gateway.ts'
-import { serving, type ServingProcess, signalUntilEnd, sluice } from '../../helpers/process.ts'
+import {
+  serving,
+  type ServingProcess,
+  signalUntilEnd,
+  sluice,
+  type TestProcess,
+} from '../../helpers/process.ts'
 import { freePort, startRedis } from '../../helpers/redis.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
@@ -73,16 +79,16 @@ const shows = (...patterns: readonly RegExp[]) =>
     const { body } = await admin('/metrics')
     return patterns.every((pattern) => pattern.test(body))
   })
+const total = (counts: readonly number[] = []) => counts.reduce((sum, count) => sum + count, 0)
 const ready = () => until('it is ready', async () => (await admin('/readyz')).status === 200)
 async function counted(): Promise<number> {
   const { body } = await admin('/metrics')
   const counts = body.matchAll(/^sluice_http_request_duration_seconds_count\{.*\} (\d+)$/gm)
   return [...counts].reduce((sum, [, count]) => sum + Number(count), 0)
 }
-const workers = (): number[] => {
-  const { pid } = gateway.child
-  return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number)
-}
+const workersOf = ({ child: { pid } }: TestProcess): number[] =>
+  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number)
+const workers = (): number[] => workersOf(gateway)
 const isAlive = (pid: number): boolean => {
   try {
     process.kill(pid, 0)
@@ -92,10 +98,10 @@ const isAlive = (pid: number): boolean => {
   }
 }
 
-it('all workers switch their log level when the primary process gets a signal, and only then', async () => {
+it('all workers switch their log level when the primary process gets a signal, and only then; a second signal to end it ends them, even with requests in flight', async () => {
   const [port, adminPort] = [await freePort(), await freePort()]
   const args = ['--workers', '2', '--log-level', 'warn', '--port', `${port}`, '--admin-port', `${adminPort}`]
-  const quiet = sluice(['start', '--config', '-', ...args], {}, settings())
+  const quiet = sluice(['start', '--config', '-', ...args], {}, settings({ more: 'drainTimeout: 1h' }))
   const ofKind = (message: string) => quiet.lines().filter(({ msg }) => msg === message)
   const ask = () => Promise.all(Array.from({ length: 6 }, () => call(port, { path: '/oidc/x', agent })))
   await until('it serves', () =>
@@ -105,17 +111,21 @@ it('all workers switch their log level when the primary process gets a signal, a
     ),
   )
   await ask()
-  const { pid } = quiet.child
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ')
-  for (const child of children) process.kill(Number(child), 'SIGUSR2')
+  const pids = workersOf(quiet)
+  for (const pid of pids) process.kill(pid, 'SIGUSR2')
   quiet.kill('SIGUSR2')
   await until('it is switched', () => ofKind('log level switched').length === 1)
   await ask()
   quiet.kill('SIGUSR2')
   await until('it is switched back', () => ofKind('log level switched').length === 2)
   await ask()
-  quiet.kill('SIGINT')
-  expect(await quiet.ended()).toBe(0)
+  const pending = call(port, { token: mine, path: '/v3/held', agent }).catch(() => {})
+  await until('the request reached the upstream', () => held.length === 1)
+  await signalUntilEnd(quiet)
+  expect(await quiet.ended()).toBe(1)
+  await until('no worker runs', () => !pids.some(isAlive))
+  held.length = 0
+  await pending
   expect(ofKind('log level switched')).toMatchObject([{ logLevel: 'debug' }, { logLevel: 'warn' }])
   expect(ofKind('request')).toHaveLength(6)
 })
@@ -127,7 +137,7 @@ describe('several workers', () => {
     '1h',
   )
 
-  it('serve one port under one limit, and show their metrics as one', async () => {
+  it('several workers serve one port under one limit, and show their metrics and their overview as one', async () => {
     await ready()
     expect((await statuses(40)).filter((status) => status === 200)).toHaveLength(30)
     await shows(
@@ -140,6 +150,19 @@ describe('several workers', () => {
       /^sluice_store_up 1$/m,
       /^sluice_workers 2$/m,
     )
+    const shown = async () => {
+      const { activity, status } = (await admin('/overview')).json
+      const { calls, refused, ...caller } = activity.callers[0] ?? {}
+      return { ...caller, calls: total(calls), refused: total(refused), workers: status.workers }
+    }
+    await until('the overview shows all calls', async () => (await shown()).calls === 40)
+    const most = { name: 'requests', limit: 30, remaining: 0 }
+    expect(await shown()).toMatchObject({
+      ...{ client, refused: 10, workers: 2, refusedNow: { limit: 'requests' }, most },
+    })
+    expect((await admin(`/limits/${client}`, 'DELETE')).status).toBe(200)
+    await until('it is not refused', async () => (await shown()).refusedNow === null)
+    expect(await shown()).toMatchObject({ client, most: null })
     await until('a line for each', () => logged('request').length === 40)
     expect(gateway.stdout().split('\n').filter(Boolean)).toHaveLength(gateway.lines().length)
   })
@@ -167,7 +190,7 @@ describe('several workers', () => {
     await redis.command('FLUSHALL')
   })
 
-  it('are counted once each, even if a worker exits while it is asked, and are restarted', async () => {
+  it('several workers are counted once each, even if a worker exits while it is asked, and are restarted', async () => {
     await statuses(10)
     await until('all is counted', async () => (await counted()) >= 85)
     const before = await counted()
@@ -199,7 +222,7 @@ describe('several workers', () => {
     expect(limits.map(({ headers }) => headers['x-ratelimit-limit'])).toEqual(['5', '5', '5', '5'])
   })
 
-  it('are restarted with back-off while they cannot start, with the current configuration', async () => {
+  it('several workers are restarted with back-off while they cannot start, with the current configuration', async () => {
     await statuses(6)
     // Only the primary process reacts to signals; a supervisor may send them to all.
     for (const pid of workers()) process.kill(pid, 'SIGTERM')
@@ -256,7 +279,7 @@ describe('a worker that hangs', () => {
     '8s',
   )
 
-  it('is replaced', async () => {
+  it('a worker that hangs is replaced', async () => {
     const [first] = workers()
     await onceLogged('worker unresponsive', () => process.kill(first!, 'SIGSTOP'))
     expect(logged('worker unresponsive')).toMatchObject([
@@ -268,7 +291,7 @@ describe('a worker that hangs', () => {
     expect(logged('worker exited')).toEqual([])
   })
 
-  it('does not block a drain: on SIGTERM, every request ends and the process exits with 0', async () => {
+  it('a worker that hangs does not block a drain: on SIGTERM, every request ends and the process exits with 0', async () => {
     const pending = [callApart('/v3/held'), callApart('/v3/held')]
     await until('the requests reached the upstream', () => held.length === 2)
     const before = gateway.lines().length
@@ -282,21 +305,6 @@ describe('a worker that hangs', () => {
     expect(pids.filter(isAlive)).toEqual([])
     const lines = gateway.lines().slice(before)
     expect(lines.filter(({ level }) => level === 'error' || level === 'warn')).toEqual([])
-  })
-})
-
-describe('a second signal', () => {
-  useGateway('', '1h')
-
-  it('ends the workers, even with requests in flight', async () => {
-    const pending = callApart('/v3/held').catch(() => {})
-    await until('the request reached the upstream', () => held.length === 1)
-    const pids = workers()
-    await signalUntilEnd(gateway)
-    expect(await gateway.ended()).toBe(1)
-    await until('no worker runs', () => !pids.some(isAlive))
-    held.length = 0
-    await pending
   })
 })
 

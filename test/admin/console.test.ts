@@ -117,11 +117,7 @@ it('shows durations, errors by route, which gateway it is, and the clients betwe
     expect.stringMatching(/^\d+$/),
   ])
   expect((await row(page, 'errors', '429'))[2]).toBe('the gateway')
-  for (const of of [
-    'Requests, from head to end',
-    'Decisions of the store',
-    'The upstream data, to its head',
-  ]) {
+  for (const of of ['Requests, from head to end', 'Store decisions', 'Upstream data, to the head']) {
     const [, count, median, most] = await row(page, 'durations', of)
     expect(count).toMatch(/^[1-9]\d*$/)
     for (const duration of [median, most]) expect(duration).toMatch(/^\d+(\.\d)? m?s$/)
@@ -203,9 +199,7 @@ it('says beside Ready that the file was rejected and that Redis is out of reach,
   await ready.getByText('Ready', { exact: true }).waitFor(WAIT)
   await redis.kill()
   await ready
-    .getByText(
-      /^Ready, but Redis is out of reach since [\d:]{8}: each gateway admits its part of the limits$/,
-    )
+    .getByText(/^Ready, but Redis is unavailable since [\d:]{8}: each gateway admits its part of the limits$/)
     .waitFor(WAIT)
   await redis.start()
   await ready.getByText('Ready', { exact: true }).waitFor(WAIT)

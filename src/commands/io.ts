@@ -44,7 +44,7 @@ type Flag = readonly [path: string, describe: string, choices?: readonly string[
  */
 export const FLAGS = {
   host: ['listen.host', 'address that callers connect to'],
-  port: ['listen.port', 'port that callers connect to; 0 takes a free one'],
+  port: ['listen.port', 'port that callers connect to; 0 picks a free port'],
   'admin-host': ['admin.host', 'address of the admin listener'],
   'admin-port': ['admin.port', 'port of the admin listener'],
   store: ['store', 'memory counts only in this process', ['memory']],

@@ -49,11 +49,11 @@ export interface OperatorApi
   events(): readonly LogEvent[] | Promise<readonly LogEvent[]>
 }
 
-/** Why a limit differs from the configured one while Redis is out of reach; followed by the configured one. */
+/** Reasons for the limits while Redis is unavailable, each followed by the configured limit. */
 const OUTAGE = {
-  local: "Redis is out of reach: this gateway's part of",
-  allow: 'Redis is out of reach: every call is admitted, in place of',
-  deny: 'Redis is out of reach: every call is refused with 503, in place of',
+  local: "Redis is unavailable: this gateway's part of",
+  allow: 'Redis is unavailable: every call is admitted, instead of',
+  deny: 'Redis is unavailable: every call is refused with 503, instead of',
 }
 
 /** Creates the operators' requests to one process, which use the current configuration. */

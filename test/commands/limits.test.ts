@@ -271,7 +271,7 @@ Every gateway applies this within a second.\n`,
     redis.thaw()
     expect(ended).toMatchObject({ code: 1, stdout: '' })
     expect(ended.stderr).toBe(
-      `sluice: The gateway at ${url} cannot do this: The counters are out of reach. The change may not be in force; until Redis answers, write it to clients[].limits of the file.\n`,
+      `sluice: The gateway at ${url} cannot do this: The counters are unavailable. The change may not be in force; until Redis answers, write it to clients[].limits of the file.\n`,
     )
     await until('it answers again', async () => (await limits('show', 'acme')).code === 0)
   })
@@ -328,19 +328,19 @@ describe('sluice limits', () => {
     [['limits', 'reset', 'acme', 'user-1'], PARTS],
     [
       ['limits', 'show'],
-      'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',
+      'Which caller? Give a client id, or a caller such as ip:192.0.2.7 or header:x-api-key=VALUE.',
     ],
     [
       ['limits', 'set'],
-      'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',
+      'Which caller? Give a client id, or a caller such as ip:192.0.2.7 or header:x-api-key=VALUE.',
     ],
     [
       ['limits', 'show', ''],
-      'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',
+      'Which caller? Give a client id, or a caller such as ip:192.0.2.7 or header:x-api-key=VALUE.',
     ],
     [
       ['limits', 'reset'],
-      'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',
+      'Which caller? Give a client id, or a caller such as ip:192.0.2.7 or header:x-api-key=VALUE.',
     ],
   ])
 })

@@ -154,7 +154,7 @@ describe('sluice sandbox', () => {
     expect(await second.ended()).toBe(1)
     expect(second.stdout()).toBe('')
     expect(second.stderr()).toBe(
-      `sluice: Port ${port} is taken. Choose another --port (0: a free one), or --host.\n`,
+      `sluice: Port ${port} is in use. Choose another --port (0: any), or --host.\n`,
     )
   })
 
@@ -217,6 +217,6 @@ describe('starting the sandbox', () => {
     const { port } = await startUpstream()
     await expect(
       openSandbox({ ...args, 'data-port': String(port) }, new AbortController().signal),
-    ).rejects.toThrow(`Port ${port} is taken. Choose another --data-port (0: a free one), or --host.`)
+    ).rejects.toThrow(`Port ${port} is in use. Choose another --data-port (0: any), or --host.`)
   })
 })

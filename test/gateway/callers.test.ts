@@ -353,7 +353,7 @@ describe('while Redis is out of reach', () => {
       const explained = await run('explain', `GET ${path}`, ...flags)
       expect(explained.stdout).toMatch(
         new RegExp(
-          `^${limit} +2 +2 .* Redis is out of reach: this gateway's part of 4; the limit of the file$`,
+          `^${limit} +2 +2 .* Redis is unavailable: this gateway's part of 4; the limit of the file$`,
           'm',
         ),
       )

@@ -18,7 +18,7 @@ const SCAN = { timeoutMs: 60_000 }
 const TOP_INTERVAL_MS = 1000
 const RATE_SECONDS = 10
 const WHICH_CALLER =
-  'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.'
+  'Which caller? Give a client id, or a caller such as ip:192.0.2.7 or header:x-api-key=VALUE.'
 const WHICH_PARTS =
   'Each further word must be a part of the caller, such as user:SUB; quote an id with blanks.'
 const CLEAR = '\u001B[2J\u001B[H'

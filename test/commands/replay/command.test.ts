@@ -43,7 +43,7 @@ describe('sluice replay', () => {
       '',
       '7 lines: 5 replayed, 1 refused before any limit, 1 not of an access log.',
       '',
-      'warning: limits.own: is left out, since the access log does not name users',
+      'warning: limits.own: is left out, because the access log does not name users',
       '',
     ])
   })

@@ -3,8 +3,8 @@ import { collectDefaultMetrics, type Registry } from 'prom-client'
 
 /**
  * Gauges with the name of a counter, which `promtool check metrics` rejects, and the histogram of
- * garbage collections: Node.js would make an object for each, 70 a second under load, most of which
- * reach the old space: +2 % processor time (`npm run bench:gate`).
+ * garbage collections: Node.js would make an object for each, 70 a second under load, and most of
+ * these reach the old space: +2 % processor time (`npm run bench:gate`).
  */
 const OMITTED = [
   ...['handles', 'requests', 'resources'].map((kind) => `nodejs_active_${kind}_total`),

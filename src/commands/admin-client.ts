@@ -106,9 +106,9 @@ async function request(
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     const reason = signal.aborted ? `none within ${timeoutMs / 1000} s` : (code ?? message)
-    const hint = 'start the gateway, or give its admin listener by --admin'
+    const hint = 'start the gateway, or give its address with --admin'
     const more = problem === undefined ? '' : `; ${problem}`
-    throw new NoAnswer(`no answer from ${url}: ${reason}; ${hint}${more}`, { cause: error })
+    throw new NoAnswer(`no response from ${url}: ${reason}; ${hint}${more}`, { cause: error })
   }
 }
 

@@ -41,7 +41,7 @@ export const initFlags = {
   for: text('limit by token (open-banking), address (api) or key (api-keys)', undefined, KINDS),
   identity: text('URL of the identity backend without a path, if it is behind the gateway'),
   data: text('URL of the API without a path, such as http://data.internal:4000'),
-  issuer: text('the issuer of the access tokens, exactly as in them'),
+  issuer: text('the issuer of the access tokens, exactly as in iss'),
   audience: text('the audience of the access tokens, such as the URL of the API'),
   api: text('URL at which callers reach the API; by default the audience, if that is a URL'),
   open: text('requests to the API that need no token, such as "GET /v3/status; GET /v3/terms"'),

@@ -49,7 +49,7 @@ export const FLAGS = {
   'admin-port': ['admin.port', 'port of the admin listener'],
   store: ['store', 'memory counts only in this process', ['memory']],
   redis: ['store.redis.url', 'URL of Redis, with its credentials; replaces store.redis'],
-  'log-level': ['log.level', 'lowest level of the lines that are logged', LOG_LEVELS],
+  'log-level': ['log.level', 'lowest level that is logged', LOG_LEVELS],
   'log-format': ['log.format', 'pretty is for people', ['json', 'pretty']],
 } satisfies Readonly<Record<string, Flag>>
 

@@ -20,7 +20,7 @@ import { type Explained, explainWithQuotas } from './explain.ts'
 
 type Operations = ReturnType<typeof createOperations>
 
-/** What operators read of a caller's limits: the counters, and sentences about them. */
+/** A caller's limits for operators: the counters, and sentences about them. */
 export interface CallerReport extends CallerUsage {
   readonly notes: readonly string[]
 }
@@ -169,12 +169,12 @@ function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): re
     const end = until === null ? '' : ` until ${until}`
     return `The file gives the client its own "${name}" of ${limit}${end}.`
   })
-  const doubt = own.length + overrides.length === 0 ? ': is it written right?' : '.'
+  const doubt = own.length + overrides.length === 0 ? ': check its spelling.' : '.'
   const isCounted = limits.some(({ used }) => used > 0)
   const isCutOff = limits.some(({ mode }) => mode !== 'store')
   return [
     ...(isCutOff
-      ? ['Redis is out of reach: the asked gateway counts alone, by its part of each limit.']
+      ? ["Redis is unavailable: these are only this gateway's calls, and its part of each limit."]
       : []),
     ...(isCounted ? [] : [`No calls of ${caller} are counted${doubt}`]),
     ...new Set(changes),

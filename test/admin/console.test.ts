@@ -419,13 +419,13 @@ it('shows the limits of a client without calls, its own limits, and upcoming cha
   expect(await page.locator('#caller-notes').innerText()).toMatch(
     /^No calls of client:generous are counted\.$/m,
   )
-  expect(await page.locator('#caller-tiles').innerText()).toContain('Not known')
+  expect(await page.locator('#caller-tiles').innerText()).toContain('Unknown')
   await page.getByRole('link', { name: 'All callers' }).click()
   await page.getByLabel('Open a caller, such as ip:192.0.2.7').fill('an/other')
   await page.getByRole('button', { name: 'Open' }).click()
   await page.getByText(/^From 2090-01-1\d/).waitFor(WAIT)
   expect(await page.locator('h1:visible').innerText()).toBe('an/other')
-  expect(await page.locator('#caller-notes').innerText()).toContain('is it written right?')
+  expect(await page.locator('#caller-notes').innerText()).toContain('check its spelling.')
   const override = { headers: { 'Content-Type': 'application/json' }, body: '{"set":{"requests":9}}' }
   await call(gateway.adminPort, { method: 'PATCH', path: '/limits/an%2Fother', ...override })
   await page

@@ -175,7 +175,7 @@ Every gateway applies this within a second.\n`,
     const single = await startGateway({ data: upstream.url, limits: perConnection, routes })
     const ask = async (...args: string[]) =>
       (await sluice(['limits', ...args, '--admin', `http://127.0.0.1:${single.adminPort}`])).stdout
-    expect(await ask('show', 'acme')).toBe('No calls of client:acme are counted: is it written right?\n')
+    expect(await ask('show', 'acme')).toBe('No calls of client:acme are counted: check its spelling.\n')
     await ask('set', 'acme', 'sync=5')
     expect(await ask('show', 'acme')).toMatch(/^No calls of client:acme are counted\.\n\nCALLER +LIMIT /)
   })
@@ -203,7 +203,7 @@ Every gateway applies this within a second.\n`,
 
   it('question an unknown caller, and warn about blanks around it', async () => {
     expect((await set(' acmee', 'requests=0')).stderr).toBe(
-      'warning: a blank begins or ends the caller\nnote: no calls of client: acmee are counted now, and it is no client of the file; is it written right?\n',
+      'warning: a blank begins or ends the caller\nnote: no calls of client: acmee are counted now, and it is not a client of the file; check its spelling\n',
     )
     expect((await set('acmee', 'requests=default')).stderr).toBe('')
     expect((await set('acme', 'requests=7')).stderr).toBe('')

@@ -39,7 +39,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   } else {
     const result = await ask<ResetResult>(admin, path, { ...SCAN, method: 'DELETE' })
     print(io, args, result, ({ caller, freed, keepsPlaces }) => {
-      const doubt = freed === 0 ? ' No calls of it were counted: is it written right?' : ''
+      const doubt = freed === 0 ? ' It had no counted calls: check its spelling.' : ''
       const note = keepsPlaces ? ' Calls in progress keep their places.' : doubt
       return `Freed ${pluralize(freed, 'key')} of ${caller}.${note}`
     })

@@ -138,7 +138,7 @@ describe('sluice replay', () => {
 
 1 line: 1 of routes without limits to replay.
 
-warning: limits.keys: is left out, since the access log does not name header fields
+warning: limits.keys: is left out, because the access log does not name header fields
 `,
     )
   })

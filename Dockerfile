@@ -1,12 +1,12 @@
 # docker build --build-arg VERSION=0.1.0 --tag sluice:0.1.0 .
 # docker run --read-only --cap-drop ALL --security-opt no-new-privileges --publish 8080:8080 \
-#   --volume "$PWD/sluice:/etc/sluice:ro" sluice:0.1.0        (./sluice holds sluice.yaml: a folder, so that changes of it are seen)
+#   --volume "$PWD/sluice:/etc/sluice:ro" sluice:0.1.0        (./sluice contains sluice.yaml: a folder, so that changes are seen)
 # docker run --rm --volume "$PWD/sluice:/etc/sluice:ro" sluice:0.1.0 check
 # Nothing is written: no path needs a volume or a tmpfs.
 
 # For two architectures: docker buildx build --platform linux/amd64,linux/arm64 .
 # No package has native code, so the build stage runs once, on the machine's own architecture. The tag names an exact version, the
-# same in both stages; dependabot updates it. A digest would pin more, and each release has one: deploy by that of the release.
+# same in both stages; dependabot updates it. A digest would pin more: deploy a release by its digest.
 FROM --platform=$BUILDPLATFORM node:24.21.0-bookworm-slim AS build
 WORKDIR /sluice
 COPY package.json package-lock.json .npmrc ./
@@ -14,24 +14,24 @@ RUN npm ci --ignore-scripts
 COPY tsconfig.json tsconfig.build.json ./
 COPY bin bin
 COPY src src
-# The demo empties it, to have the sandbox's OpenID Provider.
+# The demo sets it to nothing, to include the sandbox's OpenID Provider.
 ARG OMIT=--omit=optional
-# Those who trace install OpenTelemetry themselves elsewhere; nothing can be installed into the image, so it stays there. Its packages
-# need only each other. Source maps and types are half of the packages, and Node.js reads neither.
+# Outside the image, users install OpenTelemetry themselves; the image keeps it, because nothing can be installed into it. Its packages
+# depend only on each other. Source maps and types are half of the packages, and Node.js does not read them.
 RUN npm run build && cp -r node_modules/@opentelemetry /tmp && npm prune --omit=dev $OMIT && \
   rm -rf node_modules/@opentelemetry && mv /tmp/@opentelemetry node_modules && \
   find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
 
 # Slim, not distroless: distroless has no tag of an exact Node.js version, and no `env`, so that `exec CONTAINER sluice` would fail.
 FROM node:24.21.0-bookworm-slim
-# Few arenas of the allocator save some memory.
+# Few allocator arenas save some memory.
 ENV NODE_ENV=production MALLOC_ARENA_MAX=2 SLUICE_CONFIG=/etc/sluice/sluice.yaml
 WORKDIR /sluice
 COPY --from=build /sluice/package.json ./
 COPY --from=build /sluice/node_modules node_modules
 COPY --from=build /sluice/dist dist
 COPY config config
-# The gateway needs none of npm, corepack and yarn, and a scanner reports the faults of their packages.
+# The gateway does not need npm, corepack and yarn, and scanners report vulnerabilities of their packages.
 RUN rm -rf /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack /usr/local/bin/yarn* /opt/yarn* && \
   ln -s /sluice/dist/bin/sluice.js /usr/local/bin/sluice
 ARG VERSION=dev

@@ -1,4 +1,4 @@
-/** Figures of Redis: the work and the memory of calls, through scripts alone and through the gateway. */
+/** Figures of Redis: the work and the memory of calls, through the scripts and through the gateway. */
 import { spawnSync } from 'node:child_process'
 import { CHARGE_SCRIPT, MERGE_SCRIPT } from '../src/limit/redis/scripts.ts'
 import { gateway } from './contenders.ts'
@@ -147,7 +147,7 @@ export async function redis(bench: Bench): Promise<string> {
     ['script: refused', await scriptUs(bench, { limit: 1 })],
     ['script: admitted, an hour of the clock', await scriptUs(bench, { rule: `1 ${HOUR}` })],
     [
-      'script: given back',
+      'script: refunded',
       await mergeUs(bench, { limit: CALLS, windowUs: HOUR_US, startUs: HOUR_START, back: 1 }),
     ],
     [

@@ -20,13 +20,13 @@ const HEAD = `# Configuration
 Every key of the file. \`npm run schema\` writes this page from \`src/config\`; [config/sluice.yaml](../config/sluice.yaml) is an
 annotated example with every key.
 
-- A *duration* has a unit: \`ms\`, \`s\`, \`m\`, \`h\` or \`d\`. A *size* has one: \`B\`, \`kB\` (1024 bytes), \`MB\` or \`GB\`. An *instant* is
-  as in ISO 8601, with \`Z\` or an offset.
+- A *duration* has a unit: \`ms\`, \`s\`, \`m\`, \`h\` or \`d\`. A *size* has one: \`B\`, \`kB\` (1024 bytes), \`MB\` or \`GB\`. An *instant*
+  is in ISO 8601 format, with \`Z\` or an offset.
 - Any value may contain \`\${NAME}\` or \`\${NAME:-default}\` from the environment. \`$\${\` is a literal \`\${\`.
-- Secrets may be \`file:/path\`, which is read again when it changes. Other paths are relative to the file.
-- Unknown keys are mistakes. \`sluice check\` lists the mistakes of a file, and what is in effect. Mistakes between sections,
-  such as a route that nothing reaches, are listed once the others are corrected; undefined names at once.
-- [What a reload changes](operating.md#reload), and what needs a restart.
+- A secret may be \`file:/path\`; the file is read again when it changes. Other paths are relative to the file.
+- Unknown keys are mistakes. \`sluice check\` lists the mistakes of a file, or its settings. Mistakes that involve several
+  sections, such as an unreachable route, are listed once the others are corrected; undefined names at once.
+- [Reload](operating.md#reload) says what a reload applies, and what needs a restart.
 `
 
 /** Returns the reference of the configuration's keys as Markdown, from the JSON Schema of the file. */

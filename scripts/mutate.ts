@@ -88,7 +88,7 @@ for (const name of readdirSync('.')) {
 }
 
 function passes(tests: readonly string[]): boolean {
-  // `timeout` ends the workers too, of which one may be in an endless loop.
+  // `timeout` also ends the workers: one may be in an endless loop.
   const args = ['--kill-after=1', RUN_SECONDS, 'npx', 'vitest', 'run', '--bail', '1', ...tests]
   return spawnSync('timeout', args, { cwd: folder, stdio: 'ignore' }).status === 0
 }

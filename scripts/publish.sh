@@ -1,5 +1,5 @@
 #!/bin/sh
-# Publishes the file sluice.tgz with its provenance, from CI. It installs and builds nothing: whoever runs code here could publish.
+# Publishes the file sluice.tgz with its provenance, from CI. It installs and builds nothing: any code that runs here could publish.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -58,7 +58,7 @@ const FAULTS: Readonly<
     [STATE, 'Math.floor(points / gateways)', 'Math.ceil(points / gateways)'],
   ],
   // The hand-over.
-  'own calls do not count beside those of the store': [
+  'own calls do not count in addition to those of the store': [
     [STORE, 'store.charge(quotas, local.own)', 'store.charge(quotas)'],
   ],
   'a merge that was sent does not count': [[CHARGE, 'if not log.isMerged then own', 'if false then own']],
@@ -79,8 +79,8 @@ const FAULTS: Readonly<
   'a refusal is cached for too long': [
     [LIMITER, 'askedAt + retryAfterMs <= at', 'askedAt + retryAfterMs + 2 <= at'],
   ],
-  'calls are never given back': [[LIMITER, 'store.giveBack(quota, charged.resetAt)', 'void charged.resetAt']],
-  'a call is given back to whatever period it is': [[PROTOCOL, '.endMs === back.endsAt', '.endMs > 0']],
+  'calls are never refunded': [[LIMITER, 'store.giveBack(quota, charged.resetAt)', 'void charged.resetAt']],
+  'a call is refunded to any period': [[PROTOCOL, '.endMs === back.endsAt', '.endMs > 0']],
   // The scripts.
   'an access is under way as long as its window': [[APPLY, 'windowMs: together,', 'windowMs,']],
   'an access never groups its calls': [
@@ -124,12 +124,12 @@ const FAULTS: Readonly<
   'the wait of a cost is that of another': [
     [LIMITER, 'while (cached !== undefined && !isFor(name, cost, cached)) cached = cached.others', ''],
   ],
-  'one point of a cost is given back': [[STATE, 'back.calls : 0) + cost', 'back.calls : 0) + 1']],
+  'one point of a cost is refunded': [[STATE, 'back.calls : 0) + cost', 'back.calls : 0) + 1']],
   // Shares.
   'a share has a counter of its own': [
     ['src/policy/parts.ts', 'const name = nameInKeys(limit)', 'const { name } = limit'],
   ],
-  'a share is not asked beside the limit that it counts': [[APPLY, 'a.limit - b.limit', 'b.limit - a.limit']],
+  'a share is not asked with the limit that it counts': [[APPLY, 'a.limit - b.limit', 'b.limit - a.limit']],
   'a call of a share and of the limit that it counts is charged twice': [
     [APPLY, 'hasShares ? oncePerCounter(quotas) : quotas', 'quotas'],
   ],
@@ -149,7 +149,7 @@ const FAULTS: Readonly<
   'calls at once count though their leases have ended by themselves': [
     [CHARGE, "if count >= calls then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end", ''],
   ],
-  'calls at once of the gateway do not count beside those of Redis': [
+  'calls at once of the gateway do not count in addition to those of Redis': [
     [LOCAL, 'leases.countUnstored(key, clock.now())', '0 * leases.countUnstored(key, clock.now())'],
   ],
   'a call at once whose answer was lost keeps its lease': [

@@ -90,7 +90,7 @@ export const notFound = (): Refusal => new Refusal('NotFound', 'Nothing is serve
  */
 export function methodNotAllowed(methods: readonly string[]): Refusal {
   const allow = methods.join(', ')
-  return new Refusal('MethodNotAllowed', `This path takes ${allow}.`, { headers: { Allow: allow } })
+  return new Refusal('MethodNotAllowed', `Use ${allow} here.`, { headers: { Allow: allow } })
 }
 
 /** Returns a 503 with `Retry-After`, for a dependency that is unavailable. */

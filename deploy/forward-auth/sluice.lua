@@ -1,6 +1,6 @@
 -- Asks Sluice whether a request may pass: `http-request lua.sluice`. Replies with its refusal, or sets the variables txn.sluice_*.
 
--- The section "sluice" of haproxy.cfg, and a longer time than it takes at most: this client would ask again.
+-- The section "sluice" of haproxy.cfg, and a time longer than its timeouts: this client would ask again.
 local ADDRESS = "http://127.0.0.1:8089/"
 local TIMEOUT_MS = 10000
 local FAILS_OPEN = false
@@ -46,7 +46,7 @@ core.register_action("sluice", { "http-req" }, function(txn)
         txn:set_var("txn.sluice_" .. name, values[0])
       end
     end
-    -- Last: without it, HAProxy refuses.
+    -- Set last: without it, HAProxy refuses.
     txn:set_var("txn.sluice_passed", true)
     return
   end

@@ -96,7 +96,7 @@ export function createLimits(parts: LimitsParts) {
       if (name === 'UncountedCaller') return problem(404, message)
       if (!response.destroyed) failed(error)
       const change = request.method === 'PATCH' ? MAY_BE_UNSET : ''
-      const detail = name === 'DamagedKeyError' ? message : `The counters are out of reach.${change}`
+      const detail = name === 'DamagedKeyError' ? message : `The counters are unavailable.${change}`
       return problem(503, detail, { 'Retry-After': '1' })
     }
   }

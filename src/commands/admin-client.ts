@@ -34,7 +34,7 @@ export async function findAdmin(args: Args, io: Io) {
   const hasPort = textOf(args, 'admin-port') !== undefined
   const port = hasPort ? wholeOf(args, 'admin-port', MAX_PORT, 1) : Number(section['port'] ?? 9090)
   if (!Number.isInteger(port) || port < 1 || port > MAX_PORT)
-    throw new Error('The admin port is not known. Give --admin-port, or --admin URL.')
+    throw new Error('The admin port is unknown. Give --admin-port, or --admin URL.')
   const url = `http://${reachable(typeof host === 'string' ? host : '127.0.0.1')}:${port}`
   return { ...file, url, token: token ?? readToken(section['token'], file.source?.file) }
 }
@@ -106,9 +106,9 @@ async function request(
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     const reason = signal.aborted ? `none within ${timeoutMs / 1000} s` : (code ?? message)
-    const hint = 'start the gateway, or give its admin listener by --admin'
+    const hint = 'start the gateway, or give its address with --admin'
     const more = problem === undefined ? '' : `; ${problem}`
-    throw new NoAnswer(`no answer from ${url}: ${reason}; ${hint}${more}`, { cause: error })
+    throw new NoAnswer(`no response from ${url}: ${reason}; ${hint}${more}`, { cause: error })
   }
 }
 
@@ -125,7 +125,7 @@ export async function ask<T>(admin: Admin, path: string, options: Options = {}):
   if (status === 200 && body !== undefined) return body as T
   const detail = typeof body?.['detail'] === 'string' ? body['detail'] : undefined
   if ((status === 400 || status === 404) && detail !== undefined) throw new UsageError(detail)
-  const reason = detail ?? `it answers ${status}, as no admin listener of this version does.`
+  const reason = detail ?? `it returns ${status}, unlike an admin listener of this version.`
   throw new Error(`The gateway at ${url} cannot do this: ${reason}`)
 }
 

@@ -27,7 +27,7 @@ export async function run(args: Args, io: Io): Promise<number> {
   const other = textOf(args, 'against')
   if (other !== undefined) {
     const changes = differences(await readText(other), text, other)
-    print(io, args, { changes }, () => changes.join('\n') || `Nothing differs from ${other}.`)
+    print(io, args, { changes }, () => changes.join('\n') || `No differences from ${other}.`)
     return 0
   }
   const value = overridden(readSource(text, io.env).value!, overridesOf(args))
@@ -93,7 +93,7 @@ function settingsText({ settings, defaults }: ReturnType<typeof shownSettings>):
   }
   for (const path of defaults) {
     const isInItem = ON_A_LINE.includes(String(path[0]))
-    // Of an item on one line, only its own settings, not those nested in them.
+    // For an item on one line, only its own settings, not nested ones.
     if (isInItem && path.length !== 3) continue
     const node = document.getIn(isInItem ? path.slice(0, 2) : path, true) as Node
     if (!isInItem) node.comment = ' default'

@@ -69,7 +69,7 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
       'boolean-negation': false,
       'parse-positional-numbers': false,
     })
-    .example('$0 check --connect', 'does every server that it names answer?')
+    .example('$0 check --connect', 'does every server in it respond?')
     .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')
     .example('$0 limits show acme', 'how much has this client used?')
     .example('$0 limits top', 'which callers use most of their limits now?')

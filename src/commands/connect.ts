@@ -175,7 +175,7 @@ async function introspect(issuer: Tokens, introspection: NonNullable<Tokens['int
   const answer = await ask(`sluice-check-${randomUUID()}`)
   if (!('error' in answer))
     throw new Error('reports a made-up token as active; correct the url of the introspection')
-  if (answer.error !== 'unavailable') return 'answers the gateway'
+  if (answer.error !== 'unavailable') return 'responds to the gateway'
   const advice = 'correct the url, clientId and clientSecret of the introspection'
   throw new Error(`${(answer.cause as Error).message}; ${advice}`)
 }

@@ -40,7 +40,7 @@ async function explainLive(question: Question, args: Args, io: Io): Promise<Expl
       writeLines(io.stderr, `warning: ${problem}: ${reason}`)
     }
     if (question.at === undefined && explained.limits.some(({ key, used }) => key !== null && used === null))
-      writeLines(io.stderr, 'warning: the store does not answer; calls that are used are not known')
+      writeLines(io.stderr, 'warning: the store does not respond; the used calls are unknown')
     return explained
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error

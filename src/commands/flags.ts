@@ -15,7 +15,7 @@ const CONFIG_FLAG = {
     alias: 'c',
   },
 }
-const OUTPUT = 'the file that is written, or - for standard output'
+const OUTPUT = 'file to write, or - for standard output'
 const GATEWAY_FLAGS = {
   ...CONFIG_FLAG,
   ...JSON_FLAG,
@@ -34,16 +34,16 @@ const LOAD_FLAGS = Object.fromEntries(
 export const startFlags = {
   ...CONFIG_FLAG,
   ...LOAD_FLAGS,
-  workers: text('worker processes; more than one need Redis; auto: one per usable core', '1'),
+  workers: text('worker processes; more than one requires Redis; auto: one per usable core', '1'),
 }
 
 export const initFlags = {
   for: text('limit by token (open-banking), address (api) or key (api-keys)', undefined, KINDS),
   identity: text('URL of the identity backend without a path, if it is behind the gateway'),
   data: text('URL of the API without a path, such as http://data.internal:4000'),
-  issuer: text('the issuer of the access tokens, exactly as in them'),
+  issuer: text('the issuer of the access tokens, exactly as in iss'),
   audience: text('the audience of the access tokens, such as the URL of the API'),
-  api: text('URL of the API as callers reach it; unless given, the audience if that is a URL'),
+  api: text('URL at which callers reach the API; by default the audience, if that is a URL'),
   open: text('requests to the API that need no token, such as "GET /v3/status; GET /v3/terms"'),
   redis: text('URL of the Redis that counts, or memory; redis://127.0.0.1:6379, unless given'),
   output: text(OUTPUT, 'sluice.yaml'),
@@ -91,7 +91,7 @@ function setting(command: Argv): Argv {
     .example('$0 limits set acme requests=0 --note "leaked token"', 'block a client for a day')
     .example('$0 limits set acme requests=default', 'back to the limit of the file')
     .options({
-      until: text('such as 2027-01-31T00:00:00Z, or 2h from now; 24h, unless given'),
+      until: text('such as 2027-01-31T00:00:00Z, or 2h from now; by default 24h'),
       note: text('the reason, for other operators'),
       permanent: { ...yes('without an end'), conflicts: 'until' },
     })
@@ -103,14 +103,14 @@ export function explainFlags(command: Argv): Argv {
     .usage(`$0 explain "[METHOD] [host]/path"\n\n${describe}`)
     .options({
       ...GATEWAY_FLAGS,
-      host: text('the host that the caller addresses'),
-      client: text('the id of the client that calls'),
-      user: text('the user for whom it calls, as `sub` of its token'),
-      ip: text('the address from which it calls'),
-      headers: text('header fields that it sends, such as {"psu-ip-address":"192.0.2.7"}'),
-      claims: text('claims of its token, such as {"plan":"gold"}'),
+      host: text('the host of the request'),
+      client: text('the id of the calling client'),
+      user: text('the user, as `sub` of the token'),
+      ip: text('the IP address of the caller'),
+      headers: text('header fields of the request, such as {"psu-ip-address":"192.0.2.7"}'),
+      claims: text('claims of the token, such as {"plan":"gold"}'),
       offline: yes('use only the file, without asking a gateway'),
-      at: text('time of the call, such as 2027-01-31T00:00:00Z; now, unless given'),
+      at: text('time of the call, such as 2027-01-31T00:00:00Z; by default now'),
     })
 }
 
@@ -121,20 +121,20 @@ export function replayFlags(command: Argv): Argv {
     .options({
       ...CONFIG_FLAG,
       ...JSON_FLAG,
-      top: text('maximum number of clients in the list, which starts with the most refused', '50'),
-      client: text('the id of the only client to report'),
+      top: text('maximum number of listed clients; the most refused come first', '50'),
+      client: text('the id of a client to report on, instead of all clients'),
     })
 }
 
 export function completionFlags(command: Argv): Argv {
   const describe = 'Print the script that completes command lines, by default for $SHELL.'
-  const usage = `$0 completion [bash | zsh | fish]\n\n${describe} It begins with where it belongs.`
+  const usage = `$0 completion [bash | zsh | fish]\n\n${describe} It says where to put it.`
   return withPositionals(command).usage(usage)
 }
 
 export const sandboxFlags = {
   host: text('address or name at which callers connect; 0.0.0.0 for every address', '127.0.0.1'),
-  port: text('port of the gateway; for every port, 0 takes a free one', '8080'),
+  port: text('port of the gateway; for every port, 0 picks a free port', '8080'),
   'admin-port': text('port of its admin listener', '9090'),
   'identity-port': text('port of the OpenID Provider', '0'),
   'data-port': text('port of the Data API', '0'),

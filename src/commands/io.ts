@@ -44,12 +44,12 @@ type Flag = readonly [path: string, describe: string, choices?: readonly string[
  */
 export const FLAGS = {
   host: ['listen.host', 'address that callers connect to'],
-  port: ['listen.port', 'port that callers connect to; 0 takes a free one'],
+  port: ['listen.port', 'port that callers connect to; 0 picks a free port'],
   'admin-host': ['admin.host', 'address of the admin listener'],
   'admin-port': ['admin.port', 'port of the admin listener'],
   store: ['store', 'memory counts only in this process', ['memory']],
   redis: ['store.redis.url', 'URL of Redis, with its credentials; replaces store.redis'],
-  'log-level': ['log.level', 'lowest level of the lines that are logged', LOG_LEVELS],
+  'log-level': ['log.level', 'lowest level that is logged', LOG_LEVELS],
   'log-format': ['log.format', 'pretty is for people', ['json', 'pretty']],
 } satisfies Readonly<Record<string, Flag>>
 

@@ -9,7 +9,7 @@ const objectsIn = (list: unknown): readonly [number, JsonObject][] =>
  * other mistakes.
  */
 export function* undefinedNames({ upstreams = {}, limits = {}, routes, clients }: JsonObject) {
-  /** `own`: the limit that names it, which is no candidate. */
+  /** `own`: the limit that names it, which is not a candidate. */
   function* check(kind: 'upstream' | 'limit', name: unknown, path: Path, key?: true, own?: string) {
     const defined = kind === 'limit' ? limits : upstreams
     if (typeof name !== 'string' || !isObject(defined) || Object.hasOwn(defined, name)) return

@@ -44,7 +44,7 @@ function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Iss
     ...tokens.map(({ jwks }, i) => ({ path: [...pathOf(i), 'jwks'], jwks })),
     ...clients.map(({ jwks }, i) => ({ path: ['clients', i, 'jwksUri'], jwks })),
   ]
-  const forgeable = 'is read without TLS, so whoever is on the way can replace the keys; write https'
+  const forgeable = 'is read without TLS, so anyone on the path can replace the keys; write https'
   for (const { path, jwks } of keySets)
     if (jwks && 'url' in jwks && isPlaintext(jwks.url)) yield { path, message: forgeable }
   const secrets = 'gets the tokens and clientSecret without TLS; write https'

@@ -1,4 +1,4 @@
-/** Every value of three fields, of which Node keeps only the first or joins them. */
+/** Every value of three fields; Node keeps only the first value, or joins them. */
 export interface Head {
   readonly hosts: readonly string[]
   readonly authorization: readonly string[]

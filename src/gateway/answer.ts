@@ -14,7 +14,7 @@ import type { Exchange, GatewayDeps, Identified, Outcome } from './exchange.ts'
  */
 const ANONYMOUS = '\ud800'
 
-/** Forwards the request, answers `respond: limits`, or tells the proxy that asks that the request may pass. */
+/** Forwards the request, responds to `respond: limits`, or lets the request of a proxy pass. */
 export function answer(deps: GatewayDeps, exchange: Identified): Outcome | Promise<Outcome> {
   if (exchange.asked !== undefined) return pass(deps, exchange)
   const { forward: upstream } = exchange.route

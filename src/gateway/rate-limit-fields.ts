@@ -6,7 +6,7 @@ import { formatCalendar } from '../policy/calendar.ts'
 import type { Limit } from '../policy/limit.ts'
 import { instant } from '../runtime/instant.ts'
 
-/** What the header fields report: the allowances of a call, and the one that refused it. */
+/** Content of the header fields: the allowances of a call, and the one that refused it. */
 export type Reported = Pick<Decision, 'allowances' | 'refusedBy'>
 
 /**

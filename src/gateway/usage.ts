@@ -17,7 +17,7 @@ import type { Allowance, Inspected, InspectedStore } from '../limit/store.ts'
 
 export const MAX_KEYS = 1000
 
-/** How a limit counts a caller now. Instants are ISO 8601 in UTC. */
+/** The usage of a limit by a caller now. Instants are ISO 8601 in UTC. */
 export interface LimitUsage {
   readonly name: string
   /** The calls that the caller may make in a window, or at once. */
@@ -46,7 +46,7 @@ export interface CounterUsage extends LimitUsage {
   /** True if an override is in force. */
   readonly override: boolean
   readonly shadow: boolean
-  /** `store`, or what this gateway does while Redis is out of reach: then, `limit` is its part of `whole`. */
+  /** `store`, or this gateway's mode without Redis; `limit` is then its part of `whole`. */
   readonly mode: Inspected['mode']
   readonly whole: number
 }
@@ -58,7 +58,7 @@ export interface CallerUsage {
   readonly limits: readonly CounterUsage[]
   /** The client's own limits of the file, in force or not. */
   readonly own: readonly Pick<CounterUsage, 'name' | 'limit' | 'until'>[]
-  /** Also those without effect. */
+  /** Includes overrides without effect. */
   readonly overrides: readonly ListedOverride[]
   /** The limits that can be set for the caller. */
   readonly settable: readonly string[]

@@ -1,7 +1,7 @@
 /**
  * The layout of keys: `<prefix>:{<first part>}:<name>:<further parts>`. The parts are encoded: none
  * contains a colon or a brace. Redis Cluster keeps all keys with the same first part together.
- * Names that begin with `~` are no limits.
+ * Names that begin with `~` are not limits.
  */
 
 const ACCESS = '~access'
@@ -29,7 +29,7 @@ export const keyOf = (prefix: string, name: string, first = ''): string => `${pr
  */
 export const leasesName = (name: string): string => `${LEASES}:${name}`
 
-/** Returns the key of an access under a limit, beside that of the limit. */
+/** Returns the key of an access under a limit, in the hash slot of the limit's key. */
 export const accessKey = (key: string, token?: string): string =>
   `${beside(key, ACCESS)}${token === undefined ? '' : `:${token}`}`
 

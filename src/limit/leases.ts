@@ -17,15 +17,15 @@ export interface Lease extends Place {
   readonly heldAtMs: number
   /**
    * A question that is sent before this local instant, in milliseconds, finds the lease in the
-   * store. From then on, the lease counts beside the store's. `-Infinity` if the store was not asked
-   * to have it, or has lost it.
+   * store. From then on, the lease counts in addition to the store's. `-Infinity` if the store
+   * was not asked to have it, or has lost it.
    */
   storedUntilMs: number
   /** False if the store was never asked to have it. */
   mayBeStored: boolean
 }
 
-/** Wait after which a refused call is to be made again, in milliseconds: nobody knows when a call ends. */
+/** Wait until a refused call is retried, in milliseconds: the end of a call is unknown. */
 export const CONCURRENT_WAIT_MS = 1000
 
 /**
@@ -59,7 +59,7 @@ const beganAt = ({ id }: Lease): number => Number.parseInt(id, 10) / 1000
 /** The calls in progress at this gateway, by the keys of their limits of calls at once. */
 export class Leases {
   readonly #held = new Map<string, Map<string, Lease>>()
-  /** Lower bound of `storedUntilMs` of all leases: before it, none counts beside the store's. */
+  /** Lower bound of `storedUntilMs` of all leases: before it, the store counts every lease. */
   #storedUntilMs = Infinity
 
   keys = (): IterableIterator<string> => this.#held.keys()

@@ -80,7 +80,7 @@ export function createLimiter(
    * second, or until its next call may pass.
    */
   const cache = new Map<string, CachedAllowance>()
-  /** When a call was last given back to a key. The answer to an earlier question is not cached. */
+  /** When a call was last refunded to a key. The answer to an earlier question is not cached. */
   const returns = new Map<string, number>()
   /** When the cache was last cleared, for all keys alike. */
   let clearedAt = Number.NEGATIVE_INFINITY
@@ -148,13 +148,13 @@ export function createLimiter(
     let answeredAt: number | undefined
     for (let i = 0; i < quotas.length; i++) {
       const { name, key, shadow, access, cost: own = 1, isConcurrent } = quotas[i]!
-      // Nobody knows when a call in progress ends.
+      // The end of a call in progress is unknown.
       if (isConcurrent) continue
       const allowance = allowances[i]!
       // A further call of an access passes although the limit is full; if that of an access by time
       // was refused, none is under way.
       const passesNone = access === undefined || (!access.isOfToken && !allowance.admitted)
-      // Beside own calls, the store does not know when the next call can pass.
+      // With own calls, the store does not know when the next call can pass.
       const isCertain = passesNone && allowance.own === 0 && askedAt > (returns.get(key) ?? -Infinity)
       if (!shadow && isCertain && (!admitted || allowance.remaining === 0)) {
         answeredAt ??= now()

@@ -56,7 +56,7 @@ export const isLeased = ({ isConcurrent = false }: Quota): boolean => isConcurre
 /** Returns the used points at which a quota has no room for its call. */
 export const fullAt = ({ limit, cost = 1 }: Pick<Quota, 'limit' | 'cost'>): number => limit - cost + 1
 
-/** What a quota says to a call: it is to be charged, it is free during an access, or there is no room. */
+/** Verdict of a quota on a call: charge it, admit it free during an access, or no room. */
 export type Verdict = 'pays' | 'free' | 'none'
 
 /**

@@ -124,8 +124,8 @@ export interface OwnCall {
 }
 
 /**
- * Calls of a key that a gateway admitted by itself, and calls to give back. The store merges them
- * once, however often it is asked.
+ * Calls of a key that a gateway admitted by itself, and refunds. The store merges them once, even
+ * if the merge is sent again.
  */
 export interface Merge {
   /** Greater than that of each earlier merge of this gateway. */
@@ -138,20 +138,20 @@ export interface Merge {
    * server's clock were apart.
    */
   readonly spreadMs: number
-  /** Points that are given back to the calendar period that ends at `endsAt` (epoch milliseconds). */
+  /** Points to refund to the calendar period that ends at `endsAt` (epoch milliseconds). */
   readonly back: { readonly calls: number; readonly endsAt: number } | undefined
 }
 
-/** The points of a key's calls that this gateway admitted by itself, which count beside those of the store. */
+/** Points of calls that this gateway admitted by itself, which count in addition to the store's. */
 export interface OwnCount {
   readonly calls: number
   /** Milliseconds by which the instants of the calls may be ahead. */
   readonly spreadMs: number
-  /** Those of a merge into a key, which the store may have. */
+  /** The calls of a merge into a key, which the store may have. */
   readonly merge?: { readonly calls: number; readonly number: number; readonly key: string } | undefined
 }
 
-/** What a gateway knows of the calls that the store does not have, or may not have. */
+/** The calls of a gateway that the store does not have, or may not have. */
 export interface OwnCalls {
   isEmpty(): boolean
   /** Returns the calls in progress of a key that the store may not have. */
@@ -170,14 +170,14 @@ export interface Store {
   /** Returns the allowances that `charge` would, without charging. */
   peek(quotas: readonly Quota[]): Promise<readonly Allowance[]>
   /**
-   * Gives a charged call back to the calendar period that ends then (epoch milliseconds), if that
-   * period is not over. Resolves when the store has the call back, or will get it later.
+   * Refunds a charged call to the calendar period that ends then (epoch milliseconds), if that
+   * period is not over. Resolves when the store has the refund, or will get it later.
    */
   giveBack(quota: Quota, endsAt: number): void | Promise<void>
   /** Ends the leases of a call. */
   release(quotas: readonly Quota[], lease: string): void
   /**
-   * Returns the refusal of a limit of calls at once that those of this gateway alone fill;
+   * Returns the refusal of a limit of calls at once that is full with calls of this gateway;
    * undefined if the store is to be asked.
    */
   ownRefusal(quota: Quota): Allowance | undefined

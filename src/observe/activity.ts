@@ -63,9 +63,9 @@ function callerValues(row: CallerRow, at: number) {
   const second = secondOf(at)
   const forMs = Math.ceil(refusedForMs(row, at))
   return {
-    /** As it may be shown, such as `client:acme`. */
+    /** The caller with secrets shortened, such as `client:acme`. */
     caller: shown,
-    /** The id, if it is a client alone. */
+    /** The id, if the caller is only a client. */
     client: parts.length === 1 && parts[0]!.word === 'client' ? parts[0]!.value : null,
     /** The route of most of its calls. */
     route,
@@ -91,7 +91,7 @@ function limitValues(caller: CountedCaller, latest: LatestDecision, at: number) 
   return {
     name,
     limit,
-    // After a window, all counted calls have left it. Nobody knows when calls in progress end.
+    // After a window, all counted calls have left it. The end of calls in progress is unknown.
     remaining: ageMs > (windowMs || CONCURRENT_WAIT_MS) ? limit : remaining,
     ...(windowMs > 0 && { windowSeconds: windowMs / 1000 }),
     reset: instant(resetAt),

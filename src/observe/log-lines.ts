@@ -41,7 +41,7 @@ export function accessLine(exchange: Exchange, level: 'info' | 'error' = 'info')
   return line + END
 }
 
-/** What a request waits for, before the name of its upstream. */
+/** Texts for what a request waits for, before the name of its upstream. */
 const AWAITED = { slot: 'a free connection to ', connection: 'a new connection to ', response: '' }
 
 /**

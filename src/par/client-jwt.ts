@@ -68,8 +68,8 @@ async function objectFault(text: string, client: ParClient, rules: ParRules): Pr
   const required = signingOf(client)
   // Only the identity backend can decrypt it.
   if (required === undefined && ENCRYPTED.test(text)) return undefined
-  // An unsigned JWT (RFC 7519 section 6) has an empty signature, for which `AA` stands here, and
-  // the algorithm none.
+  // An unsigned JWT (RFC 7519 section 6) has the algorithm none and an empty signature: use
+  // `AA`.
   const unsigned = text.endsWith('.')
   const object = parseJwt(unsigned ? `${text}AA` : text)
   const alg = object?.header['alg']

@@ -139,7 +139,7 @@ const shorten = memoize(
 export const showCaller = (caller: CountedCaller): string =>
   formatCaller(caller.map(({ word, value }) => ({ word, value: showValue(word, value) })))
 
-/** Returns the value of a word as it may be shown; `open` for a value that is no secret. */
+/** Returns the value of a word as it may be shown; `open` for a value that is not a secret. */
 export const showValue = (word: string, value: string, open: string = value): string =>
   SECRET.test(word) && !value.includes(SHORTENED) ? shorten(value) : open
 

@@ -27,7 +27,7 @@ export interface Limit extends KeyedLimit, Conditional {
   readonly windowMs: number
   /** The periods of the calendar in which calls are counted, in place of a window that slides. */
   readonly calendar?: CalendarName
-  /** True if a call whose response is an error is given back. */
+  /** True if a call is refunded if its response is an error. */
   readonly countsSuccess?: boolean | undefined
   /** Replaces that of the store. */
   readonly onOutage?: OutageMode | undefined

@@ -8,7 +8,7 @@ import { valueReader } from './parts.ts'
 const MAX_LENGTH = 256
 const MAX_WORDS = 1000
 
-/** Names the caller of a request by some words of `per`; nobody if it lacks one of them. */
+/** Names the caller of a request by some words of `per`; empty if it lacks one of them. */
 type Name = (caller: Caller, facts: Facts) => readonly ShownCaller[]
 
 const NOBODY: readonly ShownCaller[] = []

@@ -72,8 +72,8 @@ export function overrideOf(overrides: Overrides, limit: KeyedLimit, key: string)
 }
 
 /**
- * Returns the field that keeps an override. A client is written by its id alone, as gateways of
- * earlier versions do.
+ * Returns the field that keeps an override. A client is written without its word, like in earlier
+ * versions.
  */
 export function fieldOf({ caller, name }: Pick<Override, 'caller' | 'name'>): string {
   const value = caller[0]?.value ?? ''

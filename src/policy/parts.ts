@@ -134,7 +134,7 @@ function refusalsOf(part: string, parameters: Parameters) {
       malformed: badRequest(`Send the header field ${name} once; it must be ${words}.`, { cause }),
     }
   const what = name === undefined ? part : `"${name}"`
-  const lacking = `The access token names no ${what}, and this path is limited for each ${what}.`
+  const lacking = `This path has a limit per ${what}, but the access token does not name one.`
   const malformed = `The claim ${what} of the access token must be ${words}.`
   return {
     lacking: new Refusal('Forbidden', lacking),

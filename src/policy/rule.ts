@@ -105,7 +105,7 @@ export function reasonOf(
 }
 
 function overrideReason({ untilAt, setAt, by, note }: Override): string {
-  const end = until(untilAt) || ', for good'
+  const end = until(untilAt) || ', without an end'
   const who = by === undefined ? '' : ` by ${by}`
   return `an override${end}, set at ${instant(setAt)}${who}${note === undefined ? '' : `: ${note}`}`
 }

@@ -67,7 +67,7 @@ function parseNamed(what: string, text = '{}'): JsonObject {
 export const explain = (config: Config, question: RequestLine, overrides?: Overrides) =>
   explainWithQuotas(config, question, overrides).explained
 
-/** Explains a request, and returns the quotas of its limits; null for those whose key the question does not tell. */
+/** Explains a request, and returns the quotas of its limits; null for an unknown key. */
 export function explainWithQuotas(config: Config, question: RequestLine, overrides?: Overrides) {
   const { request: asked, caller, facts, atMs } = parseQuestion(question)
   const request = { ...asked, host: asked.host ?? defaultHost(config) }

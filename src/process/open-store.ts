@@ -93,7 +93,7 @@ export async function openStore(
     show('store')
     resume()
   }
-  /** Begins anew after the decisions of the fallback were logged. */
+  /** Resets the state after the decisions of the fallback were logged. */
   function resume(): void {
     onAvailable()
     unlogged = 0

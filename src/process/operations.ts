@@ -20,7 +20,7 @@ import { type Explained, explainWithQuotas } from './explain.ts'
 
 type Operations = ReturnType<typeof createOperations>
 
-/** What operators read of a caller's limits: the counters, and sentences about them. */
+/** A caller's limits for operators: the counters, and sentences about them. */
 export interface CallerReport extends CallerUsage {
   readonly notes: readonly string[]
 }
@@ -49,11 +49,11 @@ export interface OperatorApi
   events(): readonly LogEvent[] | Promise<readonly LogEvent[]>
 }
 
-/** Why a limit differs from the configured one while Redis is out of reach; followed by the configured one. */
+/** Reasons for the limits while Redis is unavailable, each followed by the configured limit. */
 const OUTAGE = {
-  local: "Redis is out of reach: this gateway's part of",
-  allow: 'Redis is out of reach: every call is admitted, in place of',
-  deny: 'Redis is out of reach: every call is refused with 503, in place of',
+  local: "Redis is unavailable: this gateway's part of",
+  allow: 'Redis is unavailable: every call is admitted, instead of',
+  deny: 'Redis is unavailable: every call is refused with 503, instead of',
 }
 
 /** Creates the operators' requests to one process, which use the current configuration. */
@@ -169,12 +169,12 @@ function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): re
     const end = until === null ? '' : ` until ${until}`
     return `The file gives the client its own "${name}" of ${limit}${end}.`
   })
-  const doubt = own.length + overrides.length === 0 ? ': is it written right?' : '.'
+  const doubt = own.length + overrides.length === 0 ? ': check its spelling.' : '.'
   const isCounted = limits.some(({ used }) => used > 0)
   const isCutOff = limits.some(({ mode }) => mode !== 'store')
   return [
     ...(isCutOff
-      ? ['Redis is out of reach: the asked gateway counts alone, by its part of each limit.']
+      ? ["Redis is unavailable: these are only this gateway's calls, and its part of each limit."]
       : []),
     ...(isCounted ? [] : [`No calls of ${caller} are counted${doubt}`]),
     ...new Set(changes),

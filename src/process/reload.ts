@@ -37,7 +37,7 @@ const MAX_PROBLEMS = 20
 const MAX_WARNINGS = 100
 /** Sections that are read only at the start, except parts of `listen`, the login at Redis and `admin.token`. */
 const RESTART_ONLY = ['listen', 'forwardAuth', 'admin', 'store', 'log', 'tracing'] as const
-/** The sections of `RESTART_ONLY` of which a reload replaces secrets. */
+/** The sections of `RESTART_ONLY` whose secrets a reload replaces. */
 const SECRETS_OF = ['admin', 'store'] as const
 
 /** Creates the holder of the configuration in force, which never changes without `source`. */

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
 
-/** A block of addresses: those that have the first bits of one address, so many of them. */
+/** A block of addresses: those that share the first `bits` bits with an address. */
 type Block = [first: ipaddr.IPv6, bits: number]
 
 const LOOPBACK = ['::1/128', '::ffff:127.0.0.0/104'].map((range) => ipaddr.IPv6.parseCIDR(range))

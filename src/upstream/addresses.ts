@@ -13,7 +13,7 @@ export type OnAddressChange = (change: AddressChange) => void
 
 /** An address of an upstream, whose health decides whether it is used. */
 export interface Address {
-  /** Such as `http://data.internal:4000`. */
+  /** The URL, such as `http://data.internal:4000`. */
   readonly origin: string
   /** The name, or an IP address without brackets. */
   readonly host: string

@@ -29,7 +29,7 @@ const FRESH_MS = 500
 /** Called once, at the end of a request to an upstream. */
 export type OnRequestEnd = (ended: UpstreamRequest) => void
 
-/** For errors that something else reports. */
+/** Listener for errors that are reported elsewhere. */
 export function ignore(): void {}
 
 /**
@@ -63,7 +63,7 @@ export class UpstreamRequest {
    * set by connections.ts.
    */
   waitsFor: 'body' | 'slot' | 'connection' | 'response' = 'body'
-  /** What the caller waited for when it left, as `awaited` returned it. */
+  /** The value of `awaited` when the caller disconnected. */
   leftWaitingFor: UpstreamRequest['awaited']
   /** True if it asked for a socket before its body was complete, which it still is not. */
   uploading = false
@@ -122,7 +122,7 @@ export class UpstreamRequest {
     return this.streamed && !this.request.complete && this.clientRequest?.writableNeedDrain !== true
   }
 
-  /** What it waits for: `body` only for a body that the caller still sends; undefined before it begins. */
+  /** The current wait: `body` only while the caller sends; undefined before the request begins. */
   get awaited(): 'body' | 'slot' | 'connection' | 'response' | undefined {
     if (this.waitsForCaller) return 'body'
     return this.waitsFor === 'body' ? undefined : this.waitsFor

@@ -125,11 +125,7 @@ it('shows durations, errors by route, which gateway it is, and the clients betwe
     expect.stringMatching(/^\d+$/),
   ])
   expect((await row(page, 'errors', '429'))[2]).toBe('the gateway')
-  for (const of of [
-    'Requests, from head to end',
-    'Decisions of the store',
-    'The upstream data, to its head',
-  ]) {
+  for (const of of ['Requests, from head to end', 'Store decisions', 'Upstream data, to the head']) {
     const [, count, median, most] = await row(page, 'durations', of)
     expect(count).toMatch(/^[1-9]\d*$/)
     for (const duration of [median, most]) expect(duration).toMatch(/^\d+(\.\d)? m?s$/)
@@ -210,9 +206,7 @@ it('says beside Ready that the file was rejected and that Redis is out of reach,
   await ready.getByText('Ready', { exact: true }).waitFor(WAIT)
   await redis.kill()
   await ready
-    .getByText(
-      /^Ready, but Redis is out of reach since [\d:]{8}: each gateway admits its part of the limits$/,
-    )
+    .getByText(/^Ready, but Redis is unavailable since [\d:]{8}: each gateway admits its part of the limits$/)
     .waitFor(WAIT)
   await redis.start()
   await ready.getByText('Ready', { exact: true }).waitFor(WAIT)
@@ -429,13 +423,13 @@ it('shows the limits of a client without calls, its own limits, and upcoming cha
   expect(await page.locator('#caller-notes').innerText()).toMatch(
     /^No calls of client:generous are counted\.$/m,
   )
-  expect(await page.locator('#caller-tiles').innerText()).toContain('Not known')
+  expect(await page.locator('#caller-tiles').innerText()).toContain('Unknown')
   await page.getByRole('link', { name: 'All callers' }).click()
   await page.getByLabel('Open a caller, such as ip:192.0.2.7').fill('an/other')
   await page.getByRole('button', { name: 'Open' }).click()
   await page.getByText(/^From 2090-01-1\d/).waitFor(WAIT)
   expect(await page.locator('h1:visible').innerText()).toBe('an/other')
-  expect(await page.locator('#caller-notes').innerText()).toContain('is it written right?')
+  expect(await page.locator('#caller-notes').innerText()).toContain('check its spelling.')
   const override = { headers: { 'Content-Type': 'application/json' }, body: '{"set":{"requests":9}}' }
   await call(gateway.adminPort, { method: 'PATCH', path: '/limits/an%2Fother', ...override })
   await page

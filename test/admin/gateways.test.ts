@@ -152,7 +152,7 @@ describe('the table of gateways', () => {
     const alone = await start('memory')
     const shown = await open(alone)
     expect(await shown.locator('#gateways-note').innerText()).toBe(
-      'This gateway counts in memory: only it is shown.',
+      'This gateway counts in memory: other gateways are not shown.',
     )
     expect(await shown.locator('#gateways tbody tr').count()).toBe(1)
   })
@@ -163,9 +163,7 @@ describe('the table of gateways', () => {
     await shown.locator('#gateways').getByText('gw-a').waitFor(WAIT)
     stop()
     await redis.kill()
-    await shown
-      .getByText('Redis is out of reach: the other gateways are shown as they were last known')
-      .waitFor(WAIT)
+    await shown.getByText('Redis is unavailable: the other gateways are shown as they were at').waitFor(WAIT)
     const state = async () => (await row(shown, 'gw-a'))[4]
     await until('the age is shown', async () => (await state()) !== 'up')
     expect(await state()).toMatch(/^\d+ s ago: up$/)

@@ -77,7 +77,7 @@ describe('/limits/:caller', () => {
     })
     for (const method of ['GET', 'DELETE']) {
       const got = await ask('/limits/a', { method })
-      expect(got).toMatchObject({ status: 503, json: { detail: 'The counters are out of reach.' } })
+      expect(got).toMatchObject({ status: 503, json: { detail: 'The counters are unavailable.' } })
       expect(got.headers['retry-after']).toBe('1')
     }
     expect(failed.mock.calls).toEqual([[cause], [cause]])

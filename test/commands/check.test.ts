@@ -164,7 +164,7 @@ describe('sluice check', () => {
     })
     const same = fileOf(RICH)
     expect((await sluice(['check', '--config', same, '--against', same])).stdout).toBe(
-      `Nothing differs from ${same}.\n`,
+      `No differences from ${same}.\n`,
     )
     const broken = fileOf('routes: [')
     expect(await sluice(['check', '--config', same, '--against', broken])).toMatchObject({

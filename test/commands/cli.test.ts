@@ -103,13 +103,14 @@ describe('sluice', () => {
     expect(await failure('limits', 'reset', '')).toEqual({
       error: {
         exit: 64,
-        message: 'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',
+        message:
+          'Which caller? Give a client id, or a caller such as ip:192.0.2.7 or header:x-api-key=VALUE.',
       },
     })
     const unanswered = await failure('limits', 'show', 'acme', '--admin', 'http://127.0.0.1:1')
     expect(unanswered.error).toMatchObject({
       exit: 1,
-      message: expect.stringContaining('no answer from') as string,
+      message: expect.stringContaining('no response from') as string,
     })
   })
 
@@ -136,7 +137,7 @@ describe('sluice', () => {
       const { code, stderr } = await sluice(command)
       expect(code).toBe(1)
       expect(stderr).toMatch(
-        /^Using \.\/sluice\.yaml\.\nsluice: no answer from http:\/\/127\.0\.0\.1:1: ECONNREFUSED/,
+        /^Using \.\/sluice\.yaml\.\nsluice: no response from http:\/\/127\.0\.0\.1:1: ECONNREFUSED/,
       )
     }
   })

@@ -81,7 +81,7 @@ routes:
       'ok  overrides in Redis  none',
       `ok  upstream data at ${data.url}  connected`,
       `ok  keys of ${issuer.issuer}  2 keys, for ES256, EdDSA`,
-      `ok  introspection at ${introspection.url}  answers the gateway`,
+      `ok  introspection at ${introspection.url}  responds to the gateway`,
       'ok  keys of the client acme  2 keys, for ES256',
       '',
     ])

@@ -220,7 +220,7 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
       const ended = await sluice([...SYNC, '--config', file])
       expect(ended.stderr).toBe('')
       expect(ended.stdout).toMatch(
-        /^requests +1000 +0 .* Redis is out of reach: this gateway's part of 1000; the limit of the file$/m,
+        /^requests +1000 +0 .* Redis is unavailable: this gateway's part of 1000; the limit of the file$/m,
       )
       const later = await sluice([...SYNC, '--config', file, '--at', '2100-01-01T00:00:00Z'])
       expect(later.stdout).not.toContain('out of reach')
@@ -233,7 +233,7 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
       )
       const ended = await sluice([...SYNC, '--config', unreachable])
       expect(ended.stderr).toBe(
-        `note: no answer from ${url}: ECONNREFUSED; start the gateway, or give its admin listener by --admin; explaining only the file, without overrides and current counts\n`,
+        `note: no response from ${url}: ECONNREFUSED; start the gateway, or give its address with --admin; explaining only the file, without overrides and current counts\n`,
       )
       expect(ended.stdout).toMatch(/^requests +3 +- /m)
     })

@@ -58,10 +58,10 @@ describe('sluice health', () => {
     expect(await health('--config', file('0.0.0.0'))).toMatchObject({ code: 0 })
     for (const host of ['::', '0:0:0:0:0:0:0:0']) {
       const { stderr } = await sluice(['health', '--config', file(host)])
-      expect(stderr).toMatch(/^sluice: no answer from http:\/\/\[::1\]:1: /)
+      expect(stderr).toMatch(/^sluice: no response from http:\/\/\[::1\]:1: /)
     }
     const flags = ['--admin-host', '::', '--admin-port', '1']
-    expect((await sluice(['health', ...flags])).stderr).toContain('no answer from http://[::1]:1: ')
+    expect((await sluice(['health', ...flags])).stderr).toContain('no response from http://[::1]:1: ')
   })
 
   it('lets flags override the file, and needs no file', async () => {
@@ -88,7 +88,7 @@ describe('sluice health', () => {
   it('exits with 1 and one line if the gateway does not answer', async () => {
     const { code, stdout, stderr } = await sluice(['health', '--config', file('127.0.0.1')])
     expect({ code, stdout }).toEqual({ code: 1, stdout: '' })
-    expect(stderr).toMatch(/^sluice: no answer from http:\/\/127\.0\.0\.1:1: .*ECONNREFUSED.*\n$/)
+    expect(stderr).toMatch(/^sluice: no response from http:\/\/127\.0\.0\.1:1: .*ECONNREFUSED.*\n$/)
     const missing = await sluice(['health', '--config', '/nowhere.yaml', '--admin-port', '1'])
     expect(missing.stderr).toMatch(/; \/nowhere\.yaml: does not exist\n$/)
   })
@@ -109,7 +109,7 @@ describe('sluice health', () => {
     const { port, close } = await startUpstream(() => {})
     const { io } = createIo()
     await expect(run({ 'admin-port': `${port}` }, io as unknown as Io, 100)).rejects.toThrow(
-      `no answer from http://127.0.0.1:${port}: none within 0.1 s`,
+      `no response from http://127.0.0.1:${port}: none within 0.1 s`,
     )
     await close()
   })
@@ -117,7 +117,7 @@ describe('sluice health', () => {
   it('reports that it cannot know a port that the system chose', async () => {
     expect(await sluice(['health', '--config', fileOf('admin: { port: 0 }')])).toMatchObject({
       code: 1,
-      stderr: 'sluice: The admin port is not known. Give --admin-port, or --admin URL.\n',
+      stderr: 'sluice: The admin port is unknown. Give --admin-port, or --admin URL.\n',
     })
   })
 

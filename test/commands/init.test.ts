@@ -276,7 +276,7 @@ describe('sluice init', () => {
       { isTTY: true, stdin: `api\n${API}/v3\n\n` },
     )
     expect(code).toBe(0)
-    expect(stderr).toContain('URL of the API as callers reach it')
+    expect(stderr).toContain('URL at which callers reach the API')
     const { config } = await loadConfig({ file })
     expect(config.listen.hosts).toEqual(['identity.example.com', 'api.example.com'])
   })
@@ -292,7 +292,7 @@ describe('sluice init', () => {
     const file = newFile()
     const ended = await sluice(['init', '--output', file], { isTTY: true, stdin: `${IDENTITY}\n` })
     expect(ended.code).toBe(1)
-    expect(ended.stderr).toContain('nothing is written')
+    expect(ended.stderr).toContain('nothing was written')
     expect(existsSync(file)).toBe(false)
   })
 

@@ -175,7 +175,7 @@ Every gateway applies this within a second.\n`,
     const single = await startGateway({ data: upstream.url, limits: perConnection, routes })
     const ask = async (...args: string[]) =>
       (await sluice(['limits', ...args, '--admin', `http://127.0.0.1:${single.adminPort}`])).stdout
-    expect(await ask('show', 'acme')).toBe('No calls of client:acme are counted: is it written right?\n')
+    expect(await ask('show', 'acme')).toBe('No calls of client:acme are counted: check its spelling.\n')
     await ask('set', 'acme', 'sync=5')
     expect(await ask('show', 'acme')).toMatch(/^No calls of client:acme are counted\.\n\nCALLER +LIMIT /)
   })
@@ -203,7 +203,7 @@ Every gateway applies this within a second.\n`,
 
   it('question an unknown caller, and warn about blanks around it', async () => {
     expect((await set(' acmee', 'requests=0')).stderr).toBe(
-      'warning: a blank begins or ends the caller\nnote: no calls of client: acmee are counted now, and it is no client of the file; is it written right?\n',
+      'warning: a blank begins or ends the caller\nnote: no calls of client: acmee are counted now, and it is not a client of the file; check its spelling\n',
     )
     expect((await set('acmee', 'requests=default')).stderr).toBe('')
     expect((await set('acme', 'requests=7')).stderr).toBe('')
@@ -271,7 +271,7 @@ Every gateway applies this within a second.\n`,
     redis.thaw()
     expect(ended).toMatchObject({ code: 1, stdout: '' })
     expect(ended.stderr).toBe(
-      `sluice: The gateway at ${url} cannot do this: The counters are out of reach. The change may not be in force; until Redis answers, write it to clients[].limits of the file.\n`,
+      `sluice: The gateway at ${url} cannot do this: The counters are unavailable. The change may not be in force; until Redis answers, write it to clients[].limits of the file.\n`,
     )
     await until('it answers again', async () => (await limits('show', 'acme')).code === 0)
   })
@@ -328,19 +328,19 @@ describe('sluice limits', () => {
     [['limits', 'reset', 'acme', 'user-1'], PARTS],
     [
       ['limits', 'show'],
-      'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',
+      'Which caller? Give a client id, or a caller such as ip:192.0.2.7 or header:x-api-key=VALUE.',
     ],
     [
       ['limits', 'set'],
-      'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',
+      'Which caller? Give a client id, or a caller such as ip:192.0.2.7 or header:x-api-key=VALUE.',
     ],
     [
       ['limits', 'show', ''],
-      'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',
+      'Which caller? Give a client id, or a caller such as ip:192.0.2.7 or header:x-api-key=VALUE.',
     ],
     [
       ['limits', 'reset'],
-      'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.',
+      'Which caller? Give a client id, or a caller such as ip:192.0.2.7 or header:x-api-key=VALUE.',
     ],
   ])
 })

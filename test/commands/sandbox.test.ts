@@ -130,7 +130,7 @@ describe('sluice sandbox', () => {
     expect(await sluice(['sandbox', '--port', port, '--admin-port', '0'])).toEqual({
       code: 1,
       stdout: '',
-      stderr: `sluice: Port ${port} is taken. Choose another --port (0: a free one), or --host.\n`,
+      stderr: `sluice: Port ${port} is in use. Choose another --port (0: any), or --host.\n`,
     })
   })
 
@@ -209,6 +209,6 @@ describe('starting the sandbox', () => {
     const { port } = await startUpstream()
     await expect(
       openSandbox({ ...args, 'data-port': String(port) }, new AbortController().signal),
-    ).rejects.toThrow(`Port ${port} is taken. Choose another --data-port (0: a free one), or --host.`)
+    ).rejects.toThrow(`Port ${port} is in use. Choose another --data-port (0: any), or --host.`)
   })
 })

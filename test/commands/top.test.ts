@@ -123,7 +123,7 @@ it('reports why it cannot read the callers', async () => {
     [
       closed,
       {},
-      `no answer from ${closed}: ECONNREFUSED; start the gateway, or give its admin listener by --admin`,
+      `no response from ${closed}: ECONNREFUSED; start the gateway, or give its address with --admin`,
     ],
     [url, {}, `The gateway at ${url} refuses the request: set ADMIN_TOKEN to its admin.token.`],
     [
@@ -134,7 +134,7 @@ it('reports why it cannot read the callers', async () => {
     [
       elsewhere,
       {},
-      `The gateway at ${elsewhere} cannot do this: it answers 200, as no admin listener of this version does.`,
+      `The gateway at ${elsewhere} cannot do this: it returns 200, unlike an admin listener of this version.`,
     ],
   ] as const) {
     expect(await sluice(['limits', 'top', '--admin', place], { env: more })).toEqual({

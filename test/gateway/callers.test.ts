@@ -361,14 +361,14 @@ describe('while Redis is out of reach', () => {
       expect(show).toMatchObject({ code: 0, stderr: '' })
       expect(show.stdout).toMatch(new RegExp(`:?${limit}\\S* +${limit} +2 of 4 +2 +0 `, 'm'))
       expect(show.stdout).toContain(
-        'Redis is out of reach: the asked gateway counts alone, by its part of each limit.',
+        "Redis is unavailable: these are only this gateway's calls, and its part of each limit.",
       )
       const { limits } = JSON.parse((await run('limits', 'show', written, '--json')).stdout)
       expect(limits).toMatchObject([{ limit: 2, whole: 4, used: 2, remaining: 0, mode: 'local' }])
       const explained = await run('explain', `GET ${path}`, ...flags)
       expect(explained.stdout).toMatch(
         new RegExp(
-          `^${limit} +2 +2 .* Redis is out of reach: this gateway's part of 4; the limit of the file$`,
+          `^${limit} +2 +2 .* Redis is unavailable: this gateway's part of 4; the limit of the file$`,
           'm',
         ),
       )

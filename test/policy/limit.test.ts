@@ -113,8 +113,8 @@ describe('the key of a limit', () => {
   })
 
   test('the key of a limit is refused to callers that lack a part, rather than shared among them', () => {
-    expect(() => keyOf(['client'], {})).toThrow('limited for each client')
-    expect(() => keyOf(['connection'], { client: 'a' }, { other: 'x' })).toThrow('each connection')
+    expect(() => keyOf(['client'], {})).toThrow('has a limit per client')
+    expect(() => keyOf(['connection'], { client: 'a' }, { other: 'x' })).toThrow('per connection')
   })
 })
 

@@ -74,7 +74,7 @@ describe('a key', () => {
     ['a list', { claims: { c: ['x'] } }],
   ])('a key is never made from a claim that is %s', (_, sent) => {
     const isAbsent = !('claims' in sent)
-    const why = isAbsent ? 'limited for each "c"' : 'must be a text of at most 255 characters, none a'
+    const why = isAbsent ? 'has a limit per "c"' : 'must be a text of at most 255 characters, none a'
     expect(() => keyOf(['claim:c'], sent)).toThrow(why)
     const skipping = { per: ['claim:c'], skipsMissing: true }
     if (!isAbsent) expect(() => apply(skipping, sent)).toThrow(why)

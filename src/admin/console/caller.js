@@ -62,7 +62,7 @@ export function callerPage() {
       text: (limit) => formatWindow(limit) + (limit.oldest ? `, the oldest since ${time(limit.oldest)}` : ''),
     },
     {
-      head: 'Next call freed',
+      head: 'Next call available',
       text: ({ limit, remaining, windowSeconds, reset }) =>
         windowSeconds && remaining < limit ? time(reset) : '–',
     },
@@ -145,7 +145,7 @@ export function callerPage() {
   }
 
   async function reset(/** @type {string} */ name) {
-    const text = `Forgets all counted calls of “${shownAs}”, at every gateway. The caller starts with full limits again.`
+    const text = `Deletes all counted calls of “${shownAs}”, at every gateway. The caller starts with full limits again.`
     if (!(await confirmed('Reset this caller?', text, 'Reset'))) return
     /** @type {Parameters<typeof showMessage>} */
     let end

@@ -128,7 +128,7 @@ export const pluralize = (count, noun) => `${whole(count)} ${noun}${count === 1 
 
 /** @param {Overview['activity']['callers'][number]['refusedNow']} [refusedNow] undefined if it is not known */
 export function refusal(refusedNow) {
-  if (refusedNow === undefined) return { text: 'Not known', note: '', className: '' }
+  if (refusedNow === undefined) return { text: 'Unknown', note: '', className: '' }
   if (refusedNow === null) return { text: 'No', note: '', className: '' }
   const { limit, until, forMs } = refusedNow
   const [text, end] =

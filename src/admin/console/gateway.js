@@ -25,7 +25,7 @@ const INSTANTS = /\d{4}-\d\d-\d\dT[\d:.]+Z/g
 /** @type {Readonly<Record<string, string>>} */
 const LEVELS = { warn: 'near', error: 'refused', fatal: 'refused' }
 /** @type {Readonly<Record<string, string>>} */
-const MEASURED = { requests: 'Requests, from head to end', store: 'Decisions of the store' }
+const MEASURED = { requests: 'Requests, from head to end', store: 'Store decisions' }
 
 /** Creates the tables of durations, errors, events, limits, overrides, upstreams, keys and reloads. */
 export function gatewayTables() {
@@ -34,7 +34,7 @@ export function gatewayTables() {
     'Durations in the last minute',
     ({ kind, name }) => `${kind} ${name}`,
     [
-      { head: 'Of', text: ({ kind, name }) => MEASURED[kind] ?? `The upstream ${name}, to its head` },
+      { head: 'Of', text: ({ kind, name }) => MEASURED[kind] ?? `Upstream ${name}, to the head` },
       { head: 'Count', numeric: true, text: ({ count }) => whole(count) },
       { head: 'Median', numeric: true, text: ({ p50Ms }) => milliseconds(p50Ms) },
       { head: '99 % within', numeric: true, text: ({ p99Ms }) => milliseconds(p99Ms) },
@@ -48,8 +48,8 @@ export function gatewayTables() {
       { head: 'Status', view: () => words(({ code }) => [code, code >= '500' ? 'refused' : 'near']) },
       { head: 'Route', text: ({ route }) => route },
       {
-        head: 'Answered by',
-        text: ({ source, code }) => (code === '499' ? 'nobody: the caller left' : `the ${source}`),
+        head: 'Response from',
+        text: ({ source, code }) => (code === '499' ? 'none: the caller left' : `the ${source}`),
       },
       { head: 'Responses', numeric: true, text: ({ calls }) => whole(calls) },
     ],

@@ -93,8 +93,8 @@ export function gatewaysTable() {
 
 /** @param {Overview} overview */
 function noteOf({ at, counts, gatewaysReadAt: readAt }) {
-  if (counts === 'memory') return 'This gateway counts in memory: only it is shown.'
-  if (readAt === null) return 'Redis has not answered yet: other gateways are not known.'
+  if (counts === 'memory') return 'This gateway counts in memory: other gateways are not shown.'
+  if (readAt === null) return 'Redis has not responded yet: other gateways are unknown.'
   if (Date.parse(at) - Date.parse(readAt) <= OLD_MS) return ''
-  return `Redis is out of reach: the other gateways are shown as they were last known, at ${time(readAt)}.`
+  return `Redis is unavailable: the other gateways are shown as they were at ${time(readAt)}.`
 }

@@ -47,7 +47,7 @@ export async function setLimits(caller, set, more = {}) {
         `“${name}” ${set[name] === null ? 'is no longer overridden' : 'is overridden'}${after === null ? '' : ` and allows ${whole(after.limit)}`}`,
     )
     const where = shared ? 'at every gateway within a second' : 'in this process, until it ends'
-    const doubt = seen ? '' : ' No call of this caller is counted: is it written right?'
+    const doubt = seen ? '' : ' No call of this caller is counted: check its spelling.'
     return [`For “${shown}”, ${changes.join(', ')}, ${where}.${doubt}`, seen ? 'good' : 'near']
   } catch (error) {
     return [`The limit was not changed: ${reasonOf(error)}`, 'refused']
@@ -70,7 +70,7 @@ export function overridesTable(parent, caption, report) {
     async function askFirst() {
       if (shown === undefined) return
       const { caller, name, limit } = shown
-      const text = `“${caller}” gets the limit of the file for “${name}” again, in place of ${whole(limit)}.`
+      const text = `“${caller}” gets the limit of the file for “${name}” again, instead of ${whole(limit)}.`
       if (await confirmed('Remove this override?', text, 'Remove'))
         report(await setLimits(caller, { [name]: null }), caller)
     }

@@ -52,7 +52,7 @@ export function readiness({ notReady, reloads, status: { store }, events }) {
     const change = events.find(({ text }) => /^Redis (?:un)?available/.test(text))
     const since = change?.text.startsWith('Redis un') ? ` since ${time(change.at)}` : ''
     const outages = store.modes.flatMap((mode) => OUTAGES[mode] ?? [])
-    troubles.push(`Redis is out of reach${since}: ${outages.join(', ')}`)
+    troubles.push(`Redis is unavailable${since}: ${outages.join(', ')}`)
   }
   const [reload] = reloads
   if (reload?.problems[0] !== undefined)

@@ -94,7 +94,7 @@ function openTerminal({ stdin, stderr }: Io) {
     for (;;) {
       stderr.write(`${describe}${prompt.fallback ? ` [${prompt.fallback}]` : ''}: `)
       const { value: line, done = false } = await lines.next()
-      if (done) throw new Error('The questions were not answered; nothing is written.')
+      if (done) throw new Error('The questions were not answered; nothing was written.')
       try {
         return parse(prompt, (line as string).trim(), 'It')
       } catch (error) {

@@ -18,7 +18,7 @@ const SCAN = { timeoutMs: 60_000 }
 const TOP_INTERVAL_MS = 1000
 const RATE_SECONDS = 10
 const WHICH_CALLER =
-  'Which caller? Give the id of a client, or such as ip:192.0.2.7 or header:x-api-key=VALUE.'
+  'Which caller? Give a client id, or a caller such as ip:192.0.2.7 or header:x-api-key=VALUE.'
 const WHICH_PARTS =
   'Each further word must be a part of the caller, such as user:SUB; quote an id with blanks.'
 const CLEAR = '\u001B[2J\u001B[H'
@@ -39,7 +39,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   } else {
     const result = await ask<ResetResult>(admin, path, { ...SCAN, method: 'DELETE' })
     print(io, args, result, ({ caller, freed, keepsPlaces }) => {
-      const doubt = freed === 0 ? ' No calls of it were counted: is it written right?' : ''
+      const doubt = freed === 0 ? ' It had no counted calls: check its spelling.' : ''
       const note = keepsPlaces ? ' Calls in progress keep their places.' : doubt
       return `Freed ${pluralize(freed, 'key')} of ${caller}.${note}`
     })

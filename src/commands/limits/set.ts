@@ -29,8 +29,8 @@ export async function setLimits(admin: Admin, words: readonly string[], args: Ar
   const options = { method: 'PATCH', body: { set, until, note, by } }
   const result = await ask<SettingResult>(admin, `/limits/${encodeURIComponent(caller)}`, options)
   print(io, args, result, describe)
-  const unknown = `no calls of ${result.caller} are counted now, and it is no client of the file`
-  if (isSet && !result.seen) writeLines(io.stderr, `note: ${unknown}; is it written right?`)
+  const unknown = `no calls of ${result.caller} are counted now, and it is not a client of the file`
+  if (isSet && !result.seen) writeLines(io.stderr, `note: ${unknown}; check its spelling`)
 }
 
 /** Parses `LIMIT=N` and `LIMIT=default`, which is null; throws a UsageError. */

@@ -106,7 +106,7 @@ export function readAccessLine(text: string) {
     loggedAt,
     /** When the limiter decided; when the request came, if the line has no credible instant. */
     decidedAt: isDecidedAt ? decidedAt : cameAt,
-    /** Milliseconds in progress; 0 for a refused call, whose duration nobody knows. */
+    /** Milliseconds in progress; 0 for a refused call, whose duration is unknown. */
     tookMs: isRefused ? 0 : durationMs,
     method,
     host: wholeOf('host'),

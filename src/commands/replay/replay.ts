@@ -175,7 +175,7 @@ export function describeReport(report: Report, client = ''): string {
     [lines.other, 'not of an access log'],
   ] as const
   const counted = parts.flatMap(([count, what]) => (count > 0 ? `${count} ${what}` : []))
-  const leftOut = 'is left out, since the access log does not name'
+  const leftOut = 'is left out, because the access log does not name'
   const remedy = "counted as decided later; give each instance's log as a file"
   const warnings = [
     ...limits.map(({ name, unlogged }) => unlogged && `limits.${name}: ${leftOut} ${unlogged}`),

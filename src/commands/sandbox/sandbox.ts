@@ -115,8 +115,8 @@ async function findPort(host: string, args: Args, flag: string): Promise<number>
 async function listen(server: Server, host: string, args: Args, flag: string): Promise<number> {
   const port = wholeOf(args, flag, MAX_PORT)
   await once(server.listen(port, host), 'listening').catch((error: NodeJS.ErrnoException) => {
-    const reason = error.code === 'EADDRINUSE' ? 'is taken' : `cannot be opened: ${error.message}`
-    throw new Error(`Port ${port} ${reason}. Choose another --${flag} (0: a free one), or --host.`)
+    const reason = error.code === 'EADDRINUSE' ? 'is in use' : `cannot be opened: ${error.message}`
+    throw new Error(`Port ${port} ${reason}. Choose another --${flag} (0: any), or --host.`)
   })
   return (server.address() as AddressInfo).port
 }

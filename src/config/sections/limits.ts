@@ -105,9 +105,8 @@ const limit = section(
     else if (typeof together === 'number' && isSliding && together > window.windowMs)
       yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
     if (count !== 'success') return
-    const reason = 'a sliding window would admit calls too many when one is given back'
-    if (isSliding)
-      yield atKey('count', `needs a calendar window, as ${reason}; write window: { calendar: … }`)
+    const reason = 'refunds would let a sliding window admit too many calls'
+    if (isSliding) yield atKey('count', `needs a calendar window: ${reason}; write window: { calendar: … }`)
     yield* exclusive(settings, ['together', 'count'])
     if (shadow) yield atKey('count', 'cannot be combined with "shadow"; remove one of them')
   },

@@ -61,7 +61,7 @@ export function checkServer(text: string): boolean | string {
   if (!/^rediss?:\/\//.test(text) || !URL.canParse(text)) return false
   // `decodeSegment` leaves unchanged what it cannot decode.
   if (text.includes('%') && decodeSegment(text) === text)
-    return 'has a "%" that is no escape of UTF-8; write % as %25, and ÿ as %C3%BF'
+    return 'has a "%" that is not a UTF-8 escape; write % as %25, and ÿ as %C3%BF'
   const { hostname, pathname, search, hash } = new URL(text)
   return hostname !== '' && /^(?:\/\d{0,4})?$/.test(pathname + search + hash)
 }

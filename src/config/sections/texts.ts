@@ -83,7 +83,7 @@ const FIELD = /^[\w!#$%&'*+.^`|~-]+$/
 const isFieldValue = (value: string): boolean => /^[!-~](?:[ -~]*[!-~])?$/.test(value)
 
 export const headerFields = z.record(
-  z.string().regex(FIELD, { error: 'is no header field; write one such as authorization' }),
+  z.string().regex(FIELD, { error: 'is not a header field; write a name such as authorization' }),
   stringThat(isFieldValue, 'a header field’s value: printable ASCII without blanks around it'),
   mustBe('a mapping of header fields to their values'),
 )

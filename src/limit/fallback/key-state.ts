@@ -3,12 +3,12 @@ import { fullAt, type Quota, type Window } from '../quota.ts'
 import type { Allowance, Merge, OwnCall, OwnCount } from '../store.ts'
 
 /**
- * The calls of a key that the store does not have: those that the fallback admitted, and those to give back.
+ * The calls of a key that the store does not have: calls that the fallback admitted, and refunds.
  *
  *     STORED   none
- *       |  the fallback admits a call, or a call is given back
+ *       |  the fallback admits a call, or a call is refunded
  *       v
- *     OWN      the store is asked with their number, which counts beside its own
+ *     OWN      each question to the store has their number, which it adds to its own
  *       |  a turn of the hand-over sends them, as a merge with a number
  *       v
  *     SENT     answered: STORED; OWN, if there are more meanwhile
@@ -179,7 +179,7 @@ export class KeyState {
     return true
   }
 
-  /** Has a call given back to the period that ends at `endsAt` (epoch milliseconds); of two periods, to the later. */
+  /** Records a refund to the period that ends at `endsAt`, unless a later period has refunds. */
   giveBack(quota: Quota, endsAt: number, isOver: boolean): void {
     const { cost = 1 } = quota
     if (!isOver) this.used = Math.max(0, this.used - cost)

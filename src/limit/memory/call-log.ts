@@ -30,7 +30,7 @@ export interface Frame {
   readonly windowUs: number
   /** The time at which all calls leave; undefined if each leaves on its own. */
   readonly endUs?: number
-  /** No slot has calls before and after this time. */
+  /** A time that no slot spans. */
   readonly splitUs?: number
   /** The length of time whose calls share a slot; those of a calendar period share one in any case. */
   readonly spanUs: number

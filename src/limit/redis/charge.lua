@@ -11,19 +11,19 @@
 --             calls, window, and the sum of its flags; then the numbers of these, in their order
 --               1   a shadow limit
 --               2   a calendar period, which lasts the window    its first microsecond
---               4   calls of the gateway, which count beside     their number
---                   those of the log
+--               4   calls of the gateway, which count in         their number
+--                   addition to the log
 --               8   the access of the next limit
 --               16  a merge of such calls, which counts, too,    its calls, its number, and the position of the key that has the
 --                   unless the log has it                        number of the last merge
 --               32  a call that counts as several                their number
 --           After the rule of a decision with limits of calls at once: for each of them, the calls, the length of a lease, calls of the
---           gateway that count beside those in the key, and 1 for a shadow limit; then the id of its leases
+--           gateway that count in addition to the key, and 1 for a shadow limit; then the id of its leases
 -- returns   integers: the time, and nothing else outside these times; then for every decision 1 if it is admitted, 0 if not, and for
 --           every key:
 --             room       1 if it has room for the call, 0 if not, and 2 more if the log has the calls of the merge; -1 if it is damaged:
 --                        nothing is decided
---             used       calls in the window, with this call if it was charged, and those that count beside those of the log
+--             used       calls in the window, with this call if it was charged, and those that count in addition to the log
 --             growsAt    when the remaining calls next grow; without room, when the call can pass
 --           and after these for every limit of calls at once the same room, used, and when the oldest call in progress began, if the
 --           decision is only read, or 0
@@ -39,8 +39,8 @@ local SMALL = 8
 -- A request that waited at a stalled server has timed out at the gateway: do not charge it.
 if now > tonumber(ARGV[1]) or now < tonumber(ARGV[2]) then return { now } end
 
--- Returns time and cumulative count of a slot, 0 being the oldest. There are few functions, as each
--- script call creates them anew.
+-- Returns time and cumulative count of a slot, 0 being the oldest. There are few functions, because
+-- each script call creates them again.
 local function slot(log, index)
   local at = HEADER_BYTES + (log.first + index) % log.capacity * SLOT_BYTES
   if log.raw then return unpackBytes(SLOT, log.raw, at + 1) end
@@ -56,7 +56,7 @@ for i = 1, leaseKey do
     local raw = pcall('GETRANGE', name, 0, HEADER_BYTES + SMALL * SLOT_BYTES - 1)
     local capacity, first, held, total, gone, newest, oldest = 0, 0, 0, 0, 0, 0, 0
     if raw == '' and #KEYS == 1 then
-      -- The first call of a key under a plain limit alone: its log is one slot. 5 us less than below.
+      -- The first call of a key, under one plain limit: its log is one slot. 5 us less than below.
       local calls, window = match(ARGV[4], '^1 ([1-9]%d*) (%d+) 0$')
       if calls then
         local span, ttl = tonumber(calls) > EXACT and ceil(window / EXACT) or 1, ceil(window / 1000)

@@ -1,10 +1,10 @@
 -- Merges calls that a gateway admitted by itself into the log of their key, by their instants and
--- even without room, and gives calls back to a calendar period; both once, however often it is
--- asked. The log of a key: layout.lua.
+-- even without room, and refunds calls to a calendar period; both once, even if a merge is sent
+-- again. The log of a key: layout.lua.
 --
 -- KEYS      the mark of the gateway for the key, which holds the number of its last merge; the key of the limit; the keys of accesses
 -- ARGV      the number of this merge; the times before and after which nothing is done; the calls, the window and the first microsecond
---           of the period of the limit, 0 if it slides; the calls to give back; the window of an access, -1 for those of tokens, which are
+--           of the period of the limit, 0 if it slides; the calls to refund; the window of an access, -1 for those of tokens, which are
 --           as long as the limit's, 0 if there are none; then for each instant, oldest first: the instant, its calls, and the position of
 --           its access in KEYS, 0 if it has none
 -- returns   the time, and nothing else outside these times; then 1 if the log has the calls, -1 if a key is damaged

@@ -215,7 +215,7 @@ export function chargesOf(
       const { calls = 0, spreadMs = 0, merge } = counts[key++] ?? {}
       const own = calls + (merge === undefined || room >= 2 ? 0 : merge.calls)
       const hasRoom = room % 2 === 1
-      // As long as own calls alone fill the limit, they have to leave, too.
+      // While own calls fill the limit, they must leave, too.
       if (own > 0 && own >= (hasRoom ? limit : full)) growsAtUs += Math.ceil(spreadMs * 1000)
       return { hasRoom, used, growsAtUs, resetAfterMs: (growsAtUs - nowUs) / 1000, own }
     }

@@ -42,7 +42,7 @@ describe('sluice replay', () => {
       '',
       '7 lines: 5 replayed, 1 refused before any limit, 1 not of an access log.',
       '',
-      'warning: limits.own: is left out, since the access log does not name users',
+      'warning: limits.own: is left out, because the access log does not name users',
       '',
     ])
   })
@@ -137,7 +137,7 @@ describe('sluice replay', () => {
 
 1 line: 1 of routes without limits to replay.
 
-warning: limits.keys: is left out, since the access log does not name header fields
+warning: limits.keys: is left out, because the access log does not name header fields
 `,
     )
   })

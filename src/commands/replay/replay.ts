@@ -194,10 +194,6 @@ export function describeReport(report: Report, client = ''): string {
   ])
 }
 
-/** Formats a text about a number of things; empty if there is none. */
-const about = (count: number, noun: string, text: string): string =>
-  count > 0 ? `${pluralize(count, noun)} ${text}` : ''
-
 /** Draws a bar if `stream` is a terminal, or only the bytes if the size of a log, such as a pipe, is not known. */
 async function startProgress(logs: readonly string[], stream: NodeJS.WritableStream) {
   const files = await Promise.all(logs.map((log) => stat(log).catch(() => {})))

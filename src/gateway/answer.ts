@@ -117,9 +117,10 @@ export function toRefusal(failure: unknown): Refusal {
 }
 
 /**
- * Ends the leases of a call at once, and gives the call back to limits that count only success,
- * unless it was answered below 400 and not cut by the upstream or the gateway. A caller that leaves
- * after its request was sent has had its call: it could otherwise make any number of them.
+ * Ends the leases of a call at once, and refunds the call to limits with `count: success` if the
+ * response failed: a status of 400 or above, or cut off by the upstream or the gateway. A caller
+ * that disconnects after its request was sent gets no refund: it could otherwise make any number of
+ * calls.
  */
 export function endCall({ limiter }: GatewayDeps, exchange: Exchange): void {
   const { decision, quotas, status, error, incomplete, forwarded } = exchange

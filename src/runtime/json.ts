@@ -5,13 +5,13 @@ export type JsonObject = Readonly<Record<string, unknown>>
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-const UNSOUND = /[\p{Surrogate}\p{Cc}]/u
-
-/** Returns true for a string without control characters and lone surrogates, which would all be the same in UTF-8. */
 /** Returns the items of a value that may be one item or a list. */
 export const asList = <T>(value: T | readonly T[]): readonly T[] =>
   Array.isArray(value) ? (value as readonly T[]) : [value as T]
 
+const UNSOUND = /[\p{Surrogate}\p{Cc}]/u
+
+/** Returns true for a string without control characters and lone surrogates, which would all be the same in UTF-8. */
 export const isName = (value: unknown): value is string =>
   typeof value === 'string' && value !== '' && !UNSOUND.test(value)
 

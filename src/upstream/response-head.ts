@@ -32,7 +32,7 @@ export function createResponseFields(requestId: string): ResponseFields {
   return { requestId, idField, kindOf: memoize(kindOf, 1000, 64) }
 }
 
-/** Fields that the gateway adds to a response. */
+/** The fields that the gateway adds to a response. */
 export interface AddedFields {
   /** The gateway's rate-limit fields, on a limited route. */
   readonly rateLimit: string | undefined

@@ -91,18 +91,6 @@ describe('the target of a request', () => {
 })
 
 describe('the route of a request', () => {
-  it('an unknown path gets a 404, and an unknown method a 405 with Allow', async () => {
-    expect((await call(gateway.port, { path: '/nowhere' })).json).toMatchObject({
-      status: 404,
-      code: 'NotFound',
-    })
-    const got = await call(gateway.port, { path: '/transactions', method: 'PUT' })
-    expect(got.json).toMatchObject({ status: 405, code: 'MethodNotAllowed' })
-    expect(got.headers.allow).toBe('GET, HEAD, POST')
-    const par = await call(gateway.port, { path: '/oidc/x', method: 'PROPFIND' })
-    expect(par.status).toBe(405)
-  })
-
   it('a refusal on an identity route is JSON as in RFC 6749', async () => {
     const got = await call(gateway.port, {
       path: '/oidc/x',
@@ -179,14 +167,6 @@ describe('the limits of a request', () => {
     expect((await call(gateway.port, { token: mine })).headers['x-ratelimit-remaining']).toBe('998')
   })
 
-  it('the path that was counted is forwarded', async () => {
-    const mine = await token(newClient())
-    await call(gateway.port, { method: 'POST', path: '/Sync/x%3Ay/?q=%3A//', token: mine })
-    expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/Sync/x:y/?q=%3A//' })
-    await call(gateway.port, { method: 'POST', path: '/v3/x%3Ay%20z', token: mine })
-    expect(data.seen.at(-1)).toMatchObject({ method: 'POST', url: '/v3/x:y%20z' })
-  })
-
   it("an upstream's own 429 keeps its rate-limit fields, and gets the gateway's only if it has none", async () => {
     const got = await call(gateway.port, { path: '/v3/limited', token: await token(newClient()) })
     expect(got).toMatchObject({ status: 429, headers: { 'retry-after': '17', 'x-ratelimit-limit': '3' } })
@@ -197,29 +177,6 @@ describe('the limits of a request', () => {
       status: 429,
       headers: { 'retry-after': '17', 'x-ratelimit-limit': '1000' },
     })
-  })
-})
-
-describe('several requests on one socket', () => {
-  const sync = (mine: string, connection: string) =>
-    `POST /sync/${connection} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${mine}\r\nContent-Length: 0\r\n\r\n`
-
-  it('requests are not served after a response that closes the socket', async () => {
-    const mine = await token(newClient())
-    const refused = 'POST /v3/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody'
-    const { text, closed } = await raw(gateway.port, refused + sync(mine, 'after'))
-    expect(statuses(text)).toEqual([401])
-    expect(closed).toBe(true)
-    const again = await call(gateway.port, { method: 'POST', path: '/sync/after', token: mine })
-    expect(again.status).toBe(200)
-  })
-
-  it('requests are served after the refusal of a complete request', async () => {
-    const mine = await token(newClient())
-    const refused = 'POST /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody'
-    const both = (text: string): boolean => statuses(text).length === 2
-    const { text } = await raw(gateway.port, refused + sync(mine, 'next'), both)
-    expect(statuses(text)).toEqual([401, 200])
   })
 })
 
@@ -260,16 +217,6 @@ describe('forwarding', () => {
       'x-request-id': expect.stringMatching(/^[0-9a-f-]{36}$/),
       cookie: 'a=1; b=2',
     })
-  })
-
-  it('a request with a Trailer field but no chunked body is forwarded without the field', async () => {
-    const { text } = await raw(
-      gateway.port,
-      'GET /oidc/x HTTP/1.1\r\nHost: a\r\nTrailer: X\r\n\r\n',
-      answered,
-    )
-    expect(statuses(text)).toEqual([303])
-    expect(identity.seen.at(-1)!.headers).not.toHaveProperty('trailer')
   })
 
   it('bodies with a length and in chunks are streamed byte for byte', async () => {

@@ -35,10 +35,7 @@ const ROUTES = `routes:
   - { match: "/limits", respond: limits, authenticate: bearer }
 ${NAMES.map((name) => route(`/${name}`, name)).join('')}${route('/routes/two', 'routes')}${route('/open', 'open', 'none')}${route('/both', 'fixed, plain')}${route('/points/four', 'points, claimed', 'bearer, cost: { points: 4, claimed: 0 }')}${route('/points/none', 'points', 'bearer, cost: 0')}`
 
-const upstream = await startUpstream((request, response) => {
-  const own = request.headers['x-own-id']
-  response.writeHead(200, own === undefined ? {} : { 'X-FAPI-Interaction-ID': own }).end('{}')
-})
+const upstream = await startUpstream()
 const more = 'headers: { requestId: x-fapi-interaction-id }'
 const gateway = await startGateway({ data: upstream.url, limits: LIMITS, routes: ROUTES, more })
 
@@ -225,14 +222,6 @@ describe('headers.requestId', () => {
     expect(open.headers).toMatchObject(id)
     expect(lastSeen()).toMatchObject({ ...id, 'x-request-id': 'o' })
     expect(lastSeen()).not.toHaveProperty('x_fapi_interaction_id')
-  })
-
-  it('keeps the upstream’s own id, and makes one where there is none', async () => {
-    const own = await call(gateway.port, { path: '/open', headers: { 'X-Org': 'y', 'X-Own-Id': 'theirs' } })
-    expect(own.headers).toMatchObject({ 'x-fapi-interaction-id': 'theirs' })
-    const made = await call(gateway.port, { path: '/nowhere' })
-    expect(made.headers['x-fapi-interaction-id']).toMatch(/^[\da-f-]{36}$/)
-    expect(made.json.correlationId).toBe(made.headers['x-fapi-interaction-id'])
   })
 
   it('headers.requestId is in the reply to invalid HTTP', async () => {

@@ -16,13 +16,16 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   yield* unusedUpstreams(config)
 }
 
-function* insecureSettings({ admin, forwardAuth, listen }: Compiled): Generator<Issue> {
+function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Generator<Issue> {
   const noToken = 'is reached from other machines, so /limits is refused here; set admin.token'
   if (!admin.onLoopback && !admin.token) yield { path: ['admin', 'host'], message: noToken }
   const believed = 'is reached from other machines and trusts all peers; let only the proxy reach it'
   if (forwardAuth !== undefined && !isLoopback(forwardAuth.host))
     yield { path: ['forwardAuth', 'host'], message: believed }
-  const message = 'lets callers set X-Forwarded-For and Client-Cert; write your proxies’ addresses'
+  const trusting = 'trusts any server that answers for Redis; write "ca" instead'
+  if (store !== 'memory' && store.redis.tls?.rejectUnauthorized === false)
+    yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message: trusting }
+  const message = 'lets callers set X-Forwarded-For and Client-Cert; write the addresses of your proxies'
   for (const [i, range] of listen.trustedProxies.entries())
     if (/\/0+$/.test(range)) yield { path: ['listen', 'trustedProxies', i], message }
 }

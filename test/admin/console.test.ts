@@ -316,7 +316,7 @@ it('shows of calls at once how many are in progress, and since when the oldest',
   const limits = page.locator('#caller-limits')
   await limits.getByText('1 of 3').waitFor(WAIT)
   expect(await row(page, 'caller-limits', 'exports')).toEqual([
-    ...['exports', 'sluice:{busy}:exports', '1 of 3', '2'],
+    ...['exports', 'sluice:{busy}:~leases:exports', '1 of 3', '2'],
     expect.stringMatching(/^at once, the oldest since [\d:]{8}$/),
     ...['–', 'live'],
   ])

@@ -365,7 +365,7 @@ describe('sluice init', () => {
     ],
     [
       ['init', ...argsOf({ ...FLAGS, redis: 'http://r' }), '--output', '-'],
-      '--redis must be redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock.',
+      '--redis must be redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock, or memory.',
     ],
     [
       ['init', ...argsOf({ for: 'api', data: IDENTITY, issuer: ISSUER }), '--output', '-'],

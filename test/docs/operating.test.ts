@@ -79,7 +79,7 @@ describe('docs/operating.md', () => {
   })
 
   it('lists every exit code', () => {
-    const known = [...fileText('src/commands/cli.ts').matchAll(/^const WRONG_\w+ = (\d+)$/gm)].map(
+    const known = [...fileText('src/commands/cli.ts').matchAll(/^const EX_\w+ = (\d+)$/gm)].map(
       ([, code]) => code!,
     )
     const shown = [...doc.matchAll(/^\| (\d+) \| /gm)].map(([, code]) => code!)

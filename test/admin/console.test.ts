@@ -539,7 +539,7 @@ it('shows that an upstream hangs while its callers wait, and its duration after 
   await until('the load', async () => hangs.test(await text()))
   for (const socket of callers) socket.destroy()
   await until('nobody waits', async () => /^\d sockets?$/.test(await text()))
-  const duration = page.locator('#durations tbody tr', { hasText: 'The upstream data' })
+  const duration = page.locator('#durations tbody tr', { hasText: 'Upstream data' })
   await until('the duration', async () => (await duration.count()) === 1)
   expect(await duration.locator('td').first().innerText()).toMatch(/^[1-3]$/)
 })

@@ -1,7 +1,7 @@
 import { createProofs } from '../authenticate/proof/dpop.ts'
-import { createBearer } from '../authenticate/token/bearer.ts'
+import { type Authenticate, createBearer } from '../authenticate/token/bearer.ts'
 import { createIntrospection, type IntrospectionResult } from '../authenticate/token/introspection.ts'
-import { createClientKeys, createKeySource, type Keys } from '../authenticate/token/jwks.ts'
+import { createClientKeys, createKeySource, type Keys, type KeySource } from '../authenticate/token/jwks.ts'
 import { type KeyLocation, type KeySet, loadKeys } from '../authenticate/token/key-set.ts'
 import type { Client, Config, Tokens } from '../config/compile.ts'
 import { serviceUnavailable } from '../errors.ts'
@@ -11,7 +11,7 @@ import type { Metrics } from '../observe/metrics.ts'
 import { createAuthorizationGuard } from '../par/authorization.ts'
 import { foldClientId, type ParClient } from '../par/clients.ts'
 import { createParGuard } from '../par/guard.ts'
-import type { Resources } from './reload.ts'
+import type { Resources } from './resources.ts'
 
 export type Issuers = ReturnType<typeof openIssuers>
 
@@ -22,10 +22,23 @@ const RESULTS: readonly IntrospectionResult[] = ['active', 'inactive', 'failed']
 /** Keys by the index of their issuer; undefined if the issuer is open already. */
 export type LoadedKeys = readonly (KeySet | undefined)[]
 
+export type AuthenticationPools = ReturnType<typeof createAuthenticationPools>
+
+/** Creates the pools of what authenticates callers. */
+export const createAuthenticationPools = ({ createPool }: Resources) => ({
+  issuerKeys: createPool<KeyLocation, KeySource>(),
+  introspections: createPool<Tokens, ReturnType<typeof createIntrospection>>(),
+  bearers: createPool<
+    { readonly tokens: readonly Tokens[]; readonly hosts: readonly string[] },
+    Authenticate
+  >(),
+  clientKeys: createPool<Pick<Client, 'id' | 'jwks'>, Keys>(),
+})
+
 /** Loads the keys of new and moved issuers, for `openIssuers`; rejects if an issuer has none. */
-export function loadIssuerKeys(resources: Resources, { tokens }: Config): Promise<LoadedKeys> {
+export function loadIssuerKeys(pools: AuthenticationPools, { tokens }: Config): Promise<LoadedKeys> {
   const loads = tokens.map(keysFrom).map(async (location) => {
-    if (resources.has('issuer keys', location)) return undefined
+    if (pools.issuerKeys.has(location)) return undefined
     return await loadKeys(location).catch((cause: Error) => {
       throw new Error(`cannot read the keys of ${location.issuer}: ${cause.message}`, { cause })
     })
@@ -38,7 +51,7 @@ export function loadIssuerKeys(resources: Resources, { tokens }: Config): Promis
  * for `listen.hosts`.
  */
 export function openIssuers(
-  resources: Resources,
+  pools: AuthenticationPools,
   { tokens: configured, limits, listen: { hosts } }: Config,
   log: Log,
   metrics: Pick<Metrics, 'keyFailures' | 'introspections'>,
@@ -53,13 +66,13 @@ export function openIssuers(
     const onFailed = (): void => metrics.keyFailures.inc({ issuer })
     return {
       ...settings,
-      keys: resources.get('issuer keys', location, () => {
+      keys: pools.issuerKeys.get(location, () => {
         const events = { ...outageLog('JWKS fetch', { issuer }, log), onFailed }
         return createKeySource({ ...location, keys: loaded[i], events })
       }),
       introspect:
         introspection &&
-        resources.get('introspection', settings, () => {
+        pools.introspections.get(settings, () => {
           for (const result of RESULTS) metrics.introspections.inc({ issuer, result }, 0)
           const onResult = (result: IntrospectionResult) => metrics.introspections.inc({ issuer, result })
           const events = { ...outageLog('token introspection', { issuer }, log), onResult }
@@ -68,7 +81,7 @@ export function openIssuers(
     }
   })
   return {
-    authenticate: resources.get('bearer', { tokens, hosts }, () => {
+    authenticate: pools.bearers.get({ tokens, hosts }, () => {
       if (tokens.length === 0) return () => serviceUnavailable('No token can be verified here.')
       // Without a known host, no proof can be checked to be for this gateway.
       const proofs = hosts.length > 0 ? createProofs((host) => hosts.includes(host)) : undefined
@@ -94,7 +107,7 @@ export function openIssuers(
  * Opens the guards of the PAR and the authorisation endpoint for the clients of their issuer;
  * undefined without `par`.
  */
-export function openGuards(resources: Resources, { par, clients }: Config, log: Log) {
+export function openGuards(pools: AuthenticationPools, { par, clients }: Config, log: Log) {
   if (par === undefined) return undefined
   // If two clients have the same id, the second one counts: the client that names the issuer.
   const unnamed = clients.filter(({ issuer }) => issuer === undefined)
@@ -112,12 +125,12 @@ export function openGuards(resources: Resources, { par, clients }: Config, log: 
   }
   const keysOf = ({ id, jwks }: Client): Keys | undefined =>
     jwks &&
-    resources.get('client keys', { id, jwks }, () => {
+    pools.clientKeys.get({ id, jwks }, () => {
       const events = outageLog('client JWKS fetch', { client: id }, log)
       return createClientKeys({ issuer: id, jwks: 'url' in jwks ? jwks.url : jwks, events })
     })
   // Keys that are open stay open over a reload.
-  for (const { id } of resources.before('client keys') as Client[]) clientOf(id)
+  for (const { id } of pools.clientKeys.settings()) clientOf(id)
   const options = {
     ...par,
     clientOf,

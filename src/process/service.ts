@@ -16,15 +16,16 @@ import { createAccessLog } from '../observe/access-log.ts'
 import { createActivity } from '../observe/activity.ts'
 import { type LogOutput, throttleByKey } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
-import { createForward, type Upstream } from '../upstream/upstream.ts'
-import { type LoadedKeys, loadIssuerKeys, openGuards, openIssuers } from './open-authentication.ts'
+import { createForward, type Forward, type Upstream } from '../upstream/upstream.ts'
+import { createAuthenticationPools, type LoadedKeys, loadIssuerKeys } from './open-authentication.ts'
+import { openGuards, openIssuers } from './open-authentication.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { assertPrivateParts } from '../runtime/node-http.ts'
 import { createListeners } from './listeners.ts'
 import { openStore } from './open-store.ts'
 import { createOperations, type OperatorApi } from './operations.ts'
 import { showGauges } from './overview.ts'
-import { createResources } from './reload.ts'
+import { createResources } from './resources.ts'
 import { openRoutes } from './routes.ts'
 
 /** Serves callers: in this process, or in several that share its port. */
@@ -94,6 +95,8 @@ export async function buildService(
     log.warn({ peer }, 'X-Forwarded-For ignored: its sender is not in listen.trustedProxies')
   const onIgnoredForwardedFor = throttleByKey(warnOfPeer, WARN_OF_PEER_MS, MAX_PEERS)
   const resources = createResources()
+  const pools = createAuthenticationPools(resources)
+  const forwardPool = resources.createPool<Upstream, Forward>()
 
   function openUpstream(settings: Upstream) {
     const { name: upstream } = settings
@@ -102,13 +105,13 @@ export async function buildService(
         if (up) log.info({ upstream, address }, 'upstream address up')
         else log.warn({ upstream, address, cause }, 'upstream address down')
       })
-    return [upstream, resources.get('upstream', settings, open)] as const
+    return [upstream, forwardPool.get(settings, open)] as const
   }
   /** Builds the parts that a reload replaces; resources whose settings stay the same are kept. */
   function wire(config: Config, loadedKeys?: LoadedKeys) {
     const peers = createPeers(config.listen.trustedProxies)
     const forwards = new Map(config.upstreams.map(openUpstream))
-    const issuers = openIssuers(resources, config, log, metrics, loadedKeys)
+    const issuers = openIssuers(pools, config, log, metrics, loadedKeys)
     const prefix = prefixOf(config.store)
     const usage = createUsage({ ...config, store, prefix, overrides: overrides.limits })
     const deps: GatewayDeps = {
@@ -117,7 +120,7 @@ export async function buildService(
       onIgnoredForwardedFor,
       failures: config.failures && failures(config.failures),
       authenticate: issuers.authenticate,
-      guards: openGuards(resources, config, log),
+      guards: openGuards(pools, config, log),
       limiter,
       usage,
       trace: tracing?.begin,
@@ -160,7 +163,7 @@ export async function buildService(
       return ready() ? undefined : 'Redis does not answer, and store.onOutage is deny'
     },
     async apply(next: Config) {
-      const loadedKeys = await loadIssuerKeys(resources, next)
+      const loadedKeys = await loadIssuerKeys(pools, next)
       if (listeners.draining()) return
       // What can throw comes before the swap: a rejected configuration must not be in force.
       const login = next.store === 'memory' ? undefined : loginOf(next.store.redis)

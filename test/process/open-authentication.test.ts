@@ -4,12 +4,13 @@ import { Refusal } from '../../src/errors.ts'
 import type { Log } from '../../src/observe/log.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import {
+  createAuthenticationPools,
   type Issuers,
   loadIssuerKeys,
   openGuards,
   openIssuers as openIssuersIn,
 } from '../../src/process/open-authentication.ts'
-import { createResources } from '../../src/process/reload.ts'
+import { createResources } from '../../src/process/resources.ts'
 import { startIntrospection } from '../helpers/introspection-server.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import { assertion, ISSUER, PASSED, plain, push, refusal } from '../helpers/par-request.ts'
@@ -39,21 +40,22 @@ async function counted(series: string): Promise<number> {
 /** Opens one configuration after another, as the process does. */
 function configurations() {
   const resources = createResources()
+  const pools = createAuthenticationPools(resources)
   return {
     end: resources.close,
     openIssuers: (tokens: readonly Tokens[], hosts: readonly string[] = []): Issuers =>
       resources.replace(() =>
-        openIssuersIn(resources, configOf({ tokens, limits: [], listen: { hosts } }), log, metrics),
+        openIssuersIn(pools, configOf({ tokens, limits: [], listen: { hosts } }), log, metrics),
       ),
     /** Opens issuers after reading their keys. */
     async reload(tokens: readonly Tokens[]): Promise<Issuers> {
-      const keys = await loadIssuerKeys(resources, configOf({ tokens }))
+      const keys = await loadIssuerKeys(pools, configOf({ tokens }))
       return resources.replace(() =>
-        openIssuersIn(resources, configOf({ tokens, limits: [], listen: { hosts: [] } }), log, metrics, keys),
+        openIssuersIn(pools, configOf({ tokens, limits: [], listen: { hosts: [] } }), log, metrics, keys),
       )
     },
     openGuard: (clients: readonly Client[], par: Config['par'] | null = PAR) =>
-      resources.replace(() => openGuards(resources, configOf({ par: par ?? undefined, clients }), log)?.par),
+      resources.replace(() => openGuards(pools, configOf({ par: par ?? undefined, clients }), log)?.par),
   }
 }
 

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import type { Log } from '../../src/observe/log.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
-import { createConfiguration, createResources } from '../../src/process/reload.ts'
+import { createConfiguration } from '../../src/process/reload.ts'
 import { load } from '../config/load-text.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { call, type LoggingGateway, startLogging, token, yaml } from '../helpers/gateway.ts'
@@ -258,38 +258,4 @@ it('the last twenty reloads are kept, with at most twenty problems of each', asy
     ...Array.from({ length: 19 }, (_, i) => [`change ${24 - i}`]),
   ])
   expect(reloads[0]!.problems).toHaveLength(20)
-})
-
-it('a resource is built once for each kind and settings, and closed if a reload drops it, or built it and failed', () => {
-  const resources = createResources()
-  const events: string[] = []
-  const get = (kind: string, settings: object) =>
-    resources.get(kind, settings, () => {
-      const name = `${kind} ${Object.values(settings).join()}`
-      events.push(`build ${name}`)
-      return { close: () => events.push(`close ${name}`) }
-    })
-  resources.replace(() => [get('a', { x: 1 }), get('b', { x: 1 }), get('a', { x: 1 })])
-  // Outside `replace`, as a request does.
-  get('a', { x: 2 })
-  expect(events.splice(0)).toEqual(['build a 1', 'build b 1', 'build a 2'])
-
-  expect(() =>
-    resources.replace(() => {
-      get('a', { x: 1 })
-      get('a', { x: 3 })
-      throw new Error('a bad certificate')
-    }),
-  ).toThrow('a bad certificate')
-  expect(events.splice(0)).toEqual(['build a 3', 'close a 3'])
-  expect(resources.has('b', { x: 1 })).toBe(true)
-
-  const before = resources.replace(() => {
-    get('a', { x: 2 })
-    return resources.before('a')
-  })
-  expect(before).toEqual([{ x: 1 }, { x: 2 }])
-  expect(events.splice(0)).toEqual(['close a 1', 'close b 1'])
-  resources.close()
-  expect(events).toEqual(['close a 2'])
 })

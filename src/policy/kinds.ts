@@ -36,7 +36,10 @@ export const partOf = (name: string): string => (/^header:/i.test(name) ? name.t
  * Compiles a regular expression to match the whole decoded segment. Throws a SyntaxError if it is
  * invalid.
  */
-export const wholeSegment = (source: string): RegExp => new RegExp(`^(?:${source})$`, 'u')
+export function wholeSegment(source: string): RegExp {
+  // Compiled without the parentheses first: `a)|(?:b` is valid only within them.
+  return new RegExp(`^(?:${new RegExp(source, 'u').source})$`, 'u')
+}
 
 /**
  * Compiles the kind of a part, one of `PARAMETER_KINDS` or a regular expression: `plain` by default.

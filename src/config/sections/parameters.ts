@@ -23,10 +23,12 @@ function checkKind(kind: string): boolean | string {
   } catch (error) {
     return `is not a regular expression: ${(error as Error).message.replace(/^.*: /s, '')}`
   }
-  // Escapes and classes become letters.
-  const plain = kind.replaceAll(/\\.|\[(?:\\.|[^\\\]])*\]/gu, 'x')
-  if (plain.includes('(')) return 'must have no groups; write alternatives such as "a[0-9]|b[0-9]"'
-  const repetitions = plain.match(/[*+?]|\{\d+,\d*\}/g) ?? []
+  // Escapes but references to groups, and classes, become letters.
+  const plain = kind.replaceAll(/\\[^1-9k]|\[(?:\\.|[^\\\]])*\]/gu, 'x')
+  if (plain.includes('\\')) return 'must not refer back to a group; write out what it matches'
+  if (/\)[*+{]/.test(plain)) return 'must not repeat a group; write it out'
+  // The `?` of a group, such as `(?:`, is no repetition.
+  const repetitions = plain.match(/[*+]|(?<!\()\?|\{\d+,\d*\}/g) ?? []
   if (repetitions.length <= MAX_REPETITIONS) return true
   return `has more than ${MAX_REPETITIONS} of *, +, ? and {n,m}; write {n} or characters in [ ]`
 }

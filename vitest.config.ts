@@ -3,7 +3,7 @@ import { defineConfig } from 'vitest/config'
 import { BaseSequencer, type Reporter, type TestModule, type TestSpecification } from 'vitest/node'
 
 /** Tests that start other programs, or simulate outages, take longest: begun first, none is left at the end. */
-const SLOW = /helpers\/(?:asking-proxies|browser|process)\.ts'|\bstart(?:Redis|Cluster|Sentinels)\(/
+const SLOW = /helpers\/(?:asking-proxies|browser|console|process)\.ts'|\bstart(?:Redis|Cluster|Sentinels)\(/
 const isSlow = ({ moduleId }: TestSpecification): boolean =>
   moduleId.includes('/test/simulation/') || SLOW.test(readFileSync(moduleId, 'utf8'))
 

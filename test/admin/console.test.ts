@@ -3,85 +3,19 @@ import type { ServerResponse } from 'node:http'
 import { connect } from 'node:net'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import type { Browser, Page } from 'playwright-core'
-import { afterEach, expect, it } from 'vitest'
-import { startBrowser } from '../helpers/browser.ts'
+import type { Page } from 'playwright-core'
+import { expect, it } from 'vitest'
+import { startConsole, WAIT } from '../helpers/console.ts'
 import { createFolder } from '../helpers/folder.ts'
-import {
-  call,
-  type Settings,
-  startGateway,
-  startLogging,
-  type TestGateway,
-  token,
-  yaml,
-} from '../helpers/gateway.ts'
+import { call, startLogging, token, yaml } from '../helpers/gateway.ts'
 import { freePort, startRedis } from '../helpers/redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-const TOKEN = 'an-operator-s-token'
 const HOSTILE = '<img src=x onerror=alert(1)>\u200b\u202e'
 const HOSTILE_SHOWN = String.raw`<img src=x onerror=alert(1)>\u200b\u202e`
-/** Long enough for a busy machine. */
-const WAIT = { timeout: 20_000 }
 
-const pages: Page[] = []
-/** Errors of the browser, such as a violation of the page's policy, and requests to other origins. */
-let complaints: string[] = []
-
-const [upstream, browser] = await Promise.all([startUpstream(), startBrowser()])
-const start = (more: Partial<Settings> = {}): Promise<TestGateway> =>
-  startGateway({
-    data: upstream.url,
-    limits: `limits:
-  requests: { per: [client], limit: 4, window: 1m, changes: [{ announced: 2026-01-01T00:00:00Z, from: 2090-01-15T00:00:00Z, limit: 7 }] }
-  trial: { per: [client], limit: 1, window: { calendar: week, firstDay: sunday }, shadow: true }`,
-    routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }]',
-    more: 'clients: [{ id: generous, limits: { requests: { limit: 50 } } }]',
-    ...more,
-  })
-const gateway = await start()
-afterEach(async () => {
-  for (const page of pages.splice(0)) await page.context().close()
-  const found = complaints.splice(0)
-  if (found.length > 0) throw new Error(found.join('\n'))
-})
-
-/** Opens a page of the console; ignores the browser's errors about a lost connection. */
-async function open(
-  { adminPort }: { readonly adminPort: number },
-  options: Parameters<Browser['newContext']>[0] = {},
-  path = '/',
-): Promise<Page> {
-  const page = await (await browser.newContext(options)).newPage()
-  pages.push(page)
-  const origin = `http://127.0.0.1:${adminPort}`
-  page.on('console', (message) => {
-    if (message.type() === 'error' && !message.text().startsWith('Failed to load resource'))
-      complaints.push(message.text())
-  })
-  page.on('pageerror', (error) => complaints.push(String(error)))
-  page.on('dialog', (dialog) => complaints.push(dialog.message()))
-  page.on('request', (request) => {
-    if (!request.url().startsWith(`${origin}/`)) complaints.push(request.url())
-  })
-  await page.goto(origin + path)
-  return page
-}
-
-async function calls(client: string, count: number): Promise<number[]> {
-  const bearer = await token(client)
-  const statuses = []
-  for (let i = 0; i < count; i++) statuses.push((await call(gateway.port, { token: bearer })).status)
-  return statuses
-}
-
-/** Returns the texts of the cells of a row. */
-const row = async (page: Page, table: string, client: string): Promise<string[]> =>
-  (await page.locator(`#${table} tbody tr`, { hasText: client }).locator('th, td').allInnerTexts()).map(
-    (cell) => cell.trim(),
-  )
+const { upstream, start, gateway, open, calls, row } = await startConsole()
 
 it('shows the use of each client, refusals with their end, and refusals of shadow limits', async () => {
   const page = await open(gateway)
@@ -328,163 +262,6 @@ it('shows of calls at once how many are in progress, and since when the oldest',
   await page.locator('#limits').getByText('3 calls at once').waitFor(WAIT)
   await busy.close()
   await slow.close()
-})
-
-it('opens a client and resets it after a confirmation, by keyboard', async () => {
-  expect(await calls('keen', 5)).toEqual([200, 200, 200, 200, 429])
-  const page = await open(gateway)
-  await page.locator('#callers').getByText('keen').waitFor(WAIT)
-
-  const focus = () => page.evaluate<string>('document.activeElement.textContent.trim()')
-  const tabTo = async (text: string): Promise<void> => {
-    for (let i = 0; i < 40; i++) {
-      await page.keyboard.press('Tab')
-      if ((await focus()) === text) return
-    }
-    throw new Error(`Tab does not reach ${text}`)
-  }
-  await page.keyboard.press('Tab')
-  expect(await focus()).toBe('Skip to the content')
-  await page.keyboard.press('Enter')
-  await tabTo('client:keen')
-  expect(await page.evaluate('getComputedStyle(document.activeElement).outlineStyle')).toBe('solid')
-  await page.keyboard.press('Enter')
-  await page.locator('#caller-limits').getByText('4 of 4').first().waitFor(WAIT)
-  // The browser does not draw patterns of what is hidden.
-  expect(await page.evaluate(`document.querySelector('#hatching').closest('[hidden]')`)).toBe(null)
-  expect(await focus()).toBe('client:keen')
-  expect(new URL(page.url()).hash).toBe(`#caller/${encodeURIComponent('client:keen')}`)
-
-  await tabTo('Reset…')
-  await page.keyboard.press('Enter')
-  await page.locator('dialog[open]').waitFor(WAIT)
-  await page.keyboard.press('Escape')
-  await page.locator('dialog[open]').waitFor({ state: 'detached', ...WAIT })
-  expect(await calls('keen', 1)).toEqual([429])
-  expect(await focus()).toBe('Reset…')
-
-  await page.keyboard.press('Enter')
-  await tabTo('Reset')
-  await page.keyboard.press('Enter')
-  await page.getByText('Reset: 2 counters freed').waitFor(WAIT)
-  await page.locator('#caller-limits').getByText('0 of 4').first().waitFor(WAIT)
-  expect(await calls('keen', 1)).toEqual([200])
-  await page.locator('#caller-limits').getByText('1 of 4').first().waitFor(WAIT)
-})
-
-it('resets only the client in the dialog, and neither reads nor reports on a client after its page is closed', async () => {
-  for (const client of ['named', 'next']) expect(await calls(client, 1)).toEqual([200])
-  const page = await open(gateway, {}, '/#caller/named')
-  const asked: string[] = []
-  page.on('request', (request) => {
-    const { pathname } = new URL(request.url())
-    if (pathname.startsWith('/limits/')) asked.push(`${request.method()} ${pathname}`)
-  })
-  const to = async (client: string): Promise<void> => {
-    await page.evaluate(`location.hash = '#caller/${client}'`)
-    await page.locator('h1:visible', { hasText: client }).waitFor(WAIT)
-    await page.locator('#caller-limits').getByText('1 of 4').first().waitFor(WAIT)
-  }
-  const reset = page.getByRole('button', { name: 'Reset', exact: true })
-  const question = page.getByRole('button', { name: 'Reset…' })
-  await page.locator('#caller-limits').getByText('1 of 4').first().waitFor(WAIT)
-  await question.click()
-  await to('next')
-  expect(await page.locator('dialog').isVisible()).toBe(false)
-  expect(asked.filter((line) => line.startsWith('DELETE'))).toEqual([])
-
-  await to('named')
-  let release = (): void => {}
-  const held = new Promise<void>((resolve) => (release = resolve))
-  await page.route('**/limits/named', async (route) => {
-    if (route.request().method() === 'DELETE') await held
-    await route.continue()
-  })
-  await question.click()
-  const answered = page.waitForResponse((response) => response.request().method() === 'DELETE')
-  await reset.click()
-  await page.evaluate(`location.hash = ''`)
-  await page.locator('#overview').waitFor(WAIT)
-  release()
-  await answered
-  await to('next')
-  expect(await page.locator('#caller-message').innerText()).toBe('')
-  const after = asked.slice(asked.indexOf('DELETE /limits/named') + 1)
-  expect(new Set(after)).toEqual(new Set(['GET /limits/next']))
-})
-
-it('shows the limits of a client without calls, its own limits, and upcoming changes', async () => {
-  const page = await open(gateway, {}, '/#caller/generous')
-  await page.getByText('its own "requests" of 50.').waitFor(WAIT)
-  expect(await page.locator('#caller-state').innerText()).toBe(
-    'No call in the last minute, or not among the busiest callers.',
-  )
-  expect(await page.locator('#caller-limits').innerText()).toContain('0 of 50')
-  expect(await page.locator('#caller-notes').innerText()).toMatch(
-    /^No calls of client:generous are counted\.$/m,
-  )
-  expect(await page.locator('#caller-tiles').innerText()).toContain('Unknown')
-  await page.getByRole('link', { name: 'All callers' }).click()
-  await page.getByLabel('Open a caller, such as ip:192.0.2.7').fill('an/other')
-  await page.getByRole('button', { name: 'Open' }).click()
-  await page.getByText(/^From 2090-01-1\d/).waitFor(WAIT)
-  expect(await page.locator('h1:visible').innerText()).toBe('an/other')
-  expect(await page.locator('#caller-notes').innerText()).toContain('check its spelling.')
-  const override = { headers: { 'Content-Type': 'application/json' }, body: '{"set":{"requests":9}}' }
-  await call(gateway.adminPort, { method: 'PATCH', path: '/limits/an%2Fother', ...override })
-  await page
-    .locator('#caller-notes')
-    .getByText(/are counted\.$/)
-    .waitFor(WAIT)
-})
-
-it('offers neither a reset nor an override for a caller that no limit counts', async () => {
-  const page = await open(gateway, {}, '/#caller/user%3Aalice')
-  await page.getByText('No limit counts "user:alice"').waitFor(WAIT)
-  expect(await page.getByRole('button', { name: 'Reset…' }).isVisible()).toBe(false)
-  expect(await page.getByRole('heading', { name: 'Set a limit' }).isVisible()).toBe(false)
-  await page.evaluate(`location.hash = '#caller/generous'`)
-  await page.getByText('its own "requests" of 50.').waitFor(WAIT)
-  expect(await page.getByRole('button', { name: 'Reset…' }).isVisible()).toBe(true)
-  expect(await page.getByRole('heading', { name: 'Set a limit' }).isVisible()).toBe(true)
-})
-
-it('shows ten of the callers that are refused now, and all when asked', async () => {
-  const crowded = await start()
-  for (let client = 0; client < 11; client++) {
-    const bearer = await token(`crowd-${client}`)
-    for (let i = 0; i < 5; i++) await call(crowded.port, { token: bearer })
-  }
-  const page = await open(crowded)
-  const rows = page.locator('#refused tbody tr')
-  await rows.nth(9).waitFor(WAIT)
-  await page.locator('#all-refused').waitFor(WAIT)
-  expect(await rows.count()).toBe(10)
-  await page.locator('#all-refused').click()
-  await rows.nth(10).waitFor(WAIT)
-  await page.locator('#all-refused').click()
-  await until('ten rows', async () => (await rows.count()) === 10)
-})
-
-it('asks for the token, sends it only in a header, and forgets it', async () => {
-  const closed = await start({ admin: `{ port: 0, token: ${TOKEN} }` })
-  const page = await open(closed)
-  const urls: string[] = []
-  page.on('request', (request) => urls.push(request.url()))
-  await page.getByLabel('Token').fill('wrong')
-  await page.getByRole('button', { name: 'Show the console' }).click()
-  await page.getByText('Wrong token; send the configured admin.token.').waitFor(WAIT)
-  expect(await page.locator('#overview').isVisible()).toBe(false)
-  await page.getByLabel('Token').fill(TOKEN)
-  await page.keyboard.press('Enter')
-  await page.locator('#connection.live').waitFor(WAIT)
-  expect(await page.locator('#overview').isVisible()).toBe(true)
-  expect(await page.evaluate('document.activeElement.id')).toBe('main')
-  await page.reload()
-  await page.locator('#connection.live').waitFor(WAIT)
-  await page.getByRole('button', { name: 'Forget the token' }).click()
-  await page.getByLabel('Token').waitFor(WAIT)
-  expect(urls.filter((url) => url.includes(TOKEN))).toEqual([])
 })
 
 it('fits a phone, and follows the preferred colours and motion', async () => {

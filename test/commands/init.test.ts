@@ -7,6 +7,7 @@ import { explain } from '../../src/process/explain.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import { BIN, sluice as sluiceProcess } from '../helpers/process.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
 
 const ISSUER = 'https://identity.example.com/oidc'
@@ -118,6 +119,17 @@ describe('sluice init', () => {
       ['schema', '--output', file],
     ])
       expect(await sluice(args)).toEqual({ code: 1, stdout: '', stderr })
+  })
+
+  it('does not overwrite a file that is made while it runs', async () => {
+    const file = newFile()
+    const identity = await startUpstream((_, response) => {
+      writeFileSync(file, 'mine')
+      response.end('{}')
+    })
+    const ended = await sluice(['init', ...argsOf({ ...FLAGS, identity: identity.url }), '--output', file])
+    expect(ended).toMatchObject({ code: 1, stderr: expect.stringContaining('cannot be written: EEXIST') })
+    expect(readFileSync(file, 'utf8')).toBe('mine')
   })
 
   it('prints the paths of its files as JSON with --json', async () => {

@@ -18,8 +18,9 @@ const SCHEMA = 'sluice.schema.json'
 export async function run(args: Args, io: Io): Promise<void> {
   const file = textOf(args, 'output')!
   const isFile = file !== '-'
+  const overwrites = args['force'] === true
   // Before the first prompt.
-  if (isFile) assertWritable(file, args['force'] === true)
+  if (isFile) assertWritable(file, overwrites)
   const settings = await promptForMissing(args, io)
   const tokens = hasTokens(settings)
   const redis = redisValues(settings.redis)
@@ -43,7 +44,8 @@ export async function run(args: Args, io: Io): Promise<void> {
     return
   }
   const schema = join(dirname(file), SCHEMA)
-  await write(file, text)
+  // The file may have been made since.
+  await write(file, text, overwrites ? 'w' : 'wx')
   await runSchema({ output: schema }, io)
   print(io, args, { file, schema }, () => `Wrote ${file}, and ${SCHEMA} for editors.\n${steps}`)
 }
@@ -65,8 +67,8 @@ function assertWritable(file: string, overwrite: boolean): void {
   throw new Error(`${file} ${problem} another --output.`)
 }
 
-const write = (file: string, text: string) =>
-  writeFile(file, text).catch(({ message }: Error) => {
+const write = (file: string, text: string, flag = 'w') =>
+  writeFile(file, text, { flag }).catch(({ message }: Error) => {
     throw new Error(`${file} cannot be written: ${message}`)
   })
 

@@ -74,10 +74,11 @@ async function respond(deps: GatewayDeps, exchange: Identified): Promise<Outcome
 
 /** Returns the limit fields of a caller that was not charged; undefined if the store cannot be asked. */
 export async function limitFields({ usage, rateLimitHeaders }: GatewayDeps, exchange: Identified) {
-  const { caller, route } = exchange
+  const { caller, head, method, route } = exchange
   // Limits that count by a parameter that is not of its kind are not shown.
-  if (route.refuseParams(exchange) !== undefined) exchange.params = NO_FACTS.params
-  const quota = route.shownQuota(caller, exchange)
+  const params = route.refuseParams(exchange) === undefined ? exchange.params : NO_FACTS.params
+  const field = (name: string) => exchange.field(name)
+  const quota = route.shownQuota(caller, { method, field, head, route, params })
   if (quota === undefined) return undefined
   const allowance = await usage.read(quota).catch(() => undefined)
   return allowance && rateLimitHeaders({ allowances: [allowance] }, [quota])

@@ -170,23 +170,24 @@ function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): re
     return `The file gives the client its own "${name}" of ${limit}${end}.`
   })
   const doubt = own.length + overrides.length === 0 ? ': check its spelling.' : '.'
-  const isCounted = limits.some(({ used }) => used > 0)
   const isCutOff = limits.some(({ mode }) => mode !== 'store')
   return [
     ...(isCutOff
       ? ["Redis is unavailable: these are only this gateway's calls, and its part of each limit."]
       : []),
-    ...(isCounted ? [] : [`No calls of ${caller} are counted${doubt}`]),
+    ...(hasCalls(limits) ? [] : [`No calls of ${caller} are counted${doubt}`]),
     ...new Set(changes),
     ...(truncated ? [`These are the first ${limits.length} keys; there are more.`] : []),
     ...ofFile,
   ]
 }
 
+const hasCalls = (limits: CallerUsage['limits']): boolean => limits.some(({ used }) => used > 0)
+
 /** True if calls of the caller are counted now, or if the store does not answer. */
 const isCounted = (usage: Usage, caller: CountedCaller): Promise<boolean> =>
   usage.ofCaller(caller).then(
-    ({ limits }) => limits.some(({ used }) => used > 0),
+    ({ limits }) => hasCalls(limits),
     () => true,
   )
 

@@ -10,6 +10,7 @@ import type { Serve } from '../../../src/downstream/listener/pipelining.ts'
 import { createListener, listen } from '../../../src/downstream/listener/server.ts'
 import { makeCertificate } from '../../helpers/self-signed.ts'
 import { call, yaml } from '../../helpers/gateway.ts'
+import { SILENT } from '../../helpers/listener.ts'
 import { serving, type ServingProcess } from '../../helpers/process.ts'
 import { raw, statuses } from '../../helpers/raw.ts'
 import { sharedRedis } from '../../helpers/shared-redis.ts'
@@ -103,13 +104,6 @@ const bounds = {
   maxConnections: 100,
   maxConnectionsPerAddress: 100,
 }
-const silent = {
-  unreadable() {},
-  insecure() {},
-  idField: () => 'X-Request-Id',
-  exempt: () => false,
-  dropped() {},
-}
 
 const { cert, key } = makeCertificate()
 const TLS = { cert, key, clientCa: undefined, requestClientCert: false }
@@ -123,7 +117,7 @@ it.each([
     answer = () => void response.end('ok')
     response.once('close', done)
   }
-  const server = createListener(serve, bounds, silent, tls)
+  const server = createListener(serve, bounds, SILENT, tls)
   const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
   const options = { port, host: '127.0.0.1', rejectUnauthorized: false }
   const quiet = [connect(options), ...(tls === undefined ? [] : [connectTls(options)])]
@@ -145,7 +139,7 @@ it.each([
 })
 
 it('serves callers that connected before the port closed', async () => {
-  const server = createListener((response, _, done) => void response.end('ok', done), bounds, silent)
+  const server = createListener((response, _, done) => void response.end('ok', done), bounds, SILENT)
   const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
   const answers = Array.from({ length: 20 }, () =>
     raw(port, 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'),

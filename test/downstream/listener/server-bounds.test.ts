@@ -12,6 +12,7 @@ import { createFolder } from '../../helpers/folder.ts'
 import { makeCertificate } from '../../helpers/self-signed.ts'
 import { call, startGateway, type TestGateway } from '../../helpers/gateway.ts'
 import { answered, statuses } from '../../helpers/raw.ts'
+import { SILENT } from '../../helpers/listener.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 
@@ -27,13 +28,6 @@ const BOUNDS = {
   keepAliveTimeoutMs: 300,
   maxConnections: 10,
   maxConnectionsPerAddress: 10,
-}
-const SILENT = {
-  unreadable() {},
-  insecure() {},
-  idField: () => 'X-Request-Id',
-  exempt: () => false,
-  dropped() {},
 }
 const GET = 'GET /oidc/x HTTP/1.1\r\nHost: a\r\n'
 

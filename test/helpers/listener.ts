@@ -1,0 +1,10 @@
+import type { ListenerEvents } from '../../src/downstream/listener/server.ts'
+
+/** The events of a listener, none of which is observed. */
+export const SILENT: ListenerEvents = {
+  unreadable() {},
+  insecure() {},
+  idField: () => 'X-Request-Id',
+  exempt: () => false,
+  dropped() {},
+}

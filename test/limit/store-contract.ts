@@ -8,7 +8,7 @@ import { createCalendar, UNITS_MS } from '../../src/policy/calendar.ts'
 import type { Limit } from '../../src/policy/limit.ts'
 import type { Quota } from '../../src/limit/quota.ts'
 import type { Allowance, Store } from '../../src/limit/store.ts'
-import { Judge } from './judge.ts'
+import { NaiveCount } from './naive-count.ts'
 
 /** A store on a clock that the test sets. */
 export interface Subject {
@@ -57,7 +57,7 @@ export function storeContract(
     /** Runs a trace on its own keys, and compares every answer with the judge's. */
     async function assertAgreement(steps: readonly Step[], subject: Subject, startUs: number): Promise<void> {
       const tag = `trace${runs++}`
-      const judge = new Judge()
+      const naive = new NaiveCount()
       /** Calls that may be given back, with the ends of their periods. */
       const charged: [Quota, number][] = []
       /** Calls in progress, with the limits of calls at once that had room for them. */
@@ -73,19 +73,19 @@ export function storeContract(
           .map((quota) => keyed(quota, `contract:{${tag}}:${quota.name}`))
         for (const [quota, endsAt] of charged.splice(0, step.givenBack)) {
           void subject.store.giveBack(quota, endsAt)
-          judge.giveBack(quota, endsAt * 1000, nowUs)
+          naive.giveBack(quota, endsAt * 1000, nowUs)
           // Before the clock is set again.
           await subject.merged?.()
         }
         for (const [quotas, lease] of inProgress.splice(0, step.ended)) {
           subject.store.release(quotas, lease)
-          judge.release(quotas)
+          naive.release(quotas)
           await subject.merged?.()
         }
         if (!step.charging) {
           const allowances = await subject.store.peek(quotas)
           const rooms = allowances.map(({ admitted }) => admitted)
-          assertAllowances(allowances, judge.decide(quotas, nowUs, false, rooms).verdicts, nowUs)
+          assertAllowances(allowances, naive.decide(quotas, nowUs, false, rooms).verdicts, nowUs)
           continue
         }
         const charges = await Promise.all(
@@ -104,7 +104,7 @@ export function storeContract(
           const rooms = quotas.map(
             ({ name }) => allowances.find((allowance) => allowance.name === name)?.admitted ?? true,
           )
-          const { admitted, verdicts } = judge.decide(quotas, nowUs, true, rooms)
+          const { admitted, verdicts } = naive.decide(quotas, nowUs, true, rooms)
           assert.equal(was, admitted)
           assertBetween(decidedAt!, [nowUs / 1000, nowUs / 1000], 1.01)
           if (admitted || options.remembers !== true) assertAllowances(allowances, verdicts, nowUs)
@@ -118,7 +118,7 @@ export function storeContract(
 
     function assertAllowances(
       allowances: readonly Allowance[],
-      verdicts: ReturnType<Judge['decide']>['verdicts'],
+      verdicts: ReturnType<NaiveCount['decide']>['verdicts'],
       nowUs: number,
     ): void {
       assert.equal(allowances.length, verdicts.length)
@@ -137,7 +137,7 @@ export function storeContract(
     /** Asserts that a refusal has the longest wait, and the right answer for each limit that it has. */
     function assertWaits(
       allowances: readonly Allowance[],
-      verdicts: ReturnType<Judge['decide']>['verdicts'],
+      verdicts: ReturnType<NaiveCount['decide']>['verdicts'],
       quotas: readonly Quota[],
       nowUs: number,
     ): void {

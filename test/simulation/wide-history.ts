@@ -140,6 +140,7 @@ function ruleOf(
       },
       ...(name === 'sync' && random.chance(0.15) && { shadow: true }),
     }
+  // How many of these four to choose from: access, success, calendar, and then sliding windows.
   const kinds = { kinds: 4, kept: 3, long: 8, ruled: 8, points: 8, shares: 6, atOnce: 8 }[profile]
   const any = (['access', 'success', 'calendar'] as const)[random.integer(0, kinds - 1)]
   // The judge counts accesses, and not their points.

@@ -1,7 +1,7 @@
 import type { Quota } from '../../src/limit/quota.ts'
 
 /** The right answers of a store for one quota; ranges are [min, max]. Spans are microseconds. */
-export interface Verdict {
+export interface Expected {
   readonly room: readonly boolean[]
   readonly remaining: readonly [number, number]
   readonly growsAfterUs: readonly [number, number]
@@ -24,7 +24,7 @@ interface Log {
  * limits of up to 1000 calls there is one right answer. Above, a store may count a call for a thousandth of each of its windows too long:
  * the judge gets the store's answer, and returns the ranges that it must lie in.
  */
-export class Judge {
+export class NaiveCount {
   readonly #logs = new Map<string, Log>()
   /** The calls in progress of each limit of calls at once. */
   readonly #inProgress = new Map<string, number>()
@@ -35,7 +35,7 @@ export class Judge {
     nowUs: number,
     charging: boolean,
     rooms: readonly boolean[],
-  ): { readonly admitted: boolean; readonly verdicts: readonly Verdict[] } {
+  ): { readonly admitted: boolean; readonly verdicts: readonly Expected[] } {
     const counted = quotas.flatMap(({ access, ...quota }, i) => [
       ...(access === undefined
         ? []

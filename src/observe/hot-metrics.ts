@@ -1,6 +1,14 @@
 import type { CounterConfiguration, Metric, MetricValue, Registry } from 'prom-client'
 
-type Description = Pick<Required<CounterConfiguration<string>>, 'name' | 'help' | 'labelNames'>
+interface Description<Label extends string> extends Pick<CounterConfiguration<Label>, 'name' | 'help'> {
+  readonly labelNames: readonly Label[]
+}
+
+/** The calls with one combination of labels; always the same object, whose count grows. */
+interface CountedSeries<Label extends string> {
+  readonly labels: Readonly<Record<Label, string>>
+  readonly count: number
+}
 
 /** A node of the tree of label values; `count` is of the label combination that ends here. */
 interface Node {
@@ -15,7 +23,10 @@ interface Node {
  * `npm run bench:micro -- metrics`. Counters that count fewer events than requests use
  * prom-client's own.
  */
-export function createHotCounter(registry: Registry, { name, help, labelNames }: Description) {
+export function createHotCounter<Label extends string>(
+  registry: Registry,
+  { name, help, labelNames }: Description<Label>,
+) {
   const root: Node = { labels: {}, next: new Map(), count: 0 }
   const nodes: Node[] = []
   function addNode({ labels, next }: Node, value: string): Node {
@@ -25,9 +36,9 @@ export function createHotCounter(registry: Registry, { name, help, labelNames }:
     nodes.push(node)
     return node
   }
+  const counted = (): Node[] => nodes.filter(({ count }) => count > 0)
   async function get() {
-    const counted = nodes.filter(({ count }) => count > 0)
-    const values = counted.map(({ labels, count }) => ({ labels, value: count }))
+    const values = counted().map(({ labels, count }) => ({ labels, value: count }))
     return { name, help, type: 'counter', aggregator: 'sum', values }
   }
   registry.registerMetric({ name, get } as unknown as Metric)
@@ -38,32 +49,42 @@ export function createHotCounter(registry: Registry, { name, help, labelNames }:
       for (const value of values) node = node.next.get(value) ?? addNode(node, value)
       node.count++
     },
+    /** Returns the series that have counted a call. */
+    series: () => counted() as readonly CountedSeries<Label>[],
   }
+}
+
+/** The durations with one value of the label: always the same object, whose counts grow. */
+interface DurationSeries {
+  readonly label: string
+  /** The count of each bucket, and of longer durations. */
+  readonly counts: number[]
+  sum: number
 }
 
 /** Registers a histogram for the hot path, with at most one label; `buckets` are upper bounds in seconds, ascending. */
 export function createHotHistogram(
   registry: Registry,
-  { name, help, labelNames: [label], buckets }: Description & { buckets: readonly number[] },
+  { name, help, labelNames: [labelName], buckets }: Description<string> & { buckets: readonly number[] },
 ) {
-  /** The count of each bucket and of larger values, and the sum of all, by the label's value. */
-  const series = new Map<string, { readonly counts: number[]; sum: number }>()
-  function addSeries(value: string) {
-    const added = { counts: Array<number>(buckets.length + 1).fill(0), sum: 0 }
-    series.set(value, added)
+  const byLabel = new Map<string, DurationSeries>()
+  function addSeries(label: string): DurationSeries {
+    const added = { label, counts: Array<number>(buckets.length + 1).fill(0), sum: 0 }
+    byLabel.set(label, added)
     return added
   }
   // Without a label, zeros are shown before the first observation.
-  if (label === undefined) addSeries('')
+  if (labelName === undefined) addSeries('')
 
   async function get() {
     const values: (MetricValue<string> & { readonly metricName: string })[] = []
-    for (const [value, { counts, sum }] of series) {
-      const labels = label === undefined ? {} : { [label]: value }
+    for (const { label, counts, sum } of byLabel.values()) {
+      const labels = labelName === undefined ? {} : { [labelName]: label }
       let total = 0
       for (const [i, count] of counts.entries()) {
+        total += count
         const le = buckets[i] ?? '+Inf'
-        values.push({ metricName: `${name}_bucket`, labels: { le, ...labels }, value: (total += count) })
+        values.push({ metricName: `${name}_bucket`, labels: { le, ...labels }, value: total })
       }
       values.push({ metricName: `${name}_sum`, labels, value: sum })
       values.push({ metricName: `${name}_count`, labels, value: total })
@@ -73,12 +94,13 @@ export function createHotHistogram(
   registry.registerMetric({ name, get } as unknown as Metric)
 
   return {
-    observe(seconds: number, value = ''): void {
-      const observed = series.get(value) ?? addSeries(value)
+    observe(seconds: number, label = ''): void {
+      const observed = byLabel.get(label) ?? addSeries(label)
       let bucket = 0
       while (seconds > buckets[bucket]!) bucket++
       observed.counts[bucket]!++
       observed.sum += seconds
     },
+    series: (): readonly Readonly<DurationSeries>[] => [...byLabel.values()],
   }
 }

@@ -5,8 +5,8 @@ import { AggregatorRegistry, Counter, Gauge, Registry } from './prom-client.ts'
 import { VERSION } from '../runtime/package.ts'
 
 /** Upper bounds in seconds. Requests range from a cache hit on loopback to a slow upstream. */
-const REQUEST_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
-const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25]
+export const REQUEST_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+export const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25]
 
 export type Metrics = ReturnType<typeof createMetrics>
 /** The metrics of one process, as plain values. */
@@ -38,7 +38,8 @@ export function createMetrics() {
         for (const [labels, value] of read()) this.set(labels, value)
       },
     })
-  const hotCounter = (series: string, help: string) => createHotCounter(registry, parse(series, help))
+  const hotCounter = <Label extends string>(name: string, labels: readonly Label[], help: string) =>
+    createHotCounter(registry, { name, labelNames: labels, help })
   const hotHistogram = (series: string, help: string, buckets = REQUEST_BUCKETS) =>
     createHotHistogram(registry, { ...parse(series, help), buckets })
 
@@ -59,23 +60,24 @@ export function createMetrics() {
     introspections: counter('sluice_introspection_requests_total{issuer,result}', 'Introspections.'),
     failures: counter('sluice_failures_total', 'Failed authentications and unmatched requests.'),
     failuresRefused: counter('sluice_failures_refused_total', 'Refused for too many failures.'),
-    requests: hotCounter('sluice_http_requests_total{route,method,code,source}', 'Ended requests.'),
+    requests: hotCounter(
+      'sluice_http_requests_total',
+      ['route', 'method', 'code', 'source'],
+      'Ended requests.',
+    ),
     requestSeconds: hotHistogram('sluice_http_request_duration_seconds{route}', 'Time of requests.'),
     upstreamSeconds: hotHistogram(
       'sluice_upstream_duration_seconds{upstream}',
       'From forwarding a request to the head of its response, or until its caller left.',
     ),
     decisions: hotCounter(
-      'sluice_limit_decisions_total{limit,outcome}',
+      'sluice_limit_decisions_total',
+      ['limit', 'outcome'],
       'Decisions: within, near (80 % used), over, over_cached (without the store), shadow_over.',
     ),
     storeSeconds: hotHistogram('sluice_store_duration_seconds', 'Time of decisions.', STORE_BUCKETS),
-    storeUp: gauge('min', 'sluice_store_up', '1 if the store decides, in every worker.'),
-    storeMode: gauge('max', 'sluice_store_mode{mode}', '1 for the modes in use, in any worker.'),
-    lastFallbackAt: gauge('max', 'sluice_store_fallback_last_timestamp_seconds', 'Last fallback.'),
     overrides: gauge('max', 'sluice_limit_overrides', "Clients' limits set by operators."),
     fallbackDecisions: counter('sluice_store_fallback_decisions_total{mode}', 'Fallback decisions.'),
-    workers: gauge('sum', 'sluice_workers', 'Processes that serve callers.'),
     workerEnds: counter('sluice_worker_ends_total', 'Workers that exited unexpectedly.'),
     contentType: registry.contentType,
     /** Records the hash of the loaded configuration, in place of the previous one. */
@@ -92,7 +94,6 @@ export function createMetrics() {
     /** Returns all metrics as plain values, which can be combined with those of other processes. */
     values: async (): Promise<MetricValues> =>
       (await Promise.all([registry.getMetricsAsJSON(), nodeRegistry.getMetricsAsJSON()])).flat(),
-    ownValues: (): Promise<MetricValues> => registry.getMetricsAsJSON(),
     text: async () => `${await registry.metrics()}\n${await nodeRegistry.metrics()}`,
   }
 }

@@ -1,5 +1,4 @@
-import type { RequestLine, Setting } from '../admin/limits.ts'
-import type { AdminParts } from '../admin/server.ts'
+import type { DecidedLimit, OperatorApi } from '../admin/operator-api.ts'
 import type { Config } from '../config/compile.ts'
 import { InvalidQuestion } from '../errors.ts'
 import { prefixOf } from '../limit/key.ts'
@@ -10,44 +9,11 @@ import { assertCounted, callerKey, countsBy } from '../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../policy/counted.ts'
 import { isOverridable, listOverrides, overrideKey } from '../policy/overrides.ts'
 import type { InspectedStore } from '../limit/store.ts'
-import type { RedisStore } from '../limit/redis/store.ts'
 import type { CallerUsage, Usage } from '../gateway/usage.ts'
-import type { ActivityValues } from '../observe/activity.ts'
-import type { Log, LogEvent } from '../observe/log.ts'
-import type { MetricValues } from '../observe/metrics.ts'
-import type { Vitals } from '../observe/summary.ts'
-import { type Explained, explainWithQuotas } from './explain.ts'
+import type { Log } from '../observe/log.ts'
+import { explainWithQuotas } from './explain.ts'
 
-type Operations = ReturnType<typeof createOperations>
-
-/** A caller's limits for operators: the counters, and sentences about them. */
-export interface CallerReport extends CallerUsage {
-  readonly notes: readonly string[]
-}
-
-export interface ResetResult {
-  readonly caller: string
-  /** The number of deleted counters. */
-  readonly freed: number
-  /** True if a limit of calls at once counts by the caller, whose calls in progress keep their places. */
-  readonly keepsPlaces: boolean
-}
-
-export type SettingResult = Awaited<ReturnType<Operations['setLimits']>>
-
-export interface OperatorApi
-  extends Omit<Operations, 'findCaller'>, Pick<AdminParts, 'notReadyReason' | 'metrics' | 'findCaller'> {
-  metricValues(): Promise<MetricValues>
-  activity(): ActivityValues | Promise<ActivityValues>
-  vitals(): Vitals | Promise<Vitals>
-  /**
-   * Sends the id and the summary of this gateway to the others, and returns theirs. Rejects if
-   * Redis does not answer, and without Redis.
-   */
-  readonly shareSummary: RedisStore['shareSummary']
-  /** Returns the latest events of all processes, in any order. */
-  events(): readonly LogEvent[] | Promise<readonly LogEvent[]>
-}
+type Operations = Pick<OperatorApi, 'usage' | 'reset' | 'findCaller' | 'setLimits' | 'overrides' | 'explain'>
 
 /** Reasons for the limits while Redis is unavailable, each followed by the configured limit. */
 const OUTAGE = {
@@ -65,10 +31,11 @@ export function createOperations(parts: {
   findShown(shown: string): CountedCaller | undefined
   forget(caller: CountedCaller): void
   readonly log: Log
-}) {
+}): Operations {
   const { current, overrides, inspect, findShown, forget, log } = parts
   /** Returns the rule that decides a limit; null if the limit is not configured. */
-  function ruleOf({ limits, clientLimits, store }: Config, caller: CountedCaller, name: string) {
+  function ruleOf(config: Config, caller: CountedCaller, name: string): DecidedLimit | null {
+    const { limits, clientLimits, store } = config
     const limit = limits.find((limit) => limit.name === name)
     if (limit === undefined) return null
     const client = caller.find(({ word }) => word === 'client')?.value
@@ -80,11 +47,11 @@ export function createOperations(parts: {
   }
 
   return {
-    async usage(caller: CountedCaller, signal: AbortSignal): Promise<CallerReport> {
+    async usage(caller, signal) {
       const usage = await current().usage.ofCaller(caller, signal)
       return { ...usage, notes: notesOn(usage) }
     },
-    async reset(caller: CountedCaller, signal: AbortSignal): Promise<ResetResult> {
+    async reset(caller, signal) {
       const { config, usage } = current()
       const fields = { caller: showCaller(caller) }
       const freed = await usage.free(caller, signal).catch((error: Error) => {
@@ -97,17 +64,11 @@ export function createOperations(parts: {
       const keepsPlaces = config.limits.some((limit) => limit.isConcurrent && countsBy(limit, caller))
       return { ...fields, freed, keepsPlaces }
     },
-    /** Returns the caller with an override, or of the last minute, that is shown as this text. */
-    findCaller(shown: string): CountedCaller | undefined {
+    findCaller(shown) {
       const set = overrides.values().find(({ caller }) => showCaller(caller) === shown)
       return set?.caller ?? findShown(shown)
     },
-
-    /**
-     * Sets and removes overrides of a caller atomically; rejects with an InvalidQuestion, and if
-     * the store does not answer.
-     */
-    async setLimits({ caller, set, untilAt, by, note }: Setting) {
+    async setLimits({ caller, set, untilAt, by, note }) {
       const { config, usage } = current()
       const names = Object.keys(set)
       // An override remains when its limit is removed from the configuration.
@@ -133,17 +94,14 @@ export function createOperations(parts: {
       return {
         caller: showCaller(caller),
         limits: names.map((name, i) => ({ name, before: before[i]!, after: ruleOf(config, caller, name) })),
-        /** True if all gateways share the overrides; false if only this process keeps them, until it exits. */
         shared: config.store !== 'memory',
-        /** True if the caller is a listed client or has counted calls, so that it is probably written right. */
         seen,
       }
     },
 
     overrides: async () => listOverrides(overrides.values(), current().config.limits, Date.now()),
 
-    /** Explains a request, with the counted calls unless the question names an instant. */
-    async explain(question: RequestLine): Promise<Explained> {
+    async explain(question) {
       const { explained, quotas } = explainWithQuotas(current().config, question, overrides.limits)
       if (question.at !== undefined) return explained
       const limits = explained.limits.map(async (limit, i) => {

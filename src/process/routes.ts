@@ -28,6 +28,9 @@ export function compileRoutesOf(
   return compileRoutes(routes, { prefix: prefixOf(store), clientLimits, overrides, parameters, onBadClaim })
 }
 
+/** Interval of a warning about one limit, in milliseconds. */
+const WARN_MS = 60_000
+
 const withDraftHeaders: GatewayDeps['rateLimitHeaders'] = (decision, quotas) =>
   decisionHeaders(decision) + draftHeaders(decision, quotas)
 
@@ -47,7 +50,7 @@ export function openRoutes(
     .map((limit) => compileLimit(limit, options))
   const warn = ({ name, claim }: Limit) =>
     log.warn({ limit: name, claim: claim?.name }, 'claim of a limit is invalid; default applied')
-  const warnings = new Map(limits.map(({ name }) => [name, throttle(warn)]))
+  const onBadClaim = throttle(warn, WARN_MS, ({ name }) => name, limits.length)
 
   /** Applies the first live limit of a request whose parts it has; on `respond` routes, the first one per client. */
   function compileShown({ respond, compiled }: CompiledRoute): GatewayRoute['shownQuota'] {
@@ -76,7 +79,7 @@ export function openRoutes(
       identity: identityHeaders.map((field) => field.toLowerCase()),
     })
   const askedFields = fieldsFor()
-  const fields = new Map(upstreams.map(({ name, identityHeaders }) => [name, fieldsFor(identityHeaders)]))
+  const fields = new Map(upstreams.map((one) => [one.name, fieldsFor(one.identityHeaders)]))
 
   const serve = (route: CompiledRoute): GatewayRoute => ({
     ...route,
@@ -87,7 +90,7 @@ export function openRoutes(
     shownQuota: compileShown(route),
     proofQuota: compileProof(route),
   })
-  const served = compileRoutesOf(config, overrides, (limit) => warnings.get(limit.name)!(limit)).map(serve)
+  const served = compileRoutesOf(config, overrides, onBadClaim).map(serve)
   return {
     match: createRouter(served),
     ...servedHosts(routes, listen.hosts),

@@ -2,7 +2,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import type { Browser, Page } from 'playwright-core'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { Overview } from '../../src/process/overview.ts'
+import type { Overview } from '../../src/admin/overview/overview.ts'
 import { startBrowser } from '../helpers/browser.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
@@ -85,7 +85,7 @@ describe('the table of gateways', () => {
       ...['gw-a, process 7', '812', '4.3', '0', 'up', hash, version, started, 'http://10.9.8.7:9090'],
     ])
     expect((await row(shown, 'gw-b')).slice(4, 7)).toEqual([
-      'without Redis: counting its part; 3 decisions without Redis',
+      'without Redis: counting in this process; 3 decisions without Redis',
       'ffffffffffff, differs from here',
       '0.0.9',
     ])

@@ -4,10 +4,6 @@ import { overridesTable } from './overrides.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
 
-const DAY_MS = 86_400_000
-/** Certificates that expire within this time are shown as a warning. */
-const SOON_DAYS = 14
-
 /**
  * Creates a view of text with a class, so that no meaning depends on a colour.
  * @template T
@@ -113,15 +109,13 @@ export function gatewayTables() {
       {
         head: 'Load',
         text: ({ sockets, queue, waiting, oldestWaitSeconds: oldest }) =>
-          sockets === null
-            ? '–'
-            : [
-                pluralize(sockets, 'socket'),
-                ...(queue ? [`${whole(queue)} in the queue`] : []),
-                ...(waiting
-                  ? [`${whole(waiting)} waiting for a response, the oldest for ${duration(oldest ?? 0)}`]
-                  : []),
-              ].join(', '),
+          [
+            pluralize(sockets, 'socket'),
+            ...(queue > 0 ? [`${whole(queue)} in the queue`] : []),
+            ...(waiting > 0
+              ? [`${whole(waiting)} waiting for a response, the oldest for ${duration(oldest)}`]
+              : []),
+          ].join(', '),
       },
     ],
   )
@@ -189,14 +183,10 @@ function trustOf({ issuers, introspection, certificates }) {
       text: up ? 'Up' : 'Down',
       className: up ? 'good' : 'refused',
     })),
-    ...certificates.map(({ certificate, expiresAt }) => {
-      const days = Math.floor((expiresAt - Date.now()) / DAY_MS)
-      if (days < 0) return { name: certificate, text: `expired at ${time(expiresAt)}`, className: 'refused' }
-      return {
-        name: certificate,
-        text: `${pluralize(days, 'day')} left`,
-        className: days < SOON_DAYS ? 'near' : 'good',
-      }
-    }),
+    ...certificates.map(({ certificate, state, message }) => ({
+      name: certificate,
+      text: message.replaceAll(INSTANTS, time),
+      className: { ok: 'good', warning: 'near', failed: 'refused' }[state],
+    })),
   ]
 }

@@ -1,9 +1,10 @@
+import { mergeActivity } from '../../admin/overview/activity.ts'
+import { mergeMinutes } from '../../admin/overview/last-minute.ts'
 import type { Config } from '../../config/compile.ts'
-import { mergeActivity } from '../../observe/activity.ts'
-import { sum } from '../../observe/callers.ts'
 import type { LogOutput } from '../../observe/log.ts'
 import { aggregate, countsOf, type Metrics, type MetricValues } from '../../observe/metrics.ts'
-import { mergeVitals } from '../../observe/summary.ts'
+import { mergeStatus } from '../../observe/status.ts'
+import { sum } from '../../runtime/merge.ts'
 import type { Service } from '../service.ts'
 import { superviseWorker, type WorkerProcess } from './supervisor.ts'
 
@@ -25,8 +26,6 @@ export async function openWorkers(
   /** Metrics of the workers that have exited, and the last ones of those that serve: counters must not decrease. */
   let counted: MetricValues = []
   const latest = new Map<WorkerProcess, MetricValues>()
-  // The aggregate is the minimum, so 1 here leaves it to the workers.
-  metrics.storeUp.set(1)
 
   function onExit(worker: WorkerProcess): void {
     metrics.workerEnds.inc()
@@ -88,12 +87,9 @@ export async function openWorkers(
       await callAll(async (worker) => latest.set(worker, await worker.call('metrics')))
       return await aggregate([await metrics.values(), ...latest.values(), counted]).metrics()
     },
-    async metricValues() {
-      const own = await callAll((worker) => worker.call('ownMetrics').catch(() => latest.get(worker) ?? []))
-      return await aggregate([await metrics.ownValues(), ...own, counted]).getMetricsAsJSON()
-    },
+    status: async () => mergeStatus(await callAll((worker) => worker.call('status'))),
     activity: async () => mergeActivity(await callAll((worker) => worker.call('activity'))),
-    vitals: async () => mergeVitals(await callAll((worker) => worker.call('vitals'))),
+    lastMinute: async () => mergeMinutes(await callAll((worker) => worker.call('lastMinute'))),
     shareSummary: async (sent) => await first().call('shareSummary', sent),
     async events() {
       const events = await callAll((worker) => worker.call('events'))

@@ -1,4 +1,4 @@
-import type { RequestLine, Setting } from '../../admin/limits.ts'
+import type { RequestLine, Setting } from '../../admin/operator-api.ts'
 import type { Config } from '../../config/compile.ts'
 import { createCollector } from '../../config/client-chunks.ts'
 import { createLog } from '../../observe/log.ts'
@@ -80,9 +80,9 @@ function createCalls() {
     setLogLevel: (level: LogLevel) => output.setLevel(level),
     notReadyReason: () => service?.notReadyReason(),
     metrics: metrics.values,
-    ownMetrics: metrics.ownValues,
+    status: () => service!.status(),
     activity: () => service!.activity(),
-    vitals: () => service!.vitals(),
+    lastMinute: () => service!.lastMinute(),
     shareSummary: (sent: readonly [string, string]) => service!.shareSummary(sent),
     events: output.events,
     usage: (caller: CountedCaller) => service!.usage(caller, newScan()),

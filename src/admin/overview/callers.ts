@@ -1,9 +1,12 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Exchange } from '../gateway/exchange.ts'
-import type { CountedCaller, ShownCaller } from '../policy/counted.ts'
-import { countsBy } from '../policy/caller-keys.ts'
-import { nameClient } from '../policy/name-callers.ts'
-import type { Allowance } from '../limit/store.ts'
+import type { Exchange } from '../../gateway/exchange.ts'
+import type { Allowance } from '../../limit/store.ts'
+import { keyOfLimit } from '../../observe/access-log.ts'
+import { countsBy } from '../../policy/caller-keys.ts'
+import type { CountedCaller, ShownCaller } from '../../policy/counted.ts'
+import { nameClient } from '../../policy/name-callers.ts'
+import { sum } from '../../runtime/merge.ts'
+import { createRing, type Ring, secondOf } from './ring.ts'
 
 /** Maximum callers that are kept when the table is full; more than are shown. */
 export const MAX_CALLERS = 256
@@ -13,31 +16,6 @@ const REDUCE_MS = 10_000
 const RANKED_SECONDS = REDUCE_MS / 1000
 /** Seconds that a caller's calls are counted. */
 const CALLER_SECONDS = 60
-
-type Ring = ReturnType<typeof createRing>
-
-/** Creates a ring of counts, one for each of the last `seconds`. A second is an integer that never decreases. */
-export function createRing(seconds: number) {
-  const counts = new Uint32Array(seconds + 1)
-  let newest = 0
-
-  function advance(second: number): void {
-    if (second - newest >= counts.length) counts.fill(0)
-    else for (let s = newest + 1; s <= second; s++) counts[s % counts.length] = 0
-    newest = Math.max(newest, second)
-  }
-  return {
-    add(second: number): void {
-      advance(second)
-      counts[second % counts.length]!++
-    },
-    /** Returns the counts of the complete seconds before `second`, oldest first. */
-    before(second: number): readonly number[] {
-      advance(second)
-      return Array.from({ length: seconds }, (_, i) => counts[(second + 1 + i) % counts.length]!)
-    },
-  }
-}
 
 /**
  * The latest decision of a limit about a caller. Written again with each decision: a new object for
@@ -195,15 +173,6 @@ function recordDecision(row: CallerRow, exchange: Exchange, second: number, isOw
   }
 }
 
-/** Returns the key of the limit with this name; an empty string if no quota has it. */
-export function keyOfLimit(quotas: Exchange['quotas'], name: string): string {
-  for (const quota of quotas) if (quota.name === name) return quota.key
-  return ''
-}
-
 /** Returns the milliseconds until the refusal of a caller ends; 0 if it is not refused now. */
 export const refusedForMs = ({ refusal }: CallerRow, at: number): number =>
   Math.max(0, refusal.decidedAt + refusal.retryAfterMs - at)
-
-export const secondOf = (at: number): number => Math.floor(at / 1000)
-export const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0)

@@ -1,6 +1,6 @@
-import { instantMs } from '../runtime/instant.ts'
-import { parseObject } from '../runtime/json.ts'
-import { sum } from './callers.ts'
+import { instantMs } from '../../runtime/instant.ts'
+import { parseObject } from '../../runtime/json.ts'
+import { type DecidingMode, MODES } from '../../observe/status.ts'
 
 /** Seconds over which the rates of a summary are averaged. */
 export const RECENT_SECONDS = 10
@@ -10,6 +10,7 @@ const MAX_LENGTH = 1024
 const isText = (value: unknown): value is string => typeof value === 'string'
 const isTextOrNull = (value: unknown): value is string | null => value === null || isText(value)
 const isInstant = (text: unknown): text is string => isText(text) && !Number.isNaN(instantMs(text))
+const isMode = (value: unknown): value is DecidingMode => MODES.includes(value as DecidingMode)
 const isCount = (value: unknown): value is number => Number.isFinite(value) && (value as number) >= 0
 
 /** The fields of a summary, and how each is checked: other programs may write to Redis. */
@@ -27,7 +28,7 @@ const FIELDS = {
   refused: isCount,
   failed: isCount,
   /** `store`, or the mode of `onOutage` that decides in any process. */
-  mode: isText,
+  mode: isMode,
   /** Decisions without Redis since the start. */
   withoutRedis: isCount,
 }
@@ -44,15 +45,3 @@ export function parseSummary(text: string): Summary | undefined {
   if (!checks.every(([name, isValid]) => isValid(read?.[name]))) return undefined
   return Object.fromEntries(checks.map(([name]) => [name, read![name]])) as Summary
 }
-
-/** The numbers of one process, which are added up. */
-const VITALS = ['requests', 'refused', 'failed', 'outages', 'withoutRedis'] as const
-
-/**
- * Calls of the last `RECENT_SECONDS`, 1 as `outages` while the store is down, and decisions without
- * Redis since the start.
- */
-export type Vitals = Readonly<Record<(typeof VITALS)[number], number>>
-
-export const mergeVitals = (all: readonly Vitals[]): Vitals =>
-  Object.fromEntries(VITALS.map((name) => [name, sum(all.map((vitals) => vitals[name]))])) as Vitals

@@ -1,10 +1,10 @@
 import { expect, it } from 'vitest'
-import type { Exchange } from '../../src/gateway/exchange.ts'
-import { createActivity } from '../../src/observe/activity.ts'
-import { mergeActivity } from '../../src/observe/activity.ts'
-import { parseCaller } from '../../src/policy/counted.ts'
-import { NO_FACTS } from '../../src/policy/facts.ts'
-import { compileCallers } from '../../src/policy/name-callers.ts'
+import type { Exchange } from '../../../src/gateway/exchange.ts'
+import { createActivity } from '../../../src/admin/overview/activity.ts'
+import { mergeActivity } from '../../../src/admin/overview/activity.ts'
+import { parseCaller } from '../../../src/policy/counted.ts'
+import { NO_FACTS } from '../../../src/policy/facts.ts'
+import { compileCallers } from '../../../src/policy/name-callers.ts'
 
 const MINUTE_MS = 60_000
 

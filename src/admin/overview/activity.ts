@@ -1,20 +1,31 @@
-import type { Exchange } from '../gateway/exchange.ts'
-import { CONCURRENT_WAIT_MS } from '../limit/leases.ts'
-import { instant } from '../runtime/instant.ts'
-import { partsOf } from '../limit/key.ts'
-import type { CountedCaller } from '../policy/counted.ts'
-import type { CallerRow, LatestDecision } from './callers.ts'
-import { createCallers, createRing, inOrder, MAX_CALLERS, refusedForMs, secondOf, sum } from './callers.ts'
+import type { Exchange } from '../../gateway/exchange.ts'
+import { partsOf } from '../../limit/key.ts'
+import { CONCURRENT_WAIT_MS } from '../../limit/leases.ts'
+import type { CountedCaller } from '../../policy/counted.ts'
+import { instant } from '../../runtime/instant.ts'
+import { addUp, mergeBy, sum } from '../../runtime/merge.ts'
+import { type CallerRow, createCallers, inOrder } from './callers.ts'
+import { type LatestDecision, MAX_CALLERS, refusedForMs } from './callers.ts'
+import { createRing, secondOf } from './ring.ts'
 import { RECENT_SECONDS } from './summary.ts'
 
 const TOTAL_SECONDS = 300
 const MAX_SHOWN = 100
 
-export type Activity = ReturnType<typeof createActivity>
-export type LimitActivity = Readonly<ReturnType<typeof limitValues>>
-export type CallerActivity = Readonly<ReturnType<typeof callerValues>>
+/** What callers did lately, in a process or in all. Series have a count for each second, oldest first. */
+export interface ActivityValues {
+  /** The requests of the last 300 seconds, those of them that limits refused, and those with a status of 500 or above. */
+  readonly requests: readonly number[]
+  readonly refused: readonly number[]
+  readonly failed: readonly number[]
+  /** The callers to show, busiest first. */
+  readonly callers: readonly CallerActivity[]
+  /** Tracked callers, shown or not; at `MAX_CALLERS`, there may be more. */
+  readonly known: number
+}
 
-export type ActivityValues = Readonly<ReturnType<Activity['values']>>
+export type CallerActivity = Readonly<ReturnType<typeof callerValues>>
+export type LimitActivity = Readonly<ReturnType<typeof limitValues>>
 
 /** Tracks what all callers and the busiest callers do. `now` is in milliseconds, like `performance.now`. */
 export function createActivity(now = () => performance.now()) {
@@ -39,17 +50,12 @@ export function createActivity(now = () => performance.now()) {
       const countOf = (ring: typeof requests) => sum(ring.before(second).slice(-RECENT_SECONDS))
       return { requests: countOf(requests), refused: countOf(refused), failed: countOf(failed) }
     },
-    /**
-     * Returns the requests of all callers in each of the last 300 seconds, oldest first, and the
-     * busiest callers, busiest first.
-     */
-    values() {
+    values(): ActivityValues {
       const at = now()
       const second = secondOf(at)
       return {
         requests: requests.before(second),
         refused: refused.before(second),
-        /** Responses with a status of 500 or above. */
         failed: failed.before(second),
         ...busiest(callers.rows().map((row) => callerValues(row, at))),
       }
@@ -57,11 +63,13 @@ export function createActivity(now = () => performance.now()) {
   }
 }
 
-/** Returns the calls of a caller in each of the last 60 seconds, oldest first, its limits, and its current refusal. */
+/** Returns what a caller of the last minute did, or one that is refused now. */
 function callerValues(row: CallerRow, at: number) {
   const { shown, parts, calls, refused, limits, refusal, route } = row
   const second = secondOf(at)
   const forMs = Math.ceil(refusedForMs(row, at))
+  /** Null for a limit that allows no calls. */
+  const until = refusal.limit === 0 ? null : instant(refusal.resetAt)
   return {
     /** The caller with secrets shortened, such as `client:acme`. */
     caller: shown,
@@ -69,21 +77,15 @@ function callerValues(row: CallerRow, at: number) {
     client: parts.length === 1 && parts[0]!.word === 'client' ? parts[0]!.value : null,
     /** The route of most of its calls. */
     route,
+    /** Its calls of the last 60 seconds, and those of them that were refused. */
     calls: calls.before(second),
     refused: refused.before(second),
     limits: [...limits.values()].map((latest) => limitValues(parts, latest, at)),
-    refusedNow: forMs === 0 ? null : refusalValues(refusal, forMs),
+    refusedNow: forMs === 0 ? null : { limit: refusal.name, until, forMs },
   }
 }
 
-const refusalValues = ({ name, limit, resetAt }: CallerRow['refusal'], forMs: number) => ({
-  limit: name,
-  /** Null for a limit that allows no calls. */
-  until: limit === 0 ? null : instant(resetAt),
-  forMs,
-})
-
-/** Returns the latest allowance of a limit for a caller. Instants are ISO 8601 in UTC. */
+/** Returns the latest decision of a limit for a caller. Instants are ISO 8601 in UTC. */
 function limitValues(caller: CountedCaller, latest: LatestDecision, at: number) {
   const { name, key, limit, remaining, windowMs, resetAt, shadow, decidedAt, overs } = latest
   const ageMs = Math.max(0, Math.round(at - decidedAt))
@@ -98,7 +100,9 @@ function limitValues(caller: CountedCaller, latest: LatestDecision, at: number) 
     shadow,
     /** False if the limit counts by other parts, too; these values are of the counter that was used last. */
     isAlone: partsOf(key) === caller.length,
+    /** Milliseconds since the decision. */
     ageMs,
+    /** Calls of the last minute that it refused or, as a shadow limit, would have refused. */
     refused: shadow ? 0 : over,
     wouldRefuse: shadow ? over : 0,
   }
@@ -118,66 +122,39 @@ function busiest(callers: readonly CallerActivity[]) {
   const shown = inOrder(active, MAX_SHOWN).slice(0, MAX_SHOWN)
   return {
     callers: shown.toSorted((a, b) => b.calls - a.calls).map(({ caller }) => caller),
-    /** Tracked callers, shown or not; at `MAX_CALLERS`, there may be more. */
     known: Math.min(active.length, MAX_CALLERS),
   }
 }
 
-/**
- * Adds to a caller its name, its refusals in the last minute, and the live limit that refuses it,
- * or that it has used most (0 to 1), rather one with a single counter.
- */
-export function withMostUsed(caller: CallerActivity, name: string | undefined) {
-  const live = caller.limits.filter(({ shadow }) => !shadow)
-  const sorted = live.toSorted((a, b) => partUsed(b) - partUsed(a))
-  const mostUsed = sorted.find(({ isAlone }) => isAlone) ?? sorted[0]
-  const most = live.find(({ name }) => name === caller.refusedNow?.limit) ?? mostUsed
-  const part = most === undefined ? 0 : partUsed(most)
-  return { ...caller, name: name ?? null, refusals: sum(caller.refused), most: most ?? null, part }
-}
-
-/** A limit that allows no calls is used up. */
-const partUsed = ({ limit, remaining }: LimitActivity): number =>
-  limit === 0 ? 1 : (limit - remaining) / limit
-
 /** Merges the values of several processes: adds up counts, and keeps the latest decision of each limit. */
 export function mergeActivity(all: readonly ActivityValues[]): ActivityValues {
-  const callers = new Map<string, CallerActivity>()
-  for (const values of all.flatMap(({ callers }) => callers)) {
-    const other = callers.get(values.caller)
-    callers.set(values.caller, other === undefined ? values : mergeCaller(other, values))
-  }
-  const { callers: shown, known } = busiest([...callers.values()])
+  const merged = mergeBy(
+    all.flatMap(({ callers }) => callers),
+    ({ caller }) => caller,
+    mergeCaller,
+  )
+  const { callers, known } = busiest(merged)
   return {
     requests: addUp(all.map(({ requests }) => requests)),
     refused: addUp(all.map(({ refused }) => refused)),
     failed: addUp(all.map(({ failed }) => failed)),
-    callers: shown,
+    callers,
     known: Math.max(known, ...all.map((values) => values.known)),
   }
 }
 
 function mergeCaller(a: CallerActivity, b: CallerActivity): CallerActivity {
-  const limits = new Map(a.limits.map((limit) => [limit.name, limit]))
-  for (const other of b.limits) {
-    const mine = limits.get(other.name)
-    const latest = mine !== undefined && mine.ageMs < other.ageMs ? mine : other
-    const refused = other.refused + (mine?.refused ?? 0)
-    const wouldRefuse = other.wouldRefuse + (mine?.wouldRefuse ?? 0)
-    limits.set(other.name, { ...latest, refused, wouldRefuse })
-  }
   return {
     ...a,
     calls: addUp([a.calls, b.calls]),
     refused: addUp([a.refused, b.refused]),
-    limits: [...limits.values()],
+    limits: mergeBy([...a.limits, ...b.limits], ({ name }) => name, mergeLimit),
     refusedNow: (a.refusedNow?.forMs ?? 0) > (b.refusedNow?.forMs ?? 0) ? a.refusedNow : b.refusedNow,
   }
 }
 
-/** Adds up lists of equal length, index by index; some may be empty. */
-function addUp(lists: readonly (readonly number[])[]): readonly number[] {
-  const sums: number[] = []
-  for (const list of lists) for (const [i, value] of list.entries()) sums[i] = (sums[i] ?? 0) + value
-  return sums
-}
+const mergeLimit = (a: LimitActivity, b: LimitActivity): LimitActivity => ({
+  ...(a.ageMs < b.ageMs ? a : b),
+  refused: a.refused + b.refused,
+  wouldRefuse: a.wouldRefuse + b.wouldRefuse,
+})

@@ -1,0 +1,89 @@
+import type { OutageChange } from '../limit/fallback/breakers.ts'
+import type { OutageMode } from '../limit/quota.ts'
+import { instant } from '../runtime/instant.ts'
+import type { Log } from './log.ts'
+import type { Metrics } from './metrics.ts'
+import { type DecidingMode, type StoreStatus, WITHOUT_REDIS } from './status.ts'
+
+/**
+ * Pauses before a log line about decisions of the fallback while Redis is available: before the
+ * first, and before the next.
+ */
+const LATE_LOG_MS = [1000, 10_000] as const
+
+/** Creates the log of outages, and of the decisions that were made without Redis. */
+export function createOutageLog(
+  onOutage: OutageMode,
+  /** Returns what decides now: `onOutage` while any server of Redis is down. */
+  modeNow: () => DecidingMode,
+  /** Called when Redis is available again: what the fallback refused may pass. */
+  onAvailable: () => void,
+  { log, metrics }: { readonly log: Log; readonly metrics: Pick<Metrics, 'fallbackDecisions'> },
+) {
+  metrics.fallbackDecisions.inc({ mode: onOutage }, 0)
+  let withoutRedis = 0
+  let lastWithoutRedis: string | null = null
+  let outageSince: string | undefined
+  /** Decisions without Redis that are not logged yet, and the cause of the last. */
+  let unlogged = 0
+  let lastCause: string | undefined
+  /** Set while decisions wait for their log line. */
+  let logging: NodeJS.Timeout | undefined
+  let loggedAt = -Infinity
+
+  /**
+   * Logs the decisions of the fallback while Redis is available: late answers, mostly. Those of an
+   * outage are logged at its end.
+   */
+  function logLate(): void {
+    if (modeNow() !== 'store') return
+    log.warn({ mode: onOutage, decisions: unlogged, cause: lastCause }, 'decisions made without Redis')
+    loggedAt = performance.now()
+    resume()
+  }
+  /** Begins anew after the decisions of the fallback were logged. */
+  function resume(): void {
+    onAvailable()
+    unlogged = 0
+    lastCause = undefined
+    clearTimeout(logging)
+    logging = undefined
+  }
+
+  return {
+    /** Counts a decision of the fallback. */
+    decided(mode: OutageMode, cause: Error | undefined): void {
+      metrics.fallbackDecisions.inc({ mode })
+      lastWithoutRedis = instant(Date.now())
+      withoutRedis++
+      unlogged++
+      lastCause = cause?.message ?? lastCause
+      if (logging !== undefined || modeNow() !== 'store') return
+      const [first, next] = LATE_LOG_MS
+      logging = setTimeout(logLate, performance.now() - loggedAt < next ? next : first).unref()
+    },
+    /** Logs that a server of Redis is down or up again. */
+    changed({ mode, server, degraded, cause }: OutageChange): void {
+      outageSince = degraded ? (outageSince ?? instant(Date.now())) : undefined
+      if (mode === 'store') {
+        log.info({ server, mode, decisions: unlogged }, 'Redis available again')
+        resume()
+      }
+      // A StoreConfigError is logged where it is found.
+      else if (cause?.name !== 'StoreConfigError')
+        log.warn({ server, mode, cause: cause?.message }, `Redis unavailable; ${WITHOUT_REDIS[mode]}`)
+    },
+    status(): StoreStatus {
+      const up = modeNow() === 'store'
+      const late = logging === undefined ? [] : [onOutage]
+      const since = outageSince ?? instant(Date.now())
+      return {
+        up,
+        modes: up ? ['store', ...late] : [onOutage],
+        withoutRedis,
+        lastWithoutRedis,
+        outage: up ? null : { since, text: WITHOUT_REDIS[onOutage] },
+      }
+    },
+  }
+}

@@ -4,7 +4,7 @@ interface Description<Label extends string> extends Pick<CounterConfiguration<La
   readonly labelNames: readonly Label[]
 }
 
-/** The calls with one combination of labels; always the same object, whose count grows. */
+/** The calls with one combination of labels. */
 interface CountedSeries<Label extends string> {
   readonly labels: Readonly<Record<Label, string>>
   readonly count: number
@@ -54,7 +54,7 @@ export function createHotCounter<Label extends string>(
   }
 }
 
-/** The durations with one value of the label: always the same object, whose counts grow. */
+/** The durations with one value of the label. */
 interface DurationSeries {
   readonly label: string
   /** The count of each bucket, and of longer durations. */

@@ -46,8 +46,8 @@ export interface Service extends OperatorApi {
 
 /** The service of one process. */
 export interface LocalService extends Service {
-  /** Drops cached answers of the store, and the activity of callers whose limits have changed or were reset. */
-  forget(...callers: readonly CountedCaller[]): void
+  /** Drops cached answers of the store, and the activity of a caller whose limits were reset. */
+  forget(caller: CountedCaller): void
 }
 
 export type LogLevel = Config['log']['level']

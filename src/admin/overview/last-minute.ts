@@ -26,44 +26,32 @@ export type LastMinute = Readonly<ReturnType<typeof showMinute>>
 
 /** Reads the counters of this process periodically, to compare them with those of a minute ago. */
 export function createLastMinute({ requests, requestSeconds, upstreamSeconds, storeSeconds }: Metrics) {
-  const readErrors = () => requests.series().filter(({ labels }) => Number(labels.code) >= 400)
-  const histograms = [
-    ['requests', requestSeconds],
-    ['upstream', upstreamSeconds],
-    ['store', storeSeconds],
-  ] as const
-  /** Copies the counts of all series. */
-  function sample() {
-    const durations = histograms.flatMap(([, histogram]) => histogram.series())
+  const histograms = { requests: requestSeconds, upstream: upstreamSeconds, store: storeSeconds }
+  const kinds = ['requests', 'upstream', 'store'] as const
+  /** Returns what has been counted since the start; with the sign -1, to be subtracted later. */
+  function read(sign: 1 | -1): MinuteCounts {
+    const errors = requests.series().filter(({ labels }) => Number(labels.code) >= 400)
     return {
-      errors: new Map(readErrors().map((series) => [series, series.count])),
-      durations: new Map(durations.map((series) => [series, [...series.counts]])),
+      errors: errors.map(({ labels: { route, code, source }, count }) => {
+        return { route, code, source, calls: sign * count }
+      }),
+      durations: kinds.flatMap((kind) =>
+        histograms[kind].series().map(({ label, counts }) => {
+          const name = kind === 'upstream' ? label : ''
+          return { kind, name, counts: counts.map((count) => sign * count) }
+        }),
+      ),
     }
   }
-  const samples = [sample()]
+  const samples = [read(-1)]
   const timer = setInterval(() => {
-    samples.push(sample())
+    samples.push(read(-1))
     if (samples.length > SAMPLES) samples.shift()
   }, EVERY_MS).unref()
 
   return {
     /** Returns what has been counted since the oldest sample. */
-    counts(): MinuteCounts {
-      const before = samples[0]!
-      return {
-        errors: readErrors().map((series) => {
-          const { route, code, source } = series.labels
-          return { route, code, source, calls: series.count - (before.errors.get(series) ?? 0) }
-        }),
-        durations: histograms.flatMap(([kind, histogram]) =>
-          histogram.series().map((series) => {
-            const earlier = before.durations.get(series)
-            const counts = series.counts.map((count, i) => count - (earlier?.[i] ?? 0))
-            return { kind, name: kind === 'upstream' ? series.label : '', counts }
-          }),
-        ),
-      }
-    },
+    counts: () => mergeMinutes([read(1), samples[0]!]),
     close: () => clearInterval(timer),
   }
 }
@@ -83,8 +71,7 @@ export const mergeMinutes = (all: readonly MinuteCounts[]): MinuteCounts => ({
 })
 
 /** Selects the most frequent errors, and computes quantiles of the durations. */
-export function showMinute(counted: MinuteCounts) {
-  const { errors, durations } = mergeMinutes([counted])
+export function showMinute({ errors, durations }: MinuteCounts) {
   return {
     errors: errors
       .filter(({ calls }) => calls > 0)

@@ -4,16 +4,10 @@ interface Description<Label extends string> extends Pick<CounterConfiguration<La
   readonly labelNames: readonly Label[]
 }
 
-/** The calls with one combination of labels. */
-interface CountedSeries<Label extends string> {
-  readonly labels: Readonly<Record<Label, string>>
-  readonly count: number
-}
-
 /** A node of the tree of label values; `count` is of the label combination that ends here. */
-interface Node {
-  readonly labels: Readonly<Record<string, string>>
-  readonly next: Map<string, Node>
+interface Node<Label extends string> {
+  readonly labels: Readonly<Record<Label, string>>
+  readonly next: Map<string, Node<Label>>
   count: number
 }
 
@@ -27,18 +21,19 @@ export function createHotCounter<Label extends string>(
   registry: Registry,
   { name, help, labelNames }: Description<Label>,
 ) {
-  const root: Node = { labels: {}, next: new Map(), count: 0 }
-  const nodes: Node[] = []
-  function addNode({ labels, next }: Node, value: string): Node {
+  const root: Node<Label> = { labels: {} as Node<Label>['labels'], next: new Map(), count: 0 }
+  const nodes: Node<Label>[] = []
+  function addNode({ labels, next }: Node<Label>, value: string): Node<Label> {
     const label = labelNames[Object.keys(labels).length]!
-    const node: Node = { labels: { ...labels, [label]: value }, next: new Map(), count: 0 }
+    const node = { labels: { ...labels, [label]: value }, next: new Map(), count: 0 }
     next.set(value, node)
     nodes.push(node)
     return node
   }
-  const counted = (): Node[] => nodes.filter(({ count }) => count > 0)
+  /** Returns the series that have counted a call. */
+  const series = (): readonly Readonly<Node<Label>>[] => nodes.filter(({ count }) => count > 0)
   async function get() {
-    const values = counted().map(({ labels, count }) => ({ labels, value: count }))
+    const values = series().map(({ labels, count }) => ({ labels, value: count }))
     return { name, help, type: 'counter', aggregator: 'sum', values }
   }
   registry.registerMetric({ name, get } as unknown as Metric)
@@ -49,8 +44,7 @@ export function createHotCounter<Label extends string>(
       for (const value of values) node = node.next.get(value) ?? addNode(node, value)
       node.count++
     },
-    /** Returns the series that have counted a call. */
-    series: () => counted() as readonly CountedSeries<Label>[],
+    series,
   }
 }
 

@@ -12,7 +12,10 @@ export type Metrics = ReturnType<typeof createMetrics>
 /** The metrics of one process, as plain values. */
 export type MetricValues = Readonly<Awaited<ReturnType<prom.Registry['getMetricsAsJSON']>>>
 
-type Read = () => Iterable<readonly [labels: Readonly<Record<string, string>>, value: number]>
+/** The values of a gauge by their labels: false is 0, true is 1, null is not shown. */
+export type GaugeValues = Iterable<
+  readonly [labels: Readonly<Record<string, string>>, value: number | boolean | null]
+>
 
 /** Creates all metrics of `/metrics`. No label has a value that callers choose. */
 export function createMetrics() {
@@ -29,13 +32,13 @@ export function createMetrics() {
   const gauge = (aggregator: prom.Aggregator, series: string, help: string) =>
     new Gauge({ ...parse(series, help), aggregator })
   /** Registers a gauge whose values `read` returns whenever it is shown. */
-  const showGauge = (aggregator: prom.Aggregator, series: string, help: string, read: Read) =>
+  const showGauge = (aggregator: prom.Aggregator, series: string, help: string, read: () => GaugeValues) =>
     void new Gauge({
       ...parse(series, help),
       aggregator,
       collect() {
         this.reset()
-        for (const [labels, value] of read()) this.set(labels, value)
+        for (const [labels, value] of read()) if (value !== null) this.set(labels, Number(value))
       },
     })
   const hotCounter = <Label extends string>(name: string, labels: readonly Label[], help: string) =>

@@ -1,9 +1,9 @@
-import type { OutageChange } from '../limit/fallback/breakers.ts'
+import type { Mode, OutageChange } from '../limit/fallback/breakers.ts'
 import type { OutageMode } from '../limit/quota.ts'
 import { instant } from '../runtime/instant.ts'
 import type { Log } from './log.ts'
 import type { Metrics } from './metrics.ts'
-import { type DecidingMode, type StoreStatus, WITHOUT_REDIS } from './status.ts'
+import { type StoreStatus, WITHOUT_REDIS } from './status.ts'
 
 /**
  * Pauses before a log line about decisions of the fallback while Redis is available: before the
@@ -14,16 +14,15 @@ const LATE_LOG_MS = [1000, 10_000] as const
 /** Creates the log of outages, and of the decisions that were made without Redis. */
 export function createOutageLog(
   onOutage: OutageMode,
-  /** Returns what decides now: `onOutage` while any server of Redis is down. */
-  modeNow: () => DecidingMode,
   /** Called when Redis is available again: what the fallback refused may pass. */
   onAvailable: () => void,
-  { log, metrics }: { readonly log: Log; readonly metrics: Pick<Metrics, 'fallbackDecisions'> },
+  log: Log,
+  { fallbackDecisions }: Metrics,
 ) {
-  metrics.fallbackDecisions.inc({ mode: onOutage }, 0)
+  fallbackDecisions.inc({ mode: onOutage }, 0)
   let withoutRedis = 0
   let lastWithoutRedis: string | null = null
-  let outageSince: string | undefined
+  let outage: StoreStatus['outage'] = null
   /** Decisions without Redis that are not logged yet, and the cause of the last. */
   let unlogged = 0
   let lastCause: string | undefined
@@ -36,8 +35,9 @@ export function createOutageLog(
    * outage are logged at its end.
    */
   function logLate(): void {
-    if (modeNow() !== 'store') return
-    log.warn({ mode: onOutage, decisions: unlogged, cause: lastCause }, 'decisions made without Redis')
+    if (outage !== null) return
+    const fields = { mode: onOutage, decisions: unlogged, cause: lastCause }
+    log.warn(fields, 'decisions made without Redis')
     loggedAt = performance.now()
     resume()
   }
@@ -53,18 +53,19 @@ export function createOutageLog(
   return {
     /** Counts a decision of the fallback. */
     decided(mode: OutageMode, cause: Error | undefined): void {
-      metrics.fallbackDecisions.inc({ mode })
+      fallbackDecisions.inc({ mode })
       lastWithoutRedis = instant(Date.now())
       withoutRedis++
       unlogged++
       lastCause = cause?.message ?? lastCause
-      if (logging !== undefined || modeNow() !== 'store') return
+      if (logging !== undefined || outage !== null) return
       const [first, next] = LATE_LOG_MS
       logging = setTimeout(logLate, performance.now() - loggedAt < next ? next : first).unref()
     },
     /** Logs that a server of Redis is down or up again. */
     changed({ mode, server, degraded, cause }: OutageChange): void {
-      outageSince = degraded ? (outageSince ?? instant(Date.now())) : undefined
+      if (!degraded) outage = null
+      else outage ??= { since: instant(Date.now()), text: WITHOUT_REDIS[onOutage] }
       if (mode === 'store') {
         log.info({ server, mode, decisions: unlogged }, 'Redis available again')
         resume()
@@ -74,16 +75,9 @@ export function createOutageLog(
         log.warn({ server, mode, cause: cause?.message }, `Redis unavailable; ${WITHOUT_REDIS[mode]}`)
     },
     status(): StoreStatus {
-      const up = modeNow() === 'store'
-      const late = logging === undefined ? [] : [onOutage]
-      const since = outageSince ?? instant(Date.now())
-      return {
-        up,
-        modes: up ? ['store', ...late] : [onOutage],
-        withoutRedis,
-        lastWithoutRedis,
-        outage: up ? null : { since, text: WITHOUT_REDIS[onOutage] },
-      }
+      const modes: Mode[] = outage === null ? ['store'] : [onOutage]
+      if (outage === null && logging !== undefined) modes.push(onOutage)
+      return { modes, withoutRedis, lastWithoutRedis, outage }
     },
   }
 }

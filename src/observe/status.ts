@@ -1,3 +1,4 @@
+import type { Mode } from '../limit/fallback/breakers.ts'
 import type { OutageMode } from '../limit/quota.ts'
 import { mergeBy, sum } from '../runtime/merge.ts'
 
@@ -8,20 +9,17 @@ export const WITHOUT_REDIS: Readonly<Record<OutageMode, string>> = {
   deny: 'refusing limited calls with 503',
 }
 
-/** What decides about limits: the store, or the fallback in a mode of `store.onOutage`. */
-export type DecidingMode = 'store' | OutageMode
-export const MODES: readonly DecidingMode[] = ['store', 'local', 'allow', 'deny']
+/** What may decide about limits: the store, or the fallback in a mode of `store.onOutage`. */
+export const MODES: readonly Mode[] = ['store', 'local', 'allow', 'deny']
 
 /** The store of the counters. Instants are ISO 8601 in UTC. */
 export interface StoreStatus {
-  /** False while a server of it is down, in any process. */
-  readonly up: boolean
   /** What decides now; the store and the fallback while single answers of Redis are late. */
-  readonly modes: readonly DecidingMode[]
+  readonly modes: readonly Mode[]
   /** Decisions without Redis since the start, and the instant of the last; null if there were none. */
   readonly withoutRedis: number
   readonly lastWithoutRedis: string | null
-  /** The outage in progress, with the words of `WITHOUT_REDIS`; null if the store is up. */
+  /** Set while a server of the store is down, in any process, with the words of `WITHOUT_REDIS`; else null. */
   readonly outage: { readonly since: string; readonly text: string } | null
 }
 
@@ -39,13 +37,15 @@ export interface UpstreamStatus {
   readonly oldestWaitSeconds: number
 }
 
-/** The keys of an issuer. */
+/** The keys of an issuer, and its introspection. */
 export interface IssuerStatus {
   readonly issuer: string
   /** Since the keys were last read; if they never were, since the first attempt. */
   readonly ageSeconds: number
   /** Failed attempts to read the keys since the start. */
   readonly failures: number
+  /** Null without introspection. */
+  readonly introspectionUp: boolean | null
 }
 
 /** A certificate file; `certificate` is its path in the configuration, such as `listen.tls.cert`. */
@@ -66,12 +66,9 @@ export interface Status {
   readonly gateways: number | null
   /** Open sockets of callers. */
   readonly sockets: number
-  /** Requests of the last seconds, those of them that limits refused, and those with a status of 500 or above. */
-  readonly recent: { readonly requests: number; readonly refused: number; readonly failed: number }
   readonly store: StoreStatus
   readonly upstreams: readonly UpstreamStatus[]
   readonly issuers: readonly IssuerStatus[]
-  readonly introspection: readonly { readonly issuer: string; readonly up: boolean }[]
   readonly certificates: readonly CertificateStatus[]
   /** Calls since the start that shadow limits would have refused. */
   readonly shadowOver: readonly { readonly limit: string; readonly calls: number }[]
@@ -84,11 +81,6 @@ export function mergeStatus(all: readonly Status[]): Status {
     workers: sum(all.map(({ workers }) => workers)),
     gateways: gateways.length === 0 ? null : Math.max(...gateways),
     sockets: sum(all.map(({ sockets }) => sockets)),
-    recent: {
-      requests: sum(all.map(({ recent }) => recent.requests)),
-      refused: sum(all.map(({ recent }) => recent.refused)),
-      failed: sum(all.map(({ recent }) => recent.failed)),
-    },
     store: mergeStores(all.map(({ store }) => store)),
     upstreams: mergeBy(
       all.flatMap(({ upstreams }) => upstreams),
@@ -106,16 +98,12 @@ export function mergeStatus(all: readonly Status[]): Status {
     issuers: mergeBy(
       all.flatMap(({ issuers }) => issuers),
       ({ issuer }) => issuer,
-      ({ issuer, ageSeconds, failures }, b) => ({
-        issuer,
-        ageSeconds: Math.max(ageSeconds, b.ageSeconds),
-        failures: failures + b.failures,
+      (a, b) => ({
+        ...a,
+        ageSeconds: Math.max(a.ageSeconds, b.ageSeconds),
+        failures: a.failures + b.failures,
+        introspectionUp: a.introspectionUp && b.introspectionUp,
       }),
-    ),
-    introspection: mergeBy(
-      all.flatMap(({ introspection }) => introspection),
-      ({ issuer }) => issuer,
-      (a, b) => ({ ...a, up: a.up && b.up }),
     ),
     certificates: all[0]?.certificates ?? [],
     shadowOver: mergeBy(
@@ -129,10 +117,9 @@ export function mergeStatus(all: readonly Status[]): Status {
 function mergeStores(all: readonly StoreStatus[]): StoreStatus {
   const instants = all.map(({ lastWithoutRedis }) => lastWithoutRedis ?? '')
   return {
-    up: all.every(({ up }) => up),
     modes: [...new Set(all.flatMap(({ modes }) => modes))],
     withoutRedis: sum(all.map(({ withoutRedis }) => withoutRedis)),
     lastWithoutRedis: instants.toSorted().at(-1) || null,
-    outage: all.find(({ up }) => !up)?.outage ?? null,
+    outage: all.find(({ outage }) => outage !== null)?.outage ?? null,
   }
 }

@@ -8,6 +8,7 @@ import { serviceUnavailable } from '../errors.ts'
 import { claimsOf } from '../policy/conditions.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import type { IssuerStatus } from '../observe/status.ts'
 import { createAuthorizationGuard } from '../par/authorization.ts'
 import { foldClientId, type ParClient } from '../par/clients.ts'
 import { createParGuard } from '../par/guard.ts'
@@ -100,17 +101,14 @@ export function openIssuers(
       const since = performance.now() - FIRST_KEYS_MS
       return issuers.find(({ keys }) => !keys.current() && keys.readAt() > since)?.issuer
     },
-    status() {
+    status(): IssuerStatus[] {
       const now = performance.now()
-      return {
-        issuers: issuers.map(({ issuer, keys }) => {
-          const ageSeconds = (now - keys.readAt()) / 1000
-          return { issuer, ageSeconds, failures: keys.failures() }
-        }),
-        introspection: issuers.flatMap(({ issuer, introspect }) =>
-          introspect === undefined ? [] : [{ issuer, up: introspect.isUp() }],
-        ),
-      }
+      return issuers.map(({ issuer, keys, introspect }) => ({
+        issuer,
+        ageSeconds: (now - keys.readAt()) / 1000,
+        failures: keys.failures(),
+        introspectionUp: introspect?.isUp() ?? null,
+      }))
     },
   }
 }

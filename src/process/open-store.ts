@@ -16,8 +16,7 @@ import { createLiveOverrides, type LiveOverridesOptions } from './overrides-live
 const DAMAGED_LOG_MS = 10_000
 const MAX_LOGGED = 20
 const NOT_SHARED = () => Promise.reject(new Error('Counters in memory are not shared.'))
-const COUNTED = { withoutRedis: 0, lastWithoutRedis: null }
-const UP: StoreStatus = { up: true, modes: ['store'], ...COUNTED, outage: null }
+const UP: StoreStatus = { modes: ['store'], withoutRedis: 0, lastWithoutRedis: null, outage: null }
 
 const logged = (overrides: readonly Override[]): readonly string[] =>
   overrides.slice(0, MAX_LOGGED).map(({ caller, name, limit, untilAt, by, note }) => {
@@ -62,7 +61,7 @@ export async function openStore(
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
-  const outages = createOutageLog(mode, () => store.mode(), onAvailable, { log, metrics })
+  const outages = createOutageLog(mode, onAvailable, log, metrics)
   // Counters in memory need no ioredis, whose modules take an eighth of the time of a start, and 5 MB.
   const { createRedisStore } = await import('../limit/redis/store.ts')
   const counters = createRedisStore({

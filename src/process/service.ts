@@ -110,7 +110,6 @@ export async function buildService(
     workers: 1,
     gateways: opened.gateways(),
     sockets: openSockets(listeners.server),
-    recent: activity.recent(),
     store: opened.status(),
     shadowOver: metrics.decisions
       .series()
@@ -159,6 +158,7 @@ export async function buildService(
     },
     metrics: metrics.text,
     status,
+    totals: activity.totals,
     activity: activity.values,
     lastMinute: lastMinute.counts,
     shareSummary: opened.shareSummary,

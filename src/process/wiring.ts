@@ -58,7 +58,7 @@ export function wire(config: Config, parts: Parts, loadedKeys?: LoadedKeys) {
     usage,
     /** Returns the state of what the configuration names. */
     status: () => ({
-      ...issuers.status(),
+      issuers: issuers.status(),
       upstreams: config.upstreams.flatMap((upstream) =>
         upstreamStatus(upstream, forwards.get(upstream.name)!),
       ),

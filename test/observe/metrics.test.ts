@@ -2,7 +2,7 @@ import { collectDefaultMetrics, Registry } from 'prom-client'
 import { expect, it } from 'vitest'
 import { showGauges } from '../../src/observe/gauges.ts'
 import { aggregate, countsOf, createMetrics, type Metrics } from '../../src/observe/metrics.ts'
-import { type DecidingMode, mergeStatus, type StoreStatus } from '../../src/observe/status.ts'
+import { mergeStatus, type StoreStatus } from '../../src/observe/status.ts'
 
 /** Returns the lines of some metrics. */
 async function linesOf(values: Parameters<typeof aggregate>[0], name: RegExp): Promise<string[]> {
@@ -10,9 +10,10 @@ async function linesOf(values: Parameters<typeof aggregate>[0], name: RegExp): P
 }
 
 /** Shows the gauges of a process whose store is in these modes. */
-function showStore(metrics: Metrics, ...modes: readonly DecidingMode[]): void {
+function showStore(metrics: Metrics, ...modes: StoreStatus['modes']): void {
   const { store, ...others } = mergeStatus([])
-  const inModes: StoreStatus = { ...store, modes, up: modes.includes('store') }
+  const outage = modes.includes('store') ? null : { since: '', text: '' }
+  const inModes: StoreStatus = { ...store, modes, outage }
   showGauges(metrics, () => ({ ...others, workers: 1, store: inModes }))
 }
 

@@ -5,9 +5,7 @@ const FIRST: Status = {
   workers: 1,
   gateways: 3,
   sockets: 7,
-  recent: { requests: 10, refused: 1, failed: 2 },
   store: {
-    up: true,
     modes: ['store', 'local'],
     withoutRedis: 6,
     lastWithoutRedis: '2025-06-15T15:06:40.000Z',
@@ -25,8 +23,7 @@ const FIRST: Status = {
       oldestWaitSeconds: 1.5,
     },
   ],
-  issuers: [{ issuer: 'i', ageSeconds: 12, failures: 3 }],
-  introspection: [{ issuer: 'i', up: true }],
+  issuers: [{ issuer: 'i', ageSeconds: 12, failures: 3, introspectionUp: true }],
   certificates: [
     { certificate: 'listen.tls.cert', expiresAt: 1, state: 'failed', message: 'expired at 1970; renew it' },
   ],
@@ -39,22 +36,19 @@ it('adds up the numbers of processes, and shows the worst state of each part', (
   const second: Status = {
     ...FIRST,
     gateways: 4,
-    store: { up: false, modes: ['local'], withoutRedis: 1, lastWithoutRedis: null, outage },
+    store: { modes: ['local'], withoutRedis: 1, lastWithoutRedis: null, outage },
     upstreams: [{ ...upstream!, up: false, oldestWaitSeconds: 0.5 }],
     issuers: [
-      { issuer: 'i', ageSeconds: 10, failures: 0 },
-      { issuer: 'new', ageSeconds: 1, failures: 0 },
+      { issuer: 'i', ageSeconds: 10, failures: 0, introspectionUp: false },
+      { issuer: 'new', ageSeconds: 1, failures: 0, introspectionUp: null },
     ],
-    introspection: [{ issuer: 'i', up: false }],
     shadowOver: [{ limit: 'other', calls: 1 }, ...FIRST.shadowOver],
   }
   expect(mergeStatus([FIRST, second])).toEqual({
     workers: 2,
     gateways: 4,
     sockets: 14,
-    recent: { requests: 20, refused: 2, failed: 4 },
     store: {
-      up: false,
       modes: ['store', 'local'],
       withoutRedis: 7,
       lastWithoutRedis: '2025-06-15T15:06:40.000Z',
@@ -73,15 +67,19 @@ it('adds up the numbers of processes, and shows the worst state of each part', (
       },
     ],
     issuers: [
-      { issuer: 'i', ageSeconds: 12, failures: 3 },
-      { issuer: 'new', ageSeconds: 1, failures: 0 },
+      { issuer: 'i', ageSeconds: 12, failures: 3, introspectionUp: false },
+      { issuer: 'new', ageSeconds: 1, failures: 0, introspectionUp: null },
     ],
-    introspection: [{ issuer: 'i', up: false }],
     certificates: FIRST.certificates,
     shadowOver: [
       { limit: 'trial', calls: 8 },
       { limit: 'other', calls: 1 },
     ],
   })
-  expect(mergeStatus([])).toMatchObject({ workers: 0, gateways: null, store: { up: true }, upstreams: [] })
+  expect(mergeStatus([])).toMatchObject({
+    workers: 0,
+    gateways: null,
+    store: { outage: null },
+    upstreams: [],
+  })
 })

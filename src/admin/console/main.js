@@ -45,7 +45,7 @@ function show(overview) {
   const { gateways, store } = overview.status
   const upSeconds = Math.max(1, (Date.parse(overview.at) - Date.parse(startedAt)) / 1000)
   const together =
-    gateways === null || !store.up
+    gateways === null || store.outage !== null
       ? ''
       : ` · ${gateways} ${gateways === 1 ? 'process counts' : 'processes count'} in Redis`
   write(byId('gateway'), `${host}, process ${pid}, up ${duration(upSeconds)}${together}`)

@@ -85,9 +85,9 @@ export function tilesOf({ at, gateways, activity, counts, lastMinute, status: { 
     },
     {
       name: 'Store',
-      text: store.up ? 'Up' : 'Down',
+      text: store.outage === null ? 'Up' : 'Down',
       note: [...fallbacks, ...missed].join('; ') || `${counts} counts`,
-      className: store.up ? 'good' : 'refused',
+      className: store.outage === null ? 'good' : 'refused',
     },
     {
       name: 'Processes',

@@ -7,17 +7,22 @@ import { addUp, mergeBy, sum } from '../../runtime/merge.ts'
 import { type CallerRow, createCallers, inOrder } from './callers.ts'
 import { type LatestDecision, MAX_CALLERS, refusedForMs } from './callers.ts'
 import { createRing, secondOf } from './ring.ts'
-import { RECENT_SECONDS } from './summary.ts'
 
 const TOTAL_SECONDS = 300
+/** Seconds over which rates are averaged. */
+export const RECENT_SECONDS = 10
 const MAX_SHOWN = 100
 
-/** What callers did lately, in a process or in all. Series have a count for each second, oldest first. */
-export interface ActivityValues {
-  /** The requests of the last 300 seconds, those of them that limits refused, and those with a status of 500 or above. */
+/** The requests of each of the last 300 seconds, oldest first. */
+export interface TotalCounts {
   readonly requests: readonly number[]
+  /** Those of the requests that limits refused, and those with a status of 500 or above. */
   readonly refused: readonly number[]
   readonly failed: readonly number[]
+}
+
+/** What callers did lately, in a process or in all. */
+export interface ActivityValues extends TotalCounts {
   /** The callers to show, busiest first. */
   readonly callers: readonly CallerActivity[]
   /** Tracked callers, shown or not; at `MAX_CALLERS`, there may be more. */
@@ -34,6 +39,14 @@ export function createActivity(now = () => performance.now()) {
   const refused = createRing(TOTAL_SECONDS)
   const failed = createRing(TOTAL_SECONDS)
 
+  function totals(): TotalCounts {
+    const second = secondOf(now())
+    return {
+      requests: requests.before(second),
+      refused: refused.before(second),
+      failed: failed.before(second),
+    }
+  }
   return {
     count(exchange: Exchange, status: number): void {
       const second = secondOf(exchange.endedAt)
@@ -44,21 +57,10 @@ export function createActivity(now = () => performance.now()) {
     },
     forget: callers.forget,
     find: callers.find,
-    /** Returns the requests of all callers in the last `RECENT_SECONDS`. */
-    recent() {
-      const second = secondOf(now())
-      const countOf = (ring: typeof requests) => sum(ring.before(second).slice(-RECENT_SECONDS))
-      return { requests: countOf(requests), refused: countOf(refused), failed: countOf(failed) }
-    },
+    totals,
     values(): ActivityValues {
       const at = now()
-      const second = secondOf(at)
-      return {
-        requests: requests.before(second),
-        refused: refused.before(second),
-        failed: failed.before(second),
-        ...busiest(callers.rows().map((row) => callerValues(row, at))),
-      }
+      return { ...totals(), ...busiest(callers.rows().map((row) => callerValues(row, at))) }
     },
   }
 }
@@ -134,14 +136,15 @@ export function mergeActivity(all: readonly ActivityValues[]): ActivityValues {
     mergeCaller,
   )
   const { callers, known } = busiest(merged)
-  return {
-    requests: addUp(all.map(({ requests }) => requests)),
-    refused: addUp(all.map(({ refused }) => refused)),
-    failed: addUp(all.map(({ failed }) => failed)),
-    callers,
-    known: Math.max(known, ...all.map((values) => values.known)),
-  }
+  return { ...mergeTotals(all), callers, known: Math.max(known, ...all.map((values) => values.known)) }
 }
+
+/** Adds up the requests of several processes. */
+export const mergeTotals = (all: readonly TotalCounts[]): TotalCounts => ({
+  requests: addUp(all.map(({ requests }) => requests)),
+  refused: addUp(all.map(({ refused }) => refused)),
+  failed: addUp(all.map(({ failed }) => failed)),
+})
 
 function mergeCaller(a: CallerActivity, b: CallerActivity): CallerActivity {
   return {

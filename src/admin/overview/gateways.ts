@@ -5,9 +5,11 @@ import type { Config } from '../../config/compile.ts'
 import { WITHOUT_REDIS } from '../../observe/status.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { instant } from '../../runtime/instant.ts'
+import { sum } from '../../runtime/merge.ts'
 import { VERSION } from '../../runtime/package.ts'
+import { RECENT_SECONDS } from './activity.ts'
 import type { ConfigurationInForce, OverviewSource } from './source.ts'
-import { parseSummary, RECENT_SECONDS, type Summary } from './summary.ts'
+import { parseSummary, type Summary } from './summary.ts'
 
 const EVERY_MS = 1000
 const MAX_GATEWAYS = 100
@@ -31,18 +33,20 @@ export function createGateways(configuration: ConfigurationInForce, source: () =
   let readMs = 0
 
   async function ownSummary(): Promise<Summary> {
-    const { recent, store } = await source().status()
+    const { status, totals } = source()
+    const [{ store }, { requests, refused, failed }] = await Promise.all([status(), totals()])
     const sinceStart = Math.floor((Date.now() - startedMs) / 1000)
     const seconds = Math.max(1, Math.min(RECENT_SECONDS, sinceStart))
+    const rateOf = (counts: readonly number[]) => sum(counts.slice(-RECENT_SECONDS)) / seconds
     return {
       ...self,
       version: VERSION,
       configuration: configuration.hash(),
       admin: urlOf(configuration.config().admin),
-      calls: recent.requests / seconds,
-      refused: recent.refused / seconds,
-      failed: recent.failed / seconds,
-      mode: (store.up ? undefined : store.modes[0]) ?? 'store',
+      calls: rateOf(requests),
+      refused: rateOf(refused),
+      failed: rateOf(failed),
+      mode: (store.outage && store.modes.find((mode) => mode !== 'store')) ?? 'store',
       withoutRedis: store.withoutRedis,
     }
   }

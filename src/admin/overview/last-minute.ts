@@ -1,4 +1,5 @@
 import { type Metrics, REQUEST_BUCKETS, STORE_BUCKETS } from '../../observe/metrics.ts'
+import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { addUp, mergeBy, sum } from '../../runtime/merge.ts'
 
 const EVERY_MS = 10_000
@@ -43,16 +44,13 @@ export function createLastMinute({ requests, requestSeconds, upstreamSeconds, st
       ),
     }
   }
-  const samples = [read(-1)]
-  const timer = setInterval(() => {
-    samples.push(read(-1))
-    if (samples.length > SAMPLES) samples.shift()
-  }, EVERY_MS).unref()
+  let samples = [read(-1)]
+  const close = SYSTEM_CLOCK.every(EVERY_MS, () => (samples = [...samples, read(-1)].slice(-SAMPLES)))
 
   return {
     /** Returns what has been counted since the oldest sample. */
     counts: () => mergeMinutes([read(1), samples[0]!]),
-    close: () => clearInterval(timer),
+    close,
   }
 }
 

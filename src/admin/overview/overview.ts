@@ -6,12 +6,11 @@ import { quotaOf } from '../../policy/rule.ts'
 import { instant } from '../../runtime/instant.ts'
 import { sum } from '../../runtime/merge.ts'
 import { VERSION } from '../../runtime/package.ts'
-import type { ActivityValues, CallerActivity, LimitActivity } from './activity.ts'
+import { type ActivityValues, type CallerActivity, type LimitActivity, RECENT_SECONDS } from './activity.ts'
 import { MAX_CALLERS } from './callers.ts'
 import { createGateways, type ShownSummary } from './gateways.ts'
 import { type LastMinute, showMinute } from './last-minute.ts'
 import type { ConfigurationInForce, OverviewSource, ReloadRecord } from './source.ts'
-import { RECENT_SECONDS } from './summary.ts'
 
 /** The body of `/overview`, which the console and `sluice limits top` show. Instants are ISO 8601 in UTC. */
 export interface Overview {
@@ -29,7 +28,7 @@ export interface Overview {
   readonly overrides: { readonly total: number; readonly first: readonly ListedOverride[] }
   /** Where calls are counted. */
   readonly counts: 'memory' | 'Redis'
-  readonly status: Omit<Status, 'recent'>
+  readonly status: Status
   readonly lastMinute: LastMinute
   /** The latest first. */
   readonly events: readonly LogEvent[]
@@ -58,17 +57,16 @@ export function createOverview(configuration: ConfigurationInForce, source: () =
     async read(): Promise<Overview> {
       const { notReadyReason, activity, status, lastMinute, overrides, events } = source()
       const until = instant(Date.now() - (performance.now() % 1000))
-      const [notReady, activityNow, { recent: _, ...statusNow }, minute, listed, logged, sharing] =
-        await Promise.all([
-          notReadyReason(),
-          activity(),
-          status(),
-          lastMinute(),
-          // Rejects while no worker serves.
-          overrides().catch(() => []),
-          events(),
-          gateways.read(),
-        ])
+      const [notReady, activityNow, statusNow, minute, listed, logged, sharing] = await Promise.all([
+        notReadyReason(),
+        activity(),
+        status(),
+        lastMinute(),
+        // Rejects while no worker serves.
+        overrides().catch(() => []),
+        events(),
+        gateways.read(),
+      ])
       const { clients, limits, store } = configuration.config()
       const ids = new Set(activityNow.callers.map(({ client }) => client))
       const listedHere = clients.filter(({ caller }) => ids.has(caller))

@@ -1,4 +1,4 @@
-import { mergeActivity } from '../../admin/overview/activity.ts'
+import { mergeActivity, mergeTotals } from '../../admin/overview/activity.ts'
 import { mergeMinutes } from '../../admin/overview/last-minute.ts'
 import type { Config } from '../../config/compile.ts'
 import type { LogOutput } from '../../observe/log.ts'
@@ -88,6 +88,7 @@ export async function openWorkers(
       return await aggregate([await metrics.values(), ...latest.values(), counted]).metrics()
     },
     status: async () => mergeStatus(await callAll((worker) => worker.call('status'))),
+    totals: async () => mergeTotals(await callAll((worker) => worker.call('totals'))),
     activity: async () => mergeActivity(await callAll((worker) => worker.call('activity'))),
     lastMinute: async () => mergeMinutes(await callAll((worker) => worker.call('lastMinute'))),
     shareSummary: async (sent) => await first().call('shareSummary', sent),

@@ -53,11 +53,11 @@ export function createLimits({ operator, hash, failed }: LimitsParts) {
     const [, encoded] = /^\/limits\/([^/]+)$/.exec(path) ?? []
     if (encoded !== undefined) {
       const caller = await readCaller(encoded)
-      if (method === 'PATCH') return ok(await operator().setLimits(await readSetting(request, caller)))
-      if (method === 'DELETE') return await queued(response, (signal) => operator().reset(caller, signal))
-      return isRead
-        ? await queued(response, (signal) => operator().usage(caller, signal))
-        : problem(405, 'Only GET, HEAD, DELETE and PATCH.', { Allow: 'GET, HEAD, DELETE, PATCH' })
+      const { usage, reset, setLimits } = operator()
+      if (isRead) return await queued(response, (signal) => usage(caller, signal))
+      if (method === 'DELETE') return await queued(response, (signal) => reset(caller, signal))
+      if (method === 'PATCH') return ok(await setLimits(await readSetting(request, caller)))
+      return problem(405, 'Only GET, HEAD, DELETE and PATCH.', { Allow: 'GET, HEAD, DELETE, PATCH' })
     }
     if (path.startsWith('/limits'))
       return problem(404, 'Ask for /limits/CALLER: a client id, percent-encoded, or ip:192.0.2.7.')

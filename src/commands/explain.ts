@@ -20,7 +20,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   parseQuestion(question)
   let explained = args['offline'] === true ? undefined : await explainLive(question, args, io)
   // Only with `--config`: here, `--host` is the host that the caller addresses.
-  explained ??= explain((await load({ config: args['config'] }, io)).config, question)
+  explained ??= explain((await load({ config: args['config'] }, io)).config, question).explained
   print(io, args, explained, describeExplained)
 }
 

@@ -31,9 +31,9 @@ export function createAccessLog(
     metrics.requests.inc(match, route ? exchange.method : 'any', String(status), source)
     metrics.requestSeconds.observe((endedAt - exchange.startedAt) / 1000, match)
     // An upstream that hangs is slow, also if its callers leave before the head.
-    const waitEnd = forwarded?.headAt ?? (forwarded?.leftWaitingFor === 'response' ? endedAt : undefined)
-    if (waitEnd !== undefined && route?.upstream !== undefined)
-      metrics.upstreamSeconds.observe((waitEnd - exchange.forwardedAt!) / 1000, route.upstream)
+    const end = forwarded?.headAt ?? (forwarded?.leftWaitingFor === 'response' ? endedAt : undefined)
+    if (end !== undefined && route?.upstream !== undefined)
+      metrics.upstreamSeconds.observe((end - exchange.forwardedAt!) / 1000, route.upstream)
     if (decision?.mode === 'store' && !decision.cached)
       metrics.storeSeconds.observe((exchange.decidedAt! - exchange.limitAt!) / 1000)
     count(exchange, status)

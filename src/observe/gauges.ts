@@ -26,7 +26,7 @@ export function showGauges({ showGauge }: Metrics, status: () => Status): void {
     return [[{}, last === null ? 0 : Date.parse(last) / 1000]]
   })
   const counting = 'Processes that count in this Redis, each worker for itself.'
-  show('max', 'store_gateways', counting, ({ gateways }) => [[{}, gateways]])
+  if (status().gateways !== null) show('max', 'store_gateways', counting, ({ gateways }) => [[{}, gateways]])
   show('min', 'upstream_up{upstream,address}', '0 while the address fails.', ({ upstreams }) =>
     upstreams.map(({ upstream, address, up }) => [{ upstream, address }, up]),
   )

@@ -50,18 +50,16 @@ export function eventOf(line: string): LogEvent | undefined {
 
 /** Returns the first item and the first line of a field's value, and the start of a hash; empty without a value. */
 function shortText(value: unknown): string {
-  if (value === null || value === undefined) return ''
   if (Array.isArray(value)) {
     const more = value.length > 1 ? ` and ${value.length - 1} more` : ''
     return `${shortText(value[0])}${more}`
   }
   if (isObject(value)) {
     // The only one has the limits that an operator set: null removes an override.
-    return Object.entries(value)
-      .map(([name, text]) => `${name}=${shortText(text) || 'default'}`)
-      .join(', ')
+    const limits = Object.entries(value).map(([name, text]) => `${name}=${shortText(text) || 'default'}`)
+    return limits.join(', ')
   }
-  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  const text = String(value ?? '')
   return /^[\da-f]{64}$/.test(text) ? text.slice(0, HASH_CHARS) : text.split('\n', 1)[0]!
 }
 

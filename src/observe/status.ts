@@ -1,6 +1,6 @@
 import type { Mode } from '../limit/fallback/breakers.ts'
 import type { OutageMode } from '../limit/quota.ts'
-import { mergeBy, sum } from '../runtime/merge.ts'
+import { mergeLists, sum } from '../runtime/merge.ts'
 
 /** What a gateway does without Redis, in words for operators. */
 export const WITHOUT_REDIS: Readonly<Record<OutageMode, string>> = {
@@ -82,35 +82,26 @@ export function mergeStatus(all: readonly Status[]): Status {
     gateways: gateways.length === 0 ? null : Math.max(...gateways),
     sockets: sum(all.map(({ sockets }) => sockets)),
     store: mergeStores(all.map(({ store }) => store)),
-    upstreams: mergeBy(
-      all.flatMap(({ upstreams }) => upstreams),
-      ({ upstream, address }) => `${upstream} ${address}`,
-      (a, b) => ({
-        ...a,
-        up: a.up && b.up,
-        sockets: a.sockets + b.sockets,
-        maxSockets: a.maxSockets + b.maxSockets,
-        queue: a.queue + b.queue,
-        waiting: a.waiting + b.waiting,
-        oldestWaitSeconds: Math.max(a.oldestWaitSeconds, b.oldestWaitSeconds),
-      }),
-    ),
-    issuers: mergeBy(
-      all.flatMap(({ issuers }) => issuers),
-      ({ issuer }) => issuer,
-      (a, b) => ({
-        ...a,
-        ageSeconds: Math.max(a.ageSeconds, b.ageSeconds),
-        failures: a.failures + b.failures,
-        introspectionUp: a.introspectionUp && b.introspectionUp,
-      }),
-    ),
+    upstreams: mergeLists(all, 'upstreams', ['upstream', 'address'], (a, b) => ({
+      ...a,
+      up: a.up && b.up,
+      sockets: a.sockets + b.sockets,
+      maxSockets: a.maxSockets + b.maxSockets,
+      queue: a.queue + b.queue,
+      waiting: a.waiting + b.waiting,
+      oldestWaitSeconds: Math.max(a.oldestWaitSeconds, b.oldestWaitSeconds),
+    })),
+    issuers: mergeLists(all, 'issuers', ['issuer'], (a, b) => ({
+      ...a,
+      ageSeconds: Math.max(a.ageSeconds, b.ageSeconds),
+      failures: a.failures + b.failures,
+      introspectionUp: a.introspectionUp && b.introspectionUp,
+    })),
     certificates: all[0]?.certificates ?? [],
-    shadowOver: mergeBy(
-      all.flatMap(({ shadowOver }) => shadowOver),
-      ({ limit }) => limit,
-      (a, b) => ({ ...a, calls: a.calls + b.calls }),
-    ),
+    shadowOver: mergeLists(all, 'shadowOver', ['limit'], (a, b) => ({
+      ...a,
+      calls: a.calls + b.calls,
+    })),
   }
 }
 

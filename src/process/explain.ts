@@ -59,17 +59,13 @@ function parseNamed(what: string, text = '{}'): JsonObject {
 
 /**
  * Follows a request through a configuration as the gateway would, now or at the instant of the
- * question, without any I/O.
+ * question, without any I/O. Also returns the quotas of its limits; null for an unknown key.
  */
-export const explain = (config: Config, question: RequestLine, overrides?: Overrides): Explained =>
-  explainWithQuotas(config, question, overrides).explained
-
-/** Explains a request, and returns the quotas of its limits; null for an unknown key. */
-export function explainWithQuotas(config: Config, question: RequestLine, overrides?: Overrides) {
+export function explain(config: Config, question: RequestLine, overrides?: Overrides) {
   const { request: asked, caller, facts, atMs } = parseQuestion(question)
   const request = { ...asked, host: asked.host ?? defaultHost(config) }
   const { method, host } = request
-  const routes = compileRoutesOf(config, overrides)
+  const routes = compileRoutesOf(config, { overrides })
   const parsed = parseTarget(request.target, [host], servedHosts(routes, config.listen.hosts))
   const target = parsed instanceof Refusal ? undefined : parsed
   const found = target && createRouter(routes)(method, target.host, target.segments)

@@ -48,12 +48,12 @@ export function createListeners(current: () => Wired, log: Log, metrics: Metrics
     server,
     /** Opens the callers' port last. Resolves with the URLs; rejects with a message for the operator. */
     async open() {
-      const forwardAuthAddress = asked && (await listen(asked.server, asked.host, asked.port, 'forwardAuth'))
+      const other = asked && (await listen(asked.server, asked.host, asked.port, 'forwardAuth'))
       const address = await listen(server, bounds.host, bounds.port, 'listen').catch((error) => {
         asked?.server.close()
         throw error
       })
-      return { address, forwardAuthAddress }
+      return { address, forwardAuthAddress: other }
     },
     /**
      * Uses the certificate of a new configuration, only if it has changed: a renewal ends the TLS

@@ -29,10 +29,7 @@ export type AuthenticationPools = ReturnType<typeof createAuthenticationPools>
 export const createAuthenticationPools = ({ createPool }: Resources) => ({
   issuerKeys: createPool<KeyLocation, ReturnType<typeof createKeySource> & { failures(): number }>(),
   introspections: createPool<Tokens, ReturnType<typeof createIntrospection>>(),
-  bearers: createPool<
-    { readonly tokens: readonly Tokens[]; readonly hosts: readonly string[] },
-    Authenticate
-  >(),
+  bearers: createPool<{ tokens: readonly Tokens[]; hosts: readonly string[] }, Authenticate>(),
   clientKeys: createPool<Pick<Client, 'id' | 'jwks'>, ReturnType<typeof createClientKeys>>(),
 })
 

@@ -1,19 +1,18 @@
 import type { DecidedLimit, OperatorApi } from '../admin/operator-api.ts'
+import type { Activity } from '../admin/overview/activity.ts'
+import type { OverviewSource } from '../admin/overview/source.ts'
 import type { Config } from '../config/compile.ts'
 import { InvalidQuestion } from '../errors.ts'
 import { prefixOf } from '../limit/key.ts'
 import { instant } from '../runtime/instant.ts'
 import { quotaOf, reasonOf, rulesOf } from '../policy/rule.ts'
-import type { LiveOverrides } from './overrides-live.ts'
 import { assertCounted, callerKey, countsBy } from '../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../policy/counted.ts'
-import { isOverridable, listOverrides, overrideKey } from '../policy/overrides.ts'
-import type { InspectedStore } from '../limit/store.ts'
+import { isOverridable, overrideKey } from '../policy/overrides.ts'
 import type { CallerUsage, Usage } from '../gateway/usage.ts'
 import type { Log } from '../observe/log.ts'
-import { explainWithQuotas } from './explain.ts'
-
-type Operations = Pick<OperatorApi, 'usage' | 'reset' | 'findCaller' | 'setLimits' | 'overrides' | 'explain'>
+import { explain } from './explain.ts'
+import type { OpenedStore } from './open-store.ts'
 
 /** Reasons for the limits while Redis is unavailable, each followed by the configured limit. */
 const OUTAGE = {
@@ -22,17 +21,16 @@ const OUTAGE = {
   deny: 'Redis is unavailable: every call is refused with 503, instead of',
 }
 
-/** Creates the operators' requests to one process, which use the current configuration. */
+/** Creates the operators' requests about limits to one process, which use the current configuration. */
 export function createOperations(parts: {
   current(): { readonly config: Config; readonly usage: Usage }
-  readonly overrides: Pick<LiveOverrides, 'change' | 'limits' | 'values'>
-  readonly inspect: InspectedStore['inspect']
-  /** Returns the caller of the last minute that is shown as this text. */
-  findShown(shown: string): CountedCaller | undefined
+  readonly opened: Pick<OpenedStore, 'overrides' | 'store'>
+  readonly activity: Activity
   forget(caller: CountedCaller): void
   readonly log: Log
-}): Operations {
-  const { current, overrides, inspect, findShown, forget, log } = parts
+}): Omit<OperatorApi, keyof OverviewSource | 'metrics'> {
+  const { current, opened, activity, forget, log } = parts
+  const { overrides, store } = opened
   /** Returns the rule that decides a limit; null if the limit is not configured. */
   function ruleOf(config: Config, caller: CountedCaller, name: string): DecidedLimit | null {
     const { limits, clientLimits, store } = config
@@ -61,12 +59,12 @@ export function createOperations(parts: {
       })
       log.info({ ...fields, freed }, 'limits of a caller reset by an operator')
       forget(caller)
-      const keepsPlaces = config.limits.some((limit) => limit.isConcurrent && countsBy(limit, caller))
+      const keepsPlaces = config.limits.some((one) => one.isConcurrent && countsBy(one, caller))
       return { ...fields, freed, keepsPlaces }
     },
     findCaller(shown) {
       const set = overrides.values().find(({ caller }) => showCaller(caller) === shown)
-      return set?.caller ?? findShown(shown)
+      return set?.caller ?? activity.find(shown)
     },
     async setLimits({ caller, set, untilAt, by, note }) {
       const { config, usage } = current()
@@ -99,15 +97,13 @@ export function createOperations(parts: {
       }
     },
 
-    overrides: async () => listOverrides(overrides.values(), current().config.limits, Date.now()),
-
     async explain(question) {
-      const { explained, quotas } = explainWithQuotas(current().config, question, overrides.limits)
+      const { explained, quotas } = explain(current().config, question, overrides.limits)
       if (question.at !== undefined) return explained
       const limits = explained.limits.map(async (limit, i) => {
         const quota = quotas[i]
         if (!quota) return limit
-        const [inspected] = await inspect([quota])
+        const [inspected] = await store.inspect([quota])
         const { allowance, mode } = inspected!
         const { limit: calls, used } = allowance
         if (mode === 'store') return { ...limit, used }

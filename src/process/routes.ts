@@ -7,7 +7,7 @@ import type { GatewayDeps, GatewayRoute } from '../gateway/exchange.ts'
 import { decisionHeaders, draftHeaders } from '../gateway/rate-limit-fields.ts'
 import { encodePart, isPerClient } from '../policy/key.ts'
 import { prefixOf } from '../limit/key.ts'
-import { compileLimit, oncePerCounter, proofQuota } from '../policy/apply.ts'
+import { compileLimit, type LimitOptions, oncePerCounter, proofQuota } from '../policy/apply.ts'
 import type { Limit } from '../policy/limit.ts'
 import type { Overrides } from '../policy/overrides.ts'
 import { fieldsOf } from '../policy/conditions.ts'
@@ -20,13 +20,8 @@ import type { Forward } from '../upstream/upstream.ts'
 export type CompiledRoute = ReturnType<typeof compileRoutesOf>[number]
 
 /** Compiles the routes of a configuration. */
-export function compileRoutesOf(
-  { routes, clientLimits, parameters, store }: Config,
-  overrides?: Overrides,
-  onBadClaim?: (limit: Limit) => void,
-) {
-  return compileRoutes(routes, { prefix: prefixOf(store), clientLimits, overrides, parameters, onBadClaim })
-}
+export const compileRoutesOf = (config: Config, more: Pick<LimitOptions, 'overrides' | 'onBadClaim'> = {}) =>
+  compileRoutes(config.routes, { ...config, prefix: prefixOf(config.store), ...more })
 
 /** Interval of a warning about one limit, in milliseconds. */
 const WARN_MS = 60_000
@@ -41,10 +36,10 @@ export function openRoutes(
   overrides: Overrides,
   log: Log,
 ) {
-  const { routes, upstreams, listen, headers, limits, clientLimits, parameters } = config
+  const { routes, upstreams, listen, headers, limits, parameters } = config
   const errorFormats = new Map(upstreams.map(({ name, errors }) => [name, errors]))
   const prefix = prefixOf(config.store)
-  const options = { prefix, clientLimits, overrides, parameters }
+  const options: LimitOptions = { ...config, prefix, overrides }
   const perClient = limits
     .filter((limit) => isPerClient(limit) && limit.counts === undefined)
     .map((limit) => compileLimit(limit, options))
@@ -90,7 +85,7 @@ export function openRoutes(
     shownQuota: compileShown(route),
     proofQuota: compileProof(route),
   })
-  const served = compileRoutesOf(config, overrides, onBadClaim).map(serve)
+  const served = compileRoutesOf(config, { overrides, onBadClaim }).map(serve)
   return {
     match: createRouter(served),
     ...servedHosts(routes, listen.hosts),

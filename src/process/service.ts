@@ -16,6 +16,7 @@ import type { Metrics } from '../observe/metrics.ts'
 import type { Status } from '../observe/status.ts'
 import { showKey } from '../policy/caller-keys.ts'
 import type { CountedCaller } from '../policy/counted.ts'
+import { listOverrides } from '../policy/overrides.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { keepFreedMemory } from '../runtime/malloc.ts'
 import { assertPrivateParts } from '../runtime/node-http.ts'
@@ -163,14 +164,8 @@ export async function buildService(
     lastMinute: lastMinute.counts,
     shareSummary: opened.shareSummary,
     events: output.events,
-    ...createOperations({
-      current: () => current,
-      overrides,
-      inspect: store.inspect,
-      findShown: activity.find,
-      forget,
-      log,
-    }),
+    overrides: async () => listOverrides(overrides.values(), current.config.limits, Date.now()),
+    ...createOperations({ current: () => current, opened, activity, forget, log }),
     forget,
     async close(lameDuck) {
       const { drainTimeoutMs } = current.config

@@ -9,16 +9,23 @@ export function addUp(lists: readonly (readonly number[])[]): readonly number[] 
   return sums
 }
 
-/** Combines the items with the same key, in the order of the first item of each key. */
-export function mergeBy<Item>(
-  items: readonly Item[],
-  keyOf: (item: Item) => string,
+type ItemOf<Lists, Name extends keyof Lists> = Lists[Name] extends readonly (infer Item)[] ? Item : never
+
+/**
+ * Merges the lists of this name: combines the items with the same values of `keys`, in the order of
+ * the first item of each.
+ */
+export function mergeLists<Lists, Name extends keyof Lists, Item extends ItemOf<Lists, Name>>(
+  all: readonly Lists[],
+  name: Name,
+  keys: readonly (keyof Item)[],
   combine: (a: Item, b: Item) => Item,
 ): Item[] {
   const merged = new Map<string, Item>()
-  for (const item of items) {
-    const other = merged.get(keyOf(item))
-    merged.set(keyOf(item), other === undefined ? item : combine(other, item))
+  for (const item of all.flatMap((one) => one[name] as readonly Item[])) {
+    const id = keys.map((key) => item[key]).join(' ')
+    const other = merged.get(id)
+    merged.set(id, other === undefined ? item : combine(other, item))
   }
   return [...merged.values()]
 }

@@ -14,7 +14,7 @@ async function explained(
   asker: Partial<RequestLine> = {},
   at = '2026-11-20T10:00:00Z',
 ): Promise<Explained> {
-  return explain((await loadConfig({ file })).config, { request: text, at, ...asker })
+  return explain((await loadConfig({ file })).config, { request: text, at, ...asker }).explained
 }
 const readQuestion = (request: string, host?: string) =>
   parseQuestion({ request, ...(host !== undefined && { host }) }).request

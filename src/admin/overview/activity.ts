@@ -3,7 +3,7 @@ import { partsOf } from '../../limit/key.ts'
 import { CONCURRENT_WAIT_MS } from '../../limit/leases.ts'
 import type { CountedCaller } from '../../policy/counted.ts'
 import { instant } from '../../runtime/instant.ts'
-import { addUp, mergeBy, sum } from '../../runtime/merge.ts'
+import { addUp, mergeLists, sum } from '../../runtime/merge.ts'
 import { type CallerRow, createCallers, inOrder } from './callers.ts'
 import { type LatestDecision, MAX_CALLERS, refusedForMs } from './callers.ts'
 import { createRing, secondOf } from './ring.ts'
@@ -30,6 +30,7 @@ export interface ActivityValues extends TotalCounts {
 }
 
 export type CallerActivity = Readonly<ReturnType<typeof callerValues>>
+export type Activity = ReturnType<typeof createActivity>
 export type LimitActivity = Readonly<ReturnType<typeof limitValues>>
 
 /** Tracks what all callers and the busiest callers do. `now` is in milliseconds, like `performance.now`. */
@@ -56,6 +57,7 @@ export function createActivity(now = () => performance.now()) {
       callers.count(exchange)
     },
     forget: callers.forget,
+    /** Returns the caller of the last minute that is shown as this text. */
     find: callers.find,
     totals,
     values(): ActivityValues {
@@ -130,12 +132,7 @@ function busiest(callers: readonly CallerActivity[]) {
 
 /** Merges the values of several processes: adds up counts, and keeps the latest decision of each limit. */
 export function mergeActivity(all: readonly ActivityValues[]): ActivityValues {
-  const merged = mergeBy(
-    all.flatMap(({ callers }) => callers),
-    ({ caller }) => caller,
-    mergeCaller,
-  )
-  const { callers, known } = busiest(merged)
+  const { callers, known } = busiest(mergeLists(all, 'callers', ['caller'], mergeCaller))
   return { ...mergeTotals(all), callers, known: Math.max(known, ...all.map((values) => values.known)) }
 }
 
@@ -151,7 +148,7 @@ function mergeCaller(a: CallerActivity, b: CallerActivity): CallerActivity {
     ...a,
     calls: addUp([a.calls, b.calls]),
     refused: addUp([a.refused, b.refused]),
-    limits: mergeBy([...a.limits, ...b.limits], ({ name }) => name, mergeLimit),
+    limits: mergeLists([a, b], 'limits', ['name'], mergeLimit),
     refusedNow: (a.refusedNow?.forMs ?? 0) > (b.refusedNow?.forMs ?? 0) ? a.refusedNow : b.refusedNow,
   }
 }

@@ -64,16 +64,11 @@ const createRow = ({ parts, shown }: ShownCaller) => ({
   lead: 0,
 })
 
-interface Ranked {
-  readonly calls: number
-  readonly isRefused: boolean
-}
-
 /**
  * Orders callers so that half of the first `max` are the busiest; before the others come those
  * refused now: they may be made up.
  */
-export function inOrder<T extends Ranked>(callers: readonly T[], max: number): readonly T[] {
+export function inOrder<T extends { calls: number; isRefused: boolean }>(callers: readonly T[], max: number) {
   const busiest = callers.toSorted((a, b) => b.calls - a.calls)
   const others = busiest.splice(max / 2)
   return [...busiest, ...others.toSorted((a, b) => Number(b.isRefused) - Number(a.isRefused))]

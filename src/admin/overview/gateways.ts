@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto'
 import { isIPv6 } from 'node:net'
 import { hostname } from 'node:os'
 import type { Config } from '../../config/compile.ts'
-import { WITHOUT_REDIS } from '../../observe/status.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { instant } from '../../runtime/instant.ts'
 import { sum } from '../../runtime/merge.ts'
@@ -19,8 +18,6 @@ export interface ShownSummary extends Summary {
   readonly self: boolean
   /** Milliseconds since it was written. */
   readonly ageMs: number
-  /** What the gateway does without Redis; null if its store is up. */
-  readonly outage: string | null
 }
 
 /** Sends the summary of this gateway, with its workers, to the others each second, and keeps theirs. */
@@ -46,7 +43,7 @@ export function createGateways(configuration: ConfigurationInForce, source: () =
       calls: rateOf(requests),
       refused: rateOf(refused),
       failed: rateOf(failed),
-      mode: (store.outage && store.modes.find((mode) => mode !== 'store')) ?? 'store',
+      outage: store.outage?.text ?? null,
       withoutRedis: store.withoutRedis,
     }
   }
@@ -55,7 +52,7 @@ export function createGateways(configuration: ConfigurationInForce, source: () =
     const received = await source().shareSummary([id, JSON.stringify(await ownSummary())])
     const summaries = received.flatMap(({ summary: text, ageMs }) => {
       const summary = parseSummary(text)
-      return summary === undefined ? [] : shown(summary, ageMs, false)
+      return summary === undefined ? [] : { ...summary, ageMs, self: false }
     })
     others = summaries.toSorted(byProcess).slice(0, MAX_GATEWAYS - 1)
     readMs = Date.now()
@@ -70,7 +67,7 @@ export function createGateways(configuration: ConfigurationInForce, source: () =
      */
     async read() {
       const sinceMs = Date.now() - readMs
-      const mine = shown(await ownSummary(), 0, true)
+      const mine = { ...(await ownSummary()), ageMs: 0, self: true }
       const aged = others.map((other) => ({ ...other, ageMs: other.ageMs + sinceMs }))
       return {
         gateways: [...aged, mine].toSorted(byProcess),
@@ -79,11 +76,6 @@ export function createGateways(configuration: ConfigurationInForce, source: () =
     },
     close: stop,
   }
-}
-
-function shown(summary: Summary, ageMs: number, self: boolean): ShownSummary {
-  const outage = summary.mode === 'store' ? null : WITHOUT_REDIS[summary.mode]
-  return { ...summary, ageMs, self, outage }
 }
 
 const byProcess = (a: Summary, b: Summary): number =>

@@ -1,6 +1,6 @@
 import { type Metrics, REQUEST_BUCKETS, STORE_BUCKETS } from '../../observe/metrics.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { addUp, mergeBy, sum } from '../../runtime/merge.ts'
+import { addUp, mergeLists, sum } from '../../runtime/merge.ts'
 
 const EVERY_MS = 10_000
 const SAMPLES = 6
@@ -56,16 +56,14 @@ export function createLastMinute({ requests, requestSeconds, upstreamSeconds, st
 
 /** Adds up the counts of several processes. */
 export const mergeMinutes = (all: readonly MinuteCounts[]): MinuteCounts => ({
-  errors: mergeBy(
-    all.flatMap(({ errors }) => errors),
-    ({ route, code, source }) => `${code} ${source} ${route}`,
-    (a, b) => ({ ...a, calls: a.calls + b.calls }),
-  ),
-  durations: mergeBy(
-    all.flatMap(({ durations }) => durations),
-    ({ kind, name }) => `${kind} ${name}`,
-    (a, b) => ({ ...a, counts: addUp([a.counts, b.counts]) }),
-  ),
+  errors: mergeLists(all, 'errors', ['code', 'source', 'route'], (a, b) => ({
+    ...a,
+    calls: a.calls + b.calls,
+  })),
+  durations: mergeLists(all, 'durations', ['kind', 'name'], (a, b) => ({
+    ...a,
+    counts: addUp([a.counts, b.counts]),
+  })),
 })
 
 /** Selects the most frequent errors, and computes quantiles of the durations. */

@@ -69,8 +69,8 @@ export function createOverview(configuration: ConfigurationInForce, source: () =
       ])
       const { clients, limits, store } = configuration.config()
       const ids = new Set(activityNow.callers.map(({ client }) => client))
-      const listedHere = clients.filter(({ caller }) => ids.has(caller))
-      const names = new Map(listedHere.map(({ caller, name }) => [caller, name]))
+      const shown = clients.filter(({ caller }) => ids.has(caller))
+      const names = new Map(shown.map(({ caller, name }) => [caller, name]))
       return {
         version: VERSION,
         at: new Date().toISOString(),

@@ -1,5 +1,4 @@
 import { z } from 'zod'
-import { MODES } from '../../observe/status.ts'
 import { parseObject } from '../../runtime/json.ts'
 
 /** Maximum length of a summary as JSON, in characters. */
@@ -20,8 +19,8 @@ const SUMMARY = z.object({
   calls: COUNT,
   refused: COUNT,
   failed: COUNT,
-  /** `store`, or the mode of `onOutage` that decides in any process. */
-  mode: z.enum(MODES),
+  /** What a process of it does without Redis; null if its store is up. */
+  outage: z.string().nullable(),
   /** Decisions without Redis since the start. */
   withoutRedis: COUNT,
 })

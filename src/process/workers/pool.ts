@@ -7,6 +7,7 @@ import { mergeStatus } from '../../observe/status.ts'
 import { sum } from '../../runtime/merge.ts'
 import type { Service } from '../service.ts'
 import { superviseWorker, type WorkerProcess } from './supervisor.ts'
+import type { WorkerCalls } from './worker.ts'
 
 /** Maximum time for a worker to report its readiness: less than a probe waits. */
 const READY_MS = 500
@@ -40,11 +41,14 @@ export async function openWorkers(
   })
 
   /**
-   * Makes a call to each serving worker; returns the results without those of workers that fail or
-   * do not answer in time.
+   * Calls a function of each serving worker; returns the results without those of workers that fail
+   * or do not answer in time.
    */
-  async function callAll<T>(call: (worker: WorkerProcess) => Promise<T>): Promise<readonly T[]> {
-    const results = await Promise.allSettled(serving().map(call))
+  async function callAll<Name extends keyof WorkerCalls>(
+    name: Name,
+    argument?: Parameters<WorkerCalls[Name]>[0],
+  ) {
+    const results = await Promise.allSettled(serving().map((worker) => worker.call(name, argument)))
     return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []))
   }
   function first(): WorkerProcess {
@@ -84,35 +88,30 @@ export async function openWorkers(
       await Promise.all(others.map(({ configure, kill }) => configure(config, APPLY_MS).catch(kill)))
     },
     async metrics() {
-      await callAll(async (worker) => latest.set(worker, await worker.call('metrics')))
+      const calls = serving().map(async (worker) => latest.set(worker, await worker.call('metrics')))
+      await Promise.allSettled(calls)
       return await aggregate([await metrics.values(), ...latest.values(), counted]).metrics()
     },
-    status: async () => mergeStatus(await callAll((worker) => worker.call('status'))),
-    totals: async () => mergeTotals(await callAll((worker) => worker.call('totals'))),
-    activity: async () => mergeActivity(await callAll((worker) => worker.call('activity'))),
-    lastMinute: async () => mergeMinutes(await callAll((worker) => worker.call('lastMinute'))),
+    status: async () => mergeStatus(await callAll('status')),
+    totals: async () => mergeTotals(await callAll('totals')),
+    activity: async () => mergeActivity(await callAll('activity')),
+    lastMinute: async () => mergeMinutes(await callAll('lastMinute')),
     shareSummary: async (sent) => await first().call('shareSummary', sent),
-    async events() {
-      const events = await callAll((worker) => worker.call('events'))
-      return [...output.events(), ...events.flat()]
-    },
+    events: async () => [...output.events(), ...(await callAll('events')).flat()],
     usage: (caller, signal) => scan(signal, (worker) => worker.call('usage', caller, Infinity)),
     async reset(caller, signal) {
       const result = await scan(signal, (worker) => worker.call('reset', caller, Infinity))
-      await callAll((worker) => worker.call('forget', caller))
+      await callAll('forget', caller)
       return result
     },
-    async findCaller(shown) {
-      const found = await callAll((worker) => worker.call('findCaller', shown))
-      return found.find((caller) => caller !== undefined)
-    },
+    findCaller: async (shown) => (await callAll('findCaller', shown)).find((caller) => caller !== undefined),
     setLimits: async (setting) => await first().call('setLimits', setting),
     overrides: async () => await first().call('overrides'),
     explain: async (question) => await first().call('explain', question),
     async setLogLevel(level) {
       // Also for workers that start later.
       current = { ...current, log: { ...current.log, level } }
-      await callAll((worker) => worker.call('setLogLevel', level))
+      await callAll('setLogLevel', level)
     },
     async close(lameDuck) {
       return sum(await Promise.all(workers.map((worker) => worker.close(lameDuck))))

@@ -11,7 +11,7 @@ const SUMMARY: Summary = {
   calls: 120.4,
   refused: 3,
   failed: 0,
-  mode: 'store',
+  outage: null,
   withoutRedis: 0,
 }
 
@@ -33,7 +33,7 @@ describe('a summary', () => {
     [JSON.stringify({ ...SUMMARY, startedAt: 'yesterday' }), 'a start that is not an instant'],
     [JSON.stringify({ ...SUMMARY, calls: -1 }), 'a negative rate'],
     [JSON.stringify(SUMMARY).replace('120.4', '1e999'), 'an infinite rate'],
-    [JSON.stringify({ ...SUMMARY, mode: 'constructor' }), 'a mode that is none'],
+    [JSON.stringify({ ...SUMMARY, outage: 5 }), 'an outage that is not a text'],
     [JSON.stringify({ ...SUMMARY, admin: 5 }), 'an address that is not a text'],
     [JSON.stringify({ ...SUMMARY, host: 'x'.repeat(1024) }), 'more than 1024 characters'],
   ] as const)('a summary is ignored if it is %s: %s', ([text]) => {

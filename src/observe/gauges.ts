@@ -6,8 +6,8 @@ type LoadName = 'sockets' | 'maxSockets' | 'queue' | 'waiting' | 'oldestWaitSeco
 
 /** Makes the gauges read the state of this process whenever they are shown. `by` combines several processes. */
 export function showGauges({ showGauge }: Metrics, status: () => Status): void {
-  function show(by: Aggregator, series: string, help: string, read: (status: Status) => GaugeValues): void {
-    showGauge(by, `sluice_${series}`, help, () => read(status()))
+  function show(by: Aggregator, name: string, help: string, read: (status: Status) => GaugeValues) {
+    showGauge(by, `sluice_${name}`, help, () => read(status()))
   }
   function showLoad(by: Aggregator, name: string, load: LoadName, help: string): void {
     show(by, `upstream_${name}{upstream}`, help, ({ upstreams }) =>

@@ -1,8 +1,6 @@
-import type { CounterConfiguration, Metric, MetricValue, Registry } from 'prom-client'
+import type { Metric, MetricValue, Registry } from 'prom-client'
 
-interface Description<Label extends string> extends Pick<CounterConfiguration<Label>, 'name' | 'help'> {
-  readonly labelNames: readonly Label[]
-}
+type Description<Label extends string> = { name: string; help: string; labelNames: readonly Label[] }
 
 /** A node of the tree of label values; `count` is of the label combination that ends here. */
 interface Node<Label extends string> {

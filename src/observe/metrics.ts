@@ -20,22 +20,20 @@ export type GaugeValues = Iterable<
 /** Creates all metrics of `/metrics`. No label has a value that callers choose. */
 export function createMetrics() {
   const registry = new Registry()
-  /** Metrics of Node.js, which take milliseconds to read when many files are open. */
-  const nodeRegistry = new Registry()
-  collectNodeMetrics(nodeRegistry)
+  collectNodeMetrics(registry)
 
   const parse = (series: string, help: string) => {
     const [name = '', ...labelNames] = series.split(/[{,}]/).filter(Boolean)
     return { name, help, labelNames, registers: [registry] }
   }
   const counter = (series: string, help: string) => new Counter(parse(series, help))
-  const gauge = (aggregator: prom.Aggregator, series: string, help: string) =>
-    new Gauge({ ...parse(series, help), aggregator })
-  /** Registers a gauge whose values `read` returns whenever it is shown. */
-  const showGauge = (aggregator: prom.Aggregator, series: string, help: string, read: () => GaugeValues) =>
+  const gauge = (by: prom.Aggregator, series: string, help: string) =>
+    new Gauge({ ...parse(series, help), aggregator: by })
+  /** Registers a gauge whose values `read` returns whenever it is shown; `by` combines several processes. */
+  const showGauge = (by: prom.Aggregator, series: string, help: string, read: () => GaugeValues) =>
     void new Gauge({
       ...parse(series, help),
-      aggregator,
+      aggregator: by,
       collect() {
         this.reset()
         for (const [labels, value] of read()) if (value !== null) this.set(labels, Number(value))
@@ -95,9 +93,8 @@ export function createMetrics() {
       lastReload.set(0)
     },
     /** Returns all metrics as plain values, which can be combined with those of other processes. */
-    values: async (): Promise<MetricValues> =>
-      (await Promise.all([registry.getMetricsAsJSON(), nodeRegistry.getMetricsAsJSON()])).flat(),
-    text: async () => `${await registry.metrics()}\n${await nodeRegistry.metrics()}`,
+    values: (): Promise<MetricValues> => registry.getMetricsAsJSON(),
+    text: () => registry.metrics(),
   }
 }
 

@@ -15,7 +15,7 @@ import { showKey } from '../policy/caller-keys.ts'
 import { type Caller, type Facts, NO_FACTS } from '../policy/facts.ts'
 import type { Overrides } from '../policy/overrides.ts'
 import { quotaOf, reasonOf, upcomingChanges } from '../policy/rule.ts'
-import { type JsonObject, parseObject } from '../runtime/json.ts'
+import { asList, type JsonObject, parseObject } from '../runtime/json.ts'
 import { type CompiledRoute, compileRoutesOf } from './routes.ts'
 
 const REQUEST = /^(?:([A-Za-z-]+)\s+)?(\S.*)$/
@@ -43,7 +43,7 @@ export function parseQuestion({ request, host, client, user, ip, at, headers, cl
   const given = parseNamed('claims', claims)
   const fields = new Map<string, readonly string[]>()
   for (const [name, value] of Object.entries(parseNamed('headers', headers)))
-    fields.set(name.toLowerCase(), [value].flat().map(String))
+    fields.set(name.toLowerCase(), asList(value).map(String))
   const named = { ...(client !== undefined && { client }), ...(user !== undefined && { user }) }
   /** An unknown address is empty. */
   const caller: Caller = { ...named, ip: ip ?? '', claims: keptClaims(given, Object.keys(given)) }

@@ -77,12 +77,9 @@ export function openIssuers(
         introspection &&
         pools.introspections.get(settings, () => {
           for (const result of RESULTS) metrics.introspections.inc({ issuer, result }, 0)
-          const events = outageLog('token introspection', { issuer }, log)
-          return createIntrospection({
-            ...settings,
-            ...introspection,
-            events: { ...events, onResult: (result) => metrics.introspections.inc({ issuer, result }) },
-          })
+          const onResult = (result: string) => metrics.introspections.inc({ issuer, result })
+          const events = { ...outageLog('token introspection', { issuer }, log), onResult }
+          return createIntrospection({ ...settings, ...introspection, events })
         }),
     }
   })
@@ -98,15 +95,13 @@ export function openIssuers(
       const since = performance.now() - FIRST_KEYS_MS
       return issuers.find(({ keys }) => !keys.current() && keys.readAt() > since)?.issuer
     },
-    status(): IssuerStatus[] {
-      const now = performance.now()
-      return issuers.map(({ issuer, keys, introspect }) => ({
+    status: (): IssuerStatus[] =>
+      issuers.map(({ issuer, keys, introspect }) => ({
         issuer,
-        ageSeconds: (now - keys.readAt()) / 1000,
+        ageSeconds: (performance.now() - keys.readAt()) / 1000,
         failures: keys.failures(),
         introspectionUp: introspect?.isUp() ?? null,
-      }))
-    },
+      })),
   }
 }
 

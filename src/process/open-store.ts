@@ -25,24 +25,19 @@ const logged = (overrides: readonly Override[]): readonly string[] =>
     return `${showCaller(caller)} ${name}=${limit}, ${details}`
   })
 
-interface StoreHooks {
-  /** Returns a key as it may be shown. */
-  readonly showKey: (key: string) => string
-  /** Called when Redis is available again: what the fallback refused may pass. */
-  readonly onAvailable: () => void
-}
-
 export type OpenedStore = Awaited<ReturnType<typeof openStore>>
 
 /**
- * Opens the store, the overrides, and `shareSummary`. `ready`: calls can be decided as configured.
- * `renew` makes new connections to Redis use another login. Rejects if Redis contradicts the configuration.
+ * Opens the store, the overrides, and `shareSummary`. `showKey` returns a key as it may be shown;
+ * `onAvailable` is called when Redis is available again: what the fallback refused may pass.
+ * `ready`: calls can be decided as configured. `renew` makes new connections to Redis use another
+ * login. Rejects if Redis contradicts the configuration.
  */
 export async function openStore(
   config: StoreConfig,
   log: Log,
   metrics: Metrics,
-  { showKey, onAvailable }: StoreHooks,
+  { showKey, onAvailable }: { showKey(key: string): string; onAvailable(): void },
   clock = SYSTEM_CLOCK,
 ) {
   const prefix = prefixOf(config)
@@ -94,13 +89,7 @@ export async function openStore(
   // Overrides that cannot be read now are read by a later poll.
   if (await counters.connect()) await overrides.load().catch(() => {})
   else await store.begin()
-  return {
-    store,
-    overrides,
-    gateways: counters.gateways,
-    status: outages.status,
-    ready: () => mode !== 'deny' || store.mode() === 'store',
-    shareSummary: counters.shareSummary,
-    renew: counters.renew,
-  }
+  const { gateways, shareSummary, renew } = counters
+  const ready = () => mode !== 'deny' || store.mode() === 'store'
+  return { store, overrides, gateways, status: outages.status, ready, shareSummary, renew }
 }

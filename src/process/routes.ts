@@ -20,7 +20,7 @@ import type { Forward } from '../upstream/upstream.ts'
 export type CompiledRoute = ReturnType<typeof compileRoutesOf>[number]
 
 /** Compiles the routes of a configuration. */
-export const compileRoutesOf = (config: Config, more: Pick<LimitOptions, 'overrides' | 'onBadClaim'> = {}) =>
+export const compileRoutesOf = (config: Config, more: Partial<LimitOptions> = {}) =>
   compileRoutes(config.routes, { ...config, prefix: prefixOf(config.store), ...more })
 
 /** Interval of a warning about one limit, in milliseconds. */

@@ -34,8 +34,8 @@ export function wire(config: Config, parts: Parts, loadedKeys?: LoadedKeys) {
   const peers = createPeers(config.listen.trustedProxies)
   const forwards = new Map(config.upstreams.map((one) => [one.name, openUpstream(one, pools, log)]))
   const issuers = openIssuers(pools, config, log, metrics, loadedKeys)
-  const prefix = prefixOf(config.store)
-  const usage = createUsage({ ...config, store, prefix, overrides: overrides.limits })
+  const options = { ...config, prefix: prefixOf(config.store), overrides: overrides.limits }
+  const usage = createUsage({ ...options, store })
   const deps: GatewayDeps = {
     ...openRoutes(config, forwards, overrides.limits, log),
     ...kept,

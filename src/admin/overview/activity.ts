@@ -133,7 +133,7 @@ function busiest(callers: readonly CallerActivity[]) {
 /** Merges the values of several processes: adds up counts, and keeps the latest decision of each limit. */
 export function mergeActivity(all: readonly ActivityValues[]): ActivityValues {
   const { callers, known } = busiest(mergeLists(all, 'callers', ['caller'], mergeCaller))
-  return { ...mergeTotals(all), callers, known: Math.max(known, ...all.map((values) => values.known)) }
+  return { ...mergeTotals(all), callers, known: Math.max(known, ...all.map((one) => one.known)) }
 }
 
 /** Adds up the requests of several processes. */

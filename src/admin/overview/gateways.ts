@@ -32,8 +32,7 @@ export function createGateways(configuration: ConfigurationInForce, source: () =
   async function ownSummary(): Promise<Summary> {
     const { status, totals } = source()
     const [{ store }, { requests, refused, failed }] = await Promise.all([status(), totals()])
-    const sinceStart = Math.floor((Date.now() - startedMs) / 1000)
-    const seconds = Math.max(1, Math.min(RECENT_SECONDS, sinceStart))
+    const seconds = Math.max(1, Math.min(RECENT_SECONDS, (Date.now() - startedMs) / 1000))
     const rateOf = (counts: readonly number[]) => sum(counts.slice(-RECENT_SECONDS)) / seconds
     return {
       ...self,
@@ -69,10 +68,8 @@ export function createGateways(configuration: ConfigurationInForce, source: () =
       const sinceMs = Date.now() - readMs
       const mine = { ...(await ownSummary()), ageMs: 0, self: true }
       const aged = others.map((other) => ({ ...other, ageMs: other.ageMs + sinceMs }))
-      return {
-        gateways: [...aged, mine].toSorted(byProcess),
-        readAt: readMs === 0 ? null : instant(readMs),
-      }
+      const readAt = readMs === 0 ? null : instant(readMs)
+      return { gateways: [...aged, mine].toSorted(byProcess), readAt }
     },
     close: stop,
   }

@@ -9,7 +9,7 @@ const MAX_ERRORS = 20
 /** What a process, or several, have counted in the last minute, or since their start. */
 export interface MinuteCounts {
   /** Responses with a status of 400 or above; `source` is `gateway` or `upstream`. */
-  readonly errors: readonly ({ readonly calls: number } & Record<'route' | 'code' | 'source', string>)[]
+  readonly errors: readonly ({ calls: number } & Record<'route' | 'code' | 'source', string>)[]
   readonly durations: readonly DurationCounts[]
 }
 
@@ -45,12 +45,12 @@ export function createLastMinute({ requests, requestSeconds, upstreamSeconds, st
     }
   }
   let samples = [read(-1)]
-  const close = SYSTEM_CLOCK.every(EVERY_MS, () => (samples = [...samples, read(-1)].slice(-SAMPLES)))
+  const stop = SYSTEM_CLOCK.every(EVERY_MS, () => (samples = [...samples, read(-1)].slice(-SAMPLES)))
 
   return {
     /** Returns what has been counted since the oldest sample. */
     counts: () => mergeMinutes([read(1), samples[0]!]),
-    close,
+    close: stop,
   }
 }
 

@@ -2,7 +2,7 @@ import type { LogEvent } from '../../observe/log.ts'
 import type { Status } from '../../observe/status.ts'
 import type { Limit } from '../../policy/limit.ts'
 import type { ListedOverride } from '../../policy/overrides.ts'
-import { quotaOf } from '../../policy/rule.ts'
+import { quotaOf, upcomingChanges } from '../../policy/rule.ts'
 import { instant } from '../../runtime/instant.ts'
 import { sum } from '../../runtime/merge.ts'
 import { VERSION } from '../../runtime/package.ts'
@@ -123,8 +123,7 @@ const partUsed = ({ limit, remaining }: LimitActivity): number =>
   limit === 0 ? 1 : (limit - remaining) / limit
 
 function limitOf(limit: Limit, nowMs: number) {
-  const { name, per, shadow, windowMs, calendar, changes, isConcurrent } = limit
-  const upcoming = changes.filter(({ fromAt }) => fromAt > nowMs)
+  const { name, per, shadow, windowMs, calendar, isConcurrent } = limit
   return {
     name,
     per,
@@ -134,6 +133,6 @@ function limitOf(limit: Limit, nowMs: number) {
     ...(!isConcurrent && { windowSeconds: windowMs / 1000 }),
     /** The number in force for callers without a rule of their own. */
     limit: quotaOf(limit, '', nowMs).limit,
-    changes: upcoming.map(({ fromAt, limit }) => ({ from: instant(fromAt), limit })),
+    changes: upcomingChanges(limit, nowMs),
   }
 }

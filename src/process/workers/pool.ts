@@ -104,7 +104,7 @@ export async function openWorkers(
       await callAll('forget', caller)
       return result
     },
-    findCaller: async (shown) => (await callAll('findCaller', shown)).find((caller) => caller !== undefined),
+    findCaller: async (shown) => (await callAll('findCaller', shown)).find(Boolean),
     setLimits: async (setting) => await first().call('setLimits', setting),
     overrides: async () => await first().call('overrides'),
     explain: async (question) => await first().call('explain', question),

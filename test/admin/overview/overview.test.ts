@@ -57,7 +57,7 @@ it('shows the limits in force with their upcoming changes, and the first hundred
   expect((await overview.read()).limits).toEqual([
     {
       ...{ name: 'requests', per: ['client'], limit: 20, windowSeconds: 60, shadow: false },
-      changes: [{ from: '2090-02-01T00:00:00.000Z', limit: 30 }],
+      changes: [{ announced: '2020-01-01T00:00:00.000Z', from: '2090-02-01T00:00:00.000Z', limit: 30 }],
     },
   ])
   overview.configured(await configOf(LIMITS.replace('limit: 20', 'limit: 25')))

@@ -44,11 +44,11 @@ interface ExplainedClient {
   readonly pushed: 'required' | null
 }
 
+/** The fields of a limit that are shown as they are. */
+type SameFields = 'name' | 'per' | 'shadow' | 'calendar' | 'counts' | 'cost'
+
 /** A limit of the route: `counts` is the limit whose counter it bounds, `cost` the points that the call takes. */
-export interface ExplainedLimit extends Pick<
-  Limit,
-  'name' | 'per' | 'shadow' | 'calendar' | 'counts' | 'cost'
-> {
+export interface ExplainedLimit extends Pick<Limit, SameFields> {
   readonly limit: number
   /** The parts of the key that the question does not name. */
   readonly lacking: readonly string[]

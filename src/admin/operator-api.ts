@@ -11,9 +11,7 @@ export const PARAMETERS = ['request', 'host', 'client', 'user', 'ip', 'headers',
  * A request to explain: `request` is `[METHOD] [host]/path`, or has a URL; `headers` and `claims`
  * (of the token) are JSON objects; `at` is ISO 8601.
  */
-export type RequestLine = { readonly request: string } & {
-  readonly [Name in (typeof PARAMETERS)[number]]?: string
-}
+export type RequestLine = { request: string } & Partial<Record<(typeof PARAMETERS)[number], string>>
 
 /** Overrides that an operator sets or removes for one caller. */
 export interface Setting {
@@ -28,9 +26,7 @@ export interface Setting {
 }
 
 /** What operators read of a caller's limits: the counters, and sentences about them. */
-export interface CallerReport extends CallerUsage {
-  readonly notes: readonly string[]
-}
+export type CallerReport = CallerUsage & { readonly notes: readonly string[] }
 
 export interface ResetResult {
   readonly caller: string
@@ -53,9 +49,7 @@ export interface SettingResult {
   /** As it may be shown. */
   readonly caller: string
   /** Null for a limit that the configuration does not have. */
-  readonly limits: readonly ({ readonly name: string } & Readonly<
-    Record<'before' | 'after', DecidedLimit | null>
-  >)[]
+  readonly limits: readonly ({ name: string } & Record<'before' | 'after', DecidedLimit | null>)[]
   /** True if all gateways share the overrides; false if only this process keeps them, until it exits. */
   readonly shared: boolean
   /** True if the caller is a listed client or has counted calls, so that it is probably written right. */

@@ -21,10 +21,9 @@ export function showGauges({ showGauge }: Metrics, status: () => Status): void {
   show('max', 'store_mode{mode}', '1 for the modes in use, in any worker.', ({ store }) =>
     MODES.map((mode) => [{ mode }, store.modes.includes(mode)]),
   )
-  show('max', 'store_fallback_last_timestamp_seconds', 'Last fallback.', ({ store }) => {
-    const { lastWithoutRedis: last } = store
-    return [[{}, last === null ? 0 : Date.parse(last) / 1000]]
-  })
+  show('max', 'store_fallback_last_timestamp_seconds', 'Last fallback.', ({ store }) => [
+    [{}, Date.parse(store.lastWithoutRedis ?? '1970-01-01') / 1000],
+  ])
   const counting = 'Processes that count in this Redis, each worker for itself.'
   if (status().gateways !== null) show('max', 'store_gateways', counting, ({ gateways }) => [[{}, gateways]])
   show('min', 'upstream_up{upstream,address}', '0 while the address fails.', ({ upstreams }) =>

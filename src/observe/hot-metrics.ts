@@ -1,6 +1,6 @@
 import type { Metric, MetricValue, Registry } from 'prom-client'
 
-type Description<Label extends string> = { name: string; help: string; labelNames: readonly Label[] }
+type Description<Label extends string = string> = { name: string; help: string; labelNames: readonly Label[] }
 
 /** A node of the tree of label values; `count` is of the label combination that ends here. */
 interface Node<Label extends string> {
@@ -15,10 +15,8 @@ interface Node<Label extends string> {
  * `npm run bench:micro -- metrics`. Counters that count fewer events than requests use
  * prom-client's own.
  */
-export function createHotCounter<Label extends string>(
-  registry: Registry,
-  { name, help, labelNames }: Description<Label>,
-) {
+export function createHotCounter<Label extends string>(registry: Registry, about: Description<Label>) {
+  const { name, help, labelNames } = about
   const root: Node<Label> = { labels: {} as Node<Label>['labels'], next: new Map(), count: 0 }
   const nodes: Node<Label>[] = []
   function addNode({ labels, next }: Node<Label>, value: string): Node<Label> {
@@ -55,10 +53,9 @@ interface DurationSeries {
 }
 
 /** Registers a histogram for the hot path, with at most one label; `buckets` are upper bounds in seconds, ascending. */
-export function createHotHistogram(
-  registry: Registry,
-  { name, help, labelNames: [labelName], buckets }: Description<string> & { buckets: readonly number[] },
-) {
+export function createHotHistogram(registry: Registry, about: Description, buckets: readonly number[]) {
+  const { name, help, labelNames } = about
+  const [labelName] = labelNames
   const byLabel = new Map<string, DurationSeries>()
   function addSeries(label: string): DurationSeries {
     const added = { label, counts: Array<number>(buckets.length + 1).fill(0), sum: 0 }

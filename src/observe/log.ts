@@ -59,7 +59,7 @@ function shortText(value: unknown): string {
     const limits = Object.entries(value).map(([name, text]) => `${name}=${shortText(text) || 'default'}`)
     return limits.join(', ')
   }
-  const text = String(value ?? '')
+  const text = String((value as string | number | boolean | null) ?? '')
   return /^[\da-f]{64}$/.test(text) ? text.slice(0, HASH_CHARS) : text.split('\n', 1)[0]!
 }
 

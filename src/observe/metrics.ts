@@ -7,6 +7,7 @@ import { VERSION } from '../runtime/package.ts'
 /** Upper bounds in seconds. Requests range from a cache hit on loopback to a slow upstream. */
 export const REQUEST_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 export const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25]
+const REQUEST_LABELS = ['route', 'method', 'code', 'source'] as const
 
 export type Metrics = ReturnType<typeof createMetrics>
 /** The metrics of one process, as plain values. */
@@ -42,7 +43,7 @@ export function createMetrics() {
   const hotCounter = <Label extends string>(name: string, labels: readonly Label[], help: string) =>
     createHotCounter(registry, { name, labelNames: labels, help })
   const hotHistogram = (series: string, help: string, buckets = REQUEST_BUCKETS) =>
-    createHotHistogram(registry, { ...parse(series, help), buckets })
+    createHotHistogram(registry, parse(series, help), buckets)
 
   const build = gauge('first', 'sluice_build_info{version,node}', 'Versions in use; always 1.')
   build.set({ version: VERSION, node: process.versions.node }, 1)
@@ -51,6 +52,8 @@ export function createMetrics() {
   const failedReloads = counter('sluice_config_reload_failures_total', 'Rejected configurations.')
   const configHash = gauge('first', 'sluice_config_hash_info{hash}', 'Configuration used; always 1.')
   const dropped = counter('sluice_dropped_sockets_total{bound}', 'Sockets closed at a limit.')
+  const toHead = 'From forwarding a request to the head of its response, or until its caller left.'
+  const outcomes = 'Decisions: within, near (80 % used), over, over_cached (without the store), shadow_over.'
   for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) dropped.inc({ bound }, 0)
 
   return {
@@ -61,21 +64,10 @@ export function createMetrics() {
     introspections: counter('sluice_introspection_requests_total{issuer,result}', 'Introspections.'),
     failures: counter('sluice_failures_total', 'Failed authentications and unmatched requests.'),
     failuresRefused: counter('sluice_failures_refused_total', 'Refused for too many failures.'),
-    requests: hotCounter(
-      'sluice_http_requests_total',
-      ['route', 'method', 'code', 'source'],
-      'Ended requests.',
-    ),
+    requests: hotCounter('sluice_http_requests_total', REQUEST_LABELS, 'Ended requests.'),
     requestSeconds: hotHistogram('sluice_http_request_duration_seconds{route}', 'Time of requests.'),
-    upstreamSeconds: hotHistogram(
-      'sluice_upstream_duration_seconds{upstream}',
-      'From forwarding a request to the head of its response, or until its caller left.',
-    ),
-    decisions: hotCounter(
-      'sluice_limit_decisions_total',
-      ['limit', 'outcome'],
-      'Decisions: within, near (80 % used), over, over_cached (without the store), shadow_over.',
-    ),
+    upstreamSeconds: hotHistogram('sluice_upstream_duration_seconds{upstream}', toHead),
+    decisions: hotCounter('sluice_limit_decisions_total', ['limit', 'outcome'], outcomes),
     storeSeconds: hotHistogram('sluice_store_duration_seconds', 'Time of decisions.', STORE_BUCKETS),
     overrides: gauge('max', 'sluice_limit_overrides', "Clients' limits set by operators."),
     fallbackDecisions: counter('sluice_store_fallback_decisions_total{mode}', 'Fallback decisions.'),

@@ -11,15 +11,12 @@ import { type StoreStatus, WITHOUT_REDIS } from './status.ts'
  */
 const LATE_LOG_MS = [1000, 10_000] as const
 
-/** Creates the log of outages, and of the decisions that were made without Redis. */
-export function createOutageLog(
-  onOutage: OutageMode,
-  /** Called when Redis is available again: what the fallback refused may pass. */
-  onAvailable: () => void,
-  log: Log,
-  { fallbackDecisions }: Metrics,
-) {
-  fallbackDecisions.inc({ mode: onOutage }, 0)
+/**
+ * Creates the log of outages, and of the decisions that were made without Redis. `onAvailable` is
+ * called when Redis is available again: what the fallback refused may pass.
+ */
+export function createOutageLog(onOutage: OutageMode, onAvailable: () => void, log: Log, metrics: Metrics) {
+  metrics.fallbackDecisions.inc({ mode: onOutage }, 0)
   let withoutRedis = 0
   let lastWithoutRedis: string | null = null
   let outage: StoreStatus['outage'] = null
@@ -53,7 +50,7 @@ export function createOutageLog(
   return {
     /** Counts a decision of the fallback. */
     decided(mode: OutageMode, cause: Error | undefined): void {
-      fallbackDecisions.inc({ mode })
+      metrics.fallbackDecisions.inc({ mode })
       lastWithoutRedis = instant(Date.now())
       withoutRedis++
       unlogged++

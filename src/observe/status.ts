@@ -98,10 +98,7 @@ export function mergeStatus(all: readonly Status[]): Status {
       introspectionUp: a.introspectionUp && b.introspectionUp,
     })),
     certificates: all[0]?.certificates ?? [],
-    shadowOver: mergeLists(all, 'shadowOver', ['limit'], (a, b) => ({
-      ...a,
-      calls: a.calls + b.calls,
-    })),
+    shadowOver: mergeLists(all, 'shadowOver', ['limit'], (a, b) => ({ ...a, calls: a.calls + b.calls })),
   }
 }
 

@@ -139,11 +139,10 @@ function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): re
 const hasCalls = (limits: CallerUsage['limits']): boolean => limits.some(({ used }) => used > 0)
 
 /** True if calls of the caller are counted now, or if the store does not answer. */
-const isCounted = (usage: Usage, caller: CountedCaller): Promise<boolean> =>
-  usage.ofCaller(caller).then(
-    ({ limits }) => hasCalls(limits),
-    () => true,
-  )
+async function isCounted(usage: Usage, caller: CountedCaller): Promise<boolean> {
+  const counted = await usage.ofCaller(caller).catch(() => undefined)
+  return counted === undefined || hasCalls(counted.limits)
+}
 
 function assertOverridable({ limits }: Config, caller: CountedCaller, name: string): void {
   assertCounted(limits, caller)

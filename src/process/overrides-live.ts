@@ -19,11 +19,8 @@ export interface LiveOverridesOptions {
 }
 
 /** Follows the overrides of a source; those last read stay in force while the source does not answer. */
-export function createLiveOverrides(
-  source: SharedFields,
-  prefix: string,
-  { onChange, onRestored, onUnreadable, everyMs = 500 }: LiveOverridesOptions,
-) {
+export function createLiveOverrides(source: SharedFields, prefix: string, options: LiveOverridesOptions) {
+  const { onChange, onRestored, onUnreadable, everyMs = 500 } = options
   const limits = new Map<string, Override>()
   let current: readonly Override[] = []
   let version = ''

@@ -7,7 +7,7 @@ import { mergeStatus } from '../../observe/status.ts'
 import { sum } from '../../runtime/merge.ts'
 import type { Service } from '../service.ts'
 import { superviseWorker, type WorkerProcess } from './supervisor.ts'
-import type { WorkerCalls } from './worker.ts'
+import type { Argument, WorkerCalls } from './worker.ts'
 
 /** Maximum time for a worker to report its readiness: less than a probe waits. */
 const READY_MS = 500
@@ -44,10 +44,7 @@ export async function openWorkers(
    * Calls a function of each serving worker; returns the results without those of workers that fail
    * or do not answer in time.
    */
-  async function callAll<Name extends keyof WorkerCalls>(
-    name: Name,
-    argument?: Parameters<WorkerCalls[Name]>[0],
-  ) {
+  async function callAll<Name extends keyof WorkerCalls>(name: Name, argument?: Argument<Name>) {
     const results = await Promise.allSettled(serving().map((worker) => worker.call(name, argument)))
     return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []))
   }

@@ -14,6 +14,9 @@ type OwnCalls = ReturnType<typeof createCalls>['calls']
  */
 export type WorkerCalls = OwnCalls & Omit<OperatorApi & Pick<LocalService, 'forget'>, keyof OwnCalls>
 
+/** The argument of a function of a worker. */
+export type Argument<Name extends keyof WorkerCalls> = Parameters<WorkerCalls[Name]>[0]
+
 export interface Call {
   readonly id: number
   readonly name: keyof WorkerCalls

@@ -1,6 +1,6 @@
 import type { Mode } from '../limit/fallback/breakers.ts'
 import type { OutageMode } from '../limit/quota.ts'
-import { mergeLists, sum } from '../runtime/merge.ts'
+import { addUp, mergeLists, sum } from '../runtime/merge.ts'
 
 /** What a gateway does without Redis, in words for operators. */
 export const WITHOUT_REDIS: Readonly<Record<OutageMode, string>> = {
@@ -58,6 +58,14 @@ export interface CertificateStatus {
   readonly message: string
 }
 
+/** The requests of each of the last 300 seconds, oldest first. */
+export interface CallCounts {
+  readonly requests: readonly number[]
+  /** Those of the requests that limits refused, and those with a status of 500 or above. */
+  readonly refused: readonly number[]
+  readonly failed: readonly number[]
+}
+
 /** The state of a process, or of all: the gauges of `/metrics` and the console show it. */
 export interface Status {
   /** Processes that serve callers. */
@@ -66,6 +74,7 @@ export interface Status {
   readonly gateways: number | null
   /** Open sockets of callers. */
   readonly sockets: number
+  readonly calls: CallCounts
   readonly store: StoreStatus
   readonly upstreams: readonly UpstreamStatus[]
   readonly issuers: readonly IssuerStatus[]
@@ -81,6 +90,11 @@ export function mergeStatus(all: readonly Status[]): Status {
     workers: sum(all.map(({ workers }) => workers)),
     gateways: gateways.length === 0 ? null : Math.max(...gateways),
     sockets: sum(all.map(({ sockets }) => sockets)),
+    calls: {
+      requests: addUp(all.map(({ calls }) => calls.requests)),
+      refused: addUp(all.map(({ calls }) => calls.refused)),
+      failed: addUp(all.map(({ calls }) => calls.failed)),
+    },
     store: mergeStores(all.map(({ store }) => store)),
     upstreams: mergeLists(all, 'upstreams', ['upstream', 'address'], (a, b) => ({
       ...a,

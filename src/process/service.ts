@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { OperatorApi } from '../admin/operator-api.ts'
-import { createActivity } from '../admin/overview/activity.ts'
+import { activityOf } from '../admin/overview/activity.ts'
+import { createActivity } from '../admin/overview/callers.ts'
 import { createLastMinute } from '../admin/overview/last-minute.ts'
 import type { Config } from '../config/compile.ts'
 import { openSockets } from '../downstream/listener/drain.ts'
@@ -37,7 +38,7 @@ export interface Service extends OperatorApi {
   /** Applies a configuration atomically; requests in flight end under the previous one. */
   apply(config: Config): Promise<void>
   /** Sets the log level of all workers; absent with one process. */
-  setLogLevel?(level: LogLevel): Promise<void>
+  setLogLevel?(level: Config['log']['level']): Promise<void>
   /**
    * Lets requests in flight end within `drainTimeout`, then closes everything; returns how many
    * were cut. With `lameDuck`, new ones are accepted for a part of it.
@@ -50,8 +51,6 @@ export interface LocalService extends Service {
   /** Drops cached answers of the store, and the activity of a caller whose limits were reset. */
   forget(caller: CountedCaller): void
 }
-
-export type LogLevel = Config['log']['level']
 
 /** The fraction of `drainTimeout` in which new requests are still accepted. */
 const LAME_DUCK = 1 / 4
@@ -111,6 +110,7 @@ export async function buildService(
     workers: 1,
     gateways: opened.gateways(),
     sockets: openSockets(listeners.server),
+    calls: activity.calls(),
     store: opened.status(),
     shadowOver: metrics.decisions
       .series()
@@ -159,8 +159,7 @@ export async function buildService(
     },
     metrics: metrics.text,
     status,
-    totals: activity.totals,
-    activity: activity.values,
+    activity: () => activityOf(activity),
     lastMinute: lastMinute.counts,
     shareSummary: opened.shareSummary,
     events: output.events,

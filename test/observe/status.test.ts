@@ -5,6 +5,7 @@ const FIRST: Status = {
   workers: 1,
   gateways: 3,
   sockets: 7,
+  calls: { requests: [1, 2], refused: [0, 1], failed: [1, 0] },
   store: {
     modes: ['store', 'local'],
     withoutRedis: 6,
@@ -48,6 +49,7 @@ it('adds up the numbers of processes, and shows the worst state of each part', (
     workers: 2,
     gateways: 4,
     sockets: 14,
+    calls: { requests: [2, 4], refused: [0, 2], failed: [2, 0] },
     store: {
       modes: ['store', 'local'],
       withoutRedis: 7,

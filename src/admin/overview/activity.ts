@@ -1,28 +1,18 @@
-import type { Exchange } from '../../gateway/exchange.ts'
 import { partsOf } from '../../limit/key.ts'
 import { CONCURRENT_WAIT_MS } from '../../limit/leases.ts'
 import type { CountedCaller } from '../../policy/counted.ts'
 import { instant } from '../../runtime/instant.ts'
 import { addUp, mergeLists, sum } from '../../runtime/merge.ts'
-import { type CallerRow, createCallers, inOrder } from './callers.ts'
-import { type LatestDecision, MAX_CALLERS, refusedForMs } from './callers.ts'
-import { createRing, secondOf } from './ring.ts'
+import type { Activity, CallerRow, LatestDecision } from './callers.ts'
+import { inOrder, MAX_CALLERS, refusedForMs } from './callers.ts'
+import { secondOf } from './ring.ts'
 
-const TOTAL_SECONDS = 300
 /** Seconds over which rates are averaged. */
 export const RECENT_SECONDS = 10
 const MAX_SHOWN = 100
 
-/** The requests of each of the last 300 seconds, oldest first. */
-export interface TotalCounts {
-  readonly requests: readonly number[]
-  /** Those of the requests that limits refused, and those with a status of 500 or above. */
-  readonly refused: readonly number[]
-  readonly failed: readonly number[]
-}
-
 /** What callers did lately, in a process or in all. */
-export interface ActivityValues extends TotalCounts {
+export interface ActivityValues {
   /** The callers to show, busiest first. */
   readonly callers: readonly CallerActivity[]
   /** Tracked callers, shown or not; at `MAX_CALLERS`, there may be more. */
@@ -30,42 +20,11 @@ export interface ActivityValues extends TotalCounts {
 }
 
 export type CallerActivity = Readonly<ReturnType<typeof callerValues>>
-export type Activity = ReturnType<typeof createActivity>
 export type LimitActivity = Readonly<ReturnType<typeof limitValues>>
 
-/** Tracks what all callers and the busiest callers do. `now` is in milliseconds, like `performance.now`. */
-export function createActivity(now = () => performance.now()) {
-  const callers = createCallers()
-  const requests = createRing(TOTAL_SECONDS)
-  const refused = createRing(TOTAL_SECONDS)
-  const failed = createRing(TOTAL_SECONDS)
-
-  function totals(): TotalCounts {
-    const second = secondOf(now())
-    return {
-      requests: requests.before(second),
-      refused: refused.before(second),
-      failed: failed.before(second),
-    }
-  }
-  return {
-    count(exchange: Exchange, status: number): void {
-      const second = secondOf(exchange.endedAt)
-      requests.add(second)
-      if (exchange.decision?.admitted === false) refused.add(second)
-      else if (status >= 500) failed.add(second)
-      callers.count(exchange)
-    },
-    forget: callers.forget,
-    /** Returns the caller of the last minute that is shown as this text. */
-    find: callers.find,
-    totals,
-    values(): ActivityValues {
-      const at = now()
-      return { ...totals(), ...busiest(callers.rows().map((row) => callerValues(row, at))) }
-    },
-  }
-}
+/** Returns what callers did lately in this process. */
+export const activityOf = ({ rows }: Activity, at = performance.now()): ActivityValues =>
+  busiest(rows().map((row) => callerValues(row, at)))
 
 /** Returns what a caller of the last minute did, or one that is refused now. */
 function callerValues(row: CallerRow, at: number) {
@@ -130,18 +89,11 @@ function busiest(callers: readonly CallerActivity[]) {
   }
 }
 
-/** Merges the values of several processes: adds up counts, and keeps the latest decision of each limit. */
+/** Merges the values of several processes: adds up calls, and keeps the latest decision of each limit. */
 export function mergeActivity(all: readonly ActivityValues[]): ActivityValues {
   const { callers, known } = busiest(mergeLists(all, 'callers', ['caller'], mergeCaller))
-  return { ...mergeTotals(all), callers, known: Math.max(known, ...all.map((one) => one.known)) }
+  return { callers, known: Math.max(known, ...all.map((one) => one.known)) }
 }
-
-/** Adds up the requests of several processes. */
-export const mergeTotals = (all: readonly TotalCounts[]): TotalCounts => ({
-  requests: addUp(all.map(({ requests }) => requests)),
-  refused: addUp(all.map(({ refused }) => refused)),
-  failed: addUp(all.map(({ failed }) => failed)),
-})
 
 function mergeCaller(a: CallerActivity, b: CallerActivity): CallerActivity {
   return {

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Exchange } from '../../gateway/exchange.ts'
 import type { Allowance } from '../../limit/store.ts'
 import { keyOfLimit } from '../../observe/access-log.ts'
+import type { CallCounts } from '../../observe/status.ts'
 import { countsBy } from '../../policy/caller-keys.ts'
 import type { CountedCaller, ShownCaller } from '../../policy/counted.ts'
 import { nameClient } from '../../policy/name-callers.ts'
@@ -14,7 +15,8 @@ export const MAX_CALLERS = 256
 const REDUCE_MS = 10_000
 /** Seconds whose calls decide which callers are kept: no more, so that new callers are compared fairly. */
 const RANKED_SECONDS = REDUCE_MS / 1000
-/** Seconds that a caller's calls are counted. */
+/** Seconds that all requests are counted, and those of a caller. */
+const TOTAL_SECONDS = 300
 const CALLER_SECONDS = 60
 
 /**
@@ -74,11 +76,17 @@ export function inOrder<T extends { calls: number; isRefused: boolean }>(callers
   return [...busiest, ...others.toSorted((a, b) => Number(b.isRefused) - Number(a.isRefused))]
 }
 
+export type Activity = ReturnType<typeof createActivity>
+
 /**
- * Creates the table of the busiest callers. A full table is reduced to them and those refused now:
- * every ten seconds, or when a further caller is refused.
+ * Counts requests, and tracks the busiest callers. A full table of callers is reduced to them and
+ * those refused now: every ten seconds, or when a further caller is refused. Instants are
+ * `performance.now()`.
  */
-export function createCallers() {
+export function createActivity() {
+  const requests = createRing(TOTAL_SECONDS)
+  const refused = createRing(TOTAL_SECONDS)
+  const failed = createRing(TOTAL_SECONDS)
   const rows = new Map<string, CallerRow>()
   let reducedAt = -Infinity
 
@@ -121,9 +129,22 @@ export function createCallers() {
 
   return {
     rows: (): CallerRow[] => [...rows.values()],
-    /** Counts a finished request for each caller that its limits count; without any, for its client. */
-    count(exchange: Exchange): void {
-      const { callers, caller } = exchange
+    /** Returns all requests, also of callers that are not tracked. */
+    calls(at = performance.now()): CallCounts {
+      const second = secondOf(at)
+      return {
+        requests: requests.before(second),
+        refused: refused.before(second),
+        failed: failed.before(second),
+      }
+    },
+    /** Counts a finished request, also for each caller that its limits count; without any, for its client. */
+    count(exchange: Exchange, status: number): void {
+      const { callers, caller, decision, endedAt } = exchange
+      const second = secondOf(endedAt)
+      requests.add(second)
+      if (decision?.admitted === false) refused.add(second)
+      else if (status >= 500) failed.add(second)
       for (const counted of callers) countFor(counted, exchange)
       if (callers.length === 0 && caller !== undefined)
         for (const client of nameClient(caller, exchange)) countFor(client, exchange)
@@ -139,6 +160,7 @@ export function createCallers() {
         refusal.retryAfterMs = 0
       }
     },
+    /** Returns the caller of the last minute that is shown as this text. */
     find: (shown: string): CountedCaller | undefined => rows.get(shown)?.parts,
   }
 }

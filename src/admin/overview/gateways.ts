@@ -30,8 +30,7 @@ export function createGateways(configuration: ConfigurationInForce, source: () =
   let readMs = 0
 
   async function ownSummary(): Promise<Summary> {
-    const { status, totals } = source()
-    const [{ store }, { requests, refused, failed }] = await Promise.all([status(), totals()])
+    const { calls, store } = await source().status()
     const seconds = Math.max(1, Math.min(RECENT_SECONDS, (Date.now() - startedMs) / 1000))
     const rateOf = (counts: readonly number[]) => sum(counts.slice(-RECENT_SECONDS)) / seconds
     return {
@@ -39,9 +38,9 @@ export function createGateways(configuration: ConfigurationInForce, source: () =
       version: VERSION,
       configuration: configuration.hash(),
       admin: urlOf(configuration.config().admin),
-      calls: rateOf(requests),
-      refused: rateOf(refused),
-      failed: rateOf(failed),
+      calls: rateOf(calls.requests),
+      refused: rateOf(calls.refused),
+      failed: rateOf(calls.failed),
       outage: store.outage?.text ?? null,
       withoutRedis: store.withoutRedis,
     }

@@ -87,13 +87,11 @@ function durationOf({ kind, name, counts }: DurationCounts) {
 /** Returns a quantile of durations, in the unit of the bounds, by linear interpolation; the last bound for longer ones. */
 function quantile(counts: readonly number[], bounds: readonly number[], part: number): number {
   const rank = part * sum(counts)
-  let lower = 0
   let below = 0
   for (const [i, upper] of bounds.entries()) {
-    const count = counts[i] ?? 0
+    const [lower, count] = [bounds[i - 1] ?? 0, counts[i]!]
     if (below + count >= rank) return lower + ((upper - lower) * (rank - below)) / Math.max(1, count)
-    lower = upper
     below += count
   }
-  return lower
+  return bounds.at(-1)!
 }

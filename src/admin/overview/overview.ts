@@ -1,5 +1,5 @@
 import type { LogEvent } from '../../observe/log.ts'
-import type { Status } from '../../observe/status.ts'
+import type { CallCounts, Status } from '../../observe/status.ts'
 import type { Limit } from '../../policy/limit.ts'
 import type { ListedOverride } from '../../policy/overrides.ts'
 import { quotaOf, upcomingChanges } from '../../policy/rule.ts'
@@ -28,14 +28,14 @@ export interface Overview {
   readonly overrides: { readonly total: number; readonly first: readonly ListedOverride[] }
   /** Where calls are counted. */
   readonly counts: 'memory' | 'Redis'
-  readonly status: Status
+  readonly status: Omit<Status, 'calls'>
   readonly lastMinute: LastMinute
   /** The latest first. */
   readonly events: readonly LogEvent[]
   readonly reloads: readonly ReloadRecord[]
 }
 
-interface OverviewActivity extends ActivityValues {
+interface OverviewActivity extends CallCounts, ActivityValues {
   /** The end of the last second of the series. Those of workers differ by less than a second. */
   readonly until: string
   /** Maximum of `known`. */
@@ -55,18 +55,19 @@ export function createOverview(configuration: ConfigurationInForce, source: () =
     close: gateways.close,
     /** Returns the current content; rejects until the gateway has started. */
     async read(): Promise<Overview> {
-      const { notReadyReason, activity, status, lastMinute, overrides, events } = source()
+      const gateway = source()
       const until = instant(Date.now() - (performance.now() % 1000))
-      const [notReady, activityNow, statusNow, minute, listed, logged, sharing] = await Promise.all([
-        notReadyReason(),
-        activity(),
-        status(),
-        lastMinute(),
-        // Rejects while no worker serves.
-        overrides().catch(() => []),
-        events(),
-        gateways.read(),
-      ])
+      const [notReady, activityNow, { calls, ...status }, minute, listed, logged, sharing] =
+        await Promise.all([
+          gateway.notReadyReason(),
+          gateway.activity(),
+          gateway.status(),
+          gateway.lastMinute(),
+          // Rejects while no worker serves.
+          gateway.overrides().catch(() => []),
+          gateway.events(),
+          gateways.read(),
+        ])
       const { clients, limits, store } = configuration.config()
       const ids = new Set(activityNow.callers.map(({ client }) => client))
       const shown = clients.filter(({ caller }) => ids.has(caller))
@@ -78,6 +79,7 @@ export function createOverview(configuration: ConfigurationInForce, source: () =
         gatewaysReadAt: sharing.readAt,
         notReady: notReady ?? null,
         activity: {
+          ...calls,
           ...activityNow,
           until,
           mostKnown: MAX_CALLERS,
@@ -88,7 +90,7 @@ export function createOverview(configuration: ConfigurationInForce, source: () =
         limits: limits.map((limit) => limitOf(limit, Date.now())),
         overrides: { total: listed.length, first: listed.slice(0, MAX_OVERRIDES) },
         counts: store === 'memory' ? 'memory' : 'Redis',
-        status: statusNow,
+        status,
         lastMinute: showMinute(minute),
         events: logged.toSorted((a, b) => b.at.localeCompare(a.at)).slice(0, MAX_EVENTS),
         reloads: configuration.reloads,

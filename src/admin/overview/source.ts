@@ -2,7 +2,7 @@ import type { Config } from '../../config/compile.ts'
 import type { LogEvent } from '../../observe/log.ts'
 import type { Status } from '../../observe/status.ts'
 import type { ListedOverride } from '../../policy/overrides.ts'
-import type { ActivityValues, TotalCounts } from './activity.ts'
+import type { ActivityValues } from './activity.ts'
 import type { MinuteCounts } from './last-minute.ts'
 
 /** The gateway as the overview reads it: one process, or several, whose values are merged. */
@@ -10,7 +10,6 @@ export interface OverviewSource {
   /** Returns why the gateway should get no requests; undefined if it should. */
   notReadyReason(): string | undefined | Promise<string | undefined>
   status(): Status | Promise<Status>
-  totals(): TotalCounts | Promise<TotalCounts>
   activity(): ActivityValues | Promise<ActivityValues>
   lastMinute(): MinuteCounts | Promise<MinuteCounts>
   /** Returns the latest events of all processes, in any order. */

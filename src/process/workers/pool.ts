@@ -1,4 +1,4 @@
-import { mergeActivity, mergeTotals } from '../../admin/overview/activity.ts'
+import { mergeActivity } from '../../admin/overview/activity.ts'
 import { mergeMinutes } from '../../admin/overview/last-minute.ts'
 import type { Config } from '../../config/compile.ts'
 import type { LogOutput } from '../../observe/log.ts'
@@ -90,7 +90,6 @@ export async function openWorkers(
       return await aggregate([await metrics.values(), ...latest.values(), counted]).metrics()
     },
     status: async () => mergeStatus(await callAll('status')),
-    totals: async () => mergeTotals(await callAll('totals')),
     activity: async () => mergeActivity(await callAll('activity')),
     lastMinute: async () => mergeMinutes(await callAll('lastMinute')),
     shareSummary: async (sent) => await first().call('shareSummary', sent),

@@ -4,7 +4,7 @@ import { createCollector } from '../../config/client-chunks.ts'
 import { createLog } from '../../observe/log.ts'
 import { createMetrics } from '../../observe/metrics.ts'
 import type { CountedCaller } from '../../policy/counted.ts'
-import { buildService, type LocalService, type LogLevel } from '../service.ts'
+import { buildService, type LocalService } from '../service.ts'
 
 type OwnCalls = ReturnType<typeof createCalls>['calls']
 
@@ -86,7 +86,7 @@ function createCalls() {
       else await service.apply(config)
       return service.address
     },
-    setLogLevel: (level: LogLevel) => output.setLevel(level),
+    setLogLevel: output.setLevel,
     metrics: metrics.values,
     usage: (caller: CountedCaller) => service!.usage(caller, newScan()),
     reset: (caller: CountedCaller) => service!.reset(caller, newScan()),

@@ -3,7 +3,6 @@ import {
   type CallerActivity,
   type LimitActivity,
   mergeActivity,
-  mergeTotals,
 } from '../../../src/admin/overview/activity.ts'
 import { mergeMinutes } from '../../../src/admin/overview/last-minute.ts'
 import { createOverview } from '../../../src/admin/overview/overview.ts'
@@ -33,7 +32,6 @@ async function overviewOf(callers: CallerActivity[] = []) {
   const source: OverviewSource = {
     notReadyReason: () => 'not yet',
     status: () => mergeStatus([]),
-    totals: () => mergeTotals([]),
     activity: () => ({ ...mergeActivity([]), callers }),
     lastMinute: () => mergeMinutes([]),
     overrides: async () => OVERRIDES,

@@ -9,6 +9,7 @@ import { startConsole, WAIT } from '../helpers/console.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { call, startLogging, token, yaml } from '../helpers/gateway.ts'
 import { freePort, startRedis } from '../helpers/redis.ts'
+import { makeCertificate } from '../helpers/self-signed.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -124,6 +125,20 @@ it('dates failures from the last pause of ten seconds', async () => {
   expect(await sentence(100, 40, 30, 20, 11)).toBe(`Failures from ${clock(40)} to ${clock(11)}.`)
   expect(await sentence(...Array.from({ length: 300 }, (_, i) => i + 1))).toBe(
     `Failures since ${clock(300)} or earlier.`,
+  )
+})
+
+it('shows until when a certificate is valid, and the days left', async () => {
+  const { cert, key } = makeCertificate('localhost', 30.5 * 86_400_000)
+  const folder = createFolder()
+  const [file, keyFile] = ['cert.pem', 'key.pem'].map((name) => join(folder, name))
+  writeFileSync(file!, cert)
+  writeFileSync(keyFile!, key)
+  const listen = `, tls: { cert: "${file}", key: "${keyFile}" }`
+  const page = await open(await startLogging({ data: upstream.url, listen }))
+  await page.locator('#trust').getByText('listen.tls.cert').waitFor(WAIT)
+  expect((await row(page, 'trust', 'listen.tls.cert'))[1]).toMatch(
+    /^is valid until \d{4}-\d\d-\d\d [\d:]{8}; 30 days left$/,
   )
 })
 

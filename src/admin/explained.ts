@@ -44,12 +44,19 @@ interface ExplainedClient {
   readonly pushed: 'required' | null
 }
 
+/** The limit of a caller, and the rule that decides it. */
+export interface DecidedLimit {
+  readonly limit: number
+  readonly decidedBy: RuleSource
+  /** Where the rule is written, and until when it holds. */
+  readonly because: string
+}
+
 /** The fields of a limit that are shown as they are. */
 type SameFields = 'name' | 'per' | 'shadow' | 'calendar' | 'counts' | 'cost'
 
 /** A limit of the route: `counts` is the limit whose counter it bounds, `cost` the points that the call takes. */
-export interface ExplainedLimit extends Pick<Limit, SameFields> {
-  readonly limit: number
+export interface ExplainedLimit extends Pick<Limit, SameFields>, DecidedLimit {
   /** The parts of the key that the question does not name. */
   readonly lacking: readonly string[]
   /** Absent of calls at once. */
@@ -59,8 +66,6 @@ export interface ExplainedLimit extends Pick<Limit, SameFields> {
   readonly leftOut: string | null
   /** As it may be shown; null if a part is lacking. */
   readonly key: string | null
-  readonly decidedBy: RuleSource
-  readonly because: string
   /** The next change. */
   readonly next: ReturnType<typeof upcomingChanges>[number] | null
   /** Calls in progress, or calls or points that are counted, now; null if the store was not asked. */

@@ -138,5 +138,5 @@ function parseUntil(until: unknown): number | null {
 function assertText(what: string, text: unknown, max: number): asserts text is string | undefined {
   if (text === undefined) return
   if (typeof text === 'string' && text !== '' && text.length <= max && !/\p{Cc}/u.test(text)) return
-  throw new InvalidQuestion(`${what} must be a text of 1 to ${max} characters, without control characters.`)
+  throw new InvalidQuestion(`${what} must have 1 to ${max} characters, without control characters.`)
 }

@@ -1,7 +1,6 @@
 import type { CallerUsage } from '../gateway/usage.ts'
 import type { CountedCaller } from '../policy/counted.ts'
-import type { RuleSource } from '../policy/rule.ts'
-import type { Explained } from './explained.ts'
+import type { DecidedLimit, Explained } from './explained.ts'
 import type { OverviewSource } from './overview/source.ts'
 
 /** The parameters of `/explain`. */
@@ -34,14 +33,6 @@ export interface ResetResult {
   readonly freed: number
   /** True if a limit of calls at once counts by the caller, whose calls in progress keep their places. */
   readonly keepsPlaces: boolean
-}
-
-/** The limit of a caller, and the rule that decides it. */
-export interface DecidedLimit {
-  readonly limit: number
-  readonly decidedBy: RuleSource
-  /** Where the rule is written, and until when it holds. */
-  readonly because: string
 }
 
 /** The limits of a caller before and after a `Setting`. */

@@ -21,8 +21,8 @@ const UP: StoreStatus = { modes: ['store'], withoutRedis: 0, lastWithoutRedis: n
 const logged = (overrides: readonly Override[]): readonly string[] =>
   overrides.slice(0, MAX_LOGGED).map(({ caller, name, limit, untilAt, by, note }) => {
     const end = untilAt === undefined ? 'permanent' : `until ${instant(untilAt)}`
-    const who = by === undefined ? '' : `, by ${by}`
-    return `${showCaller(caller)} ${name}=${limit}, ${end}${who}${note === undefined ? '' : `: ${note}`}`
+    const who = by ? `, by ${by}` : ''
+    return `${showCaller(caller)} ${name}=${limit}, ${end}${who}${note ? `: ${note}` : ''}`
   })
 
 export type OpenedStore = Awaited<ReturnType<typeof openStore>>

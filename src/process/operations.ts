@@ -1,4 +1,5 @@
-import type { DecidedLimit, OperatorApi } from '../admin/operator-api.ts'
+import type { DecidedLimit } from '../admin/explained.ts'
+import type { OperatorApi } from '../admin/operator-api.ts'
 import type { Activity } from '../admin/overview/callers.ts'
 import type { OverviewSource } from '../admin/overview/source.ts'
 import type { Config } from '../config/compile.ts'

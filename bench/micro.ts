@@ -47,9 +47,8 @@ const histogram = new Histogram({
   registers,
 })
 const hotCounter = createHotCounter(registers[0]!, { name: 'hot', help: 'help', labelNames })
-const hotHistogram = createHotHistogram(registers[0]!, {
-  ...{ name: 'hot_seconds', help: 'help', labelNames: ['route'], buckets },
-})
+const described = { name: 'hot_seconds', help: 'help', labelNames: ['route'] }
+const hotHistogram = createHotHistogram(registers[0]!, described, buckets)
 const LIST = [
   ...[
     'Content-Type',

@@ -19,16 +19,17 @@ const ROOMS = `
   par                | authenticate/token errors runtime                                             |
   upstream           | downstream downstream/listener errors health runtime                                             |
   gateway            | authenticate/proof authenticate/token downstream downstream/listener errors limit limit/memory par policy runtime upstream | lru-cache
-  observe            | gateway limit policy runtime                                                 | @opentelemetry pino prom-client
-  admin              | errors policy runtime |
+  observe            | gateway limit limit/fallback runtime                                         | @opentelemetry pino prom-client
+  admin/overview     | config gateway limit observe policy runtime                                  | zod
+  admin              | admin/overview downstream errors gateway policy runtime                      |
   config/yaml        | runtime                                                                      | fastest-levenshtein yaml zod
   config/sections    | authenticate/token config/yaml downstream limit/redis policy runtime | zod
   config             | authenticate/token config/sections config/yaml downstream limit/redis policy par runtime | yaml zod
-  process            | admin authenticate/proof authenticate/token config downstream downstream/listener errors gateway limit limit/fallback limit/memory limit/redis policy observe par process/workers runtime upstream |
-  process/workers    | admin config observe policy process                         |
-  commands           | authenticate/token commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
+  process            | admin admin/overview authenticate/proof authenticate/token config downstream downstream/listener errors gateway limit limit/fallback limit/memory limit/redis policy observe par process/workers runtime upstream |
+  process/workers    | admin admin/overview config observe policy process runtime                   |
+  commands           | admin authenticate/token commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
   commands/init      | authenticate/token commands config config/sections downstream                |
-  commands/limits    | commands config/sections observe policy process runtime |
+  commands/limits    | admin admin/overview commands config/sections observe policy runtime |
   commands/replay    | commands config downstream errors limit limit/memory policy runtime | cli-progress
   commands/sandbox   | commands config process runtime                                              | oidc-provider
   bin                | commands                                                                     |`

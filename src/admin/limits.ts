@@ -4,30 +4,13 @@ import { type CountedCaller, isShortened, parseCaller, showCaller } from '../pol
 import { instantMs } from '../runtime/instant.ts'
 import { isObject, parseObject } from '../runtime/json.ts'
 import { type AdminResponse, problem } from './access.ts'
+import { type OperatorApi, PARAMETERS, type RequestLine, type Setting } from './operator-api.ts'
 
-/** Overrides that an operator sets or removes for one caller. */
-export type Setting = Awaited<ReturnType<typeof readSetting>>
-
-const PARAMETERS = ['request', 'host', 'client', 'user', 'ip', 'headers', 'claims', 'at'] as const
-
-/**
- * A request to explain: `request` is `[METHOD] [host]/path`, or has a URL; `headers` and `claims`
- * (of the token) are JSON objects; `at` is ISO 8601.
- */
-export type RequestLine = { readonly request: string } & {
-  readonly [Name in (typeof PARAMETERS)[number]]?: string
-}
-
-/** Operations on limits. Each rejects with an InvalidQuestion, or if the store does not answer. */
 export interface LimitsParts {
-  usage(caller: CountedCaller, signal: AbortSignal): Promise<object>
-  /** Deletes the counters of a caller. */
-  reset(caller: CountedCaller, signal: AbortSignal): Promise<object>
-  /** Returns the caller with an override, or of the last minute, that is shown as this text. */
-  findCaller(shown: string): CountedCaller | undefined | Promise<CountedCaller | undefined>
-  setLimits(setting: Setting): Promise<object>
-  overrides(): Promise<readonly object[]>
-  explain(line: RequestLine): Promise<object>
+  /** Returns the running gateway; throws until it has started. */
+  operator(): OperatorApi
+  /** Returns the SHA-256 of the file in force; null without a file. */
+  hash(): string | null
   /** Called with the reason if the store does not answer. */
   failed(error: unknown): void
 }
@@ -41,8 +24,7 @@ const MAY_BE_UNSET =
  * Creates the handler of `/limits/:caller` (with the caller percent-encoded), `/overrides` and
  * `/explain`; it never rejects.
  */
-export function createLimits(parts: LimitsParts) {
-  const { usage, reset, findCaller, setLimits, overrides, explain, failed } = parts
+export function createLimits({ operator, hash, failed }: LimitsParts) {
   let last: Promise<unknown> = Promise.resolve()
 
   async function readCaller(encoded: string): Promise<CountedCaller> {
@@ -50,11 +32,9 @@ export function createLimits(parts: LimitsParts) {
     assertText('The caller', text, 1024)
     const caller = parseCaller(text)
     if (!isShortened(caller)) return caller
-    const found = await findCaller(showCaller(caller))
+    const found = await operator().findCaller(showCaller(caller))
     if (found !== undefined) return found
-    throw new UncountedCaller(
-      `"${text}" is not among the callers that this gateway keeps: those with an override, or of the last minute. Give the whole value.`,
-    )
+    throw new UncountedCaller(`"${text}" is shortened, and not known here; give the whole value.`)
   }
 
   /** Serves one operator at a time, because each may scan all of Redis. Skips an operator who has disconnected. */
@@ -73,17 +53,18 @@ export function createLimits(parts: LimitsParts) {
     const [, encoded] = /^\/limits\/([^/]+)$/.exec(path) ?? []
     if (encoded !== undefined) {
       const caller = await readCaller(encoded)
-      if (method === 'PATCH') return ok(await setLimits(await readSetting(request, caller)))
+      const { usage, reset, setLimits } = operator()
+      if (isRead) return await queued(response, (signal) => usage(caller, signal))
       if (method === 'DELETE') return await queued(response, (signal) => reset(caller, signal))
-      return isRead
-        ? await queued(response, (signal) => usage(caller, signal))
-        : problem(405, 'Only GET, HEAD, DELETE and PATCH.', { Allow: 'GET, HEAD, DELETE, PATCH' })
+      if (method === 'PATCH') return ok(await setLimits(await readSetting(request, caller)))
+      return problem(405, 'Only GET, HEAD, DELETE and PATCH.', { Allow: 'GET, HEAD, DELETE, PATCH' })
     }
     if (path.startsWith('/limits'))
       return problem(404, 'Ask for /limits/CALLER: a client id, percent-encoded, or ip:192.0.2.7.')
     if (!isRead) return problem(405, 'Only GET and HEAD.', { Allow: 'GET, HEAD' })
-    if (path === '/overrides') return ok({ overrides: await overrides() })
-    return ok(await explain(parseRequestLine(url.slice(path.length))))
+    if (path === '/overrides') return ok({ overrides: await operator().overrides() })
+    const explained = await operator().explain(parseRequestLine(url.slice(path.length)))
+    return ok({ ...explained, configuration: hash() })
   }
 
   return async (request: IncomingMessage, response: ServerResponse, path: string) => {
@@ -112,7 +93,7 @@ function parseRequestLine(query: string): RequestLine {
   return { request: '', ...Object.fromEntries(parameters) }
 }
 
-async function readSetting(request: IncomingMessage, caller: CountedCaller) {
+async function readSetting(request: IncomingMessage, caller: CountedCaller): Promise<Setting> {
   if (!/^application\/json\s*(?:;|$)/i.test(request.headers['content-type'] ?? ''))
     throw new InvalidQuestion('Send the settings as Content-Type: application/json.')
   let body = Buffer.alloc(0)
@@ -157,5 +138,5 @@ function parseUntil(until: unknown): number | null {
 function assertText(what: string, text: unknown, max: number): asserts text is string | undefined {
   if (text === undefined) return
   if (typeof text === 'string' && text !== '' && text.length <= max && !/\p{Cc}/u.test(text)) return
-  throw new InvalidQuestion(`${what} must be a text of 1 to ${max} characters, without control characters.`)
+  throw new InvalidQuestion(`${what} must have 1 to ${max} characters, without control characters.`)
 }

@@ -6,7 +6,7 @@ import { createLimits, type LimitsParts } from './limits.ts'
 export interface AdminParts extends LimitsParts {
   /** Returns the access in force: a reload may replace the token. */
   access(): AdminAccess
-  /** Returns why the process should get no requests; undefined if it should. */
+  /** Returns why the gateway should get no requests; undefined if it should. */
   notReadyReason(): string | undefined | Promise<string | undefined>
   metrics(): Promise<string>
   readonly metricsType: string

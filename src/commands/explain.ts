@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto'
-import { explain, type Explained, parseQuestion, type Question } from '../process/explain.ts'
+import type { Explained } from '../admin/explained.ts'
+import type { RequestLine } from '../admin/operator-api.ts'
+import { explain, parseQuestion } from '../process/explain.ts'
 import { ask, findAdmin, NoAnswer } from './admin-client.ts'
 import { formatDuration, formatList, formatParagraphs, pluralize } from './format.ts'
 import { formatRows, formatSize, formatTable, formatWindow } from './format.ts'
@@ -14,11 +16,11 @@ const CALLER_FLAGS = ['host', 'client', 'user', 'ip', 'headers', 'claims', 'at']
 export async function run(args: Args, io: Io): Promise<void> {
   const flags = CALLER_FLAGS.map((name) => [name, textOf(args, name)] as const)
   const given = Object.fromEntries(flags.filter(([, text]) => text !== undefined))
-  const question: Question = { request: positionals(args).join(' '), ...given }
+  const question: RequestLine = { request: positionals(args).join(' '), ...given }
   parseQuestion(question)
   let explained = args['offline'] === true ? undefined : await explainLive(question, args, io)
   // Only with `--config`: here, `--host` is the host that the caller addresses.
-  explained ??= explain((await load({ config: args['config'] }, io)).config, question)
+  explained ??= explain((await load({ config: args['config'] }, io)).config, question).explained
   print(io, args, explained, describeExplained)
 }
 
@@ -26,7 +28,7 @@ export async function run(args: Args, io: Io): Promise<void> {
  * Asks the running gateway, and warns if the file is not its configuration. Returns undefined if
  * the gateway does not answer.
  */
-async function explainLive(question: Question, args: Args, io: Io): Promise<Explained | undefined> {
+async function explainLive(question: RequestLine, args: Args, io: Io): Promise<Explained | undefined> {
   const admin = await findAdmin(args, io)
   const { source } = admin
   const path = `/explain?${new URLSearchParams({ ...question }).toString()}`

@@ -1,7 +1,5 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { atCallbackEnd } from '../runtime/batch.ts'
-import type { Activity } from './activity.ts'
-import { keyOfLimit } from './callers.ts'
 import { accessLine, statusOf, withOmitted } from './log-lines.ts'
 import type { LogOutput } from './log.ts'
 import type { Metrics } from './metrics.ts'
@@ -16,12 +14,12 @@ const MAX_KEYS = 10_000
 
 /**
  * Counts finished requests, and writes the access log; with `sampled`, a line a second for each key
- * that refuses from memory.
+ * that refuses from memory. Calls `count` for each, with its status.
  */
 export function createAccessLog(
   { log, write }: LogOutput,
   metrics: Metrics,
-  activity: Activity,
+  count: (exchange: Exchange, status: number) => void,
   refusals: 'all' | 'sampled',
 ) {
   const sampler = createLogSampler(accessLine, (line, omitted) => write(withOmitted(line, omitted)))
@@ -33,12 +31,12 @@ export function createAccessLog(
     metrics.requests.inc(match, route ? exchange.method : 'any', String(status), source)
     metrics.requestSeconds.observe((endedAt - exchange.startedAt) / 1000, match)
     // An upstream that hangs is slow, also if its callers leave before the head.
-    const waitEnd = forwarded?.headAt ?? (forwarded?.leftWaitingFor === 'response' ? endedAt : undefined)
-    if (waitEnd !== undefined && route?.upstream !== undefined)
-      metrics.upstreamSeconds.observe((waitEnd - exchange.forwardedAt!) / 1000, route.upstream)
+    const end = forwarded?.headAt ?? (forwarded?.leftWaitingFor === 'response' ? endedAt : undefined)
+    if (end !== undefined && route?.upstream !== undefined)
+      metrics.upstreamSeconds.observe((end - exchange.forwardedAt!) / 1000, route.upstream)
     if (decision?.mode === 'store' && !decision.cached)
       metrics.storeSeconds.observe((exchange.decidedAt! - exchange.limitAt!) / 1000)
-    activity.count(exchange, status)
+    count(exchange, status)
     // A limit may refuse with any status.
     const isRefused = decision?.admitted === false
     const isError = status >= 500 && status !== NOT_IMPLEMENTED && source === 'gateway' && !isRefused
@@ -49,6 +47,12 @@ export function createAccessLog(
     else write(accessLine(exchange, level))
   })
   return { observe, close: sampler.close }
+}
+
+/** Returns the key of the limit with this name; an empty string if no quota has it. */
+export function keyOfLimit(quotas: Exchange['quotas'], name: string): string {
+  for (const quota of quotas) if (quota.name === name) return quota.key
+  return ''
 }
 
 /**

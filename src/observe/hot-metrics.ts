@@ -1,11 +1,11 @@
-import type { CounterConfiguration, Metric, MetricValue, Registry } from 'prom-client'
+import type { Metric, MetricValue, Registry } from 'prom-client'
 
-type Description = Pick<Required<CounterConfiguration<string>>, 'name' | 'help' | 'labelNames'>
+type Description<Label extends string = string> = { name: string; help: string; labelNames: readonly Label[] }
 
 /** A node of the tree of label values; `count` is of the label combination that ends here. */
-interface Node {
-  readonly labels: Readonly<Record<string, string>>
-  readonly next: Map<string, Node>
+interface Node<Label extends string> {
+  readonly labels: Readonly<Record<Label, string>>
+  readonly next: Map<string, Node<Label>>
   count: number
 }
 
@@ -15,19 +15,21 @@ interface Node {
  * `npm run bench:micro -- metrics`. Counters that count fewer events than requests use
  * prom-client's own.
  */
-export function createHotCounter(registry: Registry, { name, help, labelNames }: Description) {
-  const root: Node = { labels: {}, next: new Map(), count: 0 }
-  const nodes: Node[] = []
-  function addNode({ labels, next }: Node, value: string): Node {
+export function createHotCounter<Label extends string>(registry: Registry, about: Description<Label>) {
+  const { name, help, labelNames } = about
+  const root: Node<Label> = { labels: {} as Node<Label>['labels'], next: new Map(), count: 0 }
+  const nodes: Node<Label>[] = []
+  function addNode({ labels, next }: Node<Label>, value: string): Node<Label> {
     const label = labelNames[Object.keys(labels).length]!
-    const node: Node = { labels: { ...labels, [label]: value }, next: new Map(), count: 0 }
+    const node = { labels: { ...labels, [label]: value }, next: new Map(), count: 0 }
     next.set(value, node)
     nodes.push(node)
     return node
   }
+  /** Returns the series that have counted a call. */
+  const series = (): readonly Readonly<Node<Label>>[] => nodes.filter(({ count }) => count > 0)
   async function get() {
-    const counted = nodes.filter(({ count }) => count > 0)
-    const values = counted.map(({ labels, count }) => ({ labels, value: count }))
+    const values = series().map(({ labels, count }) => ({ labels, value: count }))
     return { name, help, type: 'counter', aggregator: 'sum', values }
   }
   registry.registerMetric({ name, get } as unknown as Metric)
@@ -38,32 +40,40 @@ export function createHotCounter(registry: Registry, { name, help, labelNames }:
       for (const value of values) node = node.next.get(value) ?? addNode(node, value)
       node.count++
     },
+    series,
   }
 }
 
+/** The durations with one value of the label. */
+interface DurationSeries {
+  readonly label: string
+  /** The count of each bucket, and of longer durations. */
+  readonly counts: number[]
+  sum: number
+}
+
 /** Registers a histogram for the hot path, with at most one label; `buckets` are upper bounds in seconds, ascending. */
-export function createHotHistogram(
-  registry: Registry,
-  { name, help, labelNames: [label], buckets }: Description & { buckets: readonly number[] },
-) {
-  /** The count of each bucket and of larger values, and the sum of all, by the label's value. */
-  const series = new Map<string, { readonly counts: number[]; sum: number }>()
-  function addSeries(value: string) {
-    const added = { counts: Array<number>(buckets.length + 1).fill(0), sum: 0 }
-    series.set(value, added)
+export function createHotHistogram(registry: Registry, about: Description, buckets: readonly number[]) {
+  const { name, help, labelNames } = about
+  const [labelName] = labelNames
+  const byLabel = new Map<string, DurationSeries>()
+  function addSeries(label: string): DurationSeries {
+    const added = { label, counts: Array<number>(buckets.length + 1).fill(0), sum: 0 }
+    byLabel.set(label, added)
     return added
   }
   // Without a label, zeros are shown before the first observation.
-  if (label === undefined) addSeries('')
+  if (labelName === undefined) addSeries('')
 
   async function get() {
     const values: (MetricValue<string> & { readonly metricName: string })[] = []
-    for (const [value, { counts, sum }] of series) {
-      const labels = label === undefined ? {} : { [label]: value }
+    for (const { label, counts, sum } of byLabel.values()) {
+      const labels = labelName === undefined ? {} : { [labelName]: label }
       let total = 0
       for (const [i, count] of counts.entries()) {
+        total += count
         const le = buckets[i] ?? '+Inf'
-        values.push({ metricName: `${name}_bucket`, labels: { le, ...labels }, value: (total += count) })
+        values.push({ metricName: `${name}_bucket`, labels: { le, ...labels }, value: total })
       }
       values.push({ metricName: `${name}_sum`, labels, value: sum })
       values.push({ metricName: `${name}_count`, labels, value: total })
@@ -73,12 +83,13 @@ export function createHotHistogram(
   registry.registerMetric({ name, get } as unknown as Metric)
 
   return {
-    observe(seconds: number, value = ''): void {
-      const observed = series.get(value) ?? addSeries(value)
+    observe(seconds: number, label = ''): void {
+      const observed = byLabel.get(label) ?? addSeries(label)
       let bucket = 0
       while (seconds > buckets[bucket]!) bucket++
       observed.counts[bucket]!++
       observed.sum += seconds
     },
+    series: (): readonly Readonly<DurationSeries>[] => [...byLabel.values()],
   }
 }

@@ -150,7 +150,7 @@ type Fields = Readonly<Record<string, unknown>>
 const COLOURS: Readonly<Record<string, 'green' | 'yellow'>> = { info: 'green', warn: 'yellow' }
 
 /** The fields of a request that are shown after its text. */
-const SHOWN_OF_REQUEST = new Set(['claimed', 'shadowOver', 'incomplete', 'waitedMs', 'cause', 'omitted'])
+const SHOWN_FIELDS = new Set(['claimed', 'shadowOver', 'incomplete', 'waitedMs', 'cause', 'omitted'])
 
 /**
  * Formats JSON lines for people: the UTC time, the level, the message, the other fields. Text that
@@ -163,7 +163,7 @@ export function prettyLines(lines: string): string {
       const isRequest = msg === 'request'
       const message = isRequest ? requestText(fields) : textOf(msg)
       const others = Object.entries(fields)
-        .filter(([key]) => !isRequest || SHOWN_OF_REQUEST.has(key))
+        .filter(([key]) => !isRequest || SHOWN_FIELDS.has(key))
         .map(([key, value]) => ` ${key}=${textOf(value)}`)
       const shownLevel = styleText(COLOURS[textOf(level)] ?? 'red', textOf(level).toUpperCase())
       return `[${textOf(time).slice(11, 23)}] ${shownLevel}: ${escaped(message + others.join(''))}`

@@ -4,10 +4,27 @@ import { escaped, prettyLines, timestamp } from './log-lines.ts'
 import { isObject } from '../runtime/json.ts'
 
 export type Log = Logger
-export type LogOutput = ReturnType<typeof createLog>
 
-/** A line of the log that is not about one caller, for the console. */
-export type LogEvent = Readonly<NonNullable<ReturnType<typeof eventOf>>>
+/** The log of a process on standard output. */
+export interface LogOutput {
+  readonly log: Log
+  /** Returns the latest events, newest first. */
+  events(): readonly LogEvent[]
+  /** Writes complete JSON lines, for example of another process, in the format of this log. */
+  write(lines: string): void
+  setLevel(level: LevelWithSilent): void
+  /** Logs an uncaught exception; on standard error if the log is silent. */
+  fatal(error: Error): void
+  /** Flushes the log. Called once; nothing is logged afterwards. */
+  close(): Promise<void>
+}
+
+/** A line of the log that is not about one caller, as one sentence for the console; `at` is ISO 8601. */
+export interface LogEvent {
+  readonly at: string
+  readonly level: string
+  readonly text: string
+}
 
 const MAX_EVENTS = 50
 const MAX_CHARS = 500
@@ -16,11 +33,10 @@ const MAX_CHARS = 500
 const HASH_CHARS = 12
 
 /**
- * Returns the instant (ISO 8601) of a JSON line, its level, and one sentence: the message with the
- * fields that have a value, except durations. Returns undefined for a line about one caller, or for
- * debugging.
+ * Returns the event of a JSON line: its message with the fields that have a value, except
+ * durations. Returns undefined for a line about one caller, or for debugging.
  */
-export function eventOf(line: string) {
+export function eventOf(line: string): LogEvent | undefined {
   const { level, time, msg, ...fields } = JSON.parse(line) as Record<string, unknown>
   if (['debug', 'trace'].includes(String(level)) || 'ip' in fields) return undefined
   const shown = Object.entries(fields).flatMap(([name, value]) => {
@@ -34,18 +50,16 @@ export function eventOf(line: string) {
 
 /** Returns the first item and the first line of a field's value, and the start of a hash; empty without a value. */
 function shortText(value: unknown): string {
-  if (value === null || value === undefined) return ''
   if (Array.isArray(value)) {
     const more = value.length > 1 ? ` and ${value.length - 1} more` : ''
     return `${shortText(value[0])}${more}`
   }
   if (isObject(value)) {
     // The only one has the limits that an operator set: null removes an override.
-    return Object.entries(value)
-      .map(([name, text]) => `${name}=${shortText(text) || 'default'}`)
-      .join(', ')
+    const limits = Object.entries(value).map(([name, text]) => `${name}=${shortText(text) || 'default'}`)
+    return limits.join(', ')
   }
-  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  const text = String((value as string | number | boolean | null) ?? '')
   return /^[\da-f]{64}$/.test(text) ? text.slice(0, HASH_CHARS) : text.split('\n', 1)[0]!
 }
 
@@ -53,7 +67,11 @@ function shortText(value: unknown): string {
  * Opens the log on a file descriptor, by default standard output: JSON lines, or `pretty` for
  * people. While 8 MB are unread, further lines are dropped.
  */
-export function createLog(level: LevelWithSilent, format: 'json' | 'pretty', fd: number = process.stdout.fd) {
+export function createLog(
+  level: LevelWithSilent,
+  format: 'json' | 'pretty',
+  fd: number = process.stdout.fd,
+): LogOutput {
   const lines = createLineWriter(
     fd,
     (dropped) => log.warn({ lines: dropped }, 'log lines dropped; the reader is too slow'),
@@ -75,47 +93,39 @@ export function createLog(level: LevelWithSilent, format: 'json' | 'pretty', fd:
   )
   return {
     log,
-    /** Returns the latest events, newest first. */
-    events: (): readonly LogEvent[] => events.slice(),
-    /** Writes complete JSON lines, for example of another process, in the format of this log. */
+    events: () => events.slice(),
     write,
-    setLevel(next: LevelWithSilent): void {
+    setLevel(next) {
       log.level = next
     },
-    /** Logs an uncaught exception; on standard error if the log is silent. */
-    fatal({ stack, message }: Error): void {
+    fatal({ stack, message }) {
       const cause = stack ?? message
       log.fatal({ cause }, 'uncaught exception; exiting')
       if (!log.isLevelEnabled('fatal')) process.stderr.write(`sluice: uncaught: ${cause}\n`)
     },
-    /** Flushes the log. Called once; nothing is logged afterwards. */
     close: lines.close,
   }
 }
 
-/** Returns a function that calls `pass` at most once every `everyMs` milliseconds, and ignores the other calls. */
-export function throttle<Args extends unknown[]>(pass: (...args: Args) => void, everyMs = 60_000) {
-  let nextAt = 0
-  return (...args: Args): void => {
-    const now = performance.now()
-    if (now < nextAt) return
-    nextAt = now + everyMs
-    pass(...args)
-  }
-}
-
 /**
- * Returns a function that calls `pass` at most once in `everyMs` for each key, of `maxKeys` at
- * most, which callers may choose.
+ * Returns a function that calls `pass` at most once every `everyMs` milliseconds for each key, of
+ * `maxKeys` at most, which callers may choose; it ignores the other calls. Without `keyOf`, all
+ * calls have the same key.
  */
-export function throttleByKey(pass: (key: string) => void, everyMs: number, maxKeys: number) {
+export function throttle<Args extends unknown[]>(
+  pass: (...args: Args) => void,
+  everyMs = 60_000,
+  keyOf: (...args: Args) => string = () => '',
+  maxKeys = 1,
+) {
   const nextAt = new Map<string, number>()
-  return (key: string): void => {
+  return (...args: Args): void => {
+    const key = keyOf(...args)
     const now = performance.now()
     if (now < (nextAt.get(key) ?? 0)) return
     for (const [known, at] of nextAt) if (now >= at) nextAt.delete(known)
     if (nextAt.size >= maxKeys) return
     nextAt.set(key, now + everyMs)
-    pass(key)
+    pass(...args)
   }
 }

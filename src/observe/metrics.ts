@@ -5,42 +5,45 @@ import { AggregatorRegistry, Counter, Gauge, Registry } from './prom-client.ts'
 import { VERSION } from '../runtime/package.ts'
 
 /** Upper bounds in seconds. Requests range from a cache hit on loopback to a slow upstream. */
-const REQUEST_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
-const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25]
+export const REQUEST_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+export const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25]
+const REQUEST_LABELS = ['route', 'method', 'code', 'source'] as const
 
 export type Metrics = ReturnType<typeof createMetrics>
 /** The metrics of one process, as plain values. */
 export type MetricValues = Readonly<Awaited<ReturnType<prom.Registry['getMetricsAsJSON']>>>
 
-type Read = () => Iterable<readonly [labels: Readonly<Record<string, string>>, value: number]>
+/** The values of a gauge by their labels: false is 0, true is 1, null is not shown. */
+export type GaugeValues = Iterable<
+  readonly [labels: Readonly<Record<string, string>>, value: number | boolean | null]
+>
 
 /** Creates all metrics of `/metrics`. No label has a value that callers choose. */
 export function createMetrics() {
   const registry = new Registry()
-  /** Metrics of Node.js, which take milliseconds to read when many files are open. */
-  const nodeRegistry = new Registry()
-  collectNodeMetrics(nodeRegistry)
+  collectNodeMetrics(registry)
 
   const parse = (series: string, help: string) => {
     const [name = '', ...labelNames] = series.split(/[{,}]/).filter(Boolean)
     return { name, help, labelNames, registers: [registry] }
   }
   const counter = (series: string, help: string) => new Counter(parse(series, help))
-  const gauge = (aggregator: prom.Aggregator, series: string, help: string) =>
-    new Gauge({ ...parse(series, help), aggregator })
-  /** Registers a gauge whose values `read` returns whenever it is shown. */
-  const showGauge = (aggregator: prom.Aggregator, series: string, help: string, read: Read) =>
+  const gauge = (by: prom.Aggregator, series: string, help: string) =>
+    new Gauge({ ...parse(series, help), aggregator: by })
+  /** Registers a gauge whose values `read` returns whenever it is shown; `by` combines several processes. */
+  const showGauge = (by: prom.Aggregator, series: string, help: string, read: () => GaugeValues) =>
     void new Gauge({
       ...parse(series, help),
-      aggregator,
+      aggregator: by,
       collect() {
         this.reset()
-        for (const [labels, value] of read()) this.set(labels, value)
+        for (const [labels, value] of read()) if (value !== null) this.set(labels, Number(value))
       },
     })
-  const hotCounter = (series: string, help: string) => createHotCounter(registry, parse(series, help))
+  const hotCounter = <Label extends string>(name: string, labels: readonly Label[], help: string) =>
+    createHotCounter(registry, { name, labelNames: labels, help })
   const hotHistogram = (series: string, help: string, buckets = REQUEST_BUCKETS) =>
-    createHotHistogram(registry, { ...parse(series, help), buckets })
+    createHotHistogram(registry, parse(series, help), buckets)
 
   const build = gauge('first', 'sluice_build_info{version,node}', 'Versions in use; always 1.')
   build.set({ version: VERSION, node: process.versions.node }, 1)
@@ -49,6 +52,8 @@ export function createMetrics() {
   const failedReloads = counter('sluice_config_reload_failures_total', 'Rejected configurations.')
   const configHash = gauge('first', 'sluice_config_hash_info{hash}', 'Configuration used; always 1.')
   const dropped = counter('sluice_dropped_sockets_total{bound}', 'Sockets closed at a limit.')
+  const toHead = 'From forwarding a request to the head of its response, or until its caller left.'
+  const outcomes = 'Decisions: within, near (80 % used), over, over_cached (without the store), shadow_over.'
   for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) dropped.inc({ bound }, 0)
 
   return {
@@ -59,23 +64,13 @@ export function createMetrics() {
     introspections: counter('sluice_introspection_requests_total{issuer,result}', 'Introspections.'),
     failures: counter('sluice_failures_total', 'Failed authentications and unmatched requests.'),
     failuresRefused: counter('sluice_failures_refused_total', 'Refused for too many failures.'),
-    requests: hotCounter('sluice_http_requests_total{route,method,code,source}', 'Ended requests.'),
+    requests: hotCounter('sluice_http_requests_total', REQUEST_LABELS, 'Ended requests.'),
     requestSeconds: hotHistogram('sluice_http_request_duration_seconds{route}', 'Time of requests.'),
-    upstreamSeconds: hotHistogram(
-      'sluice_upstream_duration_seconds{upstream}',
-      'From forwarding a request to the head of its response, or until its caller left.',
-    ),
-    decisions: hotCounter(
-      'sluice_limit_decisions_total{limit,outcome}',
-      'Decisions: within, near (80 % used), over, over_cached (without the store), shadow_over.',
-    ),
+    upstreamSeconds: hotHistogram('sluice_upstream_duration_seconds{upstream}', toHead),
+    decisions: hotCounter('sluice_limit_decisions_total', ['limit', 'outcome'], outcomes),
     storeSeconds: hotHistogram('sluice_store_duration_seconds', 'Time of decisions.', STORE_BUCKETS),
-    storeUp: gauge('min', 'sluice_store_up', '1 if the store decides, in every worker.'),
-    storeMode: gauge('max', 'sluice_store_mode{mode}', '1 for the modes in use, in any worker.'),
-    lastFallbackAt: gauge('max', 'sluice_store_fallback_last_timestamp_seconds', 'Last fallback.'),
     overrides: gauge('max', 'sluice_limit_overrides', "Clients' limits set by operators."),
     fallbackDecisions: counter('sluice_store_fallback_decisions_total{mode}', 'Fallback decisions.'),
-    workers: gauge('sum', 'sluice_workers', 'Processes that serve callers.'),
     workerEnds: counter('sluice_worker_ends_total', 'Workers that exited unexpectedly.'),
     contentType: registry.contentType,
     /** Records the hash of the loaded configuration, in place of the previous one. */
@@ -90,10 +85,8 @@ export function createMetrics() {
       lastReload.set(0)
     },
     /** Returns all metrics as plain values, which can be combined with those of other processes. */
-    values: async (): Promise<MetricValues> =>
-      (await Promise.all([registry.getMetricsAsJSON(), nodeRegistry.getMetricsAsJSON()])).flat(),
-    ownValues: (): Promise<MetricValues> => registry.getMetricsAsJSON(),
-    text: async () => `${await registry.metrics()}\n${await nodeRegistry.metrics()}`,
+    values: (): Promise<MetricValues> => registry.getMetricsAsJSON(),
+    text: () => registry.metrics(),
   }
 }
 

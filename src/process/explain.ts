@@ -1,6 +1,7 @@
 import { METHODS as PARSED_METHODS } from 'node:http'
 import { isIP } from 'node:net'
-import type { RequestLine } from '../admin/limits.ts'
+import type { Explained, ExplainedLimit } from '../admin/explained.ts'
+import type { RequestLine } from '../admin/operator-api.ts'
 import { keptClaims } from '../authenticate/token/kept-claims.ts'
 import type { Config } from '../config/compile.ts'
 import { createRouter, matchesHost, matchRoute, METHODS } from '../downstream/router.ts'
@@ -14,12 +15,8 @@ import { showKey } from '../policy/caller-keys.ts'
 import { type Caller, type Facts, NO_FACTS } from '../policy/facts.ts'
 import type { Overrides } from '../policy/overrides.ts'
 import { quotaOf, reasonOf, upcomingChanges } from '../policy/rule.ts'
-import { type JsonObject, parseObject } from '../runtime/json.ts'
+import { asList, type JsonObject, parseObject } from '../runtime/json.ts'
 import { type CompiledRoute, compileRoutesOf } from './routes.ts'
-
-export type { RequestLine as Question }
-
-export type Explained = ReturnType<typeof explain>
 
 const REQUEST = /^(?:([A-Za-z-]+)\s+)?(\S.*)$/
 
@@ -46,7 +43,7 @@ export function parseQuestion({ request, host, client, user, ip, at, headers, cl
   const given = parseNamed('claims', claims)
   const fields = new Map<string, readonly string[]>()
   for (const [name, value] of Object.entries(parseNamed('headers', headers)))
-    fields.set(name.toLowerCase(), [value].flat().map(String))
+    fields.set(name.toLowerCase(), asList(value).map(String))
   const named = { ...(client !== undefined && { client }), ...(user !== undefined && { user }) }
   /** An unknown address is empty. */
   const caller: Caller = { ...named, ip: ip ?? '', claims: keptClaims(given, Object.keys(given)) }
@@ -62,17 +59,13 @@ function parseNamed(what: string, text = '{}'): JsonObject {
 
 /**
  * Follows a request through a configuration as the gateway would, now or at the instant of the
- * question, without any I/O.
+ * question, without any I/O. Also returns the quotas of its limits; null for an unknown key.
  */
-export const explain = (config: Config, question: RequestLine, overrides?: Overrides) =>
-  explainWithQuotas(config, question, overrides).explained
-
-/** Explains a request, and returns the quotas of its limits; null for an unknown key. */
-export function explainWithQuotas(config: Config, question: RequestLine, overrides?: Overrides) {
+export function explain(config: Config, question: RequestLine, overrides?: Overrides) {
   const { request: asked, caller, facts, atMs } = parseQuestion(question)
   const request = { ...asked, host: asked.host ?? defaultHost(config) }
   const { method, host } = request
-  const routes = compileRoutesOf(config, overrides)
+  const routes = compileRoutesOf(config, { overrides })
   const parsed = parseTarget(request.target, [host], servedHosts(routes, config.listen.hosts))
   const target = parsed instanceof Refusal ? undefined : parsed
   const found = target && createRouter(routes)(method, target.host, target.segments)
@@ -85,7 +78,8 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
 
   const quotas: (Quota | null)[] = []
   /** Explains a limit of the route, also one that is left out of the request. */
-  function explainLimit({ limit, leftOutBy, lackingIn, keyOf, beginningOf, rulesFor }: CompiledLimit) {
+  function explainLimit(compiled: CompiledLimit): ExplainedLimit {
+    const { limit, leftOutBy, lackingIn, keyOf, beginningOf, rulesFor } = compiled
     const { name, per, calendar, skipsMissing, counts, cost, isConcurrent } = limit
     /** The parts of the key that the question does not name. An unknown address is empty. */
     const absent = new Set(lackingIn(caller, sent).concat(caller.ip === '' ? 'ip' : []))
@@ -96,41 +90,35 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
     quotas.push(key === null ? null : quota)
     const { limit: calls, windowMs, shadow, source } = quota
     return {
-      ...{ name, limit: calls, shadow, per, lacking },
-      /** Absent of calls at once. */
+      name,
+      limit: calls,
+      shadow,
+      per,
+      lacking,
       ...(!isConcurrent && { windowMs }),
-      ...(skipsMissing && { missing: 'skip' as const }),
+      ...(skipsMissing && { missing: 'skip' }),
       ...(calendar && { calendar }),
-      /** The limit whose counter it bounds. */
       ...(counts !== undefined && { counts }),
-      /** Points that the call takes, if the limit counts points. */
       ...(cost !== undefined && { cost }),
-      /** The condition, or the missing part, by which the limit is left out of the request; null if it applies. */
       leftOut: leftOutBy(caller, sent) ?? null,
       key: key === null ? null : showKey(prefixOf(config.store), limit, key),
       decidedBy: source,
       because: reasonOf(limit, source, atMs, rules),
       next: upcomingChanges(limit, atMs, rules)[0] ?? null,
-      /** Calls in progress, or calls or points that are counted, now; null if the store was not asked. */
-      used: null as number | null,
+      used: null,
     }
   }
 
-  const explained = {
+  const explained: Explained = {
     at: instant(atMs),
     request,
-    /** The canonical path, which is matched and forwarded; null if the request has none. */
     path: target?.path ?? null,
-    /** Refusal that needs no authentication, or null. That of a 405 lists the methods of the path in `allow`. */
     refusal: refusal
       ? { status: refusal.status, code: refusal.code, message: refusal.message, ...(allow && { allow }) }
       : null,
-    /** `index` is the position in the configuration, counted from 0. */
     route: route ? { ...explainRoute(route, config), index, params: { ...params } } : null,
     client: caller.client === undefined ? null : explainClient(caller.client, config),
-    /** Charged together or not at all. The headers of an admitted call report the first that is not a shadow. */
     limits: route && !refusal ? route.compiled.map(explainLimit) : [],
-    /** The routes before the matching one, or all routes if none matches. */
     passedOver: routes
       .slice(0, target ? index : 0)
       .map((route) => ({ match: route.match, because: passedOverBy(route, method, target!) })),
@@ -144,25 +132,23 @@ export function explainWithQuotas(config: Config, question: RequestLine, overrid
  */
 function defaultHost({ routes }: Config): string {
   const hosts = routes.find(({ hosts }) => hosts !== undefined)?.hosts ?? []
-  return hosts.find((host) => !routes.some((route) => route.host === host)) ?? hosts[0] ?? 'localhost'
+  return hosts.find((host) => !routes.some((one) => one.host === host)) ?? hosts[0] ?? 'localhost'
 }
 
 function explainRoute(route: CompiledRoute, config: Config) {
   const { match, authenticate, scope, respond, maxBody } = route
   const { tokens, par } = config
   const upstream = config.upstreams.find(({ name }) => name === route.upstream)
-  const trusted = { none: [], bearer: tokens, par: par ? [par] : [], authorization: [] }[authenticate]
+  const trust = { none: [], bearer: tokens, par: par ? [par] : [], authorization: [] }[authenticate]
   return {
     match,
     authenticate,
-    /** Issuers of the accepted tokens or request objects. */
-    issuers: trusted.map(({ issuer }) => issuer),
+    issuers: trust.map(({ issuer }) => issuer),
     scope,
     upstream: upstream?.name ?? null,
     origins: upstream?.origins ?? [],
     respond: respond ?? null,
     maxBody,
-    /** Milliseconds to the head of the response; null without an upstream. */
     timeoutMs: upstream === undefined ? null : (route.timeoutMs ?? upstream.timeoutMs),
   }
 }
@@ -173,9 +159,7 @@ function explainClient(id: string, { clients, par }: Config) {
     id,
     name: listed?.name ?? null,
     listed: listed !== undefined,
-    /** True if the PAR endpoint refuses unlisted clients. */
     mustBeListed: par?.unknownClients === 'refuse',
-    /** Requirements for its authorisation requests. Null: none. */
     requestObjectSigningAlg: listed?.requestObjectSigningAlg ?? null,
     authentication: listed?.authentication ?? null,
     pushed: listed?.pushed ?? null,

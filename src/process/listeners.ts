@@ -1,25 +1,16 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Config } from '../config/compile.ts'
-import { normalizeAddress } from '../runtime/address.ts'
-import type { Peers } from '../downstream/peers.ts'
 import { drain } from '../downstream/listener/drain.ts'
 import type { Serve } from '../downstream/listener/pipelining.ts'
 import type { ListenerEvents } from '../downstream/listener/server.ts'
 import { createListener, listen, renewCertificate } from '../downstream/listener/server.ts'
-import { sum } from '../observe/callers.ts'
 import { type Log, throttle } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import { normalizeAddress } from '../runtime/address.ts'
+import { sum } from '../runtime/merge.ts'
+import type { Wired } from './wiring.ts'
 
-/** The parts that a reload replaces. */
-interface Served {
-  readonly config: Config
-  readonly peers: Peers
-  readonly serve: Serve
-  /** Answers whether a request may pass; undefined without `forwardAuth`. */
-  readonly serveAsked: Serve | undefined
-}
-
-export function createListeners(current: () => Served, log: Log, metrics: Metrics) {
+export function createListeners(current: () => Wired, log: Log, metrics: Metrics) {
   const { listen: bounds, forwardAuth } = current().config
   let draining = false
   const logDropped = throttle((bound: string, ip: string) =>
@@ -57,12 +48,12 @@ export function createListeners(current: () => Served, log: Log, metrics: Metric
     server,
     /** Opens the callers' port last. Resolves with the URLs; rejects with a message for the operator. */
     async open() {
-      const forwardAuthAddress = asked && (await listen(asked.server, asked.host, asked.port, 'forwardAuth'))
+      const other = asked && (await listen(asked.server, asked.host, asked.port, 'forwardAuth'))
       const address = await listen(server, bounds.host, bounds.port, 'listen').catch((error) => {
         asked?.server.close()
         throw error
       })
-      return { address, forwardAuthAddress }
+      return { address, forwardAuthAddress: other }
     },
     /**
      * Uses the certificate of a new configuration, only if it has changed: a renewal ends the TLS

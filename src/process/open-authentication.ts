@@ -1,13 +1,14 @@
 import { createProofs } from '../authenticate/proof/dpop.ts'
 import { type Authenticate, createBearer } from '../authenticate/token/bearer.ts'
-import { createIntrospection, type IntrospectionResult } from '../authenticate/token/introspection.ts'
-import { createClientKeys, createKeySource, type Keys, type KeySource } from '../authenticate/token/jwks.ts'
+import { createIntrospection } from '../authenticate/token/introspection.ts'
+import { createClientKeys, createKeySource } from '../authenticate/token/jwks.ts'
 import { type KeyLocation, type KeySet, loadKeys } from '../authenticate/token/key-set.ts'
 import type { Client, Config, Tokens } from '../config/compile.ts'
 import { serviceUnavailable } from '../errors.ts'
 import { claimsOf } from '../policy/conditions.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import type { IssuerStatus } from '../observe/status.ts'
 import { createAuthorizationGuard } from '../par/authorization.ts'
 import { foldClientId, type ParClient } from '../par/clients.ts'
 import { createParGuard } from '../par/guard.ts'
@@ -17,7 +18,7 @@ export type Issuers = ReturnType<typeof openIssuers>
 
 /** Milliseconds after which a gateway is ready without the keys of an issuer. */
 const FIRST_KEYS_MS = 10_000
-const RESULTS: readonly IntrospectionResult[] = ['active', 'inactive', 'failed']
+const RESULTS = ['active', 'inactive', 'failed'] as const
 
 /** Keys by the index of their issuer; undefined if the issuer is open already. */
 export type LoadedKeys = readonly (KeySet | undefined)[]
@@ -26,13 +27,10 @@ export type AuthenticationPools = ReturnType<typeof createAuthenticationPools>
 
 /** Creates the pools of what authenticates callers. */
 export const createAuthenticationPools = ({ createPool }: Resources) => ({
-  issuerKeys: createPool<KeyLocation, KeySource>(),
+  issuerKeys: createPool<KeyLocation, ReturnType<typeof createKeySource> & { failures(): number }>(),
   introspections: createPool<Tokens, ReturnType<typeof createIntrospection>>(),
-  bearers: createPool<
-    { readonly tokens: readonly Tokens[]; readonly hosts: readonly string[] },
-    Authenticate
-  >(),
-  clientKeys: createPool<Pick<Client, 'id' | 'jwks'>, Keys>(),
+  bearers: createPool<{ tokens: readonly Tokens[]; hosts: readonly string[] }, Authenticate>(),
+  clientKeys: createPool<Pick<Client, 'id' | 'jwks'>, ReturnType<typeof createClientKeys>>(),
 })
 
 /** Loads the keys of new and moved issuers, for `openIssuers`; rejects if an issuer has none. */
@@ -63,18 +61,23 @@ export function openIssuers(
     const { issuer, introspection } = settings
     const location = keysFrom(settings)
     metrics.keyFailures.inc({ issuer }, 0)
-    const onFailed = (): void => metrics.keyFailures.inc({ issuer })
     return {
       ...settings,
       keys: pools.issuerKeys.get(location, () => {
+        let failures = 0
+        function onFailed(): void {
+          failures++
+          metrics.keyFailures.inc({ issuer })
+        }
         const events = { ...outageLog('JWKS fetch', { issuer }, log), onFailed }
-        return createKeySource({ ...location, keys: loaded[i], events })
+        const source = createKeySource({ ...location, keys: loaded[i], events })
+        return { ...source, failures: () => failures }
       }),
       introspect:
         introspection &&
         pools.introspections.get(settings, () => {
           for (const result of RESULTS) metrics.introspections.inc({ issuer, result }, 0)
-          const onResult = (result: IntrospectionResult) => metrics.introspections.inc({ issuer, result })
+          const onResult = (result: string) => metrics.introspections.inc({ issuer, result })
           const events = { ...outageLog('token introspection', { issuer }, log), onResult }
           return createIntrospection({ ...settings, ...introspection, events })
         }),
@@ -92,14 +95,13 @@ export function openIssuers(
       const since = performance.now() - FIRST_KEYS_MS
       return issuers.find(({ keys }) => !keys.current() && keys.readAt() > since)?.issuer
     },
-    keyAges() {
-      const now = performance.now()
-      return issuers.map(({ issuer, keys }) => [{ issuer }, (now - keys.readAt()) / 1000] as const)
-    },
-    introspections: () =>
-      issuers.flatMap(({ issuer, introspect }) =>
-        introspect === undefined ? [] : [[{ issuer }, introspect.isUp() ? 1 : 0] as const],
-      ),
+    status: (): IssuerStatus[] =>
+      issuers.map(({ issuer, keys, introspect }) => ({
+        issuer,
+        ageSeconds: (performance.now() - keys.readAt()) / 1000,
+        failures: keys.failures(),
+        introspectionUp: introspect?.isUp() ?? null,
+      })),
   }
 }
 
@@ -123,7 +125,7 @@ export function openGuards(pools: AuthenticationPools, { par, clients }: Config,
     if (client !== undefined && !opened.has(id)) opened.set(id, { ...client, keys: keysOf(client) })
     return opened.get(id)
   }
-  const keysOf = ({ id, jwks }: Client): Keys | undefined =>
+  const keysOf = ({ id, jwks }: Client) =>
     jwks &&
     pools.clientKeys.get({ id, jwks }, () => {
       const events = outageLog('client JWKS fetch', { client: id }, log)

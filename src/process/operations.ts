@@ -1,53 +1,19 @@
-import type { RequestLine, Setting } from '../admin/limits.ts'
-import type { AdminParts } from '../admin/server.ts'
+import type { DecidedLimit } from '../admin/explained.ts'
+import type { OperatorApi } from '../admin/operator-api.ts'
+import type { Activity } from '../admin/overview/callers.ts'
+import type { OverviewSource } from '../admin/overview/source.ts'
 import type { Config } from '../config/compile.ts'
 import { InvalidQuestion } from '../errors.ts'
 import { prefixOf } from '../limit/key.ts'
 import { instant } from '../runtime/instant.ts'
 import { quotaOf, reasonOf, rulesOf } from '../policy/rule.ts'
-import type { LiveOverrides } from './overrides-live.ts'
 import { assertCounted, callerKey, countsBy } from '../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../policy/counted.ts'
-import { isOverridable, listOverrides, overrideKey } from '../policy/overrides.ts'
-import type { InspectedStore } from '../limit/store.ts'
-import type { RedisStore } from '../limit/redis/store.ts'
+import { isOverridable, overrideKey } from '../policy/overrides.ts'
 import type { CallerUsage, Usage } from '../gateway/usage.ts'
-import type { ActivityValues } from '../observe/activity.ts'
-import type { Log, LogEvent } from '../observe/log.ts'
-import type { MetricValues } from '../observe/metrics.ts'
-import type { Vitals } from '../observe/summary.ts'
-import { type Explained, explainWithQuotas } from './explain.ts'
-
-type Operations = ReturnType<typeof createOperations>
-
-/** A caller's limits for operators: the counters, and sentences about them. */
-export interface CallerReport extends CallerUsage {
-  readonly notes: readonly string[]
-}
-
-export interface ResetResult {
-  readonly caller: string
-  /** The number of deleted counters. */
-  readonly freed: number
-  /** True if a limit of calls at once counts by the caller, whose calls in progress keep their places. */
-  readonly keepsPlaces: boolean
-}
-
-export type SettingResult = Awaited<ReturnType<Operations['setLimits']>>
-
-export interface OperatorApi
-  extends Omit<Operations, 'findCaller'>, Pick<AdminParts, 'notReadyReason' | 'metrics' | 'findCaller'> {
-  metricValues(): Promise<MetricValues>
-  activity(): ActivityValues | Promise<ActivityValues>
-  vitals(): Vitals | Promise<Vitals>
-  /**
-   * Sends the id and the summary of this gateway to the others, and returns theirs. Rejects if
-   * Redis does not answer, and without Redis.
-   */
-  readonly shareSummary: RedisStore['shareSummary']
-  /** Returns the latest events of all processes, in any order. */
-  events(): readonly LogEvent[] | Promise<readonly LogEvent[]>
-}
+import type { Log } from '../observe/log.ts'
+import { explain } from './explain.ts'
+import type { OpenedStore } from './open-store.ts'
 
 /** Reasons for the limits while Redis is unavailable, each followed by the configured limit. */
 const OUTAGE = {
@@ -56,19 +22,19 @@ const OUTAGE = {
   deny: 'Redis is unavailable: every call is refused with 503, instead of',
 }
 
-/** Creates the operators' requests to one process, which use the current configuration. */
+/** Creates the operators' requests about limits to one process, which use the current configuration. */
 export function createOperations(parts: {
   current(): { readonly config: Config; readonly usage: Usage }
-  readonly overrides: Pick<LiveOverrides, 'change' | 'limits' | 'values'>
-  readonly inspect: InspectedStore['inspect']
-  /** Returns the caller of the last minute that is shown as this text. */
-  findShown(shown: string): CountedCaller | undefined
+  readonly opened: Pick<OpenedStore, 'overrides' | 'store'>
+  readonly activity: Activity
   forget(caller: CountedCaller): void
   readonly log: Log
-}) {
-  const { current, overrides, inspect, findShown, forget, log } = parts
+}): Omit<OperatorApi, keyof OverviewSource | 'metrics'> {
+  const { current, opened, activity, forget, log } = parts
+  const { overrides, store } = opened
   /** Returns the rule that decides a limit; null if the limit is not configured. */
-  function ruleOf({ limits, clientLimits, store }: Config, caller: CountedCaller, name: string) {
+  function ruleOf(config: Config, caller: CountedCaller, name: string): DecidedLimit | null {
+    const { limits, clientLimits, store } = config
     const limit = limits.find((limit) => limit.name === name)
     if (limit === undefined) return null
     const client = caller.find(({ word }) => word === 'client')?.value
@@ -80,11 +46,11 @@ export function createOperations(parts: {
   }
 
   return {
-    async usage(caller: CountedCaller, signal: AbortSignal): Promise<CallerReport> {
+    async usage(caller, signal) {
       const usage = await current().usage.ofCaller(caller, signal)
       return { ...usage, notes: notesOn(usage) }
     },
-    async reset(caller: CountedCaller, signal: AbortSignal): Promise<ResetResult> {
+    async reset(caller, signal) {
       const { config, usage } = current()
       const fields = { caller: showCaller(caller) }
       const freed = await usage.free(caller, signal).catch((error: Error) => {
@@ -94,20 +60,14 @@ export function createOperations(parts: {
       })
       log.info({ ...fields, freed }, 'limits of a caller reset by an operator')
       forget(caller)
-      const keepsPlaces = config.limits.some((limit) => limit.isConcurrent && countsBy(limit, caller))
+      const keepsPlaces = config.limits.some((one) => one.isConcurrent && countsBy(one, caller))
       return { ...fields, freed, keepsPlaces }
     },
-    /** Returns the caller with an override, or of the last minute, that is shown as this text. */
-    findCaller(shown: string): CountedCaller | undefined {
+    findCaller(shown) {
       const set = overrides.values().find(({ caller }) => showCaller(caller) === shown)
-      return set?.caller ?? findShown(shown)
+      return set?.caller ?? activity.find(shown)
     },
-
-    /**
-     * Sets and removes overrides of a caller atomically; rejects with an InvalidQuestion, and if
-     * the store does not answer.
-     */
-    async setLimits({ caller, set, untilAt, by, note }: Setting) {
+    async setLimits({ caller, set, untilAt, by, note }) {
       const { config, usage } = current()
       const names = Object.keys(set)
       // An override remains when its limit is removed from the configuration.
@@ -133,23 +93,18 @@ export function createOperations(parts: {
       return {
         caller: showCaller(caller),
         limits: names.map((name, i) => ({ name, before: before[i]!, after: ruleOf(config, caller, name) })),
-        /** True if all gateways share the overrides; false if only this process keeps them, until it exits. */
         shared: config.store !== 'memory',
-        /** True if the caller is a listed client or has counted calls, so that it is probably written right. */
         seen,
       }
     },
 
-    overrides: async () => listOverrides(overrides.values(), current().config.limits, Date.now()),
-
-    /** Explains a request, with the counted calls unless the question names an instant. */
-    async explain(question: RequestLine): Promise<Explained> {
-      const { explained, quotas } = explainWithQuotas(current().config, question, overrides.limits)
+    async explain(question) {
+      const { explained, quotas } = explain(current().config, question, overrides.limits)
       if (question.at !== undefined) return explained
       const limits = explained.limits.map(async (limit, i) => {
         const quota = quotas[i]
         if (!quota) return limit
-        const [inspected] = await inspect([quota])
+        const [inspected] = await store.inspect([quota])
         const { allowance, mode } = inspected!
         const { limit: calls, used } = allowance
         if (mode === 'store') return { ...limit, used }
@@ -185,11 +140,10 @@ function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): re
 const hasCalls = (limits: CallerUsage['limits']): boolean => limits.some(({ used }) => used > 0)
 
 /** True if calls of the caller are counted now, or if the store does not answer. */
-const isCounted = (usage: Usage, caller: CountedCaller): Promise<boolean> =>
-  usage.ofCaller(caller).then(
-    ({ limits }) => hasCalls(limits),
-    () => true,
-  )
+async function isCounted(usage: Usage, caller: CountedCaller): Promise<boolean> {
+  const counted = await usage.ofCaller(caller).catch(() => undefined)
+  return counted === undefined || hasCalls(counted.limits)
+}
 
 function assertOverridable({ limits }: Config, caller: CountedCaller, name: string): void {
   assertCounted(limits, caller)

@@ -16,17 +16,11 @@ export interface LiveOverridesOptions {
   readonly onUnreadable: (fields: number) => void
   /** Poll interval; default 500 ms, so that a change takes effect at every gateway within a second. */
   readonly everyMs?: number
-  readonly clock?: typeof SYSTEM_CLOCK
 }
 
-export type LiveOverrides = ReturnType<typeof createLiveOverrides>
-
 /** Follows the overrides of a source; those last read stay in force while the source does not answer. */
-export function createLiveOverrides(
-  source: SharedFields,
-  prefix: string,
-  { onChange, onRestored, onUnreadable, everyMs = 500, clock = SYSTEM_CLOCK }: LiveOverridesOptions,
-) {
+export function createLiveOverrides(source: SharedFields, prefix: string, options: LiveOverridesOptions) {
+  const { onChange, onRestored, onUnreadable, everyMs = 500 } = options
   const limits = new Map<string, Override>()
   let current: readonly Override[] = []
   let version = ''
@@ -35,7 +29,7 @@ export function createLiveOverrides(
   let onApplied: ((callers: readonly CountedCaller[]) => void) | undefined
 
   const active = (overrides = current): readonly Override[] =>
-    overrides.filter((override) => isActive(override, clock.date()))
+    overrides.filter((override) => isActive(override, SYSTEM_CLOCK.date()))
 
   /** Reads the overrides if their version has changed; writes them back if the source has an older version. */
   async function readChanged(): Promise<readonly Override[] | undefined> {
@@ -83,7 +77,7 @@ export function createLiveOverrides(
     /** Polls the source, and calls `applied` after each change, with the callers whose overrides have changed. */
     watch(applied: (callers: readonly CountedCaller[]) => void): void {
       onApplied = applied
-      stopPolling = clock.every(everyMs, () => void load().catch(() => apply(undefined)))
+      stopPolling = SYSTEM_CLOCK.every(everyMs, () => void load().catch(() => apply(undefined)))
     },
     /**
      * Sets and removes overrides, for this gateway at once. Rejects with an InvalidQuestion if

@@ -1,3 +1,4 @@
+import type { ReloadRecord } from '../admin/overview/source.ts'
 import type { Loaded } from '../config/load.ts'
 import type { Config, StoreConfig } from '../config/compile.ts'
 import { withLogin } from '../limit/redis/options.ts'
@@ -16,19 +17,8 @@ export interface Source extends Version {
   load(before: string): Promise<Version & Pick<Loaded, 'config' | 'changes'>>
 }
 
-/** The outcome of a reload, which was rejected if it has problems; `at` is ISO 8601. */
-interface ReloadRecord {
-  readonly at: string
-  /** Hash of the text that is in force afterwards. */
-  readonly hash: string
-  readonly problems: readonly string[]
-  readonly changes: readonly string[]
-}
-
 /** `file-change`: reload only if the text, or a file that it names, has changed; `signal`: always. */
 export type ReloadTrigger = 'file-change' | 'signal'
-
-export type Configuration = ReturnType<typeof createConfiguration>
 
 const MAX_RELOADS = 20
 /** Maximum problems that are kept of one reload: each of 100,000 clients may cause one. */
@@ -71,9 +61,7 @@ export function createConfiguration(
 
   return {
     config: () => config,
-    /** Returns the hash of the file; null without a file. */
     hash: () => version?.hash ?? null,
-    /** The latest reloads, newest first. */
     reloads,
     warn,
     /** Loads the configuration again, one reload at a time; never rejects. */

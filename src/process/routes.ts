@@ -7,7 +7,7 @@ import type { GatewayDeps, GatewayRoute } from '../gateway/exchange.ts'
 import { decisionHeaders, draftHeaders } from '../gateway/rate-limit-fields.ts'
 import { encodePart, isPerClient } from '../policy/key.ts'
 import { prefixOf } from '../limit/key.ts'
-import { compileLimit, oncePerCounter, proofQuota } from '../policy/apply.ts'
+import { compileLimit, type LimitOptions, oncePerCounter, proofQuota } from '../policy/apply.ts'
 import type { Limit } from '../policy/limit.ts'
 import type { Overrides } from '../policy/overrides.ts'
 import { fieldsOf } from '../policy/conditions.ts'
@@ -20,13 +20,11 @@ import type { Forward } from '../upstream/upstream.ts'
 export type CompiledRoute = ReturnType<typeof compileRoutesOf>[number]
 
 /** Compiles the routes of a configuration. */
-export function compileRoutesOf(
-  { routes, clientLimits, parameters, store }: Config,
-  overrides?: Overrides,
-  onBadClaim?: (limit: Limit) => void,
-) {
-  return compileRoutes(routes, { prefix: prefixOf(store), clientLimits, overrides, parameters, onBadClaim })
-}
+export const compileRoutesOf = (config: Config, more: Partial<LimitOptions> = {}) =>
+  compileRoutes(config.routes, { ...config, prefix: prefixOf(config.store), ...more })
+
+/** Interval of a warning about one limit, in milliseconds. */
+const WARN_MS = 60_000
 
 const withDraftHeaders: GatewayDeps['rateLimitHeaders'] = (decision, quotas) =>
   decisionHeaders(decision) + draftHeaders(decision, quotas)
@@ -38,16 +36,16 @@ export function openRoutes(
   overrides: Overrides,
   log: Log,
 ) {
-  const { routes, upstreams, listen, headers, limits, clientLimits, parameters } = config
+  const { routes, upstreams, listen, headers, limits, parameters } = config
   const errorFormats = new Map(upstreams.map(({ name, errors }) => [name, errors]))
   const prefix = prefixOf(config.store)
-  const options = { prefix, clientLimits, overrides, parameters }
+  const options: LimitOptions = { ...config, prefix, overrides }
   const perClient = limits
     .filter((limit) => isPerClient(limit) && limit.counts === undefined)
     .map((limit) => compileLimit(limit, options))
   const warn = ({ name, claim }: Limit) =>
     log.warn({ limit: name, claim: claim?.name }, 'claim of a limit is invalid; default applied')
-  const warnings = new Map(limits.map(({ name }) => [name, throttle(warn)]))
+  const onBadClaim = throttle(warn, WARN_MS, ({ name }) => name, limits.length)
 
   /** Applies the first live limit of a request whose parts it has; on `respond` routes, the first one per client. */
   function compileShown({ respond, compiled }: CompiledRoute): GatewayRoute['shownQuota'] {
@@ -76,7 +74,7 @@ export function openRoutes(
       identity: identityHeaders.map((field) => field.toLowerCase()),
     })
   const askedFields = fieldsFor()
-  const fields = new Map(upstreams.map(({ name, identityHeaders }) => [name, fieldsFor(identityHeaders)]))
+  const fields = new Map(upstreams.map((one) => [one.name, fieldsFor(one.identityHeaders)]))
 
   const serve = (route: CompiledRoute): GatewayRoute => ({
     ...route,
@@ -87,7 +85,7 @@ export function openRoutes(
     shownQuota: compileShown(route),
     proofQuota: compileProof(route),
   })
-  const served = compileRoutesOf(config, overrides, (limit) => warnings.get(limit.name)!(limit)).map(serve)
+  const served = compileRoutesOf(config, { overrides, onBadClaim }).map(serve)
   return {
     match: createRouter(served),
     ...servedHosts(routes, listen.hosts),

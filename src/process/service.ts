@@ -1,32 +1,33 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { certificatesOf } from '../config/certificates.ts'
+import type { OperatorApi } from '../admin/operator-api.ts'
+import { activityOf } from '../admin/overview/activity.ts'
+import { createActivity } from '../admin/overview/callers.ts'
+import { createLastMinute } from '../admin/overview/last-minute.ts'
 import type { Config } from '../config/compile.ts'
-import { createPeers } from '../downstream/peers.ts'
-import { readAsked } from '../downstream/forward-auth.ts'
-import type { Exchange, GatewayDeps } from '../gateway/exchange.ts'
-import { createGateway } from '../gateway/gateway.ts'
+import { openSockets } from '../downstream/listener/drain.ts'
+import type { Exchange } from '../gateway/exchange.ts'
 import { createFailures } from '../gateway/failures.ts'
 import { limitNameOf, prefixOf } from '../limit/key.ts'
-import { showKey } from '../policy/caller-keys.ts'
-import type { CountedCaller } from '../policy/counted.ts'
 import { createLimiter } from '../limit/limiter.ts'
 import { loginOf } from '../limit/redis/options.ts'
-import { createUsage } from '../gateway/usage.ts'
 import { createAccessLog } from '../observe/access-log.ts'
-import { createActivity } from '../observe/activity.ts'
-import { type LogOutput, throttleByKey } from '../observe/log.ts'
+import { showGauges } from '../observe/gauges.ts'
+import { type LogOutput, throttle } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
-import { createForward, type Forward, type Upstream } from '../upstream/upstream.ts'
-import { createAuthenticationPools, type LoadedKeys, loadIssuerKeys } from './open-authentication.ts'
-import { openGuards, openIssuers } from './open-authentication.ts'
+import type { Status } from '../observe/status.ts'
+import { showKey } from '../policy/caller-keys.ts'
+import type { CountedCaller } from '../policy/counted.ts'
+import { listOverrides } from '../policy/overrides.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
+import { keepFreedMemory } from '../runtime/malloc.ts'
 import { assertPrivateParts } from '../runtime/node-http.ts'
+import type { Forward, Upstream } from '../upstream/upstream.ts'
 import { createListeners } from './listeners.ts'
+import { createAuthenticationPools, loadIssuerKeys } from './open-authentication.ts'
 import { openStore } from './open-store.ts'
-import { createOperations, type OperatorApi } from './operations.ts'
-import { showGauges } from './overview.ts'
+import { createOperations } from './operations.ts'
 import { createResources } from './resources.ts'
-import { openRoutes } from './routes.ts'
+import { wire } from './wiring.ts'
 
 /** Serves callers: in this process, or in several that share its port. */
 export interface Service extends OperatorApi {
@@ -37,7 +38,7 @@ export interface Service extends OperatorApi {
   /** Applies a configuration atomically; requests in flight end under the previous one. */
   apply(config: Config): Promise<void>
   /** Sets the log level of all workers; absent with one process. */
-  setLogLevel?(level: LogLevel): Promise<void>
+  setLogLevel?(level: Config['log']['level']): Promise<void>
   /**
    * Lets requests in flight end within `drainTimeout`, then closes everything; returns how many
    * were cut. With `lameDuck`, new ones are accepted for a part of it.
@@ -45,15 +46,17 @@ export interface Service extends OperatorApi {
   close(lameDuck: boolean): Promise<number>
 }
 
-export type LocalService = Awaited<ReturnType<typeof buildService>>
-export type LogLevel = Config['log']['level']
+/** The service of one process. */
+export interface LocalService extends Service {
+  /** Drops cached answers of the store, and the activity of a caller whose limits were reset. */
+  forget(caller: CountedCaller): void
+}
 
 /** The fraction of `drainTimeout` in which new requests are still accepted. */
 const LAME_DUCK = 1 / 4
 /** Interval of a warning about one peer, in milliseconds, and the number of peers that are warned of meanwhile. */
 const WARN_OF_PEER_MS = 600_000
 const MAX_PEERS = 10
-const KEPT_BYTES = 8 * 1024 ** 2
 
 /**
  * Builds every part of the gateway, connects them, and opens the callers' port last. Rejects with a
@@ -64,16 +67,12 @@ export async function buildService(
   output: LogOutput,
   metrics: Metrics,
   clock = SYSTEM_CLOCK, // of the limiter, and of counters in memory
-) {
-  // Makes glibc keep up to twice `KEPT_BYTES` of freed memory: freeing an mmapped block raises the
-  // dynamic trim threshold to twice its size (mallopt(3), M_MMAP_THRESHOLD). Without it, malloc
-  // returns the buffers of each large response to the kernel, and the page faults took up to half
-  // of the processor time of 1 MB responses. Setting the thresholds would disable this.
-  Buffer.allocUnsafeSlow(KEPT_BYTES)
+): Promise<LocalService> {
+  keepFreedMemory()
+  assertPrivateParts()
   const { log } = output
   const tracing =
     started.tracing && (await import('../observe/tracing.ts')).createTracing(started.tracing, log)
-  assertPrivateParts()
   /** Returns a key as it may be shown. */
   function showKeyNow(key: string): string {
     const limit = current.config.limits.find(({ name }) => name === limitNameOf(key))
@@ -88,55 +87,40 @@ export async function buildService(
     onRefused: () => metrics.failuresRefused.inc(),
   })
   const activity = createActivity()
-  const accessLog = createAccessLog(output, metrics, activity, started.log.refusals)
-  const write = accessLog.observe
-  const observe = tracing ? (exchange: Exchange) => (write(exchange), tracing.end(exchange)) : write
+  const lastMinute = createLastMinute(metrics)
+  const accessLog = createAccessLog(output, metrics, activity.count, started.log.refusals)
+  function observe(exchange: Exchange): void {
+    accessLog.observe(exchange)
+    tracing?.end(exchange)
+  }
   const warnOfPeer = (peer: string) =>
     log.warn({ peer }, 'X-Forwarded-For ignored: its sender is not in listen.trustedProxies')
-  const onIgnoredForwardedFor = throttleByKey(warnOfPeer, WARN_OF_PEER_MS, MAX_PEERS)
+  const onIgnoredForwardedFor = throttle(warnOfPeer, WARN_OF_PEER_MS, String, MAX_PEERS)
   const resources = createResources()
-  const pools = createAuthenticationPools(resources)
-  const forwardPool = resources.createPool<Upstream, Forward>()
-
-  function openUpstream(settings: Upstream) {
-    const { name: upstream } = settings
-    const open = () =>
-      createForward(settings, ({ address, up, cause }) => {
-        if (up) log.info({ upstream, address }, 'upstream address up')
-        else log.warn({ upstream, address, cause }, 'upstream address down')
-      })
-    return [upstream, forwardPool.get(settings, open)] as const
+  const pools = {
+    ...createAuthenticationPools(resources),
+    forwards: resources.createPool<Upstream, Forward>(),
   }
-  /** Builds the parts that a reload replaces; resources whose settings stay the same are kept. */
-  function wire(config: Config, loadedKeys?: LoadedKeys) {
-    const peers = createPeers(config.listen.trustedProxies)
-    const forwards = new Map(config.upstreams.map(openUpstream))
-    const issuers = openIssuers(pools, config, log, metrics, loadedKeys)
-    const prefix = prefixOf(config.store)
-    const usage = createUsage({ ...config, store, prefix, overrides: overrides.limits })
-    const deps: GatewayDeps = {
-      ...openRoutes(config, forwards, overrides.limits, log),
-      peers,
-      onIgnoredForwardedFor,
-      failures: config.failures && failures(config.failures),
-      authenticate: issuers.authenticate,
-      guards: openGuards(pools, config, log),
-      limiter,
-      usage,
-      trace: tracing?.begin,
-      observe,
-    }
-    const { forwardAuth } = started
-    const serveAsked =
-      forwardAuth && createGateway({ ...deps, readAsked: (request) => readAsked(forwardAuth.from, request) })
-    const certificates = certificatesOf(config)
-    return { config, serve: createGateway(deps), serveAsked, peers, forwards, issuers, usage, certificates }
-  }
-  let current = resources.replace(() => wire(started))
+  const trace = tracing?.begin
+  const kept = { log, metrics, opened, failures, pools, limiter, trace, observe, onIgnoredForwardedFor }
+  let current = resources.replace(() => wire(started, kept))
 
   const listeners = createListeners(() => current, log, metrics)
-  showGauges(metrics, listeners.server, () => current)
+  const status = (): Status => ({
+    workers: 1,
+    gateways: opened.gateways(),
+    sockets: openSockets(listeners.server),
+    calls: activity.calls(),
+    store: opened.status(),
+    shadowOver: metrics.decisions
+      .series()
+      .filter(({ labels }) => labels.outcome === 'shadow_over')
+      .map(({ labels: { limit }, count: calls }) => ({ limit, calls })),
+    ...current.status(),
+  })
+  showGauges(metrics, status)
   function release(): Promise<void> {
+    lastMinute.close()
     resources.close()
     overrides.close()
     return store.close()
@@ -146,14 +130,12 @@ export async function buildService(
     throw error
   })
 
-  /** Drops cached answers of the store, and the activity of callers whose limits have changed or were reset. */
   function forget(...callers: readonly CountedCaller[]): void {
     limiter.forget()
     current.usage.forget()
     for (const caller of callers) activity.forget(caller)
   }
   overrides.watch((callers) => forget(...callers))
-  metrics.workers.set(1)
 
   return {
     ...addresses,
@@ -162,13 +144,13 @@ export async function buildService(
       if (issuer !== undefined) return `the keys of the issuer ${issuer} are not read yet`
       return ready() ? undefined : 'Redis does not answer, and store.onOutage is deny'
     },
-    async apply(next: Config) {
+    async apply(next) {
       const loadedKeys = await loadIssuerKeys(pools, next)
       if (listeners.draining()) return
       // What can throw comes before the swap: a rejected configuration must not be in force.
       const login = next.store === 'memory' ? undefined : loginOf(next.store.redis)
       current = resources.replace(() => {
-        const wired = wire(next, loadedKeys)
+        const wired = wire(next, kept, loadedKeys)
         listeners.renew(next)
         return wired
       })
@@ -176,21 +158,15 @@ export async function buildService(
       forget()
     },
     metrics: metrics.text,
-    metricValues: metrics.ownValues,
-    activity: activity.values,
-    vitals: () => ({ ...activity.recent(), ...opened.outage() }),
+    status,
+    activity: () => activityOf(activity),
+    lastMinute: lastMinute.counts,
     shareSummary: opened.shareSummary,
     events: output.events,
-    ...createOperations({
-      current: () => current,
-      overrides,
-      inspect: store.inspect,
-      findShown: activity.find,
-      forget,
-      log,
-    }),
+    overrides: async () => listOverrides(overrides.values(), current.config.limits, Date.now()),
+    ...createOperations({ current: () => current, opened, activity, forget, log }),
     forget,
-    async close(lameDuck: boolean) {
+    async close(lameDuck) {
       const { drainTimeoutMs } = current.config
       const lameDuckMs = lameDuck ? drainTimeoutMs * LAME_DUCK : 0
       const endAt = performance.now() + drainTimeoutMs

@@ -1,16 +1,28 @@
+import type { OperatorApi } from '../admin/operator-api.ts'
+import { createOverview } from '../admin/overview/overview.ts'
 import { createAdmin } from '../admin/server.ts'
 import type { Config } from '../config/compile.ts'
 import { drain } from '../downstream/listener/drain.ts'
 import { listen } from '../downstream/listener/server.ts'
-import { createLog } from '../observe/log.ts'
+import { createLog, type LogOutput } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { VERSION } from '../runtime/package.ts'
-import { createOverview } from './overview.ts'
-import type { OperatorApi } from './operations.ts'
 import type { Service } from './service.ts'
 import { createConfiguration, type ReloadTrigger, type Source } from './reload.ts'
 
-export type Running = Awaited<ReturnType<typeof start>>
+/** A running gateway, with the URLs of its listeners. */
+export interface Running {
+  readonly address: string
+  readonly forwardAuthAddress: string | undefined
+  readonly adminAddress: string
+  /** Loads the configuration again; requests in flight end under the previous one. Never rejects. */
+  reload(trigger: ReloadTrigger): Promise<void>
+  /** Switches the log level of all processes to debug, and the next time back. Never rejects. */
+  switchLogLevel(): Promise<void>
+  readonly fatal: LogOutput['fatal']
+  /** Fails readiness, drains, and closes everything. */
+  close(options?: { readonly lameDuck?: boolean }): Promise<void>
+}
 
 const STARTING = 'the gateway is starting'
 
@@ -19,7 +31,7 @@ const STARTING = 'the gateway is starting'
  * is reloaded; without `logFd`, the log is on standard output. Rejects with a message for the
  * operator.
  */
-export async function start(config: Config, source?: Source, workers = 1, logFd?: number) {
+export async function start(config: Config, source?: Source, workers = 1, logFd?: number): Promise<Running> {
   const { level, format = process.stdout.isTTY ? 'pretty' : 'json' } = config.log
   const output = createLog(level, format, logFd)
   const { log } = output
@@ -40,14 +52,8 @@ export async function start(config: Config, source?: Source, workers = 1, logFd?
     metricsType: metrics.contentType,
     access: () => configuration.config().admin,
     overview: overview.read,
-    findCaller: (shown) => started().findCaller(shown),
-    usage: (caller, signal) => started().usage(caller, signal),
-    reset: (caller, signal) => started().reset(caller, signal),
-    setLimits: (setting) => started().setLimits(setting),
-    overrides: () => started().overrides(),
-    async explain(question) {
-      return { ...(await started().explain(question)), configuration: configuration.hash() }
-    },
+    operator: started,
+    hash: configuration.hash,
     failed: (error) =>
       log.warn({ cause: (error as Error).message }, 'operator request failed; counters unavailable'),
   })
@@ -94,12 +100,9 @@ export async function start(config: Config, source?: Source, workers = 1, logFd?
     let closed: Promise<void> | undefined
     return {
       ...addresses,
-      /** Loads the configuration again; requests in flight end under the previous one. Never rejects. */
-      reload: (trigger: ReloadTrigger) => inTurn(() => configuration.reload(trigger)),
-      /** Switches the log level of all processes to debug, and the next time back. Never rejects. */
+      reload: (trigger) => inTurn(() => configuration.reload(trigger)),
       switchLogLevel: () => inTurn(switchLogLevel),
       fatal: output.fatal,
-      /** Fails readiness, drains, and closes everything. */
       close: ({ lameDuck = false } = {}) => (closed ??= close(lameDuck)),
     }
   } catch (error) {

@@ -2,7 +2,8 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import type { Browser, Page } from 'playwright-core'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { Overview } from '../../src/process/overview.ts'
+import type { Overview } from '../../src/admin/overview/overview.ts'
+import { WITHOUT_REDIS } from '../../src/observe/status.ts'
 import { startBrowser } from '../helpers/browser.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
@@ -73,7 +74,13 @@ describe('the table of gateways', () => {
   it('shows all that share the Redis, marks another configuration, and opens a console that can be reached', async () => {
     const stop = await pretend(
       { host: 'gw-a', pid: 7, calls: 812, refused: 4.25, admin: 'http://10.9.8.7:9090' },
-      { host: 'gw-b', configuration: 'f'.repeat(64), version: '0.0.9', mode: 'local', withoutRedis: 3 },
+      {
+        host: 'gw-b',
+        configuration: 'f'.repeat(64),
+        version: '0.0.9',
+        outage: WITHOUT_REDIS.local,
+        withoutRedis: 3,
+      },
       { host: 'gw-c', admin: 'http://localhost:9090', failed: 2 },
     )
     const shown = await open(gateway)
@@ -85,7 +92,7 @@ describe('the table of gateways', () => {
       ...['gw-a, process 7', '812', '4.3', '0', 'up', hash, version, started, 'http://10.9.8.7:9090'],
     ])
     expect((await row(shown, 'gw-b')).slice(4, 7)).toEqual([
-      'without Redis: counting its part; 3 decisions without Redis',
+      'without Redis: counting in this process; 3 decisions without Redis',
       'ffffffffffff, differs from here',
       '0.0.9',
     ])
@@ -137,7 +144,7 @@ describe('the table of gateways', () => {
   ] as const)('fits a width of %i in %s colours', async ([width, colorScheme]) => {
     const stop = await pretend(
       { host: 'a-very-long-name-of-a-pod-7d9f8b6c5d-x2x4z', admin: 'http://gateway-7.sluice.internal:9090' },
-      { host: 'gw-b', configuration: 'f'.repeat(64), mode: 'local', withoutRedis: 30_000 },
+      { host: 'gw-b', configuration: 'f'.repeat(64), outage: WITHOUT_REDIS.local, withoutRedis: 30_000 },
     )
     const shown = await open(gateway, { viewport: { width, height: 900 }, colorScheme })
     await shown.locator('#gateways').getByText('gw-b').waitFor(WAIT)

@@ -183,7 +183,7 @@ describe('a gateway', () => {
       ],
       status: {
         workers: 1,
-        store: { up: true, modes: ['store'] },
+        store: { outage: null, modes: ['store'] },
         upstreams: [{ upstream: 'identity' }, { upstream: 'data', address: upstream.url, up: true }],
         issuers: [{ issuer: 'https://identity.example.com/oidc' }],
       },

@@ -36,7 +36,7 @@ async function init(flags: Readonly<Record<string, string>> = {}) {
 async function explaining(flags: Readonly<Record<string, string>> = {}) {
   const { stdout } = await sluice(['init', ...argsOf({ ...FLAGS, ...flags }), '--output', '-'])
   const { config } = await loadConfig({ file: '-', text: stdout })
-  return (request: string) => explain(config, { request })
+  return (request: string) => explain(config, { request }).explained
 }
 
 describe('sluice init', () => {
@@ -243,7 +243,7 @@ describe('sluice init', () => {
       request: 'GET any.example.com/x',
       ip: '192.0.2.1',
       ...given,
-    })
+    }).explained
     expect(refusal).toBeNull()
     expect(limits.map(({ name }) => name)).toEqual(names)
   })

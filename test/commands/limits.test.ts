@@ -240,13 +240,10 @@ Every gateway applies this within a second.\n`,
       ['b', 'address=1'],
       'There is no limit "address" that counts by "client:b" first; those that can be set are: requests, sync, trial.',
     ],
-    [
-      ['a\nb', 'requests=1'],
-      'The caller must be a text of 1 to 1024 characters, without control characters.',
-    ],
+    [['a\nb', 'requests=1'], 'The caller must have 1 to 1024 characters, without control characters.'],
     [
       ['b', 'requests=1', '--note', 'x'.repeat(501)],
-      '"note" must be a text of 1 to 500 characters, without control characters.',
+      '"note" must have 1 to 500 characters, without control characters.',
     ],
     [['b', 'requests=1', '--until', '2020-01-01T00:00:00Z'], '--until has passed; give a future instant.'],
     ...['tomorrow', '2100-01-01', '2', '0s', '4000d'].map((text) => [

@@ -276,9 +276,7 @@ describe('docs/admin-api.yaml', () => {
       overrides.first,
       limits,
     ]
-    const states = ['upstreams', 'issuers', 'introspection', 'certificates', 'shadowOver'].map(
-      (name) => status[name],
-    )
+    const states = ['upstreams', 'issuers', 'certificates', 'shadowOver'].map((name) => status[name])
     for (const list of [...shown, ...states]) expect(list).not.toEqual([])
     expect(activity.callers.map(({ caller }: { caller: string }) => caller)).toContain('ip:127.0.0.1')
     expect(activity.callers.some(({ refusedNow }: { refusedNow: unknown }) => refusedNow !== null)).toBe(true)

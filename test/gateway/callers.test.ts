@@ -255,9 +255,7 @@ describe.each([
       const [name, ...more] = action
       const ended = await run('limits', name!, 'header:x-api-key=none…00000000', ...more)
       expect(ended).toMatchObject({ code: 64, stdout: '' })
-      expect(ended.stderr).toContain(
-        'is not among the callers that this gateway keeps: those with an override, or of the last minute. Give the whole value.',
-      )
+      expect(ended.stderr).toContain('is shortened, and not known here; give the whole value.')
     }
   })
 })

@@ -13,7 +13,7 @@ it('shows any durations as a histogram of prom-client does', async () => {
     fc.asyncProperty(calls, fc.boolean(), async (observed, labelled) => {
       const [ours, theirs] = [new Registry(), new Registry()]
       const labelNames = labelled ? ['upstream'] : []
-      const mine = createHotHistogram(ours, { ...described, buckets: BUCKETS, labelNames })
+      const mine = createHotHistogram(ours, { ...described, labelNames }, BUCKETS)
       const histogram = new Histogram({ ...described, buckets: BUCKETS, labelNames, registers: [theirs] })
       for (const [duration, upstream] of observed) {
         if (labelled) {

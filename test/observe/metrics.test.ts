@@ -1,25 +1,31 @@
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import { expect, it } from 'vitest'
-import { aggregate, countsOf, createMetrics } from '../../src/observe/metrics.ts'
+import { showGauges } from '../../src/observe/gauges.ts'
+import { aggregate, countsOf, createMetrics, type Metrics } from '../../src/observe/metrics.ts'
+import { mergeStatus, type StoreStatus } from '../../src/observe/status.ts'
 
 /** Returns the lines of some metrics. */
 async function linesOf(values: Parameters<typeof aggregate>[0], name: RegExp): Promise<string[]> {
   return (await aggregate(values).metrics()).split('\n').filter((line) => name.test(line))
 }
 
+/** Shows the gauges of a process whose store is in these modes. */
+function showStore(metrics: Metrics, ...modes: StoreStatus['modes']): void {
+  const { store, ...others } = mergeStatus([])
+  const outage = modes.includes('store') ? null : { since: '', text: '' }
+  const inModes: StoreStatus = { ...store, modes, outage }
+  showGauges(metrics, () => ({ ...others, workers: 1, store: inModes }))
+}
+
 it('adds up the counters of processes, and combines each gauge by its aggregator', async () => {
   const first = createMetrics()
   const workers = [createMetrics(), createMetrics()] as const
   first.configLoaded('abc')
-  first.storeUp.set(1)
   for (const [i, worker] of workers.entries()) {
     worker.requests.inc('/*', 'GET', '200', 'upstream')
     worker.requests.inc('/*', 'GET', i === 0 ? '200' : '429', 'gateway')
     worker.requestSeconds.observe(0.002, '/*')
-    worker.storeUp.set(i)
-    worker.storeMode.set({ mode: 'local' }, i)
-    worker.storeMode.set({ mode: 'store' }, 1 - i)
-    first.workers.inc()
+    showStore(worker, i === 0 ? 'local' : 'store')
   }
   const all = await Promise.all([first, ...workers].map(({ values }) => values()))
   expect(await linesOf(all, /^sluice_(http_requests_total|store|.*info|config|workers|.*_count)/)).toEqual([
@@ -33,11 +39,13 @@ it('adds up the counters of processes, and combines each gauge by its aggregator
     'sluice_http_requests_total{route="/*",method="GET",code="429",source="gateway"} 1',
     'sluice_http_request_duration_seconds_count{route="/*"} 2',
     ...(await linesOf(all, /^sluice_store_duration_seconds/)),
-    'sluice_store_up 0',
-    'sluice_store_mode{mode="local"} 1',
-    'sluice_store_mode{mode="store"} 1',
-    'sluice_store_fallback_last_timestamp_seconds 0',
     'sluice_workers 2',
+    'sluice_store_up 0',
+    'sluice_store_mode{mode="store"} 1',
+    'sluice_store_mode{mode="local"} 1',
+    'sluice_store_mode{mode="allow"} 0',
+    'sluice_store_mode{mode="deny"} 0',
+    'sluice_store_fallback_last_timestamp_seconds 0',
   ])
 
   first.configFailed()
@@ -52,11 +60,11 @@ it('keeps the counters of a process that exited, and drops its gauges', async ()
   const exited = createMetrics()
   exited.requests.inc('/*', 'GET', '200', 'upstream')
   exited.requestSeconds.observe(0.002, '/*')
-  exited.storeUp.set(0)
+  showStore(exited, 'local')
   const kept = countsOf([await exited.values()])
   const successor = createMetrics()
   successor.requests.inc('/*', 'GET', '200', 'upstream')
-  successor.storeUp.set(1)
+  showStore(successor, 'store')
   const sum = [await successor.values(), countsOf([kept, kept])]
   expect(await linesOf(sum, /^sluice_(http_requests_total|store_up|.*seconds_count)/)).toEqual([
     'sluice_http_requests_total{route="/*",method="GET",code="200",source="upstream"} 3',

@@ -1,6 +1,8 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { loadConfig } from '../../src/config/load.ts'
-import { explain, type Explained, parseQuestion, type Question } from '../../src/process/explain.ts'
+import type { Explained } from '../../src/admin/explained.ts'
+import type { RequestLine } from '../../src/admin/operator-api.ts'
+import { explain, parseQuestion } from '../../src/process/explain.ts'
 import { call, ISSUER, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { configFile } from '../commands/replay/logs.ts'
@@ -9,10 +11,10 @@ import { fileOf } from '../commands/run.ts'
 async function explained(
   text: string,
   file: string,
-  asker: Partial<Question> = {},
+  asker: Partial<RequestLine> = {},
   at = '2026-11-20T10:00:00Z',
 ): Promise<Explained> {
-  return explain((await loadConfig({ file })).config, { request: text, at, ...asker })
+  return explain((await loadConfig({ file })).config, { request: text, at, ...asker }).explained
 }
 const readQuestion = (request: string, host?: string) =>
   parseQuestion({ request, ...(host !== undefined && { host }) }).request
@@ -53,7 +55,7 @@ describe('explain of limits that read the request', () => {
         '  - { match: "/*", upstream: data, authenticate: bearer, limits: [consents, unattended, optional] }',
     },
   )
-  const limitsOf = async (text: string, asker: Partial<Question>) =>
+  const limitsOf = async (text: string, asker: Partial<RequestLine>) =>
     (await explained(text, file, { client: 'acme', ...asker })).limits.map(
       ({ name, key, lacking, leftOut, limit }) => [name, key ?? lacking, leftOut, limit],
     )

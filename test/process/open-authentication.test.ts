@@ -124,15 +124,13 @@ describe('the issuers of a configuration', () => {
     const fresh = configurations()
     const opened = fresh.openIssuers([settingsOf(second), settingsOf(first)])
     await until('the keys of one', () => opened.awaited() === first.issuer)
-    expect(opened.keyAges()[0]![1]).toBeLessThan(9)
+    expect(opened.status()[0]!.ageSeconds).toBeLessThan(9)
     const now = performance.now()
     const clock = vi.spyOn(performance, 'now').mockReturnValue(now + 10_000)
     expect(opened.awaited()).toBeUndefined()
-    expect(opened.keyAges().map(([labels]) => labels)).toEqual([
-      { issuer: second.issuer },
-      { issuer: first.issuer },
-    ])
-    for (const [, seconds] of opened.keyAges()) expect(seconds).toBeGreaterThanOrEqual(9)
+    const issuers = opened.status()
+    expect(issuers.map(({ issuer }) => issuer)).toEqual([second.issuer, first.issuer])
+    for (const { ageSeconds } of issuers) expect(ageSeconds).toBeGreaterThanOrEqual(9)
     clock.mockRestore()
     first.fault = undefined
     await until('the keys of the other', () => opened.awaited() === undefined)
@@ -213,7 +211,7 @@ describe('the start and the end of an outage are logged once:', () => {
       ...{ url: `${introspection.url}?apikey=hunter2`, clientId: 'sluice', clientSecret: 's3cret' },
       ...{ timeoutMs: 3000, maxAgeMs: 0 },
     }
-    const { authenticate, introspections } = openIssuers([
+    const { authenticate, status } = openIssuers([
       settingsOf(first, { introspection: endpoint }),
       settingsOf(second),
     ])
@@ -224,21 +222,22 @@ describe('the start and the end of an outage are logged once:', () => {
           counted(`sluice_introspection_requests_total{issuer="${issuer}",result="${result}"}`),
         ),
       )
+    const introspectionUp = () => status().map((one) => one.introspectionUp)
     await authenticate([`Bearer ${first.token()}`])
     expect(await results()).toEqual([0, 0, 0])
     introspection.answer = { active: true, aud: first.audience, client_id: 'client-1' }
     await authenticate(['Bearer opaque-active'])
-    expect(introspections()).toEqual([[{ issuer }, 1]])
+    expect(introspectionUp()).toEqual([true, null])
     introspection.answer = (response) => response.writeHead(500).end()
     let asked = 0
     const ask = () => authenticate([`Bearer opaque-${asked++}`])
     await until('the outage is logged', async () => (await ask(), lines.length > 0))
-    expect(introspections()).toEqual([[{ issuer }, 0]])
+    expect(introspectionUp()).toEqual([false, null])
     const failed = asked
     expect(await results()).toEqual([1, 0, failed])
     introspection.answer = { active: false }
     await until('its end is logged', async () => (await ask(), lines.length > 1))
-    expect(introspections()).toEqual([[{ issuer }, 1]])
+    expect(introspectionUp()).toEqual([true, null])
     await authenticate(['Bearer opaque-inactive'])
     const [, inactive] = await results()
     expect(inactive).toBeGreaterThan(0)

@@ -2,7 +2,9 @@ import { describe, it } from 'vitest'
 import type { StoreConfig } from '../../src/config/compile.ts'
 import { openStore } from '../../src/process/open-store.ts'
 import type { Log } from '../../src/observe/log.ts'
+import { showGauges } from '../../src/observe/gauges.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
+import { mergeStatus } from '../../src/observe/status.ts'
 import { type RedisServer, type RedisServerOptions, startRedis } from '../helpers/redis.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -35,6 +37,7 @@ async function open(
     { showKey: String, onAvailable() {} },
   )
   closing(() => opened.store.close())
+  showGauges(metrics, () => ({ ...mergeStatus([]), store: opened.status() }))
   const metric = async (name: string) => {
     const line = (await metrics.text()).split('\n').find((line) => line.startsWith(`${name} `))
     return line?.slice(name.length + 1)
@@ -151,12 +154,18 @@ it.concurrent('a Redis that hangs is detected as down and as up again, also with
   onTestFinished,
 }) => {
   const server = await serverThat(onTestFinished, {})
-  const { lines, up } = await open(onTestFinished, { topology: { url: server.url } })
+  const { opened, lines, up } = await open(onTestFinished, { topology: { url: server.url } })
   expect(await up()).toBe(true)
+  expect(opened.status().outage).toBeNull()
   server.freeze()
   await until('it is down', async () => !(await up()))
+  const { outage } = opened.status()
+  expect(outage).toMatchObject({ text: 'counting in this process' })
+  await until('time passes', () => new Date().toISOString() > outage!.since)
+  expect(opened.status().outage).toEqual(outage)
   server.thaw()
   await until('it is up', up)
+  expect(opened.status().outage).toBeNull()
   expect(lines.map((line) => line.split(/[:;]/).slice(0, 2).join())).toEqual([
     'warn, Redis unavailable',
     'info, Redis available again',

@@ -2,12 +2,12 @@ import { ask, HttpError } from './api.js'
 import { chart } from './chart.js'
 import { hrefOf, stateOf, usage } from './callers.js'
 import { byId, element, list, table, write } from './dom.js'
-import { pluralize, formatWindow, kindOf, rate, refusal, refusals, time, whole } from './format.js'
+import { pluralize, formatWindow, kindOf, rateText, refusal, refusals, time, whole } from './format.js'
 import { confirmed, dismiss, overridesTable, reasonOf, setLimits } from './overrides.js'
 import { tiles } from './tiles.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
-/** @typedef {import('../../process/operations.ts').CallerReport} CallerReport */
+/** @typedef {import('../operator-api.ts').CallerReport} CallerReport */
 /** @typedef {CallerReport['limits'][number]} Counted */
 
 const EVERY_MS = 2000
@@ -188,10 +188,19 @@ export function callerPage() {
       const found = activity.callers.find((other) => other.caller === shownAs)
       const idle = Array(60).fill(0)
       const { calls, refused } = found ?? { calls: idle, refused: idle }
-      showCalls({ calls, refused }, activity.until)
+      const rates = { calls: found?.callsPerSecond ?? 0, refused: found?.refusedPerSecond ?? 0 }
+      showCalls({ calls, refused }, rates, activity.until)
       showTiles([
-        { name: 'Calls', text: `${rate(calls)}/s`, note: `${whole(total(calls))} in the last minute` },
-        { name: 'Refused', text: `${rate(refused)}/s`, note: refusals(total(refused), found?.limits ?? []) },
+        {
+          name: 'Calls',
+          text: `${rateText(rates.calls)}/s`,
+          note: `${whole(total(calls))} in the last minute`,
+        },
+        {
+          name: 'Refused',
+          text: `${rateText(rates.refused)}/s`,
+          note: refusals(total(refused), found?.limits ?? []),
+        },
         {
           name: 'Refused now',
           ...refusal(found?.refusedNow),

@@ -1,6 +1,6 @@
 import { bar, sparkline } from './chart.js'
 import { byId, element, firstRows, table, write } from './dom.js'
-import { duration, rate, time, whole } from './format.js'
+import { duration, rateText, time, whole } from './format.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
 /** @typedef {Overview['activity']['callers'][number]} Caller */
@@ -88,7 +88,7 @@ function calls() {
     node: element('span', { class: 'calls' }, spark.node, text),
     update(caller) {
       spark.update(caller)
-      write(text, rate(caller.calls))
+      write(text, rateText(caller.callsPerSecond))
     },
   }
 }
@@ -134,7 +134,7 @@ export function callerTables() {
     {
       head: 'Refused/s',
       numeric: true,
-      text: ({ refused }) => rate(refused),
+      text: ({ refusedPerSecond }) => rateText(refusedPerSecond),
     },
   ])
   const showFirstRefused = firstRows('refused', FIRST_REFUSED, showRefused)

@@ -1,5 +1,5 @@
 import { element, svg, write } from './dom.js'
-import { rate, valuesAt, whole } from './format.js'
+import { rateText, valuesAt, whole } from './format.js'
 
 const HEIGHT = 150
 const LEFT = 40
@@ -11,6 +11,7 @@ const SPARK = { width: 120, height: 24 }
 /**
  * Calls of each second, oldest first; those that limits refused, and those that failed.
  * @typedef {{ readonly calls: readonly number[], readonly refused: readonly number[], readonly failed?: readonly number[] }} Series
+ * @typedef {{ readonly calls: number, readonly refused: number, readonly failed?: number }} Rates
  */
 
 /**
@@ -71,7 +72,7 @@ export function chart(parent, what, everySeconds) {
     select(next, true)
   })
 
-  return (/** @type {Series} */ next, /** @type {string} */ until) => {
+  return (/** @type {Series} */ next, /** @type {Rates} */ rates, /** @type {string} */ until) => {
     const passed = Math.round((Date.parse(until) - Date.parse(end)) / 1000)
     if (isHeld && ago !== undefined) ago = Math.min(last(), ago + passed)
     series = next
@@ -82,10 +83,10 @@ export function chart(parent, what, everySeconds) {
     const y = (/** @type {number} */ value) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / top)
     node.setAttribute('viewBox', `0 0 ${width} ${HEIGHT}`)
     node.setAttribute('width', String(width))
-    const failures = failed === undefined ? '' : `, ${rate(failed)} failed`
+    const failures = failed === undefined ? '' : `, ${rateText(rates.failed ?? 0)} failed`
     node.setAttribute(
       'aria-label',
-      `${what}: ${rate(calls)} a second now, at most ${whole(Math.max(0, ...calls))}; ${rate(refused)} refused a second now${failures}`,
+      `${what}: ${rateText(rates.calls)} a second now, at most ${whole(Math.max(0, ...calls))}; ${rateText(rates.refused)} refused a second now${failures}`,
     )
     drawing.replaceChildren(
       ...[0, top / 2, top].flatMap((value) => [

@@ -4,23 +4,11 @@
 const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
 const TENTHS = new Intl.NumberFormat('en', { minimumFractionDigits: 1, maximumFractionDigits: 1 })
 
-/** Seconds over which a rate is averaged. */
-const RATE_SECONDS = 10
+/** Seconds without a failure that separate failures. */
+const PAUSE_SECONDS = 10
 
 /** @param {number} value */
 export const whole = (value) => WHOLE.format(value)
-
-/**
- * Returns the mean of the last seconds of a series.
- * @param {readonly number[]} perSecond
- */
-export function rateOf(perSecond) {
-  const last = perSecond.slice(-RATE_SECONDS)
-  return last.reduce((sum, value) => sum + value, 0) / Math.max(1, last.length)
-}
-
-/** @param {readonly number[]} perSecond */
-export const rate = (perSecond) => rateText(rateOf(perSecond))
 
 /** @param {number} value per second */
 export function rateText(value) {
@@ -70,10 +58,10 @@ export function failures(failed, end) {
   const last = failed.findLastIndex((count) => count > 0)
   if (last === -1) return ['', '']
   let first = last
-  for (let i = last; i >= Math.max(0, first - RATE_SECONDS); i--) if ((failed[i] ?? 0) > 0) first = i
+  for (let i = last; i >= Math.max(0, first - PAUSE_SECONDS); i--) if ((failed[i] ?? 0) > 0) first = i
   // An earlier failure may have left the series.
-  const since = `${timeAt(failed.length, end, first)}${first < RATE_SECONDS ? ' or earlier' : ''}`
-  if (failed.length - last <= RATE_SECONDS) return [`Failures since ${since}.`, 'refused']
+  const since = `${timeAt(failed.length, end, first)}${first < PAUSE_SECONDS ? ' or earlier' : ''}`
+  if (failed.length - last <= PAUSE_SECONDS) return [`Failures since ${since}.`, 'refused']
   return [`Failures from ${since} to ${timeAt(failed.length, end, last)}.`, 'near']
 }
 

@@ -4,10 +4,6 @@ import { overridesTable } from './overrides.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
 
-const DAY_MS = 86_400_000
-/** Certificates that expire within this time are shown as a warning. */
-const SOON_DAYS = 14
-
 /**
  * Creates a view of text with a class, so that no meaning depends on a colour.
  * @template T
@@ -21,6 +17,7 @@ export function words(of) {
 
 /** Events that are shown before all are asked for. */
 const FIRST_EVENTS = 5
+const DAY_MS = 86_400_000
 const INSTANTS = /\d{4}-\d\d-\d\dT[\d:.]+Z/g
 /** @type {Readonly<Record<string, string>>} */
 const LEVELS = { warn: 'near', error: 'refused', fatal: 'refused' }
@@ -113,15 +110,13 @@ export function gatewayTables() {
       {
         head: 'Load',
         text: ({ sockets, queue, waiting, oldestWaitSeconds: oldest }) =>
-          sockets === null
-            ? '–'
-            : [
-                pluralize(sockets, 'socket'),
-                ...(queue ? [`${whole(queue)} in the queue`] : []),
-                ...(waiting
-                  ? [`${whole(waiting)} waiting for a response, the oldest for ${duration(oldest ?? 0)}`]
-                  : []),
-              ].join(', '),
+          [
+            pluralize(sockets, 'socket'),
+            ...(queue > 0 ? [`${whole(queue)} in the queue`] : []),
+            ...(waiting > 0
+              ? [`${whole(waiting)} waiting for a response, the oldest for ${duration(oldest)}`]
+              : []),
+          ].join(', '),
       },
     ],
   )
@@ -157,7 +152,7 @@ export function gatewayTables() {
     durations(lastMinute.durations)
     errors(lastMinute.errors)
     showEvents(logged)
-    byId('limits-note').hidden = status.store.up || !status.store.modes.includes('local')
+    byId('limits-note').hidden = status.store.outage === null || !status.store.modes.includes('local')
     const overOf = (/** @type {string} */ name) =>
       status.shadowOver.find(({ limit }) => limit === name)?.calls ?? 0
     limits(rules.map((rule) => ({ ...rule, over: overOf(rule.name) })))
@@ -177,25 +172,26 @@ export function gatewayTables() {
  * @param {Overview['status']} status
  * @returns {readonly { readonly name: string, readonly text: string, readonly className: string }[]}
  */
-function trustOf({ issuers, introspection, certificates }) {
+function trustOf({ issuers, certificates }) {
   return [
     ...issuers.map(({ issuer, ageSeconds, failures }) => ({
       name: `Keys of ${issuer}`,
       text: `read, or first tried, ${duration(Math.max(1, ageSeconds))} ago${failures ? `; ${pluralize(failures, 'failure')}` : ''}`,
       className: failures ? 'near' : '',
     })),
-    ...introspection.map(({ issuer, up }) => ({
-      name: `Introspection at ${issuer}`,
-      text: up ? 'Up' : 'Down',
-      className: up ? 'good' : 'refused',
-    })),
-    ...certificates.map(({ certificate, expiresAt }) => {
+    ...issuers
+      .filter(({ introspectionUp }) => introspectionUp !== null)
+      .map(({ issuer, introspectionUp: up }) => ({
+        name: `Introspection at ${issuer}`,
+        text: up ? 'Up' : 'Down',
+        className: up ? 'good' : 'refused',
+      })),
+    ...certificates.map(({ certificate, expiresAt, state, message }) => {
       const days = Math.floor((expiresAt - Date.now()) / DAY_MS)
-      if (days < 0) return { name: certificate, text: `expired at ${time(expiresAt)}`, className: 'refused' }
       return {
         name: certificate,
-        text: `${pluralize(days, 'day')} left`,
-        className: days < SOON_DAYS ? 'near' : 'good',
+        text: message.replaceAll(INSTANTS, time) + (days < 0 ? '' : `; ${pluralize(days, 'day')} left`),
+        className: { ok: 'good', warning: 'near', failed: 'refused' }[state],
       }
     }),
   ]

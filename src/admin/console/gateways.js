@@ -8,13 +8,6 @@ import { words } from './gateway.js'
 /** A gateway sends its summary each second. */
 const OLD_MS = 4000
 
-/** @type {Readonly<Record<string, string>>} */
-const WITHOUT_REDIS = {
-  local: 'without Redis: counting its part',
-  allow: 'without Redis: admitting every call',
-  deny: 'without Redis: refusing limited calls',
-}
-
 /**
  * Returns the origin of an address that a browser can open from another machine. The text comes from Redis, to which others may write.
  * @param {string} address
@@ -43,11 +36,11 @@ function link() {
 }
 
 /** @param {Gateway} gateway @returns {readonly [text: string, className: string]} */
-function stateOf({ ageMs, mode, withoutRedis }) {
+function stateOf({ ageMs, outage, withoutRedis }) {
   const decided = withoutRedis === 0 ? '' : `; ${pluralize(withoutRedis, 'decision')} without Redis`
-  const state = mode === 'store' ? 'up' : (WITHOUT_REDIS[mode] ?? mode)
+  const state = outage === null ? 'up' : `without Redis: ${outage}`
   if (ageMs > OLD_MS) return [`${duration(ageMs / 1000)} ago: ${state}${decided}`, 'near']
-  return [state + decided, mode === 'store' ? 'good' : 'refused']
+  return [state + decided, outage === null ? 'good' : 'refused']
 }
 
 /** Creates the table of the gateways that count together. */

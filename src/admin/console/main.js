@@ -39,16 +39,18 @@ function show(overview) {
   const caller = callerOfAddress()
   write(byId('ready'), ...readiness(overview))
   byId('rejected').hidden = !overview.reloads[0]?.problems.length
-  const { host, pid, startedAt } = overview.gateway
-  const { gateways, configuration, store } = overview.status
+  const self = overview.gateways.find((gateway) => gateway.self)
+  if (self === undefined) return
+  const { host, pid, startedAt, configuration } = self
+  const { gateways, store } = overview.status
   const upSeconds = Math.max(1, (Date.parse(overview.at) - Date.parse(startedAt)) / 1000)
   const together =
-    gateways === null || !store.up
+    gateways === null || store.outage !== null
       ? ''
       : ` · ${gateways} ${gateways === 1 ? 'process counts' : 'processes count'} in Redis`
   write(byId('gateway'), `${host}, process ${pid}, up ${duration(upSeconds)}${together}`)
-  const { hash } = configuration
-  write(byId('version'), `Sluice ${overview.version}${hash && ` · configuration ${hash.slice(0, 12)}`}`)
+  const hash = configuration === null ? '' : ` · configuration ${configuration.slice(0, 12)}`
+  write(byId('version'), `Sluice ${overview.version}${hash}`)
   write(byId('connection'), 'Live', 'live')
   document.body.classList.remove('stale')
   byId('denied').hidden = true
@@ -62,7 +64,7 @@ function show(overview) {
   showTiles(tilesOf(overview))
   showGateways(overview)
   const { requests, refused, failed, until } = overview.activity
-  showCalls({ calls: requests, refused, failed }, until)
+  showCalls({ calls: requests, refused, failed }, self, until)
   write(byId('failures'), ...failures(failed, until))
   showCallers(overview)
   showGateway(overview)

@@ -3,8 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ListedOverride } from '../../policy/overrides.ts'
 import { escaped } from '../../observe/log-lines.ts'
 import { isNamedPart } from '../../policy/counted.ts'
-import type { CallerReport, ResetResult } from '../../process/operations.ts'
-import type { Overview } from '../../process/overview.ts'
+import type { CallerReport, ResetResult } from '../../admin/operator-api.ts'
+import type { Overview } from '../../admin/overview/overview.ts'
 import { type Admin, ask, findAdmin } from '../admin-client.ts'
 import { cell, formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
 import { type Args, interruption, type Io, positionals, print, UsageError } from '../io.ts'
@@ -16,7 +16,6 @@ type Caller = Overview['activity']['callers'][number]
 /** Scanning a large Redis takes the gateway some seconds. */
 const SCAN = { timeoutMs: 60_000 }
 const TOP_INTERVAL_MS = 1000
-const RATE_SECONDS = 10
 const WHICH_CALLER =
   'Which caller? Give a client id, or a caller such as ip:192.0.2.7 or header:x-api-key=VALUE.'
 const WHICH_PARTS =
@@ -95,12 +94,12 @@ async function top(admin: Admin, args: Args, io: Io): Promise<void> {
   }
 }
 
-function rowOf({ caller, route, calls, refused, limits, most, refusedNow }: Caller) {
+function rowOf({ caller, route, callsPerSecond, refusedPerSecond, limits, most, refusedNow }: Caller) {
   return {
     caller,
     route,
-    callsPerSecond: rateOf(calls),
-    refusedPerSecond: rateOf(refused),
+    callsPerSecond,
+    refusedPerSecond,
     limit: most?.name ?? null,
     used: most === null ? null : most.limit - most.remaining,
     remaining: most?.remaining ?? null,
@@ -122,9 +121,4 @@ function describeTop({ activity: { callers, known, mostKnown } }: Overview): str
   const table = formatRows([...head, 'REFUSED LAST MINUTE', 'ROUTE'], rows)
   if (callers.length === known) return table || 'There were no calls in the last minute.'
   return `${table}\n${callers.length} of ${known < mostKnown ? known : `${known} or more`}`
-}
-
-function rateOf(perSecond: readonly number[]): number {
-  const last = perSecond.slice(-RATE_SECONDS)
-  return last.reduce((sum, calls) => sum + calls, 0) / Math.max(1, last.length)
 }

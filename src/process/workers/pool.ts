@@ -1,11 +1,13 @@
+import { mergeActivity } from '../../admin/overview/activity.ts'
+import { mergeMinutes } from '../../admin/overview/last-minute.ts'
 import type { Config } from '../../config/compile.ts'
-import { mergeActivity } from '../../observe/activity.ts'
-import { sum } from '../../observe/callers.ts'
 import type { LogOutput } from '../../observe/log.ts'
 import { aggregate, countsOf, type Metrics, type MetricValues } from '../../observe/metrics.ts'
-import { mergeVitals } from '../../observe/summary.ts'
+import { mergeStatus } from '../../observe/status.ts'
+import { sum } from '../../runtime/merge.ts'
 import type { Service } from '../service.ts'
 import { superviseWorker, type WorkerProcess } from './supervisor.ts'
+import type { Argument, WorkerCalls } from './worker.ts'
 
 /** Maximum time for a worker to report its readiness: less than a probe waits. */
 const READY_MS = 500
@@ -25,8 +27,6 @@ export async function openWorkers(
   /** Metrics of the workers that have exited, and the last ones of those that serve: counters must not decrease. */
   let counted: MetricValues = []
   const latest = new Map<WorkerProcess, MetricValues>()
-  // The aggregate is the minimum, so 1 here leaves it to the workers.
-  metrics.storeUp.set(1)
 
   function onExit(worker: WorkerProcess): void {
     metrics.workerEnds.inc()
@@ -41,11 +41,11 @@ export async function openWorkers(
   })
 
   /**
-   * Makes a call to each serving worker; returns the results without those of workers that fail or
-   * do not answer in time.
+   * Calls a function of each serving worker; returns the results without those of workers that fail
+   * or do not answer in time.
    */
-  async function callAll<T>(call: (worker: WorkerProcess) => Promise<T>): Promise<readonly T[]> {
-    const results = await Promise.allSettled(serving().map(call))
+  async function callAll<Name extends keyof WorkerCalls>(name: Name, argument?: Argument<Name>) {
+    const results = await Promise.allSettled(serving().map((worker) => worker.call(name, argument)))
     return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []))
   }
   function first(): WorkerProcess {
@@ -85,37 +85,29 @@ export async function openWorkers(
       await Promise.all(others.map(({ configure, kill }) => configure(config, APPLY_MS).catch(kill)))
     },
     async metrics() {
-      await callAll(async (worker) => latest.set(worker, await worker.call('metrics')))
+      const calls = serving().map(async (worker) => latest.set(worker, await worker.call('metrics')))
+      await Promise.allSettled(calls)
       return await aggregate([await metrics.values(), ...latest.values(), counted]).metrics()
     },
-    async metricValues() {
-      const own = await callAll((worker) => worker.call('ownMetrics').catch(() => latest.get(worker) ?? []))
-      return await aggregate([await metrics.ownValues(), ...own, counted]).getMetricsAsJSON()
-    },
-    activity: async () => mergeActivity(await callAll((worker) => worker.call('activity'))),
-    vitals: async () => mergeVitals(await callAll((worker) => worker.call('vitals'))),
+    status: async () => mergeStatus(await callAll('status')),
+    activity: async () => mergeActivity(await callAll('activity')),
+    lastMinute: async () => mergeMinutes(await callAll('lastMinute')),
     shareSummary: async (sent) => await first().call('shareSummary', sent),
-    async events() {
-      const events = await callAll((worker) => worker.call('events'))
-      return [...output.events(), ...events.flat()]
-    },
+    events: async () => [...output.events(), ...(await callAll('events')).flat()],
     usage: (caller, signal) => scan(signal, (worker) => worker.call('usage', caller, Infinity)),
     async reset(caller, signal) {
       const result = await scan(signal, (worker) => worker.call('reset', caller, Infinity))
-      await callAll((worker) => worker.call('forget', caller))
+      await callAll('forget', caller)
       return result
     },
-    async findCaller(shown) {
-      const found = await callAll((worker) => worker.call('findCaller', shown))
-      return found.find((caller) => caller !== undefined)
-    },
+    findCaller: async (shown) => (await callAll('findCaller', shown)).find(Boolean),
     setLimits: async (setting) => await first().call('setLimits', setting),
     overrides: async () => await first().call('overrides'),
     explain: async (question) => await first().call('explain', question),
     async setLogLevel(level) {
       // Also for workers that start later.
       current = { ...current, log: { ...current.log, level } }
-      await callAll((worker) => worker.call('setLogLevel', level))
+      await callAll('setLogLevel', level)
     },
     async close(lameDuck) {
       return sum(await Promise.all(workers.map((worker) => worker.close(lameDuck))))

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../../config/compile.ts'
 import { clientChunks, withoutClients } from '../../config/client-chunks.ts'
 import type { LogOutput } from '../../observe/log.ts'
-import type { Call, Result, WorkerCalls } from './worker.ts'
+import type { Argument, Call, Result, WorkerCalls } from './worker.ts'
 
 /** Maximum time until a worker serves. */
 const START_MS = 60_000
@@ -137,7 +137,7 @@ function forkWorker(write: (lines: string) => void) {
    */
   function call<Name extends keyof WorkerCalls>(
     name: Name,
-    argument?: Parameters<WorkerCalls[Name]>[0],
+    argument?: Argument<Name>,
     withinMs = ANSWER_MS,
   ): Promise<Awaited<ReturnType<WorkerCalls[Name]>>> {
     return new Promise((resolve, reject) => {

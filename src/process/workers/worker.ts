@@ -1,13 +1,21 @@
-import type { RequestLine, Setting } from '../../admin/limits.ts'
+import type { OperatorApi } from '../../admin/operator-api.ts'
 import type { Config } from '../../config/compile.ts'
 import { createCollector } from '../../config/client-chunks.ts'
 import { createLog } from '../../observe/log.ts'
 import { createMetrics } from '../../observe/metrics.ts'
 import type { CountedCaller } from '../../policy/counted.ts'
-import { buildService, type LocalService, type LogLevel } from '../service.ts'
+import { buildService, type LocalService } from '../service.ts'
 
-/** The functions of a worker that the primary process calls; the argument and the result are copied. */
-export type WorkerCalls = ReturnType<typeof createCalls>
+type OwnCalls = ReturnType<typeof createCalls>['calls']
+
+/**
+ * The functions of a worker that the primary process calls: its own, and those of its service. The
+ * argument and the result are copied.
+ */
+export type WorkerCalls = OwnCalls & Omit<OperatorApi & Pick<LocalService, 'forget'>, keyof OwnCalls>
+
+/** The argument of a function of a worker. */
+export type Argument<Name extends keyof WorkerCalls> = Parameters<WorkerCalls[Name]>[0]
 
 export interface Call {
   readonly id: number
@@ -31,12 +39,13 @@ export interface Result {
  */
 export function runWorker(send: NonNullable<typeof process.send>): void {
   // A terminal and some supervisors signal all processes; only the primary process reacts.
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => {})
-  const calls = createCalls()
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR2']) process.on(signal, () => {})
+  const { calls, service } = createCalls()
 
   async function resultOf({ id, name, argument }: Call): Promise<Result> {
     try {
-      return { id, value: await (calls[name] as (argument: unknown) => unknown)(argument) }
+      const call = { ...service(), ...calls }[name] as (argument: unknown) => unknown
+      return { id, value: await call(argument) }
     } catch (error) {
       const { name, message } = error as Error
       return { id, error: { name, message } }
@@ -66,7 +75,7 @@ function createCalls() {
     void service.close(false).finally(() => process.exit(1))
   })
 
-  return {
+  const calls = {
     /** Collects clients for the next `configure`, whose configuration has none. */
     addClients: add,
     /** Starts to serve, or applies a new configuration; returns the address. */
@@ -77,23 +86,12 @@ function createCalls() {
       else await service.apply(config)
       return service.address
     },
-    setLogLevel: (level: LogLevel) => output.setLevel(level),
-    notReadyReason: () => service?.notReadyReason(),
+    setLogLevel: output.setLevel,
     metrics: metrics.values,
-    ownMetrics: metrics.ownValues,
-    activity: () => service!.activity(),
-    vitals: () => service!.vitals(),
-    shareSummary: (sent: readonly [string, string]) => service!.shareSummary(sent),
-    events: output.events,
     usage: (caller: CountedCaller) => service!.usage(caller, newScan()),
     reset: (caller: CountedCaller) => service!.reset(caller, newScan()),
-    findCaller: (shown: string) => service!.findCaller(shown),
-    setLimits: (setting: Setting) => service!.setLimits(setting),
-    overrides: () => service!.overrides(),
-    explain: (question: RequestLine) => service!.explain(question),
     /** Aborts the `usage` or `reset` in flight, if its operator has disconnected. */
     abort: () => scan.abort(),
-    forget: (caller: CountedCaller) => service!.forget(caller),
     /** Drains, and flushes the log; returns how many requests were cut. */
     async close(lameDuck: boolean) {
       closing = true
@@ -102,4 +100,5 @@ function createCalls() {
       return cut
     },
   }
+  return { calls, service: () => service }
 }

@@ -1,9 +1,13 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Exchange } from '../gateway/exchange.ts'
-import type { CountedCaller, ShownCaller } from '../policy/counted.ts'
-import { countsBy } from '../policy/caller-keys.ts'
-import { nameClient } from '../policy/name-callers.ts'
-import type { Allowance } from '../limit/store.ts'
+import type { Exchange } from '../../gateway/exchange.ts'
+import type { Allowance } from '../../limit/store.ts'
+import { keyOfLimit } from '../../observe/access-log.ts'
+import type { CallCounts } from '../../observe/status.ts'
+import { countsBy } from '../../policy/caller-keys.ts'
+import type { CountedCaller, ShownCaller } from '../../policy/counted.ts'
+import { nameClient } from '../../policy/name-callers.ts'
+import { sum } from '../../runtime/merge.ts'
+import { createRing, type Ring, secondOf } from './ring.ts'
 
 /** Maximum callers that are kept when the table is full; more than are shown. */
 export const MAX_CALLERS = 256
@@ -11,33 +15,9 @@ export const MAX_CALLERS = 256
 const REDUCE_MS = 10_000
 /** Seconds whose calls decide which callers are kept: no more, so that new callers are compared fairly. */
 const RANKED_SECONDS = REDUCE_MS / 1000
-/** Seconds that a caller's calls are counted. */
+/** Seconds that all requests are counted, and those of a caller. */
+const TOTAL_SECONDS = 300
 const CALLER_SECONDS = 60
-
-type Ring = ReturnType<typeof createRing>
-
-/** Creates a ring of counts, one for each of the last `seconds`. A second is an integer that never decreases. */
-export function createRing(seconds: number) {
-  const counts = new Uint32Array(seconds + 1)
-  let newest = 0
-
-  function advance(second: number): void {
-    if (second - newest >= counts.length) counts.fill(0)
-    else for (let s = newest + 1; s <= second; s++) counts[s % counts.length] = 0
-    newest = Math.max(newest, second)
-  }
-  return {
-    add(second: number): void {
-      advance(second)
-      counts[second % counts.length]!++
-    },
-    /** Returns the counts of the complete seconds before `second`, oldest first. */
-    before(second: number): readonly number[] {
-      advance(second)
-      return Array.from({ length: seconds }, (_, i) => counts[(second + 1 + i) % counts.length]!)
-    },
-  }
-}
 
 /**
  * The latest decision of a limit about a caller. Written again with each decision: a new object for
@@ -86,26 +66,27 @@ const createRow = ({ parts, shown }: ShownCaller) => ({
   lead: 0,
 })
 
-interface Ranked {
-  readonly calls: number
-  readonly isRefused: boolean
-}
-
 /**
  * Orders callers so that half of the first `max` are the busiest; before the others come those
  * refused now: they may be made up.
  */
-export function inOrder<T extends Ranked>(callers: readonly T[], max: number): readonly T[] {
+export function inOrder<T extends { calls: number; isRefused: boolean }>(callers: readonly T[], max: number) {
   const busiest = callers.toSorted((a, b) => b.calls - a.calls)
   const others = busiest.splice(max / 2)
   return [...busiest, ...others.toSorted((a, b) => Number(b.isRefused) - Number(a.isRefused))]
 }
 
+export type Activity = ReturnType<typeof createActivity>
+
 /**
- * Creates the table of the busiest callers. A full table is reduced to them and those refused now:
- * every ten seconds, or when a further caller is refused.
+ * Counts requests, and tracks the busiest callers. A full table of callers is reduced to them and
+ * those refused now: every ten seconds, or when a further caller is refused. Instants are
+ * `performance.now()`.
  */
-export function createCallers() {
+export function createActivity() {
+  const requests = createRing(TOTAL_SECONDS)
+  const refused = createRing(TOTAL_SECONDS)
+  const failed = createRing(TOTAL_SECONDS)
   const rows = new Map<string, CallerRow>()
   let reducedAt = -Infinity
 
@@ -148,9 +129,22 @@ export function createCallers() {
 
   return {
     rows: (): CallerRow[] => [...rows.values()],
-    /** Counts a finished request for each caller that its limits count; without any, for its client. */
-    count(exchange: Exchange): void {
-      const { callers, caller } = exchange
+    /** Returns all requests, also of callers that are not tracked. */
+    calls(at = performance.now()): CallCounts {
+      const second = secondOf(at)
+      return {
+        requests: requests.before(second),
+        refused: refused.before(second),
+        failed: failed.before(second),
+      }
+    },
+    /** Counts a finished request, also for each caller that its limits count; without any, for its client. */
+    count(exchange: Exchange, status: number): void {
+      const { callers, caller, decision, endedAt } = exchange
+      const second = secondOf(endedAt)
+      requests.add(second)
+      if (decision?.admitted === false) refused.add(second)
+      else if (status >= 500) failed.add(second)
       for (const counted of callers) countFor(counted, exchange)
       if (callers.length === 0 && caller !== undefined)
         for (const client of nameClient(caller, exchange)) countFor(client, exchange)
@@ -166,6 +160,7 @@ export function createCallers() {
         refusal.retryAfterMs = 0
       }
     },
+    /** Returns the caller of the last minute that is shown as this text. */
     find: (shown: string): CountedCaller | undefined => rows.get(shown)?.parts,
   }
 }
@@ -195,15 +190,6 @@ function recordDecision(row: CallerRow, exchange: Exchange, second: number, isOw
   }
 }
 
-/** Returns the key of the limit with this name; an empty string if no quota has it. */
-export function keyOfLimit(quotas: Exchange['quotas'], name: string): string {
-  for (const quota of quotas) if (quota.name === name) return quota.key
-  return ''
-}
-
 /** Returns the milliseconds until the refusal of a caller ends; 0 if it is not refused now. */
 export const refusedForMs = ({ refusal }: CallerRow, at: number): number =>
   Math.max(0, refusal.decidedAt + refusal.retryAfterMs - at)
-
-export const secondOf = (at: number): number => Math.floor(at / 1000)
-export const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0)

@@ -1,13 +1,13 @@
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { Overview } from '../../src/process/overview.ts'
-import { createFolder } from '../helpers/folder.ts'
-import { call, type Settings, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
-import { serving } from '../helpers/process.ts'
-import { freePort, startRedis } from '../helpers/redis.ts'
-import { startUpstream } from '../helpers/upstream.ts'
-import { until } from '../helpers/wait.ts'
+import type { Overview } from '../../../src/admin/overview/overview.ts'
+import { createFolder } from '../../helpers/folder.ts'
+import { call, type Settings, startGateway, type TestGateway, token, yaml } from '../../helpers/gateway.ts'
+import { serving } from '../../helpers/process.ts'
+import { freePort, startRedis } from '../../helpers/redis.ts'
+import { startUpstream } from '../../helpers/upstream.ts'
+import { until } from '../../helpers/wait.ts'
 
 type Shown = Overview['gateways'][number]
 const SUMMARIES = 'sluice:{}:~summaries'
@@ -55,7 +55,7 @@ describe('gateways that share a Redis', () => {
     })
     const all = (await gatewaysOf(first)).toSorted((a, b) => a.calls - b.calls)
     const busy = all.at(-1)!
-    expect(busy).toMatchObject({ host: hostname(), pid: process.pid, mode: 'store', withoutRedis: 0 })
+    expect(busy).toMatchObject({ host: hostname(), pid: process.pid, outage: null, withoutRedis: 0 })
     expect(busy.calls).toBeGreaterThan(busy.refused)
     expect(new Set(all.map(({ version }) => version)).size).toBe(1)
     for (const { configuration } of all) expect(configuration).toMatch(/^[0-9a-f]{64}$/)
@@ -152,14 +152,14 @@ describe('gateways that share a Redis', () => {
     await redis.kill()
     await until('it counts without Redis', async () => {
       await call(asked.port, { token: await token('acme') })
-      return (await gatewaysOf(asked)).some(({ self, mode }) => self && mode === 'local')
+      return (await gatewaysOf(asked)).some(({ self, outage }) => self && outage !== null)
     })
     const { gateways, gatewaysReadAt, at } = await overviewOf(asked)
     const mine = gateways.find(({ self }) => self)!
     const known = gateways.find(({ self }) => !self)!
-    expect(mine).toMatchObject({ ageMs: 0, mode: 'local' })
+    expect(mine).toMatchObject({ ageMs: 0, outage: 'counting in this process' })
     expect(mine.withoutRedis).toBeGreaterThan(0)
-    expect(known).toMatchObject({ mode: 'store' })
+    expect(known).toMatchObject({ outage: null })
     expect(known.ageMs).toBeGreaterThanOrEqual(Date.parse(at) - Date.parse(gatewaysReadAt!) - 1)
     await redis.start()
     await until('Redis answers', async () => (await overviewOf(asked)).gatewaysReadAt !== gatewaysReadAt)
@@ -173,7 +173,7 @@ it('a gateway with counters in memory shows itself only', async () => {
   await call(alone.port)
   expect(await overviewOf(alone)).toMatchObject({
     counts: 'memory',
-    gateways: [{ self: true, mode: 'store', ageMs: 0, admin: null }],
+    gateways: [{ self: true, outage: null, ageMs: 0, admin: null }],
     gatewaysReadAt: null,
   })
 })

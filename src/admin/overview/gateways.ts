@@ -1,25 +1,27 @@
 import { randomUUID } from 'node:crypto'
 import { isIPv6 } from 'node:net'
 import { hostname } from 'node:os'
-import type { Config } from '../config/compile.ts'
-import { parseSummary, RECENT_SECONDS, type Summary } from '../observe/summary.ts'
-import { SYSTEM_CLOCK } from '../runtime/clock.ts'
-import { instant } from '../runtime/instant.ts'
-import { VERSION } from '../runtime/package.ts'
-import type { OperatorApi } from './operations.ts'
-import type { Configuration } from './reload.ts'
+import type { Config } from '../../config/compile.ts'
+import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
+import { instant } from '../../runtime/instant.ts'
+import { sum } from '../../runtime/merge.ts'
+import { VERSION } from '../../runtime/package.ts'
+import { RECENT_SECONDS } from './activity.ts'
+import type { ConfigurationInForce, OverviewSource } from './source.ts'
+import { parseSummary, type Summary } from './summary.ts'
 
 const EVERY_MS = 1000
 const MAX_GATEWAYS = 100
 
-/** The summary of this gateway or another, and the milliseconds since it was written. */
-type ShownSummary = Summary & { readonly ageMs: number; readonly self: boolean }
+/** The summary of this gateway or another. */
+export interface ShownSummary extends Summary {
+  readonly self: boolean
+  /** Milliseconds since it was written. */
+  readonly ageMs: number
+}
 
 /** Sends the summary of this gateway, with its workers, to the others each second, and keeps theirs. */
-export function createGateways(
-  configuration: Pick<Configuration, 'config' | 'hash'>,
-  operatorApi: () => Pick<OperatorApi, 'vitals' | 'shareSummary'>,
-) {
+export function createGateways(configuration: ConfigurationInForce, source: () => OverviewSource) {
   const id = randomUUID()
   const startedMs = Date.now()
   const self = { host: hostname(), pid: process.pid, startedAt: instant(startedMs) }
@@ -28,48 +30,45 @@ export function createGateways(
   let readMs = 0
 
   async function ownSummary(): Promise<Summary> {
-    const { store, admin } = configuration.config()
-    const { requests, refused, failed, outages, withoutRedis } = await operatorApi().vitals()
-    const seconds = Math.max(1, Math.min(RECENT_SECONDS, Math.floor((Date.now() - startedMs) / 1000)))
+    const { calls, store } = await source().status()
+    const seconds = Math.max(1, Math.min(RECENT_SECONDS, (Date.now() - startedMs) / 1000))
+    const rateOf = (counts: readonly number[]) => sum(counts.slice(-RECENT_SECONDS)) / seconds
     return {
       ...self,
       version: VERSION,
       configuration: configuration.hash(),
-      admin: urlOf(admin),
-      calls: requests / seconds,
-      refused: refused / seconds,
-      failed: failed / seconds,
-      mode: outages === 0 || store === 'memory' ? 'store' : store.onOutage,
-      withoutRedis,
+      admin: urlOf(configuration.config().admin),
+      calls: rateOf(calls.requests),
+      refused: rateOf(calls.refused),
+      failed: rateOf(calls.failed),
+      outage: store.outage?.text ?? null,
+      withoutRedis: store.withoutRedis,
     }
   }
 
   async function share(): Promise<void> {
-    const received = await operatorApi().shareSummary([id, JSON.stringify(await ownSummary())])
-    const shown = received.flatMap(({ summary: text, ageMs }) => {
+    const received = await source().shareSummary([id, JSON.stringify(await ownSummary())])
+    const summaries = received.flatMap(({ summary: text, ageMs }) => {
       const summary = parseSummary(text)
       return summary === undefined ? [] : { ...summary, ageMs, self: false }
     })
-    others = shown.toSorted(byProcess).slice(0, MAX_GATEWAYS - 1)
+    others = summaries.toSorted(byProcess).slice(0, MAX_GATEWAYS - 1)
     readMs = Date.now()
   }
   // Without Redis, the others stay as they were read last.
   const stop = SYSTEM_CLOCK.every(EVERY_MS, () => void share().catch(() => {}))
 
   return {
-    self,
     /**
      * Returns this gateway and the others, by host and process, and when Redis last returned the
      * others; null if it has not.
      */
     async read() {
       const sinceMs = Date.now() - readMs
-      const mine: ShownSummary = { ...(await ownSummary()), ageMs: 0, self: true }
+      const mine = { ...(await ownSummary()), ageMs: 0, self: true }
       const aged = others.map((other) => ({ ...other, ageMs: other.ageMs + sinceMs }))
-      return {
-        gateways: [...aged, mine].toSorted(byProcess),
-        readAt: readMs === 0 ? null : instant(readMs),
-      }
+      const readAt = readMs === 0 ? null : instant(readMs)
+      return { gateways: [...aged, mine].toSorted(byProcess), readAt }
     },
     close: stop,
   }

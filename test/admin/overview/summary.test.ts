@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { mergeVitals, parseSummary, type Summary } from '../../src/observe/summary.ts'
+import { parseSummary, type Summary } from '../../../src/admin/overview/summary.ts'
 
 const SUMMARY: Summary = {
   host: 'gw-1',
@@ -11,7 +11,7 @@ const SUMMARY: Summary = {
   calls: 120.4,
   refused: 3,
   failed: 0,
-  mode: 'store',
+  outage: null,
   withoutRedis: 0,
 }
 
@@ -33,18 +33,10 @@ describe('a summary', () => {
     [JSON.stringify({ ...SUMMARY, startedAt: 'yesterday' }), 'a start that is not an instant'],
     [JSON.stringify({ ...SUMMARY, calls: -1 }), 'a negative rate'],
     [JSON.stringify(SUMMARY).replace('120.4', '1e999'), 'an infinite rate'],
-    [JSON.stringify({ ...SUMMARY, mode: 5 }), 'a mode that is not a text'],
+    [JSON.stringify({ ...SUMMARY, outage: 5 }), 'an outage that is not a text'],
     [JSON.stringify({ ...SUMMARY, admin: 5 }), 'an address that is not a text'],
     [JSON.stringify({ ...SUMMARY, host: 'x'.repeat(1024) }), 'more than 1024 characters'],
   ] as const)('a summary is ignored if it is %s: %s', ([text]) => {
     expect(parseSummary(text)).toBeUndefined()
   })
-})
-
-it('adds up the numbers of processes', () => {
-  const one = { requests: 10, refused: 1, failed: 2, outages: 0, withoutRedis: 5 }
-  expect(mergeVitals([one, { ...one, outages: 1 }])).toEqual({
-    ...{ requests: 20, refused: 2, failed: 4, outages: 1, withoutRedis: 10 },
-  })
-  expect(mergeVitals([]).requests).toBe(0)
 })

@@ -1,0 +1,97 @@
+import { type Metrics, REQUEST_BUCKETS, STORE_BUCKETS } from '../../observe/metrics.ts'
+import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
+import { addUp, mergeLists, sum } from '../../runtime/merge.ts'
+
+const EVERY_MS = 10_000
+const SAMPLES = 6
+const MAX_ERRORS = 20
+
+/** What a process, or several, have counted in the last minute, or since their start. */
+export interface MinuteCounts {
+  /** Responses with a status of 400 or above; `source` is `gateway` or `upstream`. */
+  readonly errors: readonly ({ calls: number } & Record<'route' | 'code' | 'source', string>)[]
+  readonly durations: readonly DurationCounts[]
+}
+
+/** Durations of requests to their end, of requests to an upstream until its head, or of decisions of the store. */
+interface DurationCounts {
+  readonly kind: 'requests' | 'upstream' | 'store'
+  /** The upstream; else empty. */
+  readonly name: string
+  /** The count of each bucket of the histogram, and of longer durations. */
+  readonly counts: readonly number[]
+}
+
+/** The errors of the last minute, the most frequent first, and its durations. */
+export type LastMinute = Readonly<ReturnType<typeof showMinute>>
+
+/** Reads the counters of this process periodically, to compare them with those of a minute ago. */
+export function createLastMinute({ requests, requestSeconds, upstreamSeconds, storeSeconds }: Metrics) {
+  const histograms = { requests: requestSeconds, upstream: upstreamSeconds, store: storeSeconds }
+  const kinds = ['requests', 'upstream', 'store'] as const
+  /** Returns what has been counted since the start; with the sign -1, to be subtracted later. */
+  function read(sign: 1 | -1): MinuteCounts {
+    const errors = requests.series().filter(({ labels }) => Number(labels.code) >= 400)
+    return {
+      errors: errors.map(({ labels: { route, code, source }, count }) => {
+        return { route, code, source, calls: sign * count }
+      }),
+      durations: kinds.flatMap((kind) =>
+        histograms[kind].series().map(({ label, counts }) => {
+          const name = kind === 'upstream' ? label : ''
+          return { kind, name, counts: counts.map((count) => sign * count) }
+        }),
+      ),
+    }
+  }
+  let samples = [read(-1)]
+  const stop = SYSTEM_CLOCK.every(EVERY_MS, () => (samples = [...samples, read(-1)].slice(-SAMPLES)))
+
+  return {
+    /** Returns what has been counted since the oldest sample. */
+    counts: () => mergeMinutes([read(1), samples[0]!]),
+    close: stop,
+  }
+}
+
+/** Adds up the counts of several processes. */
+export const mergeMinutes = (all: readonly MinuteCounts[]): MinuteCounts => ({
+  errors: mergeLists(all, 'errors', ['code', 'source', 'route'], (a, b) => ({
+    ...a,
+    calls: a.calls + b.calls,
+  })),
+  durations: mergeLists(all, 'durations', ['kind', 'name'], (a, b) => ({
+    ...a,
+    counts: addUp([a.counts, b.counts]),
+  })),
+})
+
+/** Selects the most frequent errors, and computes quantiles of the durations. */
+export function showMinute({ errors, durations }: MinuteCounts) {
+  return {
+    errors: errors
+      .filter(({ calls }) => calls > 0)
+      .toSorted((a, b) => b.calls - a.calls)
+      .slice(0, MAX_ERRORS),
+    durations: durations.map(durationOf).filter(({ count }) => count > 0),
+  }
+}
+
+function durationOf({ kind, name, counts }: DurationCounts) {
+  const bounds = kind === 'store' ? STORE_BUCKETS : REQUEST_BUCKETS
+  const p50Ms = 1000 * quantile(counts, bounds, 0.5)
+  const p99Ms = 1000 * quantile(counts, bounds, 0.99)
+  return { kind, name, count: sum(counts), p50Ms, p99Ms }
+}
+
+/** Returns a quantile of durations, in the unit of the bounds, by linear interpolation; the last bound for longer ones. */
+function quantile(counts: readonly number[], bounds: readonly number[], part: number): number {
+  const rank = part * sum(counts)
+  let below = 0
+  for (const [i, upper] of bounds.entries()) {
+    const [lower, count] = [bounds[i - 1] ?? 0, counts[i]!]
+    if (below + count >= rank) return lower + ((upper - lower) * (rank - below)) / Math.max(1, count)
+    below += count
+  }
+  return bounds.at(-1)!
+}

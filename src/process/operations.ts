@@ -128,7 +128,9 @@ function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): re
   const isCutOff = limits.some(({ mode }) => mode !== 'store')
   return [
     ...(isCutOff
-      ? ["Redis is unavailable: these are only this gateway's calls, and its part of each limit."]
+      ? [
+          "Redis is unavailable: these are this gateway's calls and those that Redis last reported, within its part of each limit.",
+        ]
       : []),
     ...(hasCalls(limits) ? [] : [`No calls of ${caller} are counted${doubt}`]),
     ...new Set(changes),

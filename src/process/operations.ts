@@ -128,9 +128,7 @@ function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): re
   const isCutOff = limits.some(({ mode }) => mode !== 'store')
   return [
     ...(isCutOff
-      ? [
-          "Redis is unavailable: these are this gateway's calls and those that Redis last reported, within its part of each limit.",
-        ]
+      ? ['Redis is unavailable: this gateway counts what Redis last reported and its own calls.']
       : []),
     ...(hasCalls(limits) ? [] : [`No calls of ${caller} are counted${doubt}`]),
     ...new Set(changes),

@@ -2,7 +2,7 @@ import type { Argv } from 'yargs'
 import { FLAGS, KINDS, LOG_LEVELS, type Args } from './io.ts'
 
 export const LIMITS_COMMANDS: readonly string[] = ['show', 'set', 'reset', 'overrides', 'top']
-export const WHICH_OF_LIMITS = `Which command of limits? One of ${LIMITS_COMMANDS.join(', ')}.`
+export const WHICH_COMMAND = 'Which command?'
 
 const text = (describe: string, fallback?: string, choices?: readonly string[]) =>
   ({ type: 'string', requiresArg: true, describe, default: fallback, choices }) as const
@@ -38,7 +38,7 @@ export const startFlags = {
 }
 
 export const initFlags = {
-  for: text('limit by token (open-banking), address (api) or key (api-keys)', undefined, KINDS),
+  for: text('by token (open-banking, the default), address (api) or key (api-keys)', undefined, KINDS),
   identity: text('URL of the identity backend without a path, if it is behind the gateway'),
   data: text('URL of the API without a path, such as http://data.internal:4000'),
   issuer: text('the issuer of the access tokens, exactly as in iss'),
@@ -71,65 +71,48 @@ export function limitsFlags(command: Argv, run: (args: Args) => Promise<void>): 
     .command('reset', "Reset a caller's counters", ofCaller('reset'), run)
     .command('overrides', 'List the limits that were set while the gateways run', GATEWAY_FLAGS, run)
     .command('top', 'Watch which callers use most of their limits', topFlags, run)
-    .demandCommand(1, WHICH_OF_LIMITS)
+    .demandCommand(1, WHICH_COMMAND)
 }
 
 /** Accepts any words after the command: of declared positionals, yargs would drop `-` and all but the last. */
-const withPositionals = (command: Argv): Argv => command.strictCommands(false)
+export const withWords = (command: Argv, usage: string, describe: string): Argv =>
+  command.strictCommands(false).usage(`$0 ${usage}\n\n${describe}`)
 
-const CALLER = `CALLER: a client id (id@issuer unless its issuer is the first), user:SUB, ip:192.0.2.7, header:x-api-key=VALUE, claim:NAME=VALUE, token:SHA256 (of a JWT without signature), or several.`
+const CALLER = `CALLER: a client id (id@issuer unless its issuer is the first), or one or several of
+user:SUB ip:192.0.2.7 header:x-api-key=VALUE claim:NAME=VALUE token:SHA256 (of a JWT, its hash without signature)`
 
 const ofCaller = (name: string) => (command: Argv) =>
-  withPositionals(command).usage(`$0 limits ${name} CALLER\n\n${CALLER}`).options(GATEWAY_FLAGS)
+  withWords(command, `limits ${name} CALLER`, CALLER).options(GATEWAY_FLAGS)
 
-function setting(command: Argv): Argv {
-  const usage = '$0 limits set CALLER LIMIT=N... [--until T | --permanent] [--note TEXT]'
-  const describe = 'Set limits of a caller, at every gateway; LIMIT=default removes an override.'
-  return ofCaller('set')(command)
-    .usage(`${usage}\n\n${describe}\n\n${CALLER}`)
+const setting = (command: Argv): Argv =>
+  withWords(command, 'limits set CALLER LIMIT=N...', CALLER)
     .example('$0 limits set acme requests=5000 --until 2h', 'more calls for two hours')
     .example('$0 limits set acme requests=0 --note "leaked token"', 'block a client for a day')
     .example('$0 limits set acme requests=default', 'back to the limit of the file')
     .options({
+      ...GATEWAY_FLAGS,
       until: text('such as 2027-01-31T00:00:00Z, or 2h from now; by default 24h'),
       note: text('the reason, for other operators'),
       permanent: { ...yes('without an end'), conflicts: 'until' },
     })
+
+export const explainFlags = {
+  ...GATEWAY_FLAGS,
+  host: text('the host of the request'),
+  client: text('the id of the calling client'),
+  user: text('the user, as `sub` of the token'),
+  ip: text('the IP address of the caller'),
+  headers: text('header fields of the request, such as {"psu-ip-address":"192.0.2.7"}'),
+  claims: text('claims of the token, such as {"plan":"gold"}'),
+  offline: yes('use only the file, without asking a gateway'),
+  at: text('time of the call, such as 2027-01-31T00:00:00Z; by default now'),
 }
 
-export function explainFlags(command: Argv): Argv {
-  const describe = 'Show which route, authentication, limits and upstream a request gets, and why.'
-  return withPositionals(command)
-    .usage(`$0 explain "[METHOD] [host]/path"\n\n${describe}`)
-    .options({
-      ...GATEWAY_FLAGS,
-      host: text('the host of the request'),
-      client: text('the id of the calling client'),
-      user: text('the user, as `sub` of the token'),
-      ip: text('the IP address of the caller'),
-      headers: text('header fields of the request, such as {"psu-ip-address":"192.0.2.7"}'),
-      claims: text('claims of the token, such as {"plan":"gold"}'),
-      offline: yes('use only the file, without asking a gateway'),
-      at: text('time of the call, such as 2027-01-31T00:00:00Z; by default now'),
-    })
-}
-
-export function replayFlags(command: Argv): Argv {
-  const describe = 'Show what limits would have done to the calls of an access log'
-  return withPositionals(command)
-    .usage(`$0 replay ACCESS-LOG...\n\n${describe}: files, plain or gzip, or - for standard input.`)
-    .options({
-      ...CONFIG_FLAG,
-      ...JSON_FLAG,
-      top: text('maximum number of listed clients; the most refused come first', '50'),
-      client: text('the id of a client to report on, instead of all clients'),
-    })
-}
-
-export function completionFlags(command: Argv): Argv {
-  const describe = 'Print the script that completes command lines, by default for $SHELL.'
-  const usage = `$0 completion [bash | zsh | fish]\n\n${describe} It says where to put it.`
-  return withPositionals(command).usage(usage)
+export const replayFlags = {
+  ...CONFIG_FLAG,
+  ...JSON_FLAG,
+  top: text('maximum number of listed clients; the most refused come first', '50'),
+  client: text('the id of a client to report on, instead of all clients'),
 }
 
 export const sandboxFlags = {

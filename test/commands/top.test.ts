@@ -143,11 +143,11 @@ it('reports why it cannot read the callers', async () => {
   }
   const everywhere = yaml({ data: upstream.url, admin: '{ host: "0:0:0:0:0:0:0:0", port: 1 }' })
   const unreached = await sluice(['limits', 'top', '--config', fileOf(everywhere)])
-  expect(unreached.stderr).toContain(' from http://[::1]:1')
+  expect(unreached.stderr).toContain(' from http://[0:0:0:0:0:0:0:0]:1')
   const free = await sluice(['limits', 'top', '--config', fileOf(yaml({ data: upstream.url }))])
   expect(free).toMatchObject({
-    code: 1,
-    stderr: expect.stringContaining('Give --admin-port, or --admin URL.') as string,
+    code: 64,
+    stderr: expect.stringContaining('Which admin port?') as string,
   })
 })
 
@@ -160,5 +160,5 @@ itEndsWrongUsage([
     ['limits', 'top', '--admin', 'http://u:hunter2@localhost:9090'],
     '--admin must be a URL such as http://127.0.0.1:9090, without the token.',
   ],
-  [['limits', 'top', 'acme'], 'Unknown argument. Give flags, such as --config FILE.'],
+  [['limits', 'top', 'acme'], 'Unknown command or argument.'],
 ])

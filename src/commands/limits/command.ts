@@ -16,10 +16,8 @@ type Caller = Overview['activity']['callers'][number]
 /** Scanning a large Redis takes the gateway some seconds. */
 const SCAN = { timeoutMs: 60_000 }
 const TOP_INTERVAL_MS = 1000
-const WHICH_CALLER =
-  'Which caller? Give a client id, or a caller such as ip:192.0.2.7 or header:x-api-key=VALUE.'
-const WHICH_PARTS =
-  'Each further word must be a part of the caller, such as user:SUB; quote an id with blanks.'
+const WHICH_CALLER = 'Which caller? Give a client id, or a caller such as ip:192.0.2.7.'
+const WHICH_PARTS = 'Further words must be parts such as user:SUB; quote an id with blanks.'
 const CLEAR = '\u001B[2J\u001B[H'
 
 /** Shows, sets or resets the limits of a caller at a running gateway, lists the overrides, or watches all callers. */
@@ -38,8 +36,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   } else {
     const result = await ask<ResetResult>(admin, path, { ...SCAN, method: 'DELETE' })
     print(io, args, result, ({ caller, freed, keepsPlaces }) => {
-      const doubt = freed === 0 ? ' It had no counted calls: check its spelling.' : ''
-      const note = keepsPlaces ? ' Calls in progress keep their places.' : doubt
+      const note = keepsPlaces ? ' Calls in progress keep their places.' : ''
       return `Freed ${pluralize(freed, 'key')} of ${caller}.${note}`
     })
   }

@@ -24,7 +24,6 @@ export async function setLimits(admin: Admin, words: readonly string[], args: Ar
   const until = readUntil(args, Date.now())
   if (!isSet && (until !== undefined || note !== undefined))
     throw new UsageError('--until, --permanent and --note need a number, not only "default".')
-  if (caller !== caller.trim()) writeLines(io.stderr, 'warning: a blank begins or ends the caller')
   const by = `${io.env['SUDO_USER'] || userName()}@${hostname()}`.slice(0, 100)
   const options = { method: 'PATCH', body: { set, until, note, by } }
   const result = await ask<SettingResult>(admin, `/limits/${encodeURIComponent(caller)}`, options)
@@ -36,16 +35,12 @@ export async function setLimits(admin: Admin, words: readonly string[], args: Ar
 /** Parses `LIMIT=N` and `LIMIT=default`, which is null; throws a UsageError. */
 function parseSettings(words: readonly string[]): Readonly<Record<string, number | null>> {
   if (words.length === 0) throw new UsageError(`Which limit? Write ${FORM}.`)
-  const settings: Record<string, number | null> = {}
-  for (const word of words) {
-    const [, name, value] = /^([^=]+)=(\d+|default)$/.exec(word) ?? []
-    const limit = value === 'default' ? null : Number(value)
-    if (name === undefined || (limit ?? 0) > Number.MAX_SAFE_INTEGER)
-      throw new UsageError(`"${word}" must be ${FORM}.`)
-    if (Object.hasOwn(settings, name)) throw new UsageError(`"${name}" is given twice.`)
-    settings[name] = limit
-  }
-  return settings
+  const settings = words.map((word) => {
+    const [, name, value] = /^([^=]+)=(\d{1,15}|default)$/.exec(word) ?? []
+    if (name === undefined) throw new UsageError(`"${word}" must be ${FORM}.`)
+    return [name, value === 'default' ? null : Number(value)] as const
+  })
+  return Object.fromEntries(settings)
 }
 
 /** Returns the instant of `--until`, null for `--permanent`, or undefined for the default; throws a UsageError. */
@@ -75,12 +70,8 @@ function describe({ caller, limits, shared }: SettingResult): string {
     const what = `"${name}" of ${caller}`
     if (after === null || before === null)
       return `Removed the override of ${what}, a limit that the file does not have.`
-    const now = `${after.limit}: ${after.because}.`
-    if (after.decidedBy === 'override')
-      return `Set ${what} to ${now} It replaces ${before.limit}: ${before.because}.`
-    if (before.decidedBy === 'override')
-      return `Removed the override of ${what}, which was ${before.limit}. It is again ${now}`
-    return `There was no override of ${what}. It is ${now}`
+    const replaced = `It replaces ${before.limit}: ${before.because}.`
+    return `Set ${what} to ${after.limit}: ${after.because}. ${replaced}`
   })
   const scope = shared
     ? 'Every gateway applies this within a second.'

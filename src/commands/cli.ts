@@ -27,11 +27,7 @@ const WORDS: Readonly<Record<string, string>> = {
   replay: 'ACCESS-LOG... (files, plain or gzip, or - for standard input)',
   completion: '[bash | zsh | fish]',
 }
-const EPILOGUE = `Exit codes: 0 done, 1 failed, 64 wrong usage, 78 wrong configuration.
-
-With --json, a failure is a JSON object, too: "error" and, for a wrong configuration, "problems".
-
-Completion of commands, flags and values: sluice completion --help.`
+const EPILOGUE = 'Exit codes: 0 done, 1 failed, 64 wrong usage, 78 wrong configuration.'
 const UNKNOWN_COMMAND = 'Unknown command or argument.'
 /** Replaces messages of yargs. `%c` leaves out the given value, which may be a password. */
 const MESSAGES = {
@@ -80,11 +76,7 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
     .scriptName('sluice')
     .updateStrings(MESSAGES)
     .usage('$0 <command>\n\nA rate-limiting gateway: authenticates, limits and forwards calls.')
-    .parserConfiguration({
-      'duplicate-arguments-array': false,
-      'boolean-negation': false,
-      'parse-positional-numbers': false,
-    })
+    .parserConfiguration({ 'duplicate-arguments-array': false, 'parse-positional-numbers': false })
     .example('$0 check --connect', 'does every server in it respond?')
     .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')
     .example('$0 limits show acme', 'how much has this client used?')
@@ -94,7 +86,7 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
     .epilogue(EPILOGUE)
     .version(VERSION)
     .alias({ help: 'h', version: ['v', 'V'] })
-    .demandCommand(1, flags.WHICH_COMMAND)
+    .demandCommand(1, 'Which command?')
     .recommendCommands()
     .strictCommands()
     .strictOptions()

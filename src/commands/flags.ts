@@ -1,12 +1,30 @@
-import type { Argv } from 'yargs'
-import { FLAGS, KINDS, LOG_LEVELS, type Args } from './io.ts'
+import type { ArgumentsCamelCase, Argv } from 'yargs'
 
 export const LIMITS_COMMANDS: readonly string[] = ['show', 'set', 'reset', 'overrides', 'top']
-export const WHICH_COMMAND = 'Which command?'
+
+/** Kinds of services for which `init` writes a configuration; the first has access tokens, and is asked about them. */
+export const KINDS = ['open-banking', 'api', 'api-keys'] as const
+const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
 
 const text = (describe: string, fallback?: string, choices?: readonly string[]) =>
   ({ type: 'string', requiresArg: true, describe, default: fallback, choices }) as const
 const yes = (describe: string) => ({ type: 'boolean', describe }) as const
+
+/** The flags that override the file, each with the path of the key that it sets. */
+export const OVERRIDES = {
+  host: override('listen.host', 'address that callers connect to'),
+  port: override('listen.port', 'port that callers connect to; 0 picks a free port'),
+  'admin-host': override('admin.host', 'address of the admin listener'),
+  'admin-port': override('admin.port', 'port of the admin listener'),
+  store: { ...override('store', 'memory counts only in this process', ['memory']), conflicts: 'redis' },
+  redis: override('store.redis.url', 'URL of Redis, with its credentials; replaces store.redis'),
+  'log-level': override('log.level', 'lowest level that is logged', LOG_LEVELS),
+  'log-format': override('log.format', 'pretty is for people', ['json', 'pretty']),
+}
+
+function override(path: string, describe: string, choices?: readonly string[]) {
+  return { ...text(describe, undefined, choices), group: 'Override the file:', path }
+}
 
 const JSON_FLAG = { json: yes('as JSON') }
 const CONFIG_FLAG = {
@@ -20,25 +38,17 @@ const GATEWAY_FLAGS = {
   ...CONFIG_FLAG,
   ...JSON_FLAG,
   admin: text('URL of the admin listener, overrides the file; its token is read from ADMIN_TOKEN'),
-  'admin-host': text(FLAGS['admin-host'][1]),
-  'admin-port': text(FLAGS['admin-port'][1]),
+  'admin-host': text(OVERRIDES['admin-host'].describe),
+  'admin-port': text(OVERRIDES['admin-port'].describe),
 }
-/** The flags of the commands that read a configuration. */
-const LOAD_FLAGS = Object.fromEntries(
-  Object.entries(FLAGS).map(([name, [, describe, choices]]) => {
-    const conflicts = name === 'store' ? ['redis'] : []
-    return [name, { ...text(describe, undefined, choices), group: 'Override the file:', conflicts }]
-  }),
-)
-
 export const startFlags = {
   ...CONFIG_FLAG,
-  ...LOAD_FLAGS,
+  ...OVERRIDES,
   workers: text('worker processes; more than one requires Redis; auto: one per usable core', '1'),
 }
 
 export const initFlags = {
-  for: text('by token (open-banking, the default), address (api) or key (api-keys)', undefined, KINDS),
+  for: text('limit by token (open-banking), address (api) or key (api-keys)', undefined, KINDS),
   identity: text('URL of the identity backend without a path, if it is behind the gateway'),
   data: text('URL of the API without a path, such as http://data.internal:4000'),
   issuer: text('the issuer of the access tokens, exactly as in iss'),
@@ -55,7 +65,7 @@ export const schemaFlags = { ...JSON_FLAG, output: text(OUTPUT, '-') }
 
 export const checkFlags = {
   ...CONFIG_FLAG,
-  ...LOAD_FLAGS,
+  ...OVERRIDES,
   ...JSON_FLAG,
   connect: yes('also try servers and certificates; exit code 1 if one fails'),
   against: { ...text('another file; prints the differences from it'), conflicts: 'connect' },
@@ -63,7 +73,7 @@ export const checkFlags = {
 
 export const healthFlags = { ...GATEWAY_FLAGS, ready: yes('also ask whether it is ready: /readyz') }
 
-export function limitsFlags(command: Argv, run: (args: Args) => Promise<void>): Argv {
+export function limitsFlags(command: Argv, run: (args: ArgumentsCamelCase) => Promise<void>): Argv {
   const topFlags = { ...GATEWAY_FLAGS, once: yes('show them once, as without a terminal') }
   return command
     .command('show', 'Show what a caller has used, and its overrides', ofCaller('show'), run)
@@ -71,7 +81,7 @@ export function limitsFlags(command: Argv, run: (args: Args) => Promise<void>): 
     .command('reset', "Reset a caller's counters", ofCaller('reset'), run)
     .command('overrides', 'List the limits that were set while the gateways run', GATEWAY_FLAGS, run)
     .command('top', 'Watch which callers use most of their limits', topFlags, run)
-    .demandCommand(1, WHICH_COMMAND)
+    .demandCommand(1, 'Which command?')
 }
 
 /** Accepts any words after the command: of declared positionals, yargs would drop `-` and all but the last. */

@@ -77,7 +77,7 @@ describe('sluice', () => {
     ],
     [['completion', 'tcsh'], 'Which shell? One of bash, zsh, fish.'],
     [['sandbox', '--limit', 'few'], '--limit must be a whole number from 0 to 9007199254740991.'],
-    [['start', '--workers', '0'], '--workers must be a whole number from 1 to 256, or auto.'],
+    [['start', '--workers', '0'], '--workers must be a whole number from 1 to 256.'],
     [['worker'], 'Workers are started by "start --workers N".'],
     [['sandbox', '--port', '70000'], '--port must be a whole number from 0 to 65535.'],
   ])

@@ -2,16 +2,11 @@ import { createInterface } from 'node:readline/promises'
 import { checkServer, SERVER } from '../../config/sections/listeners.ts'
 import { fetchedUrl, httpUrl, issuer, origin } from '../../config/sections/texts.ts'
 import { stringThat, text } from '../../config/sections/values.ts'
-import { initFlags } from '../flags.ts'
-import { type Args, type Io, KINDS, textOf, UsageError } from '../io.ts'
+import { initFlags, KINDS } from '../flags.ts'
+import { type Args, type Io, textOf, UsageError } from '../io.ts'
 
 export const matchesOf = (text: string): readonly string[] =>
   text.split(';').flatMap((match) => match.trim() || [])
-
-const requests = stringThat(
-  (text) => matchesOf(text).every((match) => /^([A-Z,]+ +)?\/\S*$/.test(match)),
-  'requests such as "GET /v3/status; GET /v3/terms"',
-)
 
 export const MEMORY = 'memory'
 
@@ -32,7 +27,7 @@ const PROMPTS = {
   issuer: { schema: issuer },
   audience: { schema: text('the audience') },
   api: { schema: fetchedUrl('the URL of the API, such as https://api.example.com') },
-  open: { schema: requests, fallback: '' },
+  open: { schema: text('requests such as "GET /v3/status; GET /v3/terms"'), fallback: '' },
   redis: {
     schema: stringThat((text) => text === MEMORY || checkServer(text), `${SERVER}, or ${MEMORY}`),
     fallback: 'redis://127.0.0.1:6379',
@@ -41,7 +36,7 @@ const PROMPTS = {
 
 export type InitSettings = Readonly<Record<keyof typeof PROMPTS, string>>
 
-const TOKEN_FLAGS = ['identity', 'issuer', 'audience', 'api', 'open']
+const TOKEN_FLAGS = new Set(['identity', 'issuer', 'audience', 'api', 'open'])
 export const hasTokens = (settings: Args): boolean => settings['for'] === KINDS[0]
 
 /**
@@ -54,7 +49,7 @@ export async function promptForMissing(args: Args, io: Io): Promise<InitSettings
   const missing: string[] = []
   try {
     for (const [flag, prompt] of Object.entries<Prompt>(PROMPTS)) {
-      const isForTokens = TOKEN_FLAGS.includes(flag)
+      const isForTokens = TOKEN_FLAGS.has(flag)
       // The audience is often the URL of the API.
       const isAudience = flag === 'api' && httpUrl(settings['audience'] ?? '')
       const text = textOf(args, flag) ?? (isAudience ? settings['audience'] : undefined)

@@ -244,10 +244,10 @@ Every gateway applies this within a second.\n`,
       ['b', 'requests=1', '--note', 'x'.repeat(501)],
       '"note" must have 1 to 500 characters, without control characters.',
     ],
-    [['b', 'requests=1', '--until', '2020-01-01T00:00:00Z'], '--until has passed; give a future instant.'],
+    [['b', 'requests=1', '--until', '2020-01-01T00:00:00Z'], '"until" has passed; give an instant to come.'],
     ...['tomorrow', '2100-01-01', '2', '0s', '4000d'].map((text) => [
       ['b', 'requests=1', '--until', text],
-      '--until must be an instant such as 2027-01-31T00:00:00Z, or a duration from now such as 2h, from 1s to 3650d.',
+      '"until" must be an instant such as 2027-01-31T00:00:00Z, or null.',
     ]),
     ...[['--until', '2h'], ['--permanent'], ['--note', 'x']].map((more) => [
       ['b', 'requests=default', ...more],

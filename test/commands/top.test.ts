@@ -76,12 +76,10 @@ it('lists the callers as JSON, with --admin and ADMIN_TOKEN', async () => {
   expect(callers[0]).toMatchObject({
     caller: 'client:acme',
     route: 'GET,POST /transactions',
-    limit: 'requests',
-    used: 3,
-    remaining: 0,
-    refusedBy: 'requests',
+    most: { name: 'requests', limit: 3, remaining: 0 },
+    refusedNow: { limit: 'requests' },
   })
-  expect(callers[1]).toMatchObject({ caller: 'client:o\u202Ether', refusedUntil: null })
+  expect(callers[1]).toMatchObject({ caller: 'client:o\u202Ether', refusedNow: null })
 })
 
 it('prints the table each second on a terminal, and exits with 0 on Ctrl-C', async () => {

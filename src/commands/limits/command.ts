@@ -6,12 +6,11 @@ import { isNamedPart } from '../../policy/counted.ts'
 import type { CallerReport, ResetResult } from '../../admin/operator-api.ts'
 import type { Overview } from '../../admin/overview/overview.ts'
 import { type Admin, ask, findAdmin } from '../admin-client.ts'
-import { cell, formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
+import { cell, formatList, formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
 import { type Args, interruption, type Io, positionals, print, UsageError } from '../io.ts'
 import { setLimits } from './set.ts'
 
 type Overrides = { readonly overrides: readonly ListedOverride[] }
-type Caller = Overview['activity']['callers'][number]
 
 /** Scanning a large Redis takes the gateway some seconds. */
 const SCAN = { timeoutMs: 60_000 }
@@ -71,7 +70,7 @@ async function top(admin: Admin, args: Args, io: Io): Promise<void> {
   const { stdout } = io
   let overview: Overview = await ask(admin, '/overview')
   if (args['json'] === true || args['once'] === true || stdout.isTTY !== true) {
-    const shown = { at: overview.at, callers: overview.activity.callers.map(rowOf) }
+    const shown = { at: overview.at, callers: overview.activity.callers }
     return print(io, args, shown, () => describeTop(overview))
   }
   const signal = interruption(io)
@@ -91,28 +90,14 @@ async function top(admin: Admin, args: Args, io: Io): Promise<void> {
   }
 }
 
-function rowOf({ caller, route, callsPerSecond, refusedPerSecond, limits, most, refusedNow }: Caller) {
-  return {
-    caller,
-    route,
-    callsPerSecond,
-    refusedPerSecond,
-    limit: most?.name ?? null,
-    used: most === null ? null : most.limit - most.remaining,
-    remaining: most?.remaining ?? null,
-    refusedBy: refusedNow?.limit ?? null,
-    refusedUntil: refusedNow?.until ?? null,
-    refusals: limits.flatMap(({ name, refused }) => (refused > 0 ? [{ limit: name, calls: refused }] : [])),
-  }
-}
-
 function describeTop({ activity: { callers, known, mostKnown } }: Overview): string {
-  const rows = callers.map(rowOf).map((row) => {
-    const { limit, used, remaining, refusedBy, refusedUntil, refusals, route } = row
-    const refused = refusedBy && `${refusedUntil ?? 'blocked'} by ${refusedBy}`
-    const counts = refusals.map(({ limit, calls }) => `${calls} by ${limit}`).join(', ') || null
-    const rates = [row.callsPerSecond.toFixed(1), row.refusedPerSecond.toFixed(1)]
-    return [cell(row.caller), refused, ...rates, limit, used, remaining, counts, route]
+  const rows = callers.map(({ caller, route, limits, most, refusedNow, ...rates }) => {
+    const until = refusedNow && `${refusedNow.until ?? 'blocked'} by ${refusedNow.limit}`
+    const used = most && most.limit - most.remaining
+    const refusals = limits.flatMap(({ name, refused }) => (refused > 0 ? `${refused} by ${name}` : []))
+    const perSecond = [rates.callsPerSecond.toFixed(1), rates.refusedPerSecond.toFixed(1)]
+    const limit = [most?.name, used, most?.remaining]
+    return [cell(caller), until, ...perSecond, ...limit, formatList(refusals), route]
   })
   const head = ['CALLER', 'REFUSED UNTIL', 'CALLS/S', 'REFUSED/S', 'LIMIT', 'USED', 'REMAINING']
   const table = formatRows([...head, 'REFUSED LAST MINUTE', 'ROUTE'], rows)

@@ -94,8 +94,7 @@ export function readAccessLine(text: string) {
   const unrefused = isAdmitted ? ('admitted' as const) : ('undecided' as const)
   const isDecidedAt =
     typeof decidedAt === 'number' && decidedAt >= cameAt - CLOCKS_MS && decidedAt <= loggedAt + CLOCKS_MS
-  const isOmitted =
-    isRefused && Number.isInteger(omitted) && Number(omitted) > 0 && Number(omitted) <= MAX_OMITTED
+  const earlier = isRefused ? Number(omitted) : 0
   return {
     /** The end of the request. */
     loggedAt,
@@ -115,7 +114,7 @@ export function readAccessLine(text: string) {
     failed: !isRefused && (Number(status) >= 400 || line['incomplete'] === 'cut'),
     limit: isRefused ? stringOf('limit') : undefined,
     /** Earlier refusals by the same limit, without a line of their own. */
-    omitted: isOmitted ? Number(omitted) : 0,
+    omitted: earlier > 0 && earlier <= MAX_OMITTED ? earlier : 0,
   }
 }
 

@@ -24,10 +24,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   if (logs.length === 0) throw new UsageError('Which log? Give its files, or - for standard input.')
   if (logs.includes('-') && args['config'] === '-')
     throw new UsageError('Standard input is the log or the configuration, not both.')
-  const top = wholeOf(args, 'top', Number.MAX_SAFE_INTEGER, 1)
-  const client = textOf(args, 'client')
-  const report = await replay(await load(args, io), logs, { top, client }, io)
-  print(io, args, report, describeReport)
+  print(io, args, await replay(await load(args, io), logs, args, io), describeReport)
 }
 
 export type Report = Awaited<ReturnType<typeof replay>>
@@ -39,9 +36,11 @@ export type Report = Awaited<ReturnType<typeof replay>>
 export async function replay(
   { config, file }: Loaded,
   logs: readonly string[],
-  { top, client }: { readonly top: number; readonly client?: string | undefined },
+  args: Args,
   { stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>,
 ) {
+  const top = wholeOf(args, 'top', Number.MAX_SAFE_INTEGER, 1)
+  const client = textOf(args, 'client')
   const lines = {
     replayed: 0,
     /** Calls that were refused before any limit, such as with 401 or 404. */
@@ -59,13 +58,14 @@ export async function replay(
   const limiter = createLimiter(store, undefined, clock)
   const quotasOf = createCharges(config)
   const { count, report } = createReport(config)
-  /** Calls that have a place of a limit of calls at once, by the ends of their requests. */
-  const inProgress: { endsAtMs: number; quotas: readonly Quota[]; decision: Decision }[] = []
+  /** Calls that have a place of a limit of calls at once. */
+  const inProgress = new Set<{ endsAtMs: number; quotas: readonly Quota[]; decision: Decision }>()
 
   function endCalls(nowMs: number): void {
-    while (inProgress[0] !== undefined && inProgress[0].endsAtMs <= nowMs) {
-      const { quotas, decision } = inProgress.shift()!
-      limiter.release(quotas, decision)
+    for (const call of inProgress) {
+      if (call.endsAtMs > nowMs) continue
+      inProgress.delete(call)
+      limiter.release(call.quotas, call.decision)
     }
   }
 
@@ -82,10 +82,8 @@ export async function replay(
       const decision = limiter.decide(quotas) as Decision
       if (client === undefined || client === call.client) count(call, decision, nowMs)
       if (countsSuccess && decision.admitted && call.failed) limiter.giveBack(quotas, decision)
-      if (decision.lease === undefined) continue
       const endsAtMs = call.decidedAt + call.tookMs
-      const at = inProgress.findLastIndex((other) => other.endsAtMs <= endsAtMs) + 1
-      inProgress.splice(at, 0, { endsAtMs, quotas, decision })
+      if (decision.lease !== undefined) inProgress.add({ endsAtMs, quotas, decision })
     }
   }
   const progress = await startProgress(logs, stderr)
@@ -154,15 +152,13 @@ export function describeReport(report: Report): string {
     [omitted, 'refusals without a line of their own, counted with the next line'],
     [late.calls, `calls counted as decided later, because they were logged ${tooLate}`],
   ] as const
+  const given = counts.filter(([count]) => count > 0)
   return formatParagraphs([
     describeClients(report),
     more > 0 ? `and ${pluralize(more, 'more client')}; --top lists them` : '',
     describeTotals(report),
     describeLimits(report),
-    formatRows(
-      ['LINES', ''],
-      counts.filter(([count]) => count > 0),
-    ),
+    formatRows(['LINES', ''], given),
   ])
 }
 

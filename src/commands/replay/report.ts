@@ -122,10 +122,10 @@ type Counted = ReturnType<ReturnType<typeof createReport>['report']>
 export function describeClients({ clients }: Counted): string {
   const head = ['CLIENT', 'NAME', 'CALLS', 'ADMITTED', 'REFUSED', 'BY', 'BUSIEST MINUTE', 'SHADOW']
   const rows = clients.map(({ client, name, calls, admitted, refused, recorded, ...more }) => {
-    const who = [cell(client ?? '-'), cell(name ?? '-')]
     const change = recorded.refused === refused ? refused : `${recorded.refused} -> ${refused}`
     const busiest = `${more.busiestMinute.calls} from ${more.busiestMinute.from}`
-    return [...who, calls, admitted, change, byLimit(more.refusedBy), busiest, byLimit(more.shadowOver)]
+    const by = [byLimit(more.refusedBy), busiest, byLimit(more.shadowOver)]
+    return [cell(client ?? '-'), cell(name ?? '-'), calls, admitted, change, ...by]
   })
   return formatRows(head, rows)
 }

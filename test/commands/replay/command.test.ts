@@ -150,7 +150,7 @@ describe('sluice replay', () => {
     ],
     [['replay', '-', '--config', '-'], 'Standard input is the log or the configuration, not both.'],
     [
-      ['replay', 'a.log', '--config', 'x', '--top', '0'],
+      ['replay', 'a.log', '--config', configFile(LIMITS), '--top', '0'],
       '--top must be a whole number from 1 to 9007199254740991.',
     ],
     [['replay', 'a.log', '--port', '80'], 'Unknown flag --port.'],

@@ -30,7 +30,7 @@ export async function findAdmin(args: Args, io: Io) {
   }
   const { section, ...file } = await readAdmin(args, io)
   // A listener on every address, 0.0.0.0 or ::, is reached at that address too, over loopback.
-  const host = String(textOf(args, 'admin-host') ?? section['host'] ?? '127.0.0.1')
+  const host = textOf(args, 'admin-host') ?? textOf(section, 'host') ?? '127.0.0.1'
   const port = Number(textOf(args, 'admin-port') ?? section['port'] ?? 9090)
   if (!Number.isInteger(port) || port < 1 || port > MAX_PORT)
     throw new UsageError('Which admin port? Give --admin-port from 1 to 65535, or --admin URL.')
@@ -93,9 +93,8 @@ async function request(
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     const reason = signal.aborted ? `none within ${timeoutMs / 1000} s` : (code ?? message)
-    const hint = 'start the gateway, or give its address with --admin'
-    const more = problem === undefined ? '' : `; ${problem}`
-    throw new NoAnswer(`no response from ${url}: ${reason}; ${hint}${more}`, { cause: error })
+    const hints = ['start the gateway, or give its address with --admin', ...(problem ? [problem] : [])]
+    throw new NoAnswer(`no response from ${url}: ${[reason, ...hints].join('; ')}`, { cause: error })
   }
 }
 

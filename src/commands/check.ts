@@ -44,12 +44,7 @@ function summary(config: Config, file: string): string {
     const whom = per.length === 0 ? 'for all callers together' : `per ${per.join(', ')}`
     return `${name} ${limit} (${window}, ${whom}${shadow ? ', shadow' : ''})`
   })
-  const counted =
-    store === 'memory'
-      ? 'in the memory of the process'
-      : `${describeTopology(store.redis.topology)}; without it, ${store.onOutage}`
-  const some = `${clients.length} in the file, ${config.clientLimits.size} of them with own limits`
-  const ofClients = clients.length === 0 ? 'none in the file: all have the limits above' : some
+  const counted = store === 'memory' ? 'in this process' : describeTopology(store.redis.topology)
   const rows = [
     ['file', `${name} is valid, with ${pluralize(config.warnings.length, 'warning')}`],
     ['callers', `at ${listen.host}:${listen.port}${listen.tls ? ' by TLS' : ''}, for ${hosts}`],
@@ -59,7 +54,7 @@ function summary(config: Config, file: string): string {
     ['upstreams', formatList(upstreams.map(({ name, origins }) => `${name} at ${origins.join(' ')}`))],
     ['limits', limits.join('; ') || '-'],
     ['counted', counted],
-    ['clients', ofClients],
+    ['clients', `${clients.length} in the file, ${config.clientLimits.size} of them with own limits`],
     ['routes', String(routes.length)],
     ['open', formatList(open)],
     ...config.warnings.map((warning) => ['warning', problemLine(warning)]),

@@ -40,10 +40,7 @@ export async function run(config: Config, args: Args, io: Io): Promise<number> {
   const ok = checks.every(({ state }) => state !== 'failed')
   print(io, args, { ok, checks, warnings }, () =>
     formatTable([
-      ...checks.map(({ state, what, ms, message }) => {
-        const duration = ms === undefined ? null : `${ms} ms${ms > TIMEOUT_MS / 2 ? ', slow' : ''}`
-        return [state, what, duration, message]
-      }),
+      ...checks.map(({ state, what, ms, message }) => [state, what, ms && `${ms} ms`, message]),
       ...warnings.map((warning) => ['warning', 'configuration', null, problemLine(warning)]),
     ]),
   )

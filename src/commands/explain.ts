@@ -57,8 +57,12 @@ function describeExplained(explained: Explained): string {
   const [full] = live
     .filter(({ limit, used, cost = 1 }) => limit === 0 || (used ?? -1) + cost > limit)
     .toSorted((a, b) => a.limit - b.limit)
-  const unit = limits.some(({ cost }) => cost !== undefined) ? 'points' : 'calls'
-  const used = full && `${full.used ?? 0} of ${full.limit} ${unit} are used`
+  const unit = full?.cost === undefined ? 'calls' : 'points'
+  const state = full?.windowMs === undefined ? 'in progress' : 'used'
+  const used = full && `${full.used ?? 0} of ${full.limit} ${unit} are ${state}`
+  const counted = limits.some(({ cost }) => cost !== undefined) ? 'POINTS' : 'CALLS'
+  const head = ['LIMIT', counted, 'USED', 'WINDOW', 'KIND', 'KEY', 'BECAUSE']
+  const others = passedOver.map(({ match, because }) => [match, because])
   return formatParagraphs([
     formatTable([
       ['request', `${method} ${host}${target}`, `at ${at}`],
@@ -68,14 +72,8 @@ function describeExplained(explained: Explained): string {
       full !== undefined && ['refused', 'now', `by the limit "${full.name}": ${used}`],
       client !== null && ['client', client.id, describeClient(client)],
     ]),
-    formatRows(
-      ['LIMIT', unit.toUpperCase(), 'USED', 'WINDOW', 'KIND', 'KEY', 'BECAUSE'],
-      limits.map(describeLimit),
-    ),
-    formatRows(
-      ['PASSED OVER', 'BECAUSE IT'],
-      passedOver.map(({ match, because }) => [match, because]),
-    ),
+    formatRows(head, limits.map(describeLimit)),
+    formatRows(['PASSED OVER', 'BECAUSE IT'], others),
   ])
 }
 

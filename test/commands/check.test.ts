@@ -75,8 +75,8 @@ describe('sluice check', () => {
       '# tokens     of https://id.example.com/oidc',
       '# upstreams  data at http://data.internal:4000',
       '# limits     requests 1000 (1m, per client); sync 1 (1500ms, per client, connection)',
-      '# counted    Redis at redis.internal:6379; without it, local',
-      '# clients    none in the file: all have the limits above',
+      '# counted    Redis at redis.internal:6379',
+      '# clients    0 in the file, 0 of them with own limits',
       '# routes     2',
       '# open       id.example.com/*',
     ])

@@ -53,6 +53,7 @@ export async function createIdentity(options: IdentityOptions): Promise<Server> 
 
 function configure({ audience, clients }: IdentityOptions): Configuration {
   const on = { enabled: true }
+  const token = { scope: DATA_SCOPES, audience, accessTokenTTL: 3600, accessTokenFormat: 'jwt' } as const
   return {
     clients: [...clients],
     cookies: { keys: [SECRET] },
@@ -60,19 +61,12 @@ function configure({ audience, clients }: IdentityOptions): Configuration {
     scopes: ['openid', 'offline_access', ...DATA_SCOPES.split(' ')],
     features: {
       clientCredentials: on,
-      introspection: on,
-      revocation: on,
       requestObjects: on,
       claimsParameter: on,
       resourceIndicators: {
         defaultResource: () => audience,
         useGrantedResource: () => true,
-        getResourceServerInfo: () => ({
-          scope: DATA_SCOPES,
-          audience,
-          accessTokenTTL: 3600,
-          accessTokenFormat: 'jwt',
-        }),
+        getResourceServerInfo: () => token,
       },
     },
     pkce: { required: () => false },

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
 import { packageFile } from '../../runtime/package.ts'
+import type { Running } from '../../process/start.ts'
 import type { Args, Io } from '../io.ts'
 import { fillIn, interruption, MAX_PORT, programOf, textOf, UsageError, wholeOf, writeLines } from '../io.ts'
 import { clientsAt, createDataApi, createIdentity, sendLoad } from './backends.ts'
@@ -30,7 +31,11 @@ export async function openSandbox(args: Args, signal: AbortSignal, program = 'sl
   const { bound, shown } = addressOf(textOf(args, 'host')!)
   const others = textOf(args, 'gateways')?.split(',')
   const servers: Server[] = []
-  const closeServers = (): void => servers.forEach((server) => server.close().closeAllConnections())
+  let running: Running | undefined
+  async function close(): Promise<void> {
+    await running?.close()
+    for (const server of servers) server.close().closeAllConnections()
+  }
   async function serve(server: Server, flag: string): Promise<string> {
     servers.push(server)
     return `http://${LOOPBACK}:${await listen(server, others ? bound : LOOPBACK, args, flag)}`
@@ -43,8 +48,7 @@ export async function openSandbox(args: Args, signal: AbortSignal, program = 'sl
   const identity = await serve(provider, 'identity-port')
   const data = await serve(createDataApi(), 'data-port')
   if (args['load'] === true) sendLoad(others ?? [gateway], signal)
-  if (others)
-    return { instructions: `Serves ${identity}, ${data} for ${others.join()}.`, close: closeServers }
+  if (others) return { instructions: `Serves ${identity}, ${data} for ${others.join()}.`, close }
   // Imported only now, so that signals are handled from the start.
   const { loadConfig } = await import('../../config/load.ts')
   const { start } = await import('../../process/start.ts')
@@ -61,7 +65,7 @@ export async function openSandbox(args: Args, signal: AbortSignal, program = 'sl
       LOG_LEVEL: textOf(args, 'log-level')!,
     },
   })
-  const running = await start({ ...config, drainTimeoutMs: 1000 })
+  running = await start({ ...config, drainTimeoutMs: 1000 })
   const instructions = fillIn('sandbox.txt', {
     gateway,
     admin: running.adminAddress,
@@ -72,7 +76,7 @@ export async function openSandbox(args: Args, signal: AbortSignal, program = 'sl
     tries: limit + 1,
     program,
   })
-  return { instructions, close: () => running.close().then(closeServers) }
+  return { instructions, close }
 }
 
 /**

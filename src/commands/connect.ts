@@ -136,7 +136,7 @@ async function connect({ name, connectTimeoutMs, tls }: Upstream, address: Addre
       if (failure === undefined) return resolve(`connected${isTls ? ' by TLS' : ''}`)
       // OpenSSL's errors have a reason, such as "wrong version number" of a server without TLS.
       const reason = (failure.cause as { reason?: string } | undefined)?.reason ?? failure.message
-      const remedy = `correct upstreams.${name}${isTls ? ', with its tls; or write http://' : ''}`
+      const remedy = `correct upstreams.${name}${isTls ? ', its tls, or write http://' : ''}`
       reject(new Error(`${reason}; start it, or ${remedy}`))
     })
     socket.on('error', () => {})

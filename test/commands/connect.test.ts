@@ -197,7 +197,7 @@ routes:
     expect(await connect({ data: over(own.cert) }, 'upstream')).toEqual([
       `ok upstream data at ${url}: connected by TLS`,
       expect.stringMatching(
-        /^failed upstream data at https:\/\/127\.0\.0\.1:1: .*ECONNREFUSED.*; start it, or correct upstreams\.data, with its tls; or write http:\/\/$/,
+        /^failed upstream data at https:\/\/127\.0\.0\.1:1: .*ECONNREFUSED.*; start it, or correct upstreams\.data, its tls, or write http:\/\/$/,
       ),
     ])
     expect((await connect({ data: over(other.cert) }, 'upstream'))[0]).toMatch(

@@ -14,8 +14,8 @@ const MAX_LINE_CHARS = 64 * 1024
 const MAX_OMITTED = 1_000_000
 /** Maximum difference between Redis's clock, which decides, and the gateway's. */
 const CLOCKS_MS = 60_000
-/** Minimum number of calls that are buffered for sorting, and half of their maximum. */
-const SORTED_CALLS = 200_000
+/** Minimum number of calls that are buffered for sorting; the maximum is twice that, 160 MB. */
+const SORTED_CALLS = 100_000
 /** Error codes of calls that the gateway tried to forward. */
 const FORWARDED = new Set<unknown>(['BadGateway', 'GatewayTimeout'])
 /** Error codes of calls that the gateway could not decide, or decided and could not forward. */

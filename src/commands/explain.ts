@@ -1,21 +1,19 @@
 import { createHash } from 'node:crypto'
 import type { Explained } from '../admin/explained.ts'
-import type { RequestLine } from '../admin/operator-api.ts'
+import { PARAMETERS, type RequestLine } from '../admin/operator-api.ts'
 import { explain, parseQuestion } from '../process/explain.ts'
 import { ask, findAdmin, NoAnswer } from './admin-client.ts'
 import { formatList, formatParagraphs, formatRows, formatTable, formatWindow, pluralize } from './format.ts'
 import { type Args, type Io, load, positionals, print, textOf, writeLines } from './io.ts'
-
-const CALLER_FLAGS = ['host', 'client', 'user', 'ip', 'headers', 'claims', 'at']
 
 /**
  * Prints what a request gets, and why, from the running gateway, or from the file with `--offline`
  * or if the gateway does not answer.
  */
 export async function run(args: Args, io: Io): Promise<void> {
-  const flags = CALLER_FLAGS.map((name) => [name, textOf(args, name)] as const)
+  const flags = PARAMETERS.map((name) => [name, textOf(args, name)] as const)
   const given = Object.fromEntries(flags.filter(([, text]) => text !== undefined))
-  const question: RequestLine = { request: positionals(args).join(' '), ...given }
+  const question: RequestLine = { ...given, request: positionals(args).join(' ') }
   parseQuestion(question)
   let explained = args['offline'] === true ? undefined : await explainLive(question, args, io)
   // Only with `--config`: here, `--host` is the host that the caller addresses.

@@ -41,13 +41,12 @@ it('lists the busiest callers of the gateway of the file, and escapes their name
   ])
 })
 
-it('averages rates over the last ten seconds', async () => {
-  const calls = [99, ...Array.from({ length: 8 }, () => 0), 3, 4]
+it('rounds rates, truncates long callers, and counts the others', async () => {
   const shown = {
     caller: 'client:acme',
     route: '/*',
-    calls,
-    refused: calls.map((count) => count * 2),
+    callsPerSecond: 0.7,
+    refusedPerSecond: 1.36,
     limits: [],
     most: null,
     refusedNow: null,

@@ -28,7 +28,7 @@ const ROOMS = `
   process            | admin admin/overview authenticate/proof authenticate/token config downstream downstream/listener errors gateway limit limit/fallback limit/memory limit/redis policy observe par process/workers runtime upstream |
   process/workers    | admin admin/overview config observe policy process runtime                   |
   commands           | admin authenticate/token commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
-  commands/init      | authenticate/token commands config config/sections downstream                |
+  commands/init      | authenticate/token commands config config/sections                           |
   commands/limits    | admin admin/overview commands config/sections observe policy runtime |
   commands/replay    | commands config downstream errors limit limit/memory policy runtime | cli-progress
   commands/sandbox   | commands config process runtime                                              | oidc-provider

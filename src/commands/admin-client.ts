@@ -4,10 +4,9 @@ import { dirname, resolve } from 'node:path'
 import { text as read } from 'node:stream/consumers'
 import { parseDocument } from 'yaml'
 import { readSecret, readText, secretFile } from '../config/text.ts'
-import { describeYamlError } from '../config/yaml/issue.ts'
 import { mapTexts, substitute } from '../config/yaml/source.ts'
 import { isObject, type JsonObject, parseObject } from '../runtime/json.ts'
-import { type Args, fileOf, type Io, MAX_PORT, textOf, UsageError, wholeOf, writeLines } from './io.ts'
+import { type Args, fileOf, type Io, MAX_PORT, textOf, UsageError, writeLines } from './io.ts'
 
 export type Admin = Awaited<ReturnType<typeof findAdmin>>
 
@@ -30,20 +29,13 @@ export async function findAdmin(args: Args, io: Io) {
     throw new UsageError('--admin must be a URL such as http://127.0.0.1:9090, without the token.')
   }
   const { section, ...file } = await readAdmin(args, io)
-  const host = textOf(args, 'admin-host') ?? section['host']
-  const hasPort = textOf(args, 'admin-port') !== undefined
-  const port = hasPort ? wholeOf(args, 'admin-port', MAX_PORT, 1) : Number(section['port'] ?? 9090)
+  // A listener on every address, 0.0.0.0 or ::, is reached at that address too, over loopback.
+  const host = textOf(args, 'admin-host') ?? textOf(section, 'host') ?? '127.0.0.1'
+  const port = Number(textOf(args, 'admin-port') ?? section['port'] ?? 9090)
   if (!Number.isInteger(port) || port < 1 || port > MAX_PORT)
-    throw new Error('The admin port is unknown. Give --admin-port, or --admin URL.')
-  const url = `http://${reachable(typeof host === 'string' ? host : '127.0.0.1')}:${port}`
+    throw new UsageError('Which admin port? Give --admin-port from 1 to 65535, or --admin URL.')
+  const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`
   return { ...file, url, token: token ?? readToken(section['token'], file.source?.file) }
-}
-
-/** Returns the host of a URL for a listener: loopback, if it listens on every address. */
-function reachable(host: string): string {
-  if (host === '0.0.0.0') return '127.0.0.1'
-  if (/^[0:]*:[0:]*$/.test(host)) return '[::1]'
-  return host.includes(':') ? `[${host}]` : host
 }
 
 /**
@@ -58,14 +50,9 @@ async function readAdmin(args: Args, io: Io) {
     const text = await readText(file)
     // The parser goes on after an error, which may be in another section.
     const document = parseDocument(text, { merge: true, prettyErrors: false, logLevel: 'error' })
-    const [error] = document.errors
     const { admin } = (document.toJS() ?? {}) as JsonObject
     const section = mapTexts(admin, (value) => substitute(value, io.env, () => {}))
-    return {
-      section: isObject(section) ? section : none,
-      source: { file, text },
-      problem: error && `${file}: ${describeYamlError(error, text)}`,
-    }
+    return { section: isObject(section) ? section : none, source: { file, text } }
   } catch (error) {
     return { section: none, problem: (error as Error).message }
   }
@@ -106,9 +93,8 @@ async function request(
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     const reason = signal.aborted ? `none within ${timeoutMs / 1000} s` : (code ?? message)
-    const hint = 'start the gateway, or give its address with --admin'
-    const more = problem === undefined ? '' : `; ${problem}`
-    throw new NoAnswer(`no response from ${url}: ${reason}; ${hint}${more}`, { cause: error })
+    const hints = ['start the gateway, or give its address with --admin', ...(problem ? [problem] : [])]
+    throw new NoAnswer(`no response from ${url}: ${[reason, ...hints].join('; ')}`, { cause: error })
   }
 }
 

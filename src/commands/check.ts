@@ -1,4 +1,4 @@
-import { Document, isCollection, isPair, type Node, type YAMLMap } from 'yaml'
+import { Document, type Node, visit } from 'yaml'
 import { readText } from '../config/text.ts'
 import { overridden } from '../config/load.ts'
 import type { Config } from '../config/compile.ts'
@@ -9,11 +9,6 @@ import { describeTopology } from '../limit/redis/options.ts'
 import { formatList, formatTable, formatWindow, pluralize } from './format.ts'
 import { type Args, type Io, load, overridesOf, print, textOf } from './io.ts'
 import { assertTracingPackages } from './tracing-packages.ts'
-
-/** Maximum warnings in the output for people: each of 100,000 clients may give one. */
-const MAX_WARNINGS = 20
-/** Sections whose items are printed on one line each, with their defaults in a comment. */
-const ON_A_LINE: readonly string[] = ['limits', 'clients', 'routes']
 
 /**
  * Prints a summary and the settings of a configuration without secrets, the results of `--connect`,
@@ -43,29 +38,13 @@ function summary(config: Config, file: string): string {
   // A route without a host serves any host, unless `listen.hosts` is set.
   const servesAny = routes.some(({ host, hosts }) => (host ?? hosts) === undefined)
   const hosts = formatList(servesAny ? ['any host'] : listen.hosts)
-  const kinds = [...new Set(routes.map(({ authenticate }) => authenticate))].map((kind) => {
-    const count = routes.filter(({ authenticate }) => authenticate === kind).length
-    return `${count} with authenticate: ${kind}`
-  })
   const open = routes.filter(({ authenticate }) => authenticate === 'none').map(({ match }) => match)
-  const limits = config.limits.map((rule) => {
-    const calls = rule.claim ? `${rule.limit} (or by the claim ${rule.claim.name})` : rule.limit
-    const whom = rule.per.length === 0 ? 'for all callers together' : `per ${rule.per.join(', ')}`
-    const window = `in ${rule.calendar ? 'a calendar ' : ''}${formatWindow(rule.windowMs, rule.calendar)}`
-    const unit = rule.cost === undefined ? '' : ' points'
-    const of = rule.counts === undefined ? '' : ` of "${rule.counts}"`
-    const when = rule.isConcurrent ? 'at once' : window
-    return `${rule.name} ${calls}${unit}${of} ${when} ${whom}${rule.shadow ? ' (shadow)' : ''}`
+  const limits = config.limits.map(({ name, limit, per, windowMs, calendar, shadow, isConcurrent }) => {
+    const window = formatWindow(isConcurrent ? undefined : windowMs, calendar)
+    const whom = per.length === 0 ? 'for all callers together' : `per ${per.join(', ')}`
+    return `${name} ${limit} (${window}, ${whom}${shadow ? ', shadow' : ''})`
   })
-  const counted =
-    store === 'memory'
-      ? 'in the memory of the process'
-      : `in ${describeTopology(store.redis.topology).replace(/^The/, 'the')}; without it, ${store.onOutage}`
-  const some = `${clients.length} in the file, ${config.clientLimits.size} of them with own limits`
-  const ofClients = clients.length === 0 ? 'none in the file: all have the limits above' : some
-  const warnings = config.warnings.map(problemLine)
-  const more = warnings.splice(MAX_WARNINGS).length
-  if (more > 0) warnings.push(`${more} more; --json lists all`)
+  const counted = store === 'memory' ? 'in this process' : describeTopology(store.redis.topology)
   const rows = [
     ['file', `${name} is valid, with ${pluralize(config.warnings.length, 'warning')}`],
     ['callers', `at ${listen.host}:${listen.port}${listen.tls ? ' by TLS' : ''}, for ${hosts}`],
@@ -75,29 +54,27 @@ function summary(config: Config, file: string): string {
     ['upstreams', formatList(upstreams.map(({ name, origins }) => `${name} at ${origins.join(' ')}`))],
     ['limits', limits.join('; ') || '-'],
     ['counted', counted],
-    ['clients', ofClients],
-    ['routes', kinds.join(', ')],
+    ['clients', `${clients.length} in the file, ${config.clientLimits.size} of them with own limits`],
+    ['routes', String(routes.length)],
     ['open', formatList(open)],
-    ...warnings.map((warning) => ['warning', warning]),
+    ...config.warnings.map((warning) => ['warning', problemLine(warning)]),
   ]
   return formatTable(rows.map(([name, text]) => text !== undefined && [`# ${name}`, text]))
 }
 
-/** Formats settings as YAML with `# default` at each default. An item on one line lists its own defaults at its end. */
+/**
+ * Formats settings as YAML with `# default` at each default of a section. Items of a section, such
+ * as routes, are on one line each.
+ */
 function settingsText({ settings, defaults }: ReturnType<typeof shownSettings>): string {
   const document = new Document(settings)
-  for (const section of ON_A_LINE) {
-    const items = document.get(section)
-    for (const item of isCollection(items) ? items.items : [])
-      (isPair<unknown, YAMLMap>(item) ? item.value! : (item as YAMLMap)).flow = true
-  }
-  for (const path of defaults) {
-    const isInItem = ON_A_LINE.includes(String(path[0]))
-    // For an item on one line, only its own settings, not nested ones.
-    if (isInItem && path.length !== 3) continue
-    const node = document.getIn(isInItem ? path.slice(0, 2) : path, true) as Node
-    if (!isInItem) node.comment = ' default'
-    else node.comment = node.comment ? `${node.comment}, ${path[2]}` : ` default: ${path[2]}`
-  }
+  // The ancestors of a section are the document, its mapping and a pair.
+  visit(document, {
+    Map(_, map, ancestors) {
+      if (ancestors.length > 3) map.flow = true
+    },
+  })
+  for (const path of defaults.filter(({ length }) => length <= 2))
+    (document.getIn(path, true) as Node).comment = ' default'
   return document.toString({ lineWidth: 0 }).trimEnd()
 }

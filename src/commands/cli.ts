@@ -11,22 +11,30 @@ const COMMANDS = {
   check: ['Show a configuration, or its mistakes', flags.checkFlags, () => import('./check.ts')],
   health: ['Ask a gateway whether it is up', flags.healthFlags, () => import('./admin-client.ts')],
   explain: ['Show what a request gets, and why', flags.explainFlags, () => import('./explain.ts')],
-  limits: ['Show, set, reset or watch limits', flags.limitsFlags, () => import('./limits/command.ts')],
-  replay: ['Apply limits to logged calls', flags.replayFlags, () => import('./replay/replay.ts')],
+  limits: ['Control the limits of callers', flags.limitsFlags, () => import('./limits/command.ts')],
+  replay: ['Apply limits to the calls of logs', flags.replayFlags, () => import('./replay/replay.ts')],
   sandbox: ['Start with sample backends', flags.sandboxFlags, () => import('./sandbox/sandbox.ts')],
   schema: [
     'Print the JSON Schema of the configuration',
     flags.schemaFlags,
     async () => ({ run: (await import('./init/command.ts')).runSchema }),
   ],
-  completion: ['Print a completion script', flags.completionFlags, () => import('./completion.ts')],
+  completion: ['Print a completion script', {}, () => import('./completion.ts')],
 } as const
-const EPILOGUE = `Exit codes: 0 done, 1 failed, 64 wrong usage, 78 wrong configuration.
-
-With --json, a failure is a JSON object, too: "error" and, for a wrong configuration, "problems".
-
-Completion of commands, flags and values: sluice completion --help.`
-const WHICH = `Which command? One of ${Object.keys(COMMANDS).join(', ')}.`
+/** The words that a command accepts. */
+const WORDS: Readonly<Record<string, string>> = {
+  explain: '"[METHOD] [host]/path"',
+  replay: 'ACCESS-LOG... (files, plain or gzip, or - for standard input)',
+  completion: '[bash | zsh | fish]',
+}
+const EPILOGUE = 'Exit codes: 0 done, 1 failed, 64 wrong usage, 78 wrong configuration.'
+const UNKNOWN_COMMAND = 'Unknown command or argument.'
+/** Replaces messages of yargs. `%c` leaves out the given value, which may be a password. */
+const MESSAGES = {
+  'Not enough arguments following: %s': 'The flag "%s" needs a value.',
+  'Arguments %s and %s are mutually exclusive': '--%s cannot be combined with --%s; remove one.',
+  'Argument: %s, Given: %s, Choices: %s': '--%s%c must be one of %s.',
+}
 
 /** Exit codes of sysexits.h. */
 const EX_USAGE = 64
@@ -56,19 +64,19 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
     const run = async (args: Args): Promise<void> => {
       code = await (await load()).run(args, io)
     }
-    const build = (command: Argv): Argv =>
-      typeof options === 'function' ? options(command, run) : command.options(options)
+    const build = (command: Argv): Argv => {
+      if (typeof options === 'function') return options(command, run)
+      const words = WORDS[name]
+      if (words !== undefined) flags.withWords(command, `${name} ${words}`, `${describe}.`)
+      return command.options(options)
+    }
     program.command(name, describe, build, run)
   }
   program
     .scriptName('sluice')
-    .locale('en')
+    .updateStrings(MESSAGES)
     .usage('$0 <command>\n\nA rate-limiting gateway: authenticates, limits and forwards calls.')
-    .parserConfiguration({
-      'duplicate-arguments-array': false,
-      'boolean-negation': false,
-      'parse-positional-numbers': false,
-    })
+    .parserConfiguration({ 'duplicate-arguments-array': false, 'parse-positional-numbers': false })
     .example('$0 check --connect', 'does every server in it respond?')
     .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')
     .example('$0 limits show acme', 'how much has this client used?')
@@ -78,14 +86,15 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
     .epilogue(EPILOGUE)
     .version(VERSION)
     .alias({ help: 'h', version: ['v', 'V'] })
-    .demandCommand(1, WHICH)
+    .demandCommand(1, 'Which command?')
+    .recommendCommands()
     .strictCommands()
     .strictOptions()
     .exitProcess(false)
     .fail((message: string | null, error: Error | undefined) => {
       if (error !== undefined && error.name !== 'YError') throw error
       const names = Object.keys(program.parsed ? program.parsed.aliases : {})
-      throw new UsageError(usageMessage(message ?? error?.message ?? '', argv, names))
+      throw new UsageError(usageMessage(message ?? error?.message ?? '', names))
     })
   // With a callback, yargs does not print help and version itself.
   await program.parseAsync(asFlags(argv), {}, (_error: unknown, _args: unknown, output: string) => {
@@ -96,10 +105,10 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
 
 /** Replaces the words `help` and `version` by the flags; without words, asks for the help. */
 function asFlags([first = 'help', ...rest]: readonly string[]): string[] {
-  if (first === 'help' && commandOf(rest).length < rest.length)
-    throw new UsageError(usageMessage('Unknown command', rest, []))
-  if (first === 'help') return [...rest, '--help']
-  return first === 'version' ? ['--version'] : [first, ...rest]
+  if (first === 'version') return ['--version']
+  if (first !== 'help') return [first, ...rest]
+  if (commandOf(rest).length < rest.length) throw new UsageError(UNKNOWN_COMMAND)
+  return [...rest, '--help']
 }
 
 function commandOf([command = '', action = '']: readonly string[]): readonly string[] {
@@ -109,33 +118,18 @@ function commandOf([command = '', action = '']: readonly string[]): readonly str
 }
 
 /**
- * Replaces the messages of yargs. Names of flags are repeated; other words may be passwords, or
- * URLs with passwords. `names` are those of all flags, and their aliases.
+ * Rewrites a message of yargs that repeats words, which may be passwords, or URLs with passwords.
+ * Only names of flags are repeated. `names` are those of all flags, and their aliases.
  */
-function usageMessage(message: string, argv: readonly string[], names: readonly string[]): string {
+function usageMessage(message: string, names: readonly string[]): string {
+  if (message.startsWith('Unknown command')) return UNKNOWN_COMMAND
   const [, unknown] = /^Unknown arguments?: ([^,\s]+)/.exec(message) ?? []
-  if (unknown !== undefined) {
-    const given = new Set(argv.map((word) => word.split('=')[0]))
-    // Neither letters, nor aliases in camel case, nor the unknown flag itself.
-    const others = names.filter((name) => /^[a-z-]{2,}$/.test(name) && !given.has(`--${name}`))
-    const similar = nearest(unknown, others)
-    const remedy = similar === undefined ? '.' : `; did you mean --${similar}?`
-    return `Unknown flag ${unknown.length === 1 ? '-' : '--'}${unknown}${remedy}`
-  }
-  if (!message.startsWith('Unknown command'))
-    return message
-      .replace(/^(Not enough arguments following: )c$/, '$1config')
-      .replace(/^Not enough arguments following: (\S+)$/, 'Give --$1 a value.')
-      .replace(/^Arguments (\S+) and (\S+) are .*/, '--$1 cannot be combined with --$2; remove one.')
-      .replace(/^Invalid.*?: (\S+), Given: .*?, Choices: ([^\n]+).*/s, '--$1 must be one of $2.')
-  const command = commandOf(argv)
-  const isLimits = command.length === 1 && command[0] === 'limits'
-  if (command.length > 0 && !isLimits) return 'Unknown argument. Give flags, such as --config FILE.'
-  const word = argv[command.length] ?? ''
-  const meant = nearest(word, isLimits ? flags.LIMITS_COMMANDS : Object.keys(COMMANDS))
-  // Half of a short word may differ: another first letter makes it another word.
-  if (meant !== undefined && word.startsWith(meant.charAt(0))) return `Did you mean ${meant}?`
-  return isLimits ? flags.WHICH_OF_LIMITS : WHICH
+  if (unknown === undefined) return message.trim()
+  // Neither letters, nor aliases in camel case, nor the unknown flag itself.
+  const others = names.filter((name) => /^[a-z-]{2,}$/.test(name) && name !== unknown)
+  const similar = nearest(unknown, others)
+  const remedy = similar === undefined ? '.' : `; did you mean --${similar}?`
+  return `Unknown flag ${unknown.length === 1 ? '-' : '--'}${unknown}${remedy}`
 }
 
 /**

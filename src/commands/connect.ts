@@ -40,10 +40,7 @@ export async function run(config: Config, args: Args, io: Io): Promise<number> {
   const ok = checks.every(({ state }) => state !== 'failed')
   print(io, args, { ok, checks, warnings }, () =>
     formatTable([
-      ...checks.map(({ state, what, ms, message }) => {
-        const duration = ms === undefined ? null : `${ms} ms${ms > TIMEOUT_MS / 2 ? ', slow' : ''}`
-        return [state, what, duration, message]
-      }),
+      ...checks.map(({ state, what, ms, message }) => [state, what, ms && `${ms} ms`, message]),
       ...warnings.map((warning) => ['warning', 'configuration', null, problemLine(warning)]),
     ]),
   )
@@ -54,18 +51,16 @@ export async function run(config: Config, args: Args, io: Io): Promise<number> {
  * `attempt` tries a server within a bounded time. Resolves with what is good, or with findings;
  * rejects with a failure.
  */
-type Probe = readonly [what: string, attempt: () => Promise<string | readonly Found[]>]
-/** A finding, by default about the whole of what is tried. */
-type Found = Omit<Finding, 'what'> & Partial<Finding>
-
-const failed = ({ message }: Error): readonly Found[] => [{ state: 'failed', message }]
+type Probe = readonly [what: string, attempt: () => Promise<string | readonly Finding[]>]
 
 async function settle([what, attempt]: Probe): Promise<readonly Finding[]> {
   const startedAt = performance.now()
-  const found = await attempt().catch(failed)
-  const findings = typeof found === 'string' ? [{ state: 'ok' as const, message: found }] : found
+  const found = await attempt().then(
+    (good) => (typeof good === 'string' ? [{ state: 'ok', what, message: good } as const] : good),
+    ({ message }: Error) => [{ state: 'failed', what, message } as const],
+  )
   const ms = Math.round(performance.now() - startedAt)
-  return findings.map((finding) => ({ what, ...finding, ms }))
+  return found.map((finding) => ({ ...finding, ms }))
 }
 
 function* probesOf(config: Config): Generator<Probe> {
@@ -74,11 +69,11 @@ function* probesOf(config: Config): Generator<Probe> {
     for (const address of createAddresses(upstream.origins, () => {}).all)
       yield [`upstream ${upstream.name} at ${address.origin}`, () => connect(upstream, address)]
   for (const issuer of config.tokens) {
-    const { introspection } = issuer
-    const remedy = issuer.jwks ? 'the issuer, or tokens.jwks' : 'tokens.issuer, or write tokens.jwks'
+    const { introspection: endpoint } = issuer
+    const remedy = 'tokens.issuer, or tokens.jwks'
     yield [`keys of ${issuer.issuer}`, () => readKeys(remedy, keysFrom(issuer), issuer.algorithms)]
-    if (introspection !== undefined)
-      yield [`introspection at ${redactUrl(introspection.url)}`, () => introspect(issuer, introspection)]
+    if (endpoint !== undefined)
+      yield [`introspection at ${redactUrl(endpoint.url)}`, () => introspect(issuer, endpoint)]
   }
   for (const { id, jwks, requestObjectSigningAlg: alg = 'none' } of config.clients) {
     if (jwks === undefined || !('url' in jwks)) continue
@@ -95,10 +90,8 @@ async function tryStore({ store, limits }: Config): Promise<string | readonly Fi
     const what = `${kind} at ${node.url.startsWith('redis') ? new URL(node.url).host : node.url}`
     if ('found' in node) return { state: 'ok', what, message: node.found }
     const { name, message } = node.error
-    if (name === 'StoreConfigError') return { state: 'failed', what, message }
-    const isOther = message.startsWith('Unknown RESP type')
-    const reason = isOther ? 'the server is not Redis; correct' : `${message}; start it, or correct`
-    return { state: 'failed', what, message: `${reason} store.redis` }
+    const remedy = name === 'StoreConfigError' ? '' : `; start ${kind} there, or correct store.redis`
+    return { state: 'failed', what, message: `${message}${remedy}` }
   })
   // If no node can be reached, counting fails for the same reason.
   if (nodes.every(({ state }) => state === 'failed')) return nodes
@@ -119,7 +112,7 @@ async function useStore({ redis, prefix }: SharedStore, limits: Config['limits']
     const good = `counted a call and freed it, under the prefix "${prefix}"`
     const overrides = await settle(['overrides in Redis', () => readOverrides(store, limits)])
     const state = warnings.length > 0 ? ('warning' as const) : ('ok' as const)
-    return [{ state, message: warnings.join(' ') || good }, ...overrides]
+    return [{ state, what: 'counting in Redis', message: warnings.join(' ') || good }, ...overrides]
   } finally {
     await store.close()
   }
@@ -129,10 +122,9 @@ async function readOverrides(store: RedisStore, limits: Config['limits']) {
   const { overrides, bad } = parseOverrides(await store.overrides.read())
   const all = listOverrides(overrides, limits, Date.now())
   const unused = all.filter(({ applies }) => !applies).length
-  const total = all.length === 0 ? 'none' : `${all.length}, which "sluice limits overrides" lists`
-  const unreadable = bad.length > 0 && pluralize(bad.length, 'unreadable field')
-  const message = [total, unreadable, unused > 0 && `${unused} without effect`].filter(Boolean).join('; ')
-  return [{ state: message === total ? 'ok' : 'warning', message }] as const
+  const message = `${all.length}, of which ${unused} without effect; ${bad.length} unreadable`
+  const state = unused + bad.length > 0 ? 'warning' : 'ok'
+  return [{ state, what: 'overrides in Redis', message }] as const
 }
 
 async function connect({ name, connectTimeoutMs, tls }: Upstream, address: Address) {
@@ -142,24 +134,20 @@ async function connect({ name, connectTimeoutMs, tls }: Upstream, address: Addre
     const socket = open(address, (failure) => {
       socket.destroy()
       if (failure === undefined) return resolve(`connected${isTls ? ' by TLS' : ''}`)
-      const remedy = `start it, or correct upstreams.${name}${isTls ? ', with its tls' : ''}`
-      reject(new Error(tlsFailure(failure) ?? `${failure.message}; ${remedy}`))
+      // OpenSSL's errors have a reason, such as "wrong version number" of a server without TLS.
+      const reason = (failure.cause as { reason?: string } | undefined)?.reason ?? failure.message
+      const remedy = `correct upstreams.${name}${isTls ? ', its tls, or write http://' : ''}`
+      reject(new Error(`${reason}; start it, or ${remedy}`))
     })
     socket.on('error', () => {})
   })
 }
 
-/** Describes OpenSSL's errors, such as that of a server without TLS; undefined for other errors. */
-function tlsFailure({ message }: Error): string | undefined {
-  if (message.includes('wrong version number')) return 'does not use TLS; write http://'
-  const [, reason] = /:SSL routines:[^:]*:([^:]+):/.exec(message) ?? []
-  return reason && `TLS fails: ${reason}; correct its certificate or its tls`
-}
-
 /** Reads keys, by discovery without `jwks`; fails if none is for one of `algorithms`. */
 async function readKeys(remedy: string, source: KeyLocation, algorithms?: readonly string[]) {
-  const { keys } = await loadKeys({ ...source, fetchTimeoutMs: TIMEOUT_MS }).catch((error: Error) => {
-    throw new Error(`${error.message}; correct ${remedy}`)
+  const reading = loadKeys({ ...source, fetchTimeoutMs: TIMEOUT_MS })
+  const { keys } = await reading.catch(({ message }: Error) => {
+    throw new Error(`${message}; correct ${remedy}`)
   })
   const count = pluralize(keys.length, 'key')
   if (algorithms === undefined) return count

@@ -1,22 +1,19 @@
 import { createHash } from 'node:crypto'
 import type { Explained } from '../admin/explained.ts'
-import type { RequestLine } from '../admin/operator-api.ts'
+import { PARAMETERS, type RequestLine } from '../admin/operator-api.ts'
 import { explain, parseQuestion } from '../process/explain.ts'
 import { ask, findAdmin, NoAnswer } from './admin-client.ts'
-import { formatDuration, formatList, formatParagraphs, pluralize } from './format.ts'
-import { formatRows, formatSize, formatTable, formatWindow } from './format.ts'
+import { formatList, formatParagraphs, formatRows, formatTable, formatWindow, pluralize } from './format.ts'
 import { type Args, type Io, load, positionals, print, textOf, writeLines } from './io.ts'
-
-const CALLER_FLAGS = ['host', 'client', 'user', 'ip', 'headers', 'claims', 'at']
 
 /**
  * Prints what a request gets, and why, from the running gateway, or from the file with `--offline`
  * or if the gateway does not answer.
  */
 export async function run(args: Args, io: Io): Promise<void> {
-  const flags = CALLER_FLAGS.map((name) => [name, textOf(args, name)] as const)
+  const flags = PARAMETERS.map((name) => [name, textOf(args, name)] as const)
   const given = Object.fromEntries(flags.filter(([, text]) => text !== undefined))
-  const question: RequestLine = { request: positionals(args).join(' '), ...given }
+  const question: RequestLine = { ...given, request: positionals(args).join(' ') }
   parseQuestion(question)
   let explained = args['offline'] === true ? undefined : await explainLive(question, args, io)
   // Only with `--config`: here, `--host` is the host that the caller addresses.
@@ -41,8 +38,6 @@ async function explainLive(question: RequestLine, args: Args, io: Io): Promise<E
       const reason = 'it was not reloaded, or was rejected; --offline explains the file'
       writeLines(io.stderr, `warning: ${problem}: ${reason}`)
     }
-    if (question.at === undefined && explained.limits.some(({ key, used }) => key !== null && used === null))
-      writeLines(io.stderr, 'warning: the store does not respond; the used calls are unknown')
     return explained
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error
@@ -55,7 +50,6 @@ async function explainLive(question: RequestLine, args: Args, io: Io): Promise<E
 function describeExplained(explained: Explained): string {
   const { at, request, path, refusal, route, client, limits, passedOver } = explained
   const { method, host, target } = request
-  const changed = path === target.split('?', 1)[0] ? 'unchanged' : 'as it is matched and forwarded'
   const live = limits.filter(({ leftOut, shadow }) => leftOut === null && !shadow)
   // The lowest limit of a counter decides.
   const [full] = live
@@ -63,32 +57,27 @@ function describeExplained(explained: Explained): string {
     .toSorted((a, b) => a.limit - b.limit)
   const unit = full?.cost === undefined ? 'calls' : 'points'
   const state = full?.windowMs === undefined ? 'in progress' : 'used'
-  const counts =
-    full?.used === null ? 'allows no calls' : `${full?.used} of ${full?.limit} ${unit} are ${state}`
-  const hasPoints = limits.some(({ cost }) => cost !== undefined)
+  const used = full && `${full.used ?? 0} of ${full.limit} ${unit} are ${state}`
+  const counted = limits.some(({ cost }) => cost !== undefined) ? 'POINTS' : 'CALLS'
+  const head = ['LIMIT', counted, 'USED', 'WINDOW', 'KIND', 'KEY', 'BECAUSE']
+  const others = passedOver.map(({ match, because }) => [match, because])
   return formatParagraphs([
     formatTable([
       ['request', `${method} ${host}${target}`, `at ${at}`],
-      path !== null && ['path', path, changed],
+      path !== null && ['path', path, 'as it is matched and forwarded'],
       refusal !== null && ['refused', `${refusal.status} ${refusal.code}`, refusal.message],
       ...(route === null ? [] : describeRoute(route, limits)),
-      full !== undefined && ['refused', 'now', `by the limit "${full.name}": ${counts}`],
-      client !== null && ['client', client.id, describeClient(client, route)],
+      full !== undefined && ['refused', 'now', `by the limit "${full.name}": ${used}`],
+      client !== null && ['client', client.id, describeClient(client)],
     ]),
-    formatRows(
-      ['LIMIT', hasPoints ? 'POINTS' : 'CALLS', 'USED', 'WINDOW', 'KIND', 'KEY', 'BECAUSE'],
-      limits.map(describeLimit),
-    ),
-    formatRows(
-      ['PASSED OVER', 'BECAUSE IT'],
-      passedOver.map(({ match, because }) => [match, because]),
-    ),
+    formatRows(head, limits.map(describeLimit)),
+    formatRows(['PASSED OVER', 'BECAUSE IT'], others),
   ])
 }
 
 function describeLimit(row: Explained['limits'][number]) {
   const { name, limit, used, windowMs, calendar, shadow, lacking, leftOut, counts, cost } = row
-  const key = row.key ?? `needs ${formatList(lacking.map(flagOf))}`
+  const key = row.key ?? `needs ${formatList(lacking)}`
   const next = row.next ? `; ${row.next.limit} from ${row.next.from} on` : ''
   const takes = cost === undefined ? '' : `; this call takes ${pluralize(cost, 'point')}`
   const of = counts === undefined ? '' : `; a share of "${counts}"`
@@ -97,58 +86,37 @@ function describeLimit(row: Explained['limits'][number]) {
   return [name, limit, used, formatWindow(windowMs, calendar), shadow ? 'shadow' : 'live', key, why]
 }
 
-/** Formats a part of a key as the flag that names it; an access token must not be a flag. */
-function flagOf(part: string): string {
-  const [of, name] = part.split(/:(.*)/s)
-  if (name !== undefined) return `${name} in --${of}s`
-  return part === 'token' ? 'an access token' : `--${part}`
-}
-
 function describeRoute(route: NonNullable<Explained['route']>, limits: Explained['limits']) {
-  const { match, index, params, authenticate, issuers, scope, upstream, respond } = route
-  const { origins, timeoutMs, maxBody } = route
-  const refusals = new Set(limits.flatMap(refusalsOf))
+  const { match, index, params, authenticate, upstream, respond, origins } = route
   const named = Object.entries(params).map(([name, value]) => `:${name} is ${value}`)
-  const checks = {
-    none: ['no authentication', ...refusals].join(', '),
-    par: `form, client authentication and request object checked for ${issuers.join()}; no limits`,
-    authorization: 'listed clients that must sign or push requests are checked; no limits',
-    bearer: [
-      `401 without a token of ${issuers.join(' or ')}`,
-      ...(scope.length > 0 ? [`403 without the scope ${scope.join(' ')}`] : []),
-      ...refusals,
-    ].join(', '),
-  }
-  const bounds = `within ${formatDuration(timeoutMs ?? 0)}, bodies up to ${formatSize(maxBody)}`
-  const forwarded = `at ${formatList(origins)}, ${bounds}`
-  const unserved = 'to a proxy that asks forwardAuth; callers of the gateway itself get 404'
-  const own = respond === null ? unserved : `the caller's own ${respond}`
+  const required = [
+    ...route.issuers.map((issuer) => `issuer ${issuer}`),
+    ...route.scope.map((scope) => `scope ${scope}`),
+    ...limits.flatMap(refusalsOf),
+  ]
   return [
-    ['route', match, [`routes[${index}]`, ...named].join(', ')],
-    ['identify', authenticate, checks[authenticate]],
-    ['answer', upstream ?? 'gateway', upstream === null ? own : forwarded],
+    ['route', match, formatList([`routes[${index}]`, ...named])],
+    ['identify', authenticate, formatList([...new Set(required)])],
+    ['answer', upstream ?? respond ?? 'forwardAuth', formatList(origins)],
   ]
 }
 
-/** Describes the refusals of requests that lack a part of a limit's key. */
+/** Statuses of calls that lack a part of a limit's key. */
+const LACKING: Readonly<Record<string, number>> = { user: 403, claim: 403, header: 400 }
+
 function refusalsOf({ per, leftOut, missing }: Explained['limits'][number]): readonly string[] {
   if (leftOut !== null || missing === 'skip') return []
   return per.flatMap((part) => {
-    const [kind, name] = part.split(/:(.*)/s)
-    if (kind === 'header') return `400 if the header field ${name} is missing or malformed`
-    if (kind === 'claim') return `403 if the claim ${name} of the token is missing or malformed`
-    return kind === 'user' ? '403 for a token without a user' : []
+    const status = LACKING[part.split(':', 1)[0]!]
+    return status === undefined ? [] : `${status} without ${part}`
   })
 }
 
-function describeClient(client: NonNullable<Explained['client']>, route: Explained['route']) {
-  const { listed, pushed, authentication, requestObjectSigningAlg: alg } = client
-  const name = listed ? (client.name ?? 'one of "clients"') : 'not one of "clients"'
-  const signs = alg !== null && alg !== 'none'
-  if (route?.authenticate === 'authorization')
-    return `${name}: ${pushed !== null || signs ? 'must push or sign its requests' : 'not checked'}`
-  if (route?.authenticate !== 'par') return name
-  if (!listed) return `${name}: ${client.mustBeListed ? 'refused' : 'only the form is checked'}`
-  const signing = signs ? `signs request objects with ${alg}` : 'need not sign request objects'
-  return `${name}, ${signing}${authentication ? `, authenticates by ${authentication}` : ''}`
+/** Describes a client by its settings for pushed requests, in the words of the file. */
+function describeClient(client: NonNullable<Explained['client']>) {
+  const { listed, name, mustBeListed, requestObjectSigningAlg, authentication, pushed } = client
+  if (!listed) return `not one of "clients"${mustBeListed ? ', which par refuses' : ''}`
+  const settings = Object.entries({ requestObjectSigningAlg, authentication, pushed })
+  const given = settings.flatMap(([key, value]) => (value === null ? [] : `${key}: ${value}`))
+  return formatList([name ?? 'one of "clients"', ...given])
 }

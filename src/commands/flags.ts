@@ -1,12 +1,30 @@
-import type { Argv } from 'yargs'
-import { FLAGS, KINDS, LOG_LEVELS, type Args } from './io.ts'
+import type { ArgumentsCamelCase, Argv } from 'yargs'
 
 export const LIMITS_COMMANDS: readonly string[] = ['show', 'set', 'reset', 'overrides', 'top']
-export const WHICH_OF_LIMITS = `Which command of limits? One of ${LIMITS_COMMANDS.join(', ')}.`
+
+/** Kinds of services for which `init` writes a configuration; the first has access tokens, and is asked about them. */
+export const KINDS = ['open-banking', 'api', 'api-keys'] as const
+const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
 
 const text = (describe: string, fallback?: string, choices?: readonly string[]) =>
   ({ type: 'string', requiresArg: true, describe, default: fallback, choices }) as const
 const yes = (describe: string) => ({ type: 'boolean', describe }) as const
+
+/** The flags that override the file, each with the path of the key that it sets. */
+export const OVERRIDES = {
+  host: override('listen.host', 'address that callers connect to'),
+  port: override('listen.port', 'port that callers connect to; 0 picks a free port'),
+  'admin-host': override('admin.host', 'address of the admin listener'),
+  'admin-port': override('admin.port', 'port of the admin listener'),
+  store: { ...override('store', 'memory counts only in this process', ['memory']), conflicts: 'redis' },
+  redis: override('store.redis.url', 'URL of Redis, with its credentials; replaces store.redis'),
+  'log-level': override('log.level', 'lowest level that is logged', LOG_LEVELS),
+  'log-format': override('log.format', 'pretty is for people', ['json', 'pretty']),
+}
+
+function override(path: string, describe: string, choices?: readonly string[]) {
+  return { ...text(describe, undefined, choices), group: 'Override the file:', path }
+}
 
 const JSON_FLAG = { json: yes('as JSON') }
 const CONFIG_FLAG = {
@@ -20,20 +38,12 @@ const GATEWAY_FLAGS = {
   ...CONFIG_FLAG,
   ...JSON_FLAG,
   admin: text('URL of the admin listener, overrides the file; its token is read from ADMIN_TOKEN'),
-  'admin-host': text(FLAGS['admin-host'][1]),
-  'admin-port': text(FLAGS['admin-port'][1]),
+  'admin-host': text(OVERRIDES['admin-host'].describe),
+  'admin-port': text(OVERRIDES['admin-port'].describe),
 }
-/** The flags of the commands that read a configuration. */
-const LOAD_FLAGS = Object.fromEntries(
-  Object.entries(FLAGS).map(([name, [, describe, choices]]) => {
-    const conflicts = name === 'store' ? ['redis'] : []
-    return [name, { ...text(describe, undefined, choices), group: 'Override the file:', conflicts }]
-  }),
-)
-
 export const startFlags = {
   ...CONFIG_FLAG,
-  ...LOAD_FLAGS,
+  ...OVERRIDES,
   workers: text('worker processes; more than one requires Redis; auto: one per usable core', '1'),
 }
 
@@ -55,7 +65,7 @@ export const schemaFlags = { ...JSON_FLAG, output: text(OUTPUT, '-') }
 
 export const checkFlags = {
   ...CONFIG_FLAG,
-  ...LOAD_FLAGS,
+  ...OVERRIDES,
   ...JSON_FLAG,
   connect: yes('also try servers and certificates; exit code 1 if one fails'),
   against: { ...text('another file; prints the differences from it'), conflicts: 'connect' },
@@ -63,7 +73,7 @@ export const checkFlags = {
 
 export const healthFlags = { ...GATEWAY_FLAGS, ready: yes('also ask whether it is ready: /readyz') }
 
-export function limitsFlags(command: Argv, run: (args: Args) => Promise<void>): Argv {
+export function limitsFlags(command: Argv, run: (args: ArgumentsCamelCase) => Promise<void>): Argv {
   const topFlags = { ...GATEWAY_FLAGS, once: yes('show them once, as without a terminal') }
   return command
     .command('show', 'Show what a caller has used, and its overrides', ofCaller('show'), run)
@@ -71,65 +81,48 @@ export function limitsFlags(command: Argv, run: (args: Args) => Promise<void>): 
     .command('reset', "Reset a caller's counters", ofCaller('reset'), run)
     .command('overrides', 'List the limits that were set while the gateways run', GATEWAY_FLAGS, run)
     .command('top', 'Watch which callers use most of their limits', topFlags, run)
-    .demandCommand(1, WHICH_OF_LIMITS)
+    .demandCommand(1, 'Which command?')
 }
 
 /** Accepts any words after the command: of declared positionals, yargs would drop `-` and all but the last. */
-const withPositionals = (command: Argv): Argv => command.strictCommands(false)
+export const withWords = (command: Argv, usage: string, describe: string): Argv =>
+  command.strictCommands(false).usage(`$0 ${usage}\n\n${describe}`)
 
-const CALLER = `CALLER: a client id (id@issuer unless its issuer is the first), user:SUB, ip:192.0.2.7, header:x-api-key=VALUE, claim:NAME=VALUE, token:SHA256 (of a JWT without signature), or several.`
+const CALLER = `CALLER: a client id (id@issuer unless its issuer is the first), or one or several of
+user:SUB ip:192.0.2.7 header:x-api-key=VALUE claim:NAME=VALUE token:SHA256 (of a JWT, its hash without signature)`
 
 const ofCaller = (name: string) => (command: Argv) =>
-  withPositionals(command).usage(`$0 limits ${name} CALLER\n\n${CALLER}`).options(GATEWAY_FLAGS)
+  withWords(command, `limits ${name} CALLER`, CALLER).options(GATEWAY_FLAGS)
 
-function setting(command: Argv): Argv {
-  const usage = '$0 limits set CALLER LIMIT=N... [--until T | --permanent] [--note TEXT]'
-  const describe = 'Set limits of a caller, at every gateway; LIMIT=default removes an override.'
-  return ofCaller('set')(command)
-    .usage(`${usage}\n\n${describe}\n\n${CALLER}`)
+const setting = (command: Argv): Argv =>
+  withWords(command, 'limits set CALLER LIMIT=N...', CALLER)
     .example('$0 limits set acme requests=5000 --until 2h', 'more calls for two hours')
     .example('$0 limits set acme requests=0 --note "leaked token"', 'block a client for a day')
     .example('$0 limits set acme requests=default', 'back to the limit of the file')
     .options({
+      ...GATEWAY_FLAGS,
       until: text('such as 2027-01-31T00:00:00Z, or 2h from now; by default 24h'),
       note: text('the reason, for other operators'),
       permanent: { ...yes('without an end'), conflicts: 'until' },
     })
+
+export const explainFlags = {
+  ...GATEWAY_FLAGS,
+  host: text('the host of the request'),
+  client: text('the id of the calling client'),
+  user: text('the user, as `sub` of the token'),
+  ip: text('the IP address of the caller'),
+  headers: text('header fields of the request, such as {"psu-ip-address":"192.0.2.7"}'),
+  claims: text('claims of the token, such as {"plan":"gold"}'),
+  offline: yes('use only the file, without asking a gateway'),
+  at: text('time of the call, such as 2027-01-31T00:00:00Z; by default now'),
 }
 
-export function explainFlags(command: Argv): Argv {
-  const describe = 'Show which route, authentication, limits and upstream a request gets, and why.'
-  return withPositionals(command)
-    .usage(`$0 explain "[METHOD] [host]/path"\n\n${describe}`)
-    .options({
-      ...GATEWAY_FLAGS,
-      host: text('the host of the request'),
-      client: text('the id of the calling client'),
-      user: text('the user, as `sub` of the token'),
-      ip: text('the IP address of the caller'),
-      headers: text('header fields of the request, such as {"psu-ip-address":"192.0.2.7"}'),
-      claims: text('claims of the token, such as {"plan":"gold"}'),
-      offline: yes('use only the file, without asking a gateway'),
-      at: text('time of the call, such as 2027-01-31T00:00:00Z; by default now'),
-    })
-}
-
-export function replayFlags(command: Argv): Argv {
-  const describe = 'Show what limits would have done to the calls of an access log'
-  return withPositionals(command)
-    .usage(`$0 replay ACCESS-LOG...\n\n${describe}: files, plain or gzip, or - for standard input.`)
-    .options({
-      ...CONFIG_FLAG,
-      ...JSON_FLAG,
-      top: text('maximum number of listed clients; the most refused come first', '50'),
-      client: text('the id of a client to report on, instead of all clients'),
-    })
-}
-
-export function completionFlags(command: Argv): Argv {
-  const describe = 'Print the script that completes command lines, by default for $SHELL.'
-  const usage = `$0 completion [bash | zsh | fish]\n\n${describe} It says where to put it.`
-  return withPositionals(command).usage(usage)
+export const replayFlags = {
+  ...CONFIG_FLAG,
+  ...JSON_FLAG,
+  top: text('maximum number of listed clients; the most refused come first', '50'),
+  client: text('the id of a client to report on, instead of all clients'),
 }
 
 export const sandboxFlags = {

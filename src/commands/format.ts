@@ -1,24 +1,15 @@
-import { SIZE_UNITS, DURATION_UNITS } from '../config/sections/values.ts'
+import { DURATION_UNITS } from '../config/sections/values.ts'
 import { escaped } from '../observe/log-lines.ts'
 import { formatCalendar } from '../policy/calendar.ts'
 import type { Limit } from '../policy/limit.ts'
 
-/** Formats milliseconds as the configuration writes them, such as `90s`. */
-export const formatDuration = (ms: number): string => inUnits(ms, DURATION_UNITS)
-
-/** Formats a window; calls at once have none. */
+/** Formats a window as the configuration writes it, such as `90s`; calls at once have none. */
 export function formatWindow(windowMs: number | undefined, calendar?: Limit['calendar']): string {
   if (windowMs === undefined) return 'at once'
-  return calendar === undefined ? formatDuration(windowMs) : formatCalendar(calendar)
-}
-
-/** Formats bytes as the configuration writes them, such as `16kB`. */
-export const formatSize = (bytes: number): string => inUnits(bytes, SIZE_UNITS)
-
-function inUnits(value: number, units: Readonly<Record<string, number>>): string {
-  const fits = ([, size]: [string, number]) => size === 1 || (value >= size && value % size === 0)
-  const [name, size] = Object.entries(units).findLast(fits)!
-  return `${value / size}${name}`
+  if (calendar !== undefined) return formatCalendar(calendar)
+  const fits = ([, ms]: [string, number]) => windowMs >= ms && windowMs % ms === 0
+  const [unit, ms] = Object.entries(DURATION_UNITS).findLast(fits)!
+  return `${windowMs / ms}${unit}`
 }
 
 export const pluralize = (number: number, noun: string): string =>

@@ -4,6 +4,7 @@ import type { Readable, Writable } from 'node:stream'
 import type { FlagOverride, Loaded, LoadOptions } from '../config/load.ts'
 import { escaped } from '../observe/log-lines.ts'
 import { packageFile } from '../runtime/package.ts'
+import { OVERRIDES } from './flags.ts'
 
 /** The parts of the process that commands use; tests pass their own. */
 export interface Io extends Pick<NodeJS.Process, 'argv' | 'env' | 'exit' | 'on' | 'once' | 'send'> {
@@ -33,28 +34,9 @@ export function print<T>({ stdout }: Io, args: Args, value: T, show: (value: T) 
   writeLines(stdout, args['json'] === true ? JSON.stringify(value, undefined, 2) : show(value))
 }
 
-/** Kinds of services for which `init` writes a configuration; the first has access tokens, and is asked about them. */
-export const KINDS = ['open-banking', 'api', 'api-keys'] as const
-export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
-type Flag = readonly [path: string, describe: string, choices?: readonly string[]]
-
-/**
- * The flags that override the file, each with the key that it sets. The schema checks their values
- * as it does the file's.
- */
-export const FLAGS = {
-  host: ['listen.host', 'address that callers connect to'],
-  port: ['listen.port', 'port that callers connect to; 0 picks a free port'],
-  'admin-host': ['admin.host', 'address of the admin listener'],
-  'admin-port': ['admin.port', 'port of the admin listener'],
-  store: ['store', 'memory counts only in this process', ['memory']],
-  redis: ['store.redis.url', 'URL of Redis, with its credentials; replaces store.redis'],
-  'log-level': ['log.level', 'lowest level that is logged', LOG_LEVELS],
-  'log-format': ['log.format', 'pretty is for people', ['json', 'pretty']],
-} satisfies Readonly<Record<string, Flag>>
-
+/** Returns the settings that flags override. The schema checks their values as it does the file's. */
 export function overridesOf(args: Args): readonly FlagOverride[] {
-  return Object.entries(FLAGS).flatMap(([name, [path]]) => {
+  return Object.entries(OVERRIDES).flatMap(([name, { path }]) => {
     const value = textOf(args, name)
     return value === undefined ? [] : [{ flag: `--${name}`, path: path.split('.'), value }]
   })
@@ -104,10 +86,10 @@ export function programOf({ argv: [, path = ''] }: Io): string {
 
 export const MAX_PORT = 65_535
 
-export function wholeOf(args: Args, flag: string, max: number, min = 0, orElse = ''): number {
+export function wholeOf(args: Args, flag: string, max: number, min = 0): number {
   const text = String(args[flag])
   if (/^\d{1,16}$/.test(text) && Number(text) >= min && Number(text) <= max) return Number(text)
-  throw new UsageError(`--${flag} must be a whole number from ${min} to ${max}${orElse}.`)
+  throw new UsageError(`--${flag} must be a whole number from ${min} to ${max}.`)
 }
 
 type Values = Readonly<Record<string, string | number | boolean | readonly string[]>>

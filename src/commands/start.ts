@@ -18,9 +18,7 @@ const MAX_WORKERS = 256
  */
 export async function run(args: Args, io: Io): Promise<void> {
   const isAuto = args['workers'] === 'auto'
-  const wanted = isAuto
-    ? Math.min(availableParallelism(), MAX_WORKERS)
-    : wholeOf(args, 'workers', MAX_WORKERS, 1, ', or auto')
+  const wanted = isAuto ? availableParallelism() : wholeOf(args, 'workers', MAX_WORKERS, 1)
   const options = loadOptionsOf(args, io)
   // Before the first await: without a listener, each of these signals would end the process.
   let running: Running | undefined
@@ -39,11 +37,9 @@ export async function run(args: Args, io: Io): Promise<void> {
     throw new ConfigError([{ where: '--workers', path: '', message }])
   }
   const watch = createWatch(() => void running?.reload('file-change'))
-  const filesOf = ({ file, files }: typeof loaded): readonly string[] =>
-    file === '-' ? files : [file, ...files]
   const load = async (before: string) => {
     const next = await loadInThread({ ...options, before })
-    watch(filesOf(next))
+    watch([options.file, ...next.files])
     return next
   }
   const started = await Promise.race([start(config, { ...loaded, load }, workers), signalled])
@@ -53,7 +49,7 @@ export async function run(args: Args, io: Io): Promise<void> {
     started.fatal(error)
     io.exit(1)
   })
-  watch(filesOf(loaded))
+  watch([options.file, ...loaded.files])
   // A change since the files were read. The times of the others before that are not known.
   if (loaded.files.length > 0 || (await stampOf(options.file)) !== read) void running.reload('file-change')
   const signal = await signalled

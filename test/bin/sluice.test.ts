@@ -20,7 +20,7 @@ describe('the built program', () => {
     expect(wrong).toEqual({
       code: 64,
       stdout: '',
-      stderr: 'sluice: Give --port a value.\nSee "sluice check --help".\n',
+      stderr: 'sluice: The flag "port" needs a value.\nSee "sluice check --help".\n',
     })
   })
 

@@ -74,19 +74,19 @@ describe('sluice check', () => {
       '# operators  at 127.0.0.1:9090',
       '# tokens     of https://id.example.com/oidc',
       '# upstreams  data at http://data.internal:4000',
-      '# limits     requests 1000 in 1m per client; sync 1 in 1500ms per client, connection',
-      '# counted    in Redis at redis.internal:6379; without it, local',
-      '# clients    none in the file: all have the limits above',
-      '# routes     1 with authenticate: none, 1 with authenticate: bearer',
+      '# limits     requests 1000 (1m, per client); sync 1 (1500ms, per client, connection)',
+      '# counted    Redis at redis.internal:6379',
+      '# clients    0 in the file, 0 of them with own limits',
+      '# routes     2',
       '# open       id.example.com/*',
     ])
     const rich = (await checked(RICH)).yaml
     expect(rich).toMatch(/^# warning    \S+:2:16: admin\.host: is reached from other machines, so /m)
     expect(rich).toMatch(
-      /^# limits     .*; share 600 of "requests" in 1m per client; trial 800 in a calendar week from monday \(UTC\) per client \(shadow\); exports 3 at once per client; /m,
+      /^# limits     .*; share 600 \(1m, per client\); trial 800 \(week from monday \(UTC\), per client, shadow\); exports 3 \(at once, per client\); sync /m,
     )
     expect(rich).toMatch(/^# clients    2 in the file, 1 of them with own limits$/m)
-    expect(rich).toMatch(/^# counted    in the master of the sentinels at /m)
+    expect(rich).toMatch(/^# counted    The master of the sentinels at /m)
     const hosts = GOOD.replace(/^store: .*$/m, 'listen: { hosts: [a.example, b.example] }\nstore: memory')
     expect((await checked(hosts)).yaml).toMatch(
       /^# callers    at 0\.0\.0\.0:8080, for a\.example, b\.example$/m,
@@ -109,9 +109,8 @@ describe('sluice check', () => {
       '  port: 8080 # default',
       '  headersTimeout: 15s # default',
       'drainTimeout: 10s # default',
-      '    timeout: 90s',
-      '    connectTimeout: 2s # default',
-      '  - { match: POST /sync/:connection, upstream: data, authenticate: bearer, limits: [ requests, sync ], maxBody: 10MB } # default: maxBody',
+      '  data: { url: http://data.internal:4000, timeout: 90s, connectTimeout: 2s, maxConnections: 256 }',
+      '  - { match: POST /sync/:connection, upstream: data, authenticate: bearer, limits: [ requests, sync ], maxBody: 10MB }',
     ])
       expect(yaml.split('\n')).toContain(line)
   })

@@ -78,7 +78,7 @@ routes:
     expect(shown.split('\n')).toEqual([
       expect.stringMatching(/^ok  Redis at 127\.0\.0\.1:\d+  is Redis \d+\./),
       `ok  counting in Redis  counted a call and freed it, under the prefix "${PREFIX}"`,
-      'ok  overrides in Redis  none',
+      'ok  overrides in Redis  0, of which 0 without effect; 0 unreadable',
       `ok  upstream data at ${data.url}  connected`,
       `ok  keys of ${issuer.issuer}  2 keys, for ES256, EdDSA`,
       `ok  introspection at ${introspection.url}  responds to the gateway`,
@@ -120,18 +120,18 @@ routes:
     const key = `${PREFIX}-set:{}:~overrides`
     await command('HSET', key, 'nonsense', 'x', 'version', '1')
     expect(await connect({ store }, 'overrides')).toEqual([
-      'warning overrides in Redis: none; 1 unreadable field',
+      'warning overrides in Redis: 0, of which 0 without effect; 1 unreadable',
     ])
     await command('DEL', key)
     const set = (name: string) =>
       command('HSET', key, `["bolt","${name}"]`, '{"limit":7,"setAt":1}', 'version', name)
     await set('requests')
     expect(await connect({ store }, 'overrides')).toEqual([
-      'ok overrides in Redis: 1, which "sluice limits overrides" lists',
+      'ok overrides in Redis: 1, of which 0 without effect; 0 unreadable',
     ])
     await set('gone')
     expect(await connect({ store }, 'overrides')).toEqual([
-      'warning overrides in Redis: 2, which "sluice limits overrides" lists; 1 without effect',
+      'warning overrides in Redis: 2, of which 1 without effect; 0 unreadable',
     ])
   })
 
@@ -153,11 +153,13 @@ routes:
     const [server, port] = await Promise.all([startRedis({ tcp: true, password: 'open' }), freePort()])
     const url = (user: string) => server.url.replace('//', `//${user}@`)
     expect(await connect({ store: redis({ url: `redis://127.0.0.1:${port}` }) }, '')).toContainEqual(
-      expect.stringMatching(/^failed Redis at .*ECONNREFUSED.*; start it, or correct store\.redis$/),
+      expect.stringMatching(/^failed Redis at .*ECONNREFUSED.*; start Redis there, or correct store\.redis$/),
     )
     const http = await startUpstream()
     expect(await connect({ store: redis({ url: `redis://127.0.0.1:${http.port}` }) }, 'Redis')).toEqual([
-      `failed Redis at 127.0.0.1:${http.port}: the server is not Redis; correct store.redis`,
+      expect.stringMatching(
+        /^failed Redis at .*: Unknown RESP type .*; start Redis there, or correct store\.redis$/,
+      ),
     ])
     const wrong = await connect({ store: redis({ url: url(':guess') }) }, 'Redis')
     expect(wrong).toEqual([expect.stringMatching(/refuses the user name or password; correct/)])
@@ -195,7 +197,7 @@ routes:
     expect(await connect({ data: over(own.cert) }, 'upstream')).toEqual([
       `ok upstream data at ${url}: connected by TLS`,
       expect.stringMatching(
-        /^failed upstream data at https:\/\/127\.0\.0\.1:1: .*ECONNREFUSED.*; start it, or correct upstreams\.data, with its tls$/,
+        /^failed upstream data at https:\/\/127\.0\.0\.1:1: .*ECONNREFUSED.*; start it, or correct upstreams\.data, its tls, or write http:\/\/$/,
       ),
     ])
     expect((await connect({ data: over(other.cert) }, 'upstream'))[0]).toMatch(
@@ -207,12 +209,10 @@ routes:
     const issuer = await startIssuer({ algorithms: ['ES256'] })
     const keys = (tokens: object) => connect({ tokens }, 'keys of http')
     expect(await keys({ jwks: `${issuer.issuer}/cert` })).toEqual([
-      `failed keys of ${ISSUER}: ${issuer.issuer}/cert answered 404; correct the issuer, or tokens.jwks`,
+      `failed keys of ${ISSUER}: ${issuer.issuer}/cert answered 404; correct tokens.issuer, or tokens.jwks`,
     ])
     expect(await keys({ issuer: `${issuer.issuer}/x`, jwks: undefined })).toEqual([
-      expect.stringMatching(
-        /openid-configuration answered 404; correct tokens\.issuer, or write tokens\.jwks$/,
-      ),
+      expect.stringMatching(/openid-configuration answered 404; correct tokens\.issuer, or tokens\.jwks$/),
     ])
     expect(await keys({ jwks: issuer.jwksUri, algorithms: ['PS256'] })).toEqual([
       `failed keys of ${ISSUER}: 1 key, none of them for PS256`,
@@ -285,7 +285,7 @@ routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
       'upstream',
     )
     expect(finding).toMatch(
-      /^failed upstream data at https:\/\/127\.0\.0\.1:\d+: does not use TLS; write http:\/\/$/,
+      /^failed upstream data at https:\/\/127\.0\.0\.1:\d+: wrong version number; start it, .* or write http:\/\/$/,
     )
   })
 

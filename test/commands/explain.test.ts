@@ -23,9 +23,9 @@ describe('sluice explain', () => {
       'request   POST localhost/sync/a%62c  at 2026-11-20T10:00:00.000Z',
       'path      /sync/abc                  as it is matched and forwarded',
       'route     POST /sync/:connection     routes[0], :connection is abc',
-      'identify  bearer                     401 without a token of https://identity.example.com/oidc',
-      'answer    data                       at http://data.internal:4000, within 30s, bodies up to 10MB',
-      'refused   now                        by the limit "requests": allows no calls',
+      'identify  bearer                     issuer https://identity.example.com/oidc',
+      'answer    data                       http://data.internal:4000',
+      'refused   now                        by the limit "requests": 0 of 0 calls are used',
       'client    acme                       Acme',
       '',
       'LIMIT     CALLS  USED  WINDOW  KIND  KEY                     BECAUSE',
@@ -57,7 +57,7 @@ describe('sluice explain', () => {
     const more = 'clients: [{ id: acme, limits: { share: { limit: 0 } } }]'
     const flags = ['--config', configFile(limits, { routes, more }), '--offline']
     const { stdout } = await sluice(['explain', '/x', '--client', 'acme', ...flags])
-    expect(stdout).toMatch(/^refused +now +by the limit "share": allows no calls$/m)
+    expect(stdout).toMatch(/^refused +now +by the limit "share": 0 of 0 points are used$/m)
     expect(stdout).toMatch(/^requests +10 +- +1m +live +sluice:{acme}:requests +the limit of the file; this/m)
     const ofCounter = 'sluice:{acme}:requests'
     expect(stdout).toMatch(
@@ -85,17 +85,13 @@ describe('sluice explain', () => {
     const own = configFile(limits, { routes })
     const flags = ['--client', 'acme', '--config', own, '--offline']
     const { stdout } = await sluice(['explain', '/x', ...flags])
-    expect(stdout).toContain(
-      '403 if the claim org of the token is missing or malformed, 400 if the header field x-org is missing or malformed',
-    )
-    expect(stdout).toMatch(
-      /^week .* week from monday \(Europe\/Lisbon\) +live +needs org in --claims, an access token /m,
-    )
-    expect(stdout).toMatch(/^unattended .* needs x-org in --headers /m)
+    expect(stdout).toContain(', 403 without claim:org, 400 without header:x-org')
+    expect(stdout).toMatch(/^week .* week from monday \(Europe\/Lisbon\) +live +needs claim:org, token /m)
+    expect(stdout).toMatch(/^unattended .* needs header:x-org /m)
     const named = ['--headers', '{"psu-ip-address":"192.0.2.7"}', '--claims', '{"org":"a"}']
     const attended = await sluice(['explain', '/x', ...named, ...flags])
     expect(attended.stdout).toMatch(/^unattended .* left out: unless header psu-ip-address is ip$/m)
-    expect(attended.stdout).toMatch(/^week .* needs an access token /m)
+    expect(attended.stdout).toMatch(/^week .* needs token /m)
   })
 
   it('says once what limits with the same parts require', async () => {
@@ -109,18 +105,14 @@ describe('sluice explain', () => {
       configFile(limits, { routes }),
       '--offline',
     ])
-    expect(stdout).toMatch(
-      /^identify .* no authentication, 400 if the header field x-api-key is missing or malformed$/m,
-    )
+    expect(stdout).toMatch(/^identify +none +400 without header:x-api-key$/m)
   })
 
   it('says what a call without the key of an open route gets', async () => {
     const limits = '  keys: { per: ["header:X-API-Key"], limit: 5, window: 1m }'
     const routes = '  - { match: "/*", upstream: data, authenticate: none, limits: [keys] }'
     const { stdout } = await explain(configFile(limits, { routes }), '/x')
-    expect(stdout).toMatch(
-      /^identify +none +no authentication, 400 if the header field x-api-key is missing or malformed$/m,
-    )
+    expect(stdout).toMatch(/^identify +none +400 without header:x-api-key$/m)
   })
 
   it.each([[[]], [['--json']]])(
@@ -142,7 +134,7 @@ describe('sluice explain', () => {
     expect(ended.stdout).toContain('PASSED OVER             BECAUSE IT\n')
     expect(ended.stdout).toContain('\n/open                   matches another path\n')
     expect(ended.stdout).toContain(
-      '\nrequests  10     -     1m      live  needs --client  the limit of the file\n',
+      '\nrequests  10     -     1m      live  needs client  the limit of the file\n',
     )
     const refused = await explain(file, '/a//b')
     expect(refused.stdout).toMatch(
@@ -164,11 +156,11 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
       return ended.stdout.split('\n').at(-2)
     }
     expect(await described('signs')).toMatch(
-      / one of "clients", signs request objects with PS256, authenticates by private_key_jwt$/,
+      / one of "clients", requestObjectSigningAlg: PS256, authentication: private_key_jwt$/,
     )
-    expect(await described('plain')).toMatch(/ Plain, need not sign request objects$/)
-    expect(await described('other')).toMatch(/ not one of "clients": only the form is checked$/)
-    expect(await described('other', 'refuse')).toMatch(/ not one of "clients": refused$/)
+    expect(await described('plain')).toMatch(/ Plain, requestObjectSigningAlg: none$/)
+    expect(await described('other')).toMatch(/ not one of "clients"$/)
+    expect(await described('other', 'refuse')).toMatch(/ not one of "clients", which par refuses$/)
   })
 
   describe('at a running gateway', () => {
@@ -197,7 +189,7 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
       expect(ended.stdout).toMatch(/^refused +now +by the limit "sync": 1 of 1 calls are used$/m)
       const later = await sluice([...SYNC, '--config', started, '--at', '2100-01-01T00:00:00Z'])
       expect(later.stdout).toMatch(/^requests +3 +- +1m +live /m)
-      expect(later.stdout).not.toContain('refused')
+      expect(later.stdout).not.toMatch(/^refused/m)
       const json = await sluice([...SYNC, '--admin', `http://127.0.0.1:${gateway.adminPort}`, '--json'])
       expect(JSON.parse(json.stdout)).toMatchObject({ limits: [{ limit: 7, used: 1 }, {}] })
     })

@@ -58,10 +58,10 @@ describe('sluice health', () => {
     expect(await health('--config', file('0.0.0.0'))).toMatchObject({ code: 0 })
     for (const host of ['::', '0:0:0:0:0:0:0:0']) {
       const { stderr } = await sluice(['health', '--config', file(host)])
-      expect(stderr).toMatch(/^sluice: no response from http:\/\/\[::1\]:1: /)
+      expect(stderr).toContain(`no response from http://[${host}]:1: ECONNREFUSED`)
     }
     const flags = ['--admin-host', '::', '--admin-port', '1']
-    expect((await sluice(['health', ...flags])).stderr).toContain('no response from http://[::1]:1: ')
+    expect((await sluice(['health', ...flags])).stderr).toContain('no response from http://[::]:1: ')
   })
 
   it('lets flags override the file, and needs no file', async () => {
@@ -116,14 +116,17 @@ describe('sluice health', () => {
 
   it('reports that it cannot know a port that the system chose', async () => {
     expect(await sluice(['health', '--config', fileOf('admin: { port: 0 }')])).toMatchObject({
-      code: 1,
-      stderr: 'sluice: The admin port is unknown. Give --admin-port, or --admin URL.\n',
+      code: 64,
+      stderr: expect.stringContaining('Which admin port? Give --admin-port from 1 to 65535, or --admin URL.'),
     })
   })
 
   itEndsWrongUsage([
     [['health', '--redy'], 'Unknown flag --redy; did you mean --ready?'],
-    [['health', '--admin-port', 'abc'], '--admin-port must be a whole number from 1 to 65535.'],
-    [['health', '--admin-port', '0'], '--admin-port must be a whole number from 1 to 65535.'],
+    [
+      ['health', '--admin-port', 'abc'],
+      'Which admin port? Give --admin-port from 1 to 65535, or --admin URL.',
+    ],
+    [['health', '--admin-port', '0'], 'Which admin port? Give --admin-port from 1 to 65535, or --admin URL.'],
   ])
 })

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { FLAGS, overridesOf } from '../../src/commands/io.ts'
+import { OVERRIDES } from '../../src/commands/flags.ts'
+import { overridesOf } from '../../src/commands/io.ts'
 import { completed, load, mistakesIn } from './load-text.ts'
 
 describe('the environment', () => {
@@ -108,7 +109,7 @@ describe('flags', () => {
       'log-level': 'error',
       'log-format': 'pretty',
     }
-    expect(Object.keys(FLAGS)).toEqual(expect.arrayContaining(Object.keys(given)))
+    expect(Object.keys(OVERRIDES)).toEqual(expect.arrayContaining(Object.keys(given)))
     const { config } = await load(completed('listen: { port: 5, maxConnections: 7 }'), {}, overridesOf(given))
     expect(config).toMatchObject({
       listen: { host: '::1', port: 1, maxConnections: 7 },

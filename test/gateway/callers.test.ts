@@ -195,7 +195,7 @@ describe.each([
 
     const removed = await run('limits', 'set', ...written, `${limit}=default`)
     expect(removed.stdout).toContain(
-      `Removed the override of "${limit}" of ${shown}, which was 3. It is again 2:`,
+      `Set "${limit}" of ${shown} to 2: the limit of the file. It replaces 3: an override`,
     )
     expect(await run('limits', 'reset', ...written)).toMatchObject({
       ...{ code: 0, stdout: `Freed 1 key of ${shown}.\n` },

@@ -127,7 +127,7 @@ it('overrides the client’s own limit in the file, also after a reload; the own
   await set(adminPort!, 'requests=0')
   expect(await status(port!)).toBe(429)
   const { stdout } = await set(adminPort!, 'requests=default')
-  expect(stdout).toContain(`It is again 20: the client's own limit of the file.`)
+  expect(stdout).toContain(`to 20: the client's own limit of the file.`)
   expect(await limitAt(port!)).toBe('20')
 })
 

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { writeFile } from 'node:fs/promises'
+import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { discover } from '../../authenticate/token/key-set.ts'
 import { loadConfig } from '../../config/load.ts'
@@ -20,7 +20,9 @@ export async function run(args: Args, io: Io): Promise<void> {
   const isFile = file !== '-'
   const overwrites = args['force'] === true
   // Before the first prompt.
-  if (isFile) assertWritable(file, overwrites)
+  if (isFile && !overwrites && existsSync(file))
+    throw new Error(`${file} exists already. Give --force to overwrite it, or another --output.`)
+  if (isFile) await mkdir(dirname(file), { recursive: true })
   const settings = await promptForMissing(args, io)
   const tokens = hasTokens(settings)
   const redis = redisValues(settings.redis)
@@ -45,7 +47,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   }
   const schema = join(dirname(file), SCHEMA)
   // The file may have been made since.
-  await write(file, text, overwrites ? 'w' : 'wx')
+  await writeFile(file, text, { flag: overwrites ? 'w' : 'wx' })
   await runSchema({ output: schema }, io)
   print(io, args, { file, schema }, () => `Wrote ${file}, and ${SCHEMA} for editors.\n${steps}`)
 }
@@ -53,24 +55,9 @@ export async function run(args: Args, io: Io): Promise<void> {
 export async function runSchema(args: Args, { stdout }: Io): Promise<void> {
   const file = textOf(args, 'output')!
   const text = `${JSON.stringify(jsonSchema(), undefined, 2)}\n`
-  if (file === '-') return void stdout.write(text)
-  assertWritable(file, true)
-  await write(file, text)
+  if (file === '-') stdout.write(text)
+  else await writeFile(file, text)
 }
-
-function assertWritable(file: string, overwrite: boolean): void {
-  const exists = existsSync(file)
-  if (exists ? overwrite : existsSync(dirname(file))) return
-  const problem = exists
-    ? 'exists already. Give --force to overwrite it, or'
-    : 'cannot be written: its folder does not exist. Create it, or give'
-  throw new Error(`${file} ${problem} another --output.`)
-}
-
-const write = (file: string, text: string, flag = 'w') =>
-  writeFile(file, text, { flag }).catch(({ message }: Error) => {
-    throw new Error(`${file} cannot be written: ${message}`)
-  })
 
 /** Splits the credentials from the URL of Redis. The password is not written. */
 function redisValues(redis: string) {
@@ -106,8 +93,6 @@ async function tokenValues({ identity, issuer, audience, api, open }: InitSettin
   }
   const keys = found && new URL(found.jwksUri)
   const jwks = keys?.origin === origin ? identity + keys.pathname + keys.search : keys?.href
-  /** True if the gateway finds the keys by discovery at each start. */
-  const isDiscovered = identity === '' || identity === origin
   return {
     tokens: true,
     issuer: quoted(issuer),
@@ -115,9 +100,9 @@ async function tokenValues({ identity, issuer, audience, api, open }: InitSettin
     hosts: hosts.map(quoted).join(', '),
     apihost: apiHost,
     identity: identity && quoted(identity),
-    discovered: isDiscovered,
-    found: !isDiscovered && jwks !== undefined && quoted(jwks),
-    guessed: !isDiscovered && jwks === undefined && quoted(`${identity}${path}/certs`),
+    jwks: jwks !== undefined && quoted(jwks),
+    discovered: jwks === undefined,
+    guessed: identity !== '' && jwks === undefined,
     pushed: quoted(`POST ${host}${pathOf('pushed_authorization_request_endpoint', '/request')}`),
     authorization: quoted(`GET,POST ${host}${pathOf('authorization_endpoint', '/auth')}`),
     rest: identity === '' ? [] : openPaths.map((path) => quoted(host + path)),

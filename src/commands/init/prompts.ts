@@ -2,19 +2,11 @@ import { createInterface } from 'node:readline/promises'
 import { checkServer, SERVER } from '../../config/sections/listeners.ts'
 import { fetchedUrl, httpUrl, issuer, origin } from '../../config/sections/texts.ts'
 import { stringThat, text } from '../../config/sections/values.ts'
-import { parsePattern } from '../../downstream/router.ts'
-import { initFlags } from '../flags.ts'
-import { type Args, type Io, KINDS, textOf, UsageError } from '../io.ts'
+import { initFlags, KINDS } from '../flags.ts'
+import { type Args, type Io, textOf, UsageError } from '../io.ts'
 
 export const matchesOf = (text: string): readonly string[] =>
   text.split(';').flatMap((match) => match.trim() || [])
-
-const isRequest = (match: string) => /^([A-Z,]+ +)?\//.test(match) && typeof parsePattern(match) !== 'string'
-
-const requests = stringThat((text) => {
-  const invalid = matchesOf(text).find((match) => !isRequest(match))
-  return invalid === undefined || `has "${invalid}", which is not a pattern such as GET /v3/status`
-}, 'requests such as "GET /v3/status; GET /v3/terms"')
 
 export const MEMORY = 'memory'
 
@@ -35,7 +27,7 @@ const PROMPTS = {
   issuer: { schema: issuer },
   audience: { schema: text('the audience') },
   api: { schema: fetchedUrl('the URL of the API, such as https://api.example.com') },
-  open: { schema: requests, fallback: '' },
+  open: { schema: text('requests such as "GET /v3/status; GET /v3/terms"'), fallback: '' },
   redis: {
     schema: stringThat((text) => text === MEMORY || checkServer(text), `${SERVER}, or ${MEMORY}`),
     fallback: 'redis://127.0.0.1:6379',
@@ -44,7 +36,7 @@ const PROMPTS = {
 
 export type InitSettings = Readonly<Record<keyof typeof PROMPTS, string>>
 
-const TOKEN_FLAGS = ['identity', 'issuer', 'audience', 'api', 'open']
+const TOKEN_FLAGS = new Set(['identity', 'issuer', 'audience', 'api', 'open'])
 export const hasTokens = (settings: Args): boolean => settings['for'] === KINDS[0]
 
 /**
@@ -52,30 +44,24 @@ export const hasTokens = (settings: Args): boolean => settings['for'] === KINDS[
  * for invalid or missing flags.
  */
 export async function promptForMissing(args: Args, io: Io): Promise<InitSettings> {
-  const prompts = Object.entries<Prompt>(PROMPTS)
   const settings: Record<string, string> = {}
-  for (const [flag, prompt] of prompts) {
-    const text = textOf(args, flag)
-    if (text !== undefined) settings[flag] = parse(prompt, text, `--${flag}`)
-  }
-  // A flag about tokens answers the first question.
-  if (TOKEN_FLAGS.some((flag) => flag in settings)) settings['for'] ??= KINDS[0]
-  const tokenFlag = TOKEN_FLAGS.find((flag) => settings[flag])
-  if (tokenFlag !== undefined && !hasTokens(settings))
-    throw new UsageError(`--${tokenFlag} needs --for ${KINDS[0]}.`)
-
   const terminal = io.stdin.isTTY === true && io.stderr.isTTY === true ? openTerminal(io) : undefined
   const missing: string[] = []
   try {
-    for (const [flag, prompt] of prompts) {
-      if (TOKEN_FLAGS.includes(flag) && !hasTokens(settings)) settings[flag] = ''
+    for (const [flag, prompt] of Object.entries<Prompt>(PROMPTS)) {
+      const isForTokens = TOKEN_FLAGS.has(flag)
       // The audience is often the URL of the API.
-      const { audience = '' } = settings
-      if (flag === 'api' && httpUrl(audience)) settings[flag] ??= audience
-      if (terminal !== undefined) settings[flag] ??= await terminal.ask(flag, prompt)
-      else if (flag !== 'for' && prompt.fallback !== undefined) settings[flag] ??= prompt.fallback
-      // The API may follow from a missing audience.
-      if (!(flag in settings) && (flag !== 'api' || 'audience' in settings)) missing.push(`--${flag}`)
+      const isAudience = flag === 'api' && httpUrl(settings['audience'] ?? '')
+      const text = textOf(args, flag) ?? (isAudience ? settings['audience'] : undefined)
+      if (isForTokens && !hasTokens(settings)) {
+        if (text) throw new UsageError(`--${flag} needs --for ${KINDS[0]}.`)
+        settings[flag] = ''
+      } else if (text !== undefined) settings[flag] = parse(prompt, text, `--${flag}`)
+      else {
+        const value = (await terminal?.ask(flag, prompt)) ?? prompt.fallback
+        if (value === undefined) missing.push(`--${flag}`)
+        else settings[flag] = value
+      }
     }
   } finally {
     terminal?.close()

@@ -6,20 +6,17 @@ import { isNamedPart } from '../../policy/counted.ts'
 import type { CallerReport, ResetResult } from '../../admin/operator-api.ts'
 import type { Overview } from '../../admin/overview/overview.ts'
 import { type Admin, ask, findAdmin } from '../admin-client.ts'
-import { cell, formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
+import { cell, formatList, formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
 import { type Args, interruption, type Io, positionals, print, UsageError } from '../io.ts'
 import { setLimits } from './set.ts'
 
 type Overrides = { readonly overrides: readonly ListedOverride[] }
-type Caller = Overview['activity']['callers'][number]
 
 /** Scanning a large Redis takes the gateway some seconds. */
 const SCAN = { timeoutMs: 60_000 }
 const TOP_INTERVAL_MS = 1000
-const WHICH_CALLER =
-  'Which caller? Give a client id, or a caller such as ip:192.0.2.7 or header:x-api-key=VALUE.'
-const WHICH_PARTS =
-  'Each further word must be a part of the caller, such as user:SUB; quote an id with blanks.'
+const WHICH_CALLER = 'Which caller? Give a client id, or a caller such as ip:192.0.2.7.'
+const WHICH_PARTS = 'Further words must be parts such as user:SUB; quote an id with blanks.'
 const CLEAR = '\u001B[2J\u001B[H'
 
 /** Shows, sets or resets the limits of a caller at a running gateway, lists the overrides, or watches all callers. */
@@ -38,8 +35,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   } else {
     const result = await ask<ResetResult>(admin, path, { ...SCAN, method: 'DELETE' })
     print(io, args, result, ({ caller, freed, keepsPlaces }) => {
-      const doubt = freed === 0 ? ' It had no counted calls: check its spelling.' : ''
-      const note = keepsPlaces ? ' Calls in progress keep their places.' : doubt
+      const note = keepsPlaces ? ' Calls in progress keep their places.' : ''
       return `Freed ${pluralize(freed, 'key')} of ${caller}.${note}`
     })
   }
@@ -74,7 +70,7 @@ async function top(admin: Admin, args: Args, io: Io): Promise<void> {
   const { stdout } = io
   let overview: Overview = await ask(admin, '/overview')
   if (args['json'] === true || args['once'] === true || stdout.isTTY !== true) {
-    const shown = { at: overview.at, callers: overview.activity.callers.map(rowOf) }
+    const shown = { at: overview.at, callers: overview.activity.callers }
     return print(io, args, shown, () => describeTop(overview))
   }
   const signal = interruption(io)
@@ -94,28 +90,14 @@ async function top(admin: Admin, args: Args, io: Io): Promise<void> {
   }
 }
 
-function rowOf({ caller, route, callsPerSecond, refusedPerSecond, limits, most, refusedNow }: Caller) {
-  return {
-    caller,
-    route,
-    callsPerSecond,
-    refusedPerSecond,
-    limit: most?.name ?? null,
-    used: most === null ? null : most.limit - most.remaining,
-    remaining: most?.remaining ?? null,
-    refusedBy: refusedNow?.limit ?? null,
-    refusedUntil: refusedNow?.until ?? null,
-    refusals: limits.flatMap(({ name, refused }) => (refused > 0 ? [{ limit: name, calls: refused }] : [])),
-  }
-}
-
 function describeTop({ activity: { callers, known, mostKnown } }: Overview): string {
-  const rows = callers.map(rowOf).map((row) => {
-    const { limit, used, remaining, refusedBy, refusedUntil, refusals, route } = row
-    const refused = refusedBy && `${refusedUntil ?? 'blocked'} by ${refusedBy}`
-    const counts = refusals.map(({ limit, calls }) => `${calls} by ${limit}`).join(', ') || null
-    const rates = [row.callsPerSecond.toFixed(1), row.refusedPerSecond.toFixed(1)]
-    return [cell(row.caller), refused, ...rates, limit, used, remaining, counts, route]
+  const rows = callers.map(({ caller, route, limits, most, refusedNow, ...rates }) => {
+    const until = refusedNow && `${refusedNow.until ?? 'blocked'} by ${refusedNow.limit}`
+    const used = most && most.limit - most.remaining
+    const refusals = limits.flatMap(({ name, refused }) => (refused > 0 ? `${refused} by ${name}` : []))
+    const perSecond = [rates.callsPerSecond.toFixed(1), rates.refusedPerSecond.toFixed(1)]
+    const limit = [most?.name, used, most?.remaining]
+    return [cell(caller), until, ...perSecond, ...limit, formatList(refusals), route]
   })
   const head = ['CALLER', 'REFUSED UNTIL', 'CALLS/S', 'REFUSED/S', 'LIMIT', 'USED', 'REMAINING']
   const table = formatRows([...head, 'REFUSED LAST MINUTE', 'ROUTE'], rows)

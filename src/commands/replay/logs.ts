@@ -12,15 +12,10 @@ const CHUNK_BYTES = 128 * 1024
 const MAX_LINE_CHARS = 64 * 1024
 /** Maximum refusals that a line is believed to count: more than a gateway makes in that time. */
 const MAX_OMITTED = 1_000_000
-/**
- * Maximum difference between Redis's clock, which decides, and the gateway's. Calls are buffered
- * this long for sorting.
- */
-const WINDOW_MS = 60_000
-const MAX_BUFFERED = 400_000
-/** Fraction by which both are exceeded before the buffered calls are sorted again. */
-const SLACK = 0.1
-const FIVE_DIGIT_YEARS = Date.UTC(10_000, 0)
+/** Maximum difference between Redis's clock, which decides, and the gateway's. */
+const CLOCKS_MS = 60_000
+/** Minimum number of calls that are buffered for sorting; the maximum is twice that, 160 MB. */
+const SORTED_CALLS = 100_000
 /** Error codes of calls that the gateway tried to forward. */
 const FORWARDED = new Set<unknown>(['BadGateway', 'GatewayTimeout'])
 /** Error codes of calls that the gateway could not decide, or decided and could not forward. */
@@ -64,7 +59,7 @@ async function createDecoder(stream: Readable) {
  * of a call that reached the limiter.
  */
 export function readAccessLine(text: string) {
-  if (text.length > MAX_LINE_CHARS) return 'overlong'
+  if (text.length > MAX_LINE_CHARS) return 'other'
   let line: Readonly<Record<string, unknown>>
   try {
     line = JSON.parse(text.slice(text.indexOf('{'))) as typeof line
@@ -76,7 +71,7 @@ export function readAccessLine(text: string) {
   if (typeof durationMs !== 'number') return 'other'
   const loggedAt = Date.parse(time)
   const cameAt = loggedAt - durationMs
-  if (!(cameAt >= 0 && cameAt <= loggedAt && loggedAt < FIVE_DIGIT_YEARS)) return 'other'
+  if (!(cameAt >= 0 && cameAt <= loggedAt)) return 'other'
 
   const stringOf = (name: string): string | undefined =>
     typeof line[name] === 'string' ? line[name] : undefined
@@ -98,9 +93,8 @@ export function readAccessLine(text: string) {
   const isAdmitted = isForwarded || (client !== undefined && !MAYBE_UNDECIDED.has(code))
   const unrefused = isAdmitted ? ('admitted' as const) : ('undecided' as const)
   const isDecidedAt =
-    typeof decidedAt === 'number' && decidedAt >= cameAt - WINDOW_MS && decidedAt <= loggedAt + WINDOW_MS
-  const isOmitted =
-    isRefused && Number.isInteger(omitted) && Number(omitted) > 0 && Number(omitted) <= MAX_OMITTED
+    typeof decidedAt === 'number' && decidedAt >= cameAt - CLOCKS_MS && decidedAt <= loggedAt + CLOCKS_MS
+  const earlier = isRefused ? Number(omitted) : 0
   return {
     /** The end of the request. */
     loggedAt,
@@ -120,7 +114,7 @@ export function readAccessLine(text: string) {
     failed: !isRefused && (Number(status) >= 400 || line['incomplete'] === 'cut'),
     limit: isRefused ? stringOf('limit') : undefined,
     /** Earlier refusals by the same limit, without a line of their own. */
-    omitted: isOmitted ? Number(omitted) : 0,
+    omitted: earlier > 0 && earlier <= MAX_OMITTED ? earlier : 0,
   }
 }
 
@@ -132,44 +126,33 @@ export function readAccessLine(text: string) {
 export async function passInOrder(
   logs: readonly AsyncIterator<readonly LoggedCall[], void>[],
   pass: (call: LoggedCall, nowMs: number) => void,
-  windowMs = WINDOW_MS,
-  maxBuffered = MAX_BUFFERED,
+  sortedCalls = SORTED_CALLS,
 ) {
   const open = logs.map((log) => ({ log, readTo: -Infinity }))
   const late = { calls: 0, byMs: 0 }
   const buffered: LoggedCall[] = []
-  let sortedTo = -Infinity
   let nowMs = -Infinity
 
-  function passBefore(decidedBefore: number, maxKept: number): void {
+  function passAllBut(kept: number): void {
     buffered.sort((a, b) => a.decidedAt - b.decidedAt)
-    let passed = 0
-    for (const call of buffered) {
-      if (call.decidedAt >= decidedBefore && buffered.length - passed <= maxKept) break
+    for (const call of buffered.splice(0, buffered.length - kept)) {
       if (call.decidedAt < nowMs) {
         late.calls++
         late.byMs = Math.max(late.byMs, nowMs - call.decidedAt)
       }
       nowMs = Math.max(nowMs, call.decidedAt)
       pass(call, nowMs)
-      passed++
     }
-    buffered.splice(0, passed)
   }
 
   while (open.length > 0) {
     const last = open.reduce((first, next) => (next.readTo < first.readTo ? next : first))
     const { value: calls } = await last.log.next()
     if (calls === undefined) open.splice(open.indexOf(last), 1)
-    for (const call of calls ?? []) {
-      buffered.push(call)
-      last.readTo = Math.max(last.readTo, call.loggedAt)
-      const readTo = Math.min(...open.map((log) => log.readTo))
-      if (readTo <= sortedTo + windowMs * SLACK && buffered.length <= maxBuffered * (1 + SLACK)) continue
-      passBefore(readTo - windowMs, maxBuffered)
-      sortedTo = readTo
-    }
+    buffered.push(...(calls ?? []))
+    last.readTo = calls?.at(-1)?.loggedAt ?? last.readTo
+    if (buffered.length >= 2 * sortedCalls) passAllBut(sortedCalls)
   }
-  passBefore(Infinity, 0)
+  passAllBut(0)
   return late
 }

@@ -14,29 +14,17 @@ import { NO_FACTS } from '../../policy/facts.ts'
 import { compileRoutes } from '../../policy/routes.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { type Args, type Io, load, positionals, print, textOf, UsageError, wholeOf } from '../io.ts'
-import { cell, formatParagraphs, pluralize } from '../format.ts'
+import { formatParagraphs, formatRows, pluralize } from '../format.ts'
 import { type LoggedCall, passInOrder, readAccessLine, readLines } from './logs.ts'
-import { createReport, describeClients, describeTotals, unloggedBy } from './report.ts'
-
-const MAX_ROWS = 100_000
-/**
- * Maximum duration of a call that is decided at its start, in milliseconds, if limits bound calls at
- * once. The line of a call comes at its end.
- */
-const LONGEST_MS = 3_600_000
+import { createReport, describeClients, describeLimits, describeTotals, unloggedBy } from './report.ts'
 
 /** Prints the decisions that the limits of a configuration would have made for the calls of access logs. */
 export async function run(args: Args, io: Io): Promise<void> {
   const logs = positionals(args)
   if (logs.length === 0) throw new UsageError('Which log? Give its files, or - for standard input.')
-  const again = logs.find((log, i) => logs.indexOf(log) < i)
-  if (again !== undefined) throw new UsageError(`The log "${again}" is given twice.`)
   if (logs.includes('-') && args['config'] === '-')
     throw new UsageError('Standard input is the log or the configuration, not both.')
-  const top = wholeOf(args, 'top', MAX_ROWS, 1)
-  const client = textOf(args, 'client')
-  const report = await replay(await load(args, io), logs, { top, client }, io)
-  print(io, args, report, () => describeReport(report, client))
+  print(io, args, await replay(await load(args, io), logs, args, io), describeReport)
 }
 
 export type Report = Awaited<ReturnType<typeof replay>>
@@ -48,9 +36,11 @@ export type Report = Awaited<ReturnType<typeof replay>>
 export async function replay(
   { config, file }: Loaded,
   logs: readonly string[],
-  { top, client }: { readonly top: number; readonly client?: string | undefined },
+  args: Args,
   { stdin, stderr }: Pick<Io, 'stdin' | 'stderr'>,
 ) {
+  const top = wholeOf(args, 'top', Number.MAX_SAFE_INTEGER, 1)
+  const client = textOf(args, 'client')
   const lines = {
     replayed: 0,
     /** Calls that were refused before any limit, such as with 401 or 404. */
@@ -60,24 +50,22 @@ export async function replay(
     /** Calls without the client, the address or the whole path that a limit counts by. */
     lacking: 0,
     other: 0,
-    overlong: 0,
   }
   let omitted = 0
-  /** Calls that took a place of a limit of calls at once for no time. */
-  let brief = 0
   let clockMs = 0
   const clock = { ...SYSTEM_CLOCK, now: () => clockMs, date: () => clockMs }
   const store = createMemoryStore(clock)
   const limiter = createLimiter(store, undefined, clock)
   const quotasOf = createCharges(config)
   const { count, report } = createReport(config)
-  /** Calls that have a place of a limit of calls at once, by the ends of their requests. */
-  const inProgress: { endsAtMs: number; quotas: readonly Quota[]; decision: Decision }[] = []
+  /** Calls that have a place of a limit of calls at once. */
+  const inProgress = new Set<{ endsAtMs: number; quotas: readonly Quota[]; decision: Decision }>()
 
   function endCalls(nowMs: number): void {
-    while (inProgress[0] !== undefined && inProgress[0].endsAtMs <= nowMs) {
-      const { quotas, decision } = inProgress.shift()!
-      limiter.release(quotas, decision)
+    for (const call of inProgress) {
+      if (call.endsAtMs > nowMs) continue
+      inProgress.delete(call)
+      limiter.release(call.quotas, call.decision)
     }
   }
 
@@ -94,11 +82,8 @@ export async function replay(
       const decision = limiter.decide(quotas) as Decision
       if (client === undefined || client === call.client) count(call, decision, nowMs)
       if (countsSuccess && decision.admitted && call.failed) limiter.giveBack(quotas, decision)
-      if (decision.lease === undefined) continue
-      if (call.tookMs === 0) brief++
       const endsAtMs = call.decidedAt + call.tookMs
-      const at = inProgress.findLastIndex((other) => other.endsAtMs <= endsAtMs) + 1
-      inProgress.splice(at, 0, { endsAtMs, quotas, decision })
+      if (decision.lease !== undefined) inProgress.add({ endsAtMs, quotas, decision })
     }
   }
   const progress = await startProgress(logs, stderr)
@@ -110,9 +95,8 @@ export async function replay(
     }
   }
   try {
-    const windowMs = config.limits.some(({ isConcurrent }) => isConcurrent) ? LONGEST_MS : undefined
-    const late = await passInOrder(logs.map(callsOf), pass, windowMs)
-    return { config: file, lines, late, omitted, brief, ...report(top) }
+    const late = await passInOrder(logs.map(callsOf), pass)
+    return { config: file, lines, late, omitted, ...report(top) }
   } finally {
     progress.stop()
     await store.close()
@@ -154,54 +138,37 @@ function createCharges(config: Config) {
   }
 }
 
-const about = (count: number, noun: string, text: string): string =>
-  count > 0 ? `${pluralize(count, noun)} ${text}` : ''
-
-/** Formats a report: the clients, or the client that was asked for, the limits, and the number of replayed lines. */
-export function describeReport(report: Report, client = ''): string {
-  const { totals, more, lines, limits, late, omitted, brief } = report
-  const all = Object.values(lines).reduce((sum, count) => sum + count, 0)
-  const unreached =
-    all > lines.other + lines.overlong
-      ? 'No call of these logs reaches a limit that can be replayed.'
-      : 'No line of these logs is of an access log. Give logs written with "log.format: json".'
-  const nothing =
-    lines.replayed > 0 ? `None of the replayed calls is of the client "${cell(client)}".` : unreached
-  const parts = [
+/** Formats a report: the clients, the limits, and why calls were replayed or not. */
+export function describeReport(report: Report): string {
+  const { more, lines, late, omitted } = report
+  const tooLate = `up to ${Math.ceil(late.byMs / 1000)} s too late: give each instance's log as a file`
+  const counts = [
     [lines.replayed, 'replayed'],
     [lines.unlimited, 'of routes without limits to replay'],
     [lines.unmatched, 'of no route'],
     [lines.refusedBefore, 'refused before any limit'],
-    [lines.other, 'not of an access log'],
+    [lines.lacking, 'without the client, the address or the path that a limit counts by'],
+    [lines.other, 'not of an access log with "log.format: json"'],
+    [omitted, 'refusals without a line of their own, counted with the next line'],
+    [late.calls, `calls counted as decided later, because they were logged ${tooLate}`],
   ] as const
-  const counted = parts.flatMap(([count, what]) => (count > 0 ? `${count} ${what}` : []))
-  const leftOut = 'is left out, because the access log does not name'
-  const remedy = "counted as decided later; give each instance's log as a file"
-  const warnings = [
-    ...limits.map(({ name, unlogged }) => unlogged && `limits.${name}: ${leftOut} ${unlogged}`),
-    about(omitted, 'refusal', 'without a line of their own: counted with the next line'),
-    about(brief, 'call', 'in progress for no time: refused, or with a durationMs of 0'),
-    about(lines.lacking, 'call', 'left out: their lines lack the client, the address or the path'),
-    about(lines.overlong, 'line', 'skipped: too long for an access log'),
-    about(late.calls, 'call', `logged up to ${Math.ceil(late.byMs / 1000)} s too late: ${remedy}`),
-  ]
+  const given = counts.filter(([count]) => count > 0)
   return formatParagraphs([
     describeClients(report),
     more > 0 ? `and ${pluralize(more, 'more client')}; --top lists them` : '',
-    totals.calls > 0 ? describeTotals(report) : nothing,
-    `${pluralize(all, 'line')}${counted.length > 0 ? `: ${counted.join(', ')}` : ''}.`,
-    warnings.flatMap((warning) => (warning ? `warning: ${warning}` : [])).join('\n'),
+    describeTotals(report),
+    describeLimits(report),
+    formatRows(['LINES', ''], given),
   ])
 }
 
-/** Draws a bar if `stream` is a terminal, or only the bytes if the size of a log, such as a pipe, is not known. */
+/** Draws a bar if `stream` is a terminal. The size of standard input is not known. */
 async function startProgress(logs: readonly string[], stream: NodeJS.WritableStream) {
-  const files = await Promise.all(logs.map((log) => stat(log).catch(() => {})))
-  const total = files.reduce((sum, file) => sum + (file?.isFile() ? file.size : NaN), 0)
-  const bar = '[{bar}] {percentage} % of {megabytes} MB, {eta_formatted} left'
-  const format = Number.isNaN(total) ? '{value} bytes' : bar
+  const files = await Promise.all(logs.map((log) => stat(log).catch(() => undefined)))
+  const total = files.reduce((sum, file) => sum + (file?.size ?? 0), 0)
+  const format = '[{bar}] {value} of {total} bytes, {eta_formatted} left'
   // With `linewrap`, the terminal keeps its settings, also after Ctrl-C; lines are cut to its width.
   const progress = new SingleBar({ format, stream, clearOnComplete: true, linewrap: true })
-  progress.start(total || 0, 0, { megabytes: Math.ceil(total / 1e6) })
+  progress.start(total, 0)
   return progress
 }

@@ -2,14 +2,11 @@ import type { Config } from '../../config/compile.ts'
 import type { Decision } from '../../limit/decision.ts'
 import { instant } from '../../runtime/instant.ts'
 import type { Limit } from '../../policy/limit.ts'
-import { sweeper } from '../../limit/memory/store.ts'
 import { claimsOf } from '../../policy/conditions.ts'
-import { cell, formatList, formatRows, pluralize } from '../format.ts'
+import { cell, formatList, formatRows, formatTable, pluralize } from '../format.ts'
 import type { LoggedCall } from './logs.ts'
 
 const MINUTE_MS = 60_000
-/** Clients that are checked for idleness with each call. */
-const SWEPT_PER_CALL = 2
 
 const emptyCounts = () => ({
   calls: 0,
@@ -41,9 +38,8 @@ export function createReport(config: Pick<Config, 'limits' | 'clients'>) {
   const byClient = new Map<string | undefined, ReturnType<typeof emptyClient>>()
   const totals = emptyCounts()
   const recordedBy: Record<string, number> = {}
-  /** The times of each client's calls within the last minute. */
+  /** The times of each client's calls in the minute before its last call. */
   const recent = new Map<string | undefined, number[]>()
-  const sweep = sweeper(recent, (times) => times.at(-1)! + MINUTE_MS)
   let from: string | null = null
   let to: string | null = null
 
@@ -84,7 +80,6 @@ export function createReport(config: Pick<Config, 'limits' | 'clients'>) {
       to = instant(nowMs)
       from ??= to
 
-      sweep(SWEPT_PER_CALL, nowMs)
       const times = recent.get(client) ?? []
       recent.set(client, times)
       while (times[0]! <= nowMs - MINUTE_MS) times.shift()
@@ -103,7 +98,8 @@ export function createReport(config: Pick<Config, 'limits' | 'clients'>) {
         limits: config.limits.map((limit) => {
           const { name, shadow } = limit
           const unlogged = unloggedBy(limit)
-          const counts = sorted.flatMap((client) => client[shadow ? 'shadowOver' : 'refusedBy'][name] ?? [])
+          const by = shadow ? 'shadowOver' : 'refusedBy'
+          const counts = sorted.flatMap((client) => client[by][name] ?? [])
           return {
             name,
             shadow,
@@ -123,33 +119,36 @@ export function createReport(config: Pick<Config, 'limits' | 'clients'>) {
 
 type Counted = ReturnType<ReturnType<typeof createReport>['report']>
 
-export function describeClients({ clients, limits }: Counted): string {
-  const shadows = limits.some(({ shadow }) => shadow) ? ['SHADOW'] : []
-  const head = ['CLIENT', 'NAME', 'CALLS', 'ADMITTED', 'REFUSED', 'BY', 'BUSIEST MINUTE', ...shadows]
+export function describeClients({ clients }: Counted): string {
+  const head = ['CLIENT', 'NAME', 'CALLS', 'ADMITTED', 'REFUSED', 'BY', 'BUSIEST MINUTE', 'SHADOW']
   const rows = clients.map(({ client, name, calls, admitted, refused, recorded, ...more }) => {
-    const who = [cell(client ?? '-'), cell(name ?? '-')]
     const change = recorded.refused === refused ? refused : `${recorded.refused} -> ${refused}`
     const busiest = `${more.busiestMinute.calls} from ${more.busiestMinute.from}`
-    const over = shadows.map(() => byLimit(more.shadowOver))
-    return [...who, calls, admitted, change, byLimit(more.refusedBy), busiest, ...over]
+    const by = [byLimit(more.refusedBy), busiest, byLimit(more.shadowOver)]
+    return [cell(client ?? '-'), cell(name ?? '-'), calls, admitted, change, ...by]
   })
   return formatRows(head, rows)
 }
 
-export function describeTotals({ totals, limits, from, to }: Counted): string {
-  const { calls, clients, admitted, refused, recorded, newlyRefused, newlyAdmitted } = totals
-  const undecided =
-    recorded.undecided > 0 ? `, and answered ${recorded.undecided} with 503 or 500, undecided` : ''
-  return [
-    `${pluralize(calls, 'call')} of ${pluralize(clients, 'client')} from ${from} to ${to}: ${admitted} admitted, ${refused} refused.`,
-    `The recorded gateway refused ${recorded.refused}${undecided}. Refused now and admitted then: ${newlyRefused}; admitted now and refused then: ${newlyAdmitted}.`,
-    ...limits
-      .filter(({ refused, recordedRefused }) => refused > 0 || recordedRefused > 0)
-      .map(({ name, shadow, refused, clients, recordedRefused }) => {
-        const then = recordedRefused > 0 || !shadow ? `, and ${recordedRefused} in the record` : ''
-        return `"${name}" refuses ${shadow ? 'in shadow ' : ''}${refused} of ${pluralize(clients, 'client')}${then}.`
-      }),
-  ].join('\n')
+export function describeTotals({ totals, from, to }: Counted): string {
+  const { calls, clients, admitted, refused, recorded, newlyAdmitted, newlyRefused } = totals
+  if (calls === 0) return 'There is no call to report.'
+  const table = formatTable([
+    ['', 'ADMITTED', 'REFUSED', 'UNDECIDED'],
+    ['recorded', recorded.admitted, recorded.refused, recorded.undecided],
+    ['replayed', admitted, refused, null],
+    ['newly', newlyAdmitted, newlyRefused, null],
+  ])
+  return `${pluralize(calls, 'call')} of ${pluralize(clients, 'client')} from ${from} to ${to}:\n${table}`
+}
+
+export function describeLimits({ limits }: Counted): string {
+  const rows = limits.map(({ name, shadow, unlogged, recordedRefused, refused, clients }) => {
+    const kind = shadow ? 'shadow' : 'live'
+    const why = unlogged === undefined ? kind : `left out: the access log has no ${unlogged}`
+    return [name, recordedRefused, refused, clients, why]
+  })
+  return formatRows(['LIMIT', 'RECORDED', 'REFUSED', 'CLIENTS', 'KIND'], rows)
 }
 
 const byLimit = (counts: Readonly<Record<string, number>>): string =>

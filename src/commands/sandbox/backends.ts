@@ -1,4 +1,4 @@
-import { generateKeyPairSync, randomBytes, randomUUID } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { createServer, type Server } from 'node:http'
 import type * as OidcProvider from 'oidc-provider'
 import type { ClientMetadata, Configuration } from 'oidc-provider'
@@ -10,8 +10,6 @@ const SECRET = 'sandbox-secret'
 /** Calls per second of each client that `--load` simulates: the first exceeds 1000 in a minute. */
 const LOAD = { acme: 20, bluebird: 9, 'crisp-ledger': 4, evergreen: 1 }
 const DATA_SCOPES = 'accounts:read transactions:read'
-/** Path of the clients' redirect URI, a page that shows its query. */
-const CALLBACK = '/interaction/callback'
 const SYNC = '/v3/sync/1ffe704d-3962-4a92-8c8e-293880fb449a'
 /** Part of the load's calls that are a sync. */
 const SYNCS = 0.05
@@ -25,7 +23,7 @@ export const clientsAt = (gateway: string): readonly ClientMetadata[] =>
     client_secret: SECRET,
     grant_types: ['client_credentials', 'authorization_code', 'refresh_token'],
     scope: `openid offline_access ${DATA_SCOPES}`,
-    redirect_uris: [`${gateway}${CALLBACK}`],
+    redirect_uris: [`${gateway}/interaction/callback`],
   }))
 
 /**
@@ -46,34 +44,29 @@ export async function createIdentity(options: IdentityOptions): Promise<Server> 
       void serve(request, response)
       return
     }
-    const { pathname, searchParams } = new URL(url, options.issuer)
-    const isCallback = pathname === CALLBACK
-    const query = [...searchParams].map(([name, value]) => `${name}: ${value}\n`).join('')
-    response.writeHead(isCallback ? 200 : 404, { 'Content-Type': 'text/plain; charset=utf-8' })
-    response.end(isCallback ? `Back at the client, with:\n\n${query}` : 'Not Found\n')
+    // The page of the client to which the user returns: it shows its query.
+    const { searchParams } = new URL(url, options.issuer)
+    response.setHeader('Content-Type', 'text/plain; charset=utf-8')
+    response.end([...searchParams].map(([name, value]) => `${name}: ${value}\n`).join(''))
   })
 }
 
 function configure({ audience, clients }: IdentityOptions): Configuration {
   const on = { enabled: true }
-  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
-  const token = { accessTokenFormat: 'jwt', jwt: { sign: { alg: 'PS256' } } } as const
+  const token = { scope: DATA_SCOPES, audience, accessTokenTTL: 3600, accessTokenFormat: 'jwt' } as const
   return {
     clients: [...clients],
-    jwks: { keys: [{ ...privateKey.export({ format: 'jwk' }), use: 'sig' }] },
-    cookies: { keys: [randomBytes(32).toString('base64url')] },
+    cookies: { keys: [SECRET] },
     routes: { jwks: '/certs' },
     scopes: ['openid', 'offline_access', ...DATA_SCOPES.split(' ')],
     features: {
       clientCredentials: on,
-      introspection: on,
-      revocation: on,
       requestObjects: on,
       claimsParameter: on,
       resourceIndicators: {
         defaultResource: () => audience,
         useGrantedResource: () => true,
-        getResourceServerInfo: () => ({ scope: DATA_SCOPES, audience, accessTokenTTL: 3600, ...token }),
+        getResourceServerInfo: () => token,
       },
     },
     pkce: { required: () => false },
@@ -118,12 +111,11 @@ export function createDataApi(): Server {
   })
 }
 
-function resourceOf(method: string | undefined, url: URL): object | undefined {
-  const path = url.pathname.replace(/^\/v3(?=\/)/, '')
-  if (method === 'POST' && /^\/sync\/[^/]+$/.test(path))
+function resourceOf(method: string | undefined, { pathname, searchParams }: URL): object | undefined {
+  if (method === 'POST' && /^(\/v3)?\/sync\/[^/]+$/.test(pathname))
     return { data: { syncId: randomUUID(), status: 'ok' }, meta: {} }
-  if (path !== '/transactions') return undefined
-  const count = Number(url.searchParams.get('limit')) || 10
+  if (!/^(\/v3)?\/transactions$/.test(pathname)) return undefined
+  const count = Number(searchParams.get('limit')) || 10
   return { data: TRANSACTIONS.slice(0, count), meta: { total: TRANSACTIONS.length } }
 }
 
@@ -138,34 +130,28 @@ const TRANSACTIONS = Array.from({ length: 60 }, (_, i) => ({
  * refused, and failures are ignored.
  */
 export function sendLoad(gateways: readonly string[], signal: AbortSignal): void {
-  const tokens = new Map<string, string>()
   let sent = 0
-
   const ask = (path: string, init: RequestInit) => {
     const gateway = gateways[sent++ % gateways.length]!
     return fetch(gateway + path, { ...init, signal: AbortSignal.timeout(TIMEOUT_MS) })
   }
-  async function fetchToken(id: string): Promise<string> {
+  for (const [id, perSecond] of Object.entries(LOAD)) {
+    let token: string | undefined
     const client = { client_id: id, client_secret: SECRET, scope: DATA_SCOPES }
     const body = new URLSearchParams({ grant_type: 'client_credentials', ...client })
-    const response = await ask('/oidc/token', { method: 'POST', body })
-    const { access_token: token } = (await response.json()) as { access_token: string }
-    tokens.set(id, token)
-    return token
-  }
-  async function call(id: string): Promise<void> {
-    const token = tokens.get(id) ?? (await fetchToken(id))
-    const headers = { Authorization: `Bearer ${token}` }
-    const isSync = Math.random() < SYNCS
-    const response = await (isSync
-      ? ask(SYNC, { method: 'POST', headers })
-      : ask('/v3/transactions', { headers }))
-    // The next call replaces an expired token.
-    if (response.status === 401) tokens.delete(id)
-    await response.arrayBuffer()
-  }
-  for (const [id, perSecond] of Object.entries(LOAD)) {
-    const timer = setInterval(() => void call(id).catch(() => {}), 1000 / perSecond)
+    const call = async (): Promise<void> => {
+      if (token === undefined) {
+        const response = await ask('/oidc/token', { method: 'POST', body })
+        token = ((await response.json()) as { access_token: string }).access_token
+      }
+      const isSync = Math.random() < SYNCS
+      const init = { method: isSync ? 'POST' : 'GET', headers: { Authorization: `Bearer ${token}` } }
+      const response = await ask(isSync ? SYNC : '/v3/transactions', init)
+      // The next call replaces an expired token.
+      if (response.status === 401) token = undefined
+      await response.arrayBuffer()
+    }
+    const timer = setInterval(() => void call().catch(() => {}), 1000 / perSecond)
     signal.addEventListener('abort', () => clearInterval(timer))
   }
 }

@@ -19,80 +19,64 @@ const HOST_NAME = /^[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?$/i
  */
 export async function run(args: Args, io: Io): Promise<void> {
   const signal = interruption(io)
-  try {
-    const sandbox = await openSandbox(args, signal, programOf(io))
-    writeLines(io.stdout, sandbox.instructions)
-    if (!signal.aborted) await once(signal, 'abort')
-    await sandbox.close()
-  } catch (error) {
-    if (!signal.aborted) throw error
-  }
+  const { instructions, close } = await openSandbox(args, signal, programOf(io))
+  writeLines(io.stdout, instructions)
+  if (!signal.aborted) await once(signal, 'abort')
+  await close()
 }
 
-/**
- * Starts the backends and then the gateway. If it fails, or `signal` is aborted between two starts,
- * closes everything and rejects.
- */
+/** Starts the backends and then the gateway. The load ends when `signal` is aborted. */
 export async function openSandbox(args: Args, signal: AbortSignal, program = 'sluice') {
   const limit = wholeOf(args, 'limit', Number.MAX_SAFE_INTEGER)
   const { bound, shown } = addressOf(textOf(args, 'host')!)
   const others = textOf(args, 'gateways')?.split(',')
   const servers: Server[] = []
   let running: Running | undefined
-  const close = async (): Promise<void> => {
+  async function close(): Promise<void> {
     await running?.close()
     for (const server of servers) server.close().closeAllConnections()
   }
-  const serve = async (server: Server, flag: string): Promise<string> => {
+  async function serve(server: Server, flag: string): Promise<string> {
     servers.push(server)
     return `http://${LOOPBACK}:${await listen(server, others ? bound : LOOPBACK, args, flag)}`
   }
-  try {
-    // The provider and the gateway must know the gateway's address before it listens.
-    const [port, adminPort] = others
-      ? []
-      : [await findPort(bound, args, 'port'), await findPort(LOOPBACK, args, 'admin-port')]
-    const gateway = others?.[0] ?? `http://${shown}:${port}`
-    const issuer = `${gateway}/oidc`
-    const server = await createIdentity({ issuer, audience: AUDIENCE, clients: clientsAt(gateway) })
-    signal.throwIfAborted()
-    const identity = await serve(server, 'identity-port')
-    const data = await serve(createDataApi(), 'data-port')
-    if (args['load'] === true) sendLoad(others ?? [gateway], signal)
-    if (others) return { instructions: `Serves ${identity}, ${data} for ${others.join()}.`, close }
-    // Imported only now, so that signals are handled from the start.
-    const { loadConfig } = await import('../../config/load.ts')
-    const { start } = await import('../../process/start.ts')
-    const { config } = await loadConfig({
-      file: packageFile('config/sandbox.yaml'),
-      env: {
-        SLUICE_HOST: bound,
-        SLUICE_PORT: String(port),
-        SLUICE_ADMIN_PORT: String(adminPort),
-        IDENTITY_URL: identity,
-        DATA_URL: data,
-        ISSUER: issuer,
-        REQUEST_LIMIT: String(limit),
-        LOG_LEVEL: textOf(args, 'log-level')!,
-      },
-    })
-    signal.throwIfAborted()
-    running = await start({ ...config, drainTimeoutMs: 1000 })
-    const instructions = fillIn('sandbox.txt', {
-      gateway,
-      admin: running.adminAddress,
-      identity,
-      data,
-      limit,
-      hint: limit === 1000 ? ' (sooner with --limit 5)' : '',
-      tries: limit + 1,
-      program,
-    })
-    return { instructions, close }
-  } catch (error) {
-    await close()
-    throw error
-  }
+  // The provider and the gateway must know the gateway's address before it listens.
+  const port = others ? undefined : await findPort(bound, args, 'port')
+  const gateway = others?.[0] ?? `http://${shown}:${port}`
+  const issuer = `${gateway}/oidc`
+  const provider = await createIdentity({ issuer, audience: AUDIENCE, clients: clientsAt(gateway) })
+  const identity = await serve(provider, 'identity-port')
+  const data = await serve(createDataApi(), 'data-port')
+  if (args['load'] === true) sendLoad(others ?? [gateway], signal)
+  if (others) return { instructions: `Serves ${identity}, ${data} for ${others.join()}.`, close }
+  // Imported only now, so that signals are handled from the start.
+  const { loadConfig } = await import('../../config/load.ts')
+  const { start } = await import('../../process/start.ts')
+  const { config } = await loadConfig({
+    file: packageFile('config/sandbox.yaml'),
+    env: {
+      SLUICE_HOST: bound,
+      SLUICE_PORT: String(port),
+      SLUICE_ADMIN_PORT: String(await findPort(LOOPBACK, args, 'admin-port')),
+      IDENTITY_URL: identity,
+      DATA_URL: data,
+      ISSUER: issuer,
+      REQUEST_LIMIT: String(limit),
+      LOG_LEVEL: textOf(args, 'log-level')!,
+    },
+  })
+  running = await start({ ...config, drainTimeoutMs: 1000 })
+  const instructions = fillIn('sandbox.txt', {
+    gateway,
+    admin: running.adminAddress,
+    identity,
+    data,
+    limit,
+    hint: limit === 1000 ? ' (sooner with --limit 5)' : '',
+    tries: limit + 1,
+    program,
+  })
+  return { instructions, close }
 }
 
 /**

@@ -74,9 +74,8 @@ export const SYNC = '  sync: { per: [client, connection], limit: 1, window: 5s }
 export async function replayed(
   lines: readonly string[] | Buffer | { readonly logs: readonly string[] },
   config: string,
-  options: { readonly top?: number; readonly client?: string } = {},
 ): Promise<Report> {
   const logs = 'logs' in lines ? lines.logs : [logFile(lines)]
   const io = { stdin: Readable.from([]), stderr: new PassThrough() }
-  return replay(await loadConfig({ file: config }), logs, { top: 50, ...options }, io)
+  return replay(await loadConfig({ file: config }), logs, { top: '50' }, io)
 }

@@ -34,6 +34,7 @@ const MESSAGES = {
   'Not enough arguments following: %s': 'The flag "%s" needs a value.',
   'Arguments %s and %s are mutually exclusive': '--%s cannot be combined with --%s; remove one.',
   'Argument: %s, Given: %s, Choices: %s': '--%s%c must be one of %s.',
+  'Did you mean %s?': 'Unknown command; did you mean %s?',
 }
 
 /** Exit codes of sysexits.h. */
@@ -122,7 +123,7 @@ function commandOf([command = '', action = '']: readonly string[]): readonly str
  * Only names of flags are repeated. `names` are those of all flags, and their aliases.
  */
 function usageMessage(message: string, names: readonly string[]): string {
-  if (message.startsWith('Unknown command')) return UNKNOWN_COMMAND
+  if (/^Unknown commands?:/.test(message)) return UNKNOWN_COMMAND
   const [, unknown] = /^Unknown arguments?: ([^,\s]+)/.exec(message) ?? []
   if (unknown === undefined) return message.trim()
   // Neither letters, nor aliases in camel case, nor the unknown flag itself.

@@ -315,7 +315,7 @@ describe('sluice limits', () => {
 
   const PARTS = 'Further words must be parts such as user:SUB; quote an id with blanks.'
   itEndsWrongUsage([
-    [['limits', 'shw', 'acme'], 'Did you mean show?'],
+    [['limits', 'shw', 'acme'], 'Unknown command; did you mean show?'],
     [['limits', 'show', 'client:acme', 'connection:7'], PARTS],
     [['limits', 'reset', 'acme', 'user-1'], PARTS],
     [['limits', 'show'], 'Which caller? Give a client id, or a caller such as ip:192.0.2.7.'],

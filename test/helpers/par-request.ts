@@ -1,6 +1,6 @@
 import { expect, vi } from 'vitest'
 import { randomUUID } from 'node:crypto'
-import { type ClientKeysOptions, createClientKeys } from '../../src/authenticate/token/jwks.ts'
+import { type KeysOptions, createClientKeys } from '../../src/authenticate/token/jwks.ts'
 import { createParGuard, type ParGuard } from '../../src/par/guard.ts'
 import { type ParRules, foldClientId, type ParClient } from '../../src/par/clients.ts'
 import { type Form, parseParameters, refuseBody } from '../../src/par/form.ts'
@@ -22,8 +22,8 @@ export const KEYS = clientKeys({ keys: [KEY.jwk] })
 /** Returns the keys of a client, from a JWK Set or from its URL. */
 export function clientKeys(
   jwks: string | object,
-  events: Partial<ClientKeysOptions['events']> = {},
-  options: Partial<ClientKeysOptions> = {},
+  events: Partial<KeysOptions['events']> = {},
+  options: Partial<KeysOptions> = {},
 ) {
   return createClientKeys({
     issuer: 'client',

@@ -44,10 +44,7 @@ export function createForward(upstream: Upstream, onChange: OnAddressChange): Fo
   const { name, timeoutMs, connectTimeoutMs, origins, maxConnections, tls = {} } = upstream
   const { slowReaderMs = SLOW_READER_MS } = upstream
   const { protocol } = new URL(origins[0]!)
-  const addresses = createAddresses(origins, (change) => {
-    if (!change.up) connections.evict(change.address)
-    onChange(change)
-  })
+  const addresses = createAddresses(origins, onChange)
   const connect = createConnect(connectTimeoutMs, protocol === 'https:' ? tls : undefined)
   const connections = createConnections(addresses, connect, maxConnections)
   const timeouts = createTimeouts()

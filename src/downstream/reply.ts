@@ -1,5 +1,4 @@
-import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerResponse } from 'node:http'
-import { STATUS_CODES } from 'node:http'
+import { type IncomingHttpHeaders, type ServerResponse, STATUS_CODES } from 'node:http'
 import Negotiator from 'negotiator'
 import type { Refusal } from '../errors.ts'
 import { appendFields, endWithBody } from '../runtime/node-http.ts'
@@ -119,10 +118,10 @@ export function jsonReply(body: object): Reply {
 }
 
 /**
- * Writes a reply, and closes the socket if the request is incomplete, so that the rest is not
- * parsed as the next one. Returns the bytes of the body.
+ * Writes a reply with more `fields`, as text for `appendFields`, and closes the socket if the request
+ * is incomplete, so that the rest is not parsed as the next one. Returns the bytes of the body.
  */
-export function writeReply(response: ServerResponse, reply: Reply): number {
+export function writeReply(response: ServerResponse, reply: Reply, fields: string): number {
   if (response.headersSent || response.destroyed) {
     response.destroy()
     return 0
@@ -130,13 +129,12 @@ export function writeReply(response: ServerResponse, reply: Reply): number {
   const { status, checked, headers, body } = reply
   const bytes = Buffer.byteLength(body)
   const { req: request } = response
-  const fields: OutgoingHttpHeaders = { ...checked, 'Content-Length': bytes }
   if (!request.complete) {
-    fields['Connection'] = 'close'
+    response.shouldKeepAlive = false
     request.resume()
   }
-  response.writeHead(status, fields)
-  appendFields(response, headers)
+  response.writeHead(status, { ...checked, 'Content-Length': bytes })
+  appendFields(response, headers + fields)
   const isHead = request.method === 'HEAD'
   // Node.js sends no body in a response to HEAD.
   if (isHead || bytes !== body.length) response.end(body)

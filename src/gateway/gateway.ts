@@ -164,11 +164,10 @@ function applyDecision(deps: GatewayDeps, exchange: Identified, decision: Decisi
  * a limited route shows it.
  */
 function showLimit(deps: GatewayDeps, exchange: Exchange, refusal: Refusal) {
-  if (!isIdentified(exchange) || refusal.status === 401 || exchange.limitAt !== undefined) return refusal
-  return limitFields(deps, exchange).then((fields) => {
+  const { caller, limitAt } = exchange
+  if (caller?.client === undefined || limitAt !== undefined || refusal.status === 401) return refusal
+  return limitFields(deps, exchange as Identified).then((fields) => {
     exchange.rateLimit = fields
     return refusal
   })
 }
-
-const isIdentified = (exchange: Exchange): exchange is Identified => exchange.caller?.client !== undefined

@@ -99,16 +99,16 @@ async function objectFault(text: string, client: ParClient, rules: ParRules): Pr
  * the key's algorithm. Reads keys again if none fits; a 503 if none could be read.
  */
 async function signatureFault(jwt: ClientJwt, type: string, keys?: Keys): Promise<JwtFault> {
-  const { alg, kid } = jwt.header
+  const { alg } = jwt.header
   if (needsExtension(jwt.header) || !['jwt', type].includes(typeOf(jwt.header)))
     return `must have a header with typ JWT or ${type}, a string as kid, if any, and no crit.`
   if (keys === undefined) return undefined
   if (typeof alg !== 'string' || !SCHEMES.has(alg))
     return 'is signed with an algorithm that is not accepted; use one such as PS256 or ES256.'
   const current = keys.current()
-  if (current?.verifies(jwt, kid)) return undefined
+  if (current?.verifies(jwt)) return undefined
   const fresh = await keys.refresh()
-  if (fresh?.verifies(jwt, kid)) return undefined
+  if (fresh?.verifies(jwt)) return undefined
   if ((fresh ?? current) !== undefined) return 'has a signature that is not by a key of this client.'
   return serviceUnavailable('The keys of this client cannot be read now.', 'no keys were read yet')
 }

@@ -115,16 +115,14 @@ describe('the answers of RFC 6750', () => {
     expect(cause({ exp: now - 30 })).toMatch(/exp 3[01] s ago/)
   })
 
-  it('logs the issuer or audience of a token for another, at most 200 characters, and those that are accepted', async () => {
+  it('logs the issuers or audiences that are accepted, and those of a token for another', async () => {
     const authenticate = await bearer()
     const cause = (claims: object) =>
       (authenticate([`Bearer ${issuer.token({ ...claims })}`]) as Refusal).cause
-    const accepted = `accepted: ${issuer.audience}`
-    expect(cause({ aud: undefined })).toBe(`aud of the token: none; ${accepted}`)
-    expect(cause({ aud: ['a', 'b'] })).toBe(`aud of the token: ["a","b"]; ${accepted}`)
-    expect(cause({ aud: 'a'.repeat(198) })).toBe(`aud of the token: "${'a'.repeat(198)}"; ${accepted}`)
-    expect(cause({ aud: 'a'.repeat(199) })).toBe(`aud of the token: "${'a'.repeat(199)}…; ${accepted}`)
-    expect(cause({ iss: null })).toBe(`iss of the token: null; accepted: ${issuer.issuer}`)
+    const accepted = `accepted aud: ${issuer.audience}`
+    expect(cause({ aud: undefined })).toBe(`${accepted}; of the token: none`)
+    expect(cause({ aud: ['a', 'b'] })).toBe(`${accepted}; of the token: ["a","b"]`)
+    expect(cause({ iss: null })).toBe(`accepted iss: ${issuer.issuer}; of the token: null`)
   })
 
   it('logs the client of a refused token only if its signature is valid', async () => {

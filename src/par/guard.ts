@@ -34,15 +34,11 @@ export function createParGuard(options: ParRules): ParGuard {
     if (client === undefined && options.unknownClients === 'refuse')
       return invalidClient('This client is not known here.', realm)
     const { clientId, method, proved, assertion } = credentials
-    const { authentication, keys } = client ?? {}
-    if (method === 'none') {
-      if (!IN_THE_REQUEST.test(authentication ?? '')) return undefined
-      return invalidRequest(`This client must authenticate by ${authentication}.`)
-    }
-    if (method === 'secret') {
-      if (authentication !== 'private_key_jwt') return undefined
-      return invalidClient('This client must authenticate by private_key_jwt.', realm)
-    }
+    const { authentication = '', keys } = client ?? {}
+    const other = `This client must authenticate by ${authentication}.`
+    if (method === 'none') return IN_THE_REQUEST.test(authentication) ? invalidRequest(other) : undefined
+    if (method === 'secret')
+      return authentication === 'private_key_jwt' ? invalidClient(other, realm) : undefined
     if (keys !== undefined && authentication !== 'client_secret_jwt') {
       const fault = await assertionFault(assertion, clientId, keys, options)
       return typeof fault === 'string' ? invalidClient(`The client_assertion ${fault}`) : fault

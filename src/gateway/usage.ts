@@ -167,10 +167,9 @@ export function createUsage(options: UsageOptions): Usage {
       const set = [...(overrides?.values() ?? [])].filter(({ caller }) => formatCaller(caller) === asked)
       const filter = callerKeys(limits, prefix, caller, false)
       const single = filter.named
-      const max = Math.max(0, MAX_KEYS - single.length)
       const names = await store.keys(filter, MAX_KEYS + 1, signal)
-      const further = names.filter((key) => !single.includes(key)).toSorted()
-      const counted = [...single, ...further.slice(0, max)].flatMap((key) => applyTo(key, nowMs))
+      const found = [...new Set([...single, ...names.toSorted()])]
+      const counted = found.slice(0, MAX_KEYS).flatMap((key) => applyTo(key, nowMs))
       const inspected = await store.inspect(counted.map(({ quota }) => quota))
       const keys = counted.map(({ rule, rules, quota }, i) => {
         const { allowance, mode } = inspected[i]!
@@ -191,7 +190,7 @@ export function createUsage(options: UsageOptions): Usage {
         own: [...own].map(([name, { limit, untilAt }]) => ({ name, limit, until: instantOrNull(untilAt) })),
         overrides: listOverrides(set, limits, nowMs),
         settable: limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name),
-        truncated: further.length > max,
+        truncated: found.length > MAX_KEYS,
       }
     },
 

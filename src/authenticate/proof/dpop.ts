@@ -65,7 +65,7 @@ export function createProofs(serves: (host: string) => boolean): Proofs {
     if (!jws || !claims) return invalidProof('The DPoP proof is malformed.')
     const { typ, alg, jwk } = jws.header
     if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !ALGORITHMS.includes(alg as string))
-      return invalidProof(`The proof needs typ dpop+jwt, no crit and an alg of ${ALGORITHMS.join(', ')}.`)
+      return invalidProof('The proof needs typ dpop+jwt, no crit and one of the offered algs.')
     const canonical = canonicalJwk(jwk)
     if (canonical === undefined) return invalidProof('The DPoP proof holds no public key.')
     if (thumbprintOf(canonical) !== binding.jkt)

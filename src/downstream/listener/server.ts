@@ -63,16 +63,8 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
 
   const report = (socket: Socket, status: number, reason: string, requestId?: string): void =>
     events.unreadable(socket.remoteAddress ?? '', status, reason.slice(0, 100), requestId)
-  const pipelining = createPipelining(
-    (response, expectsContinue, done) => {
-      const { rawHeaders, socket } = response.req
-      if (rawHeaders.length <= 2 * MAX_FIELDS) return serve(response, expectsContinue, done)
-      // RFC 6585 section 5.
-      const requestId = endWithStatus(socket, 431, events.idField())
-      report(socket, 431, `more than ${MAX_FIELDS} header fields`, requestId)
-      done()
-    },
-    (socket, max) => report(socket, 400, `more than ${max} pending requests`),
+  const pipelining = createPipelining(serve, (socket, max) =>
+    report(socket, 400, `more than ${max} pending requests`),
   )
   const refuse = (socket: Socket, status: number, reason: string, fields?: string): void =>
     pipelining.endAfterPending(socket, () =>
@@ -97,6 +89,10 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   // RFC 9110 section 10.1.1 allows a server to ignore an unknown expectation.
   for (const event of ['request', 'checkContinue', 'checkExpectation'])
     server.on(event, (request: IncomingMessage, response: ServerResponse) => {
+      const { rawHeaders, socket } = request
+      // RFC 6585 section 5.
+      if (rawHeaders.length > 2 * MAX_FIELDS)
+        return refuse(socket, 431, `more than ${MAX_FIELDS} header fields`)
       // Node drops bytes after a request with Upgrade, so that the next one could start anywhere.
       if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
       pipelining.add(response, event === 'checkContinue')

@@ -10,8 +10,6 @@ import type { Outgoing } from './request-headers.ts'
 export interface Backend {
   readonly name: string
   readonly timeoutMs: number
-  /** Timeout of a caller that appears to read nothing, in milliseconds. */
-  readonly slowReaderMs: number
   readonly timeouts: { add(request: UpstreamRequest): void; delete(request: UpstreamRequest): void }
   send(request: UpstreamRequest): void
   acquire(request: UpstreamRequest): void
@@ -76,8 +74,6 @@ export class UpstreamRequest {
   isBodiless = false
   /** Index in the list of timeouts. */
   index = -1
-  /** The reason for the log if it ended because its caller read too little. */
-  timedOut: string | undefined
   /** `performance.now()` at its last progress. */
   silentSince = performance.now()
 
@@ -180,17 +176,12 @@ export class UpstreamRequest {
   /** Ends it if it has made no progress for its timeout, unless it waits for the caller. */
   checkProgress(now: number): void {
     const { response, timeoutMs, waitsFor, backend } = this
-    const silentMs = now - this.silentSince
-    if (silentMs < timeoutMs) return
+    if (now - this.silentSince < timeoutMs) return
     // `listen.requestTimeout` applies to a caller that is still sending.
     if (this.headAt === undefined && this.waitsForCaller) return
-    // The response waits for a caller that reads none of it, or too little for the system to report.
-    if (response.headersSent && (response.writableNeedDrain || response.writableEnded)) {
-      const readerMs = Math.max(timeoutMs, backend.slowReaderMs)
-      if (silentMs < readerMs) return
-      this.timedOut = `the caller read too little for ${readerMs} ms`
-      this.settle('left')
-    } else if (waitsFor === 'slot') this.failBusy()
+    // `resetSlowReaders` applies to a caller that does not read.
+    if (response.headersSent && (response.writableNeedDrain || response.writableEnded)) return
+    if (waitsFor === 'slot') this.failBusy()
     else if (waitsFor === 'connection') this.failGateway(noConnection(timeoutMs))
     else {
       this.failAddress(new Error(`silent for ${timeoutMs} ms`))

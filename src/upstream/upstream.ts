@@ -1,5 +1,4 @@
 import type { ServerResponse } from 'node:http'
-import { SLOW_READER_MS } from '../downstream/listener/sockets.ts'
 import { createAddresses, createConnect, type OnAddressChange, type Tls } from './addresses.ts'
 import { createConnections } from './connections.ts'
 import { createSend } from './proxy.ts'
@@ -17,8 +16,6 @@ export interface Upstream {
   /** PEM texts for `https`; Node's defaults otherwise. Certificates are always verified. */
   readonly tls: Tls | undefined
   readonly maxConnections: number
-  /** Timeout of a caller that appears to read nothing, in milliseconds; default `SLOW_READER_MS`. */
-  readonly slowReaderMs?: number
 }
 
 /** Forwards requests to one upstream. */
@@ -42,14 +39,13 @@ export interface Forward {
 /** Connects to an upstream, lazily. Calls `onChange` when one of its addresses goes down or up. */
 export function createForward(upstream: Upstream, onChange: OnAddressChange): Forward {
   const { name, timeoutMs, connectTimeoutMs, origins, maxConnections, tls = {} } = upstream
-  const { slowReaderMs = SLOW_READER_MS } = upstream
   const { protocol } = new URL(origins[0]!)
   const addresses = createAddresses(origins, onChange)
   const connect = createConnect(connectTimeoutMs, protocol === 'https:' ? tls : undefined)
   const connections = createConnections(addresses, connect, maxConnections)
   const timeouts = createTimeouts()
   const send = createSend(protocol)
-  const backend: Backend = { ...connections, name, timeoutMs, slowReaderMs, timeouts, send }
+  const backend: Backend = { ...connections, name, timeoutMs, timeouts, send }
   const forward = (response: ServerResponse, outgoing: Outgoing, onEnd: OnRequestEnd) =>
     void new UpstreamRequest(backend, response, outgoing, onEnd)
   return Object.assign(forward, {

@@ -15,6 +15,7 @@ const FRAMING = new Set(['connection', 'content-length', 'transfer-encoding'])
 export interface Front {
   readonly port: number
   readonly outcomes: UpstreamRequest[]
+  readonly server: Server
   /** Number of received requests. */
   requests(): number
   /** Closes the connections to the upstream, as a reload that replaces the upstream does. */
@@ -67,7 +68,7 @@ export async function startFront(
   })
   const { port } = await listenLocally(server)
   closeLater(forward.close)
-  return { port, outcomes, requests: () => requests, closeUpstream: forward.close }
+  return { port, outcomes, server, requests: () => requests, closeUpstream: forward.close }
 }
 
 export interface Got {

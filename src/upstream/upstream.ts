@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http'
-import { createAddresses, createConnect, type OnAddressChange, type Tls } from './addresses.ts'
+import { createAddresses, createConnect, type AddressEvents, type Tls } from './addresses.ts'
 import { createConnections } from './connections.ts'
 import { createSend } from './proxy.ts'
 import { type Backend, type OnRequestEnd, UpstreamRequest } from './request.ts'
@@ -36,11 +36,11 @@ export interface Forward {
   close(): void
 }
 
-/** Connects to an upstream, lazily. Calls `onChange` when one of its addresses goes down or up. */
-export function createForward(upstream: Upstream, onChange: OnAddressChange): Forward {
+/** Connects to an upstream, lazily. */
+export function createForward(upstream: Upstream, eventsOf: AddressEvents): Forward {
   const { name, timeoutMs, connectTimeoutMs, origins, maxConnections, tls = {} } = upstream
   const { protocol } = new URL(origins[0]!)
-  const addresses = createAddresses(origins, onChange)
+  const addresses = createAddresses(origins, eventsOf)
   const connect = createConnect(connectTimeoutMs, protocol === 'https:' ? tls : undefined)
   const connections = createConnections(addresses, connect, maxConnections)
   const timeouts = createTimeouts()

@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, request as httpRequest, type Server } from 'node:http'
 import { createResponseFields } from '../../src/upstream/response-head.ts'
 import { closeLater } from './closing.ts'
-import type { AddressChange } from '../../src/upstream/addresses.ts'
+import type { AddressEvents } from '../../src/upstream/addresses.ts'
 import type { UpstreamRequest } from '../../src/upstream/request.ts'
 import { createForward, type Forward, type Upstream } from '../../src/upstream/upstream.ts'
 import type { Outgoing } from '../../src/upstream/request-headers.ts'
@@ -27,7 +27,7 @@ export async function startFront(
   url: string,
   upstream: Partial<Upstream> = {},
   outgoing: Partial<Outgoing> = {},
-  onChange: (change: AddressChange) => void = () => {},
+  eventsOf: AddressEvents = () => ({ onDown() {}, onUp() {} }),
 ): Promise<Front> {
   const forward: Forward = createForward(
     {
@@ -39,7 +39,7 @@ export async function startFront(
       maxConnections: 256,
       ...upstream,
     },
-    onChange,
+    eventsOf,
   )
   const outcomes: UpstreamRequest[] = []
   let requests = 0

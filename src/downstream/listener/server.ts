@@ -63,13 +63,14 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
 
   const report = (socket: Socket, status: number, reason: string, requestId?: string): void =>
     events.unreadable(socket.remoteAddress ?? '', status, reason.slice(0, 100), requestId)
-  const pipelining = createPipelining(serve, (socket, max) =>
+  const pipelining = createPipelining((socket, max) =>
     report(socket, 400, `more than ${max} pending requests`),
   )
   const refuse = (socket: Socket, status: number, reason: string, fields?: string): void =>
-    pipelining.endAfterPending(socket, () =>
-      report(socket, status, reason, endWithStatus(socket, status, events.idField(), fields)),
-    )
+    pipelining.add(socket, (done) => {
+      report(socket, status, reason, endWithStatus(socket, status, events.idField(), fields))
+      done()
+    })
 
   const sockets = boundSockets(server, bounds, events)
   loads.set(server, { sockets, requests: pipelining.requests })
@@ -95,7 +96,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
         return refuse(socket, 431, `more than ${MAX_FIELDS} header fields`)
       // Node drops bytes after a request with Upgrade, so that the next one could start anywhere.
       if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
-      pipelining.add(response, event === 'checkContinue')
+      pipelining.add(socket, (done) => serve(response, event === 'checkContinue', done))
     })
   server.on('connect', (_: IncomingMessage, socket: Socket) => {
     // Node has released the socket, on which responses may be in flight.

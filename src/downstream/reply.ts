@@ -44,19 +44,19 @@ const headersOf = (contentType: string | undefined): string =>
 const CSP = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 const PAGE_HEADERS = '\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer'
 const JSON_HEADERS = headersOf('application/json')
-const HEADERS: Readonly<Record<ErrorFormat, string>> = {
-  problem: headersOf('application/problem+json'),
-  oauth: JSON_HEADERS,
-  page: `\r\nContent-Security-Policy: ${CSP}${PAGE_HEADERS}${headersOf('text/html; charset=utf-8')}`,
-}
-const BODIES = { problem: problemBody, oauth: oauthBody, page: pageBody } as const
+const PAGE = `\r\nContent-Security-Policy: ${CSP}${PAGE_HEADERS}${headersOf('text/html; charset=utf-8')}`
+const FORMATS = {
+  problem: { headers: headersOf('application/problem+json'), bodyOf: problemBody },
+  oauth: { headers: JSON_HEADERS, bodyOf: oauthBody },
+  page: { headers: PAGE, bodyOf: pageBody },
+} as const
 
 /** Returns the reply to a refused request. */
 export function refusalReply(refusal: Refusal, format: ErrorFormat, requestId: string, docs?: string): Reply {
   const { status, headers: given, reply } = refusal
   const checked = { ...given, ...reply?.headers }
-  const headers = reply?.body === undefined ? HEADERS[format] : headersOf(reply.contentType)
-  const body = reply?.body ?? BODIES[format](refusal, requestId, docs)
+  const headers = reply?.body === undefined ? FORMATS[format].headers : headersOf(reply.contentType)
+  const body = reply?.body ?? FORMATS[format].bodyOf(refusal, requestId, docs)
   return { status, checked, headers, body }
 }
 

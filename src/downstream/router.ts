@@ -142,7 +142,7 @@ export function parsePattern(text: string): Pattern | string {
   const host = parseHost(named)
   if (named !== '' && host?.port !== '')
     return `"${named.replace(/^.*@/, '***@')}" is not a host name; leave the port out`
-  if (DROPPED_PARTS.test(path)) return 'write the path without "(S(" and what follows ".php"'
+  if (DROPPED_PARTS.test(path)) return 'it cannot match; omit "(S(" and what follows ".php"'
 
   const written = [...segmentsOf(path)]
   const rest = written.at(-1) === '*'

@@ -111,7 +111,7 @@ function match(deps: GatewayDeps, exchange: Parsed): Outcome {
   const { forward, respond } = route
   // A proxy that asks cannot be given a response in place of its upstream's, and does not show the
   // bodies that the guards check.
-  const isServed = asked ? respond === undefined && !isGuarded(route) : (forward ?? respond) !== undefined
+  const isServed = asked ? !respond && !isGuarded(route) : (forward ?? respond)
   if (!isServed) return notFound()
   if (route.countsByIp && !trusted && request.headers['x-forwarded-for'] !== undefined)
     deps.onIgnoredForwardedFor(peer)

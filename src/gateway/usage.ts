@@ -163,8 +163,8 @@ export function createUsage(options: UsageOptions): Usage {
       const nowMs = SYSTEM_CLOCK.date()
       const client = caller.find(({ word }) => word === 'client')?.value
       const own = clientLimits?.get(client ?? '') ?? []
-      const asked = formatCaller(caller)
-      const set = [...(overrides?.values() ?? [])].filter(({ caller }) => formatCaller(caller) === asked)
+      const name = formatCaller(caller)
+      const set = [...(overrides?.values() ?? [])].filter(({ caller }) => formatCaller(caller) === name)
       const filter = callerKeys(limits, prefix, caller, false)
       const single = filter.named
       const names = await store.keys(filter, MAX_KEYS + 1, signal)

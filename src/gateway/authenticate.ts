@@ -6,7 +6,7 @@ import { tooLarge } from '../downstream/body.ts'
 import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'
 import type { Caller } from '../policy/facts.ts'
-import { type Body, invalidRequest } from '../par/form.ts'
+import type { Body, Guard } from '../par/form.ts'
 import type { GatewayDeps, Outcome, Routed } from './exchange.ts'
 
 /**
@@ -21,7 +21,7 @@ export function authenticate(deps: GatewayDeps, exchange: Routed): Outcome | Pro
     const caller = { ip }
     exchange.caller = caller
     if (route.authenticate === 'none') return applyLimits(exchange, caller)
-    return route.authenticate === 'par' ? checkPushed(deps, exchange) : checkAuthorization(deps, exchange)
+    return check(deps, exchange, deps.guards![route.authenticate])
   }
   const found = deps.authenticate(head.authorization, () =>
     senderOf(request, trusted, {
@@ -79,22 +79,12 @@ function prove({ limiter }: GatewayDeps, exchange: Routed, caller: Caller, token
   return undefined
 }
 
-async function checkPushed(deps: GatewayDeps, exchange: Routed): Promise<Outcome> {
-  // RFC 6749 section 2.3.1: backends that merge the query with the form would read another request than the guard.
-  if (exchange.target.query !== '') return invalidRequest('Send the parameters only in the form.')
-  const form = await readForm(deps, exchange)
-  if (form === undefined || form instanceof Refusal) return form
-  const { authorization } = exchange.head
-  return await deps.guards!.par({ ...form, authorization }, (id) => (exchange.claimed = id))
-}
-
-/** Checks the client and its request in the query and the form of a request to the authorisation endpoint. */
-async function checkAuthorization(deps: GatewayDeps, exchange: Routed): Promise<Outcome> {
+/** Checks the query and the form of a request to an identity endpoint. */
+async function check(deps: GatewayDeps, exchange: Routed, guard: Guard): Promise<Outcome> {
   const form = exchange.method === 'POST' ? await readForm(deps, exchange) : undefined
   if (form instanceof Refusal) return form
   if (exchange.response.destroyed) return undefined
-  const query = exchange.target.query.slice(1)
-  return await deps.guards!.authorization(query, form, (id) => (exchange.claimed = id))
+  return await guard(exchange.target.query, form, (id) => (exchange.claimed = id))
 }
 
 /** Reads the whole body, which is forwarded byte for byte; returns undefined if the caller has disconnected. */
@@ -113,5 +103,5 @@ async function readForm({ failures }: GatewayDeps, exchange: Routed): Promise<Bo
   if (tooManyFailures !== undefined) return tooManyFailures
   exchange.form = body
   const { 'content-type': contentType, 'content-encoding': contentEncoding } = request.headers
-  return { contentType, contentEncoding, body }
+  return { contentType, contentEncoding, body, authorization: exchange.head.authorization }
 }

@@ -59,13 +59,12 @@ export async function refuseRequestObject(client: ParClient, rules: ParRules, te
     if (required === undefined) return undefined
     return invalidRequest(`This client must send a request object signed with ${required}.`)
   }
-  const fault = await objectFault(text, client, rules)
+  const fault = await objectFault(text, client, rules, required)
   if (typeof fault !== 'string') return fault
   return badRequest(`The request object ${fault}`, { oauthError: 'invalid_request_object' })
 }
 
-async function objectFault(text: string, client: ParClient, rules: ParRules): Promise<JwtFault> {
-  const required = signingOf(client)
+async function objectFault(text: string, client: ParClient, rules: ParRules, required?: string) {
   // Only the identity backend can decrypt it.
   if (required === undefined && ENCRYPTED.test(text)) return undefined
   // An unsigned JWT (RFC 7519 section 6) has the algorithm none and an empty signature: use

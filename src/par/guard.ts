@@ -3,22 +3,8 @@ import { isName } from '../runtime/json.ts'
 import { Refusal } from '../errors.ts'
 import { assertionFault, parseJwt, refuseRequestObject } from './client-jwt.ts'
 import { findClient, type ParClient, type ParRules } from './clients.ts'
-import type { Body, Form } from './form.ts'
+import type { Form, Guard } from './form.ts'
 import { decodeComponent, invalidRequest, parseParameters, refuseBody, refuseParameters } from './form.ts'
-
-export interface PushedRequest extends Body {
-  /** Every `Authorization` value. */
-  readonly authorization: readonly string[]
-}
-
-/**
- * Checks a request to the PAR endpoint (RFC 9126). Resolves to undefined to forward it byte for
- * byte, and once. May wait for keys; never rejects. Calls `onClaim` with a well-formed client_id.
- */
-export type ParGuard = (
-  request: PushedRequest,
-  onClaim?: (clientId: string) => void,
-) => Promise<Refusal | undefined>
 
 /** Methods that are part of the request; other checks cover TLS certificates. */
 const IN_THE_REQUEST = /^(?:client_secret_|private_key_jwt$)/
@@ -26,10 +12,10 @@ const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
 
 /**
- * Creates the guard of the PAR endpoint, which makes the backend's checks and those it omits.
+ * Creates the guard of the PAR endpoint (RFC 9126), which makes the backend's checks and those it omits.
  * Refusals are those of RFC 6749 section 5.2.
  */
-export function createParGuard(options: ParRules): ParGuard {
+export function createParGuard(options: ParRules): Guard {
   async function refuseClient(credentials: Credentials, client?: ParClient, realm?: string) {
     if (client === undefined && options.unknownClients === 'refuse')
       return invalidClient('This client is not known here.', realm)
@@ -48,11 +34,14 @@ export function createParGuard(options: ParRules): ParGuard {
     return invalidRequest('The client_assertion must be a JWT with the client_id as sub.')
   }
 
-  return async ({ authorization, ...body }, onClaim) => {
-    const unreadable = refuseBody(body)
+  return async (search, received, onClaim) => {
+    // RFC 6749 section 2.3.1: backends that merge the query with the form would read another request.
+    if (search !== '' || !received) return invalidRequest('Send the parameters only in the form.')
+    const { authorization = [], body } = received
+    const unreadable = refuseBody(received)
     if (unreadable !== undefined) return unreadable
     // RFC 9126 section 2.1.
-    const form = parseParameters(body.body.toString(), 'request_uri')
+    const form = parseParameters(body.toString(), 'request_uri')
     if (form instanceof Refusal) return form
     const credentials = readCredentials(form, authorization)
     if (credentials instanceof Refusal) return credentials

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { ParGuard } from '../../src/par/guard.ts'
+import type { Guard } from '../../src/par/form.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import {
   assertion,
@@ -26,7 +26,7 @@ const unavailable = {
 describe('keys behind a jwksUri', () => {
   let publisher: TestIssuer
   let keys: ReturnType<typeof clientKeys>
-  let guard: ParGuard
+  let guard: Guard
 
   beforeEach(async () => {
     publisher = await startIssuer({ algorithms: ['ES256'] })

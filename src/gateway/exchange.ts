@@ -192,16 +192,10 @@ export class Exchange implements Facts {
 }
 
 /** An exchange after the phase `parse`, whose target is known. */
-export interface Parsed extends Exchange {
-  readonly target: Target
-}
+export type Parsed = Exchange & { readonly target: Target }
 
 /** An exchange after the phase `match`, whose route is known. */
-export interface Routed extends Parsed {
-  readonly route: GatewayRoute
-}
+export type Routed = Parsed & { readonly route: GatewayRoute }
 
 /** An exchange after the phase `authenticate`, whose caller is known. */
-export interface Identified extends Routed {
-  readonly caller: Caller
-}
+export type Identified = Routed & { readonly caller: Caller }

@@ -44,8 +44,7 @@ export function createForward(upstream: Upstream, eventsOf: AddressEvents): Forw
   const connect = createConnect(connectTimeoutMs, protocol === 'https:' ? tls : undefined)
   const connections = createConnections(addresses, connect, maxConnections)
   const timeouts = createTimeouts()
-  const send = createSend(protocol)
-  const backend: Backend = { ...connections, name, timeoutMs, timeouts, send }
+  const backend: Backend = { ...connections, name, timeoutMs, timeouts, send: createSend(protocol) }
   const forward = (response: ServerResponse, outgoing: Outgoing, onEnd: OnRequestEnd) =>
     void new UpstreamRequest(backend, response, outgoing, onEnd)
   return Object.assign(forward, {

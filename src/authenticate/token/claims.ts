@@ -146,7 +146,7 @@ function readIdentity(typ: string, claims: JsonObject, rules: TokenRules) {
     return invalidToken('The access token is for another audience.', mismatch('aud', aud, audience))
   if (exp === undefined) return invalidToken('The access token does not say when it expires.')
   const fault = timeFault(claims, leewayMs)
-  if (fault) return invalidToken(`The access token ${fault}.`, timesOf(claims, leewayMs))
+  if (fault) return invalidToken(`The access token ${fault}.`, timesOf(claims))
   const confirmation = readConfirmation(cnf)
   if ('cnf' in claims && confirmation === undefined) return UNCHECKABLE
   if ('events' in claims) return NOT_ACCESS
@@ -195,12 +195,8 @@ export function timeFault(claims: JsonObject, leewayMs: number, aheadMs = leeway
   return nowMs < iat * 1000 - aheadMs ? 'has an iat in the future' : undefined
 }
 
-function timesOf(claims: JsonObject, leewayMs: number): string {
-  const times = ['iat', 'nbf', 'exp'].flatMap((name) => {
-    const seconds = Math.round(Number(claims[name]) - Date.now() / 1000)
-    return name in claims ? [`${name} ${Math.abs(seconds)} s ${seconds > 0 ? 'ahead' : 'ago'}`] : []
-  })
-  return `${times.join(', ')}, by the clock of this gateway; leeway ${leewayMs / 1000} s`
-}
+/** Returns the times of a token, and that of this gateway, in seconds, for the log. */
+const timesOf = ({ iat, nbf, exp }: JsonObject): string =>
+  `times: ${JSON.stringify({ iat, nbf, exp, now: Math.floor(Date.now() / 1000) })}`
 
 export const isClientId = (value: unknown): value is string => isName(value) && value.length <= 255

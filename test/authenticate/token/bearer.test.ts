@@ -104,15 +104,15 @@ describe('the answers of RFC 6750', () => {
     })
   })
 
-  it('logs how far the times of a refused token are from its clock', async () => {
+  it('logs the times of a refused token, and its own', async () => {
     const now = Math.floor(Date.now() / 1000)
     const authenticate = await bearer()
     const cause = (claims: object) =>
       (authenticate([`Bearer ${issuer.token({ iat: now, ...claims })}`]) as Refusal).cause
     expect(cause({ nbf: now + 118 })).toMatch(
-      /^iat [012] s ago, nbf 11[78] s ahead, exp \d+ s ahead, by the clock of this gateway; leeway 5 s$/,
+      new RegExp(`^times: {"iat":${now},"nbf":${now + 118},"exp":\\d+,"now":\\d+}$`),
     )
-    expect(cause({ exp: now - 30 })).toMatch(/exp 3[01] s ago/)
+    expect(cause({ exp: now - 30 })).toContain(`"exp":${now - 30},`)
   })
 
   it('logs the issuers or audiences that are accepted, and those of a token for another', async () => {

@@ -74,9 +74,7 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
   // The gateway cannot drop the field, and the backend could take it for the one that limits read.
   const respelled = asked && deps.askedFields.findRespelled(request.rawHeaders)
   if (respelled !== undefined)
-    return badRequest(
-      `The header field ${respelled} is another spelling of one that is read here; do not send it.`,
-    )
+    return badRequest(`Do not send ${respelled}: it is another spelling of a field that is read here.`)
   const length = bodyLength(exchange.method, request)
   if (length instanceof Refusal) {
     exchange.misframed = length

@@ -66,15 +66,15 @@ type Credentials = Exclude<ReturnType<typeof readCredentials>, Refusal>
  */
 function readCredentials(form: Form, authorization: readonly string[]) {
   const [header, ...more] = authorization
-  const assertionText = form.get('client_assertion')
-  const used = [header, form.get('client_secret'), assertionText].filter((value) => value !== undefined)
+  const jwt = form.get('client_assertion')
+  const used = [header, form.get('client_secret'), jwt].filter((value) => value !== undefined)
   if (used.length + more.length > 1)
     return invalidRequest('Send only one of Authorization, client_secret and client_assertion.')
   // RFC 7521 section 4.2: both or neither.
   const type = form.get('client_assertion_type')
-  if (type !== (assertionText && ASSERTION_TYPE))
+  if (type !== (jwt && ASSERTION_TYPE))
     return invalidRequest(`Send both client_assertion and client_assertion_type=${ASSERTION_TYPE}.`)
-  const assertion = assertionText === undefined ? undefined : parseJwt(assertionText)
+  const assertion = jwt === undefined ? undefined : parseJwt(jwt)
   const sub = assertion?.claims['sub']
   const basic = header === undefined ? undefined : readBasic(header)
   if (header !== undefined && basic === undefined)
@@ -89,7 +89,7 @@ function readCredentials(form: Form, authorization: readonly string[]) {
     return invalidRequest('The client_id is not the one in Authorization or client_assertion.')
   const clientId = named ?? proved
   if (clientId === undefined) return invalidRequest('The client_id is missing.')
-  const secretOrAssertion = assertionText === undefined ? 'secret' : 'assertion'
+  const secretOrAssertion = jwt === undefined ? 'secret' : 'assertion'
   /** `none` may still be a TLS certificate. */
   const method = used.length === 0 ? 'none' : secretOrAssertion
   return { clientId, proved, method, assertion }

@@ -17,15 +17,12 @@ export interface Address {
   sockets: number
 }
 
+/** Three failures in a row cannot be the fault of one request. */
+const HEALTH = { failures: 3, backoffMs: 1000, maxBackoffMs: 30_000 }
+
 function createAddress(origin: string, eventsOf: AddressEvents): Address {
   const { protocol, hostname, port } = new URL(origin)
-  const health = new Health({
-    // Three in a row cannot be the fault of one request.
-    failures: 3,
-    backoffMs: 1000,
-    maxBackoffMs: 30_000,
-    ...eventsOf(origin),
-  })
+  const health = new Health({ ...HEALTH, ...eventsOf(origin) })
   const host = hostname.replace(/^\[|\]$/g, '')
   const defaultPort = protocol === 'https:' ? 443 : 80
   return { origin, host, port: Number(port) || defaultPort, health, sockets: 0 }

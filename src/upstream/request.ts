@@ -43,7 +43,6 @@ export class UpstreamRequest {
   readonly request: IncomingMessage
   readonly response: ServerResponse
   readonly outgoing: Outgoing
-  readonly timeoutMs: number
   readonly backend: Backend
   /** `answered`: complete. `cut`: broken off after the head. `left`: by the caller. `failed`: no response was begun. */
   outcome: 'answered' | 'cut' | 'left' | 'failed' | undefined
@@ -88,7 +87,6 @@ export class UpstreamRequest {
     this.response = response
     this.outgoing = outgoing
     this.#onEnd = onEnd
-    this.timeoutMs = outgoing.timeoutMs ?? backend.timeoutMs
     this.body = outgoing.body
     const isRepeatable = outgoing.bodyLength === 0 && (request.method === 'GET' || request.method === 'HEAD')
     this.maxIdleMs = isRepeatable ? Number.POSITIVE_INFINITY : FRESH_MS
@@ -175,7 +173,8 @@ export class UpstreamRequest {
 
   /** Ends it if it has made no progress for its timeout, unless it waits for the caller. */
   checkProgress(now: number): void {
-    const { response, timeoutMs, waitsFor, backend } = this
+    const { response, waitsFor, backend } = this
+    const { timeoutMs = backend.timeoutMs } = this.outgoing
     if (now - this.silentSince < timeoutMs) return
     // `listen.requestTimeout` applies to a caller that is still sending.
     if (this.headAt === undefined && this.waitsForCaller) return

@@ -8,7 +8,7 @@ import { abortBody, bodyRefusal } from '../body.ts'
 import { loads } from './drain.ts'
 import { createPipelining, type Serve } from './pipelining.ts'
 import { METHODS } from '../router.ts'
-import { type ConnectionPolicy, resetSlowReaders, SLOW_READER_MS, type SocketBounds } from './sockets.ts'
+import { type ConnectionPolicy, resetSlowReaders, type SocketBounds } from './sockets.ts'
 import { boundSockets, endWithStatus, lingerOnClose } from './sockets.ts'
 
 /** Bounds of the callers' listener, in milliseconds and bytes. */
@@ -35,6 +35,13 @@ export interface ListenerEvents extends ConnectionPolicy {
   unreadable(peer: string, status: number, reason: string, requestId: string | undefined): void
   insecure(peer: string, reason: string): void
 }
+
+/**
+ * Timeout of a caller that appears to read nothing, in milliseconds: 4 MB at 20 kB/s. Linux reports
+ * progress only after about 1.4 of its 4 MB send buffer are free, and the caller's system may
+ * request it by the megabyte.
+ */
+const SLOW_READER_MS = 200_000
 
 /** Maximum header fields of a request: each costs more than its bytes. */
 const MAX_FIELDS = 200

@@ -44,13 +44,6 @@ export function boundSockets(server: Server, bounds: SocketBounds, policy: Conne
 }
 
 /**
- * Timeout of a caller that appears to read nothing, in milliseconds: 4 MB at 20 kB/s. Linux reports
- * progress only after about 1.4 of its 4 MB send buffer are free, and the caller's system may
- * request it by the megabyte.
- */
-export const SLOW_READER_MS = 200_000
-
-/**
  * Resets a socket, so that a truncated response does not look complete; Node cannot reset a TLS
  * socket, which is only closed.
  */

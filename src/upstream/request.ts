@@ -8,7 +8,6 @@ import { type Address, noConnection } from './addresses.ts'
 import type { Outgoing } from './request-headers.ts'
 
 export interface Backend {
-  readonly name: string
   readonly timeoutMs: number
   readonly timeouts: { add(request: UpstreamRequest): void; delete(request: UpstreamRequest): void }
   send(request: UpstreamRequest): void
@@ -183,8 +182,8 @@ export class UpstreamRequest {
     if (waitsFor === 'slot') this.failBusy()
     else if (waitsFor === 'connection') this.failGateway(noConnection(timeoutMs))
     else {
-      this.failAddress(new Error(`silent for ${timeoutMs} ms`))
-      const cause = `${backend.name} was silent for ${timeoutMs} ms`
+      const cause = new Error(`silent for ${timeoutMs} ms`)
+      this.failAddress(cause)
       this.fail(new Refusal('GatewayTimeout', 'The upstream did not answer in time.', { cause }))
     }
   }
@@ -193,8 +192,7 @@ export class UpstreamRequest {
     this.fail(serviceUnavailable('The upstream is busy.'))
   }
 
-  failGateway(reason: Error, message = 'The upstream cannot be reached.'): void {
-    const cause = new Error(`${this.backend.name}: ${reason.message}`, { cause: reason })
+  failGateway(cause: Error, message = 'The upstream cannot be reached.'): void {
     this.fail(new Refusal('BadGateway', message, { cause }))
   }
 

@@ -38,13 +38,13 @@ export interface Forward {
 
 /** Connects to an upstream, lazily. */
 export function createForward(upstream: Upstream, eventsOf: AddressEvents): Forward {
-  const { name, timeoutMs, connectTimeoutMs, origins, maxConnections, tls = {} } = upstream
+  const { timeoutMs, connectTimeoutMs, origins, maxConnections, tls = {} } = upstream
   const { protocol } = new URL(origins[0]!)
   const addresses = createAddresses(origins, eventsOf)
   const connect = createConnect(connectTimeoutMs, protocol === 'https:' ? tls : undefined)
   const connections = createConnections(addresses, connect, maxConnections)
   const timeouts = createTimeouts()
-  const backend: Backend = { ...connections, name, timeoutMs, timeouts, send: createSend(protocol) }
+  const backend: Backend = { ...connections, timeoutMs, timeouts, send: createSend(protocol) }
   const forward = (response: ServerResponse, outgoing: Outgoing, onEnd: OnRequestEnd) =>
     void new UpstreamRequest(backend, response, outgoing, onEnd)
   return Object.assign(forward, {

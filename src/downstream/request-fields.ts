@@ -93,6 +93,7 @@ export interface RequestFields {
  */
 export function createRequestFields({ requestId, counted, identity }: FieldRules): RequestFields {
   const spellings = new Map([...counted, ...identity].map((name) => [normalizeFieldName(name), name]))
+  const known = new Map([...spellings, ['x-sluice-client', 'x-sluice-client']])
   const fromProxy = new Set(identity)
   const idSpelling = normalizeFieldName(requestId)
 
@@ -118,13 +119,11 @@ export function createRequestFields({ requestId, counted, identity }: FieldRules
       rawHeaders.find((field, i) => {
         if (i % 2 === 1) return false
         const name = field.toLowerCase()
-        const normalized = normalizeFieldName(name)
-        return name !== (spellings.get(normalized) ?? (normalized === OWN_FIELD ? OWN_FIELD : name))
+        return (known.get(normalizeFieldName(name)) ?? name) !== name
       }),
   }
 }
 
-const OWN_FIELD = 'x-sluice-client'
 const isField = (field: string, name: string): boolean =>
   field.length === name.length && field.toLowerCase() === name
 

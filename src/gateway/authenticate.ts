@@ -18,9 +18,8 @@ export function authenticate(deps: GatewayDeps, exchange: Routed): Outcome | Pro
   const { asked, head, ip, method, request, route, target, trusted } = exchange
   if (route.authenticate !== 'bearer') {
     // The upstream authenticates the clients of identity endpoints: the guards may know only an unverified client_id.
-    const caller = { ip }
-    exchange.caller = caller
-    if (route.authenticate === 'none') return applyLimits(exchange, caller)
+    exchange.caller = { ip }
+    if (route.authenticate === 'none') return applyLimits(exchange, exchange.caller)
     return check(deps, exchange, deps.guards![route.authenticate])
   }
   const found = deps.authenticate(head.authorization, () =>

@@ -107,7 +107,7 @@ function usageOf(allowance: Allowance, rule: Limit, rules: ClientRules, nowMs: n
 
 export function createUsage(options: UsageOptions): Usage {
   const { store, prefix, limits, clientLimits, overrides } = options
-  const perClient = limits.filter(isPerClient)
+  const perClient = limits.filter((limit) => isPerClient(limit) && !limit.shadow)
   /** Allowances by key and limit, for a second: Redis must not be loaded by queries, which are not limited. */
   const cache = new LRUCache<string, Map<string, Promise<Allowance>>>({ max: 10_000, ttl: 1000 })
 
@@ -145,8 +145,7 @@ export function createUsage(options: UsageOptions): Usage {
     async ofClient(client, claims) {
       const nowMs = SYSTEM_CLOCK.date()
       const caller: CountedCaller = [{ word: 'client', value: client }]
-      const live = perClient.filter(({ shadow }) => !shadow)
-      const usages = live.map(async (rule) => {
+      const usages = perClient.map(async (rule) => {
         const key = callerKey(prefix, rule, caller)
         const claimed = rule.claim && claimedBy(rule.claim, { ip: '', claims })
         const rules = { ...rulesOf(options, rule, key, client), claimed }

@@ -66,7 +66,7 @@ async function settle([what, attempt]: Probe): Promise<readonly Finding[]> {
 function* probesOf(config: Config): Generator<Probe> {
   yield ['store', () => tryStore(config)]
   for (const upstream of config.upstreams)
-    for (const address of createAddresses(upstream.origins, () => {}).all)
+    for (const address of createAddresses(upstream.origins, () => ({ onDown() {}, onUp() {} })).all)
       yield [`upstream ${upstream.name} at ${address.origin}`, () => connect(upstream, address)]
   for (const issuer of config.tokens) {
     const { introspection: endpoint } = issuer

@@ -27,9 +27,8 @@ const PARSER_ERRORS: Readonly<Record<string, ErrorCode>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'RequestTimeout',
 }
 
-/** Refuses an aborted body, and closes the socket, so that the rest is not parsed as the next request. */
+/** Refuses an aborted body; `writeReply` closes the socket, so that the rest is not parsed. */
 export function bodyRefusal(cause: string): Refusal {
   const message = 'The request body is malformed or too large, or broke off.'
-  const headers = { Connection: 'close' }
-  return new Refusal(PARSER_ERRORS[cause] ?? 'BadRequest', message, { cause, headers })
+  return new Refusal(PARSER_ERRORS[cause] ?? 'BadRequest', message, { cause })
 }

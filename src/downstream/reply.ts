@@ -1,5 +1,4 @@
-import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerResponse } from 'node:http'
-import { STATUS_CODES } from 'node:http'
+import { type IncomingHttpHeaders, type ServerResponse, STATUS_CODES } from 'node:http'
 import Negotiator from 'negotiator'
 import type { Refusal } from '../errors.ts'
 import { appendFields, endWithBody } from '../runtime/node-http.ts'
@@ -45,19 +44,19 @@ const headersOf = (contentType: string | undefined): string =>
 const CSP = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 const PAGE_HEADERS = '\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer'
 const JSON_HEADERS = headersOf('application/json')
-const HEADERS: Readonly<Record<ErrorFormat, string>> = {
-  problem: headersOf('application/problem+json'),
-  oauth: JSON_HEADERS,
-  page: `\r\nContent-Security-Policy: ${CSP}${PAGE_HEADERS}${headersOf('text/html; charset=utf-8')}`,
-}
-const BODIES = { problem: problemBody, oauth: oauthBody, page: pageBody } as const
+const PAGE = `\r\nContent-Security-Policy: ${CSP}${PAGE_HEADERS}${headersOf('text/html; charset=utf-8')}`
+const FORMATS = {
+  problem: { headers: headersOf('application/problem+json'), bodyOf: problemBody },
+  oauth: { headers: JSON_HEADERS, bodyOf: oauthBody },
+  page: { headers: PAGE, bodyOf: pageBody },
+} as const
 
 /** Returns the reply to a refused request. */
 export function refusalReply(refusal: Refusal, format: ErrorFormat, requestId: string, docs?: string): Reply {
   const { status, headers: given, reply } = refusal
   const checked = { ...given, ...reply?.headers }
-  const headers = reply?.body === undefined ? HEADERS[format] : headersOf(reply.contentType)
-  const body = reply?.body ?? BODIES[format](refusal, requestId, docs)
+  const headers = reply?.body === undefined ? FORMATS[format].headers : headersOf(reply.contentType)
+  const body = reply?.body ?? FORMATS[format].bodyOf(refusal, requestId, docs)
   return { status, checked, headers, body }
 }
 
@@ -119,10 +118,10 @@ export function jsonReply(body: object): Reply {
 }
 
 /**
- * Writes a reply, and closes the socket if the request is incomplete, so that the rest is not
- * parsed as the next one. Returns the bytes of the body.
+ * Writes a reply with more `fields`, as text for `appendFields`, and closes the socket if the request
+ * is incomplete, so that the rest is not parsed as the next one. Returns the bytes of the body.
  */
-export function writeReply(response: ServerResponse, reply: Reply): number {
+export function writeReply(response: ServerResponse, reply: Reply, fields: string): number {
   if (response.headersSent || response.destroyed) {
     response.destroy()
     return 0
@@ -130,13 +129,12 @@ export function writeReply(response: ServerResponse, reply: Reply): number {
   const { status, checked, headers, body } = reply
   const bytes = Buffer.byteLength(body)
   const { req: request } = response
-  const fields: OutgoingHttpHeaders = { ...checked, 'Content-Length': bytes }
   if (!request.complete) {
-    fields['Connection'] = 'close'
+    response.shouldKeepAlive = false
     request.resume()
   }
-  response.writeHead(status, fields)
-  appendFields(response, headers)
+  response.writeHead(status, { ...checked, 'Content-Length': bytes })
+  appendFields(response, headers + fields)
   const isHead = request.method === 'HEAD'
   // Node.js sends no body in a response to HEAD.
   if (isHead || bytes !== body.length) response.end(body)

@@ -28,25 +28,27 @@ const DROPPED = nameSet(`
 `)
 
 /**
- * Fields that only a proxy may set: the address, host and scheme (RFC 7239), the certificate (RFC
- * 9440), the identity, files to send.
+ * Fields that only a proxy may set, a paragraph each: the address, host and scheme (RFC 7239), the
+ * certificate of a TLS client (RFC 9440; WebSphere's `$WSCC` is normalised to `-wscc`), the identity,
+ * the files that a response may name (Rack::Sendfile).
  */
-const FROM_PROXY = new RegExp(
-  [
-    String.raw`\bforward(?:ed)?\b`,
-    String.raw`\b(?:client|connecting|originating|peer|proxyuser|real|remote|socket|source|user)-?(?:ip(?:v[46])?|addr(?:ess)?|port)$`,
-    String.raw`^x-ip$|^(?:x-)?real-host$|^x-(?:http-|backend-)?host(?:-override)?$|^x-original-(?:for|host|proto)$`,
-    String.raw`^x-(?:url-)?scheme$|^front-end-https$|^x-envoy-`,
-    // The certificate of a TLS client. WebSphere's `$WSCC` is normalised to `-wscc`.
-    String.raw`client-?cert|\b(?:client|peer|user)?cert(?:s|ificates?)?\b|\bx-?509\b|\bm?(?:ssl|tls)\b|\bdn\b`,
-    String.raw`\bclient-(?:chain|cn|fingerprint|issuer|san|serial|subject|thumbprint|verif(?:y|ied))\b`,
-    String.raw`^(?:wl-)?proxy-|^-ws[a-z]{2}$`,
-    String.raw`^(?:x-)?remote-|^(?:impersonate|oidc)-|^x-(?:userinfo|jwt-assertion)$`,
-    String.raw`^x-(?:auth-request|authenticated|authentik|consumer|credential|goog-authenticated|ms-client-principal|amzn-oidc|webauth)\b`,
-    // The files that a response may name (Rack::Sendfile).
-    String.raw`^x-(?:sendfile-type|accel-mapping)$`,
-  ].join('|'),
-)
+const PROXY_FIELDS = nameSet(String.raw`
+  \bforward(?:ed)?\b
+  \b(?:client|connecting|originating|peer|proxyuser|real|remote|socket|source|user)-?(?:ip(?:v[46])?|addr(?:ess)?|port)$
+  ^x-ip$ ^(?:x-)?real-host$ ^x-(?:http-|backend-)?host(?:-override)?$ ^x-original-(?:for|host|proto)$
+  ^x-(?:url-)?scheme$ ^front-end-https$ ^x-envoy-
+
+  client-?cert \b(?:client|peer|user)?cert(?:s|ificates?)?\b \bx-?509\b \bm?(?:ssl|tls)\b \bdn\b
+  \bclient-(?:chain|cn|fingerprint|issuer|san|serial|subject|thumbprint|verif(?:y|ied))\b
+  ^(?:wl-)?proxy- ^-ws[a-z]{2}$
+
+  ^(?:x-)?remote- ^(?:impersonate|oidc)- ^x-(?:userinfo|jwt-assertion)$
+  ^x-(?:auth-request|authenticated|authentik|consumer|credential|goog-authenticated)\b
+  ^x-(?:ms-client-principal|amzn-oidc|webauth)\b
+
+  ^x-(?:sendfile-type|accel-mapping)$
+`)
+const FROM_PROXY = new RegExp([...PROXY_FIELDS].join('|'))
 
 /** Certificate fields that API clients send themselves, such as `TPP-Signature-Certificate` (Berlin Group). */
 const OF_CLIENTS = /^tpp-(?:signature-|signing-)?certificate$/
@@ -91,6 +93,7 @@ export interface RequestFields {
  */
 export function createRequestFields({ requestId, counted, identity }: FieldRules): RequestFields {
   const spellings = new Map([...counted, ...identity].map((name) => [normalizeFieldName(name), name]))
+  const known = new Map([...spellings, ['x-sluice-client', 'x-sluice-client']])
   const fromProxy = new Set(identity)
   const idSpelling = normalizeFieldName(requestId)
 
@@ -116,13 +119,11 @@ export function createRequestFields({ requestId, counted, identity }: FieldRules
       rawHeaders.find((field, i) => {
         if (i % 2 === 1) return false
         const name = field.toLowerCase()
-        const normalized = normalizeFieldName(name)
-        return name !== (spellings.get(normalized) ?? (normalized === OWN_FIELD ? OWN_FIELD : name))
+        return (known.get(normalizeFieldName(name)) ?? name) !== name
       }),
   }
 }
 
-const OWN_FIELD = 'x-sluice-client'
 const isField = (field: string, name: string): boolean =>
   field.length === name.length && field.toLowerCase() === name
 

@@ -137,12 +137,10 @@ export function parsePattern(text: string): Pattern | string {
   if (unknown !== undefined)
     return `"${unknown}" is not a method that routes can match; use ${[...METHODS].join(', ')}`
   if (methods?.includes('GET')) methods.push('HEAD')
-  if (named.includes('*'))
-    return 'a host must not contain "*"; write one route for each, or omit it and set listen.hosts'
   const host = parseHost(named)
   if (named !== '' && host?.port !== '')
-    return `"${named.replace(/^.*@/, '***@')}" is not a host name; leave the port out`
-  if (DROPPED_PARTS.test(path)) return 'the path cannot match; write it without "(S(" and what follows ".php"'
+    return `"${named.replace(/^.*@/, '***@')}" is not a host name; write one route for each, without a port`
+  if (DROPPED_PARTS.test(path)) return 'it cannot match; omit "(S(" and what follows ".php"'
 
   const written = [...segmentsOf(path)]
   const rest = written.at(-1) === '*'

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { Refusal } from '../errors.ts'
+import { type Refusal, serviceUnavailable } from '../errors.ts'
 import { networkOf } from '../runtime/address.ts'
 import { createSlots } from '../runtime/slots.ts'
 import { abortBody, bodyRefusal, onBodyAborted, tooLarge } from './body.ts'
@@ -28,10 +28,7 @@ function makeRoom(request: IncomingMessage, network: string, more: number): bool
     const isOver = held.of(network) + more > MAX_HELD_EACH
     for (const [oldest, other] of unfinished) {
       if (isOver && other !== network) continue
-      // Close, rather than wait for the rest of the body.
-      const headers = { 'Retry-After': '1', Connection: 'close' }
-      const message = 'Too many requests are being read. Try again.'
-      abortBody(oldest, new Refusal('ServiceUnavailable', message, { headers }))
+      abortBody(oldest, serviceUnavailable('Too many requests are being read. Try again.'))
       break
     }
   }

@@ -105,11 +105,9 @@ export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal):
 /** Writes the gateway's own response, with the limit, if any, and the request id. */
 function write({ responseFields }: GatewayDeps, exchange: Exchange, own: Reply): void {
   const { asked, rateLimit = '', refusal, requestId, response } = exchange
-  const { status, checked, body } = own
-  const headers = `${rateLimit}${own.headers}\r\n${responseFields.requestId}: ${requestId}`
-  const reply = { status, checked, headers, body }
   const isForNginx = refusal !== undefined && asked?.proxy === 'nginx'
-  exchange.bytes += writeReply(response, isForNginx ? replyForNginx(reply) : reply)
+  const fields = `${rateLimit}\r\n${responseFields.requestId}: ${requestId}`
+  exchange.bytes += writeReply(response, isForNginx ? replyForNginx(own) : own, fields)
 }
 
 export function toRefusal(failure: unknown): Refusal {

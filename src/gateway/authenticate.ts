@@ -6,22 +6,21 @@ import { tooLarge } from '../downstream/body.ts'
 import { clientCertificate } from '../downstream/client-certificate.ts'
 import { Refusal } from '../errors.ts'
 import type { Caller } from '../policy/facts.ts'
-import { type Body, invalidRequest } from '../par/form.ts'
+import type { Body, Guard } from '../par/form.ts'
 import type { GatewayDeps, Outcome, Routed } from './exchange.ts'
 
 /**
  * Authenticates the caller as the route requires, and applies the route's limits to it. Returns a
  * 400, 401, 403 or 503; on the PAR and the authorisation endpoint also a 413 or 429. Returns a
- * promise only if it must wait for keys, introspection, a proof or a body.
+ * promise only if it must wait for keys, introspection or a body.
  */
 export function authenticate(deps: GatewayDeps, exchange: Routed): Outcome | Promise<Outcome> {
   const { asked, head, ip, method, request, route, target, trusted } = exchange
   if (route.authenticate !== 'bearer') {
     // The upstream authenticates the clients of identity endpoints: the guards may know only an unverified client_id.
-    const caller = { ip }
-    exchange.caller = caller
-    if (route.authenticate === 'none') return applyLimits(exchange, caller)
-    return route.authenticate === 'par' ? checkPushed(deps, exchange) : checkAuthorization(deps, exchange)
+    exchange.caller = { ip }
+    if (route.authenticate === 'none') return applyLimits(exchange, exchange.caller)
+    return check(deps, exchange, deps.guards![route.authenticate])
   }
   const found = deps.authenticate(head.authorization, () =>
     senderOf(request, trusted, {
@@ -46,7 +45,8 @@ function admit(deps: GatewayDeps, exchange: Routed, found: Authenticated) {
   const caller = { client, ...(user !== undefined && { user }), ip, claims }
   const forbidden =
     requireScope(identity, route.scope) ?? refuseCounted(exchange) ?? applyLimits(exchange, caller)
-  if ('prove' in found) return prove(deps, exchange, caller, found).then((unproved) => unproved ?? forbidden)
+  const unproved = 'prove' in found ? prove(deps, exchange, caller, found) : undefined
+  if (unproved !== undefined) return unproved
   exchange.caller = caller
   return forbidden
 }
@@ -66,36 +66,24 @@ export function refuseCounted(exchange: Routed): Outcome {
 }
 
 /**
- * Verifies the proof of a bound token, and sets the caller. Skipped if the limiter's cache refuses
- * the call: no signature is verified then, and the proof stays usable.
+ * Verifies the proof of a bound token. Skipped if the limiter's cache refuses the call: no signature
+ * is verified then, and the proof stays usable.
  */
-async function prove({ limiter }: GatewayDeps, exchange: Routed, caller: Caller, token: BoundToken) {
+function prove({ limiter }: GatewayDeps, exchange: Routed, caller: Caller, token: BoundToken): Outcome {
   exchange.cachedRefusal = limiter.recall(exchange.quotas)
-  if (exchange.cachedRefusal === undefined) {
-    const proof = await token.prove()
-    if (proof instanceof Refusal) return proof
-    exchange.proved = { token, quota: exchange.route.proofQuota(proof, caller, exchange) }
-  }
-  exchange.caller = caller
+  if (exchange.cachedRefusal !== undefined) return undefined
+  const proof = token.prove()
+  if (proof instanceof Refusal) return proof
+  exchange.proved = { token, quota: exchange.route.proofQuota(proof, caller, exchange) }
   return undefined
 }
 
-async function checkPushed(deps: GatewayDeps, exchange: Routed): Promise<Outcome> {
-  // RFC 6749 section 2.3.1: backends that merge the query with the form would read another request than the guard.
-  if (exchange.target.query !== '') return invalidRequest('Send the parameters only in the form.')
-  const form = await readForm(deps, exchange)
-  if (form === undefined || form instanceof Refusal) return form
-  const { authorization } = exchange.head
-  return await deps.guards!.par({ ...form, authorization }, (id) => (exchange.claimed = id))
-}
-
-/** Checks the client and its request in the query and the form of a request to the authorisation endpoint. */
-async function checkAuthorization(deps: GatewayDeps, exchange: Routed): Promise<Outcome> {
+/** Checks the query and the form of a request to an identity endpoint. */
+async function check(deps: GatewayDeps, exchange: Routed, guard: Guard): Promise<Outcome> {
   const form = exchange.method === 'POST' ? await readForm(deps, exchange) : undefined
   if (form instanceof Refusal) return form
   if (exchange.response.destroyed) return undefined
-  const query = exchange.target.query.slice(1)
-  return await deps.guards!.authorization(query, form, (id) => (exchange.claimed = id))
+  return await guard(exchange.target.query, form, (id) => (exchange.claimed = id))
 }
 
 /** Reads the whole body, which is forwarded byte for byte; returns undefined if the caller has disconnected. */
@@ -114,5 +102,5 @@ async function readForm({ failures }: GatewayDeps, exchange: Routed): Promise<Bo
   if (tooManyFailures !== undefined) return tooManyFailures
   exchange.form = body
   const { 'content-type': contentType, 'content-encoding': contentEncoding } = request.headers
-  return { contentType, contentEncoding, body }
+  return { contentType, contentEncoding, body, authorization: exchange.head.authorization }
 }

@@ -14,8 +14,7 @@ import type { Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import type { Limiter } from '../limit/limiter.ts'
 import type { Quota } from '../limit/quota.ts'
-import type { AuthorizationGuard } from '../par/authorization.ts'
-import type { ParGuard } from '../par/guard.ts'
+import type { Guard } from '../par/form.ts'
 import type { ShownCaller } from '../policy/counted.ts'
 import { type Caller, type Facts, NO_FACTS } from '../policy/facts.ts'
 import type { Limit } from '../policy/limit.ts'
@@ -79,7 +78,7 @@ export interface GatewayDeps extends Served {
   readonly failures: Failures | undefined
   readonly authenticate: Authenticate
   /** Checks of requests to the PAR and the authorisation endpoint; undefined without `par`. */
-  readonly guards: { readonly par: ParGuard; readonly authorization: AuthorizationGuard } | undefined
+  readonly guards: Readonly<Record<'par' | 'authorization', Guard>> | undefined
   readonly limiter: Limiter
   /** Returns the header fields of the limit that is reported, as text for `appendFields`. */
   rateLimitHeaders(reported: Reported, quotas: readonly Quota[]): string
@@ -193,16 +192,10 @@ export class Exchange implements Facts {
 }
 
 /** An exchange after the phase `parse`, whose target is known. */
-export interface Parsed extends Exchange {
-  readonly target: Target
-}
+export type Parsed = Exchange & { readonly target: Target }
 
 /** An exchange after the phase `match`, whose route is known. */
-export interface Routed extends Parsed {
-  readonly route: GatewayRoute
-}
+export type Routed = Parsed & { readonly route: GatewayRoute }
 
 /** An exchange after the phase `authenticate`, whose caller is known. */
-export interface Identified extends Routed {
-  readonly caller: Caller
-}
+export type Identified = Routed & { readonly caller: Caller }

@@ -74,9 +74,7 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
   // The gateway cannot drop the field, and the backend could take it for the one that limits read.
   const respelled = asked && deps.askedFields.findRespelled(request.rawHeaders)
   if (respelled !== undefined)
-    return badRequest(
-      `The header field ${respelled} is another spelling of one that is read here; do not send it.`,
-    )
+    return badRequest(`Do not send ${respelled}: it is another spelling of a field that is read here.`)
   const length = bodyLength(exchange.method, request)
   if (length instanceof Refusal) {
     exchange.misframed = length
@@ -111,7 +109,7 @@ function match(deps: GatewayDeps, exchange: Parsed): Outcome {
   const { forward, respond } = route
   // A proxy that asks cannot be given a response in place of its upstream's, and does not show the
   // bodies that the guards check.
-  const isServed = asked ? respond === undefined && !isGuarded(route) : (forward ?? respond) !== undefined
+  const isServed = asked ? !respond && !isGuarded(route) : (forward ?? respond)
   if (!isServed) return notFound()
   if (route.countsByIp && !trusted && request.headers['x-forwarded-for'] !== undefined)
     deps.onIgnoredForwardedFor(peer)
@@ -164,11 +162,10 @@ function applyDecision(deps: GatewayDeps, exchange: Identified, decision: Decisi
  * a limited route shows it.
  */
 function showLimit(deps: GatewayDeps, exchange: Exchange, refusal: Refusal) {
-  if (!isIdentified(exchange) || refusal.status === 401 || exchange.limitAt !== undefined) return refusal
-  return limitFields(deps, exchange).then((fields) => {
+  const { caller, limitAt } = exchange
+  if (caller?.client === undefined || limitAt !== undefined || refusal.status === 401) return refusal
+  return limitFields(deps, exchange as Identified).then((fields) => {
     exchange.rateLimit = fields
     return refusal
   })
 }
-
-const isIdentified = (exchange: Exchange): exchange is Identified => exchange.caller?.client !== undefined

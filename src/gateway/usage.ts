@@ -107,7 +107,7 @@ function usageOf(allowance: Allowance, rule: Limit, rules: ClientRules, nowMs: n
 
 export function createUsage(options: UsageOptions): Usage {
   const { store, prefix, limits, clientLimits, overrides } = options
-  const perClient = limits.filter(isPerClient)
+  const perClient = limits.filter((limit) => isPerClient(limit) && !limit.shadow)
   /** Allowances by key and limit, for a second: Redis must not be loaded by queries, which are not limited. */
   const cache = new LRUCache<string, Map<string, Promise<Allowance>>>({ max: 10_000, ttl: 1000 })
 
@@ -145,8 +145,7 @@ export function createUsage(options: UsageOptions): Usage {
     async ofClient(client, claims) {
       const nowMs = SYSTEM_CLOCK.date()
       const caller: CountedCaller = [{ word: 'client', value: client }]
-      const live = perClient.filter(({ shadow }) => !shadow)
-      const usages = live.map(async (rule) => {
+      const usages = perClient.map(async (rule) => {
         const key = callerKey(prefix, rule, caller)
         const claimed = rule.claim && claimedBy(rule.claim, { ip: '', claims })
         const rules = { ...rulesOf(options, rule, key, client), claimed }
@@ -163,14 +162,13 @@ export function createUsage(options: UsageOptions): Usage {
       const nowMs = SYSTEM_CLOCK.date()
       const client = caller.find(({ word }) => word === 'client')?.value
       const own = clientLimits?.get(client ?? '') ?? []
-      const asked = formatCaller(caller)
-      const set = [...(overrides?.values() ?? [])].filter(({ caller }) => formatCaller(caller) === asked)
+      const name = formatCaller(caller)
+      const set = [...(overrides?.values() ?? [])].filter(({ caller }) => formatCaller(caller) === name)
       const filter = callerKeys(limits, prefix, caller, false)
       const single = filter.named
-      const max = Math.max(0, MAX_KEYS - single.length)
       const names = await store.keys(filter, MAX_KEYS + 1, signal)
-      const further = names.filter((key) => !single.includes(key)).toSorted()
-      const counted = [...single, ...further.slice(0, max)].flatMap((key) => applyTo(key, nowMs))
+      const found = [...new Set([...single, ...names.toSorted()])]
+      const counted = found.slice(0, MAX_KEYS).flatMap((key) => applyTo(key, nowMs))
       const inspected = await store.inspect(counted.map(({ quota }) => quota))
       const keys = counted.map(({ rule, rules, quota }, i) => {
         const { allowance, mode } = inspected[i]!
@@ -191,7 +189,7 @@ export function createUsage(options: UsageOptions): Usage {
         own: [...own].map(([name, { limit, untilAt }]) => ({ name, limit, until: instantOrNull(untilAt) })),
         overrides: listOverrides(set, limits, nowMs),
         settable: limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name),
-        truncated: further.length > max,
+        truncated: found.length > MAX_KEYS,
       }
     },
 

@@ -37,7 +37,7 @@ export function accessLine(exchange: Exchange, level: 'info' | 'error' = 'info')
   if (exchange.incomplete !== undefined) line += `,"incomplete":"${exchange.incomplete}"`
   if (error !== undefined) line += `,"code":"${error.code}"${text('error', error.message)}`
   if (exchange.status === 0) line += leftFields(exchange)
-  else line += text('cause', forwarded?.timedOut ?? causeOf(error?.cause))
+  else line += text('cause', causeOf(error?.cause ?? exchange.response.errored ?? undefined))
   return line + END
 }
 

@@ -1,17 +1,7 @@
 import { Refusal } from '../errors.ts'
 import { refuseRequestObject } from './client-jwt.ts'
 import { findClient, type ParRules, signingOf } from './clients.ts'
-import { type Body, invalidRequest, parseParameters, refuseBody, splitParameters } from './form.ts'
-
-/**
- * Checks the query, without `?`, and the body of a POST to the authorisation endpoint. Resolves to
- * undefined to forward it. May wait for keys; never rejects. `onClaim` gets a well-formed id.
- */
-export type AuthorizationGuard = (
-  query: string,
-  form: Body | undefined,
-  onClaim?: (clientId: string) => void,
-) => Promise<Refusal | undefined>
+import { type Guard, invalidRequest, parseParameters, refuseBody, splitParameters } from './form.ts'
 
 const PUSHED = 'urn:ietf:params:oauth:request_uri:'
 
@@ -20,8 +10,9 @@ const PUSHED = 'urn:ietf:params:oauth:request_uri:'
  * request (RFC 9126) or a signed request object (RFC 9101) of clients with such settings. Refusals
  * are errors of section 5.2, as the redirect URI is not verified here.
  */
-export function createAuthorizationGuard(rules: ParRules): AuthorizationGuard {
-  return async (query, form, onClaim) => {
+export function createAuthorizationGuard(rules: ParRules): Guard {
+  return async (search, form, onClaim) => {
+    const query = search.slice(1)
     const body = form?.body.toString() ?? ''
     const unreadable = body === '' ? undefined : refuseBody(form!)
     if (unreadable !== undefined) return unreadable

@@ -59,13 +59,12 @@ export async function refuseRequestObject(client: ParClient, rules: ParRules, te
     if (required === undefined) return undefined
     return invalidRequest(`This client must send a request object signed with ${required}.`)
   }
-  const fault = await objectFault(text, client, rules)
+  const fault = await objectFault(text, client, rules, required)
   if (typeof fault !== 'string') return fault
   return badRequest(`The request object ${fault}`, { oauthError: 'invalid_request_object' })
 }
 
-async function objectFault(text: string, client: ParClient, rules: ParRules): Promise<JwtFault> {
-  const required = signingOf(client)
+async function objectFault(text: string, client: ParClient, rules: ParRules, required?: string) {
   // Only the identity backend can decrypt it.
   if (required === undefined && ENCRYPTED.test(text)) return undefined
   // An unsigned JWT (RFC 7519 section 6) has the algorithm none and an empty signature: use
@@ -99,16 +98,16 @@ async function objectFault(text: string, client: ParClient, rules: ParRules): Pr
  * the key's algorithm. Reads keys again if none fits; a 503 if none could be read.
  */
 async function signatureFault(jwt: ClientJwt, type: string, keys?: Keys): Promise<JwtFault> {
-  const { alg, kid } = jwt.header
+  const { alg } = jwt.header
   if (needsExtension(jwt.header) || !['jwt', type].includes(typeOf(jwt.header)))
     return `must have a header with typ JWT or ${type}, a string as kid, if any, and no crit.`
   if (keys === undefined) return undefined
   if (typeof alg !== 'string' || !SCHEMES.has(alg))
     return 'is signed with an algorithm that is not accepted; use one such as PS256 or ES256.'
   const current = keys.current()
-  if (current?.verifies(jwt, kid)) return undefined
+  if (current?.verifies(jwt)) return undefined
   const fresh = await keys.refresh()
-  if (fresh?.verifies(jwt, kid)) return undefined
+  if (fresh?.verifies(jwt)) return undefined
   if ((fresh ?? current) !== undefined) return 'has a signature that is not by a key of this client.'
   return serviceUnavailable('The keys of this client cannot be read now.', 'no keys were read yet')
 }

@@ -22,11 +22,24 @@ const NAME = /^[a-z0-9_]{1,128}$/
 export const invalidRequest = (description: string): Refusal =>
   badRequest(description, { oauthError: 'invalid_request' })
 
+/** The form of a POST, and every `Authorization` value. */
 export interface Body {
   readonly contentType: string | undefined
   readonly contentEncoding?: string | undefined
   readonly body: Buffer
+  readonly authorization?: readonly string[]
 }
+
+/**
+ * Checks a request to an identity endpoint: its query, with `?` if there is one, and its form.
+ * Resolves to undefined to forward it byte for byte. May wait for keys; never rejects. Calls
+ * `onClaim` with a well-formed client_id.
+ */
+export type Guard = (
+  search: string,
+  form: Body | undefined,
+  onClaim?: (clientId: string) => void,
+) => Promise<Refusal | undefined>
 
 /** Returns a 400 for a body that is not a form, or not in UTF-8. */
 export function refuseBody({ contentType, contentEncoding, body }: Body): Refusal | undefined {

@@ -3,22 +3,8 @@ import { isName } from '../runtime/json.ts'
 import { Refusal } from '../errors.ts'
 import { assertionFault, parseJwt, refuseRequestObject } from './client-jwt.ts'
 import { findClient, type ParClient, type ParRules } from './clients.ts'
-import type { Body, Form } from './form.ts'
+import type { Form, Guard } from './form.ts'
 import { decodeComponent, invalidRequest, parseParameters, refuseBody, refuseParameters } from './form.ts'
-
-export interface PushedRequest extends Body {
-  /** Every `Authorization` value. */
-  readonly authorization: readonly string[]
-}
-
-/**
- * Checks a request to the PAR endpoint (RFC 9126). Resolves to undefined to forward it byte for
- * byte, and once. May wait for keys; never rejects. Calls `onClaim` with a well-formed client_id.
- */
-export type ParGuard = (
-  request: PushedRequest,
-  onClaim?: (clientId: string) => void,
-) => Promise<Refusal | undefined>
 
 /** Methods that are part of the request; other checks cover TLS certificates. */
 const IN_THE_REQUEST = /^(?:client_secret_|private_key_jwt$)/
@@ -26,23 +12,19 @@ const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer'
 const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
 
 /**
- * Creates the guard of the PAR endpoint, which makes the backend's checks and those it omits.
+ * Creates the guard of the PAR endpoint (RFC 9126), which makes the backend's checks and those it omits.
  * Refusals are those of RFC 6749 section 5.2.
  */
-export function createParGuard(options: ParRules): ParGuard {
+export function createParGuard(options: ParRules): Guard {
   async function refuseClient(credentials: Credentials, client?: ParClient, realm?: string) {
     if (client === undefined && options.unknownClients === 'refuse')
       return invalidClient('This client is not known here.', realm)
     const { clientId, method, proved, assertion } = credentials
-    const { authentication, keys } = client ?? {}
-    if (method === 'none') {
-      if (!IN_THE_REQUEST.test(authentication ?? '')) return undefined
-      return invalidRequest(`This client must authenticate by ${authentication}.`)
-    }
-    if (method === 'secret') {
-      if (authentication !== 'private_key_jwt') return undefined
-      return invalidClient('This client must authenticate by private_key_jwt.', realm)
-    }
+    const { authentication = '', keys } = client ?? {}
+    const other = `This client must authenticate by ${authentication}.`
+    if (method === 'none') return IN_THE_REQUEST.test(authentication) ? invalidRequest(other) : undefined
+    if (method === 'secret')
+      return authentication === 'private_key_jwt' ? invalidClient(other, realm) : undefined
     if (keys !== undefined && authentication !== 'client_secret_jwt') {
       const fault = await assertionFault(assertion, clientId, keys, options)
       return typeof fault === 'string' ? invalidClient(`The client_assertion ${fault}`) : fault
@@ -52,11 +34,14 @@ export function createParGuard(options: ParRules): ParGuard {
     return invalidRequest('The client_assertion must be a JWT with the client_id as sub.')
   }
 
-  return async ({ authorization, ...body }, onClaim) => {
-    const unreadable = refuseBody(body)
+  return async (search, received, onClaim) => {
+    // RFC 6749 section 2.3.1: backends that merge the query with the form would read another request.
+    if (search !== '' || !received) return invalidRequest('Send the parameters only in the form.')
+    const { authorization = [], body } = received
+    const unreadable = refuseBody(received)
     if (unreadable !== undefined) return unreadable
     // RFC 9126 section 2.1.
-    const form = parseParameters(body.body.toString(), 'request_uri')
+    const form = parseParameters(body.toString(), 'request_uri')
     if (form instanceof Refusal) return form
     const credentials = readCredentials(form, authorization)
     if (credentials instanceof Refusal) return credentials
@@ -81,15 +66,15 @@ type Credentials = Exclude<ReturnType<typeof readCredentials>, Refusal>
  */
 function readCredentials(form: Form, authorization: readonly string[]) {
   const [header, ...more] = authorization
-  const assertionText = form.get('client_assertion')
-  const used = [header, form.get('client_secret'), assertionText].filter((value) => value !== undefined)
+  const jwt = form.get('client_assertion')
+  const used = [header, form.get('client_secret'), jwt].filter((value) => value !== undefined)
   if (used.length + more.length > 1)
     return invalidRequest('Send only one of Authorization, client_secret and client_assertion.')
   // RFC 7521 section 4.2: both or neither.
   const type = form.get('client_assertion_type')
-  if (type !== (assertionText && ASSERTION_TYPE))
+  if (type !== (jwt && ASSERTION_TYPE))
     return invalidRequest(`Send both client_assertion and client_assertion_type=${ASSERTION_TYPE}.`)
-  const assertion = assertionText === undefined ? undefined : parseJwt(assertionText)
+  const assertion = jwt === undefined ? undefined : parseJwt(jwt)
   const sub = assertion?.claims['sub']
   const basic = header === undefined ? undefined : readBasic(header)
   if (header !== undefined && basic === undefined)
@@ -104,7 +89,7 @@ function readCredentials(form: Form, authorization: readonly string[]) {
     return invalidRequest('The client_id is not the one in Authorization or client_assertion.')
   const clientId = named ?? proved
   if (clientId === undefined) return invalidRequest('The client_id is missing.')
-  const secretOrAssertion = assertionText === undefined ? 'secret' : 'assertion'
+  const secretOrAssertion = jwt === undefined ? 'secret' : 'assertion'
   /** `none` may still be a TLS certificate. */
   const method = used.length === 0 ? 'none' : secretOrAssertion
   return { clientId, proved, method, assertion }

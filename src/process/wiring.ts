@@ -74,10 +74,10 @@ export function wire(config: Config, parts: Parts, loadedKeys?: LoadedKeys) {
 function openUpstream(settings: Upstream, { forwards }: Parts['pools'], log: Log): Forward {
   const upstream = settings.name
   return forwards.get(settings, () =>
-    createForward(settings, ({ address, up, cause }) => {
-      if (up) log.info({ upstream, address }, 'upstream address up')
-      else log.warn({ upstream, address, cause }, 'upstream address down')
-    }),
+    createForward(settings, (address) => ({
+      onDown: ({ message: cause }) => log.warn({ upstream, address, cause }, 'upstream address down'),
+      onUp: () => log.info({ upstream, address }, 'upstream address up'),
+    })),
   )
 }
 

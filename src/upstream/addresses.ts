@@ -1,15 +1,9 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls, createSecureContext } from 'node:tls'
-import { Health } from '../health.ts'
+import { Health, type HealthOptions } from '../health.ts'
 
-/** An address that was taken out of rotation, with its last failure, or is in use again. */
-export interface AddressChange {
-  readonly address: string
-  readonly up: boolean
-  readonly cause?: string
-}
-
-export type OnAddressChange = (change: AddressChange) => void
+/** Returns what is called when an address, such as `http://data.internal:4000`, goes down or up. */
+export type AddressEvents = (address: string) => Pick<HealthOptions, 'onDown' | 'onUp'>
 
 /** An address of an upstream, whose health decides whether it is used. */
 export interface Address {
@@ -23,16 +17,12 @@ export interface Address {
   sockets: number
 }
 
-function createAddress(origin: string, onChange: OnAddressChange): Address {
+/** Three failures in a row cannot be the fault of one request. */
+const HEALTH = { failures: 3, backoffMs: 1000, maxBackoffMs: 30_000 }
+
+function createAddress(origin: string, eventsOf: AddressEvents): Address {
   const { protocol, hostname, port } = new URL(origin)
-  const health = new Health({
-    // Three in a row cannot be the fault of one request.
-    failures: 3,
-    backoffMs: 1000,
-    maxBackoffMs: 30_000,
-    onDown: ({ message }) => onChange({ address: origin, up: false, cause: message }),
-    onUp: () => onChange({ address: origin, up: true }),
-  })
+  const health = new Health({ ...HEALTH, ...eventsOf(origin) })
   const host = hostname.replace(/^\[|\]$/g, '')
   const defaultPort = protocol === 'https:' ? 443 : 80
   return { origin, host, port: Number(port) || defaultPort, health, sockets: 0 }
@@ -42,8 +32,8 @@ function createAddress(origin: string, onChange: OnAddressChange): Address {
  * Rotates through addresses, without those that are down until a trial request succeeds; if all are
  * down, all are used.
  */
-export function createAddresses(origins: readonly string[], onChange: OnAddressChange) {
-  const all = origins.map((origin) => createAddress(origin, onChange))
+export function createAddresses(origins: readonly string[], eventsOf: AddressEvents) {
+  const all = origins.map((origin) => createAddress(origin, eventsOf))
   let rotation = 0
 
   /**

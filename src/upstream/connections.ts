@@ -199,9 +199,6 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
       request.uploading = false
       serveQueue()
     },
-    evict(origin: string): void {
-      for (const socket of idle) if (socket.target.origin === origin) socket.destroy()
-    },
     /** Closes the idle sockets now, and the others when their requests are over. */
     close(): void {
       closed = true

@@ -16,11 +16,11 @@ const OPEN = { destroyed: false }
 const ENDED = { finished: true }
 
 /** Returns the request for http-proxy, with the method and the fields that the gateway chose. */
-function toProxied(upstreamRequest: UpstreamRequest) {
-  const { request, outgoing } = upstreamRequest
+function toProxied(owner: UpstreamRequest) {
+  const { request, outgoing } = owner
   const headers = framingOf(request, outgoing)
   // http-proxy listens for errors of the caller's request, which `UpstreamRequest` handles.
-  return { upstreamRequest, method: request.method, headers, socket: OPEN, on: ignore, pipe }
+  return { owner, method: request.method, headers, socket: OPEN, on: ignore, pipe }
 }
 
 /**
@@ -36,7 +36,7 @@ function framingOf({ method, headers }: IncomingMessage, { bodyLength }: Outgoin
 type Proxied = ReturnType<typeof toProxied>
 
 function pipe(this: Proxied, clientRequest: ClientRequest): void {
-  const { request, streamed, body } = this.upstreamRequest
+  const { request, streamed, body } = this.owner
   if (streamed) request.pipe(clientRequest)
   else clientRequest.end(body)
 }
@@ -48,20 +48,17 @@ function refuseUpgrade(_: IncomingMessage, socket: PooledSocket): void {
   owner!.onError(new Error('the upstream switched protocols unasked'))
 }
 
-const ownerOf = (proxied: unknown): UpstreamRequest => (proxied as Proxied).upstreamRequest
+const ownerOf = (proxied: unknown): UpstreamRequest => (proxied as Proxied).owner
 
 /** Sends requests to an upstream by http-proxy, over the sockets of `UpstreamRequest`. */
 export function createSend(protocol: string): (upstreamRequest: UpstreamRequest) => void {
-  // http-proxy calls `addRequest` before `proxy.web` returns, so this is its request.
-  let current: UpstreamRequest
   const proxy = createProxyServer({
     // http-proxy reads only the protocol: the sockets of `addRequest` have the address.
     target: { protocol, host: 'upstream', port: 0 },
     agent: {
       protocol,
       keepAlive: true,
-      addRequest(clientRequest: ClientRequest) {
-        const owner = current
+      addRequest(clientRequest: ClientRequest, { owner }: Proxied) {
         // Without a limit: Node.js would drop the fields beyond it silently. Its limit of the head's size stays.
         clientRequest.maxHeadersCount = 0
         completeHead(clientRequest, owner.outgoing.target, owner.outgoing.headers)
@@ -74,8 +71,5 @@ export function createSend(protocol: string): (upstreamRequest: UpstreamRequest)
   proxy.on('proxyRes', (incoming, request) => streamResponse(incoming, ownerOf(request)))
   proxy.on('error', (error, request) => ownerOf(request).onError(error))
 
-  return (upstreamRequest) => {
-    current = upstreamRequest
-    proxy.web(toProxied(upstreamRequest) as never, ENDED as never)
-  }
+  return (upstreamRequest) => proxy.web(toProxied(upstreamRequest) as never, ENDED as never)
 }

@@ -8,10 +8,7 @@ import { type Address, noConnection } from './addresses.ts'
 import type { Outgoing } from './request-headers.ts'
 
 export interface Backend {
-  readonly name: string
   readonly timeoutMs: number
-  /** Timeout of a caller that appears to read nothing, in milliseconds. */
-  readonly slowReaderMs: number
   readonly timeouts: { add(request: UpstreamRequest): void; delete(request: UpstreamRequest): void }
   send(request: UpstreamRequest): void
   acquire(request: UpstreamRequest): void
@@ -45,7 +42,6 @@ export class UpstreamRequest {
   readonly request: IncomingMessage
   readonly response: ServerResponse
   readonly outgoing: Outgoing
-  readonly timeoutMs: number
   readonly backend: Backend
   /** `answered`: complete. `cut`: broken off after the head. `left`: by the caller. `failed`: no response was begun. */
   outcome: 'answered' | 'cut' | 'left' | 'failed' | undefined
@@ -76,8 +72,6 @@ export class UpstreamRequest {
   isBodiless = false
   /** Index in the list of timeouts. */
   index = -1
-  /** The reason for the log if it ended because its caller read too little. */
-  timedOut: string | undefined
   /** `performance.now()` at its last progress. */
   silentSince = performance.now()
 
@@ -92,7 +86,6 @@ export class UpstreamRequest {
     this.response = response
     this.outgoing = outgoing
     this.#onEnd = onEnd
-    this.timeoutMs = outgoing.timeoutMs ?? backend.timeoutMs
     this.body = outgoing.body
     const isRepeatable = outgoing.bodyLength === 0 && (request.method === 'GET' || request.method === 'HEAD')
     this.maxIdleMs = isRepeatable ? Number.POSITIVE_INFINITY : FRESH_MS
@@ -179,22 +172,18 @@ export class UpstreamRequest {
 
   /** Ends it if it has made no progress for its timeout, unless it waits for the caller. */
   checkProgress(now: number): void {
-    const { response, timeoutMs, waitsFor, backend } = this
-    const silentMs = now - this.silentSince
-    if (silentMs < timeoutMs) return
+    const { response, waitsFor, backend } = this
+    const { timeoutMs = backend.timeoutMs } = this.outgoing
+    if (now - this.silentSince < timeoutMs) return
     // `listen.requestTimeout` applies to a caller that is still sending.
     if (this.headAt === undefined && this.waitsForCaller) return
-    // The response waits for a caller that reads none of it, or too little for the system to report.
-    if (response.headersSent && (response.writableNeedDrain || response.writableEnded)) {
-      const readerMs = Math.max(timeoutMs, backend.slowReaderMs)
-      if (silentMs < readerMs) return
-      this.timedOut = `the caller read too little for ${readerMs} ms`
-      this.settle('left')
-    } else if (waitsFor === 'slot') this.failBusy()
+    // `resetSlowReaders` applies to a caller that does not read.
+    if (response.headersSent && (response.writableNeedDrain || response.writableEnded)) return
+    if (waitsFor === 'slot') this.failBusy()
     else if (waitsFor === 'connection') this.failGateway(noConnection(timeoutMs))
     else {
-      this.failAddress(new Error(`silent for ${timeoutMs} ms`))
-      const cause = `${backend.name} was silent for ${timeoutMs} ms`
+      const cause = new Error(`silent for ${timeoutMs} ms`)
+      this.failAddress(cause)
       this.fail(new Refusal('GatewayTimeout', 'The upstream did not answer in time.', { cause }))
     }
   }
@@ -203,8 +192,7 @@ export class UpstreamRequest {
     this.fail(serviceUnavailable('The upstream is busy.'))
   }
 
-  failGateway(reason: Error, message = 'The upstream cannot be reached.'): void {
-    const cause = new Error(`${this.backend.name}: ${reason.message}`, { cause: reason })
+  failGateway(cause: Error, message = 'The upstream cannot be reached.'): void {
     this.fail(new Refusal('BadGateway', message, { cause }))
   }
 

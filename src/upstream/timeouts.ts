@@ -11,7 +11,7 @@ const TICK_MS = 40
  *   between the bytes of a body, the response is cut.
  * - `connectTimeout` (2 s) of each address (addresses.ts): the next address, then 502.
  * - A full queue (connections.ts): 503 at once.
- * - `SLOW_READER_MS` (200 s) of a caller that reads nothing: its socket is closed.
+ * - `SLOW_READER_MS` (200 s) of a caller that reads nothing (server.ts): its socket is closed.
  * - `listen.requestTimeout` (60 s) of a caller that is still sending (server.ts): 408.
  */
 export function createTimeouts() {

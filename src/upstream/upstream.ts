@@ -1,6 +1,5 @@
 import type { ServerResponse } from 'node:http'
-import { SLOW_READER_MS } from '../downstream/listener/sockets.ts'
-import { createAddresses, createConnect, type OnAddressChange, type Tls } from './addresses.ts'
+import { createAddresses, createConnect, type AddressEvents, type Tls } from './addresses.ts'
 import { createConnections } from './connections.ts'
 import { createSend } from './proxy.ts'
 import { type Backend, type OnRequestEnd, UpstreamRequest } from './request.ts'
@@ -17,8 +16,6 @@ export interface Upstream {
   /** PEM texts for `https`; Node's defaults otherwise. Certificates are always verified. */
   readonly tls: Tls | undefined
   readonly maxConnections: number
-  /** Timeout of a caller that appears to read nothing, in milliseconds; default `SLOW_READER_MS`. */
-  readonly slowReaderMs?: number
 }
 
 /** Forwards requests to one upstream. */
@@ -39,20 +36,15 @@ export interface Forward {
   close(): void
 }
 
-/** Connects to an upstream, lazily. Calls `onChange` when one of its addresses goes down or up. */
-export function createForward(upstream: Upstream, onChange: OnAddressChange): Forward {
-  const { name, timeoutMs, connectTimeoutMs, origins, maxConnections, tls = {} } = upstream
-  const { slowReaderMs = SLOW_READER_MS } = upstream
+/** Connects to an upstream, lazily. */
+export function createForward(upstream: Upstream, eventsOf: AddressEvents): Forward {
+  const { timeoutMs, connectTimeoutMs, origins, maxConnections, tls = {} } = upstream
   const { protocol } = new URL(origins[0]!)
-  const addresses = createAddresses(origins, (change) => {
-    if (!change.up) connections.evict(change.address)
-    onChange(change)
-  })
+  const addresses = createAddresses(origins, eventsOf)
   const connect = createConnect(connectTimeoutMs, protocol === 'https:' ? tls : undefined)
   const connections = createConnections(addresses, connect, maxConnections)
   const timeouts = createTimeouts()
-  const send = createSend(protocol)
-  const backend: Backend = { ...connections, name, timeoutMs, slowReaderMs, timeouts, send }
+  const backend: Backend = { ...connections, timeoutMs, timeouts, send: createSend(protocol) }
   const forward = (response: ServerResponse, outgoing: Outgoing, onEnd: OnRequestEnd) =>
     void new UpstreamRequest(backend, response, outgoing, onEnd)
   return Object.assign(forward, {

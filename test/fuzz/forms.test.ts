@@ -75,7 +75,7 @@ it(
             }
             for (const name of form.keys()) expect(reference.has(name)).toBe(true)
           }
-          const answer = await guard({
+          const answer = await guard('', {
             contentType,
             authorization: authorization === undefined ? [] : [authorization],
             body,

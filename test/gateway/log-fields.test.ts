@@ -97,12 +97,12 @@ describe('the line of a 401', () => {
     const foreign = await logged({ token: await token('acme', { iss: 'https://other.example.com/oidc' }) })
     expect(foreign.line).toMatchObject({
       status: 401,
-      cause: `iss of the token: "https://other.example.com/oidc"; accepted: ${ISSUER}`,
+      cause: `accepted iss: ${ISSUER}; of the token: "https://other.example.com/oidc"`,
     })
     const elsewhere = await logged({ token: await token('acme', { aud }) })
     expect(elsewhere.line).toMatchObject({
       ...{ status: 401, client: 'acme' },
-      cause: `aud of the token: ${JSON.stringify(aud)}; accepted: ${AUDIENCE}`,
+      cause: `accepted aud: ${AUDIENCE}; of the token: ${JSON.stringify(aud)}`,
     })
     expect(elsewhere.got.json.detail).toBe('The access token is for another audience.')
     for (const { got } of [foreign, elsewhere])

@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, request as httpRequest, type Server } from 'node:http'
 import { createResponseFields } from '../../src/upstream/response-head.ts'
 import { closeLater } from './closing.ts'
-import type { AddressChange } from '../../src/upstream/addresses.ts'
+import type { AddressEvents } from '../../src/upstream/addresses.ts'
 import type { UpstreamRequest } from '../../src/upstream/request.ts'
 import { createForward, type Forward, type Upstream } from '../../src/upstream/upstream.ts'
 import type { Outgoing } from '../../src/upstream/request-headers.ts'
@@ -15,6 +15,7 @@ const FRAMING = new Set(['connection', 'content-length', 'transfer-encoding'])
 export interface Front {
   readonly port: number
   readonly outcomes: UpstreamRequest[]
+  readonly server: Server
   /** Number of received requests. */
   requests(): number
   /** Closes the connections to the upstream, as a reload that replaces the upstream does. */
@@ -26,7 +27,7 @@ export async function startFront(
   url: string,
   upstream: Partial<Upstream> = {},
   outgoing: Partial<Outgoing> = {},
-  onChange: (change: AddressChange) => void = () => {},
+  eventsOf: AddressEvents = () => ({ onDown() {}, onUp() {} }),
 ): Promise<Front> {
   const forward: Forward = createForward(
     {
@@ -38,7 +39,7 @@ export async function startFront(
       maxConnections: 256,
       ...upstream,
     },
-    onChange,
+    eventsOf,
   )
   const outcomes: UpstreamRequest[] = []
   let requests = 0
@@ -67,7 +68,7 @@ export async function startFront(
   })
   const { port } = await listenLocally(server)
   closeLater(forward.close)
-  return { port, outcomes, requests: () => requests, closeUpstream: forward.close }
+  return { port, outcomes, server, requests: () => requests, closeUpstream: forward.close }
 }
 
 export interface Got {

@@ -1,9 +1,9 @@
 import { expect, vi } from 'vitest'
 import { randomUUID } from 'node:crypto'
-import { type ClientKeysOptions, createClientKeys } from '../../src/authenticate/token/jwks.ts'
-import { createParGuard, type ParGuard } from '../../src/par/guard.ts'
+import { type KeysOptions, createClientKeys } from '../../src/authenticate/token/jwks.ts'
+import { createParGuard } from '../../src/par/guard.ts'
 import { type ParRules, foldClientId, type ParClient } from '../../src/par/clients.ts'
-import { type Form, parseParameters, refuseBody } from '../../src/par/form.ts'
+import { type Form, type Guard, parseParameters, refuseBody } from '../../src/par/form.ts'
 import type { Refusal } from '../../src/errors.ts'
 import { refusalReply } from '../../src/downstream/reply.ts'
 import { makeKey, signJws, type TestKey } from './issuer.ts'
@@ -22,8 +22,8 @@ export const KEYS = clientKeys({ keys: [KEY.jwk] })
 /** Returns the keys of a client, from a JWK Set or from its URL. */
 export function clientKeys(
   jwks: string | object,
-  events: Partial<ClientKeysOptions['events']> = {},
-  options: Partial<ClientKeysOptions> = {},
+  events: Partial<KeysOptions['events']> = {},
+  options: Partial<KeysOptions> = {},
 ) {
   return createClientKeys({
     issuer: 'client',
@@ -51,15 +51,12 @@ export function guardOptions(clients: Readonly<Record<string, Omit<ParClient, 'i
 }
 
 /** Creates a guard with these clients, whose clock is at `NOW`. */
-export function guardOf(
-  clients: Parameters<typeof guardOptions>[0],
-  options: Partial<ParRules> = {},
-): ParGuard {
+export function guardOf(clients: Parameters<typeof guardOptions>[0], options: Partial<ParRules> = {}): Guard {
   const guard = createParGuard({ ...guardOptions(clients), ...options })
-  return async (request) => {
+  return async (query, form) => {
     checking++
     vi.setSystemTime(NOW * 1000)
-    return await guard(request).finally(() => --checking === 0 && vi.useRealTimers())
+    return await guard(query, form).finally(() => --checking === 0 && vi.useRealTimers())
   }
 }
 
@@ -147,11 +144,11 @@ export const PASSED = 'passed'
 
 /** Returns the guard's result for a form: `PASSED`, or the status, code and description of its refusal. */
 export async function push(
-  guard: ParGuard,
+  guard: Guard,
   fields: Members | string | Buffer,
   sent: Sent = {},
 ): Promise<unknown> {
-  const answer = await guard({
+  const answer = await guard('', {
     contentType: 'application/x-www-form-urlencoded',
     body: typeof fields === 'string' || Buffer.isBuffer(fields) ? Buffer.from(fields) : encodeForm(fields),
     ...sent,

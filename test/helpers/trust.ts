@@ -6,7 +6,7 @@ import {
   createKeySource,
   type Keys,
   type KeySource,
-  type KeySourceOptions,
+  type KeysOptions,
 } from '../../src/authenticate/token/jwks.ts'
 import type { Tokens } from '../../src/config/compile.ts'
 import { Refusal } from '../../src/errors.ts'
@@ -14,10 +14,7 @@ import { closeLater } from './closing.ts'
 import type { TestIssuer } from './issuer.ts'
 
 /** Reads the keys of a test issuer. */
-export async function keysOf(
-  { issuer }: TestIssuer,
-  options: Partial<KeySourceOptions> = {},
-): Promise<KeySource> {
+export async function keysOf({ issuer }: TestIssuer, options: Partial<KeysOptions> = {}): Promise<KeySource> {
   const keys = createKeySource({ issuer, events: { onDown() {}, onUp() {} }, ...options })
   closeLater(() => keys.close())
   await keys.refresh()
@@ -49,8 +46,8 @@ type Serving = (...request: Parameters<Authenticate>) => Identity | Refusal | Pr
 export function createServing(trusted: TrustedIssuer | readonly TrustedIssuer[], proofs?: Proofs): Serving {
   const authenticate = createBearer([trusted].flat(), proofs)
   const used = new Set<string>()
-  async function serve(bound: BoundToken): Promise<Identity | Refusal> {
-    const proof = await bound.prove()
+  function serve(bound: BoundToken): Identity | Refusal {
+    const proof = bound.prove()
     if (proof instanceof Refusal) return proof
     return used.size < used.add(proof.id).size ? bound.identity : bound.replayed()
   }

@@ -19,7 +19,7 @@ const bare = {
     ip: '::1',
     trusted: false,
   },
-  ...{ source: 'gateway', status: 404, bytes: 7, request: { headers: {} }, callers: [] },
+  ...{ source: 'gateway', status: 404, bytes: 7, request: { headers: {} }, response: {}, callers: [] },
 } as unknown as Shown
 /** The exchange without its method, which no line shows. */
 type Shown = Omit<Exchange, 'field'>
@@ -179,14 +179,7 @@ it('truncates long paths and hosts', () => {
   const line = read({
     ...bare,
     target: { host, path, segments: [], query: '' },
-    forwarded: {
-      outcome: 'left',
-      timedOut: 'slow',
-      error: undefined,
-      headAt: undefined,
-      waitsFor: 'response',
-      leftWaitingFor: 'response',
-    } as NonNullable<Exchange['forwarded']>,
+    response: { errored: new Error('slow') } as Exchange['response'],
   })
   expect(line).toMatchObject({ path: `/${'x'.repeat(255)}…`, cause: 'slow' })
   expect(line['host']).toBe(`${'h'.repeat(256)}…`)

@@ -30,7 +30,7 @@ const encoded = (fields: Members | string): string =>
 /** Checks as of `NOW`; returns the message of the refusal, or `passed`. */
 async function checked(query: string, form?: Body): Promise<string> {
   vi.setSystemTime(NOW * 1000)
-  const refusal = await guard(query, form).finally(() => vi.useRealTimers())
+  const refusal = await guard(`?${query}`, form).finally(() => vi.useRealTimers())
   if (refusal === undefined) return 'passed'
   expect([refusal.status, refusal.headers]).toEqual([400, {}])
   return refusal.message
@@ -149,8 +149,8 @@ it.each(['application/json', 'multipart/form-data; boundary=x', ''])(
 
 it('names the client for the log, also if it then refuses it', async () => {
   const claimed: string[] = []
-  await guard(encoded(plain('signing')), undefined, (id) => claimed.push(id))
-  await guard(encoded(plain('other')), undefined, (id) => claimed.push(id))
-  await guard(encoded(plain('x'.repeat(256))), undefined, (id) => claimed.push(id))
+  await guard(`?${encoded(plain('signing'))}`, undefined, (id) => claimed.push(id))
+  await guard(`?${encoded(plain('other'))}`, undefined, (id) => claimed.push(id))
+  await guard(`?${encoded(plain('x'.repeat(256)))}`, undefined, (id) => claimed.push(id))
   expect(claimed).toEqual(['signing', 'other'])
 })

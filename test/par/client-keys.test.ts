@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { ParGuard } from '../../src/par/guard.ts'
+import type { Guard } from '../../src/par/form.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import {
   assertion,
@@ -26,7 +26,7 @@ const unavailable = {
 describe('keys behind a jwksUri', () => {
   let publisher: TestIssuer
   let keys: ReturnType<typeof clientKeys>
-  let guard: ParGuard
+  let guard: Guard
 
   beforeEach(async () => {
     publisher = await startIssuer({ algorithms: ['ES256'] })
@@ -60,7 +60,7 @@ describe('keys behind a jwksUri', () => {
   })
 
   it('go on serving while they cannot be read again', async () => {
-    open({ cooldownMs: 0, maxAgeMs: 0 })
+    open({ cooldownMs: 0, refreshMs: 0 })
     expect(await send(assertion('acme'))).toBe(PASSED)
     publisher.fault = 'down'
     expect(await send(assertion('acme', {}, { header: { kid: 'unknown' } }))).toMatchObject({ status: 401 })
@@ -83,7 +83,7 @@ describe('keys behind a jwksUri', () => {
   })
 
   it('keys behind a jwksUri are read when they are needed and old, once a cool-down, and never by themselves', async () => {
-    open({ maxAgeMs: 50, cooldownMs: 60_000 })
+    open({ refreshMs: 50, cooldownMs: 60_000 })
     expect(await send()).toMatchObject({ status: 400 })
     expect(publisher.asked.jwks).toBe(0)
     expect(await send(assertion('acme'))).toBe(PASSED)
@@ -91,7 +91,7 @@ describe('keys behind a jwksUri', () => {
     // Old, and within the cool-down.
     for (let i = 0; i < 5; i++) expect(await send(assertion('acme'))).toBe(PASSED)
     expect(publisher.asked.jwks).toBe(1)
-    keys = clientKeys(publisher.jwksUri, {}, { maxAgeMs: 0, cooldownMs: 0 })
+    keys = clientKeys(publisher.jwksUri, {}, { refreshMs: 0, cooldownMs: 0 })
     guard = guardOf({ acme: { keys } })
     for (let i = 0; i < 3; i++) expect(await send(assertion('acme'))).toBe(PASSED)
     await new Promise((resolve) => setTimeout(resolve, 50))

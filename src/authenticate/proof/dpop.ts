@@ -4,8 +4,8 @@ import { LRUCache } from 'lru-cache'
 import { canonicalEscapes } from '../../downstream/target.ts'
 import { isObject, parseObject } from '../../runtime/json.ts'
 import { type CredentialsError, needsExtension } from '../token/claims.ts'
-import { parseJws } from '../token/jws.ts'
-import { type KeySet, privateMember, readKeySet } from '../token/key-set.ts'
+import { parseJws, verifyJws } from '../token/jws.ts'
+import { privateMember, readKey, type VerificationKey } from '../token/key-set.ts'
 
 /** The thumbprint of the key that a token is bound to, and the base64url SHA-256 of the token. */
 type Binding = Readonly<Record<'jkt' | 'ath', string>>
@@ -21,8 +21,8 @@ export interface Proof {
 export interface Proofs {
   /** The algorithms that proofs may use. */
   readonly algorithms: readonly string[]
-  /** Verifies the one proof of a request, except that it is not a replay. Never rejects. */
-  verify(binding: Binding, sender: Sender): Promise<Proof | CredentialsError>
+  /** Verifies the one proof of a request, except that it is not a replay. */
+  verify(binding: Binding, sender: Sender): Proof | CredentialsError
 }
 
 /** The parts of a request that a proof of possession is checked against. */
@@ -55,26 +55,27 @@ export const invalidProof = (description: string) => ({ error: 'invalid_dpop_pro
  * would call twice.
  */
 export function createProofs(serves: (host: string) => boolean): Proofs {
-  const keys = new LRUCache<string, KeySet>({ max: CACHED_KEYS })
+  const keys = new LRUCache<string, VerificationKey>({ max: CACHED_KEYS })
 
-  const verify: Proofs['verify'] = async (binding, sender) => {
+  const verify: Proofs['verify'] = (binding, sender) => {
     if (sender.proofs.length !== 1) return invalidProof('Send one DPoP header, with one proof.')
     const proof = sender.proofs[0]!
     const jws = proof.length > MAX_PROOF ? undefined : parseJws(proof)
     const claims = parseObject(jws?.payload)
-    if (jws === undefined || claims === undefined) return invalidProof('The DPoP proof is malformed.')
+    if (!jws || !claims) return invalidProof('The DPoP proof is malformed.')
     const { typ, alg, jwk } = jws.header
     if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !ALGORITHMS.includes(alg as string))
-      return invalidProof(`The proof needs typ dpop+jwt, no crit and an alg of ${ALGORITHMS.join(', ')}.`)
-    const key = canonicalJwk(jwk)
-    if (key === undefined) return invalidProof('The DPoP proof holds no public key.')
-    if (thumbprintOf(key) !== binding.jkt)
+      return invalidProof('The proof needs typ dpop+jwt, no crit and one of the offered algs.')
+    const canonical = canonicalJwk(jwk)
+    if (canonical === undefined) return invalidProof('The DPoP proof holds no public key.')
+    if (thumbprintOf(canonical) !== binding.jkt)
       return { error: 'invalid_token', description: 'The access token is bound to another key.' }
     // Imported only now, as it is the key of the token, and cached: a client signs many proofs with
     // it.
-    const set = keys.get(key) ?? (await readKeySet({ keys: [JSON.parse(key)] }))
-    keys.set(key, set)
-    if (!set.verifies(jws, undefined)) return invalidProof('The DPoP proof has an invalid signature.')
+    const key = keys.get(canonical) ?? readKey(JSON.parse(canonical))
+    keys.set(canonical, key)
+    if (!key?.algorithms.has(alg) || !verifyJws(jws, key.key))
+      return invalidProof('The DPoP proof has an invalid signature.')
     const { jti, htm, htu, iat, ath } = claims
     if (htm !== sender.method) return invalidProof('The DPoP proof is for another method.')
     if (!isRequestedUrl(htu, sender)) return invalidProof('The DPoP proof is for another URL.')
@@ -94,7 +95,6 @@ export function createProofs(serves: (host: string) => boolean): Proofs {
    * that is served.
    */
   function isRequestedUrl(htu: unknown, { scheme, host, path }: Sender): boolean {
-    if (typeof htu !== 'string') return false
     const claimed = normalizeUrl(htu)
     const requested = normalizeUrl(`${scheme}://${host}${path}`)
     // Another server that receives proofs could put its own host in the Host field here.
@@ -135,8 +135,8 @@ const HTTP_URI = /^https?:\/\/[^\s/?#@\\"<>^`{|}]+(?:[/?#][!#-;=?-[\]_a-z~]*)?$/
  * Normalizes a URL without query and fragment (RFC 3986 section 6.2); returns undefined for other
  * text.
  */
-function normalizeUrl(url: string) {
-  if (!HTTP_URI.test(url) || !URL.canParse(url)) return undefined
+function normalizeUrl(url: unknown) {
+  if (typeof url !== 'string' || !HTTP_URI.test(url) || !URL.canParse(url)) return undefined
   const { origin, hostname, pathname } = new URL(url)
   const path = canonicalEscapes(pathname)
   return path === undefined ? undefined : { hostname, href: origin + path }

@@ -12,7 +12,7 @@ export interface Keys {
   refresh(): Promise<KeySet | undefined> | undefined
 }
 
-interface ReaderOptions extends KeyLocation {
+export interface KeysOptions extends KeyLocation {
   /** The keys, if they were just read. */
   readonly keys?: KeySet | undefined
   /**
@@ -22,6 +22,10 @@ interface ReaderOptions extends KeyLocation {
   readonly events: Pick<HealthOptions, 'onDown' | 'onUp'> & { readonly onFailed?: () => void }
   /** Minimum pause between two reads on demand. */
   readonly cooldownMs?: number
+  /** Age at which keys are read again; by default 10 minutes, or 10 s for a file. */
+  readonly refreshMs?: number
+  /** Pause after a first failed read, also between two reads on demand while there are no keys. */
+  readonly retryMs?: number
 }
 
 /**
@@ -29,59 +33,60 @@ interface ReaderOptions extends KeyLocation {
  * keys is at most `retryMs`.
  */
 function createReader(
-  { keys, cooldownMs = 10_000, events }: ReaderOptions,
-  retryMs: number,
+  options: KeysOptions,
   health: Health,
-  load: (previous?: KeySet) => Promise<KeySet>,
+  load: (previous?: KeySet) => Promise<KeySet> = (previous) => loadKeys(options, previous),
 ) {
+  const { cooldownMs = 10_000, retryMs = DEFAULT_RETRY_MS, events } = options
+  let { keys } = options
+  let readAt = performance.now()
   let reading: Promise<KeySet | undefined> | undefined
   let refreshedAt = -Infinity
-  const reader = {
-    keys,
-    /**
-     * When the keys were last read, or, before the first time, when the reader was created
-     * (`performance.now()`).
-     */
-    readAt: performance.now(),
-    closed: false,
-    mayRefresh: (now: number): boolean =>
-      now - refreshedAt >= (reader.keys === undefined ? Math.min(retryMs, cooldownMs) : cooldownMs),
-    refresh() {
-      if (reading !== undefined) return reading
-      const now = performance.now()
-      if (reader.closed || !reader.mayRefresh(now)) return undefined
-      refreshedAt = now
-      return reader.read()
-    },
-    read(): Promise<KeySet | undefined> {
-      reading ??= attempt().finally(() => (reading = undefined))
-      return reading
-    },
-  }
+  let closed = false
 
   async function attempt(): Promise<KeySet | undefined> {
     try {
-      reader.keys = await load(reader.keys)
-      reader.readAt = performance.now()
+      keys = await load(keys)
+      readAt = performance.now()
       health.succeeded()
     } catch (error) {
-      if (error instanceof NoKeys) reader.keys = undefined
-      if (!reader.closed) events.onFailed?.()
+      if (error instanceof NoKeys) keys = undefined
+      if (!closed) events.onFailed?.()
       health.failed(error as Error)
     }
-    return reader.keys
+    return keys
   }
-  return reader
+
+  function read(): Promise<KeySet | undefined> {
+    reading ??= attempt().finally(() => (reading = undefined))
+    return reading
+  }
+
+  function mayRefresh(): boolean {
+    const pauseMs = keys === undefined ? Math.min(retryMs, cooldownMs) : cooldownMs
+    return performance.now() - refreshedAt >= pauseMs
+  }
+
+  return {
+    read,
+    mayRefresh,
+    current: () => keys,
+    /** Returns when the keys were last read or, before the first time, when it was created. */
+    readAt: () => readAt,
+    refresh() {
+      if (reading !== undefined) return reading
+      if (closed || !mayRefresh()) return undefined
+      refreshedAt = performance.now()
+      return read()
+    },
+    close() {
+      closed = true
+      health.stop()
+    },
+  }
 }
 
-export interface KeySourceOptions extends ReaderOptions {
-  /** Pause between periodic loads; by default 10 minutes for a URL, 10 s for a file. */
-  readonly refreshMs?: number
-  /** Pause after a first failed load; it doubles with each, up to 30 s. */
-  readonly retryMs?: number
-}
-
-/** The keys of an issuer, which are loaded periodically until it is closed. */
+/** The keys of an issuer, which are read periodically until it is closed. */
 export interface KeySource extends Keys {
   /**
    * Returns when the keys were last read or, before the first time, when it was created
@@ -91,62 +96,40 @@ export interface KeySource extends Keys {
   close(): void
 }
 
+const DEFAULT_RETRY_MS = 500
 const MAX_RETRY_MS = 30_000
 
 /**
- * Keeps an issuer's keys: loads them unless they are given, retries with a back-off, then loads
- * them periodically, and on demand after a cool-down. Loads never overlap.
+ * Keeps an issuer's keys: reads them unless they are given, retries with a back-off, then reads
+ * them periodically, and on demand after a cool-down. Reads never overlap.
  */
-export function createKeySource(options: KeySourceOptions): KeySource {
-  const { jwks, events, retryMs = 500 } = options
+export function createKeySource(options: KeysOptions): KeySource {
+  const { jwks, events, retryMs = DEFAULT_RETRY_MS } = options
   const isFile = typeof jwks === 'string' && !/^https?:\/\//i.test(jwks)
-  const refreshMs = options.refreshMs ?? (isFile ? 10_000 : 600_000)
-  let timer: NodeJS.Timeout | undefined
+  const { refreshMs = isFile ? 10_000 : 600_000 } = options
   const health = new Health({
-    backoffMs: Math.min(retryMs, refreshMs),
-    maxBackoffMs: Math.min(MAX_RETRY_MS, refreshMs),
+    backoffMs: retryMs,
+    maxBackoffMs: MAX_RETRY_MS,
     ...events,
     async probe() {
       await reader.read()
       if (!health.up) throw new Error('still down')
     },
   })
-  const reader = createReader(options, retryMs, health, async (previous) => {
-    clearTimeout(timer)
-    const keys = await loadKeys(options, previous)
-    scheduleLoad()
-    return keys
-  })
-
-  function scheduleLoad(): void {
-    if (!reader.closed) timer = setTimeout(() => void reader.read(), refreshMs).unref()
-  }
-
-  if (reader.keys === undefined) void reader.read()
-  else scheduleLoad()
+  const reader = createReader(options, health)
+  const timer = setInterval(() => void reader.read(), refreshMs).unref()
+  if (reader.current() === undefined) void reader.read()
   return {
-    current: () => reader.keys,
-    refresh: reader.refresh,
-    readAt: () => reader.readAt,
+    ...reader,
     close() {
-      reader.closed = true
-      health.stop()
-      clearTimeout(timer)
+      reader.close()
+      clearInterval(timer)
     },
   }
 }
 
-export interface ClientKeysOptions extends ReaderOptions {
-  /** A JWK Set, or its URL. */
-  readonly jwks: string | object
-  /** Age at which keys are read again. */
-  readonly maxAgeMs?: number
-}
-
 /** Bounds of a client's key set: each of the listed clients could publish an expensive one. */
 const CLIENT_BOUNDS = { maxBytes: 64 * 1024, maxKeys: 20 }
-/** Pause between reads while there are no keys: callers are refused with `Retry-After: 1`. */
-const CLIENT_RETRY_MS = 1000
 /**
  * Limits the concurrent reads of all clients together, which wait at most `MAX_WAIT_MS` for others.
  */
@@ -156,10 +139,9 @@ const MAX_WAIT_MS = 3000
 /**
  * Creates the keys of a client, which are read only when a signature needs them and they are old.
  */
-export function createClientKeys(options: ClientKeysOptions): Keys & { close(): void } {
-  const { jwks, events, maxAgeMs = 600_000 } = options
-  const health = new Health({ backoffMs: CLIENT_RETRY_MS, ...events })
-  const reader = createReader(options, CLIENT_RETRY_MS, health, (previous) => {
+export function createClientKeys(options: KeysOptions): Keys & { close(): void } {
+  const { events, refreshMs = 600_000 } = options
+  const reader = createReader(options, new Health({ backoffMs: 0, ...events }), (previous) => {
     const since = performance.now()
     return limit(() => {
       if (performance.now() - since > MAX_WAIT_MS) throw new Error('too many reads of client keys')
@@ -167,15 +149,10 @@ export function createClientKeys(options: ClientKeysOptions): Keys & { close(): 
     })
   })
   return {
+    ...reader,
     current() {
-      const now = performance.now()
-      const isDue = typeof jwks === 'string' && now - reader.readAt >= maxAgeMs && reader.mayRefresh(now)
-      return isDue ? undefined : reader.keys
-    },
-    refresh: () => (typeof jwks === 'object' && reader.keys ? undefined : reader.refresh()),
-    close() {
-      reader.closed = true
-      health.stop()
+      const isOld = performance.now() - reader.readAt() >= refreshMs
+      return isOld && reader.mayRefresh() ? undefined : reader.current()
     },
   }
 }

@@ -75,11 +75,11 @@ function decode(text: string): Buffer | undefined {
 }
 
 /**
- * Returns true if `key`, which fits `algorithm`, made the signature. Synchronous: queueing to the
- * thread pool costs more than the verification.
+ * Returns true if `key`, which fits the algorithm of the header, made the signature. Synchronous:
+ * queueing to the thread pool costs more than the verification.
  */
-export function verifyJws(jws: Jws, algorithm: string, key: KeyObject): boolean {
-  const { digest, options } = SCHEMES.get(algorithm)!
+export function verifyJws(jws: Jws, key: KeyObject): boolean {
+  const { digest, options } = SCHEMES.get(jws.header['alg'] as string)!
   // OpenSSL accepts a PSS signature without its leading zeros, a second encoding (RFC 8017 section
   // 8.1.2, step 1).
   const bits = key.asymmetricKeyDetails?.modulusLength

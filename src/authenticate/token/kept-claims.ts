@@ -9,9 +9,7 @@ export type Claims = Readonly<Record<string, Scalar | readonly Scalar[]>>
 const MAX_CHARS = 255
 
 const isKept = (value: unknown): value is Scalar =>
-  typeof value === 'number' ||
-  typeof value === 'boolean' ||
-  (typeof value === 'string' && value.length <= MAX_CHARS)
+  typeof value === 'string' ? value.length <= MAX_CHARS : ['number', 'boolean'].includes(typeof value)
 
 /**
  * Returns the named claims: numbers, booleans and short texts, and lists of them; an empty list for

@@ -19,17 +19,18 @@ const MAX_PENDING = 64
 const MAX_WAITING = 1000
 const CLOSED_AT_ONCE = 10
 
-class Pipeline {
-  pending = 0
+interface Pipeline {
+  pending: number
   /** Actions to run one by one, each after the request before it. */
-  readonly waiting: (() => void)[] = []
+  readonly waiting: (() => void)[]
   /** Resumes reading; undefined unless it is paused. */
-  resume: (() => void) | undefined = undefined
-  ends = false
+  resume: (() => void) | undefined
+  /** Ends a request, and begins the next one. */
+  readonly done: () => void
 }
 
 /** Serves each socket's requests in order, and none after a response that closes it (RFC 9112 section 9.6). */
-export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max: number) => void) {
+export function createPipelining(onOverflow: (socket: Socket, max: number) => void) {
   const pipelines = new WeakMap<Socket, Pipeline>()
   const overflowing: Socket[] = []
   let inFlight = 0
@@ -47,14 +48,8 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
     if (overflowing.length > 0) setImmediate(closeSome)
   }
 
-  function add(response: ServerResponse, expectsContinue: boolean): void {
-    const { socket } = response.req
-    if (!socket.writable) return
-    const pipeline = pipelines.get(socket) ?? new Pipeline()
-    pipelines.set(socket, pipeline)
-    if (pipeline.pending >= MAX_PENDING) return overflow(socket, MAX_PENDING)
-    if (pipeline.pending > 0 && waiting >= MAX_WAITING) return overflow(socket, 1)
-    const done = (): void => {
+  function open(socket: Socket): Pipeline {
+    function done(): void {
       pipeline.pending--
       inFlight--
       if (pipeline.resume !== undefined && pipeline.pending < PAUSE_AT) {
@@ -63,32 +58,34 @@ export function createPipelining(serve: Serve, onOverflow: (socket: Socket, max:
       }
       pipeline.waiting.shift()?.()
     }
+    const pipeline: Pipeline = { pending: 0, waiting: [], resume: undefined, done }
+    pipelines.set(socket, pipeline)
+    return pipeline
+  }
+
+  /**
+   * Calls `run` after the responses to the pending requests of a socket, unless one of them closes
+   * it. `run` calls `done` once, when its response is closed.
+   */
+  function add(socket: Socket, run: (done: () => void) => void): void {
+    if (!socket.writable) return
+    const pipeline = pipelines.get(socket) ?? open(socket)
+    const { done } = pipeline
+    if (pipeline.pending >= MAX_PENDING) return overflow(socket, MAX_PENDING)
+    if (pipeline.pending > 0 && waiting >= MAX_WAITING) return overflow(socket, 1)
     pipeline.pending++
     inFlight++
     if (pipeline.pending >= PAUSE_AT) pipeline.resume ??= pause(socket)
-    if (pipeline.pending === 1) return serve(response, expectsContinue, done)
+    if (pipeline.pending === 1) return run(done)
     waiting++
     pipeline.waiting.push(() => {
       waiting--
-      if (socket.writable) serve(response, expectsContinue, done)
+      if (socket.writable) run(done)
       else done()
     })
   }
 
-  /** Calls `end` after the responses to the pending requests of a socket, unless one of them closes it. */
-  function endAfterPending(socket: Socket, end: () => void): void {
-    const pipeline = pipelines.get(socket)
-    if (pipeline === undefined || pipeline.pending === 0) return end()
-    if (pipeline.ends) return
-    pipeline.ends = true
-    pipeline.waiting.push(() => {
-      if (socket.writable) end()
-      // Later requests are not served, but their `done` must run to keep the count.
-      pipeline.waiting.shift()?.()
-    })
-  }
-
-  return { add, endAfterPending, requests: (): number => inFlight }
+  return { add, requests: (): number => inFlight }
 }
 
 /**

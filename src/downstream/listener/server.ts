@@ -8,7 +8,7 @@ import { abortBody, bodyRefusal } from '../body.ts'
 import { loads } from './drain.ts'
 import { createPipelining, type Serve } from './pipelining.ts'
 import { METHODS } from '../router.ts'
-import { type ConnectionPolicy, resetSlowReaders, SLOW_READER_MS, type SocketBounds } from './sockets.ts'
+import { type ConnectionPolicy, resetSlowReaders, type SocketBounds } from './sockets.ts'
 import { boundSockets, endWithStatus, lingerOnClose } from './sockets.ts'
 
 /** Bounds of the callers' listener, in milliseconds and bytes. */
@@ -35,6 +35,13 @@ export interface ListenerEvents extends ConnectionPolicy {
   unreadable(peer: string, status: number, reason: string, requestId: string | undefined): void
   insecure(peer: string, reason: string): void
 }
+
+/**
+ * Timeout of a caller that appears to read nothing, in milliseconds: 4 MB at 20 kB/s. Linux reports
+ * progress only after about 1.4 of its 4 MB send buffer are free, and the caller's system may
+ * request it by the megabyte.
+ */
+const SLOW_READER_MS = 200_000
 
 /** Maximum header fields of a request: each costs more than its bytes. */
 const MAX_FIELDS = 200
@@ -63,21 +70,14 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
 
   const report = (socket: Socket, status: number, reason: string, requestId?: string): void =>
     events.unreadable(socket.remoteAddress ?? '', status, reason.slice(0, 100), requestId)
-  const pipelining = createPipelining(
-    (response, expectsContinue, done) => {
-      const { rawHeaders, socket } = response.req
-      if (rawHeaders.length <= 2 * MAX_FIELDS) return serve(response, expectsContinue, done)
-      // RFC 6585 section 5.
-      const requestId = endWithStatus(socket, 431, events.idField())
-      report(socket, 431, `more than ${MAX_FIELDS} header fields`, requestId)
-      done()
-    },
-    (socket, max) => report(socket, 400, `more than ${max} pending requests`),
+  const pipelining = createPipelining((socket, max) =>
+    report(socket, 400, `more than ${max} pending requests`),
   )
   const refuse = (socket: Socket, status: number, reason: string, fields?: string): void =>
-    pipelining.endAfterPending(socket, () =>
-      report(socket, status, reason, endWithStatus(socket, status, events.idField(), fields)),
-    )
+    pipelining.add(socket, (done) => {
+      report(socket, status, reason, endWithStatus(socket, status, events.idField(), fields))
+      done()
+    })
 
   const sockets = boundSockets(server, bounds, events)
   loads.set(server, { sockets, requests: pipelining.requests })
@@ -97,9 +97,13 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   // RFC 9110 section 10.1.1 allows a server to ignore an unknown expectation.
   for (const event of ['request', 'checkContinue', 'checkExpectation'])
     server.on(event, (request: IncomingMessage, response: ServerResponse) => {
+      const { rawHeaders, socket } = request
+      // RFC 6585 section 5.
+      if (rawHeaders.length > 2 * MAX_FIELDS)
+        return refuse(socket, 431, `more than ${MAX_FIELDS} header fields`)
       // Node drops bytes after a request with Upgrade, so that the next one could start anywhere.
       if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
-      pipelining.add(response, event === 'checkContinue')
+      pipelining.add(socket, (done) => serve(response, event === 'checkContinue', done))
     })
   server.on('connect', (_: IncomingMessage, socket: Socket) => {
     // Node has released the socket, on which responses may be in flight.

@@ -44,13 +44,6 @@ export function boundSockets(server: Server, bounds: SocketBounds, policy: Conne
 }
 
 /**
- * Timeout of a caller that appears to read nothing, in milliseconds: 4 MB at 20 kB/s. Linux reports
- * progress only after about 1.4 of its 4 MB send buffer are free, and the caller's system may
- * request it by the megabyte.
- */
-export const SLOW_READER_MS = 200_000
-
-/**
  * Resets a socket, so that a truncated response does not look complete; Node cannot reset a TLS
  * socket, which is only closed.
  */
@@ -60,21 +53,24 @@ export function destroyWithReset(socket: Socket): void {
 }
 
 /**
- * Resets sockets whose caller reads nothing of a complete response for `maxMs`, or up to a tenth
- * longer; the upstream's timeouts cover incomplete ones. One timer serves all.
+ * Resets sockets whose caller reads nothing of a response for `maxMs`, or up to a tenth longer. One
+ * timer serves all.
  */
 export function resetSlowReaders(sockets: ReadonlySet<Socket>, maxMs: number): void {
-  const unread = new WeakMap<ServerResponse, { readonly bytes: number; readonly since: number }>()
+  const unread = new WeakMap<ServerResponse, { readonly sent: number; readonly since: number }>()
   setInterval(() => {
     const now = performance.now()
     for (const socket of sockets) {
       const response = responseOf(socket)
-      const bytes = socket.writableLength
-      if (response?.writableEnded !== true || bytes === 0) continue
+      if (!response || socket.writableLength === 0) continue
+      const sent = socket.bytesWritten - socket.writableLength
       const before = unread.get(response)
-      if (before?.bytes !== bytes) unread.set(response, { bytes, since: now })
-      // After an orderly close, the kernel would keep the unread bytes for minutes.
-      else if (now - before.since >= maxMs) destroyWithReset(socket)
+      if (before?.sent !== sent) unread.set(response, { sent, since: now })
+      else if (now - before.since >= maxMs) {
+        // After an orderly close, the kernel would keep the unread bytes for minutes.
+        destroyWithReset(socket)
+        response.destroy(new Error(`the caller read too little for ${maxMs} ms`))
+      }
     }
   }, maxMs / 10).unref()
 }

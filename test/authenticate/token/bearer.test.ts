@@ -104,27 +104,25 @@ describe('the answers of RFC 6750', () => {
     })
   })
 
-  it('logs how far the times of a refused token are from its clock', async () => {
+  it('logs the times of a refused token, and its own', async () => {
     const now = Math.floor(Date.now() / 1000)
     const authenticate = await bearer()
     const cause = (claims: object) =>
       (authenticate([`Bearer ${issuer.token({ iat: now, ...claims })}`]) as Refusal).cause
     expect(cause({ nbf: now + 118 })).toMatch(
-      /^iat [012] s ago, nbf 11[78] s ahead, exp \d+ s ahead, by the clock of this gateway; leeway 5 s$/,
+      new RegExp(`^times: {"iat":${now},"nbf":${now + 118},"exp":\\d+,"now":\\d+}$`),
     )
-    expect(cause({ exp: now - 30 })).toMatch(/exp 3[01] s ago/)
+    expect(cause({ exp: now - 30 })).toContain(`"exp":${now - 30},`)
   })
 
-  it('logs the issuer or audience of a token for another, at most 200 characters, and those that are accepted', async () => {
+  it('logs the issuers or audiences that are accepted, and those of a token for another', async () => {
     const authenticate = await bearer()
     const cause = (claims: object) =>
       (authenticate([`Bearer ${issuer.token({ ...claims })}`]) as Refusal).cause
-    const accepted = `accepted: ${issuer.audience}`
-    expect(cause({ aud: undefined })).toBe(`aud of the token: none; ${accepted}`)
-    expect(cause({ aud: ['a', 'b'] })).toBe(`aud of the token: ["a","b"]; ${accepted}`)
-    expect(cause({ aud: 'a'.repeat(198) })).toBe(`aud of the token: "${'a'.repeat(198)}"; ${accepted}`)
-    expect(cause({ aud: 'a'.repeat(199) })).toBe(`aud of the token: "${'a'.repeat(199)}…; ${accepted}`)
-    expect(cause({ iss: null })).toBe(`iss of the token: null; accepted: ${issuer.issuer}`)
+    const accepted = `accepted aud: ${issuer.audience}`
+    expect(cause({ aud: undefined })).toBe(`${accepted}; of the token: none`)
+    expect(cause({ aud: ['a', 'b'] })).toBe(`${accepted}; of the token: ["a","b"]`)
+    expect(cause({ iss: null })).toBe(`accepted iss: ${issuer.issuer}; of the token: null`)
   })
 
   it('logs the client of a refused token only if its signature is valid', async () => {

@@ -178,7 +178,7 @@ describe('a token that is not accepted', () => {
       server.answer = active({ iss })
       const refusal = await asker()()
       expect(refusal).toEqual(refusedAs('The issuer is not trusted here.'))
-      expect(causeOf(refusal)).toBe(`iss of the token: ${JSON.stringify(iss)}; accepted: ${ISSUER}`)
+      expect(causeOf(refusal)).toBe(`accepted iss: ${ISSUER}; of the token: ${JSON.stringify(iss)}`)
     },
   )
 

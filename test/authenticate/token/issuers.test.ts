@@ -86,10 +86,10 @@ describe('several issuers', () => {
     const authenticate = createServing([await trusted(first), await trusted(second, { audience })])
     const cause = async (token: string) => ((await authenticate([`Bearer ${token}`])) as Refusal).cause
     expect(await cause(first.token({ iss: 'x' }))).toBe(
-      `iss of the token: "x"; accepted: ${first.issuer}, ${second.issuer}`,
+      `accepted iss: ${first.issuer}, ${second.issuer}; of the token: "x"`,
     )
     expect(await cause(second.token({ aud: first.audience }))).toBe(
-      `aud of the token: "${first.audience}"; accepted: ${audience.join(', ')}`,
+      `accepted aud: ${audience.join(', ')}; of the token: "${first.audience}"`,
     )
   })
 

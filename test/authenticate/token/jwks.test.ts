@@ -1,11 +1,7 @@
 import { rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
-import {
-  createKeySource,
-  type KeySource,
-  type KeySourceOptions,
-} from '../../../src/authenticate/token/jwks.ts'
+import { createKeySource, type KeySource, type KeysOptions } from '../../../src/authenticate/token/jwks.ts'
 import { closeLater } from '../../helpers/closing.ts'
 import { createFolder } from '../../helpers/folder.ts'
 import { type Fault, makeKey, startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
@@ -20,7 +16,7 @@ beforeEach(async () => {
   reported = []
 })
 
-function create(options: Partial<KeySourceOptions> = {}): KeySource {
+function create(options: Partial<KeysOptions> = {}): KeySource {
   const source = createKeySource({
     issuer: issuer.issuer,
     jwks: issuer.jwksUri,

@@ -30,7 +30,7 @@ const NOT_FOR_US = new Set([1, 346, 347, 348, 350, 351, 352, 357, 358, 359, 372,
 
 function verifies(text: string, set: KeySet): boolean {
   const jws = parseJws(text)
-  return jws !== undefined && set.verifies(jws, jws.header['kid'])
+  return jws !== undefined && set.verifies(jws)
 }
 
 async function joseVerifies(text: string, jwk: JWK): Promise<boolean> {

@@ -14,7 +14,7 @@ const ROOMS = `
   limit/memory       | limit runtime                                                                |
   limit/redis        | limit runtime                                                                | cluster-key-slot ioredis lru-cache
   limit/fallback     | errors health limit limit/memory limit/redis runtime                         |
-  authenticate/token | authenticate/proof errors health runtime                                     | lru-cache p-limit
+  authenticate/token | authenticate/proof errors health runtime                                     | jose lru-cache p-limit
   authenticate/proof | authenticate/token downstream runtime                                        | lru-cache
   par                | authenticate/token errors runtime                                             |
   upstream           | downstream downstream/listener errors health runtime                                             |

@@ -12,7 +12,7 @@ import type { GatewayDeps, Outcome, Routed } from './exchange.ts'
 /**
  * Authenticates the caller as the route requires, and applies the route's limits to it. Returns a
  * 400, 401, 403 or 503; on the PAR and the authorisation endpoint also a 413 or 429. Returns a
- * promise only if it must wait for keys, introspection or a body.
+ * promise only if it must wait for keys, introspection, a proof or a body.
  */
 export function authenticate(deps: GatewayDeps, exchange: Routed): Outcome | Promise<Outcome> {
   const { asked, head, ip, method, request, route, target, trusted } = exchange
@@ -45,8 +45,7 @@ function admit(deps: GatewayDeps, exchange: Routed, found: Authenticated) {
   const caller = { client, ...(user !== undefined && { user }), ip, claims }
   const forbidden =
     requireScope(identity, route.scope) ?? refuseCounted(exchange) ?? applyLimits(exchange, caller)
-  const unproved = 'prove' in found ? prove(deps, exchange, caller, found) : undefined
-  if (unproved !== undefined) return unproved
+  if ('prove' in found) return prove(deps, exchange, caller, found).then((unproved) => unproved ?? forbidden)
   exchange.caller = caller
   return forbidden
 }
@@ -66,15 +65,17 @@ export function refuseCounted(exchange: Routed): Outcome {
 }
 
 /**
- * Verifies the proof of a bound token. Skipped if the limiter's cache refuses the call: no signature
- * is verified then, and the proof stays usable.
+ * Verifies the proof of a bound token, and sets the caller. Skipped if the limiter's cache refuses
+ * the call: no signature is verified then, and the proof stays usable.
  */
-function prove({ limiter }: GatewayDeps, exchange: Routed, caller: Caller, token: BoundToken): Outcome {
+async function prove({ limiter }: GatewayDeps, exchange: Routed, caller: Caller, token: BoundToken) {
   exchange.cachedRefusal = limiter.recall(exchange.quotas)
-  if (exchange.cachedRefusal !== undefined) return undefined
-  const proof = token.prove()
-  if (proof instanceof Refusal) return proof
-  exchange.proved = { token, quota: exchange.route.proofQuota(proof, caller, exchange) }
+  if (exchange.cachedRefusal === undefined) {
+    const proof = await token.prove()
+    if (proof instanceof Refusal) return proof
+    exchange.proved = { token, quota: exchange.route.proofQuota(proof, caller, exchange) }
+  }
+  exchange.caller = caller
   return undefined
 }
 

@@ -46,8 +46,8 @@ type Serving = (...request: Parameters<Authenticate>) => Identity | Refusal | Pr
 export function createServing(trusted: TrustedIssuer | readonly TrustedIssuer[], proofs?: Proofs): Serving {
   const authenticate = createBearer([trusted].flat(), proofs)
   const used = new Set<string>()
-  function serve(bound: BoundToken): Identity | Refusal {
-    const proof = bound.prove()
+  async function serve(bound: BoundToken): Promise<Identity | Refusal> {
+    const proof = await bound.prove()
     if (proof instanceof Refusal) return proof
     return used.size < used.add(proof.id).size ? bound.identity : bound.replayed()
   }

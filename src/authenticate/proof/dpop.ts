@@ -21,8 +21,8 @@ export interface Proof {
 export interface Proofs {
   /** The algorithms that proofs may use. */
   readonly algorithms: readonly string[]
-  /** Verifies the one proof of a request, except that it is not a replay. */
-  verify(binding: Binding, sender: Sender): Proof | CredentialsError
+  /** Verifies the one proof of a request, except that it is not a replay. Never rejects. */
+  verify(binding: Binding, sender: Sender): Promise<Proof | CredentialsError>
 }
 
 /** The parts of a request that a proof of possession is checked against. */
@@ -57,7 +57,7 @@ export const invalidProof = (description: string) => ({ error: 'invalid_dpop_pro
 export function createProofs(serves: (host: string) => boolean): Proofs {
   const keys = new LRUCache<string, VerificationKey>({ max: CACHED_KEYS })
 
-  const verify: Proofs['verify'] = (binding, sender) => {
+  const verify: Proofs['verify'] = async (binding, sender) => {
     if (sender.proofs.length !== 1) return invalidProof('Send one DPoP header, with one proof.')
     const proof = sender.proofs[0]!
     const jws = proof.length > MAX_PROOF ? undefined : parseJws(proof)
@@ -72,7 +72,7 @@ export function createProofs(serves: (host: string) => boolean): Proofs {
       return { error: 'invalid_token', description: 'The access token is bound to another key.' }
     // Imported only now, as it is the key of the token, and cached: a client signs many proofs with
     // it.
-    const key = keys.get(canonical) ?? readKey(JSON.parse(canonical))
+    const key = keys.get(canonical) ?? (await readKey(JSON.parse(canonical)))
     keys.set(canonical, key)
     if (!key?.algorithms.has(alg) || !verifyJws(jws, key.key))
       return invalidProof('The DPoP proof has an invalid signature.')

@@ -67,8 +67,8 @@ export function requireScope(identity: Identity, scopes: readonly string[]): Ref
  */
 export interface BoundToken {
   readonly identity: Identity
-  /** Verifies the proof. */
-  prove(): Proof | Refusal
+  /** Verifies the proof. Never rejects. */
+  prove(): Promise<Proof | Refusal>
   replayed(): Refusal
 }
 
@@ -96,8 +96,8 @@ export function createConfirm(challenges: Challenges, proofs: Proofs | undefined
     if (jkt === undefined) return identity
     return {
       identity,
-      prove(): Proof | Refusal {
-        const proof = proofs!.verify({ jkt, ath: hash('sha256', token, 'base64url') }, sender)
+      async prove(): Promise<Proof | Refusal> {
+        const proof = await proofs!.verify({ jkt, ath: hash('sha256', token, 'base64url') }, sender)
         return 'error' in proof ? refuse(proof) : proof
       },
       replayed: () => refuse(invalidProof('The DPoP proof was used before.')),

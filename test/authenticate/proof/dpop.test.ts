@@ -287,8 +287,8 @@ describe('proofs', () => {
     const good = await prove(proves(token))
     const forged = await prove('x.y.z')
     for (const { identity } of [good, forged]) expect(identity).toMatchObject({ client: 'client-1' })
-    expect(good.prove()).toEqual(good.prove())
-    expect(forged.prove()).toMatchObject({ status: 401, oauthError: 'invalid_dpop_proof' })
+    expect(await good.prove()).toEqual(await good.prove())
+    expect(await forged.prove()).toMatchObject({ status: 401, oauthError: 'invalid_dpop_proof' })
   })
 
   it('proofs are not used up by a refusal', async () => {
@@ -311,7 +311,7 @@ describe('proofs', () => {
       { iat: iat - 0.0007 },
       { iat: iat + 5, jti: 'a'.repeat(256) },
     ]) {
-      expect(verify(binding, sender([proves(token, claims)]))).toEqual({
+      expect(await verify(binding, sender([proves(token, claims)]))).toEqual({
         id: expect.stringMatching(/^[\w-]{43}$/),
         windowMs: 70_000,
       })

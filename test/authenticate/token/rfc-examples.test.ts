@@ -34,9 +34,9 @@ describe('the examples of the RFCs', () => {
         certificate: () => undefined,
       })
     }
-    expect(at(1_562_262_618_000, 'resource.example.org')).not.toHaveProperty('error')
-    expect(at(1_562_262_618_000, 'resource.example.com')).toMatchObject({ error: 'invalid_dpop_proof' })
-    expect(at(1_562_262_679_000, 'resource.example.org')).toMatchObject({ error: 'invalid_dpop_proof' })
+    expect(await at(1_562_262_618_000, 'resource.example.org')).not.toHaveProperty('error')
+    expect(await at(1_562_262_618_000, 'resource.example.com')).toMatchObject({ error: 'invalid_dpop_proof' })
+    expect(await at(1_562_262_679_000, 'resource.example.org')).toMatchObject({ error: 'invalid_dpop_proof' })
   })
 
   it('the examples of the RFCs have the thumbprints of RFC 9449 section 6.1, RFC 7638 section 3.1 and RFC 8037 appendix A.3', () => {

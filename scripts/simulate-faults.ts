@@ -42,11 +42,7 @@ const FAULTS: Readonly<
     [KEYS, 'MAX_ANSWERS = 20_000', 'MAX_ANSWERS = 3'],
   ],
   'the fallback forgets its calls after half a window': [
-    [
-      STATE,
-      'usedIn(this.own, frame)',
-      'usedIn(this.own, { horizonUs: frame.horizonUs + frame.windowUs / 2 })',
-    ],
+    [STATE, 'this.#own[i]!.atUs > horizonUs', 'this.#own[i]!.atUs > horizonUs + frame.windowUs / 2'],
   ],
   'callers do not wait for what is unknown of the clock of Redis': [
     [LOCAL, 'Math.max(MIN_SPREAD_MS, spreadMs(quota.key))', '0'],
@@ -111,9 +107,7 @@ const FAULTS: Readonly<
     [LOCAL, 'room >= cost', 'room > 0'],
   ],
   'a cost has the wait of one point': [[CHARGE, 'log.cost - 1 or 0', '0 or 0']],
-  'a cost of points is one point in an outage': [
-    [STATE, 'add(this.own, frame, cost', 'add(this.own, frame, 1'],
-  ],
+  'a cost of points is one point in an outage': [[STATE, 'this.#total += cost', 'this.#total += 1']],
   'a cost above the part of a gateway never passes': [[STATE, 'Math.max(cost, Math', 'Math.max(1, Math']],
   'the waits of several costs are forgotten in an outage': [
     [STATE, 'if (isLonger) (this', 'if (false) (this'],
@@ -145,7 +139,7 @@ const FAULTS: Readonly<
   'the end of a call at once does not end its lease': [
     [STORE, 'if (lease?.mayBeStored) leaseChanges.end(lease)', 'void lease'],
   ],
-  'the leases of calls at once are not renewed': [[LEASES, 'leases.lapsing(clock.now())', '[]']],
+  'the leases of calls at once are not renewed': [[LEASES, 'leases.dueForRenewal(clock.now())', '[]']],
   'calls at once count though their leases have ended by themselves': [
     [CHARGE, "if count >= calls then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end", ''],
   ],

@@ -115,9 +115,9 @@ export function chargeOf(
   return { admitted, allowances, proof, mode, decidedAt, localMs, lease: admitted ? lease : undefined }
 }
 
-/** Calls that a gateway admitted by itself at one instant of its clock, in milliseconds. */
+/** Calls that a gateway admitted by itself at one instant of its clock, in microseconds. */
 export interface OwnCall {
-  readonly atMs: number
+  readonly atUs: number
   /** Their points. */
   readonly calls: number
   readonly access?: Access | undefined
@@ -148,7 +148,7 @@ export interface OwnCount {
   /** Milliseconds by which the instants of the calls may be ahead. */
   readonly spreadMs: number
   /** The calls of a merge into a key, which the store may have. */
-  readonly merge?: { readonly calls: number; readonly number: number; readonly key: string } | undefined
+  readonly merge?: { readonly calls: number; readonly number: number }
 }
 
 /** The calls of a gateway that the store does not have, or may not have. */
@@ -157,10 +157,10 @@ export interface OwnCalls {
   /** Returns the calls in progress of a key that the store may not have. */
   unstored(key: string): number
   /**
-   * Returns the calls of a key after an instant of this gateway's clock, in milliseconds; undefined
-   * if there are none.
+   * Returns the calls of a key after an instant of this gateway's clock, in milliseconds, or those
+   * of them that began an access; undefined if there are none.
    */
-  since(key: string, atMs: number): OwnCount | undefined
+  since(key: string, atMs: number, accessKey?: string): OwnCount | undefined
 }
 
 /** The counters. Every store gives the same answers on the same clock. */

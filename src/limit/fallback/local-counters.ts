@@ -16,12 +16,11 @@ const MIN_SPREAD_MS = 10
 
 type Counted = Window & { readonly key: string }
 
-/** A quota of a call, and what is known of its keys. */
+/** A quota of a call, and what is known of its key. */
 interface Found {
   readonly quota: Quota
   /** Undefined for a limit of calls at once. */
   readonly state: KeyState | undefined
-  readonly access: KeyState | undefined
   readonly verdict: Verdict
 }
 
@@ -59,22 +58,13 @@ export function createLocalCounters(
   const own: OwnCalls = {
     isEmpty: () => !keys.hasKept(),
     unstored: (key) => leases.countUnstored(key, clock.now()),
-    since: (key, atMs) => keys.find(key)?.countSince(Math.floor(atMs * 1000)),
+    since: (key, atMs, accessKey) => keys.find(key)?.countSince(Math.floor(atMs * 1000), accessKey),
   }
 
   const dateMs = (key: string, atUs = nowUs()): number => dateAt(key, atUs / 1000) || epochMs(atUs / 1000)
   /** Returns a window at a local instant, by the clock of its key's server for calendar periods. */
   const frameOf = (limit: number, counted: Counted, atUs: number): Frame =>
     frameAt(limit, counted, atUs, counted.calendar === undefined ? 0 : dateMs(counted.key, atUs))
-
-  /**
-   * Returns the window in which own calls are kept: for the longest possible period, as the
-   * server's clock may be set back, but those of two periods apart.
-   */
-  const ownFrame = (limit: number, counted: Counted, atUs: number): Frame => ({
-    ...frameAt(limit, { windowMs: counted.windowMs }, atUs, 0),
-    ...(counted.calendar !== undefined && { splitUs: frameOf(limit, counted, atUs).horizonUs + 1 }),
-  })
 
   function release(state: KeyState): void {
     if (state.expire(nowUs(), dateMs(state.key))) keys.release(state)
@@ -84,15 +74,11 @@ export function createLocalCounters(
    * Counts a call of this gateway, at the instant from which its callers have to wait: Redis may
    * take it for that late.
    */
-  function admit({ quota, state, access }: Found, at: number, lease: string | undefined): void {
+  function admit({ quota, state }: Found, at: number, lease: string | undefined): void {
     if (state === undefined) return leases.hold(quota, lease!, -Infinity, at / 1000)
     const spread = Math.max(MIN_SPREAD_MS, spreadMs(quota.key))
-    state.admit(ownFrame(quota.limit, quota, at), quota, spread, quota, access)
+    state.admit(frameOf(quota.limit, quota, at), quota, spread)
     keys.keep(state)
-    if (access === undefined) return
-    access.admit(ownFrame(1, quota.access!, at), quota.access!, state.spreadMs)
-    access.limit = state
-    keys.keep(access)
   }
 
   function allowance(found: Found, gateways: number, at: number, charging: boolean): Allowance {
@@ -112,7 +98,7 @@ export function createLocalCounters(
     const isUnused = remaining === limit && limit >= cost
     const wanted = verdict === 'none' ? cost : remaining + 1
     // Room grows at the end of a calendar period, or when a call leaves: all have left by the end of one window.
-    const latest = Math.max(at + quota.windowMs * 1000, state.own?.expiresAtUs ?? 0)
+    const latest = at + Math.ceil((quota.windowMs + state.spreadMs) * 1000)
     const { endUs } = frameOf(quota.limit, quota, at)
     const grows = endUs ?? (isUnused ? at : search(at + 1, latest, (later) => roomAt(later) >= wanted))
     const resetAt = quota.calendar?.periodAt(dateMs(quota.key, at)).endMs ?? epochMs(grows / 1000)
@@ -120,29 +106,33 @@ export function createLocalCounters(
     return allowanceOf({ ...quota, limit }, verdict !== 'none', limit - remaining, resetAt, waitMs)
   }
 
+  /** True if the call is part of an access in progress, which the store has, or an own call began. */
+  function isInAccess(quota: Quota, state: KeyState, at: number): boolean {
+    const { access } = quota
+    if (access === undefined) return false
+    const frame = frameOf(1, access, at)
+    if (state.countSince(frame.horizonUs, access.key) !== undefined) return true
+    return keys.know(quota, access.key).countIn(frame, 1).used > 0
+  }
+
   function decide(quotas: readonly Quota[], gateways: number, lease?: string, charging = false): Charge {
     const at = nowUs()
     const found = quotas.map((quota): Found => {
       if (quota.isConcurrent) {
         const hasRoom = leases.count(quota.key) < perGateway(quota.limit, gateways)
-        return { quota, state: undefined, access: undefined, verdict: hasRoom ? 'pays' : 'none' }
+        return { quota, state: undefined, verdict: hasRoom ? 'pays' : 'none' }
       }
       const state = keys.know(quota, quota.key)
-      const access = quota.access && keys.know(quota, quota.access.key)
       const { cost = 1 } = quota
       const { used, room } = state.countIn(frameOf(quota.limit, quota, at), gateways, cost)
-      const isInAccess = access !== undefined && access.countIn(frameOf(1, quota.access!, at), 1).used > 0
-      return { quota, state, access, verdict: verdictOf(quota, used, room >= cost, isInAccess) }
+      return { quota, state, verdict: verdictOf(quota, used, room >= cost, isInAccess(quota, state, at)) }
     })
     const admitted = admits(found)
     const allowances = found.map((one) => {
       if (charging && admitted && one.verdict === 'pays') admit(one, at, lease)
       return allowance(one, gateways, at, charging)
     })
-    for (const { state, access } of found) {
-      if (state !== undefined) release(state)
-      if (access !== undefined) release(access)
-    }
+    for (const { state } of found) if (state !== undefined) release(state)
     const decidedAt = epochMs(at / 1000)
     return chargeOf(quotas, allowances, { admitted, mode: 'local', decidedAt, lease })
   }
@@ -185,7 +175,8 @@ export function createLocalCounters(
       merge && {
         merge,
         onEnd(charge) {
-          state.onAnswer(charge !== undefined)
+          for (const { atUs, access } of state.onAnswer(charge !== undefined))
+            if (access !== undefined) keys.know(merge.quota, access.key).recordAccess(atUs)
           if (charge !== undefined) answered([merge.quota], charge)
           release(state)
           return charge === undefined ? undefined : sendOf(state)

@@ -1,6 +1,6 @@
 import { mergedKey } from '../key.ts'
 import { type Lease, leaseAllowance } from '../leases.ts'
-import { type Calendar, fullAt, isLeased, type Quota, type Window } from '../quota.ts'
+import { type Access, type Calendar, fullAt, isLeased, type Quota, type Window } from '../quota.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, DamagedKeyError } from '../store.ts'
 import type { Merge, OwnCalls, OwnCount } from '../store.ts'
 import type { ServerClocks } from './server-clocks.ts'
@@ -22,8 +22,6 @@ const AT_ONCE = 2
 const [SHADOW, CALENDAR, OWN, ACCESS, MERGE, COST] = [1, 2, 4, 8, 16, 32] as const
 /** The window of the access of a token, for merge.lua. */
 const OF_TOKEN = -1
-
-type Counted = Window & { readonly key: string }
 
 /** A server's clock, and this gateway's, when a script is sent. */
 export interface Sending {
@@ -71,22 +69,23 @@ export function argumentsOf(
     for (const quota of quotas) {
       const { access, limit, shadow, cost = 1, isConcurrent } = quota
       if (isConcurrent) continue
-      if (access !== undefined) rule += ruleOf(access, 1, ACCESS, own)
-      rule += ruleOf(quota, limit, (shadow ? SHADOW : 0) + (cost > 1 ? COST : 0), own)
+      if (access !== undefined) rule += ruleOf(quota, access, 1, ACCESS, own)
+      rule += ruleOf(quota, undefined, limit, (shadow ? SHADOW : 0) + (cost > 1 ? COST : 0), own)
       if (cost > 1) rule += ` ${cost}`
     }
     return rule
   })
-  function ruleOf(window: Counted, limit: number, flags: number, own: OwnCalls | undefined): string {
-    const { startUs, lengthUs, since } = spanOf(window, sending)
-    const counted = own === undefined || own.isEmpty() ? undefined : own.since(window.key, since)
+  /** Returns the rule of a quota, or of its access. */
+  function ruleOf(quota: Quota, access: Access | undefined, limit: number, flags: number, own?: OwnCalls) {
+    const { startUs, lengthUs, since } = spanOf(access ?? quota, sending)
+    const counted = own === undefined || own.isEmpty() ? undefined : own.since(quota.key, since, access?.key)
     counts.push(counted)
     const isPeriod = startUs === undefined ? 0 : CALENDAR
     const period = startUs === undefined ? '' : ` ${startUs}`
     if (counted === undefined) return ` ${limit} ${lengthUs} ${flags + isPeriod}${period}`
     const { calls, merge } = counted
     if (merge === undefined) return ` ${limit} ${lengthUs} ${flags + isPeriod + OWN}${period} ${calls}`
-    const at = all.push(mergedKey(merge.key, gateway))
+    const at = all.push(mergedKey(quota.key, gateway))
     return ` ${limit} ${lengthUs} ${flags + isPeriod + OWN + MERGE}${period} ${calls} ${merge.calls} ${merge.number} ${at}`
   }
   const rules = batch.some(hasLeases) ? withLeases(batch, logRules) : logRules
@@ -136,9 +135,10 @@ export function mergeOf(
   const access = calls.find((call) => call.access !== undefined)?.access
   const positions = new Map(keys.map((key, i) => [key, i + 1]))
   const together = access === undefined ? 0 : access.isOfToken ? OF_TOKEN : access.windowMs * 1000
-  const instants = calls.flatMap(({ atMs, calls, access }) => {
-    const atUs = Math.max(clocks.at(server, atMs, 'earliest'), clocks.at(server, atMs - spreadMs, 'latest'))
-    return [atUs, calls, access === undefined ? 0 : positions.get(access.key)!]
+  const instants = calls.flatMap(({ atUs, calls, access }) => {
+    const earliest = clocks.at(server, atUs / 1000, 'earliest')
+    const madeAt = Math.max(earliest, clocks.at(server, atUs / 1000 - spreadMs, 'latest'))
+    return [madeAt, calls, access === undefined ? 0 : positions.get(access.key)!]
   })
   const limited = [quota.limit, lengthUs, startUs, isInPeriod ? back.calls : 0, together]
   return [number, from, Math.min(until, deadlineUs), ...limited, ...instants]

@@ -57,10 +57,8 @@ const FAULTS: Readonly<
   'own calls do not count in addition to those of the store': [
     [STORE, 'store.charge(quotas, local.own)', 'store.charge(quotas)'],
   ],
-  'a merge that was sent does not count': [[CHARGE, 'if not log.isMerged then own', 'if false then own']],
-  'a merge without an answer is taken as done': [
-    [STATE, 'if (!isMerged) {', 'if (isMerged === undefined) {'],
-  ],
+  'a merge that was sent does not count': [[CHARGE, 'log.isMerged and 0 or rule[at + 1]', '0']],
+  'a merge without an answer is taken as done': [[STATE, 'if (!isMerged) return []', '']],
   'a merge is repeated': [
     [MERGE, '>= number then return { now, 1 } end', '> 1e15 then return { now, 1 } end'],
   ],

@@ -145,10 +145,11 @@ export interface Merge {
 /** Points of calls that this gateway admitted by itself, which count in addition to the store's. */
 export interface OwnCount {
   readonly calls: number
+  /** Those of other calls, which the store has if it has done the merge with this number, or a later one. */
+  readonly sent: number
+  readonly number: number
   /** Milliseconds by which the instants of the calls may be ahead. */
   readonly spreadMs: number
-  /** The calls of a merge into a key, which the store may have. */
-  readonly merge?: { readonly calls: number; readonly number: number }
 }
 
 /** The calls of a gateway that the store does not have, or may not have. */

@@ -9,23 +9,25 @@ import type { Allowance, Merge, OwnCall, OwnCount } from '../store.ts'
  *     STORED   none
  *       |  the fallback admits a call, or a call is refunded
  *       v
- *     OWN      each question to the store has their number, which it adds to its own
+ *     OWN      `#own` and `#back`: each question to the store has their number, which it adds to its own
  *       |  a turn of the hand-over sends them, as a merge with a number
  *       v
- *     SENT     answered: STORED; OWN, if there are more meanwhile
+ *     SENT     `#sent`, which is under way; answered: STORED; OWN, if there are more meanwhile
  *       |  ^
  *       |  |   a turn of the hand-over sends the same merge again, which the store does only once
  *       v  |
- *     UNSURE   no answer: the store may have them
+ *     UNSURE   `#sent` had no answer: the store may have them
  *
  * From OWN and UNSURE back to STORED, too, when all calls have left the window. A reset forgets the key, in any state.
  */
-export type HandOver =
-  | { readonly state: 'stored' }
-  | { readonly state: 'own' }
-  | { readonly state: 'sent' | 'unsure'; readonly merge: Merge; readonly upTo: number }
+interface SentMerge {
+  readonly merge: Merge
+  /** The points of all own calls up to its last. */
+  readonly upTo: number
+  isUnderWay: boolean
+}
 
-/** Own calls, and the points of all own calls before them. Those of a merge are before its `upTo`. */
+/** Own calls, and the points of all own calls before them. */
 interface KeptCalls extends OwnCall {
   readonly before: number
 }
@@ -35,9 +37,6 @@ const MAX_MERGED = 1000
 
 /** The part of an allowance from which the state of a key is recorded. */
 type Stored = Pick<Allowance, 'admitted' | 'limit' | 'used' | 'own' | 'resetAfterMs'>
-
-const STORED: HandOver = { state: 'stored' }
-const OWN: HandOver = { state: 'own' }
 
 /** A key as this gateway knows it: the key of a limit, a proof or an access. Instants are microseconds of the clock. */
 export class KeyState {
@@ -56,7 +55,7 @@ export class KeyState {
    */
   #restOf: Map<number, readonly [firstAt: number, rest: number]> | undefined
 
-  handOver: HandOver = STORED
+  #sent: SentMerge | undefined
   /** Own calls, oldest first, `spreadMs` later than they were. Those that began an access are of the key of its limit. */
   #own: KeptCalls[] = []
   /** Points of all own calls, also of those that are no longer kept. */
@@ -125,7 +124,6 @@ export class KeyState {
    * merge that the store may have, and the others.
    */
   countSince(horizonUs: number, accessKey?: string): OwnCount | undefined {
-    const { handOver, spreadMs } = this
     let [calls, sent] = [0, 0]
     for (const own of this.#own) {
       if (own.atUs <= horizonUs || (accessKey !== undefined && own.access?.key !== accessKey)) continue
@@ -133,8 +131,7 @@ export class KeyState {
       else calls += own.calls
     }
     if (calls + sent === 0) return undefined
-    if (!('merge' in handOver)) return { calls, spreadMs }
-    return { calls, spreadMs, merge: { calls: sent, number: handOver.merge.number } }
+    return { calls, sent, number: this.#sent?.merge.number ?? 0, spreadMs: this.spreadMs }
   }
 
   /** Counts a call of this gateway under a quota. */
@@ -156,12 +153,11 @@ export class KeyState {
     this.#total += cost
     this.#own.push({ atUs, calls: this.#total - before, before, access })
     this.quota = quota
-    if (this.handOver.state === 'stored') this.handOver = OWN
   }
 
   /** True if calls are in a merge that the store may have. */
   #isSent({ before }: KeptCalls): boolean {
-    return 'upTo' in this.handOver && before < this.handOver.upTo
+    return this.#sent !== undefined && before < this.#sent.upTo
   }
 
   /**
@@ -184,7 +180,6 @@ export class KeyState {
     if (back !== undefined && back.endsAt > endsAt) return
     this.#back = { calls: (back?.endsAt === endsAt ? back.calls : 0) + cost, endsAt }
     this.quota = quota
-    if (this.handOver.state === 'stored') this.handOver = OWN
   }
 
   /**
@@ -192,44 +187,39 @@ export class KeyState {
    * send, or it is under way.
    */
   send(number: number): Merge | undefined {
-    const { handOver } = this
-    if (handOver.state === 'stored' || handOver.state === 'sent') return undefined
-    if (handOver.state === 'unsure') {
-      this.handOver = { ...handOver, state: 'sent' }
-      return handOver.merge
-    }
+    if (this.#sent?.isUnderWay) return undefined
+    this.#sent ??= this.#nextMerge(number)
+    if (this.#sent !== undefined) this.#sent.isUnderWay = true
+    return this.#sent?.merge
+  }
+
+  #nextMerge(number: number): SentMerge | undefined {
     const calls = this.#own.slice(0, MAX_MERGED)
     const last = calls.at(-1)
-    if (last === undefined && this.#back === undefined) {
-      this.handOver = STORED
-      return undefined
-    }
-    const merge = { number, quota: this.quota!, calls, spreadMs: this.spreadMs, back: this.#back }
+    const back = this.#back
+    if (last === undefined && back === undefined) return undefined
     this.#back = undefined
-    this.handOver = { state: 'sent', merge, upTo: last === undefined ? 0 : last.before + last.calls }
-    return merge
+    const merge = { number, quota: this.quota!, calls, spreadMs: this.spreadMs, back }
+    return { merge, upTo: last === undefined ? 0 : last.before + last.calls, isUnderWay: false }
   }
 
   /** Ends the merge under way, and returns the calls that the store has then; it may have others. */
   onAnswer(isMerged: boolean): readonly OwnCall[] {
-    const { handOver } = this
-    if (handOver.state !== 'sent') return []
-    if (!isMerged) {
-      this.handOver = { ...handOver, state: 'unsure' }
-      return []
-    }
-    const { calls } = handOver.merge
+    const sent = this.#sent
+    if (!sent?.isUnderWay) return []
+    sent.isUnderWay = false
+    if (!isMerged) return []
+    const { calls } = sent.merge
     this.#own = this.#own.filter((own) => !this.#isSent(own))
+    this.#sent = undefined
     this.lastAt = Math.max(this.lastAt, calls.at(-1)?.atUs ?? 0)
-    this.handOver = OWN
     return calls
   }
 
   /** Forgets all own calls. */
   reset(): void {
     this.#own = []
-    this.#back = undefined
-    this.handOver = STORED
+    this.#back = this.#sent = undefined
   }
 
   /**
@@ -237,12 +227,11 @@ export class KeyState {
    * returns true if there are none then.
    */
   expire(nowUs: number, dateMs: number): boolean {
-    const { handOver, quota } = this
-    if (handOver.state === 'sent') return false
-    const sentUntilMs = handOver.state === 'unsure' ? (handOver.merge.back?.endsAt ?? 0) : 0
+    if (this.#sent?.isUnderWay) return false
     const last = this.#own.at(-1)
-    if (last !== undefined && last.atUs > nowUs - quota!.windowMs * 1000) return false
-    if (Math.max(sentUntilMs, this.#back?.endsAt ?? 0) > dateMs) return false
+    if (last !== undefined && last.atUs > nowUs - this.quota!.windowMs * 1000) return false
+    const refunds = [this.#sent?.merge.back, this.#back]
+    if (refunds.some((back) => back !== undefined && back.endsAt > dateMs)) return false
     this.reset()
     return true
   }

@@ -32,8 +32,7 @@ export function createKeys() {
     /** Returns the keys of limits that match. */
     matching: limits.matching,
     reset(matches: (key: string) => boolean): void {
-      limits.reset(matches)
-      proofs.reset(matches)
+      for (const kind of [limits, proofs]) kind.reset(matches)
     },
   }
 }
@@ -64,14 +63,11 @@ function createKind(isProof: boolean) {
       return state
     },
     *next(): Generator<KeyState> {
-      for (let visited = 0; visited < Math.min(MAX_VISITED, kept.size);) {
+      // One step more, for the end of the map, after which it begins again.
+      for (let left = Math.min(MAX_VISITED, kept.size); left >= 0; left--) {
         const { value } = rest.next()
-        if (value === undefined) {
-          rest = kept.values()
-          continue
-        }
-        visited++
-        yield value
+        if (value === undefined) rest = kept.values()
+        else yield value
       }
     },
     matching(matches: (key: string) => boolean): readonly string[] {

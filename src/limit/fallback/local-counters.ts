@@ -137,8 +137,8 @@ export function createLocalCounters(
     return chargeOf(quotas, allowances, { admitted, mode: 'local', decidedAt, lease })
   }
 
-  /** Records an answer of the store to a question of a local instant, and returns it. */
-  function answered(quotas: readonly Quota[], charge: Charge, askedMs = clock.now()): Charge {
+  /** Records an answer of the store, and returns it. `askedMs` is the local instant of a question with leases. */
+  function answered(quotas: readonly Quota[], charge: Charge, askedMs = 0): Charge {
     const { allowances, proof, admitted, localMs = clock.now(), lease } = charge
     // Another gateway may have been admitted since the last answer.
     const mayHaveCharged = admitted || gatewaysNow() > 1

@@ -87,22 +87,15 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   function charge(quotas: readonly Quota[]): Charge | Promise<Charge> {
     const lease = leaseOf(quotas)
     if (!isUp(quotas)) return chargeFallback(quotas, lease)
-    if (lease !== undefined) return chargeLeased(quotas, lease)
-    return store.charge(quotas, local.own).then(
-      (charge) => local.answered(quotas, charge),
-      (error: Error) => chargeFallback(quotas, undefined, error),
+    const askedMs = lease === undefined ? 0 : clock.now()
+    return store.charge(quotas, local.own, lease).then(
+      (charge) => local.answered(quotas, charge, askedMs),
+      (error: Error) => {
+        // The store may have added the leases without an answer.
+        for (const quota of quotas.filter(isLeased)) leaseChanges.end({ quota, id: lease! })
+        return chargeFallback(quotas, leaseOf(quotas), error)
+      },
     )
-  }
-
-  async function chargeLeased(quotas: readonly Quota[], lease: string): Promise<Charge> {
-    const askedMs = clock.now()
-    try {
-      return local.answered(quotas, await store.charge(quotas, local.own, lease), askedMs)
-    } catch (error) {
-      // The store may have added the leases without an answer.
-      for (const quota of quotas.filter(isLeased)) leaseChanges.end({ quota, id: lease })
-      return chargeFallback(quotas, leaseOf(quotas), error as Error)
-    }
   }
 
   function release(quotas: readonly Quota[], id: string): void {
@@ -154,18 +147,16 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   /** Hands own calls over: a turn of the background. */
   function handOver(): Promise<void> {
     const merges = local.merges()
-    async function work(): Promise<void> {
+    async function sendNext(): Promise<void> {
       for (const pending of merges) await send(pending)
     }
-    turn ??= Promise.all(Array.from({ length: MERGES_AT_ONCE }, work))
+    turn ??= Promise.all(Array.from({ length: MERGES_AT_ONCE }, sendNext))
       .then(() => {})
       .finally(() => (turn = undefined))
     return turn
   }
-  const stopHandingOver = clock.every(probeEveryMs, () => {
-    if (!local.own.isEmpty()) void handOver()
-    void leaseChanges.turn()
-  })
+  const work = () => Promise.all([handOver(), leaseChanges.turn()])
+  const stopWorking = clock.every(probeEveryMs, () => void work())
 
   return {
     /** Returns `store`, or `onOutage` while any server of the store is down. */
@@ -194,10 +185,9 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
       return freed
     },
     async close(): Promise<void> {
-      stopHandingOver()
-      for (let turns = 0; turns < MAX_LAST_TURNS && !local.own.isEmpty(); turns++) await handOver()
-      for (let turns = 0; turns < MAX_LAST_TURNS && leaseChanges.hasEnded(); turns++)
-        await leaseChanges.turn()
+      stopWorking()
+      const isIdle = (): boolean => local.own.isEmpty() && !leaseChanges.hasEnded()
+      for (let turns = 0; turns < MAX_LAST_TURNS && !isIdle(); turns++) await work()
       breakers.close()
       await store.close()
     },

@@ -11,12 +11,11 @@
 --             calls, window, and the sum of its flags; then the numbers of these, in their order
 --               1   a shadow limit
 --               2   a calendar period, which lasts the window    its first microsecond
---               4   calls of the gateway, which count in         their number
---                   addition to the log
+--               4   calls of the gateway, which count in         their number; the calls of the merge under way, which count, too,
+--                   addition to the log                          unless the log has them; its number; and the position of the
+--                                                                key that has the number of the last merge
 --               8   the access of the next limit
---               16  a merge of such calls, which counts, too,    its calls, its number, and the position of the key that has the
---                   unless the log has it                        number of the last merge
---               32  a call that counts as several                their number
+--               16  a call that counts as several                their number
 --           After the rule of a decision with limits of calls at once: for each of them, the calls, the length of a lease, calls of the
 --           gateway that count in addition to the key, and 1 for a shadow limit; then the id of its leases
 -- returns   integers: the time, and nothing else outside these times; then for every decision 1 if it is admitted, 0 if not, and for
@@ -138,16 +137,15 @@ while decision <= #ARGV do
     local calls, window, flags = rule[at], rule[at + 1], rule[at + 2]
     local start, own, cost = false, 0, 1
     at = at + 3
-    if flags % 4 >= 2 then start, at = rule[at], at + 1 end
-    if flags % 8 >= 4 then own, at = rule[at], at + 1 end
     last = last + 1
     local log = logs[KEYS[last]]
-    if flags % 32 >= 16 then
-      log.isMerged = tonumber(call('GET', KEYS[rule[at + 2]]) or 0) >= rule[at + 1]
-      if not log.isMerged then own = own + rule[at] end
-      at = at + 3
+    if flags % 4 >= 2 then start, at = rule[at], at + 1 end
+    if flags % 8 >= 4 then
+      log.isMerged = tonumber(call('GET', KEYS[rule[at + 3]]) or 0) >= rule[at + 2]
+      own = rule[at] + (log.isMerged and 0 or rule[at + 1])
+      at = at + 4
     end
-    if flags >= 32 then cost, at = rule[at], at + 1 end
+    if flags >= 16 then cost, at = rule[at], at + 1 end
     log.calls, log.window, log.start, log.own, log.cost = calls, window, start, own, cost
     if log.held > 0 and log.newest - now > window then
       -- The clock went back by more than a window: the key must not stay full for longer than one window.

@@ -19,7 +19,7 @@ export interface BatchedDecision {
 export const [READ, CHARGE] = [0, 1] as const
 /** Added to the action of a decision with limits of calls at once. */
 const AT_ONCE = 2
-const [SHADOW, CALENDAR, OWN, ACCESS, MERGE, COST] = [1, 2, 4, 8, 16, 32] as const
+const [SHADOW, CALENDAR, OWN, ACCESS, COST] = [1, 2, 4, 8, 16] as const
 /** The window of the access of a token, for merge.lua. */
 const OF_TOKEN = -1
 
@@ -45,6 +45,7 @@ export function keysOf(batch: readonly Pick<BatchedDecision, 'quotas'>[]): reado
 
 const hasLeases = ({ quotas }: Pick<BatchedDecision, 'quotas'>): boolean => quotas.some(isLeased)
 const NO_KEYS: readonly string[] = []
+const NOT_OWN: Omit<OwnCount, 'number'> = { calls: 0, sent: 0, spreadMs: 0 }
 
 /** Returns the keys with leases that charge.lua reads. */
 export const leaseKeysOf = (batch: readonly BatchedDecision[]): readonly string[] =>
@@ -83,10 +84,9 @@ export function argumentsOf(
     const isPeriod = startUs === undefined ? 0 : CALENDAR
     const period = startUs === undefined ? '' : ` ${startUs}`
     if (counted === undefined) return ` ${limit} ${lengthUs} ${flags + isPeriod}${period}`
-    const { calls, merge } = counted
-    if (merge === undefined) return ` ${limit} ${lengthUs} ${flags + isPeriod + OWN}${period} ${calls}`
-    const at = all.push(mergedKey(quota.key, gateway))
-    return ` ${limit} ${lengthUs} ${flags + isPeriod + OWN + MERGE}${period} ${calls} ${merge.calls} ${merge.number} ${at}`
+    const { calls, sent, number } = counted
+    const mark = all.push(mergedKey(quota.key, gateway))
+    return ` ${limit} ${lengthUs} ${flags + isPeriod + OWN}${period} ${calls} ${sent} ${number} ${mark}`
   }
   const rules = batch.some(hasLeases) ? withLeases(batch, logRules) : logRules
   return { all, rules, counts }
@@ -212,8 +212,8 @@ export function chargesOf(
       let growsAtUs = numbers[at + 2]!
       at += 3
       if (room === -1) damaged ??= name
-      const { calls = 0, spreadMs = 0, merge } = counts[key++] ?? {}
-      const own = calls + (merge === undefined || room >= 2 ? 0 : merge.calls)
+      const { calls, sent, spreadMs } = counts[key++] ?? NOT_OWN
+      const own = room >= 2 ? calls : calls + sent
       const hasRoom = room % 2 === 1
       // While own calls fill the limit, they must leave, too.
       if (own > 0 && own >= (hasRoom ? limit : full)) growsAtUs += Math.ceil(spreadMs * 1000)

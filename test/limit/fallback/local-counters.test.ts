@@ -127,7 +127,7 @@ test('local counters merge at most a thousand instants at once, and every access
   expect(keys).toEqual(Array.from({ length: 1500 }, (_, i) => ofToken(i).access.key))
   // A token of the first merge is still free, after another.
   expect(local.charge([ofToken(3)], 1)).toMatchObject({ admitted: true })
-  expect(local.own.since('p:{a}:x', -1)).toMatchObject({ calls: 0, merge: { calls: 500 } })
+  expect(local.own.since('p:{a}:x', -1)).toMatchObject({ calls: 0, sent: 500 })
 })
 
 test('local counters charge the calls before and after an access is configured', () => {
@@ -229,7 +229,7 @@ test('local counters give back the points of a call, as own ones or with a merge
   local.charge([{ ...quota, cost: 2 }], 1)
   // Too few points are not sent yet: the merge goes on with all that it has.
   expect(local.giveBack({ ...quota, cost: 3 }, 60_000)).toBeUndefined()
-  expect(local.own.since(quota.key, 0)).toMatchObject({ calls: 2, merge: { calls: 2 } })
+  expect(local.own.since(quota.key, 0)).toMatchObject({ calls: 2, sent: 2 })
 })
 
 test('local counters forget the wait of a cost that Redis admits as soon as it is over', () => {

@@ -62,7 +62,7 @@ const FAULTS: Readonly<
   'a merge is repeated': [
     [MERGE, '>= number then return { now, 1 } end', '> 1e15 then return { now, 1 } end'],
   ],
-  'merged calls are taken as made now': [[MERGE, 'min(tonumber(ARGV[at]), now)', 'now']],
+  'merged calls are taken as made now': [[MERGE, 'min(numbers[at], now)', 'now']],
   'calls of the older half of the window are not merged': [
     [MERGE, 'local isWanted = instant > horizon', 'local isWanted = instant > now - window / 2'],
   ],
@@ -74,7 +74,9 @@ const FAULTS: Readonly<
     [LIMITER, 'askedAt + retryAfterMs <= at', 'askedAt + retryAfterMs + 2 <= at'],
   ],
   'calls are never refunded': [[LIMITER, 'store.giveBack(quota, charged.resetAt)', 'void charged.resetAt']],
-  'a call is refunded to any period': [[PROTOCOL, '.endMs === back.endsAt', '.endMs > 0']],
+  'a call is refunded to any period': [
+    [PROTOCOL, 'back?.endsAt === endUs / 1000', 'back !== undefined && endUs > 0'],
+  ],
   // The scripts.
   'an access is under way as long as its window': [[APPLY, 'windowMs: together,', 'windowMs,']],
   'an access never groups its calls': [
@@ -164,7 +166,7 @@ const FAULTS: Readonly<
   'a gateway does not refuse by its own calls at once': [[STORE, 'held < limit ||', 'held >= 0 ||']],
   'the period of a calendar is that of the gateway': [
     [SCRIPTS, "clocks.at(server, clock.now(), 'latest') ||", '0 ||'],
-    [PROTOCOL, 'return [fromUs, untilUs]', 'return [0, untilUs === 0 ? 0 : Number.MAX_SAFE_INTEGER]'],
+    [PROTOCOL, 'untilUs, fromUs, logs.length', 'deadlineUs, 0 * fromUs * untilUs, logs.length'],
   ],
 }
 

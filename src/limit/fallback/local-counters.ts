@@ -2,7 +2,7 @@ import { type Clock, epochOf } from '../../runtime/clock.ts'
 import { search } from '../../runtime/search.ts'
 import { type Frame, frameAt } from '../memory/call-log.ts'
 import { leaseAllowance, type Leases, storedUntil } from '../leases.ts'
-import { admits, type Quota, type Verdict, verdictOf, type Window } from '../quota.ts'
+import { admits, type KeyedWindow, type Quota, type Verdict, verdictOf } from '../quota.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, type Merge, type OwnCalls } from '../store.ts'
 import type { RemoteStore } from './breakers.ts'
 import { type KeyState, perGateway } from './key-state.ts'
@@ -13,8 +13,6 @@ import { createKeys } from './keys.ts'
  * the last, by about a round trip.
  */
 const MIN_SPREAD_MS = 10
-
-type Counted = Window & { readonly key: string }
 
 /** A quota of a call, and what is known of its key. */
 interface Found {
@@ -63,7 +61,7 @@ export function createLocalCounters(
 
   const dateMs = (key: string, atUs = nowUs()): number => dateAt(key, atUs / 1000) || epochMs(atUs / 1000)
   /** Returns a window at a local instant, by the clock of its key's server for calendar periods. */
-  const frameOf = (limit: number, counted: Counted, atUs: number): Frame =>
+  const frameOf = (limit: number, counted: KeyedWindow, atUs: number): Frame =>
     frameAt(limit, counted, atUs, counted.calendar === undefined ? 0 : dateMs(counted.key, atUs))
 
   function release(state: KeyState): void {

@@ -1,6 +1,6 @@
 import type { KeyFilter } from '../key.ts'
 import { leaseAllowance, Leases } from '../leases.ts'
-import { admits, fullAt, type Quota, verdictOf, type Window } from '../quota.ts'
+import { admits, fullAt, type KeyedWindow, type Quota, verdictOf } from '../quota.ts'
 import { epochOf, SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, type InspectedStore } from '../store.ts'
 import { add, CallLog, frameAt, growsAt, takeBack, usedIn } from './call-log.ts'
@@ -21,7 +21,7 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
   const nowUs = (): number => Math.round(clock.now() * 1000)
   const stopSweeping = clock.every(SWEEP_EVERY_MS, () => sweep(SWEPT_AT_ONCE, nowUs()))
 
-  function count(limit: number, window: Window & { readonly key: string }, atUs: number, wallMs: number) {
+  function count(limit: number, window: KeyedWindow, atUs: number, wallMs: number) {
     const { key } = window
     const log = logs.get(key) ?? new CallLog()
     const frame = frameAt(limit, window, atUs, wallMs)
@@ -64,15 +64,17 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
     return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt: wallMs, lease })
   }
 
+  const peek = (quotas: readonly Quota[]) => decide(quotas, nowUs(), false).allowances
+
   const store = {
     charge(quotas: readonly Quota[]): Charge {
       const atUs = nowUs()
       sweep(sweptWithCharge, atUs)
       return decide(quotas, atUs, true)
     },
-    peek: async (quotas: readonly Quota[]) => decide(quotas, nowUs(), false).allowances,
+    peek: async (quotas: readonly Quota[]) => peek(quotas),
     inspect: async (quotas: readonly Quota[]) =>
-      decide(quotas, nowUs(), false).allowances.map((allowance) => ({ allowance, mode: 'store' as const })),
+      peek(quotas).map((allowance) => ({ allowance, mode: 'store' as const })),
     giveBack(quota: Quota, endsAt: number): void {
       const atUs = nowUs()
       const wallMs = epochMs(atUs / 1000)

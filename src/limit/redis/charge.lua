@@ -3,9 +3,9 @@
 -- key of a limit of calls at once is a sorted set of leases, the calls in progress, by the times at
 -- which they end by themselves; the id of a lease begins with the time at which its call began.
 --
--- KEYS      the key of every limit of every decision, in order; the key of a limit's access precedes it; then keys of merges, and those
---           of every decision's limits of calls at once; on a cluster all of one hash slot
--- ARGV      the deadline, after which nothing is decided; the time before which nothing is; the number of keys with leases; then a rule
+-- KEYS      the key of every limit of every decision, in order; the key of a limit's access precedes it; then those of every
+--           decision's limits of calls at once, and keys that have the numbers of merges; on a cluster all of one hash slot
+-- ARGV      the deadline, after which nothing is decided; the time before which nothing is; the number of keys with logs; then a rule
 --           for every decision, numbers separated by blanks: 1 to charge or 0 to read only, 2 more if it has limits of calls at once;
 --           then for every key of another limit:
 --             calls, window, and the sum of its flags; then the numbers of these, in their order
@@ -13,7 +13,7 @@
 --               2   a calendar period, which lasts the window    its first microsecond
 --               4   calls of the gateway, which count in         their number; the calls of the merge under way, which count, too,
 --                   addition to the log                          unless the log has them; its number; and the position of the
---                                                                key that has the number of the last merge
+--                                                                key that has the number of the last merge, from the end
 --               8   the access of the next limit
 --               16  a call that counts as several                their number
 --           After the rule of a decision with limits of calls at once: for each of them, the calls, the length of a lease, calls of the
@@ -48,7 +48,7 @@ end
 
 -- Read and check every key before the first write: Redis does not roll back a script that fails.
 local logs = {}
-local leaseKey = #KEYS - tonumber(ARGV[3])
+local leaseKey = tonumber(ARGV[3])
 for i = 1, leaseKey do
   local name = KEYS[i]
   if not logs[name] then
@@ -141,7 +141,7 @@ while decision <= #ARGV do
     local log = logs[KEYS[last]]
     if flags % 4 >= 2 then start, at = rule[at], at + 1 end
     if flags % 8 >= 4 then
-      log.isMerged = tonumber(call('GET', KEYS[rule[at + 3]]) or 0) >= rule[at + 2]
+      log.isMerged = tonumber(call('GET', KEYS[#KEYS + 1 - rule[at + 3]]) or 0) >= rule[at + 2]
       own = rule[at] + (log.isMerged and 0 or rule[at + 1])
       at = at + 4
     end

@@ -1,25 +1,14 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { mergedKey, registrationKeys } from '../key.ts'
+import { gatewaysKey, sinceKey } from '../key.ts'
 import type { Lease, Place } from '../leases.ts'
 import type { Quota } from '../quota.ts'
 import { type Charge, DamagedKeyError, type Merge, type OwnCalls } from '../store.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
-import {
-  type BatchedDecision,
-  CHARGE,
-  chargesOf,
-  keysOf,
-  leaseKeysOf,
-  mergeOf,
-  periodsAt,
-  READ,
-  renewalOf,
-  argumentsOf,
-  type Sending,
-} from './protocol.ts'
+import { type BatchedDecision, CHARGE, chargesOf, mergeOf } from './protocol.ts'
+import { questionOf, READ, renewalOf, type Sending } from './protocol.ts'
 import { ServerClocks } from './server-clocks.ts'
 
 const read = (file: string): string => readFileSync(new URL(file, import.meta.url), 'utf8')
@@ -47,18 +36,20 @@ const MAX_BATCH = 24
 /** Maximum script calls for a batch. The second knows the clock; in the third, another period has begun meanwhile. */
 const MAX_TRIES = 3
 
-const isAdmitted = (outcome: Charge | Error): boolean => !(outcome instanceof Error) && outcome.admitted
+const invalidReply = () => new Error('Redis returned an invalid reply to a script.')
+
+const isAdmitted = (outcome: Charge | Error): boolean => 'admitted' in outcome && outcome.admitted
 
 /** Ignores that a key of another type is damaged, which the next decision reports. */
 function ignoreDamage(error: Error): void {
   if (!error.message.startsWith('WRONGTYPE')) throw error
 }
 
-/** Creates the functions that run the scripts, each within the timeout. */
+/** Creates the functions that run the scripts for the gateway `id`, each within the timeout. */
 export function createScripts(
   { client, check, explain, assertConfigured }: RedisConnection,
-  { id = '', edit = (script) => script, timeoutMs = 60_000, clock = SYSTEM_CLOCK }: RedisStoreOptions,
-  onReply: OnReply,
+  { edit = (script) => script, timeoutMs = 60_000, clock = SYSTEM_CLOCK }: RedisStoreOptions,
+  id: string,
 ) {
   const { commands } = client
   const chargeScript = scriptOf(edit(CHARGE_SCRIPT))
@@ -67,6 +58,7 @@ export function createScripts(
   const deadlines = new Map<string, ReturnType<typeof createDeadlines>>()
   const clocks = new ServerClocks()
   let batches = new Map<number, BatchedDecision[]>()
+  let onReply: OnReply = () => {}
 
   function deadlinesOf(server: string) {
     let own = deadlines.get(server)
@@ -75,13 +67,13 @@ export function createScripts(
   }
 
   /** Runs a script whose reply is numbers, the first of them the server's clock; returns none for any other reply. */
-  async function run(server: string, { text, sha }: Script, params: Params): Promise<readonly number[]> {
+  async function run(server: string, script: Script, params: Params): Promise<readonly number[]> {
     const sentAt = clock.now()
-    const asked = commands.evalsha(sha, ...params)
+    const asked = commands.evalsha(script.sha, ...params)
     const reply = await asked.catch((error: Error) => {
       // Redis loses its scripts at a restart, a failover or SCRIPT FLUSH.
       const isLost = error.message.startsWith('NOSCRIPT')
-      return explain(isLost ? commands.eval(text, ...params) : asked, server)
+      return explain(isLost ? commands.eval(script.text, ...params) : asked, server)
     })
     if (!Array.isArray(reply) || reply.length === 0 || !reply.every(Number.isSafeInteger)) return []
     clocks.learn(server, sentAt, clock.now(), reply[0])
@@ -112,17 +104,13 @@ export function createScripts(
   }
 
   async function ask(batch: readonly BatchedDecision[], server: string, remainingMs: () => number) {
-    const [keys, leaseKeys] = [keysOf(batch), leaseKeysOf(batch)]
-    let counts: ReturnType<typeof argumentsOf>['counts'] = []
+    let question: ReturnType<typeof questionOf> | undefined
     const reply = await attempt(server, remainingMs, chargeScript, (sending, deadlineUs) => {
-      const { all, rules, ...named } = argumentsOf(batch, keys, id, sending)
-      counts = named.counts
-      const [from, until] = periodsAt(batch, sending.nowMs)
-      const count = all.length + leaseKeys.length
-      return [count, ...all, ...leaseKeys, Math.min(until, deadlineUs), from, leaseKeys.length, ...rules]
+      question = questionOf(batch, id, sending, deadlineUs)
+      return question.params
     })
-    if (reply.length !== 1 + batch.length + 3 * (keys.length + leaseKeys.length))
-      throw new Error('Redis returned an invalid reply to charge.lua.')
+    const { size, counts } = question!
+    if (reply.length !== size) throw invalidReply()
     return chargesOf(batch, counts, reply, clocks.localMs(server, reply[0]!, 'latest'))
   }
 
@@ -167,23 +155,29 @@ export function createScripts(
   }
 
   /** Makes a request of the background within the timeout, and reports its failure. */
-  const within = <T>(server: string, request: (remainingMs: () => number) => Promise<T>): Promise<T> =>
-    deadlinesOf(server)
-      .within(request)
-      .catch((error: Error) => {
-        onReply(server, error)
-        throw error
-      })
+  async function within<T>(server: string, request: (remainingMs: () => number) => Promise<T>) {
+    try {
+      return await deadlinesOf(server).within(request)
+    } catch (error) {
+      onReply(server, error as Error)
+      throw error
+    }
+  }
 
   return {
     check: (server: string) => deadlinesOf(server).within(check),
     clocks,
 
+    /** Sets the listener to the outcomes of script calls. */
+    listen(listener: OnReply): void {
+      onReply = listener
+    },
+
     /** Registers a gateway with the server of a hash tag. Times are epoch milliseconds of Redis's clock. */
     async register(server: string, prefix: string, tag: string) {
-      const params: Params = [2, ...registrationKeys(prefix, tag), id, GATEWAY_LIFE_MS]
+      const params: Params = [2, gatewaysKey(prefix, tag), sinceKey(prefix, tag), id, GATEWAY_LIFE_MS]
       const reply = await deadlinesOf(server).within(() => run(server, REGISTER, params))
-      if (reply.length !== 3) throw new Error('Redis returned an invalid reply to the registration.')
+      if (reply.length !== 3) throw invalidReply()
       const [nowUs, gateways, sinceUs] = reply as readonly [number, number, number]
       return { gateways, seenAt: nowUs / 1000, sinceAt: sinceUs / 1000 }
     },
@@ -206,17 +200,11 @@ export function createScripts(
     async merge(own: Merge): Promise<void> {
       const { key } = own.quota
       const server = client.server(key)
-      const accesses = new Set(own.calls.flatMap(({ access }) => access?.key ?? []))
-      const keys = [mergedKey(key, id), key, ...accesses]
-      const reply = await within(server, (remainingMs) =>
-        attempt(server, remainingMs, mergeScript, (sending, deadlineUs) => [
-          keys.length,
-          ...keys,
-          ...mergeOf(own, keys, sending, deadlineUs),
-        ]),
+      const [, outcome] = await within(server, (remainingMs) =>
+        attempt(server, remainingMs, mergeScript, (...sent) => mergeOf(own, id, ...sent)),
       )
-      if (reply[1] === -1) throw new DamagedKeyError(key)
-      if (reply[1] !== 1) throw new Error('Redis returned an invalid reply to merge.lua.')
+      if (outcome === -1) throw new DamagedKeyError(key)
+      if (outcome !== 1) throw invalidReply()
     },
 
     /** Ends leases of one key. Rejects if they may not have ended. */
@@ -230,10 +218,10 @@ export function createScripts(
     /** Runs renew.lua for leases of one hash slot. Rejects if they may not be renewed. */
     async renewLeases(leases: readonly Lease[]): Promise<void> {
       const server = client.server(leases[0]!.quota.key)
-      const reply = await within(server, (remainingMs) =>
+      const [, outcome] = await within(server, (remainingMs) =>
         attempt(server, remainingMs, renewScript, (_, deadlineUs) => renewalOf(leases, deadlineUs)),
       )
-      if (reply[1] !== 1) throw new Error('Redis returned an invalid reply to renew.lua.')
+      if (outcome !== 1) throw invalidReply()
     },
   }
 }

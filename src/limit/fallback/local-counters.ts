@@ -3,7 +3,7 @@ import { search } from '../../runtime/search.ts'
 import { type Frame, frameAt } from '../memory/call-log.ts'
 import { leaseAllowance, type Leases, storedUntil } from '../leases.ts'
 import { admits, type KeyedWindow, type Quota, type Verdict, verdictOf } from '../quota.ts'
-import { type Allowance, allowanceOf, type Charge, chargeOf, type Merge, type OwnCalls } from '../store.ts'
+import { type Allowance, allowanceOf, type Charge, chargeOf, type OwnCalls } from '../store.ts'
 import type { RemoteStore } from './breakers.ts'
 import { type KeyState, perGateway } from './key-state.ts'
 import { createKeys } from './keys.ts'
@@ -13,6 +13,8 @@ import { createKeys } from './keys.ts'
  * the last, by about a round trip.
  */
 const MIN_SPREAD_MS = 10
+/** Maximum merges under way: Redis decides calls between them. A merge of 1000 calls takes it 2 ms. */
+const MERGES_AT_ONCE = 4
 
 /** A quota of a call, and what is known of its key. */
 interface Found {
@@ -20,15 +22,6 @@ interface Found {
   /** Undefined for a limit of calls at once. */
   readonly state: KeyState | undefined
   readonly verdict: Verdict
-}
-
-/**
- * A merge to be sent, and the function that gets the answer, or nothing if the store may not have
- * the calls; it returns the next merge of the key.
- */
-export interface PendingMerge {
-  readonly merge: Merge
-  readonly onEnd: (charge?: Charge) => PendingMerge | undefined
 }
 
 interface LocalOptions {
@@ -44,7 +37,7 @@ interface LocalOptions {
  */
 export function createLocalCounters(
   clock: Clock,
-  { spreadMs, dateAt }: Pick<RemoteStore, 'spreadMs' | 'dateAt'>,
+  { spreadMs, dateAt, merge: mergeInStore }: Pick<RemoteStore, 'spreadMs' | 'dateAt' | 'merge'>,
   leases: Leases,
   { isTracked, isUp, gateways: gatewaysNow }: LocalOptions,
 ) {
@@ -167,20 +160,33 @@ export function createLocalCounters(
     if (used < leases.count(key)) leases.doubt(key, used, askedMs)
   }
 
-  function sendOf(state: KeyState): PendingMerge | undefined {
-    const merge = state.send(++lastMerge)
-    return (
-      merge && {
-        merge,
-        onEnd(charge) {
-          for (const { atUs, access } of state.onAnswer(charge !== undefined))
-            if (access !== undefined) keys.know(merge.quota, access.key).recordAccess(atUs)
-          if (charge !== undefined) answered([merge.quota], charge)
-          release(state)
-          return charge === undefined ? undefined : sendOf(state)
-        },
-      }
+  /** Hands the own calls of a key over, also those that come meanwhile. */
+  async function handOver(state: KeyState): Promise<void> {
+    for (;;) {
+      const merge = state.send(++lastMerge)
+      if (merge === undefined) break
+      const charge = await mergeInStore(merge).catch(() => undefined)
+      for (const { atUs, access } of state.onAnswer(charge !== undefined))
+        if (access !== undefined) keys.know(merge.quota, access.key).recordAccess(atUs)
+      if (charge === undefined) break
+      answered([merge.quota], charge)
+    }
+    release(state)
+  }
+
+  let turn: Promise<unknown> | undefined
+  /** Hands the own calls of all keys over: a turn of the background. */
+  function handOverAll(): Promise<unknown> {
+    const states = keys.next()
+    async function handOverNext(): Promise<void> {
+      for (const state of states)
+        if (isUp(state.quota!)) await handOver(state)
+        else release(state)
+    }
+    turn ??= Promise.all(Array.from({ length: MERGES_AT_ONCE }, handOverNext)).finally(
+      () => (turn = undefined),
     )
+    return turn
   }
 
   return {
@@ -190,27 +196,16 @@ export function createLocalCounters(
     peek: (quotas: readonly Quota[], gateways: number) => decide(quotas, gateways).allowances,
     answered,
     own,
-    /** Yields the next merges, limits before proofs. */
-    *merges(): Generator<PendingMerge> {
-      for (const state of keys.next()) {
-        const { quota } = state
-        const pending = quota !== undefined && isUp(quota) ? sendOf(state) : undefined
-        if (pending === undefined) release(state)
-        else yield pending
-      }
-    },
-    /**
-     * Gives a call back: one of this gateway's own, or with the merge that is returned, unless
-     * another is under way.
-     */
-    giveBack(quota: Quota, endsAt: number): PendingMerge | undefined {
+    handOverAll,
+    /** Gives a call back: one of this gateway's own, or with a merge, at once if no other is under way. */
+    async giveBack(quota: Quota, endsAt: number): Promise<void> {
       const state = keys.know(quota, quota.key)
       // As far as is known here: the server's clock, which decides, may have been set back.
       const isOver = dateMs(quota.key) >= endsAt
-      if (!isOver && state.takeBack(frameOf(quota.limit, quota, nowUs()), quota.cost ?? 1)) return undefined
+      if (!isOver && state.takeBack(frameOf(quota.limit, quota, nowUs()), quota.cost ?? 1)) return
       state.giveBack(quota, endsAt, isOver)
       keys.keep(state)
-      return isUp(quota) ? sendOf(state) : undefined
+      if (isUp(quota)) await handOver(state)
     },
     keys: (matches: (key: string) => boolean) => [
       ...keys.matching(matches),

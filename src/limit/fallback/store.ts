@@ -7,7 +7,7 @@ import { type Allowance, type Charge, DamagedKeyError, type Inspected } from '..
 import { TimeoutError } from '../redis/deadlines.ts'
 import { type BreakerOptions, createBreakers, type Mode, type RemoteStore } from './breakers.ts'
 import { createLeaseChanges } from './lease-changes.ts'
-import { createLocalCounters, type PendingMerge } from './local-counters.ts'
+import { createLocalCounters } from './local-counters.ts'
 
 export interface FallbackOptions extends BreakerOptions {
   /** Gateways that share the limits under `local`. Default: those that the store counts, at least `processes`. */
@@ -25,8 +25,6 @@ export type FallbackStore = ReturnType<typeof withFallback>
 
 /** Maximum turns in which a gateway that stops hands its calls over. */
 const MAX_LAST_TURNS = 20
-/** Maximum merges under way: Redis decides calls between them. A merge of 1000 calls takes it 2 ms. */
-const MERGES_AT_ONCE = 4
 
 const unavailable = (cause: Error | undefined) =>
   new Failure(serviceUnavailable('The rate limits cannot be checked at the moment.', cause))
@@ -135,27 +133,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     return found.map(({ allowance }) => allowance)
   }
 
-  /** Sends a merge, and then those of the calls that came meanwhile. */
-  async function send(pending: PendingMerge | undefined): Promise<void> {
-    for (let next = pending; next !== undefined;) {
-      const { merge, onEnd } = next
-      next = await store.merge(merge).then(onEnd, () => onEnd())
-    }
-  }
-
-  let turn: Promise<void> | undefined
-  /** Hands own calls over: a turn of the background. */
-  function handOver(): Promise<void> {
-    const merges = local.merges()
-    async function sendNext(): Promise<void> {
-      for (const pending of merges) await send(pending)
-    }
-    turn ??= Promise.all(Array.from({ length: MERGES_AT_ONCE }, sendNext))
-      .then(() => {})
-      .finally(() => (turn = undefined))
-    return turn
-  }
-  const work = () => Promise.all([handOver(), leaseChanges.turn()])
+  const hasWork = (): boolean => !local.own.isEmpty() || leaseChanges.hasEnded()
+  const work = () => Promise.all([local.handOverAll(), leaseChanges.turn()])
   const stopWorking = clock.every(probeEveryMs, () => void work())
 
   return {
@@ -168,7 +147,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     release,
     ownRefusal,
     peek,
-    giveBack: (quota: Quota, endsAt: number): Promise<void> => send(local.giveBack(quota, endsAt)),
+    giveBack: local.giveBack,
     inspect: (quotas: readonly Quota[]) => read(quotas, withoutDamage),
     keys: (filter: KeyFilter, max?: number, signal?: AbortSignal) =>
       store.keys(filter, max, signal).catch((error: Error) => {
@@ -186,8 +165,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     },
     async close(): Promise<void> {
       stopWorking()
-      const isIdle = (): boolean => local.own.isEmpty() && !leaseChanges.hasEnded()
-      for (let turns = 0; turns < MAX_LAST_TURNS && !isIdle(); turns++) await work()
+      for (let turns = 0; turns < MAX_LAST_TURNS && hasWork(); turns++) await work()
       breakers.close()
       await store.close()
     },

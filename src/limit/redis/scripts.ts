@@ -58,7 +58,7 @@ export function createScripts(
   const deadlines = new Map<string, ReturnType<typeof createDeadlines>>()
   const clocks = new ServerClocks()
   let batches = new Map<number, BatchedDecision[]>()
-  let onReply: OnReply = () => {}
+  let onReply: OnReply | undefined
 
   function deadlinesOf(server: string) {
     let own = deadlines.get(server)
@@ -121,10 +121,10 @@ export function createScripts(
       const outcomes = await within((remainingMs) => ask(batch, server, remainingMs))
       // A Redis that cannot write still refuses: only a charge shows that it can.
       if (batch.some(({ action }, i) => action === CHARGE && isAdmitted(outcomes[i]!)))
-        onReply(server, undefined)
+        onReply?.(server, undefined)
       for (let i = 0; i < batch.length; i++) batch[i]!.onEnd(outcomes[i]!)
     } catch (error) {
-      onReply(server, error as Error)
+      onReply?.(server, error as Error)
       // The fallback decides all that have no answer, in their order: none of them must be decided
       // by an answer under way.
       failAll(error as Error)
@@ -159,7 +159,7 @@ export function createScripts(
     try {
       return await deadlinesOf(server).within(request)
     } catch (error) {
-      onReply(server, error as Error)
+      onReply?.(server, error as Error)
       throw error
     }
   }

@@ -74,6 +74,12 @@ export class Leases {
     return held && Math.min(...Array.from(held.values(), beganAt))
   }
 
+  /** Returns the allowance of a limit under these calls, with the instant of the oldest if it is only read. */
+  allowance(quota: Quota, hasRoom: boolean, nowMs: number, isRead: boolean): Allowance {
+    const sinceAt = isRead ? this.since(quota.key) : undefined
+    return leaseAllowance(quota, hasRoom, this.count(quota.key), nowMs, sinceAt)
+  }
+
   hold(quota: Quota, id: string, storedUntilMs: number, heldAtMs: number): void {
     const lease = { quota, id, heldAtMs, storedUntilMs, mayBeStored: storedUntilMs > -Infinity }
     const held = this.#held.get(quota.key) ?? new Map<string, Lease>()

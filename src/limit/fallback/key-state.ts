@@ -41,7 +41,6 @@ type Stored = Pick<Allowance, 'admitted' | 'limit' | 'used' | 'own' | 'resetAfte
 /** A key as this gateway knows it: the key of a limit, a proof or an access. Instants are microseconds of the clock. */
 export class KeyState {
   readonly key: string
-  readonly isProof: boolean
   /** The calls that the store counted at its last answer. */
   used = 0
   /** The instant of the first of these calls that leaves the window, and the calls that remain then. */
@@ -65,9 +64,8 @@ export class KeyState {
   quota: Quota | undefined
   #back: Merge['back']
 
-  constructor(key: string, isProof: boolean) {
+  constructor(key: string) {
     this.key = key
-    this.isProof = isProof
   }
 
   /** Records what the store counted at a local instant, or before. */

@@ -1,7 +1,7 @@
 import { type Clock, epochOf } from '../../runtime/clock.ts'
 import { search } from '../../runtime/search.ts'
 import { type Frame, frameAt } from '../memory/call-log.ts'
-import { leaseAllowance, type Leases, storedUntil } from '../leases.ts'
+import { type Leases, storedUntil } from '../leases.ts'
 import { admits, type KeyedWindow, type Quota, type Verdict, verdictOf } from '../quota.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, type OwnCalls } from '../store.ts'
 import type { RemoteStore } from './breakers.ts'
@@ -76,11 +76,8 @@ export function createLocalCounters(
     const { quota, state, verdict } = found
     const { cost = 1 } = quota
     if (state === undefined) {
-      const { key } = quota
       const part = { ...quota, limit: perGateway(quota.limit, gateways) }
-      const used = leases.count(key)
-      const sinceAt = charging ? undefined : leases.since(key)
-      return leaseAllowance(part, verdict !== 'none', used, epochMs(at / 1000), sinceAt)
+      return leases.allowance(part, verdict !== 'none', epochMs(at / 1000), !charging)
     }
     const roomAt = (atUs: number): number =>
       state.countIn(frameOf(quota.limit, quota, atUs), gateways, cost).room
@@ -106,7 +103,7 @@ export function createLocalCounters(
     return keys.know(quota, access.key).countIn(frame, 1).used > 0
   }
 
-  function decide(quotas: readonly Quota[], gateways: number, lease?: string, charging = false): Charge {
+  function decide(quotas: readonly Quota[], gateways: number, lease?: string, charging = false) {
     const at = nowUs()
     const found = quotas.map((quota): Found => {
       if (quota.isConcurrent) {

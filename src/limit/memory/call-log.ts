@@ -72,7 +72,7 @@ export const usedIn = (log: CallLog, { horizonUs }: Pick<Frame, 'horizonUs'>): n
   log.total - callsUpTo(log, expiredSlots(log, horizonUs) - 1)
 
 /** Adds a call, and drops the slots that have left the window. */
-export function add(log: CallLog, { nowUs, horizonUs, windowUs, endUs, spanUs }: Frame, cost = 1): void {
+export function add(log: CallLog, { nowUs, horizonUs, windowUs, endUs, spanUs }: Frame, cost = 1) {
   const { slots } = log
   const expired = expiredSlots(log, horizonUs)
   if (expired > 0) {

@@ -1,5 +1,5 @@
 import type { KeyFilter } from '../key.ts'
-import { leaseAllowance, Leases } from '../leases.ts'
+import { Leases } from '../leases.ts'
 import { admits, fullAt, type KeyedWindow, type Quota, verdictOf } from '../quota.ts'
 import { epochOf, SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, type InspectedStore } from '../store.ts'
@@ -48,9 +48,7 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
     const allowances = found.map(({ quota, counted, access, verdict }): Allowance => {
       if (quota.isConcurrent) {
         if (lease !== undefined && verdict === 'pays') leases.hold(quota, lease, Infinity, atUs / 1000)
-        const { key } = quota
-        const sinceAt = charging ? undefined : leases.since(key)
-        return leaseAllowance(quota, verdict !== 'none', leases.count(key), wallMs, sinceAt)
+        return leases.allowance(quota, verdict !== 'none', wallMs, !charging)
       }
       if (charging && admitted && verdict === 'pays') {
         charge(counted, quota.cost)

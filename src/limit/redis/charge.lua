@@ -60,7 +60,7 @@ for i = 1, leaseKey do
       if calls then
         local span, ttl = tonumber(calls) > EXACT and ceil(window / EXACT) or 1, ceil(window / 1000)
         call('SET', name, pack(HEADER, 1, 0, 1, 1, 0, now, now) .. pack(SLOT, now, 1), 'PX', ttl)
-        return { now, 1, 1, 1, (calls == '1' and now or (floor(now / span) + 1) * span - 1) + window }
+        return { now, 1, 1, 1, (floor(now / span) + 1) * span - 1 + window }
       end
     end
     local damaged = type(raw) ~= 'string' or raw ~= '' and #raw < HEADER_BYTES
@@ -202,7 +202,7 @@ while decision <= #ARGV do
           local capacity = max(held + 1, min(calls, EXACT + 2, max(4, 2 * held)))
           local all = log.raw or call('GETRANGE', log.key, 0, -1)
           local from = HEADER_BYTES + log.first * SLOT_BYTES
-          local slots = sub(all, from + 1, HEADER_BYTES + held * SLOT_BYTES) .. sub(all, HEADER_BYTES + 1, from)
+          local slots = sub(all, from + 1) .. sub(all, HEADER_BYTES + 1, from)
           log.raw = ('\0'):rep(HEADER_BYTES) .. slots .. ('\0'):rep((capacity - held) * SLOT_BYTES)
           log.capacity, log.first = capacity, 0
         end
@@ -235,7 +235,8 @@ while decision <= #ARGV do
       end
       growsAt = (low == 0 and log.oldest or slot(log, low)) + window
     end
-    answer[size + 1] = log.damaged and -1 or (log.room == NONE and 0 or 1) + (log.isMerged and 2 or 0)
+    -- 1 for FREE and PAYS.
+    answer[size + 1] = log.damaged and -1 or min(log.room, 1) + (log.isMerged and 2 or 0)
     answer[size + 2], answer[size + 3] = used + log.own, growsAt
     size = size + 3
   end

@@ -31,8 +31,8 @@ local function read(key, horizon)
   local capacity, first, held, total, gone, newest = unpackBytes(HEADER, raw)
   if first >= capacity or held > capacity or gone > total or #raw ~= HEADER_BYTES + capacity * SLOT_BYTES then return nil end
   local slots = {}
-  for index = 0, held - 1 do
-    local when, upTo = unpackBytes(SLOT, raw, HEADER_BYTES + (first + index) % capacity * SLOT_BYTES + 1)
+  for index = first, first + held - 1 do
+    local when, upTo = unpackBytes(SLOT, raw, HEADER_BYTES + index % capacity * SLOT_BYTES + 1)
     -- The clock went back by more than a window.
     if newest - now > window then when = now end
     if when > horizon then slots[#slots + 1] = { when = when, calls = upTo - gone } end

@@ -45,15 +45,11 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   // Under `allow` too, a DPoP proof is accepted only once.
   const isCounted = (quota: Quota): boolean => quota.isProof || modeOf(quota) === 'local'
   const breakers = createBreakers(store, options)
-  const isUp = (quotas: readonly Quota[]): boolean => breakers.isUp(store.server(quotas[0]!.key))
+  const isUp = ({ key }: Quota): boolean => breakers.isUp(store.server(key))
   const gateways = (): number => instances ?? Math.max(processes, store.gateways())
   const leases = new Leases()
-  const leaseChanges = createLeaseChanges(leases, store, (quota) => isUp([quota]), clock)
-  const local = createLocalCounters(clock, store, leases, {
-    isTracked: isCounted,
-    isUp: (quota) => isUp([quota]),
-    gateways,
-  })
+  const leaseChanges = createLeaseChanges(leases, store, isUp, clock)
+  const local = createLocalCounters(clock, store, leases, { isTracked: isCounted, isUp, gateways })
 
   /** Returns the strictest mode of the limits of a call that may refuse it; without limits, that of the store. */
   function strictest(quotas: readonly Quota[]): OutageMode {
@@ -84,7 +80,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
 
   function charge(quotas: readonly Quota[]): Charge | Promise<Charge> {
     const lease = leaseOf(quotas)
-    if (!isUp(quotas)) return chargeFallback(quotas, lease)
+    if (!isUp(quotas[0]!)) return chargeFallback(quotas, lease)
     const askedMs = lease === undefined ? 0 : clock.now()
     return store.charge(quotas, local.own, lease).then(
       (charge) => local.answered(quotas, charge, askedMs),
@@ -106,7 +102,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   function ownRefusal(quota: Quota): Allowance | undefined {
     const { key, limit } = quota
     const held = leases.count(key)
-    if (held < limit || limit === 0 || !isUp([quota])) return undefined
+    if (held < limit || limit === 0 || !isUp(quota)) return undefined
     return leaseAllowance(quota, false, held, dateOf(quota))
   }
 
@@ -116,7 +112,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
    */
   async function read(quotas: readonly Quota[], ignore: (error: Error) => undefined) {
     if (quotas.length === 0) return []
-    const found = isUp(quotas) ? await store.peek(quotas, local.own).catch(ignore) : undefined
+    const found = isUp(quotas[0]!) ? await store.peek(quotas, local.own).catch(ignore) : undefined
     if (found !== undefined) return found.map((allowance): Inspected => ({ allowance, mode: 'store' }))
     return quotas.map((quota): Inspected => {
       const mode = modeOf(quota)

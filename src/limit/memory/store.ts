@@ -64,7 +64,10 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
 
   const peek = (quotas: readonly Quota[]) => decide(quotas, nowUs(), false).allowances
 
-  const store = {
+  const keys = ({ matches }: KeyFilter, max = Infinity): readonly string[] =>
+    [...logs.keys(), ...leases.keys()].filter((key) => matches(key)).slice(0, max)
+
+  return {
     charge(quotas: readonly Quota[]): Charge {
       const atUs = nowUs()
       sweep(sweptWithCharge, atUs)
@@ -84,18 +87,13 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
       for (const quota of quotas) leases.end(quota, lease)
     },
     ownRefusal: () => undefined,
-    keys: async ({ matches }: KeyFilter, max = Infinity) =>
-      [...logs.keys(), ...leases.keys()].filter((key) => matches(key)).slice(0, max),
-    async reset(filter: KeyFilter): Promise<number> {
-      const keys = await store.keys(filter)
-      return keys.filter((key) => logs.delete(key)).length
-    },
+    keys: async (filter: KeyFilter, max?: number) => keys(filter, max),
+    reset: async (filter: KeyFilter) => keys(filter).filter((key) => logs.delete(key)).length,
     async close(): Promise<void> {
       stopSweeping()
       logs.clear()
     },
   } satisfies InspectedStore
-  return store
 }
 
 /** Returns a function that checks the next `count` entries of a map in turn, and deletes those expired by `now`. */

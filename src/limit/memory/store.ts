@@ -79,9 +79,9 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
     giveBack(quota: Quota, endsAt: number): void {
       const atUs = nowUs()
       const wallMs = epochMs(atUs / 1000)
-      const log = logs.get(quota.key)
-      if (log === undefined || quota.calendar?.periodAt(wallMs).endMs !== endsAt) return
-      takeBack(log, Math.min(quota.cost ?? 1, usedIn(log, frameAt(quota.limit, quota, atUs, wallMs))))
+      const { log, used } = count(quota.limit, quota, atUs, wallMs)
+      const isOver = quota.calendar?.periodAt(wallMs).endMs !== endsAt
+      if (!isOver) takeBack(log, Math.min(quota.cost ?? 1, used))
     },
     release(quotas: readonly Quota[], lease: string): void {
       for (const quota of quotas) leases.end(quota, lease)

@@ -7,8 +7,8 @@ import type { ServerClocks } from './server-clocks.ts'
 
 /** A decision in a batch. */
 export interface BatchedDecision {
-  /** The first number of its rule for charge.lua. */
-  readonly action: typeof READ | typeof CHARGE
+  /** False if it is only read. */
+  readonly isCharge: boolean
   readonly quotas: readonly Quota[]
   /** Undefined if the store has all calls. */
   readonly own: OwnCalls | undefined
@@ -16,9 +16,8 @@ export interface BatchedDecision {
   readonly lease: string | undefined
   readonly onEnd: (outcome: Charge | Error) => void
 }
-export const [READ, CHARGE] = [0, 1] as const
-/** Added to the action of a decision with limits of calls at once. */
-const AT_ONCE = 2
+/** The first number of the rule of a decision for charge.lua: the sum of these. */
+const [CHARGE, AT_ONCE] = [1, 2] as const
 const [SHADOW, CALENDAR, OWN, ACCESS, COST] = [1, 2, 4, 8, 16] as const
 /** The window of the access of a token, for merge.lua. */
 const OF_TOKEN = -1
@@ -45,7 +44,7 @@ export function questionOf(
   const [logs, leased, marks, rules]: [string[], string[], string[], string[]] = [[], [], [], []]
   const counts: (OwnCount | undefined)[] = []
   let [fromUs, untilUs] = [0, deadlineUs]
-  for (const { action, quotas, own, lease = '' } of batch) {
+  for (const { isCharge, quotas, own, lease = '' } of batch) {
     let [rule, leases] = ['', '']
     for (const quota of quotas) {
       const { key, access, limit, windowMs, shadow, cost = 1 } = quota
@@ -58,6 +57,7 @@ export function questionOf(
       rule += ruleOf(quota, undefined, limit, (shadow ? SHADOW : 0) + (cost > 1 ? COST : 0), own)
       if (cost > 1) rule += ` ${cost}`
     }
+    const action = isCharge ? CHARGE : 0
     if (leases === '') rules.push(`${action}${rule}`)
     else rules.push(`${action + AT_ONCE}${rule}`, leases, lease)
   }

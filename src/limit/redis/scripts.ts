@@ -7,8 +7,7 @@ import type { Quota } from '../quota.ts'
 import { type Charge, DamagedKeyError, type Merge, type OwnCalls } from '../store.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
-import { type BatchedDecision, CHARGE, chargesOf, mergeOf } from './protocol.ts'
-import { questionOf, READ, renewalOf, type Sending } from './protocol.ts'
+import { type BatchedDecision, chargesOf, mergeOf, questionOf, renewalOf, type Sending } from './protocol.ts'
 import { ServerClocks } from './server-clocks.ts'
 
 const read = (file: string): string => readFileSync(new URL(file, import.meta.url), 'utf8')
@@ -94,10 +93,12 @@ export function createScripts(
     const runAt = (nowUs: number, bound: 'earliest' | 'latest') => {
       const localMs = clock.now()
       const deadlineUs = clocks.at(server, localMs + remainingMs(), bound)
-      return run(server, script, paramsOf({ clocks, server, nowMs: nowUs / 1000, localMs }, deadlineUs))
+      const sending = { clocks, server, nowMs: nowUs / 1000, localMs }
+      return run(server, script, paramsOf(sending, deadlineUs))
     }
     // The earliest possible deadline on the server's clock, so that a call that has timed out is not charged.
-    let reply = await runAt(clocks.at(server, clock.now(), 'latest') || clock.date() * 1000, 'earliest')
+    const nowUs = clocks.at(server, clock.now(), 'latest') || clock.date() * 1000
+    let reply = await runAt(nowUs, 'earliest')
     for (let tries = 1; reply.length === 1 && remainingMs() > 0 && tries < MAX_TRIES; tries++)
       reply = await runAt(reply[0]!, 'latest')
     return reply
@@ -120,8 +121,7 @@ export function createScripts(
     try {
       const outcomes = await within((remainingMs) => ask(batch, server, remainingMs))
       // A Redis that cannot write still refuses: only a charge shows that it can.
-      if (batch.some(({ action }, i) => action === CHARGE && isAdmitted(outcomes[i]!)))
-        onReply?.(server, undefined)
+      if (batch.some(({ isCharge }, i) => isCharge && isAdmitted(outcomes[i]!))) onReply?.(server, undefined)
       for (let i = 0; i < batch.length; i++) batch[i]!.onEnd(outcomes[i]!)
     } catch (error) {
       onReply?.(server, error as Error)
@@ -186,11 +186,11 @@ export function createScripts(
      * Runs charge.lua for a decision, in one batch with others of the same hash slot in this
      * iteration of the event loop. Rejects if the script fails, or with a DamagedKeyError.
      */
-    decide: (quotas: readonly Quota[], charging: boolean, own?: OwnCalls, lease?: string) =>
+    decide: (quotas: readonly Quota[], isCharge: boolean, own?: OwnCalls, lease?: string) =>
       new Promise<Charge>((resolve, reject) => {
         const onEnd = (outcome: Charge | Error): void =>
           outcome instanceof Error ? reject(outcome) : resolve(outcome)
-        enqueue({ action: charging ? CHARGE : READ, quotas, own, lease, onEnd })
+        enqueue({ isCharge, quotas, own, lease, onEnd })
       }),
 
     /**

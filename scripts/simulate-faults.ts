@@ -45,7 +45,7 @@ const FAULTS: Readonly<
     [STATE, 'this.#own[i]!.atUs > horizonUs', 'this.#own[i]!.atUs > horizonUs + frame.windowUs / 2'],
   ],
   'callers do not wait for what is unknown of the clock of Redis': [
-    [LOCAL, 'Math.max(MIN_SPREAD_MS, spreadMs(quota.key))', '0'],
+    [LOCAL, 'Math.max(MIN_SPREAD_MS, store.spreadMs(quota.key))', '0'],
   ],
   'the fallback does not know the accesses of Redis': [
     [LOCAL, 'keys.know(quota, quota.access.key).record(', 'keys.know(quota, `${quota.access.key}?`).record('],
@@ -162,11 +162,15 @@ const FAULTS: Readonly<
   'a call that is refused keeps a place of calls at once': [
     [CHARGE, 'if hasRoom and charging and admitted then addLease', 'if hasRoom and charging then addLease'],
   ],
-  'a gateway refuses calls at once with one place left': [[STORE, 'held < limit ||', 'held < limit - 1 ||']],
-  'a gateway does not refuse by its own calls at once': [[STORE, 'held < limit ||', 'held >= 0 ||']],
+  'a gateway refuses calls at once with one place left': [
+    [STORE, 'count(key) < limit ||', 'count(key) < limit - 1 ||'],
+  ],
+  'a gateway does not refuse by its own calls at once': [
+    [STORE, 'count(key) < limit ||', 'count(key) >= 0 ||'],
+  ],
   'the period of a calendar is that of the gateway': [
     [SCRIPTS, "clocks.at(server, clock.now(), 'latest') ||", '0 ||'],
-    [PROTOCOL, 'untilUs, fromUs, logs.length', 'deadlineUs, 0 * fromUs * untilUs, logs.length'],
+    [PROTOCOL, 'untilUs, fromUs, logs.length', 'sending.deadlineUs, 0 * fromUs * untilUs, logs.length'],
   ],
 }
 

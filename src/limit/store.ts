@@ -45,7 +45,6 @@ export function allowanceOf(
   growsAt: number,
   resetAfterMs: number,
   own = 0,
-  access?: CountedAccess,
 ): Allowance {
   // A period ends at a whole millisecond, from which the sum of fractions differs by less than a microsecond.
   const resetAt = calendar === undefined ? Math.ceil(growsAt) : Math.round(growsAt)
@@ -63,7 +62,6 @@ export function allowanceOf(
     admitted,
     shadow,
     own,
-    access,
   }
 }
 

@@ -35,7 +35,8 @@ interface KeptCalls extends OwnCall {
 /** Maximum instants of a merge: more would keep Redis for more than 2 ms. */
 const MAX_MERGED = 1000
 
-/** The part of an allowance from which the state of a key is recorded. */
+/** The parts of a limit or an access, and of its allowance, from which the state of a key is recorded. */
+type Counted = Window & Pick<Quota, 'cost' | 'counts'>
 type Stored = Pick<Allowance, 'admitted' | 'limit' | 'used' | 'own' | 'resetAfterMs'>
 
 /** A key as this gateway knows it: the key of a limit, a proof or an access. Instants are microseconds of the clock. */
@@ -69,13 +70,9 @@ export class KeyState {
   }
 
   /** Records what the store counted at a local instant, or before. */
-  record(
-    { windowMs, calendar, cost = 1, counts }: Window & Pick<Quota, 'cost' | 'counts'>,
-    { admitted, limit, used, own, resetAfterMs }: Stored,
-    atMs: number,
-    mayHaveCharged: boolean,
-    isCharged = false,
-  ): void {
+  record(counted: Counted, stored: Stored, atMs: number, mayHaveCharged: boolean, isCharged = false): void {
+    const { windowMs, calendar, cost = 1, counts } = counted
+    const { admitted, limit, used, own, resetAfterMs } = stored
     const at = Math.round(atMs * 1000)
     // A call may take as many points as have just left; when they left is known only as well as the server's clock.
     const isSame = !isCharged && this.used === used - own

@@ -25,6 +25,8 @@ interface Found {
 }
 
 interface LocalOptions {
+  readonly store: Pick<RemoteStore, 'spreadMs' | 'dateAt' | 'merge'>
+  readonly leases: Leases
   readonly isTracked: (quota: Quota) => boolean
   readonly isUp: (quota: Quota) => boolean
   readonly gateways: () => number
@@ -35,12 +37,8 @@ interface LocalOptions {
  * admit an equal fraction of the calls that the store last reported as remaining. It keeps the
  * calls, with their instants, until the store has merged them.
  */
-export function createLocalCounters(
-  clock: Clock,
-  { spreadMs, dateAt, merge: mergeInStore }: Pick<RemoteStore, 'spreadMs' | 'dateAt' | 'merge'>,
-  leases: Leases,
-  { isTracked, isUp, gateways: gatewaysNow }: LocalOptions,
-) {
+export function createLocalCounters(clock: Clock, options: LocalOptions) {
+  const { store, leases, isTracked, isUp, gateways: gatewaysNow } = options
   const epochMs = epochOf(clock)
   const nowUs = (): number => Math.round(clock.now() * 1000)
   const keys = createKeys()
@@ -52,7 +50,8 @@ export function createLocalCounters(
     since: (key, atMs, accessKey) => keys.find(key)?.countSince(Math.floor(atMs * 1000), accessKey),
   }
 
-  const dateMs = (key: string, atUs = nowUs()): number => dateAt(key, atUs / 1000) || epochMs(atUs / 1000)
+  const dateMs = (key: string, atUs = nowUs()): number =>
+    store.dateAt(key, atUs / 1000) || epochMs(atUs / 1000)
   /** Returns a window at a local instant, by the clock of its key's server for calendar periods. */
   const frameOf = (limit: number, counted: KeyedWindow, atUs: number): Frame =>
     frameAt(limit, counted, atUs, counted.calendar === undefined ? 0 : dateMs(counted.key, atUs))
@@ -67,7 +66,7 @@ export function createLocalCounters(
    */
   function admit({ quota, state }: Found, at: number, lease: string | undefined): void {
     if (state === undefined) return leases.hold(quota, lease!, -Infinity, at / 1000)
-    const spread = Math.max(MIN_SPREAD_MS, spreadMs(quota.key))
+    const spread = Math.max(MIN_SPREAD_MS, store.spreadMs(quota.key))
     state.admit(frameOf(quota.limit, quota, at), quota, spread)
     keys.keep(state)
   }
@@ -162,7 +161,7 @@ export function createLocalCounters(
     for (;;) {
       const merge = state.send(++lastMerge)
       if (merge === undefined) break
-      const charge = await mergeInStore(merge).catch(() => undefined)
+      const charge = await store.merge(merge).catch(() => undefined)
       for (const { atUs, access } of state.onAnswer(charge !== undefined))
         if (access !== undefined) keys.know(merge.quota, access.key).recordAccess(atUs)
       if (charge === undefined) break
@@ -180,9 +179,8 @@ export function createLocalCounters(
         if (isUp(state.quota!)) await handOver(state)
         else release(state)
     }
-    turn ??= Promise.all(Array.from({ length: MERGES_AT_ONCE }, handOverNext)).finally(
-      () => (turn = undefined),
-    )
+    const work = () => Promise.all(Array.from({ length: MERGES_AT_ONCE }, handOverNext))
+    turn ??= work().finally(() => (turn = undefined))
     return turn
   }
 

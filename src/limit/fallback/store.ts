@@ -1,7 +1,7 @@
 import { Failure, serviceUnavailable } from '../../errors.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { KeyFilter } from '../key.ts'
-import { leaseAllowance, Leases } from '../leases.ts'
+import { Leases } from '../leases.ts'
 import { isLeased, type OutageMode, type Quota } from '../quota.ts'
 import { type Allowance, type Charge, DamagedKeyError, type Inspected } from '../store.ts'
 import { TimeoutError } from '../redis/deadlines.ts'
@@ -49,7 +49,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   const gateways = (): number => instances ?? Math.max(processes, store.gateways())
   const leases = new Leases()
   const leaseChanges = createLeaseChanges(leases, store, isUp, clock)
-  const local = createLocalCounters(clock, store, leases, { isTracked: isCounted, isUp, gateways })
+  const local = createLocalCounters(clock, { store, leases, isTracked: isCounted, isUp, gateways })
 
   /** Returns the strictest mode of the limits of a call that may refuse it; without limits, that of the store. */
   function strictest(quotas: readonly Quota[]): OutageMode {
@@ -101,9 +101,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
 
   function ownRefusal(quota: Quota): Allowance | undefined {
     const { key, limit } = quota
-    const held = leases.count(key)
-    if (held < limit || limit === 0 || !isUp(quota)) return undefined
-    return leaseAllowance(quota, false, held, dateOf(quota))
+    if (leases.count(key) < limit || limit === 0 || !isUp(quota)) return undefined
+    return leases.allowance(quota, false, dateOf(quota), false)
   }
 
   /**

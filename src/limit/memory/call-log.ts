@@ -40,18 +40,13 @@ export interface Frame {
  */
 const MAX_EXACT = 1000
 
-/** Returns the window of a limit, at a time of the log's clock that is `epochMs`. */
-export function frameAt(
-  limit: number,
-  { windowMs, calendar }: Window,
-  nowUs: number,
-  epochMs: number,
-): Frame {
+/** Returns the window of a limit, at a time of the log's clock that is `dateMs` since the epoch. */
+export function frameAt(limit: number, { windowMs, calendar }: Window, nowUs: number, dateMs: number): Frame {
   const windowUs = windowMs * 1000
   const spanUs = limit > MAX_EXACT ? Math.ceil(windowUs / MAX_EXACT) : 1
   if (calendar === undefined) return { nowUs, limit, horizonUs: nowUs - windowUs, windowUs, spanUs }
-  const { startMs, endMs } = calendar.periodAt(epochMs)
-  const [startUs, endUs] = [startMs, endMs].map((ms) => nowUs + Math.round((ms - epochMs) * 1000))
+  const { startMs, endMs } = calendar.periodAt(dateMs)
+  const [startUs, endUs] = [startMs, endMs].map((ms) => nowUs + Math.round((ms - dateMs) * 1000))
   return { nowUs, limit, horizonUs: startUs! - 1, windowUs, endUs: endUs!, spanUs }
 }
 

@@ -90,10 +90,9 @@ const CONNECTION = {
   protocol: 2,
 } as const
 
-export const serverOptions = (url: string, credentials: RedisCredentials) => ({
-  ...CONNECTION,
-  ...redisAddress(url, credentials),
-})
+export function serverOptions(url: string, credentials: RedisCredentials) {
+  return { ...CONNECTION, ...redisAddress(url, credentials) }
+}
 
 /** Returns the options of the master that the sentinels name, and of a subscription to each sentinel. */
 export function sentinelOptions(topology: SentinelTopology, credentials: RedisCredentials) {

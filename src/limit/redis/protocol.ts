@@ -29,21 +29,18 @@ export interface Sending {
   /** Milliseconds of the server's clock, and of the local clock. */
   readonly nowMs: number
   readonly localMs: number
+  /** The time of the server's clock after which the script does nothing, in microseconds. */
+  readonly deadlineUs: number
 }
 
 /**
  * Returns the question to charge.lua for a batch: its keys and arguments, the number of integers in
  * its reply, and the own calls that it names for each log.
  */
-export function questionOf(
-  batch: readonly BatchedDecision[],
-  gateway: string,
-  sending: Sending,
-  deadlineUs: number,
-) {
+export function questionOf(batch: readonly BatchedDecision[], gateway: string, sending: Sending) {
   const [logs, leased, marks, rules]: [string[], string[], string[], string[]] = [[], [], [], []]
   const counts: (OwnCount | undefined)[] = []
-  let [fromUs, untilUs] = [0, deadlineUs]
+  let [fromUs, untilUs] = [0, sending.deadlineUs]
   for (const { isCharge, quotas, own, lease = '' } of batch) {
     let [rule, leases] = ['', '']
     for (const quota of quotas) {
@@ -102,13 +99,9 @@ function spanOf({ windowMs, calendar }: Window, { clocks, server, nowMs, localMs
  * than the call was made, and no later than the caller's wait assumes, if the clock is still known
  * as well.
  */
-export function mergeOf(
-  { number, quota, calls, spreadMs, back }: Merge,
-  gateway: string,
-  sending: Sending,
-  deadlineUs: number,
-) {
-  const { clocks, server } = sending
+export function mergeOf(own: Merge, gateway: string, sending: Sending) {
+  const { number, quota, calls, spreadMs, back } = own
+  const { clocks, server, deadlineUs } = sending
   const { startUs, endUs, lengthUs } = spanOf(quota, sending)
   const accesses = new Set(calls.flatMap(({ access }) => access?.key ?? []))
   const keys = [mergedKey(quota.key, gateway), quota.key, ...accesses]
@@ -127,7 +120,7 @@ export function mergeOf(
 }
 
 /** Returns the keys and arguments of renew.lua. */
-export function renewalOf(leases: readonly Lease[], deadlineUs: number) {
+export function renewalOf(leases: readonly Lease[], { deadlineUs }: Sending) {
   const keys = [...new Set(leases.map(({ quota }) => quota.key))]
   const positions = new Map(keys.map((key, i) => [key, i + 1]))
   const args = leases.flatMap(({ quota, id }) => [positions.get(quota.key)!, id, quota.windowMs * 1000])
@@ -164,15 +157,16 @@ export function chargesOf(
       const [room, used, oldestUs] = [numbers[at]!, numbers[at + 1]!, numbers[at + 2]!]
       at += 3
       if (room === -1) damaged ??= quota.key
-      const sinceAt = oldestUs === 0 ? undefined : oldestUs / 1000
-      return leaseAllowance(quota, room === 1, used, nowUs / 1000, sinceAt)
+      const allowance = leaseAllowance(quota, room === 1, used, nowUs / 1000)
+      return oldestUs === 0 ? allowance : { ...allowance, sinceAt: oldestUs / 1000 }
     }
     const allowances: Allowance[] = []
     for (const quota of quotas) {
       if (quota.isConcurrent) continue
       const access = quota.access && fromLog(quota.access.key, 1)
       const { hasRoom, used, growsAtUs, resetAfterMs, own } = fromLog(quota.key, quota.limit, fullAt(quota))
-      allowances.push(allowanceOf(quota, hasRoom, used, growsAtUs / 1000, resetAfterMs, own, access))
+      const allowance = allowanceOf(quota, hasRoom, used, growsAtUs / 1000, resetAfterMs, own)
+      allowances.push(access === undefined ? allowance : { ...allowance, access })
     }
     // The leases of a decision come after its logs.
     for (let i = 0; i < quotas.length; i++)

@@ -19,6 +19,7 @@ export const REGISTER_SCRIPT = read('register.lua')
 const scriptOf = (text: string) => ({ text, sha: createHash('sha1').update(text).digest('hex') })
 type Script = ReturnType<typeof scriptOf>
 type Params = readonly [keys: number, ...keysAndArgs: (string | number)[]]
+type ParamsOf = (sending: Sending) => Params
 
 const REGISTER = scriptOf(REGISTER_SCRIPT)
 /**
@@ -45,11 +46,9 @@ function ignoreDamage(error: Error): void {
 }
 
 /** Creates the functions that run the scripts for the gateway `id`, each within the timeout. */
-export function createScripts(
-  { client, check, explain, assertConfigured }: RedisConnection,
-  { edit = (script) => script, timeoutMs = 60_000, clock = SYSTEM_CLOCK }: RedisStoreOptions,
-  id: string,
-) {
+export function createScripts(connection: RedisConnection, options: RedisStoreOptions, id: string) {
+  const { client, check, explain, assertConfigured } = connection
+  const { edit = (script) => script, timeoutMs = 60_000, clock = SYSTEM_CLOCK } = options
   const { commands } = client
   const chargeScript = scriptOf(edit(CHARGE_SCRIPT))
   const mergeScript = scriptOf(edit(MERGE_SCRIPT))
@@ -83,18 +82,13 @@ export function createScripts(
    * Runs a script, and again if it did nothing because the server's clock, for the deadline or for
    * calendars, was not known well enough.
    */
-  async function attempt(
-    server: string,
-    remainingMs: () => number,
-    script: Script,
-    paramsOf: (sending: Sending, deadlineUs: number) => Params,
-  ) {
+  async function attempt(server: string, remainingMs: () => number, script: Script, paramsOf: ParamsOf) {
     assertConfigured()
     const runAt = (nowUs: number, bound: 'earliest' | 'latest') => {
       const localMs = clock.now()
       const deadlineUs = clocks.at(server, localMs + remainingMs(), bound)
-      const sending = { clocks, server, nowMs: nowUs / 1000, localMs }
-      return run(server, script, paramsOf(sending, deadlineUs))
+      const sending = { clocks, server, nowMs: nowUs / 1000, localMs, deadlineUs }
+      return run(server, script, paramsOf(sending))
     }
     // The earliest possible deadline on the server's clock, so that a call that has timed out is not charged.
     const nowUs = clocks.at(server, clock.now(), 'latest') || clock.date() * 1000
@@ -106,8 +100,8 @@ export function createScripts(
 
   async function ask(batch: readonly BatchedDecision[], server: string, remainingMs: () => number) {
     let question: ReturnType<typeof questionOf> | undefined
-    const reply = await attempt(server, remainingMs, chargeScript, (sending, deadlineUs) => {
-      question = questionOf(batch, id, sending, deadlineUs)
+    const reply = await attempt(server, remainingMs, chargeScript, (sending) => {
+      question = questionOf(batch, id, sending)
       return question.params
     })
     const { size, counts } = question!
@@ -201,7 +195,7 @@ export function createScripts(
       const { key } = own.quota
       const server = client.server(key)
       const [, outcome] = await within(server, (remainingMs) =>
-        attempt(server, remainingMs, mergeScript, (...sent) => mergeOf(own, id, ...sent)),
+        attempt(server, remainingMs, mergeScript, (sending) => mergeOf(own, id, sending)),
       )
       if (outcome === -1) throw new DamagedKeyError(key)
       if (outcome !== 1) throw invalidReply()
@@ -219,7 +213,7 @@ export function createScripts(
     async renewLeases(leases: readonly Lease[]): Promise<void> {
       const server = client.server(leases[0]!.quota.key)
       const [, outcome] = await within(server, (remainingMs) =>
-        attempt(server, remainingMs, renewScript, (_, deadlineUs) => renewalOf(leases, deadlineUs)),
+        attempt(server, remainingMs, renewScript, (sending) => renewalOf(leases, sending)),
       )
       if (outcome !== 1) throw invalidReply()
     },

@@ -39,10 +39,9 @@ return 1`
  * Creates the fields of the overrides in one hash of Redis. It never expires: eviction of volatile
  * keys would remove it.
  */
-export function createRedisFields(
-  { client, check, explain }: RedisConnection,
-  { prefix, timeoutMs = 0, clock = SYSTEM_CLOCK }: RedisStoreOptions,
-): SharedFields {
+export function createRedisFields(connection: RedisConnection, options: RedisStoreOptions): SharedFields {
+  const { client, check, explain } = connection
+  const { prefix, timeoutMs = 0, clock = SYSTEM_CLOCK } = options
   const { commands } = client
   // The hash tag is empty, unlike that of every client.
   const key = overridesKey(prefix)

@@ -29,7 +29,7 @@ function create(clock: Clock, dateAt = () => 0) {
     })
   const store = { spreadMs: () => 0, dateAt, merge }
   const options = { isTracked: () => true, isUp: () => true, gateways: () => 1 }
-  const local = createLocalCounters(clock, store, new Leases(), options)
+  const local = createLocalCounters(clock, { store, leases: new Leases(), ...options })
   function next(): Sent | undefined {
     void local.handOverAll()
     return sent.shift()

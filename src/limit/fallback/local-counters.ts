@@ -50,6 +50,7 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
     since: (key, atMs, accessKey) => keys.find(key)?.countSince(Math.floor(atMs * 1000), accessKey),
   }
 
+  /** Returns the time of a key's server, in epoch milliseconds; of this machine if that is unknown. */
   const dateMs = (key: string, atUs = nowUs()): number =>
     store.dateAt(key, atUs / 1000) || epochMs(atUs / 1000)
   /** Returns a window at a local instant, by the clock of its key's server for calendar periods. */
@@ -191,6 +192,7 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
     peek: (quotas: readonly Quota[], gateways: number) => decide(quotas, gateways).allowances,
     answered,
     own,
+    dateMs,
     handOverAll,
     /** Gives a call back: one of this gateway's own, or with a merge, at once if no other is under way. */
     async giveBack(quota: Quota, endsAt: number): Promise<void> {

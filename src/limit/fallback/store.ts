@@ -59,15 +59,12 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     return strict ?? (limits.length > 0 ? 'local' : onOutage)
   }
 
-  /** Returns the time of the server of a quota, in epoch milliseconds; of this machine if that is unknown. */
-  const dateOf = ({ key }: Quota): number => store.dateAt(key, clock.now()) || clock.date()
-
   let lastLease = 0
   /** Returns an id for the leases of a call; undefined if none of its limits is one of calls at once. */
   function leaseOf(quotas: readonly Quota[]): string | undefined {
     const concurrent = quotas.find(isLeased)
     if (concurrent === undefined) return undefined
-    return `${Math.round(dateOf(concurrent) * 1000)}:${store.id}:${++lastLease}`
+    return `${Math.round(local.dateMs(concurrent.key) * 1000)}:${store.id}:${++lastLease}`
   }
 
   function chargeFallback(quotas: readonly Quota[], lease: string | undefined, cause?: Error) {
@@ -102,7 +99,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   function ownRefusal(quota: Quota): Allowance | undefined {
     const { key, limit } = quota
     if (leases.count(key) < limit || limit === 0 || !isUp(quota)) return undefined
-    return leases.allowance(quota, false, dateOf(quota), false)
+    return leases.allowance(quota, false, local.dateMs(key), false)
   }
 
   /**

@@ -82,7 +82,6 @@ const CONNECTION = {
   retryStrategy: reconnectDelayMs,
   connectTimeout: 1000,
   disconnectTimeout: 50,
-  maxLoadingRetryTime: 500,
   keepAlive: 5000,
   connectionName: 'sluice',
   disableClientInfo: true,

@@ -1,6 +1,6 @@
 import { mergedKey } from '../key.ts'
 import { type Lease, leaseAllowance } from '../leases.ts'
-import { type Access, fullAt, type Quota, type Window } from '../quota.ts'
+import { type Access, fullAt, isLeased, type Quota, type Window } from '../quota.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, DamagedKeyError } from '../store.ts'
 import type { Merge, OwnCalls, OwnCount } from '../store.ts'
 import type { ServerClocks } from './server-clocks.ts'
@@ -61,8 +61,7 @@ export function questionOf(batch: readonly BatchedDecision[], gateway: string, s
   /** Returns the rule of a quota, or of its access. */
   function ruleOf(quota: Quota, access: Access | undefined, limit: number, flags: number, own?: OwnCalls) {
     const { startUs, endUs, lengthUs, since } = spanOf(access ?? quota, sending)
-    fromUs = Math.max(fromUs, startUs)
-    untilUs = Math.min(untilUs, endUs - 1)
+    if (startUs > 0) [fromUs, untilUs] = [Math.max(fromUs, startUs), Math.min(untilUs, endUs - 1)]
     logs.push(access?.key ?? quota.key)
     const counted = own === undefined || own.isEmpty() ? undefined : own.since(quota.key, since, access?.key)
     counts.push(counted)
@@ -153,24 +152,23 @@ export function chargesOf(
       if (own > 0 && own >= (hasRoom ? limit : full)) growsAtUs += Math.ceil(spreadMs * 1000)
       return { hasRoom, used, growsAtUs, resetAfterMs: (growsAtUs - nowUs) / 1000, own }
     }
-    function fromLeases(quota: Quota): Allowance {
+    const logged = quotas.some(isLeased) ? quotas.filter((quota) => !isLeased(quota)) : quotas
+    const allowances = logged.map((quota): Allowance => {
+      const access = quota.access && fromLog(quota.access.key, 1)
+      const { hasRoom, used, growsAtUs, resetAfterMs, own } = fromLog(quota.key, quota.limit, fullAt(quota))
+      const allowance = allowanceOf(quota, hasRoom, used, growsAtUs / 1000, resetAfterMs, own)
+      return access === undefined ? allowance : { ...allowance, access }
+    })
+    // The leases of a decision come after its logs.
+    for (let i = 0; i < quotas.length; i++) {
+      const quota = quotas[i]!
+      if (!quota.isConcurrent) continue
       const [room, used, oldestUs] = [numbers[at]!, numbers[at + 1]!, numbers[at + 2]!]
       at += 3
       if (room === -1) damaged ??= quota.key
       const allowance = leaseAllowance(quota, room === 1, used, nowUs / 1000)
-      return oldestUs === 0 ? allowance : { ...allowance, sinceAt: oldestUs / 1000 }
+      allowances.splice(i, 0, oldestUs === 0 ? allowance : { ...allowance, sinceAt: oldestUs / 1000 })
     }
-    const allowances: Allowance[] = []
-    for (const quota of quotas) {
-      if (quota.isConcurrent) continue
-      const access = quota.access && fromLog(quota.access.key, 1)
-      const { hasRoom, used, growsAtUs, resetAfterMs, own } = fromLog(quota.key, quota.limit, fullAt(quota))
-      const allowance = allowanceOf(quota, hasRoom, used, growsAtUs / 1000, resetAfterMs, own)
-      allowances.push(access === undefined ? allowance : { ...allowance, access })
-    }
-    // The leases of a decision come after its logs.
-    for (let i = 0; i < quotas.length; i++)
-      if (quotas[i]!.isConcurrent) allowances.splice(i, 0, fromLeases(quotas[i]!))
     if (damaged !== undefined) return new DamagedKeyError(damaged)
     // All decisions of a batch share one instant; a microsecond each keeps their order.
     const decidedAt = (nowUs + i) / 1000

@@ -16,6 +16,9 @@ export interface BatchedDecision {
   readonly lease: string | undefined
   readonly onEnd: (outcome: Charge | Error) => void
 }
+export type Batch = readonly BatchedDecision[]
+export type Question = ReturnType<typeof questionOf>
+
 /** The first number of the rule of a decision for charge.lua: the sum of these. */
 const [CHARGE, AT_ONCE] = [1, 2] as const
 const [SHADOW, CALENDAR, OWN, ACCESS, COST] = [1, 2, 4, 8, 16] as const
@@ -37,7 +40,7 @@ export interface Sending {
  * Returns the question to charge.lua for a batch: its keys and arguments, the number of integers in
  * its reply, and the own calls that it names for each log.
  */
-export function questionOf(batch: readonly BatchedDecision[], gateway: string, sending: Sending) {
+export function questionOf(batch: Batch, gateway: string, sending: Sending) {
   const [logs, leased, marks, rules]: [string[], string[], string[], string[]] = [[], [], [], []]
   const counts: (OwnCount | undefined)[] = []
   let [fromUs, untilUs] = [0, sending.deadlineUs]
@@ -129,12 +132,7 @@ export function renewalOf(leases: readonly Lease[], { deadlineUs }: Sending) {
 const NOT_OWN: OwnCount = { calls: 0, sent: 0, number: 0, spreadMs: 0 }
 
 /** Reads the reply of charge.lua to a batch, which was decided at `localMs` of the local clock or before. */
-export function chargesOf(
-  batch: readonly BatchedDecision[],
-  counts: readonly (OwnCount | undefined)[],
-  numbers: readonly number[],
-  localMs: number,
-) {
+export function chargesOf(batch: Batch, { counts }: Question, numbers: readonly number[], localMs: number) {
   const nowUs = numbers[0]!
   let [at, key] = [1, 0]
   return batch.map(({ quotas, lease }, i): Charge | DamagedKeyError => {

@@ -7,7 +7,8 @@ import type { Quota } from '../quota.ts'
 import { type Charge, DamagedKeyError, type Merge, type OwnCalls } from '../store.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
-import { type BatchedDecision, chargesOf, mergeOf, questionOf, renewalOf, type Sending } from './protocol.ts'
+import { type Batch, type BatchedDecision, chargesOf, mergeOf } from './protocol.ts'
+import { type Question, questionOf, renewalOf, type Sending } from './protocol.ts'
 import { ServerClocks } from './server-clocks.ts'
 
 const read = (file: string): string => readFileSync(new URL(file, import.meta.url), 'utf8')
@@ -98,18 +99,17 @@ export function createScripts(connection: RedisConnection, options: RedisStoreOp
     return reply
   }
 
-  async function ask(batch: readonly BatchedDecision[], server: string, remainingMs: () => number) {
-    let question: ReturnType<typeof questionOf> | undefined
+  async function ask(batch: Batch, server: string, remainingMs: () => number) {
+    let question: Question | undefined
     const reply = await attempt(server, remainingMs, chargeScript, (sending) => {
       question = questionOf(batch, id, sending)
       return question.params
     })
-    const { size, counts } = question!
-    if (reply.length !== size) throw invalidReply()
-    return chargesOf(batch, counts, reply, clocks.localMs(server, reply[0]!, 'latest'))
+    if (reply.length !== question!.size) throw invalidReply()
+    return chargesOf(batch, question!, reply, clocks.localMs(server, reply[0]!, 'latest'))
   }
 
-  async function send(batch: readonly BatchedDecision[]): Promise<void> {
+  async function send(batch: Batch): Promise<void> {
     const server = client.server(batch[0]!.quotas[0]!.key)
     const { within, failAll } = deadlinesOf(server)
     try {

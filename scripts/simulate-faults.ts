@@ -55,7 +55,7 @@ const FAULTS: Readonly<
   ],
   // The hand-over.
   'own calls do not count in addition to those of the store': [
-    [STORE, 'store.charge(quotas, local.own)', 'store.charge(quotas)'],
+    [STORE, 'store.charge(quotas, local.own, lease)', 'store.charge(quotas, undefined, lease)'],
   ],
   'a merge that was sent does not count': [[CHARGE, 'log.isMerged and 0 or rule[at + 1]', '0']],
   'a merge without an answer is taken as done': [[STATE, 'if (!isMerged) return []', '']],
@@ -90,7 +90,7 @@ const FAULTS: Readonly<
     [CHARGE, 'access.room, access = log.room, nil', 'access.room, access = PAYS, nil'],
   ],
   'sliding windows are twice as long': [
-    [PROTOCOL, 'lengthUs: windowMs * 1000', 'lengthUs: windowMs * 1900'],
+    [PROTOCOL, 'const lengthUs = windowMs * 1000', 'const lengthUs = windowMs * 1900'],
     [LOG, 'const windowUs = windowMs * 1000', 'const windowUs = windowMs * (calendar ? 1000 : 1900)'],
   ],
   'a clock that is set back locks a key for two windows': [
@@ -147,7 +147,7 @@ const FAULTS: Readonly<
     [LOCAL, 'leases.countUnstored(key, clock.now())', '0 * leases.countUnstored(key, clock.now())'],
   ],
   'a call at once whose answer was lost keeps its lease': [
-    [STORE, 'leaseChanges.end({ quota, id: lease })', 'void quota'],
+    [STORE, 'leaseChanges.end({ quota, id: lease! })', 'void quota'],
   ],
   'the part of a gateway of calls at once is the whole limit': [
     [

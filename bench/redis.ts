@@ -58,7 +58,7 @@ export async function decide(
     const pipeline = store.pipeline()
     for (let i = 0; i < PIPELINE && done < count; i++, done += together) {
       const keys = rules.flatMap((_, j) => keysOf(done + j))
-      pipeline.evalsha(sha, keys.length, ...keys, NO_DEADLINE, 0, 0, ...rules)
+      pipeline.evalsha(sha, keys.length, ...keys, NO_DEADLINE, 0, keys.length, ...rules)
     }
     await pipeline.exec()
   }
@@ -93,7 +93,7 @@ async function mergeUs(bench: Bench, window: Merged, ownCalls = 0): Promise<stri
     const pipeline = store.pipeline()
     for (let client = done; client < done + PIPELINE; client++) {
       const keys = [`sluice:{client-${client}}:~merged`, keyOf(client)]
-      pipeline.evalsha(sha, 2, ...keys, 1, 0, NO_DEADLINE, limit, windowUs, startUs, back, 0, ...instants)
+      pipeline.evalsha(sha, 2, ...keys, 1, NO_DEADLINE, limit, windowUs, startUs, back, 0, ...instants)
     }
     await pipeline.exec()
   }
@@ -164,7 +164,7 @@ export async function redis(bench: Bench): Promise<string> {
   lines.push(['script calls a second, 50 connections', await callRate(bench, sha)])
   for (const calls of [1, 16, 20, 100, 500, 1000]) {
     const key = `sluice:{00000000-0000-4000-8000-${String(calls).padStart(12, '0')}}:requests`
-    for (let i = 0; i < calls; i++) await bench.store.evalsha(sha, 1, key, NO_DEADLINE, 0, 0, ONE_LIMIT)
+    for (let i = 0; i < calls; i++) await bench.store.evalsha(sha, 1, key, NO_DEADLINE, 0, 1, ONE_LIMIT)
     lines.push([
       `a client with ${calls} calls in its window`,
       `${await bench.store.memory('USAGE', key)} bytes`,
@@ -175,7 +175,7 @@ export async function redis(bench: Bench): Promise<string> {
     ['an access and its limit, one call', ['{memory}:~access:sessions', '{memory}:sessions'], FREE_ACCESS],
   ] as const
   for (const [name, keys, rule] of further) {
-    await bench.store.evalsha(sha, keys.length, ...keys, NO_DEADLINE, 0, 0, rule)
+    await bench.store.evalsha(sha, keys.length, ...keys, NO_DEADLINE, 0, keys.length, rule)
     const bytes = await Promise.all(keys.map((key) => bench.store.memory('USAGE', key)))
     lines.push([name, `${bytes.join(' + ')} bytes`])
   }

@@ -42,14 +42,10 @@ const FAULTS: Readonly<
     [KEYS, 'MAX_ANSWERS = 20_000', 'MAX_ANSWERS = 3'],
   ],
   'the fallback forgets its calls after half a window': [
-    [
-      STATE,
-      'usedIn(this.own, frame)',
-      'usedIn(this.own, { horizonUs: frame.horizonUs + frame.windowUs / 2 })',
-    ],
+    [STATE, 'this.#own[i]!.atUs > horizonUs', 'this.#own[i]!.atUs > horizonUs + frame.windowUs / 2'],
   ],
   'callers do not wait for what is unknown of the clock of Redis': [
-    [LOCAL, 'Math.max(MIN_SPREAD_MS, spreadMs(quota.key))', '0'],
+    [LOCAL, 'Math.max(MIN_SPREAD_MS, store.spreadMs(quota.key))', '0'],
   ],
   'the fallback does not know the accesses of Redis': [
     [LOCAL, 'keys.know(quota, quota.access.key).record(', 'keys.know(quota, `${quota.access.key}?`).record('],
@@ -59,16 +55,14 @@ const FAULTS: Readonly<
   ],
   // The hand-over.
   'own calls do not count in addition to those of the store': [
-    [STORE, 'store.charge(quotas, local.own)', 'store.charge(quotas)'],
+    [STORE, 'store.charge(quotas, local.own, lease)', 'store.charge(quotas, undefined, lease)'],
   ],
-  'a merge that was sent does not count': [[CHARGE, 'if not log.isMerged then own', 'if false then own']],
-  'a merge without an answer is taken as done': [
-    [STATE, 'if (!isMerged) {', 'if (isMerged === undefined) {'],
-  ],
+  'a merge that was sent does not count': [[CHARGE, 'log.isMerged and 0 or rule[at + 1]', '0']],
+  'a merge without an answer is taken as done': [[STATE, 'if (!isMerged) return []', '']],
   'a merge is repeated': [
     [MERGE, '>= number then return { now, 1 } end', '> 1e15 then return { now, 1 } end'],
   ],
-  'merged calls are taken as made now': [[MERGE, 'min(tonumber(ARGV[at]), now)', 'now']],
+  'merged calls are taken as made now': [[MERGE, 'min(numbers[at], now)', 'now']],
   'calls of the older half of the window are not merged': [
     [MERGE, 'local isWanted = instant > horizon', 'local isWanted = instant > now - window / 2'],
   ],
@@ -80,7 +74,9 @@ const FAULTS: Readonly<
     [LIMITER, 'askedAt + retryAfterMs <= at', 'askedAt + retryAfterMs + 2 <= at'],
   ],
   'calls are never refunded': [[LIMITER, 'store.giveBack(quota, charged.resetAt)', 'void charged.resetAt']],
-  'a call is refunded to any period': [[PROTOCOL, '.endMs === back.endsAt', '.endMs > 0']],
+  'a call is refunded to any period': [
+    [PROTOCOL, 'back?.endsAt === endUs / 1000', 'back !== undefined && endUs > 0'],
+  ],
   // The scripts.
   'an access is under way as long as its window': [[APPLY, 'windowMs: together,', 'windowMs,']],
   'an access never groups its calls': [
@@ -94,7 +90,7 @@ const FAULTS: Readonly<
     [CHARGE, 'access.room, access = log.room, nil', 'access.room, access = PAYS, nil'],
   ],
   'sliding windows are twice as long': [
-    [PROTOCOL, 'lengthUs: windowMs * 1000', 'lengthUs: windowMs * 1900'],
+    [PROTOCOL, 'const lengthUs = windowMs * 1000', 'const lengthUs = windowMs * 1900'],
     [LOG, 'const windowUs = windowMs * 1000', 'const windowUs = windowMs * (calendar ? 1000 : 1900)'],
   ],
   'a clock that is set back locks a key for two windows': [
@@ -111,9 +107,7 @@ const FAULTS: Readonly<
     [LOCAL, 'room >= cost', 'room > 0'],
   ],
   'a cost has the wait of one point': [[CHARGE, 'log.cost - 1 or 0', '0 or 0']],
-  'a cost of points is one point in an outage': [
-    [STATE, 'add(this.own, frame, cost', 'add(this.own, frame, 1'],
-  ],
+  'a cost of points is one point in an outage': [[STATE, 'this.#total += cost', 'this.#total += 1']],
   'a cost above the part of a gateway never passes': [[STATE, 'Math.max(cost, Math', 'Math.max(1, Math']],
   'the waits of several costs are forgotten in an outage': [
     [STATE, 'if (isLonger) (this', 'if (false) (this'],
@@ -145,7 +139,7 @@ const FAULTS: Readonly<
   'the end of a call at once does not end its lease': [
     [STORE, 'if (lease?.mayBeStored) leaseChanges.end(lease)', 'void lease'],
   ],
-  'the leases of calls at once are not renewed': [[LEASES, 'leases.lapsing(clock.now())', '[]']],
+  'the leases of calls at once are not renewed': [[LEASES, 'leases.dueForRenewal(clock.now())', '[]']],
   'calls at once count though their leases have ended by themselves': [
     [CHARGE, "if count >= calls then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end", ''],
   ],
@@ -153,7 +147,7 @@ const FAULTS: Readonly<
     [LOCAL, 'leases.countUnstored(key, clock.now())', '0 * leases.countUnstored(key, clock.now())'],
   ],
   'a call at once whose answer was lost keeps its lease': [
-    [STORE, 'leaseChanges.end({ quota, id: lease })', 'void quota'],
+    [STORE, 'leaseChanges.end({ quota, id: lease! })', 'void quota'],
   ],
   'the part of a gateway of calls at once is the whole limit': [
     [
@@ -168,11 +162,15 @@ const FAULTS: Readonly<
   'a call that is refused keeps a place of calls at once': [
     [CHARGE, 'if hasRoom and charging and admitted then addLease', 'if hasRoom and charging then addLease'],
   ],
-  'a gateway refuses calls at once with one place left': [[STORE, 'held < limit ||', 'held < limit - 1 ||']],
-  'a gateway does not refuse by its own calls at once': [[STORE, 'held < limit ||', 'held >= 0 ||']],
+  'a gateway refuses calls at once with one place left': [
+    [STORE, 'count(key) < limit ||', 'count(key) < limit - 1 ||'],
+  ],
+  'a gateway does not refuse by its own calls at once': [
+    [STORE, 'count(key) < limit ||', 'count(key) >= 0 ||'],
+  ],
   'the period of a calendar is that of the gateway': [
     [SCRIPTS, "clocks.at(server, clock.now(), 'latest') ||", '0 ||'],
-    [PROTOCOL, 'return [fromUs, untilUs]', 'return [0, untilUs === 0 ? 0 : Number.MAX_SAFE_INTEGER]'],
+    [PROTOCOL, 'untilUs, fromUs, logs.length', 'sending.deadlineUs, 0 * fromUs * untilUs, logs.length'],
   ],
 }
 

@@ -21,7 +21,7 @@ export const prefixOf = (store: 'memory' | { readonly prefix: string }): string 
   store === 'memory' ? 'sluice' : store.prefix
 
 /** Returns the key of a name, whose first part is empty by default. */
-export const keyOf = (prefix: string, name: string, first = ''): string => `${prefix}:{${first}}:${name}`
+export const keyOf = (prefix: string, name: string, first = '') => `${prefix}:{${first}}:${name}`
 
 /**
  * Returns the name that keys of a limit of calls at once have: a limit that becomes one, or is one
@@ -40,14 +40,11 @@ export const proofKey = (prefix: string, first: string, id: string): string =>
 /** Returns the key that holds the number of the last merge of a gateway into a key. */
 export const mergedKey = (key: string, gateway: string): string => beside(key, `~merged:${gateway}`)
 
-/**
- * Returns the keys of the registrations of gateways, and of the instant since which a server has
- * its data, in the slot of a tag.
- */
-export const registrationKeys = (prefix: string, tag: string): readonly [gateways: string, since: string] => [
-  keyOf(prefix, '~gateways', tag),
-  keyOf(prefix, '~since', tag),
-]
+/** Returns the key of the registrations of gateways, in the slot of a tag. */
+export const gatewaysKey = (prefix: string, tag: string): string => keyOf(prefix, '~gateways', tag)
+
+/** Returns the key of the instant since which a server has its data, in the slot of a tag. */
+export const sinceKey = (prefix: string, tag: string): string => keyOf(prefix, '~since', tag)
 
 /** Returns the key of all overrides. */
 export const overridesKey = (prefix: string): string => keyOf(prefix, '~overrides')

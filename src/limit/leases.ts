@@ -28,20 +28,10 @@ export interface Lease extends Place {
 /** Wait until a refused call is retried, in milliseconds: the end of a call is unknown. */
 export const CONCURRENT_WAIT_MS = 1000
 
-/**
- * Returns the allowance of a limit of calls at once; `sinceAt` is the instant at which the oldest
- * call in progress began.
- */
-export const leaseAllowance = (
-  quota: Quota,
-  hasRoom: boolean,
-  used: number,
-  nowMs: number,
-  sinceAt?: number,
-): Allowance => ({
+/** Returns the allowance of a limit of calls at once. */
+export const leaseAllowance = (quota: Quota, hasRoom: boolean, used: number, nowMs: number): Allowance => ({
   ...allowanceOf(quota, hasRoom, used, nowMs + CONCURRENT_WAIT_MS, CONCURRENT_WAIT_MS),
   windowMs: 0,
-  sinceAt,
 })
 
 /** Fraction of a lease that a question takes at most. */
@@ -72,6 +62,12 @@ export class Leases {
   since(key: string): number | undefined {
     const held = this.#held.get(key)
     return held && Math.min(...Array.from(held.values(), beganAt))
+  }
+
+  /** Returns the allowance of a limit under these calls, with the instant of the oldest if it is only read. */
+  allowance(quota: Quota, hasRoom: boolean, nowMs: number, isRead: boolean): Allowance {
+    const allowance = leaseAllowance(quota, hasRoom, this.count(quota.key), nowMs)
+    return isRead ? { ...allowance, sinceAt: this.since(quota.key) } : allowance
   }
 
   hold(quota: Quota, id: string, storedUntilMs: number, heldAtMs: number): void {

@@ -144,7 +144,7 @@ export function createLimiter(
    * Caches the allowances that an admitted call used up, or all of a refused call; drops the others
    * of an admitted call.
    */
-  function remember(quotas: readonly Quota[], { admitted, allowances }: Decision, askedAt: number): void {
+  function remember(quotas: readonly Quota[], { admitted, allowances }: Decision, askedAt: number) {
     let answeredAt: number | undefined
     for (let i = 0; i < quotas.length; i++) {
       const { name, key, shadow, access, cost: own = 1, isConcurrent } = quotas[i]!
@@ -182,7 +182,7 @@ export function createLimiter(
       return { admitted, allowances: [], mode, decidedAt, cached: false, replayed: true }
     for (const allowance of allowances) report(allowance, admitted)
     const refusedBy = admitted ? undefined : longestWait(allowances)!
-    const decision: Decision = { admitted, allowances, refusedBy, mode, decidedAt, lease, cached: false }
+    const decision = { admitted, allowances, refusedBy, mode, decidedAt, lease, cached: false }
     // Cache only the store's answers: the fallback counts differently.
     if (mode === 'store' && askedAt > clearedAt) remember(quotas, decision, askedAt)
     // After a call that the fallback admitted, its limits have less room than was cached.

@@ -20,17 +20,20 @@ export interface Window {
   readonly calendar?: Calendar | undefined
 }
 
-/** Calls that belong together: those within the window of a charged call are free. */
-export interface Access extends Window {
+/** A window, and the key whose calls it counts. */
+export interface KeyedWindow extends Window {
   readonly key: string
+}
+
+/** Calls that belong together: those within the window of a charged call are free. */
+export interface Access extends KeyedWindow {
   /** True for the calls of one token, whose access is under way as long as its charge counts. */
   readonly isOfToken: boolean
 }
 
 /** A limit applied to one caller, now, or a DPoP proof. */
-export interface Quota extends Window {
+export interface Quota extends KeyedWindow {
   readonly name: string
-  readonly key: string
   readonly limit: number
   readonly shadow: boolean
   /** Points of the limit that the call takes; undefined if every call of the limit takes 1. */
@@ -54,7 +57,7 @@ export interface Quota extends Window {
 export const isLeased = ({ isConcurrent = false }: Quota): boolean => isConcurrent
 
 /** Returns the used points at which a quota has no room for its call. */
-export const fullAt = ({ limit, cost = 1 }: Pick<Quota, 'limit' | 'cost'>): number => limit - cost + 1
+export const fullAt = ({ limit, cost = 1 }: Pick<Quota, 'limit' | 'cost'>) => limit - cost + 1
 
 /** Verdict of a quota on a call: charge it, admit it free during an access, or no room. */
 export type Verdict = 'pays' | 'free' | 'none'
@@ -69,5 +72,5 @@ export function verdictOf({ limit }: Quota, used: number, hasRoom: boolean, isIn
 }
 
 /** True if every quota has room for the call, or is a shadow: then all that say `pays` are charged. */
-export const admits = (verdicts: readonly { readonly quota: Quota; readonly verdict: Verdict }[]): boolean =>
+export const admits = (verdicts: readonly { quota: Quota; verdict: Verdict }[]): boolean =>
   verdicts.every(({ quota, verdict }) => quota.shadow || verdict !== 'none')

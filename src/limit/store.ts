@@ -45,7 +45,6 @@ export function allowanceOf(
   growsAt: number,
   resetAfterMs: number,
   own = 0,
-  access?: CountedAccess,
 ): Allowance {
   // A period ends at a whole millisecond, from which the sum of fractions differs by less than a microsecond.
   const resetAt = calendar === undefined ? Math.ceil(growsAt) : Math.round(growsAt)
@@ -63,7 +62,6 @@ export function allowanceOf(
     admitted,
     shadow,
     own,
-    access,
   }
 }
 
@@ -115,9 +113,9 @@ export function chargeOf(
   return { admitted, allowances, proof, mode, decidedAt, localMs, lease: admitted ? lease : undefined }
 }
 
-/** Calls that a gateway admitted by itself at one instant of its clock, in milliseconds. */
+/** Calls that a gateway admitted by itself at one instant of its clock, in microseconds. */
 export interface OwnCall {
-  readonly atMs: number
+  readonly atUs: number
   /** Their points. */
   readonly calls: number
   readonly access?: Access | undefined
@@ -145,10 +143,11 @@ export interface Merge {
 /** Points of calls that this gateway admitted by itself, which count in addition to the store's. */
 export interface OwnCount {
   readonly calls: number
+  /** Those of other calls, which the store has if it has done the merge with this number, or a later one. */
+  readonly sent: number
+  readonly number: number
   /** Milliseconds by which the instants of the calls may be ahead. */
   readonly spreadMs: number
-  /** The calls of a merge into a key, which the store may have. */
-  readonly merge?: { readonly calls: number; readonly number: number; readonly key: string } | undefined
 }
 
 /** The calls of a gateway that the store does not have, or may not have. */
@@ -157,10 +156,10 @@ export interface OwnCalls {
   /** Returns the calls in progress of a key that the store may not have. */
   unstored(key: string): number
   /**
-   * Returns the calls of a key after an instant of this gateway's clock, in milliseconds; undefined
-   * if there are none.
+   * Returns the calls of a key after an instant of this gateway's clock, in milliseconds, or those
+   * of them that began an access; undefined if there are none.
    */
-  since(key: string, atMs: number): OwnCount | undefined
+  since(key: string, atMs: number, accessKey?: string): OwnCount | undefined
 }
 
 /** The counters. Every store gives the same answers on the same clock. */

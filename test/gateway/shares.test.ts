@@ -124,7 +124,9 @@ describe.each(['memory', 'Redis'])('a share, counted in %s', (kind) => {
 
   it('gives back what the counter gives back', async () => {
     const fails = { headers: { 'X-Fail': '1' } }
-    expect([await shown('/reports', fails), await shown('/reports')]).toEqual(['500 1 0', '200 1 0'])
+    expect(await shown('/reports', fails)).toBe('500 1 0')
+    // The refund may reach Redis after the next call, which charges nothing if it is refused.
+    await until('the call is given back', async () => (await shown('/reports')) === '200 1 0')
     expect(await shown('/month')).toBe('200 10 8')
     expect(await shown('/reports')).toBe('429 1 0')
   })

@@ -13,7 +13,7 @@ const window = fc.constantFrom(60_000_000, 61_000_000, 3_600_000_000)
 /** A shadow limit, a calendar period, own calls, or none of these, with their numbers. */
 const kind = fc.oneof(
   { weight: 6, arbitrary: fc.constant([0] as const) },
-  { weight: 2, arbitrary: fc.constantFrom([1] as const, [4, 2] as const, [8] as const) },
+  { weight: 2, arbitrary: fc.constantFrom([1] as const, [4, 2, 3, 9, 1] as const, [8] as const) },
   {
     weight: 2,
     arbitrary: fc.tuple(fc.constantFrom(2, 3), fc.integer({ min: START - 90_000_000, max: START })),
@@ -85,6 +85,7 @@ function commandsOf(history: readonly Event[]): Command[] {
     if ('charge' in event) {
       const [step, decisions, repeats] = event.charge
       const names = decisions.flatMap(({ limits }) => limits.map(([key]) => key))
+      const hasOwn = decisions.some(({ limits }) => limits.some(([, , , flags]) => flags === 4))
       const leaseKeys = decisions.flatMap(({ atOnce }) => atOnce.map(([key]) => key))
       for (let i = 0; i <= repeats; i++) {
         tick(i === 0 ? step : 70_000)
@@ -97,9 +98,9 @@ function commandsOf(history: readonly Event[]): Command[] {
           if (atOnce.length === 0) return [rule]
           return [rule, atOnce.flatMap(([, ...rule]) => rule).join(' '), charging === 1 ? leases : '']
         })
-        const all = [...names, ...leaseKeys]
+        const all = [...names, ...leaseKeys, ...(hasOwn ? ['{1}a~merged'] : [])]
         const script = clocked(CHARGE_SCRIPT)
-        commands.push(['EVAL', script, all.length, ...all, now + 1000, 0, leaseKeys.length, ...rules])
+        commands.push(['EVAL', script, all.length, ...all, now + 1000, 0, names.length, ...rules])
       }
     } else if ('merge' in event) {
       const [step, { number, limited, back, together, calls }] = event.merge
@@ -109,7 +110,7 @@ function commandsOf(history: readonly Event[]): Command[] {
         .toSorted(([a], [b]) => b - a)
         .flatMap(([ago, count]) => [now - ago, count, together === 0 ? 0 : 3])
       const names = [`${key}~merged`, key, `${key}~access`]
-      const rest = [number, 0, now + 1000, ...counted, back, together, ...instants]
+      const rest = [number, now + 1000, ...counted, back, together, ...instants]
       commands.push(['EVAL', clocked(MERGE_SCRIPT), names.length, ...names, ...rest])
     } else if ('leases' in event) {
       const [step, { key, ids, lengthUs, isRenewal }] = event.leases

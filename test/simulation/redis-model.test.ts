@@ -60,7 +60,7 @@ test('answers a full log above and below 1000 calls per window as Redis does', a
     const size = i < 1200 ? 1000 : i < 2400 ? 2500 : 40
     const now = START + 50_000 * i
     commands.push(['SET', '{1}clock', now])
-    commands.push(['EVAL', clocked(CHARGE_SCRIPT), 1, '{1}a', now, 0, 0, `1 ${size} 60000000 0`])
+    commands.push(['EVAL', clocked(CHARGE_SCRIPT), 1, '{1}a', now, 0, 1, `1 ${size} 60000000 0`])
   }
   await expectSame([...commands, ['GET', '{1}a']])
 })
@@ -83,7 +83,7 @@ test('forgets scripts, and refuses unknown ones as Redis does', async () => {
   expect(modelled(ask)).toEqual(said[4])
 })
 
-const charging = (key: string): Command => ['EVAL', CHARGE_SCRIPT, 1, key, 9e15, 0, 0, '1 5 60000000 0']
+const charging = (key: string): Command => ['EVAL', CHARGE_SCRIPT, 1, key, 9e15, 0, 1, '1 5 60000000 0']
 const REFUSED: readonly Command[] = [
   charging('new'),
   ['EVAL', REGISTER_SCRIPT, 2, 'zset', 'since', 'id', 10_000],

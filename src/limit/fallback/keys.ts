@@ -8,8 +8,8 @@ const MAX_VISITED = 5000
 
 /** Creates the memory of keys. Each call has another proof: these are kept apart, so that they evict no limits. */
 export function createKeys() {
-  const [limits, proofs] = [createKind(false), createKind(true)]
-  const kindOf = ({ isProof = false }: Pick<Quota, 'isProof'>) => (isProof ? proofs : limits)
+  const [limits, proofs] = [createKind(), createKind()]
+  const kindOf = (quota: Quota | undefined) => (quota?.isProof ? proofs : limits)
 
   return {
     /** Returns what is known of the key of a quota, or of its access. */
@@ -17,9 +17,9 @@ export function createKeys() {
     /** Returns a key with own calls. */
     find: (key: string): KeyState | undefined => limits.kept.get(key) ?? proofs.kept.get(key),
     /** Keeps a key, which has own calls, until it is released. */
-    keep: (state: KeyState): void => void kindOf(state).kept.set(state.key, state),
+    keep: (state: KeyState): void => void kindOf(state.quota).kept.set(state.key, state),
     release(state: KeyState): void {
-      const { kept, remember } = kindOf(state)
+      const { kept, remember } = kindOf(state.quota)
       // After a reset, another may be kept.
       if (kept.get(state.key) === state && kept.delete(state.key)) remember(state)
     },
@@ -32,13 +32,12 @@ export function createKeys() {
     /** Returns the keys of limits that match. */
     matching: limits.matching,
     reset(matches: (key: string) => boolean): void {
-      limits.reset(matches)
-      proofs.reset(matches)
+      for (const kind of [limits, proofs]) kind.reset(matches)
     },
   }
 }
 
-function createKind(isProof: boolean) {
+function createKind() {
   /** The keys with own calls, which must not be evicted. */
   const kept = new Map<string, KeyState>()
   /**
@@ -59,19 +58,16 @@ function createKind(isProof: boolean) {
     know(key: string): KeyState {
       const known = (kept.size > 0 && kept.get(key)) || young.get(key)
       if (known) return known
-      const state = old.get(key) ?? new KeyState(key, isProof)
+      const state = old.get(key) ?? new KeyState(key)
       remember(state)
       return state
     },
     *next(): Generator<KeyState> {
-      for (let visited = 0; visited < Math.min(MAX_VISITED, kept.size);) {
+      // One step more, for the end of the map, after which it begins again.
+      for (let left = Math.min(MAX_VISITED, kept.size); left >= 0; left--) {
         const { value } = rest.next()
-        if (value === undefined) {
-          rest = kept.values()
-          continue
-        }
-        visited++
-        yield value
+        if (value === undefined) rest = kept.values()
+        else yield value
       }
     },
     matching(matches: (key: string) => boolean): readonly string[] {

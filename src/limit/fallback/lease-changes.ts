@@ -6,6 +6,11 @@ import type { RemoteStore } from './breakers.ts'
 /** Maximum leases of a command, which keep Redis for about 1 ms. */
 const MAX_LEASES = 500
 
+/** A lease to be ended in the store, and the local instant, in milliseconds, at which that ends it itself. */
+interface EndedLease extends Place {
+  readonly goneAtMs: number
+}
+
 /** Creates the background work that ends leases in the store, and renews those of long calls. */
 export function createLeaseChanges(
   leases: Leases,
@@ -13,8 +18,7 @@ export function createLeaseChanges(
   isUp: (quota: Quota) => boolean,
   clock: Clock,
 ) {
-  /** The leases to be ended in the store, and the local instants, in milliseconds, at which it ends them itself. */
-  const ended = new Map<Place, number>()
+  const ended = new Set<EndedLease>()
   let isGathering = false
 
   /** Groups the leases of servers that are up, up to `MAX_LEASES` each. */
@@ -36,26 +40,25 @@ export function createLeaseChanges(
 
   /** Ends a lease that the store may have, together with the others of this iteration of the event loop. */
   function end({ quota, id }: Place): void {
-    ended.set({ quota, id }, clock.now() + quota.windowMs)
+    ended.add({ quota, id, goneAtMs: clock.now() + quota.windowMs })
     if (isGathering) return
     isGathering = true
     clock.soon(() => void sendEnded())
   }
 
-  async function send(group: readonly Place[]): Promise<void> {
-    const taken = group.map((lease) => [lease, ended.get(lease)!] as const)
+  async function send(group: readonly EndedLease[]): Promise<void> {
     for (const lease of group) ended.delete(lease)
     await store.endLeases(group).catch(() => {
       // The next turn sends them again.
-      for (const [lease, goneAtMs] of taken) ended.set(lease, goneAtMs)
+      for (const lease of group) ended.add(lease)
     })
   }
 
   async function sendEnded(): Promise<void> {
     isGathering = false
     const now = clock.now()
-    for (const [lease, goneAtMs] of ended) if (goneAtMs <= now) ended.delete(lease)
-    await Promise.all(group(ended.keys(), String).map(send))
+    for (const lease of ended) if (lease.goneAtMs <= now) ended.delete(lease)
+    await Promise.all(group(ended, String).map(send))
   }
 
   async function renew(group: readonly Lease[]): Promise<void> {

@@ -1,9 +1,9 @@
 import { type Clock, epochOf } from '../../runtime/clock.ts'
 import { search } from '../../runtime/search.ts'
 import { type Frame, frameAt } from '../memory/call-log.ts'
-import { leaseAllowance, type Leases, storedUntil } from '../leases.ts'
-import { admits, type Quota, type Verdict, verdictOf, type Window } from '../quota.ts'
-import { type Allowance, allowanceOf, type Charge, chargeOf, type Merge, type OwnCalls } from '../store.ts'
+import { type Leases, storedUntil } from '../leases.ts'
+import { admits, type KeyedWindow, type Quota, type Verdict, verdictOf } from '../quota.ts'
+import { type Allowance, allowanceOf, type Charge, chargeOf, type OwnCalls } from '../store.ts'
 import type { RemoteStore } from './breakers.ts'
 import { type KeyState, perGateway } from './key-state.ts'
 import { createKeys } from './keys.ts'
@@ -13,28 +13,20 @@ import { createKeys } from './keys.ts'
  * the last, by about a round trip.
  */
 const MIN_SPREAD_MS = 10
+/** Maximum merges under way: Redis decides calls between them. A merge of 1000 calls takes it 2 ms. */
+const MERGES_AT_ONCE = 4
 
-type Counted = Window & { readonly key: string }
-
-/** A quota of a call, and what is known of its keys. */
+/** A quota of a call, and what is known of its key. */
 interface Found {
   readonly quota: Quota
   /** Undefined for a limit of calls at once. */
   readonly state: KeyState | undefined
-  readonly access: KeyState | undefined
   readonly verdict: Verdict
 }
 
-/**
- * A merge to be sent, and the function that gets the answer, or nothing if the store may not have
- * the calls; it returns the next merge of the key.
- */
-export interface PendingMerge {
-  readonly merge: Merge
-  readonly onEnd: (charge?: Charge) => PendingMerge | undefined
-}
-
 interface LocalOptions {
+  readonly store: Pick<RemoteStore, 'spreadMs' | 'dateAt' | 'merge'>
+  readonly leases: Leases
   readonly isTracked: (quota: Quota) => boolean
   readonly isUp: (quota: Quota) => boolean
   readonly gateways: () => number
@@ -45,12 +37,8 @@ interface LocalOptions {
  * admit an equal fraction of the calls that the store last reported as remaining. It keeps the
  * calls, with their instants, until the store has merged them.
  */
-export function createLocalCounters(
-  clock: Clock,
-  { spreadMs, dateAt }: Pick<RemoteStore, 'spreadMs' | 'dateAt'>,
-  leases: Leases,
-  { isTracked, isUp, gateways: gatewaysNow }: LocalOptions,
-) {
+export function createLocalCounters(clock: Clock, options: LocalOptions) {
+  const { store, leases, isTracked, isUp, gateways: gatewaysNow } = options
   const epochMs = epochOf(clock)
   const nowUs = (): number => Math.round(clock.now() * 1000)
   const keys = createKeys()
@@ -59,22 +47,15 @@ export function createLocalCounters(
   const own: OwnCalls = {
     isEmpty: () => !keys.hasKept(),
     unstored: (key) => leases.countUnstored(key, clock.now()),
-    since: (key, atMs) => keys.find(key)?.countSince(Math.floor(atMs * 1000)),
+    since: (key, atMs, accessKey) => keys.find(key)?.countSince(Math.floor(atMs * 1000), accessKey),
   }
 
-  const dateMs = (key: string, atUs = nowUs()): number => dateAt(key, atUs / 1000) || epochMs(atUs / 1000)
+  /** Returns the time of a key's server, in epoch milliseconds; of this machine if that is unknown. */
+  const dateMs = (key: string, atUs = nowUs()): number =>
+    store.dateAt(key, atUs / 1000) || epochMs(atUs / 1000)
   /** Returns a window at a local instant, by the clock of its key's server for calendar periods. */
-  const frameOf = (limit: number, counted: Counted, atUs: number): Frame =>
+  const frameOf = (limit: number, counted: KeyedWindow, atUs: number): Frame =>
     frameAt(limit, counted, atUs, counted.calendar === undefined ? 0 : dateMs(counted.key, atUs))
-
-  /**
-   * Returns the window in which own calls are kept: for the longest possible period, as the
-   * server's clock may be set back, but those of two periods apart.
-   */
-  const ownFrame = (limit: number, counted: Counted, atUs: number): Frame => ({
-    ...frameAt(limit, { windowMs: counted.windowMs }, atUs, 0),
-    ...(counted.calendar !== undefined && { splitUs: frameOf(limit, counted, atUs).horizonUs + 1 }),
-  })
 
   function release(state: KeyState): void {
     if (state.expire(nowUs(), dateMs(state.key))) keys.release(state)
@@ -84,26 +65,19 @@ export function createLocalCounters(
    * Counts a call of this gateway, at the instant from which its callers have to wait: Redis may
    * take it for that late.
    */
-  function admit({ quota, state, access }: Found, at: number, lease: string | undefined): void {
+  function admit({ quota, state }: Found, at: number, lease: string | undefined): void {
     if (state === undefined) return leases.hold(quota, lease!, -Infinity, at / 1000)
-    const spread = Math.max(MIN_SPREAD_MS, spreadMs(quota.key))
-    state.admit(ownFrame(quota.limit, quota, at), quota, spread, quota, access)
+    const spread = Math.max(MIN_SPREAD_MS, store.spreadMs(quota.key))
+    state.admit(frameOf(quota.limit, quota, at), quota, spread)
     keys.keep(state)
-    if (access === undefined) return
-    access.admit(ownFrame(1, quota.access!, at), quota.access!, state.spreadMs)
-    access.limit = state
-    keys.keep(access)
   }
 
   function allowance(found: Found, gateways: number, at: number, charging: boolean): Allowance {
     const { quota, state, verdict } = found
     const { cost = 1 } = quota
     if (state === undefined) {
-      const { key } = quota
       const part = { ...quota, limit: perGateway(quota.limit, gateways) }
-      const used = leases.count(key)
-      const sinceAt = charging ? undefined : leases.since(key)
-      return leaseAllowance(part, verdict !== 'none', used, epochMs(at / 1000), sinceAt)
+      return leases.allowance(part, verdict !== 'none', epochMs(at / 1000), !charging)
     }
     const roomAt = (atUs: number): number =>
       state.countIn(frameOf(quota.limit, quota, atUs), gateways, cost).room
@@ -112,7 +86,7 @@ export function createLocalCounters(
     const isUnused = remaining === limit && limit >= cost
     const wanted = verdict === 'none' ? cost : remaining + 1
     // Room grows at the end of a calendar period, or when a call leaves: all have left by the end of one window.
-    const latest = Math.max(at + quota.windowMs * 1000, state.own?.expiresAtUs ?? 0)
+    const latest = at + Math.ceil((quota.windowMs + state.spreadMs) * 1000)
     const { endUs } = frameOf(quota.limit, quota, at)
     const grows = endUs ?? (isUnused ? at : search(at + 1, latest, (later) => roomAt(later) >= wanted))
     const resetAt = quota.calendar?.periodAt(dateMs(quota.key, at)).endMs ?? epochMs(grows / 1000)
@@ -120,35 +94,39 @@ export function createLocalCounters(
     return allowanceOf({ ...quota, limit }, verdict !== 'none', limit - remaining, resetAt, waitMs)
   }
 
-  function decide(quotas: readonly Quota[], gateways: number, lease?: string, charging = false): Charge {
+  /** True if the call is part of an access in progress, which the store has, or an own call began. */
+  function isInAccess(quota: Quota, state: KeyState, at: number): boolean {
+    const { access } = quota
+    if (access === undefined) return false
+    const frame = frameOf(1, access, at)
+    if (state.countSince(frame.horizonUs, access.key) !== undefined) return true
+    return keys.know(quota, access.key).countIn(frame, 1).used > 0
+  }
+
+  function decide(quotas: readonly Quota[], gateways: number, lease?: string, charging = false) {
     const at = nowUs()
     const found = quotas.map((quota): Found => {
       if (quota.isConcurrent) {
         const hasRoom = leases.count(quota.key) < perGateway(quota.limit, gateways)
-        return { quota, state: undefined, access: undefined, verdict: hasRoom ? 'pays' : 'none' }
+        return { quota, state: undefined, verdict: hasRoom ? 'pays' : 'none' }
       }
       const state = keys.know(quota, quota.key)
-      const access = quota.access && keys.know(quota, quota.access.key)
       const { cost = 1 } = quota
       const { used, room } = state.countIn(frameOf(quota.limit, quota, at), gateways, cost)
-      const isInAccess = access !== undefined && access.countIn(frameOf(1, quota.access!, at), 1).used > 0
-      return { quota, state, access, verdict: verdictOf(quota, used, room >= cost, isInAccess) }
+      return { quota, state, verdict: verdictOf(quota, used, room >= cost, isInAccess(quota, state, at)) }
     })
     const admitted = admits(found)
     const allowances = found.map((one) => {
       if (charging && admitted && one.verdict === 'pays') admit(one, at, lease)
       return allowance(one, gateways, at, charging)
     })
-    for (const { state, access } of found) {
-      if (state !== undefined) release(state)
-      if (access !== undefined) release(access)
-    }
+    for (const { state } of found) if (state !== undefined) release(state)
     const decidedAt = epochMs(at / 1000)
     return chargeOf(quotas, allowances, { admitted, mode: 'local', decidedAt, lease })
   }
 
-  /** Records an answer of the store to a question of a local instant, and returns it. */
-  function answered(quotas: readonly Quota[], charge: Charge, askedMs = clock.now()): Charge {
+  /** Records an answer of the store, and returns it. `askedMs` is the local instant of a question with leases. */
+  function answered(quotas: readonly Quota[], charge: Charge, askedMs = 0): Charge {
     const { allowances, proof, admitted, localMs = clock.now(), lease } = charge
     // Another gateway may have been admitted since the last answer.
     const mayHaveCharged = admitted || gatewaysNow() > 1
@@ -179,19 +157,32 @@ export function createLocalCounters(
     if (used < leases.count(key)) leases.doubt(key, used, askedMs)
   }
 
-  function sendOf(state: KeyState): PendingMerge | undefined {
-    const merge = state.send(++lastMerge)
-    return (
-      merge && {
-        merge,
-        onEnd(charge) {
-          state.onAnswer(charge !== undefined)
-          if (charge !== undefined) answered([merge.quota], charge)
-          release(state)
-          return charge === undefined ? undefined : sendOf(state)
-        },
-      }
-    )
+  /** Hands the own calls of a key over, also those that come meanwhile. */
+  async function handOver(state: KeyState): Promise<void> {
+    for (;;) {
+      const merge = state.send(++lastMerge)
+      if (merge === undefined) break
+      const charge = await store.merge(merge).catch(() => undefined)
+      for (const { atUs, access } of state.onAnswer(charge !== undefined))
+        if (access !== undefined) keys.know(merge.quota, access.key).recordAccess(atUs)
+      if (charge === undefined) break
+      answered([merge.quota], charge)
+    }
+    release(state)
+  }
+
+  let turn: Promise<unknown> | undefined
+  /** Hands the own calls of all keys over: a turn of the background. */
+  function handOverAll(): Promise<unknown> {
+    const states = keys.next()
+    async function handOverNext(): Promise<void> {
+      for (const state of states)
+        if (isUp(state.quota!)) await handOver(state)
+        else release(state)
+    }
+    const work = () => Promise.all(Array.from({ length: MERGES_AT_ONCE }, handOverNext))
+    turn ??= work().finally(() => (turn = undefined))
+    return turn
   }
 
   return {
@@ -201,27 +192,17 @@ export function createLocalCounters(
     peek: (quotas: readonly Quota[], gateways: number) => decide(quotas, gateways).allowances,
     answered,
     own,
-    /** Yields the next merges, limits before proofs. */
-    *merges(): Generator<PendingMerge> {
-      for (const state of keys.next()) {
-        const { quota } = state
-        const pending = quota !== undefined && isUp(quota) ? sendOf(state) : undefined
-        if (pending === undefined) release(state)
-        else yield pending
-      }
-    },
-    /**
-     * Gives a call back: one of this gateway's own, or with the merge that is returned, unless
-     * another is under way.
-     */
-    giveBack(quota: Quota, endsAt: number): PendingMerge | undefined {
+    dateMs,
+    handOverAll,
+    /** Gives a call back: one of this gateway's own, or with a merge, at once if no other is under way. */
+    async giveBack(quota: Quota, endsAt: number): Promise<void> {
       const state = keys.know(quota, quota.key)
       // As far as is known here: the server's clock, which decides, may have been set back.
       const isOver = dateMs(quota.key) >= endsAt
-      if (!isOver && state.takeBack(frameOf(quota.limit, quota, nowUs()), quota.cost ?? 1)) return undefined
+      if (!isOver && state.takeBack(frameOf(quota.limit, quota, nowUs()), quota.cost ?? 1)) return
       state.giveBack(quota, endsAt, isOver)
       keys.keep(state)
-      return isUp(quota) ? sendOf(state) : undefined
+      if (isUp(quota)) await handOver(state)
     },
     keys: (matches: (key: string) => boolean) => [
       ...keys.matching(matches),

@@ -1,13 +1,13 @@
 import { Failure, serviceUnavailable } from '../../errors.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { KeyFilter } from '../key.ts'
-import { leaseAllowance, Leases } from '../leases.ts'
+import { Leases } from '../leases.ts'
 import { isLeased, type OutageMode, type Quota } from '../quota.ts'
 import { type Allowance, type Charge, DamagedKeyError, type Inspected } from '../store.ts'
 import { TimeoutError } from '../redis/deadlines.ts'
 import { type BreakerOptions, createBreakers, type Mode, type RemoteStore } from './breakers.ts'
 import { createLeaseChanges } from './lease-changes.ts'
-import { createLocalCounters, type PendingMerge } from './local-counters.ts'
+import { createLocalCounters } from './local-counters.ts'
 
 export interface FallbackOptions extends BreakerOptions {
   /** Gateways that share the limits under `local`. Default: those that the store counts, at least `processes`. */
@@ -25,8 +25,6 @@ export type FallbackStore = ReturnType<typeof withFallback>
 
 /** Maximum turns in which a gateway that stops hands its calls over. */
 const MAX_LAST_TURNS = 20
-/** Maximum merges under way: Redis decides calls between them. A merge of 1000 calls takes it 2 ms. */
-const MERGES_AT_ONCE = 4
 
 const unavailable = (cause: Error | undefined) =>
   new Failure(serviceUnavailable('The rate limits cannot be checked at the moment.', cause))
@@ -47,15 +45,11 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   // Under `allow` too, a DPoP proof is accepted only once.
   const isCounted = (quota: Quota): boolean => quota.isProof || modeOf(quota) === 'local'
   const breakers = createBreakers(store, options)
-  const isUp = (quotas: readonly Quota[]): boolean => breakers.isUp(store.server(quotas[0]!.key))
+  const isUp = ({ key }: Quota): boolean => breakers.isUp(store.server(key))
   const gateways = (): number => instances ?? Math.max(processes, store.gateways())
   const leases = new Leases()
-  const leaseChanges = createLeaseChanges(leases, store, (quota) => isUp([quota]), clock)
-  const local = createLocalCounters(clock, store, leases, {
-    isTracked: isCounted,
-    isUp: (quota) => isUp([quota]),
-    gateways,
-  })
+  const leaseChanges = createLeaseChanges(leases, store, isUp, clock)
+  const local = createLocalCounters(clock, { store, leases, isTracked: isCounted, isUp, gateways })
 
   /** Returns the strictest mode of the limits of a call that may refuse it; without limits, that of the store. */
   function strictest(quotas: readonly Quota[]): OutageMode {
@@ -65,15 +59,12 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     return strict ?? (limits.length > 0 ? 'local' : onOutage)
   }
 
-  /** Returns the time of the server of a quota, in epoch milliseconds; of this machine if that is unknown. */
-  const dateOf = ({ key }: Quota): number => store.dateAt(key, clock.now()) || clock.date()
-
   let lastLease = 0
   /** Returns an id for the leases of a call; undefined if none of its limits is one of calls at once. */
   function leaseOf(quotas: readonly Quota[]): string | undefined {
     const concurrent = quotas.find(isLeased)
     if (concurrent === undefined) return undefined
-    return `${Math.round(dateOf(concurrent) * 1000)}:${store.id}:${++lastLease}`
+    return `${Math.round(local.dateMs(concurrent.key) * 1000)}:${store.id}:${++lastLease}`
   }
 
   function chargeFallback(quotas: readonly Quota[], lease: string | undefined, cause?: Error) {
@@ -86,23 +77,16 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
 
   function charge(quotas: readonly Quota[]): Charge | Promise<Charge> {
     const lease = leaseOf(quotas)
-    if (!isUp(quotas)) return chargeFallback(quotas, lease)
-    if (lease !== undefined) return chargeLeased(quotas, lease)
-    return store.charge(quotas, local.own).then(
-      (charge) => local.answered(quotas, charge),
-      (error: Error) => chargeFallback(quotas, undefined, error),
+    if (!isUp(quotas[0]!)) return chargeFallback(quotas, lease)
+    const askedMs = lease === undefined ? 0 : clock.now()
+    return store.charge(quotas, local.own, lease).then(
+      (charge) => local.answered(quotas, charge, askedMs),
+      (error: Error) => {
+        // The store may have added the leases without an answer.
+        for (const quota of quotas.filter(isLeased)) leaseChanges.end({ quota, id: lease! })
+        return chargeFallback(quotas, leaseOf(quotas), error)
+      },
     )
-  }
-
-  async function chargeLeased(quotas: readonly Quota[], lease: string): Promise<Charge> {
-    const askedMs = clock.now()
-    try {
-      return local.answered(quotas, await store.charge(quotas, local.own, lease), askedMs)
-    } catch (error) {
-      // The store may have added the leases without an answer.
-      for (const quota of quotas.filter(isLeased)) leaseChanges.end({ quota, id: lease })
-      return chargeFallback(quotas, leaseOf(quotas), error as Error)
-    }
   }
 
   function release(quotas: readonly Quota[], id: string): void {
@@ -114,9 +98,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
 
   function ownRefusal(quota: Quota): Allowance | undefined {
     const { key, limit } = quota
-    const held = leases.count(key)
-    if (held < limit || limit === 0 || !isUp([quota])) return undefined
-    return leaseAllowance(quota, false, held, dateOf(quota))
+    if (leases.count(key) < limit || limit === 0 || !isUp(quota)) return undefined
+    return leases.allowance(quota, false, local.dateMs(key), false)
   }
 
   /**
@@ -125,7 +108,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
    */
   async function read(quotas: readonly Quota[], ignore: (error: Error) => undefined) {
     if (quotas.length === 0) return []
-    const found = isUp(quotas) ? await store.peek(quotas, local.own).catch(ignore) : undefined
+    const found = isUp(quotas[0]!) ? await store.peek(quotas, local.own).catch(ignore) : undefined
     if (found !== undefined) return found.map((allowance): Inspected => ({ allowance, mode: 'store' }))
     return quotas.map((quota): Inspected => {
       const mode = modeOf(quota)
@@ -142,30 +125,9 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     return found.map(({ allowance }) => allowance)
   }
 
-  /** Sends a merge, and then those of the calls that came meanwhile. */
-  async function send(pending: PendingMerge | undefined): Promise<void> {
-    for (let next = pending; next !== undefined;) {
-      const { merge, onEnd } = next
-      next = await store.merge(merge).then(onEnd, () => onEnd())
-    }
-  }
-
-  let turn: Promise<void> | undefined
-  /** Hands own calls over: a turn of the background. */
-  function handOver(): Promise<void> {
-    const merges = local.merges()
-    async function work(): Promise<void> {
-      for (const pending of merges) await send(pending)
-    }
-    turn ??= Promise.all(Array.from({ length: MERGES_AT_ONCE }, work))
-      .then(() => {})
-      .finally(() => (turn = undefined))
-    return turn
-  }
-  const stopHandingOver = clock.every(probeEveryMs, () => {
-    if (!local.own.isEmpty()) void handOver()
-    void leaseChanges.turn()
-  })
+  const hasWork = (): boolean => !local.own.isEmpty() || leaseChanges.hasEnded()
+  const work = () => Promise.all([local.handOverAll(), leaseChanges.turn()])
+  const stopWorking = clock.every(probeEveryMs, () => void work())
 
   return {
     /** Returns `store`, or `onOutage` while any server of the store is down. */
@@ -177,7 +139,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     release,
     ownRefusal,
     peek,
-    giveBack: (quota: Quota, endsAt: number): Promise<void> => send(local.giveBack(quota, endsAt)),
+    giveBack: local.giveBack,
     inspect: (quotas: readonly Quota[]) => read(quotas, withoutDamage),
     keys: (filter: KeyFilter, max?: number, signal?: AbortSignal) =>
       store.keys(filter, max, signal).catch((error: Error) => {
@@ -194,10 +156,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
       return freed
     },
     async close(): Promise<void> {
-      stopHandingOver()
-      for (let turns = 0; turns < MAX_LAST_TURNS && !local.own.isEmpty(); turns++) await handOver()
-      for (let turns = 0; turns < MAX_LAST_TURNS && leaseChanges.hasEnded(); turns++)
-        await leaseChanges.turn()
+      stopWorking()
+      for (let turns = 0; turns < MAX_LAST_TURNS && hasWork(); turns++) await work()
       breakers.close()
       await store.close()
     },

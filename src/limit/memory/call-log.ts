@@ -30,8 +30,6 @@ export interface Frame {
   readonly windowUs: number
   /** The time at which all calls leave; undefined if each leaves on its own. */
   readonly endUs?: number
-  /** A time that no slot spans. */
-  readonly splitUs?: number
   /** The length of time whose calls share a slot; those of a calendar period share one in any case. */
   readonly spanUs: number
 }
@@ -42,18 +40,13 @@ export interface Frame {
  */
 const MAX_EXACT = 1000
 
-/** Returns the window of a limit, at a time of the log's clock that is `epochMs`. */
-export function frameAt(
-  limit: number,
-  { windowMs, calendar }: Window,
-  nowUs: number,
-  epochMs: number,
-): Frame {
+/** Returns the window of a limit, at a time of the log's clock that is `dateMs` since the epoch. */
+export function frameAt(limit: number, { windowMs, calendar }: Window, nowUs: number, dateMs: number): Frame {
   const windowUs = windowMs * 1000
   const spanUs = limit > MAX_EXACT ? Math.ceil(windowUs / MAX_EXACT) : 1
   if (calendar === undefined) return { nowUs, limit, horizonUs: nowUs - windowUs, windowUs, spanUs }
-  const { startMs, endMs } = calendar.periodAt(epochMs)
-  const [startUs, endUs] = [startMs, endMs].map((ms) => nowUs + Math.round((ms - epochMs) * 1000))
+  const { startMs, endMs } = calendar.periodAt(dateMs)
+  const [startUs, endUs] = [startMs, endMs].map((ms) => nowUs + Math.round((ms - dateMs) * 1000))
   return { nowUs, limit, horizonUs: startUs! - 1, windowUs, endUs: endUs!, spanUs }
 }
 
@@ -73,10 +66,9 @@ function expiredSlots(log: CallLog, horizonUs: number): number {
 export const usedIn = (log: CallLog, { horizonUs }: Pick<Frame, 'horizonUs'>): number =>
   log.total - callsUpTo(log, expiredSlots(log, horizonUs) - 1)
 
-/** Adds a call, made now by default, and drops the slots that have left the window. */
-export function add(log: CallLog, frame: Frame, cost = 1, madeUs = frame.nowUs): void {
+/** Adds a call, and drops the slots that have left the window. */
+export function add(log: CallLog, { nowUs, horizonUs, windowUs, endUs, spanUs }: Frame, cost = 1) {
   const { slots } = log
-  const { horizonUs, windowUs, endUs, spanUs, splitUs = -Infinity } = frame
   const expired = expiredSlots(log, horizonUs)
   if (expired > 0) {
     log.expiredCalls = callsUpTo(log, expired - 1)
@@ -89,12 +81,12 @@ export function add(log: CallLog, frame: Frame, cost = 1, madeUs = frame.nowUs):
   }
   const held = heldSlots(log)
   const last = held > 0 ? timeOf(log, held - 1) : Number.NEGATIVE_INFINITY
-  const atUs = Math.max(last, madeUs)
+  const atUs = Math.max(last, nowUs)
   log.total += cost
   log.expiresAtUs = endUs ?? atUs + windowUs
   const isSameSpan =
     endUs === undefined
-      ? Math.floor(last / spanUs) === Math.floor(atUs / spanUs) && last >= splitUs === atUs >= splitUs
+      ? Math.floor(last / spanUs) === Math.floor(atUs / spanUs)
       : held > 0 && last >= endUs === atUs >= endUs
   if (isSameSpan) slots.length -= 2
   slots.push(atUs, log.total)
@@ -120,19 +112,6 @@ export function growsAt(log: CallLog, frame: Frame, limit = frame.limit): number
   // After the limit was lowered, find the slot whose expiry leaves fewer calls than `limit`.
   const leaves = search(oldest, held - 1, (slot) => callsUpTo(log, slot) > log.total - limit)
   return timeOf(log, leaves) + windowUs
-}
-
-/** Returns the calls that the log holds, as pairs of an instant and the calls at it, oldest first. */
-export const callsOf = (log: CallLog): readonly (readonly [atUs: number, calls: number])[] =>
-  Array.from({ length: heldSlots(log) }, (_, slot) => [
-    timeOf(log, slot),
-    callsUpTo(log, slot) - callsUpTo(log, slot - 1),
-  ])
-
-/** Drops the oldest calls: the first `total` that were ever admitted. */
-export function dropUpTo(log: CallLog, total: number): void {
-  while (heldSlots(log) > 0 && callsUpTo(log, 0) <= total) log.first++
-  log.expiredCalls = Math.max(log.expiredCalls, total)
 }
 
 /** Takes back the newest calls, which all count. */

@@ -1,6 +1,6 @@
 import type { KeyFilter } from '../key.ts'
-import { leaseAllowance, Leases } from '../leases.ts'
-import { admits, fullAt, type Quota, verdictOf, type Window } from '../quota.ts'
+import { Leases } from '../leases.ts'
+import { admits, fullAt, type KeyedWindow, type Quota, verdictOf } from '../quota.ts'
 import { epochOf, SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, type InspectedStore } from '../store.ts'
 import { add, CallLog, frameAt, growsAt, takeBack, usedIn } from './call-log.ts'
@@ -21,7 +21,7 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
   const nowUs = (): number => Math.round(clock.now() * 1000)
   const stopSweeping = clock.every(SWEEP_EVERY_MS, () => sweep(SWEPT_AT_ONCE, nowUs()))
 
-  function count(limit: number, window: Window & { readonly key: string }, atUs: number, wallMs: number) {
+  function count(limit: number, window: KeyedWindow, atUs: number, wallMs: number) {
     const { key } = window
     const log = logs.get(key) ?? new CallLog()
     const frame = frameAt(limit, window, atUs, wallMs)
@@ -48,9 +48,7 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
     const allowances = found.map(({ quota, counted, access, verdict }): Allowance => {
       if (quota.isConcurrent) {
         if (lease !== undefined && verdict === 'pays') leases.hold(quota, lease, Infinity, atUs / 1000)
-        const { key } = quota
-        const sinceAt = charging ? undefined : leases.since(key)
-        return leaseAllowance(quota, verdict !== 'none', leases.count(key), wallMs, sinceAt)
+        return leases.allowance(quota, verdict !== 'none', wallMs, !charging)
       }
       if (charging && admitted && verdict === 'pays') {
         charge(counted, quota.cost)
@@ -64,38 +62,38 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
     return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt: wallMs, lease })
   }
 
-  const store = {
+  const peek = (quotas: readonly Quota[]) => decide(quotas, nowUs(), false).allowances
+
+  const keys = ({ matches }: KeyFilter, max = Infinity): readonly string[] =>
+    [...logs.keys(), ...leases.keys()].filter((key) => matches(key)).slice(0, max)
+
+  return {
     charge(quotas: readonly Quota[]): Charge {
       const atUs = nowUs()
       sweep(sweptWithCharge, atUs)
       return decide(quotas, atUs, true)
     },
-    peek: async (quotas: readonly Quota[]) => decide(quotas, nowUs(), false).allowances,
+    peek: async (quotas: readonly Quota[]) => peek(quotas),
     inspect: async (quotas: readonly Quota[]) =>
-      decide(quotas, nowUs(), false).allowances.map((allowance) => ({ allowance, mode: 'store' as const })),
+      peek(quotas).map((allowance) => ({ allowance, mode: 'store' as const })),
     giveBack(quota: Quota, endsAt: number): void {
       const atUs = nowUs()
       const wallMs = epochMs(atUs / 1000)
-      const log = logs.get(quota.key)
-      if (log === undefined || quota.calendar?.periodAt(wallMs).endMs !== endsAt) return
-      takeBack(log, Math.min(quota.cost ?? 1, usedIn(log, frameAt(quota.limit, quota, atUs, wallMs))))
+      const { log, used } = count(quota.limit, quota, atUs, wallMs)
+      const isOver = quota.calendar?.periodAt(wallMs).endMs !== endsAt
+      if (!isOver) takeBack(log, Math.min(quota.cost ?? 1, used))
     },
     release(quotas: readonly Quota[], lease: string): void {
       for (const quota of quotas) leases.end(quota, lease)
     },
     ownRefusal: () => undefined,
-    keys: async ({ matches }: KeyFilter, max = Infinity) =>
-      [...logs.keys(), ...leases.keys()].filter((key) => matches(key)).slice(0, max),
-    async reset(filter: KeyFilter): Promise<number> {
-      const keys = await store.keys(filter)
-      return keys.filter((key) => logs.delete(key)).length
-    },
+    keys: async (filter: KeyFilter, max?: number) => keys(filter, max),
+    reset: async (filter: KeyFilter) => keys(filter).filter((key) => logs.delete(key)).length,
     async close(): Promise<void> {
       stopSweeping()
       logs.clear()
     },
   } satisfies InspectedStore
-  return store
 }
 
 /** Returns a function that checks the next `count` entries of a map in turn, and deletes those expired by `now`. */

@@ -3,20 +3,19 @@
 -- key of a limit of calls at once is a sorted set of leases, the calls in progress, by the times at
 -- which they end by themselves; the id of a lease begins with the time at which its call began.
 --
--- KEYS      the key of every limit of every decision, in order; the key of a limit's access precedes it; then keys of merges, and those
---           of every decision's limits of calls at once; on a cluster all of one hash slot
--- ARGV      the deadline, after which nothing is decided; the time before which nothing is; the number of keys with leases; then a rule
+-- KEYS      the key of every limit of every decision, in order; the key of a limit's access precedes it; then those of every
+--           decision's limits of calls at once, and keys that have the numbers of merges; on a cluster all of one hash slot
+-- ARGV      the deadline, after which nothing is decided; the time before which nothing is; the number of keys with logs; then a rule
 --           for every decision, numbers separated by blanks: 1 to charge or 0 to read only, 2 more if it has limits of calls at once;
 --           then for every key of another limit:
 --             calls, window, and the sum of its flags; then the numbers of these, in their order
 --               1   a shadow limit
 --               2   a calendar period, which lasts the window    its first microsecond
---               4   calls of the gateway, which count in         their number
---                   addition to the log
+--               4   calls of the gateway, which count in         their number; the calls of the merge under way, which count, too,
+--                   addition to the log                          unless the log has them; its number; and the position of the
+--                                                                key that has the number of the last merge, from the end
 --               8   the access of the next limit
---               16  a merge of such calls, which counts, too,    its calls, its number, and the position of the key that has the
---                   unless the log has it                        number of the last merge
---               32  a call that counts as several                their number
+--               16  a call that counts as several                their number
 --           After the rule of a decision with limits of calls at once: for each of them, the calls, the length of a lease, calls of the
 --           gateway that count in addition to the key, and 1 for a shadow limit; then the id of its leases
 -- returns   integers: the time, and nothing else outside these times; then for every decision 1 if it is admitted, 0 if not, and for
@@ -49,7 +48,7 @@ end
 
 -- Read and check every key before the first write: Redis does not roll back a script that fails.
 local logs = {}
-local leaseKey = #KEYS - tonumber(ARGV[3])
+local leaseKey = tonumber(ARGV[3])
 for i = 1, leaseKey do
   local name = KEYS[i]
   if not logs[name] then
@@ -61,7 +60,7 @@ for i = 1, leaseKey do
       if calls then
         local span, ttl = tonumber(calls) > EXACT and ceil(window / EXACT) or 1, ceil(window / 1000)
         call('SET', name, pack(HEADER, 1, 0, 1, 1, 0, now, now) .. pack(SLOT, now, 1), 'PX', ttl)
-        return { now, 1, 1, 1, (calls == '1' and now or (floor(now / span) + 1) * span - 1) + window }
+        return { now, 1, 1, 1, (floor(now / span) + 1) * span - 1 + window }
       end
     end
     local damaged = type(raw) ~= 'string' or raw ~= '' and #raw < HEADER_BYTES
@@ -138,16 +137,15 @@ while decision <= #ARGV do
     local calls, window, flags = rule[at], rule[at + 1], rule[at + 2]
     local start, own, cost = false, 0, 1
     at = at + 3
-    if flags % 4 >= 2 then start, at = rule[at], at + 1 end
-    if flags % 8 >= 4 then own, at = rule[at], at + 1 end
     last = last + 1
     local log = logs[KEYS[last]]
-    if flags % 32 >= 16 then
-      log.isMerged = tonumber(call('GET', KEYS[rule[at + 2]]) or 0) >= rule[at + 1]
-      if not log.isMerged then own = own + rule[at] end
-      at = at + 3
+    if flags % 4 >= 2 then start, at = rule[at], at + 1 end
+    if flags % 8 >= 4 then
+      log.isMerged = tonumber(call('GET', KEYS[#KEYS + 1 - rule[at + 3]]) or 0) >= rule[at + 2]
+      own = rule[at] + (log.isMerged and 0 or rule[at + 1])
+      at = at + 4
     end
-    if flags >= 32 then cost, at = rule[at], at + 1 end
+    if flags >= 16 then cost, at = rule[at], at + 1 end
     log.calls, log.window, log.start, log.own, log.cost = calls, window, start, own, cost
     if log.held > 0 and log.newest - now > window then
       -- The clock went back by more than a window: the key must not stay full for longer than one window.
@@ -204,7 +202,7 @@ while decision <= #ARGV do
           local capacity = max(held + 1, min(calls, EXACT + 2, max(4, 2 * held)))
           local all = log.raw or call('GETRANGE', log.key, 0, -1)
           local from = HEADER_BYTES + log.first * SLOT_BYTES
-          local slots = sub(all, from + 1, HEADER_BYTES + held * SLOT_BYTES) .. sub(all, HEADER_BYTES + 1, from)
+          local slots = sub(all, from + 1) .. sub(all, HEADER_BYTES + 1, from)
           log.raw = ('\0'):rep(HEADER_BYTES) .. slots .. ('\0'):rep((capacity - held) * SLOT_BYTES)
           log.capacity, log.first = capacity, 0
         end
@@ -237,7 +235,8 @@ while decision <= #ARGV do
       end
       growsAt = (low == 0 and log.oldest or slot(log, low)) + window
     end
-    answer[size + 1] = log.damaged and -1 or (log.room == NONE and 0 or 1) + (log.isMerged and 2 or 0)
+    -- 1 for FREE and PAYS.
+    answer[size + 1] = log.damaged and -1 or min(log.room, 1) + (log.isMerged and 2 or 0)
     answer[size + 2], answer[size + 3] = used + log.own, growsAt
     size = size + 3
   end

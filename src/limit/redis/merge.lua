@@ -3,19 +3,23 @@
 -- again. The log of a key: layout.lua.
 --
 -- KEYS      the mark of the gateway for the key, which holds the number of its last merge; the key of the limit; the keys of accesses
--- ARGV      the number of this merge; the times before and after which nothing is done; the calls, the window and the first microsecond
---           of the period of the limit, 0 if it slides; the calls to refund; the window of an access, -1 for those of tokens, which are
+-- ARGV      the number of this merge; the time after which nothing is done; the calls, the window and the first microsecond of the
+--           period of the limit, before which nothing is done either, 0 if it slides; the calls to refund; the window of an access, -1 for those of tokens, which are
 --           as long as the limit's, 0 if there are none; then for each instant, oldest first: the instant, its calls, and the position of
 --           its access in KEYS, 0 if it has none
 -- returns   the time, and nothing else outside these times; then 1 if the log has the calls, -1 if a key is damaged
 
-local number = tonumber(ARGV[1])
+local numbers = {}
+for index, text in ipairs(ARGV) do numbers[index] = tonumber(text) end
+local number, deadline, calls, window, start, back, together = unpack(numbers, 1, 7)
 if tonumber(call('GET', KEYS[1]) or 0) >= number then return { now, 1 } end
-if now < tonumber(ARGV[2]) or now > tonumber(ARGV[3]) then return { now } end
+if now < start or now > deadline then return { now } end
 
-local calls, window, start, back = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local together, isOfToken = tonumber(ARGV[8]), ARGV[8] == '-1'
 local horizon = start > 0 and start - 1 or now - window
+-- The window of accesses, and the time after which they count.
+local isOfToken = together == -1
+local accessWindow, accessStart = isOfToken and window or together, isOfToken and start or 0
+local accessHorizon = isOfToken and horizon or now - together
 local span = start > 0 and huge or calls > EXACT and ceil(window / EXACT) or 1
 
 -- Returns the slots of a log after `horizon`, oldest first, each with its own number of calls;
@@ -27,8 +31,8 @@ local function read(key, horizon)
   local capacity, first, held, total, gone, newest = unpackBytes(HEADER, raw)
   if first >= capacity or held > capacity or gone > total or #raw ~= HEADER_BYTES + capacity * SLOT_BYTES then return nil end
   local slots = {}
-  for index = 0, held - 1 do
-    local when, upTo = unpackBytes(SLOT, raw, HEADER_BYTES + (first + index) % capacity * SLOT_BYTES + 1)
+  for index = first, first + held - 1 do
+    local when, upTo = unpackBytes(SLOT, raw, HEADER_BYTES + index % capacity * SLOT_BYTES + 1)
     -- The clock went back by more than a window.
     if newest - now > window then when = now end
     if when > horizon then slots[#slots + 1] = { when = when, calls = upTo - gone } end
@@ -62,13 +66,13 @@ local function write(key, slots, window, start)
 end
 
 local logs = { [2] = read(KEYS[2], horizon) }
-for index = 3, #KEYS do logs[index] = read(KEYS[index], isOfToken and horizon or now - together) end
+for index = 3, #KEYS do logs[index] = read(KEYS[index], accessHorizon) end
 for index = 2, #KEYS do if not logs[index] then return { now, -1 } end end
 
 -- Own calls and those of the log are sorted: the older of both is next.
 local log, merged, nextSlot, isChanged = logs[2], {}, 1, back > 0
-for at = 9, #ARGV, 3 do
-  local instant, count, access = min(tonumber(ARGV[at]), now), tonumber(ARGV[at + 1]), logs[tonumber(ARGV[at + 2])]
+for at = 8, #numbers, 3 do
+  local instant, count, access = min(numbers[at], now), numbers[at + 1], logs[numbers[at + 2]]
   while log[nextSlot] and log[nextSlot].when <= instant do
     append(merged, log[nextSlot].when, log[nextSlot].calls)
     nextSlot = nextSlot + 1
@@ -79,7 +83,7 @@ for at = 9, #ARGV, 3 do
     local before, after = log[nextSlot - 1], log[nextSlot]
     if isOfToken then isWanted = #access == 0
     else isWanted = not (before and instant - before.when < together or after and after.when - instant < together) end
-    if isWanted and (isOfToken or instant > now - together) then access[#access + 1] = { when = instant, calls = 1 } end
+    if isWanted and instant > accessHorizon then access[#access + 1] = { when = instant, calls = 1 } end
   end
   if isWanted then
     append(merged, instant, count)
@@ -95,7 +99,7 @@ if last and last.calls <= 0 then merged[#merged] = nil end
 
 if isChanged then
   write(KEYS[2], merged, window, start)
-  for index = 3, #KEYS do write(KEYS[index], logs[index], isOfToken and window or together, isOfToken and start or 0) end
+  for index = 3, #KEYS do write(KEYS[index], logs[index], accessWindow, accessStart) end
 end
 -- No merge is repeated when its calls have left the window.
 local ttl = ceil(window / 1000) + 60000

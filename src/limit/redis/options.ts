@@ -82,7 +82,6 @@ const CONNECTION = {
   retryStrategy: reconnectDelayMs,
   connectTimeout: 1000,
   disconnectTimeout: 50,
-  maxLoadingRetryTime: 500,
   keepAlive: 5000,
   connectionName: 'sluice',
   disableClientInfo: true,
@@ -90,10 +89,9 @@ const CONNECTION = {
   protocol: 2,
 } as const
 
-export const serverOptions = (url: string, credentials: RedisCredentials) => ({
-  ...CONNECTION,
-  ...redisAddress(url, credentials),
-})
+export function serverOptions(url: string, credentials: RedisCredentials) {
+  return { ...CONNECTION, ...redisAddress(url, credentials) }
+}
 
 /** Returns the options of the master that the sentinels name, and of a subscription to each sentinel. */
 export function sentinelOptions(topology: SentinelTopology, credentials: RedisCredentials) {

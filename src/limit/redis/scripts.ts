@@ -1,25 +1,14 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { mergedKey, registrationKeys } from '../key.ts'
+import { gatewaysKey, sinceKey } from '../key.ts'
 import type { Lease, Place } from '../leases.ts'
 import type { Quota } from '../quota.ts'
 import { type Charge, DamagedKeyError, type Merge, type OwnCalls } from '../store.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
-import {
-  type BatchedDecision,
-  CHARGE,
-  chargesOf,
-  keysOf,
-  leaseKeysOf,
-  mergeOf,
-  periodsAt,
-  READ,
-  renewalOf,
-  argumentsOf,
-  type Sending,
-} from './protocol.ts'
+import { type Batch, type BatchedDecision, chargesOf, mergeOf } from './protocol.ts'
+import { type Question, questionOf, renewalOf, type Sending } from './protocol.ts'
 import { ServerClocks } from './server-clocks.ts'
 
 const read = (file: string): string => readFileSync(new URL(file, import.meta.url), 'utf8')
@@ -31,6 +20,7 @@ export const REGISTER_SCRIPT = read('register.lua')
 const scriptOf = (text: string) => ({ text, sha: createHash('sha1').update(text).digest('hex') })
 type Script = ReturnType<typeof scriptOf>
 type Params = readonly [keys: number, ...keysAndArgs: (string | number)[]]
+type ParamsOf = (sending: Sending) => Params
 
 const REGISTER = scriptOf(REGISTER_SCRIPT)
 /**
@@ -47,19 +37,19 @@ const MAX_BATCH = 24
 /** Maximum script calls for a batch. The second knows the clock; in the third, another period has begun meanwhile. */
 const MAX_TRIES = 3
 
-const isAdmitted = (outcome: Charge | Error): boolean => !(outcome instanceof Error) && outcome.admitted
+const invalidReply = () => new Error('Redis returned an invalid reply to a script.')
+
+const isAdmitted = (outcome: Charge | Error): boolean => 'admitted' in outcome && outcome.admitted
 
 /** Ignores that a key of another type is damaged, which the next decision reports. */
 function ignoreDamage(error: Error): void {
   if (!error.message.startsWith('WRONGTYPE')) throw error
 }
 
-/** Creates the functions that run the scripts, each within the timeout. */
-export function createScripts(
-  { client, check, explain, assertConfigured }: RedisConnection,
-  { id = '', edit = (script) => script, timeoutMs = 60_000, clock = SYSTEM_CLOCK }: RedisStoreOptions,
-  onReply: OnReply,
-) {
+/** Creates the functions that run the scripts for the gateway `id`, each within the timeout. */
+export function createScripts(connection: RedisConnection, options: RedisStoreOptions, id: string) {
+  const { client, check, explain, assertConfigured } = connection
+  const { edit = (script) => script, timeoutMs = 60_000, clock = SYSTEM_CLOCK } = options
   const { commands } = client
   const chargeScript = scriptOf(edit(CHARGE_SCRIPT))
   const mergeScript = scriptOf(edit(MERGE_SCRIPT))
@@ -67,6 +57,7 @@ export function createScripts(
   const deadlines = new Map<string, ReturnType<typeof createDeadlines>>()
   const clocks = new ServerClocks()
   let batches = new Map<number, BatchedDecision[]>()
+  let onReply: OnReply | undefined
 
   function deadlinesOf(server: string) {
     let own = deadlines.get(server)
@@ -75,13 +66,13 @@ export function createScripts(
   }
 
   /** Runs a script whose reply is numbers, the first of them the server's clock; returns none for any other reply. */
-  async function run(server: string, { text, sha }: Script, params: Params): Promise<readonly number[]> {
+  async function run(server: string, script: Script, params: Params): Promise<readonly number[]> {
     const sentAt = clock.now()
-    const asked = commands.evalsha(sha, ...params)
+    const asked = commands.evalsha(script.sha, ...params)
     const reply = await asked.catch((error: Error) => {
       // Redis loses its scripts at a restart, a failover or SCRIPT FLUSH.
       const isLost = error.message.startsWith('NOSCRIPT')
-      return explain(isLost ? commands.eval(text, ...params) : asked, server)
+      return explain(isLost ? commands.eval(script.text, ...params) : asked, server)
     })
     if (!Array.isArray(reply) || reply.length === 0 || !reply.every(Number.isSafeInteger)) return []
     clocks.learn(server, sentAt, clock.now(), reply[0])
@@ -92,51 +83,42 @@ export function createScripts(
    * Runs a script, and again if it did nothing because the server's clock, for the deadline or for
    * calendars, was not known well enough.
    */
-  async function attempt(
-    server: string,
-    remainingMs: () => number,
-    script: Script,
-    paramsOf: (sending: Sending, deadlineUs: number) => Params,
-  ) {
+  async function attempt(server: string, remainingMs: () => number, script: Script, paramsOf: ParamsOf) {
     assertConfigured()
     const runAt = (nowUs: number, bound: 'earliest' | 'latest') => {
       const localMs = clock.now()
       const deadlineUs = clocks.at(server, localMs + remainingMs(), bound)
-      return run(server, script, paramsOf({ clocks, server, nowMs: nowUs / 1000, localMs }, deadlineUs))
+      const sending = { clocks, server, nowMs: nowUs / 1000, localMs, deadlineUs }
+      return run(server, script, paramsOf(sending))
     }
     // The earliest possible deadline on the server's clock, so that a call that has timed out is not charged.
-    let reply = await runAt(clocks.at(server, clock.now(), 'latest') || clock.date() * 1000, 'earliest')
+    const nowUs = clocks.at(server, clock.now(), 'latest') || clock.date() * 1000
+    let reply = await runAt(nowUs, 'earliest')
     for (let tries = 1; reply.length === 1 && remainingMs() > 0 && tries < MAX_TRIES; tries++)
       reply = await runAt(reply[0]!, 'latest')
     return reply
   }
 
-  async function ask(batch: readonly BatchedDecision[], server: string, remainingMs: () => number) {
-    const [keys, leaseKeys] = [keysOf(batch), leaseKeysOf(batch)]
-    let counts: ReturnType<typeof argumentsOf>['counts'] = []
-    const reply = await attempt(server, remainingMs, chargeScript, (sending, deadlineUs) => {
-      const { all, rules, ...named } = argumentsOf(batch, keys, id, sending)
-      counts = named.counts
-      const [from, until] = periodsAt(batch, sending.nowMs)
-      const count = all.length + leaseKeys.length
-      return [count, ...all, ...leaseKeys, Math.min(until, deadlineUs), from, leaseKeys.length, ...rules]
+  async function ask(batch: Batch, server: string, remainingMs: () => number) {
+    let question: Question | undefined
+    const reply = await attempt(server, remainingMs, chargeScript, (sending) => {
+      question = questionOf(batch, id, sending)
+      return question.params
     })
-    if (reply.length !== 1 + batch.length + 3 * (keys.length + leaseKeys.length))
-      throw new Error('Redis returned an invalid reply to charge.lua.')
-    return chargesOf(batch, counts, reply, clocks.localMs(server, reply[0]!, 'latest'))
+    if (reply.length !== question!.size) throw invalidReply()
+    return chargesOf(batch, question!, reply, clocks.localMs(server, reply[0]!, 'latest'))
   }
 
-  async function send(batch: readonly BatchedDecision[]): Promise<void> {
+  async function send(batch: Batch): Promise<void> {
     const server = client.server(batch[0]!.quotas[0]!.key)
     const { within, failAll } = deadlinesOf(server)
     try {
       const outcomes = await within((remainingMs) => ask(batch, server, remainingMs))
       // A Redis that cannot write still refuses: only a charge shows that it can.
-      if (batch.some(({ action }, i) => action === CHARGE && isAdmitted(outcomes[i]!)))
-        onReply(server, undefined)
+      if (batch.some(({ isCharge }, i) => isCharge && isAdmitted(outcomes[i]!))) onReply?.(server, undefined)
       for (let i = 0; i < batch.length; i++) batch[i]!.onEnd(outcomes[i]!)
     } catch (error) {
-      onReply(server, error as Error)
+      onReply?.(server, error as Error)
       // The fallback decides all that have no answer, in their order: none of them must be decided
       // by an answer under way.
       failAll(error as Error)
@@ -167,23 +149,29 @@ export function createScripts(
   }
 
   /** Makes a request of the background within the timeout, and reports its failure. */
-  const within = <T>(server: string, request: (remainingMs: () => number) => Promise<T>): Promise<T> =>
-    deadlinesOf(server)
-      .within(request)
-      .catch((error: Error) => {
-        onReply(server, error)
-        throw error
-      })
+  async function within<T>(server: string, request: (remainingMs: () => number) => Promise<T>) {
+    try {
+      return await deadlinesOf(server).within(request)
+    } catch (error) {
+      onReply?.(server, error as Error)
+      throw error
+    }
+  }
 
   return {
     check: (server: string) => deadlinesOf(server).within(check),
     clocks,
 
+    /** Sets the listener to the outcomes of script calls. */
+    listen(listener: OnReply): void {
+      onReply = listener
+    },
+
     /** Registers a gateway with the server of a hash tag. Times are epoch milliseconds of Redis's clock. */
     async register(server: string, prefix: string, tag: string) {
-      const params: Params = [2, ...registrationKeys(prefix, tag), id, GATEWAY_LIFE_MS]
+      const params: Params = [2, gatewaysKey(prefix, tag), sinceKey(prefix, tag), id, GATEWAY_LIFE_MS]
       const reply = await deadlinesOf(server).within(() => run(server, REGISTER, params))
-      if (reply.length !== 3) throw new Error('Redis returned an invalid reply to the registration.')
+      if (reply.length !== 3) throw invalidReply()
       const [nowUs, gateways, sinceUs] = reply as readonly [number, number, number]
       return { gateways, seenAt: nowUs / 1000, sinceAt: sinceUs / 1000 }
     },
@@ -192,11 +180,11 @@ export function createScripts(
      * Runs charge.lua for a decision, in one batch with others of the same hash slot in this
      * iteration of the event loop. Rejects if the script fails, or with a DamagedKeyError.
      */
-    decide: (quotas: readonly Quota[], charging: boolean, own?: OwnCalls, lease?: string) =>
+    decide: (quotas: readonly Quota[], isCharge: boolean, own?: OwnCalls, lease?: string) =>
       new Promise<Charge>((resolve, reject) => {
         const onEnd = (outcome: Charge | Error): void =>
           outcome instanceof Error ? reject(outcome) : resolve(outcome)
-        enqueue({ action: charging ? CHARGE : READ, quotas, own, lease, onEnd })
+        enqueue({ isCharge, quotas, own, lease, onEnd })
       }),
 
     /**
@@ -206,17 +194,11 @@ export function createScripts(
     async merge(own: Merge): Promise<void> {
       const { key } = own.quota
       const server = client.server(key)
-      const accesses = new Set(own.calls.flatMap(({ access }) => access?.key ?? []))
-      const keys = [mergedKey(key, id), key, ...accesses]
-      const reply = await within(server, (remainingMs) =>
-        attempt(server, remainingMs, mergeScript, (sending, deadlineUs) => [
-          keys.length,
-          ...keys,
-          ...mergeOf(own, keys, sending, deadlineUs),
-        ]),
+      const [, outcome] = await within(server, (remainingMs) =>
+        attempt(server, remainingMs, mergeScript, (sending) => mergeOf(own, id, sending)),
       )
-      if (reply[1] === -1) throw new DamagedKeyError(key)
-      if (reply[1] !== 1) throw new Error('Redis returned an invalid reply to merge.lua.')
+      if (outcome === -1) throw new DamagedKeyError(key)
+      if (outcome !== 1) throw invalidReply()
     },
 
     /** Ends leases of one key. Rejects if they may not have ended. */
@@ -230,10 +212,10 @@ export function createScripts(
     /** Runs renew.lua for leases of one hash slot. Rejects if they may not be renewed. */
     async renewLeases(leases: readonly Lease[]): Promise<void> {
       const server = client.server(leases[0]!.quota.key)
-      const reply = await within(server, (remainingMs) =>
-        attempt(server, remainingMs, renewScript, (_, deadlineUs) => renewalOf(leases, deadlineUs)),
+      const [, outcome] = await within(server, (remainingMs) =>
+        attempt(server, remainingMs, renewScript, (sending) => renewalOf(leases, sending)),
       )
-      if (reply[1] !== 1) throw new Error('Redis returned an invalid reply to renew.lua.')
+      if (outcome !== 1) throw invalidReply()
     },
   }
 }

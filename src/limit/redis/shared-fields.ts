@@ -9,40 +9,39 @@ import { createDeadlines } from './deadlines.ts'
 const MIN_TIMEOUT_MS = 1000
 
 /**
- * Begins both scripts: sets `stored` to the counter of the version, 0 if there is none, and removes
- * a key with other content. ARGV holds the counter that the writer knows, the version's random
- * part, and then fields, each followed by its value.
+ * Writes the fields, and removes those with an empty value; or replaces all, unless the stored
+ * version is not older. A key with other content is replaced. ARGV holds `change` or `restore`, the
+ * counter of the writer's version, the random part of the new one, and then fields, each followed
+ * by its value. Returns 1 if it wrote.
  */
-const BEGIN = `
-local version = redis.pcall('HGET', KEYS[1], '${VERSION_FIELD}')
-if type(version) ~= 'string' then redis.call('UNLINK', KEYS[1]) end
+const WRITE = `
+local key, call = KEYS[1], redis.call
+local version = redis.pcall('HGET', key, '${VERSION_FIELD}')
+if type(version) ~= 'string' then call('UNLINK', key) end
 local digits = type(version) == 'string' and version:match('^%d+') or ''
 local stored = #digits <= ${MAX_COUNTER_DIGITS} and tonumber(digits) or 0
-local known = tonumber(ARGV[1])`
-
-/** Writes the fields, and removes those with an empty value. */
-const CHANGE = `${BEGIN}
-for i = 3, #ARGV, 2 do
-  if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+local counter = tonumber(ARGV[2])
+if ARGV[1] == 'change' then
+  counter = math.min(math.max(stored, counter) + 1, ${10 ** MAX_COUNTER_DIGITS - 1})
+elseif stored >= counter then
+  return 0
+else
+  call('UNLINK', key)
 end
-redis.call('HSET', KEYS[1], '${VERSION_FIELD}', string.format('%.0f %s', math.min(math.max(stored, known) + 1, ${10 ** MAX_COUNTER_DIGITS - 1}), ARGV[2]))`
-
-/** Replaces all fields, unless the stored version is not older. Returns 1 if it did. */
-const RESTORE = `${BEGIN}
-if stored >= known then return 0 end
-redis.call('UNLINK', KEYS[1])
-for i = 3, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
-redis.call('HSET', KEYS[1], '${VERSION_FIELD}', ARGV[1] .. ' ' .. ARGV[2])
+for i = 4, #ARGV, 2 do
+  local field, value = ARGV[i], ARGV[i + 1]
+  if value == '' then call('HDEL', key, field) else call('HSET', key, field, value) end
+end
+call('HSET', key, '${VERSION_FIELD}', string.format('%.0f %s', counter, ARGV[3]))
 return 1`
 
 /**
  * Creates the fields of the overrides in one hash of Redis. It never expires: eviction of volatile
  * keys would remove it.
  */
-export function createRedisFields(
-  { client, check, explain }: RedisConnection,
-  { prefix, timeoutMs = 0, clock = SYSTEM_CLOCK }: RedisStoreOptions,
-): SharedFields {
+export function createRedisFields(connection: RedisConnection, options: RedisStoreOptions): SharedFields {
+  const { client, check, explain } = connection
+  const { prefix, timeoutMs = 0, clock = SYSTEM_CLOCK } = options
   const { commands } = client
   // The hash tag is empty, unlike that of every client.
   const key = overridesKey(prefix)
@@ -59,21 +58,21 @@ export function createRedisFields(
       if (error.message.startsWith('WRONGTYPE')) return otherwise
       throw error
     })
-  const run = (script: string, version: string[], fields: ReadonlyMap<string, string | undefined>) =>
+  const write = (version: string[], fields: ReadonlyMap<string, string | undefined>) =>
     ask(() => {
       const pairs = [...fields].flatMap(([field, value]) => [field, value ?? ''])
-      return commands.eval(script, 1, key, ...version, ...pairs)
+      return commands.eval(WRITE, 1, key, ...version, ...pairs)
     })
 
   return {
     version: async () => (await read(() => commands.hget(key, VERSION_FIELD), null)) ?? '',
     read: () => read(() => commands.hgetall(key), {}),
     async change(fields, known) {
-      await run(CHANGE, [String(counterOf(known)), randomUUID()], fields)
+      await write(['change', String(counterOf(known)), randomUUID()], fields)
     },
     async restore(fields, version) {
       const [counter = '', random = ''] = version.split(' ')
-      return (await run(RESTORE, [counter, random], fields)) === 1
+      return (await write(['restore', counter, random], fields)) === 1
     },
   }
 }

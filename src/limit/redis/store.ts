@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { type KeyFilter, registrationKeys, summariesKey } from '../key.ts'
+import { gatewaysKey, type KeyFilter, summariesKey } from '../key.ts'
 import type { Quota } from '../quota.ts'
 import type { Allowance, Charge, Merge, OwnCalls } from '../store.ts'
 import { createConnection, type RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 import { hashTag } from './hash-slot.ts'
 import { createRedisFields } from './shared-fields.ts'
-import { createScripts, type OnReply } from './scripts.ts'
+import { createScripts } from './scripts.ts'
 
 /** Maximum fields of the key of all summaries, which is deleted beyond, and of those that are deleted at once. */
 const MAX_SUMMARIES = 10_000
@@ -27,8 +27,7 @@ export function createRedisStore(options: RedisStoreOptions) {
   const { commands } = client
   const { prefix, id = randomUUID(), clock = SYSTEM_CLOCK } = options
   const { within: scanWithDeadline } = createDeadlines(10_000, clock)
-  let onReply: OnReply | undefined
-  const scripts = createScripts(connection, { ...options, id }, (server, error) => onReply?.(server, error))
+  const scripts = createScripts(connection, options, id)
   const summaries = summariesKey(prefix)
   /** The gateway whose summary was written. */
   let summarized: string | undefined
@@ -60,11 +59,7 @@ export function createRedisStore(options: RedisStoreOptions) {
   }
 
   const store = {
-    /** Sets the listener to the outcomes of script calls. */
-    listen(listener: OnReply): void {
-      onReply = listener
-    },
-
+    listen: scripts.listen,
     /**
      * Connects. Resolves with false while a server is unavailable, and retries; rejects with a
      * StoreConfigError if Redis contradicts the configuration.
@@ -157,7 +152,7 @@ export function createRedisStore(options: RedisStoreOptions) {
 
     async close(): Promise<void> {
       // Sent before the connection ends. If the command is lost, this gateway is forgotten a little later.
-      for (const tag of registered.keys()) commands.zrem(registrationKeys(prefix, tag)[0], id).catch(() => {})
+      for (const tag of registered.keys()) commands.zrem(gatewaysKey(prefix, tag), id).catch(() => {})
       if (summarized !== undefined) commands.hdel(summaries, summarized).catch(() => {})
       connection.close()
     },

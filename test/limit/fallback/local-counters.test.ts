@@ -2,16 +2,40 @@ import { expect, test } from 'vitest'
 import { createLocalCounters } from '../../../src/limit/fallback/local-counters.ts'
 import { Leases } from '../../../src/limit/leases.ts'
 import type { Quota } from '../../../src/limit/quota.ts'
-import { allowanceOf, type Charge } from '../../../src/limit/store.ts'
+import { allowanceOf, type Charge, type Merge } from '../../../src/limit/store.ts'
 import { createCalendar } from '../../../src/policy/calendar.ts'
 import { type Clock, SYSTEM_CLOCK } from '../../../src/runtime/clock.ts'
 
-const create = (clock: Clock, dateAt = () => 0) =>
-  createLocalCounters(clock, { spreadMs: () => 0, dateAt }, new Leases(), {
-    isTracked: () => true,
-    isUp: () => true,
-    gateways: () => 1,
-  })
+/** A merge, and the function that answers it, with an error by default; resolves with the next merge of the key. */
+interface Sent {
+  readonly merge: Merge
+  readonly onEnd: (charge?: Charge) => Promise<Sent | undefined>
+}
+
+/** Creates local counters; `next` starts the hand-over, and returns the next merge that was sent. */
+function create(clock: Clock, dateAt = () => 0) {
+  const sent: Sent[] = []
+  const merge = (merge: Merge) =>
+    new Promise<Charge>((resolve, reject) => {
+      sent.push({
+        merge,
+        async onEnd(charge) {
+          if (charge === undefined) reject(new Error('no answer'))
+          else resolve(charge)
+          await new Promise(setImmediate)
+          return sent.shift()
+        },
+      })
+    })
+  const store = { spreadMs: () => 0, dateAt, merge }
+  const options = { isTracked: () => true, isUp: () => true, gateways: () => 1 }
+  const local = createLocalCounters(clock, { store, leases: new Leases(), ...options })
+  function next(): Sent | undefined {
+    void local.handOverAll()
+    return sent.shift()
+  }
+  return { ...local, next }
+}
 const QUOTA = { name: 'x', key: 'p:{a}:x', limit: 9, windowMs: 60_000, shadow: false }
 const answered = (used: number): Charge => ({
   admitted: true,
@@ -19,41 +43,36 @@ const answered = (used: number): Charge => ({
   proof: undefined,
   mode: 'store',
 })
-type Local = ReturnType<typeof create>
-const next = (local: Local) => [...local.merges()][0]
 
 test('local counters forget a key when its calls have left the window, and hand over nothing of it', () => {
   let nowMs = 1000
   const clock = { ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs }
   const local = create(clock)
   const quota = { name: 'x', key: 'p:{a}:x', limit: 1, windowMs: 60_000, shadow: false }
-  const merges = () => Array.from(local.merges(), ({ merge }) => merge.quota)
   expect(local.charge([quota], 1).admitted).toBe(true)
   expect(local.own.since(quota.key, 0)).toMatchObject({ calls: 1 })
-  expect(merges()).toEqual([quota])
+  expect(local.next()!.merge.quota).toBe(quota)
   nowMs += 60_000 + 10
   expect(local.own.since(quota.key, nowMs - 60_000)).toBeUndefined()
 })
 
-test('local counters send an unsure merge again with its number, and keep what came meanwhile', () => {
+test('local counters send an unsure merge again with its number, and keep what came meanwhile', async () => {
   const clock = { ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 }
   const local = create(clock)
   const quota = { name: 'x', key: 'p:{a}:x', limit: 9, windowMs: 60_000, shadow: false }
-  const send = () => [...local.merges()][0]
-  const countOf = ({ merge }: NonNullable<ReturnType<typeof send>>) =>
-    merge.calls.reduce((sum, { calls }) => sum + calls, 0)
+  const countOf = ({ merge }: Sent) => merge.calls.reduce((sum, { calls }) => sum + calls, 0)
   for (let i = 0; i < 3; i++) local.charge([quota], 1)
-  const first = send()!
-  expect(send()).toBeUndefined()
+  const first = local.next()!
+  expect(local.next()).toBeUndefined()
   local.charge([quota], 1)
-  first.onEnd()
-  const again = send()!
+  await first.onEnd()
+  const again = local.next()!
   expect(again.merge).toBe(first.merge)
   expect(countOf(again)).toBe(3)
   const allowance = { ...local.peek([quota], 1)[0]!, used: 3 }
-  const rest = again.onEnd({ admitted: true, allowances: [allowance], proof: undefined, mode: 'store' })!
-  expect(countOf(rest)).toBe(1)
-  expect(rest.merge.number).toBeGreaterThan(first.merge.number)
+  const rest = await again.onEnd({ admitted: true, allowances: [allowance], proof: undefined, mode: 'store' })
+  expect(countOf(rest!)).toBe(1)
+  expect(rest!.merge.number).toBeGreaterThan(first.merge.number)
   expect(local.peek([quota], 1)).toMatchObject([{ remaining: 5 }])
 })
 
@@ -67,32 +86,34 @@ test('local counters reset when the first call leaves, while some remain, and at
   expect(allowance!.resetAfterMs).toBeGreaterThanOrEqual(60_000)
 })
 
-test('local counters hand over nothing of a key that was reset while its merge was under way', () => {
+test('local counters hand over nothing of a key that was reset while its merge was under way', async () => {
   const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 })
   local.charge([QUOTA], 1)
-  const { onEnd } = next(local)!
+  const { onEnd } = local.next()!
   local.charge([QUOTA], 1)
   local.reset(() => true)
-  expect(onEnd(answered(1))).toBeUndefined()
-  expect(next(local)).toBeUndefined()
+  expect(await onEnd(answered(1))).toBeUndefined()
+  expect(local.next()).toBeUndefined()
 })
 
-test('local counters end after the merge of a return, also with no other key', () => {
+test('local counters end after the merge of a return, also with no other key', async () => {
   const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 })
   const calendar = createCalendar({ unit: 'hour', timezone: 'UTC' })
-  const { onEnd } = local.giveBack({ ...QUOTA, calendar, countsSuccess: true }, 3_600_000)!
-  expect(onEnd(answered(0))).toBeUndefined()
+  void local.giveBack({ ...QUOTA, calendar, countsSuccess: true }, 3_600_000)
+  expect(await local.next()!.onEnd(answered(0))).toBeUndefined()
   expect(local.own.isEmpty()).toBe(true)
 })
 
-test('local counters keep a return without an answer when a call of the period before is given back', () => {
+test('local counters keep a return without an answer when a call of the period before is given back', async () => {
   const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 }, () => 61_000)
   const calendar = createCalendar({ unit: 'minute', timezone: 'UTC' })
   const quota = { ...QUOTA, calendar, countsSuccess: true }
-  const { merge, onEnd } = local.giveBack(quota, 120_000)!
-  onEnd()
-  local.giveBack(quota, 60_000)!.onEnd()
-  expect(next(local)?.merge).toBe(merge)
+  void local.giveBack(quota, 120_000)
+  const { merge, onEnd } = local.next()!
+  await onEnd()
+  void local.giveBack(quota, 60_000)
+  await local.next()!.onEnd()
+  expect(local.next()?.merge).toBe(merge)
 })
 
 test('local counters keep the calls of two calendar periods apart, however large the limit is', () => {
@@ -109,7 +130,7 @@ test('local counters keep the calls of two calendar periods apart, however large
   expect(local.charge([hourly], 1).allowances[0]).toMatchObject({ remaining: 1999 })
 })
 
-test('local counters merge at most a thousand instants at once, and every access with its own key', () => {
+test('local counters merge at most a thousand instants at once, and every access with its own key', async () => {
   let nowMs = 0
   const local = create({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs })
   const ofToken = (i: number) => ({
@@ -117,17 +138,17 @@ test('local counters merge at most a thousand instants at once, and every access
     access: { key: `p:{a}:~access:x:${i}`, windowMs: 3_600_000, isOfToken: true },
   })
   for (; nowMs < 1500; nowMs++) local.charge([ofToken(nowMs)], 1)
-  const first = next(local)!
-  const second = first.onEnd({
+  const first = local.next()!
+  const second = await first.onEnd({
     ...answered(1000),
     allowances: [{ ...answered(1000).allowances[0]!, access: { used: 1, resetAfterMs: 1, own: 0 } }],
-  })!
-  const keys = [first, second].flatMap(({ merge }) => merge.calls.map(({ access }) => access!.key))
+  })
+  const keys = [first, second!].flatMap(({ merge }) => merge.calls.map(({ access }) => access!.key))
   expect(first.merge.calls).toHaveLength(1000)
   expect(keys).toEqual(Array.from({ length: 1500 }, (_, i) => ofToken(i).access.key))
   // A token of the first merge is still free, after another.
   expect(local.charge([ofToken(3)], 1)).toMatchObject({ admitted: true })
-  expect(local.own.since('p:{a}:x', -1)).toMatchObject({ calls: 0, merge: { calls: 500 } })
+  expect(local.own.since('p:{a}:x', -1)).toMatchObject({ calls: 0, sent: 500 })
 })
 
 test('local counters charge the calls before and after an access is configured', () => {
@@ -136,7 +157,7 @@ test('local counters charge the calls before and after an access is configured',
   for (; nowMs < 5; nowMs++) local.charge([QUOTA], 1)
   const access = { key: 'p:{a}:~access:x', windowMs: 1, isOfToken: false }
   for (; nowMs < 50; nowMs += 20) local.charge([{ ...QUOTA, access }], 1)
-  expect(next(local)!.merge.calls.map(({ access }) => access?.key)).toEqual([
+  expect(local.next()!.merge.calls.map(({ access }) => access?.key)).toEqual([
     ...Array<undefined>(5).fill(undefined),
     ...Array<string>(3).fill(access.key),
   ])
@@ -183,7 +204,7 @@ test('local counters hand over the points of a call that began an access', () =>
   const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 })
   const access = { key: 'p:{a}:~access:x', windowMs: 1000, isOfToken: false }
   local.charge([{ ...QUOTA, access, cost: 4 }], 1)
-  expect(next(local)!.merge.calls).toMatchObject([{ calls: 4 }])
+  expect(local.next()!.merge.calls).toMatchObject([{ calls: 4 }])
 })
 
 test('local counters keep the waits of a share and of its counter that the store told, in any order', () => {
@@ -220,16 +241,18 @@ test('local counters give back the points of a call, as own ones or with a merge
   const quota = { ...QUOTA, calendar, countsSuccess: true }
   local.charge([{ ...quota, cost: 4 }], 1)
   local.charge([{ ...quota, cost: 2 }], 1)
-  expect(local.giveBack({ ...quota, cost: 4 }, 60_000)).toBeUndefined()
+  void local.giveBack({ ...quota, cost: 4 }, 60_000)
   expect(local.peek([quota], 1)).toMatchObject([{ remaining: 7 }])
-  expect(local.giveBack({ ...quota, cost: 4 }, 60_000)!.merge).toMatchObject({
+  void local.giveBack({ ...quota, cost: 4 }, 60_000)
+  expect(local.next()!.merge).toMatchObject({
     calls: [{ calls: 2 }],
     back: { calls: 4 },
   })
   local.charge([{ ...quota, cost: 2 }], 1)
   // Too few points are not sent yet: the merge goes on with all that it has.
-  expect(local.giveBack({ ...quota, cost: 3 }, 60_000)).toBeUndefined()
-  expect(local.own.since(quota.key, 0)).toMatchObject({ calls: 2, merge: { calls: 2 } })
+  void local.giveBack({ ...quota, cost: 3 }, 60_000)
+  expect(local.next()).toBeUndefined()
+  expect(local.own.since(quota.key, 0)).toMatchObject({ calls: 2, sent: 2 })
 })
 
 test('local counters forget the wait of a cost that Redis admits as soon as it is over', () => {
@@ -254,6 +277,6 @@ test('local counters have room for the points of a call that is given back', () 
   }
   const allowances = [allowanceOf(quota, true, 8, 0, 59_000)]
   local.answered([quota], { admitted: true, allowances, proof: undefined, mode: 'store' })
-  local.giveBack(quota, 60_000)
+  void local.giveBack(quota, 60_000)
   expect(local.peek([quota], 1)).toMatchObject([{ remaining: 5 }])
 })

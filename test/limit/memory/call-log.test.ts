@@ -1,5 +1,11 @@
 import { expect, test } from 'vitest'
-import { add, callsOf, CallLog, frameAt, takeBack } from '../../../src/limit/memory/call-log.ts'
+import { add, CallLog, frameAt, takeBack, usedIn } from '../../../src/limit/memory/call-log.ts'
+
+/** Returns the calls of a log by their instants, oldest first. */
+const callsOf = (log: CallLog) =>
+  [1000, 2000, 3000, 4000]
+    .map((atUs) => [atUs, usedIn(log, { horizonUs: atUs - 1 }) - usedIn(log, { horizonUs: atUs })] as const)
+    .filter(([, calls]) => calls > 0)
 
 test('a log keeps no slot of a call that was taken back', () => {
   const log = new CallLog()
@@ -14,6 +20,7 @@ test('a log keeps no slot of a call that was taken back', () => {
   expect(callsOf(log)).toEqual([[1000, 1]])
   takeBack(log, 1)
   expect(callsOf(log)).toEqual([])
+  expect(log.slots).toEqual([])
 })
 
 test('a log takes back calls of several instants at once', () => {

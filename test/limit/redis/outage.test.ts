@@ -228,7 +228,7 @@ describe('with a server that', () => {
     fake.answer(admitsAll)
     const { redis } = await storeOf({ url: fake.url })
     fake.answer(reply)
-    await expect(redis.charge([quota()])).rejects.toThrow('invalid reply to charge.lua')
+    await expect(redis.charge([quota()])).rejects.toThrow('invalid reply to a script')
   })
 
   test('became a replica, reconnects, since its name may now resolve to another server', async () => {

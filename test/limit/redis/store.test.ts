@@ -306,7 +306,11 @@ describe('the Redis store', () => {
 
   test('lets calls of the gateway leave, too, if they leave too few points for a call', async () => {
     const counted = { ...quota('beside', 10, 60_000), cost: 4 }
-    const own = { isEmpty: () => false, unstored: () => 0, since: () => ({ calls: 7, spreadMs: 50 }) }
+    const own = {
+      isEmpty: () => false,
+      unstored: () => 0,
+      since: () => ({ calls: 7, sent: 0, number: 0, spreadMs: 50 }),
+    }
     const { allowances } = await store.charge([counted], own)
     expect(allowances).toMatchObject([{ admitted: false, remaining: 3, retryAfterMs: 60_050 }])
     expect((await store.charge([{ ...counted, cost: 3 }], own)).admitted).toBe(true)

@@ -39,11 +39,9 @@ export class Refusal {
   readonly headers: Readonly<Record<string, string | string[]>> = {}
   /** The RFC 6749 or RFC 6750 `error` value, if the code does not imply it. */
   readonly oauthError: string | undefined
-  /**
-   * Whole seconds after which to retry a 429, and the names of the limits that refused; `failures`
-   * names none.
-   */
+  /** Whole seconds after which to retry. */
   readonly retryAfterSecs: number | undefined
+  /** The names of all limits that refused, in the route's order; undefined for `failures`. */
   readonly violatedPolicies: readonly string[] | undefined
   readonly reply: FixedReply | undefined
   /** The underlying error; never shown to the caller. */

@@ -44,7 +44,7 @@ function forward(deps: GatewayDeps, exchange: Identified, upstream: Forward): Pr
     body: form,
     maxBody: route.maxBody,
     timeoutMs: route.timeoutMs,
-    rateLimit: exchange.rateLimit,
+    rateLimit: exchange.rateLimitFields,
     requestId: exchange.requestId,
     responseFields,
     caller: exchange.caller.client ?? ANONYMOUS + ipPart(exchange.ip),
@@ -67,7 +67,7 @@ async function respond(deps: GatewayDeps, exchange: Identified): Promise<Outcome
     limitFields(deps, exchange),
   ])
   if (proved !== undefined && decision.replayed === true) return proved.token.replayed()
-  exchange.rateLimit = rateLimit
+  exchange.rateLimitFields = rateLimit
   write(deps, exchange, jsonReply(limits))
   return undefined
 }
@@ -88,7 +88,7 @@ export async function limitFields({ usage, rateLimitHeaders }: GatewayDeps, exch
 export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal): void {
   const { status, reply: fixed } = refusal
   // Failed authentications, and requests that no route matches.
-  const isUnmatched = exchange.route === undefined && status < 500 && status !== 429
+  const isUnmatched = exchange.route === undefined && status < 500
   const isFailure = (status === 401 && fixed === undefined) || isUnmatched
   exchange.refusal = (isFailure ? deps.failures?.count(exchange.ip) : undefined) ?? refusal
   const { requestId, route = exchange.nearest } = exchange
@@ -96,23 +96,23 @@ export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal):
   const format = isRead ? 'page' : (route?.errorFormat ?? deps.errorFormatOf(exchange.head.hosts[0]))
   try {
     write(deps, exchange, refusalReply(exchange.refusal, format, requestId, deps.documentation))
-  } catch (failure) {
-    exchange.refusal = toRefusal(failure)
+  } catch (error) {
+    exchange.refusal = toRefusal(error)
     exchange.response.destroy()
   }
 }
 
 /** Writes the gateway's own response, with the limit, if any, and the request id. */
 function write({ responseFields }: GatewayDeps, exchange: Exchange, own: Reply): void {
-  const { asked, rateLimit = '', refusal, requestId, response } = exchange
+  const { asked, rateLimitFields = '', refusal, requestId, response } = exchange
   const isForNginx = refusal !== undefined && asked?.proxy === 'nginx'
-  const fields = `${rateLimit}\r\n${responseFields.requestId}: ${requestId}`
+  const fields = `${rateLimitFields}\r\n${responseFields.requestId}: ${requestId}`
   exchange.bytes += writeReply(response, isForNginx ? replyForNginx(own) : own, fields)
 }
 
-export function toRefusal(failure: unknown): Refusal {
-  if (failure instanceof Failure) return failure.refusal
-  return new Refusal('InternalServer', 'The gateway failed on this request.', { cause: failure })
+export function toRefusal(error: unknown): Refusal {
+  if (error instanceof Failure) return error.refusal
+  return new Refusal('InternalServer', 'The gateway failed on this request.', { cause: error })
 }
 
 /**

@@ -144,8 +144,8 @@ export class Exchange implements Facts {
   limitAt: number | undefined = undefined
   decidedAt: number | undefined = undefined
   decision: Decision | undefined = undefined
-  /** The decision's header fields, as text for `appendFields`. */
-  rateLimit: string | undefined = undefined
+  /** The header fields of the limit, as text for `appendFields`: of the decision, or of a reading. */
+  rateLimitFields: string | undefined = undefined
   /** The callers whom the limits that were charged, or refused, count. */
   callers: readonly ShownCaller[] = NONE
 

@@ -153,7 +153,7 @@ function applyDecision(deps: GatewayDeps, exchange: Identified, decision: Decisi
   exchange.decision = decision
   exchange.callers = route.callersOf(quotas, caller, exchange)
   deps.usage.drop(quotas)
-  exchange.rateLimit = deps.rateLimitHeaders(decision, quotas)
+  exchange.rateLimitFields = deps.rateLimitHeaders(decision, quotas)
   return decision.admitted ? undefined : exceeded(decision, route.limits)
 }
 
@@ -165,7 +165,7 @@ function showLimit(deps: GatewayDeps, exchange: Exchange, refusal: Refusal) {
   const { caller, limitAt } = exchange
   if (caller?.client === undefined || limitAt !== undefined || refusal.status === 401) return refusal
   return limitFields(deps, exchange as Identified).then((fields) => {
-    exchange.rateLimit = fields
+    exchange.rateLimitFields = fields
     return refusal
   })
 }

@@ -147,7 +147,7 @@ export function createLimiter(
   function remember(quotas: readonly Quota[], { admitted, allowances }: Decision, askedAt: number) {
     let answeredAt: number | undefined
     for (let i = 0; i < quotas.length; i++) {
-      const { name, key, shadow, access, cost: own = 1, isConcurrent } = quotas[i]!
+      const { name, key, shadow, access, cost: costOfCall = 1, isConcurrent } = quotas[i]!
       // The end of a call in progress is unknown.
       if (isConcurrent) continue
       const allowance = allowances[i]!
@@ -159,7 +159,7 @@ export function createLimiter(
       if (!shadow && isCertain && (!admitted || allowance.remaining === 0)) {
         answeredAt ??= now()
         // After an admitted call, it is known when a call of cost 1 can pass.
-        const cost = admitted ? 1 : own
+        const cost = admitted ? 1 : costOfCall
         const cached = cache.get(key)
         const rechecks = cached?.rechecks ?? { count: 0, sinceAt: askedAt }
         const others = admitted ? undefined : without(name, cost, cached)

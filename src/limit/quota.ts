@@ -14,7 +14,10 @@ export interface Calendar {
 /** Action while the store is unavailable: count in this process, admit every call, or refuse with a 503. */
 export type OutageMode = 'local' | 'allow' | 'deny'
 
-/** A window that slides, or whose calls are those of a calendar period, which is as long at most. */
+/**
+ * A window that slides, or whose calls are those of a calendar period, which is as long at most. Of
+ * calls at once: the length of a lease.
+ */
 export interface Window {
   readonly windowMs: number
   readonly calendar?: Calendar | undefined

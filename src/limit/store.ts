@@ -9,7 +9,8 @@ export interface Allowance {
   readonly windowMs: number
   /**
    * Calls in progress, or points in the window, after this call if it was charged; above `limit`
-   * after the limit was lowered. A call takes 1, or its cost.
+   * after the limit was lowered. A call takes 1, or its cost. Of a decision in mode `local`: those
+   * that are gone of the gateway's part, by what the store last reported and its own calls.
    */
   readonly used: number
   /** Points that the calls of the key may still take. */
@@ -26,7 +27,7 @@ export interface Allowance {
   /** True if this quota had room for the call, whether or not the other quotas had. */
   readonly admitted: boolean
   readonly shadow: boolean
-  /** The used points of calls that the gateway admitted by itself, and that the store does not have. */
+  /** The used points of own calls, which the gateway admitted by itself and the store does not have; 0 in mode `local`. */
   readonly own: number
   /** Epoch milliseconds at which the oldest call in progress began, if the calls at once were read. */
   readonly sinceAt?: number | undefined
@@ -67,7 +68,7 @@ export function allowanceOf(
 
 /** The outcome of a call under its quotas. */
 export interface Charge {
-  /** True if every quota that is not shadow had room, and so all were charged. */
+  /** True if every quota that is not shadow had room, and so all were charged; of a read, would have been. */
   readonly admitted: boolean
   /** Allowances of the limits, in their order; empty if `mode` is `allow`. */
   readonly allowances: readonly Allowance[]

@@ -42,12 +42,21 @@ type Stored = Pick<Allowance, 'admitted' | 'limit' | 'used' | 'own' | 'resetAfte
 /** A key as this gateway knows it: the key of a limit, a proof or an access. Instants are microseconds of the clock. */
 export class KeyState {
   readonly key: string
-  /** The calls that the store counted at its last answer. */
+  /**
+   * The calls that the store counted at its last answer, as far as an answer tells:
+   *
+   *     used ------------+
+   *                      | the first call leaves the window
+   *                      +-- rest ---------+
+   *                                        | all others are assumed to be as late as the last
+   *                                        +-- 0
+   *                   firstAt + window  lastAt + window
+   */
   used = 0
-  /** The instant of the first of these calls that leaves the window, and the calls that remain then. */
+  /** The instant of the first of these calls, and the number of the others. */
   firstAt = 0
   rest = 0
-  /** The instant at which the store can last have admitted a call: the rest were not made later. */
+  /** The instant at which the store can last have admitted a call. */
   lastAt = 0
   /**
    * The same as `firstAt` and `rest` for each higher cost and each share that the store refused
@@ -69,7 +78,10 @@ export class KeyState {
     this.key = key
   }
 
-  /** Records what the store counted at a local instant, or before. */
+  /**
+   * Records what the store counted at a local instant, or before. `mayHaveCharged`: by this call, or
+   * another one since the last record; `isCharged`: this call certainly.
+   */
   record(counted: Counted, stored: Stored, atMs: number, mayHaveCharged: boolean, isCharged = false): void {
     const { windowMs, calendar, cost = 1, counts } = counted
     const { admitted, limit, used, own, resetAfterMs } = stored

@@ -118,10 +118,11 @@ export function createScripts(connection: RedisConnection, options: RedisStoreOp
       if (batch.some(({ isCharge }, i) => isCharge && isAdmitted(outcomes[i]!))) onReply?.(server, undefined)
       for (let i = 0; i < batch.length; i++) batch[i]!.onEnd(outcomes[i]!)
     } catch (error) {
-      onReply?.(server, error as Error)
       // The fallback decides all that have no answer, in their order: none of them must be decided
       // by an answer under way.
       failAll(error as Error)
+      // After that: the listener probes the server.
+      onReply?.(server, error as Error)
       for (const { onEnd } of batch) onEnd(error as Error)
     }
   }

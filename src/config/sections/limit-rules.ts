@@ -45,14 +45,12 @@ const calendar = section(
 
 const DURATION = 'a duration from 100ms to 31d (units ms, s, m, h, d)'
 export const WINDOW = `${DURATION}, or { calendar: day }`
-const withoutUnit = (input: unknown) =>
-  typeof input === 'number' && window.safeParse(input).error!.issues[0]!.message
 export const windowOrCalendar = z.union(
   [window.transform((windowMs) => ({ windowMs })), calendar],
-  mustBe(WINDOW, withoutUnit),
+  mustBe(WINDOW),
 )
 
-export const together = z.union([choice(['token']), window], mustBe(`${DURATION}, or token`, withoutUnit))
+export const together = z.union([choice(['token']), window], mustBe(`${DURATION}, or token`))
 
 const claimed = section(
   {

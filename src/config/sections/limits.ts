@@ -12,8 +12,11 @@ import { atKey, bool, choice, crossField, exclusive, int, list, named } from './
 import { section, stringThat, text } from './values.ts'
 
 const isInstant = (text: string): boolean => !Number.isNaN(instantMs(text))
-const instant = stringThat(isInstant, 'an instant such as 2027-01-31T00:00:00Z', () => false)
-  .regex(INSTANT)
+const INSTANT_TEXT = mustBe('an instant such as 2027-01-31T00:00:00Z')
+const instant = z
+  .string(INSTANT_TEXT)
+  .regex(INSTANT, INSTANT_TEXT)
+  .refine(isInstant, INSTANT_TEXT)
   .transform(instantMs)
 
 const change = section({ announcedAt: instant, fromAt: instant, limit: calls })

@@ -19,16 +19,12 @@ function measure(noun: string, units: Readonly<Record<string, number>>) {
     return Math.abs(value - Math.round(value)) < 1e-6 ? Math.round(value) : value
   }
   return (min: string, max: string) => {
+    const options = mustBe(`a ${noun} from ${min} to ${max} (units ${names.join(', ')})`)
     const fits = (text: string): boolean => {
       const value = read(text)
       return Number.isInteger(value) && value >= read(min) && value <= read(max)
     }
-    function ofNumber(number: number): string | false {
-      const similar = [`${number}${names[0]}`, `${number}${names[1]}`].filter(fits).join(' or ')
-      return similar !== '' && `has no unit; write ${similar}`
-    }
-    const what = `a ${noun} from ${min} to ${max} (units ${names.join(', ')})`
-    return stringThat(fits, what, ofNumber).regex(pattern).transform(read)
+    return z.string(options).regex(pattern, options).refine(fits, options).transform(read)
   }
 }
 
@@ -59,13 +55,9 @@ export const choice = <const T extends readonly string[]>(words: T) => z.enum(wo
  * Creates the schema of texts that `check` accepts. `check` may return a message that is more
  * specific than `what`.
  */
-export function stringThat(
-  check: (text: string) => boolean | string,
-  what: string,
-  ofNumber: (number: number) => string | false = () => 'is a number here; put it in quotes',
-) {
+export function stringThat(check: (text: string) => boolean | string, what: string) {
   const options = mustBe(what, (input) => {
-    if (typeof input === 'number') return ofNumber(input)
+    if (typeof input === 'number') return 'is a number here; put it in quotes'
     const result = typeof input === 'string' && check(input)
     return typeof result === 'string' && result
   })

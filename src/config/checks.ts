@@ -2,7 +2,7 @@ import { CALLER_PARTS, covers } from '../downstream/router.ts'
 import { counterNameOf } from '../policy/key.ts'
 import type { Limit } from '../policy/limit.ts'
 import { claimsOf, fieldsOf } from '../policy/conditions.ts'
-import { partOf } from '../policy/kinds.ts'
+import { parametersOf, partOf } from '../policy/kinds.ts'
 import { isVariable } from '../policy/parts.ts'
 import { normalizeFieldName } from '../downstream/request-fields.ts'
 import { asList } from '../runtime/json.ts'
@@ -11,9 +11,6 @@ import { costOf } from './sections/routes.ts'
 import { type Issue, nearest, oneOf } from './yaml/issue.ts'
 
 type Route = Settings['routes'][number]
-
-const paramsOf = ({ segments }: Route): readonly string[] =>
-  segments.flatMap((segment) => ('param' in segment ? [segment.param] : []))
 
 /**
  * Yields mistakes that involve several sections, such as ports in conflict and unreachable routes.
@@ -31,13 +28,13 @@ export function* crossCheck(settings: Settings): Generator<Issue> {
 
 function* portConflicts({ listen, admin, forwardAuth }: Settings): Generator<Issue> {
   const listeners = Object.entries({ admin, listen, ...(forwardAuth && { forwardAuth }) })
-  for (const [i, [name, { host, port }]] of listeners.entries())
-    for (const [other, { host: otherHost, port: otherPort }] of listeners.slice(i + 1)) {
-      const hosts = new Set([host, otherHost])
-      const isShared = hosts.size === 1 || hosts.has('0.0.0.0') || hosts.has('::')
-      const message = `is ${port} for both "${name}" and "${other}"; give each its own port`
-      if (port === otherPort && port !== 0 && isShared) yield { path: [other, 'port'], message }
-    }
+  for (const [i, [name, { host, port }]] of listeners.entries()) {
+    const sharesHost = (other: string) =>
+      [host, '0.0.0.0', '::'].includes(other) || /^(?:0\.0\.0\.0|::)$/.test(host)
+    const first = listeners.slice(0, i).find(([, other]) => other.port === port && sharesHost(other.host))
+    const message = `is ${port} for both "${first?.[0]}" and "${name}"; give each its own port`
+    if (first !== undefined && port !== 0) yield { path: [name, 'port'], message }
+  }
 }
 
 function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> {
@@ -50,21 +47,19 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
     const first = firsts.get(key)
     if (first === undefined) firsts.set(key, i)
     else yield { path: ['clients', i, 'id'], message: `is also in clients[${first}]; merge them` }
-    for (const [name, { windowMs = Infinity }] of Object.entries(own)) {
+    for (const [name, { windowMs }] of Object.entries(own)) {
       const path = ['clients', i, 'limits', name]
       const limit = limits.find((limit) => limit.name === name)
-      const notPerClient = 'is not counted per client; add client to its "per" or remove this'
-      const tooShort = `is shorter than "together" of "${name}"; write at least that`
       if (limit === undefined) continue
-      const isShared = limits.some(
-        (other) => other !== limit && counterNameOf(other) === counterNameOf(limit),
-      )
-      const counter = limit.isConcurrent ? 'calls at once' : isShared ? 'shared counter' : undefined
-      const fixed = limit.calendar ? 'calendar' : counter
-      if (!limit.per.includes('client')) yield { path, message: notPerClient, key: true }
-      else if (fixed !== undefined && windowMs !== Infinity)
-        yield { path: [...path, 'window'], message: `does not apply to the ${fixed} of "${name}"; remove it` }
-      else if (typeof limit.together === 'number' && limit.together > windowMs)
+      const { per, calendar, isConcurrent, counts, together } = limit
+      const notPerClient = 'is not counted per client; add client to its "per" or remove this'
+      const fixed = 'does not apply to a calendar, calls at once or a shared counter; remove it'
+      const tooShort = `is shorter than "together" of "${name}"; write at least that`
+      const isShared = counts !== undefined || limits.some((other) => other.counts === name)
+      if (!per.includes('client')) yield { path, message: notPerClient, key: true }
+      else if (windowMs === undefined) continue
+      else if (calendar || isConcurrent || isShared) yield { path: [...path, 'window'], message: fixed }
+      else if (typeof together === 'number' && together > windowMs)
         yield { path: [...path, 'window'], message: tooShort }
     }
   }
@@ -82,24 +77,22 @@ function* limitIssues({ limits, routes }: Settings): Generator<Issue> {
 }
 
 function lackedBy(route: Route, limit: Limit): string | undefined {
-  const isOpen = route.authenticate === 'none'
-  for (const part of limit.per) {
-    if (isOpen && ['client', 'user', 'token'].includes(part))
-      return `is per ${part}, but an open route does not identify it; write "authenticate: bearer"`
-    const defined = [...CALLER_PARTS, ...paramsOf(route)]
-    if (part.includes(':') || defined.includes(part)) continue
-    const similar = nearest(part, defined)
-    const hint = similar === undefined ? `name a segment :${part}` : `write ${similar} in its "per"`
-    return `is per ${part}, but "${route.match}" has no :${part}; ${hint}`
-  }
-  const [claim] = claimsOf([limit])
-  const reads = limit.together === 'token' ? 'has "together: token"' : claim && `reads the claim ${claim}`
-  if (!isOpen || reads === undefined) return undefined
-  return `${reads}, but an open route has no token; write "authenticate: bearer"`
+  const { per, together } = limit
+  const ofToken = ['client', 'user', 'token']
+  const readsToken =
+    together === 'token' || claimsOf([limit]).length > 0 || per.some((part) => ofToken.includes(part))
+  if (readsToken && route.authenticate === 'none')
+    return 'reads the token, but an open route has none; write "authenticate: bearer"'
+  const defined = [...CALLER_PARTS, ...parametersOf(route)]
+  const part = per.find((part) => !part.includes(':') && !defined.includes(part))
+  if (part === undefined) return undefined
+  const similar = nearest(part, defined)
+  const hint = similar === undefined ? `name a segment :${part}` : `write ${similar} in its "per"`
+  return `is per ${part}, but "${route.match}" has no :${part}; ${hint}`
 }
 
 function* unusedParameters({ parameters, routes, limits }: Settings): Generator<Issue> {
-  const defined = [...routes.flatMap(paramsOf), ...limits.flatMap(({ per }) => per)]
+  const defined = [...routes.flatMap(parametersOf), ...limits.flatMap(({ per }) => per)]
   for (const name of Object.keys(parameters)) {
     if (defined.includes(partOf(name))) continue
     const similar = defined.find((part) => part.endsWith(`:${name}`)) ?? nearest(name, defined)
@@ -130,16 +123,14 @@ function* spellingIssues({ limits, upstreams }: Settings): Generator<Issue> {
     ...upstreams.map(({ name, identityHeaders: fields }) => ({ path: ['upstreams', name], fields })),
   ]
   const spellings = new Map<string, string>()
-  for (const [path, name] of places.flatMap(({ path, fields }) =>
-    fields.map((name) => [path, name] as const),
-  )) {
-    const field = name.toLowerCase()
-    const normalized = normalizeFieldName(field)
-    const first = spellings.get(normalized) ?? field
-    spellings.set(normalized, first)
-    const message = `names ${field}, another spelling of ${first}; write the same name in both`
-    if (first !== field) yield { path, message, key: true }
-  }
+  for (const { path, fields } of places)
+    for (const field of fields.map((name) => name.toLowerCase())) {
+      const normalized = normalizeFieldName(field)
+      const first = spellings.get(normalized) ?? field
+      spellings.set(normalized, first)
+      const message = `names ${field}, another spelling of ${first}; write the same name in both`
+      if (first !== field) yield { path, message, key: true }
+    }
 }
 
 function* routeIssues(settings: Settings): Generator<Issue> {
@@ -163,22 +154,22 @@ function* costIssues({ routes, limits }: Settings, i: number): Generator<Issue> 
   const own = limits.filter(({ name }) => route.limits.includes(name))
   const names = [...new Set(own.map(counterNameOf))]
   const path = ['routes', i, 'cost']
-  const none = 'applies only to a route with "limits"; write them, or remove it'
-  const ofPlaces = 'does not apply to "concurrent": a call takes one place; remove it'
-  if (typeof cost !== 'number') {
-    const listed = names.length === 0 ? 'remove it' : `write ${oneOf(names)}`
+  const none = 'applies only to limits in windows, of which this route has none; remove it'
+  const ofPlaces = 'does not apply: a call takes one place of it; remove it'
+  if (typeof cost === 'number') {
+    if (cost > 1 && own.every(({ isConcurrent }) => isConcurrent)) yield { path, message: none, key: true }
+  } else
     for (const name of Object.keys(cost))
-      if (!names.includes(name))
-        yield { path: [...path, name], message: `has no counter here; ${listed}`, key: true }
-  } else if (cost !== 1 && names.length === 0) yield { path, message: none, key: true }
-  else if (cost > 1 && own.every(({ isConcurrent }) => isConcurrent))
-    yield { path, message: ofPlaces, key: true }
+      if (!names.includes(name)) {
+        const remedy = names.length === 0 ? 'remove it' : `write ${oneOf(names)}`
+        yield { path: [...path, name], message: `has no counter here; ${remedy}`, key: true }
+      }
   for (const limit of own) {
     const { name, limit: most, claim, isConcurrent } = limit
     if (isConcurrent && typeof cost !== 'number' && cost[name])
-      yield { path: [...path, name], message: 'does not apply: a call takes one place of it; remove it' }
+      yield { path: [...path, name], message: ofPlaces }
     if (claim !== undefined || isConcurrent || costOf(route, limit) <= Math.max(1, most)) continue
-    const message = `is above the limit "${name}", so that every call is refused; write at most ${most}`
+    const message = `is above the limit "${name}", which refuses every call; write at most ${most}`
     yield { path: typeof cost === 'number' ? path : [...path, counterNameOf(limit)], message }
   }
 }

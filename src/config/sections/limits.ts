@@ -4,12 +4,12 @@ import { INSTANT, instantMs } from '../../runtime/instant.ts'
 import { type Limit, MIN_LEASE_MS } from '../../policy/limit.ts'
 import { mayLack } from '../../policy/parts.ts'
 import { HOP_BY_HOP } from '../../downstream/request-fields.ts'
-import { mustBe, oneOf } from '../yaml/issue.ts'
+import { mustBe } from '../yaml/issue.ts'
 import { calls, conditions, keyParts, together, value } from './limit-rules.ts'
 import { WINDOW, window, windowOrCalendar } from './limit-rules.ts'
 import { headerFields, SET_BY_GATEWAY } from './texts.ts'
 import { atKey, bool, choice, crossField, exclusive, int, list, named } from './values.ts'
-import { section, stringThat, text } from './values.ts'
+import { section, text } from './values.ts'
 
 const isInstant = (text: string): boolean => !Number.isNaN(instantMs(text))
 const INSTANT_TEXT = mustBe('an instant such as 2027-01-31T00:00:00Z')
@@ -120,12 +120,9 @@ const limit = section(
   ...(missing === 'skip' && { skipsMissing: true }),
 }))
 
-/** Returns why a limit has no counter that a share could bound; undefined if it has one. */
-function uncountable({ counts, isConcurrent, shadow }: Omit<Limit, 'name'>): string | undefined {
-  if (counts !== undefined) return 'a limit with "counts"'
-  if (isConcurrent) return 'a limit with "concurrent"'
-  return shadow ? 'a shadow limit' : undefined
-}
+/** True for two limits that count the same calls in the same windows. */
+const countAlike = (a: Limit, b: Limit): boolean =>
+  isDeepStrictEqual([a.per, a.windowMs, a.calendar], [b.per, b.windowMs, b.calendar])
 
 export const limitsSection = named(limit, 'a mapping of names to limits').superRefine(
   crossField(function* (limits) {
@@ -134,18 +131,12 @@ export const limitsSection = named(limit, 'a mapping of names to limits').superR
       if (counter === undefined) continue
       const { name, limit, claim, together } = counter
       const issue = (key: string, message: string) => ({ path: [share.name, key], message })
-      const isLike = ({ per, windowMs, calendar }: Omit<Limit, 'name'>): boolean =>
-        isDeepStrictEqual([per, windowMs, calendar], [share.per, share.windowMs, share.calendar])
-      const mistake = counter === share ? 'its own limit' : uncountable(counter)
-      const others = limits.filter((other) => isLike(other) && uncountable(other) === undefined)
-      const names = oneOf(others.map(({ name }) => name))
-      const remedy = names || 'one with the same "per" and "window", or remove it'
-      const differs = `has another "per" or "window"; write those of "${name}" here`
+      const hasNone = counter.counts !== undefined || counter.isConcurrent || counter.shadow
+      const other = 'must be a live limit with its own counter; write one, and its "per" and "window" here'
       const above = `is above that of "${name}", which it counts; write at most ${limit}`
       const withAccess = `cannot be combined with "together" of "${name}"; remove it`
-      if (mistake !== undefined) yield issue('counts', `names ${mistake}; write ${remedy}`)
-      else if (!isLike(counter)) yield issue('counts', differs)
-      else if ((claim ?? share.claim) === undefined && share.limit > limit) yield issue('limit', above)
+      if (hasNone || !countAlike(counter, share)) yield issue('counts', other)
+      else if (!claim && !share.claim && share.limit > limit) yield issue('limit', above)
       if (share.shadow && together !== undefined) yield issue('shadow', withAccess)
     }
   }),

@@ -42,25 +42,21 @@ function isPlaintext(url: string): boolean {
 
 /** Warns about secrets and keys that are sent without TLS. */
 function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Issue> {
-  const pathOf = (i: number): Path => (tokens.length === 1 ? ['tokens'] : ['tokens', i])
-  const keySets = [
-    ...tokens.map(({ jwks }, i) => ({ path: [...pathOf(i), 'jwks'], jwks })),
-    ...clients.map(({ jwks }, i) => ({ path: ['clients', i, 'jwksUri'], jwks })),
-  ]
   const forgeable = 'is read without TLS, so anyone on the path can replace the keys; write https'
-  for (const { path, jwks } of keySets)
-    if (jwks && 'url' in jwks && isPlaintext(jwks.url)) yield { path, message: forgeable }
   const secrets = 'gets the tokens and clientSecret without TLS; write https'
-  for (const [i, { introspection }] of tokens.entries())
-    if (introspection !== undefined && isPlaintext(introspection.url))
-      yield { path: [...pathOf(i), 'introspection', 'url'], message: secrets }
+  const urlOf = (jwks: object = {}): string => ('url' in jwks ? String(jwks.url) : '')
+  for (const [i, { jwks, introspection }] of tokens.entries()) {
+    const path: Path = tokens.length === 1 ? ['tokens'] : ['tokens', i]
+    if (isPlaintext(urlOf(jwks))) yield { path: [...path, 'jwks'], message: forgeable }
+    if (isPlaintext(urlOf(introspection))) yield { path: [...path, 'introspection', 'url'], message: secrets }
+  }
+  for (const [i, { jwks }] of clients.entries())
+    if (isPlaintext(urlOf(jwks))) yield { path: ['clients', i, 'jwksUri'], message: forgeable }
   if (store === 'memory' || store.redis.tls !== undefined) return
   const { topology, password } = store.redis
   const message = 'is reached without TLS, and gets the password; write rediss://'
-  const isOpen = urlsOf(topology).some(
-    (url) => isPlaintext(url) && (password ?? new URL(url).password) !== '',
-  )
-  if (isOpen) yield { path: ['store', 'redis', 'url'], message }
+  const isOpen = (url: string) => isPlaintext(url) && (password ?? new URL(url).password) !== ''
+  if (urlsOf(topology).some(isOpen)) yield { path: ['store', 'redis', 'url'], message }
 }
 
 /**
@@ -75,31 +71,27 @@ function* certificateWarnings(config: Compiled, nowMs: number): Generator<Issue>
   }
 }
 
-const withoutRoute = (kind: string) => `has no effect, because no route has "authenticate: ${kind}"`
-
 function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue> {
-  const hasPar = routes.some(({ authenticate }) => authenticate === 'par')
-  const hasAuthorization = routes.some(({ authenticate }) => authenticate === 'authorization')
-  const mustSign = clients.some(({ requestObjectSigningAlg: alg = 'none' }) => alg !== 'none')
+  const has = (kind: string) => routes.some(({ authenticate }) => authenticate === kind)
+  const isSigned = (alg = 'none'): boolean => alg !== 'none'
+  const mustSign = clients.some((client) => isSigned(client.requestObjectSigningAlg))
   const unsigned = 'lack "authenticate: authorization", so clients that must sign need not'
-  if (hasPar && !hasAuthorization && mustSign) yield { path: ['routes'], message: unsigned, key: true }
-  if (par !== undefined && !hasPar) yield { path: ['par'], message: withoutRoute('par'), key: true }
+  const unused = 'has no effect, because no route has "authenticate: par"'
+  if (has('par') && !has('authorization') && mustSign)
+    yield { path: ['routes'], message: unsigned, key: true }
+  if (par !== undefined && !has('par')) yield { path: ['par'], message: unused, key: true }
   for (const [i, client] of clients.entries()) {
-    const { pushed, requestObjectSigningAlg: alg = 'none', authentication, jwks, issuer } = client
-    if (pushed !== undefined && !hasAuthorization)
-      yield { path: ['clients', i, 'pushed'], message: withoutRoute('authorization'), key: true }
-    if (!hasPar || (issuer ?? par?.issuer) !== par?.issuer) {
-      const keys = ['requestObjectSigningAlg', 'authentication', 'jwks'] as const
-      const present = keys.find((key) => client[key] !== undefined)
-      const key = present === 'jwks' && 'url' in jwks! ? 'jwksUri' : present
-      const message = hasPar ? 'has no effect: "par" has another issuer' : withoutRoute('par')
-      if (key !== undefined) yield { path: ['clients', i, key], message, key: true }
-    } else if (jwks === undefined) {
-      const signed = alg === 'none' || alg.startsWith('HS') ? undefined : 'requestObjectSigningAlg'
-      const key = authentication === 'private_key_jwt' ? 'authentication' : signed
-      const message = 'is checked, but no signature is verified; write "jwks" or "jwksUri"'
-      if (key !== undefined) yield { path: ['clients', i, key], message }
-    }
+    const { pushed, requestObjectSigningAlg: alg, authentication, jwks, issuer = par?.issuer } = client
+    const notPushed = 'has no effect, because no route has "authenticate: authorization"'
+    const notChecked = 'has settings that need a route with "authenticate: par", and the issuer of "par"'
+    const notVerified = 'has signatures that are not verified; write "jwks" or "jwksUri"'
+    const path = ['clients', i]
+    if (pushed !== undefined && !has('authorization'))
+      yield { path: [...path, 'pushed'], message: notPushed, key: true }
+    const isVerified = authentication === 'private_key_jwt' || (isSigned(alg) && !alg!.startsWith('HS'))
+    if (!has('par') || issuer !== par?.issuer) {
+      if ((alg ?? authentication ?? jwks) !== undefined) yield { path, message: notChecked }
+    } else if (isVerified && jwks === undefined) yield { path, message: notVerified }
   }
 }
 

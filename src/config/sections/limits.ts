@@ -19,18 +19,19 @@ const instant = z
   .refine(isInstant, INSTANT_TEXT)
   .transform(instantMs)
 
-const change = section({ announcedAt: instant, fromAt: instant, limit: calls })
+const change = section(
+  { announcedAt: instant, fromAt: instant, limit: calls },
+  function* ({ announcedAt, fromAt }) {
+    if (announcedAt > fromAt)
+      yield { path: ['announced'], message: 'is after "from"; announce a change before that' }
+  },
+)
 
 const changes = list(change, 0, 'a list of announced changes').superRefine(
   crossField(function* (changes) {
-    let latestAt = -Infinity
-    for (const [i, { announcedAt, fromAt }] of changes.entries()) {
-      if (announcedAt > fromAt)
-        yield { path: [i, 'announced'], message: 'is after "from"; announce a change before that' }
-      const message = 'must be later than that of the change before it; write them in order'
-      if (fromAt <= latestAt) yield { path: [i, 'from'], message }
-      latestAt = Math.max(latestAt, fromAt)
-    }
+    const message = 'must be later than that of the change before it; write them in order'
+    for (const [i, { fromAt }] of changes.slice(1).entries())
+      if (fromAt <= changes[i]!.fromAt) yield { path: [i + 1, 'from'], message }
   }),
 )
 

@@ -2,8 +2,8 @@ import { stringify } from 'yaml'
 import { redactUrl } from '../authenticate/token/fetch-json.ts'
 import { isObject, type JsonObject } from '../runtime/json.ts'
 import { isSecret, jsonSchema } from './schema.ts'
-import { ConfigError, type Path, writePath } from './yaml/issue.ts'
-import { locate, mapTexts, readSource } from './yaml/source.ts'
+import { type Path, writePath } from './yaml/issue.ts'
+import { mapTexts, readSource } from './yaml/source.ts'
 
 /** A reference to a secret: a file or an environment variable. */
 const REFERENCE = /^(?:file:.*|\$\{\w+\})$/s
@@ -80,15 +80,9 @@ const NAMES = ['match', 'id', 'issuer', 'from']
  * secrets; throws a ConfigError.
  */
 export function differences(before: string, after: string, file: string): readonly string[] {
-  const all = [...compare(readMapping(before, file), readMapping(after, file), [])]
+  const all = [...compare(readSource(before, file).value, readSource(after, file).value, [])]
   const more = all.length - MAX_DIFFERENCES
   return more <= 0 ? all : [...all.slice(0, MAX_DIFFERENCES), `${more} more`]
-}
-
-function readMapping(text: string, file: string): JsonObject {
-  const source = readSource(text)
-  if (source.value === undefined) throw new ConfigError(locate(source.mistakes, file, source))
-  return source.value
 }
 
 function* compare(before: unknown, after: unknown, path: Path): Generator<string> {

@@ -97,12 +97,6 @@ export function mustBeMapping(keys: readonly string[], what?: string) {
   }
 }
 
-/** Formats the message of a duplicate key. Only a word is repeated, as in `writePath`. */
-export function duplicateKey(key: string, firstLine: number): string {
-  const word = writePath([key], true)
-  return `duplicate key${word && ` "${word}"`}, first at line ${firstLine}; remove one of the two`
-}
-
 function unknownKey(key: string, defined: string): string {
   const keys = defined.split(' ')
   const similar = nearest(key, keys)

@@ -2,7 +2,6 @@ import { isLoopback } from '../runtime/address.ts'
 import { urlsOf } from '../limit/redis/options.ts'
 import { certificatesOf, describeValidity } from './certificates.ts'
 import type { Compiled } from './compile.ts'
-import { costOf } from './sections/routes.ts'
 import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
 import type { Env } from './yaml/source.ts'
 
@@ -12,8 +11,7 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   yield* certificateWarnings(config, nowMs)
   yield* identityWarnings(config)
   yield* clientWarnings(config, nowMs)
-  yield* limitWarnings(config, nowMs)
-  yield* unusedUpstreams(config)
+  yield* limitWarnings(config)
 }
 
 function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Generator<Issue> {
@@ -72,26 +70,21 @@ function* certificateWarnings(config: Compiled, nowMs: number): Generator<Issue>
 }
 
 function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue> {
-  const has = (kind: string) => routes.some(({ authenticate }) => authenticate === kind)
-  const isSigned = (alg = 'none'): boolean => alg !== 'none'
-  const mustSign = clients.some((client) => isSigned(client.requestObjectSigningAlg))
-  const unsigned = 'lack "authenticate: authorization", so clients that must sign need not'
+  const kinds = new Set(routes.map(({ authenticate }) => authenticate))
   const unused = 'has no effect, because no route has "authenticate: par"'
-  if (has('par') && !has('authorization') && mustSign)
-    yield { path: ['routes'], message: unsigned, key: true }
-  if (par !== undefined && !has('par')) yield { path: ['par'], message: unused, key: true }
+  if (par !== undefined && !kinds.has('par')) yield { path: ['par'], message: unused, key: true }
   for (const [i, client] of clients.entries()) {
-    const { pushed, requestObjectSigningAlg: alg, authentication, jwks, issuer = par?.issuer } = client
-    const notPushed = 'has no effect, because no route has "authenticate: authorization"'
-    const notChecked = 'has settings that need a route with "authenticate: par", and the issuer of "par"'
-    const notVerified = 'has signatures that are not verified; write "jwks" or "jwksUri"'
-    const path = ['clients', i]
-    if (pushed !== undefined && !has('authorization'))
-      yield { path: [...path, 'pushed'], message: notPushed, key: true }
-    const isVerified = authentication === 'private_key_jwt' || (isSigned(alg) && !alg!.startsWith('HS'))
-    if (!has('par') || issuer !== par?.issuer) {
-      if ((alg ?? authentication ?? jwks) !== undefined) yield { path, message: notChecked }
-    } else if (isVerified && jwks === undefined) yield { path, message: notVerified }
+    const { requestObjectSigningAlg: alg = 'none', authentication, jwks, pushed } = client
+    const needed = {
+      par: alg !== 'none' || authentication !== undefined,
+      authorization: alg !== 'none' || pushed !== undefined,
+    }
+    const missing = (['par', 'authorization'] as const).find((kind) => needed[kind] && !kinds.has(kind))
+    const unchecked = `is not held to its settings, because no route has "authenticate: ${missing}"; write one`
+    const unverified = 'has signatures that are not verified; write "jwks" or "jwksUri"'
+    const isSigned = authentication === 'private_key_jwt' || (alg !== 'none' && !alg.startsWith('HS'))
+    if (missing !== undefined) yield { path: ['clients', i], message: unchecked }
+    else if (isSigned && jwks === undefined) yield { path: ['clients', i], message: unverified }
   }
 }
 
@@ -105,34 +98,24 @@ function* clientWarnings({ clients, clientLimits }: Compiled, nowMs: number): Ge
 const isChosen = (part: string): boolean => part.startsWith('header:')
 
 /**
- * Warns about limits without a route, changes that have passed, and keys that callers choose, on
- * routes where no other limit bounds their calls.
+ * Warns about limits without a route, and keys that callers choose, on routes where no other limit
+ * bounds their calls.
  */
-function* limitWarnings({ limits, routes, forwardAuth }: Compiled, nowMs: number): Generator<Issue> {
+function* limitWarnings({ limits, routes, forwardAuth }: Compiled): Generator<Issue> {
   for (const limit of limits) {
-    const { name, per, changes, isConcurrent } = limit
+    const { name, per, isConcurrent } = limit
     const users = routes.filter(({ limits }) =>
       limits.some((used) => used.name === name || used.counts === name),
     )
     const unseen = 'has no effect by "forwardAuth": the gateway does not see such a call end'
     if (isConcurrent && forwardAuth !== undefined && users.length > 0)
       yield { path: ['limits', name, 'concurrent'], message: unseen, key: true }
-    const isLeftOut = routes.some((route) => costOf(route, limit) === 0)
-    const unused = `has no effect: no route names it${isLeftOut ? ' with a cost of at least 1' : ''}`
+    const unused = 'has no effect: no route names it, or each with a cost of 0'
     if (users.length === 0) yield { path: ['limits', name], message: unused, key: true }
-    const last = changes.findLastIndex(({ fromAt }) => fromAt <= nowMs)
-    const passed = `has passed; write its limit, ${changes[last]?.limit}, at "${name}" and remove it`
-    if (last !== -1) yield { path: ['limits', name, 'changes', last, 'from'], message: passed }
     const isUnbound = users.some(({ limits }) => limits.every(({ per }) => per.some(isChosen)))
     const message = 'is chosen by callers, with a counter for each; add a limit without it to its routes'
     if (isUnbound) yield { path: ['limits', name, 'per', per.findIndex(isChosen)], message }
   }
-}
-
-function* unusedUpstreams({ upstreams, routes }: Compiled): Generator<Issue> {
-  for (const { name } of upstreams)
-    if (!routes.some(({ upstream }) => upstream === name))
-      yield { path: ['upstreams', name], message: 'has no effect: no route names it', key: true }
 }
 
 /** Options of Node.js that weaken the gateway, and the effect of each. */

@@ -94,28 +94,20 @@ export function mapTexts<T>(value: T, replace: (text: string, path: Path) => str
  * that in its anchor.
  */
 function findOffset(document: Document.Parsed, path: Path, atKey = false): number {
-  let [key, value]: Entry = [undefined, document.contents]
+  let key: Node | undefined
+  let value: Node | null | undefined = document.contents
   for (const step of path) {
-    const next = entryOf(value, step, document)
+    const inner: unknown = isAlias(value) ? value.resolve(document) : value
+    const map = isMap<Scalar, Node | null>(inner) ? inner.items : []
+    // A key that was merged in is not found.
+    const pair = map.find(({ key }) => key.value === step)
+    const next = isSeq<Node>(inner) ? inner.items[Number(step)] : pair?.value
     if (next === undefined) return (key ?? value)?.range?.[0] ?? 0
-    ;[key, value] = next
+    key = pair?.key
+    value = next
   }
   const isBlank = value === null || (isScalar(value) && value.range?.[0] === value.range?.[1])
   return ((atKey || isBlank ? key : undefined) ?? value)?.range?.[0] ?? 0
-}
-
-type Entry = readonly [key: Node | undefined, value: Node | null]
-
-/** Returns the key and value of a step, through aliases. A key that was merged in is not found. */
-function entryOf(node: Node | null, step: string | number, document: Document.Parsed): Entry | undefined {
-  const inner = isAlias(node) ? node.resolve(document) : node
-  if (isSeq<Node>(inner)) {
-    const item = inner.items[Number(step)]
-    return item && [undefined, item]
-  }
-  if (!isMap<Scalar, Node | null>(inner)) return undefined
-  const pair = inner.items.find(({ key }) => key.value === step)
-  return pair && [pair.key, pair.value]
 }
 
 /** Returns the mistakes that the parser accepts: duplicate keys, and aliases without an anchor. */

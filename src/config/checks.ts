@@ -8,7 +8,7 @@ import { normalizeFieldName } from '../downstream/request-fields.ts'
 import { asList } from '../runtime/json.ts'
 import type { Settings } from './schema.ts'
 import { costOf } from './sections/routes.ts'
-import { type Issue, nearest, oneOf } from './yaml/issue.ts'
+import { type Issue, nearest } from './yaml/issue.ts'
 
 type Route = Settings['routes'][number]
 
@@ -155,19 +155,16 @@ function* costIssues({ routes, limits }: Settings, i: number): Generator<Issue> 
   const names = [...new Set(own.map(counterNameOf))]
   const path = ['routes', i, 'cost']
   const none = 'applies only to limits in windows, of which this route has none; remove it'
-  const ofPlaces = 'does not apply: a call takes one place of it; remove it'
-  if (typeof cost === 'number') {
-    if (cost > 1 && own.every(({ isConcurrent }) => isConcurrent)) yield { path, message: none, key: true }
-  } else
-    for (const name of Object.keys(cost))
-      if (!names.includes(name)) {
-        const remedy = names.length === 0 ? 'remove it' : `write ${oneOf(names)}`
-        yield { path: [...path, name], message: `has no counter here; ${remedy}`, key: true }
-      }
+  if (typeof cost === 'number' && cost > 1 && own.every(({ isConcurrent }) => isConcurrent))
+    yield { path, message: none, key: true }
+  for (const [name, points] of Object.entries(typeof cost === 'number' ? {} : cost)) {
+    const isPlace = own.some((limit) => limit.name === name && limit.isConcurrent)
+    if (names.includes(name) && !(isPlace && points > 0)) continue
+    const message = 'counts no points here; write a limit of the route with a window, or remove it'
+    yield { path: [...path, name], message, key: true }
+  }
   for (const limit of own) {
     const { name, limit: most, claim, isConcurrent } = limit
-    if (isConcurrent && typeof cost !== 'number' && cost[name])
-      yield { path: [...path, name], message: ofPlaces }
     if (claim !== undefined || isConcurrent || costOf(route, limit) <= Math.max(1, most)) continue
     const message = `is above the limit "${name}", which refuses every call; write at most ${most}`
     yield { path: typeof cost === 'number' ? path : [...path, counterNameOf(limit)], message }

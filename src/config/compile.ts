@@ -131,8 +131,9 @@ export async function compile(settings: Settings, directory: string, files: stri
       })),
     ),
     /** One for each issuer; empty if no route needs tokens. */
-    tokens: issuers.map(({ jwks, ...rest }) => ({
+    tokens: issuers.map(({ jwks, realm, ...rest }) => ({
       ...rest,
+      realm: realm ?? new URL(rest.issuer).host,
       jwks: jwks && 'file' in jwks ? { file: resolve(directory, jwks.file) } : jwks,
     })),
     clients,

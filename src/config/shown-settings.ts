@@ -58,6 +58,7 @@ export function shownSettings(file: JsonObject) {
 /** Returns true for a number that the environment gave as a string. */
 const isNumber = ({ anyOf = [] }: Schema, value: unknown): boolean =>
   typeof value === 'string' && /^\d+$/.test(value) && anyOf.some(({ type }) => type === 'integer')
+
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0
 
 /** Returns the member of a union that a valid value matches; other schemas as they are. */

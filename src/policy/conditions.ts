@@ -82,23 +82,17 @@ export function claimedBy(
 
 type Reading = KeyedLimit & Conditional & { readonly claim?: ClaimedLimit }
 
-/**
- * Returns the names of the header fields or claims that limits count by, or that their conditions
- * read.
- */
 function namesOf(limits: readonly Reading[], kind: 'header' | 'claim'): readonly string[] {
-  const names = limits.flatMap(({ per, when = [], unless = [] }) => [
+  const names = limits.flatMap(({ per, when = [], unless = [], claim }) => [
+    ...(kind === 'claim' && claim !== undefined ? [claim.name] : []),
     ...per.filter((part) => part.startsWith(`${kind}:`)).map((part) => part.slice(kind.length + 1)),
     ...[...when, ...unless].flatMap(({ of, name }) => (of === kind ? name : [])),
   ])
-  return [...new Set(names)]
+  return [...new Set(names)].toSorted()
 }
 
 /** Returns the names of the header fields that limits count by, or that their conditions read. */
 export const fieldsOf = (limits: readonly Reading[]): readonly string[] => namesOf(limits, 'header')
 
-/** Returns the names of the claims that limits read, sorted. */
-export function claimsOf(limits: readonly Reading[]): readonly string[] {
-  const given = limits.flatMap(({ claim }) => claim?.name ?? [])
-  return [...new Set([...namesOf(limits, 'claim'), ...given])].toSorted()
-}
+/** Returns the names of the claims that limits count by, that their conditions read, or that give their numbers. */
+export const claimsOf = (limits: readonly Reading[]): readonly string[] => namesOf(limits, 'claim')

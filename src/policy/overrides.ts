@@ -103,11 +103,9 @@ export function parseOverrides(fields: Readonly<Record<string, string>>) {
 function parseOverride(field: string, value: string): Override | undefined {
   if (field.length + value.length > MAX_LENGTH) return undefined
   try {
-    const [caller, name] = JSON.parse(field) as readonly unknown[]
+    const [caller, name] = JSON.parse(field) as readonly [string, string]
     const { limit, untilAt, setAt, by, note } = JSON.parse(value) as Override
-    if (typeof caller !== 'string' || typeof name !== 'string') return undefined
-    if (!isWhole(limit) || !isInstant(setAt)) return undefined
-    if (untilAt !== undefined && !isInstant(untilAt)) return undefined
+    if (!isWhole(limit) || !isInstant(setAt) || !isInstant(untilAt ?? setAt)) return undefined
     return { caller: parseCaller(caller), name, limit, untilAt, setAt, by: textOf(by), note: textOf(note) }
   } catch {
     return undefined

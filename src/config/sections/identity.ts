@@ -30,7 +30,8 @@ const audience = z
 const algorithms = list(choice(ALGORITHMS), 1, 'a list of algorithms')
 const isRealm = (text: string): boolean => /^[ !#-[\]-~]+$/.test(text)
 
-const issuerFields = section({
+/** Schema of an issuer, whose file of keys is not resolved yet. */
+const oneIssuer = section({
   issuer,
   audience,
   jwks: keysLocation.optional(),
@@ -41,12 +42,6 @@ const issuerFields = section({
   type: choice(['any', 'strict']).default('any'),
   introspection: introspection.optional(),
 })
-
-/** Schema of an issuer, whose file of keys is not resolved yet. */
-const oneIssuer = issuerFields.transform((settings) => ({
-  ...settings,
-  realm: settings.realm ?? new URL(settings.issuer).host,
-}))
 
 function* issuerConflicts(issuers: readonly z.output<typeof oneIssuer>[]): Generator<Issue> {
   const introspected = issuers.findIndex(({ introspection }) => introspection !== undefined)
@@ -59,7 +54,7 @@ function* issuerConflicts(issuers: readonly z.output<typeof oneIssuer>[]): Gener
   }
 }
 
-const ISSUER_KEYS = Object.keys(issuerFields.in.shape).join(', ')
+const ISSUER_KEYS = Object.keys(oneIssuer.in.shape).join(', ')
 
 export const tokens = z.union(
   [oneIssuer, list(oneIssuer, 1, 'a list of issuers').superRefine(crossField(issuerConflicts))],

@@ -26,12 +26,14 @@ export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* unreachableRoutes(settings)
 }
 
+const isAny = (host: string): boolean => host === '0.0.0.0' || host === '::'
+
 function* portConflicts({ listen, admin, forwardAuth }: Settings): Generator<Issue> {
   const listeners = Object.entries({ admin, listen, ...(forwardAuth && { forwardAuth }) })
   for (const [i, [name, { host, port }]] of listeners.entries()) {
-    const sharesHost = (other: string) =>
-      [host, '0.0.0.0', '::'].includes(other) || /^(?:0\.0\.0\.0|::)$/.test(host)
-    const first = listeners.slice(0, i).find(([, other]) => other.port === port && sharesHost(other.host))
+    const first = listeners
+      .slice(0, i)
+      .find(([, other]) => other.port === port && (other.host === host || isAny(host) || isAny(other.host)))
     const message = `is ${port} for both "${first?.[0]}" and "${name}"; give each its own port`
     if (first !== undefined && port !== 0) yield { path: [name, 'port'], message }
   }
@@ -49,6 +51,7 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
     else yield { path: ['clients', i, 'id'], message: `is also in clients[${first}]; merge them` }
     for (const [name, { windowMs }] of Object.entries(own)) {
       const path = ['clients', i, 'limits', name]
+      const ofWindow = [...path, 'window']
       const limit = limits.find((limit) => limit.name === name)
       if (limit === undefined) continue
       const { per, calendar, isConcurrent, counts, together } = limit
@@ -58,9 +61,9 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
       const isShared = counts !== undefined || limits.some((other) => other.counts === name)
       if (!per.includes('client')) yield { path, message: notPerClient, key: true }
       else if (windowMs === undefined) continue
-      else if (calendar || isConcurrent || isShared) yield { path: [...path, 'window'], message: fixed }
+      else if (calendar || isConcurrent || isShared) yield { path: ofWindow, message: fixed }
       else if (typeof together === 'number' && together > windowMs)
-        yield { path: [...path, 'window'], message: tooShort }
+        yield { path: ofWindow, message: tooShort }
     }
   }
 }
@@ -77,14 +80,12 @@ function* limitIssues({ limits, routes }: Settings): Generator<Issue> {
 }
 
 function lackedBy(route: Route, limit: Limit): string | undefined {
-  const { per, together } = limit
-  const ofToken = ['client', 'user', 'token']
-  const readsToken =
-    together === 'token' || claimsOf([limit]).length > 0 || per.some((part) => ofToken.includes(part))
+  const isPerToken = ['client', 'user', 'token'].some((part) => limit.per.includes(part))
+  const readsToken = isPerToken || limit.together === 'token' || claimsOf([limit]).length > 0
   if (readsToken && route.authenticate === 'none')
     return 'reads the token, but an open route has none; write "authenticate: bearer"'
   const defined = [...CALLER_PARTS, ...parametersOf(route)]
-  const part = per.find((part) => !part.includes(':') && !defined.includes(part))
+  const part = limit.per.find((part) => !part.includes(':') && !defined.includes(part))
   if (part === undefined) return undefined
   const similar = nearest(part, defined)
   const hint = similar === undefined ? `name a segment :${part}` : `write ${similar} in its "per"`

@@ -62,7 +62,7 @@ export async function compile(settings: Settings, directory: string, files: stri
     routes.some(({ authenticate, upstream }) => authenticate === 'par' && upstream === name)
 
   /** Reads a file; returns undefined if it has a mistake. */
-  async function read(path: Path, name: string | undefined, check: Check): Promise<string | undefined> {
+  async function read(path: Path, name: string | undefined, check: Check) {
     if (name === undefined) return undefined
     const file = resolve(directory, name)
     files.push(file)
@@ -91,7 +91,8 @@ export async function compile(settings: Settings, directory: string, files: stri
   let store: SharedStore | 'memory' = 'memory'
   if (settings.store !== 'memory') {
     const { redis } = settings.store
-    store = { ...settings.store, redis: { ...redis, tls: await readTls(redis.tls, 'store', 'redis', 'tls') } }
+    const tls = await readTls(redis.tls, 'store', 'redis', 'tls')
+    store = { ...settings.store, redis: { ...redis, tls } }
   }
   for (const [i, { jwks }] of issuers.entries()) {
     const path = Array.isArray(tokens) ? ['tokens', i, 'jwks'] : ['tokens', 'jwks']
@@ -154,8 +155,8 @@ export async function compile(settings: Settings, directory: string, files: stri
   }
 }
 
-const certificateMistake = (pem: string) => pemMistake('certificate in PEM', { cert: pem, ca: pem })
-const keyMistake = (pem: string) => pemMistake('private key in PEM without a passphrase', { key: pem })
+const certificateMistake = (pem: string) => pemMistake('PEM certificate', { cert: pem, ca: pem })
+const keyMistake = (pem: string) => pemMistake('PEM private key without a passphrase', { key: pem })
 
 function pemMistake(what: string, options: SecureContextOptions): string | undefined {
   try {

@@ -64,18 +64,20 @@ export function jsonSchema(): JsonSchema {
       if (path.at(-1) !== 'propertyNames') allowVariable(jsonSchema)
     },
   })
-  const texts: unknown = parse(readFileSync(packageFile('config/reference/descriptions.yaml'), 'utf8'))
-  addDescriptions(schema, '', texts as Readonly<Record<string, string>>)
+  const file = packageFile('config/reference/descriptions.yaml')
+  addDescriptions(schema, '', parse(readFileSync(file, 'utf8')) as Texts)
   const description = 'A value of the environment: ${NAME} or ${NAME:-default}.'
   const $defs = { variable: { type: 'string', pattern: '\\$\\{', description } } as const
   return { $schema: $schema!, $id: 'urn:sluice:config', title: 'Sluice', ...schema, $defs }
 }
 
+type Texts = Readonly<Record<string, string>>
+
 /**
  * Adds the descriptions of the settings within a schema, by their paths, such as `clients[]` or
  * `limits.*.when.header`.
  */
-function addDescriptions(schema: JsonSchema, path: string, texts: Readonly<Record<string, string>>): void {
+function addDescriptions(schema: JsonSchema, path: string, texts: Texts): void {
   const { properties = {}, additionalProperties: rest, items, anyOf = [] } = schema
   const add = (inner: unknown, at: string): void => {
     if (texts[at] !== undefined) (inner as JsonSchema).description = texts[at]

@@ -104,8 +104,6 @@ function* compare(before: unknown, after: unknown, path: Path): Generator<string
   else yield `${writePath(path)} ${shown(before)} → ${shown(after)}`
 }
 
-const namesOf = (item: JsonObject) => NAMES.map((key) => item[key]).filter((name) => typeof name === 'string')
-
 /**
  * Returns the values of a mapping by their keys, and the items of a list by their names, such as
  * `acme of https://id.example.com`; undefined for any other value.
@@ -113,7 +111,7 @@ const namesOf = (item: JsonObject) => NAMES.map((key) => item[key]).filter((name
 function itemsOf(value: unknown): ReadonlyMap<string, unknown> | undefined {
   if (isObject(value)) return new Map(Object.entries(value))
   if (!Array.isArray(value) || !value.every(isObject)) return undefined
-  const items = new Map(value.map((item) => [namesOf(item).join(' of '), item]))
+  const items = new Map(value.map((item) => [NAMES.flatMap((key) => item[key] ?? []).join(' of '), item]))
   return items.size === value.length && !items.has('') ? items : undefined
 }
 

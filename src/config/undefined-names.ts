@@ -13,7 +13,7 @@ export function* undefinedNames({ upstreams = {}, limits = {}, routes, clients }
     const defined = kind === 'limit' ? limits : upstreams
     if (typeof name !== 'string' || !isObject(defined) || Object.hasOwn(defined, name)) return
     const similar = nearest(name, Object.keys(defined))
-    const remedy = similar === undefined ? `define it under "${kind}s"` : `did you mean "${similar}"?`
+    const remedy = similar ? `did you mean "${similar}"?` : `define it under "${kind}s"`
     yield { path, message: `there is no such ${kind}; ${remedy}`, key }
   }
   for (const [name, limit] of isObject(limits) ? Object.entries(limits) : [])

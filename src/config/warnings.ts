@@ -23,7 +23,7 @@ function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Gen
   const trusting = 'trusts any server that answers for Redis; write "ca" instead'
   if (store !== 'memory' && store.redis.tls?.rejectUnauthorized === false)
     yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message: trusting }
-  const message = 'lets callers set X-Forwarded-For and Client-Cert; write the addresses of your proxies'
+  const message = 'lets callers set X-Forwarded-For and Client-Cert; write your proxies’ addresses'
   for (const [i, range] of listen.trustedProxies.entries())
     if (/\/0+$/.test(range)) yield { path: ['listen', 'trustedProxies', i], message }
 }
@@ -80,9 +80,9 @@ function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue>
       authorization: alg !== 'none' || pushed !== undefined,
     }
     const missing = (['par', 'authorization'] as const).find((kind) => needed[kind] && !kinds.has(kind))
-    const unchecked = `is not held to its settings, because no route has "authenticate: ${missing}"; write one`
+    const unchecked = `is not checked: no route has "authenticate: ${missing}"; write one`
     const unverified = 'has signatures that are not verified; write "jwks" or "jwksUri"'
-    const isSigned = authentication === 'private_key_jwt' || (alg !== 'none' && !alg.startsWith('HS'))
+    const isSigned = authentication === 'private_key_jwt' || !/^(?:none|HS)/.test(alg)
     if (missing !== undefined) yield { path: ['clients', i], message: unchecked }
     else if (isSigned && jwks === undefined) yield { path: ['clients', i], message: unverified }
   }
@@ -113,7 +113,7 @@ function* limitWarnings({ limits, routes, forwardAuth }: Compiled): Generator<Is
     const unused = 'has no effect: no route names it, or each with a cost of 0'
     if (users.length === 0) yield { path: ['limits', name], message: unused, key: true }
     const isUnbound = users.some(({ limits }) => limits.every(({ per }) => per.some(isChosen)))
-    const message = 'is chosen by callers, with a counter for each; add a limit without it to its routes'
+    const message = 'is chosen by callers, with a counter each; add a limit without it to its routes'
     if (isUnbound) yield { path: ['limits', name, 'per', per.findIndex(isChosen)], message }
   }
 }

@@ -51,25 +51,21 @@ export function quotaOf(
   nowMs: number,
   rules: ClientRules = NO_RULES,
 ): AppliedQuota {
-  const { name, shadow, countsSuccess, onOutage, cost, counts, isConcurrent } = limit
   const { set, claimed } = rules
   const own = rules.own !== undefined && isActive(rules.own, nowMs) ? rules.own : undefined
   const windowMs = own?.windowMs ?? limit.windowMs
-  let source: RuleSource = 'limit'
-  let rule: Pick<ClientLimit, 'limit' | 'untilAt'> = limit
-  if (set !== undefined && isActive(set, nowMs)) {
-    source = 'override'
-    rule = set
-  } else if (own !== undefined) {
-    source = 'client'
-    rule = own
-  } else if (limit.changes.length > 0 && limit.changes[0]!.fromAt <= nowMs) {
-    source = 'change'
-    rule = changeAt(limit, nowMs)!
-  } else if (claimed !== undefined) {
-    source = 'claim'
-    rule = { limit: claimed }
-  }
+  if (set !== undefined && isActive(set, nowMs)) return applied('override', set, limit, key, windowMs)
+  if (own !== undefined) return applied('client', own, limit, key, windowMs)
+  const change = limit.changes.length > 0 ? changeAt(limit, nowMs) : undefined
+  if (change !== undefined) return applied('change', change, limit, key, windowMs)
+  if (claimed !== undefined) return applied('claim', { limit: claimed }, limit, key, windowMs)
+  return applied('limit', limit, limit, key, windowMs)
+}
+
+type Rule = Pick<ClientLimit, 'limit' | 'untilAt'>
+
+function applied(source: RuleSource, rule: Rule, limit: Limit, key: string, windowMs: number): AppliedQuota {
+  const { name, shadow, countsSuccess, onOutage, cost, counts, isConcurrent } = limit
   const quota = { name, key, limit: rule.limit, windowMs, shadow, untilAt: rule.untilAt, source }
   if (isConcurrent) return { ...quota, isConcurrent, onOutage }
   if ((limit.calendar ?? onOutage ?? cost ?? counts) === undefined) return quota

@@ -109,8 +109,8 @@ const limit = section(
     else if (typeof together === 'number' && isSliding && together > window.windowMs)
       yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
     if (count !== 'success') return
-    const reason = 'refunds would let a sliding window admit too many calls'
-    if (isSliding) yield atKey('count', `needs a calendar window: ${reason}; write window: { calendar: … }`)
+    const needsCalendar = 'needs a calendar window, where refunds cannot admit too many calls; write one'
+    if (isSliding) yield atKey('count', needsCalendar)
     yield* exclusive(settings, ['together', 'count'])
     if (shadow) yield atKey('count', 'cannot be combined with "shadow"; remove one of them')
   },
@@ -133,7 +133,7 @@ export const limitsSection = named(limit, 'a mapping of names to limits').superR
       const { name, limit, claim, together } = counter
       const issue = (key: string, message: string) => ({ path: [share.name, key], message })
       const hasNone = counter.counts !== undefined || counter.isConcurrent || counter.shadow
-      const other = 'must be a live limit with its own counter; write one, and its "per" and "window" here'
+      const other = 'must be a live limit with its own counter and the same "per" and "window"; write one'
       const above = `is above that of "${name}", which it counts; write at most ${limit}`
       const withAccess = `cannot be combined with "together" of "${name}"; remove it`
       if (hasNone || !countAlike(counter, share)) yield issue('counts', other)

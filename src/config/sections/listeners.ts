@@ -103,7 +103,7 @@ const redis = section(
   {
     url: stringThat(checkServer, SERVER).optional(),
     cluster: list(stringThat(checkNode, NODE), 1, 'a list of the URLs of some nodes').optional(),
-    sentinels: list(stringThat(checkSentinel, SENTINEL), 1, 'a list of sentinels’ URLs').optional(),
+    sentinels: list(stringThat(checkSentinel, SENTINEL), 1, 'a list of sentinel URLs').optional(),
     name: text('the master’s name at the sentinels').optional(),
     sentinelUsername: text('a user of the sentinels').optional(),
     sentinelPassword: text('the password of the sentinels').optional(),

@@ -13,15 +13,17 @@ export type Env = Readonly<Record<string, string | undefined>>
  */
 const MAX_DEPTH = 1000
 
+/** Returns the flag that set the value at a path, if any. */
+type FlagOf = (path: Path) => string | undefined
+
 /** A YAML file that was read. */
 export interface Source {
   /** Variables of the environment are as written. */
   readonly value: JsonObject
   /**
    * Sorts mistakes by position and keeps the first of each path, since the others follow from it.
-   * `flagOf` returns a value's flag.
    */
-  locate(mistakes: readonly Issue[], flagOf?: (path: Path) => string | undefined): readonly LocatedIssue[]
+  locate(mistakes: readonly Issue[], flagOf?: FlagOf): readonly LocatedIssue[]
 }
 
 /** Reads one YAML document with a mapping; throws a ConfigError. */
@@ -30,14 +32,14 @@ export function readSource(source: string, file: string): Source {
   const lineCounter = new LineCounter()
   const fail = (message: string, offset = 0) => new ConfigError(locate([{ path: [], message, offset }]))
 
-  function locate(mistakes: readonly Issue[], flagOf: (path: Path) => string | undefined = () => undefined) {
+  function locate(mistakes: readonly Issue[], flagOf?: FlagOf) {
     const seen = new Set<string>()
     return mistakes
       .filter(({ path }) => path.length === 0 || seen.size < seen.add(writePath(path)).size)
-      .map((issue) => ({ ...issue, offset: issue.offset ?? findOffset(document, issue.path, issue.key) }))
+      .map((issue) => ({ ...issue, offset: issue.offset ?? findOffset(document, issue) }))
       .toSorted((a, b) => a.offset - b.offset)
       .map(({ path, message, offset }) => {
-        const flag = flagOf(path)
+        const flag = flagOf?.(path)
         if (flag !== undefined) return { where: flag, path: '', message }
         const { line, col } = lineCounter.linePos(offset)
         const where = `${file === '-' ? 'stdin' : file}:${Math.max(line, 1)}:${Math.max(col, 1)}`
@@ -93,7 +95,7 @@ export function mapTexts<T>(value: T, replace: (text: string, path: Path) => str
  * Returns the offset of a path's value or key, or of the innermost node around it; within an alias,
  * that in its anchor.
  */
-function findOffset(document: Document.Parsed, path: Path, atKey = false): number {
+function findOffset(document: Document.Parsed, { path, key: atKey = false }: Issue): number {
   let key: Node | undefined
   let value: Node | null | undefined = document.contents
   for (const step of path) {

@@ -8,7 +8,7 @@ import { normalizeFieldName } from '../downstream/request-fields.ts'
 import { asList } from '../runtime/json.ts'
 import type { Settings } from './schema.ts'
 import { costOf } from './sections/routes.ts'
-import { type Issue, nearest } from './yaml/issue.ts'
+import type { Issue, Path } from './yaml/issue.ts'
 
 type Route = Settings['routes'][number]
 
@@ -18,7 +18,6 @@ type Route = Settings['routes'][number]
 export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* portConflicts(settings)
   yield* clientIssues(settings)
-  yield* limitIssues(settings)
   yield* unusedParameters(settings)
   yield* requestIdIssues(settings)
   yield* spellingIssues(settings)
@@ -68,17 +67,7 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
   }
 }
 
-/** Yields what limits need and their routes lack. */
-function* limitIssues({ limits, routes }: Settings): Generator<Issue> {
-  for (const [i, route] of routes.entries())
-    for (const [j, name] of route.limits.entries()) {
-      const limit = limits.find((limit) => limit.name === name)
-      const lacking = limit && lackedBy(route, limit)
-      const message = `the limit "${name}" ${lacking}, or remove the limit`
-      if (lacking !== undefined) yield { path: ['routes', i, 'limits', j], message }
-    }
-}
-
+/** Returns what a limit needs and its route lacks. */
 function lackedBy(route: Route, limit: Limit): string | undefined {
   const isPerToken = ['client', 'user', 'token'].some((part) => limit.per.includes(part))
   const readsToken = isPerToken || limit.together === 'token' || claimsOf([limit]).length > 0
@@ -87,18 +76,15 @@ function lackedBy(route: Route, limit: Limit): string | undefined {
   const defined = [...CALLER_PARTS, ...parametersOf(route)]
   const part = limit.per.find((part) => !part.includes(':') && !defined.includes(part))
   if (part === undefined) return undefined
-  const similar = nearest(part, defined)
-  const hint = similar === undefined ? `name a segment :${part}` : `write ${similar} in its "per"`
-  return `is per ${part}, but "${route.match}" has no :${part}; ${hint}`
+  return `is per ${part}, but "${route.match}" has no :${part}; correct its "per" or the path`
 }
 
 function* unusedParameters({ parameters, routes, limits }: Settings): Generator<Issue> {
   const defined = [...routes.flatMap(parametersOf), ...limits.flatMap(({ per }) => per)]
   for (const name of Object.keys(parameters)) {
     if (defined.includes(partOf(name))) continue
-    const similar = defined.find((part) => part.endsWith(`:${name}`)) ?? nearest(name, defined)
-    const hint = similar === undefined ? 'remove it' : `did you mean "${similar}"?`
-    yield { path: ['parameters', name], message: `no path and no "per" has it; ${hint}`, key: true }
+    const message = 'no path and no "per" has it; correct it, or remove it'
+    yield { path: ['parameters', name], message, key: true }
   }
 }
 
@@ -135,40 +121,49 @@ function* spellingIssues({ limits, upstreams }: Settings): Generator<Issue> {
 }
 
 function* routeIssues(settings: Settings): Generator<Issue> {
-  const { routes, forwardAuth } = settings
-  for (const [i, { upstream, respond, authenticate }] of routes.entries()) {
+  const { limits, forwardAuth } = settings
+  for (const [i, route] of settings.routes.entries()) {
+    const { upstream, respond, authenticate } = route
+    const path = ['routes', i]
     const section = authenticate === 'bearer' ? 'tokens' : 'par'
     const message = `is missing, but routes[${i}] has "authenticate: ${authenticate}"; write it`
     if (authenticate !== 'none' && !settings[section]) yield { path: [section], message }
     const missing = 'is missing; write the name of an upstream, or "respond: limits"'
     if (upstream === undefined && respond === undefined && forwardAuth === undefined)
-      yield { path: ['routes', i, 'upstream'], message: missing, key: true }
-    yield* limitConflicts(settings, i)
-    yield* costIssues(settings, i)
+      yield { path: [...path, 'upstream'], message: missing, key: true }
+    // An undefined limit is a mistake of its own.
+    const own = route.limits.map((name) => limits.find((limit) => limit.name === name))
+    for (const [j, limit] of own.entries()) {
+      const lacking = limit && lackedBy(route, limit)
+      const message = `the limit "${limit?.name}" ${lacking}, or remove the limit`
+      if (lacking !== undefined) yield { path: [...path, 'limits', j], message }
+    }
+    yield* limitConflicts(settings, route, own, [...path, 'limits'])
+    yield* costIssues(route, own, [...path, 'cost'])
   }
 }
 
+type OwnLimits = readonly (Limit | undefined)[]
+
 /** Yields costs for limits that a route does not have, and those that the limit never allows. */
-function* costIssues({ routes, limits }: Settings, i: number): Generator<Issue> {
-  const route = routes[i]!
+function* costIssues(route: Route, own: OwnLimits, path: Path): Generator<Issue> {
   const { cost = 1 } = route
-  const own = limits.filter(({ name }) => route.limits.includes(name))
-  const names = [...new Set(own.map(counterNameOf))]
-  const path = ['routes', i, 'cost']
+  const isNumber = typeof cost === 'number'
+  const limits = own.flatMap((limit) => limit ?? [])
   const none = 'applies only to limits in windows, of which this route has none; remove it'
-  if (typeof cost === 'number' && cost > 1 && own.every(({ isConcurrent }) => isConcurrent))
+  if (isNumber && cost > 1 && limits.every(({ isConcurrent }) => isConcurrent))
     yield { path, message: none, key: true }
-  for (const [name, points] of Object.entries(typeof cost === 'number' ? {} : cost)) {
-    const isPlace = own.some((limit) => limit.name === name && limit.isConcurrent)
-    if (names.includes(name) && !(isPlace && points > 0)) continue
+  for (const [name, points] of Object.entries(isNumber ? {} : cost)) {
+    const counter = limits.find((limit) => counterNameOf(limit) === name)
     const message = 'counts no points here; write a limit of the route with a window, or remove it'
-    yield { path: [...path, name], message, key: true }
+    if (counter === undefined || (counter.isConcurrent && points > 0))
+      yield { path: [...path, name], message, key: true }
   }
-  for (const limit of own) {
+  for (const limit of limits) {
     const { name, limit: most, claim, isConcurrent } = limit
-    if (claim !== undefined || isConcurrent || costOf(route, limit) <= Math.max(1, most)) continue
     const message = `is above the limit "${name}", which refuses every call; write at most ${most}`
-    yield { path: typeof cost === 'number' ? path : [...path, counterNameOf(limit)], message }
+    if (claim === undefined && !isConcurrent && costOf(route, limit) > Math.max(1, most))
+      yield { path: isNumber ? path : [...path, counterNameOf(limit)], message }
   }
 }
 
@@ -191,10 +186,7 @@ function* unreachableRoutes({ listen, routes }: Settings): Generator<Issue> {
  * Yields limits of a route that conflict: a live one must be first, and on a cluster all must share
  * a hash slot.
  */
-function* limitConflicts({ routes, limits, store }: Settings, i: number): Generator<Issue> {
-  const { limits: names, authenticate } = routes[i]!
-  const own = names.map((name) => limits.find((limit) => limit.name === name))
-  const path = ['routes', i, 'limits']
+function* limitConflicts({ store }: Settings, { authenticate }: Route, own: OwnLimits, path: Path) {
   const [first] = own
   if (first === undefined) return
   const shadow = `"${first.name}" is a shadow limit; put a live one before it, for the header fields`

@@ -49,11 +49,10 @@ const refusal = section(
   function* ({ headers, body }) {
     for (const name of Object.keys(headers)) {
       const lower = name.toLowerCase()
-      const path = ['headers', name]
-      if (SET_BY_GATEWAY.test(lower) || HOP_BY_HOP.has(lower))
-        yield { path, message: 'is set by the gateway itself; remove it', key: true }
-      else if (lower === 'content-type' && body === undefined)
-        yield { path, message: 'applies only to a "body"; write one, or remove it', key: true }
+      const isOfBody = lower === 'content-type' && body === undefined
+      const message = 'is set by the gateway itself; remove it'
+      if (isOfBody || SET_BY_GATEWAY.test(lower) || HOP_BY_HOP.has(lower))
+        yield { path: ['headers', name], message, key: true }
     }
   },
 ).transform(({ status, headers, body }) => {
@@ -108,11 +107,8 @@ const limit = section(
       yield* exclusive(settings, ['counts', 'together', 'count', 'onOutage'], `write it at "${counts}"`)
     else if (typeof together === 'number' && isSliding && together > window.windowMs)
       yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
-    if (count !== 'success') return
-    const needsCalendar = 'needs a calendar window, where refunds cannot admit too many calls; write one'
-    if (isSliding) yield atKey('count', needsCalendar)
-    yield* exclusive(settings, ['together', 'count'])
-    if (shadow) yield atKey('count', 'cannot be combined with "shadow"; remove one of them')
+    const message = 'needs a calendar window, without "together" and "shadow"; write so, or remove it'
+    if (count === 'success' && (isSliding || shadow || together !== undefined)) yield atKey('count', message)
   },
 ).transform(({ limit, window, concurrent, count, missing, ...rest }): Omit<Limit, 'name'> => ({
   ...rest,

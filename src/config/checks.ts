@@ -73,16 +73,16 @@ function lackedBy(route: Route, limit: Limit): string | undefined {
   const readsToken = isPerToken || limit.together === 'token' || claimsOf([limit]).length > 0
   if (readsToken && route.authenticate === 'none')
     return 'reads the token, but an open route has none; write "authenticate: bearer"'
-  const defined = [...CALLER_PARTS, ...parametersOf(route)]
-  const part = limit.per.find((part) => !part.includes(':') && !defined.includes(part))
+  const defined = new Set([...CALLER_PARTS, ...parametersOf(route)])
+  const part = limit.per.find((part) => !part.includes(':') && !defined.has(part))
   if (part === undefined) return undefined
   return `is per ${part}, but "${route.match}" has no :${part}; correct its "per" or the path`
 }
 
 function* unusedParameters({ parameters, routes, limits }: Settings): Generator<Issue> {
-  const defined = [...routes.flatMap(parametersOf), ...limits.flatMap(({ per }) => per)]
+  const defined = new Set([...routes.flatMap(parametersOf), ...limits.flatMap(({ per }) => per)])
   for (const name of Object.keys(parameters)) {
-    if (defined.includes(partOf(name))) continue
+    if (defined.has(partOf(name))) continue
     const message = 'no path and no "per" has it; correct it, or remove it'
     yield { path: ['parameters', name], message, key: true }
   }

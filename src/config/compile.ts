@@ -9,7 +9,7 @@ import { counterNameOf } from '../policy/key.ts'
 import { type ClientLimit, type Limit, MIN_LEASE_MS } from '../policy/limit.ts'
 import type { RedisConfig } from '../limit/redis/options.ts'
 import { foldClientId } from '../par/clients.ts'
-import { asList } from '../runtime/json.ts'
+import { asList, parseObject } from '../runtime/json.ts'
 import type { Settings } from './schema.ts'
 import { costOf } from './sections/routes.ts'
 import { reason } from './text.ts'
@@ -99,8 +99,10 @@ export async function compile(settings: Settings, directory: string, files: stri
     if (jwks !== undefined && 'file' in jwks) await read(path, jwks.file, keySetMistake)
   }
   for (const [i, { jwks, requestObjectSigningAlg }] of settings.clients.entries()) {
-    const message = jwks && (await keyIssue(requestObjectSigningAlg, jwks))
-    if (message !== undefined) mistakes.push({ path: ['clients', i, 'jwks', 'keys'], message })
+    const message =
+      'verify no signature of the client; write RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519'
+    if (jwks !== undefined && !(await hasKey(jwks, requestObjectSigningAlg)))
+      mistakes.push({ path: ['clients', i, 'jwks', 'keys'], message })
   }
   const clientLimits = new Map<string, ReadonlyMap<string, ClientLimit>>()
   const clients = settings.clients.map(({ limits: own, jwks, jwksUri, ...client }) => {
@@ -167,18 +169,12 @@ function pemMistake(what: string, options: SecureContextOptions): string | undef
   }
 }
 
-async function keySetMistake(text: string): Promise<string | undefined> {
-  const read = async () => await readKeySet(JSON.parse(text))
-  const set = await read().catch(() => undefined)
-  if (set !== undefined && set.keys.length > 0) return undefined
-  return "has no key that verifies tokens; write the issuer's JWK Set there, or its URL here"
-}
+const NO_KEY = "has no key that verifies tokens; write the issuer's JWK Set there, or its URL here"
+const keySetMistake = async (text: string) => ((await hasKey(parseObject(text) ?? {})) ? undefined : NO_KEY)
 
-async function keyIssue(algorithm = 'none', jwks: object): Promise<string | undefined> {
-  const keys = await readKeySet(jwks).catch(() => undefined)
-  const isSigned = algorithm !== 'none' && !algorithm.startsWith('HS')
-  const usable = isSigned ? keys?.find(algorithm, undefined) : keys?.keys
-  if (usable !== undefined && usable.length > 0) return undefined
-  const remedy = 'write a public key: RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519'
-  return `contain no key that verifies ${isSigned ? algorithm : 'signatures'}; ${remedy}`
+/** Returns true if a key of a JWK Set can verify signatures, of an algorithm if it is asymmetric. */
+async function hasKey(jwks: object, algorithm = 'none'): Promise<boolean> {
+  const set = await readKeySet(jwks).catch(() => undefined)
+  const keys = /^(?:none|HS)/.test(algorithm) ? set?.keys : set?.find(algorithm, undefined)
+  return keys !== undefined && keys.length > 0
 }

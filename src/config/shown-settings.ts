@@ -104,6 +104,9 @@ function* compare(before: unknown, after: unknown, path: Path): Generator<string
   else yield `${writePath(path)} ${shown(before)} → ${shown(after)}`
 }
 
+const nameOf = (item: JsonObject): string =>
+  NAMES.flatMap((key) => (typeof item[key] === 'string' ? item[key] : [])).join(' of ')
+
 /**
  * Returns the values of a mapping by their keys, and the items of a list by their names, such as
  * `acme of https://id.example.com`; undefined for any other value.
@@ -111,7 +114,7 @@ function* compare(before: unknown, after: unknown, path: Path): Generator<string
 function itemsOf(value: unknown): ReadonlyMap<string, unknown> | undefined {
   if (isObject(value)) return new Map(Object.entries(value))
   if (!Array.isArray(value) || !value.every(isObject)) return undefined
-  const items = new Map(value.map((item) => [NAMES.flatMap((key) => item[key] ?? []).join(' of '), item]))
+  const items = new Map(value.map((item) => [nameOf(item), item]))
   return items.size === value.length && !items.has('') ? items : undefined
 }
 

@@ -38,11 +38,12 @@ function isPlaintext(url: string): boolean {
   return /[.:]/.test(host) && !isLoopback(host)
 }
 
+const urlOf = (keys: object = {}): string => ('url' in keys ? String(keys.url) : '')
+
 /** Warns about secrets and keys that are sent without TLS. */
 function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Issue> {
   const forgeable = 'is read without TLS, so anyone on the path can replace the keys; write https'
   const secrets = 'gets the tokens and clientSecret without TLS; write https'
-  const urlOf = (jwks: object = {}): string => ('url' in jwks ? String(jwks.url) : '')
   for (const [i, { jwks, introspection }] of tokens.entries()) {
     const path: Path = tokens.length === 1 ? ['tokens'] : ['tokens', i]
     if (isPlaintext(urlOf(jwks))) yield { path: [...path, 'jwks'], message: forgeable }
@@ -118,24 +119,13 @@ function* limitWarnings({ limits, routes, forwardAuth }: Compiled): Generator<Is
   }
 }
 
-/** Options of Node.js that weaken the gateway, and the effect of each. */
-const NODE_OPTIONS: Readonly<Record<string, string>> = {
-  '--insecure-http-parser': 'accepts malformed HTTP; Sluice still parses strictly',
-  '--security-revert': 'undoes a security fix of Node.js',
-  '--tls-min-v1.0': 'allows TLS 1.0 to issuers, Redis and the trace receiver',
-  '--tls-min-v1.1': 'allows TLS 1.1 to issuers, Redis and the trace receiver',
-  '--inspect': 'opens a debugger port, through which anybody who reaches it runs code here',
-}
+/** Matches options of Node.js that weaken the gateway. */
+const WEAKENING = /--(?:insecure-http-parser|security-revert|tls-min-v1\.[01]|inspect)/g
 
-/**
- * Warns about Node.js options and variables that weaken the gateway, on the command line or in the
- * environment.
- */
-export function* nodeWarnings(env: Env): Generator<LocatedIssue> {
+/** Warns about Node.js options that weaken the gateway, on the command line or in the environment. */
+export function nodeWarnings(env: Env): readonly LocatedIssue[] {
   const given = [...process.execArgv, env['NODE_OPTIONS']].join(' ').replaceAll('_', '-')
-  for (const [path, effect] of Object.entries(NODE_OPTIONS))
-    if (given.includes(path)) yield { where: 'Node.js', path, message: `${effect}; remove it` }
-  const message = 'trusts any server that answers for an issuer or the trace receiver; remove it'
-  const path = 'NODE_TLS_REJECT_UNAUTHORIZED'
-  if (env[path] === '0') yield { where: 'Node.js', path, message }
+  const found: string[] = given.match(WEAKENING) ?? []
+  if (env['NODE_TLS_REJECT_UNAUTHORIZED'] === '0') found.push('NODE_TLS_REJECT_UNAUTHORIZED')
+  return found.map((path) => ({ where: 'Node.js', path, message: 'weakens the gateway; remove it' }))
 }

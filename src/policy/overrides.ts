@@ -136,14 +136,10 @@ export interface ListedOverride {
 }
 
 /** Lists the overrides that have not ended for operators, by caller and limit. */
-export function listOverrides(
-  overrides: readonly Override[],
-  limits: readonly KeyedLimit[],
-  nowMs: number,
-): readonly ListedOverride[] {
+export function listOverrides(overrides: readonly Override[], limits: readonly KeyedLimit[], nowMs: number) {
   return overrides
     .filter((override) => isActive(override, nowMs))
-    .map(({ caller, name, limit, untilAt, setAt, by = null, note = null }) => {
+    .map(({ caller, name, limit, untilAt, setAt, by = null, note = null }): ListedOverride => {
       const until = untilAt === undefined ? null : instant(untilAt)
       const applies = limits.some((limit) => limit.name === name && isOverridable(limit, caller))
       return { caller: showCaller(caller), name, limit, until, set: instant(setAt), by, note, applies }

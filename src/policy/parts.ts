@@ -61,8 +61,8 @@ export function partReader(part: string, parameters: Parameters): Read {
  * without control characters and lone surrogates. Unsafe integers may be rounded.
  */
 function claimText(claim: unknown): string | null | undefined {
-  if (claim === undefined) return undefined
   if (Number.isSafeInteger(claim)) return String(claim)
+  if (claim === undefined) return undefined
   return isName(claim) && claim.length <= MAX_CLAIM ? claim : null
 }
 

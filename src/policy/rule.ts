@@ -22,12 +22,7 @@ export interface AllRules {
 }
 
 /** Returns the rules of a key under a limit, and of the client that it counts, if any. */
-export function rulesOf(
-  { clientLimits, overrides }: AllRules,
-  limit: Limit,
-  key: string,
-  client: string | undefined,
-): ClientRules {
+export function rulesOf({ clientLimits, overrides }: AllRules, limit: Limit, key: string, client?: string) {
   const own = client === undefined ? undefined : clientLimits?.get(client)?.get(limit.name)
   const set = overrides?.size ? overrideOf(overrides, limit, key) : undefined
   return own === undefined && set === undefined ? NO_RULES : { own, set }
@@ -45,12 +40,7 @@ export interface AppliedQuota extends Quota {
  * Applies a limit to a key at an instant (epoch milliseconds). An override does not change the
  * window; the client's own window holds as long as its own limit has not ended.
  */
-export function quotaOf(
-  limit: Limit,
-  key: string,
-  nowMs: number,
-  rules: ClientRules = NO_RULES,
-): AppliedQuota {
+export function quotaOf(limit: Limit, key: string, nowMs: number, rules: ClientRules = NO_RULES) {
   const { set, claimed } = rules
   const own = rules.own !== undefined && isActive(rules.own, nowMs) ? rules.own : undefined
   const windowMs = own?.windowMs ?? limit.windowMs
@@ -85,12 +75,7 @@ function calendarOf({ calendar: name }: Limit): Calendar | undefined {
 }
 
 /** Returns, in words for operators, why a limit has its number of calls for a client. */
-export function reasonOf(
-  limit: Limit,
-  source: RuleSource,
-  nowMs: number,
-  { own, set }: ClientRules = {},
-): string {
+export function reasonOf(limit: Limit, source: RuleSource, nowMs: number, { own, set }: ClientRules = {}) {
   if (source === 'override') return overrideReason(set!)
   if (source === 'client') return `the client's own limit of the file${until(own!.untilAt)}`
   const ended = own?.untilAt === undefined ? '' : `; the client's own limit ended at ${instant(own.untilAt)}`

@@ -3,7 +3,7 @@ import { isClientId } from '../../authenticate/token/claims.ts'
 import { SCHEMES } from '../../authenticate/token/jws.ts'
 import { privateMember } from '../../authenticate/token/key-set.ts'
 import { asList } from '../../runtime/json.ts'
-import { type Issue, mustBe, mustBeMapping } from '../yaml/issue.ts'
+import { type Issue, mustBe } from '../yaml/issue.ts'
 import { ownLimits } from './limits.ts'
 import { fetchedUrl, issuer, keysLocation } from './texts.ts'
 import { atKey, choice, crossField, duration, exclusive } from './values.ts'
@@ -70,7 +70,7 @@ const jwk = z.record(z.string(), z.unknown(), mustBe('a JWK: a mapping with "kty
 )
 
 const keys = list(jwk, 1, 'a list of JWKs')
-const jwks = z.strictObject({ keys }, mustBeMapping(['keys'], 'a JWK Set: a mapping with "keys"'))
+const jwks = section({ keys })
 
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post', 'client_secret_jwt'] as const
 const KEY_METHODS = ['private_key_jwt', 'tls_client_auth', 'self_signed_tls_client_auth'] as const

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { METHODS } from '../../downstream/router.ts'
-import { createCalendar, UNITS_MS, WEEKDAYS } from '../../policy/calendar.ts'
+import { createCalendar, DAYS, UNITS_MS } from '../../policy/calendar.ts'
 import { partOf } from '../../policy/kinds.ts'
 import type { Condition } from '../../policy/conditions.ts'
 import { asList } from '../../runtime/json.ts'
@@ -32,7 +32,7 @@ const calendar = section(
   {
     calendar: choice(['minute', 'hour', 'day', 'week', 'month', 'quarter', 'year']),
     timezone: timezone.default('UTC'),
-    firstDay: choice(WEEKDAYS).exactOptional(),
+    firstDay: choice(DAYS).exactOptional(),
   },
   function* ({ calendar, firstDay }) {
     if (firstDay !== undefined && calendar !== 'week')
@@ -59,13 +59,12 @@ const claimed = section(
     max: calls.exactOptional(),
     values: z.record(z.string(), calls, mustBe('a mapping of values to limits')).exactOptional(),
   },
-  (claimed) => exclusive(claimed, ['values', 'max']),
-)
-  .refine(({ default: least, max = Infinity }) => least <= max, {
-    path: ['default'],
-    error: 'is above "max"; write less',
-  })
-  .transform(({ claim: name, default: limit, ...rest }) => ({ limit, claim: { name, ...rest } }))
+  function* (claimed) {
+    const { default: least, max = Infinity } = claimed
+    yield* exclusive(claimed, ['values', 'max'])
+    if (least > max) yield { path: ['default'], message: 'is above "max"; write less' }
+  },
+).transform(({ claim: name, default: limit, ...rest }) => ({ limit, claim: { name, ...rest } }))
 export const value = z.union(
   [calls.transform((limit) => ({ limit })), claimed],
   mustBe('a whole number, 0 or more, or { claim: NAME, default: 4 }'),
@@ -88,7 +87,7 @@ const condition = section(
     const of = SUBJECTS.find((key) => condition[key] !== undefined)
     if (of === undefined)
       yield { path: [], message: 'must have one of "header", "claim" and "method"; write one' }
-    yield* exclusive(condition, SUBJECTS, 'write a list of two conditions')
+    yield* exclusive(condition, SUBJECTS)
     const isUnknown = asList(condition.is).some((word) => !METHODS.has(String(word)))
     const message = `must be a method that routes can match; use ${[...METHODS].join(', ')}`
     if (of === 'method' && isUnknown) yield { path: ['is'], message }

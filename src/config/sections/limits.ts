@@ -103,8 +103,7 @@ const limit = section(
     if ('claim' in limit && changes.length > 0)
       yield atKey('changes', 'cannot be combined with a limit by claim; remove one of them')
     const isSliding = !('calendar' in window)
-    if (counts !== undefined)
-      yield* exclusive(settings, ['counts', 'together', 'count', 'onOutage'], `write it at "${counts}"`)
+    if (counts !== undefined) yield* exclusive(settings, ['counts', 'together', 'count', 'onOutage'])
     else if (typeof together === 'number' && isSliding && together > window.windowMs)
       yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
     const message = 'needs a calendar window, without "together" and "shadow"; write so, or remove it'

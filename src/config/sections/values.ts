@@ -121,13 +121,9 @@ export function crossField<T>(check: (value: T) => Iterable<Issue>) {
 export const atKey = (key: string, message: string): Issue => ({ path: [key], message, key: true })
 
 /** Yields the keys that are set in addition to the first one of `keys` that is. */
-export function* exclusive<T extends object>(
-  values: T,
-  keys: readonly (keyof T & string)[],
-  remedy = 'remove one of them',
-): Generator<Issue> {
+export function* exclusive<T extends object>(values: T, keys: readonly (keyof T & string)[]) {
   const [first, ...others] = keys.filter((key) => values[key] !== undefined)
-  for (const key of others) yield atKey(key, `cannot be combined with "${first}"; ${remedy}`)
+  for (const key of others) yield atKey(key, `cannot be combined with "${first}"; remove one of them`)
 }
 
 /**

@@ -89,8 +89,8 @@ export function mustBe(what: string, explain?: (input: unknown) => string | fals
  * Returns the `error` option of zod for a mapping. The message of unknown keys is the defined keys,
  * for `mistakesOf`.
  */
-export function mustBeMapping(keys: readonly string[], what?: string) {
-  const { error } = mustBe(what ?? `a mapping (keys: ${keys.join(', ')})`)
+export function mustBeMapping(keys: readonly string[]) {
+  const { error } = mustBe(`a mapping (keys: ${keys.join(', ')})`)
   return {
     error: (raised: z.core.$ZodRawIssue) =>
       raised.code === 'unrecognized_keys' ? keys.join(' ') : error(raised),

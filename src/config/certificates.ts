@@ -53,6 +53,6 @@ export function describeValidity({ validFromMs, validToMs }: Validity, nowMs: nu
   const [from, to] = [validFromMs, validToMs].map((ms) => new Date(ms).toISOString())
   if (nowMs >= validToMs) return { state: 'failed', message: `expired at ${to}; renew it` } as const
   if (nowMs < validFromMs) return { state: 'failed', message: `is valid only from ${from}` } as const
-  const state = validToMs - nowMs < SOON_MS ? 'warning' : 'ok'
-  return { state, message: `is valid until ${to}` } as const
+  if (validToMs - nowMs >= SOON_MS) return { state: 'ok', message: `is valid until ${to}` } as const
+  return { state: 'warning', message: `is valid until ${to}; renew it` } as const
 }

@@ -100,7 +100,7 @@ export async function compile(settings: Settings, directory: string, files: stri
   }
   for (const [i, { jwks, requestObjectSigningAlg }] of settings.clients.entries()) {
     const message =
-      'verify no signature of the client; write RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519'
+      'have no key for the client’s signatures; write RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519'
     if (jwks !== undefined && !(await hasKey(jwks, requestObjectSigningAlg)))
       mistakes.push({ path: ['clients', i, 'jwks', 'keys'], message })
   }

@@ -97,20 +97,13 @@ function allowVariable(schema: z.core.JSONSchema.BaseSchema): void {
   schema.anyOf = [value, { $ref: '#/$defs/variable' }]
 }
 
-const REDIS_SECRETS = ['url', 'cluster.*', 'username', 'password', 'sentinelUsername', 'sentinelPassword']
+/** Match the written paths of secrets, whose items of lists may have names in place of indexes. */
 const SECRETS = [
-  'admin.token',
-  'tokens.introspection.clientSecret',
-  'tokens.*.introspection.clientSecret',
-  ...REDIS_SECRETS.map((key) => `store.redis.${key}`),
-  'tracing.headers.*',
-].map((path) => path.split('.'))
+  /^admin\.token$/,
+  /^tokens\.(?:.*\.)?introspection\.clientSecret$/s,
+  /^store\.redis\.(?:url|cluster\.\d+|username|password|sentinelUsername|sentinelPassword)$/,
+  /^tracing\.headers\./,
+]
 
-/**
- * Returns true if `file:/path` may read the value at a path from a file. Items of lists may have
- * names in place of indexes.
- */
-export function isSecret(path: Path): boolean {
-  const matches = (step: string, i: number): boolean => step === '*' || step === path[i]
-  return SECRETS.some((secret) => secret.length === path.length && secret.every(matches))
-}
+/** Returns true if `file:/path` may read the value at a path from a file. */
+export const isSecret = (path: Path): boolean => SECRETS.some((secret) => secret.test(path.join('.')))

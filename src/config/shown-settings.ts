@@ -63,10 +63,9 @@ const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.l
 
 /** Returns the member of a union that a valid value matches; other schemas as they are. */
 function memberOf(schema: Schema, value: unknown): Schema {
+  const kind = Array.isArray(value) ? 'array' : typeof value
   const fits = ({ type, required = [] }: Schema): boolean =>
-    Array.isArray(value)
-      ? type === 'array'
-      : isObject(value) && type === 'object' && required.every((key) => key in value)
+    type === kind && required.every((key) => isObject(value) && key in value)
   const member = schema.anyOf?.find(fits)
   return member === undefined ? schema : memberOf(member, value)
 }

@@ -1,6 +1,7 @@
 import { isLoopback } from '../runtime/address.ts'
 import { urlsOf } from '../limit/redis/options.ts'
 import { certificatesOf, describeValidity } from './certificates.ts'
+import type { Limit } from '../policy/limit.ts'
 import type { Compiled } from './compile.ts'
 import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
 import type { Env } from './yaml/source.ts'
@@ -65,8 +66,7 @@ function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Iss
 function* certificateWarnings(config: Compiled, nowMs: number): Generator<Issue> {
   for (const validity of certificatesOf(config).filter(({ path }) => path.at(-1) === 'cert')) {
     const { state, message } = describeValidity(validity, nowMs)
-    const remedy = state === 'warning' ? '; renew it' : ''
-    if (state !== 'ok') yield { path: validity.path, message: `${message}${remedy}` }
+    if (state !== 'ok') yield { path: validity.path, message }
   }
 }
 
@@ -105,9 +105,8 @@ const isChosen = (part: string): boolean => part.startsWith('header:')
 function* limitWarnings({ limits, routes, forwardAuth }: Compiled): Generator<Issue> {
   for (const limit of limits) {
     const { name, per, isConcurrent } = limit
-    const users = routes.filter(({ limits }) =>
-      limits.some((used) => used.name === name || used.counts === name),
-    )
+    const isUser = (used: Limit): boolean => used.name === name || used.counts === name
+    const users = routes.filter(({ limits }) => limits.some(isUser))
     const unseen = 'has no effect by "forwardAuth": the gateway does not see such a call end'
     if (isConcurrent && forwardAuth !== undefined && users.length > 0)
       yield { path: ['limits', name, 'concurrent'], message: unseen, key: true }

@@ -114,7 +114,7 @@ export function upcomingChanges(limit: Limit, nowMs: number, rules: ClientRules 
       const isNewWindow = next.windowMs !== before.windowMs
       if (next.limit === before.limit && !isNewWindow) return []
       before = next
-      const window = isNewWindow ? { windowSeconds: next.windowMs / 1000 } : {}
-      return [{ announced, from: instant(fromAt), limit: next.limit, ...window }]
+      const change = { announced, from: instant(fromAt), limit: next.limit }
+      return isNewWindow ? [{ ...change, windowSeconds: next.windowMs / 1000 }] : [change]
     })
 }

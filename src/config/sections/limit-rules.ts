@@ -45,10 +45,8 @@ const calendar = section(
 
 const DURATION = 'a duration from 100ms to 31d (units ms, s, m, h, d)'
 export const WINDOW = `${DURATION}, or { calendar: day }`
-export const windowOrCalendar = z.union(
-  [window.transform((windowMs) => ({ windowMs })), calendar],
-  mustBe(WINDOW),
-)
+const sliding = window.transform((windowMs) => ({ windowMs }))
+export const windowOrCalendar = z.union([sliding, calendar], mustBe(WINDOW))
 
 export const together = z.union([choice(['token']), window], mustBe(`${DURATION}, or token`))
 
@@ -65,10 +63,9 @@ const claimed = section(
     if (least > max) yield { path: ['default'], message: 'is above "max"; write less' }
   },
 ).transform(({ claim: name, default: limit, ...rest }) => ({ limit, claim: { name, ...rest } }))
-export const value = z.union(
-  [calls.transform((limit) => ({ limit })), claimed],
-  mustBe('a whole number, 0 or more, or { claim: NAME, default: 4 }'),
-)
+const fixed = calls.transform((limit) => ({ limit }))
+const VALUE = 'a whole number, 0 or more, or { claim: NAME, default: 4 }'
+export const value = z.union([fixed, claimed], mustBe(VALUE))
 
 const SCALARS = [z.string(), z.number(), z.boolean()] as const
 const WORD = 'a text, a number, true or false'
@@ -99,9 +96,6 @@ const condition = section(
   const words = asList(is).map(String)
   return { of, name, is: of === 'method' && words.includes('GET') ? [...words, 'HEAD'] : words }
 })
-export const conditions = z
-  .union(
-    [condition, list(condition, 1, 'a list of conditions')],
-    mustBe('a condition such as { header: NAME, is: present }, or a list of them'),
-  )
-  .transform(asList)
+const several = list(condition, 1, 'a list of conditions')
+const CONDITIONS = 'a condition such as { header: NAME, is: present }, or a list of them'
+export const conditions = z.union([condition, several], mustBe(CONDITIONS)).transform(asList)

@@ -68,11 +68,8 @@ export const text = (what: string) =>
   stringThat((text) => text !== '' || `is empty; write ${what}`, what).min(1)
 
 export function list<T extends z.ZodType>(item: T, min: number, what: string) {
-  const options = mustBe(what, (input) =>
-    Array.isArray(input)
-      ? 'is empty; write at least one'
-      : `must be ${what}, in [ ] or with a "- " before each`,
-  )
+  const form = `must be ${what}, in [ ] or with a "- " before each`
+  const options = mustBe(what, (input) => (Array.isArray(input) ? 'is empty; write at least one' : form))
   return z.array(item, options).min(min, options)
 }
 

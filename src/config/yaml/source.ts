@@ -1,6 +1,6 @@
 import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
 import type { Document, Node, Scalar } from 'yaml'
-import { isObject, type JsonObject } from '../../runtime/json.ts'
+import { isObject } from '../../runtime/json.ts'
 import { ConfigError, describeYamlError, writePath } from './issue.ts'
 import type { Issue, LocatedIssue, Path } from './issue.ts'
 
@@ -16,23 +16,19 @@ const MAX_DEPTH = 1000
 /** Returns the flag that set the value at a path, if any. */
 type FlagOf = (path: Path) => string | undefined
 
-/** A YAML file that was read. */
-export interface Source {
-  /** Variables of the environment are as written. */
-  readonly value: JsonObject
-  /**
-   * Sorts mistakes by position and keeps the first of each path, since the others follow from it.
-   */
-  locate(mistakes: readonly Issue[], flagOf?: FlagOf): readonly LocatedIssue[]
-}
-
-/** Reads one YAML document with a mapping; throws a ConfigError. */
-export function readSource(source: string, file: string): Source {
+/**
+ * Reads one YAML document with a mapping, and leaves variables of the environment as written. Throws
+ * a ConfigError.
+ */
+export function readSource(source: string, file: string) {
   const text = source.replace(/^\uFEFF/, '')
   const lineCounter = new LineCounter()
   const fail = (message: string, offset = 0) => new ConfigError(locate([{ path: [], message, offset }]))
 
-  function locate(mistakes: readonly Issue[], flagOf?: FlagOf) {
+  /**
+   * Sorts mistakes by position and keeps the first of each path, since the others follow from it.
+   */
+  function locate(mistakes: readonly Issue[], flagOf?: FlagOf): readonly LocatedIssue[] {
     const seen = new Set<string>()
     return mistakes
       .filter(({ path }) => path.length === 0 || seen.size < seen.add(writePath(path)).size)

@@ -79,9 +79,8 @@ export async function loadConfig(options: LoadOptions): Promise<Loaded> {
   if (mistakes.length > 0) throw refuse()
 
   const warnings = [...source.locate([...warningsOf(compiled, nowMs)], flagOf), ...nodeWarnings(env)]
-  const config: Config = { ...compiled, warnings }
   return {
-    config,
+    config: { ...compiled, warnings },
     file,
     text,
     changes: before === undefined ? [] : differences(before, text, file),

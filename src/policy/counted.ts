@@ -123,12 +123,9 @@ export const formatCaller = (caller: CountedCaller): string => caller.map(format
  * Returns a secret value as it may be shown: its first characters, and the first digits of its
  * SHA-256.
  */
-const shorten = memoize(
-  (value: string) =>
-    `${value.slice(0, SHOWN_CHARS)}${SHORTENED}${hash('sha256', value).slice(0, SHOWN_HEX_DIGITS)}`,
-  MAX_SHOWN,
-  256,
-)
+const shortFormOf = (value: string): string =>
+  `${value.slice(0, SHOWN_CHARS)}${SHORTENED}${hash('sha256', value).slice(0, SHOWN_HEX_DIGITS)}`
+const shorten = memoize(shortFormOf, MAX_SHOWN, 256)
 
 /** Formats a caller as it may be shown and logged: header fields and tokens are shortened. */
 export const showCaller = (caller: CountedCaller): string =>

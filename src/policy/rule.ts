@@ -80,7 +80,6 @@ export function reasonOf(limit: Limit, source: RuleSource, nowMs: number, { own,
   if (source === 'client') return `the client's own limit of the file${until(own!.untilAt)}`
   const ended = own?.untilAt === undefined ? '' : `; the client's own limit ended at ${instant(own.untilAt)}`
   if (source === 'change') return `changed at ${instant(changeAt(limit, nowMs)!.fromAt)}${ended}`
-  if (source === 'claim') return `the claim ${limit.claim!.name} of the token${ended}`
   if (limit.claim === undefined) return `the limit of the file${ended}`
   return `the claim ${limit.claim.name} of the token, or its default${ended}`
 }

@@ -12,12 +12,9 @@ import { atKey, bool, choice, crossField, exclusive, int, list, named } from './
 import { section, text } from './values.ts'
 
 const isInstant = (text: string): boolean => !Number.isNaN(instantMs(text))
-const INSTANT_TEXT = mustBe('an instant such as 2027-01-31T00:00:00Z')
-const instant = z
-  .string(INSTANT_TEXT)
-  .regex(INSTANT, INSTANT_TEXT)
-  .refine(isInstant, INSTANT_TEXT)
-  .transform(instantMs)
+const AN_INSTANT = mustBe('an instant such as 2027-01-31T00:00:00Z')
+// The pattern is for the JSON Schema.
+const instant = z.string(AN_INSTANT).refine(isInstant, AN_INSTANT).regex(INSTANT).transform(instantMs)
 
 const change = section(
   { announcedAt: instant, fromAt: instant, limit: calls },

@@ -85,17 +85,11 @@ type Shape = z.core.$ZodLooseShape
 type Values<T extends Shape> = z.output<z.ZodObject<T, z.core.$strict>>
 
 /**
- * Returns the key of the file for the name of a setting: `timeout` for `timeoutMs`, `until` for
- * `untilAt`.
- */
-const fileKeyOf = (name: string): string => name.replace(/(?:Ms|At)$/, '')
-
-/**
- * Creates the schema of a mapping. Its keys are the names without `Ms` and `At`. `check` yields
- * mistakes that involve several of them.
+ * Creates the schema of a mapping. Its keys are the names without `Ms` and `At`: `timeout` for
+ * `timeoutMs`. `check` yields mistakes that involve several of them.
  */
 export function section<T extends Shape>(shape: T, check?: (values: Values<T>) => Iterable<Issue>) {
-  const names = new Map(Object.keys(shape).map((name) => [fileKeyOf(name), name]))
+  const names = new Map(Object.keys(shape).map((name) => [name.replace(/(?:Ms|At)$/, ''), name]))
   const fields = Object.fromEntries([...names].map(([key, name]) => [key, shape[name]!]))
   const named = (values: object) =>
     Object.fromEntries(Object.entries(values).map(([key, value]) => [names.get(key), value])) as Values<T>

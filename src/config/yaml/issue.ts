@@ -1,4 +1,4 @@
-import { distance } from 'fastest-levenshtein'
+import { closest, distance } from 'fastest-levenshtein'
 import type { YAMLError } from 'yaml'
 import type { z } from 'zod'
 
@@ -133,9 +133,9 @@ const fold = (text: string): string => text.toLowerCase().replaceAll(/[-_ ]/g, '
  * and dashes.
  */
 export function nearest(word: string, candidates: readonly string[]): string | undefined {
-  const max = Math.min(3, Math.ceil(word.length / 3))
-  return candidates
-    .map((name) => ({ name, edits: fold(name) === fold(word) ? 0 : distance(word, name) }))
-    .filter(({ edits }) => edits <= max)
-    .toSorted((a, b) => a.edits - b.edits)[0]?.name
+  if (candidates.length === 0) return undefined
+  const same = candidates.find((name) => fold(name) === fold(word))
+  const similar = closest(word, candidates)
+  const isSimilar = distance(word, similar) <= Math.min(3, Math.ceil(word.length / 3))
+  return same ?? (isSimilar ? similar : undefined)
 }

@@ -2,7 +2,7 @@ import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yam
 import type { Document, Node, Scalar } from 'yaml'
 import { isObject } from '../../runtime/json.ts'
 import { ConfigError, describeYamlError, writePath } from './issue.ts'
-import type { Issue, LocatedIssue, Path } from './issue.ts'
+import type { Issue, Path } from './issue.ts'
 
 /** The environment: values of the variables `${NAME}`. */
 export type Env = Readonly<Record<string, string | undefined>>
@@ -12,9 +12,6 @@ export type Env = Readonly<Record<string, string | undefined>>
  * parser's memory.
  */
 const MAX_DEPTH = 1000
-
-/** Returns the flag that set the value at a path, if any. */
-type FlagOf = (path: Path) => string | undefined
 
 /**
  * Reads one YAML document with a mapping, and leaves variables of the environment as written. Throws
@@ -27,8 +24,9 @@ export function readSource(source: string, file: string) {
 
   /**
    * Sorts mistakes by position and keeps the first of each path, since the others follow from it.
+   * `flagOf` returns a value's flag.
    */
-  function locate(mistakes: readonly Issue[], flagOf?: FlagOf): readonly LocatedIssue[] {
+  function locate(mistakes: readonly Issue[], flagOf?: (path: Path) => string | undefined) {
     const seen = new Set<string>()
     return mistakes
       .filter(({ path }) => path.length === 0 || seen.size < seen.add(writePath(path)).size)

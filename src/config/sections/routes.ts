@@ -103,7 +103,4 @@ export const headers = section({
   requestId: stringThat(fieldIssue, 'the name of a header field').default('X-Request-Id'),
 })
 
-export const failures = section({
-  limit: int(1, 1000),
-  windowMs: duration('1s', '1h'),
-})
+export const failures = section({ limit: int(1, 1000), windowMs: duration('1s', '1h') })

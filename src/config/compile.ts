@@ -172,7 +172,9 @@ function pemMistake(what: string, options: SecureContextOptions): string | undef
 const NO_KEY = "has no key that verifies tokens; write the issuer's JWK Set there, or its URL here"
 const keySetMistake = async (text: string) => ((await hasKey(parseObject(text) ?? {})) ? undefined : NO_KEY)
 
-/** Returns true if a key of a JWK Set can verify signatures, of an algorithm if it is asymmetric. */
+/**
+ * Returns true if a key of a JWK Set can verify signatures; of the algorithm, if it is asymmetric.
+ */
 async function hasKey(jwks: object, algorithm = 'none'): Promise<boolean> {
   const set = await readKeySet(jwks).catch(() => undefined)
   const keys = /^(?:none|HS)/.test(algorithm) ? set?.keys : set?.find(algorithm, undefined)

@@ -121,7 +121,9 @@ function* limitWarnings({ limits, routes, forwardAuth }: Compiled): Generator<Is
 /** Matches options of Node.js that weaken the gateway. */
 const WEAKENING = /--(?:insecure-http-parser|security-revert|tls-min-v1\.[01]|inspect)/g
 
-/** Warns about Node.js options that weaken the gateway, on the command line or in the environment. */
+/**
+ * Warns about Node.js options that weaken the gateway, on the command line or in the environment.
+ */
 export function nodeWarnings(env: Env): readonly LocatedIssue[] {
   const given = [...process.execArgv, env['NODE_OPTIONS']].join(' ').replaceAll('_', '-')
   const found: string[] = given.match(WEAKENING) ?? []

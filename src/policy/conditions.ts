@@ -92,5 +92,5 @@ function namesOf(limits: readonly Reading[], kind: 'header' | 'claim'): readonly
 /** Returns the names of the header fields that limits count by, or that their conditions read. */
 export const fieldsOf = (limits: readonly Reading[]): readonly string[] => namesOf(limits, 'header')
 
-/** Returns the names of the claims that limits count by, that their conditions read, or that give their numbers. */
+/** Returns the names of the claims that limits read, sorted. */
 export const claimsOf = (limits: readonly Reading[]): readonly string[] => namesOf(limits, 'claim')

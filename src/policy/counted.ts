@@ -80,7 +80,7 @@ function parsePart(text: string): CallerPart {
   return { word, value }
 }
 
-/** Returns the form in which limits count the values of a word; it is empty for an invalid value. */
+/** Returns the form in which limits count the values of a word; empty for an invalid value. */
 export function countedForm(word: string): (value: string) => string {
   if (word === 'ip') return addressOf
   if (word === 'token') return hashOf

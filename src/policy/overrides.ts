@@ -103,9 +103,10 @@ export function parseOverrides(fields: Readonly<Record<string, string>>) {
 function parseOverride(field: string, value: string): Override | undefined {
   if (field.length + value.length > MAX_LENGTH) return undefined
   try {
-    const [caller, name] = JSON.parse(field) as readonly [string, string]
+    const [caller, name] = JSON.parse(field) as readonly [string, unknown]
     const { limit, untilAt, setAt, by, note } = JSON.parse(value) as Override
-    if (!isWhole(limit) || !isInstant(setAt) || !isInstant(untilAt ?? setAt)) return undefined
+    const hasInstants = isInstant(setAt) && isInstant(untilAt ?? setAt)
+    if (typeof name !== 'string' || !isWhole(limit) || !hasInstants) return undefined
     return { caller: parseCaller(caller), name, limit, untilAt, setAt, by: textOf(by), note: textOf(note) }
   } catch {
     return undefined

@@ -46,8 +46,8 @@ export function quotaOf(limit: Limit, key: string, nowMs: number, rules: ClientR
   const windowMs = own?.windowMs ?? limit.windowMs
   if (set !== undefined && isActive(set, nowMs)) return applied('override', set, limit, key, windowMs)
   if (own !== undefined) return applied('client', own, limit, key, windowMs)
-  const change = limit.changes.length > 0 ? changeAt(limit, nowMs) : undefined
-  if (change !== undefined) return applied('change', change, limit, key, windowMs)
+  const hasChanged = limit.changes.length > 0 && limit.changes[0]!.fromAt <= nowMs
+  if (hasChanged) return applied('change', changeAt(limit, nowMs)!, limit, key, windowMs)
   if (claimed !== undefined) return applied('claim', { limit: claimed }, limit, key, windowMs)
   return applied('limit', limit, limit, key, windowMs)
 }

@@ -14,8 +14,8 @@ export type Env = Readonly<Record<string, string | undefined>>
 const MAX_DEPTH = 1000
 
 /**
- * Reads one YAML document with a mapping, and leaves variables of the environment as written. Throws
- * a ConfigError.
+ * Reads one YAML document with a mapping, and leaves variables of the environment as written.
+ * Throws a ConfigError.
  */
 export function readSource(source: string, file: string) {
   const text = source.replace(/^\uFEFF/, '')

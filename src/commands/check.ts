@@ -4,7 +4,7 @@ import { overridden } from '../config/load.ts'
 import type { Config } from '../config/compile.ts'
 import { differences, shownSettings } from '../config/shown-settings.ts'
 import { problemLine } from '../config/yaml/issue.ts'
-import { readSource } from '../config/yaml/source.ts'
+import { mapTexts, readSource, substitute } from '../config/yaml/source.ts'
 import { describeTopology } from '../limit/redis/options.ts'
 import { formatList, formatTable, formatWindow, pluralize } from './format.ts'
 import { type Args, type Io, load, overridesOf, print, textOf } from './io.ts'
@@ -25,7 +25,8 @@ export async function run(args: Args, io: Io): Promise<number> {
     print(io, args, { changes }, () => changes.join('\n') || `No differences from ${other}.`)
     return 0
   }
-  const value = overridden(readSource(text, io.env).value!, overridesOf(args))
+  const written = mapTexts(readSource(text, file).value, (value) => substitute(value, io.env, () => {}))
+  const value = overridden(written, overridesOf(args))
   const shown = shownSettings(value)
   const described = () => `${summary(config, file)}\n\n${settingsText(shown)}`
   print(io, args, { ...shown.settings, warnings: config.warnings }, described)

@@ -21,17 +21,16 @@ export function certificatesOf({ listen, upstreams, store }: Compiled): readonly
     ...upstreams.map(({ name, tls }) => [['upstreams', name, 'tls'], tls] as const),
     [['store', 'redis', 'tls'], store === 'memory' ? undefined : store.redis.tls],
   ]
-  return sections.flatMap(([path, tls]) => {
-    const files: Readonly<Partial<Record<string, unknown>>> = { ...tls }
-    return ['cert', 'ca', 'clientCa'].flatMap((key) => {
-      const pem = files[key]
+  return sections.flatMap(([path, tls]) =>
+    ['cert', 'ca', 'clientCa'].flatMap((key) => {
+      const { [key]: pem }: Partial<Record<string, unknown>> = { ...tls }
       const all = typeof pem === 'string' ? [...pem.matchAll(CERTIFICATE)].flatMap(datesOf) : []
       if (all.length === 0) return []
       const validFromMs = Math.max(...all.map(([from]) => from))
       const validToMs = Math.min(...all.map(([, to]) => to))
       return [{ path: [...path, key], validFromMs, validToMs }]
-    })
-  })
+    }),
+  )
 }
 
 function datesOf([pem]: RegExpExecArray): readonly (readonly [fromMs: number, toMs: number])[] {
@@ -53,6 +52,6 @@ export function describeValidity({ validFromMs, validToMs }: Validity, nowMs: nu
   const [from, to] = [validFromMs, validToMs].map((ms) => new Date(ms).toISOString())
   if (nowMs >= validToMs) return { state: 'failed', message: `expired at ${to}; renew it` } as const
   if (nowMs < validFromMs) return { state: 'failed', message: `is valid only from ${from}` } as const
-  const state = validToMs - nowMs < SOON_MS ? 'warning' : 'ok'
-  return { state, message: `is valid until ${to}` } as const
+  if (validToMs - nowMs >= SOON_MS) return { state: 'ok', message: `is valid until ${to}` } as const
+  return { state: 'warning', message: `is valid until ${to}; renew it` } as const
 }

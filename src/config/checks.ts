@@ -2,18 +2,15 @@ import { CALLER_PARTS, covers } from '../downstream/router.ts'
 import { counterNameOf } from '../policy/key.ts'
 import type { Limit } from '../policy/limit.ts'
 import { claimsOf, fieldsOf } from '../policy/conditions.ts'
-import { partOf } from '../policy/kinds.ts'
+import { parametersOf, partOf } from '../policy/kinds.ts'
 import { isVariable } from '../policy/parts.ts'
 import { normalizeFieldName } from '../downstream/request-fields.ts'
 import { asList } from '../runtime/json.ts'
 import type { Settings } from './schema.ts'
 import { costOf } from './sections/routes.ts'
-import { type Issue, nearest, oneOf } from './yaml/issue.ts'
+import type { Issue, Path } from './yaml/issue.ts'
 
 type Route = Settings['routes'][number]
-
-const paramsOf = ({ segments }: Route): readonly string[] =>
-  segments.flatMap((segment) => ('param' in segment ? [segment.param] : []))
 
 /**
  * Yields mistakes that involve several sections, such as ports in conflict and unreachable routes.
@@ -21,7 +18,6 @@ const paramsOf = ({ segments }: Route): readonly string[] =>
 export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* portConflicts(settings)
   yield* clientIssues(settings)
-  yield* limitIssues(settings)
   yield* unusedParameters(settings)
   yield* requestIdIssues(settings)
   yield* spellingIssues(settings)
@@ -29,15 +25,17 @@ export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* unreachableRoutes(settings)
 }
 
+const isAny = (host: string): boolean => host === '0.0.0.0' || host === '::'
+
 function* portConflicts({ listen, admin, forwardAuth }: Settings): Generator<Issue> {
   const listeners = Object.entries({ admin, listen, ...(forwardAuth && { forwardAuth }) })
-  for (const [i, [name, { host, port }]] of listeners.entries())
-    for (const [other, { host: otherHost, port: otherPort }] of listeners.slice(i + 1)) {
-      const hosts = new Set([host, otherHost])
-      const isShared = hosts.size === 1 || hosts.has('0.0.0.0') || hosts.has('::')
-      const message = `is ${port} for both "${name}" and "${other}"; give each its own port`
-      if (port === otherPort && port !== 0 && isShared) yield { path: [other, 'port'], message }
-    }
+  for (const [i, [name, { host, port }]] of listeners.entries()) {
+    const first = listeners
+      .slice(0, i)
+      .find(([, other]) => other.port === port && (other.host === host || isAny(host) || isAny(other.host)))
+    const message = `is ${port} for both "${first?.[0]}" and "${name}"; give each its own port`
+    if (first !== undefined && port !== 0) yield { path: [name, 'port'], message }
+  }
 }
 
 function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> {
@@ -50,61 +48,43 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
     const first = firsts.get(key)
     if (first === undefined) firsts.set(key, i)
     else yield { path: ['clients', i, 'id'], message: `is also in clients[${first}]; merge them` }
-    for (const [name, { windowMs = Infinity }] of Object.entries(own)) {
+    for (const [name, { windowMs }] of Object.entries(own)) {
       const path = ['clients', i, 'limits', name]
+      const ofWindow = [...path, 'window']
       const limit = limits.find((limit) => limit.name === name)
-      const notPerClient = 'is not counted per client; add client to its "per" or remove this'
-      const tooShort = `is shorter than "together" of "${name}"; write at least that`
       if (limit === undefined) continue
-      const isShared = limits.some(
-        (other) => other !== limit && counterNameOf(other) === counterNameOf(limit),
-      )
-      const counter = limit.isConcurrent ? 'calls at once' : isShared ? 'shared counter' : undefined
-      const fixed = limit.calendar ? 'calendar' : counter
-      if (!limit.per.includes('client')) yield { path, message: notPerClient, key: true }
-      else if (fixed !== undefined && windowMs !== Infinity)
-        yield { path: [...path, 'window'], message: `does not apply to the ${fixed} of "${name}"; remove it` }
-      else if (typeof limit.together === 'number' && limit.together > windowMs)
-        yield { path: [...path, 'window'], message: tooShort }
+      const { per, calendar, isConcurrent, counts, together } = limit
+      const notPerClient = 'is not counted per client; add client to its "per" or remove this'
+      const fixed = 'does not apply to a calendar, calls at once or a shared counter; remove it'
+      const tooShort = `is shorter than "together" of "${name}"; write at least that`
+      const isShared = counts !== undefined || limits.some((other) => other.counts === name)
+      if (!per.includes('client')) yield { path, message: notPerClient, key: true }
+      else if (windowMs === undefined) continue
+      else if (calendar || isConcurrent || isShared) yield { path: ofWindow, message: fixed }
+      else if (typeof together === 'number' && together > windowMs)
+        yield { path: ofWindow, message: tooShort }
     }
   }
 }
 
-/** Yields what limits need and their routes lack. */
-function* limitIssues({ limits, routes }: Settings): Generator<Issue> {
-  for (const [i, route] of routes.entries())
-    for (const [j, name] of route.limits.entries()) {
-      const limit = limits.find((limit) => limit.name === name)
-      const lacking = limit && lackedBy(route, limit)
-      const message = `the limit "${name}" ${lacking}, or remove the limit`
-      if (lacking !== undefined) yield { path: ['routes', i, 'limits', j], message }
-    }
-}
-
+/** Returns what a limit needs and its route lacks. */
 function lackedBy(route: Route, limit: Limit): string | undefined {
-  const isOpen = route.authenticate === 'none'
-  for (const part of limit.per) {
-    if (isOpen && ['client', 'user', 'token'].includes(part))
-      return `is per ${part}, but an open route does not identify it; write "authenticate: bearer"`
-    const defined = [...CALLER_PARTS, ...paramsOf(route)]
-    if (part.includes(':') || defined.includes(part)) continue
-    const similar = nearest(part, defined)
-    const hint = similar === undefined ? `name a segment :${part}` : `write ${similar} in its "per"`
-    return `is per ${part}, but "${route.match}" has no :${part}; ${hint}`
-  }
-  const [claim] = claimsOf([limit])
-  const reads = limit.together === 'token' ? 'has "together: token"' : claim && `reads the claim ${claim}`
-  if (!isOpen || reads === undefined) return undefined
-  return `${reads}, but an open route has no token; write "authenticate: bearer"`
+  const isPerToken = ['client', 'user', 'token'].some((part) => limit.per.includes(part))
+  const readsToken = isPerToken || limit.together === 'token' || claimsOf([limit]).length > 0
+  if (readsToken && route.authenticate === 'none')
+    return 'reads the token, but an open route has none; write "authenticate: bearer"'
+  const defined = new Set([...CALLER_PARTS, ...parametersOf(route)])
+  const part = limit.per.find((part) => !part.includes(':') && !defined.has(part))
+  if (part === undefined) return undefined
+  return `is per ${part}, but "${route.match}" has no :${part}; correct its "per" or the path`
 }
 
 function* unusedParameters({ parameters, routes, limits }: Settings): Generator<Issue> {
-  const defined = [...routes.flatMap(paramsOf), ...limits.flatMap(({ per }) => per)]
+  const defined = new Set([...routes.flatMap(parametersOf), ...limits.flatMap(({ per }) => per)])
   for (const name of Object.keys(parameters)) {
-    if (defined.includes(partOf(name))) continue
-    const similar = defined.find((part) => part.endsWith(`:${name}`)) ?? nearest(name, defined)
-    const hint = similar === undefined ? 'remove it' : `did you mean "${similar}"?`
-    yield { path: ['parameters', name], message: `no path and no "per" has it; ${hint}`, key: true }
+    if (defined.has(partOf(name))) continue
+    const message = 'no path and no "per" has it; correct it, or remove it'
+    yield { path: ['parameters', name], message, key: true }
   }
 }
 
@@ -130,56 +110,60 @@ function* spellingIssues({ limits, upstreams }: Settings): Generator<Issue> {
     ...upstreams.map(({ name, identityHeaders: fields }) => ({ path: ['upstreams', name], fields })),
   ]
   const spellings = new Map<string, string>()
-  for (const [path, name] of places.flatMap(({ path, fields }) =>
-    fields.map((name) => [path, name] as const),
-  )) {
-    const field = name.toLowerCase()
-    const normalized = normalizeFieldName(field)
-    const first = spellings.get(normalized) ?? field
-    spellings.set(normalized, first)
-    const message = `names ${field}, another spelling of ${first}; write the same name in both`
-    if (first !== field) yield { path, message, key: true }
-  }
+  for (const { path, fields } of places)
+    for (const field of fields.map((name) => name.toLowerCase())) {
+      const normalized = normalizeFieldName(field)
+      const first = spellings.get(normalized) ?? field
+      spellings.set(normalized, first)
+      const message = `names ${field}, another spelling of ${first}; write the same name in both`
+      if (first !== field) yield { path, message, key: true }
+    }
 }
 
 function* routeIssues(settings: Settings): Generator<Issue> {
-  const { routes, forwardAuth } = settings
-  for (const [i, { upstream, respond, authenticate }] of routes.entries()) {
+  const { limits, forwardAuth } = settings
+  for (const [i, route] of settings.routes.entries()) {
+    const { upstream, respond, authenticate } = route
+    const path = ['routes', i]
     const section = authenticate === 'bearer' ? 'tokens' : 'par'
     const message = `is missing, but routes[${i}] has "authenticate: ${authenticate}"; write it`
     if (authenticate !== 'none' && !settings[section]) yield { path: [section], message }
     const missing = 'is missing; write the name of an upstream, or "respond: limits"'
     if (upstream === undefined && respond === undefined && forwardAuth === undefined)
-      yield { path: ['routes', i, 'upstream'], message: missing, key: true }
-    yield* limitConflicts(settings, i)
-    yield* costIssues(settings, i)
+      yield { path: [...path, 'upstream'], message: missing, key: true }
+    // An undefined limit is a mistake of its own.
+    const own = route.limits.map((name) => limits.find((limit) => limit.name === name))
+    for (const [j, limit] of own.entries()) {
+      const lacking = limit && lackedBy(route, limit)
+      const message = `the limit "${limit?.name}" ${lacking}, or remove the limit`
+      if (lacking !== undefined) yield { path: [...path, 'limits', j], message }
+    }
+    yield* limitConflicts(settings, route, own, [...path, 'limits'])
+    yield* costIssues(route, own, [...path, 'cost'])
   }
 }
 
+type OwnLimits = readonly (Limit | undefined)[]
+
 /** Yields costs for limits that a route does not have, and those that the limit never allows. */
-function* costIssues({ routes, limits }: Settings, i: number): Generator<Issue> {
-  const route = routes[i]!
+function* costIssues(route: Route, own: OwnLimits, path: Path): Generator<Issue> {
   const { cost = 1 } = route
-  const own = limits.filter(({ name }) => route.limits.includes(name))
-  const names = [...new Set(own.map(counterNameOf))]
-  const path = ['routes', i, 'cost']
-  const none = 'applies only to a route with "limits"; write them, or remove it'
-  const ofPlaces = 'does not apply to "concurrent": a call takes one place; remove it'
-  if (typeof cost !== 'number') {
-    const listed = names.length === 0 ? 'remove it' : `write ${oneOf(names)}`
-    for (const name of Object.keys(cost))
-      if (!names.includes(name))
-        yield { path: [...path, name], message: `has no counter here; ${listed}`, key: true }
-  } else if (cost !== 1 && names.length === 0) yield { path, message: none, key: true }
-  else if (cost > 1 && own.every(({ isConcurrent }) => isConcurrent))
-    yield { path, message: ofPlaces, key: true }
-  for (const limit of own) {
+  const isNumber = typeof cost === 'number'
+  const limits = own.flatMap((limit) => limit ?? [])
+  const none = 'applies only to limits in windows, of which this route has none; remove it'
+  if (isNumber && cost > 1 && limits.every(({ isConcurrent }) => isConcurrent))
+    yield { path, message: none, key: true }
+  for (const [name, points] of Object.entries(isNumber ? {} : cost)) {
+    const counter = limits.find((limit) => counterNameOf(limit) === name)
+    const message = 'counts no points here; write a limit of the route with a window, or remove it'
+    if (counter === undefined || (counter.isConcurrent && points > 0))
+      yield { path: [...path, name], message, key: true }
+  }
+  for (const limit of limits) {
     const { name, limit: most, claim, isConcurrent } = limit
-    if (isConcurrent && typeof cost !== 'number' && cost[name])
-      yield { path: [...path, name], message: 'does not apply: a call takes one place of it; remove it' }
-    if (claim !== undefined || isConcurrent || costOf(route, limit) <= Math.max(1, most)) continue
-    const message = `is above the limit "${name}", so that every call is refused; write at most ${most}`
-    yield { path: typeof cost === 'number' ? path : [...path, counterNameOf(limit)], message }
+    const message = `is above the limit "${name}", which refuses every call; write at most ${most}`
+    if (claim === undefined && !isConcurrent && costOf(route, limit) > Math.max(1, most))
+      yield { path: isNumber ? path : [...path, counterNameOf(limit)], message }
   }
 }
 
@@ -202,10 +186,7 @@ function* unreachableRoutes({ listen, routes }: Settings): Generator<Issue> {
  * Yields limits of a route that conflict: a live one must be first, and on a cluster all must share
  * a hash slot.
  */
-function* limitConflicts({ routes, limits, store }: Settings, i: number): Generator<Issue> {
-  const { limits: names, authenticate } = routes[i]!
-  const own = names.map((name) => limits.find((limit) => limit.name === name))
-  const path = ['routes', i, 'limits']
+function* limitConflicts({ store }: Settings, { authenticate }: Route, own: OwnLimits, path: Path) {
   const [first] = own
   if (first === undefined) return
   const shadow = `"${first.name}" is a shadow limit; put a live one before it, for the header fields`

@@ -1,15 +1,15 @@
-import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
-import { createSecureContext } from 'node:tls'
+import { createSecureContext, type SecureContextOptions } from 'node:tls'
 import { createQualifier } from '../authenticate/token/bearer.ts'
-import { type KeySet, readKeySet } from '../authenticate/token/key-set.ts'
+import { readKeySet } from '../authenticate/token/key-set.ts'
 import { isGuarded } from '../downstream/router.ts'
 import { counterNameOf } from '../policy/key.ts'
 import { type ClientLimit, type Limit, MIN_LEASE_MS } from '../policy/limit.ts'
 import type { RedisConfig } from '../limit/redis/options.ts'
 import { foldClientId } from '../par/clients.ts'
-import { asList } from '../runtime/json.ts'
+import { asList, parseObject } from '../runtime/json.ts'
 import type { Settings } from './schema.ts'
 import { costOf } from './sections/routes.ts'
 import { reason } from './text.ts'
@@ -38,8 +38,8 @@ export type Tokens = Config['tokens'][number]
 export type Client = Config['clients'][number]
 
 type Files = Readonly<Partial<Record<'cert' | 'key' | 'ca' | 'clientCa', string | undefined>>>
-/** Parses the text of a file. A string is the mistake in it. */
-type Parse<T> = (text: string) => T | string | Promise<T | string>
+/** Returns the mistake in the text of a file; undefined if there is none. */
+type Check = (text: string) => string | undefined | Promise<string | undefined>
 
 /**
  * Compiles settings, whose files are relative to `directory`. Adds the files to `files`, and the
@@ -61,15 +61,15 @@ export async function compile(settings: Settings, directory: string, files: stri
   const isPushedTo = (name: string): boolean =>
     routes.some(({ authenticate, upstream }) => authenticate === 'par' && upstream === name)
 
-  async function read<T>(path: Path, name: string | undefined, parse: Parse<T>) {
+  /** Reads a file; returns undefined if it has a mistake. */
+  async function read(path: Path, name: string | undefined, check: Check) {
     if (name === undefined) return undefined
     const file = resolve(directory, name)
     files.push(file)
     const text = await readFile(file, 'utf8').catch((error: Error) => error)
-    const parsed = text instanceof Error ? reason(text) : await parse(text)
-    if (typeof text === 'string' && typeof parsed !== 'string') return { text, parsed }
-    mistakes.push({ path, message: `names ${file}, which ${parsed as string}` })
-    return undefined
+    const mistake = typeof text === 'string' ? await check(text) : reason(text)
+    if (mistake !== undefined) mistakes.push({ path, message: `names ${file}, which ${mistake}` })
+    return mistake === undefined ? (text as string) : undefined
   }
 
   /**
@@ -78,29 +78,31 @@ export async function compile(settings: Settings, directory: string, files: stri
    */
   async function readTls<T extends Files>(section: T | undefined, ...path: Path) {
     if (section === undefined) return undefined
-    const cert = await read([...path, 'cert'], section.cert, parseCertificates)
-    const key = await read([...path, 'key'], section.key, parseKey)
-    const ca = await read([...path, 'ca'], section.ca, parseCertificates)
-    const clientCa = await read([...path, 'clientCa'], section.clientCa, parseCertificates)
+    const cert = await read([...path, 'cert'], section.cert, certificateMistake)
+    const key = await read([...path, 'key'], section.key, keyMistake)
+    const ca = await read([...path, 'ca'], section.ca, certificateMistake)
+    const clientCa = await read([...path, 'clientCa'], section.clientCa, certificateMistake)
     const message = `is not the key of the certificate in ${section.cert}; write the key that is`
-    if (cert && key && !cert.parsed.checkPrivateKey(key.parsed))
+    if (cert && key && !new X509Certificate(cert).checkPrivateKey(createPrivateKey(key)))
       mistakes.push({ path: [...path, 'key'], message })
-    const texts = { cert: cert?.text, key: key?.text, ca: ca?.text, clientCa: clientCa?.text }
-    return { ...section, ...texts } as Required<T>
+    return { ...section, cert, key, ca, clientCa } as Required<T>
   }
 
   let store: SharedStore | 'memory' = 'memory'
   if (settings.store !== 'memory') {
     const { redis } = settings.store
-    store = { ...settings.store, redis: { ...redis, tls: await readTls(redis.tls, 'store', 'redis', 'tls') } }
+    const tls = await readTls(redis.tls, 'store', 'redis', 'tls')
+    store = { ...settings.store, redis: { ...redis, tls } }
   }
   for (const [i, { jwks }] of issuers.entries()) {
     const path = Array.isArray(tokens) ? ['tokens', i, 'jwks'] : ['tokens', 'jwks']
-    if (jwks !== undefined && 'file' in jwks) await read(path, jwks.file, parseKeySet)
+    if (jwks !== undefined && 'file' in jwks) await read(path, jwks.file, keySetMistake)
   }
   for (const [i, { jwks, requestObjectSigningAlg }] of settings.clients.entries()) {
-    const message = jwks && (await keyIssue(requestObjectSigningAlg, jwks))
-    if (message !== undefined) mistakes.push({ path: ['clients', i, 'jwks', 'keys'], message })
+    const message =
+      'have no key for the client’s signatures; write RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519'
+    if (jwks !== undefined && !(await hasKey(jwks, requestObjectSigningAlg)))
+      mistakes.push({ path: ['clients', i, 'jwks', 'keys'], message })
   }
   const clientLimits = new Map<string, ReadonlyMap<string, ClientLimit>>()
   const clients = settings.clients.map(({ limits: own, jwks, jwksUri, ...client }) => {
@@ -132,8 +134,9 @@ export async function compile(settings: Settings, directory: string, files: stri
       })),
     ),
     /** One for each issuer; empty if no route needs tokens. */
-    tokens: issuers.map(({ jwks, ...rest }) => ({
+    tokens: issuers.map(({ jwks, realm, ...rest }) => ({
       ...rest,
+      realm: realm ?? new URL(rest.issuer).host,
       jwks: jwks && 'file' in jwks ? { file: resolve(directory, jwks.file) } : jwks,
     })),
     clients,
@@ -154,40 +157,26 @@ export async function compile(settings: Settings, directory: string, files: stri
   }
 }
 
-function parseCertificates(pem: string): X509Certificate | string {
+const certificateMistake = (pem: string) => pemMistake('PEM certificate', { cert: pem, ca: pem })
+const keyMistake = (pem: string) => pemMistake('PEM private key without a passphrase', { key: pem })
+
+function pemMistake(what: string, options: SecureContextOptions): string | undefined {
   try {
-    createSecureContext({ cert: pem, ca: pem })
-    return new X509Certificate(pem)
+    createSecureContext(options)
+    return undefined
   } catch {
-    return 'contains no valid certificate in PEM'
+    return `contains no valid ${what}`
   }
 }
 
-function parseKey(pem: string): KeyObject | string {
-  if (pem.includes('ENCRYPTED')) return 'is encrypted with a passphrase; write a key without one'
-  try {
-    return createPrivateKey(pem)
-  } catch {
-    return 'contains no valid private key in PEM'
-  }
-}
+const NO_KEY = "has no key that verifies tokens; write the issuer's JWK Set there, or its URL here"
+const keySetMistake = async (text: string) => ((await hasKey(parseObject(text) ?? {})) ? undefined : NO_KEY)
 
-async function parseKeySet(text: string): Promise<KeySet | string> {
-  let problem = 'contains no key that could verify a token'
-  try {
-    const keys = await readKeySet(JSON.parse(text))
-    if (keys.keys.length > 0) return keys
-  } catch (error) {
-    problem = error instanceof SyntaxError ? 'is not JSON' : (error as Error).message
-  }
-  return `${problem}; write the issuer's JWK Set there, or its URL here`
-}
-
-async function keyIssue(algorithm = 'none', jwks: object): Promise<string | undefined> {
-  const keys = await readKeySet(jwks).catch(() => undefined)
-  const isSigned = algorithm !== 'none' && !algorithm.startsWith('HS')
-  const usable = isSigned ? keys?.find(algorithm, undefined) : keys?.keys
-  if (usable !== undefined && usable.length > 0) return undefined
-  const remedy = 'write a public key: RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519'
-  return `contain no key that verifies ${isSigned ? algorithm : 'signatures'}; ${remedy}`
+/**
+ * Returns true if a key of a JWK Set can verify signatures; of the algorithm, if it is asymmetric.
+ */
+async function hasKey(jwks: object, algorithm = 'none'): Promise<boolean> {
+  const set = await readKeySet(jwks).catch(() => undefined)
+  const keys = /^(?:none|HS)/.test(algorithm) ? set?.keys : set?.find(algorithm, undefined)
+  return keys !== undefined && keys.length > 0
 }

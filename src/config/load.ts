@@ -9,7 +9,7 @@ import { isObject, type JsonObject } from '../runtime/json.ts'
 import { differences } from './shown-settings.ts'
 import { readSecret, readText, secretFile } from './text.ts'
 import { ConfigError, type Issue, mistakesOf, type Path } from './yaml/issue.ts'
-import { type Env, locate, mapTexts, readSource } from './yaml/source.ts'
+import { type Env, mapTexts, readSource, substitute } from './yaml/source.ts'
 
 /** A configuration that was read. */
 export interface Loaded {
@@ -54,37 +54,33 @@ export interface LoadOptions {
 export async function loadConfig(options: LoadOptions): Promise<Loaded> {
   const { file, before, overrides = [], env = process.env, nowMs = Date.now() } = options
   const text = options.text ?? (await readText(file))
-  const source = readSource(text, env)
+  const source = readSource(text, file)
   const flagOf = (path: Path) =>
     overrides.findLast((override) => override.path.every((step, i) => step === path[i]))?.flag
-  const located = (issues: readonly Issue[]) => locate(issues, file === '-' ? 'stdin' : file, source, flagOf)
-  const refuse = (issues: readonly Issue[]) => new ConfigError(located(issues))
-  if (source.value === undefined) throw refuse(source.mistakes)
-
-  const mistakes: Issue[] = [...source.mistakes]
+  const mistakes: Issue[] = []
+  const refuse = () => new ConfigError(source.locate(mistakes, flagOf))
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
   const files: string[] = []
-  // There may be 100,000 clients; they have no secrets.
-  const { clients, ...rest } = source.value
-  const value = mapTexts(overridden(rest, overrides), (text, path) => {
-    const base = flagOf(path) ? process.cwd() : directory
-    const name = isSecret(path) ? secretFile(text, base) : undefined
+  const value = mapTexts(overridden(source.value, overrides), (written, path) => {
+    const report = (message: string) => void mistakes.push({ path, message })
+    const isOfFlag = flagOf(path) !== undefined
+    const text = isOfFlag ? written : substitute(written, env, report)
+    const name = isSecret(path) ? secretFile(text, isOfFlag ? process.cwd() : directory) : undefined
     if (name === undefined) return text
     files.push(name)
-    return readSecret(name, (message) => mistakes.push({ path, message })) ?? text
+    return readSecret(name, report) ?? text
   })
-  const parsed = settings.safeParse({ ...value, clients })
+  const parsed = settings.safeParse(value)
   if (!parsed.success) mistakes.push(...parsed.error.issues.flatMap((issue) => mistakesOf(issue)))
   else if (mistakes.length === 0) mistakes.push(...crossCheck(parsed.data))
-  mistakes.push(...undefinedNames({ ...value, clients }))
-  if (!parsed.success || mistakes.length > 0) throw refuse(mistakes)
+  mistakes.push(...undefinedNames(value))
+  if (!parsed.success || mistakes.length > 0) throw refuse()
   const compiled = await compile(parsed.data, directory, files, mistakes)
-  if (mistakes.length > 0) throw refuse(mistakes)
+  if (mistakes.length > 0) throw refuse()
 
-  const warnings = [...located([...warningsOf(compiled, nowMs)]), ...nodeWarnings(env)]
-  const config: Config = { ...compiled, warnings }
+  const warnings = [...source.locate([...warningsOf(compiled, nowMs)], flagOf), ...nodeWarnings(env)]
   return {
-    config,
+    config: { ...compiled, warnings },
     file,
     text,
     changes: before === undefined ? [] : differences(before, text, file),

@@ -64,18 +64,20 @@ export function jsonSchema(): JsonSchema {
       if (path.at(-1) !== 'propertyNames') allowVariable(jsonSchema)
     },
   })
-  const texts: unknown = parse(readFileSync(packageFile('config/reference/descriptions.yaml'), 'utf8'))
-  addDescriptions(schema, '', texts as Readonly<Record<string, string>>)
+  const file = packageFile('config/reference/descriptions.yaml')
+  addDescriptions(schema, '', parse(readFileSync(file, 'utf8')) as Texts)
   const description = 'A value of the environment: ${NAME} or ${NAME:-default}.'
   const $defs = { variable: { type: 'string', pattern: '\\$\\{', description } } as const
   return { $schema: $schema!, $id: 'urn:sluice:config', title: 'Sluice', ...schema, $defs }
 }
 
+type Texts = Readonly<Record<string, string>>
+
 /**
  * Adds the descriptions of the settings within a schema, by their paths, such as `clients[]` or
  * `limits.*.when.header`.
  */
-function addDescriptions(schema: JsonSchema, path: string, texts: Readonly<Record<string, string>>): void {
+function addDescriptions(schema: JsonSchema, path: string, texts: Texts): void {
   const { properties = {}, additionalProperties: rest, items, anyOf = [] } = schema
   const add = (inner: unknown, at: string): void => {
     if (texts[at] !== undefined) (inner as JsonSchema).description = texts[at]
@@ -95,20 +97,13 @@ function allowVariable(schema: z.core.JSONSchema.BaseSchema): void {
   schema.anyOf = [value, { $ref: '#/$defs/variable' }]
 }
 
-const REDIS_SECRETS = ['url', 'cluster.*', 'username', 'password', 'sentinelUsername', 'sentinelPassword']
+/** Match the written paths of secrets, whose items of lists may have names in place of indexes. */
 const SECRETS = [
-  'admin.token',
-  'tokens.introspection.clientSecret',
-  'tokens.*.introspection.clientSecret',
-  ...REDIS_SECRETS.map((key) => `store.redis.${key}`),
-  'tracing.headers.*',
-].map((path) => path.split('.'))
+  /^admin\.token$/,
+  /^tokens\.(?:.*\.)?introspection\.clientSecret$/s,
+  /^store\.redis\.(?:url|cluster\.\d+|username|password|sentinelUsername|sentinelPassword)$/,
+  /^tracing\.headers\./,
+]
 
-/**
- * Returns true if `file:/path` may read the value at a path from a file. Items of lists may have
- * names in place of indexes.
- */
-export function isSecret(path: Path): boolean {
-  const matches = (step: string, i: number): boolean => step === '*' || step === path[i]
-  return SECRETS.some((secret) => secret.length === path.length && secret.every(matches))
-}
+/** Returns true if `file:/path` may read the value at a path from a file. */
+export const isSecret = (path: Path): boolean => SECRETS.some((secret) => secret.test(path.join('.')))

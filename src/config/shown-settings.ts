@@ -2,8 +2,8 @@ import { stringify } from 'yaml'
 import { redactUrl } from '../authenticate/token/fetch-json.ts'
 import { isObject, type JsonObject } from '../runtime/json.ts'
 import { isSecret, jsonSchema } from './schema.ts'
-import { ConfigError, type Path, writePath } from './yaml/issue.ts'
-import { locate, mapTexts, readSource } from './yaml/source.ts'
+import { type Path, writePath } from './yaml/issue.ts'
+import { mapTexts, readSource } from './yaml/source.ts'
 
 /** A reference to a secret: a file or an environment variable. */
 const REFERENCE = /^(?:file:.*|\$\{\w+\})$/s
@@ -58,14 +58,14 @@ export function shownSettings(file: JsonObject) {
 /** Returns true for a number that the environment gave as a string. */
 const isNumber = ({ anyOf = [] }: Schema, value: unknown): boolean =>
   typeof value === 'string' && /^\d+$/.test(value) && anyOf.some(({ type }) => type === 'integer')
+
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0
 
 /** Returns the member of a union that a valid value matches; other schemas as they are. */
 function memberOf(schema: Schema, value: unknown): Schema {
+  const kind = Array.isArray(value) ? 'array' : typeof value
   const fits = ({ type, required = [] }: Schema): boolean =>
-    Array.isArray(value)
-      ? type === 'array'
-      : isObject(value) && type === 'object' && required.every((key) => key in value)
+    type === kind && required.every((key) => isObject(value) && key in value)
   const member = schema.anyOf?.find(fits)
   return member === undefined ? schema : memberOf(member, value)
 }
@@ -80,15 +80,9 @@ const NAMES = ['match', 'id', 'issuer', 'from']
  * secrets; throws a ConfigError.
  */
 export function differences(before: string, after: string, file: string): readonly string[] {
-  const all = [...compare(readMapping(before, file), readMapping(after, file), [])]
+  const all = [...compare(readSource(before, file).value, readSource(after, file).value, [])]
   const more = all.length - MAX_DIFFERENCES
   return more <= 0 ? all : [...all.slice(0, MAX_DIFFERENCES), `${more} more`]
-}
-
-function readMapping(text: string, file: string): JsonObject {
-  const source = readSource(text)
-  if (source.value === undefined) throw new ConfigError(locate(source.mistakes, file, source))
-  return source.value
 }
 
 function* compare(before: unknown, after: unknown, path: Path): Generator<string> {
@@ -109,7 +103,8 @@ function* compare(before: unknown, after: unknown, path: Path): Generator<string
   else yield `${writePath(path)} ${shown(before)} → ${shown(after)}`
 }
 
-const namesOf = (item: JsonObject) => NAMES.map((key) => item[key]).filter((name) => typeof name === 'string')
+const nameOf = (item: JsonObject): string =>
+  NAMES.flatMap((key) => (typeof item[key] === 'string' ? item[key] : [])).join(' of ')
 
 /**
  * Returns the values of a mapping by their keys, and the items of a list by their names, such as
@@ -118,7 +113,7 @@ const namesOf = (item: JsonObject) => NAMES.map((key) => item[key]).filter((name
 function itemsOf(value: unknown): ReadonlyMap<string, unknown> | undefined {
   if (isObject(value)) return new Map(Object.entries(value))
   if (!Array.isArray(value) || !value.every(isObject)) return undefined
-  const items = new Map(value.map((item) => [namesOf(item).join(' of '), item]))
+  const items = new Map(value.map((item) => [nameOf(item), item]))
   return items.size === value.length && !items.has('') ? items : undefined
 }
 

@@ -21,8 +21,7 @@ export async function readText(file: string): Promise<string> {
     const bytes = await (file === '-' ? (standardInput ??= buffer(process.stdin)) : readFile(file))
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch (error) {
-    const where = file === '-' ? 'stdin' : file
-    throw new ConfigError([{ where, path: '', message: reason(error) }])
+    throw new ConfigError([{ where: file === '-' ? 'stdin' : file, path: '', message: reason(error) }])
   }
 }
 

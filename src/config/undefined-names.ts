@@ -9,17 +9,15 @@ const objectsIn = (list: unknown): readonly [number, JsonObject][] =>
  * other mistakes.
  */
 export function* undefinedNames({ upstreams = {}, limits = {}, routes, clients }: JsonObject) {
-  /** `own`: the limit that names it, which is not a candidate. */
-  function* check(kind: 'upstream' | 'limit', name: unknown, path: Path, key?: true, own?: string) {
+  function* check(kind: 'upstream' | 'limit', name: unknown, path: Path, key?: true) {
     const defined = kind === 'limit' ? limits : upstreams
     if (typeof name !== 'string' || !isObject(defined) || Object.hasOwn(defined, name)) return
-    const names = Object.keys(defined).filter((other) => other !== own)
-    const similar = nearest(name, names)
-    const remedy = similar === undefined ? `define it under "${kind}s"` : `did you mean "${similar}"?`
+    const similar = nearest(name, Object.keys(defined))
+    const remedy = similar ? `did you mean "${similar}"?` : `define it under "${kind}s"`
     yield { path, message: `there is no such ${kind}; ${remedy}`, key }
   }
   for (const [name, limit] of isObject(limits) ? Object.entries(limits) : [])
-    if (isObject(limit)) yield* check('limit', limit['counts'], ['limits', name, 'counts'], undefined, name)
+    if (isObject(limit)) yield* check('limit', limit['counts'], ['limits', name, 'counts'])
   for (const [i, { upstream, limits: names }] of objectsIn(routes)) {
     yield* check('upstream', upstream, ['routes', i, 'upstream'])
     for (const [j, name] of Array.isArray(names) ? names.entries() : [])

@@ -1,8 +1,8 @@
 import { isLoopback } from '../runtime/address.ts'
 import { urlsOf } from '../limit/redis/options.ts'
 import { certificatesOf, describeValidity } from './certificates.ts'
+import type { Limit } from '../policy/limit.ts'
 import type { Compiled } from './compile.ts'
-import { costOf } from './sections/routes.ts'
 import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
 import type { Env } from './yaml/source.ts'
 
@@ -12,8 +12,7 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   yield* certificateWarnings(config, nowMs)
   yield* identityWarnings(config)
   yield* clientWarnings(config, nowMs)
-  yield* limitWarnings(config, nowMs)
-  yield* unusedUpstreams(config)
+  yield* limitWarnings(config)
 }
 
 function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Generator<Issue> {
@@ -25,7 +24,7 @@ function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Gen
   const trusting = 'trusts any server that answers for Redis; write "ca" instead'
   if (store !== 'memory' && store.redis.tls?.rejectUnauthorized === false)
     yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message: trusting }
-  const message = 'lets callers set X-Forwarded-For and Client-Cert; write the addresses of your proxies'
+  const message = 'lets callers set X-Forwarded-For and Client-Cert; write your proxies’ addresses'
   for (const [i, range] of listen.trustedProxies.entries())
     if (/\/0+$/.test(range)) yield { path: ['listen', 'trustedProxies', i], message }
 }
@@ -40,27 +39,24 @@ function isPlaintext(url: string): boolean {
   return /[.:]/.test(host) && !isLoopback(host)
 }
 
+const urlOf = (keys: object = {}): string => ('url' in keys ? String(keys.url) : '')
+
 /** Warns about secrets and keys that are sent without TLS. */
 function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Issue> {
-  const pathOf = (i: number): Path => (tokens.length === 1 ? ['tokens'] : ['tokens', i])
-  const keySets = [
-    ...tokens.map(({ jwks }, i) => ({ path: [...pathOf(i), 'jwks'], jwks })),
-    ...clients.map(({ jwks }, i) => ({ path: ['clients', i, 'jwksUri'], jwks })),
-  ]
   const forgeable = 'is read without TLS, so anyone on the path can replace the keys; write https'
-  for (const { path, jwks } of keySets)
-    if (jwks && 'url' in jwks && isPlaintext(jwks.url)) yield { path, message: forgeable }
   const secrets = 'gets the tokens and clientSecret without TLS; write https'
-  for (const [i, { introspection }] of tokens.entries())
-    if (introspection !== undefined && isPlaintext(introspection.url))
-      yield { path: [...pathOf(i), 'introspection', 'url'], message: secrets }
+  for (const [i, { jwks, introspection }] of tokens.entries()) {
+    const path: Path = tokens.length === 1 ? ['tokens'] : ['tokens', i]
+    if (isPlaintext(urlOf(jwks))) yield { path: [...path, 'jwks'], message: forgeable }
+    if (isPlaintext(urlOf(introspection))) yield { path: [...path, 'introspection', 'url'], message: secrets }
+  }
+  for (const [i, { jwks }] of clients.entries())
+    if (isPlaintext(urlOf(jwks))) yield { path: ['clients', i, 'jwksUri'], message: forgeable }
   if (store === 'memory' || store.redis.tls !== undefined) return
   const { topology, password } = store.redis
   const message = 'is reached without TLS, and gets the password; write rediss://'
-  const isOpen = urlsOf(topology).some(
-    (url) => isPlaintext(url) && (password ?? new URL(url).password) !== '',
-  )
-  if (isOpen) yield { path: ['store', 'redis', 'url'], message }
+  const isOpen = (url: string) => isPlaintext(url) && (password ?? new URL(url).password) !== ''
+  if (urlsOf(topology).some(isOpen)) yield { path: ['store', 'redis', 'url'], message }
 }
 
 /**
@@ -70,36 +66,26 @@ function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Iss
 function* certificateWarnings(config: Compiled, nowMs: number): Generator<Issue> {
   for (const validity of certificatesOf(config).filter(({ path }) => path.at(-1) === 'cert')) {
     const { state, message } = describeValidity(validity, nowMs)
-    const remedy = state === 'warning' ? '; renew it' : ''
-    if (state !== 'ok') yield { path: validity.path, message: `${message}${remedy}` }
+    if (state !== 'ok') yield { path: validity.path, message }
   }
 }
 
-const withoutRoute = (kind: string) => `has no effect, because no route has "authenticate: ${kind}"`
-
 function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue> {
-  const hasPar = routes.some(({ authenticate }) => authenticate === 'par')
-  const hasAuthorization = routes.some(({ authenticate }) => authenticate === 'authorization')
-  const mustSign = clients.some(({ requestObjectSigningAlg: alg = 'none' }) => alg !== 'none')
-  const unsigned = 'lack "authenticate: authorization", so clients that must sign need not'
-  if (hasPar && !hasAuthorization && mustSign) yield { path: ['routes'], message: unsigned, key: true }
-  if (par !== undefined && !hasPar) yield { path: ['par'], message: withoutRoute('par'), key: true }
+  const kinds = new Set(routes.map(({ authenticate }) => authenticate))
+  const unused = 'has no effect, because no route has "authenticate: par"'
+  if (par !== undefined && !kinds.has('par')) yield { path: ['par'], message: unused, key: true }
   for (const [i, client] of clients.entries()) {
-    const { pushed, requestObjectSigningAlg: alg = 'none', authentication, jwks, issuer } = client
-    if (pushed !== undefined && !hasAuthorization)
-      yield { path: ['clients', i, 'pushed'], message: withoutRoute('authorization'), key: true }
-    if (!hasPar || (issuer ?? par?.issuer) !== par?.issuer) {
-      const keys = ['requestObjectSigningAlg', 'authentication', 'jwks'] as const
-      const present = keys.find((key) => client[key] !== undefined)
-      const key = present === 'jwks' && 'url' in jwks! ? 'jwksUri' : present
-      const message = hasPar ? 'has no effect: "par" has another issuer' : withoutRoute('par')
-      if (key !== undefined) yield { path: ['clients', i, key], message, key: true }
-    } else if (jwks === undefined) {
-      const signed = alg === 'none' || alg.startsWith('HS') ? undefined : 'requestObjectSigningAlg'
-      const key = authentication === 'private_key_jwt' ? 'authentication' : signed
-      const message = 'is checked, but no signature is verified; write "jwks" or "jwksUri"'
-      if (key !== undefined) yield { path: ['clients', i, key], message }
+    const { requestObjectSigningAlg: alg = 'none', authentication, jwks, pushed } = client
+    const needed = {
+      par: alg !== 'none' || authentication !== undefined,
+      authorization: alg !== 'none' || pushed !== undefined,
     }
+    const missing = (['par', 'authorization'] as const).find((kind) => needed[kind] && !kinds.has(kind))
+    const unchecked = `is not checked: no route has "authenticate: ${missing}"; write one`
+    const unverified = 'has signatures that are not verified; write "jwks" or "jwksUri"'
+    const isSigned = authentication === 'private_key_jwt' || !/^(?:none|HS)/.test(alg)
+    if (missing !== undefined) yield { path: ['clients', i], message: unchecked }
+    else if (isSigned && jwks === undefined) yield { path: ['clients', i], message: unverified }
   }
 }
 
@@ -113,54 +99,34 @@ function* clientWarnings({ clients, clientLimits }: Compiled, nowMs: number): Ge
 const isChosen = (part: string): boolean => part.startsWith('header:')
 
 /**
- * Warns about limits without a route, changes that have passed, and keys that callers choose, on
- * routes where no other limit bounds their calls.
+ * Warns about limits without a route, and keys that callers choose, on routes where no other limit
+ * bounds their calls.
  */
-function* limitWarnings({ limits, routes, forwardAuth }: Compiled, nowMs: number): Generator<Issue> {
+function* limitWarnings({ limits, routes, forwardAuth }: Compiled): Generator<Issue> {
   for (const limit of limits) {
-    const { name, per, changes, isConcurrent } = limit
-    const users = routes.filter(({ limits }) =>
-      limits.some((used) => used.name === name || used.counts === name),
-    )
+    const { name, per, isConcurrent } = limit
+    const isUser = (used: Limit): boolean => used.name === name || used.counts === name
+    const users = routes.filter(({ limits }) => limits.some(isUser))
     const unseen = 'has no effect by "forwardAuth": the gateway does not see such a call end'
     if (isConcurrent && forwardAuth !== undefined && users.length > 0)
       yield { path: ['limits', name, 'concurrent'], message: unseen, key: true }
-    const isLeftOut = routes.some((route) => costOf(route, limit) === 0)
-    const unused = `has no effect: no route names it${isLeftOut ? ' with a cost of at least 1' : ''}`
+    const unused = 'has no effect: no route names it, or each with a cost of 0'
     if (users.length === 0) yield { path: ['limits', name], message: unused, key: true }
-    const last = changes.findLastIndex(({ fromAt }) => fromAt <= nowMs)
-    const passed = `has passed; write its limit, ${changes[last]?.limit}, at "${name}" and remove it`
-    if (last !== -1) yield { path: ['limits', name, 'changes', last, 'from'], message: passed }
     const isUnbound = users.some(({ limits }) => limits.every(({ per }) => per.some(isChosen)))
-    const message = 'is chosen by callers, with a counter for each; add a limit without it to its routes'
+    const message = 'is chosen by callers, with a counter each; add a limit without it to its routes'
     if (isUnbound) yield { path: ['limits', name, 'per', per.findIndex(isChosen)], message }
   }
 }
 
-function* unusedUpstreams({ upstreams, routes }: Compiled): Generator<Issue> {
-  for (const { name } of upstreams)
-    if (!routes.some(({ upstream }) => upstream === name))
-      yield { path: ['upstreams', name], message: 'has no effect: no route names it', key: true }
-}
-
-/** Options of Node.js that weaken the gateway, and the effect of each. */
-const NODE_OPTIONS: Readonly<Record<string, string>> = {
-  '--insecure-http-parser': 'accepts malformed HTTP; Sluice still parses strictly',
-  '--security-revert': 'undoes a security fix of Node.js',
-  '--tls-min-v1.0': 'allows TLS 1.0 to issuers, Redis and the trace receiver',
-  '--tls-min-v1.1': 'allows TLS 1.1 to issuers, Redis and the trace receiver',
-  '--inspect': 'opens a debugger port, through which anybody who reaches it runs code here',
-}
+/** Matches options of Node.js that weaken the gateway. */
+const WEAKENING = /--(?:insecure-http-parser|security-revert|tls-min-v1\.[01]|inspect)/g
 
 /**
- * Warns about Node.js options and variables that weaken the gateway, on the command line or in the
- * environment.
+ * Warns about Node.js options that weaken the gateway, on the command line or in the environment.
  */
-export function* nodeWarnings(env: Env): Generator<LocatedIssue> {
+export function nodeWarnings(env: Env): readonly LocatedIssue[] {
   const given = [...process.execArgv, env['NODE_OPTIONS']].join(' ').replaceAll('_', '-')
-  for (const [path, effect] of Object.entries(NODE_OPTIONS))
-    if (given.includes(path)) yield { where: 'Node.js', path, message: `${effect}; remove it` }
-  const message = 'trusts any server that answers for an issuer or the trace receiver; remove it'
-  const path = 'NODE_TLS_REJECT_UNAUTHORIZED'
-  if (env[path] === '0') yield { where: 'Node.js', path, message }
+  const found: string[] = given.match(WEAKENING) ?? []
+  if (env['NODE_TLS_REJECT_UNAUTHORIZED'] === '0') found.push('NODE_TLS_REJECT_UNAUTHORIZED')
+  return found.map((path) => ({ where: 'Node.js', path, message: 'weakens the gateway; remove it' }))
 }

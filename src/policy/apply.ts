@@ -97,10 +97,6 @@ export function oncePerCounter(quotas: readonly Quota[]): readonly Quota[] {
   })
 }
 
-/** Compiles limits to the function that applies them. */
-export const compileLimits = (limits: readonly Limit[], options: LimitOptions) =>
-  applyAll(limits.map((limit) => compileLimit(limit, options)))
-
 /**
  * Returns the quota that lets a DPoP proof pass once in `windowMs`; all replays of a proof share
  * its key.

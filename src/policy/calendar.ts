@@ -20,23 +20,15 @@ export const UNITS_MS = {
 export type Unit = keyof typeof UNITS_MS
 
 /** The days of a week. The epoch began on the fourth. */
-export const WEEKDAYS = [
-  'monday',
-  'tuesday',
-  'wednesday',
-  'thursday',
-  'friday',
-  'saturday',
-  'sunday',
-] as const
-const EPOCH_WEEKDAY = WEEKDAYS.indexOf('thursday')
+export const DAYS = ['monday', 'tuesday', 'wednesday', 'thursday', 'friday', 'saturday', 'sunday'] as const
+const EPOCH_DAY = DAYS.indexOf('thursday')
 
 /** A unit of the calendar of an IANA time zone. */
 export interface CalendarName {
   readonly unit: Unit
   readonly timezone: string
   /** The first day of a week; absent from other units. */
-  readonly firstDay?: (typeof WEEKDAYS)[number]
+  readonly firstDay?: (typeof DAYS)[number]
 }
 
 /**
@@ -66,7 +58,7 @@ function createNames({ unit, timezone, firstDay = 'monday' }: CalendarName) {
     // oxlint-disable-next-line no-restricted-globals -- a calculation that reads no clock
     return { days: Date.UTC(year, month - 1, day) / DAY_MS, months: year * 12 + month - 1 }
   }
-  const daysBefore = EPOCH_WEEKDAY - WEEKDAYS.indexOf(firstDay)
+  const daysBefore = EPOCH_DAY - DAYS.indexOf(firstDay)
   const names: Readonly<Record<Unit, (epochMs: number) => string | number>> = {
     minute: format,
     hour: format,

@@ -38,14 +38,12 @@ function holds({ of, name, is }: Condition, { claims }: Caller, facts: Facts, is
   if (is === 'ip') return values.length === 1 && isAddress(values[0])
   if (of !== 'header') return values.some((value) => is.includes(String(value)))
   // A caller chooses the members of a field and their case, and must not escape a limit by either.
-  const members = membersOf(values.join())
+  // White space around the members of a list means nothing (RFC 9110 section 5.6.1).
+  const members = values.join().split(/[ \t]*,[ \t]*/)
   if (isException) return members.every((member) => is.includes(member))
   const wanted = new Set(is.map((value) => value.toLowerCase()))
   return members.some((member) => wanted.has(member.toLowerCase()))
 }
-
-/** Returns the members of a list, without the white space around them (RFC 9110 section 5.6.1). */
-const membersOf = (list: string): readonly string[] => list.split(/[ \t]*,[ \t]*/)
 
 const isAddress = (value: unknown): boolean =>
   typeof value === 'string' && isIP(value) !== 0 && !value.includes('%')
@@ -82,23 +80,17 @@ export function claimedBy(
 
 type Reading = KeyedLimit & Conditional & { readonly claim?: ClaimedLimit }
 
-/**
- * Returns the names of the header fields or claims that limits count by, or that their conditions
- * read.
- */
 function namesOf(limits: readonly Reading[], kind: 'header' | 'claim'): readonly string[] {
-  const names = limits.flatMap(({ per, when = [], unless = [] }) => [
+  const names = limits.flatMap(({ per, when = [], unless = [], claim }) => [
+    ...(kind === 'claim' && claim !== undefined ? [claim.name] : []),
     ...per.filter((part) => part.startsWith(`${kind}:`)).map((part) => part.slice(kind.length + 1)),
     ...[...when, ...unless].flatMap(({ of, name }) => (of === kind ? name : [])),
   ])
-  return [...new Set(names)]
+  return [...new Set(names)].toSorted()
 }
 
 /** Returns the names of the header fields that limits count by, or that their conditions read. */
 export const fieldsOf = (limits: readonly Reading[]): readonly string[] => namesOf(limits, 'header')
 
 /** Returns the names of the claims that limits read, sorted. */
-export function claimsOf(limits: readonly Reading[]): readonly string[] {
-  const given = limits.flatMap(({ claim }) => claim?.name ?? [])
-  return [...new Set([...namesOf(limits, 'claim'), ...given])].toSorted()
-}
+export const claimsOf = (limits: readonly Reading[]): readonly string[] => namesOf(limits, 'claim')

@@ -54,6 +54,8 @@ const SHOWN_CHARS = 4
 const SHOWN_HEX_DIGITS = 8
 export const MAX_SHOWN = 10_000
 
+const WHICH_CALLER = 'Which caller? Write client:ID, ip:192.0.2.7, header:x-api-key=VALUE or token:SHA256.'
+
 /** True for a text that names its part of `per`, unlike a bare client id. */
 export const isNamedPart = (text: string): boolean => PART.test(text)
 
@@ -71,25 +73,17 @@ export const parseCaller = (text: string): CountedCaller => text.split(BETWEEN_P
 
 function parsePart(text: string): CallerPart {
   const [, simple, named, rest] = PART.exec(text) ?? []
-  const word = simple ?? named ?? 'client'
-  const value = unquoted(rest ?? text)
-  if (value === '')
-    throw new InvalidQuestion('Which caller? Write a client id, or a value such as ip:192.0.2.7.')
-  if (word === 'client' && simple === undefined && !isBareClient(text))
-    throw new InvalidQuestion(
-      'Write client:ID for a client, ip:192.0.2.7 for an address, or header:x-api-key=VALUE.',
-    )
-  if (word === 'token') return { word, value: parseTokenHash(value) }
-  const part = word.startsWith('header:') ? word.toLowerCase() : word
-  const plain = word === 'ip' ? value.split('/64', 1)[0]! : value
-  if (word === 'ip' && isIP(plain) === 0)
-    throw new InvalidQuestion(`"${text}" must be an IP address such as ip:192.0.2.7.`)
-  return { word: part, value: countedForm(part)(plain) }
+  const written = simple ?? named ?? 'client'
+  const word = written.startsWith('header:') ? written.toLowerCase() : written
+  const value = countedForm(word)(unquoted(rest ?? text))
+  if (value === '' || (rest === undefined && !isBareClient(text))) throw new InvalidQuestion(WHICH_CALLER)
+  return { word, value }
 }
 
-/** Returns the form in which limits count the values of a word. */
+/** Returns the form in which limits count the values of a word; empty for an invalid value. */
 export function countedForm(word: string): (value: string) => string {
   if (word === 'ip') return addressOf
+  if (word === 'token') return hashOf
   return word.startsWith('header:') ? foldCase : (value) => value
 }
 
@@ -102,15 +96,16 @@ function unquoted(text: string): string {
   }
 }
 
-/** Parses the SHA-256 of a token, in base64url or hex, or its short form. */
-function parseTokenHash(text: string): string {
+/** Returns the SHA-256 of a token, given in base64url or hex or in its short form, in base64url. */
+function hashOf(text: string): string {
   if (/^[\da-f]{64}$/i.test(text)) return Buffer.from(text, 'hex').toString('base64url')
-  if (/^[\w-]{43}$/.test(text) || text.includes(SHORTENED)) return text
-  throw new InvalidQuestion('A token is named by its SHA-256, in hex or base64url: token:SHA256.')
+  return /^[\w-]{43}$/.test(text) || text.includes(SHORTENED) ? text : ''
 }
 
 /** Returns an address as limits count it: IPv4, or the /64 of IPv6. */
-function addressOf(ip: string): string {
+function addressOf(text: string): string {
+  const [ip = ''] = text.split('/64', 1)
+  if (isIP(ip) === 0) return ''
   const network = networkOf(ip)
   return network.endsWith('/64') ? `${network.slice(0, -3).replaceAll('-', ':')}::/64` : network
 }
@@ -128,12 +123,9 @@ export const formatCaller = (caller: CountedCaller): string => caller.map(format
  * Returns a secret value as it may be shown: its first characters, and the first digits of its
  * SHA-256.
  */
-const shorten = memoize(
-  (value: string) =>
-    `${value.slice(0, SHOWN_CHARS)}${SHORTENED}${hash('sha256', value).slice(0, SHOWN_HEX_DIGITS)}`,
-  MAX_SHOWN,
-  256,
-)
+const shortFormOf = (value: string): string =>
+  `${value.slice(0, SHOWN_CHARS)}${SHORTENED}${hash('sha256', value).slice(0, SHOWN_HEX_DIGITS)}`
+const shorten = memoize(shortFormOf, MAX_SHOWN, 256)
 
 /** Formats a caller as it may be shown and logged: header fields and tokens are shortened. */
 export const showCaller = (caller: CountedCaller): string =>

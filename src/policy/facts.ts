@@ -54,15 +54,8 @@ export function tokenHash({ head }: Facts): string | undefined {
   if (credentials === undefined) return undefined
   // A token contains no space, and any number of spaces may precede it.
   const token = credentials.slice(credentials.lastIndexOf(' ') + 1)
-  return hash('sha256', signedPartOf(token) ?? token, 'base64url')
-}
-
-/**
- * Returns a JWT without its signature; undefined for other tokens. Its header may begin with white
- * space, and so not with `eyJ`.
- */
-function signedPartOf(token: string): string | undefined {
+  // The header of a JWT may begin with white space, and so not with `eyJ`.
   const [header = '', payload, ...others] = token.split('.', 4)
-  const isJwt = others.length === 1 && parseObject(Buffer.from(header, 'base64url'))
-  return isJwt ? `${header}.${payload}` : undefined
+  const isJwt = others.length === 1 && parseObject(Buffer.from(header, 'base64url')) !== undefined
+  return hash('sha256', isJwt ? `${header}.${payload}` : token, 'base64url')
 }

@@ -56,12 +56,11 @@ export function encodePart(part: string): string {
   if (UNESCAPED.test(part)) return part
   // A `%` without digits is never an escape.
   if (part === '') return '%'
+  // Ids and claims have no lone surrogates, which would all be the same in UTF-8 (`isName`).
   const bytes = Buffer.from(part)
-  // UTF-8 replaces lone surrogates, which would make different parts equal.
-  const isLossy = bytes.length > part.length && /\p{Surrogate}/u.test(part)
-  let encoded = isLossy ? `#${Buffer.from(part, 'utf16le').toString('hex')}` : ''
-  if (!isLossy) for (const byte of bytes) encoded += ENCODED[byte]!
-  if (!isLossy && bytes.length <= MAX_BYTES) return encoded
+  let encoded = ''
+  for (const byte of bytes) encoded += ENCODED[byte]!
+  if (bytes.length <= MAX_BYTES) return encoded
   // Encodings without a hash escape every `#`.
   return `#${createHash('sha256').update(encoded).digest('hex')}`
 }

@@ -64,20 +64,20 @@ export function compileKind(parameters: Parameters, part: string) {
   }
 }
 
-type Counted = Pick<Route, 'segments'> & { readonly limits: readonly KeyedLimit[] }
+/** Returns the names of the parameters in a route's path. */
+export const parametersOf = ({ segments }: Pick<Route, 'segments'>): readonly string[] =>
+  segments.flatMap((segment) => ('param' in segment ? segment.param : []))
 
-/** Returns the parameters of a route's path that its limits count by, in the order of the path. */
-export function countedBy({ segments, limits }: Counted): readonly string[] {
-  const params = segments.flatMap((segment) => ('param' in segment ? segment.param : []))
-  return params.filter((param) => limits.some(({ per }) => per.includes(param)))
-}
+type Counted = Pick<Route, 'segments'> & { readonly limits: readonly KeyedLimit[] }
 
 /**
  * Compiles the check of a route's counted path parameters, which returns a 400 for a parameter that
  * is not of its kind.
  */
 export function compileParameters(route: Counted, parameters: Parameters) {
-  const checks = countedBy(route).map((name) => ({ name, ...compileKind(parameters, name) }))
+  const checks = parametersOf(route)
+    .filter((name) => route.limits.some(({ per }) => per.includes(name)))
+    .map((name) => ({ name, ...compileKind(parameters, name) }))
   return ({ params }: { readonly params: Params }): Refusal | undefined => {
     for (const { name, cause, accepts, words } of checks) {
       if (accepts(decodeSegment(params[name]!))) continue

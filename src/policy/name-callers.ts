@@ -1,5 +1,5 @@
 import { memoize } from '../runtime/memoize.ts'
-import { type CallerPart, countedForm, type CountedCaller, identityOf } from './counted.ts'
+import { countedForm, type CountedCaller, identityOf } from './counted.ts'
 import { MAX_SHOWN, showCaller, type ShownCaller } from './counted.ts'
 import type { Caller, Facts } from './facts.ts'
 import type { KeyedLimit } from './key.ts'
@@ -28,15 +28,10 @@ function createNameByOne(word: string): Name {
 }
 
 function nameByAll(words: readonly string[]): Name {
-  const readers = words.map((word) => ({ word, read: valueReader(word), formOf: countedForm(word) }))
+  const names = words.map((word) => nameByOne(word))
   return (caller, facts) => {
-    const parts: CallerPart[] = []
-    for (const { word, read, formOf } of readers) {
-      const value = read(caller, facts)
-      if (typeof value !== 'string') return NOBODY
-      parts.push({ word, value: formOf(value) })
-    }
-    return shownAs(parts)
+    const found = names.flatMap((nameOf) => nameOf(caller, facts))
+    return found.length < words.length ? NOBODY : shownAs(found.flatMap(({ parts }) => parts))
   }
 }
 

@@ -103,11 +103,10 @@ export function parseOverrides(fields: Readonly<Record<string, string>>) {
 function parseOverride(field: string, value: string): Override | undefined {
   if (field.length + value.length > MAX_LENGTH) return undefined
   try {
-    const [caller, name] = JSON.parse(field) as readonly unknown[]
+    const [caller, name] = JSON.parse(field) as readonly [string, unknown]
     const { limit, untilAt, setAt, by, note } = JSON.parse(value) as Override
-    if (typeof caller !== 'string' || typeof name !== 'string') return undefined
-    if (!isWhole(limit) || !isInstant(setAt)) return undefined
-    if (untilAt !== undefined && !isInstant(untilAt)) return undefined
+    const hasInstants = isInstant(setAt) && isInstant(untilAt ?? setAt)
+    if (typeof name !== 'string' || !isWhole(limit) || !hasInstants) return undefined
     return { caller: parseCaller(caller), name, limit, untilAt, setAt, by: textOf(by), note: textOf(note) }
   } catch {
     return undefined
@@ -138,14 +137,10 @@ export interface ListedOverride {
 }
 
 /** Lists the overrides that have not ended for operators, by caller and limit. */
-export function listOverrides(
-  overrides: readonly Override[],
-  limits: readonly KeyedLimit[],
-  nowMs: number,
-): readonly ListedOverride[] {
+export function listOverrides(overrides: readonly Override[], limits: readonly KeyedLimit[], nowMs: number) {
   return overrides
     .filter((override) => isActive(override, nowMs))
-    .map(({ caller, name, limit, untilAt, setAt, by = null, note = null }) => {
+    .map(({ caller, name, limit, untilAt, setAt, by = null, note = null }): ListedOverride => {
       const until = untilAt === undefined ? null : instant(untilAt)
       const applies = limits.some((limit) => limit.name === name && isOverridable(limit, caller))
       return { caller: showCaller(caller), name, limit, until, set: instant(setAt), by, note, applies }

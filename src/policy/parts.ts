@@ -24,28 +24,21 @@ export const isVariable = (part: string | undefined): boolean =>
 /** Returns the reader of the value that a request has for a part of `per`. */
 export function valueReader(part: string): Read {
   const [of, name = ''] = part.split(/:(.*)/s)
-  switch (of) {
-    case 'client':
-    case 'user':
-      return ({ [of]: id }) => id
-    case 'ip':
-      return ({ ip }) => ip
-    case 'route':
-      return (_, { route }) => route?.match
-    case 'token':
-      return (_, facts) => tokenHash(facts)
-    case 'claim':
-      return ({ claims }) => (claims?.[name] === undefined ? undefined : claimText(claims[name]))
-    case 'header':
-      return (_, facts) => {
-        const values = facts.field(name)
-        if (values === undefined) return undefined
-        return values.length === 1 ? values[0] : null
-      }
-    default:
-      return (_, { params }) => params[part]
-  }
+  const readers = new Map<string | undefined, Read>([
+    ['client', ({ client }) => client],
+    ['user', ({ user }) => user],
+    ['ip', ({ ip }) => ip],
+    ['route', (_, { route }) => route?.match],
+    ['token', (_, facts) => tokenHash(facts)],
+    ['claim', ({ claims }) => claimText(claims?.[name])],
+    ['header', (_, facts) => onlyValue(facts.field(name))],
+  ])
+  return readers.get(of) ?? ((_, { params }) => params[part])
 }
+
+/** Returns the value of a header field; null if it is there several times. */
+const onlyValue = (values: readonly string[] | undefined): string | null | undefined =>
+  values !== undefined && values.length > 1 ? null : values?.[0]
 
 /**
  * Returns the reader of a part as it is in keys. A claim or header field that is not of its kind is
@@ -67,8 +60,9 @@ export function partReader(part: string, parameters: Parameters): Read {
  * Returns a claim as text; null unless it is an integer, or a string of 1 to 255 characters
  * without control characters and lone surrogates. Unsafe integers may be rounded.
  */
-function claimText(claim: unknown): string | null {
+function claimText(claim: unknown): string | null | undefined {
   if (Number.isSafeInteger(claim)) return String(claim)
+  if (claim === undefined) return undefined
   return isName(claim) && claim.length <= MAX_CLAIM ? claim : null
 }
 

@@ -14,11 +14,10 @@ export function compileRoutes<R extends Route & { readonly limits: readonly Limi
 ) {
   return routes.map((route) => {
     const compiled = route.limits.map((limit) => compileLimit(limit, options))
-    const refuseParams = compileParameters(route, options.parameters ?? {})
     return {
       ...route,
       compiled,
-      refuseParams,
+      refuseParams: compileParameters(route, options.parameters ?? {}),
       quotas: applyAll(compiled),
       callersOf: compileCallers(route.limits),
     }

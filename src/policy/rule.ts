@@ -22,12 +22,7 @@ export interface AllRules {
 }
 
 /** Returns the rules of a key under a limit, and of the client that it counts, if any. */
-export function rulesOf(
-  { clientLimits, overrides }: AllRules,
-  limit: Limit,
-  key: string,
-  client: string | undefined,
-): ClientRules {
+export function rulesOf({ clientLimits, overrides }: AllRules, limit: Limit, key: string, client?: string) {
   const own = client === undefined ? undefined : clientLimits?.get(client)?.get(limit.name)
   const set = overrides?.size ? overrideOf(overrides, limit, key) : undefined
   return own === undefined && set === undefined ? NO_RULES : { own, set }
@@ -45,31 +40,22 @@ export interface AppliedQuota extends Quota {
  * Applies a limit to a key at an instant (epoch milliseconds). An override does not change the
  * window; the client's own window holds as long as its own limit has not ended.
  */
-export function quotaOf(
-  limit: Limit,
-  key: string,
-  nowMs: number,
-  rules: ClientRules = NO_RULES,
-): AppliedQuota {
-  const { name, shadow, countsSuccess, onOutage, cost, counts, isConcurrent } = limit
+export function quotaOf(limit: Limit, key: string, nowMs: number, rules: ClientRules = NO_RULES) {
   const { set, claimed } = rules
   const own = rules.own !== undefined && isActive(rules.own, nowMs) ? rules.own : undefined
   const windowMs = own?.windowMs ?? limit.windowMs
-  let source: RuleSource = 'limit'
-  let rule: Pick<ClientLimit, 'limit' | 'untilAt'> = limit
-  if (set !== undefined && isActive(set, nowMs)) {
-    source = 'override'
-    rule = set
-  } else if (own !== undefined) {
-    source = 'client'
-    rule = own
-  } else if (limit.changes.length > 0 && limit.changes[0]!.fromAt <= nowMs) {
-    source = 'change'
-    rule = changeAt(limit, nowMs)!
-  } else if (claimed !== undefined) {
-    source = 'claim'
-    rule = { limit: claimed }
-  }
+  if (set !== undefined && isActive(set, nowMs)) return applied('override', set, limit, key, windowMs)
+  if (own !== undefined) return applied('client', own, limit, key, windowMs)
+  const hasChanged = limit.changes.length > 0 && limit.changes[0]!.fromAt <= nowMs
+  if (hasChanged) return applied('change', changeAt(limit, nowMs)!, limit, key, windowMs)
+  if (claimed !== undefined) return applied('claim', { limit: claimed }, limit, key, windowMs)
+  return applied('limit', limit, limit, key, windowMs)
+}
+
+type Rule = Pick<ClientLimit, 'limit' | 'untilAt'>
+
+function applied(source: RuleSource, rule: Rule, limit: Limit, key: string, windowMs: number): AppliedQuota {
+  const { name, shadow, countsSuccess, onOutage, cost, counts, isConcurrent } = limit
   const quota = { name, key, limit: rule.limit, windowMs, shadow, untilAt: rule.untilAt, source }
   if (isConcurrent) return { ...quota, isConcurrent, onOutage }
   if ((limit.calendar ?? onOutage ?? cost ?? counts) === undefined) return quota
@@ -89,17 +75,11 @@ function calendarOf({ calendar: name }: Limit): Calendar | undefined {
 }
 
 /** Returns, in words for operators, why a limit has its number of calls for a client. */
-export function reasonOf(
-  limit: Limit,
-  source: RuleSource,
-  nowMs: number,
-  { own, set }: ClientRules = {},
-): string {
+export function reasonOf(limit: Limit, source: RuleSource, nowMs: number, { own, set }: ClientRules = {}) {
   if (source === 'override') return overrideReason(set!)
   if (source === 'client') return `the client's own limit of the file${until(own!.untilAt)}`
   const ended = own?.untilAt === undefined ? '' : `; the client's own limit ended at ${instant(own.untilAt)}`
   if (source === 'change') return `changed at ${instant(changeAt(limit, nowMs)!.fromAt)}${ended}`
-  if (source === 'claim') return `the claim ${limit.claim!.name} of the token${ended}`
   if (limit.claim === undefined) return `the limit of the file${ended}`
   return `the claim ${limit.claim.name} of the token, or its default${ended}`
 }
@@ -133,7 +113,7 @@ export function upcomingChanges(limit: Limit, nowMs: number, rules: ClientRules 
       const isNewWindow = next.windowMs !== before.windowMs
       if (next.limit === before.limit && !isNewWindow) return []
       before = next
-      const window = isNewWindow ? { windowSeconds: next.windowMs / 1000 } : {}
-      return [{ announced, from: instant(fromAt), limit: next.limit, ...window }]
+      const change = { announced, from: instant(fromAt), limit: next.limit }
+      return isNewWindow ? [{ ...change, windowSeconds: next.windowMs / 1000 }] : [change]
     })
 }

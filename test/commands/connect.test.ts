@@ -263,7 +263,7 @@ routes: [{ match: "POST /oidc/request", upstream: data, authenticate: par }]`
         ({ state, what, message }) => `${state} ${what}: ${message.replace(/\d{4}-\S+Z/, 'THEN')}`,
       )
     // The certificates are valid from yesterday until 30 days from now.
-    const [soon, over] = ['is valid until THEN', 'expired at THEN; renew it']
+    const [soon, over] = ['is valid until THEN; renew it', 'expired at THEN; renew it']
     expect(after(0)[0]).toBe('ok certificate listen.tls.cert: is valid until THEN')
     expect(after(20)).toEqual([
       `warning certificate listen.tls.cert: ${soon}`,

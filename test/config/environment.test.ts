@@ -152,6 +152,8 @@ describe('flags', () => {
   it('replace invalid values of the file', async () => {
     expect(await mistakesIn(completed('listen: { port: x }'), {}, overridesOf({ port: '1' }))).toEqual([])
     expect(await mistakesIn(completed('listen:'), {}, overridesOf({ port: '1' }))).toEqual([])
+    const unset = completed('listen: { port: "${UNSET}" }')
+    expect(await mistakesIn(unset, {}, overridesOf({ port: '1' }))).toEqual([])
   })
 
   it('flags are named in mistakes', async () => {

@@ -246,7 +246,7 @@ routes:
     for (const keys of [[], [{ kty: 'oct', k: 'c2VjcmV0' }]]) {
       const beside = { 'keys.json': JSON.stringify({ keys }) }
       expect(await mistakesIn(completed(tokens), {}, [], beside)).toEqual([
-        "sluice.yaml:1:62: tokens.jwks: names keys.json, which contains no key that could verify a token; write the issuer's JWK Set there, or its URL here",
+        "sluice.yaml:1:62: tokens.jwks: names keys.json, which has no key that verifies tokens; write the issuer's JWK Set there, or its URL here",
       ])
     }
   })

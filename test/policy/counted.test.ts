@@ -67,7 +67,9 @@ describe('the text of a caller', () => {
     }
     fc.assert(
       fc.property(fc.string({ minLength: 1, maxLength: 300, unit: 'grapheme' }), (id) => {
-        expect(keyOf(`client:${id}`)).toBe(quotasOf([per('client')], { client: id })[0]!.key)
+        expect(keyOf(formatCaller([{ word: 'client', value: id }]))).toBe(
+          quotasOf([per('client')], { client: id })[0]!.key,
+        )
       }),
     )
     fc.assert(

@@ -1,5 +1,5 @@
 import { Refusal } from '../../src/errors.ts'
-import { compileLimits, type LimitOptions } from '../../src/policy/apply.ts'
+import { applyAll, compileLimit, type LimitOptions } from '../../src/policy/apply.ts'
 import type { Limit } from '../../src/policy/limit.ts'
 import type { Quota } from '../../src/limit/quota.ts'
 import { type Caller, type Facts, NO_FACTS } from '../../src/policy/facts.ts'
@@ -9,6 +9,9 @@ interface Asked extends Partial<LimitOptions> {
   readonly params?: Facts['params']
   readonly facts?: Facts
 }
+
+export const compileLimits = (limits: readonly Limit[], options: LimitOptions) =>
+  applyAll(limits.map((limit) => compileLimit(limit, options)))
 
 /** Applies limits to a request; throws if it lacks a part of a key. */
 export function quotasOf(

@@ -1,13 +1,13 @@
 import { hash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import type { ClientLimits, Limit } from '../../src/policy/limit.ts'
-import { compileLimits, type LimitOptions } from '../../src/policy/apply.ts'
+import type { LimitOptions } from '../../src/policy/apply.ts'
 import { parseCaller } from '../../src/policy/counted.ts'
 import { type Override, overrideKey, overrideOf } from '../../src/policy/overrides.ts'
 import type { Condition } from '../../src/policy/conditions.ts'
 import type { Caller, Facts } from '../../src/policy/facts.ts'
 import { Refusal } from '../../src/errors.ts'
-import { quotasOf } from './quotas.ts'
+import { compileLimits, quotasOf } from './quotas.ts'
 
 interface Sent {
   readonly method?: string

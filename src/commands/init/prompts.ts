@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline/promises'
 import { checkServer, SERVER } from '../../config/sections/listeners.ts'
-import { fetchedUrl, httpUrl, issuer, origin } from '../../config/sections/texts.ts'
+import { fetchedUrl, isHttpUrl, issuer, origin } from '../../config/sections/texts.ts'
 import { stringThat, text } from '../../config/sections/values.ts'
 import { initFlags, KINDS } from '../flags.ts'
 import { type Args, type Io, textOf, UsageError } from '../io.ts'
@@ -51,7 +51,7 @@ export async function promptForMissing(args: Args, io: Io): Promise<InitSettings
     for (const [flag, prompt] of Object.entries<Prompt>(PROMPTS)) {
       const isForTokens = TOKEN_FLAGS.has(flag)
       // The audience is often the URL of the API.
-      const isAudience = flag === 'api' && httpUrl(settings['audience'] ?? '')
+      const isAudience = flag === 'api' && isHttpUrl(settings['audience'] ?? '')
       const text = textOf(args, flag) ?? (isAudience ? settings['audience'] : undefined)
       if (isForTokens && !hasTokens(settings)) {
         if (text) throw new UsageError(`--${flag} needs --for ${KINDS[0]}.`)

@@ -3,7 +3,7 @@ import { isClientId } from '../../authenticate/token/claims.ts'
 import { SCHEMES } from '../../authenticate/token/jws.ts'
 import { privateMember } from '../../authenticate/token/key-set.ts'
 import { asList } from '../../runtime/json.ts'
-import { type Issue, mustBe, mustBeMapping } from '../yaml/issue.ts'
+import { type Issue, mustBe } from '../yaml/issue.ts'
 import { ownLimits } from './limits.ts'
 import { fetchedUrl, issuer, keysLocation } from './texts.ts'
 import { atKey, choice, crossField, duration, exclusive } from './values.ts'
@@ -20,17 +20,15 @@ const introspection = section({
   maxAgeMs: duration('0s', '1h').prefault('30s'),
 })
 
-const audience = z
-  .union(
-    [text('the audience'), list(text('an audience'), 1, 'a list of audiences')],
-    mustBe('the audience of the tokens or a list of audiences, such as https://api.example.com'),
-  )
-  .transform(asList)
+const audiences = list(text('an audience'), 1, 'a list of audiences')
+const AUDIENCE = 'the audience of the tokens or a list of audiences, such as https://api.example.com'
+const audience = z.union([text('the audience'), audiences], mustBe(AUDIENCE)).transform(asList)
 
 const algorithms = list(choice(ALGORITHMS), 1, 'a list of algorithms')
 const isRealm = (text: string): boolean => /^[ !#-[\]-~]+$/.test(text)
 
-const issuerFields = section({
+/** Schema of an issuer, whose file of keys is not resolved yet. */
+const oneIssuer = section({
   issuer,
   audience,
   jwks: keysLocation.optional(),
@@ -42,29 +40,21 @@ const issuerFields = section({
   introspection: introspection.optional(),
 })
 
-/** Schema of an issuer, whose file of keys is not resolved yet. */
-const oneIssuer = issuerFields.transform((settings) => ({
-  ...settings,
-  realm: settings.realm ?? new URL(settings.issuer).host,
-}))
-
 function* issuerConflicts(issuers: readonly z.output<typeof oneIssuer>[]): Generator<Issue> {
-  const introspected = issuers.findIndex(({ introspection }) => introspection !== undefined)
   for (const [i, { issuer, introspection }] of issuers.entries()) {
-    const first = issuers.findIndex((other) => other.issuer === issuer)
-    if (first < i) yield { path: [i, 'issuer'], message: `is also in tokens[${first}]; merge them` }
-    const message = `is also in tokens[${introspected}]; opaque tokens name no issuer, so remove one`
-    if (introspection !== undefined && introspected < i)
+    const earlier = issuers.slice(0, i)
+    const message = 'cannot be at two issuers, as opaque tokens name none; remove one'
+    if (earlier.some((other) => other.issuer === issuer))
+      yield { path: [i, 'issuer'], message: 'is the issuer of an earlier item; merge them' }
+    if (introspection !== undefined && earlier.some((other) => other.introspection !== undefined))
       yield { path: [i, 'introspection'], message, key: true }
   }
 }
 
-const ISSUER_KEYS = Object.keys(issuerFields.in.shape).join(', ')
-
-export const tokens = z.union(
-  [oneIssuer, list(oneIssuer, 1, 'a list of issuers').superRefine(crossField(issuerConflicts))],
-  mustBe(`a mapping (keys: ${ISSUER_KEYS}), or a list of such mappings`),
-)
+const issuers = list(oneIssuer, 1, 'a list of issuers').superRefine(crossField(issuerConflicts))
+const ISSUER_KEYS = Object.keys(oneIssuer.in.shape).join(', ')
+const TOKENS = `a mapping (keys: ${ISSUER_KEYS}), or a list of such mappings`
+export const tokens = z.union([oneIssuer, issuers], mustBe(TOKENS))
 
 const PRIVATE_KEY = 'is private; have the client create a new key, and write only its public part'
 const jwk = z.record(z.string(), z.unknown(), mustBe('a JWK: a mapping with "kty"')).superRefine(
@@ -74,8 +64,7 @@ const jwk = z.record(z.string(), z.unknown(), mustBe('a JWK: a mapping with "kty
   }),
 )
 
-const keys = list(jwk, 1, 'a list of JWKs')
-const jwks = z.strictObject({ keys }, mustBeMapping(['keys'], 'a JWK Set: a mapping with "keys"'))
+const jwks = section({ keys: list(jwk, 1, 'a list of JWKs') })
 
 const SECRET_METHODS = ['client_secret_basic', 'client_secret_post', 'client_secret_jwt'] as const
 const KEY_METHODS = ['private_key_jwt', 'tls_client_auth', 'self_signed_tls_client_auth'] as const

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { METHODS } from '../../downstream/router.ts'
-import { createCalendar, UNITS_MS, WEEKDAYS } from '../../policy/calendar.ts'
+import { createCalendar, DAYS, UNITS_MS } from '../../policy/calendar.ts'
 import { partOf } from '../../policy/kinds.ts'
 import type { Condition } from '../../policy/conditions.ts'
 import { asList } from '../../runtime/json.ts'
@@ -32,7 +32,7 @@ const calendar = section(
   {
     calendar: choice(['minute', 'hour', 'day', 'week', 'month', 'quarter', 'year']),
     timezone: timezone.default('UTC'),
-    firstDay: choice(WEEKDAYS).exactOptional(),
+    firstDay: choice(DAYS).exactOptional(),
   },
   function* ({ calendar, firstDay }) {
     if (firstDay !== undefined && calendar !== 'week')
@@ -45,14 +45,10 @@ const calendar = section(
 
 const DURATION = 'a duration from 100ms to 31d (units ms, s, m, h, d)'
 export const WINDOW = `${DURATION}, or { calendar: day }`
-const withoutUnit = (input: unknown) =>
-  typeof input === 'number' && window.safeParse(input).error!.issues[0]!.message
-export const windowOrCalendar = z.union(
-  [window.transform((windowMs) => ({ windowMs })), calendar],
-  mustBe(WINDOW, withoutUnit),
-)
+const sliding = window.transform((windowMs) => ({ windowMs }))
+export const windowOrCalendar = z.union([sliding, calendar], mustBe(WINDOW))
 
-export const together = z.union([choice(['token']), window], mustBe(`${DURATION}, or token`, withoutUnit))
+export const together = z.union([choice(['token']), window], mustBe(`${DURATION}, or token`))
 
 const claimed = section(
   {
@@ -61,17 +57,15 @@ const claimed = section(
     max: calls.exactOptional(),
     values: z.record(z.string(), calls, mustBe('a mapping of values to limits')).exactOptional(),
   },
-  (claimed) => exclusive(claimed, ['values', 'max']),
-)
-  .refine(({ default: least, max = Infinity }) => least <= max, {
-    path: ['default'],
-    error: 'is above "max"; write less',
-  })
-  .transform(({ claim: name, default: limit, ...rest }) => ({ limit, claim: { name, ...rest } }))
-export const value = z.union(
-  [calls.transform((limit) => ({ limit })), claimed],
-  mustBe('a whole number, 0 or more, or { claim: NAME, default: 4 }'),
-)
+  function* (claimed) {
+    const { default: least, max = Infinity } = claimed
+    yield* exclusive(claimed, ['values', 'max'])
+    if (least > max) yield { path: ['default'], message: 'is above "max"; write less' }
+  },
+).transform(({ claim: name, default: limit, ...rest }) => ({ limit, claim: { name, ...rest } }))
+const fixed = calls.transform((limit) => ({ limit }))
+const VALUE = 'a whole number, 0 or more, or { claim: NAME, default: 4 }'
+export const value = z.union([fixed, claimed], mustBe(VALUE))
 
 const SCALARS = [z.string(), z.number(), z.boolean()] as const
 const WORD = 'a text, a number, true or false'
@@ -90,7 +84,7 @@ const condition = section(
     const of = SUBJECTS.find((key) => condition[key] !== undefined)
     if (of === undefined)
       yield { path: [], message: 'must have one of "header", "claim" and "method"; write one' }
-    yield* exclusive(condition, SUBJECTS, 'write a list of two conditions')
+    yield* exclusive(condition, SUBJECTS)
     const isUnknown = asList(condition.is).some((word) => !METHODS.has(String(word)))
     const message = `must be a method that routes can match; use ${[...METHODS].join(', ')}`
     if (of === 'method' && isUnknown) yield { path: ['is'], message }
@@ -102,9 +96,6 @@ const condition = section(
   const words = asList(is).map(String)
   return { of, name, is: of === 'method' && words.includes('GET') ? [...words, 'HEAD'] : words }
 })
-export const conditions = z
-  .union(
-    [condition, list(condition, 1, 'a list of conditions')],
-    mustBe('a condition such as { header: NAME, is: present }, or a list of them'),
-  )
-  .transform(asList)
+const several = list(condition, 1, 'a list of conditions')
+const CONDITIONS = 'a condition such as { header: NAME, is: present }, or a list of them'
+export const conditions = z.union([condition, several], mustBe(CONDITIONS)).transform(asList)

@@ -4,30 +4,31 @@ import { INSTANT, instantMs } from '../../runtime/instant.ts'
 import { type Limit, MIN_LEASE_MS } from '../../policy/limit.ts'
 import { mayLack } from '../../policy/parts.ts'
 import { HOP_BY_HOP } from '../../downstream/request-fields.ts'
-import { mustBe, oneOf } from '../yaml/issue.ts'
+import { mustBe } from '../yaml/issue.ts'
 import { calls, conditions, keyParts, together, value } from './limit-rules.ts'
 import { WINDOW, window, windowOrCalendar } from './limit-rules.ts'
 import { headerFields, SET_BY_GATEWAY } from './texts.ts'
 import { atKey, bool, choice, crossField, exclusive, int, list, named } from './values.ts'
-import { section, stringThat, text } from './values.ts'
+import { section, text } from './values.ts'
 
 const isInstant = (text: string): boolean => !Number.isNaN(instantMs(text))
-const instant = stringThat(isInstant, 'an instant such as 2027-01-31T00:00:00Z', () => false)
-  .regex(INSTANT)
-  .transform(instantMs)
+const AN_INSTANT = mustBe('an instant such as 2027-01-31T00:00:00Z')
+// The pattern is for the JSON Schema.
+const instant = z.string(AN_INSTANT).refine(isInstant, AN_INSTANT).regex(INSTANT).transform(instantMs)
 
-const change = section({ announcedAt: instant, fromAt: instant, limit: calls })
+const change = section(
+  { announcedAt: instant, fromAt: instant, limit: calls },
+  function* ({ announcedAt, fromAt }) {
+    if (announcedAt > fromAt)
+      yield { path: ['announced'], message: 'is after "from"; announce a change before that' }
+  },
+)
 
 const changes = list(change, 0, 'a list of announced changes').superRefine(
   crossField(function* (changes) {
-    let latestAt = -Infinity
-    for (const [i, { announcedAt, fromAt }] of changes.entries()) {
-      if (announcedAt > fromAt)
-        yield { path: [i, 'announced'], message: 'is after "from"; announce a change before that' }
-      const message = 'must be later than that of the change before it; write them in order'
-      if (fromAt <= latestAt) yield { path: [i, 'from'], message }
-      latestAt = Math.max(latestAt, fromAt)
-    }
+    const message = 'must be later than that of the change before it; write them in order'
+    for (const [i, { fromAt }] of changes.slice(1).entries())
+      if (fromAt <= changes[i]!.fromAt) yield { path: [i + 1, 'from'], message }
   }),
 )
 
@@ -45,11 +46,10 @@ const refusal = section(
   function* ({ headers, body }) {
     for (const name of Object.keys(headers)) {
       const lower = name.toLowerCase()
-      const path = ['headers', name]
-      if (SET_BY_GATEWAY.test(lower) || HOP_BY_HOP.has(lower))
-        yield { path, message: 'is set by the gateway itself; remove it', key: true }
-      else if (lower === 'content-type' && body === undefined)
-        yield { path, message: 'applies only to a "body"; write one, or remove it', key: true }
+      const isOfBody = lower === 'content-type' && body === undefined
+      const message = 'is set by the gateway itself; remove it'
+      if (isOfBody || SET_BY_GATEWAY.test(lower) || HOP_BY_HOP.has(lower))
+        yield { path: ['headers', name], message, key: true }
     }
   },
 ).transform(({ status, headers, body }) => {
@@ -100,15 +100,11 @@ const limit = section(
     if ('claim' in limit && changes.length > 0)
       yield atKey('changes', 'cannot be combined with a limit by claim; remove one of them')
     const isSliding = !('calendar' in window)
-    if (counts !== undefined)
-      yield* exclusive(settings, ['counts', 'together', 'count', 'onOutage'], `write it at "${counts}"`)
+    if (counts !== undefined) yield* exclusive(settings, ['counts', 'together', 'count', 'onOutage'])
     else if (typeof together === 'number' && isSliding && together > window.windowMs)
       yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
-    if (count !== 'success') return
-    const reason = 'refunds would let a sliding window admit too many calls'
-    if (isSliding) yield atKey('count', `needs a calendar window: ${reason}; write window: { calendar: … }`)
-    yield* exclusive(settings, ['together', 'count'])
-    if (shadow) yield atKey('count', 'cannot be combined with "shadow"; remove one of them')
+    const message = 'needs a calendar window, without "together" and "shadow"; write so, or remove it'
+    if (count === 'success' && (isSliding || shadow || together !== undefined)) yield atKey('count', message)
   },
 ).transform(({ limit, window, concurrent, count, missing, ...rest }): Omit<Limit, 'name'> => ({
   ...rest,
@@ -117,12 +113,9 @@ const limit = section(
   ...(missing === 'skip' && { skipsMissing: true }),
 }))
 
-/** Returns why a limit has no counter that a share could bound; undefined if it has one. */
-function uncountable({ counts, isConcurrent, shadow }: Omit<Limit, 'name'>): string | undefined {
-  if (counts !== undefined) return 'a limit with "counts"'
-  if (isConcurrent) return 'a limit with "concurrent"'
-  return shadow ? 'a shadow limit' : undefined
-}
+/** True for two limits that count the same calls in the same windows. */
+const countAlike = (a: Limit, b: Limit): boolean =>
+  isDeepStrictEqual([a.per, a.windowMs, a.calendar], [b.per, b.windowMs, b.calendar])
 
 export const limitsSection = named(limit, 'a mapping of names to limits').superRefine(
   crossField(function* (limits) {
@@ -131,18 +124,12 @@ export const limitsSection = named(limit, 'a mapping of names to limits').superR
       if (counter === undefined) continue
       const { name, limit, claim, together } = counter
       const issue = (key: string, message: string) => ({ path: [share.name, key], message })
-      const isLike = ({ per, windowMs, calendar }: Omit<Limit, 'name'>): boolean =>
-        isDeepStrictEqual([per, windowMs, calendar], [share.per, share.windowMs, share.calendar])
-      const mistake = counter === share ? 'its own limit' : uncountable(counter)
-      const others = limits.filter((other) => isLike(other) && uncountable(other) === undefined)
-      const names = oneOf(others.map(({ name }) => name))
-      const remedy = names || 'one with the same "per" and "window", or remove it'
-      const differs = `has another "per" or "window"; write those of "${name}" here`
+      const hasNone = counter.counts !== undefined || counter.isConcurrent || counter.shadow
+      const other = 'must be a live limit with its own counter and the same "per" and "window"; write one'
       const above = `is above that of "${name}", which it counts; write at most ${limit}`
       const withAccess = `cannot be combined with "together" of "${name}"; remove it`
-      if (mistake !== undefined) yield issue('counts', `names ${mistake}; write ${remedy}`)
-      else if (!isLike(counter)) yield issue('counts', differs)
-      else if ((claim ?? share.claim) === undefined && share.limit > limit) yield issue('limit', above)
+      if (hasNone || !countAlike(counter, share)) yield issue('counts', other)
+      else if (!claim && !share.claim && share.limit > limit) yield issue('limit', above)
       if (share.shadow && together !== undefined) yield issue('shadow', withAccess)
     }
   }),

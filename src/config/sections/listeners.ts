@@ -98,11 +98,12 @@ const TLS = `true or a mapping (keys: ${Object.keys(tlsFields.in.shape).join(', 
 const tls = z.union([coerced(z.literal(true)).transform(() => ({})), tlsFields], mustBe(TLS))
 
 const KINDS = ['url', 'cluster', 'sentinels'] as const
+const OF_SENTINELS = ['name', 'sentinelUsername', 'sentinelPassword'] as const
 const redis = section(
   {
     url: stringThat(checkServer, SERVER).optional(),
     cluster: list(stringThat(checkNode, NODE), 1, 'a list of the URLs of some nodes').optional(),
-    sentinels: list(stringThat(checkSentinel, SENTINEL), 1, 'a list of sentinels’ URLs').optional(),
+    sentinels: list(stringThat(checkSentinel, SENTINEL), 1, 'a list of sentinel URLs').optional(),
     name: text('the master’s name at the sentinels').optional(),
     sentinelUsername: text('a user of the sentinels').optional(),
     sentinelPassword: text('the password of the sentinels').optional(),
@@ -111,17 +112,12 @@ const redis = section(
     tls: tls.optional(),
   },
   function* (redis) {
-    const { url, cluster, sentinels, name, sentinelUsername, sentinelPassword, tls } = redis
+    const { url, cluster, sentinels, name, tls } = redis
     const kind = KINDS.find((kind) => redis[kind] !== undefined)
     if (kind === undefined) yield { path: [], message: 'must have url, cluster or sentinels' }
-    yield* exclusive(redis, KINDS)
+    yield* exclusive(redis, kind === 'sentinels' ? KINDS : [...KINDS, ...OF_SENTINELS])
     if (kind === 'sentinels' && name === undefined)
       yield { path: ['name'], message: 'is missing; write the master’s name at the sentinels' }
-    if (kind === 'sentinels' && sentinelUsername !== undefined && sentinelPassword === undefined)
-      yield atKey('sentinelUsername', 'needs sentinelPassword; write both or neither')
-    for (const key of ['name', 'sentinelUsername', 'sentinelPassword'] as const)
-      if (kind !== undefined && kind !== 'sentinels' && redis[key] !== undefined)
-        yield atKey(key, 'applies only to "sentinels"; remove it')
     if (tls !== undefined && url !== undefined && !url.startsWith('redis'))
       yield atKey('tls', 'does not apply to a socket file; remove it')
     // All nodes are reached with the same settings.

@@ -25,10 +25,11 @@ function checkKind(kind: string): boolean | string {
   }
   // Escapes but references to groups, and classes, become letters.
   const plain = kind.replaceAll(/\\[^1-9k]|\[(?:\\.|[^\\\]])*\]/gu, 'x')
-  if (plain.includes('\\')) return 'must not refer back to a group; write out what it matches'
-  if (/\)[*+{]/.test(plain)) return 'must not repeat a group; write it out'
   // The `?` of a group, such as `(?:`, is no repetition.
   const repetitions = plain.match(/[*+]|(?<!\()\?|\{\d+,\d*\}/g) ?? []
-  if (repetitions.length <= MAX_REPETITIONS) return true
-  return `has more than ${MAX_REPETITIONS} of *, +, ? and {n,m}; write {n} or characters in [ ]`
+  const isBounded = repetitions.length <= MAX_REPETITIONS && !/\\|\)[*+{]/.test(plain)
+  return (
+    isBounded ||
+    `must have at most ${MAX_REPETITIONS} of *, +, ? and {n,m}, none of a group, and no reference to one`
+  )
 }

@@ -53,10 +53,9 @@ const CHECKED_METHODS = { par: 'POST', authorization: 'GET,POST' }
 
 /** The maximum keeps the sum of a key that is never idle within 48 bits. */
 const points = int(0, 10_000)
-const costs = z.union(
-  [points, z.record(z.string(), points, mustBe('a mapping of limits to points'))],
-  mustBe('a whole number from 0 to 10000, or a mapping such as { requests: 4 }'),
-)
+const ofLimits = z.record(z.string(), points, mustBe('a mapping of limits to points'))
+const COSTS = 'a whole number from 0 to 10000, or a mapping such as { requests: 4 }'
+const costs = z.union([points, ofLimits], mustBe(COSTS))
 
 /** Returns the points that a call of a route takes from a limit: those of its counter. */
 export const costOf = (
@@ -79,24 +78,21 @@ const route = section(
   function* (route) {
     const { match, respond, authenticate, scope, limits, maxBody, timeoutMs } = route
     yield* exclusive(route, ['upstream', 'respond'])
-    if (respond !== undefined) {
-      const message = 'must be bearer, because callers may read only their own limits'
-      const inapplicable = 'does not apply to "respond"; remove it'
-      if (authenticate !== 'bearer') yield { path: ['authenticate'], message }
-      if (limits.length > 0) yield atKey('limits', inapplicable)
-      if (timeoutMs !== undefined) yield atKey('timeout', inapplicable)
-    }
-    if (scope.length > 0 && authenticate !== 'bearer')
-      yield atKey('scope', 'applies only to "authenticate: bearer"; remove it')
-    if (authenticate === 'none' || authenticate === 'bearer') return
+    const isChecked = authenticate === 'par' || authenticate === 'authorization'
+    const notOwn = 'must be bearer, because callers may read only their own limits'
+    const kind = respond === undefined ? `authenticate: ${authenticate}` : `respond: ${respond}`
+    const message = `does not apply to "${kind}"; remove it`
+    if (respond !== undefined && authenticate !== 'bearer') yield { path: ['authenticate'], message: notOwn }
+    if (limits.length > 0 && (isChecked || respond !== undefined)) yield atKey('limits', message)
+    if (timeoutMs !== undefined && respond !== undefined) yield atKey('timeout', message)
+    if (scope.length > 0 && authenticate !== 'bearer') yield atKey('scope', message)
+    if (maxBody !== MAX_BODY && isChecked) yield atKey('maxBody', message)
+    if (!isChecked) return
     const methods = CHECKED_METHODS[authenticate]
     const path = match.replace(/^[A-Za-z,]+ +/, '')
-    const message = `must match only ${methods.replace(',', ' and ')}; write "${methods} ${path}"`
+    const other = `must match only ${methods.replace(',', ' and ')}; write "${methods} ${path}"`
     if (!covers(parsePattern(`${methods} /*`) as Pattern, parsePattern(match) as Pattern))
-      yield { path: ['match'], message }
-    const reason = `does not apply to "authenticate: ${authenticate}"`
-    if (limits.length > 0) yield atKey('limits', `${reason}, which is never limited; remove it`)
-    if (maxBody !== MAX_BODY) yield atKey('maxBody', `${reason}; write par.maxBody`)
+      yield { path: ['match'], message: other }
   },
 ).transform((route) => ({ ...(parsePattern(route.match) as Pattern), timeoutMs: undefined, ...route }))
 
@@ -107,7 +103,4 @@ export const headers = section({
   requestId: stringThat(fieldIssue, 'the name of a header field').default('X-Request-Id'),
 })
 
-export const failures = section({
-  limit: int(1, 1000),
-  windowMs: duration('1s', '1h'),
-})
+export const failures = section({ limit: int(1, 1000), windowMs: duration('1s', '1h') })

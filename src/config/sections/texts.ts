@@ -32,52 +32,47 @@ export const cidr = stringThat((range) => {
 )
 
 /** Schema of an http or https URL without path, query and credentials; gives its origin. */
-export const origin = stringThat((text) => {
-  const url = httpUrl(text)
-  return url !== undefined && url.href === `${url.origin}/`
-}, 'an http or https address that ends after the port, such as http://data.internal:4000').transform(
-  (url) => new URL(url).origin,
-)
+export const origin = stringThat(
+  (text) => isHttpUrl(text) && new URL(text).href === `${new URL(text).origin}/`,
+  'an http or https address that ends after the port, such as http://data.internal:4000',
+).transform((text) => new URL(text).origin)
 
 /**
  * An issuer's URL as written, because it is compared exactly (RFC 8414 section 2: no query, no
  * fragment).
  */
-export const issuer = stringThat((text) => {
-  const url = httpUrl(text)
-  return url !== undefined && !/[?#\s]/.test(text) && hasNoCredentials(url)
-}, 'the issuer’s URL without query or fragment, such as https://identity.example.com/oidc')
+export const issuer = stringThat(
+  (text) => isHttpUrl(text) && !/[?#\s]/.test(text),
+  'the issuer’s URL without query or fragment, such as https://identity.example.com/oidc',
+)
 
 export const keysLocation = stringThat(
-  (text) => text !== '' && (!/^\w+:/.test(text) || isFetchable(text) === true),
+  (text) => text !== '' && (!/^\w+:/.test(text) || isFetchable(text)),
   'an http or https URL, or the path of a file',
-).transform((text) => (httpUrl(text) ? { url: text } : { file: text }))
+).transform((text) => (isHttpUrl(text) ? { url: text } : { file: text }))
 
-export const fetchedUrl = (what: string) => stringThat(isFetchable, what)
+export const fetchedUrl = (what: string) =>
+  stringThat(isFetchable, `an http or https URL without credentials or "#": ${what}`)
 
 /**
  * The URL of a page, in the characters of RFC 3986 section 2: it is sent in JSON without escapes,
  * and an anchor is added to it.
  */
-export const pageUrl = stringThat((text) => {
-  const url = httpUrl(text)
-  return url !== undefined && hasNoCredentials(url) && /^[\w.~:/?[\]@!$&'()*+,;=%-]+$/.test(text)
-}, 'the URL of a page, without "#" or credentials, such as https://docs.example.com/errors')
-
-function isFetchable(text: string): boolean | string {
-  const url = httpUrl(text)
-  if (url === undefined) return false
-  return (hasNoCredentials(url) && !text.includes('#')) || 'must not contain credentials or "#"'
-}
-
-const hasNoCredentials = ({ username, password }: URL): boolean => username === '' && password === ''
+export const pageUrl = stringThat(
+  (text) => isHttpUrl(text) && /^[\w.~:/?[\]@!$&'()*+,;=%-]+$/.test(text),
+  'the URL of a page, without "#" or credentials, such as https://docs.example.com/errors',
+)
 
 export const pemFile = text('the path of a PEM file')
 
-export function httpUrl(text: string): URL | undefined {
-  const url = /^https?:\/\//i.test(text) && URL.canParse(text) ? new URL(text) : undefined
-  return url?.port === '0' ? undefined : url
+/** True for an http or https URL without credentials. */
+export function isHttpUrl(text: string): boolean {
+  if (!/^https?:\/\//i.test(text) || !URL.canParse(text)) return false
+  const { port, username, password } = new URL(text)
+  return port !== '0' && username + password === ''
 }
+
+const isFetchable = (text: string): boolean => isHttpUrl(text) && !text.includes('#')
 
 const FIELD = /^[\w!#$%&'*+.^`|~-]+$/
 const isFieldValue = (value: string): boolean => /^[!-~](?:[ -~]*[!-~])?$/.test(value)

@@ -19,16 +19,12 @@ function measure(noun: string, units: Readonly<Record<string, number>>) {
     return Math.abs(value - Math.round(value)) < 1e-6 ? Math.round(value) : value
   }
   return (min: string, max: string) => {
+    const options = mustBe(`a ${noun} from ${min} to ${max} (units ${names.join(', ')})`)
     const fits = (text: string): boolean => {
       const value = read(text)
       return Number.isInteger(value) && value >= read(min) && value <= read(max)
     }
-    function ofNumber(number: number): string | false {
-      const similar = [`${number}${names[0]}`, `${number}${names[1]}`].filter(fits).join(' or ')
-      return similar !== '' && `has no unit; write ${similar}`
-    }
-    const what = `a ${noun} from ${min} to ${max} (units ${names.join(', ')})`
-    return stringThat(fits, what, ofNumber).regex(pattern).transform(read)
+    return z.string(options).regex(pattern, options).refine(fits, options).transform(read)
   }
 }
 
@@ -59,13 +55,9 @@ export const choice = <const T extends readonly string[]>(words: T) => z.enum(wo
  * Creates the schema of texts that `check` accepts. `check` may return a message that is more
  * specific than `what`.
  */
-export function stringThat(
-  check: (text: string) => boolean | string,
-  what: string,
-  ofNumber: (number: number) => string | false = () => 'is a number here; put it in quotes',
-) {
+export function stringThat(check: (text: string) => boolean | string, what: string) {
   const options = mustBe(what, (input) => {
-    if (typeof input === 'number') return ofNumber(input)
+    if (typeof input === 'number') return 'is a number here; put it in quotes'
     const result = typeof input === 'string' && check(input)
     return typeof result === 'string' && result
   })
@@ -76,11 +68,8 @@ export const text = (what: string) =>
   stringThat((text) => text !== '' || `is empty; write ${what}`, what).min(1)
 
 export function list<T extends z.ZodType>(item: T, min: number, what: string) {
-  const options = mustBe(what, (input) =>
-    Array.isArray(input)
-      ? 'is empty; write at least one'
-      : `must be ${what}, in [ ] or with a "- " before each`,
-  )
+  const form = `must be ${what}, in [ ] or with a "- " before each`
+  const options = mustBe(what, (input) => (Array.isArray(input) ? 'is empty; write at least one' : form))
   return z.array(item, options).min(min, options)
 }
 
@@ -96,17 +85,11 @@ type Shape = z.core.$ZodLooseShape
 type Values<T extends Shape> = z.output<z.ZodObject<T, z.core.$strict>>
 
 /**
- * Returns the key of the file for the name of a setting: `timeout` for `timeoutMs`, `until` for
- * `untilAt`.
- */
-const fileKeyOf = (name: string): string => name.replace(/(?:Ms|At)$/, '')
-
-/**
- * Creates the schema of a mapping. Its keys are the names without `Ms` and `At`. `check` yields
- * mistakes that involve several of them.
+ * Creates the schema of a mapping. Its keys are the names without `Ms` and `At`: `timeout` for
+ * `timeoutMs`. `check` yields mistakes that involve several of them.
  */
 export function section<T extends Shape>(shape: T, check?: (values: Values<T>) => Iterable<Issue>) {
-  const names = new Map(Object.keys(shape).map((name) => [fileKeyOf(name), name]))
+  const names = new Map(Object.keys(shape).map((name) => [name.replace(/(?:Ms|At)$/, ''), name]))
   const fields = Object.fromEntries([...names].map(([key, name]) => [key, shape[name]!]))
   const named = (values: object) =>
     Object.fromEntries(Object.entries(values).map(([key, value]) => [names.get(key), value])) as Values<T>
@@ -129,13 +112,9 @@ export function crossField<T>(check: (value: T) => Iterable<Issue>) {
 export const atKey = (key: string, message: string): Issue => ({ path: [key], message, key: true })
 
 /** Yields the keys that are set in addition to the first one of `keys` that is. */
-export function* exclusive<T extends object>(
-  values: T,
-  keys: readonly (keyof T & string)[],
-  remedy = 'remove one of them',
-): Generator<Issue> {
+export function* exclusive<T extends object>(values: T, keys: readonly (keyof T & string)[]) {
   const [first, ...others] = keys.filter((key) => values[key] !== undefined)
-  for (const key of others) yield atKey(key, `cannot be combined with "${first}"; ${remedy}`)
+  for (const key of others) yield atKey(key, `cannot be combined with "${first}"; remove one of them`)
 }
 
 /**

@@ -1,4 +1,4 @@
-import { distance } from 'fastest-levenshtein'
+import { closest, distance } from 'fastest-levenshtein'
 import type { YAMLError } from 'yaml'
 import type { z } from 'zod'
 
@@ -89,18 +89,12 @@ export function mustBe(what: string, explain?: (input: unknown) => string | fals
  * Returns the `error` option of zod for a mapping. The message of unknown keys is the defined keys,
  * for `mistakesOf`.
  */
-export function mustBeMapping(keys: readonly string[], what?: string) {
-  const { error } = mustBe(what ?? `a mapping (keys: ${keys.join(', ')})`)
+export function mustBeMapping(keys: readonly string[]) {
+  const { error } = mustBe(`a mapping (keys: ${keys.join(', ')})`)
   return {
     error: (raised: z.core.$ZodRawIssue) =>
       raised.code === 'unrecognized_keys' ? keys.join(' ') : error(raised),
   }
-}
-
-/** Formats the message of a duplicate key. Only a word is repeated, as in `writePath`. */
-export function duplicateKey(key: string, firstLine: number): string {
-  const word = writePath([key], true)
-  return `duplicate key${word && ` "${word}"`}, first at line ${firstLine}; remove one of the two`
 }
 
 function unknownKey(key: string, defined: string): string {
@@ -139,9 +133,9 @@ const fold = (text: string): string => text.toLowerCase().replaceAll(/[-_ ]/g, '
  * and dashes.
  */
 export function nearest(word: string, candidates: readonly string[]): string | undefined {
-  const max = Math.min(3, Math.ceil(word.length / 3))
-  return candidates
-    .map((name) => ({ name, edits: fold(name) === fold(word) ? 0 : distance(word, name) }))
-    .filter(({ edits }) => edits <= max)
-    .toSorted((a, b) => a.edits - b.edits)[0]?.name
+  if (candidates.length === 0) return undefined
+  const same = candidates.find((name) => fold(name) === fold(word))
+  const similar = closest(word, candidates)
+  const isSimilar = distance(word, similar) <= Math.min(3, Math.ceil(word.length / 3))
+  return same ?? (isSimilar ? similar : undefined)
 }

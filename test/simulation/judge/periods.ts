@@ -1,4 +1,4 @@
-import { type CalendarName, WEEKDAYS } from '../../../src/policy/calendar.ts'
+import { type CalendarName, DAYS } from '../../../src/policy/calendar.ts'
 import { halfOf } from '../halves.ts'
 import { serverMicroseconds } from '../time.ts'
 import { type Case, clockSteps, overlapping } from './evidence.ts'
@@ -40,7 +40,7 @@ function localPeriod({ unit, firstDay = 'monday' }: CalendarName, local: Date): 
   if (unit === 'month') return `${year} ${month}`
   const days = Math.floor(local.getTime() / DAY_MS)
   // 1970-01-05 was a Monday.
-  return String(unit === 'day' ? days : Math.floor((days - 4 - WEEKDAYS.indexOf(firstDay)) / 7))
+  return String(unit === 'day' ? days : Math.floor((days - 4 - DAYS.indexOf(firstDay)) / 7))
 }
 
 const known = new WeakMap<Case, Map<number, string | undefined>>()

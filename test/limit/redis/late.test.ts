@@ -102,3 +102,19 @@ it('does not charge a call that times out before the first answer of a server', 
   server.thaw()
   expect((await store.charge([quota])).allowances[0]!.remaining).toBe(19)
 })
+
+it('does not fail a probe with the calls whose timeout it follows', async () => {
+  const server = await startRedis()
+  const store = createRedisStore({ topology: { url: server.url }, prefix: 'late', timeoutMs: 1000 })
+  closers.push(server.close, () => store.close())
+  await store.connect()
+  let probed: Promise<void> | undefined
+  store.listen((address, error) => {
+    if (error === undefined) return
+    server.thaw()
+    probed ??= store.probe(address)
+  })
+  server.freeze()
+  await expect(store.charge([quota])).rejects.toThrow('No answer within 1000 ms.')
+  await expect(probed).resolves.toBeUndefined()
+})

@@ -103,7 +103,7 @@ describe('the route of a request', () => {
     expect(got.json).toEqual({ error: 'invalid_request', error_description: expect.any(String) })
   })
 
-  it('an open route of the Data API is served without a token or limit headers', async () => {
+  it('an open route is served without a token, and keeps the rate-limit headers of its upstream', async () => {
     const got = await call(gateway.port, { path: '/v3/global-counterparties' })
     expect(got.status).toBe(200)
     expect(got.headers['x-ratelimit-limit']).toBe('3')

@@ -45,7 +45,10 @@ function localPeriod({ unit, firstDay = 'monday' }: CalendarName, local: Date): 
 
 const known = new WeakMap<Case, Map<number, string | undefined>>()
 
-/** Names the calendar period of an instant; undefined if a gateway may not know it, as Redis's clock was set while it was without Redis. */
+/**
+ * Names the calendar period of an instant; undefined if a gateway may not know it: Redis's clock was
+ * set while it was without Redis, or it has started without Redis, whose clock differs from its own.
+ */
 export function periodOf(one: Case, worldMs: number): string | undefined {
   const periods = known.get(one) ?? new Map<number, string | undefined>()
   known.set(one, periods)
@@ -54,8 +57,11 @@ export function periodOf(one: Case, worldMs: number): string | undefined {
 }
 
 function findPeriod(one: Case, worldMs: number): string | undefined {
+  const { actions, aheadMs } = one.history
+  const starts = actions.flatMap(({ kind, atMs, ms }) => (kind === 'replace' && aheadMs > 0 ? atMs + ms : []))
   const isUnsure = overlapping(one.troubles, worldMs, worldMs).some(
-    ({ fromMs, toMs }) => clockSteps(one, fromMs, toMs).length > 0,
+    ({ fromMs, toMs }) =>
+      clockSteps(one, fromMs, toMs).length > 0 || starts.some((at) => at >= fromMs && at <= toMs),
   )
   if (isUnsure || clockSteps(one, worldMs, worldMs).length > 0) return undefined
   const { windowMs, calendar } = one.history.limits[one.name]

@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { Registry } from '../observe/prom-client.ts'
 import { type AdminAccess, type AdminResponse, deny, problem } from './access.ts'
 import { createLimits, type LimitsParts } from './limits.ts'
 
@@ -9,7 +10,6 @@ export interface AdminParts extends LimitsParts {
   /** Returns why the gateway should get no requests; undefined if it should. */
   notReadyReason(): string | undefined | Promise<string | undefined>
   metrics(): Promise<string>
-  readonly metricsType: string
   overview(): Promise<object>
 }
 
@@ -77,7 +77,7 @@ export function createAdmin(parts: AdminParts): Server {
       )
     if (page !== undefined) return page
     return await parts.metrics().then(
-      (body) => ({ status: 200, body, headers: { 'Content-Type': parts.metricsType } }),
+      (body) => ({ status: 200, body, headers: { 'Content-Type': Registry.PROMETHEUS_CONTENT_TYPE } }),
       () => text(500, 'The metrics could not be collected.'),
     )
   }

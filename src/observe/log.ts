@@ -12,7 +12,6 @@ export interface LogOutput {
   events(): readonly LogEvent[]
   /** Writes complete JSON lines, for example of another process, in the format of this log. */
   write(lines: string): void
-  setLevel(level: LevelWithSilent): void
   /** Logs an uncaught exception; on standard error if the log is silent. */
   fatal(error: Error): void
   /** Flushes the log. Called once; nothing is logged afterwards. */
@@ -95,9 +94,6 @@ export function createLog(
     log,
     events: () => events.slice(),
     write,
-    setLevel(next) {
-      log.level = next
-    },
     fatal({ stack, message }) {
       const cause = stack ?? message
       log.fatal({ cause }, 'uncaught exception; exiting')

@@ -72,7 +72,6 @@ export function createMetrics() {
     overrides: gauge('max', 'sluice_limit_overrides', "Clients' limits set by operators."),
     fallbackDecisions: counter('sluice_store_fallback_decisions_total{mode}', 'Fallback decisions.'),
     workerEnds: counter('sluice_worker_ends_total', 'Workers that exited unexpectedly.'),
-    contentType: registry.contentType,
     /** Records the hash of the loaded configuration, in place of the previous one. */
     configLoaded(hash: string): void {
       configHash.reset()

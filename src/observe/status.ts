@@ -1,6 +1,6 @@
 import type { Mode } from '../limit/fallback/breakers.ts'
 import type { OutageMode } from '../limit/quota.ts'
-import { addUp, mergeLists, sum } from '../runtime/merge.ts'
+import { addCalls, addUp, mergeLists, sum } from '../runtime/merge.ts'
 
 /** What a gateway does without Redis, in words for operators. */
 export const WITHOUT_REDIS: Readonly<Record<OutageMode, string>> = {
@@ -112,7 +112,7 @@ export function mergeStatus(all: readonly Status[]): Status {
       introspectionUp: a.introspectionUp && b.introspectionUp,
     })),
     certificates: all[0]?.certificates ?? [],
-    shadowOver: mergeLists(all, 'shadowOver', ['limit'], (a, b) => ({ ...a, calls: a.calls + b.calls })),
+    shadowOver: mergeLists(all, 'shadowOver', ['limit'], addCalls),
   }
 }
 

@@ -1,7 +1,7 @@
 import { createProofs } from '../authenticate/proof/dpop.ts'
 import { type Authenticate, createBearer } from '../authenticate/token/bearer.ts'
 import { createIntrospection } from '../authenticate/token/introspection.ts'
-import { createClientKeys, createKeySource } from '../authenticate/token/jwks.ts'
+import { createClientKeys, createKeySource, type KeySource } from '../authenticate/token/jwks.ts'
 import { type KeyLocation, type KeySet, loadKeys } from '../authenticate/token/key-set.ts'
 import type { Client, Config, Tokens } from '../config/compile.ts'
 import { serviceUnavailable } from '../errors.ts'
@@ -14,8 +14,6 @@ import { foldClientId, type ParClient } from '../par/clients.ts'
 import { createParGuard } from '../par/guard.ts'
 import type { Resources } from './resources.ts'
 
-export type Issuers = ReturnType<typeof openIssuers>
-
 /** Milliseconds after which a gateway is ready without the keys of an issuer. */
 const FIRST_KEYS_MS = 10_000
 const RESULTS = ['active', 'inactive', 'failed'] as const
@@ -23,132 +21,132 @@ const RESULTS = ['active', 'inactive', 'failed'] as const
 /** Keys by the index of their issuer; undefined if the issuer is open already. */
 export type LoadedKeys = readonly (KeySet | undefined)[]
 
-export type AuthenticationPools = ReturnType<typeof createAuthenticationPools>
-
-/** Creates the pools of what authenticates callers. */
-export const createAuthenticationPools = ({ createPool }: Resources) => ({
-  issuerKeys: createPool<KeyLocation, ReturnType<typeof createKeySource> & { failures(): number }>(),
-  introspections: createPool<Tokens, ReturnType<typeof createIntrospection>>(),
-  bearers: createPool<{ tokens: readonly Tokens[]; hosts: readonly string[] }, Authenticate>(),
-  clientKeys: createPool<Pick<Client, 'id' | 'jwks'>, ReturnType<typeof createClientKeys>>(),
-})
-
-/** Loads the keys of new and moved issuers, for `openIssuers`; rejects if an issuer has none. */
-export function loadIssuerKeys(pools: AuthenticationPools, { tokens }: Config): Promise<LoadedKeys> {
-  const loads = tokens.map(keysFrom).map(async (location) => {
-    if (pools.issuerKeys.has(location)) return undefined
-    return await loadKeys(location).catch((cause: Error) => {
-      throw new Error(`cannot read the keys of ${location.issuer}: ${cause.message}`, { cause })
-    })
-  })
-  return Promise.all(loads)
-}
-
-/**
- * Opens the issuers; keys that were not loaded are read in the background. DPoP proofs may be made
- * for `listen.hosts`.
- */
-export function openIssuers(
-  pools: AuthenticationPools,
-  { tokens: configured, limits, listen: { hosts } }: Config,
+/** Creates what opens the parts that authenticate callers, for one configuration after another. */
+export function createAuthentication(
+  { createPool }: Resources,
   log: Log,
   metrics: Pick<Metrics, 'keyFailures' | 'introspections'>,
-  loaded: LoadedKeys = [],
 ) {
-  const keeps = claimsOf(limits)
-  const tokens = configured.map((settings) => ({ ...settings, keeps }))
-  const issuers = tokens.map((settings, i) => {
-    const { issuer, introspection } = settings
-    const location = keysFrom(settings)
-    metrics.keyFailures.inc({ issuer }, 0)
-    return {
-      ...settings,
-      keys: pools.issuerKeys.get(location, () => {
-        let failures = 0
-        function onFailed(): void {
-          failures++
-          metrics.keyFailures.inc({ issuer })
-        }
-        const events = { ...outageLog('JWKS fetch', { issuer }, log), onFailed }
-        const source = createKeySource({ ...location, keys: loaded[i], events })
-        return { ...source, failures: () => failures }
-      }),
-      introspect:
-        introspection &&
-        pools.introspections.get(settings, () => {
-          for (const result of RESULTS) metrics.introspections.inc({ issuer, result }, 0)
-          const onResult = (result: string) => metrics.introspections.inc({ issuer, result })
-          const events = { ...outageLog('token introspection', { issuer }, log), onResult }
-          return createIntrospection({ ...settings, ...introspection, events })
+  const issuerKeys = createPool<KeyLocation, KeySource & { failures(): number }>()
+  const introspections = createPool<Tokens, ReturnType<typeof createIntrospection>>()
+  const bearers = createPool<{ tokens: readonly Tokens[]; hosts: readonly string[] }, Authenticate>()
+  const clientKeys = createPool<Pick<Client, 'id' | 'jwks'>, ReturnType<typeof createClientKeys>>()
+
+  /** Loads the keys of new and moved issuers, for `openIssuers`; rejects if an issuer has none. */
+  function loadIssuerKeys({ tokens }: Config): Promise<LoadedKeys> {
+    const loads = tokens.map(keysFrom).map(async (location) => {
+      if (issuerKeys.has(location)) return undefined
+      return await loadKeys(location).catch((cause: Error) => {
+        throw new Error(`cannot read the keys of ${location.issuer}: ${cause.message}`, { cause })
+      })
+    })
+    return Promise.all(loads)
+  }
+
+  /**
+   * Opens the issuers; keys that were not loaded are read in the background. DPoP proofs may be
+   * made for `listen.hosts`.
+   */
+  function openIssuers(config: Config, loaded: LoadedKeys = []) {
+    const { hosts } = config.listen
+    const keeps = claimsOf(config.limits)
+    const tokens = config.tokens.map((settings) => ({ ...settings, keeps }))
+    const issuers = tokens.map((settings, i) => {
+      const { issuer, introspection } = settings
+      const location = keysFrom(settings)
+      metrics.keyFailures.inc({ issuer }, 0)
+      return {
+        ...settings,
+        keys: issuerKeys.get(location, () => {
+          let failures = 0
+          function onFailed(): void {
+            failures++
+            metrics.keyFailures.inc({ issuer })
+          }
+          const events = { ...outageLog('JWKS fetch', { issuer }), onFailed }
+          const source = createKeySource({ ...location, keys: loaded[i], events })
+          return { ...source, failures: () => failures }
         }),
+        introspect:
+          introspection &&
+          introspections.get(settings, () => {
+            for (const result of RESULTS) metrics.introspections.inc({ issuer, result }, 0)
+            const onResult = (result: string) => metrics.introspections.inc({ issuer, result })
+            const events = { ...outageLog('token introspection', { issuer }), onResult }
+            return createIntrospection({ ...settings, ...introspection, events })
+          }),
+      }
+    })
+    return {
+      authenticate: bearers.get({ tokens, hosts }, () => {
+        if (tokens.length === 0) return () => serviceUnavailable('No token can be verified here.')
+        // Without a known host, no proof can be checked to be for this gateway.
+        const proofs = hosts.length > 0 ? createProofs((host) => hosts.includes(host)) : undefined
+        return createBearer(issuers, proofs)
+      }),
+      /** Returns an issuer without keys, unless they were tried for `FIRST_KEYS_MS`. */
+      awaited() {
+        const since = performance.now() - FIRST_KEYS_MS
+        return issuers.find(({ keys }) => !keys.current() && keys.readAt() > since)?.issuer
+      },
+      status: (): IssuerStatus[] =>
+        issuers.map(({ issuer, keys, introspect }) => ({
+          issuer,
+          ageSeconds: (performance.now() - keys.readAt()) / 1000,
+          failures: keys.failures(),
+          introspectionUp: introspect?.isUp() ?? null,
+        })),
     }
-  })
-  return {
-    authenticate: pools.bearers.get({ tokens, hosts }, () => {
-      if (tokens.length === 0) return () => serviceUnavailable('No token can be verified here.')
-      // Without a known host, no proof can be checked to be for this gateway.
-      const proofs = hosts.length > 0 ? createProofs((host) => hosts.includes(host)) : undefined
-      return createBearer(issuers, proofs)
-    }),
-    /** Returns an issuer without keys, unless they were tried for `FIRST_KEYS_MS`. */
-    awaited() {
-      const since = performance.now() - FIRST_KEYS_MS
-      return issuers.find(({ keys }) => !keys.current() && keys.readAt() > since)?.issuer
-    },
-    status: (): IssuerStatus[] =>
-      issuers.map(({ issuer, keys, introspect }) => ({
-        issuer,
-        ageSeconds: (performance.now() - keys.readAt()) / 1000,
-        failures: keys.failures(),
-        introspectionUp: introspect?.isUp() ?? null,
-      })),
   }
-}
 
-/**
- * Opens the guards of the PAR and the authorisation endpoint for the clients of their issuer;
- * undefined without `par`.
- */
-export function openGuards(pools: AuthenticationPools, { par, clients }: Config, log: Log) {
-  if (par === undefined) return undefined
-  // If two clients have the same id, the second one counts: the client that names the issuer.
-  const unnamed = clients.filter(({ issuer }) => issuer === undefined)
-  const named = clients.filter(({ issuer }) => issuer === par.issuer)
-  const listed = new Map([...unnamed, ...named].map((client) => [client.id, client]))
-  // Only the folded ids that differ: `listed` has the others, and there may be 100,000.
-  const spellings = new Set([...listed.values()].flatMap(({ id, folded }) => (folded === id ? [] : folded)))
-
-  const opened = new Map<string, ParClient>()
-  /** Opens a client's keys when they are first needed. */
-  function clientOf(id: string): ParClient | undefined {
-    const client = listed.get(id)
-    if (client !== undefined && !opened.has(id)) opened.set(id, { ...client, keys: keysOf(client) })
-    return opened.get(id)
-  }
   const keysOf = ({ id, jwks }: Client) =>
     jwks &&
-    pools.clientKeys.get({ id, jwks }, () => {
-      const events = outageLog('client JWKS fetch', { client: id }, log)
+    clientKeys.get({ id, jwks }, () => {
+      const events = outageLog('client JWKS fetch', { client: id })
       return createClientKeys({ issuer: id, jwks: 'url' in jwks ? jwks.url : jwks, events })
     })
-  // Keys that are open stay open over a reload.
-  for (const { id } of pools.clientKeys.settings()) clientOf(id)
-  const options = {
-    ...par,
-    clientOf,
-    isLookAlike(id: string): boolean {
-      const folded = foldClientId(id)
-      return spellings.has(folded) || (folded !== id && listed.has(folded))
-    },
-  }
-  return { par: createParGuard(options), authorization: createAuthorizationGuard(options) }
-}
 
-function outageLog(what: string, fields: object, log: Log) {
-  return {
-    onDown: ({ message: reason }: Error) => log.warn({ ...fields, reason }, `${what} failed; retrying`),
-    onUp: () => log.info(fields, `${what} works again`),
+  /**
+   * Opens the guards of the PAR and the authorisation endpoint for the clients of their issuer;
+   * undefined without `par`.
+   */
+  function openGuards({ par, clients }: Config) {
+    if (par === undefined) return undefined
+    // If two clients have the same id, the second one counts: the client that names the issuer.
+    const unnamed = clients.filter(({ issuer }) => issuer === undefined)
+    const named = clients.filter(({ issuer }) => issuer === par.issuer)
+    const listed = new Map([...unnamed, ...named].map((client) => [client.id, client]))
+    // Only the folded ids that differ: `listed` has the others, and there may be 100,000.
+    const spellings = new Set([...listed.values()].flatMap(({ id, folded }) => (folded === id ? [] : folded)))
+
+    const opened = new Map<string, ParClient>()
+    /** Opens a client's keys when they are first needed. */
+    function clientOf(id: string): ParClient | undefined {
+      const client = listed.get(id)
+      if (client !== undefined && !opened.has(id)) opened.set(id, { ...client, keys: keysOf(client) })
+      return opened.get(id)
+    }
+    // Keys that are open stay open over a reload.
+    for (const { id } of clientKeys.settings()) clientOf(id)
+    const options = {
+      ...par,
+      clientOf,
+      isLookAlike(id: string): boolean {
+        const folded = foldClientId(id)
+        return spellings.has(folded) || (folded !== id && listed.has(folded))
+      },
+    }
+    return { par: createParGuard(options), authorization: createAuthorizationGuard(options) }
   }
+
+  function outageLog(what: string, fields: object) {
+    return {
+      onDown: ({ message: reason }: Error) => log.warn({ ...fields, reason }, `${what} failed; retrying`),
+      onUp: () => log.info(fields, `${what} works again`),
+    }
+  }
+
+  return { loadIssuerKeys, openIssuers, openGuards }
 }
 
 export function keysFrom({ issuer, jwks }: Tokens): KeyLocation {

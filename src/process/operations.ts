@@ -33,8 +33,8 @@ export function createOperations(parts: {
   const { current, opened, activity, forget, log } = parts
   const { overrides, store } = opened
   /** Returns the rule that decides a limit; null if the limit is not configured. */
-  function ruleOf(config: Config, caller: CountedCaller, name: string): DecidedLimit | null {
-    const { limits, clientLimits, store } = config
+  function ruleOf(caller: CountedCaller, name: string): DecidedLimit | null {
+    const { limits, clientLimits, store } = current().config
     const limit = limits.find((limit) => limit.name === name)
     if (limit === undefined) return null
     const client = caller.find(({ word }) => word === 'client')?.value
@@ -76,7 +76,7 @@ export function createOperations(parts: {
         set[name] === null && overrides.limits.has(overrideKey(prefix, { caller, name }))
       const others = names.filter((name) => !isRemoval(name))
       for (const name of others) assertOverridable(config, caller, name)
-      const before = names.map((name) => ruleOf(config, caller, name))
+      const before = names.map((name) => ruleOf(caller, name))
       const details = { setAt: Date.now(), untilAt: untilAt ?? undefined, by, note }
       const added = Object.entries(set).flatMap(([name, limit]) =>
         limit === null ? [] : [{ caller, name, limit, ...details }],
@@ -92,7 +92,7 @@ export function createOperations(parts: {
       log.info(fields, 'limits of a caller set by an operator')
       return {
         caller: showCaller(caller),
-        limits: names.map((name, i) => ({ name, before: before[i]!, after: ruleOf(config, caller, name) })),
+        limits: names.map((name, i) => ({ name, before: before[i]!, after: ruleOf(caller, name) })),
         shared: config.store !== 'memory',
         seen,
       }
@@ -125,16 +125,13 @@ function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): re
     return `The file gives the client its own "${name}" of ${limit}${end}.`
   })
   const doubt = own.length + overrides.length === 0 ? ': check its spelling.' : '.'
-  const isCutOff = limits.some(({ mode }) => mode !== 'store')
-  return [
-    ...(isCutOff
-      ? ['Redis is unavailable: this gateway counts what Redis last reported and its own calls.']
-      : []),
-    ...(hasCalls(limits) ? [] : [`No calls of ${caller} are counted${doubt}`]),
-    ...new Set(changes),
-    ...(truncated ? [`These are the first ${limits.length} keys; there are more.`] : []),
-    ...ofFile,
-  ]
+  const notes: string[] = []
+  if (limits.some(({ mode }) => mode !== 'store'))
+    notes.push('Redis is unavailable: this gateway counts what Redis last reported and its own calls.')
+  if (!hasCalls(limits)) notes.push(`No calls of ${caller} are counted${doubt}`)
+  notes.push(...new Set(changes))
+  if (truncated) notes.push(`These are the first ${limits.length} keys; there are more.`)
+  return notes.concat(ofFile)
 }
 
 const hasCalls = (limits: CallerUsage['limits']): boolean => limits.some(({ used }) => used > 0)

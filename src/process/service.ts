@@ -21,13 +21,11 @@ import { listOverrides } from '../policy/overrides.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { keepFreedMemory } from '../runtime/malloc.ts'
 import { assertPrivateParts } from '../runtime/node-http.ts'
-import type { Forward, Upstream } from '../upstream/upstream.ts'
 import { createListeners } from './listeners.ts'
-import { createAuthenticationPools, loadIssuerKeys } from './open-authentication.ts'
 import { openStore } from './open-store.ts'
 import { createOperations } from './operations.ts'
 import { createResources } from './resources.ts'
-import { wire } from './wiring.ts'
+import { createWiring } from './wiring.ts'
 
 /** Serves callers: in this process, or in several that share its port. */
 export interface Service extends OperatorApi {
@@ -97,13 +95,10 @@ export async function buildService(
     log.warn({ peer }, 'X-Forwarded-For ignored: its sender is not in listen.trustedProxies')
   const onIgnoredForwardedFor = throttle(warnOfPeer, WARN_OF_PEER_MS, String, MAX_PEERS)
   const resources = createResources()
-  const pools = {
-    ...createAuthenticationPools(resources),
-    forwards: resources.createPool<Upstream, Forward>(),
-  }
   const trace = tracing?.begin
-  const kept = { log, metrics, opened, failures, pools, limiter, trace, observe, onIgnoredForwardedFor }
-  let current = resources.replace(() => wire(started, kept))
+  const kept = { log, metrics, opened, failures, limiter, trace, observe, onIgnoredForwardedFor }
+  const { wire, loadIssuerKeys } = createWiring(resources, kept)
+  let current = resources.replace(() => wire(started))
 
   const listeners = createListeners(() => current, log, metrics)
   const status = (): Status => ({
@@ -145,12 +140,12 @@ export async function buildService(
       return ready() ? undefined : 'Redis does not answer, and store.onOutage is deny'
     },
     async apply(next) {
-      const loadedKeys = await loadIssuerKeys(pools, next)
+      const loadedKeys = await loadIssuerKeys(next)
       if (listeners.draining()) return
       // What can throw comes before the swap: a rejected configuration must not be in force.
       const login = next.store === 'memory' ? undefined : loginOf(next.store.redis)
       current = resources.replace(() => {
-        const wired = wire(next, kept, loadedKeys)
+        const wired = wire(next, loadedKeys)
         listeners.renew(next)
         return wired
       })

@@ -49,7 +49,6 @@ export async function start(config: Config, source?: Source, workers = 1, logFd?
   const admin = createAdmin({
     notReadyReason: () => (operatorApi === undefined ? STARTING : operatorApi.notReadyReason()),
     metrics: () => operatorApi?.metrics() ?? metrics.text(),
-    metricsType: metrics.contentType,
     access: () => configuration.config().admin,
     overview: overview.read,
     operator: started,
@@ -79,10 +78,10 @@ export async function start(config: Config, source?: Source, workers = 1, logFd?
     async function switchLogLevel(): Promise<void> {
       logLevel = logLevel === level ? 'debug' : level
       // Both switches are logged at the debug level, so that each of them is visible.
-      output.setLevel('debug')
+      log.level = 'debug'
       await service.setLogLevel?.(logLevel)
       log.info({ logLevel }, 'log level switched')
-      output.setLevel(logLevel)
+      log.level = logLevel
     }
     let last = Promise.resolve()
     /** Runs reloads and switches of the log level one at a time. */

@@ -9,6 +9,11 @@ export function addUp(lists: readonly (readonly number[])[]): readonly number[] 
   return sums
 }
 
+/** Adds up the calls of two items that are else the same. */
+export function addCalls<Item extends { readonly calls: number }>(a: Item, b: Item): Item {
+  return { ...a, calls: a.calls + b.calls }
+}
+
 type ItemOf<Lists, Name extends keyof Lists> = Lists[Name] extends readonly (infer Item)[] ? Item : never
 
 /**

@@ -37,7 +37,6 @@ export async function startAdmin({
   const server = createAdmin({
     notReadyReason: () => undefined,
     metrics: async () => '',
-    metricsType: 'text/plain',
     access: () => ({ token, onLoopback, hosts }),
     overview: async () => ({ shown: true }),
     operator: () => operated as OperatorApi,

@@ -3,13 +3,7 @@ import type { Client, Config, Tokens } from '../../src/config/compile.ts'
 import { Refusal } from '../../src/errors.ts'
 import type { Log } from '../../src/observe/log.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
-import {
-  createAuthenticationPools,
-  type Issuers,
-  loadIssuerKeys,
-  openGuards,
-  openIssuers as openIssuersIn,
-} from '../../src/process/open-authentication.ts'
+import { createAuthentication } from '../../src/process/open-authentication.ts'
 import { createResources } from '../../src/process/resources.ts'
 import { startIntrospection } from '../helpers/introspection-server.ts'
 import { startIssuer, type TestIssuer } from '../helpers/issuer.ts'
@@ -29,6 +23,8 @@ const [first, second, introspection] = await Promise.all([
   startIntrospection(),
 ])
 
+type Issuers = ReturnType<ReturnType<typeof createAuthentication>['openIssuers']>
+
 const configOf = (some: object): Config => some as Config
 
 /** Returns the value of a counter's series. */
@@ -40,22 +36,22 @@ async function counted(series: string): Promise<number> {
 /** Opens one configuration after another, as the process does. */
 function configurations() {
   const resources = createResources()
-  const pools = createAuthenticationPools(resources)
+  const authentication = createAuthentication(resources, log, metrics)
   return {
     end: resources.close,
     openIssuers: (tokens: readonly Tokens[], hosts: readonly string[] = []): Issuers =>
       resources.replace(() =>
-        openIssuersIn(pools, configOf({ tokens, limits: [], listen: { hosts } }), log, metrics),
+        authentication.openIssuers(configOf({ tokens, limits: [], listen: { hosts } })),
       ),
     /** Opens issuers after reading their keys. */
     async reload(tokens: readonly Tokens[]): Promise<Issuers> {
-      const keys = await loadIssuerKeys(pools, configOf({ tokens }))
+      const keys = await authentication.loadIssuerKeys(configOf({ tokens }))
       return resources.replace(() =>
-        openIssuersIn(pools, configOf({ tokens, limits: [], listen: { hosts: [] } }), log, metrics, keys),
+        authentication.openIssuers(configOf({ tokens, limits: [], listen: { hosts: [] } }), keys),
       )
     },
     openGuard: (clients: readonly Client[], par: Config['par'] | null = PAR) =>
-      resources.replace(() => openGuards(pools, configOf({ par: par ?? undefined, clients }), log)?.par),
+      resources.replace(() => authentication.openGuards(configOf({ par: par ?? undefined, clients }))?.par),
   }
 }
 

@@ -1,6 +1,6 @@
 import { type Metrics, REQUEST_BUCKETS, STORE_BUCKETS } from '../../observe/metrics.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { addUp, mergeLists, sum } from '../../runtime/merge.ts'
+import { addCalls, addUp, mergeLists, sum } from '../../runtime/merge.ts'
 
 const EVERY_MS = 10_000
 const SAMPLES = 6
@@ -56,10 +56,7 @@ export function createLastMinute({ requests, requestSeconds, upstreamSeconds, st
 
 /** Adds up the counts of several processes. */
 export const mergeMinutes = (all: readonly MinuteCounts[]): MinuteCounts => ({
-  errors: mergeLists(all, 'errors', ['code', 'source', 'route'], (a, b) => ({
-    ...a,
-    calls: a.calls + b.calls,
-  })),
+  errors: mergeLists(all, 'errors', ['code', 'source', 'route'], addCalls),
   durations: mergeLists(all, 'durations', ['kind', 'name'], (a, b) => ({
     ...a,
     counts: addUp([a.counts, b.counts]),

@@ -81,12 +81,14 @@ function createCalls() {
     /** Starts to serve, or applies a new configuration; returns the address. */
     async configure(given: Config) {
       const config = collect(given)
-      output.setLevel(config.log.level)
+      output.log.level = config.log.level
       if (service === undefined) service = await buildService(config, output, metrics)
       else await service.apply(config)
       return service.address
     },
-    setLogLevel: output.setLevel,
+    setLogLevel(level: Config['log']['level']) {
+      output.log.level = level
+    },
     metrics: metrics.values,
     usage: (caller: CountedCaller) => service!.usage(caller, newScan()),
     reset: (caller: CountedCaller) => service!.reset(caller, newScan()),

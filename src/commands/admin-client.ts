@@ -51,7 +51,7 @@ async function readAdmin(args: Args, io: Io) {
     // The parser goes on after an error, which may be in another section.
     const document = parseDocument(text, { merge: true, prettyErrors: false, logLevel: 'error' })
     const { admin } = (document.toJS() ?? {}) as JsonObject
-    const section = mapTexts(admin, (value) => substitute(value, io.env, () => {}))
+    const section = mapTexts(admin, (value) => substitute(value, io.env))
     return { section: isObject(section) ? section : none, source: { file, text } }
   } catch (error) {
     return { section: none, problem: (error as Error).message }

@@ -43,7 +43,7 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
   const firsts = new Map<string, number>()
   for (const [i, { id, issuer = issuers[0], limits: own }] of clients.entries()) {
     const message = 'is not an issuer of "tokens"; write one of them, or remove it'
-    if (issuer !== undefined && !issuers.includes(issuer)) yield { path: ['clients', i, 'issuer'], message }
+    if (issuer && !issuers.includes(issuer)) yield { path: ['clients', i, 'issuer'], message }
     const key = JSON.stringify([issuer, id])
     const first = firsts.get(key)
     if (first === undefined) firsts.set(key, i)

@@ -106,4 +106,4 @@ const SECRETS = [
 ]
 
 /** Returns true if `file:/path` may read the value at a path from a file. */
-export const isSecret = (path: Path): boolean => SECRETS.some((secret) => secret.test(path.join('.')))
+export const isSecret = (path: Path) => SECRETS.some((secret) => secret.test(path.join('.')))

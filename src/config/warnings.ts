@@ -39,7 +39,8 @@ function isPlaintext(url: string): boolean {
   return /[.:]/.test(host) && !isLoopback(host)
 }
 
-const urlOf = (keys: object = {}): string => ('url' in keys ? String(keys.url) : '')
+/** True for keys, or an endpoint, at a URL without TLS. */
+const lacksTls = (source: object = {}) => 'url' in source && isPlaintext(String(source.url))
 
 /** Warns about secrets and keys that are sent without TLS. */
 function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Issue> {
@@ -47,11 +48,11 @@ function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Iss
   const secrets = 'gets the tokens and clientSecret without TLS; write https'
   for (const [i, { jwks, introspection }] of tokens.entries()) {
     const path: Path = tokens.length === 1 ? ['tokens'] : ['tokens', i]
-    if (isPlaintext(urlOf(jwks))) yield { path: [...path, 'jwks'], message: forgeable }
-    if (isPlaintext(urlOf(introspection))) yield { path: [...path, 'introspection', 'url'], message: secrets }
+    if (lacksTls(jwks)) yield { path: [...path, 'jwks'], message: forgeable }
+    if (lacksTls(introspection)) yield { path: [...path, 'introspection', 'url'], message: secrets }
   }
   for (const [i, { jwks }] of clients.entries())
-    if (isPlaintext(urlOf(jwks))) yield { path: ['clients', i, 'jwksUri'], message: forgeable }
+    if (lacksTls(jwks)) yield { path: ['clients', i, 'jwksUri'], message: forgeable }
   if (store === 'memory' || store.redis.tls !== undefined) return
   const { topology, password } = store.redis
   const message = 'is reached without TLS, and gets the password; write rediss://'

@@ -92,14 +92,14 @@ export function readAccessLine(text: string) {
   const isRefused = decision === 'refused'
   const isAdmitted = isForwarded || (client !== undefined && !MAYBE_UNDECIDED.has(code))
   const unrefused = isAdmitted ? ('admitted' as const) : ('undecided' as const)
-  const isDecidedAt =
-    typeof decidedAt === 'number' && decidedAt >= cameAt - CLOCKS_MS && decidedAt <= loggedAt + CLOCKS_MS
+  const givenAt = typeof decidedAt === 'number' ? decidedAt : Number.NaN
+  const isCredible = givenAt >= cameAt - CLOCKS_MS && givenAt <= loggedAt + CLOCKS_MS
   const earlier = isRefused ? Number(omitted) : 0
   return {
     /** The end of the request. */
     loggedAt,
     /** When the limiter decided; when the request came, if the line has no credible instant. */
-    decidedAt: isDecidedAt ? decidedAt : cameAt,
+    decidedAt: isCredible ? givenAt : cameAt,
     /** Milliseconds in progress; 0 for a refused call, whose duration is unknown. */
     tookMs: isRefused ? 0 : durationMs,
     method,

@@ -104,7 +104,7 @@ const limit = section(
     else if (typeof together === 'number' && isSliding && together > window.windowMs)
       yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
     const message = 'needs a calendar window, without "together" and "shadow"; write so, or remove it'
-    if (count === 'success' && (isSliding || shadow || together !== undefined)) yield atKey('count', message)
+    if (count === 'success' && (isSliding || shadow || together)) yield atKey('count', message)
   },
 ).transform(({ limit, window, concurrent, count, missing, ...rest }): Omit<Limit, 'name'> => ({
   ...rest,

@@ -146,7 +146,7 @@ const INSIDE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
  * Substitutes `${NAME}` and `${NAME:-default}`, where an empty variable counts as unset; `$${`
  * becomes `${`. Leaves mistakes as written.
  */
-export function substitute(source: string, env: Env, report: (message: string) => void): string {
+export function substitute(source: string, env: Env, report = (_message: string): void => {}): string {
   return source.replace(VARIABLE, (all, inside: string | undefined, end: string) => {
     if (inside === undefined) return '${'
     const [, name, otherwise] = INSIDE.exec(inside) ?? []

@@ -15,21 +15,7 @@ export type LimitOutcome = 'within' | 'near' | 'over' | 'over_cached' | 'shadow_
  * pass, it refuses from memory: of 1000 calls a second under `limit: 10` in a minute, Redis
  * decides ten, and afterwards about one refusal a second.
  */
-export interface Limiter {
-  /**
-   * Charges all quotas and the call's DPoP proof, or none. Rejects only if the store does: with a
-   * Failure under `onOutage: deny`.
-   */
-  decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision>
-  /** Gives a call that was charged back to the limits that count successes. */
-  giveBack(quotas: readonly Quota[], decision: Decision): void
-  /** Ends the leases of a call. */
-  release(quotas: readonly Quota[], decision: Decision): void
-  /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */
-  recall(quotas: readonly Quota[]): Decision | undefined
-  /** Clears the cache, after a reset. */
-  forget(): void
-}
+export type Limiter = ReturnType<typeof createLimiter>
 
 /**
  * Maximum age of a cached allowance, in milliseconds. Bounds how late a reset or a raised limit at
@@ -74,7 +60,7 @@ export function createLimiter(
   store: Store,
   onOutcome: (limit: string, outcome: LimitOutcome) => void = () => {},
   { now }: Pick<Clock, 'now'> = SYSTEM_CLOCK,
-): Limiter {
+) {
   /**
    * The deny cache: allowances of full keys, and of the other keys of refused calls; each for a
    * second, or until its next call may pass.
@@ -106,7 +92,7 @@ export function createLimiter(
   }
 
   /** Counts a re-check of the full key of the named limit; returns false if there were too many. */
-  function mayRecheck(quotas: readonly Quota[], name: string, at: number): boolean {
+  function mayRecheck(quotas: readonly Quota[], { name }: Allowance, at: number): boolean {
     const { key, isConcurrent } = quotas.find((quota) => quota.name === name)!
     if (isConcurrent) return false
     const { rechecks } = cache.get(key)!
@@ -133,7 +119,7 @@ export function createLimiter(
     }
     const refusedBy = longestWait(allowances)
     if (refusedBy === undefined) return undefined
-    if (unknownMs > refusedBy.retryAfterMs && mayRecheck(quotas, refusedBy.name, at)) return undefined
+    if (unknownMs > refusedBy.retryAfterMs && mayRecheck(quotas, refusedBy, at)) return undefined
     for (const { name, admitted } of allowances) if (!admitted) onOutcome(name, 'over_cached')
     // The store's clock now, to about a round trip.
     const decidedAt = refusedBy.resetAt - refusedBy.resetAfterMs
@@ -198,7 +184,11 @@ export function createLimiter(
   }
 
   return {
-    decide(quotas, proof) {
+    /**
+     * Charges all quotas and the call's DPoP proof, or none. Rejects only if the store does: with a
+     * Failure under `onOutage: deny`.
+     */
+    decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision> {
       if (quotas.length === 0 && proof === undefined) return UNLIMITED
       // Taken before the question, so that no wait of the answer began earlier.
       const askedAt = now()
@@ -208,7 +198,8 @@ export function createLimiter(
       if (!(charge instanceof Promise)) return decided(charge, quotas, askedAt)
       return charge.then((answer) => decided(answer, quotas, askedAt))
     },
-    giveBack(quotas, { allowances }) {
+    /** Gives a call that was charged back to the limits that count successes. */
+    giveBack(quotas: readonly Quota[], { allowances }: Decision): void {
       for (const quota of quotas) {
         const charged = quota.countsSuccess && allowances.find(({ name }) => name === quota.name)
         if (!charged || !charged.admitted) continue
@@ -217,11 +208,14 @@ export function createLimiter(
         void store.giveBack(quota, charged.resetAt)?.then(() => forgetKey(quota.key))
       }
     },
-    release(quotas, { lease }) {
+    /** Ends the leases of a call. */
+    release(quotas: readonly Quota[], { lease }: Decision): void {
       if (lease !== undefined) store.release(quotas, lease)
     },
-    recall: (quotas) => recall(quotas, now()),
-    forget() {
+    /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */
+    recall: (quotas: readonly Quota[]) => recall(quotas, now()),
+    /** Clears the cache, after a reset. */
+    forget(): void {
       cache.clear()
       clearedAt = now()
     },

@@ -93,7 +93,7 @@ async function request(
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     const reason = signal.aborted ? `none within ${timeoutMs / 1000} s` : (code ?? message)
-    const hints = ['start the gateway, or give its address with --admin', ...(problem ? [problem] : [])]
+    const hints = ['start the gateway, or give its address with --admin', problem ?? []].flat()
     throw new NoAnswer(`no response from ${url}: ${[reason, ...hints].join('; ')}`, { cause: error })
   }
 }

@@ -141,8 +141,8 @@ export function createLimiter(
       // was refused, none is under way.
       const passesNone = access === undefined || (!access.isOfToken && !allowance.admitted)
       // With own calls, the store does not know when the next call can pass.
-      const isCertain = passesNone && allowance.own === 0 && askedAt > (returns.get(key) ?? -Infinity)
-      if (!shadow && isCertain && (!admitted || allowance.remaining === 0)) {
+      const isCertain = allowance.own === 0 && askedAt > (returns.get(key) ?? -Infinity)
+      if (!shadow && passesNone && isCertain && (!admitted || allowance.remaining === 0)) {
         answeredAt ??= now()
         // After an admitted call, it is known when a call of cost 1 can pass.
         const cost = admitted ? 1 : costOfCall

@@ -54,10 +54,9 @@ const refusal = section(
   },
 ).transform(({ status, headers, body }) => {
   if (body === undefined) return { status, headers }
-  const [text, contentType] =
-    typeof body === 'string'
-      ? [body, 'text/plain; charset=utf-8']
-      : [JSON.stringify(body), 'application/json']
+  const isText = typeof body === 'string'
+  const text = isText ? body : JSON.stringify(body)
+  const contentType = isText ? 'text/plain; charset=utf-8' : 'application/json'
   const hasType = Object.keys(headers).some((name) => name.toLowerCase() === 'content-type')
   return { status, headers, body: text, ...(!hasType && { contentType }) }
 })

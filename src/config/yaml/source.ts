@@ -153,8 +153,8 @@ export function substitute(source: string, env: Env, report = (_message: string)
     const value = name && (env[name] || otherwise)
     const isMalformed = name === undefined || end === '' || otherwise?.includes('${') === true
     if (isMalformed) report('is malformed; write ${NAME} or ${NAME:-default}, or $${ for "${"')
-    else if (value === undefined) report(`needs the environment variable ${name}; set it, or a default`)
-    else return value
+    else if (value !== undefined) return value
+    else report(`needs the environment variable ${name}; set it, or a default`)
     return all
   })
 }

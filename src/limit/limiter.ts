@@ -49,10 +49,6 @@ function without(name: string, cost: number, last?: CachedAllowance): CachedAllo
   return { ...last, others: without(name, cost, last.others) }
 }
 
-/** Returns the longest time, in milliseconds, that a refused call may have to wait for a quota. */
-const longestWaitOf = ({ isConcurrent, windowMs }: Quota): number =>
-  isConcurrent ? CONCURRENT_WAIT_MS : windowMs
-
 const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cached: false }
 
 /** Creates the limiter of a store. */
@@ -110,11 +106,13 @@ export function createLimiter(
   function recall(quotas: readonly Quota[], at: number): Decision | undefined {
     if (cache.size === 0 && !quotas.some(isLeased)) return undefined
     const allowances: Allowance[] = []
+    /** The longest time that the call may have to wait for a quota without a cached allowance. */
     let unknownMs = 0
     for (const quota of quotas) {
       if (quota.shadow) continue
       const allowance = quota.isConcurrent ? store.ownRefusal(quota) : lookUp(quota, at)
-      if (allowance === undefined) unknownMs = Math.max(unknownMs, longestWaitOf(quota))
+      const longestMs = quota.isConcurrent ? CONCURRENT_WAIT_MS : quota.windowMs
+      if (allowance === undefined) unknownMs = Math.max(unknownMs, longestMs)
       else allowances.push(allowance)
     }
     const refusedBy = longestWait(allowances)

@@ -77,15 +77,13 @@ function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue>
   if (par !== undefined && !kinds.has('par')) yield { path: ['par'], message: unused, key: true }
   for (const [i, client] of clients.entries()) {
     const { requestObjectSigningAlg: alg = 'none', authentication, jwks, pushed } = client
-    const needed = {
-      par: alg !== 'none' || authentication !== undefined,
-      authorization: alg !== 'none' || pushed !== undefined,
-    }
-    const missing = (['par', 'authorization'] as const).find((kind) => needed[kind] && !kinds.has(kind))
+    const lacksPar = !kinds.has('par') && (alg !== 'none' || authentication)
+    const lacksAuthorization = !kinds.has('authorization') && (alg !== 'none' || pushed)
+    const missing = lacksPar ? 'par' : 'authorization'
     const unchecked = `is not checked: no route has "authenticate: ${missing}"; write one`
     const unverified = 'has signatures that are not verified; write "jwks" or "jwksUri"'
     const isSigned = authentication === 'private_key_jwt' || !/^(?:none|HS)/.test(alg)
-    if (missing !== undefined) yield { path: ['clients', i], message: unchecked }
+    if (lacksPar || lacksAuthorization) yield { path: ['clients', i], message: unchecked }
     else if (isSigned && jwks === undefined) yield { path: ['clients', i], message: unverified }
   }
 }

@@ -31,11 +31,7 @@ const FAULTS: Readonly<
   // The fallback.
   'all calls of the store are taken as made at its last answer': [
     [STATE, 'calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at', 'at'],
-    [
-      STATE,
-      'if (calendar !== undefined || mayHaveCharged || this.lastAt + windowMs * 1000 <= at) this',
-      'this',
-    ],
+    [STATE, 'if (calendar || mayHaveCharged || this.lastAt + windowMs * 1000 <= at) this', 'this'],
   ],
   'proofs evict limits': [
     [KEYS, 'isProof ? proofs : limits', 'isProof ? limits : limits'],
@@ -84,7 +80,7 @@ const FAULTS: Readonly<
     ['src/limit/quota.ts', 'isInAccess && used > 0', 'isInAccess && used < 0'],
   ],
   'an access never ends while its limit has calls': [
-    [CHARGE, 'and access.total - access.gone + access.own > 0', 'and true'],
+    [CHARGE, 'and access.total + access.own > access.gone', 'and true'],
   ],
   'a free call renews its access': [
     [CHARGE, 'access.room, access = log.room, nil', 'access.room, access = PAYS, nil'],

@@ -51,7 +51,7 @@ async function readAdmin(args: Args, io: Io) {
     // The parser goes on after an error, which may be in another section.
     const document = parseDocument(text, { merge: true, prettyErrors: false, logLevel: 'error' })
     const { admin } = (document.toJS() ?? {}) as JsonObject
-    const section = mapTexts(admin, (value) => substitute(value, io.env, () => {}))
+    const section = mapTexts(admin, (value) => substitute(value, io.env))
     return { section: isObject(section) ? section : none, source: { file, text } }
   } catch (error) {
     return { section: none, problem: (error as Error).message }
@@ -93,7 +93,7 @@ async function request(
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     const reason = signal.aborted ? `none within ${timeoutMs / 1000} s` : (code ?? message)
-    const hints = ['start the gateway, or give its address with --admin', ...(problem ? [problem] : [])]
+    const hints = ['start the gateway, or give its address with --admin', problem ?? []].flat()
     throw new NoAnswer(`no response from ${url}: ${[reason, ...hints].join('; ')}`, { cause: error })
   }
 }

@@ -25,7 +25,7 @@ export async function run(args: Args, io: Io): Promise<number> {
     print(io, args, { changes }, () => changes.join('\n') || `No differences from ${other}.`)
     return 0
   }
-  const written = mapTexts(readSource(text, file).value, (value) => substitute(value, io.env, () => {}))
+  const written = mapTexts(readSource(text, file).value, (value) => substitute(value, io.env))
   const value = overridden(written, overridesOf(args))
   const shown = shownSettings(value)
   const described = () => `${summary(config, file)}\n\n${settingsText(shown)}`
@@ -45,7 +45,6 @@ function summary(config: Config, file: string): string {
     const whom = per.length === 0 ? 'for all callers together' : `per ${per.join(', ')}`
     return `${name} ${limit} (${window}, ${whom}${shadow ? ', shadow' : ''})`
   })
-  const counted = store === 'memory' ? 'in this process' : describeTopology(store.redis.topology)
   const rows = [
     ['file', `${name} is valid, with ${pluralize(config.warnings.length, 'warning')}`],
     ['callers', `at ${listen.host}:${listen.port}${listen.tls ? ' by TLS' : ''}, for ${hosts}`],
@@ -54,7 +53,7 @@ function summary(config: Config, file: string): string {
     ['tokens', formatList(tokens.map(({ issuer }) => `of ${issuer}`))],
     ['upstreams', formatList(upstreams.map(({ name, origins }) => `${name} at ${origins.join(' ')}`))],
     ['limits', limits.join('; ') || '-'],
-    ['counted', counted],
+    ['counted', store === 'memory' ? 'in this process' : describeTopology(store.redis.topology)],
     ['clients', `${clients.length} in the file, ${config.clientLimits.size} of them with own limits`],
     ['routes', String(routes.length)],
     ['open', formatList(open)],

@@ -30,9 +30,9 @@ const isAny = (host: string): boolean => host === '0.0.0.0' || host === '::'
 function* portConflicts({ listen, admin, forwardAuth }: Settings): Generator<Issue> {
   const listeners = Object.entries({ admin, listen, ...(forwardAuth && { forwardAuth }) })
   for (const [i, [name, { host, port }]] of listeners.entries()) {
-    const first = listeners
-      .slice(0, i)
-      .find(([, other]) => other.port === port && (other.host === host || isAny(host) || isAny(other.host)))
+    const shares = (other: string) => other === host || isAny(host) || isAny(other)
+    const earlier = listeners.slice(0, i)
+    const first = earlier.find(([, other]) => other.port === port && shares(other.host))
     const message = `is ${port} for both "${first?.[0]}" and "${name}"; give each its own port`
     if (first !== undefined && port !== 0) yield { path: [name, 'port'], message }
   }
@@ -43,7 +43,7 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
   const firsts = new Map<string, number>()
   for (const [i, { id, issuer = issuers[0], limits: own }] of clients.entries()) {
     const message = 'is not an issuer of "tokens"; write one of them, or remove it'
-    if (issuer !== undefined && !issuers.includes(issuer)) yield { path: ['clients', i, 'issuer'], message }
+    if (issuer && !issuers.includes(issuer)) yield { path: ['clients', i, 'issuer'], message }
     const key = JSON.stringify([issuer, id])
     const first = firsts.get(key)
     if (first === undefined) firsts.set(key, i)

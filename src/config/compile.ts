@@ -96,7 +96,7 @@ export async function compile(settings: Settings, directory: string, files: stri
   }
   for (const [i, { jwks }] of issuers.entries()) {
     const path = Array.isArray(tokens) ? ['tokens', i, 'jwks'] : ['tokens', 'jwks']
-    if (jwks !== undefined && 'file' in jwks) await read(path, jwks.file, keySetMistake)
+    if (jwks !== undefined && 'file' in jwks) await read(path, jwks.file, jwksMistake)
   }
   for (const [i, { jwks, requestObjectSigningAlg }] of settings.clients.entries()) {
     const message =
@@ -170,12 +170,12 @@ function pemMistake(what: string, options: SecureContextOptions): string | undef
 }
 
 const NO_KEY = "has no key that verifies tokens; write the issuer's JWK Set there, or its URL here"
-const keySetMistake = async (text: string) => ((await hasKey(parseObject(text) ?? {})) ? undefined : NO_KEY)
+const jwksMistake = async (text: string) => ((await hasKey(parseObject(text))) ? undefined : NO_KEY)
 
 /**
  * Returns true if a key of a JWK Set can verify signatures; of the algorithm, if it is asymmetric.
  */
-async function hasKey(jwks: object, algorithm = 'none'): Promise<boolean> {
+async function hasKey(jwks: unknown, algorithm = 'none'): Promise<boolean> {
   const set = await readKeySet(jwks).catch(() => undefined)
   const keys = /^(?:none|HS)/.test(algorithm) ? set?.keys : set?.find(algorithm, undefined)
   return keys !== undefined && keys.length > 0

@@ -83,7 +83,7 @@ function addDescriptions(schema: JsonSchema, path: string, texts: Texts): void {
     if (texts[at] !== undefined) (inner as JsonSchema).description = texts[at]
     addDescriptions(inner as JsonSchema, at.replace(/\[\]$/, ''), texts)
   }
-  for (const [key, inner] of Object.entries(properties)) add(inner, path === '' ? key : `${path}.${key}`)
+  for (const [key, inner] of Object.entries(properties)) add(inner, path ? `${path}.${key}` : key)
   if (typeof rest === 'object') add(rest, `${path}.*`)
   if (items !== undefined) add(items, `${path}[]`)
   for (const member of anyOf) addDescriptions(member, path, texts)
@@ -106,4 +106,4 @@ const SECRETS = [
 ]
 
 /** Returns true if `file:/path` may read the value at a path from a file. */
-export const isSecret = (path: Path): boolean => SECRETS.some((secret) => secret.test(path.join('.')))
+export const isSecret = (path: Path) => SECRETS.some((secret) => secret.test(path.join('.')))

@@ -39,7 +39,8 @@ function isPlaintext(url: string): boolean {
   return /[.:]/.test(host) && !isLoopback(host)
 }
 
-const urlOf = (keys: object = {}): string => ('url' in keys ? String(keys.url) : '')
+/** True for keys, or an endpoint, at a URL without TLS. */
+const lacksTls = (source: object = {}) => 'url' in source && isPlaintext(String(source.url))
 
 /** Warns about secrets and keys that are sent without TLS. */
 function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Issue> {
@@ -47,11 +48,11 @@ function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Iss
   const secrets = 'gets the tokens and clientSecret without TLS; write https'
   for (const [i, { jwks, introspection }] of tokens.entries()) {
     const path: Path = tokens.length === 1 ? ['tokens'] : ['tokens', i]
-    if (isPlaintext(urlOf(jwks))) yield { path: [...path, 'jwks'], message: forgeable }
-    if (isPlaintext(urlOf(introspection))) yield { path: [...path, 'introspection', 'url'], message: secrets }
+    if (lacksTls(jwks)) yield { path: [...path, 'jwks'], message: forgeable }
+    if (lacksTls(introspection)) yield { path: [...path, 'introspection', 'url'], message: secrets }
   }
   for (const [i, { jwks }] of clients.entries())
-    if (isPlaintext(urlOf(jwks))) yield { path: ['clients', i, 'jwksUri'], message: forgeable }
+    if (lacksTls(jwks)) yield { path: ['clients', i, 'jwksUri'], message: forgeable }
   if (store === 'memory' || store.redis.tls !== undefined) return
   const { topology, password } = store.redis
   const message = 'is reached without TLS, and gets the password; write rediss://'
@@ -76,15 +77,13 @@ function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue>
   if (par !== undefined && !kinds.has('par')) yield { path: ['par'], message: unused, key: true }
   for (const [i, client] of clients.entries()) {
     const { requestObjectSigningAlg: alg = 'none', authentication, jwks, pushed } = client
-    const needed = {
-      par: alg !== 'none' || authentication !== undefined,
-      authorization: alg !== 'none' || pushed !== undefined,
-    }
-    const missing = (['par', 'authorization'] as const).find((kind) => needed[kind] && !kinds.has(kind))
+    const lacksPar = !kinds.has('par') && (alg !== 'none' || authentication)
+    const lacksAuthorization = !kinds.has('authorization') && (alg !== 'none' || pushed)
+    const missing = lacksPar ? 'par' : 'authorization'
     const unchecked = `is not checked: no route has "authenticate: ${missing}"; write one`
     const unverified = 'has signatures that are not verified; write "jwks" or "jwksUri"'
     const isSigned = authentication === 'private_key_jwt' || !/^(?:none|HS)/.test(alg)
-    if (missing !== undefined) yield { path: ['clients', i], message: unchecked }
+    if (lacksPar || lacksAuthorization) yield { path: ['clients', i], message: unchecked }
     else if (isSigned && jwks === undefined) yield { path: ['clients', i], message: unverified }
   }
 }

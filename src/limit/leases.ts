@@ -29,7 +29,7 @@ export interface Lease extends Place {
 export const CONCURRENT_WAIT_MS = 1000
 
 /** Returns the allowance of a limit of calls at once. */
-export const leaseAllowance = (quota: Quota, hasRoom: boolean, used: number, nowMs: number): Allowance => ({
+export const leaseAllowance = (quota: Quota, hasRoom: boolean, used: number, nowMs: number) => ({
   ...allowanceOf(quota, hasRoom, used, nowMs + CONCURRENT_WAIT_MS, CONCURRENT_WAIT_MS),
   windowMs: 0,
 })
@@ -58,10 +58,11 @@ export class Leases {
 
   count = (key: string): number => this.#held.get(key)?.size ?? 0
 
+  #leasesOf = (key: string): readonly Lease[] => [...(this.#held.get(key)?.values() ?? [])]
+
   /** Returns the instant at which the oldest call of a key began; undefined if there is none. */
   since(key: string): number | undefined {
-    const held = this.#held.get(key)
-    return held && Math.min(...Array.from(held.values(), beganAt))
+    return this.count(key) === 0 ? undefined : Math.min(...this.#leasesOf(key).map(beganAt))
   }
 
   /** Returns the allowance of a limit under these calls, with the instant of the oldest if it is only read. */
@@ -89,9 +90,7 @@ export class Leases {
   /** Returns the leases of a key that the store may have lost. */
   countUnstored(key: string, nowMs: number): number {
     if (this.#storedUntilMs > nowMs) return 0
-    let count = 0
-    for (const { storedUntilMs } of this.#held.get(key)?.values() ?? []) if (storedUntilMs <= nowMs) count++
-    return count
+    return this.#leasesOf(key).filter(({ storedUntilMs }) => storedUntilMs <= nowMs).length
   }
 
   /**
@@ -99,8 +98,7 @@ export class Leases {
    * too few calls since then.
    */
   doubt(key: string, counted: number, sinceMs: number): void {
-    const all = Array.from(this.#held.get(key)?.values() ?? [])
-    const before = all.filter(({ heldAtMs }) => heldAtMs < sinceMs)
+    const before = this.#leasesOf(key).filter(({ heldAtMs }) => heldAtMs < sinceMs)
     if (counted > before.length) return
     for (const lease of before) lease.storedUntilMs = -Infinity
     this.#storedUntilMs = -Infinity

@@ -15,21 +15,7 @@ export type LimitOutcome = 'within' | 'near' | 'over' | 'over_cached' | 'shadow_
  * pass, it refuses from memory: of 1000 calls a second under `limit: 10` in a minute, Redis
  * decides ten, and afterwards about one refusal a second.
  */
-export interface Limiter {
-  /**
-   * Charges all quotas and the call's DPoP proof, or none. Rejects only if the store does: with a
-   * Failure under `onOutage: deny`.
-   */
-  decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision>
-  /** Gives a call that was charged back to the limits that count successes. */
-  giveBack(quotas: readonly Quota[], decision: Decision): void
-  /** Ends the leases of a call. */
-  release(quotas: readonly Quota[], decision: Decision): void
-  /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */
-  recall(quotas: readonly Quota[]): Decision | undefined
-  /** Clears the cache, after a reset. */
-  forget(): void
-}
+export type Limiter = ReturnType<typeof createLimiter>
 
 /**
  * Maximum age of a cached allowance, in milliseconds. Bounds how late a reset or a raised limit at
@@ -63,10 +49,6 @@ function without(name: string, cost: number, last?: CachedAllowance): CachedAllo
   return { ...last, others: without(name, cost, last.others) }
 }
 
-/** Returns the longest time, in milliseconds, that a refused call may have to wait for a quota. */
-const longestWaitOf = ({ isConcurrent, windowMs }: Quota): number =>
-  isConcurrent ? CONCURRENT_WAIT_MS : windowMs
-
 const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cached: false }
 
 /** Creates the limiter of a store. */
@@ -74,7 +56,7 @@ export function createLimiter(
   store: Store,
   onOutcome: (limit: string, outcome: LimitOutcome) => void = () => {},
   { now }: Pick<Clock, 'now'> = SYSTEM_CLOCK,
-): Limiter {
+) {
   /**
    * The deny cache: allowances of full keys, and of the other keys of refused calls; each for a
    * second, or until its next call may pass.
@@ -106,7 +88,7 @@ export function createLimiter(
   }
 
   /** Counts a re-check of the full key of the named limit; returns false if there were too many. */
-  function mayRecheck(quotas: readonly Quota[], name: string, at: number): boolean {
+  function mayRecheck(quotas: readonly Quota[], { name }: Allowance, at: number): boolean {
     const { key, isConcurrent } = quotas.find((quota) => quota.name === name)!
     if (isConcurrent) return false
     const { rechecks } = cache.get(key)!
@@ -124,16 +106,18 @@ export function createLimiter(
   function recall(quotas: readonly Quota[], at: number): Decision | undefined {
     if (cache.size === 0 && !quotas.some(isLeased)) return undefined
     const allowances: Allowance[] = []
+    /** The longest time that the call may have to wait for a quota without a cached allowance. */
     let unknownMs = 0
     for (const quota of quotas) {
       if (quota.shadow) continue
       const allowance = quota.isConcurrent ? store.ownRefusal(quota) : lookUp(quota, at)
-      if (allowance === undefined) unknownMs = Math.max(unknownMs, longestWaitOf(quota))
+      const longestMs = quota.isConcurrent ? CONCURRENT_WAIT_MS : quota.windowMs
+      if (allowance === undefined) unknownMs = Math.max(unknownMs, longestMs)
       else allowances.push(allowance)
     }
     const refusedBy = longestWait(allowances)
     if (refusedBy === undefined) return undefined
-    if (unknownMs > refusedBy.retryAfterMs && mayRecheck(quotas, refusedBy.name, at)) return undefined
+    if (unknownMs > refusedBy.retryAfterMs && mayRecheck(quotas, refusedBy, at)) return undefined
     for (const { name, admitted } of allowances) if (!admitted) onOutcome(name, 'over_cached')
     // The store's clock now, to about a round trip.
     const decidedAt = refusedBy.resetAt - refusedBy.resetAfterMs
@@ -155,8 +139,8 @@ export function createLimiter(
       // was refused, none is under way.
       const passesNone = access === undefined || (!access.isOfToken && !allowance.admitted)
       // With own calls, the store does not know when the next call can pass.
-      const isCertain = passesNone && allowance.own === 0 && askedAt > (returns.get(key) ?? -Infinity)
-      if (!shadow && isCertain && (!admitted || allowance.remaining === 0)) {
+      const isCertain = allowance.own === 0 && askedAt > (returns.get(key) ?? -Infinity)
+      if (!shadow && passesNone && isCertain && (!admitted || allowance.remaining === 0)) {
         answeredAt ??= now()
         // After an admitted call, it is known when a call of cost 1 can pass.
         const cost = admitted ? 1 : costOfCall
@@ -198,7 +182,11 @@ export function createLimiter(
   }
 
   return {
-    decide(quotas, proof) {
+    /**
+     * Charges all quotas and the call's DPoP proof, or none. Rejects only if the store does: with a
+     * Failure under `onOutage: deny`.
+     */
+    decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision> {
       if (quotas.length === 0 && proof === undefined) return UNLIMITED
       // Taken before the question, so that no wait of the answer began earlier.
       const askedAt = now()
@@ -208,7 +196,8 @@ export function createLimiter(
       if (!(charge instanceof Promise)) return decided(charge, quotas, askedAt)
       return charge.then((answer) => decided(answer, quotas, askedAt))
     },
-    giveBack(quotas, { allowances }) {
+    /** Gives a call that was charged back to the limits that count successes. */
+    giveBack(quotas: readonly Quota[], { allowances }: Decision): void {
       for (const quota of quotas) {
         const charged = quota.countsSuccess && allowances.find(({ name }) => name === quota.name)
         if (!charged || !charged.admitted) continue
@@ -217,11 +206,14 @@ export function createLimiter(
         void store.giveBack(quota, charged.resetAt)?.then(() => forgetKey(quota.key))
       }
     },
-    release(quotas, { lease }) {
+    /** Ends the leases of a call. */
+    release(quotas: readonly Quota[], { lease }: Decision): void {
       if (lease !== undefined) store.release(quotas, lease)
     },
-    recall: (quotas) => recall(quotas, now()),
-    forget() {
+    /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */
+    recall: (quotas: readonly Quota[]) => recall(quotas, now()),
+    /** Clears the cache, after a reset. */
+    forget(): void {
       cache.clear()
       clearedAt = now()
     },

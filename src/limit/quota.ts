@@ -69,7 +69,7 @@ export type Verdict = 'pays' | 'free' | 'none'
  * Decides a quota with `used` points in its window. During an access a call needs no room, unless
  * the limit is 0 or has lost its calls.
  */
-export function verdictOf({ limit }: Quota, used: number, hasRoom: boolean, isInAccess: boolean): Verdict {
+export function verdictOf({ limit }: Quota, used: number, hasRoom: boolean, isInAccess = false): Verdict {
   if (isInAccess && used > 0 && limit > 0) return 'free'
   return hasRoom ? 'pays' : 'none'
 }

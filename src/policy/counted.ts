@@ -76,7 +76,7 @@ function parsePart(text: string): CallerPart {
   const written = simple ?? named ?? 'client'
   const word = written.startsWith('header:') ? written.toLowerCase() : written
   const value = countedForm(word)(unquoted(rest ?? text))
-  if (value === '' || (rest === undefined && !isBareClient(text))) throw new InvalidQuestion(WHICH_CALLER)
+  if (!value || (rest === undefined && !isBareClient(text))) throw new InvalidQuestion(WHICH_CALLER)
   return { word, value }
 }
 

@@ -42,9 +42,9 @@ export interface AppliedQuota extends Quota {
  */
 export function quotaOf(limit: Limit, key: string, nowMs: number, rules: ClientRules = NO_RULES) {
   const { set, claimed } = rules
-  const own = rules.own !== undefined && isActive(rules.own, nowMs) ? rules.own : undefined
+  const own = rules.own && isActive(rules.own, nowMs) ? rules.own : undefined
   const windowMs = own?.windowMs ?? limit.windowMs
-  if (set !== undefined && isActive(set, nowMs)) return applied('override', set, limit, key, windowMs)
+  if (set && isActive(set, nowMs)) return applied('override', set, limit, key, windowMs)
   if (own !== undefined) return applied('client', own, limit, key, windowMs)
   const hasChanged = limit.changes.length > 0 && limit.changes[0]!.fromAt <= nowMs
   if (hasChanged) return applied('change', changeAt(limit, nowMs)!, limit, key, windowMs)
@@ -75,11 +75,11 @@ function calendarOf({ calendar: name }: Limit): Calendar | undefined {
 }
 
 /** Returns, in words for operators, why a limit has its number of calls for a client. */
-export function reasonOf(limit: Limit, source: RuleSource, nowMs: number, { own, set }: ClientRules = {}) {
+export function reasonOf(limit: Limit, source: RuleSource, atMs: number, { own, set }: ClientRules) {
   if (source === 'override') return overrideReason(set!)
   if (source === 'client') return `the client's own limit of the file${until(own!.untilAt)}`
   const ended = own?.untilAt === undefined ? '' : `; the client's own limit ended at ${instant(own.untilAt)}`
-  if (source === 'change') return `changed at ${instant(changeAt(limit, nowMs)!.fromAt)}${ended}`
+  if (source === 'change') return `changed at ${instant(changeAt(limit, atMs)!.fromAt)}${ended}`
   if (limit.claim === undefined) return `the limit of the file${ended}`
   return `the claim ${limit.claim.name} of the token, or its default${ended}`
 }

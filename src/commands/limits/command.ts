@@ -94,7 +94,7 @@ function describeTop({ activity: { callers, known, mostKnown } }: Overview): str
   const rows = callers.map(({ caller, route, limits, most, refusedNow, ...rates }) => {
     const until = refusedNow && `${refusedNow.until ?? 'blocked'} by ${refusedNow.limit}`
     const used = most && most.limit - most.remaining
-    const refusals = limits.flatMap(({ name, refused }) => (refused > 0 ? `${refused} by ${name}` : []))
+    const refusals = limits.flatMap(({ name, refused }) => (refused ? `${refused} by ${name}` : []))
     const perSecond = [rates.callsPerSecond.toFixed(1), rates.refusedPerSecond.toFixed(1)]
     const limit = [most?.name, used, most?.remaining]
     return [cell(caller), until, ...perSecond, ...limit, formatList(refusals), route]

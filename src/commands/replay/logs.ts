@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs'
 import { PassThrough, pipeline, type Readable } from 'node:stream'
 import { createGunzip } from 'node:zlib'
 import { reason } from '../../config/text.ts'
+import { parseObject } from '../../runtime/json.ts'
 
 /** A call that reached the limiter. Instants are epoch milliseconds. */
 export type LoggedCall = Exclude<ReturnType<typeof readAccessLine>, string>
@@ -60,12 +61,8 @@ async function createDecoder(stream: Readable) {
  */
 export function readAccessLine(text: string) {
   if (text.length > MAX_LINE_CHARS) return 'other'
-  let line: Readonly<Record<string, unknown>>
-  try {
-    line = JSON.parse(text.slice(text.indexOf('{'))) as typeof line
-  } catch {
-    return 'other'
-  }
+  const line = parseObject(text.slice(text.indexOf('{')))
+  if (line === undefined) return 'other'
   const { msg, time, method, durationMs, decidedAt, decision, code, omitted, source, status } = line
   if (msg !== 'request' || typeof time !== 'string' || typeof method !== 'string') return 'other'
   if (typeof durationMs !== 'number') return 'other'
@@ -92,14 +89,14 @@ export function readAccessLine(text: string) {
   const isRefused = decision === 'refused'
   const isAdmitted = isForwarded || (client !== undefined && !MAYBE_UNDECIDED.has(code))
   const unrefused = isAdmitted ? ('admitted' as const) : ('undecided' as const)
-  const isDecidedAt =
-    typeof decidedAt === 'number' && decidedAt >= cameAt - CLOCKS_MS && decidedAt <= loggedAt + CLOCKS_MS
+  const givenAt = typeof decidedAt === 'number' ? decidedAt : Number.NaN
+  const isCredible = givenAt >= cameAt - CLOCKS_MS && givenAt <= loggedAt + CLOCKS_MS
   const earlier = isRefused ? Number(omitted) : 0
   return {
     /** The end of the request. */
     loggedAt,
     /** When the limiter decided; when the request came, if the line has no credible instant. */
-    decidedAt: isDecidedAt ? decidedAt : cameAt,
+    decidedAt: isCredible ? givenAt : cameAt,
     /** Milliseconds in progress; 0 for a refused call, whose duration is unknown. */
     tookMs: isRefused ? 0 : durationMs,
     method,

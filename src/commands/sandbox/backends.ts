@@ -111,7 +111,7 @@ export function createDataApi(): Server {
   })
 }
 
-function resourceOf(method: string | undefined, { pathname, searchParams }: URL): object | undefined {
+function resourceOf(method: string | undefined, { pathname, searchParams }: URL) {
   if (method === 'POST' && /^(\/v3)?\/sync\/[^/]+$/.test(pathname))
     return { data: { syncId: randomUUID(), status: 'ok' }, meta: {} }
   if (!/^(\/v3)?\/transactions$/.test(pathname)) return undefined

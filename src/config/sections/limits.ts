@@ -54,10 +54,9 @@ const refusal = section(
   },
 ).transform(({ status, headers, body }) => {
   if (body === undefined) return { status, headers }
-  const [text, contentType] =
-    typeof body === 'string'
-      ? [body, 'text/plain; charset=utf-8']
-      : [JSON.stringify(body), 'application/json']
+  const isText = typeof body === 'string'
+  const text = isText ? body : JSON.stringify(body)
+  const contentType = isText ? 'text/plain; charset=utf-8' : 'application/json'
   const hasType = Object.keys(headers).some((name) => name.toLowerCase() === 'content-type')
   return { status, headers, body: text, ...(!hasType && { contentType }) }
 })
@@ -104,7 +103,7 @@ const limit = section(
     else if (typeof together === 'number' && isSliding && together > window.windowMs)
       yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
     const message = 'needs a calendar window, without "together" and "shadow"; write so, or remove it'
-    if (count === 'success' && (isSliding || shadow || together !== undefined)) yield atKey('count', message)
+    if (count === 'success' && (isSliding || shadow || together)) yield atKey('count', message)
   },
 ).transform(({ limit, window, concurrent, count, missing, ...rest }): Omit<Limit, 'name'> => ({
   ...rest,

@@ -132,8 +132,8 @@ const redis = section(
 ).transform((redis) => {
   const { url, cluster, sentinels, name, sentinelUsername, sentinelPassword, ...rest } = redis
   let topology: RedisTopology = { url: url! }
-  if (cluster !== undefined) topology = { cluster }
-  if (sentinels !== undefined) topology = { sentinels, name: name!, sentinelUsername, sentinelPassword }
+  if (cluster) topology = { cluster }
+  if (sentinels) topology = { sentinels, name: name!, sentinelUsername, sentinelPassword }
   return { topology, ...rest }
 })
 const isPrefix = (prefix: string): boolean => /^[A-Za-z0-9._:-]{1,64}$/.test(prefix)

@@ -28,8 +28,6 @@ function checkKind(kind: string): boolean | string {
   // The `?` of a group, such as `(?:`, is no repetition.
   const repetitions = plain.match(/[*+]|(?<!\()\?|\{\d+,\d*\}/g) ?? []
   const isBounded = repetitions.length <= MAX_REPETITIONS && !/\\|\)[*+{]/.test(plain)
-  return (
-    isBounded ||
-    `must have at most ${MAX_REPETITIONS} of *, +, ? and {n,m}, none of a group, and no reference to one`
-  )
+  if (isBounded) return true
+  return `must have at most ${MAX_REPETITIONS} of *, +, ? and {n,m}, none of a group, and no reference to one`
 }

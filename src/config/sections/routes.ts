@@ -82,7 +82,7 @@ const route = section(
     const notOwn = 'must be bearer, because callers may read only their own limits'
     const kind = respond === undefined ? `authenticate: ${authenticate}` : `respond: ${respond}`
     const message = `does not apply to "${kind}"; remove it`
-    if (respond !== undefined && authenticate !== 'bearer') yield { path: ['authenticate'], message: notOwn }
+    if (respond && authenticate !== 'bearer') yield { path: ['authenticate'], message: notOwn }
     if (limits.length > 0 && (isChecked || respond !== undefined)) yield atKey('limits', message)
     if (timeoutMs !== undefined && respond !== undefined) yield atKey('timeout', message)
     if (scope.length > 0 && authenticate !== 'bearer') yield atKey('scope', message)

@@ -146,15 +146,15 @@ const INSIDE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
  * Substitutes `${NAME}` and `${NAME:-default}`, where an empty variable counts as unset; `$${`
  * becomes `${`. Leaves mistakes as written.
  */
-export function substitute(source: string, env: Env, report: (message: string) => void): string {
+export function substitute(source: string, env: Env, report = (_message: string): void => {}): string {
   return source.replace(VARIABLE, (all, inside: string | undefined, end: string) => {
     if (inside === undefined) return '${'
     const [, name, otherwise] = INSIDE.exec(inside) ?? []
     const value = name && (env[name] || otherwise)
     const isMalformed = name === undefined || end === '' || otherwise?.includes('${') === true
     if (isMalformed) report('is malformed; write ${NAME} or ${NAME:-default}, or $${ for "${"')
-    else if (value === undefined) report(`needs the environment variable ${name}; set it, or a default`)
-    else return value
+    else if (value !== undefined) return value
+    else report(`needs the environment variable ${name}; set it, or a default`)
     return all
   })
 }

@@ -101,7 +101,7 @@ export class KeyState {
       this.firstAt = firstAt
       this.rest = rest
     }
-    if (calendar !== undefined || mayHaveCharged || this.lastAt + windowMs * 1000 <= at) this.lastAt = at
+    if (calendar || mayHaveCharged || this.lastAt + windowMs * 1000 <= at) this.lastAt = at
   }
 
   /** Records that the store has the call of this access, made at a local instant. */
@@ -123,7 +123,7 @@ export class KeyState {
         if (firstAt <= horizonUs) stored = Math.min(stored, rest)
     const first = this.#own[search(0, this.#own.length, (i) => this.#own[i]!.atUs > horizonUs)]
     const own = first === undefined ? 0 : this.#total - first.before
-    return { used: stored + own, room: perGateway(Math.max(0, limit - stored), gateways, cost) - own }
+    return { used: stored + own, room: perGateway(limit - stored, gateways, cost) - own }
   }
 
   /**
@@ -133,7 +133,7 @@ export class KeyState {
   countSince(horizonUs: number, accessKey?: string): OwnCount | undefined {
     let [calls, sent] = [0, 0]
     for (const own of this.#own) {
-      if (own.atUs <= horizonUs || (accessKey !== undefined && own.access?.key !== accessKey)) continue
+      if (own.atUs <= horizonUs || (accessKey && own.access?.key !== accessKey)) continue
       if (this.#isSent(own)) sent += own.calls
       else calls += own.calls
     }
@@ -152,7 +152,7 @@ export class KeyState {
     const atUs = nowUs + Math.ceil(this.spreadMs * 1000)
     const last = this.#own.at(-1)
     // Calls of one instant, or of a limit above 1000 of one span, are sent together.
-    const isInSpan = last !== undefined && Math.floor(last.atUs / spanUs) === Math.floor(atUs / spanUs)
+    const isInSpan = last && Math.floor(last.atUs / spanUs) === Math.floor(atUs / spanUs)
     const isPlain = access === undefined && last?.access === undefined
     const isShared = isInSpan && isPlain && last.atUs > horizonUs && !this.#isSent(last)
     if (isShared) this.#own.pop()

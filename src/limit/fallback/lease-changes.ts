@@ -72,15 +72,14 @@ export function createLeaseChanges(
     for (const lease of group) if (!leases.has(lease)) end(lease)
   }
 
-  let turn: Promise<void> | undefined
-  async function work(): Promise<void> {
-    await Promise.all([sendEnded(), ...group(leases.dueForRenewal(clock.now()), store.slot).map(renew)])
-  }
+  let turn: Promise<unknown> | undefined
+  const renewDue = () => group(leases.dueForRenewal(clock.now()), store.slot).map(renew)
+  const work = () => Promise.all([sendEnded(), ...renewDue()])
 
   return {
     end,
     hasEnded: (): boolean => ended.size > 0,
     /** Sends again what had no answer, and renews the leases that the store will not have for long. */
-    turn: (): Promise<void> => (turn ??= work().finally(() => (turn = undefined))),
+    turn: (): Promise<unknown> => (turn ??= work().finally(() => (turn = undefined))),
   }
 }

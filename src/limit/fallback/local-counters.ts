@@ -88,7 +88,7 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
     // Room grows at the end of a calendar period, or when a call leaves: all have left by the end of one window.
     const latest = at + Math.ceil((quota.windowMs + state.spreadMs) * 1000)
     const { endUs } = frameOf(quota.limit, quota, at)
-    const grows = endUs ?? (isUnused ? at : search(at + 1, latest, (later) => roomAt(later) >= wanted))
+    const grows = endUs ?? (isUnused ? at : search(at + 1, latest, (atUs) => roomAt(atUs) >= wanted))
     const resetAt = quota.calendar?.periodAt(dateMs(quota.key, at)).endMs ?? epochMs(grows / 1000)
     const waitMs = (grows - at) / 1000
     return allowanceOf({ ...quota, limit }, verdict !== 'none', limit - remaining, resetAt, waitMs)

@@ -109,7 +109,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   async function read(quotas: readonly Quota[], ignore: (error: Error) => undefined) {
     if (quotas.length === 0) return []
     const found = isUp(quotas[0]!) ? await store.peek(quotas, local.own).catch(ignore) : undefined
-    if (found !== undefined) return found.map((allowance): Inspected => ({ allowance, mode: 'store' }))
+    if (found) return found.map((allowance): Inspected => ({ allowance, mode: 'store' }))
     return quotas.map((quota): Inspected => {
       const mode = modeOf(quota)
       // Under `allow` nothing is counted, so the whole limit remains.

@@ -39,15 +39,15 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
       const counted = count(quota.limit, quota, atUs, wallMs)
       const used = quota.isConcurrent ? leases.count(quota.key) : counted.used
       const access = quota.access && count(1, quota.access, atUs, wallMs)
-      const isInAccess = access !== undefined && access.used > 0
-      return { quota, counted, access, verdict: verdictOf(quota, used, used < fullAt(quota), isInAccess) }
+      const verdict = verdictOf(quota, used, used < fullAt(quota), access && access.used > 0)
+      return { quota, counted, access, verdict }
     })
     const admitted = admits(found)
     const hasLeases = charging && admitted && quotas.some(({ isConcurrent }) => isConcurrent)
     const lease = hasLeases ? `${Math.round(wallMs * 1000)}:${++lastLease}` : undefined
     const allowances = found.map(({ quota, counted, access, verdict }): Allowance => {
       if (quota.isConcurrent) {
-        if (lease !== undefined && verdict === 'pays') leases.hold(quota, lease, Infinity, atUs / 1000)
+        if (lease && verdict === 'pays') leases.hold(quota, lease, Infinity, atUs / 1000)
         return leases.allowance(quota, verdict !== 'none', wallMs, !charging)
       }
       if (charging && admitted && verdict === 'pays') {

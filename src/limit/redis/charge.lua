@@ -73,9 +73,9 @@ for i = 1, leaseKey do
     end
     -- `raw`: the whole string of a small log, which each change updates; the slots of another are read and written one by one.
     logs[name] = {
-      key = name, damaged = damaged, raw = capacity <= SMALL and raw, capacity = capacity, first = first, held = held, total = total,
-      gone = gone, newest = newest, oldest = oldest, calls = 0, window = 0, start = false, own = 0, cost = 1, room = NONE,
-      dirty = false, isMerged = false,
+      key = name, damaged = damaged, dirty = false, room = NONE, raw = capacity <= SMALL and raw,
+      capacity = capacity, first = first, held = held, total = total, gone = gone, newest = newest,
+      oldest = oldest, calls = 0, window = 0, start = false, own = 0, isMerged = false, cost = 1,
     }
   end
 end
@@ -118,7 +118,7 @@ local function parse(text)
   local rule = rules[text]
   if rule then return rule end
   rule = {}
-  for number in gmatch(text, '%S+') do rule[#rule + 1] = tonumber(number) end
+  for number in text:gmatch('%S+') do rule[#rule + 1] = tonumber(number) end
   rules[text] = rule
   return rule
 end
@@ -171,7 +171,7 @@ while decision <= #ARGV do
       access = log
     else
       local used = log.total - log.gone + own
-      local isFree = access and used > 0 and calls > 0 and access.total - access.gone + access.own > 0
+      local isFree = access and used > 0 and calls > 0 and access.total + access.own > access.gone
       log.room = isFree and FREE or used + cost <= calls and PAYS or NONE
       if log.damaged or access and access.damaged or log.room == NONE and flags % 2 == 0 then admitted = false end
       if access then access.room, access = log.room, nil end
@@ -255,9 +255,9 @@ end
 
 for name, log in pairs(logs) do
   if log.dirty then
-    local window, start = log.window, log.start
-    local ttl = ceil(((start and log.newest < start + window and start or log.newest) + window - now) / 1000)
-    local header = pack(HEADER, log.capacity, log.first, log.held, log.total, log.gone, log.newest, log.oldest)
+    local window, start, newest = log.window, log.start, log.newest
+    local ttl = ceil(((start and newest < start + window and start or newest) + window - now) / 1000)
+    local header = pack(HEADER, log.capacity, log.first, log.held, log.total, log.gone, newest, log.oldest)
     if log.raw then
       call('SET', name, header .. sub(log.raw, HEADER_BYTES + 1), 'PX', ttl)
     else

@@ -55,7 +55,7 @@ export function createConnection(options: RedisStoreOptions) {
       const info = await Promise.any(masters.map((node) => node.info())).catch((all: AggregateError) => {
         throw all.errors[0]
       })
-      const warning = checkInfo(options.topology, info)
+      const warning = checkInfo(options, info)
       // If the server refuses the database, ioredis silently uses database 0, which may be another application's.
       if (first.options.db) await first.select(first.options.db)
       isVerified = true

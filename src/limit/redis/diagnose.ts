@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis'
-import { type RedisConfig, type RedisTopology, sentinelOptions, serverOptions, urlsOf } from './options.ts'
+import { type RedisConfig, sentinelOptions, serverOptions, urlsOf } from './options.ts'
 
 /** A mistake in the configuration of the store; the message says how to correct it. */
 export class StoreConfigError extends Error {
@@ -61,7 +61,7 @@ const infoField = (info: string, name: string) => new RegExp(`^${name}:(.*)`, 'm
  * Compares INFO with the configuration. Throws a StoreConfigError if the store must not use the
  * server; may return a warning.
  */
-export function checkInfo(topology: RedisTopology, info: string): string | undefined {
+export function checkInfo({ topology }: RedisConfig, info: string): string | undefined {
   for (const [name, value, remedy] of 'url' in topology ? WRONG_SERVERS : []) {
     if (infoField(info, name) === value) throw new StoreConfigError(`store.redis.url is ${remedy}`)
   }
@@ -93,7 +93,7 @@ export function inspectNodes(config: RedisConfig, timeoutMs: number) {
     node.on('error', (error: Error) => (reason = error))
     try {
       await node.connect()
-      return { url, found: await describe(node, topology) }
+      return { url, found: await describe(node, config) }
     } catch (thrown) {
       // The emitted error is more specific than "Connection is closed".
       const error = reason ?? (thrown as Error)
@@ -106,7 +106,7 @@ export function inspectNodes(config: RedisConfig, timeoutMs: number) {
   return Promise.all(urlsOf(topology).map(inspect))
 }
 
-async function describe(node: Redis, topology: RedisTopology): Promise<string> {
+async function describe(node: Redis, { topology }: RedisConfig): Promise<string> {
   if ('name' in topology) {
     const master = await node.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', topology.name)
     if (!Array.isArray(master)) throw new Error('No such master with that name')

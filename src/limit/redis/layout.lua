@@ -20,7 +20,7 @@ local HEADER, HEADER_BYTES, SLOT, SLOT_BYTES = '>I4I4I4I6I6I7I7', 38, '>I7I6', 1
 local EXACT = 1000
 local KEYS, ARGV, call, pcall = KEYS, ARGV, redis.call, redis.pcall
 local floor, ceil, min, max, huge = math.floor, math.ceil, math.min, math.max, math.huge
-local pack, unpackBytes, sub, match, gmatch = struct.pack, struct.unpack, string.sub, string.match, string.gmatch
+local pack, unpackBytes, sub, match = struct.pack, struct.unpack, string.sub, string.match
 
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]

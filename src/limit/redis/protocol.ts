@@ -53,8 +53,8 @@ export function questionOf(batch: Batch, gateway: string, sending: Sending) {
         leases += ` ${limit} ${windowMs * 1000} ${own?.unstored(key) ?? 0} ${shadow ? 1 : 0}`
         continue
       }
-      if (access !== undefined) rule += ruleOf(quota, access, 1, ACCESS, own)
-      rule += ruleOf(quota, undefined, limit, (shadow ? SHADOW : 0) + (cost > 1 ? COST : 0), own)
+      if (access !== undefined) rule += ruleOf(quota, 1, ACCESS, own, access)
+      rule += ruleOf(quota, limit, (shadow ? SHADOW : 0) + (cost > 1 ? COST : 0), own)
       if (cost > 1) rule += ` ${cost}`
     }
     const action = isCharge ? CHARGE : 0
@@ -62,18 +62,18 @@ export function questionOf(batch: Batch, gateway: string, sending: Sending) {
     else rules.push(`${action + AT_ONCE}${rule}`, leases, lease)
   }
   /** Returns the rule of a quota, or of its access. */
-  function ruleOf(quota: Quota, access: Access | undefined, limit: number, flags: number, own?: OwnCalls) {
+  function ruleOf(quota: Quota, limit: number, flags: number, own?: OwnCalls, access?: Access) {
     const { startUs, endUs, lengthUs, since } = spanOf(access ?? quota, sending)
     if (startUs > 0) [fromUs, untilUs] = [Math.max(fromUs, startUs), Math.min(untilUs, endUs - 1)]
     logs.push(access?.key ?? quota.key)
-    const counted = own === undefined || own.isEmpty() ? undefined : own.since(quota.key, since, access?.key)
+    const counted = own?.isEmpty() === false ? own.since(quota.key, since, access?.key) : undefined
     counts.push(counted)
-    const isPeriod = startUs === 0 ? 0 : CALENDAR
+    const kind = startUs === 0 ? 0 : CALENDAR
     const period = startUs === 0 ? '' : ` ${startUs}`
-    if (counted === undefined) return ` ${limit} ${lengthUs} ${flags + isPeriod}${period}`
+    if (counted === undefined) return ` ${limit} ${lengthUs} ${flags + kind}${period}`
     const { calls, sent, number } = counted
     const mark = marks.unshift(mergedKey(quota.key, gateway))
-    return ` ${limit} ${lengthUs} ${flags + isPeriod + OWN}${period} ${calls} ${sent} ${number} ${mark}`
+    return ` ${limit} ${lengthUs} ${flags + kind + OWN}${period} ${calls} ${sent} ${number} ${mark}`
   }
   const keys = [...logs, ...leased, ...marks]
   const size = 1 + batch.length + 3 * (logs.length + leased.length)
@@ -138,22 +138,22 @@ export function chargesOf(batch: Batch, { counts }: Question, numbers: readonly 
   return batch.map(({ quotas, lease }, i): Charge | DamagedKeyError => {
     const admitted = numbers[at++] === 1
     let damaged: string | undefined
-    function fromLog(name: string, limit: number, full = limit) {
+    function fromLog(quota: Pick<Quota, 'key' | 'limit' | 'cost'>) {
       const [room, used] = [numbers[at]!, numbers[at + 1]!]
       let growsAtUs = numbers[at + 2]!
       at += 3
-      if (room === -1) damaged ??= name
+      if (room === -1) damaged ??= quota.key
       const { calls, sent, spreadMs } = counts[key++] ?? NOT_OWN
       const own = room >= 2 ? calls : calls + sent
       const hasRoom = room % 2 === 1
       // While own calls fill the limit, they must leave, too.
-      if (own > 0 && own >= (hasRoom ? limit : full)) growsAtUs += Math.ceil(spreadMs * 1000)
+      if (own > 0 && own >= (hasRoom ? quota.limit : fullAt(quota))) growsAtUs += Math.ceil(spreadMs * 1000)
       return { hasRoom, used, growsAtUs, resetAfterMs: (growsAtUs - nowUs) / 1000, own }
     }
     const logged = quotas.some(isLeased) ? quotas.filter((quota) => !isLeased(quota)) : quotas
     const allowances = logged.map((quota): Allowance => {
-      const access = quota.access && fromLog(quota.access.key, 1)
-      const { hasRoom, used, growsAtUs, resetAfterMs, own } = fromLog(quota.key, quota.limit, fullAt(quota))
+      const access = quota.access && fromLog({ key: quota.access.key, limit: 1 })
+      const { hasRoom, used, growsAtUs, resetAfterMs, own } = fromLog(quota)
       const allowance = allowanceOf(quota, hasRoom, used, growsAtUs / 1000, resetAfterMs, own)
       return access === undefined ? allowance : { ...allowance, access }
     })
@@ -165,7 +165,7 @@ export function chargesOf(batch: Batch, { counts }: Question, numbers: readonly 
       at += 3
       if (room === -1) damaged ??= quota.key
       const allowance = leaseAllowance(quota, room === 1, used, nowUs / 1000)
-      allowances.splice(i, 0, oldestUs === 0 ? allowance : { ...allowance, sinceAt: oldestUs / 1000 })
+      allowances.splice(i, 0, oldestUs > 0 ? { ...allowance, sinceAt: oldestUs / 1000 } : allowance)
     }
     if (damaged !== undefined) return new DamagedKeyError(damaged)
     // All decisions of a batch share one instant; a microsecond each keeps their order.

@@ -9,7 +9,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 -- Replace keys of another type: they hold no calls.
-local function wrong(reply) return type(reply) == 'table' and string.find(reply.err or '', 'WRONGTYPE') end
+local function wrong(reply) return type(reply) == 'table' and string.find(reply.err, 'WRONGTYPE') end
 if wrong(redis.pcall('ZCARD', KEYS[1])) then redis.call('UNLINK', KEYS[1]) end
 if wrong(redis.pcall('GET', KEYS[2])) then redis.call('UNLINK', KEYS[2]) end
 

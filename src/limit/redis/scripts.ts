@@ -30,7 +30,7 @@ const REGISTER = scriptOf(REGISTER_SCRIPT)
 const GATEWAY_LIFE_MS = 120_000
 
 /** Called with the outcome of each script call, which may decide several requests. */
-export type OnReply = (server: string, error: Error | undefined) => void
+export type OnReply = (server: string, error?: Error) => void
 
 /** Maximum decisions per script call. With larger batches, Redis and the gateway take turns being idle. */
 const MAX_BATCH = 24
@@ -115,7 +115,7 @@ export function createScripts(connection: RedisConnection, options: RedisStoreOp
     try {
       const outcomes = await within((remainingMs) => ask(batch, server, remainingMs))
       // A Redis that cannot write still refuses: only a charge shows that it can.
-      if (batch.some(({ isCharge }, i) => isCharge && isAdmitted(outcomes[i]!))) onReply?.(server, undefined)
+      if (batch.some(({ isCharge }, i) => isCharge && isAdmitted(outcomes[i]!))) onReply?.(server)
       for (let i = 0; i < batch.length; i++) batch[i]!.onEnd(outcomes[i]!)
     } catch (error) {
       // The fallback decides all that have no answer, in their order: none of them must be decided
@@ -159,6 +159,10 @@ export function createScripts(connection: RedisConnection, options: RedisStoreOp
     }
   }
 
+  /** Runs a script of the background. */
+  const change = (server: string, script: Script, paramsOf: ParamsOf) =>
+    within(server, (remainingMs) => attempt(server, remainingMs, script, paramsOf))
+
   return {
     check: (server: string) => deadlinesOf(server).within(check),
     clocks,
@@ -195,9 +199,7 @@ export function createScripts(connection: RedisConnection, options: RedisStoreOp
     async merge(own: Merge): Promise<void> {
       const { key } = own.quota
       const server = client.server(key)
-      const [, outcome] = await within(server, (remainingMs) =>
-        attempt(server, remainingMs, mergeScript, (sending) => mergeOf(own, id, sending)),
-      )
+      const [, outcome] = await change(server, mergeScript, (sending) => mergeOf(own, id, sending))
       if (outcome === -1) throw new DamagedKeyError(key)
       if (outcome !== 1) throw invalidReply()
     },
@@ -213,9 +215,7 @@ export function createScripts(connection: RedisConnection, options: RedisStoreOp
     /** Runs renew.lua for leases of one hash slot. Rejects if they may not be renewed. */
     async renewLeases(leases: readonly Lease[]): Promise<void> {
       const server = client.server(leases[0]!.quota.key)
-      const [, outcome] = await within(server, (remainingMs) =>
-        attempt(server, remainingMs, renewScript, (sending) => renewalOf(leases, sending)),
-      )
+      const [, outcome] = await change(server, renewScript, (sending) => renewalOf(leases, sending))
       if (outcome !== 1) throw invalidReply()
     },
   }

@@ -39,7 +39,7 @@ return 1`
  * Creates the fields of the overrides in one hash of Redis. It never expires: eviction of volatile
  * keys would remove it.
  */
-export function createRedisFields(connection: RedisConnection, options: RedisStoreOptions): SharedFields {
+export function createRedisFields(connection: RedisConnection, options: RedisStoreOptions) {
   const { client, check, explain } = connection
   const { prefix, timeoutMs = 0, clock = SYSTEM_CLOCK } = options
   const { commands } = client
@@ -74,5 +74,5 @@ export function createRedisFields(connection: RedisConnection, options: RedisSto
       const [counter = '', random = ''] = version.split(' ')
       return (await write(['restore', counter, random], fields)) === 1
     },
-  }
+  } satisfies SharedFields
 }

@@ -3,15 +3,19 @@ import type { Compiled } from './compile.ts'
 import type { Path } from './yaml/issue.ts'
 
 /** The period in which all certificates of a PEM file are valid, in epoch milliseconds. */
-type Validity = ReturnType<typeof certificatesOf>[number]
+export interface Validity {
+  /** The path of the setting that names the file, such as `listen.tls.cert`. */
+  readonly path: Path
+  readonly validFromMs: number
+  readonly validToMs: number
+}
 
 const CERTIFICATE = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]+-----END \1-----/g
 
 /**
  * Reads the validity of a configuration's PEM files. Skips certificates that OpenSSL cannot read.
- * `path` is that of the setting that names the file, such as `listen.tls.cert`.
  */
-export function certificatesOf({ listen, upstreams, store }: Compiled) {
+export function certificatesOf({ listen, upstreams, store }: Compiled): readonly Validity[] {
   const sections: readonly (readonly [Path, object | undefined])[] = [
     [['listen', 'tls'], listen.tls],
     ...upstreams.map(({ name, tls }) => [['upstreams', name, 'tls'], tls] as const),

@@ -12,7 +12,23 @@ import { ConfigError, type Issue, mistakesOf, type Path } from './yaml/issue.ts'
 import { type Env, mapTexts, readSource, substitute } from './yaml/source.ts'
 
 /** A configuration that was read. */
-export type Loaded = Readonly<Awaited<ReturnType<typeof loadConfig>>>
+export interface Loaded {
+  readonly config: Config
+  /** The name of the file, as given; `-` is standard input. */
+  readonly file: string
+  readonly text: string
+  /** Differences from `LoadOptions.before`, if given, in the file's words and without secrets. */
+  readonly changes: readonly string[]
+  /** The SHA-256 of the file’s text, in hex. */
+  readonly hash: string
+  /**
+   * The SHA-256 of everything that was read: the text, the files that it names, and the
+   * environment.
+   */
+  readonly content: string
+  /** The files of secrets, keys and certificates, which may change without a change of the text. */
+  readonly files: readonly string[]
+}
 
 /** A value from a command-line flag, which overrides the file. */
 export interface FlagOverride {
@@ -35,7 +51,7 @@ export interface LoadOptions {
  * Reads, checks and compiles a configuration. Rejects with a `ConfigError`, whose mistakes are
  * those of the first step that finds any.
  */
-export async function loadConfig(options: LoadOptions) {
+export async function loadConfig(options: LoadOptions): Promise<Loaded> {
   const { file, before, overrides = [], env = process.env, nowMs = Date.now() } = options
   const text = options.text ?? (await readText(file))
   const source = readSource(text, file)
@@ -63,22 +79,13 @@ export async function loadConfig(options: LoadOptions) {
   if (mistakes.length > 0) throw refuse()
 
   const warnings = [...source.locate([...warningsOf(compiled, nowMs)], flagOf), ...nodeWarnings(env)]
-  const config: Config = { ...compiled, warnings }
   return {
-    config,
-    /** The name, as given; `-` is standard input. */
+    config: { ...compiled, warnings },
     file,
     text,
-    /** Differences from `LoadOptions.before`, if given, in the file's words and without secrets. */
     changes: before === undefined ? [] : differences(before, text, file),
-    /** The SHA-256 of the file’s text, in hex. */
     hash: createHash('sha256').update(text).digest('hex'),
-    /**
-     * The SHA-256 of everything that was read: the text, the files that it names, and the
-     * environment.
-     */
     content: createHash('sha256').update(text).update(JSON.stringify(compiled)).digest('hex'),
-    /** The files of secrets, keys and certificates, which may change without a change of the text. */
     files,
   }
 }

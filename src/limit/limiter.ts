@@ -15,7 +15,21 @@ export type LimitOutcome = 'within' | 'near' | 'over' | 'over_cached' | 'shadow_
  * pass, it refuses from memory: of 1000 calls a second under `limit: 10` in a minute, Redis
  * decides ten, and afterwards about one refusal a second.
  */
-export type Limiter = ReturnType<typeof createLimiter>
+export interface Limiter {
+  /**
+   * Charges all quotas and the call's DPoP proof, or none. Rejects only if the store does: with a
+   * Failure under `onOutage: deny`.
+   */
+  decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision>
+  /** Gives a call that was charged back to the limits that count successes. */
+  giveBack(quotas: readonly Quota[], decision: Decision): void
+  /** Ends the leases of a call. */
+  release(quotas: readonly Quota[], decision: Decision): void
+  /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */
+  recall(quotas: readonly Quota[]): Decision | undefined
+  /** Clears the cache, after a reset. */
+  forget(): void
+}
 
 /**
  * Maximum age of a cached allowance, in milliseconds. Bounds how late a reset or a raised limit at
@@ -56,7 +70,7 @@ export function createLimiter(
   store: Store,
   onOutcome: (limit: string, outcome: LimitOutcome) => void = () => {},
   { now }: Pick<Clock, 'now'> = SYSTEM_CLOCK,
-) {
+): Limiter {
   /**
    * The deny cache: allowances of full keys, and of the other keys of refused calls; each for a
    * second, or until its next call may pass.
@@ -182,11 +196,7 @@ export function createLimiter(
   }
 
   return {
-    /**
-     * Charges all quotas and the call's DPoP proof, or none. Rejects only if the store does: with a
-     * Failure under `onOutage: deny`.
-     */
-    decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision> {
+    decide(quotas, proof) {
       if (quotas.length === 0 && proof === undefined) return UNLIMITED
       // Taken before the question, so that no wait of the answer began earlier.
       const askedAt = now()
@@ -196,8 +206,7 @@ export function createLimiter(
       if (!(charge instanceof Promise)) return decided(charge, quotas, askedAt)
       return charge.then((answer) => decided(answer, quotas, askedAt))
     },
-    /** Gives a call that was charged back to the limits that count successes. */
-    giveBack(quotas: readonly Quota[], { allowances }: Decision): void {
+    giveBack(quotas, { allowances }) {
       for (const quota of quotas) {
         const charged = quota.countsSuccess && allowances.find(({ name }) => name === quota.name)
         if (!charged || !charged.admitted) continue
@@ -206,14 +215,11 @@ export function createLimiter(
         void store.giveBack(quota, charged.resetAt)?.then(() => forgetKey(quota.key))
       }
     },
-    /** Ends the leases of a call. */
-    release(quotas: readonly Quota[], { lease }: Decision): void {
+    release(quotas, { lease }) {
       if (lease !== undefined) store.release(quotas, lease)
     },
-    /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */
-    recall: (quotas: readonly Quota[]) => recall(quotas, now()),
-    /** Clears the cache, after a reset. */
-    forget(): void {
+    recall: (quotas) => recall(quotas, now()),
+    forget() {
       cache.clear()
       clearedAt = now()
     },

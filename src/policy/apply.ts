@@ -5,7 +5,7 @@ import { claimedBy, excludedBy } from './conditions.ts'
 import { type Caller, type Facts, tokenHash } from './facts.ts'
 import type { Limit } from './limit.ts'
 import type { Parameters } from './kinds.ts'
-import { compileKey } from './parts.ts'
+import { type CompiledKey, compileKey } from './parts.ts'
 import { type AllRules, type ClientRules, quotaOf, rulesOf } from './rule.ts'
 
 export interface LimitOptions extends AllRules {
@@ -18,33 +18,38 @@ export interface LimitOptions extends AllRules {
 /**
  * A limit as the steps in which it is applied to a request, by which it is charged and explained.
  */
-export type CompiledLimit = ReturnType<typeof compileLimit>
+export interface CompiledLimit extends CompiledKey {
+  readonly limit: Limit
+  /**
+   * Returns the condition, or the missing part, by which the limit is left out of a request;
+   * undefined if it applies.
+   */
+  leftOutBy(caller: Caller, facts: Facts): string | undefined
+  /** Returns the rules of a caller; of a key that is not known, only its beginning. */
+  rulesFor(caller: Caller, key: string): ClientRules
+  /**
+   * Applies the limit at an instant (epoch milliseconds): returns a 400 or 403 if the request lacks
+   * a part of the key, undefined if the limit is left out.
+   */
+  apply(caller: Caller, facts: Facts, nowMs: number): Quota | Refusal | undefined
+}
 
-export function compileLimit(limit: Limit, options: LimitOptions) {
+export function compileLimit(limit: Limit, options: LimitOptions): CompiledLimit {
   const { claim, together } = limit
   const { prefix, parameters = {}, onBadClaim } = options
   const compiledKey = compileKey(limit, prefix, parameters)
   const { keyOf, skippedBy } = compiledKey
 
-  /**
-   * Returns the condition, or the missing part, by which the limit is left out of a request;
-   * undefined if it applies.
-   */
   function leftOutBy(caller: Caller, facts: Facts): string | undefined {
     return excludedBy(limit, caller, facts) ?? skippedBy(caller, facts)
   }
 
-  /** Returns the rules of a caller; of a key that is not known, only its beginning. */
   function rulesFor(caller: Caller, key: string): ClientRules {
     const rules = rulesOf(options, limit, key, caller.client)
     const claimed = claim && claimedBy(claim, caller, () => onBadClaim?.(limit))
     return claimed === undefined ? rules : { ...rules, claimed }
   }
 
-  /**
-   * Applies the limit at an instant (epoch milliseconds): returns a 400 or 403 if the request lacks
-   * a part of the key, undefined if the limit is left out.
-   */
   function apply(caller: Caller, facts: Facts, nowMs: number): Quota | Refusal | undefined {
     if (leftOutBy(caller, facts) !== undefined) return undefined
     const key = keyOf(caller, facts)

@@ -120,16 +120,28 @@ const isWhole = (value: number): boolean => Number.isSafeInteger(value) && value
 const isInstant = (value: number): boolean => isWhole(value) && value <= 8.64e15
 
 /** An override as operators read it. Instants are ISO 8601 in UTC, with milliseconds. */
-export type ListedOverride = ReturnType<typeof listOverrides>[number]
+export interface ListedOverride {
+  readonly caller: string
+  /** The name of the limit. */
+  readonly name: string
+  readonly limit: number
+  /** Null if it does not end. */
+  readonly until: string | null
+  readonly set: string
+  readonly by: string | null
+  readonly note: string | null
+  /**
+   * False if the configuration has no such limit that counts by the caller first: it has no effect.
+   */
+  readonly applies: boolean
+}
 
 /** Lists the overrides that have not ended for operators, by caller and limit. */
 export function listOverrides(overrides: readonly Override[], limits: readonly KeyedLimit[], nowMs: number) {
   return overrides
     .filter((override) => isActive(override, nowMs))
-    .map(({ caller, name, limit, untilAt, setAt, by = null, note = null }) => {
-      // Null if it does not end.
+    .map(({ caller, name, limit, untilAt, setAt, by = null, note = null }): ListedOverride => {
       const until = untilAt === undefined ? null : instant(untilAt)
-      // Without such a limit that counts by the caller first, it has no effect.
       const applies = limits.some((limit) => limit.name === name && isOverridable(limit, caller))
       return { caller: showCaller(caller), name, limit, until, set: instant(setAt), by, note, applies }
     })

@@ -67,7 +67,21 @@ function claimText(claim: unknown): string | null | undefined {
 }
 
 /** The key of a limit, `<prefix>:{<first part>}:<limit>:<rest>`, as read from requests. */
-export function compileKey(limit: Limit, prefix: string, parameters: Parameters) {
+export interface CompiledKey {
+  /**
+   * Returns the key, or the refusal of a request that lacks a part or has a malformed part: it must
+   * not escape the limit.
+   */
+  keyOf(caller: Caller, facts: Facts): string | Refusal
+  /** Returns the key of the first parts that a request has, up to the first that it lacks. */
+  beginningOf(caller: Caller, facts: Facts): string
+  /** Returns the missing part by which a limit with `skipsMissing` is left out of a request. */
+  skippedBy(caller: Caller, facts: Facts): string | undefined
+  /** Returns the parts that are missing or malformed. */
+  lackingIn(caller: Caller, facts: Facts): readonly string[]
+}
+
+export function compileKey(limit: Limit, prefix: string, parameters: Parameters): CompiledKey {
   const { per, skipsMissing } = limit
   const name = nameInKeys(limit)
   const parts = per.map((part) => {
@@ -76,11 +90,7 @@ export function compileKey(limit: Limit, prefix: string, parameters: Parameters)
   })
   const skipped = skipsMissing ? parts.filter(({ part }) => mayLack(part)) : []
   return {
-    /**
-     * Returns the key, or the refusal of a request that lacks a part or has a malformed part: it
-     * must not escape the limit.
-     */
-    keyOf(caller: Caller, facts: Facts): string | Refusal {
+    keyOf(caller, facts) {
       let key = ''
       for (const { read, lacking, malformed } of parts) {
         const text = read(caller, facts)
@@ -90,20 +100,17 @@ export function compileKey(limit: Limit, prefix: string, parameters: Parameters)
       }
       return key === '' ? keyOf(prefix, name) : key
     },
-    /** Returns the key of the first parts that a request has, up to the first that it lacks. */
-    beginningOf(caller: Caller, facts: Facts): string {
+    beginningOf(caller, facts) {
       const texts = parts.map(({ read }) => read(caller, facts))
       const known = texts.findIndex((text) => typeof text !== 'string')
       const [first, ...rest] = known === -1 ? texts : texts.slice(0, known)
       return [keyOf(prefix, name, first ?? ''), ...rest].join(':')
     },
-    /** Returns the missing part by which a limit with `skipsMissing` is left out of a request. */
-    skippedBy(caller: Caller, facts: Facts): string | undefined {
+    skippedBy(caller, facts) {
       const missing = skipped.find(({ read }) => read(caller, facts) === undefined)
       return missing && `without ${missing.part}`
     },
-    /** Returns the parts that are missing or malformed. */
-    lackingIn: (caller: Caller, facts: Facts): readonly string[] =>
+    lackingIn: (caller, facts) =>
       parts.filter(({ read }) => typeof read(caller, facts) !== 'string').map(({ part }) => part),
   }
 }

@@ -1,4 +1,4 @@
-import { senderOf } from '../authenticate/proof/dpop.ts'
+import { originOf } from '../authenticate/proof/dpop.ts'
 import type { Authenticated } from '../authenticate/token/bearer.ts'
 import { type BoundToken, requireScope } from '../authenticate/token/challenge.ts'
 import { readBody } from '../downstream/whole-body.ts'
@@ -22,15 +22,13 @@ export function authenticate(deps: GatewayDeps, exchange: Routed): Outcome | Pro
     if (route.authenticate === 'none') return applyLimits(exchange, exchange.caller)
     return check(deps, exchange, deps.guards![route.authenticate])
   }
-  const found = deps.authenticate(head.authorization, () =>
-    senderOf(request, trusted, {
-      method,
-      asked: asked?.host,
-      path: target.path,
-      proofs: head.proofs,
-      certificate: () => clientCertificate(request, trusted),
-    }),
-  )
+  const found = deps.authenticate(head.authorization, () => ({
+    ...originOf(request, trusted, asked?.host),
+    method,
+    path: target.path,
+    proofs: head.proofs,
+    certificate: () => clientCertificate(request, trusted),
+  }))
   return found instanceof Promise
     ? found.then((result) => admit(deps, exchange, result))
     : admit(deps, exchange, found)

@@ -1,4 +1,4 @@
-import { createProofs } from '../authenticate/proof/dpop.ts'
+import { createVerifyProof } from '../authenticate/proof/dpop.ts'
 import { type Authenticate, createBearer } from '../authenticate/token/bearer.ts'
 import { createIntrospection } from '../authenticate/token/introspection.ts'
 import { createClientKeys, createKeySource, type KeySource } from '../authenticate/token/jwks.ts'
@@ -81,7 +81,7 @@ export function createAuthentication(
       authenticate: bearers.get({ tokens, hosts }, () => {
         if (tokens.length === 0) return () => serviceUnavailable('No token can be verified here.')
         // Without a known host, no proof can be checked to be for this gateway.
-        const proofs = hosts.length > 0 ? createProofs((host) => hosts.includes(host)) : undefined
+        const proofs = hosts.length > 0 ? createVerifyProof((host) => hosts.includes(host)) : undefined
         return createBearer(issuers, proofs)
       }),
       /** Returns an issuer without keys, unless they were tried for `FIRST_KEYS_MS`. */

@@ -9,7 +9,7 @@ import {
 import { createServer, request as httpsRequest } from 'node:https'
 import { connect } from 'node:tls'
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { type Sender, senderOf } from '../../src/authenticate/proof/dpop.ts'
+import { type Sender, originOf } from '../../src/authenticate/proof/dpop.ts'
 import { clientCertificate, readCertificateHeader } from '../../src/downstream/client-certificate.ts'
 import { listenLocally } from '../helpers/local-server.ts'
 import { makeCertificate, type TestCertificate } from '../helpers/self-signed.ts'
@@ -29,7 +29,7 @@ describe('the certificate of a request', () => {
   const look: RequestListener = (request, response) => {
     const certificate = () => clientCertificate(request, trusted)
     const parsed = { method: request.method!, path: '/v3/transactions', proofs: [], certificate }
-    found.push({ ...senderOf(request, trusted, parsed), der: certificate() })
+    found.push({ ...parsed, ...originOf(request, trusted), der: certificate() })
     response.end()
   }
   let ports: Record<'http' | 'https', number>

@@ -1,4 +1,4 @@
-import type { Proofs } from '../../src/authenticate/proof/dpop.ts'
+import type { VerifyProof } from '../../src/authenticate/proof/dpop.ts'
 import { type Authenticate, createBearer, type TrustedIssuer } from '../../src/authenticate/token/bearer.ts'
 import type { BoundToken } from '../../src/authenticate/token/challenge.ts'
 import type { Identity } from '../../src/authenticate/token/claims.ts'
@@ -43,7 +43,10 @@ export function trust(
 type Serving = (...request: Parameters<Authenticate>) => Identity | Refusal | Promise<Identity | Refusal>
 
 /** Authenticates a call: each proof is accepted once. */
-export function createServing(trusted: TrustedIssuer | readonly TrustedIssuer[], proofs?: Proofs): Serving {
+export function createServing(
+  trusted: TrustedIssuer | readonly TrustedIssuer[],
+  proofs?: VerifyProof,
+): Serving {
   const authenticate = createBearer([trusted].flat(), proofs)
   const used = new Set<string>()
   async function serve(bound: BoundToken): Promise<Identity | Refusal> {

@@ -1,9 +1,8 @@
-import { hash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { LRUCache } from 'lru-cache'
 import { canonicalEscapes } from '../../downstream/target.ts'
 import { isObject, parseObject } from '../../runtime/json.ts'
-import { type CredentialsError, needsExtension } from '../token/claims.ts'
+import { type CredentialsError, needsExtension, sha256 } from '../token/claims.ts'
 import { parseJws, verifyJws } from '../token/jws.ts'
 import { privateMember, readKey, type VerificationKey } from '../token/key-set.ts'
 
@@ -17,13 +16,11 @@ export interface Proof {
   readonly windowMs: number
 }
 
-/** The verification of DPoP proofs (RFC 9449 section 4.3). */
-export interface Proofs {
-  /** The algorithms that proofs may use. */
-  readonly algorithms: readonly string[]
-  /** Verifies the one proof of a request, except that it is not a replay. Never rejects. */
-  verify(binding: Binding, sender: Sender): Promise<Proof | CredentialsError>
-}
+/**
+ * Verifies the one DPoP proof of a request (RFC 9449 section 4.3), except that it is not a replay.
+ * Never rejects.
+ */
+export type VerifyProof = (binding: Binding, sender: Sender) => Promise<Proof | CredentialsError>
 
 /** The parts of a request that a proof of possession is checked against. */
 export interface Sender {
@@ -38,7 +35,8 @@ export interface Sender {
   certificate(): Buffer | undefined
 }
 
-const ALGORITHMS: readonly string[] = ['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']
+/** The algorithms that proofs may use. */
+export const PROOF_ALGORITHMS: readonly string[] = ['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']
 const MAX_AGE_MS = 60_000
 /** Maximum time by which a client's clock may be ahead. */
 const LEEWAY_MS = 5000
@@ -54,21 +52,32 @@ export const invalidProof = (description: string) => ({ error: 'invalid_dpop_pro
  * optional): the age limits proofs that are made ahead of time, and a client that waits for a nonce
  * would call twice.
  */
-export function createProofs(serves: (host: string) => boolean): Proofs {
+export function createVerifyProof(serves: (host: string) => boolean): VerifyProof {
   const keys = new LRUCache<string, VerificationKey>({ max: CACHED_KEYS })
 
-  const verify: Proofs['verify'] = async (binding, sender) => {
+  /**
+   * Returns true if `htu` is the URL that the sender requested (RFC 9449 section 4.3), at a host
+   * that is served.
+   */
+  function isRequestedUrl(htu: unknown, { scheme, host, path }: Sender): boolean {
+    const claimed = normalizeUrl(htu)
+    const requested = normalizeUrl(`${scheme}://${host}${path}`)
+    // Another server that receives proofs could put its own host in the Host field here.
+    return claimed !== undefined && claimed.href === requested?.href && serves(claimed.hostname)
+  }
+
+  return async (binding, sender) => {
     if (sender.proofs.length !== 1) return invalidProof('Send one DPoP header, with one proof.')
     const proof = sender.proofs[0]!
     const jws = proof.length > MAX_PROOF ? undefined : parseJws(proof)
     const claims = parseObject(jws?.payload)
     if (!jws || !claims) return invalidProof('The DPoP proof is malformed.')
     const { typ, alg, jwk } = jws.header
-    if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !ALGORITHMS.includes(alg as string))
+    if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !PROOF_ALGORITHMS.includes(alg as string))
       return invalidProof('The proof needs typ dpop+jwt, no crit and one of the offered algs.')
     const canonical = canonicalJwk(jwk)
     if (canonical === undefined) return invalidProof('The DPoP proof holds no public key.')
-    if (thumbprintOf(canonical) !== binding.jkt)
+    if (sha256(canonical) !== binding.jkt)
       return { error: 'invalid_token', description: 'The access token is bound to another key.' }
     // Imported only now, as it is the key of the token, and cached: a client signs many proofs with
     // it.
@@ -87,21 +96,8 @@ export function createProofs(serves: (host: string) => boolean): Proofs {
       return invalidProof(`The DPoP proof has no iat of the last ${MAX_AGE_MS / 1000} seconds.`)
     // A proof is valid from a leeway before its iat to its maximum age; another gateway's clock may
     // be a leeway behind.
-    return { id: hash('sha256', `${binding.jkt}.${jti}`, 'base64url'), windowMs: MAX_AGE_MS + 2 * LEEWAY_MS }
+    return { id: sha256(`${binding.jkt}.${jti}`), windowMs: MAX_AGE_MS + 2 * LEEWAY_MS }
   }
-
-  /**
-   * Returns true if `htu` is the URL that the sender requested (RFC 9449 section 4.3), at a host
-   * that is served.
-   */
-  function isRequestedUrl(htu: unknown, { scheme, host, path }: Sender): boolean {
-    const claimed = normalizeUrl(htu)
-    const requested = normalizeUrl(`${scheme}://${host}${path}`)
-    // Another server that receives proofs could put its own host in the Host field here.
-    return claimed !== undefined && claimed.href === requested?.href && serves(claimed.hostname)
-  }
-
-  return { algorithms: ALGORITHMS, verify }
 }
 
 /** The required members of a key, in the order of RFC 7638 section 3.2 and RFC 8037 section 2. */
@@ -122,12 +118,6 @@ export function canonicalJwk(jwk: unknown): string | undefined {
   return JSON.stringify(jwk, [...members])
 }
 
-/**
- * Returns the SHA-256 thumbprint (RFC 7638 section 3). jose would take 30 us of processor time
- * instead of 1.
- */
-export const thumbprintOf = (canonical: string): string => hash('sha256', canonical, 'base64url')
-
 /** An http(s) URI of RFC 3986 characters, without user information. */
 const HTTP_URI = /^https?:\/\/[^\s/?#@\\"<>^`{|}]+(?:[/?#][!#-;=?-[\]_a-z~]*)?$/i
 
@@ -143,14 +133,10 @@ function normalizeUrl(url: unknown) {
 }
 
 /**
- * Returns the sender and the URL of a request, by the socket or the `X-Forwarded-*` fields of a
+ * Returns the scheme and the host of a request, by the socket or the `X-Forwarded-*` fields of a
  * `trusted` peer. `asked` is the host that a proxy asks about.
  */
-export function senderOf(
-  { headers, socket }: IncomingMessage,
-  trusted: boolean,
-  { asked, ...rest }: Omit<Sender, 'scheme' | 'host'> & { readonly asked?: string | undefined },
-): Sender {
+export function originOf({ headers, socket }: IncomingMessage, trusted: boolean, asked?: string) {
   // The first value of a list is from the proxy next to the caller.
   const forwarded = (name: string): string => {
     const [first] = trusted ? String(headers[name] ?? '').split(',', 1) : []
@@ -158,5 +144,5 @@ export function senderOf(
   }
   const scheme = forwarded('x-forwarded-proto') || ('encrypted' in socket ? 'https' : 'http')
   const host = asked ?? (forwarded('x-forwarded-host') || (headers.host ?? ''))
-  return { ...rest, scheme, host }
+  return { scheme, host }
 }

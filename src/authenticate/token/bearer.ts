@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import type { Refusal } from '../../errors.ts'
 import { parseObject } from '../../runtime/json.ts'
-import type { Proofs, Sender } from '../proof/dpop.ts'
+import type { Sender, VerifyProof } from '../proof/dpop.ts'
 import { type BoundToken, createChallenges, createConfirm, type Scheme } from './challenge.ts'
 import type { CredentialsError, Identity, JwtRules, VerifiedToken } from './claims.ts'
 import { invalidToken, mismatch, verifyJwt } from './claims.ts'
@@ -46,15 +46,15 @@ const MALFORMED: CredentialsError = {
  * Creates the authentication by access tokens, JWT (RFC 9068) or opaque (RFC 7662), sent as bearer
  * tokens (RFC 6750) or with a proof of possession (RFC 9449, RFC 8705). Returns a 401, a 400 for
  * malformed or ambiguous credentials, or a 503 if keys or introspection are unavailable. Without
- * `proofs`, it refuses the DPoP scheme and tokens that are bound to a key.
+ * `verifyProof`, it refuses the DPoP scheme and tokens that are bound to a key.
  */
-export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs): Authenticate {
+export function createBearer(trusted: readonly TrustedIssuer[], verifyProof?: VerifyProof): Authenticate {
   const issuers = new Map<unknown, TrustedIssuer>(trusted.map((issuer) => [issuer.issuer, issuer]))
   const introspecting = trusted.find(({ introspect }) => introspect !== undefined)
   const names = trusted.map(({ issuer }) => issuer)
   const qualify = createQualifier(names)
-  const challenges = createChallenges(trusted[0]!.realm, proofs?.algorithms)
-  const confirm = createConfirm(challenges, proofs)
+  const challenges = createChallenges(trusted[0]!.realm, verifyProof !== undefined)
+  const confirm = createConfirm(challenges, verifyProof)
   const isRepeated = createDoorkeeper()
   const verified = new LRUCache<string, VerifiedToken & { readonly token: string }>({
     max: CACHED_TOKENS,
@@ -121,7 +121,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], proofs?: Proofs)
     const credentials = authorization[0] ?? ''
     const begin = SCHEME.exec(credentials)
     const scheme = begin?.[1]!.toLowerCase() as Scheme | undefined
-    if (scheme === undefined || (scheme === 'dpop' && !proofs)) return challenges.noCredentials
+    if (scheme === undefined || (scheme === 'dpop' && !verifyProof)) return challenges.noCredentials
     const token = credentials.slice(begin![0].length)
     const found = find(token)
     if (!(found instanceof Promise)) return settle(found, scheme, token, sender)

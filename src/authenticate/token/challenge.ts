@@ -1,25 +1,22 @@
-import { hash } from 'node:crypto'
 import { Refusal, serviceUnavailable } from '../../errors.ts'
-import { invalidProof, type Proof, type Proofs, type Sender } from '../proof/dpop.ts'
-import { type CredentialsError, type Identity, invalidToken } from './claims.ts'
+import type { Proof, Sender, VerifyProof } from '../proof/dpop.ts'
+import { invalidProof, PROOF_ALGORITHMS } from '../proof/dpop.ts'
+import { type CredentialsError, type Identity, invalidToken, sha256 } from './claims.ts'
 
 export type Scheme = 'bearer' | 'dpop'
 
 type Challenges = ReturnType<typeof createChallenges>
 
-/**
- * Creates refusals that challenge for a realm. With `algorithms`, which DPoP proofs may use, they
- * also offer the DPoP scheme.
- */
-export function createChallenges(realm: string, algorithms?: readonly string[]) {
-  const orDpop = algorithms === undefined ? '' : ', or as DPoP with a proof'
+/** Creates refusals that challenge for a realm; with `offersDpop`, also for the DPoP scheme. */
+export function createChallenges(realm: string, offersDpop: boolean) {
+  const orDpop = offersDpop ? ', or as DPoP with a proof' : ''
   const how = `Send an access token as "Authorization: Bearer TOKEN"${orDpop}, not in the query.`
   const quoted = `realm="${realm.replace(/["\\]/g, '\\$&')}"`
   const challenges = {
     bearer: `Bearer ${quoted}`,
-    dpop: `DPoP ${quoted}, algs="${algorithms?.join(' ') ?? ''}"`,
+    dpop: `DPoP ${quoted}, algs="${PROOF_ALGORITHMS.join(' ')}"`,
   }
-  const offered = algorithms === undefined ? challenges.bearer : Object.values(challenges)
+  const offered = offersDpop ? Object.values(challenges) : challenges.bearer
   return {
     /**
      * A 401 without an error code, for a request without credentials, or with those of another
@@ -73,31 +70,31 @@ export interface BoundToken {
 }
 
 /**
- * Creates the check that a token's sender is the one it is bound to. Without `proofs`, it refuses
- * tokens bound to a key; without a sender, all bound tokens.
+ * Creates the check that a token's sender is the one it is bound to. Without `verifyProof`, it
+ * refuses tokens bound to a key; without a sender, all bound tokens.
  */
-export function createConfirm(challenges: Challenges, proofs: Proofs | undefined) {
+export function createConfirm(challenges: Challenges, verifyProof: VerifyProof | undefined) {
   return (identity: Identity, scheme: Scheme, token: string, sender?: Sender) => {
     const { client, confirmation: { jkt, x5t } = {} } = identity
     const refuse = (error: CredentialsError, other?: Scheme): Refusal =>
       challenges.refuse({ ...error, client }, scheme, other)
     if (scheme === 'dpop' && jkt === undefined)
       return refuse(invalidToken('The access token is not bound to a key; send it as Bearer.'))
-    if (scheme === 'bearer' && jkt !== undefined && proofs !== undefined) {
+    if (scheme === 'bearer' && jkt !== undefined && verifyProof !== undefined) {
       // RFC 9449 section 7.2: a thief of the token could otherwise omit the proof.
       const description = 'The access token is bound to a key; send it as DPoP, with a proof.'
       return refuse(invalidToken(description), 'dpop')
     }
-    if (sender === undefined || (jkt !== undefined && proofs === undefined))
+    if (sender === undefined || (jkt !== undefined && verifyProof === undefined))
       return refuse(invalidToken('The access token is bound to a key that cannot be checked here.'))
     const certificate = x5t === undefined ? undefined : sender.certificate()
-    if (x5t !== (certificate && hash('sha256', certificate, 'base64url')))
+    if (x5t !== (certificate && sha256(certificate)))
       return refuse(invalidToken('Send the TLS client certificate that the token is bound to.'))
     if (jkt === undefined) return identity
     return {
       identity,
       async prove(): Promise<Proof | Refusal> {
-        const proof = await proofs!.verify({ jkt, ath: hash('sha256', token, 'base64url') }, sender)
+        const proof = await verifyProof!({ jkt, ath: sha256(token) }, sender)
         return 'error' in proof ? refuse(proof) : proof
       },
       replayed: () => refuse(invalidProof('The DPoP proof was used before.')),

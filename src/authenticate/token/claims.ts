@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import { asList, isName, isObject, type JsonObject } from '../../runtime/json.ts'
 import type { Keys } from './jwks.ts'
 import type { Jws } from './jws.ts'
@@ -198,5 +199,12 @@ export function timeFault(claims: JsonObject, leewayMs: number, aheadMs = leeway
 /** Returns the times of a token, and that of this gateway, in seconds, for the log. */
 const timesOf = ({ iat, nbf, exp }: JsonObject): string =>
   `times: ${JSON.stringify({ iat, nbf, exp, now: Math.floor(Date.now() / 1000) })}`
+
+/**
+ * Returns the SHA-256 in base64url: of a token, a certificate, or a key as `canonicalJwk` writes it,
+ * whose thumbprint it is (RFC 7638 section 3). jose would take 30 us of processor time for that
+ * instead of 1.
+ */
+export const sha256 = (data: string | Buffer): string => hash('sha256', data, 'base64url')
 
 export const isClientId = (value: unknown): value is string => isName(value) && value.length <= 255

@@ -1,11 +1,10 @@
-import { hash } from 'node:crypto'
 import { setImmediate as immediate } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import pLimit from 'p-limit'
 import { Health, type HealthOptions } from '../../health.ts'
 import { type JsonObject, parseObject } from '../../runtime/json.ts'
 import type { CredentialsError, TokenRules, Verification } from './claims.ts'
-import { invalidToken, NOT_ACCESS, readClaims, UNCHECKABLE, unverifiable } from './claims.ts'
+import { invalidToken, NOT_ACCESS, readClaims, sha256, UNCHECKABLE, unverifiable } from './claims.ts'
 import { describeStatus, FetchError, fetchFailure, readBytes } from './fetch-json.ts'
 
 export interface IntrospectionOptions extends TokenRules {
@@ -129,7 +128,7 @@ export function createIntrospection(options: IntrospectionOptions) {
   }
 
   const introspect: Introspect = (token) => {
-    const key = hash('sha256', token, 'base64url')
+    const key = sha256(token)
     const cached = refused.get(key)
     if (cached !== undefined) return cached
     const lookup = inFlight.get(key) ?? lookUp(token, key).finally(() => inFlight.delete(key))

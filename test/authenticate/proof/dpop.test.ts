@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import type { BoundToken } from '../../../src/authenticate/token/challenge.ts'
 import { createBearer } from '../../../src/authenticate/token/bearer.ts'
 import type { Identity } from '../../../src/authenticate/token/claims.ts'
-import { createProofs, type Sender } from '../../../src/authenticate/proof/dpop.ts'
+import { createVerifyProof, type Sender } from '../../../src/authenticate/proof/dpop.ts'
 import { Refusal } from '../../../src/errors.ts'
 import {
   makeKey,
@@ -23,7 +23,7 @@ const key = makeKey('ES256')
 const mallory = makeKey('ES256')
 const issuer = await startIssuer({ algorithms: ['ES256'] })
 const keys = await keysOf(issuer)
-const authenticate = createServing(trust(issuer, keys), createProofs(serves))
+const authenticate = createServing(trust(issuer, keys), createVerifyProof(serves))
 
 type Answer = Identity | Refusal
 type Members = Readonly<Record<string, unknown>>
@@ -280,7 +280,7 @@ describe('proofs', () => {
   })
 
   it('cost no signature until they are to be proved, and are the same each time', async () => {
-    const authenticate = createBearer([trust(issuer, keys)], createProofs(serves))
+    const authenticate = createBearer([trust(issuer, keys)], createVerifyProof(serves))
     const token = bound()
     const prove = async (proof: string) =>
       (await authenticate([`DPoP ${token}`], () => sender([proof]))) as BoundToken
@@ -300,7 +300,7 @@ describe('proofs', () => {
 
   it('proofs have short ids, and the same window at any time', async () => {
     const iat = 1_000_000
-    const { verify } = createProofs(serves)
+    const verify = createVerifyProof(serves)
     onTestFinished(() => void vi.useRealTimers())
     vi.setSystemTime(iat * 1000 + 500)
     const token = bound()

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { compactVerify, createLocalJWKSet, type JWK } from 'jose'
 import { describe, expect, it } from 'vitest'
-import { createProofs } from '../../../src/authenticate/proof/dpop.ts'
+import { PROOF_ALGORITHMS } from '../../../src/authenticate/proof/dpop.ts'
 import { parseJws, SCHEMES } from '../../../src/authenticate/token/jws.ts'
 import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
 import { makeKey, signJws } from '../../helpers/issuer.ts'
@@ -43,8 +43,7 @@ async function joseVerifies(text: string, jwk: JWK): Promise<boolean> {
 
 describe('verifying signatures', () => {
   it('verifying signatures is possible by every algorithm that DPoP proofs may have', () => {
-    const { algorithms } = createProofs(() => true)
-    expect([...SCHEMES.keys()]).toEqual(expect.arrayContaining([...algorithms]))
+    expect([...SCHEMES.keys()]).toEqual(expect.arrayContaining([...PROOF_ALGORITHMS]))
   })
 
   it.each(vectors.testGroups)(

@@ -3,7 +3,7 @@ import { createServer } from 'node:http'
 import type * as OidcProvider from 'oidc-provider'
 import * as client from 'openid-client'
 import { afterAll, describe, expect, it, onTestFinished, vi } from 'vitest'
-import { createProofs, senderOf } from '../../../src/authenticate/proof/dpop.ts'
+import { createVerifyProof, originOf } from '../../../src/authenticate/proof/dpop.ts'
 import { createIntrospection } from '../../../src/authenticate/token/introspection.ts'
 import { createKeySource } from '../../../src/authenticate/token/jwks.ts'
 import { Refusal } from '../../../src/errors.ts'
@@ -74,16 +74,20 @@ const authenticate = createServing(
     type: 'strict',
     introspect: introspection(GATEWAY.secret),
   }),
-  createProofs((host) => host === '127.0.0.1'),
+  createVerifyProof((host) => host === '127.0.0.1'),
 )
 const api = createServer((request, response) => {
   const { authorization } = request.headers
   const path = request.url!.split('?')[0]!
   const proofs = [request.headers['dpop'] ?? []].flat()
   const shown = () => (request.headers['x-test-certificate'] ? certificate.der : undefined)
-  const answered = authenticate(authorization === undefined ? [] : [authorization], () =>
-    senderOf(request, false, { method: request.method!, path, proofs, certificate: shown }),
-  )
+  const answered = authenticate(authorization === undefined ? [] : [authorization], () => ({
+    ...originOf(request, false),
+    method: request.method!,
+    path,
+    proofs,
+    certificate: shown,
+  }))
   void Promise.resolve(answered).then((answer) => {
     const refused = answer instanceof Refusal
     const headers = refused ? Object.entries(answer.headers).flat(1) : []

@@ -1,9 +1,10 @@
 import { calculateJwkThumbprint, type JWK } from 'jose'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
-import { canonicalJwk, createProofs, thumbprintOf } from '../../../src/authenticate/proof/dpop.ts'
+import { canonicalJwk, createVerifyProof } from '../../../src/authenticate/proof/dpop.ts'
+import { sha256 } from '../../../src/authenticate/token/claims.ts'
 import { makeKey, type TestAlgorithm } from '../../helpers/issuer.ts'
 
-const thumbprint = (jwk: unknown) => thumbprintOf(canonicalJwk(jwk)!)
+const thumbprint = (jwk: unknown) => sha256(canonicalJwk(jwk)!)
 
 describe('the examples of the RFCs', () => {
   const RFC_KEY = {
@@ -22,7 +23,7 @@ describe('the examples of the RFCs', () => {
 
   it('verify the proof of RFC 9449 section 7.1, at its time and place', async () => {
     onTestFinished(() => void vi.useRealTimers())
-    const { verify } = createProofs((host) => host === 'resource.example.org')
+    const verify = createVerifyProof((host) => host === 'resource.example.org')
     const at = (now: number, host: string) => {
       vi.setSystemTime(now)
       return verify(BOUND, {

@@ -56,14 +56,14 @@ export function exceeded({ allowances, refusedBy }: Reported, limits: readonly L
   const configured = limits.find((limit) => limit.name === name)
   const { calendar, refusal: reply, cost, isConcurrent } = configured ?? {}
   const secs = retryAfterSecs(refusedBy!)
-  const window = calendar ? `a calendar ${formatCalendar(calendar)}` : duration(windowMs)
-  let allowed = `${count(limit, 'call')} in ${window}`
-  if (isConcurrent) allowed = `${count(limit, 'call')} at once`
-  else if (cost !== undefined) allowed = `${count(limit, 'point')} in ${window}; this call takes ${cost}`
+  let span = calendar ? `in a calendar ${formatCalendar(calendar)}` : `in ${duration(windowMs)}`
+  if (isConcurrent) span = 'at once'
+  else if (cost !== undefined) span += `; this call takes ${cost}`
+  const calls = count(limit, cost === undefined ? 'call' : 'point')
   const message =
     limit === 0
       ? `The limit "${name}" allows this client no calls.`
-      : `The limit "${name}" allows ${allowed}. Retry in ${count(secs, 'second')}.`
+      : `The limit "${name}" allows ${calls} ${span}. Retry in ${count(secs, 'second')}.`
   const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
   return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies, reply })
 }

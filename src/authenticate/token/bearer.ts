@@ -3,7 +3,7 @@ import type { Refusal } from '../../errors.ts'
 import { parseObject } from '../../runtime/json.ts'
 import type { Sender, VerifyProof } from '../proof/dpop.ts'
 import { type BoundToken, createChallenges, createConfirm, type Scheme } from './challenge.ts'
-import type { CredentialsError, Identity, JwtRules, VerifiedToken } from './claims.ts'
+import type { CredentialsError, Identity, JwtRules, VerifiedToken, Verifying } from './claims.ts'
 import { invalidToken, mismatch, verifyJwt } from './claims.ts'
 import type { Introspect } from './introspection.ts'
 import { parseJws } from './jws.ts'
@@ -27,6 +27,7 @@ export type Authenticate = (
 export type Authenticated = Identity | BoundToken | Refusal
 
 type Found = Identity | CredentialsError
+type Finding = Found | Promise<Found>
 
 /** RFC 6750 section 2.1 and RFC 9449 section 7.1. */
 const SCHEME = /^(bearer|dpop)(?: +|$)/i
@@ -63,7 +64,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], verifyProof?: Ve
     sizeCalculation: ({ token, identity }) => 384 + token.length + 2 * JSON.stringify(identity).length,
   })
 
-  function find(token: string): Found | Promise<Found> {
+  function find(token: string): Finding {
     const key = cacheKeyOf(token)
     const cached = verified.get(key)
     // Other tokens may end alike: comparing only the key could return another caller's identity.
@@ -85,12 +86,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], verifyProof?: Ve
     return remember(token, verifyJwt(issuer, jws, claims), issuer.issuer, jws.signature)
   }
 
-  function remember(
-    token: string,
-    result: ReturnType<typeof verifyJwt>,
-    issuer: string,
-    signature?: Buffer,
-  ): Found | Promise<Found> {
+  function remember(token: string, result: Verifying, issuer: string, signature?: Buffer): Finding {
     if (result instanceof Promise)
       return result.then((settled) => remember(token, settled, issuer, signature))
     if ('error' in result) {

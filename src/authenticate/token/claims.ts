@@ -45,6 +45,7 @@ export interface VerifiedToken {
 }
 
 export type Verification = VerifiedToken | CredentialsError
+export type Verifying = Verification | Promise<Verification>
 
 /** An error of credentials (RFC 6750 section 3.1, RFC 9449 section 7.1). */
 export interface CredentialsError {

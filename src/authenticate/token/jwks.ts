@@ -32,11 +32,7 @@ export interface KeysOptions extends KeyLocation {
  * Creates keys that `load` replaces: once at a time, and on demand after a cool-down, which without
  * keys is at most `retryMs`.
  */
-function createReader(
-  options: KeysOptions,
-  health: Health,
-  load: (previous?: KeySet) => Promise<KeySet> = (previous) => loadKeys(options, previous),
-) {
+function createReader(options: KeysOptions, health: Health, load = loadKeys) {
   const { cooldownMs = 10_000, retryMs = DEFAULT_RETRY_MS, events } = options
   let { keys } = options
   let readAt = performance.now()
@@ -46,7 +42,7 @@ function createReader(
 
   async function attempt(): Promise<KeySet | undefined> {
     try {
-      keys = await load(keys)
+      keys = await load(options, keys)
       readAt = performance.now()
       health.succeeded()
     } catch (error) {
@@ -141,11 +137,12 @@ const MAX_WAIT_MS = 3000
  */
 export function createClientKeys(options: KeysOptions): Keys & { close(): void } {
   const { events, refreshMs = 600_000 } = options
-  const reader = createReader(options, new Health({ backoffMs: 0, ...events }), (previous) => {
+  const health = new Health({ backoffMs: 0, ...events })
+  const reader = createReader({ ...options, ...CLIENT_BOUNDS }, health, (location, previous) => {
     const since = performance.now()
     return limit(() => {
       if (performance.now() - since > MAX_WAIT_MS) throw new Error('too many reads of client keys')
-      return loadKeys(options, previous, CLIENT_BOUNDS)
+      return loadKeys(location, previous)
     })
   })
   return {

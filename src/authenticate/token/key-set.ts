@@ -27,23 +27,14 @@ const MAX_EXPONENT = 2n ** 64n
 const USUAL_EXPONENT = 65537n
 
 /** The usable keys of a JWK Set (RFC 7517 section 5). */
-export interface KeySet {
-  readonly keys: readonly VerificationKey[]
-  /** The set as JSON. */
-  readonly source: string
+export type KeySet = ReturnType<typeof createKeySet>
+
+/** Creates a key set; `source` is the set as JSON. */
+function createKeySet(keys: readonly VerificationKey[], source: string) {
   /**
    * Returns the keys to try for an algorithm and a `kid`, if the token has one: the first 5, or
    * only the first if one is slow.
    */
-  find(algorithm: unknown, kid: unknown): readonly VerificationKey[]
-  /**
-   * Returns true if one of these keys made the signature. Ignores keys that the JWS contains or
-   * refers to.
-   */
-  verifies(jws: Jws): boolean
-}
-
-function createKeySet(keys: readonly VerificationKey[], source: string): KeySet {
   function find(algorithm: unknown, kid: unknown): readonly VerificationKey[] {
     const fitting = keys.filter(
       (key) => (kid === undefined || key.kid === kid) && key.algorithms.has(algorithm),
@@ -51,6 +42,10 @@ function createKeySet(keys: readonly VerificationKey[], source: string): KeySet 
     return fitting.slice(0, fitting.some(({ slow }) => slow) ? 1 : MAX_TRIED)
   }
 
+  /**
+   * Returns true if one of these keys made the signature. Ignores keys that the JWS contains or
+   * refers to.
+   */
   function verifies(jws: Jws): boolean {
     const { alg, kid } = jws.header
     return find(alg, kid).some(({ key }) => verifyJws(jws, key))
@@ -81,10 +76,8 @@ export async function readKeySet(document: unknown, previous?: KeySet, maxKeys =
 /** Reads a public key (RFC 7517 section 4); returns undefined if it is malformed, or not to be used. */
 export async function readKey(jwk: unknown): Promise<VerificationKey | undefined> {
   if (!isObject(jwk)) return undefined
-  const { kty, crv, n, e, x, y, kid, alg, use, key_ops: operations } = jwk
-  if (use !== undefined && use !== 'sig') return undefined
-  if (operations !== undefined && !(Array.isArray(operations) && operations.includes('verify')))
-    return undefined
+  const { kty, crv, n, e, x, y, kid, alg, use = 'sig', key_ops: operations = ['verify'] } = jwk
+  if (use !== 'sig' || !Array.isArray(operations) || !operations.includes('verify')) return undefined
   if (kid !== undefined && typeof kid !== 'string') return undefined
   // A published private key is compromised: ignore it.
   if (privateMember(jwk) !== undefined) return undefined
@@ -125,6 +118,9 @@ export interface KeyLocation {
   readonly jwks?: string | object | undefined
   /** Timeout of one load, discovery included. */
   readonly fetchTimeoutMs?: number
+  /** Bounds of the key set. */
+  readonly maxBytes?: number
+  readonly maxKeys?: number
 }
 
 export class NoKeys extends Error {}
@@ -133,11 +129,8 @@ export class NoKeys extends Error {}
  * Reads an issuer's keys once; returns `previous` if they are unchanged. Rejects, also if no key is
  * usable, with a message for operators.
  */
-export async function loadKeys(
-  { issuer, jwks, fetchTimeoutMs = 3000 }: KeyLocation,
-  previous?: KeySet,
-  { maxBytes, maxKeys }: { readonly maxBytes?: number; readonly maxKeys?: number } = {},
-): Promise<KeySet> {
+export async function loadKeys(location: KeyLocation, previous?: KeySet): Promise<KeySet> {
+  const { issuer, jwks, fetchTimeoutMs = 3000, maxBytes, maxKeys } = location
   const signal = AbortSignal.timeout(fetchTimeoutMs)
   const source = jwks ?? (await discover(issuer, signal)).jwksUri
   const name = typeof source === 'string' ? redactUrl(source) : 'jwks'

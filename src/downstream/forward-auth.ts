@@ -2,17 +2,17 @@ import type { IncomingMessage } from 'node:http'
 import { parseObject } from '../runtime/json.ts'
 import type { Reply } from './reply.ts'
 
-const FORWARDED = { method: 'x-forwarded-method', host: 'x-forwarded-host', target: 'x-forwarded-uri' }
+const COMMON = { method: 'x-forwarded-method', host: 'x-forwarded-host', target: 'x-forwarded-uri' }
 /**
  * The fields in which a proxy sends the method, the host and the target of a request; undefined if
  * its own request has them.
  */
 const FIELDS = {
-  traefik: FORWARDED,
-  caddy: FORWARDED,
+  traefik: COMMON,
+  caddy: COMMON,
   nginx: { method: 'x-original-method', host: 'host', target: 'x-original-uri' },
   envoy: undefined,
-  haproxy: FORWARDED,
+  haproxy: COMMON,
 }
 const CHALLENGE = 'WWW-Authenticate'
 const FORWARDED_FOR = 'x-forwarded-for'

@@ -42,13 +42,13 @@ const NO_STORE = '\r\nCache-Control: no-store'
 const headersOf = (contentType: string | undefined): string =>
   contentType === undefined ? NO_STORE : `${NO_STORE}\r\nContent-Type: ${contentType}`
 const CSP = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-const PAGE_HEADERS = '\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer'
+const OTHER_PAGE_FIELDS = '\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer'
 const JSON_HEADERS = headersOf('application/json')
-const PAGE = `\r\nContent-Security-Policy: ${CSP}${PAGE_HEADERS}${headersOf('text/html; charset=utf-8')}`
+const PAGE_FIELDS = `\r\nContent-Security-Policy: ${CSP}${OTHER_PAGE_FIELDS}`
 const FORMATS = {
   problem: { headers: headersOf('application/problem+json'), bodyOf: problemBody },
   oauth: { headers: JSON_HEADERS, bodyOf: oauthBody },
-  page: { headers: PAGE, bodyOf: pageBody },
+  page: { headers: PAGE_FIELDS + headersOf('text/html; charset=utf-8'), bodyOf: pageBody },
 } as const
 
 /** Returns the reply to a refused request. */

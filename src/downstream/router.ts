@@ -32,7 +32,7 @@ export interface Route extends Pattern {
 export type Params = Readonly<Record<string, string>>
 
 /** Undefined if no route matches the path. */
-type Match<R extends Pattern> =
+type Match<R> =
   | { readonly route: R; readonly params: Params }
   /** Methods that the path allows, if no route matches the method, and the first route that matches the path. */
   | { readonly allow: readonly string[]; readonly nearest: R | undefined }
@@ -41,7 +41,7 @@ type Match<R extends Pattern> =
 export const METHODS: ReadonlySet<string> = new Set('GET HEAD POST PUT PATCH DELETE OPTIONS'.split(' '))
 
 /** Returns the first route that matches a request: its `host` is in lower case, its `segments` are canonical. */
-export type Router<R extends Route> = (method: string, host: string, segments: readonly string[]) => Match<R>
+export type Router<R> = (method: string, host: string, segments: readonly string[]) => Match<R>
 
 /** True for routes of identity endpoints whose parameters the gateway checks. */
 export const isGuarded = ({ authenticate }: Pick<Route, 'authenticate'>): boolean =>

@@ -22,9 +22,9 @@ export function createParGuard(options: ParRules): Guard {
     const { clientId, method, proved, assertion } = credentials
     const { authentication = '', keys } = client ?? {}
     const other = `This client must authenticate by ${authentication}.`
-    if (method === 'none') return IN_THE_REQUEST.test(authentication) ? invalidRequest(other) : undefined
-    if (method === 'secret')
-      return authentication === 'private_key_jwt' ? invalidClient(other, realm) : undefined
+    if (method === 'none' && IN_THE_REQUEST.test(authentication)) return invalidRequest(other)
+    if (method === 'secret' && authentication === 'private_key_jwt') return invalidClient(other, realm)
+    if (method !== 'assertion') return undefined
     if (keys !== undefined && authentication !== 'client_secret_jwt') {
       const fault = await assertionFault(assertion, clientId, keys, options)
       return typeof fault === 'string' ? invalidClient(`The client_assertion ${fault}`) : fault

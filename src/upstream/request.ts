@@ -87,8 +87,8 @@ export class UpstreamRequest {
     this.outgoing = outgoing
     this.#onEnd = onEnd
     this.body = outgoing.body
-    const isRepeatable = outgoing.bodyLength === 0 && (request.method === 'GET' || request.method === 'HEAD')
-    this.maxIdleMs = isRepeatable ? Number.POSITIVE_INFINITY : FRESH_MS
+    const isRead = request.method === 'GET' || request.method === 'HEAD'
+    this.maxIdleMs = isRead && outgoing.bodyLength === 0 ? Number.POSITIVE_INFINITY : FRESH_MS
     response.on('error', ignore)
     response.on('close', () => this.settle(response.writableFinished ? 'answered' : 'left'))
     if (response.destroyed) this.settle('left')

@@ -15,8 +15,7 @@ const CUT = new Error('the answer was cut')
 /** Streams an upstream's response to the caller with back-pressure; one that is cut is never completed. */
 export function streamResponse(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
   const { request, clientRequest, outgoing } = upstreamRequest
-  const { statusCode, httpVersionMajor, rawHeaders } = incoming
-  const status = statusCode!
+  const { statusCode: status = 0, httpVersionMajor, rawHeaders } = incoming
   const head = readResponseHead(rawHeaders, status, outgoing)
   const coding = head.transferEncoding
   let fault: string | undefined
@@ -64,8 +63,7 @@ function begin(incoming: IncomingMessage, upstreamRequest: UpstreamRequest, head
 /** Returns false if the head holds something that cannot be sent. */
 function writeHead(incoming: IncomingMessage, upstreamRequest: UpstreamRequest, head: ResponseHead) {
   const { request, response } = upstreamRequest
-  const { statusMessage: reason = '' } = incoming
-  const status = incoming.statusCode!
+  const { statusCode: status = 0, statusMessage: reason = '' } = incoming
   // The rest of an unfinished request must not be parsed as the next one.
   if (!request.complete) head.framing.push('Connection', 'close')
   try {

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { InvalidQuestion, UncountedCaller } from '../errors.ts'
-import { type CountedCaller, isShortened, parseCaller, showCaller } from '../policy/counted.ts'
+import { type CountedCaller, isShortened, parseCaller, showCaller } from '../policy/counted-caller.ts'
 import { instantMs } from '../runtime/instant.ts'
 import { isObject, parseObject } from '../runtime/json.ts'
 import { type AdminResponse, problem } from './access.ts'

@@ -1,5 +1,5 @@
 import type { CallerUsage } from '../gateway/usage.ts'
-import type { CountedCaller } from '../policy/counted.ts'
+import type { CountedCaller } from '../policy/counted-caller.ts'
 import type { DecidedLimit, Explained } from './explained.ts'
 import type { OverviewSource } from './overview/source.ts'
 

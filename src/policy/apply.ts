@@ -4,7 +4,7 @@ import type { Quota } from '../limit/quota.ts'
 import { claimedBy, excludedBy } from './conditions.ts'
 import { type Caller, type Facts, tokenHash } from './facts.ts'
 import type { Limit } from './limit.ts'
-import type { Parameters } from './kinds.ts'
+import type { Parameters } from './parameter-kinds.ts'
 import { type CompiledKey, compileKey } from './parts.ts'
 import { type AllRules, type ClientRules, quotaOf, rulesOf } from './rule.ts'
 

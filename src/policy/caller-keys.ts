@@ -1,7 +1,7 @@
 import { UncountedCaller } from '../errors.ts'
 import { type KeyFilter, keyOf, parseKey } from '../limit/key.ts'
-import { type CountedCaller, counterKey, encodeValue, formatCaller } from './counted.ts'
-import { identityOf, showCaller, showValue } from './counted.ts'
+import { type CountedCaller, counterKey, encodeValue, formatCaller } from './counted-caller.ts'
+import { identityOf, showCaller, showValue } from './counted-caller.ts'
 import { decodePart, type KeyedLimit, nameInKeys } from './key.ts'
 
 /** True if a limit counts by every part of a caller, and perhaps by further ones. */

@@ -1,6 +1,6 @@
 import { memoize } from '../runtime/memoize.ts'
-import { countedForm, type CountedCaller, identityOf } from './counted.ts'
-import { MAX_SHOWN, showCaller, type ShownCaller } from './counted.ts'
+import { countedForm, type CountedCaller, identityOf } from './counted-caller.ts'
+import { MAX_SHOWN, showCaller, type ShownCaller } from './counted-caller.ts'
 import type { Caller, Facts } from './facts.ts'
 import type { KeyedLimit } from './key.ts'
 import { valueReader } from './parts.ts'

@@ -1,8 +1,8 @@
 import { partsOf } from '../limit/key.ts'
 import { VERSION_FIELD } from '../limit/shared-fields.ts'
 import { instant } from '../runtime/instant.ts'
-import { type CountedCaller, counterKey, formatCaller } from './counted.ts'
-import { isBareClient, parseCaller, showCaller } from './counted.ts'
+import { type CountedCaller, counterKey, formatCaller } from './counted-caller.ts'
+import { isBareClient, parseCaller, showCaller } from './counted-caller.ts'
 import { type KeyedLimit, nameInKeys } from './key.ts'
 
 /**

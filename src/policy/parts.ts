@@ -3,7 +3,7 @@ import { keyOf } from '../limit/key.ts'
 import { isName } from '../runtime/json.ts'
 import { encoderOf, nameInKeys } from './key.ts'
 import { type Caller, type Facts, tokenHash } from './facts.ts'
-import { compileKind, MAX_CLAIM, type Parameters } from './kinds.ts'
+import { compileKind, MAX_CLAIM, type Parameters } from './parameter-kinds.ts'
 import type { Limit } from './limit.ts'
 
 /**

@@ -2,7 +2,7 @@ import type { Route } from '../downstream/router.ts'
 import { applyAll, compileLimit, type LimitOptions } from './apply.ts'
 import type { Limit } from './limit.ts'
 import { compileCallers } from './name-callers.ts'
-import { compileParameters } from './kinds.ts'
+import { compileParameters } from './parameter-kinds.ts'
 
 /**
  * Compiles the path parameters and the limits of each route, for the gateway, for `explain` and for

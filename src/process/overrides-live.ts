@@ -3,7 +3,7 @@ import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { counterOf, type SharedFields, VERSION_FIELD } from '../limit/shared-fields.ts'
 import { fieldOf, formatOverride, isActive, overrideKey } from '../policy/overrides.ts'
 import { MAX_OVERRIDES, type Override, parseOverrides } from '../policy/overrides.ts'
-import type { CountedCaller } from '../policy/counted.ts'
+import type { CountedCaller } from '../policy/counted-caller.ts'
 
 const TOO_MANY = `There are ${MAX_OVERRIDES} overrides at most; remove some with LIMIT=default.`
 

@@ -8,7 +8,7 @@ const errors = page.slice(page.indexOf('\n## Errors\n'))
 /** The rooms that refuse requests. */
 const ROOMS = ['authenticate', 'downstream', 'gateway', 'limit/fallback', 'par', 'policy', 'upstream']
 /** The files whose texts operators get, about the callers that they name. */
-const OF_OPERATORS = new Set(['src/policy/counted.ts', 'src/policy/caller-keys.ts'])
+const OF_OPERATORS = new Set(['src/policy/counted-caller.ts', 'src/policy/caller-keys.ts'])
 const files = [
   'src/errors.ts',
   'src/process/open-authentication.ts',

@@ -2,7 +2,7 @@ import { vi } from 'vitest'
 import type { AdminAccess } from '../../src/admin/access.ts'
 import type { OperatorApi } from '../../src/admin/operator-api.ts'
 import { type AdminParts, createAdmin } from '../../src/admin/server.ts'
-import { formatCaller, parseCaller, showCaller } from '../../src/policy/counted.ts'
+import { formatCaller, parseCaller, showCaller } from '../../src/policy/counted-caller.ts'
 import { call, type Call, type Got } from './gateway.ts'
 import { listenLocally } from './local-server.ts'
 

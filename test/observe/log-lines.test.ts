@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
 import type { Exchange } from '../../src/gateway/exchange.ts'
-import { parseCaller, showCaller } from '../../src/policy/counted.ts'
+import { parseCaller, showCaller } from '../../src/policy/counted-caller.ts'
 import { accessLine as lineOf, prettyLines, withOmitted } from '../../src/observe/log-lines.ts'
 
 const allowance = {

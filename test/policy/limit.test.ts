@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { callerKeys, showKey } from '../../src/policy/caller-keys.ts'
-import { parseCaller } from '../../src/policy/counted.ts'
+import { parseCaller } from '../../src/policy/counted-caller.ts'
 import { limitNameOf, partsOf } from '../../src/limit/key.ts'
 import { hashSlot, hashTag } from '../../src/limit/redis/hash-slot.ts'
 import type { ClientLimits, Limit } from '../../src/policy/limit.ts'

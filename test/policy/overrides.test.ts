@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createLiveOverrides } from '../../src/process/overrides-live.ts'
-import { showCaller } from '../../src/policy/counted.ts'
+import { showCaller } from '../../src/policy/counted-caller.ts'
 import {
   fieldOf,
   formatOverride,

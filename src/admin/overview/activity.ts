@@ -1,6 +1,6 @@
 import { partsOf } from '../../limit/key.ts'
 import { CONCURRENT_WAIT_MS } from '../../limit/leases.ts'
-import type { CountedCaller } from '../../policy/counted.ts'
+import type { CountedCaller } from '../../policy/counted-caller.ts'
 import { instant } from '../../runtime/instant.ts'
 import { addUp, mergeLists, sum } from '../../runtime/merge.ts'
 import type { Activity, CallerRow, LatestDecision } from './callers.ts'

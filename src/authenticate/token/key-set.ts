@@ -27,29 +27,31 @@ const MAX_EXPONENT = 2n ** 64n
 const USUAL_EXPONENT = 65537n
 
 /** The usable keys of a JWK Set (RFC 7517 section 5). */
-export type KeySet = ReturnType<typeof createKeySet>
-
-/** Creates a key set; `source` is the set as JSON. */
-function createKeySet(keys: readonly VerificationKey[], source: string) {
+export interface KeySet {
+  readonly keys: readonly VerificationKey[]
+  /** The set as JSON. */
+  readonly source: string
   /**
    * Returns the keys to try for an algorithm and a `kid`, if the token has one: the first 5, or
    * only the first if one is slow.
    */
-  function find(algorithm: unknown, kid: unknown): readonly VerificationKey[] {
+  find(algorithm: unknown, kid: unknown): readonly VerificationKey[]
+  /**
+   * Returns true if one of these keys made the signature. Ignores keys that the JWS contains or
+   * refers to.
+   */
+  verifies(jws: Jws): boolean
+}
+
+function createKeySet(keys: readonly VerificationKey[], source: string): KeySet {
+  const find: KeySet['find'] = (algorithm, kid) => {
     const fitting = keys.filter(
       (key) => (kid === undefined || key.kid === kid) && key.algorithms.has(algorithm),
     )
     return fitting.slice(0, fitting.some(({ slow }) => slow) ? 1 : MAX_TRIED)
   }
-
-  /**
-   * Returns true if one of these keys made the signature. Ignores keys that the JWS contains or
-   * refers to.
-   */
-  function verifies(jws: Jws): boolean {
-    const { alg, kid } = jws.header
-    return find(alg, kid).some(({ key }) => verifyJws(jws, key))
-  }
+  const verifies = (jws: Jws): boolean =>
+    find(jws.header['alg'], jws.header['kid']).some(({ key }) => verifyJws(jws, key))
   return { keys, source, find, verifies }
 }
 

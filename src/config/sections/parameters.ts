@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { PARAMETER_KINDS, wholeSegment } from '../../policy/kinds.ts'
+import { PARAMETER_KINDS, wholeSegment } from '../../policy/parameter-kinds.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { stringThat } from './values.ts'
 

@@ -36,7 +36,7 @@ export interface Frame {
 
 /**
  * Maximum limit whose calls have slots of their own. Above it, the calls of a thousandth of the
- * window share a slot, and its last call's time.
+ * window share a slot, and its last call's time. The same as `EXACT` of redis/layout.lua.
  */
 const MAX_EXACT = 1000
 

@@ -21,6 +21,7 @@ export type Question = ReturnType<typeof questionOf>
 
 /** The first number of the rule of a decision for charge.lua: the sum of these. */
 const [CHARGE, AT_ONCE] = [1, 2] as const
+/** The flags of a key's rule, which charge.lua tests one by one: a further one is 32 there, too. */
 const [SHADOW, CALENDAR, OWN, ACCESS, COST] = [1, 2, 4, 8, 16] as const
 /** The window of the access of a token, for merge.lua. */
 const OF_TOKEN = -1

@@ -3,7 +3,7 @@ import type { Config } from '../../config/compile.ts'
 import { createCollector } from '../../config/client-chunks.ts'
 import { createLog } from '../../observe/log.ts'
 import { createMetrics } from '../../observe/metrics.ts'
-import type { CountedCaller } from '../../policy/counted.ts'
+import type { CountedCaller } from '../../policy/counted-caller.ts'
 import { buildService, type LocalService } from '../service.ts'
 
 type OwnCalls = ReturnType<typeof createCalls>['calls']

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import type { Exchange } from '../../../src/gateway/exchange.ts'
 import { activityOf, mergeActivity } from '../../../src/admin/overview/activity.ts'
 import { createActivity } from '../../../src/admin/overview/callers.ts'
-import { parseCaller } from '../../../src/policy/counted.ts'
+import { parseCaller } from '../../../src/policy/counted-caller.ts'
 import { NO_FACTS } from '../../../src/policy/facts.ts'
 import { compileCallers } from '../../../src/policy/name-callers.ts'
 

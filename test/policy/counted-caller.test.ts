@@ -1,7 +1,13 @@
 import { hash } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodeValue, formatCaller, isShortened, parseCaller, showCaller } from '../../src/policy/counted.ts'
+import {
+  encodeValue,
+  formatCaller,
+  isShortened,
+  parseCaller,
+  showCaller,
+} from '../../src/policy/counted-caller.ts'
 import { quotasOf } from './quotas.ts'
 
 const SHA = hash('sha256', 'a token', 'base64url')

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { METHODS } from '../../downstream/router.ts'
 import { createCalendar, DAYS, UNITS_MS } from '../../policy/calendar.ts'
-import { partOf } from '../../policy/kinds.ts'
+import { partOf } from '../../policy/parameter-kinds.ts'
 import type { Condition } from '../../policy/conditions.ts'
 import { asList } from '../../runtime/json.ts'
 import { mustBe } from '../yaml/issue.ts'

@@ -95,7 +95,7 @@ const FAULTS: Readonly<
   'a deadline is a timeout too late': [
     [SCRIPTS, 'localMs + remainingMs(), bound', 'localMs + remainingMs() + 100, bound'],
   ],
-  'a week begins a day late': [[CALENDAR, "DAYS.indexOf('thursday')", "WEEKDAYS.indexOf('wednesday')"]],
+  'a week begins a day late': [[CALENDAR, "DAYS.indexOf('thursday')", "DAYS.indexOf('wednesday')"]],
   // Costs.
   'a cost of points is one point in Redis': [[CHARGE, 'log.total + log.cost', 'log.total + 1']],
   'a cost is not asked for': [

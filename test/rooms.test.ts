@@ -21,7 +21,7 @@ const ROOMS = `
   gateway            | authenticate/proof authenticate/token downstream downstream/listener errors limit limit/memory par policy runtime upstream | lru-cache
   observe            | gateway limit limit/fallback runtime                                         | @opentelemetry pino prom-client
   admin/overview     | config gateway limit observe policy runtime                                  | zod
-  admin              | admin/overview downstream errors gateway policy runtime                      |
+  admin              | admin/overview downstream errors gateway observe policy runtime                      |
   config/yaml        | runtime                                                                      | fastest-levenshtein yaml zod
   config/sections    | authenticate/token config/yaml downstream limit/redis policy runtime | zod
   config             | authenticate/token config/sections config/yaml downstream limit/redis policy par runtime | yaml zod

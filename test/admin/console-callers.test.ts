@@ -41,6 +41,7 @@ it('opens a client and resets it after a confirmation, by keyboard', async () =>
   expect(await focus()).toBe('Reset…')
 
   await page.keyboard.press('Enter')
+  await page.locator('dialog[open]').waitFor(WAIT)
   await tabTo('Reset')
   await page.keyboard.press('Enter')
   await page.getByText('Reset: 2 counters freed').waitFor(WAIT)

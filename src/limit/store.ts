@@ -27,7 +27,10 @@ export interface Allowance {
   /** True if this quota had room for the call, whether or not the other quotas had. */
   readonly admitted: boolean
   readonly shadow: boolean
-  /** The used points of own calls, which the gateway admitted by itself and the store does not have; 0 in mode `local`. */
+  /**
+   * The used points of own calls, which the gateway admitted by itself and the store does not have; 0
+   * in mode `local`.
+   */
   readonly own: number
   /** Epoch milliseconds at which the oldest call in progress began, if the calls at once were read. */
   readonly sinceAt?: number | undefined

@@ -32,7 +32,10 @@ export interface UpstreamStatus {
   readonly maxSockets: number
   /** Requests that wait for a socket. */
   readonly queue: number
-  /** Requests that were sent and wait for the head of a response, and how long the oldest has waited; 0 if none waits. */
+  /**
+   * Requests that were sent and wait for the head of a response, and how long the oldest has waited;
+   * 0 if none waits.
+   */
   readonly waiting: number
   readonly oldestWaitSeconds: number
 }

@@ -81,7 +81,10 @@ function durationOf({ kind, name, counts }: DurationCounts) {
   return { kind, name, count: sum(counts), p50Ms, p99Ms }
 }
 
-/** Returns a quantile of durations, in the unit of the bounds, by linear interpolation; the last bound for longer ones. */
+/**
+ * Returns a quantile of durations, in the unit of the bounds, by linear interpolation; the last bound
+ * for longer ones.
+ */
 function quantile(counts: readonly number[], bounds: readonly number[], part: number): number {
   const rank = part * sum(counts)
   let below = 0

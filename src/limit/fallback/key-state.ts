@@ -65,7 +65,10 @@ export class KeyState {
   #restOf: Map<number, readonly [firstAt: number, rest: number]> | undefined
 
   #sent: SentMerge | undefined
-  /** Own calls, oldest first, `spreadMs` later than they were. Those that began an access are of the key of its limit. */
+  /**
+   * Own calls, oldest first, `spreadMs` later than they were. Those that began an access are of the
+   * key of its limit.
+   */
   #own: KeptCalls[] = []
   /** Points of all own calls, also of those that are no longer kept. */
   #total = 0

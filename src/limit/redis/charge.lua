@@ -3,29 +3,37 @@
 -- key of a limit of calls at once is a sorted set of leases, the calls in progress, by the times at
 -- which they end by themselves; the id of a lease begins with the time at which its call began.
 --
--- KEYS      the key of every limit of every decision, in order; the key of a limit's access precedes it; then those of every
---           decision's limits of calls at once, and keys that have the numbers of merges; on a cluster all of one hash slot
--- ARGV      the deadline, after which nothing is decided; the time before which nothing is; the number of keys with logs; then a rule
---           for every decision, numbers separated by blanks: 1 to charge or 0 to read only, 2 more if it has limits of calls at once;
---           then for every key of another limit:
---             calls, window, and the sum of its flags; then the numbers of these, in their order
---               1   a shadow limit
---               2   a calendar period, which lasts the window    its first microsecond
---               4   calls of the gateway, which count in         their number; the calls of the merge under way, which count, too,
---                   addition to the log                          unless the log has them; its number; and the position of the
---                                                                key that has the number of the last merge, from the end
---               8   the access of the next limit
---               16  a call that counts as several                their number
---           After the rule of a decision with limits of calls at once: for each of them, the calls, the length of a lease, calls of the
---           gateway that count in addition to the key, and 1 for a shadow limit; then the id of its leases
--- returns   integers: the time, and nothing else outside these times; then for every decision 1 if it is admitted, 0 if not, and for
---           every key:
---             room       1 if it has room for the call, 0 if not, and 2 more if the log has the calls of the merge; -1 if it is damaged:
---                        nothing is decided
---             used       calls in the window, with this call if it was charged, and those that count in addition to the log
---             growsAt    when the remaining calls next grow; without room, when the call can pass
---           and after these for every limit of calls at once the same room, used, and when the oldest call in progress began, if the
---           decision is only read, or 0
+-- KEYS, on a cluster all of one hash slot:
+--   1. the key of every limit of every decision, in order; the key of a limit's access precedes it
+--   2. the keys of every decision's limits of calls at once
+--   3. the keys that have the numbers of merges
+--
+-- ARGV:
+--   1. the deadline, after which nothing is decided
+--   2. the time before which nothing is decided
+--   3. the number of keys with logs
+--   Then for every decision a rule, numbers separated by blanks: 1 to charge or 0 to read only, 2
+--   more if it has limits of calls at once; then for every key of another limit its calls, its
+--   window and the sum of its flags, and after these the numbers of the flags, in their order:
+--     1   a shadow limit
+--     2   a calendar period, which lasts the window: its first microsecond
+--     4   own calls of the gateway, which count in addition to the log: their number; the calls of
+--         the merge under way, which count, too, unless the log has them; its number; and the
+--         position of the key that has the number of the last merge, from the end
+--     8   the access of the next limit
+--     16  a call that counts as several: their number
+--   Two arguments follow the rule of a decision with limits of calls at once: for each of them the
+--   calls, the length of a lease, own calls of the gateway and 1 for a shadow limit; and the id of
+--   its leases.
+--
+-- Returns integers: the time, and nothing else outside these times; then for every decision 1 if it
+-- is admitted, 0 if not, and for every key:
+--   room     1 if it has room for the call, 0 if not, and 2 more if the log has the calls of the
+--            merge; -1 if it is damaged: nothing is decided
+--   used     calls in the window, with this call if it was charged, and those in addition to the log
+--   growsAt  when the remaining calls next grow; without room, when the call can pass
+-- After these for every limit of calls at once the same room and used, and when the oldest call in
+-- progress began if the decision is only read, or 0.
 --
 -- A call during an access is free: it needs no room, and is charged neither to the limit nor to the
 -- access, if the limit has calls and is not 0.

@@ -2,12 +2,21 @@
 -- even without room, and refunds calls to a calendar period; both once, even if a merge is sent
 -- again. The log of a key: layout.lua.
 --
--- KEYS      the mark of the gateway for the key, which holds the number of its last merge; the key of the limit; the keys of accesses
--- ARGV      the number of this merge; the time after which nothing is done; the calls, the window and the first microsecond of the
---           period of the limit, before which nothing is done either, 0 if it slides; the calls to refund; the window of an access, -1 for those of tokens, which are
---           as long as the limit's, 0 if there are none; then for each instant, oldest first: the instant, its calls, and the position of
---           its access in KEYS, 0 if it has none
--- returns   the time, and nothing else outside these times; then 1 if the log has the calls, -1 if a key is damaged
+-- KEYS: the mark of the gateway for the key, which holds the number of its last merge; the key of
+-- the limit; the keys of accesses.
+--
+-- ARGV:
+--   1. the number of this merge
+--   2. the time after which nothing is done
+--   3. to 6. of the limit: the calls; the window; the first microsecond of the period, before which
+--   nothing is done either, 0 if the window slides; the calls to refund
+--   7. the window of an access; -1 for those of tokens, which are as long as the limit's; 0 if there
+--   are none
+--   Then for each instant, oldest first: the instant, its calls, and the position of its access in
+--   KEYS, 0 if it has none.
+--
+-- Returns the time, and nothing else outside these times; then 1 if the log has the calls, -1 if a
+-- key is damaged.
 
 local numbers = {}
 for index, text in ipairs(ARGV) do numbers[index] = tonumber(text) end

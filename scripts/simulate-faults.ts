@@ -172,7 +172,7 @@ const FAULTS: Readonly<
 
 /**
  * The profile that shows a fault, where all profiles together take too long to: a call that is
- * given back twice needs a lost answer in a calendar period, and few histories have weeks.
+ * refunded twice needs a lost answer in a calendar period, and few histories have weeks.
  */
 const PROFILES: Readonly<Record<string, string>> = {
   'a merge is repeated': 'kept',

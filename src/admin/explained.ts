@@ -3,7 +3,7 @@ import type { Refusal } from '../errors.ts'
 import type { Limit } from '../policy/limit.ts'
 import type { RuleSource, upcomingChanges } from '../policy/rule.ts'
 
-/** What a request would get, and why: the body of `/explain`. Instants are ISO 8601 in UTC. */
+/** The explanation of a request: what it would get, and why. The body of `/explain`. Instants are ISO 8601 in UTC. */
 export interface Explained {
   readonly at: string
   readonly request: { readonly method: string; readonly host: string; readonly target: string }
@@ -48,7 +48,7 @@ interface ExplainedClient {
 export interface DecidedLimit {
   readonly limit: number
   readonly decidedBy: RuleSource
-  /** Where the rule is written, and until when it holds. */
+  /** The place where the rule is written, and until when it holds. */
   readonly because: string
 }
 
@@ -64,7 +64,7 @@ export interface ExplainedLimit extends Pick<Limit, SameFields>, DecidedLimit {
   readonly missing?: 'skip'
   /** The condition, or the missing part, by which the limit is left out of the request; null if it applies. */
   readonly leftOut: string | null
-  /** As it may be shown; null if a part is lacking. */
+  /** The key as it may be shown; null if a part is lacking. */
   readonly key: string | null
   /** The next change. */
   readonly next: ReturnType<typeof upcomingChanges>[number] | null

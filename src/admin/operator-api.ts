@@ -24,7 +24,7 @@ export interface Setting {
   readonly note: string | undefined
 }
 
-/** What operators read of a caller's limits: the counters, and sentences about them. */
+/** The report on a caller's limits for operators: the counters, and sentences about them. */
 export type CallerReport = CallerUsage & { readonly notes: readonly string[] }
 
 export interface ResetResult {
@@ -37,7 +37,7 @@ export interface ResetResult {
 
 /** The limits of a caller before and after a `Setting`. */
 export interface SettingResult {
-  /** As it may be shown. */
+  /** The caller as it may be shown. */
   readonly caller: string
   /** Null for a limit that the configuration does not have. */
   readonly limits: readonly ({ name: string } & Record<'before' | 'after', DecidedLimit | null>)[]

@@ -120,7 +120,7 @@ export function createLimiter(
   function recall(quotas: readonly Quota[], at: number): Decision | undefined {
     if (cache.size === 0 && !quotas.some(isLeased)) return undefined
     const allowances: Allowance[] = []
-    /** The longest time that the call may have to wait for a quota without a cached allowance. */
+    /** The maximum wait of the call for a quota without a cached allowance. */
     let unknownMs = 0
     for (const quota of quotas) {
       if (quota.shadow) continue

@@ -9,7 +9,7 @@ export interface Allowance {
   readonly windowMs: number
   /**
    * Calls in progress, or points in the window, after this call if it was charged; above `limit`
-   * after the limit was lowered. A call takes 1, or its cost. Of a decision in mode `local`: those
+   * after the limit was lowered. A call takes 1, or its cost. In mode `local`, those
    * that are gone of the gateway's part, by what the store last reported and its own calls.
    */
   readonly used: number
@@ -147,7 +147,7 @@ export interface Merge {
 /** Points of calls that this gateway admitted by itself, which count in addition to the store's. */
 export interface OwnCount {
   readonly calls: number
-  /** Those of other calls, which the store has if it has done the merge with this number, or a later one. */
+  /** Points of other calls, which the store has if it has done the merge with this number, or a later one. */
   readonly sent: number
   readonly number: number
   /** Milliseconds by which the instants of the calls may be ahead. */

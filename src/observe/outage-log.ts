@@ -38,7 +38,7 @@ export function createOutageLog(onOutage: OutageMode, onAvailable: () => void, l
     loggedAt = performance.now()
     resume()
   }
-  /** Begins anew after the decisions of the fallback were logged. */
+  /** Begins again after the decisions of the fallback were logged. */
   function resume(): void {
     onAvailable()
     unlogged = 0

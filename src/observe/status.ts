@@ -2,19 +2,19 @@ import type { Mode } from '../limit/fallback/breakers.ts'
 import type { OutageMode } from '../limit/quota.ts'
 import { addCalls, addUp, mergeLists, sum } from '../runtime/merge.ts'
 
-/** What a gateway does without Redis, in words for operators. */
+/** The words for operators on what a gateway does without Redis. */
 export const WITHOUT_REDIS: Readonly<Record<OutageMode, string>> = {
   local: 'counting in this process',
   allow: 'admitting every call',
   deny: 'refusing limited calls with 503',
 }
 
-/** What may decide about limits: the store, or the fallback in a mode of `store.onOutage`. */
+/** The deciders about limits: the store, or the fallback in a mode of `store.onOutage`. */
 export const MODES: readonly Mode[] = ['store', 'local', 'allow', 'deny']
 
 /** The store of the counters. Instants are ISO 8601 in UTC. */
 export interface StoreStatus {
-  /** What decides now; the store and the fallback while single answers of Redis are late. */
+  /** The deciders now; the store and the fallback while single answers of Redis are late. */
   readonly modes: readonly Mode[]
   /** Decisions without Redis since the start, and the instant of the last; null if there were none. */
   readonly withoutRedis: number
@@ -43,7 +43,7 @@ export interface UpstreamStatus {
 /** The keys of an issuer, and its introspection. */
 export interface IssuerStatus {
   readonly issuer: string
-  /** Since the keys were last read; if they never were, since the first attempt. */
+  /** The time since the keys were last read; if they never were, since the first attempt. */
   readonly ageSeconds: number
   /** Failed attempts to read the keys since the start. */
   readonly failures: number
@@ -64,7 +64,7 @@ export interface CertificateStatus {
 /** The requests of each of the last 300 seconds, oldest first. */
 export interface CallCounts {
   readonly requests: readonly number[]
-  /** Those of the requests that limits refused, and those with a status of 500 or above. */
+  /** The requests that limits refused, and those with a status of 500 or above. */
   readonly refused: readonly number[]
   readonly failed: readonly number[]
 }

@@ -11,7 +11,7 @@ import { secondOf } from './ring.ts'
 export const RECENT_SECONDS = 10
 const MAX_SHOWN = 100
 
-/** What callers did lately, in a process or in all. */
+/** The latest calls of callers, in a process or in all. */
 export interface ActivityValues {
   /** The callers to show, busiest first. */
   readonly callers: readonly CallerActivity[]

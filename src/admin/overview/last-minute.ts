@@ -6,7 +6,7 @@ const EVERY_MS = 10_000
 const SAMPLES = 6
 const MAX_ERRORS = 20
 
-/** What a process, or several, have counted in the last minute, or since their start. */
+/** The counts of a process, or of several, in the last minute or since their start. */
 export interface MinuteCounts {
   /** Responses with a status of 400 or above; `source` is `gateway` or `upstream`. */
   readonly errors: readonly ({ calls: number } & Record<'route' | 'code' | 'source', string>)[]

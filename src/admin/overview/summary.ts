@@ -19,7 +19,7 @@ const SUMMARY = z.object({
   calls: COUNT,
   refused: COUNT,
   failed: COUNT,
-  /** What a process of it does without Redis; null if its store is up. */
+  /** The words for what a process of it does without Redis; null if its store is up. */
   outage: z.string().nullable(),
   /** Decisions without Redis since the start. */
   withoutRedis: COUNT,

@@ -43,7 +43,7 @@ type Stored = Pick<Allowance, 'admitted' | 'limit' | 'used' | 'own' | 'resetAfte
 export class KeyState {
   readonly key: string
   /**
-   * The calls that the store counted at its last answer, as far as an answer tells:
+   * The calls that the store counted at its last answer, as far as an answer shows:
    *
    *     used ------------+
    *                      | the first call leaves the window

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { isIPv6 } from 'node:net'
 import { hostname } from 'node:os'
 import type { Config } from '../../config/compile.ts'
+import type { Status } from '../../observe/status.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { instant } from '../../runtime/instant.ts'
 import { sum } from '../../runtime/merge.ts'
@@ -29,8 +30,7 @@ export function createGateways(configuration: ConfigurationInForce, source: () =
   let others: readonly ShownSummary[] = []
   let readMs = 0
 
-  async function ownSummary(): Promise<Summary> {
-    const { calls, store } = await source().status()
+  function ownSummary({ calls, store }: Status): Summary {
     const seconds = Math.max(1, Math.min(RECENT_SECONDS, (Date.now() - startedMs) / 1000))
     const rateOf = (counts: readonly number[]) => sum(counts.slice(-RECENT_SECONDS)) / seconds
     return {
@@ -47,7 +47,8 @@ export function createGateways(configuration: ConfigurationInForce, source: () =
   }
 
   async function share(): Promise<void> {
-    const received = await source().shareSummary([id, JSON.stringify(await ownSummary())])
+    const own = JSON.stringify(ownSummary(await source().status()))
+    const received = await source().shareSummary([id, own])
     const summaries = received.flatMap(({ summary: text, ageMs }) => {
       const summary = parseSummary(text)
       return summary === undefined ? [] : { ...summary, ageMs, self: false }
@@ -60,12 +61,12 @@ export function createGateways(configuration: ConfigurationInForce, source: () =
 
   return {
     /**
-     * Returns this gateway and the others, by host and process, and when Redis last returned the
-     * others; null if it has not.
+     * Returns this gateway, whose status is given, and the others, by host and process, and when
+     * Redis last returned the others; null if it has not.
      */
-    async read() {
+    read(status: Status) {
       const sinceMs = Date.now() - readMs
-      const mine = { ...(await ownSummary()), ageMs: 0, self: true }
+      const mine = { ...ownSummary(status), ageMs: 0, self: true }
       const aged = others.map((other) => ({ ...other, ageMs: other.ageMs + sinceMs }))
       const readAt = readMs === 0 ? null : instant(readMs)
       return { gateways: [...aged, mine].toSorted(byProcess), readAt }

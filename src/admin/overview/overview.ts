@@ -26,7 +26,7 @@ export interface Overview {
   /** The limits of the configuration. */
   readonly limits: readonly ReturnType<typeof limitOf>[]
   readonly overrides: { readonly total: number; readonly first: readonly ListedOverride[] }
-  /** Where calls are counted. */
+  /** The place where calls are counted. */
   readonly counts: 'memory' | 'Redis'
   readonly status: Omit<Status, 'calls'>
   readonly lastMinute: LastMinute
@@ -40,7 +40,7 @@ interface OverviewActivity extends CallCounts, ActivityValues {
   readonly until: string
   /** Maximum of `known`. */
   readonly mostKnown: number
-  /** Those with the most refusals first, then those that have used most of a limit. */
+  /** Sorted: those with the most refusals first, then those that have used most of a limit. */
   readonly callers: readonly ReturnType<typeof callerOf>[]
 }
 
@@ -57,17 +57,17 @@ export function createOverview(configuration: ConfigurationInForce, source: () =
     async read(): Promise<Overview> {
       const gateway = source()
       const until = instant(Date.now() - (performance.now() % 1000))
-      const [notReady, activityNow, { calls, ...status }, minute, listed, logged, sharing] =
-        await Promise.all([
-          gateway.notReadyReason(),
-          gateway.activity(),
-          gateway.status(),
-          gateway.lastMinute(),
-          // Rejects while no worker serves.
-          gateway.overrides().catch(() => []),
-          gateway.events(),
-          gateways.read(),
-        ])
+      const [notReady, activityNow, statusNow, minute, listed, logged] = await Promise.all([
+        gateway.notReadyReason(),
+        gateway.activity(),
+        gateway.status(),
+        gateway.lastMinute(),
+        // Rejects while no worker serves.
+        gateway.overrides().catch(() => []),
+        gateway.events(),
+      ])
+      const { calls, ...status } = statusNow
+      const sharing = gateways.read(statusNow)
       const { clients, limits, store } = configuration.config()
       const ids = new Set(activityNow.callers.map(({ client }) => client))
       const shown = clients.filter(({ caller }) => ids.has(caller))
@@ -112,7 +112,7 @@ function callerOf(caller: CallerActivity, name: string | null = null) {
     /** Means of the last ten seconds. */
     callsPerSecond: sum(caller.calls.slice(-RECENT_SECONDS)) / RECENT_SECONDS,
     refusedPerSecond: sum(caller.refused.slice(-RECENT_SECONDS)) / RECENT_SECONDS,
-    /** In the last minute. */
+    /** Refusals in the last minute. */
     refusals: sum(caller.refused),
     /** The live limit that refuses it now, or that it has used most, and the used part of that, from 0 to 1. */
     most,

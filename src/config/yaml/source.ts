@@ -28,8 +28,14 @@ export function readSource(source: string, file: string) {
    */
   function locate(mistakes: readonly Issue[], flagOf?: (path: Path) => string | undefined) {
     const seen = new Set<string>()
+    function isFirstOfPath({ path }: Issue): boolean {
+      const name = writePath(path)
+      const isFirst = name === '' || !seen.has(name)
+      seen.add(name)
+      return isFirst
+    }
     return mistakes
-      .filter(({ path }) => path.length === 0 || seen.size < seen.add(writePath(path)).size)
+      .filter(isFirstOfPath)
       .map((issue) => ({ ...issue, offset: issue.offset ?? findOffset(document, issue) }))
       .toSorted((a, b) => a.offset - b.offset)
       .map(({ path, message, offset }) => {

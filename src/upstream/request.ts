@@ -110,6 +110,11 @@ export class UpstreamRequest {
     return this.outcome !== undefined
   }
 
+  /** True if the caller has just left, or its socket was reset: its response reports that next. */
+  get isLeaving(): boolean {
+    return this.request.socket.destroyed
+  }
+
   /** True if the rest of its body is to come from the caller, and the upstream accepts more of it. */
   get waitsForCaller(): boolean {
     return this.streamed && !this.request.complete && this.clientRequest?.writableNeedDrain !== true
@@ -156,8 +161,7 @@ export class UpstreamRequest {
   onError(error: NodeJS.ErrnoException): void {
     // Errors after a complete response do not affect the caller.
     if (this.settled || this.response.writableEnded || this.isAnswered) return
-    // The caller has just left, which its response reports next.
-    if (this.request.socket.destroyed) return
+    if (this.isLeaving) return
     // A reused socket that dies before the head: most likely the upstream was closing it.
     const isStale =
       this.headAt === undefined &&
@@ -174,7 +178,7 @@ export class UpstreamRequest {
   checkProgress(now: number): void {
     const { response, waitsFor, backend } = this
     const { timeoutMs = backend.timeoutMs } = this.outgoing
-    if (now - this.silentSince < timeoutMs) return
+    if (this.isLeaving || now - this.silentSince < timeoutMs) return
     // `listen.requestTimeout` applies to a caller that is still sending.
     if (this.headAt === undefined && this.waitsForCaller) return
     // `resetSlowReaders` applies to a caller that does not read.

@@ -7,9 +7,8 @@ missing() {
 }
 
 packages=
-for program in redis-server chromium; do
-  if missing "$program"; then packages="$packages $program"; fi
-done
+if missing redis-server; then packages="$packages redis-server"; fi
+if missing chromium-headless-shell && missing chromium; then packages="$packages chromium-headless-shell"; fi
 # Programs without their packages, which would start a server: program, package, path in the package.
 tools=
 if missing promtool; then tools="$tools promtool:prometheus:usr/bin/promtool"; fi

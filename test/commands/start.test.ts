@@ -163,13 +163,10 @@ describe('sluice start', () => {
   })
 
   it('reports in one line that a port is in use, and exits with 1', async () => {
-    const launched = ['--port', '--admin-port'].map((flag) =>
-      sluice(['start', '--config', '-', flag, String(data.port)], {}, yaml({ data: data.url })),
-    )
-    for (const process of launched) {
-      expect(await process.ended()).toBe(1)
-      expect(process.stderr()).toMatch(/^sluice: .*127\.0\.0\.1:\d+ is in use; .*\n$/)
-    }
+    const args = ['start', '--config', '-', '--admin-port', String(data.port)]
+    const launched = sluice(args, {}, yaml({ data: data.url }))
+    expect(await launched.ended()).toBe(1)
+    expect(launched.stderr()).toMatch(/^sluice: .*127\.0\.0\.1:\d+ is in use; .*\n$/)
   })
 
   it('serves identity routes while the issuer’s keys cannot be loaded, and answers 503 on the others', async () => {

@@ -73,7 +73,7 @@ export function makeKey(alg: TestAlgorithm, kid: string = randomUUID()): TestKey
 
 /** RSA pairs, each made once, as that takes a fifth of a second; in turn, so that the keys of a test differ. */
 const rsaPairs: ReturnType<typeof generatePair>[] = []
-const MAX_RSA_PAIRS = 8
+const MAX_RSA_PAIRS = 4
 let rsaKeys = 0
 
 function generatePair(alg: TestAlgorithm): { privateKey: KeyObject; publicKey: KeyObject } {

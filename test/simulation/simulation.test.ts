@@ -4,7 +4,7 @@ import { judge } from './judge.ts'
 import { play } from './play.ts'
 
 /** Seeds of each profile in this test; `npm run simulate` runs on. */
-const SEEDS = 4
+const SEEDS = 2
 
 it.each(Object.keys(PROFILES) as Profile[])(
   'keeps its promises through the faults of %s',
@@ -21,7 +21,7 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ...[34, 122, 141, 593, 620].map((seed) => ['several', seed] as const),
   ...[19, 202, 333, 344, 617, 500289].map((seed) => ['clocks', seed] as const),
   ...[74, 218, 70013].map((seed) => ['losing', seed] as const),
-  ...[66, 164, 1199, 3000447].map((seed) => ['regulated', seed] as const),
+  ...[66, 1199, 3000447].map((seed) => ['regulated', seed] as const),
   ...[127, 1342, 1655, 2590, 3111, 702453, 3000180].map((seed) => ['kinds', seed] as const),
   ...[2446, 740042].map((seed) => ['points', seed] as const),
   ...[333, 10746, 11697].map((seed) => ['replaced', seed] as const),
@@ -34,6 +34,7 @@ const FOUND: readonly (readonly [Profile, number])[] = [
 const SLOW: typeof FOUND = [
   ['single', 20082],
   ['single', 22641],
+  ['regulated', 164],
   ['replaced', 5456],
 ]
 

@@ -126,6 +126,8 @@ export async function compile(settings: Settings, directory: string, files: stri
       tls: await readTls(listen.tls, 'listen', 'tls'),
     },
     store,
+    /** The prefix of all keys, also of those in memory. */
+    prefix: store === 'memory' ? 'sluice' : store.prefix,
     upstreams: await Promise.all(
       upstreams.map(async ({ errors, ...rest }) => ({
         ...rest,

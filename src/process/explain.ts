@@ -9,7 +9,6 @@ import { ABSOLUTE, parseTarget, servedHosts, type Target } from '../downstream/t
 import { InvalidQuestion, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { instant, instantMs } from '../runtime/instant.ts'
 import type { Quota } from '../limit/quota.ts'
-import { prefixOf } from '../limit/key.ts'
 import type { CompiledLimit } from '../policy/apply.ts'
 import { showKey } from '../policy/caller-keys.ts'
 import { type Caller, type Facts, NO_FACTS } from '../policy/facts.ts'
@@ -101,7 +100,7 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
       ...(counts !== undefined && { counts }),
       ...(cost !== undefined && { cost }),
       leftOut: leftOutBy(caller, sent) ?? null,
-      key: key === null ? null : showKey(prefixOf(config.store), limit, key),
+      key: key === null ? null : showKey(config.prefix, limit, key),
       decidedBy: source,
       because: reasonOf(limit, source, atMs, rules),
       next: upcomingChanges(limit, atMs, rules)[0] ?? null,

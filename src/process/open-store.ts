@@ -1,6 +1,5 @@
-import type { StoreConfig } from '../config/compile.ts'
+import type { Config } from '../config/compile.ts'
 import { type FallbackStore, withFallback } from '../limit/fallback/store.ts'
-import { prefixOf } from '../limit/key.ts'
 import { createMemoryStore } from '../limit/memory/store.ts'
 import { createMemoryFields } from '../limit/shared-fields.ts'
 import { type Log, throttle } from '../observe/log.ts'
@@ -34,13 +33,12 @@ export type OpenedStore = Awaited<ReturnType<typeof openStore>>
  * login. Rejects if Redis contradicts the configuration.
  */
 export async function openStore(
-  config: StoreConfig,
+  { store: config, prefix }: Pick<Config, 'store' | 'prefix'>,
   log: Log,
   metrics: Metrics,
   { showKey, onAvailable }: { showKey(key: string): string; onAvailable(): void },
   clock = SYSTEM_CLOCK,
 ) {
-  const prefix = prefixOf(config)
   const events: LiveOverridesOptions = {
     onChange(overrides, added, removed) {
       metrics.overrides.set(overrides)

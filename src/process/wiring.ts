@@ -6,7 +6,6 @@ import type { GatewayDeps } from '../gateway/exchange.ts'
 import type { createFailures } from '../gateway/failures.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { createUsage } from '../gateway/usage.ts'
-import { prefixOf } from '../limit/key.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { createForward, type Forward, type Upstream } from '../upstream/upstream.ts'
@@ -48,8 +47,7 @@ export function createWiring(resources: Resources, parts: Parts) {
     const peers = createPeers(config.listen.trustedProxies)
     const forwards = new Map(config.upstreams.map((one) => [one.name, openUpstream(one)]))
     const issuers = openIssuers(config, loadedKeys)
-    const options = { ...config, prefix: prefixOf(config.store), overrides: overrides.limits }
-    const usage = createUsage({ ...options, store })
+    const usage = createUsage({ ...config, overrides: overrides.limits, store })
     const deps: GatewayDeps = {
       ...openRoutes(config, forwards, overrides.limits, log),
       ...kept,

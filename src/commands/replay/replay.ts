@@ -6,7 +6,6 @@ import { createRouter, type Params } from '../../downstream/router.ts'
 import { segmentsOf } from '../../downstream/target.ts'
 import { Refusal } from '../../errors.ts'
 import type { Decision } from '../../limit/decision.ts'
-import { prefixOf } from '../../limit/key.ts'
 import { createLimiter } from '../../limit/limiter.ts'
 import { createMemoryStore } from '../../limit/memory/store.ts'
 import type { Quota } from '../../limit/quota.ts'
@@ -108,14 +107,13 @@ export async function replay(
  * path or host, a call is matched by its recorded route.
  */
 function createCharges(config: Config) {
-  const { store, clientLimits, parameters } = config
   // A log may not contain the host of a call.
   const logged = config.routes.map((route) => ({
     ...route,
     hosts: undefined,
     limits: route.limits.filter((limit) => unloggedBy(limit) === undefined),
   }))
-  const routes = compileRoutes(logged, { prefix: prefixOf(store), clientLimits, parameters })
+  const routes = compileRoutes(logged, config)
   const match = createRouter(routes)
   const params: Params = {}
   const byPattern = new Map(routes.map((route) => [route.match, { route, params }]))

@@ -89,15 +89,12 @@ export interface Status {
 /** Merges the states of several processes with the same configuration: adds up numbers, and shows the worst. */
 export function mergeStatus(all: readonly Status[]): Status {
   const gateways = all.flatMap((status) => status.gateways ?? [])
+  const callsOf = (name: keyof CallCounts) => addUp(all.map(({ calls }) => calls[name]))
   return {
     workers: sum(all.map(({ workers }) => workers)),
     gateways: gateways.length === 0 ? null : Math.max(...gateways),
     sockets: sum(all.map(({ sockets }) => sockets)),
-    calls: {
-      requests: addUp(all.map(({ calls }) => calls.requests)),
-      refused: addUp(all.map(({ calls }) => calls.refused)),
-      failed: addUp(all.map(({ calls }) => calls.failed)),
-    },
+    calls: { requests: callsOf('requests'), refused: callsOf('refused'), failed: callsOf('failed') },
     store: mergeStores(all.map(({ store }) => store)),
     upstreams: mergeLists(all, 'upstreams', ['upstream', 'address'], (a, b) => ({
       ...a,

@@ -87,8 +87,6 @@ export function createWiring(resources: Resources, parts: Parts) {
 }
 
 function upstreamStatus({ name: upstream, maxConnections: maxSockets }: Upstream, forward: Forward) {
-  const { sockets, waiting: queue } = forward.load()
-  const { count: waiting, oldestMs } = forward.waits()
-  const load = { sockets, maxSockets, queue, waiting, oldestWaitSeconds: oldestMs / 1000 }
+  const load = { maxSockets, ...forward.load() }
   return forward.addresses().map(({ address, up }) => ({ upstream, address, up, ...load }))
 }

@@ -80,10 +80,7 @@ export async function buildService(
   const opened = await openStore(started, log, metrics, hooks, clock)
   const { store, overrides, ready } = opened
   const limiter = createLimiter(store, metrics.decisions.inc, clock)
-  const failures = createFailures({
-    onCounted: () => metrics.failures.inc(),
-    onRefused: () => metrics.failuresRefused.inc(),
-  })
+  const failures = createFailures(metrics)
   const activity = createActivity()
   const lastMinute = createLastMinute(metrics)
   const accessLog = createAccessLog(output, metrics, activity.count, started.log.refusals)

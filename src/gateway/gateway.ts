@@ -74,7 +74,7 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
   // The gateway cannot drop the field, and the backend could take it for the one that limits read.
   const respelled = asked && deps.askedFields.findRespelled(request.rawHeaders)
   if (respelled !== undefined)
-    return badRequest(`Do not send ${respelled}: it is another spelling of a field that is read here.`)
+    return badRequest(`Do not send ${respelled}: it is read here in another spelling.`)
   const length = bodyLength(exchange.method, request)
   if (length instanceof Refusal) {
     exchange.misframed = length

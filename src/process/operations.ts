@@ -124,7 +124,7 @@ function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): re
   const doubt = own.length + overrides.length === 0 ? ': check its spelling.' : '.'
   const notes: string[] = []
   if (limits.some(({ mode }) => mode !== 'store'))
-    notes.push('Redis is unavailable: this gateway counts what Redis last reported and its own calls.')
+    notes.push('Without Redis, this gateway counts what Redis last reported and its own calls.')
   if (!hasCalls(limits)) notes.push(`No calls of ${caller} are counted${doubt}`)
   notes.push(...new Set(changes))
   if (truncated) notes.push(`These are the first ${limits.length} keys; there are more.`)

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import type { IncomingMessage } from 'node:http'
+import http, { type IncomingMessage } from 'node:http'
 import { dirname, resolve } from 'node:path'
 import { text as read } from 'node:stream/consumers'
 import { parseDocument } from 'yaml'
@@ -78,7 +78,7 @@ async function request(
   { method = 'GET', body, timeoutMs = TIMEOUT_MS }: Options = {},
 ): Promise<{ readonly status: number; readonly text: string }> {
   const signal = AbortSignal.timeout(timeoutMs)
-  const { request: send } = await (url.startsWith('https:') ? import('node:https') : import('node:http'))
+  const { request: send } = url.startsWith('https:') ? await import('node:https') : http
   const headers = {
     Accept: 'application/json',
     ...(token && { Authorization: `Bearer ${token}` }),

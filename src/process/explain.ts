@@ -43,9 +43,8 @@ export function parseQuestion({ request, host, client, user, ip, at, headers, cl
   const fields = new Map<string, readonly string[]>()
   for (const [name, value] of Object.entries(parseNamed('headers', headers)))
     fields.set(name.toLowerCase(), asList(value).map(String))
-  const named = { ...(client !== undefined && { client }), ...(user !== undefined && { user }) }
   /** An unknown address is empty. */
-  const caller: Caller = { ...named, ip: ip ?? '', claims: keptClaims(given, Object.keys(given)) }
+  const caller: Caller = { client, user, ip: ip ?? '', claims: keptClaims(given, Object.keys(given)) }
   const facts: Facts = { ...NO_FACTS, method, field: (name) => fields.get(name) }
   return { request: { method, host: site || host, target: path }, caller, facts, atMs }
 }

@@ -145,14 +145,14 @@ export function servedHosts(
 }
 
 /**
- * The start of a query, a fragment or a parameter, which may contain a token, percent-encoded once or
- * repeatedly.
+ * The start of a query, a fragment or a parameter, which may contain a token, percent-encoded once
+ * or repeatedly.
  */
 const SECRET_START = /%(?:25)*(?:3[bf]|23)/i
 
 /**
- * Returns the part of a canonical path that may be logged: up to an escape that an upstream may treat
- * as the end of the path; `…` replaces the rest.
+ * Returns the part of a canonical path that may be logged: up to an escape that an upstream may
+ * treat as the end of the path; `…` replaces the rest.
  */
 export function loggablePath(path: string): string {
   const end = path.includes('%') ? path.search(SECRET_START) : -1

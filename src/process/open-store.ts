@@ -49,9 +49,8 @@ export async function openStore(
   }
   if (config === 'memory') {
     const overrides = createLiveOverrides(createMemoryFields(), prefix, events)
-    const store = createMemoryStore(clock)
     const always = { gateways: () => null, status: () => UP, ready: () => true }
-    return { store, overrides, ...always, shareSummary: NOT_SHARED }
+    return { store: createMemoryStore(clock), overrides, ...always, shareSummary: NOT_SHARED }
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config

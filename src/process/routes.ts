@@ -37,10 +37,9 @@ export function openRoutes(
 ) {
   const { routes, upstreams, listen, headers, limits, parameters, prefix } = config
   const errorFormats = new Map(upstreams.map(({ name, errors }) => [name, errors]))
-  const options: LimitOptions = { ...config, overrides }
   const perClient = limits
     .filter((limit) => isPerClient(limit) && limit.counts === undefined)
-    .map((limit) => compileLimit(limit, options))
+    .map((limit) => compileLimit(limit, { ...config, overrides }))
   const warn = ({ name, claim }: Limit) =>
     log.warn({ limit: name, claim: claim?.name }, 'claim of a limit is invalid; default applied')
   const onBadClaim = throttle(warn, WARN_MS, ({ name }) => name, limits.length)

@@ -34,12 +34,11 @@ export function createWiring(resources: Resources, parts: Parts) {
 
   function openUpstream(settings: Upstream): Forward {
     const upstream = settings.name
-    return pool.get(settings, () =>
-      createForward(settings, (address) => ({
-        onDown: ({ message: cause }) => log.warn({ upstream, address, cause }, 'upstream address down'),
-        onUp: () => log.info({ upstream, address }, 'upstream address up'),
-      })),
-    )
+    const eventsOf = (address: string) => ({
+      onDown: ({ message: cause }: Error) => log.warn({ upstream, address, cause }, 'upstream address down'),
+      onUp: () => log.info({ upstream, address }, 'upstream address up'),
+    })
+    return pool.get(settings, () => createForward(settings, eventsOf))
   }
 
   /** Builds the parts of a configuration, and connects them. */
@@ -57,9 +56,8 @@ export function createWiring(resources: Resources, parts: Parts) {
       guards: openGuards(config),
       usage,
     }
-    const { forwardAuth } = config
-    const serveAsked =
-      forwardAuth && createGateway({ ...deps, readAsked: (request) => readAsked(forwardAuth.from, request) })
+    const proxy = config.forwardAuth?.from
+    const serveAsked = proxy && createGateway({ ...deps, readAsked: (request) => readAsked(proxy, request) })
     const validities = certificatesOf(config)
     return {
       config,

@@ -69,9 +69,11 @@ export function createWiring(resources: Resources, parts: Parts) {
       /** Returns the state of what the configuration names. */
       status: () => ({
         issuers: issuers.status(),
-        upstreams: config.upstreams.flatMap((upstream) =>
-          upstreamStatus(upstream, forwards.get(upstream.name)!),
-        ),
+        upstreams: config.upstreams.flatMap(({ name: upstream, maxConnections: maxSockets }) => {
+          const forward = forwards.get(upstream)!
+          const load = { maxSockets, ...forward.load() }
+          return forward.addresses().map((address) => ({ upstream, ...address, ...load }))
+        }),
         certificates: validities.map((validity) => ({
           certificate: validity.path.join('.'),
           expiresAt: validity.validToMs,
@@ -82,9 +84,4 @@ export function createWiring(resources: Resources, parts: Parts) {
   }
 
   return { wire, loadIssuerKeys }
-}
-
-function upstreamStatus({ name: upstream, maxConnections: maxSockets }: Upstream, forward: Forward) {
-  const load = { maxSockets, ...forward.load() }
-  return forward.addresses().map(({ address, up }) => ({ upstream, address, up, ...load }))
 }

@@ -72,11 +72,8 @@ interface Options {
 }
 
 /** Sends a request to the admin listener; rejects with a NoAnswer if it does not answer. */
-async function request(
-  { url, token, problem }: Admin,
-  path: string,
-  { method = 'GET', body, timeoutMs = TIMEOUT_MS }: Options = {},
-): Promise<{ readonly status: number; readonly text: string }> {
+async function request({ url, token, problem }: Admin, path: string, options: Options) {
+  const { method = 'GET', body, timeoutMs = TIMEOUT_MS } = options
   const signal = AbortSignal.timeout(timeoutMs)
   const { request: send } = url.startsWith('https:') ? await import('node:https') : http
   const headers = {

@@ -22,11 +22,7 @@ const RESULTS = ['active', 'inactive', 'failed'] as const
 export type LoadedKeys = readonly (KeySet | undefined)[]
 
 /** Creates what opens the parts that authenticate callers, for one configuration after another. */
-export function createAuthentication(
-  { createPool }: Resources,
-  log: Log,
-  metrics: Pick<Metrics, 'keyFailures' | 'introspections'>,
-) {
+export function createAuthentication({ createPool }: Resources, log: Log, metrics: Metrics) {
   const issuerKeys = createPool<KeyLocation, KeySource>()
   const introspections = createPool<Tokens, ReturnType<typeof createIntrospection>>()
   const bearers = createPool<{ tokens: readonly Tokens[]; hosts: readonly string[] }, Authenticate>()

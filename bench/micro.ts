@@ -83,6 +83,9 @@ const exchange = {
   ...{ bytes: 2, startedAt: 1.1, endedAt: 3.3, decidedAt: 1.5, forwardedAt: 1.6, forwarded: { headAt: 2.2 } },
   ...{
     target: { host: 'api.example.com', path: '/v3/accounts' },
+    path: '/v3/accounts',
+    callers: [],
+    response: {},
     route: { match: 'GET /v3/*', upstream: 'data' },
   },
   ...{

@@ -1,10 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { InvalidQuestion, UncountedCaller } from '../errors.ts'
-import { type CountedCaller, isShortened, parseCaller, showCaller } from '../policy/counted-caller.ts'
+import { isShortened, parseCaller, showCaller } from '../policy/counted-caller.ts'
 import { instantMs } from '../runtime/instant.ts'
 import { isObject, parseObject } from '../runtime/json.ts'
 import { type AdminResponse, problem } from './access.ts'
-import { type OperatorApi, PARAMETERS, type RequestLine, type Setting } from './operator-api.ts'
+import { type OperatorApi, PARAMETERS, type RequestLine } from './operator-api.ts'
 
 export interface LimitsParts {
   /** Returns the running gateway; throws until it has started. */
@@ -27,7 +27,7 @@ const MAY_BE_UNSET =
 export function createLimits({ operator, hash, failed }: LimitsParts) {
   let last: Promise<unknown> = Promise.resolve()
 
-  async function readCaller(encoded: string): Promise<CountedCaller> {
+  async function readCaller(encoded: string) {
     const text = decodeURIComponent(encoded)
     assertText('The caller', text, 1024)
     const caller = parseCaller(text)
@@ -56,7 +56,7 @@ export function createLimits({ operator, hash, failed }: LimitsParts) {
       const { usage, reset, setLimits } = operator()
       if (isRead) return await queued(response, (signal) => usage(caller, signal))
       if (method === 'DELETE') return await queued(response, (signal) => reset(caller, signal))
-      if (method === 'PATCH') return ok(await setLimits(await readSetting(request, caller)))
+      if (method === 'PATCH') return ok(await setLimits({ caller, ...(await readSetting(request)) }))
       return problem(405, 'Only GET, HEAD, DELETE and PATCH.', { Allow: 'GET, HEAD, DELETE, PATCH' })
     }
     if (path.startsWith('/limits'))
@@ -93,7 +93,8 @@ function parseRequestLine(query: string): RequestLine {
   return { request: '', ...Object.fromEntries(parameters) }
 }
 
-async function readSetting(request: IncomingMessage, caller: CountedCaller): Promise<Setting> {
+/** Reads a `Setting` without its caller. */
+async function readSetting(request: IncomingMessage) {
   if (!/^application\/json\s*(?:;|$)/i.test(request.headers['content-type'] ?? ''))
     throw new InvalidQuestion('Send the settings as Content-Type: application/json.')
   let body = Buffer.alloc(0)
@@ -111,7 +112,7 @@ async function readSetting(request: IncomingMessage, caller: CountedCaller): Pro
     throw new InvalidQuestion(`"${unknown}" is not a member; use set, until, by and note.`)
   assertText('"by"', by, 100)
   assertText('"note"', note, 500)
-  return { caller, set: parseSet(set), untilAt: parseUntil(until), by, note }
+  return { set: parseSet(set), untilAt: parseUntil(until), by, note }
 }
 
 /** Parses limit name → calls; null removes the override. */

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import type { IncomingMessage } from 'node:http'
+import http, { type IncomingMessage } from 'node:http'
 import { dirname, resolve } from 'node:path'
 import { text as read } from 'node:stream/consumers'
 import { parseDocument } from 'yaml'
@@ -72,13 +72,10 @@ interface Options {
 }
 
 /** Sends a request to the admin listener; rejects with a NoAnswer if it does not answer. */
-async function request(
-  { url, token, problem }: Admin,
-  path: string,
-  { method = 'GET', body, timeoutMs = TIMEOUT_MS }: Options = {},
-): Promise<{ readonly status: number; readonly text: string }> {
+async function request({ url, token, problem }: Admin, path: string, options: Options) {
+  const { method = 'GET', body, timeoutMs = TIMEOUT_MS } = options
   const signal = AbortSignal.timeout(timeoutMs)
-  const { request: send } = await (url.startsWith('https:') ? import('node:https') : import('node:http'))
+  const { request: send } = url.startsWith('https:') ? await import('node:https') : http
   const headers = {
     Accept: 'application/json',
     ...(token && { Authorization: `Bearer ${token}` }),

@@ -26,8 +26,7 @@ export async function run(args: Args, io: Io): Promise<number> {
     return 0
   }
   const written = mapTexts(readSource(text, file).value, (value) => substitute(value, io.env))
-  const value = overridden(written, overridesOf(args))
-  const shown = shownSettings(value)
+  const shown = shownSettings(overridden(written, overridesOf(args)))
   const described = () => `${summary(config, file)}\n\n${settingsText(shown)}`
   print(io, args, { ...shown.settings, warnings: config.warnings }, described)
   return 0
@@ -51,10 +50,10 @@ function summary(config: Config, file: string): string {
     ['proxy', forwardAuth && `${forwardAuth.from} asks at ${forwardAuth.host}:${forwardAuth.port}`],
     ['operators', `at ${admin.host}:${admin.port}${admin.token ? ', with a token' : ''}`],
     ['tokens', formatList(tokens.map(({ issuer }) => `of ${issuer}`))],
-    ['upstreams', formatList(upstreams.map(({ name, origins }) => `${name} at ${origins.join(' ')}`))],
+    ['upstreams', formatList(upstreams.map((one) => `${one.name} at ${one.origins.join(' ')}`))],
     ['limits', limits.join('; ') || '-'],
     ['counted', store === 'memory' ? 'in this process' : describeTopology(store.redis.topology)],
-    ['clients', `${clients.length} in the file, ${config.clientLimits.size} of them with own limits`],
+    ['clients', `${clients.length} in the file, ${config.clientLimits.size} with own limits`],
     ['routes', String(routes.length)],
     ['open', formatList(open)],
     ...config.warnings.map((warning) => ['warning', problemLine(warning)]),

@@ -12,7 +12,7 @@ const COMMANDS = {
   health: ['Ask a gateway whether it is up', flags.healthFlags, () => import('./admin-client.ts')],
   explain: ['Show what a request gets, and why', flags.explainFlags, () => import('./explain.ts')],
   limits: ['Control the limits of callers', flags.limitsFlags, () => import('./limits/command.ts')],
-  replay: ['Apply limits to the calls of logs', flags.replayFlags, () => import('./replay/replay.ts')],
+  replay: ['Apply limits to logged calls', flags.replayFlags, () => import('./replay/replay.ts')],
   sandbox: ['Start with sample backends', flags.sandboxFlags, () => import('./sandbox/sandbox.ts')],
   schema: [
     'Print the JSON Schema of the configuration',

@@ -16,7 +16,7 @@ export const OVERRIDES = {
   port: override('listen.port', 'port that callers connect to; 0 picks a free port'),
   'admin-host': override('admin.host', 'address of the admin listener'),
   'admin-port': override('admin.port', 'port of the admin listener'),
-  store: { ...override('store', 'memory counts only in this process', ['memory']), conflicts: 'redis' },
+  store: { ...override('store', 'memory counts in this process', ['memory']), conflicts: 'redis' },
   redis: override('store.redis.url', 'URL of Redis, with its credentials; replaces store.redis'),
   'log-level': override('log.level', 'lowest level that is logged', LOG_LEVELS),
   'log-format': override('log.format', 'pretty is for people', ['json', 'pretty']),
@@ -88,8 +88,8 @@ export function limitsFlags(command: Argv, run: (args: ArgumentsCamelCase) => Pr
 export const withWords = (command: Argv, usage: string, describe: string): Argv =>
   command.strictCommands(false).usage(`$0 ${usage}\n\n${describe}`)
 
-const CALLER = `CALLER: a client id (id@issuer unless its issuer is the first), or one or several of
-user:SUB ip:192.0.2.7 header:x-api-key=VALUE claim:NAME=VALUE token:SHA256 (of a JWT, its hash without signature)`
+const CALLER = `CALLER: a client id (id@issuer unless its issuer is the first), or some of user:SUB
+ip:192.0.2.7 header:x-api-key=VALUE claim:NAME=VALUE token:SHA256 (of a JWT without its signature)`
 
 const ofCaller = (name: string) => (command: Argv) =>
   withWords(command, `limits ${name} CALLER`, CALLER).options(GATEWAY_FLAGS)

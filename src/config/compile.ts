@@ -99,8 +99,7 @@ export async function compile(settings: Settings, directory: string, files: stri
     if (jwks !== undefined && 'file' in jwks) await read(path, jwks.file, jwksMistake)
   }
   for (const [i, { jwks, requestObjectSigningAlg }] of settings.clients.entries()) {
-    const message =
-      'have no key for the client’s signatures; write RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519'
+    const message = 'have no usable key; write RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519'
     if (jwks !== undefined && !(await hasKey(jwks, requestObjectSigningAlg)))
       mistakes.push({ path: ['clients', i, 'jwks', 'keys'], message })
   }
@@ -126,6 +125,8 @@ export async function compile(settings: Settings, directory: string, files: stri
       tls: await readTls(listen.tls, 'listen', 'tls'),
     },
     store,
+    /** The prefix of all keys, also of those in memory. */
+    prefix: store === 'memory' ? 'sluice' : store.prefix,
     upstreams: await Promise.all(
       upstreams.map(async ({ errors, ...rest }) => ({
         ...rest,

@@ -10,7 +10,7 @@ export const HOP_BY_HOP = nameSet(`
 `)
 
 /** Fields that the gateway has checked: `Connection` cannot remove them, and other spellings of them are dropped. */
-export const CHECKED = nameSet(`
+const CHECKED = nameSet(`
   authorization content-encoding content-length content-type cookie dpop host traceparent tracestate
 `)
 

@@ -25,7 +25,7 @@ export interface Route extends Pattern {
   readonly scope: readonly string[]
   readonly maxBody: number
   /** Timeout of the response head, and between the bytes of its body; the upstream's if undefined. */
-  readonly timeoutMs: number | undefined
+  readonly timeoutMs?: number | undefined
 }
 
 /** Path parameters of a request: name → segment in canonical spelling. */
@@ -139,7 +139,7 @@ export function parsePattern(text: string): Pattern | string {
   if (methods?.includes('GET')) methods.push('HEAD')
   const host = parseHost(named)
   if (named !== '' && host?.port !== '')
-    return `"${named.replace(/^.*@/, '***@')}" is not a host name; write one route for each, without a port`
+    return `"${named.replace(/^.*@/, '***@')}" is not a host; write one route for each, without port`
   if (DROPPED_PARTS.test(path)) return 'it cannot match; omit "(S(" and what follows ".php"'
 
   const written = [...segmentsOf(path)]

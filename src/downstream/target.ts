@@ -144,6 +144,21 @@ export function servedHosts(
   return { serves: (host) => served.has(host), servesOthers }
 }
 
+/**
+ * The start of a query, a fragment or a parameter, which may contain a token, percent-encoded once
+ * or repeatedly.
+ */
+const SECRET_START = /%(?:25)*(?:3[bf]|23)/i
+
+/**
+ * Returns the part of a canonical path that may be logged: up to an escape that an upstream may
+ * treat as the end of the path; `…` replaces the rest.
+ */
+export function loggablePath(path: string): string {
+  const end = path.includes('%') ? path.search(SECRET_START) : -1
+  return end === -1 ? path : `${path.slice(0, end)}…`
+}
+
 /** Scheme, userinfo, host and port of a target that does not start with its path. */
 const AUTHORITY = /^(?![/*])(?:[^/?#;]*:[/\\]+)?[^/?#;\\]*/
 

@@ -40,7 +40,7 @@ function admit(deps: GatewayDeps, exchange: Routed, found: Authenticated) {
   const { ip, route } = exchange
   const identity = 'prove' in found ? found.identity : found
   const { client, user, claims } = identity
-  const caller = { client, ...(user !== undefined && { user }), ip, claims }
+  const caller = { client, user, ip, claims }
   const forbidden =
     requireScope(identity, route.scope) ?? refuseCounted(exchange) ?? applyLimits(exchange, caller)
   if ('prove' in found) return prove(deps, exchange, caller, found).then((unproved) => unproved ?? forbidden)

@@ -119,7 +119,7 @@ export class Exchange implements Facts {
   /** The refusal of an ambiguous framing, which `screen` returns: until then, others come first. */
   misframed: Refusal | undefined = undefined
   target: Target | undefined = undefined
-  /** The path for the log; of a refused target only the part that cannot hold a secret. */
+  /** The part of the path that may be logged. */
   path: string | undefined = undefined
 
   // match

@@ -14,11 +14,14 @@ export type Failures = ReturnType<ReturnType<typeof createFailures>>
 /** Maximum addresses with failures; the address that failed longest ago is evicted first. */
 const MAX_ADDRESSES = 10_000
 
+/** The metrics that count failures, and requests of addresses with too many. */
+type FailureCounters = Readonly<Record<'failures' | 'failuresRefused', { inc(): void }>>
+
 /**
  * Creates the log of failures. Returns the function that applies a limit to it: an address with
  * `limit` failures in a window is refused.
  */
-export function createFailures(events: { onCounted(): void; onRefused(): void }, clock = SYSTEM_CLOCK) {
+export function createFailures(counters: FailureCounters, clock = SYSTEM_CLOCK) {
   const logs = new LRUCache<string, CallLog>({ max: MAX_ADDRESSES })
   const nowUs = (): number => Math.round(clock.now() * 1000)
 
@@ -36,7 +39,7 @@ export function createFailures(events: { onCounted(): void; onRefused(): void },
       if (usedIn(log, frame) < limit) return undefined
       const waitMs = (growsAt(log, frame) - at) / 1000
       const secs = Math.max(1, Math.ceil(waitMs / 1000))
-      events.onRefused()
+      counters.failuresRefused.inc()
       return new Refusal('TooManyRequests', 'Too many requests from this address have failed.', {
         headers: {
           'X-RateLimit-Limit': String(limit),
@@ -55,7 +58,7 @@ export function createFailures(events: { onCounted(): void; onRefused(): void },
       const log = logs.get(key) ?? new CallLog()
       logs.set(key, log)
       add(log, frameAt(limit, rule, nowUs(), 0))
-      events.onCounted()
+      counters.failures.inc()
       return undefined
     }
     return { refusal, count }

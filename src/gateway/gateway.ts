@@ -1,7 +1,7 @@
 import { bodyLength } from '../downstream/framing.ts'
 import type { Serve } from '../downstream/listener/pipelining.ts'
 import { isGuarded } from '../downstream/router.ts'
-import { loggableTarget, parseTarget } from '../downstream/target.ts'
+import { loggablePath, loggableTarget, parseTarget } from '../downstream/target.ts'
 import { badRequest, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import { exceeded } from './rate-limit-fields.ts'
@@ -74,7 +74,7 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
   // The gateway cannot drop the field, and the backend could take it for the one that limits read.
   const respelled = asked && deps.askedFields.findRespelled(request.rawHeaders)
   if (respelled !== undefined)
-    return badRequest(`Do not send ${respelled}: it is another spelling of a field that is read here.`)
+    return badRequest(`Do not send ${respelled}: it is read here in another spelling.`)
   const length = bodyLength(exchange.method, request)
   if (length instanceof Refusal) {
     exchange.misframed = length
@@ -89,7 +89,7 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
     return target
   }
   exchange.target = target
-  exchange.path = target.path
+  exchange.path = loggablePath(target.path)
   return undefined
 }
 

@@ -165,9 +165,8 @@ export function createUsage(options: UsageOptions): Usage {
       const name = formatCaller(caller)
       const set = [...(overrides?.values() ?? [])].filter(({ caller }) => formatCaller(caller) === name)
       const filter = callerKeys(limits, prefix, caller, false)
-      const single = filter.named
       const names = await store.keys(filter, MAX_KEYS + 1, signal)
-      const found = [...new Set([...single, ...names.toSorted()])]
+      const found = [...new Set([...filter.named, ...names.toSorted()])]
       const counted = found.slice(0, MAX_KEYS).flatMap((key) => applyTo(key, nowMs))
       const inspected = await store.inspect(counted.map(({ quota }) => quota))
       const keys = counted.map(({ rule, rules, quota }, i) => {
@@ -185,7 +184,7 @@ export function createUsage(options: UsageOptions): Usage {
       })
       return {
         caller: showCaller(caller),
-        limits: keys.filter(({ used }, i) => used > 0 || single.includes(counted[i]!.quota.key)),
+        limits: keys.filter(({ used }, i) => used > 0 || filter.named.includes(counted[i]!.quota.key)),
         own: [...own].map(([name, { limit, untilAt }]) => ({ name, limit, until: instantOrNull(untilAt) })),
         overrides: listOverrides(set, limits, nowMs),
         settable: limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name),

@@ -16,10 +16,6 @@ export interface KeyFilter {
   matches(key: string): boolean
 }
 
-/** Returns the prefix of a store's keys: as configured, or `sluice` in memory. */
-export const prefixOf = (store: 'memory' | { readonly prefix: string }): string =>
-  store === 'memory' ? 'sluice' : store.prefix
-
 /** Returns the key of a name, whose first part is empty by default. */
 export const keyOf = (prefix: string, name: string, first = '') => `${prefix}:{${first}}:${name}`
 

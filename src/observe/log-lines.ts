@@ -15,10 +15,8 @@ const END = ',"msg":"request"}\n'
 export function accessLine(exchange: Exchange, level: 'info' | 'error' = 'info'): string {
   const { target, route, caller, claimed, decision, error, forwarded, decidedAt } = exchange
   let line = `{"level":"${level}"${timestamp()},"requestId":"${exchange.requestId}","method":"${exchange.method}"`
-  if (target === undefined) line += text('path', cut(loggablePath(exchange.path)))
-  // The path is canonical, so only a percent escape can hide the start of a query.
-  else
-    line += `,"host":"${cut(target.host)}","path":"${cut(target.path.includes('%') ? loggablePath(target.path) : target.path)}"`
+  if (target === undefined) line += text('path', cut(exchange.path))
+  else line += `,"host":"${cut(target.host)}","path":"${cut(exchange.path!)}"`
   if (route !== undefined) line += text('route', route.match) + text('upstream', route.upstream)
   line += text('client', caller?.client ?? exchange.refusal?.client)
   if (claimed !== undefined) line += `${text('client', claimed)},"claimed":true`
@@ -67,9 +65,8 @@ export const statusOf = ({ status }: Exchange): number => (status === 0 ? 499 : 
 export const withOmitted = (line: string, omitted: number): string =>
   omitted === 0 ? line : `${line.slice(0, -END.length)},"omitted":${omitted}${END}`
 
-function callersText(callers: Exchange['callers']): string {
-  return callers.length === 1 ? cut(callers[0]!.shown) : callers.map(({ shown }) => cut(shown)).join(', ')
-}
+const callersText = (callers: Exchange['callers']): string =>
+  callers.length === 1 ? cut(callers[0]!.shown) : callers.map(({ shown }) => cut(shown)).join(', ')
 
 function decisionFields({ admitted, allowances, refusedBy, mode }: Decision): string {
   const reported = refusedBy ?? allowances[0]
@@ -103,18 +100,6 @@ const MAX_CHARS = 256
 
 export const cut = <T extends string | undefined>(text: T): T | string =>
   text !== undefined && text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}…` : text
-
-/**
- * The start of a query, a fragment or a parameter, which may contain a token; also percent-encoded,
- * once or repeatedly.
- */
-const SECRET_START = /[?#;]|%(?:25)*(?:3[bf]|23)/i
-
-/** Returns a path up to the character that an upstream may treat as its end; `…` replaces the rest. */
-export function loggablePath(path: string | undefined): string | undefined {
-  const end = path?.search(SECRET_START) ?? -1
-  return end === -1 ? path : `${path!.slice(0, end)}…`
-}
 
 export const epochMs = epochOf(SYSTEM_CLOCK)
 

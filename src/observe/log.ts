@@ -25,6 +25,7 @@ export interface LogEvent {
   readonly text: string
 }
 
+const STDOUT = 1
 const MAX_EVENTS = 50
 const MAX_CHARS = 500
 
@@ -66,11 +67,7 @@ function shortText(value: unknown): string {
  * Opens the log on a file descriptor, by default standard output: JSON lines, or `pretty` for
  * people. While 8 MB are unread, further lines are dropped.
  */
-export function createLog(
-  level: LevelWithSilent,
-  format: 'json' | 'pretty',
-  fd: number = process.stdout.fd,
-): LogOutput {
+export function createLog(level: LevelWithSilent, format: 'json' | 'pretty', fd = STDOUT): LogOutput {
   const lines = createLineWriter(
     fd,
     (dropped) => log.warn({ lines: dropped }, 'log lines dropped; the reader is too slow'),

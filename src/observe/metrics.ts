@@ -53,7 +53,7 @@ export function createMetrics() {
   const configHash = gauge('first', 'sluice_config_hash_info{hash}', 'Configuration used; always 1.')
   const dropped = counter('sluice_dropped_sockets_total{bound}', 'Sockets closed at a limit.')
   const toHead = 'From forwarding a request to the head of its response, or until its caller left.'
-  const outcomes = 'Decisions: within, near (80 % used), over, over_cached (without the store), shadow_over.'
+  const outcomes = 'Within, near (80 % used), over, over_cached (without the store) or shadow_over.'
   for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) dropped.inc({ bound }, 0)
 
   return {

@@ -89,16 +89,20 @@ export interface Status {
 /** Merges the states of several processes with the same configuration: adds up numbers, and shows the worst. */
 export function mergeStatus(all: readonly Status[]): Status {
   const gateways = all.flatMap((status) => status.gateways ?? [])
+  const stores = all.map(({ store }) => store)
+  const instants = stores.map(({ lastWithoutRedis }) => lastWithoutRedis ?? '')
+  const callsOf = (name: keyof CallCounts) => addUp(all.map(({ calls }) => calls[name]))
   return {
     workers: sum(all.map(({ workers }) => workers)),
     gateways: gateways.length === 0 ? null : Math.max(...gateways),
     sockets: sum(all.map(({ sockets }) => sockets)),
-    calls: {
-      requests: addUp(all.map(({ calls }) => calls.requests)),
-      refused: addUp(all.map(({ calls }) => calls.refused)),
-      failed: addUp(all.map(({ calls }) => calls.failed)),
+    calls: { requests: callsOf('requests'), refused: callsOf('refused'), failed: callsOf('failed') },
+    store: {
+      modes: [...new Set(stores.flatMap(({ modes }) => modes))],
+      withoutRedis: sum(stores.map(({ withoutRedis }) => withoutRedis)),
+      lastWithoutRedis: instants.toSorted().at(-1) || null,
+      outage: stores.find(({ outage }) => outage !== null)?.outage ?? null,
     },
-    store: mergeStores(all.map(({ store }) => store)),
     upstreams: mergeLists(all, 'upstreams', ['upstream', 'address'], (a, b) => ({
       ...a,
       up: a.up && b.up,
@@ -116,15 +120,5 @@ export function mergeStatus(all: readonly Status[]): Status {
     })),
     certificates: all[0]?.certificates ?? [],
     shadowOver: mergeLists(all, 'shadowOver', ['limit'], addCalls),
-  }
-}
-
-function mergeStores(all: readonly StoreStatus[]): StoreStatus {
-  const instants = all.map(({ lastWithoutRedis }) => lastWithoutRedis ?? '')
-  return {
-    modes: [...new Set(all.flatMap(({ modes }) => modes))],
-    withoutRedis: sum(all.map(({ withoutRedis }) => withoutRedis)),
-    lastWithoutRedis: instants.toSorted().at(-1) || null,
-    outage: all.find(({ outage }) => outage !== null)?.outage ?? null,
   }
 }

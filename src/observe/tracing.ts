@@ -7,7 +7,7 @@ import { resourceFromAttributes } from '@opentelemetry/resources'
 import { BatchSpanProcessor, ParentBasedSampler, type SpanExporter } from '@opentelemetry/sdk-trace'
 import { TraceIdRatioBasedSampler, TracerProvider } from '@opentelemetry/sdk-trace'
 import type { Exchange } from '../gateway/exchange.ts'
-import { cut, epochMs, isDenied, loggablePath, parseTraceparent } from './log-lines.ts'
+import { cut, epochMs, isDenied, parseTraceparent } from './log-lines.ts'
 import { type Log, throttle } from './log.ts'
 import { VERSION } from '../runtime/package.ts'
 
@@ -121,7 +121,7 @@ function describe(span: Span, exchange: Exchange): void {
     'http.request.method': exchange.method,
     'http.route': routePath(exchange),
     'http.response.status_code': status === 0 ? undefined : status,
-    'url.path': cut(loggablePath(exchange.path)),
+    'url.path': cut(exchange.path),
     'url.scheme': 'encrypted' in exchange.request.socket ? 'https' : 'http',
     'server.address': cut(exchange.target?.host),
     'client.address': exchange.ip,

@@ -3,8 +3,8 @@ import { isName } from '../runtime/json.ts'
 import { Refusal } from '../errors.ts'
 import { assertionFault, parseJwt, refuseRequestObject } from './client-jwt.ts'
 import { findClient, type ParClient, type ParRules } from './clients.ts'
-import type { Form, Guard } from './form.ts'
-import { decodeComponent, invalidRequest, parseParameters, refuseBody, refuseParameters } from './form.ts'
+import { decodeComponent, type Form, type Guard, invalidRequest } from './form.ts'
+import { parseParameters, refuseBody, refuseParameters } from './form.ts'
 
 /** Methods that are part of the request; other checks cover TLS certificates. */
 const IN_THE_REQUEST = /^(?:client_secret_|private_key_jwt$)/

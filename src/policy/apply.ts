@@ -40,9 +40,8 @@ export function compileLimit(limit: Limit, options: LimitOptions): CompiledLimit
   const compiledKey = compileKey(limit, prefix, parameters)
   const { keyOf, skippedBy } = compiledKey
 
-  function leftOutBy(caller: Caller, facts: Facts): string | undefined {
-    return excludedBy(limit, caller, facts) ?? skippedBy(caller, facts)
-  }
+  const leftOutBy = (caller: Caller, facts: Facts): string | undefined =>
+    excludedBy(limit, caller, facts) ?? skippedBy(caller, facts)
 
   function rulesFor(caller: Caller, key: string): ClientRules {
     const rules = rulesOf(options, limit, key, caller.client)

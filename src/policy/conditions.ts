@@ -63,18 +63,15 @@ export interface ClaimedLimit {
  * Returns the number of calls that a token gives. Calls `onBad` for a claim that is not a whole
  * number, or not one of `values`.
  */
-export function claimedBy(
-  { name, max = Infinity, values }: ClaimedLimit,
-  { claims }: Caller,
-  onBad = (): void => {},
-): number | undefined {
+export function claimedBy(limit: ClaimedLimit, { claims }: Caller, onBad?: () => void): number | undefined {
+  const { name, max = Infinity, values } = limit
   const claim = claims?.[name]
   if (claim === undefined) return undefined
   if (values === undefined && Number.isSafeInteger(claim) && Number(claim) >= 0)
     return Math.min(Number(claim), max)
   if (values !== undefined && typeof claim !== 'object' && Object.hasOwn(values, String(claim)))
     return values[String(claim)]
-  onBad()
+  onBad?.()
   return undefined
 }
 

@@ -54,7 +54,7 @@ const SHOWN_CHARS = 4
 const SHOWN_HEX_DIGITS = 8
 export const MAX_SHOWN = 10_000
 
-const WHICH_CALLER = 'Which caller? Write client:ID, ip:192.0.2.7, header:x-api-key=VALUE or token:SHA256.'
+const WHICH_CALLER = 'Which caller: client:ID, ip:192.0.2.7, header:x-api-key=VALUE or token:SHA256?'
 
 /** True for a text that names its part of `per`, unlike a bare client id. */
 export const isNamedPart = (text: string): boolean => PART.test(text)

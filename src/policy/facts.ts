@@ -11,9 +11,9 @@ export interface Caller {
    * The OAuth API client, from the token's `tokens.clientClaim`, named by `createQualifier` of
    * authenticate/token/bearer.ts.
    */
-  readonly client?: string
+  readonly client?: string | undefined
   /** The token's `sub`, named in the same way. */
-  readonly user?: string
+  readonly user?: string | undefined
   /**
    * The address of the socket's peer, or the one that a trusted proxy reports; IPv4-mapped IPv6 as
    * IPv4.

@@ -1,7 +1,7 @@
 // oxlint-disable-next-line no-restricted-imports -- a hash is pure
 import { createHash } from 'node:crypto'
 import { networkOf } from '../runtime/address.ts'
-import { foldCase } from '../downstream/target.ts'
+import { decodeSegment, foldCase } from '../downstream/target.ts'
 import { leasesName } from '../limit/key.ts'
 import { memoize } from '../runtime/memoize.ts'
 
@@ -68,11 +68,7 @@ export function encodePart(part: string): string {
 /** Decodes a part; a hash stays, and what another program wrote. */
 export function decodePart(part: string): string {
   if (part === '%') return ''
-  try {
-    return part.startsWith('#') ? part : decodeURIComponent(part)
-  } catch {
-    return part
-  }
+  return part.startsWith('#') ? part : decodeSegment(part)
 }
 
 /** Encodes a canonical, percent-encoded path parameter, ignoring case. */

@@ -78,7 +78,8 @@ function calendarOf({ calendar: name }: Limit): Calendar | undefined {
 export function reasonOf(limit: Limit, source: RuleSource, atMs: number, { own, set }: ClientRules) {
   if (source === 'override') return overrideReason(set!)
   if (source === 'client') return `the client's own limit of the file${until(own!.untilAt)}`
-  const ended = own?.untilAt === undefined ? '' : `; the client's own limit ended at ${instant(own.untilAt)}`
+  // Its own limit would be the source if it had not ended.
+  const ended = own ? `; the client's own limit ended at ${instant(own.untilAt!)}` : ''
   if (source === 'change') return `changed at ${instant(changeAt(limit, atMs)!.fromAt)}${ended}`
   if (limit.claim === undefined) return `the limit of the file${ended}`
   return `the claim ${limit.claim.name} of the token, or its default${ended}`

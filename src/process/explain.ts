@@ -9,7 +9,6 @@ import { ABSOLUTE, parseTarget, servedHosts, type Target } from '../downstream/t
 import { InvalidQuestion, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { instant, instantMs } from '../runtime/instant.ts'
 import type { Quota } from '../limit/quota.ts'
-import { prefixOf } from '../limit/key.ts'
 import type { CompiledLimit } from '../policy/apply.ts'
 import { showKey } from '../policy/caller-keys.ts'
 import { type Caller, type Facts, NO_FACTS } from '../policy/facts.ts'
@@ -44,9 +43,8 @@ export function parseQuestion({ request, host, client, user, ip, at, headers, cl
   const fields = new Map<string, readonly string[]>()
   for (const [name, value] of Object.entries(parseNamed('headers', headers)))
     fields.set(name.toLowerCase(), asList(value).map(String))
-  const named = { ...(client !== undefined && { client }), ...(user !== undefined && { user }) }
   /** An unknown address is empty. */
-  const caller: Caller = { ...named, ip: ip ?? '', claims: keptClaims(given, Object.keys(given)) }
+  const caller: Caller = { client, user, ip: ip ?? '', claims: keptClaims(given, Object.keys(given)) }
   const facts: Facts = { ...NO_FACTS, method, field: (name) => fields.get(name) }
   return { request: { method, host: site || host, target: path }, caller, facts, atMs }
 }
@@ -101,7 +99,7 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
       ...(counts !== undefined && { counts }),
       ...(cost !== undefined && { cost }),
       leftOut: leftOutBy(caller, sent) ?? null,
-      key: key === null ? null : showKey(prefixOf(config.store), limit, key),
+      key: key === null ? null : showKey(config.prefix, limit, key),
       decidedBy: source,
       because: reasonOf(limit, source, atMs, rules),
       next: upcomingChanges(limit, atMs, rules)[0] ?? null,

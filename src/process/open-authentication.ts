@@ -22,12 +22,8 @@ const RESULTS = ['active', 'inactive', 'failed'] as const
 export type LoadedKeys = readonly (KeySet | undefined)[]
 
 /** Creates what opens the parts that authenticate callers, for one configuration after another. */
-export function createAuthentication(
-  { createPool }: Resources,
-  log: Log,
-  metrics: Pick<Metrics, 'keyFailures' | 'introspections'>,
-) {
-  const issuerKeys = createPool<KeyLocation, KeySource & { failures(): number }>()
+export function createAuthentication({ createPool }: Resources, log: Log, metrics: Metrics) {
+  const issuerKeys = createPool<KeyLocation, KeySource>()
   const introspections = createPool<Tokens, ReturnType<typeof createIntrospection>>()
   const bearers = createPool<{ tokens: readonly Tokens[]; hosts: readonly string[] }, Authenticate>()
   const clientKeys = createPool<Pick<Client, 'id' | 'jwks'>, ReturnType<typeof createClientKeys>>()
@@ -58,14 +54,9 @@ export function createAuthentication(
       return {
         ...settings,
         keys: issuerKeys.get(location, () => {
-          let failures = 0
-          function onFailed(): void {
-            failures++
-            metrics.keyFailures.inc({ issuer })
-          }
+          const onFailed = (): void => metrics.keyFailures.inc({ issuer })
           const events = { ...outageLog('JWKS fetch', { issuer }), onFailed }
-          const source = createKeySource({ ...location, keys: loaded[i], events })
-          return { ...source, failures: () => failures }
+          return createKeySource({ ...location, keys: loaded[i], events })
         }),
         introspect:
           introspection &&
@@ -81,7 +72,7 @@ export function createAuthentication(
       authenticate: bearers.get({ tokens, hosts }, () => {
         if (tokens.length === 0) return () => serviceUnavailable('No token can be verified here.')
         // Without a known host, no proof can be checked to be for this gateway.
-        const proofs = hosts.length > 0 ? createVerifyProof((host) => hosts.includes(host)) : undefined
+        const proofs = hosts.length > 0 ? createVerifyProof(hosts) : undefined
         return createBearer(issuers, proofs)
       }),
       /** Returns an issuer without keys, unless they were tried for `FIRST_KEYS_MS`. */
@@ -123,7 +114,7 @@ export function createAuthentication(
     /** Opens a client's keys when they are first needed. */
     function clientOf(id: string): ParClient | undefined {
       const client = listed.get(id)
-      if (client !== undefined && !opened.has(id)) opened.set(id, { ...client, keys: keysOf(client) })
+      if (client && !opened.has(id)) opened.set(id, { ...client, keys: keysOf(client) })
       return opened.get(id)
     }
     // Keys that are open stay open over a reload.

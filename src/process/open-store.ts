@@ -1,6 +1,5 @@
-import type { StoreConfig } from '../config/compile.ts'
+import type { Config } from '../config/compile.ts'
 import { type FallbackStore, withFallback } from '../limit/fallback/store.ts'
-import { prefixOf } from '../limit/key.ts'
 import { createMemoryStore } from '../limit/memory/store.ts'
 import { createMemoryFields } from '../limit/shared-fields.ts'
 import { type Log, throttle } from '../observe/log.ts'
@@ -34,13 +33,12 @@ export type OpenedStore = Awaited<ReturnType<typeof openStore>>
  * login. Rejects if Redis contradicts the configuration.
  */
 export async function openStore(
-  config: StoreConfig,
+  { store: config, prefix }: Pick<Config, 'store' | 'prefix'>,
   log: Log,
   metrics: Metrics,
   { showKey, onAvailable }: { showKey(key: string): string; onAvailable(): void },
   clock = SYSTEM_CLOCK,
 ) {
-  const prefix = prefixOf(config)
   const events: LiveOverridesOptions = {
     onChange(overrides, added, removed) {
       metrics.overrides.set(overrides)
@@ -51,9 +49,8 @@ export async function openStore(
   }
   if (config === 'memory') {
     const overrides = createLiveOverrides(createMemoryFields(), prefix, events)
-    const store = createMemoryStore(clock)
     const always = { gateways: () => null, status: () => UP, ready: () => true }
-    return { store, overrides, ...always, shareSummary: NOT_SHARED }
+    return { store: createMemoryStore(clock), overrides, ...always, shareSummary: NOT_SHARED }
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config

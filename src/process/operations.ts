@@ -4,7 +4,6 @@ import type { Activity } from '../admin/overview/callers.ts'
 import type { OverviewSource } from '../admin/overview/source.ts'
 import type { Config } from '../config/compile.ts'
 import { InvalidQuestion } from '../errors.ts'
-import { prefixOf } from '../limit/key.ts'
 import { instant } from '../runtime/instant.ts'
 import { quotaOf, reasonOf, rulesOf } from '../policy/rule.ts'
 import { assertCounted, callerKey, countsBy } from '../policy/caller-keys.ts'
@@ -34,11 +33,11 @@ export function createOperations(parts: {
   const { overrides, store } = opened
   /** Returns the rule that decides a limit; null if the limit is not configured. */
   function ruleOf(caller: CountedCaller, name: string): DecidedLimit | null {
-    const { limits, clientLimits, store } = current().config
+    const { limits, clientLimits, prefix } = current().config
     const limit = limits.find((limit) => limit.name === name)
     if (limit === undefined) return null
     const client = caller.find(({ word }) => word === 'client')?.value
-    const key = callerKey(prefixOf(store), limit, caller)
+    const key = callerKey(prefix, limit, caller)
     const rules = rulesOf({ clientLimits, overrides: overrides.limits }, limit, key, client)
     const nowMs = Date.now()
     const { limit: calls, source } = quotaOf(limit, '', nowMs, rules)
@@ -71,11 +70,9 @@ export function createOperations(parts: {
       const { config, usage } = current()
       const names = Object.keys(set)
       // An override remains when its limit is removed from the configuration.
-      const prefix = prefixOf(config.store)
       const isRemoval = (name: string) =>
-        set[name] === null && overrides.limits.has(overrideKey(prefix, { caller, name }))
-      const others = names.filter((name) => !isRemoval(name))
-      for (const name of others) assertOverridable(config, caller, name)
+        set[name] === null && overrides.limits.has(overrideKey(config.prefix, { caller, name }))
+      for (const name of names) if (!isRemoval(name)) assertOverridable(config, caller, name)
       const before = names.map((name) => ruleOf(caller, name))
       const details = { setAt: Date.now(), untilAt: untilAt ?? undefined, by, note }
       const added = Object.entries(set).flatMap(([name, limit]) =>
@@ -127,7 +124,7 @@ function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): re
   const doubt = own.length + overrides.length === 0 ? ': check its spelling.' : '.'
   const notes: string[] = []
   if (limits.some(({ mode }) => mode !== 'store'))
-    notes.push('Redis is unavailable: this gateway counts what Redis last reported and its own calls.')
+    notes.push('Without Redis, this gateway counts what Redis last reported and its own calls.')
   if (!hasCalls(limits)) notes.push(`No calls of ${caller} are counted${doubt}`)
   notes.push(...new Set(changes))
   if (truncated) notes.push(`These are the first ${limits.length} keys; there are more.`)

@@ -104,12 +104,12 @@ export function createConfiguration(
 }
 
 function keepRestartOnly(current: Config, next: Config): Config {
-  const { listen, forwardAuth, log, tracing } = current
+  const { listen, forwardAuth, log, tracing, prefix } = current
   const { trustedProxies, hosts } = next.listen
   const tls = renewed(listen.tls, next.listen.tls)
   const admin = { ...current.admin, token: next.admin.token }
   const store = renewedStore(current.store, next.store)
-  const kept = { forwardAuth, admin, store, log, tracing }
+  const kept = { forwardAuth, admin, store, prefix, log, tracing }
   return { ...next, ...kept, listen: { ...listen, trustedProxies, hosts, tls } }
 }
 

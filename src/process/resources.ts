@@ -1,12 +1,3 @@
-/** The resources of one kind that outlive a reload, such as sockets and caches, by their settings. */
-export interface Pool<Settings, Value> {
-  /** Returns or builds the resource for these settings. Its method `close`, if any, is called when it is dropped. */
-  get(settings: Settings, build: () => Value): Value
-  has(settings: Settings): boolean
-  /** Returns the settings of all open resources. */
-  settings(): readonly Settings[]
-}
-
 export type Resources = ReturnType<typeof createResources>
 
 /** Creates the pools of resources, of which a reload keeps those that the new configuration uses. */
@@ -27,18 +18,24 @@ export function createResources() {
   }
 
   return {
-    createPool<Settings, Value extends object>(): Pool<Settings, Value> {
+    /** Creates a pool of resources of one kind, such as sockets and caches, by their settings. */
+    createPool<Settings, Value extends object>() {
       const pool = new Map<string, { readonly settings: Settings; readonly value: Value }>()
       pools.push(pool)
       return {
-        get(settings, build) {
+        /**
+         * Returns or builds the resource for these settings. Its method `close`, if any, is called
+         * when it is dropped.
+         */
+        get(settings: Settings, build: () => Value): Value {
           const key = JSON.stringify(settings)
           const resource = pool.get(key) ?? { settings, value: build() }
           pool.set(key, resource)
           used.add(resource)
           return resource.value
         },
-        has: (settings) => pool.has(JSON.stringify(settings)),
+        has: (settings: Settings): boolean => pool.has(JSON.stringify(settings)),
+        /** Returns the settings of all open resources. */
         settings: () => [...pool.values()].map(({ settings }) => settings),
       }
     },

@@ -6,7 +6,6 @@ import { servedHosts } from '../downstream/target.ts'
 import type { GatewayDeps, GatewayRoute } from '../gateway/exchange.ts'
 import { decisionHeaders, draftHeaders } from '../gateway/rate-limit-fields.ts'
 import { encodePart, isPerClient } from '../policy/key.ts'
-import { prefixOf } from '../limit/key.ts'
 import { compileLimit, type LimitOptions, oncePerCounter, proofQuota } from '../policy/apply.ts'
 import type { Limit } from '../policy/limit.ts'
 import type { Overrides } from '../policy/overrides.ts'
@@ -21,7 +20,7 @@ export type CompiledRoute = ReturnType<typeof compileRoutesOf>[number]
 
 /** Compiles the routes of a configuration. */
 export const compileRoutesOf = (config: Config, more: Partial<LimitOptions> = {}) =>
-  compileRoutes(config.routes, { ...config, prefix: prefixOf(config.store), ...more })
+  compileRoutes(config.routes, { ...config, ...more })
 
 /** Interval of a warning about one limit, in milliseconds. */
 const WARN_MS = 60_000
@@ -36,13 +35,11 @@ export function openRoutes(
   overrides: Overrides,
   log: Log,
 ) {
-  const { routes, upstreams, listen, headers, limits, parameters } = config
+  const { routes, upstreams, listen, headers, limits, parameters, prefix } = config
   const errorFormats = new Map(upstreams.map(({ name, errors }) => [name, errors]))
-  const prefix = prefixOf(config.store)
-  const options: LimitOptions = { ...config, prefix, overrides }
   const perClient = limits
     .filter((limit) => isPerClient(limit) && limit.counts === undefined)
-    .map((limit) => compileLimit(limit, options))
+    .map((limit) => compileLimit(limit, { ...config, overrides }))
   const warn = ({ name, claim }: Limit) =>
     log.warn({ limit: name, claim: claim?.name }, 'claim of a limit is invalid; default applied')
   const onBadClaim = throttle(warn, WARN_MS, ({ name }) => name, limits.length)

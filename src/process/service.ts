@@ -7,7 +7,7 @@ import type { Config } from '../config/compile.ts'
 import { openSockets } from '../downstream/listener/drain.ts'
 import type { Exchange } from '../gateway/exchange.ts'
 import { createFailures } from '../gateway/failures.ts'
-import { limitNameOf, prefixOf } from '../limit/key.ts'
+import { limitNameOf } from '../limit/key.ts'
 import { createLimiter } from '../limit/limiter.ts'
 import { loginOf } from '../limit/redis/options.ts'
 import { createAccessLog } from '../observe/access-log.ts'
@@ -74,16 +74,13 @@ export async function buildService(
   /** Returns a key as it may be shown. */
   function showKeyNow(key: string): string {
     const limit = current.config.limits.find(({ name }) => name === limitNameOf(key))
-    return limit === undefined ? key : showKey(prefixOf(started.store), limit, key)
+    return limit === undefined ? key : showKey(started.prefix, limit, key)
   }
   const hooks = { showKey: showKeyNow, onAvailable: () => forget([]) }
-  const opened = await openStore(started.store, log, metrics, hooks, clock)
+  const opened = await openStore(started, log, metrics, hooks, clock)
   const { store, overrides, ready } = opened
   const limiter = createLimiter(store, metrics.decisions.inc, clock)
-  const failures = createFailures({
-    onCounted: () => metrics.failures.inc(),
-    onRefused: () => metrics.failuresRefused.inc(),
-  })
+  const failures = createFailures(metrics)
   const activity = createActivity()
   const lastMinute = createLastMinute(metrics)
   const accessLog = createAccessLog(output, metrics, activity.count, started.log.refusals)

@@ -6,7 +6,6 @@ import type { GatewayDeps } from '../gateway/exchange.ts'
 import type { createFailures } from '../gateway/failures.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { createUsage } from '../gateway/usage.ts'
-import { prefixOf } from '../limit/key.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { createForward, type Forward, type Upstream } from '../upstream/upstream.ts'
@@ -35,12 +34,11 @@ export function createWiring(resources: Resources, parts: Parts) {
 
   function openUpstream(settings: Upstream): Forward {
     const upstream = settings.name
-    return pool.get(settings, () =>
-      createForward(settings, (address) => ({
-        onDown: ({ message: cause }) => log.warn({ upstream, address, cause }, 'upstream address down'),
-        onUp: () => log.info({ upstream, address }, 'upstream address up'),
-      })),
-    )
+    const eventsOf = (address: string) => ({
+      onDown: ({ message: cause }: Error) => log.warn({ upstream, address, cause }, 'upstream address down'),
+      onUp: () => log.info({ upstream, address }, 'upstream address up'),
+    })
+    return pool.get(settings, () => createForward(settings, eventsOf))
   }
 
   /** Builds the parts of a configuration, and connects them. */
@@ -48,8 +46,7 @@ export function createWiring(resources: Resources, parts: Parts) {
     const peers = createPeers(config.listen.trustedProxies)
     const forwards = new Map(config.upstreams.map((one) => [one.name, openUpstream(one)]))
     const issuers = openIssuers(config, loadedKeys)
-    const options = { ...config, prefix: prefixOf(config.store), overrides: overrides.limits }
-    const usage = createUsage({ ...options, store })
+    const usage = createUsage({ ...config, overrides: overrides.limits, store })
     const deps: GatewayDeps = {
       ...openRoutes(config, forwards, overrides.limits, log),
       ...kept,
@@ -59,9 +56,8 @@ export function createWiring(resources: Resources, parts: Parts) {
       guards: openGuards(config),
       usage,
     }
-    const { forwardAuth } = config
-    const serveAsked =
-      forwardAuth && createGateway({ ...deps, readAsked: (request) => readAsked(forwardAuth.from, request) })
+    const proxy = config.forwardAuth?.from
+    const serveAsked = proxy && createGateway({ ...deps, readAsked: (request) => readAsked(proxy, request) })
     const validities = certificatesOf(config)
     return {
       config,
@@ -73,9 +69,11 @@ export function createWiring(resources: Resources, parts: Parts) {
       /** Returns the state of what the configuration names. */
       status: () => ({
         issuers: issuers.status(),
-        upstreams: config.upstreams.flatMap((upstream) =>
-          upstreamStatus(upstream, forwards.get(upstream.name)!),
-        ),
+        upstreams: config.upstreams.flatMap(({ name: upstream, maxConnections: maxSockets }) => {
+          const forward = forwards.get(upstream)!
+          const load = { maxSockets, ...forward.load() }
+          return forward.addresses().map((address) => ({ upstream, ...address, ...load }))
+        }),
         certificates: validities.map((validity) => ({
           certificate: validity.path.join('.'),
           expiresAt: validity.validToMs,
@@ -86,11 +84,4 @@ export function createWiring(resources: Resources, parts: Parts) {
   }
 
   return { wire, loadIssuerKeys }
-}
-
-function upstreamStatus({ name: upstream, maxConnections: maxSockets }: Upstream, forward: Forward) {
-  const { sockets, waiting: queue } = forward.load()
-  const { count: waiting, oldestMs } = forward.waits()
-  const load = { sockets, maxSockets, queue, waiting, oldestWaitSeconds: oldestMs / 1000 }
-  return forward.addresses().map(({ address, up }) => ({ upstream, address, up, ...load }))
 }

@@ -57,8 +57,7 @@ export function completeHead(request: ClientRequest, target: string, fields: str
  * processor time (`npm run bench:gate`).
  */
 export function endWithBody(message: OutgoingMessage, body: string): void {
-  const rendered = message as PrivateMessage
-  rendered._header += body
+  ;(message as PrivateMessage)._header += body
   message.end()
 }
 

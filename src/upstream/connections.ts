@@ -205,6 +205,6 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
       clearInterval(sweep)
       for (const socket of idle) socket.destroy()
     },
-    load: () => ({ sockets: openCount, waiting: queue.length }),
+    load: () => ({ sockets: openCount, queue: queue.length }),
   }
 }

@@ -35,14 +35,14 @@ export function createTimeouts() {
     /** Counts the requests that were sent and wait for a head. */
     waits() {
       const now = performance.now()
-      let count = 0
+      let waiting = 0
       let oldestMs = 0
       requests.forEach(({ headAt, awaited, silentSince }) => {
         if (headAt !== undefined || awaited !== 'response') return
-        count++
+        waiting++
         oldestMs = Math.max(oldestMs, now - silentSince)
       })
-      return { count, oldestMs }
+      return { waiting, oldestWaitSeconds: oldestMs / 1000 }
     },
   }
 }

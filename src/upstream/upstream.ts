@@ -28,10 +28,11 @@ export interface Forward {
   (response: ServerResponse, outgoing: Outgoing, onEnd: OnRequestEnd): void
   /** Returns the addresses; those that are not up get only trial requests. */
   addresses(): readonly { readonly address: string; readonly up: boolean }[]
-  /** Returns the number of open sockets, and of requests that wait for one. */
-  load(): { readonly sockets: number; readonly waiting: number }
-  /** Returns how many requests were sent and wait for a head, and the time that the oldest has waited. */
-  waits(): { readonly count: number; readonly oldestMs: number }
+  /**
+   * Returns the number of open sockets, of requests that wait for one (`queue`), and of those that
+   * were sent and wait for a head (`waiting`), with the time that the oldest has waited.
+   */
+  load(): Readonly<Record<'sockets' | 'queue' | 'waiting' | 'oldestWaitSeconds', number>>
   /** Closes the idle sockets now, and the others when their requests are over. */
   close(): void
 }
@@ -49,8 +50,7 @@ export function createForward(upstream: Upstream, eventsOf: AddressEvents): Forw
     void new UpstreamRequest(backend, response, outgoing, onEnd)
   return Object.assign(forward, {
     addresses: () => addresses.all.map(({ origin, health }) => ({ address: origin, up: health.up })),
-    load: connections.load,
-    waits: timeouts.waits,
+    load: () => ({ ...connections.load(), ...timeouts.waits() }),
     close: connections.close,
   })
 }

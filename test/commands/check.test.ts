@@ -76,7 +76,7 @@ describe('sluice check', () => {
       '# upstreams  data at http://data.internal:4000',
       '# limits     requests 1000 (1m, per client); sync 1 (1500ms, per client, connection)',
       '# counted    Redis at redis.internal:6379',
-      '# clients    0 in the file, 0 of them with own limits',
+      '# clients    0 in the file, 0 with own limits',
       '# routes     2',
       '# open       id.example.com/*',
     ])
@@ -85,7 +85,7 @@ describe('sluice check', () => {
     expect(rich).toMatch(
       /^# limits     .*; share 600 \(1m, per client\); trial 800 \(week from monday \(UTC\), per client, shadow\); exports 3 \(at once, per client\); sync /m,
     )
-    expect(rich).toMatch(/^# clients    2 in the file, 1 of them with own limits$/m)
+    expect(rich).toMatch(/^# clients    2 in the file, 1 with own limits$/m)
     expect(rich).toMatch(/^# counted    The master of the sentinels at /m)
     const hosts = GOOD.replace(/^store: .*$/m, 'listen: { hosts: [a.example, b.example] }\nstore: memory')
     expect((await checked(hosts)).yaml).toMatch(

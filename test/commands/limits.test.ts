@@ -232,7 +232,7 @@ Every gateway applies this within a second.\n`,
     ...['192.0.2.7', '2001:db8::7', 'IP:192.0.2.7', 'Header:x-api-key=abc', 'header:x-api-key'].map(
       (caller) => [
         [caller, 'requests=1'],
-        'Which caller? Write client:ID, ip:192.0.2.7, header:x-api-key=VALUE or token:SHA256.',
+        'Which caller: client:ID, ip:192.0.2.7, header:x-api-key=VALUE or token:SHA256?',
       ],
     ),
     [

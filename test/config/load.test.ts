@@ -179,7 +179,6 @@ routes:
       upstream: 'data',
       authenticate: 'bearer',
       maxBody: 10 * 1024 ** 2,
-      timeoutMs: undefined,
     })
     expect(matched.route.limits).toEqual([
       { name: 'requests', per: ['client'], limit: 1000, windowMs: 60_000, shadow: false, changes: [] },

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
-import { loggableTarget, parseHost, parseTarget } from '../../src/downstream/target.ts'
+import { loggablePath, loggableTarget, parseHost, parseTarget } from '../../src/downstream/target.ts'
 import { words } from '../helpers/words.ts'
 
 const served = { serves: (host: string): boolean => host === 'api.example.com', servesOthers: true }
@@ -177,6 +177,16 @@ it.each([
   ['/a:b/c', '/a:b/c'],
 ])('logs the refused target %s as %s', (target, shown) => {
   expect(loggableTarget(target)).toBe(shown)
+})
+
+it.each([
+  ['/v3/tx%3Faccess_token=S', '/v3/tx…'],
+  ['/v3/tx%3baccess_token=S', '/v3/tx…'],
+  ['/v3/tx%23access_token=S', '/v3/tx…'],
+  ['/v3/tx%25253faccess_token=S', '/v3/tx…'],
+  ['/a:b/%2F', '/a:b/%2F'],
+])('truncates the path %s before a possible query', (path, shown) => {
+  expect(loggablePath(path)).toBe(shown)
 })
 
 it('logs which host is not served', () => {

@@ -363,7 +363,7 @@ describe('while Redis is out of reach', () => {
       expect(show).toMatchObject({ code: 0, stderr: '' })
       expect(show.stdout).toMatch(new RegExp(`:?${limit}\\S* +${limit} +2 of 4 +2 +0 `, 'm'))
       expect(show.stdout).toContain(
-        'Redis is unavailable: this gateway counts what Redis last reported and its own calls.',
+        'Without Redis, this gateway counts what Redis last reported and its own calls.',
       )
       const { limits } = JSON.parse((await run('limits', 'show', written, '--json')).stdout)
       expect(limits).toMatchObject([{ limit: 2, whole: 4, used: 2, remaining: 0, mode: 'local' }])

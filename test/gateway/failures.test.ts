@@ -21,7 +21,10 @@ describe('counts failures', () => {
     const clock = { ms: 0 }
     const events = { counted: 0, refused: 0 }
     const failures = createFailures(
-      { onCounted: () => events.counted++, onRefused: () => events.refused++ },
+      {
+        failures: { inc: () => void events.counted++ },
+        failuresRefused: { inc: () => void events.refused++ },
+      },
       { ...SYSTEM_CLOCK, now: () => clock.ms },
     )
     return {

@@ -31,7 +31,7 @@ async function open(
   const log = { info: write('info'), warn: write('warn'), error: write('error') } as unknown as Log
   const metrics = createMetrics()
   const opened = await openStore(
-    { redis, prefix: 't', timeoutMs: 200, onOutage, instances: 1 },
+    { store: { redis, prefix: 't', timeoutMs: 200, onOutage, instances: 1 }, prefix: 't' },
     log,
     metrics,
     { showKey: String, onAvailable() {} },

@@ -68,8 +68,8 @@ export function createGateways(configuration: ConfigurationInForce, source: () =
       const sinceMs = Date.now() - readMs
       const mine = { ...ownSummary(status), ageMs: 0, self: true }
       const aged = others.map((other) => ({ ...other, ageMs: other.ageMs + sinceMs }))
-      const readAt = readMs === 0 ? null : instant(readMs)
-      return { gateways: [...aged, mine].toSorted(byProcess), readAt }
+      const gatewaysReadAt = readMs === 0 ? null : instant(readMs)
+      return { gateways: [...aged, mine].toSorted(byProcess), gatewaysReadAt }
     },
     close: stop,
   }

@@ -67,7 +67,6 @@ export function createOverview(configuration: ConfigurationInForce, source: () =
         gateway.events(),
       ])
       const { calls, ...status } = statusNow
-      const sharing = gateways.read(statusNow)
       const { clients, limits, store } = configuration.config()
       const ids = new Set(activityNow.callers.map(({ client }) => client))
       const shown = clients.filter(({ caller }) => ids.has(caller))
@@ -75,8 +74,7 @@ export function createOverview(configuration: ConfigurationInForce, source: () =
       return {
         version: VERSION,
         at: new Date().toISOString(),
-        gateways: sharing.gateways,
-        gatewaysReadAt: sharing.readAt,
+        ...gateways.read(statusNow),
         notReady: notReady ?? null,
         activity: {
           ...calls,

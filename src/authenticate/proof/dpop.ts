@@ -36,7 +36,7 @@ export interface Sender {
 }
 
 /** The algorithms that proofs may use. */
-export const PROOF_ALGORITHMS: readonly string[] = ['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']
+export const PROOF_ALGORITHMS: readonly unknown[] = ['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']
 const MAX_AGE_MS = 60_000
 /** Maximum time by which a client's clock may be ahead. */
 const LEEWAY_MS = 5000
@@ -47,23 +47,22 @@ const CACHED_KEYS = 1000
 export const invalidProof = (description: string) => ({ error: 'invalid_dpop_proof' as const, description })
 
 /**
- * Creates the verification of DPoP proofs for the hosts that `serves`
- * accepts (lower case, no port); proofs for other hosts are refused. Requires no nonces (section 9,
- * optional): the age limits proofs that are made ahead of time, and a client that waits for a nonce
- * would call twice.
+ * Creates the verification of DPoP proofs for `hosts` (lower case, no port); proofs for other hosts
+ * are refused. Requires no nonces (section 9, optional): the age limits proofs that are made ahead
+ * of time, and a client that waits for a nonce would call twice.
  */
-export function createVerifyProof(serves: (host: string) => boolean): VerifyProof {
+export function createVerifyProof(hosts: readonly string[]): VerifyProof {
   const keys = new LRUCache<string, VerificationKey>({ max: CACHED_KEYS })
 
   /**
-   * Returns true if `htu` is the URL that the sender requested (RFC 9449 section 4.3), at a host
-   * that is served.
+   * Returns true if `htu` is the URL that the sender requested (RFC 9449 section 4.3), at one of
+   * `hosts`.
    */
   function isRequestedUrl(htu: unknown, { scheme, host, path }: Sender): boolean {
     const claimed = normalizeUrl(htu)
     const requested = normalizeUrl(`${scheme}://${host}${path}`)
     // Another server that receives proofs could put its own host in the Host field here.
-    return claimed !== undefined && claimed.href === requested?.href && serves(claimed.hostname)
+    return claimed !== undefined && claimed.href === requested?.href && hosts.includes(claimed.hostname)
   }
 
   return async (binding, sender) => {
@@ -73,7 +72,7 @@ export function createVerifyProof(serves: (host: string) => boolean): VerifyProo
     const claims = parseObject(jws?.payload)
     if (!jws || !claims) return invalidProof('The DPoP proof is malformed.')
     const { typ, alg, jwk } = jws.header
-    if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !PROOF_ALGORITHMS.includes(alg as string))
+    if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !PROOF_ALGORITHMS.includes(alg))
       return invalidProof('The proof needs typ dpop+jwt, no crit and one of the offered algs.')
     const canonical = canonicalJwk(jwk)
     if (canonical === undefined) return invalidProof('The DPoP proof holds no public key.')

@@ -38,6 +38,7 @@ function createReader(options: KeysOptions, health: Health, load = loadKeys) {
   let readAt = performance.now()
   let reading: Promise<KeySet | undefined> | undefined
   let refreshedAt = -Infinity
+  let failures = 0
   let closed = false
 
   async function attempt(): Promise<KeySet | undefined> {
@@ -47,16 +48,14 @@ function createReader(options: KeysOptions, health: Health, load = loadKeys) {
       health.succeeded()
     } catch (error) {
       if (error instanceof NoKeys) keys = undefined
+      failures++
       if (!closed) events.onFailed?.()
       health.failed(error as Error)
     }
     return keys
   }
 
-  function read(): Promise<KeySet | undefined> {
-    reading ??= attempt().finally(() => (reading = undefined))
-    return reading
-  }
+  const read = (): Promise<KeySet | undefined> => (reading ??= attempt().finally(() => (reading = undefined)))
 
   function mayRefresh(): boolean {
     const pauseMs = keys === undefined ? Math.min(retryMs, cooldownMs) : cooldownMs
@@ -69,6 +68,7 @@ function createReader(options: KeysOptions, health: Health, load = loadKeys) {
     current: () => keys,
     /** Returns when the keys were last read or, before the first time, when it was created. */
     readAt: () => readAt,
+    failures: () => failures,
     refresh() {
       if (reading !== undefined) return reading
       if (closed || !mayRefresh()) return undefined
@@ -89,6 +89,8 @@ export interface KeySource extends Keys {
    * (`performance.now()`).
    */
   readAt(): number
+  /** Returns the number of failed reads. */
+  failures(): number
   close(): void
 }
 

@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline/promises'
 import { checkServer, SERVER } from '../../config/sections/listeners.ts'
 import { fetchedUrl, isHttpUrl, issuer, origin } from '../../config/sections/texts.ts'
-import { stringThat, text } from '../../config/sections/values.ts'
+import { choice, stringThat, text } from '../../config/sections/values.ts'
 import { initFlags, KINDS } from '../flags.ts'
 import { type Args, type Io, textOf, UsageError } from '../io.ts'
 
@@ -18,10 +18,7 @@ interface Prompt {
 }
 
 const PROMPTS = {
-  for: {
-    schema: stringThat((text) => KINDS.some((kind) => kind === text), `one of ${KINDS.join(', ')}`),
-    fallback: KINDS[0],
-  },
+  for: { schema: choice(KINDS), fallback: KINDS[0] },
   identity: { schema: origin, fallback: '' },
   data: { schema: origin },
   issuer: { schema: issuer },

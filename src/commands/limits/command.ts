@@ -30,15 +30,12 @@ export async function run(args: Args, io: Io): Promise<void> {
   if (action === 'set') return await setLimits(admin, words, args, io)
   if (!words.slice(1).every(isNamedPart)) throw new UsageError(WHICH_PARTS)
   const path = `/limits/${encodeURIComponent(words.join(' '))}`
-  if (action === 'show') {
-    print(io, args, await ask<CallerReport>(admin, path, SCAN), describeUsage)
-  } else {
-    const result = await ask<ResetResult>(admin, path, { ...SCAN, method: 'DELETE' })
-    print(io, args, result, ({ caller, freed, keepsPlaces }) => {
-      const note = keepsPlaces ? ' Calls in progress keep their places.' : ''
-      return `Freed ${pluralize(freed, 'key')} of ${caller}.${note}`
-    })
-  }
+  if (action === 'show') return print(io, args, await ask<CallerReport>(admin, path, SCAN), describeUsage)
+  const result = await ask<ResetResult>(admin, path, { ...SCAN, method: 'DELETE' })
+  print(io, args, result, ({ caller, freed, keepsPlaces }) => {
+    const note = keepsPlaces ? ' Calls in progress keep their places.' : ''
+    return `Freed ${pluralize(freed, 'key')} of ${caller}.${note}`
+  })
 }
 
 function describeOverrides({ overrides }: Overrides): string {

@@ -2,11 +2,10 @@ import { stat } from 'node:fs/promises'
 import { SingleBar } from 'cli-progress'
 import type { Loaded } from '../../config/load.ts'
 import type { Config } from '../../config/compile.ts'
-import { createRouter, type Params } from '../../downstream/router.ts'
+import { createRouter } from '../../downstream/router.ts'
 import { segmentsOf } from '../../downstream/target.ts'
 import { Refusal } from '../../errors.ts'
 import type { Decision } from '../../limit/decision.ts'
-import { prefixOf } from '../../limit/key.ts'
 import { createLimiter } from '../../limit/limiter.ts'
 import { createMemoryStore } from '../../limit/memory/store.ts'
 import type { Quota } from '../../limit/quota.ts'
@@ -108,17 +107,15 @@ export async function replay(
  * path or host, a call is matched by its recorded route.
  */
 function createCharges(config: Config) {
-  const { store, clientLimits, parameters } = config
   // A log may not contain the host of a call.
   const logged = config.routes.map((route) => ({
     ...route,
     hosts: undefined,
     limits: route.limits.filter((limit) => unloggedBy(limit) === undefined),
   }))
-  const routes = compileRoutes(logged, { prefix: prefixOf(store), clientLimits, parameters })
+  const routes = compileRoutes(logged, config)
   const match = createRouter(routes)
-  const params: Params = {}
-  const byPattern = new Map(routes.map((route) => [route.match, { route, params }]))
+  const byPattern = new Map(routes.map((route) => [route.match, { route, params: NO_FACTS.params }]))
 
   return ({ method, host, path, route: recorded = '', client, ip }: LoggedCall, nowMs: number) => {
     const isWhole = path !== undefined && host !== undefined
@@ -132,7 +129,7 @@ function createCharges(config: Config) {
       part === 'client' || part === 'route' || (part === 'ip' ? ip : params[part]) !== undefined
     if (!route.limits.every(({ per }) => per.every(isLogged))) return 'lacking'
     if (route.refuseParams(found) !== undefined) return 'unmatched'
-    const caller = { ...(client !== undefined && { client }), ip: ip ?? '' }
+    const caller = { client, ip: ip ?? '' }
     const quotas = route.quotas(caller, { ...NO_FACTS, params, method, route }, nowMs)
     return quotas instanceof Refusal ? 'lacking' : quotas
   }
@@ -141,7 +138,7 @@ function createCharges(config: Config) {
 /** Formats a report: the clients, the limits, and why calls were replayed or not. */
 export function describeReport(report: Report): string {
   const { more, lines, late, omitted } = report
-  const tooLate = `up to ${Math.ceil(late.byMs / 1000)} s too late: give each instance's log as a file`
+  const tooLate = `up to ${Math.ceil(late.byMs / 1000)} s too late: give one log per instance`
   const counts = [
     [lines.replayed, 'replayed'],
     [lines.unlimited, 'of routes without limits to replay'],

@@ -97,12 +97,12 @@ const limit = section(
     if (window === undefined) yield { path: ['window'], message: `is missing; write ${WINDOW}` }
     if (limit === undefined || window === undefined) return
     if ('claim' in limit && changes.length > 0)
-      yield atKey('changes', 'cannot be combined with a limit by claim; remove one of them')
+      yield atKey('changes', 'cannot be combined with a limit by claim; remove one')
     const isSliding = !('calendar' in window)
     if (counts !== undefined) yield* exclusive(settings, ['counts', 'together', 'count', 'onOutage'])
     else if (typeof together === 'number' && isSliding && together > window.windowMs)
       yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
-    const message = 'needs a calendar window, without "together" and "shadow"; write so, or remove it'
+    const message = 'needs a calendar window without "together" and "shadow"; write so, or remove it'
     if (count === 'success' && (isSliding || shadow || together)) yield atKey('count', message)
   },
 ).transform(({ limit, window, concurrent, count, missing, ...rest }): Omit<Limit, 'name'> => ({
@@ -124,7 +124,7 @@ export const limitsSection = named(limit, 'a mapping of names to limits').superR
       const { name, limit, claim, together } = counter
       const issue = (key: string, message: string) => ({ path: [share.name, key], message })
       const hasNone = counter.counts !== undefined || counter.isConcurrent || counter.shadow
-      const other = 'must be a live limit with its own counter and the same "per" and "window"; write one'
+      const other = 'must be live, with its own counter and the same "per" and "window"; write one'
       const above = `is above that of "${name}", which it counts; write at most ${limit}`
       const withAccess = `cannot be combined with "together" of "${name}"; remove it`
       if (hasNone || !countAlike(counter, share)) yield issue('counts', other)

@@ -94,7 +94,7 @@ const route = section(
     if (!covers(parsePattern(`${methods} /*`) as Pattern, parsePattern(match) as Pattern))
       yield { path: ['match'], message: other }
   },
-).transform((route) => ({ ...(parsePattern(route.match) as Pattern), timeoutMs: undefined, ...route }))
+).transform((route) => ({ ...(parsePattern(route.match) as Pattern), ...route }))
 
 export const routes = list(route, 1, 'a list of routes')
 

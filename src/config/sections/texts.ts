@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import { z } from 'zod'
 import { parseHost } from '../../downstream/target.ts'
-import { CHECKED, decideAction, HOP_BY_HOP, normalizeFieldName } from '../../downstream/request-fields.ts'
+import { decideAction, HOP_BY_HOP, normalizeFieldName } from '../../downstream/request-fields.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { stringThat, text } from './values.ts'
 
@@ -85,12 +85,12 @@ export const headerFields = z.record(
 
 /** Fields that the gateway sets in responses. */
 export const SET_BY_GATEWAY = /^(?:x-)?ratelimit(?:-|$)|^(?:retry-after|cache-control|content-length|date)$/
-const isRead = (name: string): boolean => CHECKED.has(name) || HOP_BY_HOP.has(name)
 
 /** Schema of a field in which a trusted proxy names the caller to the upstream. */
 export const identityField = stringThat((field) => {
   const name = normalizeFieldName(field.toLowerCase())
-  if (isRead(name) || name.startsWith('content-')) return 'is read by the gateway itself; remove it'
+  const isRead = decideAction(name) === 'checked' || HOP_BY_HOP.has(name)
+  if (isRead || name.startsWith('content-')) return 'is read by the gateway itself; remove it'
   return FIELD.test(field)
 }, 'the name of a header field such as X-My-User')
 
@@ -100,7 +100,7 @@ export const identityField = stringThat((field) => {
  */
 export function fieldIssue(field: string): boolean | string {
   const name = field.toLowerCase()
-  if (isRead(name) || decideAction(name) !== 'keep' || SET_BY_GATEWAY.test(name))
+  if (decideAction(name) !== 'keep' || SET_BY_GATEWAY.test(name))
     return 'is a field that the gateway itself reads, sets or drops; name another'
   return FIELD.test(name)
 }

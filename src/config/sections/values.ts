@@ -68,8 +68,8 @@ export const text = (what: string) =>
   stringThat((text) => text !== '' || `is empty; write ${what}`, what).min(1)
 
 export function list<T extends z.ZodType>(item: T, min: number, what: string) {
-  const form = `must be ${what}, in [ ] or with a "- " before each`
-  const options = mustBe(what, (input) => (Array.isArray(input) ? 'is empty; write at least one' : form))
+  const form = `${what}, in [ ] or with a "- " before each`
+  const options = mustBe(form, (input) => Array.isArray(input) && 'is empty; write at least one')
   return z.array(item, options).min(min, options)
 }
 
@@ -114,7 +114,7 @@ export const atKey = (key: string, message: string): Issue => ({ path: [key], me
 /** Yields the keys that are set in addition to the first one of `keys` that is. */
 export function* exclusive<T extends object>(values: T, keys: readonly (keyof T & string)[]) {
   const [first, ...others] = keys.filter((key) => values[key] !== undefined)
-  for (const key of others) yield atKey(key, `cannot be combined with "${first}"; remove one of them`)
+  for (const key of others) yield atKey(key, `cannot be combined with "${first}"; remove one`)
 }
 
 /**

@@ -1,8 +1,7 @@
 import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
 import type { Document, Node, Scalar } from 'yaml'
 import { isObject } from '../../runtime/json.ts'
-import { ConfigError, describeYamlError, writePath } from './issue.ts'
-import type { Issue, Path } from './issue.ts'
+import { ConfigError, describeYamlError, type Issue, type Path, writePath } from './issue.ts'
 
 /** The environment: values of the variables `${NAME}`. */
 export type Env = Readonly<Record<string, string | undefined>>
@@ -152,15 +151,15 @@ const INSIDE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
  * Substitutes `${NAME}` and `${NAME:-default}`, where an empty variable counts as unset; `$${`
  * becomes `${`. Leaves mistakes as written.
  */
-export function substitute(source: string, env: Env, report = (_message: string): void => {}): string {
+export function substitute(source: string, env: Env, report?: (message: string) => void): string {
   return source.replace(VARIABLE, (all, inside: string | undefined, end: string) => {
     if (inside === undefined) return '${'
     const [, name, otherwise] = INSIDE.exec(inside) ?? []
     const value = name && (env[name] || otherwise)
     const isMalformed = name === undefined || end === '' || otherwise?.includes('${') === true
-    if (isMalformed) report('is malformed; write ${NAME} or ${NAME:-default}, or $${ for "${"')
+    if (isMalformed) report?.('is malformed; write ${NAME} or ${NAME:-default}, or $${ for "${"')
     else if (value !== undefined) return value
-    else report(`needs the environment variable ${name}; set it, or a default`)
+    else report?.(`needs the environment variable ${name}; set it, or a default`)
     return all
   })
 }

@@ -181,8 +181,7 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
         else release(state)
     }
     const work = () => Promise.all(Array.from({ length: MERGES_AT_ONCE }, handOverNext))
-    turn ??= work().finally(() => (turn = undefined))
-    return turn
+    return (turn ??= work().finally(() => (turn = undefined)))
   }
 
   return {

@@ -18,12 +18,12 @@ import { makeCertificate } from '../../helpers/self-signed.ts'
 import { createServing, keysOf, trust } from '../../helpers/trust.ts'
 
 const URL = 'https://api.example.com/v3/transactions'
-const serves = (host: string): boolean => host === 'api.example.com'
+const hosts = ['api.example.com']
 const key = makeKey('ES256')
 const mallory = makeKey('ES256')
 const issuer = await startIssuer({ algorithms: ['ES256'] })
 const keys = await keysOf(issuer)
-const authenticate = createServing(trust(issuer, keys), createVerifyProof(serves))
+const authenticate = createServing(trust(issuer, keys), createVerifyProof(hosts))
 
 type Answer = Identity | Refusal
 type Members = Readonly<Record<string, unknown>>
@@ -280,7 +280,7 @@ describe('proofs', () => {
   })
 
   it('cost no signature until they are to be proved, and are the same each time', async () => {
-    const authenticate = createBearer([trust(issuer, keys)], createVerifyProof(serves))
+    const authenticate = createBearer([trust(issuer, keys)], createVerifyProof(hosts))
     const token = bound()
     const prove = async (proof: string) =>
       (await authenticate([`DPoP ${token}`], () => sender([proof]))) as BoundToken
@@ -300,7 +300,7 @@ describe('proofs', () => {
 
   it('proofs have short ids, and the same window at any time', async () => {
     const iat = 1_000_000
-    const verify = createVerifyProof(serves)
+    const verify = createVerifyProof(hosts)
     onTestFinished(() => void vi.useRealTimers())
     vi.setSystemTime(iat * 1000 + 500)
     const token = bound()

@@ -74,7 +74,7 @@ const authenticate = createServing(
     type: 'strict',
     introspect: introspection(GATEWAY.secret),
   }),
-  createVerifyProof((host) => host === '127.0.0.1'),
+  createVerifyProof(['127.0.0.1']),
 )
 const api = createServer((request, response) => {
   const { authorization } = request.headers

@@ -23,7 +23,7 @@ describe('the examples of the RFCs', () => {
 
   it('verify the proof of RFC 9449 section 7.1, at its time and place', async () => {
     onTestFinished(() => void vi.useRealTimers())
-    const verify = createVerifyProof((host) => host === 'resource.example.org')
+    const verify = createVerifyProof(['resource.example.org'])
     const at = (now: number, host: string) => {
       vi.setSystemTime(now)
       return verify(BOUND, {

@@ -438,7 +438,7 @@ describe('sluice replay', () => {
   it('reports the calls that are logged too late', async () => {
     const report = await replayed([line({ at: 0 })], configFile(PLENTY))
     expect(describeReport({ ...report, late: { calls: 2, byMs: 69_001 } })).toContain(
-      "\n2      calls counted as decided later, because they were logged up to 70 s too late: give each instance's log as a file",
+      '\n2      calls counted as decided later, because they were logged up to 70 s too late: give one log per instance',
     )
   })
 

@@ -152,7 +152,7 @@ describe('patterns', () => {
     ['GET,POST', 'write "[METHOD'],
     ['FETCH /a', '"FETCH" is not a method'],
     ['CONNECT /a', '"CONNECT" is not a method'],
-    ['host:80/a', 'without a port'],
+    ['host:80/a', 'without port'],
     ['/a/*/b', 'must be the last segment'],
     ['/a*', 'must be the last segment'],
     ['/:a/:a', 'occurs twice'],

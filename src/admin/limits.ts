@@ -4,7 +4,7 @@ import { isShortened, parseCaller, showCaller } from '../policy/counted-caller.t
 import { instantMs } from '../runtime/instant.ts'
 import { isObject, parseObject } from '../runtime/json.ts'
 import { type AdminResponse, problem } from './access.ts'
-import { type OperatorApi, PARAMETERS, type RequestLine } from './operator-api.ts'
+import { type OperatorApi, PARAMETERS, type RequestLine, type Setting } from './operator-api.ts'
 
 export interface LimitsParts {
   /** Returns the running gateway; throws until it has started. */
@@ -94,7 +94,7 @@ function parseRequestLine(query: string): RequestLine {
 }
 
 /** Reads a `Setting` without its caller. */
-async function readSetting(request: IncomingMessage) {
+async function readSetting(request: IncomingMessage): Promise<Omit<Setting, 'caller'>> {
   if (!/^application\/json\s*(?:;|$)/i.test(request.headers['content-type'] ?? ''))
     throw new InvalidQuestion('Send the settings as Content-Type: application/json.')
   let body = Buffer.alloc(0)

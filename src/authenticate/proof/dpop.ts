@@ -36,7 +36,7 @@ export interface Sender {
 }
 
 /** The algorithms that proofs may use. */
-export const PROOF_ALGORITHMS: readonly unknown[] = ['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']
+export const PROOF_ALGORITHMS: readonly string[] = ['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']
 const MAX_AGE_MS = 60_000
 /** Maximum time by which a client's clock may be ahead. */
 const LEEWAY_MS = 5000
@@ -72,7 +72,7 @@ export function createVerifyProof(hosts: readonly string[]): VerifyProof {
     const claims = parseObject(jws?.payload)
     if (!jws || !claims) return invalidProof('The DPoP proof is malformed.')
     const { typ, alg, jwk } = jws.header
-    if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !PROOF_ALGORITHMS.includes(alg))
+    if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !PROOF_ALGORITHMS.includes(alg as string))
       return invalidProof('The proof needs typ dpop+jwt, no crit and one of the offered algs.')
     const canonical = canonicalJwk(jwk)
     if (canonical === undefined) return invalidProof('The DPoP proof holds no public key.')

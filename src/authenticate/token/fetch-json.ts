@@ -53,7 +53,9 @@ export const fetchFailure = (url: string, cause: unknown): Error =>
 function describeFailure(error: unknown): string {
   if (error instanceof FetchError) return error.message
   const { name, code, message, cause } = error as NodeJS.ErrnoException
-  if (name === 'TimeoutError') return 'did not answer in time'
+  // The error of a file has the timeout as its cause.
+  if (name === 'TimeoutError' || (cause as Error | undefined)?.name === 'TimeoutError')
+    return 'did not answer in time'
   const reason = (cause as NodeJS.ErrnoException | undefined)?.code ?? code ?? message
   if (reason === 'ERR_SSL_WRONG_VERSION_NUMBER') return 'does not use TLS; write it with http://'
   return `cannot be read: ${reason === 'ENOENT' ? 'there is no such file' : reason}`

@@ -1,0 +1,12 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { readJson } from '../../../src/authenticate/token/fetch-json.ts'
+import { createFolder } from '../../helpers/folder.ts'
+
+it('a file that is not read within the timeout is reported like a server that does not answer', async () => {
+  const file = join(createFolder(), 'jwks.json')
+  writeFileSync(file, '{}')
+  const timeout = new DOMException('The operation was aborted due to timeout', 'TimeoutError')
+  await expect(readJson(file, AbortSignal.abort(timeout))).rejects.toThrow(`${file} did not answer in time`)
+})

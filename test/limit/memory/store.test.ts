@@ -4,7 +4,7 @@ import { SYSTEM_CLOCK } from '../../../src/runtime/clock.ts'
 import { storeContract } from '../store-contract.ts'
 import { memorySubject, throughLimiter } from '../subjects.ts'
 
-storeContract('the memory store', async () => memorySubject(), { runs: 150, monotonic: true })
+storeContract('the memory store', async () => memorySubject(), { runs: 80, monotonic: true })
 
 storeContract('the memory store through a limiter', async () => throughLimiter(memorySubject()), {
   remembers: true,

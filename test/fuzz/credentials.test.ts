@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { createBearer } from '../../src/authenticate/token/bearer.ts'
 import { Refusal } from '../../src/errors.ts'
+import { anyText } from '../helpers/any-text.ts'
 import { keysOf, trust } from '../helpers/trust.ts'
 import { BAD_CREDENTIALS } from '../edge/credentials.ts'
 import { startIssuer } from '../helpers/issuer.ts'
@@ -81,7 +82,7 @@ const value = fc.oneof(
       () =>
         changed(make(good), changes),
   ),
-  fc.string({ unit: 'binary' }).map((text) => () => text),
+  anyText().map((text) => () => text),
 )
 
 it(

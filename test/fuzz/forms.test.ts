@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
+import { anyText } from '../helpers/any-text.ts'
 import { readForm } from '../helpers/par-request.ts'
 import { BAD_PUSHES } from '../edge/forms.ts'
 import { assertion, encodeForm, guardOf, KEYS, plain, requestObject } from '../helpers/par-request.ts'
@@ -26,7 +27,7 @@ const put = fc.oneof(
     'claims={}',
     '.',
   ),
-  fc.string({ unit: 'binary', maxLength: 3 }),
+  anyText({ maxLength: 3 }),
 )
 const change = fc.record({
   at: fc.double({ min: 0, max: 1, noNaN: true }),
@@ -62,7 +63,7 @@ it(
       fc.asyncProperty(
         body,
         type,
-        fc.option(fc.string({ unit: 'binary' }), { nil: undefined }),
+        fc.option(anyText(), { nil: undefined }),
         async (body, contentType, authorization) => {
           const before = Buffer.from(body)
           const form = readForm(contentType, body)

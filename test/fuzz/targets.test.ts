@@ -8,6 +8,7 @@ import { matchRoute, parsePattern, type Pattern } from '../../src/downstream/rou
 import { type Target, parseTarget } from '../../src/downstream/target.ts'
 import { FRAMEWORKS } from '../edge/frameworks.ts'
 import { PATIENCE_MS, runs } from './runs.ts'
+import { anyText } from '../helpers/any-text.ts'
 import { words } from '../helpers/words.ts'
 
 const HOST = 'api.example.com'
@@ -16,9 +17,9 @@ const read = (target: string): Target | Refusal =>
 const ANY_HOST = { serves: () => false, servesOthers: true }
 
 const escaped = fc.nat(255).map((byte) => `%${byte.toString(16).padStart(2, '0')}`)
-const character = fc
-  .string({ unit: 'binary', minLength: 1, maxLength: 1 })
-  .map((char) => (/\p{Surrogate}/u.test(char) ? 'x' : encodeURIComponent(char)))
+const character = anyText({ minLength: 1, maxLength: 1 }).map((char) =>
+  /\p{Surrogate}/u.test(char) ? 'x' : encodeURIComponent(char),
+)
 /** Pieces that compose aliases of a path. */
 const piece = fc.oneof(
   { weight: 4, arbitrary: fc.constantFrom('/', '/', '/', 'sync', 'v3', 'ab:cd', 'ab%3Acd', 'x') },
@@ -59,7 +60,7 @@ const target = fc.oneof(
   grown,
   grown.map((text) => `/${text}`),
   shaped,
-  fc.string({ unit: 'binary' }),
+  anyText(),
 )
 
 const pattern = (text: string): Pattern => parsePattern(text) as Pattern
@@ -174,7 +175,7 @@ describe('any target', () => {
     'any target with any Host is refused, or has one host name and port',
     () => {
       const host = fc.oneof(
-        fc.string({ unit: 'binary' }),
+        anyText(),
         fc
           .array(
             fc.constantFrom(

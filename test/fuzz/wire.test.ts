@@ -4,6 +4,7 @@ import { expect, it } from 'vitest'
 import { REFUSED, SAME } from '../edge/aliases.ts'
 import { FRAMINGS } from '../edge/framing/corpus.ts'
 import { startStrictUpstream } from '../edge/strict-upstream.ts'
+import { anyText } from '../helpers/any-text.ts'
 import { call, startGateway, token } from '../helpers/gateway.ts'
 import { until } from '../helpers/wait.ts'
 import { LONG, PATIENCE_MS, runs } from './runs.ts'
@@ -105,7 +106,7 @@ const change = fc.record({
   put: fc.oneof(
     fc.constant(''),
     fc.constantFrom(...TOKENS),
-    fc.string({ unit: 'binary', maxLength: 4 }),
+    anyText({ maxLength: 4 }),
     fc.constantFrom(...seeds),
   ),
 })

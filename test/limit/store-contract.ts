@@ -21,7 +21,7 @@ export interface Subject {
 }
 
 export interface ContractOptions {
-  /** Random traces to run, each of some dozens of decisions; default 10, which suffices for wrappers of a store. */
+  /** Random traces to run, each of some dozens of decisions; default 6, which suffices for wrappers of a store. */
   readonly runs?: number
   /** Traces run at a time, each on its own store, since a batch has one clock; default 1. */
   readonly atOnce?: number
@@ -42,7 +42,7 @@ export function storeContract(
   open: () => Promise<Subject>,
   options: ContractOptions = {},
 ): void {
-  const { runs: numRuns = 10, atOnce = 1 } = options
+  const { runs: numRuns = 6, atOnce = 1 } = options
   describe(`${name}, as every store,`, () => {
     let subjects: readonly Subject[] = []
     let subject: Subject
@@ -227,7 +227,7 @@ export function storeContract(
     }, 60_000)
 
     test('answers as a naive log does if calls share slots of a thousandth of the window', async () => {
-      await assertProperty(trace([3, 1000, 1001, 1300, 5000], [1, 20, 150, 400], 20), numRuns / 20)
+      await assertProperty(trace([3, 1000, 1001, 1300, 5000], [1, 20, 150, 400], 12), numRuns / 20)
     }, 60_000)
 
     test('answers as a naive log does with calendar periods, accesses, and calls that are given back', async () => {
@@ -247,7 +247,7 @@ export function storeContract(
 
     test('answers as a naive log does if calls with costs share slots', async () => {
       const limits = [1000, 1001, 1300, 5000]
-      await assertProperty(trace(limits, [1, 20, 150], 20, ['a', 'b', 'c'], [1, 4, 300, 1200]), numRuns / 20)
+      await assertProperty(trace(limits, [1, 20, 150], 12, ['a', 'b', 'c'], [1, 4, 300, 1200]), numRuns / 20)
     }, 60_000)
 
     test('answers as a naive count does if limits bound calls at once', async () => {

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Body } from '../../src/par/form.ts'
+import { anyText } from '../helpers/any-text.ts'
 import type { TestKey } from '../helpers/issuer.ts'
 import {
   assertion,
@@ -33,7 +34,7 @@ const guard = guardOf(
 
 const names = (list: string) => fc.constantFrom(...list.split(' '))
 const client = fc.constantFrom('signing', 'none', 'unlisted')
-const json = fc.oneof(fc.json({ maxDepth: 3 }), fc.string({ unit: 'binary' }))
+const json = fc.oneof(fc.json({ maxDepth: 3 }), anyText())
 const anyJwt = fc
   .tuple(json, json, fc.constantFrom('', 'AA', 'AAAA', '%'))
   .map(([header, payload, signature]) =>
@@ -62,7 +63,7 @@ const oddObject = fc
       unsignedObject(client, claims, header),
     ),
   )
-const text = fc.oneof(fc.string({ unit: 'binary' }), json, anyJwt, oddAssertion, oddObject)
+const text = fc.oneof(anyText(), json, anyJwt, oddAssertion, oddObject)
 const fields = fc
   .tuple(
     client,
@@ -86,7 +87,7 @@ const request: fc.Arbitrary<Body> = fc.record({
   ),
   authorization: fc.array(
     fc.oneof(
-      fc.string({ unit: 'binary' }),
+      anyText(),
       fc.base64String().map((text) => `Basic ${text}`),
       client.map((id) => basic(id)),
     ),

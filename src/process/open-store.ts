@@ -79,6 +79,7 @@ export async function openStore(
     instances,
     processes,
     onDamaged: throttle(logDamaged, DAMAGED_LOG_MS),
+    onUnmerged: () => log.warn('calls lost that Redis has not counted'),
     onFallback: outages.decided,
     onChange: outages.changed,
   })

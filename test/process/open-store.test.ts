@@ -239,3 +239,22 @@ it.concurrent('a single late answer is logged, counted and shown in the mode for
     Date.now() / 1000 - 60,
   )
 })
+
+describe.concurrent('a gateway that stops after an outage', () => {
+  it.for([
+    ['still lasts, says that its calls are lost', false],
+    ['is over, hands its calls over', true],
+  ] as const)('which %s', async ([, isOver], { expect, onTestFinished }) => {
+    const server = await serverThat(onTestFinished, {})
+    const { opened, lines } = await open(onTestFinished, { topology: { url: server.url } })
+    await server.kill()
+    await until('it counts itself', async () => (await opened.store.charge([quota])).mode === 'local')
+    if (isOver) {
+      await server.start()
+      await until('Redis decides', async () => (await opened.store.charge([quota])).mode === 'store')
+    }
+    await opened.store.close()
+    const lost = 'warn: calls lost that Redis has not counted'
+    expect(lines.filter((line) => line === lost)).toEqual(isOver ? [] : [lost])
+  })
+})

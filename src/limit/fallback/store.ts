@@ -19,6 +19,8 @@ export interface FallbackOptions extends BreakerOptions {
    */
   readonly onFallback?: (mode: OutageMode, cause: Error | undefined) => void
   readonly onDamaged?: (key: string) => void
+  /** Called at the close if the store has not merged all calls that the fallback admitted. */
+  readonly onUnmerged?: () => void
 }
 
 export type FallbackStore = ReturnType<typeof withFallback>
@@ -158,6 +160,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     async close(): Promise<void> {
       stopWorking()
       for (let turns = 0; turns < MAX_LAST_TURNS && hasWork(); turns++) await work()
+      if (!local.own.isEmpty()) options.onUnmerged?.()
       breakers.close()
       await store.close()
     },

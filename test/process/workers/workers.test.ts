@@ -1,20 +1,15 @@
-import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { Agent } from 'node:http'
 import { join } from 'node:path'
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { closeLater } from '../../helpers/closing.ts'
 import { createFolder } from '../../helpers/folder.ts'
 import { call, token, yaml } from '../../helpers/gateway.ts'
-import {
-  serving,
-  type ServingProcess,
-  signalUntilEnd,
-  sluice,
-  type TestProcess,
-} from '../../helpers/process.ts'
-import { freePort, startRedis } from '../../helpers/redis.ts'
+import { type ServingProcess, sluice } from '../../helpers/process.ts'
+import { startRedis } from '../../helpers/redis.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
+import { controls, isAlive, twoWorkers } from './two-workers.ts'
 
 const PASSWORD = 'hunter2'
 
@@ -47,38 +42,16 @@ const settings = (more: Partial<Parameters<typeof yaml>[0]> = {}): string =>
     ...more,
   })
 
-/** Starts a gateway of two workers for the tests of a `describe`; `preload` is code that each of its processes runs first. */
-function useGateway(preload: string, drainTimeout: string): void {
-  beforeAll(async () => {
-    writeFileSync(file, settings({ limit: 30, more: `drainTimeout: ${drainTimeout}` }))
-    const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(preload)}`
-    gateway = await serving({ file }, ['--workers', '2'], { NODE_OPTIONS })
-  })
-}
+const { admin, logged, onceLogged, shows, workers } = controls(() => gateway)
 
 /** Makes a call on its own socket: the workers accept sockets in turn. */
 const callApart = (path = '/transactions') => call(gateway.port, { token: mine, path, agent })
 const statuses = (count: number): Promise<number[]> =>
   Promise.all(Array.from({ length: count }, async () => (await callApart()).status))
-const logged = (words: string) =>
-  gateway.lines().filter(({ msg }) => typeof msg === 'string' && msg.includes(words))
-/** Waits for another line with these words. */
-async function onceLogged(words: string, act: () => void): Promise<void> {
-  const before = logged(words).length
-  act()
-  await until(words, () => logged(words).length > before)
-}
 const reload = (limit: number) =>
   onceLogged('configuration reloaded', () =>
     writeFileSync(file, settings({ limit, more: 'drainTimeout: 1h' })),
   )
-const admin = (path: string, method = 'GET') => call(gateway.adminPort, { path, method, agent })
-/** Waits until the metrics match all patterns: a busy worker is shown with its previous values. */
-const shows = (...patterns: readonly RegExp[]) =>
-  until(`the metrics show ${patterns.join(', ')}`, async () => {
-    const { body } = await admin('/metrics')
-    return patterns.every((pattern) => pattern.test(body))
-  })
 const total = (counts: readonly number[] = []) => counts.reduce((sum, count) => sum + count, 0)
 const ready = () => until('it is ready', async () => (await admin('/readyz')).status === 200)
 async function counted(): Promise<number> {
@@ -86,56 +59,16 @@ async function counted(): Promise<number> {
   const counts = body.matchAll(/^sluice_http_request_duration_seconds_count\{.*\} (\d+)$/gm)
   return [...counts].reduce((sum, [, count]) => sum + Number(count), 0)
 }
-const workersOf = ({ child: { pid } }: TestProcess): number[] =>
-  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number)
-const workers = (): number[] => workersOf(gateway)
-const isAlive = (pid: number): boolean => {
-  try {
-    process.kill(pid, 0)
-    return true
-  } catch {
-    return false
-  }
-}
-
-it('all workers switch their log level when the primary process gets a signal, and only then; a second signal to end it ends them, even with requests in flight', async () => {
-  const [port, adminPort] = [await freePort(), await freePort()]
-  const args = ['--workers', '2', '--log-level', 'warn', '--port', `${port}`, '--admin-port', `${adminPort}`]
-  const quiet = sluice(['start', '--config', '-', ...args], {}, settings({ more: 'drainTimeout: 1h' }))
-  const ofKind = (message: string) => quiet.lines().filter(({ msg }) => msg === message)
-  const ask = () => Promise.all(Array.from({ length: 6 }, () => call(port, { path: '/oidc/x', agent })))
-  await until('it serves', () =>
-    call(adminPort, { path: '/readyz' }).then(
-      ({ status }) => status === 200,
-      () => false,
-    ),
-  )
-  await ask()
-  const pids = workersOf(quiet)
-  for (const pid of pids) process.kill(pid, 'SIGUSR2')
-  quiet.kill('SIGUSR2')
-  await until('it is switched', () => ofKind('log level switched').length === 1)
-  await ask()
-  quiet.kill('SIGUSR2')
-  await until('it is switched back', () => ofKind('log level switched').length === 2)
-  await ask()
-  const pending = call(port, { token: mine, path: '/v3/held', agent }).catch(() => {})
-  await until('the request reached the upstream', () => held.length === 1)
-  await signalUntilEnd(quiet)
-  expect(await quiet.ended()).toBe(1)
-  await until('no worker runs', () => !pids.some(isAlive))
-  held.length = 0
-  await pending
-  expect(ofKind('log level switched')).toMatchObject([{ logLevel: 'debug' }, { logLevel: 'warn' }])
-  expect(ofKind('request')).toHaveLength(6)
-})
 
 describe('several workers', () => {
-  useGateway(
-    `process.on('SIGWINCH', () => { throw new Error('boom') })
-     if (process.argv[2] === 'worker' && (await import('node:fs')).existsSync('${broken}')) process.exit(7)`,
-    '1h',
-  )
+  beforeAll(async () => {
+    writeFileSync(file, settings({ limit: 30, more: 'drainTimeout: 1h' }))
+    gateway = await twoWorkers(
+      file,
+      `process.on('SIGWINCH', () => { throw new Error('boom') })
+       if (process.argv[2] === 'worker' && (await import('node:fs')).existsSync('${broken}')) process.exit(7)`,
+    )
+  })
 
   it('several workers serve one port under one limit, and show their metrics and their overview as one', async () => {
     await ready()
@@ -268,43 +201,6 @@ describe('several workers', () => {
     for (const answer of held.splice(0)) answer()
     await pending
     await until('no worker runs', () => !pids.some(isAlive))
-  })
-})
-
-describe('a worker that hangs', () => {
-  useGateway(
-    `const real = globalThis.setInterval
-     if (process.argv[2] === 'start')
-       globalThis.setInterval = (run, ms, ...rest) => real(run, ms / 12, ...rest)`,
-    '8s',
-  )
-
-  it('a worker that hangs is replaced', async () => {
-    const [first] = workers()
-    await onceLogged('worker unresponsive', () => process.kill(first!, 'SIGSTOP'))
-    expect(logged('worker unresponsive')).toMatchObject([
-      { level: 'error', pid: first, how: 'SIGKILL', retryMs: 0 },
-    ])
-    await until('another serves', () => logged('worker restarted').length === 1)
-    expect(await statuses(4)).toEqual([200, 200, 200, 200])
-    await shows(/^sluice_worker_ends_total 1$/m, /^sluice_workers 2$/m)
-    expect(logged('worker exited')).toEqual([])
-  })
-
-  it('a worker that hangs does not block a drain: on SIGTERM, every request ends and the process exits with 0', async () => {
-    const pending = [callApart('/v3/held'), callApart('/v3/held')]
-    await until('the requests reached the upstream', () => held.length === 2)
-    const before = gateway.lines().length
-    const pids = workers()
-    gateway.kill('SIGTERM')
-    await until('readiness fails', async () => (await admin('/readyz')).status === 503)
-    expect(await statuses(4)).toEqual([200, 200, 200, 200])
-    for (const answer of held.splice(0)) answer()
-    expect((await Promise.all(pending)).map(({ status }) => status)).toEqual([200, 200])
-    expect(await gateway.ended()).toBe(0)
-    expect(pids.filter(isAlive)).toEqual([])
-    const lines = gateway.lines().slice(before)
-    expect(lines.filter(({ level }) => level === 'error' || level === 'warn')).toEqual([])
   })
 })
 

@@ -193,7 +193,7 @@ describe('sluice replay of the log of a gateway', () => {
 
   it('admits and refuses the same calls under the same limits, and different calls under other limits', async () => {
     const redis = await sharedRedis()
-    const settings = { data: data.url, limit: 6, window: '700ms', syncWindow: '300ms' }
+    const settings = { data: data.url, limit: 6, window: '3s', syncWindow: '300ms' }
     const configs = [
       yaml(settings),
       yaml({ ...settings, store: `{ redis: { url: "${redis.url}" }, prefix: replay, timeout: 5s }` }),
@@ -218,9 +218,9 @@ describe('sluice replay of the log of a gateway', () => {
     }
     // A cached refusal is exact to a millisecond: no burst comes close to the end of the previous burst's window.
     const bursts = [await Promise.all(gateways.map(burst))]
-    await sleep(1000)
+    await sleep(3600)
     bursts.push(await Promise.all(gateways.map(burst)))
-    await sleep(400)
+    await sleep(1200)
     bursts.push(await Promise.all(gateways.map(burst)))
 
     for (const [i, { config, lines, stdout }] of gateways.entries()) {

@@ -1,3 +1,4 @@
+import { instantMs } from '../../runtime/instant.ts'
 import { parseObject } from '../../runtime/json.ts'
 
 /** Maximum length of a summary as JSON, in characters. */
@@ -27,7 +28,9 @@ export interface Summary {
 const isText = (value: unknown): value is string => typeof value === 'string'
 const isTextOrNull = (value: unknown): boolean => value === null || isText(value)
 const isCount = (value: unknown): boolean => Number.isFinite(value) && Number(value) >= 0
-const isInstant = (value: unknown): boolean => isText(value) && Number.isFinite(Date.parse(value))
+/** True for an instant in UTC. */
+const isInstant = (value: unknown): boolean =>
+  isText(value) && value.endsWith('Z') && Number.isFinite(instantMs(value))
 
 /**
  * What each field must be, as other programs may write to Redis. Not a schema of zod, which each

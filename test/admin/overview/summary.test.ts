@@ -31,6 +31,8 @@ describe('a summary', () => {
     [JSON.stringify({ ...SUMMARY, host: ['gw-1'] }), 'a host that is not a text'],
     [JSON.stringify({ ...SUMMARY, pid: '17' }), 'a process that is not a number'],
     [JSON.stringify({ ...SUMMARY, startedAt: 'yesterday' }), 'a start that is not an instant'],
+    [JSON.stringify({ ...SUMMARY, startedAt: '2026' }), 'a start that is only a year'],
+    [JSON.stringify({ ...SUMMARY, startedAt: '2026-11-27T02:00:00+01:00' }), 'a start that is not in UTC'],
     [JSON.stringify({ ...SUMMARY, calls: -1 }), 'a negative rate'],
     [JSON.stringify(SUMMARY).replace('120.4', '1e999'), 'an infinite rate'],
     [JSON.stringify({ ...SUMMARY, outage: 5 }), 'an outage that is not a text'],

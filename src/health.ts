@@ -30,12 +30,11 @@ export interface HealthOptions {
  * probe succeeds.
  */
 export class Health {
-  /** Written only here. */
-  up = true
   readonly #options: HealthOptions
   readonly #clock: Clock
   #failures = 0
   #failingSince = 0
+  #up = true
   #stopped = false
   #backoffMs = 0
   #probeAt = 0
@@ -47,12 +46,16 @@ export class Health {
     this.#clock = options.clock ?? SYSTEM_CLOCK
   }
 
+  get up(): boolean {
+    return this.#up
+  }
+
   succeeded(): void {
     if (this.#failures === 0) return
     this.#failures = 0
     this.#cancelProbe()
-    const wasUp = this.up
-    this.up = true
+    const wasUp = this.#up
+    this.#up = true
     if (!wasUp && !this.#stopped) this.#options.onUp()
   }
 
@@ -65,8 +68,8 @@ export class Health {
 
   /** Goes down now, after any number of failures. */
   trip(cause: Error): void {
-    if (!this.up || this.#stopped) return
-    this.up = false
+    if (!this.#up || this.#stopped) return
+    this.#up = false
     this.#failures ||= 1
     this.#cancelProbe()
     this.#options.onDown(cause)
@@ -78,14 +81,14 @@ export class Health {
    * after a doubled pause.
    */
   due(): boolean {
-    if (this.up || this.#clock.now() < this.#probeAt) return false
+    if (this.#up || this.#clock.now() < this.#probeAt) return false
     this.#schedule(2 * this.#backoffMs)
     return true
   }
 
   /** Probes now if it is up and no probe runs or is due; repeats the probe while it fails. */
   check(): void {
-    if (this.up && !this.#probing && !this.#cancel && !this.#stopped) void this.#probe()
+    if (this.#up && !this.#probing && !this.#cancel && !this.#stopped) void this.#probe()
   }
 
   stop(): void {
@@ -111,9 +114,9 @@ export class Health {
     const [end] = await Promise.allSettled([this.#options.probe!()])
     this.#probing = false
     if (end.status === 'fulfilled') return this.succeeded()
-    if (this.up) this.failed(end.reason)
+    if (this.#up) this.failed(end.reason)
     else this.#options.onProbeFailed?.(end.reason)
     // If `failed` tripped, the next probe is already scheduled.
-    if (!this.#cancel) this.#schedule(this.up ? this.#options.backoffMs : 2 * this.#backoffMs)
+    if (!this.#cancel) this.#schedule(this.#up ? this.#options.backoffMs : 2 * this.#backoffMs)
   }
 }

@@ -55,7 +55,10 @@ function createReader(options: KeysOptions, health: Health, load = loadKeys) {
     return keys
   }
 
-  const read = (): Promise<KeySet | undefined> => (reading ??= attempt().finally(() => (reading = undefined)))
+  function read(): Promise<KeySet | undefined> {
+    reading ??= attempt().finally(() => (reading = undefined))
+    return reading
+  }
 
   function mayRefresh(): boolean {
     const pauseMs = keys === undefined ? Math.min(retryMs, cooldownMs) : cooldownMs

@@ -179,6 +179,7 @@ it.each([
   ['/v3/tx%3baccess_token=S', '/v3/tx…'],
   ['/v3/tx%23access_token=S', '/v3/tx…'],
   ['/v3/tx%25253faccess_token=S', '/v3/tx…'],
+  ['*', '*'],
   ['/a:b/%2F', '/a:b/%2F'],
 ])('truncates the path %s before a possible query', (path, shown) => {
   expect(loggablePath(path)).toBe(shown)

@@ -164,7 +164,8 @@ describe.each([
     })
 
     // The refusals of a second are shown when it has passed.
-    const pattern = `^${shown.replaceAll('.', String.raw`\.`)} .* by ${limit} .* ${limit} +2 +0 +1 by ${limit} +${sends.path}$`
+    const escaped = shown.replaceAll('.', String.raw`\.`)
+    const pattern = `^${escaped} .* by ${limit} .* ${limit} +2 +0 +1 by ${limit} +${sends.path}$`
     await until('its refusal is shown', async () => {
       const { activity } = (await call(gateway.adminPort, { path: '/overview' })).json
       const mine = activity.callers.find(({ caller }: { caller: string }) => caller === shown)
@@ -183,7 +184,7 @@ describe.each([
       got = got.headers['x-ratelimit-limit'] === '3' ? got : await send(sends)
       return got.status === 200
     })
-    const override = new RegExp(`^${shown.replaceAll('.', String.raw`\.`)} +${limit} +3 `, 'm')
+    const override = new RegExp(`^${escaped} +${limit} +3 `, 'm')
     const overrides = await run('limits', 'overrides')
     expect(overrides.stdout).toMatch(override)
     const again = await run('limits', 'show', ...written)

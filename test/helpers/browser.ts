@@ -3,7 +3,7 @@ import { delimiter, join } from 'node:path'
 import { type Browser, chromium } from 'playwright-core'
 import { closeLater } from './closing.ts'
 
-/** Starts the Chromium that is on PATH, if possible the one without windows, which takes half of the time. */
+/** Starts the Chromium that is on PATH, if possible the one without windows, which takes two thirds of the processor time. */
 export async function startBrowser(): Promise<Browser> {
   const executablePath = onPath('chromium-headless-shell') ?? onPath('chromium')
   if (executablePath === undefined) throw new Error('chromium is not on PATH; get it with: npm run setup')

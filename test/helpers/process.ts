@@ -114,13 +114,14 @@ function launch(
   args: readonly string[],
   env: Record<string, string>,
 ): TestProcess {
-  if (typeof config === 'object')
-    return sluice(['start', '--config', config.file, '--log-level', 'info', ...args], env)
-  if (args.length > 0) return sluice(['start', '--config', '-', '--log-level', 'info', ...args], env, config)
-  // Without flags, whose parser takes a tenth of the time of a start.
-  const file = join(createFolder(), 'sluice.yaml')
-  writeFileSync(file, config.replace('level: silent', 'level: info'))
-  return sluice(['start'], { ...env, SLUICE_CONFIG: file })
+  if (typeof config === 'string' && args.length === 0) {
+    // Without flags, whose parser takes a tenth of the time of a start.
+    const file = join(createFolder(), 'sluice.yaml')
+    writeFileSync(file, config.replace('level: silent', 'level: info'))
+    return sluice(['start'], { ...env, SLUICE_CONFIG: file })
+  }
+  const [file, input] = typeof config === 'string' ? ['-', config] : [config.file, '']
+  return sluice(['start', '--config', file, '--log-level', 'info', ...args], env, input)
 }
 
 /** Starts a gateway process with YAML or a file, and waits until it serves. */

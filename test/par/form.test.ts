@@ -10,7 +10,7 @@ const read = (body: string | Uint8Array): Form | Refusal => readForm(FORM, Buffe
 const words = (body: string | Uint8Array): string => (read(body) as Refusal).message
 
 const name = fc.stringMatching(/^[a-z0-9_]{1,128}$/)
-const value = anyText().filter((text) => !/\p{Surrogate}|\0/u.test(text))
+const value = anyText().filter((text) => !text.includes('\0'))
 const pairs = fc.uniqueArray(fc.tuple(name, value), { maxLength: 100, selector: ([name]) => name })
 
 describe('reading a form', () => {

@@ -109,7 +109,7 @@ routes:
     const text = textOf({ data: data.url, tokens: { jwks: issuer.jwksUri } })
     const file = fileOf(`admin: { host: 0.0.0.0 }${text}`)
     const { code, stdout } = await sluice(['check', '--connect', '--config', file])
-    expect(code).toBe(0)
+    expect(code, stdout).toBe(0)
     expect(stdout).toMatch(/^ok +store +\d+ ms +counts in the memory of this process/)
     expect(stdout).toMatch(/^warning +configuration +- +.*admin\.host: is reached from other machines/m)
   })

@@ -92,6 +92,7 @@ describe('a refusal of the authorisation endpoint', () => {
     })
     expect(got.headers).not.toHaveProperty('location')
     expect(got.body).toMatch(/^<!doctype html>/)
+    expect(got.body).toContain('<title>400 Bad Request</title>')
     expect(got.body).toContain('must push its request')
     expect(got.body).toContain('my-id')
     expect(got.body).not.toMatch(/<(?:script|style|link|img|b)\b|https?:/)

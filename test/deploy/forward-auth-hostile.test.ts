@@ -168,19 +168,30 @@ describe.each(PROXIES)('%s that asks', (from) => {
   )
 })
 
+/** Sends 30 refused requests to a proxy. Returns the number of connections on which it asked. */
+async function connectionsOf(from: AskingProxy): Promise<number> {
+  const asking = await start(from)
+  let connections = 0
+  const count = (message: unknown) => {
+    if ((message as { socket: Socket }).socket.localPort === asking.gateway.askPort) connections++
+  }
+  subscribe('net.server.socket', count)
+  for (let i = 0; i < 30; i++)
+    expect(statuses(await send(asking.port, 'GET /other HTTP/1.1', HOST))).toEqual([404])
+  unsubscribe('net.server.socket', count)
+  return connections
+}
+
 describe('nginx that asks', () => {
   it('keeps its connections to the gateway when requests are refused', async () => {
-    const asking = await start('nginx')
-    let connections = 0
-    const count = (message: unknown) => {
-      if ((message as { socket: Socket }).socket.localPort === asking.gateway.askPort) connections++
-    }
-    subscribe('net.server.socket', count)
-    for (let i = 0; i < 30; i++)
-      expect(statuses(await send(asking.port, 'GET /other HTTP/1.1', HOST))).toEqual([404])
-    unsubscribe('net.server.socket', count)
     // One for each worker process.
-    expect(connections).toBeLessThanOrEqual(cpus().length)
+    expect(await connectionsOf('nginx')).toBeLessThanOrEqual(cpus().length)
+  })
+})
+
+describe('Caddy that asks', () => {
+  it('asks on a new connection each time, as it may keep one to the backend among those to the gateway', async () => {
+    expect(await connectionsOf('caddy')).toBe(30)
   })
 })
 

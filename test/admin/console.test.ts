@@ -5,6 +5,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import type { Page } from 'playwright-core'
 import { expect, it } from 'vitest'
+import { NOON_ZONE } from '../helpers/browser.ts'
 import { startConsole, WAIT } from '../helpers/console.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { call, startLogging, token, yaml } from '../helpers/gateway.ts'
@@ -110,7 +111,8 @@ it('shows since when calls fail, and the values of a second under the pointer an
 it('dates failures from the last pause of ten seconds', async () => {
   const page = await open(gateway)
   const at = new Date()
-  const clock = (secondsAgo: number) => new Date(at.getTime() - secondsAgo * 1000).toLocaleTimeString('en-GB')
+  const clock = (secondsAgo: number) =>
+    new Date(at.getTime() - secondsAgo * 1000).toLocaleTimeString('en-GB', { timeZone: NOON_ZONE })
   /** Returns the sentence for failures so many seconds ago, in series of 300. */
   const sentence = async (...ago: number[]) => {
     const failed = Array.from({ length: 300 }, (_, i) => (ago.includes(300 - i) ? 1 : 0))

@@ -4,7 +4,7 @@ import type { Browser, Page } from 'playwright-core'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { Overview } from '../../src/admin/overview/overview.ts'
 import { WITHOUT_REDIS } from '../../src/observe/status.ts'
-import { NOON_ZONE, startBrowser } from '../helpers/browser.ts'
+import { startBrowser } from '../helpers/browser.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { call, startGateway, type TestGateway } from '../helpers/gateway.ts'
 import { startRedis } from '../helpers/redis.ts'
@@ -35,7 +35,7 @@ async function open(
   { adminPort }: { readonly adminPort: number },
   options: Parameters<Browser['newContext']>[0] = {},
 ): Promise<Page> {
-  page = await (await browser.newContext({ timezoneId: NOON_ZONE, ...options })).newPage()
+  page = await (await browser.newContext(options)).newPage()
   page.on('console', (message) => {
     if (message.type() === 'error' && !message.text().startsWith('Failed to load resource'))
       complaints.push(message.text())

@@ -3,13 +3,12 @@ import { delimiter, join } from 'node:path'
 import { type Browser, chromium } from 'playwright-core'
 import { closeLater } from './closing.ts'
 
-/** A time zone in which it is about noon: the console shows the dates of instants before midnight. */
-export const NOON_ZONE = zoneAhead(12 - new Date().getUTCHours())
-
-/** Returns a time zone so many hours ahead of UTC; the signs of these names are inverted. */
-function zoneAhead(hours: number): string {
-  return `Etc/GMT${hours > 0 ? '-' : '+'}${Math.abs(hours)}`
-}
+const hoursToNoon = 12 - new Date().getUTCHours()
+/**
+ * The time zone of the browser, in which it is about noon: near midnight, the console would also show dates.
+ * The names of these zones have inverted signs.
+ */
+export const NOON_ZONE = `Etc/GMT${hoursToNoon > 0 ? '-' : '+'}${Math.abs(hoursToNoon)}`
 
 /** Starts the Chromium that is on PATH, if possible the one without windows, which takes two thirds of the processor time. */
 export async function startBrowser(): Promise<Browser> {
@@ -17,6 +16,7 @@ export async function startBrowser(): Promise<Browser> {
   if (executablePath === undefined) throw new Error('chromium is not on PATH; get it with: npm run setup')
   const browser = await chromium.launch({
     executablePath,
+    env: { ...process.env, TZ: NOON_ZONE },
     args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking', '--no-first-run'],
   })
   closeLater(() => browser.close())

@@ -1,6 +1,6 @@
 import type { Browser, Page } from 'playwright-core'
 import { afterEach } from 'vitest'
-import { NOON_ZONE, startBrowser } from './browser.ts'
+import { startBrowser } from './browser.ts'
 import { call, type Settings, startGateway, type TestGateway, token } from './gateway.ts'
 import { startUpstream } from './upstream.ts'
 
@@ -36,7 +36,7 @@ export async function startConsole() {
     options: Parameters<Browser['newContext']>[0] = {},
     path = '/',
   ): Promise<Page> {
-    const page = await (await browser.newContext({ timezoneId: NOON_ZONE, ...options })).newPage()
+    const page = await (await browser.newContext(options)).newPage()
     pages.push(page)
     const origin = `http://127.0.0.1:${adminPort}`
     page.on('console', (message) => {

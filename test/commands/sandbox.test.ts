@@ -5,12 +5,14 @@ import { openSandbox } from '../../src/commands/sandbox/sandbox.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { call } from '../helpers/gateway.ts'
 import { BIN, sluice as startProcess, type TestProcess, without } from '../helpers/process.ts'
+import { freePort } from '../helpers/redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 import { sluice } from './run.ts'
 
 const run = promisify(execFile)
-const anywhere = ['--port', '0', '--admin-port', '0']
+/** Ports that no other test gets before the gateway listens on them. */
+const ports = async () => ({ port: String(await freePort()), 'admin-port': String(await freePort()) })
 let sandbox: TestProcess
 let printed: string[]
 let token: string
@@ -34,7 +36,8 @@ const statusesIn = (text: string): string[] =>
 beforeAll(async () => {
   folder = createFolder()
   token = ''
-  sandbox = startProcess(['sandbox', ...anywhere, '--limit', '5'])
+  const { port, 'admin-port': adminPort } = await ports()
+  sandbox = startProcess(['sandbox', '--port', port, '--admin-port', adminPort, '--limit', '5'])
   await until(
     'the instructions',
     () => {
@@ -117,7 +120,7 @@ describe('sluice sandbox', () => {
   })
 
   it('reports in one line which package to install if the optional provider is missing', async () => {
-    const lacking = startProcess(['sandbox', ...anywhere], without('oidc-provider'))
+    const lacking = startProcess(['sandbox', '--port', '0'], without('oidc-provider'))
     expect(await lacking.ended()).toBe(1)
     expect(lacking.stderr()).toMatch(
       /^[^\n]*The sandbox needs a package\. Install it: npm install oidc-provider@9\n$/,
@@ -164,7 +167,10 @@ describe('starting the sandbox', () => {
 
   it('sends load with --load, whose callers and refusals the console shows', async () => {
     const ending = new AbortController()
-    const { instructions, close } = await openSandbox({ ...args, load: true }, ending.signal)
+    const { instructions, close } = await openSandbox(
+      { ...args, ...(await ports()), load: true },
+      ending.signal,
+    )
     const [, admin] = /^ {2}(http:\S+) +the console/m.exec(instructions)!
     await until('a refusal', async () => {
       const { activity } = (await (await fetch(`${admin}/overview`)).json()) as {
@@ -178,7 +184,7 @@ describe('starting the sandbox', () => {
   })
 
   it('prints URLs with the host that callers use, including the issuer, and hints at a lower limit', async () => {
-    const named = { ...args, host: 'sandbox.example.com' }
+    const named = { ...args, ...(await ports()), host: 'sandbox.example.com' }
     const { instructions, close } = await openSandbox(named, new AbortController().signal)
     expect(instructions).toContain('1000 calls a minute (sooner with --limit 5): 200 until')
     const [, port, issuer] = /^ +http:\/\/sandbox\.example\.com:(\d+) +the gateway; (\S+) is the/m.exec(

@@ -110,11 +110,17 @@ function addressOf(text: string): string {
   return network.endsWith('/64') ? `${network.slice(0, -3).replaceAll('-', ':')}::/64` : network
 }
 
-function formatPart({ word, value }: CallerPart): string {
-  // Without quotes within the quotes, those of all parts are even.
-  const quoted = JSON.stringify(value).replaceAll(String.raw`\"`, String.raw`\u0022`)
-  return `${word}${word.includes(':') ? '=' : ':'}${AMBIGUOUS.test(value) ? quoted : value}`
+/**
+ * Writes a value as a JSON string that has no quotes within its quotes, so that the quotes of all
+ * parts are even.
+ */
+function inQuotes(value: string): string {
+  const pieces = value.split('"').map((piece) => JSON.stringify(piece).slice(1, -1))
+  return `"${pieces.join(String.raw`\u0022`)}"`
 }
+
+const formatPart = ({ word, value }: CallerPart): string =>
+  `${word}${word.includes(':') ? '=' : ':'}${AMBIGUOUS.test(value) ? inQuotes(value) : value}`
 
 /** Formats a caller with its whole values, as `parseCaller` reads it. */
 export const formatCaller = (caller: CountedCaller): string => caller.map(formatPart).join(' ')

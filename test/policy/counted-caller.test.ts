@@ -86,7 +86,7 @@ describe('the text of a caller', () => {
   })
 })
 
-it.each(['victim ip:127.0.0.1', 'x, client:victim', 'a "quoted" name', '"', 'one "odd quote'])(
+it.each(['victim ip:127.0.0.1', 'x, client:victim', 'a "quoted" name', '"', 'one "odd quote', '"\\'])(
   'a value that reads like further parts or callers, %s, is written in quotes, and read again',
   (value) => {
     const caller = [
@@ -97,3 +97,16 @@ it.each(['victim ip:127.0.0.1', 'x, client:victim', 'a "quoted" name', '"', 'one
     expect(parseCaller(formatCaller(caller))).toEqual(caller)
   },
 )
+
+it('any value, and the part after it, is read as it was written', () => {
+  const unit = fc.constantFrom('"', '\\', ' ', ',', 'ip:', 'a')
+  fc.assert(
+    fc.property(fc.string({ unit, minLength: 1 }), (value) => {
+      const caller = [
+        { word: 'user', value },
+        { word: 'ip', value: '192.0.2.7' },
+      ]
+      expect(parseCaller(formatCaller(caller))).toEqual(caller)
+    }),
+  )
+})

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeEach } from 'vitest'
+import { afterAll, afterEach, beforeEach, vi } from 'vitest'
 import { closeDownTo, countOpen } from './closing.ts'
 
 /** Closes what tests start by the helpers: each with its test, the rest with its file. Tests that run at once share what is open. */
@@ -9,4 +9,8 @@ beforeEach(({ task }) => {
 afterEach(async ({ task }) => {
   if (task.concurrent !== true) await closeDownTo(before)
 })
-afterAll(() => closeDownTo(0))
+afterAll(() => {
+  // The next file of this process has the clock of the system, whatever this file has faked.
+  vi.useRealTimers()
+  return closeDownTo(0)
+})

@@ -1,9 +1,8 @@
-import { afterAll, afterEach, expect, it, vi } from 'vitest'
+import { afterEach, expect, it, vi } from 'vitest'
 import { createLastMinute, mergeMinutes, showMinute } from '../../../src/admin/overview/last-minute.ts'
 import { createMetrics } from '../../../src/observe/metrics.ts'
 
 vi.useFakeTimers({ toFake: ['setInterval'] })
-afterAll(() => void vi.useRealTimers())
 const lasting: { close(): void }[] = []
 afterEach(() => {
   for (const one of lasting.splice(0)) one.close()

@@ -6,6 +6,7 @@ import { parametersOf, partOf } from '../policy/parameter-kinds.ts'
 import { isVariable } from '../policy/parts.ts'
 import { normalizeFieldName } from '../downstream/request-fields.ts'
 import { asList } from '../runtime/json.ts'
+import { routeHostIssues } from './route-hosts.ts'
 import type { Settings } from './schema.ts'
 import { costOf } from './sections/routes.ts'
 import type { Issue, Path } from './yaml/issue.ts'
@@ -21,6 +22,7 @@ export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* unusedParameters(settings)
   yield* requestIdIssues(settings)
   yield* spellingIssues(settings)
+  yield* routeHostIssues(settings)
   yield* routeIssues(settings)
   yield* unreachableRoutes(settings)
 }

@@ -138,8 +138,8 @@ export function parsePattern(text: string): Pattern | string {
     return `"${unknown}" is not a method that routes can match; use ${[...METHODS].join(', ')}`
   if (methods?.includes('GET')) methods.push('HEAD')
   const host = parseHost(named)
-  if (named !== '' && host?.port !== '')
-    return `"${named.replace(/^.*@/, '***@')}" is not a host; write one route for each, without port`
+  if (named !== '' && (host?.port !== '' || named.endsWith(':')))
+    return `"${named.replace(/^.*@/, '***@')}" is not a host; begin a path with "/", and write one route for each host, without port and scheme`
   if (DROPPED_PARTS.test(path)) return 'it cannot match; omit "(S(" and what follows ".php"'
 
   const written = [...segmentsOf(path)]

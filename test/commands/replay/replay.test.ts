@@ -209,7 +209,7 @@ ${SYNC}`
   it('counts the calls that shadow limits would have refused, and does not refuse them', async () => {
     const limits = `${PLENTY}\n  trial: { per: [client], limit: 1, window: 1m, shadow: true }`
     const routes =
-      '  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }\n  - { match: "POST x/sync/:connection", upstream: data, authenticate: bearer, limits: [sync] }'
+      '  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }\n  - { match: "POST x.example/sync/:connection", upstream: data, authenticate: bearer, limits: [sync] }'
     const config = configFile(limits, {
       routes: routes.split('\n').toReversed().join('\n'),
     })

@@ -1,0 +1,34 @@
+import { isIP } from 'node:net'
+import type { Settings } from './schema.ts'
+import type { Issue } from './yaml/issue.ts'
+
+/** Last labels of file names, none of which is a top-level domain. */
+const FILE_ENDINGS: ReadonlySet<string> = new Set(
+  'asp aspx cfm cgi css csv gif htm html ico jpeg jpg js json jsp pdf php png svg txt xml yaml yml'.split(
+    ' ',
+  ),
+)
+
+/** Matches a top-level domain, or the last label of a private name such as `db.internal`: no digits (RFC 3696 section 2). */
+const LAST_LABEL = /^(?:[a-z]{2,}|xn--[a-z0-9-]+)$/
+
+/**
+ * Yields routes whose host is probably the first segment of a path without its slash. Such a route
+ * would never match, and another route would serve its requests without its limits.
+ */
+export function* routeHostIssues({ listen, routes }: Settings): Generator<Issue> {
+  for (const [i, { match, host }] of routes.entries()) {
+    if (host === undefined || isSurelyHost(host) || listen.hosts?.includes(host) === true) continue
+    const path = match.replace(/^(?:[A-Za-z,]+ +)?/, '$&/')
+    const message = `is a route for the host "${host}"; write the path as "${path}", or list the host in listen.hosts`
+    yield { path: ['routes', i, 'match'], message }
+  }
+}
+
+/** True for addresses, for `localhost`, and for names whose last label can be a top-level domain. */
+function isSurelyHost(host: string): boolean {
+  if (host === 'localhost' || isIP(host.replace(/^\[|\]$/g, '')) !== 0) return true
+  const labels = host.split('.')
+  const last = labels.at(-1)!
+  return labels.length > 1 && LAST_LABEL.test(last) && !FILE_ENDINGS.has(last)
+}

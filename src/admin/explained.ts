@@ -7,8 +7,10 @@ import type { RuleSource, upcomingChanges } from '../policy/rule.ts'
 export interface Explained {
   readonly at: string
   readonly request: { readonly method: string; readonly host: string; readonly target: string }
-  /** The canonical path, which is matched and forwarded; null if the request has none. */
+  /** The canonical path, which is matched, counted and logged; null if the request has none. */
   readonly path: string | null
+  /** What servers could read the path as, first the canonical path, and the route that each leads to. Empty if there is one reading. */
+  readonly readings: readonly { readonly path: string; readonly leadsTo: string }[]
   /** Refusal that needs no authentication, or null. That of a 405 lists the methods of the path in `allow`. */
   readonly refusal: (Pick<Refusal, 'status' | 'code' | 'message'> & { allow?: readonly string[] }) | null
   readonly route: ExplainedRoute | null

@@ -48,7 +48,7 @@ async function explainLive(question: RequestLine, args: Args, io: Io): Promise<E
 }
 
 function describeExplained(explained: Explained): string {
-  const { at, request, path, refusal, route, client, limits, passedOver } = explained
+  const { at, request, path, readings, refusal, route, client, limits, passedOver } = explained
   const { method, host, target } = request
   const live = limits.filter(({ leftOut, shadow }) => leftOut === null && !shadow)
   // The lowest limit of a counter decides.
@@ -64,12 +64,16 @@ function describeExplained(explained: Explained): string {
   return formatParagraphs([
     formatTable([
       ['request', `${method} ${host}${target}`, `at ${at}`],
-      path !== null && ['path', path, 'as it is matched and forwarded'],
+      path !== null && ['path', path, 'as it is matched, counted and logged'],
       refusal !== null && ['refused', `${refusal.status} ${refusal.code}`, refusal.message],
       ...(route === null ? [] : describeRoute(route, limits)),
       full !== undefined && ['refused', 'now', `by the limit "${full.name}": ${used}`],
       client !== null && ['client', client.id, describeClient(client)],
     ]),
+    formatRows(
+      ['SERVERS COULD READ IT AS', 'WHICH LEADS TO'],
+      readings.map(({ path, leadsTo }) => [path, leadsTo]),
+    ),
     formatRows(head, limits.map(describeLimit)),
     formatRows(['PASSED OVER', 'BECAUSE IT'], others),
   ])

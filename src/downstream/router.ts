@@ -1,4 +1,4 @@
-import { canonicalEscapes, foldCase, DROPPED_PARTS, parseHost, segmentsOf } from './target.ts'
+import { canonicalPath, foldCase, parseHost, segmentsOf } from './target.ts'
 
 /** A literal in folded case, or the name of a parameter, which matches one segment. */
 type Segment = { readonly literal: string } | { readonly param: string }
@@ -23,6 +23,8 @@ export interface Route extends Pattern {
   readonly respond?: 'limits' | undefined
   readonly authenticate: 'none' | 'bearer' | 'par' | 'authorization'
   readonly scope: readonly string[]
+  /** The path parameters that its limits count by; none if absent. */
+  readonly counted?: readonly string[]
   readonly maxBody: number
   /** Timeout of the response head, and between the bytes of its body; the upstream's if undefined. */
   readonly timeoutMs?: number | undefined
@@ -32,7 +34,7 @@ export interface Route extends Pattern {
 export type Params = Readonly<Record<string, string>>
 
 /** Undefined if no route matches the path. */
-type Match<R> =
+export type Match<R> =
   | { readonly route: R; readonly params: Params }
   /** Methods that the path allows, if no route matches the method, and the first route that matches the path. */
   | { readonly allow: readonly string[]; readonly nearest: R | undefined }
@@ -124,6 +126,8 @@ export const matchesHost = ({ host: named, hosts }: Pattern, host: string): bool
 
 const PATTERN = /^(?:([A-Za-z]+(?:,[A-Za-z]+)*) +)?([^/\s]*)(\/\S*)$/
 const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/
+/** Escapes that servers decode once, twice or never: a request with one has other readings. */
+const DECODED_DIFFERENTLY = /%(?:2[5F]|3B|5C)/i
 const LITERAL = /^(?!:|\.\.?$)(?:[A-Za-z0-9._~!$&'()*+,=@:-]|%[0-9A-F]{2})+$/
 /** Parts of limits' keys that are not in the path. */
 export const CALLER_PARTS: ReadonlySet<string> = new Set(['client', 'user', 'ip', 'route', 'token'])
@@ -140,7 +144,6 @@ export function parsePattern(text: string): Pattern | string {
   const host = parseHost(named)
   if (named !== '' && (host?.port !== '' || named.endsWith(':')))
     return `"${named.replace(/^.*@/, '***@')}" is not a host; begin a path with "/", and write one route for each host, without port and scheme`
-  if (DROPPED_PARTS.test(path)) return 'it cannot match; omit "(S(" and what follows ".php"'
 
   const written = [...segmentsOf(path)]
   const rest = written.at(-1) === '*'
@@ -166,7 +169,7 @@ function mistakeIn(segment: string): string | undefined {
   if (segment.includes('*')) return '"*" must be the last segment; it matches the rest of the path'
   if (!LITERAL.test(segment))
     return `the segment "${segment}" cannot match; write plain characters, ":name" or a last "*"`
-  const canonical = canonicalEscapes(segment)
+  const canonical = DECODED_DIFFERENTLY.test(segment) ? undefined : canonicalPath(`/${segment}`)?.slice(1)
   if (canonical === segment) return undefined
   return `the segment "${segment}" cannot match; write it as "${canonical ?? 'plain characters'}"`
 }

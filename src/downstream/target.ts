@@ -1,34 +1,49 @@
 import { badRequest, type Refusal, ambiguousFraming } from '../errors.ts'
 import { memoize } from '../runtime/memoize.ts'
 
-/** An unambiguous request target, which is matched and forwarded in this spelling. */
+/** A request target: its path in canonical spelling, which is matched, counted and logged, and as it was received. */
 export interface Target {
-  /** Starts with `/`; unreserved characters are decoded, escapes are in upper case. */
+  /** Starts with `/`; characters that may be raw are decoded, escapes are in upper case. */
   readonly path: string
   readonly segments: readonly string[]
   /** The unchanged query with its `?`, or the empty string. */
   readonly query: string
+  /** The unchanged path and query, which are forwarded: signatures cover them (RFC 9421 section 2.2.6). */
+  readonly received: string
+  /** True if servers may read the path in more than one way; `matchReadings` compares them. */
+  readonly isAmbiguous: boolean
   /** The host in lower case, without the port. */
   readonly host: string
 }
 
-/** A path of RFC 3986 section 3.3, without `;`. */
-const PATH = /^\/[A-Za-z0-9._~!$&'()*+,=:@/-]*(?:%[0-9A-Fa-f]{2}[A-Za-z0-9._~!$&'()*+,=:@/-]*)*$/
+/**
+ * A path of visible ASCII characters and escapes. Other than in RFC 3986 section 3.3, clients also
+ * send `"<>[\]^{|}` and the grave accent raw.
+ */
+const PATH = /^\/[!"$&->@-~]*(?:%[0-9A-Fa-f]{2}[!"$&->@-~]*)*$/
+/** A path that is canonical as it is, as most are. */
+const PLAIN_PATH = /^\/[A-Za-z0-9._~!$&'()*+,=:@;/-]*$/
 const ESCAPES = /(?:%[0-9A-Fa-f]{2})+/g
-const NOT_RAW_IN_SEGMENT = /[^A-Za-z0-9._~!$&'()*+,=:@-]/gu
-/** Characters whose escaped form servers decode once, twice or never. */
+/** Characters of a segment that are escaped in a canonical path, `;` unless it is raw. */
+const ESCAPED_IN_SEGMENT = /[^A-Za-z0-9._~!$&'()*+,=:@-]/gu
+const ESCAPED_IN_PATH = /[^A-Za-z0-9._~!$&'()*+,=:@;/%-]/g
 // oxlint-disable-next-line no-control-regex
-const AMBIGUOUS = /[/\\%;\u0000-\u001f\u007f-\u009f]/
+const CONTROL = /[\u0000-\u001f\u007f-\u009f]/
 const DOTS = /\/\.\.?(?:\/|$)/
+/**
+ * What servers read in more than one way: escapes that some decode once, twice or never, path
+ * parameters, empty segments, a segment after a script, and `(S(…))`. `readings.ts` has the ways.
+ */
+const AMBIGUOUS =
+  /%(?:2[5F]|3B|5C)|;|\/\/|\.(?:php\d?|phtml|aspx?|ashx|asmx|svc|f?cgi|pl|py|cfm)\/.|\([a-z]\(/i
 const QUERY = /^\?[\u0021\u0022\u0024-\u007e\u0080-\u00ff]*$/
 /** A host with an optional port (RFC 9110 section 4.2.3). */
 const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*\.?))(?::(\d{0,5}))?$/
 export const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /**
- * Parses a request target (RFC 9112 section 3.2) and its Host fields into the canonical target, or
- * refuses it as ambiguous. An absolute-form target must name a host that `serves` accepts; unless
- * `servesOthers` is true, so must the Host field.
+ * Parses a request target (RFC 9112 section 3.2) and its Host fields, or refuses it with a 400 if no
+ * server may get it. The Host field, and the host of an absolute-form target, must be served.
  */
 export function parseTarget(rawTarget: string, hosts: readonly string[], served: Served): Target | Refusal {
   const { serves, servesOthers } = served
@@ -40,7 +55,7 @@ export function parseTarget(rawTarget: string, hosts: readonly string[], served:
   if (target.charCodeAt(0) !== 0x2f) {
     const [, host, path] = (ABSOLUTE.exec(target) ?? ['', '', '']) as [string, string, string]
     const authority = parseHost(host)
-    if (authority === undefined || !serves(authority.host))
+    if (authority === undefined || !(servesOthers || serves(authority.host)))
       return badRequest('The request target must start with "/", or name a host served here.')
     if (authority.host !== field.host || authority.port !== field.port)
       return badRequest('The request target and the Host header name different hosts.')
@@ -55,25 +70,16 @@ export function parseTarget(rawTarget: string, hosts: readonly string[], served:
   const query = mark === -1 ? '' : target.slice(mark)
   if (query !== '' && !QUERY.test(query))
     return badRequest('The query holds a character that must be percent-encoded.')
-  const path = PATH.test(rawPath) ? canonicalEscapes(rawPath) : undefined
+  const path = canonicalPath(rawPath)
   if (path === undefined)
     return badRequest('The path holds a character or a percent-encoding that is not allowed there.')
-  if (path.includes('//') || (path.includes('/.') && DOTS.test(path)))
-    return badRequest('The path holds an empty segment or a dot segment.')
-  if (DROPPED_PARTS.test(path))
-    return badRequest('The path must not contain a segment after ".php", or "(S(…))".')
-  if (query.startsWith('?/') && PATH_IN_QUERY.test(path))
-    return badRequest('The query must not start with "/" here: servers could use it as the path.')
-  return { path, segments: segmentsOf(path), query, host: field.host }
+  if (hasDotSegment(path)) return badRequest('The path holds a dot segment.')
+  const isAmbiguous = AMBIGUOUS.test(path) || query.startsWith('?/')
+  return { path, segments: segmentsOf(path), query, received: target, isAmbiguous, host: field.host }
 }
 
-/**
- * Path parts that frameworks drop: PHP frameworks drop a script (`/a.php/…`), ASP.NET drops a
- * session id without a cookie (`(S(…))`).
- */
-export const DROPPED_PARTS = /\.php\/.|\([a-z]\(/i
-/** Paths for which PHP frameworks use the query as the path: `/`, or a script with nothing after it. */
-const PATH_IN_QUERY = /^\/$|\.php\/?$/i
+/** True if a canonical path holds a segment `.` or `..`. */
+export const hasDotSegment = (path: string): boolean => path.includes('/.') && DOTS.test(path)
 
 /** Returns the parts between the slashes, ignoring a final slash. */
 export function segmentsOf(path: string): readonly string[] {
@@ -100,19 +106,21 @@ export function foldCase(segment: string): string {
 }
 
 /**
- * Decodes the characters that need no escape, and writes the other escapes in upper case; undefined
- * if the path is ambiguous.
+ * Returns the canonical spelling of a path: characters that may be raw are decoded, all others are
+ * escaped in upper case. Undefined if it is not a path, or has a control character or invalid UTF-8.
  */
-export function canonicalEscapes(path: string): string | undefined {
-  if (!path.includes('%')) return path
-  let isAmbiguous = false
-  const canonical = path.replace(ESCAPES, (run) => {
+export function canonicalPath(path: string): string | undefined {
+  if (PLAIN_PATH.test(path)) return path
+  if (!PATH.test(path)) return undefined
+  const escaped = path.replaceAll(ESCAPED_IN_PATH, encodeURIComponent)
+  let isValid = true
+  const canonical = escaped.replaceAll(ESCAPES, (run) => {
     const text = decodeSegment(run)
-    // Invalid UTF-8 keeps its `%`, which is ambiguous.
-    if (AMBIGUOUS.test(text)) isAmbiguous = true
-    return text.replace(NOT_RAW_IN_SEGMENT, encodeURIComponent)
+    // Invalid UTF-8 is not decoded.
+    if (text === run || CONTROL.test(text)) isValid = false
+    return text.replaceAll(ESCAPED_IN_SEGMENT, encodeURIComponent)
   })
-  return isAmbiguous ? undefined : canonical
+  return isValid ? canonical : undefined
 }
 
 function readHost(value: string) {
@@ -148,14 +156,17 @@ export function servedHosts(
  * The start of a query, a fragment or a parameter, which may contain a token, percent-encoded once
  * or repeatedly.
  */
-const SECRET_START = /%(?:25)*(?:3[bf]|23)/i
+const SECRET_START = /;|%(?:25)*(?:3[bf]|23)/i
+/** What may begin a host in a path, with a password if there is an `@`. */
+const AUTHORITY_START = /\/\/|%5C/
 
 /**
- * Returns the part of a canonical path that may be logged: up to an escape that an upstream may
- * treat as the end of the path; `…` replaces the rest.
+ * Returns the part of a canonical path that may be logged: up to what an upstream may treat as the
+ * end of the path; `…` replaces the rest.
  */
 export function loggablePath(path: string): string {
-  const end = path.includes('%') ? path.search(SECRET_START) : -1
+  const ends = [path.search(SECRET_START), path.includes('@') ? path.search(AUTHORITY_START) : -1]
+  const [end = -1] = ends.filter((at) => at !== -1).toSorted((one, other) => one - other)
   return end === -1 ? path : `${path.slice(0, end)}…`
 }
 

@@ -38,7 +38,7 @@ function forward(deps: GatewayDeps, exchange: Identified, upstream: Forward): Pr
   exchange.forwardedAt = exchange.decidedAt ?? performance.now()
   const fields = traced?.headers ?? request.headers
   const options = {
-    target: target.path + target.query,
+    target: target.received,
     headers: requestHeaders(fields, exchange, route.fields, responseFields.idField),
     bodyLength: form?.length ?? exchange.bodyLength,
     body: form,

@@ -1,5 +1,6 @@
 import { bodyLength } from '../downstream/framing.ts'
 import type { Serve } from '../downstream/listener/pipelining.ts'
+import { matchReadings, refuseReadings } from '../downstream/readings.ts'
 import { isGuarded } from '../downstream/router.ts'
 import { loggablePath, loggableTarget, parseTarget } from '../downstream/target.ts'
 import { badRequest, methodNotAllowed, notFound, Refusal } from '../errors.ts'
@@ -94,11 +95,16 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
 }
 
 /**
- * Finds the route. Returns a 404 if none matches the path, or if it is not served here, a 405 if
- * none matches the method.
+ * Finds the route. Returns a 400 if servers could read the path as one of another route or id, a 404
+ * if no route matches the path, or if it is not served here, a 405 if none matches the method.
  */
 function match(deps: GatewayDeps, exchange: Parsed): Outcome {
   const { asked, method, peer, request, target, trusted } = exchange
+  if (target.isAmbiguous) {
+    const readings = matchReadings(deps.match, method, target)
+    const refusal = readings instanceof Refusal ? readings : refuseReadings(readings)
+    if (refusal !== undefined) return refusal
+  }
   const found = deps.match(method, target.host, target.segments)
   if (found === undefined) return notFound()
   if ('allow' in found) {

@@ -70,14 +70,16 @@ export const parametersOf = ({ segments }: Pick<Route, 'segments'>): readonly st
 
 type Counted = Pick<Route, 'segments'> & { readonly limits: readonly KeyedLimit[] }
 
+/** Returns the names of the parameters in a route's path that its limits count by. */
+export const countedParameters = (route: Counted): readonly string[] =>
+  parametersOf(route).filter((name) => route.limits.some(({ per }) => per.includes(name)))
+
 /**
  * Compiles the check of a route's counted path parameters, which returns a 400 for a parameter that
  * is not of its kind.
  */
 export function compileParameters(route: Counted, parameters: Parameters) {
-  const checks = parametersOf(route)
-    .filter((name) => route.limits.some(({ per }) => per.includes(name)))
-    .map((name) => ({ name, ...compileKind(parameters, name) }))
+  const checks = countedParameters(route).map((name) => ({ name, ...compileKind(parameters, name) }))
   return ({ params }: { readonly params: Params }): Refusal | undefined => {
     for (const { name, cause, accepts, words } of checks) {
       if (accepts(decodeSegment(params[name]!))) continue

@@ -2,7 +2,7 @@ import type { Route } from '../downstream/router.ts'
 import { applyAll, compileLimit, type LimitOptions } from './apply.ts'
 import type { Limit } from './limit.ts'
 import { compileCallers } from './name-callers.ts'
-import { compileParameters } from './parameter-kinds.ts'
+import { compileParameters, countedParameters } from './parameter-kinds.ts'
 
 /**
  * Compiles the path parameters and the limits of each route, for the gateway, for `explain` and for
@@ -17,6 +17,7 @@ export function compileRoutes<R extends Route & { readonly limits: readonly Limi
     return {
       ...route,
       compiled,
+      counted: countedParameters(route),
       refuseParams: compileParameters(route, options.parameters ?? {}),
       quotas: applyAll(compiled),
       callersOf: compileCallers(route.limits),

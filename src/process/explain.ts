@@ -4,6 +4,7 @@ import type { Explained, ExplainedLimit } from '../admin/explained.ts'
 import type { RequestLine } from '../admin/operator-api.ts'
 import { keptClaims } from '../authenticate/token/kept-claims.ts'
 import type { Config } from '../config/compile.ts'
+import { describeMatch, matchReadings, refuseReadings } from '../downstream/readings.ts'
 import { createRouter, matchesHost, matchRoute, METHODS } from '../downstream/router.ts'
 import { ABSOLUTE, parseTarget, servedHosts, type Target } from '../downstream/target.ts'
 import { InvalidQuestion, methodNotAllowed, notFound, Refusal } from '../errors.ts'
@@ -66,10 +67,14 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
   const routes = compileRoutesOf(config, { overrides })
   const parsed = parseTarget(request.target, [host], servedHosts(routes, config.listen.hosts))
   const target = parsed instanceof Refusal ? undefined : parsed
-  const found = target && createRouter(routes)(method, target.host, target.segments)
+  const match = createRouter(routes)
+  const found = target && match(method, target.host, target.segments)
+  const readings = target?.isAmbiguous === true ? matchReadings(match, method, target) : []
   const { route, params = {} } = found && 'route' in found ? found : {}
   const allow = found && 'allow' in found ? found.allow : undefined
-  let refusal = parsed instanceof Refusal ? parsed : allow && methodNotAllowed(allow)
+  let refusal = parsed instanceof Refusal ? parsed : undefined
+  refusal ??= readings instanceof Refusal ? readings : refuseReadings(readings)
+  refusal ??= allow && methodNotAllowed(allow)
   refusal ??= route ? route.refuseParams({ params }) : notFound()
   const index = route ? routes.indexOf(route) : routes.length
   const sent: Facts = { ...facts, route, params }
@@ -111,6 +116,10 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
     at: instant(atMs),
     request,
     path: target?.path ?? null,
+    readings:
+      readings instanceof Refusal
+        ? []
+        : readings.map(({ path, found }) => ({ path, leadsTo: describeMatch(found) })),
     refusal: refusal
       ? { status: refusal.status, code: refusal.code, message: refusal.message, ...(allow && { allow }) }
       : null,

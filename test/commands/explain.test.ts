@@ -21,7 +21,7 @@ describe('sluice explain', () => {
     expect(ended).toMatchObject({ code: 0, stderr: '' })
     expect(ended.stdout.split('\n')).toEqual([
       'request   POST localhost/sync/a%62c  at 2026-11-20T10:00:00.000Z',
-      'path      /sync/abc                  as it is matched and forwarded',
+      'path      /sync/abc                  as it is matched, counted and logged',
       'route     POST /sync/:connection     routes[0], :connection is abc',
       'identify  bearer                     issuer https://identity.example.com/oidc',
       'answer    data                       http://data.internal:4000',
@@ -136,10 +136,11 @@ describe('sluice explain', () => {
     expect(ended.stdout).toContain(
       '\nrequests  10     -     1m      live  needs client  the limit of the file\n',
     )
-    const refused = await explain(file, '/a//b')
-    expect(refused.stdout).toMatch(
-      /^request .*\nrefused  400 BadRequest      The path holds an empty segment or a dot segment\.\n$/,
-    )
+    const refused = await explain(file, '/a/../b')
+    expect(refused.stdout).toMatch(/^request .*\nrefused +400 BadRequest +The path holds a dot segment\.\n$/)
+    const ambiguous = await explain(file, 'POST', '/sync//a')
+    expect(ambiguous.stdout).toMatch(/^refused +400 BadRequest +Servers could read the path as /m)
+    expect(ambiguous.stdout).toMatch(/^SERVERS COULD READ IT AS +WHICH LEADS TO\n\/sync\/\/a +/m)
   })
 
   it('prints what a client that pushes requests must send', async () => {

@@ -87,7 +87,7 @@ describe.each([
     })
     expect(got).toMatchObject({ status: 200, headers: { 'x-ratelimit-limit': '1000' } })
     const { method, url, headers, body } = upstream.seen.at(-1)!
-    expect([method, url, body.toString()]).toEqual(['POST', '/v3/a:b?x=//y', 'body'])
+    expect([method, url, body.toString()]).toEqual(['POST', '/v3/a%3Ab?x=//y', 'body'])
     expect(headers).toMatchObject({
       host: `127.0.0.1:${nginx.port}`,
       'x-forwarded-for': '127.0.0.1, 127.0.0.1',

@@ -39,6 +39,14 @@ describe('one canonical path', () => {
     ['/a/?/b', '/a/'],
     ['/?b=/c', '/'],
     ['/a(b)/c', '/a(b)/c'],
+    ['/sync%2fx', '/sync%2Fx'],
+    ['/a%5cb', '/a%5Cb'],
+    ['/a\\b', '/a%5Cb'],
+    ['/100%25', '/100%25'],
+    ['/a%253a', '/a%253a'],
+    ['/a;b=%3B', '/a;b=%3B'],
+    ['//a//b/', '//a//b/'],
+    ['/a"<>[]^`{|}b', '/a%22%3C%3E%5B%5D%5E%60%7B%7C%7Db'],
     ['/((x))', '/((x))'],
     [`/${'%C3%A9'.repeat(170)}`, `/${'%C3%A9'.repeat(170)}`],
     [`/a/${'x'.repeat(5000)}`, `/a/${'x'.repeat(5000)}`],
@@ -61,7 +69,9 @@ describe('one canonical path', () => {
         (text) => {
           const once = read(`/${text}`)
           if (once instanceof Refusal) return
-          expect(read(once.path + once.query)).toEqual(once)
+          expect(once.received).toBe(`/${text}`)
+          const received = once.path + once.query
+          expect(read(received)).toEqual({ ...once, received })
         },
       ),
       { numRuns: 3000 },
@@ -69,29 +79,18 @@ describe('one canonical path', () => {
   })
 })
 
-describe('refuses targets that servers parse differently', () => {
+describe('refuses targets that no server may get', () => {
   it.each([
     [
       'dot segments',
       ['/.', '/..', '/a/./b', '/a/../b', '/a/..', '/%2e', '/a/%2E%2e/b', '/a/.%2e', '/./', '/a/../'],
     ],
-    ['empty segments', ['//', '//[', '//%zz@b/', '//sync/x', '/sync//x', '/sync/x//', '/sync/%2Fx']],
-    ['backslashes', ['/sync\\x', '/\\sync/x', '/\\[', '/sync/%5cx', '/sync/%5C..%5C']],
-    ['path parameters', ['/sync/x;a=b', '/sync;/x', '/sync/x%3Ba', '/sync/x%3b']],
-    ['encoded slashes', ['/sync%2Fx', '/sync%2fx']],
-    ['encoded percent signs', ['/sync/%25', '/sync/%2561', '/sync/%253A']],
     ['control characters', ['/a%00', '/a%0a', '/a%0D', '/a%7f', '/a%C2%85', '/a%1F', '/a%09']],
     ['broken percent-encodings', ['/%', '/%4', '/%zz', '/a%3', '/%u0041', '/a%g1']],
     ['broken UTF-8', ['/%ff', '/%c3', '/%c3%28', '/%ed%a0%80', '/%f5%80%80%80']],
     ['overlong UTF-8', ['/%c0%af', '/%c1%81', '/%e0%80%af', '/%f0%80%80%af', '/%c0%ae%c0%ae/x']],
     ['fragments', ['/a#b', '/a?b#c', '/sync/x#']],
-    ['segments after a PHP script', ['/a.php/b', '/a.PHP/b/', '/a%2ephp/b', '/x/.php/b']],
-    ['a path in the query', ['/?/a', '/a.php?/b', '/x/a.PhP/?/b', 'http://api.example.com?/a']],
-    ['cookieless ASP.NET sessions', ['/(S(x))/a', '/a/(a(x)b(y))c', '/a(S()', '/%28S%28x%29%29/a']],
-    [
-      'characters that are not allowed raw in a path',
-      ['/a b', '/a"b', '/a<b', '/a|b', '/a^b', '/a`b', '/{a}', '/[a]', '/é', '/\u0000'],
-    ],
+    ['characters that are not allowed raw in a path', ['/a b', '/é', '/\u0000', '/\u007f']],
     [
       'targets that are not a path',
       ['', '*', 'a', '?', '?x', 'api.example.com:80', '@/', 'ftp://api.example.com/', 'http:/x'],
@@ -109,10 +108,7 @@ describe('refuses targets that servers parse differently', () => {
         'http://a:99999/',
       ],
     ],
-    [
-      'absolute forms of ambiguous paths',
-      ['http://api.example.com//x', 'http://api.example.com/../x', 'http://api.example.com\\x'],
-    ],
+    ['absolute forms of such paths', ['http://api.example.com/../x', 'http://api.example.com\\x']],
   ])('%s', (_, targets) => {
     for (const target of targets) {
       const answer = read(target)
@@ -124,6 +120,29 @@ describe('refuses targets that servers parse differently', () => {
   it('no text makes it throw', () => {
     fc.assert(fc.property(anyText(), anyText(), (a, b) => void parseTarget(a, [b], served)))
   })
+})
+
+it.each([
+  ['/a/b', false],
+  ['/a%20b/%3F', false],
+  ['/100%', false],
+  ['/a.php', false],
+  ['/php/b', false],
+  ['/a?/b', true],
+  ['/a.php/', false],
+  ['/a.php/b', true],
+  ['/a%2ephp/b', true],
+  ['/(s(x))', true],
+  ['/a%2Fb', true],
+  ['/a%5Cb', true],
+  ['/a%25', true],
+  ['/a;b', true],
+  ['/a%3Bb', true],
+  ['//a', true],
+  ['/a//', true],
+])('%s may be read in several ways: %s', (target, isAmbiguous) => {
+  const found = read(target)
+  expect(found instanceof Refusal ? false : found.isAmbiguous).toBe(isAmbiguous)
 })
 
 describe('the host', () => {

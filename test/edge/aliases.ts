@@ -151,7 +151,7 @@ export const REFUSED: readonly Spelling[] = [
     (script) => `/${script}?/sync/ab:cd`,
     (script) => `/web/${script}/?/sync/ab:cd?x`,
   ),
-  ...['/?/sync/ab:cd', '/?/v3/sync/ab:cd?x=y', '/?/', 'http://api.example.com?/sync/ab:cd'],
+  ...['/?/sync/ab:cd', '/?/v3/sync/ab:cd?x=y', 'http://api.example.com?/sync/ab:cd'],
   // Cookieless sessions of ASP.NET.
   ...around(
     ['(S(x))', '(a(x))', '(A(x)S(y)F(z))', '%28S%28x%29%29', '(S())'],
@@ -172,7 +172,7 @@ export const REFUSED: readonly Spelling[] = [
     http:///sync/ab:cd http:/sync/ab:cd http:sync/ab:cd http://[::1/sync/ab:cd http://[::1]/sync/ab:cd
     ftp://api.example.com/sync/ab:cd ws://api.example.com/sync/ab:cd file:///sync/ab:cd javascript:/sync/ab:cd
     sync/ab:cd ./sync/ab:cd * */sync/ab:cd ?/sync/ab:cd @/sync/ab:cd \sync\ab:cd \\api.example.com\sync\ab:cd
-    api.example.com:80 api.example.com/sync/ab:cd //%zz@b/ //[
+    api.example.com:80 api.example.com/sync/ab:cd //%zz@b/
   `),
 ]
 

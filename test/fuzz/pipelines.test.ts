@@ -33,7 +33,7 @@ const honest: readonly Framing[] = FRAMINGS.filter(
 /** Refused requests that leave the socket open. */
 const refused: readonly Framing[] = [
   { name: 'no token', bytes: [`GET /v3/CASE/x HTTP/1.1\r\n${HOST}\r\n`], answers: [401] },
-  { name: 'a bad target', bytes: [`GET /oidc/CASE//x HTTP/1.1\r\n${HOST}\r\n`], answers: [400] },
+  { name: 'a bad target', bytes: [`GET /oidc/CASE/%00x HTTP/1.1\r\n${HOST}\r\n`], answers: [400] },
   {
     name: 'a bad token',
     bytes: [`POST /v3/CASE/x HTTP/1.1\r\n${HOST}Authorization: Bearer x\r\nContent-Length: 0\r\n\r\n`],

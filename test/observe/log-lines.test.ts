@@ -167,7 +167,7 @@ it('truncates long paths and hosts', () => {
   const [host, path] = ['h'.repeat(300), `/${'x'.repeat(999)}`]
   const line = read({
     ...bare,
-    target: { host, path, segments: [], query: '' },
+    target: { host, path, segments: [], query: '', received: path, isAmbiguous: false },
     path,
     response: { errored: new Error('slow') } as Exchange['response'],
   })

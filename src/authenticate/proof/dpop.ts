@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { LRUCache } from 'lru-cache'
-import { canonicalEscapes } from '../../downstream/target.ts'
+import { canonicalPath } from '../../downstream/target.ts'
 import { isObject, parseObject } from '../../runtime/json.ts'
 import { type CredentialsError, needsExtension, sha256 } from '../token/claims.ts'
 import { parseJws, verifyJws } from '../token/jws.ts'
@@ -127,7 +127,7 @@ const HTTP_URI = /^https?:\/\/[^\s/?#@\\"<>^`{|}]+(?:[/?#][!#-;=?-[\]_a-z~]*)?$/
 function normalizeUrl(url: unknown) {
   if (typeof url !== 'string' || !HTTP_URI.test(url) || !URL.canParse(url)) return undefined
   const { origin, hostname, pathname } = new URL(url)
-  const path = canonicalEscapes(pathname)
+  const path = canonicalPath(pathname)
   return path === undefined ? undefined : { hostname, href: origin + path }
 }
 

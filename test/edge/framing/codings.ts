@@ -77,7 +77,7 @@ export const codings: readonly Framing[] = [
   ...(
     [
       ['where nothing is served', 'POST /nowhere/CASE', 404],
-      ['at a bad target', 'POST /oidc/CASE//x', 400],
+      ['at a bad target', 'POST /oidc/CASE/%00x', 400],
       ['by a method that is not taken', 'PROPFIND /oidc/CASE/x', 405],
     ] as const
   ).map(([where, line, status]) =>

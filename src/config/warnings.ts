@@ -1,5 +1,6 @@
 import { isLoopback } from '../runtime/address.ts'
 import { urlsOf } from '../limit/redis/options.ts'
+import { chosenKeyWarnings } from './chosen-keys.ts'
 import { certificatesOf, describeValidity } from './certificates.ts'
 import type { Limit } from '../policy/limit.ts'
 import type { Compiled } from './compile.ts'
@@ -13,6 +14,7 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   yield* identityWarnings(config)
   yield* clientWarnings(config, nowMs)
   yield* limitWarnings(config)
+  yield* chosenKeyWarnings(config)
 }
 
 function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Generator<Issue> {
@@ -95,15 +97,10 @@ function* clientWarnings({ clients, clientLimits }: Compiled, nowMs: number): Ge
         yield { path: ['clients', i, 'limits', name, 'until'], message: 'has passed; remove it' }
 }
 
-const isChosen = (part: string): boolean => part.startsWith('header:')
-
-/**
- * Warns about limits without a route, and keys that callers choose, on routes where no other limit
- * bounds their calls.
- */
+/** Warns about limits without a route, and those without an effect. */
 function* limitWarnings({ limits, routes, forwardAuth }: Compiled): Generator<Issue> {
   for (const limit of limits) {
-    const { name, per, isConcurrent } = limit
+    const { name, isConcurrent } = limit
     const isUser = (used: Limit): boolean => used.name === name || used.counts === name
     const users = routes.filter(({ limits }) => limits.some(isUser))
     const unseen = 'has no effect by "forwardAuth": the gateway does not see such a call end'
@@ -111,9 +108,6 @@ function* limitWarnings({ limits, routes, forwardAuth }: Compiled): Generator<Is
       yield { path: ['limits', name, 'concurrent'], message: unseen, key: true }
     const unused = 'has no effect: no route names it, or each with a cost of 0'
     if (users.length === 0) yield { path: ['limits', name], message: unused, key: true }
-    const isUnbound = users.some(({ limits }) => limits.every(({ per }) => per.some(isChosen)))
-    const message = 'is chosen by callers, with a counter each; add a limit without it to its routes'
-    if (isUnbound) yield { path: ['limits', name, 'per', per.findIndex(isChosen)], message }
   }
 }
 

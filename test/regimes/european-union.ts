@@ -36,7 +36,7 @@ export const EUROPEAN_UNION: Scenario = {
   steps: `
 2026-03-02 05:00:00+01:00 | a consent | 200; X-Request-ID: 99391c7e | Not limited. The request id is echoed.
 2026-03-02 05:00:00+01:00 | a payment, 20 times | 200 | Not limited.
-2026-03-02 05:00:00+01:00 | transactions, no consent in the token | 403 | There is nothing to count by.
+2026-03-02 05:00:00+01:00 | transactions, no consent in the token | 403; 100000 of 100000 left | There is nothing to count by. The fields are those of the limit per day.
 2026-03-02 06:00:00+01:00 | transactions of DE1 | 200; 3 of 4 left | First access.
 2026-03-02 06:00:01+01:00 | transactions of DE1, page 2 | 200; 3 of 4 left | Within 5 minutes of the first access: part of it.
 2026-03-02 06:00:02+01:00 | details of a transaction of DE1, 30 times | 200; 3 of 4 left | The same endpoint, part of the first access.

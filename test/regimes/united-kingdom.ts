@@ -34,7 +34,7 @@ export const UNITED_KINGDOM: Scenario = {
 2026-03-28 06:02:00+00:00 | transactions of GB1 | 200; 3 of 4 left | Another endpoint: its first access.
 2026-03-28 06:02:00+00:00 | details of GB1 | 200; 3 of 4 left | Another endpoint: its first access.
 2026-03-28 06:02:00+00:00 | balances of all accounts | 200; 3 of 4 left | Another endpoint: its first access.
-2026-03-28 06:02:00+00:00 | secrets of GB1 | 400 | Not an endpoint that is counted: a made-up name gets no counter.
+2026-03-28 06:02:00+00:00 | secrets of GB1 | 400; 99995 of 100000 left | Not an endpoint that is counted: a made-up name gets no counter.
 2026-03-28 09:00:00+00:00 | balances of GB1, with an interaction id | 200; 2 of 4 left; x-fapi-interaction-id: 93bac548-d2de-4546-b106-880a5018460d | Second access. The interaction id is echoed.
 2026-03-28 12:00:00+00:00 | balances of GB1, user present, 50 times | 200 | The user asks: not counted.
 2026-03-28 13:00:00+00:00 | balances of GB1 at v3.1 | 200; 1 of 4 left | Third access: the versions of the API share their counters.

@@ -1,0 +1,125 @@
+import { isDeepStrictEqual } from 'node:util'
+import { CALLER_PARTS } from '../downstream/router.ts'
+import type { Condition } from '../policy/conditions.ts'
+import { counterNameOf } from '../policy/key.ts'
+import type { Limit } from '../policy/limit.ts'
+import type { Parameters } from '../policy/parameter-kinds.ts'
+import { mayLack } from '../policy/parts.ts'
+import type { Compiled } from './compile.ts'
+import { DURATION_UNITS } from './sections/values.ts'
+import type { Issue } from './yaml/issue.ts'
+
+type Route = Compiled['routes'][number]
+
+/**
+ * Bytes that Redis needs for a counter of one call: 240 to 400, by the length of its key. A limit
+ * with `together` has two keys.
+ */
+const KEY_BYTES = 350
+/** Calls of the limit that a warning suggests: 7 MB of counters for each caller. */
+const SUGGESTED_CALLS = 20_000
+/** Matches a kind of parameter that lists all values, such as `accounts|balances`. */
+const FINITE_KIND = /^[\w-]+(?:\|[\w-]+)+$/
+
+/**
+ * Warns about limits whose counters callers choose, on a route where no other limit bounds how many
+ * of them exist at a time: their keys would fill Redis, and then nobody's calls could be counted.
+ */
+export function* chosenKeyWarnings({ limits, routes, parameters }: Compiled): Generator<Issue> {
+  const warned = new Set<string>()
+  for (const limit of limits) {
+    const chosen = chosenPartsOf(limit, parameters)
+    const counter = counterNameOf(limit)
+    if (chosen.length === 0 || limit.isConcurrent || warned.has(counter)) continue
+    const isBounded = (route: Route): boolean =>
+      boundsOf(limit, route, parameters).some(({ windowMs }) => windowMs >= limit.windowMs)
+    const route = routes.find(
+      (route) => route.limits.some(({ name }) => name === limit.name) && !isBounded(route),
+    )
+    if (route === undefined) continue
+    warned.add(counter)
+    const message = describe(limit, route, chosen, boundsOf(limit, route, parameters))
+    yield { path: ['limits', limit.name, 'per', limit.per.indexOf(chosen[0]!)], message }
+  }
+}
+
+/**
+ * Returns the parts with any number of values that a caller chooses: header fields, path parameters,
+ * and claims after another part, because a client may get tokens with many values of them.
+ */
+function chosenPartsOf({ per }: Limit, parameters: Parameters): readonly string[] {
+  return per.filter((part, i) => {
+    if (CALLER_PARTS.has(part) || FINITE_KIND.test(parameters[part] ?? '')) return false
+    return !part.startsWith('claim:') || i > 0
+  })
+}
+
+const isWithin = (some: readonly Condition[] = [], all: readonly Condition[] = []): boolean =>
+  some.every((one) => all.some((other) => isDeepStrictEqual(one, other)))
+
+/** Returns the limits of a route that count, without a chosen part, each call that `limit` counts. */
+function boundsOf(limit: Limit, route: Route, parameters: Parameters): readonly Limit[] {
+  return route.limits.filter((other) => {
+    if (other.shadow || other.isConcurrent || other.countsSuccess || other.together !== undefined)
+      return false
+    if (other.skipsMissing === true && other.per.some(mayLack)) return false
+    if (!isWithin(other.when, limit.when) || !isWithin(other.unless, limit.unless)) return false
+    return chosenPartsOf(other, parameters).length === 0
+  })
+}
+
+function describe(limit: Limit, route: Route, chosen: readonly string[], bounds: readonly Limit[]): string {
+  const { windowMs, together } = limit
+  const bytes = together === undefined ? KEY_BYTES : 2 * KEY_BYTES
+  const admittedBy = (bound: Limit): number => mostOf(bound) * Math.ceil(windowMs / bound.windowMs)
+  const [bound] = bounds.toSorted((a, b) => admittedBy(a) - admittedBy(b))
+  const span = formatMs(windowMs)
+  const calls = bound && admittedBy(bound)
+  const amount =
+    calls === undefined
+      ? 'and no limit of the route bounds their number'
+      : `and "${bound!.name}" admits ${calls} calls in that time, ${formatBytes(calls * bytes)} for each of its counters`
+  return (
+    `is chosen by callers: each value takes ${bytes} B of the store's memory for ${span}, ${amount}; ` +
+    `at "${route.match}", add a limit without it and for at least that time, ` +
+    `such as ${suggestionFor(limit, route, chosen)}: ${formatBytes(SUGGESTED_CALLS * bytes)}`
+  )
+}
+
+/** Returns the highest number of calls that a limit may allow. */
+function mostOf({ limit, claim }: Limit): number {
+  return Math.max(limit, claim?.max ?? 0, ...Object.values(claim?.values ?? {}))
+}
+
+/** True for a part that tells callers apart. */
+const isOfCaller = (part: string): boolean =>
+  part.startsWith('claim:') || (CALLER_PARTS.has(part) && part !== 'route')
+
+function suggestionFor(limit: Limit, route: Route, chosen: readonly string[]): string {
+  const caller = route.authenticate === 'none' ? 'ip' : 'client'
+  const kept = limit.per.filter((part) => isOfCaller(part) && !chosen.includes(part))
+  const per = (kept.length > 0 ? kept : [caller]).map((part) => (part.includes(':') ? `"${part}"` : part))
+  const { calendar, windowMs } = limit
+  const window =
+    calendar === undefined
+      ? formatMs(windowMs)
+      : `{ calendar: ${calendar.unit}, timezone: ${calendar.timezone} }`
+  return `{ per: [${per.join(', ')}], limit: ${SUGGESTED_CALLS}, window: ${window} }`
+}
+
+/** Formats a duration in the largest unit of which it is a multiple. */
+function formatMs(durationMs: number): string {
+  const [unit, unitMs] = Object.entries(DURATION_UNITS).findLast(([, ms]) => durationMs % ms === 0) ?? [
+    'ms',
+    1,
+  ]
+  return `${durationMs / unitMs}${unit}`
+}
+
+function formatBytes(bytes: number): string {
+  const units = ['kB', 'MB', 'GB', 'TB']
+  let value = bytes / 1000
+  let unit = 0
+  for (; value >= 1000 && unit < units.length - 1; unit++) value /= 1000
+  return `${value < 10 ? Number(value.toFixed(1)) : Math.round(value)} ${units[unit]}`
+}

@@ -1,0 +1,46 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { loadConfig } from '../../src/config/load.ts'
+import { codeBlocks, filesIn, REPOSITORY } from '../helpers/repository.ts'
+
+const textOf = (file: string) => ({ file, text: readFileSync(join(REPOSITORY, file), 'utf8') })
+const isConfig = (text: string): boolean => /^limits:/m.test(text) && /^routes:(?: #.*)?$/m.test(text)
+
+/** Values of the variables without a default. */
+const ENV = {
+  ADMIN_TOKEN: '0123456789abcdef',
+  AUDIENCE: 'https://api.example.com',
+  ISSUER: 'https://id.example.com',
+  JWKS: 'https://id.example.com/jwks',
+  IDENTITY_HOST: 'id.example.com',
+  API_HOST: 'api.example.com',
+  IDENTITY_URL: 'http://identity.internal:3000',
+  DATA_URL: 'http://data.internal:4000',
+  REDIS_URL: 'rediss://redis.internal:6379',
+  REDIS_PASSWORD: 'secret',
+}
+
+const shipped = ['config', 'deploy']
+  .flatMap((folder) => filesIn(folder, '.yaml'))
+  .map(textOf)
+  .filter(({ text }) => isConfig(text))
+const shown = [...filesIn('docs', '.md'), 'README.md']
+  .map(textOf)
+  .flatMap(({ file, text }) =>
+    codeBlocks(text, 'yaml').map((block, i) => ({ file: `${file} (${i + 1})`, text: block })),
+  )
+  .filter(({ text }) => isConfig(text))
+
+it.each([...shipped, ...shown])('$file bounds the keys that callers choose', async ({ text }) => {
+  const { config } = await loadConfig({
+    file: '-',
+    text: text.replace(/"file:.*?"/, '"${ADMIN_TOKEN}"'),
+    env: ENV,
+  })
+  expect(config.warnings.filter(({ path }) => path.includes('.per['))).toEqual([])
+})
+
+it('finds the examples, the deployments and the files of the documents', () => {
+  expect([shipped.length > 15, shown.length > 2]).toEqual([true, true])
+})

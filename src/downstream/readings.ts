@@ -2,46 +2,50 @@ import { badRequest, Refusal } from '../errors.ts'
 import { isGuarded, type Match, type Route, type Router } from './router.ts'
 import { canonicalPath, foldCase, hasDotSegment, loggablePath, segmentsOf, type Target } from './target.ts'
 
+/** Maximum readings of a path; real paths have at most a dozen. */
+const MAX_READINGS = 24
 /**
- * Maximum readings of a path. Each is computed in time linear in its length; real paths have at
- * most a dozen.
+ * Maximum length of a path with several readings, in characters. With the maximum number of
+ * readings, it takes about 2 ms.
  */
-const MAX_READINGS = 40
+const MAX_LENGTH = 2048
 /** Maximum length of a reading in an error text, in characters. */
 const MAX_SHOWN = 100
 
 /** A script, after which CGI, PHP and ASP.NET take the rest of the path as an argument. */
 const SCRIPT = /\.(?:php\d?|phtml|aspx?|ashx|asmx|svc|f?cgi|pl|py|cfm)$/i
+const SCRIPT_BEFORE_SLASH = /\.(?:php\d?|phtml|aspx?|ashx|asmx|svc|f?cgi|pl|py|cfm)\//i
+/** What URL parsers take for a host at the start of a path. */
+const AUTHORITY = /^\/(?:\/|%5C)[^/]*/
 /** The start of a session id of ASP.NET without a cookie, which ends in `))`, such as `(S(…))`. */
 const SESSION = /\([a-z]\(/i
 
-/**
- * What servers do to a canonical path, each besides what the others do. A step returns the path
- * itself if it does not apply, and undefined if its result is not a path. `named`: see `readingsOf`.
- */
-type Step = (path: string, named: ReadonlySet<string>) => string | undefined
+/** What servers do to a canonical path that contains a text. */
+interface Step {
+  readonly contains: string
+  /** Returns the path itself if it does not apply, undefined if the result is not a path. `named`: see `readingsOf`. */
+  readonly read: (path: string, named: ReadonlySet<string>) => string | undefined
+}
 
 const STEPS: readonly Step[] = [
   // Decodes once more.
-  (path) =>
-    /%25[0-9A-F]{2}/i.test(path) ? canonicalPath(path.replaceAll(/%25(?=[0-9A-F]{2})/gi, '%')) : path,
+  { contains: '%25', read: (path) => canonicalPath(path.replaceAll(/%25(?=[0-9A-F]{2})/gi, '%')) },
   // Decodes an escaped slash, or takes a backslash for one.
-  (path) => path.replaceAll('%2F', '/'),
-  (path) => path.replaceAll('%5C', '/'),
+  { contains: '%2F', read: (path) => path.replaceAll('%2F', '/') },
+  { contains: '%5C', read: (path) => path.replaceAll('%5C', '/') },
   // Drops path parameters, before or after decoding, or takes `;` for the start of a query.
-  (path) => path.replaceAll(/;[^/]*/g, ''),
-  (path) => path.replaceAll(/(?:;|%3B)[^/]*/g, ''),
-  (path) => path.split(';', 1)[0]!,
-  // Merges slashes, all or those at the start; takes what follows two at the start for a host.
-  (path) => path.replaceAll(/\/{2,}/g, '/'),
-  (path) => path.replace(/^\/{2,}/, '/'),
-  (path) => path.replace(/^\/\/[^/]*/, '') || '/',
+  { contains: ';', read: (path) => path.replaceAll(/;[^/]*/g, '') },
+  { contains: '%3B', read: (path) => path.replaceAll(/(?:;|%3B)[^/]*/g, '') },
+  { contains: ';', read: (path) => path.slice(0, path.indexOf(';')) },
+  // Merges slashes, all or those at the start.
+  { contains: '//', read: (path) => path.replaceAll(/\/{2,}/g, '/') },
+  { contains: '//', read: (path) => path.replace(/^\/{2,}/, '/') },
   // ASP.NET drops sessions at any place.
-  dropSessions,
+  { contains: '))', read: dropSessions },
   // Frameworks start after a script, or leave it out. A server runs it, with the rest as an argument.
-  (path, named) => atScript(path, named, (_, after) => `/${after.join('/')}`),
-  (path, named) => atScript(path, named, (before, after) => `/${[...before, ...after].join('/')}`),
-  (path, named) => atScript(path, named, (before, _, script) => `/${[...before, script].join('/')}`),
+  { contains: '.', read: readAfterScript },
+  { contains: '.', read: readWithoutScript },
+  { contains: '.', read: readScript },
 ]
 
 /**
@@ -51,20 +55,26 @@ const STEPS: readonly Step[] = [
  * with such a script.
  */
 export function readingsOf(target: Target, named: ReadonlySet<string>): readonly string[] | Refusal {
-  const readings = new Set([target.path])
+  const { path } = target
+  if (path.length > MAX_LENGTH) return tooLong()
+  const readings = new Set([path, path.replace(AUTHORITY, '') || '/'])
   const inQuery = pathsInQuery(target)
   // The loop also visits what is added meanwhile.
   for (const reading of readings) {
     if (readings.size > MAX_READINGS || hasDotSegment(reading)) return unreadable()
-    const next = STEPS.map((step) => step(reading, named))
+    const steps = STEPS.filter(({ contains }) => reading.includes(contains))
+    const next = steps.map(({ read }) => read(reading, named))
     if (inQuery.length > 0 && isEmptyOrScript(reading)) next.push(...inQuery)
-    for (const path of next) {
-      if (path === undefined) return unreadable()
-      readings.add(path)
+    for (const one of next) {
+      if (one === undefined) return unreadable()
+      readings.add(one)
     }
   }
   return [...readings]
 }
+
+const tooLong = () =>
+  badRequest(`The path can be read in several ways, and is longer than ${MAX_LENGTH} characters.`)
 
 /** Returns what PHP frameworks use in place of an empty path, or of one that ends in a script. */
 function pathsInQuery({ query }: Target): readonly (string | undefined)[] {
@@ -93,16 +103,29 @@ function dropSessions(path: string): string {
   }
 }
 
-/** Splits a path at its first script that is followed by something, and joins the parts. */
-function atScript(
-  path: string,
-  named: ReadonlySet<string>,
-  join: (before: readonly string[], after: readonly string[], script: string) => string,
-): string {
+/** Splits a path at its first script that is followed by something; undefined if it has none. */
+function splitAtScript(path: string, named: ReadonlySet<string>) {
+  if (!SCRIPT_BEFORE_SLASH.test(path)) return undefined
   const segments = path.slice(1).split('/')
   const last = segments.length - 1
   const at = segments.findIndex((one, i) => i < last && SCRIPT.test(one) && !isNamed(one, named))
-  return at === -1 ? path : join(segments.slice(0, at), segments.slice(at + 1), segments[at]!)
+  if (at === -1) return undefined
+  return { before: segments.slice(0, at), script: segments[at]!, after: segments.slice(at + 1) }
+}
+
+function readAfterScript(path: string, named: ReadonlySet<string>): string {
+  const parts = splitAtScript(path, named)
+  return parts === undefined ? path : `/${parts.after.join('/')}`
+}
+
+function readWithoutScript(path: string, named: ReadonlySet<string>): string {
+  const parts = splitAtScript(path, named)
+  return parts === undefined ? path : `/${[...parts.before, ...parts.after].join('/')}`
+}
+
+function readScript(path: string, named: ReadonlySet<string>): string {
+  const parts = splitAtScript(path, named)
+  return parts === undefined ? path : `/${[...parts.before, parts.script].join('/')}`
 }
 
 const isNamed = (segment: string, named: ReadonlySet<string>) =>

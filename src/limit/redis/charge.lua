@@ -42,6 +42,9 @@ local CHARGE, AT_ONCE = 1, 2
 local NONE, FREE, PAYS = 0, 1, 2
 -- Maximum slots of a log that is read and written as a whole.
 local SMALL = 8
+-- The longest lease of another route, in microseconds. A lease that ends later than that after this route's was added by a clock
+-- that was ahead, or by another program.
+local DAY = 86400 * 1000000
 
 -- A request that waited at a stalled server has timed out at the gateway: do not charge it.
 if now > tonumber(ARGV[1]) or now < tonumber(ARGV[2]) then return { now } end
@@ -92,11 +95,12 @@ end
 local inProgress = {}
 
 -- Returns the calls in progress of a key, nothing if it is damaged. Removes the leases that have
--- ended by themselves if they fill the limit.
-local function countLeases(name, calls)
+-- ended by themselves, and those that end too late, if they fill the limit.
+local function countLeases(name, calls, window)
   local count = inProgress[name] or pcall('ZCARD', name)
   if type(count) ~= 'number' then return nil end
   if count >= calls then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end
+  if count > 0 and count >= calls then count = count - call('ZREMRANGEBYSCORE', name, now + window + DAY, '+inf') end
   inProgress[name] = count
   return count
 end
@@ -188,7 +192,7 @@ while decision <= #ARGV do
 
   for i = 1, atOnce and #atOnce or 0, 4 do
     local calls, own, isShadow = atOnce[i], atOnce[i + 2], atOnce[i + 3] == 1
-    local count = countLeases(KEYS[leaseKey + (i + 3) / 4], charging and calls - own or 0)
+    local count = countLeases(KEYS[leaseKey + (i + 3) / 4], charging and calls - own or 0, atOnce[i + 1])
     if not count or count + own >= calls and not isShadow then admitted = false end
   end
 

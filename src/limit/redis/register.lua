@@ -13,8 +13,11 @@ local function wrong(reply) return type(reply) == 'table' and string.find(reply.
 if wrong(redis.pcall('ZCARD', KEYS[1])) then redis.call('UNLINK', KEYS[1]) end
 if wrong(redis.pcall('GET', KEYS[2])) then redis.call('UNLINK', KEYS[2]) end
 
+local life = ARGV[2] * 1000
 redis.call('ZADD', KEYS[1], now, ARGV[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2] * 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - life)
+-- The clock was ahead by more than a lifetime, or another program wrote them. Living gateways return within seconds.
+redis.call('ZREMRANGEBYSCORE', KEYS[1], now + life, '+inf')
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('SET', KEYS[2], string.format('%.0f', now), 'NX')
 return { now, redis.call('ZCARD', KEYS[1]), tonumber(redis.call('GET', KEYS[2])) or 0 }

@@ -9,10 +9,13 @@ import { hashTag } from './hash-slot.ts'
 import { createRedisFields } from './shared-fields.ts'
 import { createScripts } from './scripts.ts'
 
-/** Maximum fields of the key of all summaries, which is deleted beyond, and of those that are deleted at once. */
-const MAX_SUMMARIES = 10_000
-const MAX_DELETED = 1000
-/** Age at which a summary is deleted, as its gateway is gone, or has lost Redis; expiry of the key of all. */
+/** Maximum fields of the key of all summaries, which is deleted beyond. */
+const MAX_SUMMARIES = 1000
+/**
+ * Age at which a summary is deleted, as its gateway is gone, or has lost Redis; expiry of the key of
+ * all. One that is dated as far ahead is deleted, too: Redis's clock was set back, or another
+ * program wrote it.
+ */
 const SUMMARY_LIFE_MS = 10_000
 
 export type RedisStore = ReturnType<typeof createRedisStore>
@@ -121,10 +124,11 @@ export function createRedisStore(options: RedisStoreOptions) {
         const [at = ''] = value.split(' ', 1)
         return { field, summary: value.slice(at.length + 1), ageMs: nowMs - Number(at) }
       })
-      const old = all.filter(({ ageMs }) => !(ageMs <= SUMMARY_LIFE_MS)).map(({ field }) => field)
+      const isCurrent = ({ ageMs }: { ageMs: number }): boolean => Math.abs(ageMs) <= SUMMARY_LIFE_MS
+      const old = all.filter((one) => !isCurrent(one)).map(({ field }) => field)
       if (all.length > MAX_SUMMARIES) commands.unlink(summaries).catch(() => {})
-      else if (old.length > 0) commands.hdel(summaries, ...old.slice(0, MAX_DELETED)).catch(() => {})
-      return all.filter(({ field, ageMs }) => field !== gateway && ageMs <= SUMMARY_LIFE_MS)
+      else if (old.length > 0) commands.hdel(summaries, ...old).catch(() => {})
+      return all.filter((one) => one.field !== gateway && isCurrent(one))
     },
     server: client.server,
     servers: (): readonly string[] => [...client.tags().keys()],

@@ -225,6 +225,35 @@ describe('the Redis store', () => {
     await Promise.all([first.close(), second.close()])
   })
 
+  test('forgets gateways that are registered in the future', async () => {
+    const key = 'future:{}:~gateways'
+    const gateway = createRedisStore({ topology: { url: server.url }, prefix: 'future' })
+    await gateway.connect()
+    const dayAhead = 1000 * (Date.now() + 86_400_000)
+    await server.command(
+      'ZADD',
+      key,
+      ...Array.from({ length: 99 }, (_, i) => [dayAhead, `ghost ${i}`]).flat(),
+    )
+    await gateway.probe('redis')
+    expect(gateway.gateways()).toBe(1)
+    expect(await server.command('ZCARD', key)).toBe(1)
+    await gateway.close()
+  })
+
+  test('frees a place of calls at once whose lease ends later than any lease can', async () => {
+    const mine = { ...quota('ghosts', 2, 1000), isConcurrent: true }
+    const year = 365 * 86_400e6
+    await server.command('ZADD', mine.key, 1000 * Date.now() + year, '1:ghost:1')
+    expect(await store.charge([mine], undefined, '1:r:1')).toMatchObject({ admitted: true })
+    expect(await store.charge([mine], undefined, '1:r:2')).toMatchObject({ admitted: true })
+    expect(await store.charge([mine], undefined, '1:r:3')).toMatchObject({ admitted: false })
+    expect(((await server.command('ZRANGE', mine.key, 0, -1)) as string[]).toSorted()).toEqual([
+      '1:r:1',
+      '1:r:2',
+    ])
+  })
+
   test.each([
     ['~gateways', ['SET', 'garbage']],
     ['~since', ['RPUSH', 'garbage']],
@@ -250,12 +279,13 @@ describe('the Redis store', () => {
       expect(Number(await server.command('PTTL', KEY))).toBeGreaterThan(5000)
     })
 
-    test('are not returned after ten seconds, and are deleted then, as damaged fields are', async () => {
+    test('are deleted and not returned after ten seconds, dated in the future, or damaged', async () => {
       await server.command('DEL', KEY)
       const now = await redisMs()
       const fields = {
         young: `${now - 2000} young`,
         gone: `${now - 20_000} gone`,
+        future: `${now + 34_560_000_000} future`,
         damaged: 'damaged',
         empty: '',
         blank: ' blank',
@@ -267,18 +297,18 @@ describe('the Redis store', () => {
       expect(await kept()).toEqual(['a', 'young'])
     })
 
-    test('are deleted if they are too many, and a thousand old ones at once', async () => {
+    test('are deleted if they are too many', async () => {
       const fill = async (count: number, value: string) => {
         const fields = Array.from({ length: count }, (_, i) => [`field ${i}`, value]).flat()
         await server.command('HSET', KEY, ...fields)
       }
       const size = async () => Number(await server.command('HLEN', KEY))
       await server.command('DEL', KEY)
-      await fill(1500, 'damaged')
+      await fill(999, 'damaged')
       await shown('a')
-      await until('a thousand are deleted', async () => (await size()) === 501)
-      await fill(10_001, `${await redisMs()} young`)
-      expect(await shown('a')).toHaveLength(10_001)
+      await until('the damaged ones are deleted', async () => (await size()) === 1)
+      await fill(1001, `${await redisMs()} young`)
+      expect(await shown('a')).toHaveLength(1001)
       await until('all are deleted', async () => (await size()) === 0)
     })
 

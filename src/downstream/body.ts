@@ -21,6 +21,26 @@ export function onBodyAborted(request: IncomingMessage, act: (reason: Refusal) =
   else act(reason)
 }
 
+/**
+ * Waits for the first byte of a chunked body, or its end. Resolves to true if the body has a byte, to
+ * false if it is empty or the caller has disconnected, to a refusal if it is aborted.
+ */
+export function hasChunks(request: IncomingMessage): Promise<boolean | Refusal> {
+  return new Promise((resolve) => {
+    const settle = (): void => {
+      request.off('readable', settle)
+      request.off('close', settle)
+      const isEmpty = request.readableLength === 0
+      // Ends the request, which is read to its end already.
+      if (isEmpty) request.resume()
+      resolve(!isEmpty)
+    }
+    request.on('readable', settle)
+    request.on('close', settle)
+    onBodyAborted(request, resolve)
+  })
+}
+
 const PARSER_ERRORS: Readonly<Record<string, ErrorCode>> = {
   HPE_HEADER_OVERFLOW: 'HeaderFieldsTooLarge',
   HPE_CHUNK_EXTENSIONS_OVERFLOW: 'PayloadTooLarge',

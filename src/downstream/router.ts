@@ -26,6 +26,8 @@ export interface Route extends Pattern {
   /** The path parameters that its limits count by; none if absent. */
   readonly counted?: readonly string[]
   readonly maxBody: number
+  /** True if GET, HEAD and OPTIONS may have a body, too. */
+  readonly body?: boolean
   /** Timeout of the response head, and between the bytes of its body; the upstream's if undefined. */
   readonly timeoutMs?: number | undefined
 }

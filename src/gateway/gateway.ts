@@ -1,9 +1,10 @@
-import { bodyLength } from '../downstream/framing.ts'
+import { hasChunks } from '../downstream/body.ts'
+import { bodyLength, mayBeUnread } from '../downstream/framing.ts'
 import type { Serve } from '../downstream/listener/pipelining.ts'
 import { matchReadings, refuseReadings } from '../downstream/readings.ts'
 import { isGuarded } from '../downstream/router.ts'
 import { loggablePath, loggableTarget, parseTarget } from '../downstream/target.ts'
-import { badRequest, methodNotAllowed, notFound, Refusal } from '../errors.ts'
+import { ambiguousFraming, badRequest, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import { exceeded } from './rate-limit-fields.ts'
 import { callAtIterationEnd } from '../runtime/batch.ts'
@@ -76,7 +77,7 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
   const respelled = asked && deps.askedFields.findRespelled(request.rawHeaders)
   if (respelled !== undefined)
     return badRequest(`Do not send ${respelled}: it is read here in another spelling.`)
-  const length = bodyLength(exchange.method, request)
+  const length = bodyLength(request)
   if (length instanceof Refusal) {
     exchange.misframed = length
     // Any refusal closes the connection, so that leftover bytes are not parsed as a request.
@@ -125,13 +126,37 @@ function match(deps: GatewayDeps, exchange: Parsed): Outcome {
 }
 
 /**
- * Refuses without authentication: ambiguous framing (400, 501), addresses with too many failures
- * (429), except on open routes, invalid path parameters (400) and too large a body (413). With a
- * token, the last two come after its verification, and show the limit.
+ * Refuses without authentication: ambiguous framing (400, 501), a body that the route does not
+ * accept with the method (400), addresses with too many failures (429), except on open routes,
+ * invalid path parameters (400) and too large a body (413). With a token, the last two come after
+ * its verification, and show the limit.
  */
-function screen({ failures }: GatewayDeps, exchange: Routed): Outcome {
+function screen(deps: GatewayDeps, exchange: Routed): Outcome | Promise<Outcome> {
+  const { method, bodyLength: length, misframed } = exchange
+  if (misframed !== undefined) return misframed
+  if (!mayBeUnread(method, length)) return screenFramed(deps, exchange)
+  if (length === undefined && !exchange.expectsContinue) return screenChunks(deps, exchange)
+  return refuseUnread(exchange) ?? screenFramed(deps, exchange)
+}
+
+/** Takes an empty chunked body for none, as reactor-netty and HAProxy write it. */
+async function screenChunks(deps: GatewayDeps, exchange: Routed): Promise<Outcome> {
+  const hasBody = await hasChunks(exchange.request)
+  if (hasBody instanceof Refusal) return hasBody
+  if (!hasBody) exchange.bodyLength = 0
+  return (hasBody ? refuseUnread(exchange) : undefined) ?? screenFramed(deps, exchange)
+}
+
+/** Refuses a body that servers may leave unread, except where the route accepts it. */
+function refuseUnread({ asked, method, response, route }: Routed): Outcome {
+  if (asked === undefined && (method === 'DELETE' || route.body === true)) return undefined
+  // The rest must not be parsed as a request.
+  response.shouldKeepAlive = false
+  return ambiguousFraming(`A ${method} request carries no body here.`)
+}
+
+function screenFramed({ failures }: GatewayDeps, exchange: Routed): Outcome {
   const { authenticate: how } = exchange.route
-  if (exchange.misframed !== undefined) return exchange.misframed
   const tooManyFailures = how === 'none' ? undefined : failures?.refusal(exchange.ip)
   const hasToken = how === 'bearer' && exchange.head.authorization.length > 0
   return tooManyFailures ?? (hasToken ? undefined : refuseCounted(exchange))

@@ -3,7 +3,7 @@
  * `pipe` (bodies), `proxyRes` and `error` lead out.
  */
 import type { ClientRequest, IncomingMessage } from 'node:http'
-import { BODILESS } from '../downstream/framing.ts'
+import { BODILESS, mayBeUnread } from '../downstream/framing.ts'
 import { createProxyServer } from '../runtime/http-proxy.ts'
 import { completeHead } from '../runtime/node-http.ts'
 import type { PooledSocket } from './connections.ts'
@@ -24,13 +24,15 @@ function toProxied(owner: UpstreamRequest) {
 }
 
 /**
- * Returns the field that frames the body: Node.js would send bodies without a length for some
- * methods, and announce chunks for no body for others.
+ * Returns the fields that frame the body: Node.js would send bodies without a length for some
+ * methods, and announce chunks for no body for others. A server that leaves the body unread must
+ * close the connection, on which the body would be its next request.
  */
 function framingOf({ method, headers }: IncomingMessage, { bodyLength }: Outgoing) {
-  if (bodyLength === undefined) return ['transfer-encoding', 'chunked']
+  const connection = mayBeUnread(method, bodyLength) ? ['connection', 'close'] : []
+  if (bodyLength === undefined) return ['transfer-encoding', 'chunked', ...connection]
   const isAnnounced = headers['content-length'] !== undefined || !BODILESS.has(method)
-  return isAnnounced ? ['content-length', String(bodyLength)] : []
+  return isAnnounced ? ['content-length', String(bodyLength), ...connection] : []
 }
 
 type Proxied = ReturnType<typeof toProxied>
@@ -61,7 +63,9 @@ export function createSend(protocol: string): (upstreamRequest: UpstreamRequest)
       addRequest(clientRequest: ClientRequest, { owner }: Proxied) {
         // Without a limit: Node.js would drop the fields beyond it silently. Its limit of the head's size stays.
         clientRequest.maxHeadersCount = 0
-        completeHead(clientRequest, owner.outgoing.target, owner.outgoing.headers)
+        const { request, outgoing } = owner
+        if (mayBeUnread(request.method, outgoing.bodyLength)) clientRequest.shouldKeepAlive = false
+        completeHead(clientRequest, outgoing.target, outgoing.headers)
         clientRequest.on('upgrade', refuseUpgrade)
         owner.onRequest(clientRequest)
       },

@@ -26,6 +26,7 @@ beforeAll(async () => {
   - { match: "POST /par/:case/request", upstream: identity, authenticate: par }
   - { match: "/oidc/*", upstream: identity, authenticate: none }
   - { match: "/v3/:case/early", upstream: data, authenticate: bearer, limits: [requests] }
+  - { match: "/body/*", upstream: data, authenticate: bearer, limits: [requests], body: true }
   - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests], maxBody: 2kB }`,
     more: 'par: { issuer: "https://identity.example.com/oidc", maxBody: 2kB }',
   })
@@ -109,7 +110,7 @@ describe('one request in is one request out', () => {
     expect(outcome).toEqual({
       answers: framing.answers,
       reached,
-      charged: framing.charges ?? reached.filter((line) => / \/v3\//.test(line)).length,
+      charged: framing.charges ?? reached.filter((line) => / \/(?:v3|body)\//.test(line)).length,
       next: 200,
     })
   })
@@ -119,7 +120,9 @@ describe('one request in is one request out', () => {
   })
 
   it('nothing reached the upstream that no case sent', () => {
-    const strangers = back.requests.filter(({ line }) => !/^[A-Z]+ \/(?:v3|oidc|par)\/\d{4}\//.test(line))
+    const strangers = back.requests.filter(
+      ({ line }) => !/^[A-Z]+ \/(?:v3|body|oidc|par)\/\d{4}\//.test(line),
+    )
     expect(strangers).toEqual([])
     expect(back.requests.filter(({ line }) => line.includes('hidden'))).toEqual([])
   })

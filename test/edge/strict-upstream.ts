@@ -60,6 +60,8 @@ function parser(requests: WireRequest[], flaws: string[], answer: (line: string)
   let chunked = false
   let unanswered = false
   let dead = false
+  /** True after a request that says that its connection ends. */
+  let closes = false
 
   const flaw = (what: string): void => void flaws.push(`${current?.line ?? ''}: ${what}`)
   const broken = (what: string): void => {
@@ -109,7 +111,11 @@ function parser(requests: WireRequest[], flaws: string[], answer: (line: string)
     chunked = coding !== undefined
     left = chunked ? 'size' : Number(length ?? 0)
     const method = current.line.split(' ', 1)[0]!
-    if (BODILESS.has(method) && left !== 0) flaw(`a ${method} with a body`)
+    if (closes) flaw('a request after one whose body may be left unread')
+    if (BODILESS.has(method) && left !== 0) {
+      closes = true
+      if (values('connection').join() !== 'close') flaw(`a ${method} with a body on a kept connection`)
+    }
     if (current.line.includes('early')) answer(current.line)
   }
 

@@ -14,6 +14,7 @@ const gateway = await startGateway({
   limit: 100_000_000,
   routes: `routes:
   - { match: "/oidc/*", upstream: identity, authenticate: none }
+  - { match: "/body/*", upstream: data, authenticate: bearer, limits: [requests], body: true }
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests], maxBody: 2kB }`,
 })
 const mine = await token('pipeline')

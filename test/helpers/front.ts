@@ -45,7 +45,7 @@ export async function startFront(
   let requests = 0
   const server: Server = createServer((request, response) => {
     requests++
-    const length = bodyLength(request.method!, request)
+    const length = bodyLength(request)
     const complete: Outgoing = {
       target: request.url!,
       headers: textOf(

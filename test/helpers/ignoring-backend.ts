@@ -7,7 +7,8 @@ const ANSWER = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n'
 
 /**
  * Starts a backend that reads no body of GET, HEAD, DELETE and OPTIONS, as Python's http.server: such a body is its next request.
- * Unlike that, it skips lines that are not a request line, such as the size of a chunk. `served` is every request that it obeyed.
+ * Unlike that, it skips lines that are not a request line, such as the size of a chunk. Like all servers, it closes a connection
+ * after `Connection: close`. `served` is every request that it obeyed.
  */
 export async function startIgnoringBackend() {
   const served: { readonly method: string; readonly target: string; readonly body: string }[] = []
@@ -31,6 +32,11 @@ export async function startIgnoringBackend() {
       served.push({ method, target: target!, body: read.body })
       text = text.slice(read.end)
       socket.write(method === 'HEAD' ? ANSWER : `${ANSWER}ok`)
+      if (/^connection: close$/im.test(head)) {
+        socket.end()
+        text = ''
+        break
+      }
     }
     buffers.set(socket, text)
   })

@@ -4,7 +4,7 @@ import { counterNameOf, type KeyedLimit } from '../../policy/key.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { tlsFiles, certWithoutKey } from './listeners.ts'
 import { fieldIssue, identityField, origin, tlsName } from './texts.ts'
-import { atKey, choice, distinct, duration, exclusive, int } from './values.ts'
+import { atKey, bool, choice, distinct, duration, exclusive, int } from './values.ts'
 import { list, named, section, size, stringThat, text } from './values.ts'
 
 const tls = section({ ...tlsFiles, servername: tlsName.optional() }, certWithoutKey)
@@ -51,6 +51,9 @@ const MAX_BODY = 10 * 1024 ** 2
  */
 const CHECKED_METHODS = { par: 'POST', authorization: 'GET,POST' }
 
+/** Methods that have a body only with `body: true`. */
+const WITHOUT_BODY = ['GET', 'HEAD', 'OPTIONS']
+
 /** The maximum keeps the sum of a key that is never idle within 48 bits. */
 const points = int(0, 10_000)
 const ofLimits = z.record(z.string(), points, mustBe('a mapping of limits to points'))
@@ -73,10 +76,11 @@ const route = section(
     limits: distinct(text('the name of a limit'), 0, 'a list of limits').default([]),
     cost: costs.optional(),
     maxBody: size('0B', '100GB').prefault('10MB'),
+    body: bool.prefault(false),
     timeoutMs: duration('1ms', '1d').optional(),
   },
   function* (route) {
-    const { match, respond, authenticate, scope, limits, maxBody, timeoutMs } = route
+    const { match, respond, authenticate, scope, limits, maxBody, body, timeoutMs } = route
     yield* exclusive(route, ['upstream', 'respond'])
     const isChecked = authenticate === 'par' || authenticate === 'authorization'
     const notOwn = 'must be bearer, because callers may read only their own limits'
@@ -87,6 +91,10 @@ const route = section(
     if (timeoutMs !== undefined && respond !== undefined) yield atKey('timeout', message)
     if (scope.length > 0 && authenticate !== 'bearer') yield atKey('scope', message)
     if (maxBody !== MAX_BODY && isChecked) yield atKey('maxBody', message)
+    if (body && (isChecked || respond !== undefined)) yield atKey('body', message)
+    const { methods: matched } = parsePattern(match) as Pattern
+    if (body && matched !== undefined && !WITHOUT_BODY.some((method) => matched.has(method)))
+      yield atKey('body', 'applies to GET, HEAD and OPTIONS, which the route does not match; remove it')
     if (!isChecked) return
     const methods = CHECKED_METHODS[authenticate]
     const path = match.replace(/^[A-Za-z,]+ +/, '')

@@ -42,6 +42,9 @@ export const gatewaysKey = (prefix: string, tag: string): string => keyOf(prefix
 /** Returns the key of the instant since which a server has its data, in the slot of a tag. */
 export const sinceKey = (prefix: string, tag: string): string => keyOf(prefix, '~since', tag)
 
+/** Returns the key of the instant at which a server last registered a gateway, in the slot of a tag. */
+export const seenKey = (prefix: string, tag: string): string => keyOf(prefix, '~seen', tag)
+
 /** Returns the key of all overrides. */
 export const overridesKey = (prefix: string): string => keyOf(prefix, '~overrides')
 

@@ -71,6 +71,13 @@ export async function openStore(
       const range = { countedUntil: new Date(countedUntil), emptySince: new Date(emptySince) }
       log.warn(range, 'Redis data lost; earlier calls are no longer counted')
     },
+    onOutdated(countedUntil, lostUntil) {
+      const range = {
+        countedUntil: countedUntil === 0 ? null : new Date(countedUntil),
+        lostUntil: new Date(lostUntil),
+      }
+      log.warn(range, 'Redis data lost; later calls are no longer counted')
+    },
   })
   const logDamaged = (key: string) =>
     log.error({ key: showKey(key), mode }, 'Redis key damaged; its calls are decided without Redis')

@@ -51,7 +51,9 @@ async function addressCalls(i: number): Promise<void> {
 /** Returns the number of keys in Redis, except those about gateways. */
 async function counters(): Promise<number> {
   const own = await Promise.all(
-    ['~gateways', '~since', '~summaries'].map((name) => redis.command('EXISTS', `sluice:{}:${name}`)),
+    ['~gateways', '~since', '~seen', '~summaries'].map((name) =>
+      redis.command('EXISTS', `sluice:{}:${name}`),
+    ),
   )
   return own.reduce<number>((rest, count) => rest - Number(count), Number(await redis.command('DBSIZE')))
 }

@@ -121,14 +121,24 @@ function commandsOf(history: readonly Event[]): Command[] {
       else commands.push(['ZREM', key, ...names])
     } else if ('register' in event) {
       tick(event.register[0])
-      commands.push(['EVAL', CLOCKED_REGISTER, 2, '{1}~gateways', '{1}~since', event.register[1], 10_000])
+      const names = ['{1}~gateways', '{1}~since', '{1}~seen']
+      commands.push(['EVAL', CLOCKED_REGISTER, names.length, ...names, event.register[1], 10_000])
     } else if ('damage' in event) {
       commands.push(['SET', ...event.damage])
     } else {
       commands.push(['UNLINK', event.gone])
     }
   }
-  for (const key of ['{1}a', '{1}b', '{1}c', '{1}a~access', '{1}b~access', '{1}a~merged', '{1}~since'])
+  for (const key of [
+    '{1}a',
+    '{1}b',
+    '{1}c',
+    '{1}a~access',
+    '{1}b~access',
+    '{1}a~merged',
+    '{1}~since',
+    '{1}~seen',
+  ])
     commands.push(['GET', key])
   for (const key of ['{1}d', '{1}e']) commands.push(['ZRANGE', key, 0, -1], ['TYPE', key])
   return commands

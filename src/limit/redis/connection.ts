@@ -25,6 +25,11 @@ export interface RedisStoreOptions extends RedisConfig {
   readonly onWarning?: (warning: string) => void
   /** Called when Redis lost its data, with the time whose calls are lost, in epoch milliseconds of Redis's clock. */
   readonly onEmptied?: (countedUntil: number, emptySince: number) => void
+  /**
+   * Called when Redis returned with old data: calls counted after `countedUntil`, at least until
+   * `lostUntil`, are lost. Epoch milliseconds of Redis's clock; 0 if unknown.
+   */
+  readonly onOutdated?: (countedUntil: number, lostUntil: number) => void
 }
 
 export type RedisConnection = ReturnType<typeof createConnection>

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { gatewaysKey, sinceKey } from '../key.ts'
+import { gatewaysKey, seenKey, sinceKey } from '../key.ts'
 import type { Lease, Place } from '../leases.ts'
 import type { Quota } from '../quota.ts'
 import { type Charge, DamagedKeyError, type Merge, type OwnCalls } from '../store.ts'
@@ -27,7 +27,7 @@ const REGISTER = scriptOf(REGISTER_SCRIPT)
  * A silent gateway may count by itself: those that lose Redis within two minutes after it still
  * know of it, and leave it its part. Several windows of most limits.
  */
-const GATEWAY_LIFE_MS = 120_000
+export const GATEWAY_LIFE_MS = 120_000
 
 /** Called with the outcome of each script call, which may decide several requests. */
 export type OnReply = (server: string, error?: Error) => void
@@ -172,13 +172,19 @@ export function createScripts(connection: RedisConnection, options: RedisStoreOp
       onReply = listener
     },
 
-    /** Registers a gateway with the server of a hash tag. Times are epoch milliseconds of Redis's clock. */
+    /**
+     * Registers a gateway with the server of a hash tag. Times are epoch milliseconds of Redis's
+     * clock; `ownBefore` and `anyBefore` are those of the registrations before, of this gateway and
+     * of any, that the server has; 0 if it has none.
+     */
     async register(server: string, prefix: string, tag: string) {
-      const params: Params = [2, gatewaysKey(prefix, tag), sinceKey(prefix, tag), id, GATEWAY_LIFE_MS]
+      const keys = [gatewaysKey(prefix, tag), sinceKey(prefix, tag), seenKey(prefix, tag)]
+      const params: Params = [keys.length, ...keys, id, GATEWAY_LIFE_MS]
       const reply = await deadlinesOf(server).within(() => run(server, REGISTER, params))
-      if (reply.length !== 3) throw invalidReply()
-      const [nowUs, gateways, sinceUs] = reply as readonly [number, number, number]
-      return { gateways, seenAt: nowUs / 1000, sinceAt: sinceUs / 1000 }
+      if (reply.length !== 5) throw invalidReply()
+      const [nowUs, gateways, ...before] = reply as readonly [number, number, number, number, number]
+      const [sinceAt, ownBefore, anyBefore] = before.map((us) => us / 1000) as [number, number, number]
+      return { gateways, seenAt: nowUs / 1000, sinceAt, ownBefore, anyBefore }
     },
 
     /**

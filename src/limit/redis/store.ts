@@ -7,7 +7,7 @@ import { createConnection, type RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 import { hashTag } from './hash-slot.ts'
 import { createRedisFields } from './shared-fields.ts'
-import { createScripts } from './scripts.ts'
+import { createScripts, GATEWAY_LIFE_MS } from './scripts.ts'
 
 /** Maximum fields of the key of all summaries, which is deleted beyond. */
 const MAX_SUMMARIES = 1000
@@ -19,6 +19,24 @@ const MAX_SUMMARIES = 1000
 const SUMMARY_LIFE_MS = 10_000
 
 export type RedisStore = ReturnType<typeof createRedisStore>
+
+type Registration = Awaited<ReturnType<ReturnType<typeof createScripts>['register']>>
+/** Uncertainty of the expiry of registrations, in milliseconds. */
+const EXPIRY_SPREAD_MS = 1000
+
+/**
+ * Returns the instant until which a server's data count calls, if they are older than this
+ * gateway's registration `before`; 0 if the instant is unknown, undefined if they are not older.
+ */
+function outdatedSince(before: Registration, { seenAt, ownBefore, anyBefore }: Registration) {
+  // The clock was set back.
+  if (seenAt < before.seenAt) return undefined
+  if (anyBefore > 0 && anyBefore < before.seenAt) return anyBefore
+  // Another gateway has registered since the return of the old data.
+  if (ownBefore > 0) return ownBefore < before.seenAt ? ownBefore : undefined
+  // A gateway that was suspended for longer has been removed.
+  return seenAt - before.seenAt < GATEWAY_LIFE_MS - EXPIRY_SPREAD_MS ? 0 : undefined
+}
 
 /**
  * Creates a store in a Redis that all gateways share: a server, behind Sentinel, or a Cluster. A
@@ -35,7 +53,7 @@ export function createRedisStore(options: RedisStoreOptions) {
   /** The gateway whose summary was written. */
   let summarized: string | undefined
   /** The last registration at each server, by its hash tag. */
-  const registered = new Map<string, Awaited<ReturnType<typeof scripts.register>>>()
+  const registered = new Map<string, Registration>()
 
   /** Yields the keys that a filter accepts: those of `named`, then page by page those of a scan, some of them twice. */
   async function* find({ named, glob, matches }: KeyFilter, signal?: AbortSignal) {
@@ -147,8 +165,10 @@ export function createRedisStore(options: RedisStoreOptions) {
       const tags = new Set(client.tags().values())
       for (const known of registered.keys()) if (!tags.has(known)) registered.delete(known)
       registered.set(tag, now)
-      if (before !== undefined && before.sinceAt !== now.sinceAt)
-        options.onEmptied?.(before.seenAt, now.sinceAt)
+      if (before === undefined) return
+      if (before.sinceAt !== now.sinceAt) return options.onEmptied?.(before.seenAt, now.sinceAt)
+      const countedUntil = outdatedSince(before, now)
+      if (countedUntil !== undefined) options.onOutdated?.(countedUntil, before.seenAt)
     },
 
     /** Returns the last known number of gateways that share the store, at least 1. */

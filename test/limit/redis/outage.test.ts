@@ -333,3 +333,99 @@ describe('when a master is lost', () => {
     await until('the hung master decides', async () => (await charge('hung')).mode === 'store', 15_000)
   })
 })
+
+describe('a Redis that returns with its data', () => {
+  /** Creates a gateway, with the losses that it reports. */
+  async function gatewayOf(url: string) {
+    const emptied: unknown[] = []
+    const outdated: (readonly [countedUntil: number, lostUntil: number])[] = []
+    const store = createRedisStore({
+      topology: { url },
+      prefix: 't',
+      onEmptied: (...range) => void emptied.push(range),
+      onOutdated: (...range) => void outdated.push(range),
+    })
+    closing(store)
+    await store.connect()
+    return { store, emptied, outdated }
+  }
+  const timeOf = async (server: RedisServer): Promise<number> => {
+    const [seconds, micros] = (await server.command('TIME')) as [string, string]
+    return Number(seconds) * 1000 + Number(micros) / 1000
+  }
+  const connected = (store: RedisStore): Promise<unknown> =>
+    until('it is connected', () =>
+      store.probe('redis').then(
+        () => true,
+        () => false,
+      ),
+    )
+
+  test('is reported if the data are old, by each gateway, also by one that the data do not have', async () => {
+    const server = closing(await startRedis())
+    const first = await gatewayOf(server.url)
+    await first.store.probe('redis')
+    const before = await timeOf(server)
+    await server.command('SAVE')
+    const second = await gatewayOf(server.url)
+    await first.store.probe('redis')
+    const after = await timeOf(server)
+    // A gateway that knows nothing registers first.
+    await server.kill()
+    await server.start()
+    await gatewayOf(server.url)
+    for (const { store } of [first, second]) await connected(store)
+    for (const { store } of [first, second]) await store.probe('redis')
+    expect(first.outdated).toHaveLength(1)
+    const [countedUntil, lostUntil] = first.outdated[0]!
+    expect(countedUntil).toBeLessThanOrEqual(before)
+    expect(countedUntil).toBeGreaterThan(before - 5000)
+    expect(lostUntil).toBeGreaterThan(before)
+    expect(lostUntil).toBeLessThanOrEqual(after)
+    expect(second.outdated).toMatchObject([[expect.any(Number), expect.any(Number)]])
+    expect([first.emptied, second.emptied]).toEqual([[], []])
+  })
+
+  test('is not reported if the data are complete, or empty, which is reported as such', async () => {
+    const server = closing(await startRedis())
+    const [first, second] = [await gatewayOf(server.url), await gatewayOf(server.url)]
+    await second.store.probe('redis')
+    await first.store.probe('redis')
+    await server.command('SAVE')
+    await server.kill()
+    await server.start()
+    for (const { store } of [second, first]) await connected(store)
+    for (const { store } of [second, first]) await store.probe('redis')
+    expect([first.outdated, second.outdated, first.emptied]).toEqual([[], [], []])
+    await server.command('FLUSHALL')
+    await first.store.probe('redis')
+    expect(first.emptied).toHaveLength(1)
+    expect(first.outdated).toEqual([])
+  })
+
+  const SECOND = 1e6
+  const MINUTE = 60 * SECOND
+  test.each([
+    ['a gateway was removed by others, as it was suspended', [3 * MINUTE, 0, 3 * MINUTE - SECOND], undefined],
+    ['an answer to a registration was lost', [4 * SECOND, 2 * SECOND, 3 * SECOND], undefined],
+    ['the clock was set back', [-5 * SECOND, -6 * SECOND, -6 * SECOND], undefined],
+    ['the data are an hour older', [10 * MINUTE, 0, -60 * MINUTE], -60 * MINUTE],
+    ['another gateway has registered since', [5 * SECOND, -60 * SECOND, 4 * SECOND], -60 * SECOND],
+    ['another gateway has registered since, and the data are an hour older', [5 * SECOND, 0, 4 * SECOND], 0],
+  ])('is reported only if the data are old: %s', async (_, [now, own, any], countedUntil) => {
+    const fake = closing(await startFakeRedis())
+    const start = 1.7e15
+    let numbers = [start, 1, 1, 0, 0]
+    fake.answer(([name]) => {
+      if (name === 'info') return '$0\r\n\r\n'
+      if (!name!.startsWith('eval')) return '+OK\r\n'
+      return `*5\r\n${numbers.map((number) => `:${number}\r\n`).join('')}`
+    })
+    const { store, outdated } = await gatewayOf(fake.url)
+    const at = (us: number) => (us === 0 ? 0 : start + us)
+    numbers = [at(now!), 1, 1, at(own!), at(any!)]
+    await store.probe('redis')
+    const expected = countedUntil === undefined ? [] : [[at(countedUntil) / 1000, start / 1000]]
+    expect(outdated).toEqual(expected)
+  })
+})

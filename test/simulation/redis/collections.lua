@@ -47,6 +47,12 @@ end
 
 define('ZADD', 3, math.huge, 'wm', function(key, ...)
   local given, added = { ... }, 0
+  if given[1] == 'XX' and given[2] == 'INCR' and text(given[3]) == '0' then
+    -- As register.lua reads a score; no other form of XX or INCR is known.
+    local values, wrong = list(key, 'zset')
+    local at = not wrong and indexOf(values, text(given[4]))
+    return wrong or at and text(values[at + 1]) or false
+  end
   if #given % 2 == 1 then return failed('ERR syntax error') end
   for i = 1, #given, 2 do
     local number, exclusive = score(given[i])

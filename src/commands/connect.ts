@@ -102,9 +102,11 @@ async function tryStore({ store, limits }: Config): Promise<string | readonly Fi
 async function useStore({ redis, prefix }: SharedStore, limits: Config['limits']) {
   const warnings: string[] = []
   const onWarning = (warning: string) => void warnings.push(warning)
-  const store = createRedisStore({ ...redis, prefix, timeoutMs: TIMEOUT_MS, onWarning })
+  let mistake: Error | undefined
+  const onMisconfigured = (error: Error) => void (mistake = error)
+  const store = createRedisStore({ ...redis, prefix, timeoutMs: TIMEOUT_MS, onWarning, onMisconfigured })
   try {
-    if (!(await store.connect())) throw new Error('some servers are unavailable')
+    if (!(await store.connect())) throw mistake ?? new Error('some servers are unavailable')
     // No client id encodes to this key, which expires within a second even if it is not freed.
     const key = `${prefix}:{~check-${randomUUID()}}:check`
     await store.charge([{ name: 'check', key, limit: 1, windowMs: 1000, shadow: false }])

@@ -149,6 +149,14 @@ routes:
     expect(unknown[0]).toMatch(/^failed .*the sentinels know no master of this store\.redis\.name/)
   })
 
+  it('fails for a replica, with which a gateway starts', async () => {
+    const server = await startRedis({ tcp: true, args: ['--replicaof', '127.0.0.1', '1'] })
+    expect(await connect({ store: redis({ url: server.url }) }, 'counting')).toEqual([
+      expect.stringMatching(/^failed counting in Redis: store\.redis\.url is a replica; /),
+    ])
+    await server.close()
+  })
+
   it('reports what is wrong with Redis', async () => {
     const [server, port] = await Promise.all([startRedis({ tcp: true, password: 'open' }), freePort()])
     const url = (user: string) => server.url.replace('//', `//${user}@`)

@@ -5,6 +5,7 @@ import type { Log } from '../../src/observe/log.ts'
 import { showGauges } from '../../src/observe/gauges.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { mergeStatus } from '../../src/observe/status.ts'
+import { startForwarder } from '../helpers/forwarder.ts'
 import { type RedisServer, type RedisServerOptions, startRedis } from '../helpers/redis.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -147,6 +148,34 @@ describe.concurrent('a Redis that starts after the gateway and', () => {
     })
     expect(await up()).toBe(false)
   })
+})
+
+it.concurrent('a gateway whose Redis is a replica starts with the fallback, and follows the name of the master', async ({
+  expect,
+  onTestFinished,
+}) => {
+  const [replica, master] = await Promise.all([
+    serverThat(onTestFinished, { args: ['--replicaof', '127.0.0.1', '1'] }),
+    serverThat(onTestFinished, {}),
+  ])
+  const name = await startForwarder(replica.port)
+  onTestFinished(name.close)
+  const { opened, lines, up } = await open(onTestFinished, { topology: { url: name.url } })
+  expect(lines).toEqual([expect.stringMatching(/^error: store\.redis\.url is a replica; in a failover/)])
+  expect((await opened.store.charge([quota])).mode).toBe('local')
+  // The connections to the former master stay open.
+  name.leadTo(master.port)
+  await until('the master decides', async () => (await opened.store.charge([quota])).mode === 'store')
+  expect(await master.command('EXISTS', quota.key)).toBe(1)
+
+  await master.command('REPLICAOF', '127.0.0.1', '1')
+  await until('the fallback decides', async () => {
+    await opened.store.charge([quota])
+    return !(await up())
+  })
+  await replica.command('REPLICAOF', 'NO', 'ONE')
+  name.leadTo(replica.port)
+  await until('the new master decides', up)
 })
 
 it.concurrent('a Redis that hangs is detected as down and as up again, also without calls', async ({

@@ -28,7 +28,6 @@ export interface OutageChange {
 
 /** A store of several servers, which may fail one by one. */
 export type RemoteStore = Omit<RedisStore, 'connect' | 'overrides' | 'renew' | 'shareSummary'>
-const RECONNECT_EVERY_MS = 1000
 
 /**
  * Creates a circuit breaker for each server. After 3 failures in a row, 250 ms from the first to
@@ -43,13 +42,12 @@ export function createBreakers(store: RemoteStore, options: BreakerOptions) {
   function breakerOf(server: string): Health {
     const existing = breakers.get(server)
     if (existing) return existing
-    let reconnectedAt = Number.NEGATIVE_INFINITY
-    /** Replaces a silent connection, which never recovers by itself; a connection with errors need not be replaced. */
+    /**
+     * Replaces a silent connection, which never recovers by itself, and a connection to a wrong
+     * server: after a failover, its name leads to another one. A connection with errors stays.
+     */
     const heal = (cause: Error): void => {
-      const now = clock.now()
-      if (!(cause instanceof TimeoutError) || now - reconnectedAt < RECONNECT_EVERY_MS) return
-      reconnectedAt = now
-      store.reconnect(server)
+      if (cause instanceof TimeoutError || cause.name === 'StoreConfigError') store.reconnect(server)
     }
     const changed = (mode: Mode, cause?: Error): void =>
       options.onChange?.({ mode, server, degraded: isDegraded(), cause })

@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis'
 import { type Clock, SYSTEM_CLOCK } from '../../runtime/clock.ts'
+import { createPace } from './back-off.ts'
 import { openClient } from './client.ts'
 import { checkInfo, configError, isGeneric, type StoreConfigError } from './diagnose.ts'
 import type { RedisConfig } from './options.ts'
@@ -19,7 +20,7 @@ export interface RedisStoreOptions extends RedisConfig {
   /** Replaces the connection by ioredis in the simulation. */
   readonly open?: typeof openClient
   readonly onLost?: () => void
-  /** Called once if, after `connect`, Redis contradicts the configuration. */
+  /** Called once if Redis contradicts the configuration, at `connect` only if this may pass. */
   readonly onMisconfigured?: (error: StoreConfigError) => void
   /** Called with a fault of a Redis that can be used; once unless the fault changes. */
   readonly onWarning?: (warning: string) => void
@@ -45,6 +46,7 @@ export function createConnection(options: RedisStoreOptions) {
   let misconfiguration: StoreConfigError | undefined
   const { clock = SYSTEM_CLOCK, open = openClient } = options
   const client = open(options, failed)
+  const mayReplace = createPace(clock)
   const emitter = client.commands as Redis
   emitter.on('error', failed).on('sentinelError', failed)
   emitter.on('ready', () => changed(true)).on('close', () => changed(false))
@@ -106,6 +108,11 @@ export function createConnection(options: RedisStoreOptions) {
     return wrong
   }
 
+  /** Replaces the connection to a server, at most once a second, and less often while that does not help. */
+  function reconnect(server: string): void {
+    if (mayReplace(server)) client.reconnect(server)
+  }
+
   function close(): void {
     isClosed = true
     client.close()
@@ -115,6 +122,7 @@ export function createConnection(options: RedisStoreOptions) {
     client,
     check,
     close,
+    reconnect,
     /** Connects and calls `ask`; resolves and rejects as `RedisStore.connect`. */
     async connect(ask: () => Promise<unknown>): Promise<boolean> {
       const connecting = new Promise<boolean>((resolve, reject) => {
@@ -126,8 +134,12 @@ export function createConnection(options: RedisStoreOptions) {
       const isConnected = (await connecting.catch(report)) === true
       onMisconfigured = options.onMisconfigured
       if (misconfiguration === undefined) return isConnected
-      close()
-      throw misconfiguration
+      if (!misconfiguration.mayPass) {
+        close()
+        throw misconfiguration
+      }
+      onMisconfigured?.(misconfiguration)
+      return false
     },
     /** Throws the StoreConfigError if Redis contradicts the configuration. */
     assertConfigured(): void {
@@ -136,7 +148,7 @@ export function createConnection(options: RedisStoreOptions) {
     /** Adds the reason to an error while the server is not connected; reconnects to a server that refuses writes. */
     explain: <T>(asked: Promise<T>, server: string): Promise<T> =>
       asked.catch((error: Error) => {
-        if (/^(?:READONLY|NOAUTH|MASTERDOWN)\b/.test(error.message)) client.reconnect(server)
+        if (/^(?:READONLY|NOAUTH|MASTERDOWN)\b/.test(error.message)) reconnect(server)
         throw explained(error, client.reason(server))
       }),
   }

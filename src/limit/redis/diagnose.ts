@@ -1,15 +1,24 @@
 import { Redis } from 'ioredis'
 import { type RedisConfig, sentinelOptions, serverOptions, urlsOf } from './options.ts'
 
+/** The remedies of states that a failover, or a renewed certificate, ends. */
+const REPLICA =
+  'store.redis.url is a replica; in a failover, the gateway reconnects until it is the master. Otherwise write the URL of the master, or sentinels with name.'
+const EXPIRED =
+  'the certificate of Redis is not valid at this time; renew it at Redis, or correct the clock of this machine.'
+
 /** A mistake in the configuration of the store; the message says how to correct it. */
 export class StoreConfigError extends Error {
   /** The remedy, without the answer of Redis. */
   readonly advice: string
+  /** True if time may end it without a change of the file: the gateway starts, and connects again. */
+  readonly mayPass: boolean
 
   constructor(advice: string, cause?: Error) {
     super(cause === undefined ? advice : `${advice} (Cause: ${cause.message})`, { cause })
     this.name = 'StoreConfigError'
     this.advice = advice
+    this.mayPass = advice === REPLICA || advice === EXPIRED
   }
 }
 
@@ -35,8 +44,9 @@ const REMEDIES: Readonly<Record<string, RegExp>> = {
     /No such master with that name|invalid reply: null/,
   'store.redis.url names a database that this Redis does not have; write one that it has.':
     /DB index is out of range/i,
+  [EXPIRED]: /certificate (?:has expired|is not yet valid)/i,
   'the certificate of Redis is not trusted; set store.redis.tls.ca to the authority that signed it.':
-    /self[- ]signed|unable to (?:verify|get local issuer)|certificate has expired|altnames/i,
+    /self[- ]signed|unable to (?:verify|get local issuer)|altnames/i,
 }
 
 /** Returns the remedy of an error that a retry does not fix; undefined for an outage. */
@@ -50,9 +60,17 @@ export function configError(error: unknown): StoreConfigError | undefined {
 
 /** Fields of INFO, with the value that makes a server unusable as `store.redis.url`, and the remedy. */
 const WRONG_SERVERS = [
-  ['redis_mode', 'sentinel', 'a Sentinel; write sentinels: [its URL] and name: its master.'],
-  ['cluster_enabled', '1', 'one node of a cluster; write cluster: [its URL] in place of url.'],
-  ['role', 'slave', 'a replica; write the URL of the master, or sentinels with name.'],
+  [
+    'redis_mode',
+    'sentinel',
+    'store.redis.url is a Sentinel; write sentinels: [its URL] and name: its master.',
+  ],
+  [
+    'cluster_enabled',
+    '1',
+    'store.redis.url is one node of a cluster; write cluster: [its URL] in place of url.',
+  ],
+  ['role', 'slave', REPLICA],
 ] as const
 
 const infoField = (info: string, name: string) => new RegExp(`^${name}:(.*)`, 'm').exec(info)?.[1]
@@ -63,7 +81,7 @@ const infoField = (info: string, name: string) => new RegExp(`^${name}:(.*)`, 'm
  */
 export function checkInfo({ topology }: RedisConfig, info: string): string | undefined {
   for (const [name, value, remedy] of 'url' in topology ? WRONG_SERVERS : []) {
-    if (infoField(info, name) === value) throw new StoreConfigError(`store.redis.url is ${remedy}`)
+    if (infoField(info, name) === value) throw new StoreConfigError(remedy)
   }
   const policy = infoField(info, 'maxmemory_policy') ?? 'noeviction'
   if (policy === 'noeviction' || Number(infoField(info, 'maxmemory') ?? '0') === 0) return undefined

@@ -83,7 +83,7 @@ export function createRedisStore(options: RedisStoreOptions) {
     listen: scripts.listen,
     /**
      * Connects. Resolves with false while a server is unavailable, and retries; rejects with a
-     * StoreConfigError if Redis contradicts the configuration.
+     * StoreConfigError if Redis contradicts the configuration and time does not change that.
      */
     connect: () => connection.connect(() => Promise.all(store.servers().map(store.probe))),
 
@@ -150,7 +150,7 @@ export function createRedisStore(options: RedisStoreOptions) {
     },
     server: client.server,
     servers: (): readonly string[] => [...client.tags().keys()],
-    reconnect: client.reconnect,
+    reconnect: connection.reconnect,
     renew: client.renew,
     spreadMs: (key: string): number => scripts.clocks.spreadMs(client.server(key)),
     dateAt: (key: string, localMs: number) => scripts.clocks.dateAt(client.server(key), localMs),

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { createServer, type Socket } from 'node:net'
+import { createServer as createTlsServer } from 'node:tls'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { GRANTS, SENTINEL_GRANTS, StoreConfigError } from '../../../src/limit/redis/diagnose.ts'
@@ -19,6 +20,7 @@ import {
   startRedis,
   startSentinels,
 } from '../../helpers/redis.ts'
+import { makeCertificate } from '../../helpers/self-signed.ts'
 import { sharedCluster, sharedSentinels } from '../../helpers/shared-redis.ts'
 import { until } from '../../helpers/wait.ts'
 
@@ -110,7 +112,6 @@ describe('a start with the wrong Redis reports the remedy:', () => {
   test.each<[string, () => Topology, Options, string]>([
     ['a cluster’s node as the one server', () => ({ url: cluster.urls[0]! }), {}, IS_NODE],
     ['a database of a cluster’s node', () => ({ url: `${cluster.urls[0]!}/3` }), {}, IS_NODE],
-    ['a replica', () => ({ url: sentinels.replica.url }), {}, 'is a replica'],
     ['a Sentinel as the server', () => ({ url: sentinels.urls[0]! }), {}, IS_SENTINEL],
     ['a database of a Sentinel', () => ({ url: `${sentinels.urls[0]!}/3` }), {}, IS_SENTINEL],
     ['a server as a Sentinel', () => ({ sentinels: [plain.url], name: 'main' }), {}, OTHER_KIND],
@@ -208,6 +209,22 @@ test.each<[string, (socket: Socket) => void]>([
   })
   const { port } = server.address() as { port: number }
   expect(await connect({ url: `${scheme}://127.0.0.1:${port}` })).toEqual([])
+  await store.close()
+  server.close()
+})
+
+test('a certificate that has expired does not prevent a start, since a renewal ends it', async () => {
+  const expired = makeCertificate('localhost', -1000, '127.0.0.1')
+  const server = createTlsServer(expired, (socket) => void socket.destroy()).on('tlsClientError', () => {})
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve)
+  })
+  const { port } = server.address() as { port: number }
+  const wrong: string[] = []
+  const onMisconfigured = ({ message }: Error) => void wrong.push(message)
+  const tls = { ca: expired.cert }
+  expect(await connect({ url: `rediss://127.0.0.1:${port}` }, { tls, onMisconfigured })).toEqual([])
+  expect(wrong).toEqual([expect.stringMatching(/^the certificate of Redis is not valid at this time; /)])
   await store.close()
   server.close()
 })

@@ -134,7 +134,7 @@ export async function buildService(
     notReadyReason() {
       const issuer = current.issuers.awaited()
       if (issuer !== undefined) return `the keys of the issuer ${issuer} are not read yet`
-      return ready() ? undefined : 'Redis does not answer, and store.onOutage is deny'
+      return ready() ? undefined : 'Redis does not answer or is full, and store.onOutage is deny'
     },
     async apply(next) {
       const loadedKeys = await loadIssuerKeys(next)

@@ -50,4 +50,23 @@ describe('while Redis is down', () => {
     expect((await call(adminPort, { path: '/metrics' })).body).toContain('\nsluice_store_up 1\n')
     expect((await call(adminPort, { path: '/readyz' })).status).toBe(200)
   })
+
+  it('is not ready from the first call that a full Redis cannot count, and no call passes', async () => {
+    const { port, adminPort } = await gateway()
+    const mine = await token(newClient())
+    expect((await call(port, { token: mine })).status).toBe(200)
+    await redis.command('CONFIG', 'SET', 'maxmemory', '1')
+    expect((await call(port, { token: mine })).status).toBe(503)
+    // The limits can still be read in Redis: only writes are refused.
+    expect(await redis.command('PING')).toBe('PONG')
+    const { status, body } = await call(adminPort, { path: '/readyz' })
+    expect([status, body]).toEqual([
+      503,
+      'not ready: Redis does not answer or is full, and store.onOutage is deny\n',
+    ])
+    expect((await call(adminPort, { path: '/metrics' })).body).toContain('\nsluice_store_up 0\n')
+    await redis.command('CONFIG', 'SET', 'maxmemory', '0')
+    await until('it is ready', async () => (await call(adminPort, { path: '/readyz' })).status === 200)
+    expect((await call(port, { token: mine })).status).toBe(200)
+  })
 })

@@ -2,6 +2,7 @@ import { Health } from '../../health.ts'
 import { type Clock, SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { OutageMode } from '../quota.ts'
 import { TimeoutError } from '../redis/deadlines.ts'
+import { isOutOfMemory } from '../redis/memory.ts'
 import type { RedisStore } from '../redis/store.ts'
 
 export type Mode = 'store' | OutageMode
@@ -32,7 +33,8 @@ export type RemoteStore = Omit<RedisStore, 'connect' | 'overrides' | 'renew' | '
 /**
  * Creates a circuit breaker for each server. After 3 failures in a row, 250 ms from the first to
  * the last, the server is down: a silent connection is replaced, and a probe is sent every 250 ms
- * until one succeeds. Servers that are up are probed too.
+ * until one succeeds. A server that refuses a write because it is full is down at once, until it has
+ * room. Servers that are up are probed too.
  */
 export function createBreakers(store: RemoteStore, options: BreakerOptions) {
   const { onOutage, clock = SYSTEM_CLOCK, probeEveryMs = 250, idleEveryMs = 2000 } = options
@@ -42,6 +44,8 @@ export function createBreakers(store: RemoteStore, options: BreakerOptions) {
   function breakerOf(server: string): Health {
     const existing = breakers.get(server)
     if (existing) return existing
+    /** True in an outage because the server is full. */
+    let wasFull = false
     /**
      * Replaces a silent connection, which never recovers by itself, and a connection to a wrong
      * server: after a failover, its name leads to another one. A connection with errors stays.
@@ -55,12 +59,16 @@ export function createBreakers(store: RemoteStore, options: BreakerOptions) {
       failures: 3,
       spanMs: probeEveryMs,
       backoffMs: probeEveryMs,
-      probe: () => store.probe(server),
+      probe: () => store.probe(server, wasFull),
       onDown(cause) {
+        wasFull = isOutOfMemory(cause)
         changed(onOutage, cause)
         heal(cause)
       },
-      onProbeFailed: heal,
+      onProbeFailed(cause) {
+        wasFull ||= isOutOfMemory(cause)
+        heal(cause)
+      },
       onUp: () => changed('store'),
       clock,
     })
@@ -73,6 +81,8 @@ export function createBreakers(store: RemoteStore, options: BreakerOptions) {
     // Only a probe ends an outage.
     if (!breaker.up) return
     if (error === undefined) return breaker.succeeded()
+    // Between two failures, keys expire, and a few calls succeed: these must not hide the outage.
+    if (isOutOfMemory(error)) return breaker.trip(error)
     breaker.failed(error)
     breaker.check()
   })

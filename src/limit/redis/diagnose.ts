@@ -73,7 +73,8 @@ const WRONG_SERVERS = [
   ['role', 'slave', REPLICA],
 ] as const
 
-const infoField = (info: string, name: string) => new RegExp(`^${name}:(.*)`, 'm').exec(info)?.[1]
+/** Returns a field of INFO. */
+export const infoField = (info: string, name: string) => new RegExp(`^${name}:(.*)`, 'm').exec(info)?.[1]
 
 /**
  * Compares INFO with the configuration. Throws a StoreConfigError if the store must not use the

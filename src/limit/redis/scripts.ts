@@ -165,6 +165,9 @@ export function createScripts(connection: RedisConnection, options: RedisStoreOp
 
   return {
     check: (server: string) => deadlinesOf(server).within(check),
+    /** Returns INFO about the memory of a server; nothing about a server that is not connected. */
+    memory: (server: string) =>
+      deadlinesOf(server).within(async () => (await client.node(server)?.info('memory')) ?? ''),
     clocks,
 
     /** Sets the listener to the outcomes of script calls. */

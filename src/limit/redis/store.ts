@@ -6,6 +6,7 @@ import type { Allowance, Charge, Merge, OwnCalls } from '../store.ts'
 import { createConnection, type RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 import { hashTag } from './hash-slot.ts'
+import { assertRoom } from './memory.ts'
 import { createRedisFields } from './shared-fields.ts'
 import { createScripts, GATEWAY_LIFE_MS } from './scripts.ts'
 
@@ -55,6 +56,14 @@ export function createRedisStore(options: RedisStoreOptions) {
   /** The last registration at each server, by its hash tag. */
   const registered = new Map<string, Registration>()
 
+  /** Reports calls that a server has lost since this gateway's registration `before`. */
+  function reportLoss(before: Registration | undefined, now: Registration): void {
+    if (before === undefined) return
+    if (before.sinceAt !== now.sinceAt) return options.onEmptied?.(before.seenAt, now.sinceAt)
+    const countedUntil = outdatedSince(before, now)
+    if (countedUntil !== undefined) options.onOutdated?.(countedUntil, before.seenAt)
+  }
+
   /** Yields the keys that a filter accepts: those of `named`, then page by page those of a scan, some of them twice. */
   async function* find({ named, glob, matches }: KeyFilter, signal?: AbortSignal) {
     connection.assertConfigured()
@@ -85,7 +94,8 @@ export function createRedisStore(options: RedisStoreOptions) {
      * Connects. Resolves with false while a server is unavailable, and retries; rejects with a
      * StoreConfigError if Redis contradicts the configuration and time does not change that.
      */
-    connect: () => connection.connect(() => Promise.all(store.servers().map(store.probe))),
+    connect: () =>
+      connection.connect(() => Promise.all(store.servers().map((server) => store.probe(server)))),
 
     charge: (quotas: readonly Quota[], own?: OwnCalls, lease?: string) =>
       scripts.decide(quotas, true, own, lease),
@@ -155,8 +165,11 @@ export function createRedisStore(options: RedisStoreOptions) {
     spreadMs: (key: string): number => scripts.clocks.spreadMs(client.server(key)),
     dateAt: (key: string, localMs: number) => scripts.clocks.dateAt(client.server(key), localMs),
 
-    /** Registers this gateway with a server. Resolves if the server can decide calls, or has left the cluster. */
-    async probe(server: string): Promise<void> {
+    /**
+     * Registers this gateway with a server. Resolves if the server can decide calls, or has left the
+     * cluster. Rejects with `needsRoom` if it is nearly full.
+     */
+    async probe(server: string, needsRoom = false): Promise<void> {
       await scripts.check(server)
       const tag = client.tags().get(server)
       if (tag === undefined) return
@@ -165,10 +178,8 @@ export function createRedisStore(options: RedisStoreOptions) {
       const tags = new Set(client.tags().values())
       for (const known of registered.keys()) if (!tags.has(known)) registered.delete(known)
       registered.set(tag, now)
-      if (before === undefined) return
-      if (before.sinceAt !== now.sinceAt) return options.onEmptied?.(before.seenAt, now.sinceAt)
-      const countedUntil = outdatedSince(before, now)
-      if (countedUntil !== undefined) options.onOutdated?.(countedUntil, before.seenAt)
+      reportLoss(before, now)
+      if (needsRoom) assertRoom(await scripts.memory(server))
     },
 
     /** Returns the last known number of gateways that share the store, at least 1. */

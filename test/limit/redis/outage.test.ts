@@ -31,8 +31,9 @@ function quota(limit = 1_000_000): Quota {
 
 async function storeOf(
   topology: RedisStoreOptions['topology'],
+  timeoutMs = TIMEOUT_MS,
 ): Promise<{ store: FallbackStore; redis: RedisStore }> {
-  const redis = createRedisStore({ topology, prefix: 't', timeoutMs: TIMEOUT_MS })
+  const redis = createRedisStore({ topology, prefix: 't', timeoutMs })
   await redis.connect()
   const store = closing(withFallback(redis, { onOutage: 'local', probeEveryMs: 50 }))
   return { store, redis }
@@ -110,6 +111,31 @@ describe('under load, with a Redis that', () => {
     await until('Redis decides again', () => store.mode() === 'store', RECOVERED_MS)
     await expectMode(store, 'store')
     expect(await calls.stop()).toEqual([])
+  })
+
+  test('is full, is down from the first refused write until one hundredth of its memory is free', async () => {
+    // A busy machine must not cause a timeout, which is another failure.
+    const { store } = await storeOf({ url: server.url }, 20_000)
+    const infoOf = async (section: string, pattern: RegExp) =>
+      Number(pattern.exec(String(await server.command('INFO', section)))?.[1] ?? 0)
+    const registrations = () => infoOf('commandstats', /^cmdstat_zadd:calls=(\d+)/m)
+    // A hundredth of this is more than the buffers of connections.
+    const fill = "for i = 1, 50 do redis.call('SET', 'filler' .. i, ('x'):rep(1000000)) end"
+    await server.command('EVAL', fill, 0)
+    expect((await store.charge([quota()])).mode).toBe('store')
+
+    await server.command('CONFIG', 'SET', 'maxmemory', '1')
+    expect((await store.charge([quota()])).mode).toBe('local')
+    expect(store.mode()).toBe('local')
+
+    const used = await infoOf('memory', /^used_memory:(\d+)/m)
+    await server.command('CONFIG', 'SET', 'maxmemory', used + 200_000)
+    const before = await registrations()
+    await until('it was probed several times', async () => (await registrations()) > before + 3)
+    expect(store.mode()).toBe('local')
+
+    await server.command('CONFIG', 'SET', 'maxmemory', used + 2_000_000)
+    await expectMode(store, 'store')
   })
 
   test('loses its scripts, Redis still decides every call', async () => {

@@ -3,9 +3,10 @@
  * `pipe` (bodies), `proxyRes` and `error` lead out.
  */
 import type { ClientRequest, IncomingMessage } from 'node:http'
-import { BODILESS, mayBeUnread } from '../downstream/framing.ts'
+import { BODILESS, type BodyLength, mayBeUnread } from '../downstream/framing.ts'
 import { createProxyServer } from '../runtime/http-proxy.ts'
 import { completeHead } from '../runtime/node-http.ts'
+import { authenticatesConnection } from './bound-schemes.ts'
 import type { PooledSocket } from './connections.ts'
 import type { Outgoing } from './request-headers.ts'
 import { ignore, type UpstreamRequest } from './request.ts'
@@ -25,14 +26,23 @@ function toProxied(owner: UpstreamRequest) {
 
 /**
  * Returns the fields that frame the body: Node.js would send bodies without a length for some
- * methods, and announce chunks for no body for others. A server that leaves the body unread must
- * close the connection, on which the body would be its next request.
+ * methods, and announce chunks for no body for others.
  */
-function framingOf({ method, headers }: IncomingMessage, { bodyLength }: Outgoing) {
-  const connection = mayBeUnread(method, bodyLength) ? ['connection', 'close'] : []
+function framingOf(request: IncomingMessage, { bodyLength }: Outgoing) {
+  const { method, headers } = request
+  const connection = needsOwnConnection(request, bodyLength) ? ['connection', 'close'] : []
   if (bodyLength === undefined) return ['transfer-encoding', 'chunked', ...connection]
   const isAnnounced = headers['content-length'] !== undefined || !BODILESS.has(method)
-  return isAnnounced ? ['content-length', String(bodyLength), ...connection] : []
+  return isAnnounced ? ['content-length', String(bodyLength), ...connection] : connection
+}
+
+/**
+ * Returns true if no request may follow on the connection. A server that leaves the body unread
+ * must close it: the body would be its next request. A server that authenticates the connection
+ * would take the next request for one of the same caller.
+ */
+function needsOwnConnection({ method, headers }: IncomingMessage, bodyLength: BodyLength): boolean {
+  return mayBeUnread(method, bodyLength) || authenticatesConnection(headers.authorization)
 }
 
 type Proxied = ReturnType<typeof toProxied>
@@ -64,7 +74,7 @@ export function createSend(protocol: string): (upstreamRequest: UpstreamRequest)
         // Without a limit: Node.js would drop the fields beyond it silently. Its limit of the head's size stays.
         clientRequest.maxHeadersCount = 0
         const { request, outgoing } = owner
-        if (mayBeUnread(request.method, outgoing.bodyLength)) clientRequest.shouldKeepAlive = false
+        if (needsOwnConnection(request, outgoing.bodyLength)) clientRequest.shouldKeepAlive = false
         completeHead(clientRequest, outgoing.target, outgoing.headers)
         clientRequest.on('upgrade', refuseUpgrade)
         owner.onRequest(clientRequest)

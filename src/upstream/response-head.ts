@@ -1,15 +1,27 @@
 import { HOP_BY_HOP, namedByConnection, nameSet } from '../downstream/request-fields.ts'
 import { memoize } from '../runtime/memoize.ts'
+import { challengesConnection } from './bound-schemes.ts'
 
 /** Response fields that the gateway replaces on limited routes. */
 const RATE_LIMIT = nameSet(`
   ratelimit ratelimit-limit ratelimit-policy ratelimit-remaining ratelimit-reset
   x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset
 `)
+/** Response fields that may name how the server has authenticated the caller, or wants to. */
+const CHALLENGES = nameSet('authentication-info www-authenticate')
+/** Response fields of servers that authenticate connections (`Proxy-Support`: RFC 4559 section 6). */
+const SESSIONS = nameSet('persistent-auth proxy-support')
 const READ_FIELDS = ['content-length', 'date', 'keep-alive', 'transfer-encoding'] as const
 
 /** `keep` is forwarded, `drop` is not; the others are read. */
-type ResponseFieldKind = 'keep' | 'drop' | 'request-id' | 'rate-limit' | (typeof READ_FIELDS)[number]
+type ResponseFieldKind =
+  | 'keep'
+  | 'drop'
+  | 'request-id'
+  | 'rate-limit'
+  | 'challenge'
+  | 'session'
+  | (typeof READ_FIELDS)[number]
 
 /** The fields of responses, and the one of the request id. */
 export interface ResponseFields {
@@ -27,6 +39,8 @@ export function createResponseFields(requestId: string): ResponseFields {
     const lower = name.toLowerCase()
     if (lower === idField) return 'request-id'
     if (RATE_LIMIT.has(lower)) return 'rate-limit'
+    if (CHALLENGES.has(lower)) return 'challenge'
+    if (SESSIONS.has(lower)) return 'session'
     return READ_FIELDS.find((field) => field === lower) ?? (HOP_BY_HOP.has(lower) ? 'drop' : 'keep')
   }
   return { requestId, idField, kindOf: memoize(kindOf, 1000, 64) }
@@ -47,6 +61,7 @@ export interface AddedFields {
  * the upstream's rate-limit fields, except those of a 429 of its own: the gateway's would report
  * calls as remaining. The request id is added if the upstream sent none. `keepAliveMs` is the
  * announced lifetime of an idle socket, less the time for the next request to arrive.
+ * `isConnectionBound` is true if the server authenticates the connection (NTLM, Negotiate).
  */
 export function readResponseHead(rawHeaders: readonly string[], status: number, added: AddedFields) {
   const { requestId, responseFields } = added
@@ -65,11 +80,14 @@ export function readResponseHead(rawHeaders: readonly string[], status: number, 
   let transferEncoding: string | undefined
   let keepAliveMs: number | undefined
   let hasId = false
+  let isConnectionBound = false
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!
     const value = rawHeaders[i + 1]!
     const field = kindOf(name)
-    if (field === 'keep' || field === 'rate-limit' || field === 'date') {
+    const isOfAuthentication = field === 'challenge' || field === 'session'
+    if (isOfAuthentication) isConnectionBound ||= field === 'session' || challengesConnection(value)
+    if (field === 'keep' || field === 'rate-limit' || field === 'date' || isOfAuthentication) {
       if (field === 'rate-limit' && rateLimit !== undefined) continue
       if (named?.has(name.toLowerCase()) === true) continue
       if (field === 'date') framing.push(name, value)
@@ -90,7 +108,7 @@ export function readResponseHead(rawHeaders: readonly string[], status: number, 
   }
   if (rateLimit !== undefined) headers += rateLimit
   if (!hasId) headers += `\r\n${responseFields.requestId}: ${requestId}`
-  return { headers, framing, contentLength, transferEncoding, keepAliveMs }
+  return { headers, framing, contentLength, transferEncoding, keepAliveMs, isConnectionBound }
 }
 
 export type ResponseHead = ReturnType<typeof readResponseHead>

@@ -201,6 +201,7 @@ describe('fields of the answer', () => {
       contentLength: 3,
       transferEncoding: undefined,
       keepAliveMs: 4000,
+      isConnectionBound: false,
     })
     expect(answer('date', 200).framing).toEqual(headersOf('Content-Length 3'))
     expect(answer('close', 204)).toMatchObject({

@@ -2,7 +2,7 @@ import { Health } from '../../health.ts'
 import { type Clock, SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { OutageMode } from '../quota.ts'
 import { TimeoutError } from '../redis/deadlines.ts'
-import { isOutOfMemory } from '../redis/memory.ts'
+import { isOutOfMemory } from '../redis/info.ts'
 import type { RedisStore } from '../redis/store.ts'
 
 export type Mode = 'store' | OutageMode

@@ -1,4 +1,5 @@
 import { Redis } from 'ioredis'
+import { infoField } from './info.ts'
 import { type RedisConfig, sentinelOptions, serverOptions, urlsOf } from './options.ts'
 
 /** The remedies of states that a failover, or a renewed certificate, ends. */
@@ -72,9 +73,6 @@ const WRONG_SERVERS = [
   ],
   ['role', 'slave', REPLICA],
 ] as const
-
-/** Returns a field of INFO. */
-export const infoField = (info: string, name: string) => new RegExp(`^${name}:(.*)`, 'm').exec(info)?.[1]
 
 /**
  * Compares INFO with the configuration. Throws a StoreConfigError if the store must not use the

@@ -6,7 +6,7 @@ import type { Allowance, Charge, Merge, OwnCalls } from '../store.ts'
 import { createConnection, type RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 import { hashTag } from './hash-slot.ts'
-import { assertRoom } from './memory.ts'
+import { assertRoom } from './info.ts'
 import { createRedisFields } from './shared-fields.ts'
 import { createScripts, GATEWAY_LIFE_MS } from './scripts.ts'
 

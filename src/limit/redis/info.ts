@@ -1,10 +1,11 @@
-import { infoField } from './diagnose.ts'
-
 /**
  * Part of `maxmemory` that must be free before a Redis that was full decides again. Without it,
  * each key that expires would end the outage until the next few calls.
  */
 const MIN_FREE = 0.01
+
+/** Returns a field of INFO. */
+export const infoField = (info: string, name: string) => new RegExp(`^${name}:(.*)`, 'm').exec(info)?.[1]
 
 /** True if Redis refused a write because it is full. Redis 6.2 reports that within a script's error. */
 export const isOutOfMemory = ({ message }: Error): boolean => /\bOOM command not allowed\b/.test(message)

@@ -183,7 +183,8 @@ function applyDecision(deps: GatewayDeps, exchange: Identified, decision: Decisi
   if (quotas.length === 0) return undefined
   exchange.decision = decision
   exchange.callers = route.callersOf(quotas, caller, exchange)
-  deps.usage.drop(quotas)
+  // A refusal charges nothing: refused callers must not make Redis read again.
+  if (decision.admitted) deps.usage.drop(quotas)
   exchange.rateLimitFields = deps.rateLimitHeaders(decision, quotas)
   return decision.admitted ? undefined : exceeded(decision, route.limits)
 }

@@ -27,7 +27,7 @@ export interface LimitUsage {
   /** The length of the window; of a calendar period the greatest. Absent for calls at once. */
   readonly windowSeconds?: number
   readonly calendar?: CalendarName
-  /** The calls at once, and when the oldest of them began; null if there is none. */
+  /** The calls at once, and when the oldest of them, or of 100 of them, began; null if there is none. */
   readonly inProgress?: number
   readonly oldest?: string | null
   /** When `remaining` next grows. */
@@ -74,8 +74,8 @@ export interface Usage {
   /** Returns the allowance of a quota, up to a second old. */
   read(quota: Quota): Promise<Allowance>
   /**
-   * Drops the cached allowances of quotas that were just decided: a caller must not read more than
-   * its last response said.
+   * Drops the cached allowances of quotas that were just charged: a caller must not read more than
+   * the response to its call said.
    */
   drop(quotas: readonly Quota[]): void
   /** Returns the live limits that are counted only per client, up to a second old. */

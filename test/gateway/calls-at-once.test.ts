@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { sluice } from '../commands/run.ts'
 import { call, type Got, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { startRedis } from '../helpers/redis.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -245,4 +246,30 @@ describe.each([
     await until('no call is taken for one in progress', async () => (await limitOf())?.remaining === 2)
     expect(await limitOf()).not.toHaveProperty('windowSeconds')
   })
+})
+
+it('a refused call does not make the next reading ask Redis again', async () => {
+  const redis = await startRedis()
+  const gateway = await startGateway({
+    ...{ data: upstream.url, limits: LIMITS, routes: ROUTES, timeout: '30s' },
+    store: `{ redis: { url: "unix://${redis.url}" }, prefix: read-once, timeout: 10s }`,
+  })
+  const bearer = await token('reader')
+  const running = call(gateway.port, { path: '/both', token: bearer })
+  await until('the call is in progress', () => held.length > 0)
+  const readings = async () =>
+    Number(/^cmdstat_zrange:calls=(\d+)/m.exec(String(await redis.command('INFO', 'commandstats')))?.[1] ?? 0)
+  const before = await readings()
+  const startedAt = performance.now()
+  for (let i = 0; i < 20; i++) {
+    expect((await call(gateway.port, { path: '/both', token: bearer })).status).toBe(429)
+    expect((await call(gateway.port, { path: '/rate-limits', token: bearer })).status).toBe(200)
+  }
+  const seconds = Math.ceil((performance.now() - startedAt) / 1000)
+  // Once a second, each of the client's three limits of calls at once that are not shadows.
+  expect((await readings()) - before).toBeLessThanOrEqual(4 * (seconds + 1))
+  for (const response of held.splice(0)) response.end('{}')
+  await running
+  await gateway.close()
+  await redis.close()
 })

@@ -117,10 +117,11 @@ local function addLease(name, window, id)
   inProgress[name] = count + 1
 end
 
--- Returns when the oldest call in progress of a key began, 0 if there are none.
+-- Returns when the oldest call in progress of a key began, 0 if there are none. Of more than 100, compares those whose leases
+-- end first: each takes 0.5 us, in which Redis answers nobody.
 local function oldestLease(name)
   local oldest = huge
-  for _, id in ipairs(call('ZRANGE', name, 0, -1)) do oldest = min(oldest, tonumber(match(id, '^%d+')) or huge) end
+  for _, id in ipairs(call('ZRANGE', name, 0, 99)) do oldest = min(oldest, tonumber(match(id, '^%d+')) or huge) end
   return oldest < huge and oldest or 0
 end
 

@@ -241,6 +241,16 @@ describe('the Redis store', () => {
     await gateway.close()
   })
 
+  test('compares at most 100 calls in progress to find the oldest', async () => {
+    const mine = { ...quota('many', 1000, 60_000), isConcurrent: true }
+    const nowUs = 1000 * Date.now() + 3600e6
+    /** Leases that end one after the other; the later a lease ends, the earlier its call began. */
+    const leases = Array.from({ length: 150 }, (_, i) => [nowUs + i, `${1000 - i}000000:r:${i}`])
+    await server.command('ZADD', mine.key, ...leases.flat())
+    expect(await store.peek([mine])).toMatchObject([{ used: 150, sinceAt: (1000 - 99) * 1000 }])
+    await server.command('DEL', mine.key)
+  })
+
   test('frees a place of calls at once whose lease ends later than any lease can', async () => {
     const mine = { ...quota('ghosts', 2, 1000), isConcurrent: true }
     const year = 365 * 86_400e6

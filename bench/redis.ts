@@ -100,6 +100,37 @@ async function mergeUs(bench: Bench, window: Merged, ownCalls = 0): Promise<stri
   return `${(((await redisUs(bench)).scripts - before.scripts) / CLIENTS).toFixed(1)} us`
 }
 
+/** Microseconds in the script for each call of a limit of calls at once, and in ZREM for its end. */
+async function atOnceUs({ store }: Bench, limit: number): Promise<readonly [charge: string, end: string]> {
+  await store.flushall()
+  await store.config('RESETSTAT')
+  const sha = (await store.script('LOAD', CHARGE_SCRIPT)) as string
+  const keyOf = (i: number): string => `sluice:{client-${i % CLIENTS}}:~leases:limit`
+  const idOf = (i: number): string => `${Date.now()}000:00000000-0000-4000-8000-000000000000:${i}`
+  for (let done = 0; done < CALLS / 10; done += PIPELINE) {
+    const [begun, ended] = [store.pipeline(), store.pipeline()]
+    for (let i = done; i < done + PIPELINE; i++) {
+      const id = idOf(i)
+      begun.evalsha(sha, 1, keyOf(i), NO_DEADLINE, 0, 0, '3', `${limit} 30000000 0 0`, id)
+      ended.zrem(keyOf(i), id)
+    }
+    await begun.exec()
+    if (limit > 1) await ended.exec()
+  }
+  const info = await store.info('commandstats')
+  const usOf = (name: string): string =>
+    Number(new RegExp(`^cmdstat_${name}:.*usec_per_call=([\\d.]+)`, 'm').exec(info)?.[1] ?? 0).toFixed(1)
+  return [`${usOf('evalsha')} us`, `${usOf('zrem')} us`]
+}
+
+/** Bytes of a key of calls at once, for each call. */
+async function leaseBytes({ store }: Bench, calls: number): Promise<string> {
+  const key = `sluice:{client}:~leases:${calls}`
+  const id = (i: number): string => `${Date.now()}000:00000000-0000-4000-8000-000000000000:${i}`
+  await store.zadd(key, ...Array.from({ length: calls }, (_, i) => [Date.now() * 1000 + i, id(i)]).flat())
+  return `${Math.round(Number(await store.memory('USAGE', key, 'SAMPLES', 0)) / calls)} bytes each`
+}
+
 interface Merged {
   readonly limit: number
   readonly windowUs: number
@@ -135,7 +166,13 @@ async function callRate(bench: Bench, sha: string): Promise<string> {
 }
 
 export async function redis(bench: Bench): Promise<string> {
+  const [begun, ended] = await atOnceUs(bench, 1000)
+  const [refused] = await atOnceUs(bench, 1)
   const lines = [
+    ['script: admitted, a limit of calls at once', begun],
+    ['ZREM: the end of a call', ended],
+    ['script: refused, a limit of calls at once', refused],
+    ['script: admitted, a cost of 5', await scriptUs(bench, { rule: `1 1000 ${WINDOW_US} 16 5` })],
     ['script: admitted, one limit', await scriptUs(bench, {})],
     ['script: admitted, two limits', await scriptUs(bench, { limits: 2 })],
     ['script: admitted, one limit, sixteen calls together', await scriptUs(bench, { decisions: 16 })],
@@ -170,6 +207,8 @@ export async function redis(bench: Bench): Promise<string> {
       `${await bench.store.memory('USAGE', key)} bytes`,
     ])
   }
+  for (const calls of [1, 100, 1000])
+    lines.push([`${calls} calls at once of a client`, await leaseBytes(bench, calls)])
   const further = [
     ['an hour of the clock', ['{memory}:hour'], `1 ${HOUR}`],
     ['an access and its limit, one call', ['{memory}:~access:sessions', '{memory}:sessions'], FREE_ACCESS],

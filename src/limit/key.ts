@@ -33,8 +33,12 @@ export const accessKey = (key: string, token?: string): string =>
 export const proofKey = (prefix: string, first: string, id: string): string =>
   keyOf(prefix, `~proof:${id}`, first)
 
-/** Returns the key that holds the number of the last merge of a gateway into a key. */
-export const mergedKey = (key: string, gateway: string): string => beside(key, `~merged:${gateway}`)
+/**
+ * Returns the key that marks a merge of a gateway into a key as done. Each merge has its own: the
+ * expiry of one must not affect the next.
+ */
+export const mergedKey = (key: string, gateway: string, number: number): string =>
+  beside(key, `~merged:${gateway}.${number}`)
 
 /** Returns the key of the registrations of gateways, in the slot of a tag. */
 export const gatewaysKey = (prefix: string, tag: string): string => keyOf(prefix, '~gateways', tag)

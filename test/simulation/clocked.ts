@@ -62,7 +62,9 @@ const clocked = new Map(
 
 /** Returns a command, with its clock if it runs a script. */
 export function commandOf({ command, args }: Request, nowUs: number): [string, (string | number)[]] {
-  if (command === 'zrem') return [command, [...args]]
+  if (command === 'zrem' || command === 'unlink') return [command, [...args]]
+  if (command === 'pexpire')
+    return ['pexpireat', [args[0]!, Math.floor(nowUs / 1000) + FAR_MS + Number(args[1])]]
   const [script, ...params] = args
   const text = clocked.get(String(script))
   if (text === undefined) throw new Error(`unknown script: ${script}`)

@@ -81,9 +81,9 @@ export function createClient(world: World, loop: Loop, link: Link, deployment: D
           const arrival = Math.max(lastSentMs, later(sentAtMs))
           lastSentMs = arrival
           if (arrival === Infinity) return server.onLost?.(request)
-          const keys = (command === 'zrem' ? args.slice(0, 1) : args.slice(2, 2 + Number(args[1]))).map(
-            String,
-          )
+          const keys = (
+            command.startsWith('eval') ? args.slice(2, 2 + Number(args[1])) : args.slice(0, 1)
+          ).map(String)
           const carry = (atMs: number, isAnswer: boolean, deliver: () => void): void =>
             link.carry === undefined
               ? void world.at(atMs, deliver, isAnswer ? loop : undefined)
@@ -153,6 +153,8 @@ export function createClient(world: World, loop: Loop, link: Link, deployment: D
     commands: Object.assign(events, {
       evalsha: (...args: (string | number)[]) => run('evalsha', String(args[2]), args),
       eval: (...args: (string | number)[]) => run('eval', String(args[2]), args),
+      pexpire: (key: string, ms: number) => run('pexpire', key, [key, ms]),
+      unlink: (key: string) => run('unlink', key, [key]),
       zrem: (key: string, ...members: string[]) => run('zrem', key, [key, ...members]),
     }),
     connect: () =>

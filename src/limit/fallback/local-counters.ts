@@ -162,11 +162,12 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
     for (;;) {
       const merge = state.send(++lastMerge)
       if (merge === undefined) break
-      const charge = await store.merge(merge).catch(() => undefined)
-      for (const { atUs, access } of state.onAnswer(charge !== undefined))
+      const merging = store.merge(merge).then((charge) => ({ charge }))
+      const merged = await merging.catch(() => undefined)
+      for (const { atUs, access } of state.onAnswer(merged !== undefined))
         if (access !== undefined) keys.know(merge.quota, access.key).recordAccess(atUs)
-      if (charge === undefined) break
-      answered([merge.quota], charge)
+      if (merged === undefined) break
+      if (merged.charge !== undefined) answered([merge.quota], merged.charge)
     }
     release(state)
   }

@@ -6,7 +6,7 @@
 -- KEYS, on a cluster all of one hash slot:
 --   1. the key of every limit of every decision, in order; the key of a limit's access precedes it
 --   2. the keys of every decision's limits of calls at once
---   3. the keys that have the numbers of merges
+--   3. the marks of merges
 --
 -- ARGV:
 --   1. the deadline, after which nothing is decided
@@ -19,7 +19,7 @@
 --     2   a calendar period, which lasts the window: its first microsecond
 --     4   own calls of the gateway, which count in addition to the log: their number; the calls of
 --         the merge under way, which count, too, unless the log has them; its number; and the
---         position of the key that has the number of the last merge, from the end
+--         position of its mark, which has its number once it is done, from the end
 --     8   the access of the next limit
 --     16  a call that counts as several: their number
 --   Two arguments follow the rule of a decision with limits of calls at once: for each of them the

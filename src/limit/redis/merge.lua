@@ -2,8 +2,8 @@
 -- even without room, and refunds calls to a calendar period; both once, even if a merge is sent
 -- again. The log of a key: layout.lua.
 --
--- KEYS: the mark of the gateway for the key, which holds the number of its last merge; the key of
--- the limit; the keys of accesses.
+-- KEYS: the mark of the merge, which holds its number once it is done; the key of the limit; the
+-- keys of accesses.
 --
 -- ARGV:
 --   1. the number of this merge
@@ -110,7 +110,7 @@ if isChanged then
   write(KEYS[2], merged, window, start)
   for index = 3, #KEYS do write(KEYS[index], logs[index], accessWindow, accessStart) end
 end
--- No merge is repeated when its calls have left the window.
+-- No merge is repeated when its calls have left the window. After the answer, the gateway has the mark expire sooner.
 local ttl = ceil(window / 1000) + 60000
 call('SET', KEYS[1], number, 'PX', ttl)
 return { now, 1 }

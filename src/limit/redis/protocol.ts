@@ -73,7 +73,7 @@ export function questionOf(batch: Batch, gateway: string, sending: Sending) {
     const period = startUs === 0 ? '' : ` ${startUs}`
     if (counted === undefined) return ` ${limit} ${lengthUs} ${flags + kind}${period}`
     const { calls, sent, number } = counted
-    const mark = marks.unshift(mergedKey(quota.key, gateway))
+    const mark = marks.unshift(mergedKey(quota.key, gateway, number))
     return ` ${limit} ${lengthUs} ${flags + kind + OWN}${period} ${calls} ${sent} ${number} ${mark}`
   }
   const keys = [...logs, ...leased, ...marks]
@@ -107,7 +107,7 @@ export function mergeOf(own: Merge, gateway: string, sending: Sending) {
   const { clocks, server, deadlineUs } = sending
   const { startUs, endUs, lengthUs } = spanOf(quota, sending)
   const accesses = new Set(calls.flatMap(({ access }) => access?.key ?? []))
-  const keys = [mergedKey(quota.key, gateway), quota.key, ...accesses]
+  const keys = [mergedKey(quota.key, gateway, number), quota.key, ...accesses]
   const positions = new Map(keys.map((key, i) => [key, i + 1]))
   const access = calls.find((call) => call.access !== undefined)?.access
   const together = access === undefined ? 0 : access.isOfToken ? OF_TOKEN : access.windowMs * 1000

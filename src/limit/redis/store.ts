@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { gatewaysKey, type KeyFilter, summariesKey } from '../key.ts'
+import { gatewaysKey, type KeyFilter, mergedKey, summariesKey } from '../key.ts'
 import type { Quota } from '../quota.ts'
 import type { Allowance, Charge, Merge, OwnCalls } from '../store.ts'
 import { createConnection, type RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 import { hashTag } from './hash-slot.ts'
 import { assertRoom } from './info.ts'
+import { createMarks } from './marks.ts'
 import { createRedisFields } from './shared-fields.ts'
 import { createScripts, GATEWAY_LIFE_MS } from './scripts.ts'
 
@@ -47,9 +48,15 @@ export function createRedisStore(options: RedisStoreOptions) {
   const connection = createConnection(options)
   const { client, explain } = connection
   const { commands } = client
-  const { prefix, id = randomUUID(), clock = SYSTEM_CLOCK } = options
+  const { prefix, id = randomUUID(), timeoutMs = 60_000, clock = SYSTEM_CLOCK } = options
   const { within: scanWithDeadline } = createDeadlines(10_000, clock)
   const scripts = createScripts(connection, options, id)
+  const marks = createMarks({
+    timeoutMs,
+    clock,
+    expire: (mark, ms) => explain(commands.pexpire(mark, ms), client.server(mark)),
+    remove: (mark) => explain(commands.unlink(mark), client.server(mark)),
+  })
   const summaries = summariesKey(prefix)
   /** The gateway whose summary was written. */
   let summarized: string | undefined
@@ -109,11 +116,15 @@ export function createRedisStore(options: RedisStoreOptions) {
       return charges.flatMap(({ allowances }) => allowances)
     },
 
-    /** Merges calls, then reads their key. Rejects if they may not be in the log. */
-    async merge(own: Merge): Promise<Charge> {
-      await scripts.merge(own)
-      return await scripts.decide([own.quota], false)
-    },
+    /**
+     * Merges calls, then reads their key; the outcome of refunds is known without a reading.
+     * Rejects if the calls may not be in the log, or could not be read: the merge is sent again.
+     */
+    merge: (own: Merge): Promise<Charge | undefined> =>
+      marks.during(mergedKey(own.quota.key, id, own.number), async () => {
+        await scripts.merge(own)
+        return own.calls.length === 0 ? undefined : await scripts.decide([own.quota], false)
+      }),
 
     async keys(filter: KeyFilter, max = Infinity, signal?: AbortSignal): Promise<readonly string[]> {
       const found = new Set<string>()
@@ -186,6 +197,7 @@ export function createRedisStore(options: RedisStoreOptions) {
     gateways: (): number => Math.max(1, ...[...registered.values()].map(({ gateways }) => gateways)),
 
     async close(): Promise<void> {
+      marks.close()
       // Sent before the connection ends. If the command is lost, this gateway is forgotten a little later.
       for (const tag of registered.keys()) commands.zrem(gatewaysKey(prefix, tag), id).catch(() => {})
       if (summarized !== undefined) commands.hdel(summaries, summarized).catch(() => {})

@@ -3,7 +3,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { hashSlot } from '../../../src/limit/redis/hash-slot.ts'
 import { withFallback } from '../../../src/limit/fallback/store.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
-import { DamagedKeyError, type Store } from '../../../src/limit/store.ts'
+import { CHARGE_SCRIPT } from '../../../src/limit/redis/scripts.ts'
+import type { Quota } from '../../../src/limit/quota.ts'
+import { DamagedKeyError, type Merge, type Store } from '../../../src/limit/store.ts'
 import type { SharedCluster, SharedRedis } from '../../helpers/redis.ts'
 import { sharedCluster, sharedRedis } from '../../helpers/shared-redis.ts'
 import { until } from '../../helpers/wait.ts'
@@ -200,6 +202,62 @@ describe('the Redis store', () => {
       expect(await store.charge([bad])).toMatchObject({ admitted: true })
     },
   )
+
+  describe('the mark of a merge', () => {
+    const HOUR_MS = 3_600_000
+    const TIMEOUT_MS = 1000
+    const hourly = (name: string) => quota(name, 5, HOUR_MS)
+    const own = (): Merge['calls'] => [{ atUs: Math.floor(performance.now() * 1000), calls: 1 }]
+    const merge = (mine: Quota, number: number, calls = own()): Merge => ({
+      ...{ number, quota: mine, calls, spreadMs: 0 },
+      back: calls.length > 0 ? undefined : { calls: 1, endsAt: 0 },
+    })
+    async function open(edit = (script: string) => script) {
+      const options = { topology: { url: server.url }, prefix: 'r', timeoutMs: TIMEOUT_MS, edit }
+      const gateway = createRedisStore(options)
+      await gateway.connect()
+      const marks = async (name: string) =>
+        (await server.command('KEYS', `r:{${name}}:~merged:*`)) as string[]
+      const ttlOf = async (name: string) => Number(await server.command('PTTL', (await marks(name))[0]!))
+      return { gateway, marks, ttlOf }
+    }
+
+    test('is kept for a minute after the answer, in which the merge is not repeated, and removed at the close', async () => {
+      const { gateway, marks, ttlOf } = await open()
+      const mine = hourly('marked')
+      const calls = own()
+      expect(await gateway.merge(merge(mine, 1, calls))).toMatchObject({ allowances: [{ used: 1 }] })
+      await until('it expires soon', async () => (await ttlOf('marked')) <= 60_000 + TIMEOUT_MS)
+      expect(await gateway.merge(merge(mine, 1, calls))).toMatchObject({ allowances: [{ used: 1 }] })
+      expect(await gateway.merge(merge(mine, 2))).toMatchObject({ allowances: [{ used: 2 }] })
+      await gateway.close()
+      await until('it is removed', async () => (await marks('marked')).length === 0)
+    })
+
+    test('is kept for a window without an answer, and for a minute after the close', async () => {
+      // The merge is done, but cannot be read.
+      const { gateway, marks, ttlOf } = await open((script) =>
+        script === CHARGE_SCRIPT ? `return redis.error_reply('ERR failed')` : script,
+      )
+      await expect(gateway.merge(merge(hourly('unread'), 1))).rejects.toThrow('failed')
+      await gateway.merge(merge(hourly('refunded'), 2, []))
+      await until('the other expires soon', async () => (await ttlOf('refunded')) <= 60_000 + TIMEOUT_MS)
+      expect(await ttlOf('unread')).toBeGreaterThan(HOUR_MS)
+      await gateway.close()
+      await until('the other is removed', async () => (await marks('refunded')).length === 0)
+      await until('it expires soon', async () => (await ttlOf('unread')) <= 60_000 + TIMEOUT_MS)
+      expect(await marks('unread')).toHaveLength(1)
+    })
+
+    test('is set by one script call if a call is refunded, without a reading', async () => {
+      const { gateway } = await open(counting)
+      await gateway.merge(merge(hourly('once'), 1, []))
+      expect(await server.command('GET', 'calls:{once}')).toBe('1')
+      await gateway.merge(merge(hourly('once'), 2))
+      expect(await server.command('GET', 'calls:{once}')).toBe('3')
+      await gateway.close()
+    })
+  })
 
   test('counts the gateways that share it, and reports the loss of its data', async () => {
     const lost: (readonly [number, number])[] = []

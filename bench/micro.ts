@@ -20,7 +20,12 @@ import { UnorderedList } from '../src/runtime/unordered-list.ts'
 import { createRequestFields, decideAction } from '../src/downstream/request-fields.ts'
 import { markdown } from './report.ts'
 
-const { actionOf } = createRequestFields({ requestId: 'x-request-id', counted: [], identity: [] })
+const { actionOf } = createRequestFields({
+  requestId: 'x-request-id',
+  counted: [],
+  identity: [],
+  callers: [],
+})
 
 const REQUEST_US = 65
 const CALLS = 5000

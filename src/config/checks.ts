@@ -4,7 +4,7 @@ import type { Limit } from '../policy/limit.ts'
 import { claimsOf, fieldsOf } from '../policy/conditions.ts'
 import { parametersOf, partOf } from '../policy/parameter-kinds.ts'
 import { isVariable } from '../policy/parts.ts'
-import { normalizeFieldName } from '../downstream/request-fields.ts'
+import { isCallerField, normalizeFieldName } from '../downstream/request-fields.ts'
 import { asList } from '../runtime/json.ts'
 import { routeHostIssues } from './route-hosts.ts'
 import type { Settings } from './schema.ts'
@@ -22,6 +22,7 @@ export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* unusedParameters(settings)
   yield* requestIdIssues(settings)
   yield* spellingIssues(settings)
+  yield* callerFieldIssues(settings)
   yield* routeHostIssues(settings)
   yield* routeIssues(settings)
   yield* unreachableRoutes(settings)
@@ -97,9 +98,23 @@ function* requestIdIssues({ headers, limits, upstreams }: Settings): Generator<I
   for (const { name, refusal } of limits)
     for (const field of Object.keys(refusal?.headers ?? {}).filter(isId))
       yield { path: ['limits', name, 'refusal', 'headers', field], message, key: true }
-  for (const { name, identityHeaders } of upstreams)
-    for (const [i, field] of identityHeaders.entries())
-      if (isId(field)) yield { path: ['upstreams', name, 'identityHeaders', i], message }
+  for (const { name, identityHeaders, callerHeaders } of upstreams)
+    for (const [key, fields] of Object.entries({ identityHeaders, callerHeaders }))
+      for (const [i, field] of fields.entries())
+        if (isId(field)) yield { path: ['upstreams', name, key, i], message }
+}
+
+/** Yields fields of callers that a limit reads, and that the upstream of one of its routes does not get. */
+function* callerFieldIssues({ limits, routes, upstreams }: Settings): Generator<Issue> {
+  for (const limit of limits)
+    for (const field of fieldsOf([limit]).filter(isCallerField))
+      for (const { name, callerHeaders, identityHeaders } of upstreams) {
+        const isRead = routes.some((route) => route.upstream === name && route.limits.includes(limit.name))
+        const accepted = [...callerHeaders, ...identityHeaders].map((one) => one.toLowerCase())
+        if (!isRead || accepted.includes(field)) continue
+        const message = `reads ${field}, which callers may send to "${name}" only with upstreams.${name}.callerHeaders: [${field}]`
+        yield { path: ['limits', limit.name], message, key: true }
+      }
 }
 
 /**
@@ -109,7 +124,10 @@ function* requestIdIssues({ headers, limits, upstreams }: Settings): Generator<I
 function* spellingIssues({ limits, upstreams }: Settings): Generator<Issue> {
   const places = [
     ...limits.map((limit) => ({ path: ['limits', limit.name], fields: fieldsOf([limit]) })),
-    ...upstreams.map(({ name, identityHeaders: fields }) => ({ path: ['upstreams', name], fields })),
+    ...upstreams.map(({ name, identityHeaders, callerHeaders }) => ({
+      path: ['upstreams', name],
+      fields: [...identityHeaders, ...callerHeaders],
+    })),
   ]
   const spellings = new Map<string, string>()
   for (const { path, fields } of places)

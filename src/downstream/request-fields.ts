@@ -14,18 +14,36 @@ const CHECKED = nameSet(`
   authorization content-encoding content-length content-type cookie dpop host traceparent tracestate
 `)
 
+/** Fields that the gateway sets itself; `X-Sluice-Client` for the backends of a proxy that asks. */
+const OWN = nameSet('content-length x-forwarded-for x-real-ip x-sluice-client')
+
 /**
- * Fields that the gateway always sets itself (the first line), and fields that rewrite the method,
- * the target (WSGI: `Script-Name`), the client, or where a CGI program sends (`Proxy`).
- * `X-Sluice-Client` is Sluice's own, for the backends of a proxy that asks.
+ * Fields that rewrite the method, the target (WSGI: `Script-Name`), or where a CGI program sends
+ * (`Proxy`).
  */
-const DROPPED = nameSet(`
-  content-length x-forwarded-for x-real-ip
-  path-info proxy request-uri script-name x-client-id x-clientid x-envoy-original-path x-http-method
+const REWRITING = nameSet(`
+  path-info proxy request-uri script-name x-envoy-original-path x-http-method
   x-http-method-override x-http-path-override x-method-override x-original-method x-original-path
   x-original-uri x-original-url x-override-url x-path-info x-replaced-path x-request-uri
-  x-rewrite-url x-script-name x-sluice-client
+  x-rewrite-url x-script-name
 `)
+
+/** Fields that name the client, as gateways set them. */
+const CLIENT_FIELDS = nameSet('x-client-id x-clientid')
+
+/** The fields by which frameworks replace the method of a POST. */
+const METHOD_OVERRIDES = ['x-http-method-override', 'x-http-method', 'x-method-override'] as const
+
+/** Returns the first field that asks for another method than that of the request. */
+export const contradictingOverride = (
+  headers: Readonly<Record<string, string | string[] | undefined>>,
+  method: string,
+): string | undefined =>
+  METHOD_OVERRIDES.find((name) => {
+    const asked = headers[name]
+    // Node.js joins repeated fields of these names.
+    return asked !== undefined && (asked as string).trim().toUpperCase() !== method
+  })
 
 /**
  * Fields that only a proxy may set, a paragraph each: the address, host and scheme (RFC 7239), the
@@ -55,9 +73,10 @@ const OF_CLIENTS = /^tpp-(?:signature-|signing-)?certificate$/
 
 /**
  * The action for a request field: `checked` is forwarded although `Connection` names it,
- * `from-proxy` only if a trusted proxy sent it.
+ * `from-proxy` only if a trusted proxy sent it. `replace` drops a field whose sender does not miss
+ * it: it ends at each hop, or the gateway sets it.
  */
-export type Action = 'keep' | 'checked' | 'from-proxy' | 'drop'
+export type Action = 'keep' | 'checked' | 'from-proxy' | 'replace' | 'drop'
 
 /** The fields that have a meaning in the configuration, in lower case. */
 export interface FieldRules {
@@ -67,12 +86,18 @@ export interface FieldRules {
   readonly counted: readonly string[]
   /** The fields in which a trusted proxy identifies the caller to the upstream. */
   readonly identity: readonly string[]
+  /** Fields of callers that would be dropped otherwise. */
+  readonly callers: readonly string[]
+  /** Called with the lower-case name of a caller's field that the upstream does not get. */
+  onDrop?(name: string): void
 }
 
 /** Decides about the fields of a request, for the limits that read them and for the upstream. */
 export interface RequestFields {
   /** Returns the action for a lower-case field. */
   actionOf(name: string): Action
+  /** Reports that a caller's field was dropped. */
+  onDrop(name: string): void
   /**
    * Returns the values of a field that limits read, one for each line; undefined if the upstream
    * gets none: if there is none, or only a trusted proxy may send it. `rawHeaders` is a flat list,
@@ -91,8 +116,10 @@ export interface RequestFields {
  * gets, from the same sender. A field with a meaning has one spelling: backends may take
  * `X_API_KEY` and `X.API.KEY` for `X-Api-Key`, so all others are dropped.
  */
-export function createRequestFields({ requestId, counted, identity }: FieldRules): RequestFields {
-  const spellings = new Map([...counted, ...identity].map((name) => [normalizeFieldName(name), name]))
+export function createRequestFields(rules: FieldRules): RequestFields {
+  const { requestId, counted, identity, callers, onDrop = () => {} } = rules
+  const meaningful = [...counted, ...identity, ...callers]
+  const spellings = new Map(meaningful.map((name) => [normalizeFieldName(name), name]))
   const known = new Map([...spellings, ['x-sluice-client', 'x-sluice-client']])
   const fromProxy = new Set(identity)
   const idSpelling = normalizeFieldName(requestId)
@@ -103,13 +130,15 @@ export function createRequestFields({ requestId, counted, identity }: FieldRules
   function decide(name: string): Action {
     const normalized = normalizeFieldName(name)
     const spelling = spellings.get(normalized)
-    if (normalized === idSpelling || (spelling !== undefined && spelling !== name)) return 'drop'
+    if (normalized === idSpelling) return 'replace'
+    if (spelling !== undefined && spelling !== name) return 'drop'
     if (fromProxy.has(name)) return 'from-proxy'
     return spelling === undefined ? decideAction(name) : 'checked'
   }
 
   return {
     actionOf,
+    onDrop,
     read(rawHeaders, name, trusted) {
       if (actionOf(name) === 'from-proxy' && !trusted) return undefined
       const values = rawHeaders.filter((_, i) => i % 2 === 1 && isField(rawHeaders[i - 1]!, name))
@@ -149,12 +178,26 @@ export function decideAction(name: string): Action {
   const normalized = normalizeFieldName(name)
   const framing = FRAMING.get(name.replaceAll(/[^a-z]/g, ''))
   if (framing !== undefined && framing !== name) return 'drop'
-  if (HOP_BY_HOP.has(normalized) || DROPPED.has(normalized)) return 'drop'
+  if (HOP_BY_HOP.has(normalized) || OWN.has(normalized)) return 'replace'
+  if (REWRITING.has(normalized) || CLIENT_FIELDS.has(normalized)) return 'drop'
   if (CHECKED.has(normalized)) return normalized === name ? 'checked' : 'drop'
   if (OF_CLIENTS.test(normalized) || !FROM_PROXY.test(normalized)) return 'keep'
   // A proxy that sets one spelling may forward the caller's other one. Apache sets
   // `SSL_CLIENT_CERT` and `OIDC_CLAIM_sub`, WebSphere `$WSCC`.
   return normalized === name || /^(?:ssl_|oidc_|\$ws)/.test(name) ? 'from-proxy' : 'drop'
+}
+
+/** Fields that the gateway reads from trusted proxies, or sets. */
+const OF_CONNECTION = /^(?:x-forwarded-|forwarded$|client-cert$)/
+
+/**
+ * True for a lower-case field that is dropped from callers unless `callerHeaders` lists it: one that
+ * neither decides about the request, nor is set by the gateway.
+ */
+export function isCallerField(name: string): boolean {
+  if (normalizeFieldName(name) !== name || REWRITING.has(name) || OF_CONNECTION.test(name)) return false
+  const action = decideAction(name)
+  return action === 'drop' || action === 'from-proxy'
 }
 
 /**

@@ -2,6 +2,7 @@ import { hasChunks } from '../downstream/body.ts'
 import { bodyLength, mayBeUnread } from '../downstream/framing.ts'
 import type { Serve } from '../downstream/listener/pipelining.ts'
 import { matchReadings, refuseReadings } from '../downstream/readings.ts'
+import { contradictingOverride } from '../downstream/request-fields.ts'
 import { isGuarded } from '../downstream/router.ts'
 import { loggablePath, loggableTarget, parseTarget } from '../downstream/target.ts'
 import { ambiguousFraming, badRequest, methodNotAllowed, notFound, Refusal } from '../errors.ts'
@@ -66,8 +67,8 @@ function run(deps: GatewayDeps, exchange: Exchange, from = 0): Outcome | Promise
 }
 
 /**
- * Parses the head, the body length and the target. Returns a 400 for an ambiguous target; `screen`
- * that for ambiguous framing.
+ * Parses the head, the body length and the target. Returns a 400 for a target that no server may
+ * get, and for a field that asks for another method; `screen` that for ambiguous framing.
  */
 function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
   const { request, response, asked } = exchange
@@ -77,6 +78,9 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
   const respelled = asked && deps.askedFields.findRespelled(request.rawHeaders)
   if (respelled !== undefined)
     return badRequest(`Do not send ${respelled}: it is read here in another spelling.`)
+  const override = contradictingOverride(request.headers, exchange.method)
+  if (override !== undefined)
+    return badRequest(`The field ${override} asks for another method; send the request with that method.`)
   const length = bodyLength(request)
   if (length instanceof Refusal) {
     exchange.misframed = length

@@ -60,6 +60,7 @@ export function createMetrics() {
     showGauge,
     droppedSockets: dropped,
     maxSockets: gauge('sum', 'sluice_downstream_max_sockets', 'Maximum open sockets.'),
+    droppedFields: counter('sluice_request_fields_dropped_total{upstream}', "Callers' fields not forwarded."),
     keyFailures: counter('sluice_issuer_keys_failures_total{issuer}', 'Failed reads of the keys.'),
     introspections: counter('sluice_introspection_requests_total{issuer,result}', 'Introspections.'),
     failures: counter('sluice_failures_total', 'Failed authentications and unmatched requests.'),

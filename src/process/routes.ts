@@ -1,6 +1,6 @@
 import type { Config } from '../config/compile.ts'
 import { hostErrorFormats } from '../downstream/reply.ts'
-import { createRequestFields } from '../downstream/request-fields.ts'
+import { createRequestFields, isCallerField } from '../downstream/request-fields.ts'
 import { createRouter, isGuarded } from '../downstream/router.ts'
 import { servedHosts } from '../downstream/target.ts'
 import type { GatewayDeps, GatewayRoute } from '../gateway/exchange.ts'
@@ -34,6 +34,7 @@ export function openRoutes(
   forwards: ReadonlyMap<string, Forward>,
   overrides: Overrides,
   log: Log,
+  onDroppedField: (upstream: string, field: string) => void,
 ) {
   const { routes, upstreams, listen, headers, limits, parameters, prefix } = config
   const errorFormats = new Map(upstreams.map(({ name, errors }) => [name, errors]))
@@ -64,14 +65,19 @@ export function openRoutes(
       proofQuota(prefix, read?.(caller, facts) ?? encodePart(caller.client!), id, windowMs)
   }
 
-  const fieldsFor = (identityHeaders: readonly string[] = []) =>
-    createRequestFields({
-      requestId: headers.requestId.toLowerCase(),
-      counted: fieldsOf(limits),
-      identity: identityHeaders.map((field) => field.toLowerCase()),
-    })
-  const askedFields = fieldsFor()
-  const fields = new Map(upstreams.map((one) => [one.name, fieldsFor(one.identityHeaders)]))
+  const requestId = headers.requestId.toLowerCase()
+  const counted = fieldsOf(limits)
+  const askedFields = createRequestFields({ requestId, counted, identity: [], callers: [] })
+  const fields = new Map(
+    upstreams.map(({ name, identityHeaders, callerHeaders }) => {
+      const identity = identityHeaders.map((field) => field.toLowerCase())
+      const callers = callerHeaders.map((field) => field.toLowerCase())
+      const accepted = new Set([...identity, ...callers])
+      const own = counted.filter((field) => !isCallerField(field) || accepted.has(field))
+      const onDrop = (field: string) => onDroppedField(name, field)
+      return [name, createRequestFields({ requestId, counted: own, identity, callers, onDrop })]
+    }),
+  )
 
   const serve = (route: CompiledRoute): GatewayRoute => ({
     ...route,

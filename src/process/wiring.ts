@@ -14,6 +14,9 @@ import type { OpenedStore } from './open-store.ts'
 import type { Resources } from './resources.ts'
 import { openRoutes } from './routes.ts'
 
+/** Maximum length of the name of a field in the log, in characters. */
+const MAX_FIELD = 64
+
 /** The parts that outlive a reload. */
 interface Parts extends Pick<GatewayDeps, 'limiter' | 'trace' | 'observe' | 'onIgnoredForwardedFor'> {
   readonly log: Log
@@ -41,14 +44,20 @@ export function createWiring(resources: Resources, parts: Parts) {
     return pool.get(settings, () => createForward(settings, eventsOf))
   }
 
+  function onDroppedField(upstream: string, field: string): void {
+    metrics.droppedFields.inc({ upstream })
+    log.debug({ upstream, field: field.slice(0, MAX_FIELD) }, 'request field dropped')
+  }
+
   /** Builds the parts of a configuration, and connects them. */
   function wire(config: Config, loadedKeys?: LoadedKeys) {
     const peers = createPeers(config.listen.trustedProxies)
     const forwards = new Map(config.upstreams.map((one) => [one.name, openUpstream(one)]))
+    for (const { name: upstream } of config.upstreams) metrics.droppedFields.inc({ upstream }, 0)
     const issuers = openIssuers(config, loadedKeys)
     const usage = createUsage({ ...config, overrides: overrides.limits, store })
     const deps: GatewayDeps = {
-      ...openRoutes(config, forwards, overrides.limits, log),
+      ...openRoutes(config, forwards, overrides.limits, log, onDroppedField),
       ...kept,
       peers,
       failures: config.failures && failures(config.failures),

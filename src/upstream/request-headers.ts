@@ -38,7 +38,7 @@ export interface Received {
 export function requestHeaders(
   fields: Readonly<Record<string, string | string[] | undefined>>,
   { request, peer, ip, requestId, trusted }: Received,
-  { actionOf }: Pick<RequestFields, 'actionOf'>,
+  { actionOf, onDrop }: Pick<RequestFields, 'actionOf' | 'onDrop'>,
   idField: string,
 ): string {
   const { socket } = request
@@ -46,7 +46,11 @@ export function requestHeaders(
   const named = namedByConnection(String(fields['connection'] ?? ''))
   for (const name in fields) {
     const action = actionOf(name)
-    if (action === 'drop' || (action === 'from-proxy' && !trusted)) continue
+    if (action === 'replace') continue
+    if (action === 'drop' || (action === 'from-proxy' && !trusted)) {
+      onDrop(name)
+      continue
+    }
     // A caller's `Connection` field cannot remove what a trusted proxy reports.
     if (action === 'keep' && named?.has(name) === true) continue
     const value = fields[name]

@@ -53,6 +53,7 @@ describe('loadConfig', () => {
         connectTimeoutMs: 2000,
         maxConnections: 256,
         identityHeaders: [],
+        callerHeaders: [],
         errors: 'problem',
         tls: undefined,
       },

@@ -9,7 +9,12 @@ import { sluice } from '../commands/run.ts'
 import { FROM_PROXY } from '../helpers/proxy-fields.ts'
 import { fileText, filesIn, REPOSITORY } from '../helpers/repository.ts'
 
-const { actionOf } = createRequestFields({ requestId: 'x-request-id', counted: [], identity: [] })
+const { actionOf } = createRequestFields({
+  requestId: 'x-request-id',
+  counted: [],
+  identity: [],
+  callers: [],
+})
 
 /** Names in deploy/ and the Dockerfile must exist, and must agree with the gateway and with each other. */
 

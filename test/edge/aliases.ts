@@ -18,9 +18,8 @@ export const SAME: readonly (readonly [canonical: string, alias: Spelling])[] = 
   `).map((alias) => [CANONICAL, alias] as const),
   ['/sync/a~b', '/sync/a%7Eb'],
   ...[
-    'X-HTTP-Method-Override: GET',
-    'X-HTTP-Method: PUT',
-    'X-Method-Override: DELETE',
+    'X-HTTP-Method-Override: POST',
+    'X-HTTP-Method: post',
     'x_http_method_override: GET',
     'X.HTTP.Method.Override: GET',
   ].map((field) => [CANONICAL, { line: `POST ${CANONICAL}`, fields: [field] }] as const),
@@ -39,6 +38,17 @@ const around = (
 
 /** Spellings that servers parse differently: refused with 400 before any upstream. */
 export const REFUSED: readonly Spelling[] = [
+  // Fields by which frameworks replace the method.
+  ...[
+    'X-HTTP-Method-Override: GET',
+    'X-HTTP-Method: PUT',
+    'x-method-override: DELETE',
+    'X-Method-Override: x',
+  ].map((field) => ({ line: `POST ${CANONICAL}`, fields: [field] })),
+  ...['X-HTTP-Method-Override: POST', 'X-HTTP-Method: POST', 'X-Method-Override: POST'].map((field) => ({
+    line: `GET ${CANONICAL}`,
+    fields: [field],
+  })),
   // Ids that a framework or a database might treat as another id.
   ...[
     ...words(`
@@ -187,11 +197,10 @@ export const ANOTHER: readonly Spelling[] = [
   `),
   ...['GET', 'PUT', 'PATCH', 'DELETE', 'HEAD'].map((method) => other(`${method} ${CANONICAL}`)),
   ...words(String.raw`
-    X-HTTP-Method-Override X-HTTP-Method X-Method-Override x-http-method-override X_HTTP_Method_Override
-    X.HTTP.Method X-Original-Method
+    X_HTTP_Method_Override X.HTTP.Method X-Original-Method
   `).map((name) => other(`GET ${CANONICAL}`, `${name}: POST`)),
   other(`GET ${CANONICAL}?_method=POST`),
-  other(`PUT ${CANONICAL}?_method=POST`, 'X-HTTP-Method-Override: POST'),
+  other(`PUT ${CANONICAL}?_method=POST`, 'X_HTTP_Method_Override: POST'),
   ...words(String.raw`
     X-Original-URL X-Rewrite-URL X-Original-URI X-Override-URL X_Original_URL x-rewrite_url X.Original.URL
     PATH_INFO Path-Info X-Path-Info X-Original-Path X-Replaced-Path X-HTTP-Path-Override X_HTTP.Path-Override

@@ -75,7 +75,12 @@ it(
           requestId: 'r',
           trusted: false,
         }
-        const fields = createRequestFields({ requestId: 'x-request-id', counted: [], identity: [] })
+        const fields = createRequestFields({
+          requestId: 'x-request-id',
+          counted: [],
+          identity: [],
+          callers: [],
+        })
         const out = fieldsObject(requestHeaders(sent, received, fields, 'x-request-id'))
         expect(sent).toEqual(before)
         expect(out).toMatchObject({

@@ -116,7 +116,10 @@ export async function startGateway(
   async function load(before?: string) {
     const loaded = await loadConfig({ file, before })
     const { log } = loaded.config
-    const logged = logFd === undefined ? log : ({ ...log, level: 'info', format: 'json' } as const)
+    const logged =
+      logFd === undefined
+        ? log
+        : ({ ...log, level: log.level === 'debug' ? 'debug' : 'info', format: 'json' } as const)
     return { ...loaded, config: { ...loaded.config, drainTimeoutMs: 1000, log: logged }, loadMs: 0 }
   }
   const { config, ...loaded } = await load()

@@ -80,6 +80,7 @@ const NAMES = [
   'sluice_store_fallback_decisions_total{mode}',
   'sluice_store_fallback_last_timestamp_seconds',
   'sluice_issuer_keys_age_seconds{issuer}',
+  'sluice_request_fields_dropped_total{upstream}',
   'sluice_issuer_keys_failures_total{issuer}',
   'sluice_introspection_up{issuer}',
   'sluice_introspection_requests_total{issuer,result}',

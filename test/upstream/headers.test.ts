@@ -7,7 +7,12 @@ import { createResponseFields } from '../../src/upstream/response-head.ts'
 import { fieldsObject, fieldsOf } from '../helpers/fields.ts'
 import { FROM_PROXY } from '../helpers/proxy-fields.ts'
 
-const requestFields = createRequestFields({ requestId: 'x-request-id', counted: [], identity: [] })
+const requestFields = createRequestFields({
+  requestId: 'x-request-id',
+  counted: [],
+  identity: [],
+  callers: [],
+})
 const responseFields = createResponseFields('X-Request-Id')
 const requestHeaders = (sent: Parameters<typeof fieldsFor>[0], received: Received) =>
   fieldsObject(fieldsFor(sent, received, requestFields, 'x-request-id'))

@@ -5,7 +5,7 @@ import { partOf } from '../../policy/parameter-kinds.ts'
 import type { Condition } from '../../policy/conditions.ts'
 import { asList } from '../../runtime/json.ts'
 import { mustBe } from '../yaml/issue.ts'
-import { fieldIssue } from './texts.ts'
+import { countedFieldIssue } from './texts.ts'
 import { atKey, choice, distinct, duration, exclusive } from './values.ts'
 import { int, list, section, stringThat, text } from './values.ts'
 
@@ -16,7 +16,7 @@ const keyPart = stringThat((part) => {
   if (part.startsWith(':')) return `is written without the colon; write ${part.slice(1)}`
   const [, of, name = ''] = /^(claim|[Hh]eader):(.+)$/s.exec(part) ?? []
   if (of === 'claim') return true
-  return of === undefined ? /^[A-Za-z_][A-Za-z0-9_]*$/.test(part) : fieldIssue(name)
+  return of === undefined ? /^[A-Za-z_][A-Za-z0-9_]*$/.test(part) : countedFieldIssue(name)
 }, 'client, user, ip, route, token, claim:NAME, header:NAME or a parameter').transform(partOf)
 export const keyParts = distinct(keyPart, 0, 'a list of the parts of a key, such as [client]')
 
@@ -72,7 +72,7 @@ const WORD = 'a text, a number, true or false'
 const SUBJECTS = ['header', 'claim', 'method'] as const
 const condition = section(
   {
-    header: stringThat(fieldIssue, 'the name of a header field').optional(),
+    header: stringThat(countedFieldIssue, 'the name of a header field').optional(),
     claim: text('the name of a claim').optional(),
     method: z.null(mustBe('empty, as a method has no name; write { method, is: POST }')).optional(),
     is: z.union(

@@ -3,7 +3,7 @@ import { covers, parsePattern, type Pattern } from '../../downstream/router.ts'
 import { counterNameOf, type KeyedLimit } from '../../policy/key.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { tlsFiles, certWithoutKey } from './listeners.ts'
-import { fieldIssue, identityField, origin, tlsName } from './texts.ts'
+import { callerField, fieldIssue, identityField, origin, tlsName } from './texts.ts'
 import { atKey, bool, choice, distinct, duration, exclusive, int } from './values.ts'
 import { list, named, section, size, stringThat, text } from './values.ts'
 
@@ -21,15 +21,19 @@ const upstream = section(
     tls: tls.optional(),
     errors: choice(['problem', 'oauth']).optional(),
     identityHeaders: list(identityField, 0, 'a list of header fields').default([]),
+    callerHeaders: list(callerField, 0, 'a list of header fields').default([]),
   },
   function* (addresses) {
-    const { url, urls = [], tls } = addresses
+    const { url, urls = [], tls, identityHeaders, callerHeaders } = addresses
     const first = url ?? urls[0]
     const message = 'is missing; write an address such as http://data.internal:4000, or "urls"'
     if (first === undefined) yield { path: ['url'], message }
     yield* exclusive(addresses, ['url', 'urls'])
     if (tls !== undefined && first !== undefined && !isSecure(first))
       yield atKey('tls', 'applies only to https addresses; write https, or remove it')
+    for (const [i, field] of callerHeaders.entries())
+      if (identityHeaders.some((one) => one.toLowerCase() === field.toLowerCase()))
+        yield { path: ['callerHeaders', i], message: 'is in identityHeaders, too; keep one of them' }
     const other = urls.findIndex((address) => isSecure(address) !== isSecure(urls[0]!))
     const differs = 'differs from the first in scheme; write the same for all'
     if (other !== -1) yield { path: ['urls', other], message: differs }

@@ -1,7 +1,12 @@
 import { isIP } from 'node:net'
 import { z } from 'zod'
 import { parseHost } from '../../downstream/target.ts'
-import { decideAction, HOP_BY_HOP, normalizeFieldName } from '../../downstream/request-fields.ts'
+import {
+  decideAction,
+  HOP_BY_HOP,
+  isCallerField,
+  normalizeFieldName,
+} from '../../downstream/request-fields.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { stringThat, text } from './values.ts'
 
@@ -94,9 +99,25 @@ export const identityField = stringThat((field) => {
   return FIELD.test(field)
 }, 'the name of a header field such as X-My-User')
 
+/** Schema of a field that callers may send to an upstream, although the gateway drops it otherwise. */
+export const callerField = stringThat((field) => {
+  const name = field.toLowerCase()
+  if (!FIELD.test(field)) return false
+  if (decideAction(name) === 'keep' || decideAction(name) === 'checked')
+    return 'is forwarded anyway; remove it'
+  return isCallerField(name) || 'decides about the request, or is set by the gateway; remove it'
+}, 'the name of a header field such as X-Client-Id')
+
 /**
- * Checks a field that limits count by, or that has the request id. Returns true, a mistake, or
- * false if it is not a field name.
+ * Checks a field that limits count by. Returns true, a mistake, or false if it is not a field name.
+ * One of `callerHeaders` is checked across the sections.
+ */
+export const countedFieldIssue = (field: string): boolean | string =>
+  isCallerField(field.toLowerCase()) ? FIELD.test(field) : fieldIssue(field)
+
+/**
+ * Checks a field that has the request id. Returns true, a mistake, or false if it is not a field
+ * name.
  */
 export function fieldIssue(field: string): boolean | string {
   const name = field.toLowerCase()

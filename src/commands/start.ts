@@ -1,15 +1,16 @@
-import { unwatchFile, watchFile } from 'node:fs'
-import { stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
+import { setInterval } from 'node:timers'
 import { loadInThread } from '../config/load-thread.ts'
 import { ConfigError } from '../config/yaml/issue.ts'
 import { type Running, start } from '../process/start.ts'
 import { type Args, type Io, loadOptionsOf, wholeOf } from './io.ts'
 import { assertTracingPackages } from './tracing-packages.ts'
+import { createWatch } from './watch.ts'
 
 /** A signal that follows another within this time is the same one: npm repeats what the terminal has already sent. */
 const ECHO_MS = 500
-const WATCH = { interval: 1000 }
+/** Milliseconds between two polls of the files. */
+const POLL_MS = 1000
 const MAX_WORKERS = 256
 
 /**
@@ -26,7 +27,6 @@ export async function run(args: Args, io: Io): Promise<void> {
   const signalled = new Promise<NodeJS.Signals>((resolve) => {
     io.once('SIGTERM', resolve).once('SIGINT', resolve)
   })
-  const read = await stampOf(options.file)
   const loaded = await Promise.race([loadInThread(options), signalled])
   if (typeof loaded === 'string') return
   assertTracingPackages(loaded)
@@ -39,7 +39,7 @@ export async function run(args: Args, io: Io): Promise<void> {
   const watch = createWatch(() => void running?.reload('file-change'))
   const load = async (before: string) => {
     const next = await loadInThread({ ...options, before })
-    watch([options.file, ...next.files])
+    watch.set(next.files)
     return next
   }
   const started = await Promise.race([start(config, { ...loaded, load }, workers), signalled])
@@ -49,32 +49,15 @@ export async function run(args: Args, io: Io): Promise<void> {
     started.fatal(error)
     io.exit(1)
   })
-  watch([options.file, ...loaded.files])
-  // A change since the files were read. The times of the others before that are not known.
-  if (loaded.files.length > 0 || (await stampOf(options.file)) !== read) void running.reload('file-change')
+  watch.set(loaded.files)
+  const polling = setInterval(() => void watch.poll(), POLL_MS)
   const signal = await signalled
   const signalledAt = performance.now()
   const repeated = (): void => {
     if (performance.now() - signalledAt > ECHO_MS) io.exit(1)
   }
-  watch([])
+  clearInterval(polling)
   io.on('SIGTERM', repeated).on('SIGINT', repeated)
   // Ctrl-C comes from a person at a terminal: no load balancer needs time to notice the failing readiness.
   await running.close({ lameDuck: signal === 'SIGTERM' })
-}
-
-/** Resolves with the time of the last change of a file, also behind symbolic links; undefined if there is no file. */
-const stampOf = async (file: string) => (await stat(file).catch(() => undefined))?.ctimeMs
-
-/**
- * Returns a function that sets the watched files. Compares times and inodes, which also change
- * behind symbolic links (ConfigMaps, Secrets).
- */
-function createWatch(onChange: () => void): (files: readonly string[]) => void {
-  let watched: readonly string[] = []
-  return (files) => {
-    for (const file of watched) if (!files.includes(file)) unwatchFile(file, onChange)
-    for (const file of files) if (!watched.includes(file)) watchFile(file, WATCH, onChange)
-    watched = files
-  }
 }

@@ -10,6 +10,7 @@ import { type ClientLimit, type Limit, MIN_LEASE_MS } from '../policy/limit.ts'
 import type { RedisConfig } from '../limit/redis/options.ts'
 import { foldClientId } from '../par/clients.ts'
 import { asList, parseObject } from '../runtime/json.ts'
+import { type ReadFile, stampBeforeRead } from './file-stamp.ts'
 import type { Settings } from './schema.ts'
 import { costOf } from './sections/routes.ts'
 import { reason } from './text.ts'
@@ -45,7 +46,7 @@ type Check = (text: string) => string | undefined | Promise<string | undefined>
  * Compiles settings, whose files are relative to `directory`. Adds the files to `files`, and the
  * mistakes in them to `mistakes`.
  */
-export async function compile(settings: Settings, directory: string, files: string[], mistakes: Issue[]) {
+export async function compile(settings: Settings, directory: string, files: ReadFile[], mistakes: Issue[]) {
   const { upstreams, listen, tokens, routes, par } = settings
   const hasPoints = (limit: Limit): boolean =>
     !limit.isConcurrent &&
@@ -65,7 +66,7 @@ export async function compile(settings: Settings, directory: string, files: stri
   async function read(path: Path, name: string | undefined, check: Check) {
     if (name === undefined) return undefined
     const file = resolve(directory, name)
-    files.push(file)
+    files.push(stampBeforeRead(file))
     const text = await readFile(file, 'utf8').catch((error: Error) => error)
     const mistake = typeof text === 'string' ? await check(text) : reason(text)
     if (mistake !== undefined) mistakes.push({ path, message: `names ${file}, which ${mistake}` })

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { dirname, resolve } from 'node:path'
 import { crossCheck } from './checks.ts'
+import { type ReadFile, stampBeforeRead } from './file-stamp.ts'
 import { undefinedNames } from './undefined-names.ts'
 import { nodeWarnings, warningsOf } from './warnings.ts'
 import { compile, type Config } from './compile.ts'
@@ -26,8 +27,8 @@ export interface Loaded {
    * environment.
    */
   readonly content: string
-  /** The files of secrets, keys and certificates, which may change without a change of the text. */
-  readonly files: readonly string[]
+  /** The files that were read: this one, and those of secrets, keys and certificates. */
+  readonly files: readonly ReadFile[]
 }
 
 /** A value from a command-line flag, which overrides the file. */
@@ -53,6 +54,7 @@ export interface LoadOptions {
  */
 export async function loadConfig(options: LoadOptions): Promise<Loaded> {
   const { file, before, overrides = [], env = process.env, nowMs = Date.now() } = options
+  const files = options.text === undefined && file !== '-' ? [stampBeforeRead(file)] : []
   const text = options.text ?? (await readText(file))
   const source = readSource(text, file)
   const flagOf = (path: Path) =>
@@ -60,14 +62,13 @@ export async function loadConfig(options: LoadOptions): Promise<Loaded> {
   const mistakes: Issue[] = []
   const refuse = () => new ConfigError(source.locate(mistakes, flagOf))
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
-  const files: string[] = []
   const value = mapTexts(overridden(source.value, overrides), (written, path) => {
     const report = (message: string) => void mistakes.push({ path, message })
     const isOfFlag = flagOf(path) !== undefined
     const text = isOfFlag ? written : substitute(written, env, report)
     const name = isSecret(path) ? secretFile(text, isOfFlag ? process.cwd() : directory) : undefined
     if (name === undefined) return text
-    files.push(name)
+    files.push(stampBeforeRead(name))
     return readSecret(name, report) ?? text
   })
   const parsed = settings.safeParse(value)

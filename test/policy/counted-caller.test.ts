@@ -46,6 +46,7 @@ describe('the text of a caller', () => {
     'header:x-api-key=',
     'token:abc',
     'acme user:',
+    `acme${' ip:192.0.2.7'.repeat(16)}`,
   ])('%j is a mistake', (text) => {
     expect(() => parseCaller(text)).toThrow(expect.objectContaining({ name: 'InvalidQuestion' }) as Error)
   })

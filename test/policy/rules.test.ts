@@ -194,6 +194,12 @@ describe('a condition', () => {
     expect(apply({ unless: [header(['a'])] }, psu(''))).toBeDefined()
   })
 
+  it('a condition on a field ignores only blanks and tabs around a member', () => {
+    expect(apply({ unless: [header(['a'])] }, psu('a \t,\t a', ' a'))).toBeUndefined()
+    for (const value of ['\u00a0a', 'a\u00a0', 'a,\u000ba', 'a\u00a0,a'])
+      expect(apply({ unless: [header(['a'])] }, psu(value))).toBeDefined()
+  })
+
   it('a condition is one of several: all of when, any of unless', () => {
     const both = [header('present'), claim('present')]
     expect(apply({ when: both }, psu('a'))).toBeUndefined()

@@ -5,6 +5,21 @@ const [REPLACE_MS, MAX_REPLACE_MS] = [1000, 10_000] as const
 /** Time without a replacement, in milliseconds, after which the pause is the shortest again. */
 const QUIET_MS = 30_000
 
+/** Timeout of a first attempt to connect, in milliseconds, and the longest of further ones. */
+const [CONNECT_MS, MAX_CONNECT_MS] = [1000, 10_000] as const
+/** The first pause before reconnecting, in milliseconds, and the longest, so that recovery takes about a second. */
+const [PAUSE_MS, MAX_PAUSE_MS] = [50, 1000] as const
+
+/**
+ * Returns the timeout of an attempt to connect, in milliseconds, after a number of attempts in a
+ * row that failed. It doubles, since a busy Redis finishes handshakes that were given up, too.
+ */
+export const connectTimeoutMs = (failed: number): number => Math.min(CONNECT_MS * 2 ** failed, MAX_CONNECT_MS)
+
+/** Returns the pause before an attempt to connect after `failed` failures, in milliseconds; half of it is random. */
+export const reconnectDelayMs = (failed: number): number =>
+  Math.min(PAUSE_MS * 2 ** failed, MAX_PAUSE_MS) * (0.5 + Math.random() / 2)
+
 /**
  * Creates a function that returns true if a connection to a server may be replaced now: the first
  * time, then after 1, 2, 4, 8 and each 10 s, so that a fleet whose connections are all silent does

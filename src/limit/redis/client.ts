@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { Cluster, Redis } from 'ioredis'
 import { LRUCache } from 'lru-cache'
+import { connectTimeoutMs, reconnectDelayMs } from './back-off.ts'
 import { isGeneric } from './diagnose.ts'
 import { hashSlot, SLOTS, tagOf } from './hash-slot.ts'
 import { clusterOptions, loginOf, type RedisConfig, sentinelOptions, serverOptions } from './options.ts'
@@ -13,20 +14,35 @@ type OnError = (error: Error) => void
 export function openClient(config: RedisConfig, onError: OnError): RedisClient {
   const { topology } = config
   if ('cluster' in topology) return openCluster(topology.cluster, config, onError)
-  if ('url' in topology) return openServer(new Redis(serverOptions(topology.url, config)))
+  if ('url' in topology) return openServer(backOff(new Redis(serverOptions(topology.url, config))))
   const { master, subscriptions } = sentinelOptions(topology, config)
-  const client = new Redis(master)
-  const watchers = subscriptions.map((options) => new Redis(options))
+  const client = backOff(new Redis(master))
+  const watchers = subscriptions.map((options) => backOff(new Redis(options)))
   // The sentinels announce a new master before the old one ends its connections.
   for (const watcher of watchers) {
     client.once('ready', () => void watcher.connect().catch(() => {}))
     watcher.on('error', () => {})
     watcher.on('ready', () => void watcher.subscribe('+switch-master').catch(() => {}))
     watcher.on('message', (_, message: string) => {
-      if (message.startsWith(`${topology.name} `)) disconnect(client, true)
+      if (!message.startsWith(`${topology.name} `)) return
+      disconnect(client, true)
+      // Gives the former master up, whose machine may not answer for the whole timeout.
+      if (client.status === 'connecting') client.stream?.destroy()
     })
   }
   return openServer(client, watchers)
+}
+
+/** Makes a connection reconnect with growing timeouts and pauses, also to sentinels. */
+function backOff(connection: Redis): Redis {
+  const { options } = connection
+  const retry = (attempt: number): number => {
+    options.connectTimeout = options.sentinelCommandTimeout = connectTimeoutMs(attempt - 1)
+    return reconnectDelayMs(attempt - 1)
+  }
+  options.retryStrategy = options.sentinelRetryStrategy = retry
+  options.sentinelCommandTimeout = connectTimeoutMs(0)
+  return connection
 }
 
 const openServer = (client: Redis, watchers: readonly Redis[] = []): RedisClient => ({
@@ -49,15 +65,24 @@ const openServer = (client: Redis, watchers: readonly Redis[] = []): RedisClient
   },
 })
 
+/** Maximum nodes of a cluster whose state is kept. */
+const MAX_NODES = 1000
 /** The `server` of keys whose slot has no master. */
 const MASTERLESS = 'slots without a master'
 
 function openCluster(urls: readonly string[], config: RedisConfig, onError: OnError) {
   const { nodes, options } = clusterOptions(urls, config)
   const client = new Cluster(nodes, options)
+  client.options.clusterRetryStrategy = (attempt) => {
+    client.options.slotsRefreshTimeout = connectTimeoutMs(attempt - 1)
+    return reconnectDelayMs(attempt - 1)
+  }
+  client.on('ready', () => (client.options.slotsRefreshTimeout = connectTimeoutMs(0)))
   let login = loginOf(config)
   /** `host:port` of a node → why it is not connected; includes nodes that left. */
-  const reasons = new LRUCache<string, Error>({ max: 1000 })
+  const reasons = new LRUCache<string, Error>({ max: MAX_NODES })
+  /** `host:port` of a node → attempts to connect since it was connected. */
+  const attempts = new LRUCache<string, number>({ max: MAX_NODES })
 
   const masters = (): readonly Redis[] => (client.status === 'ready' ? client.nodes('master') : [])
   const serverOf = (slot: number): string =>
@@ -71,8 +96,14 @@ function openCluster(urls: readonly string[], config: RedisConfig, onError: OnEr
   })
   client.on('+node', (node: Redis) => {
     // The cluster creates nodes with the login of its start.
-    Object.assign(node.options, login)
-    node.on('ready', () => reasons.delete(nameOf(node)))
+    const name = nameOf(node)
+    const failed = attempts.get(name) ?? 0
+    Object.assign(node.options, login, { connectTimeout: connectTimeoutMs(failed) })
+    node.once('connecting', () => attempts.set(name, failed + 1))
+    node.on('ready', () => {
+      reasons.delete(name)
+      attempts.delete(name)
+    })
     // Connect the masters that wait for their first command: other commands sent at the same time would fail.
     for (const node of client.nodes('master')) if (node.status === 'wait') node.connect().catch(() => {})
   })

@@ -1,4 +1,5 @@
 import type { ConnectionOptions } from 'node:tls'
+import { connectTimeoutMs } from './back-off.ts'
 
 interface SentinelTopology {
   readonly sentinels: readonly string[]
@@ -69,9 +70,6 @@ export function describeTopology(topology: RedisTopology): string {
   return `The ${'cluster' in topology ? 'cluster' : 'master of the sentinels'} at ${urls.join(', ')}`
 }
 
-/** Returns the pause before reconnecting, 50 to 500 ms, so that recovery takes seconds at most. */
-const reconnectDelayMs = (times: number): number => Math.min(50 * times, 500)
-
 /** Options with which commands fail at once instead of queueing, retrying or waiting. */
 const CONNECTION = {
   lazyConnect: true,
@@ -79,8 +77,7 @@ const CONNECTION = {
   enableReadyCheck: false,
   autoResendUnfulfilledCommands: false,
   maxRetriesPerRequest: 0,
-  retryStrategy: reconnectDelayMs,
-  connectTimeout: 1000,
+  connectTimeout: connectTimeoutMs(0),
   disconnectTimeout: 50,
   keepAlive: 5000,
   connectionName: 'sluice',
@@ -104,12 +101,10 @@ export function sentinelOptions(topology: SentinelTopology, credentials: RedisCr
     ...CONNECTION,
     sentinels: addresses.map(({ host, port }) => ({ host: host!, port: port! })),
     name,
-    sentinelRetryStrategy: reconnectDelayMs,
-    sentinelCommandTimeout: 1000,
     enableTLSForSentinelMode: true,
     ...given({ sentinelUsername, sentinelPassword, username, password, tls, sentinelTLS: tls }),
   }
-  const subscription = { ...CONNECTION, autoResubscribe: false, retryStrategy: () => 1000 }
+  const subscription = { ...CONNECTION, autoResubscribe: false }
   return { master, subscriptions: addresses.map((address) => ({ ...subscription, ...address })) }
 }
 
@@ -121,7 +116,6 @@ export function clusterOptions(urls: readonly string[], credentials: RedisCreden
     enableOfflineQueue: false,
     // The ready check asks a node that is not connected yet, so that the cluster would reconnect forever.
     enableReadyCheck: false,
-    clusterRetryStrategy: reconnectDelayMs,
     maxRedirections: 4,
     retryDelayOnFailover: 0,
     retryDelayOnClusterDown: 0,

@@ -1,10 +1,13 @@
 import { Redis } from 'ioredis'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { connectTimeoutMs, createPace, reconnectDelayMs } from '../../../src/limit/redis/back-off.ts'
+import { openClient } from '../../../src/limit/redis/client.ts'
 import { hashSlot } from '../../../src/limit/redis/hash-slot.ts'
 import type { Quota } from '../../../src/limit/quota.ts'
 import { type FallbackStore, withFallback } from '../../../src/limit/fallback/store.ts'
 import type { RedisStoreOptions } from '../../../src/limit/redis/connection.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
+import { SYSTEM_CLOCK } from '../../../src/runtime/clock.ts'
 import { freePort, type RedisServer, startCluster, startRedis, startSentinels } from '../../helpers/redis.ts'
 import { until } from '../../helpers/wait.ts'
 import { admitsAll, type FakeRedis, startFakeRedis } from '../../helpers/fake-redis.ts'
@@ -201,6 +204,29 @@ describe('under load, with a Redis that', () => {
   })
 })
 
+test('pauses before reconnecting double up to a second, half of it random', () => {
+  for (const [failed, longest] of [50, 100, 200, 400, 800, 1000, 1000].entries()) {
+    const pauses = Array.from({ length: 100 }, () => reconnectDelayMs(failed))
+    expect(Math.min(...pauses)).toBeGreaterThanOrEqual(longest / 2)
+    expect(Math.max(...pauses)).toBeLessThanOrEqual(longest)
+    expect(new Set(pauses).size).toBeGreaterThan(50)
+  }
+  expect([0, 1, 2, 3, 4, 50].map(connectTimeoutMs)).toEqual([1000, 2000, 4000, 8000, 10_000, 10_000])
+})
+
+test('a connection that stays silent is replaced less and less often, each server by itself', () => {
+  let nowMs = 0
+  const mayReplace = createPace({ ...SYSTEM_CLOCK, now: () => nowMs })
+  const replacedAt: number[] = []
+  for (; nowMs <= 40_000; nowMs += 250) if (mayReplace('a')) replacedAt.push(nowMs)
+  expect(replacedAt).toEqual([0, 1000, 3000, 7000, 15_000, 25_000, 35_000])
+  expect(mayReplace('b')).toBe(true)
+  nowMs += 30_000
+  expect([mayReplace('a'), mayReplace('a')]).toEqual([true, false])
+  nowMs += 1000
+  expect(mayReplace('a')).toBe(true)
+})
+
 test.each<[string, (url: string) => RedisStoreOptions['topology']]>([
   ['one Redis', (url) => ({ url })],
   ['a cluster', (url) => ({ cluster: [url] })],
@@ -264,6 +290,24 @@ describe('with a server that', () => {
     fake.answer("-READONLY You can't write against a read only replica.\r\n")
     expect(await store.charge([quota()])).toMatchObject({ mode: 'local' })
     await until('there is a new connection', () => fake.connections() > before)
+  })
+
+  test('refuses connections, the timeout of the next one doubles until one is accepted', async () => {
+    const client = openClient({ topology: { url: fake.url } }, () => {})
+    closing({ close: async () => client.close() })
+    client.commands.on('error', () => {})
+    const { options } = client.commands as Redis
+    fake.answer(admitsAll)
+    await client.connect()
+    expect(options.connectTimeout).toBe(1000)
+    await fake.close()
+    for (const timeoutMs of [2000, 4000, 8000, 10_000])
+      await until(`it is ${timeoutMs} ms`, () => options.connectTimeout === timeoutMs)
+    fake = closing(await startFakeRedis(Number(new URL(fake.url).port)))
+    fake.answer(admitsAll)
+    await until('it is connected', () => client.commands.status === 'ready')
+    fake.drop()
+    await until('it is 1000 ms', () => options.connectTimeout === 1000)
   })
 
   test('is silent, reconnects, and sends few requests', async () => {

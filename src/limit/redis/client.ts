@@ -72,8 +72,17 @@ const MASTERLESS = 'slots without a master'
 
 function openCluster(urls: readonly string[], config: RedisConfig, onError: OnError) {
   const { nodes, options } = clusterOptions(urls, config)
+  const configured = nodes.length
   const client = new Cluster(nodes, options)
+  /** The nodes that the cluster named last, which may have replaced all configured ones. */
+  let known: readonly { readonly host: string; readonly port: number }[] = []
+  client.on('refresh', () => {
+    known = client.nodes().map(({ options: { host, port } }) => ({ host: host!, port: port! }))
+  })
   client.options.clusterRetryStrategy = (attempt) => {
+    // ioredis connects to these nodes. If a configured node answers, the others are not asked: their
+    // addresses may belong to another cluster by now.
+    nodes.splice(configured, Infinity, ...(attempt === 1 ? [] : known.slice(0, MAX_NODES)))
     client.options.slotsRefreshTimeout = connectTimeoutMs(attempt - 1)
     return reconnectDelayMs(attempt - 1)
   }

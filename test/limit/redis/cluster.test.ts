@@ -150,3 +150,21 @@ test('the hosts of nodes are not resolved with TLS, whose certificates name host
   expect(clusterOptions(['rediss://a.internal:1'], {}).options).toHaveProperty('dnsLookup')
   expect(clusterOptions(['redis://a.internal:1'], {}).options).not.toHaveProperty('dnsLookup')
 })
+
+test('is found again after a fault of the network when all nodes of the file were replaced', async () => {
+  const replaced = await startCluster(1, 1)
+  closers.push(() => replaced.close())
+  const [old, successor] = replaced.nodes
+  const { store } = await connect([old!.url])
+  const charges = () => store.charge([quota('a')]).then(Boolean, () => false)
+  expect(await charges()).toBe(true)
+  await successor!.command('CLUSTER', 'FAILOVER', 'TAKEOVER')
+  await until('the successor decides', async () =>
+    store.servers().every((name) => name.endsWith(`:${successor!.port}`)),
+  )
+  await until('it is connected', charges)
+  await old!.kill()
+  await until('the client knows it', async () => charges())
+  await successor!.command('CLIENT', 'KILL', 'TYPE', 'normal')
+  await until('it is connected again', charges)
+})

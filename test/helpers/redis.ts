@@ -251,7 +251,11 @@ export async function startCluster(
   await until('every node knows the others', async () =>
     (await infos(nodes)).every((info) => info.includes(`cluster_known_nodes:${count}`)),
   )
-  for (let i = masters; i < count; i++) await nodes[i]!.command('CLUSTER', 'REPLICATE', ids[i % masters]!)
+  // Nodes whose ids are not known yet are counted, too.
+  for (let i = masters; i < count; i++) {
+    const replicate = () => nodes[i]!.command('CLUSTER', 'REPLICATE', ids[i % masters]!)
+    await until('the replica knows its master', () => replicate().then(Boolean, () => false))
+  }
   await until('the cluster is ok', async () =>
     (await infos(nodes)).every((info) => info.includes('cluster_state:ok')),
   )

@@ -51,7 +51,7 @@ export function createBreakers(store: RemoteStore, options: BreakerOptions) {
      * server: after a failover, its name leads to another one. A connection with errors stays.
      */
     const heal = (cause: Error): void => {
-      if (cause instanceof TimeoutError || cause.name === 'StoreConfigError') store.reconnect(server)
+      if (cause instanceof TimeoutError || cause.name === 'StoreConfigError') store.reconnect(server, cause)
     }
     const changed = (mode: Mode, cause?: Error): void =>
       options.onChange?.({ mode, server, degraded: isDegraded(), cause })

@@ -1,7 +1,8 @@
 import type { Redis } from 'ioredis'
 import { type Clock, SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { createPace } from './back-off.ts'
+import { createPace, REPLACE_SILENT_MS, REPLACE_WRONG_MS } from './back-off.ts'
 import { openClient } from './client.ts'
+import { TimeoutError } from './deadlines.ts'
 import { checkInfo, configError, isGeneric, type StoreConfigError } from './diagnose.ts'
 import type { RedisConfig } from './options.ts'
 
@@ -108,9 +109,10 @@ export function createConnection(options: RedisStoreOptions) {
     return wrong
   }
 
-  /** Replaces the connection to a server, at most once a second, and less often while that does not help. */
-  function reconnect(server: string): void {
-    if (mayReplace(server)) client.reconnect(server)
+  /** Replaces the connection to a server that is silent or wrong, and less often while that does not help. */
+  function reconnect(server: string, cause: Error): void {
+    const firstMs = cause instanceof TimeoutError ? REPLACE_SILENT_MS : REPLACE_WRONG_MS
+    if (mayReplace(server, firstMs)) client.reconnect(server)
   }
 
   function close(): void {
@@ -148,7 +150,7 @@ export function createConnection(options: RedisStoreOptions) {
     /** Adds the reason to an error while the server is not connected; reconnects to a server that refuses writes. */
     explain: <T>(asked: Promise<T>, server: string): Promise<T> =>
       asked.catch((error: Error) => {
-        if (/^(?:READONLY|NOAUTH|MASTERDOWN)\b/.test(error.message)) reconnect(server)
+        if (/^(?:READONLY|NOAUTH|MASTERDOWN)\b/.test(error.message)) reconnect(server, error)
         throw explained(error, client.reason(server))
       }),
   }

@@ -218,13 +218,13 @@ test('a connection that stays silent is replaced less and less often, each serve
   let nowMs = 0
   const mayReplace = createPace({ ...SYSTEM_CLOCK, now: () => nowMs })
   const replacedAt: number[] = []
-  for (; nowMs <= 40_000; nowMs += 250) if (mayReplace('a')) replacedAt.push(nowMs)
+  for (; nowMs <= 40_000; nowMs += 250) if (mayReplace('a', 1000)) replacedAt.push(nowMs)
   expect(replacedAt).toEqual([0, 1000, 3000, 7000, 15_000, 25_000, 35_000])
-  expect(mayReplace('b')).toBe(true)
+  expect(mayReplace('b', 1000)).toBe(true)
   nowMs += 30_000
-  expect([mayReplace('a'), mayReplace('a')]).toEqual([true, false])
+  expect([mayReplace('a', 1000), mayReplace('a', 1000)]).toEqual([true, false])
   nowMs += 1000
-  expect(mayReplace('a')).toBe(true)
+  expect(mayReplace('a', 1000)).toBe(true)
 })
 
 test.each<[string, (url: string) => RedisStoreOptions['topology']]>([

@@ -14,6 +14,11 @@ const FIELDS = {
   envoy: undefined,
   haproxy: COMMON,
 }
+/**
+ * A method (RFC 9110 section 9.1), of at most 32 characters: a proxy may report what it received over
+ * HTTP/2 unchecked, and the method is logged.
+ */
+const METHOD = /^[!#$%&'*+.^_`|~\w-]{1,32}$/
 const CHALLENGE = 'WWW-Authenticate'
 const FORWARDED_FOR = 'x-forwarded-for'
 /**
@@ -27,14 +32,14 @@ export const FORWARD_AUTH_PROXIES = Object.keys(FIELDS) as [ForwardAuthProxy, ..
 
 /**
  * The request that a proxy asks about. Its method, host and target are empty strings if the proxy
- * did not send them.
+ * did not send them; its method also if it is malformed.
  */
 export interface AskedRequest {
   readonly proxy: ForwardAuthProxy
   readonly method: string
   readonly host: string
   readonly target: string
-  /** The fields that the proxy must send, and has not. */
+  /** The fields that the proxy must send, and has not, or has with a malformed method. */
   readonly missing: readonly string[]
 }
 
@@ -43,12 +48,16 @@ export function readAsked(proxy: ForwardAuthProxy, request: IncomingMessage): As
   const fields = FIELDS[proxy]
   const read = (field: string): string => String(headers[field] ?? '')
   const needed = [...Object.values(fields ?? {}), FORWARDED_FOR]
+  const missing = needed.filter((field) => read(field) === '')
+  const asked = fields ? read(fields.method) : method
+  const isMethod = METHOD.test(asked)
+  if (fields && asked !== '' && !isMethod) missing.push(`a valid ${fields.method}`)
   return {
     proxy,
-    method: fields ? read(fields.method) : method,
+    method: isMethod ? asked : '',
     host: read(fields?.host ?? 'host'),
     target: fields ? read(fields.target) : url,
-    missing: needed.filter((field) => read(field) === ''),
+    missing,
   }
 }
 

@@ -172,6 +172,21 @@ describe.each(FORWARD_AUTH_PROXIES)('%s', (from) => {
   })
 })
 
+it.each(['GET","client":"victim","x":"', 'G"ET', 'GET\tx', 'GET /', 'GÉT', 'G(T', 'A'.repeat(33)])(
+  'a method that a proxy reports and that is none is refused: %s',
+  async (method) => {
+    for (const from of ['caddy', 'nginx'] as const) {
+      await start(from)
+      const refused = await ask(from, { method, path: '/open/a' })
+      expect(statusIn(refused)).toBe(400)
+      const field = from === 'nginx' ? 'x-original-method' : 'x-forwarded-method'
+      expect(String(refused.headers['x-sluice-body'] ?? refused.body)).toContain(
+        `The proxy that asks must send a valid ${field}.`,
+      )
+    }
+  },
+)
+
 it('a token bound to a certificate is accepted with the certificate that the proxy sends', async () => {
   await start('caddy')
   const { der, thumbprint } = makeCertificate()

@@ -40,6 +40,15 @@ it('shows a request without a route, caller or decision', () => {
   })
 })
 
+it('escapes and shortens a method', () => {
+  const method = 'GET","client":"victim\u009b'
+  const line = accessLine({ ...bare, method })
+  expect(JSON.parse(line)).toMatchObject({ method })
+  expect(JSON.parse(line)).not.toHaveProperty('client')
+  expect(line).not.toContain('\u009b')
+  expect(read({ ...bare, method: 'A'.repeat(300) })).toMatchObject({ method: `${'A'.repeat(256)}…` })
+})
+
 it('shows the callers whom the limits count, secrets shortened, in JSON and in pretty lines', () => {
   const callers = [parseCaller('header:x-api-key=abc123'), parseCaller('ip:192.0.2.7')].map((parts) => ({
     parts,

@@ -75,7 +75,8 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   )
   const refuse = (socket: Socket, status: number, reason: string, fields?: string): void =>
     pipelining.add(socket, (done) => {
-      report(socket, status, reason, endWithStatus(socket, status, events.idField(), fields))
+      const response = { status, idField: events.idField(), fields }
+      report(socket, status, reason, endWithStatus(socket, bounds.requestTimeoutMs, response))
       done()
     })
 
@@ -89,7 +90,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
       socket.destroy()
       return
     }
-    lingerOnClose(socket)
+    lingerOnClose(socket, bounds.requestTimeoutMs)
     // A TLS socket wraps the socket that `boundSockets` added.
     sockets.add(socket)
     socket.once('close', () => sockets.delete(socket))

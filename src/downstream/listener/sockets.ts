@@ -75,33 +75,52 @@ export function resetSlowReaders(sockets: ReadonlySet<Socket>, maxMs: number): v
   }, maxMs / 10).unref()
 }
 
-const LINGER_MS = 2000
+/** Maximum time of a lingering close in milliseconds, or the request timeout if that is shorter (nginx: 30 s). */
+const LINGER_MS = 30_000
+/** A lingering close ends if no byte comes for this time, or up to twice as long. */
+const LINGER_SILENT_MS = 2000
 
 /**
- * Ends a socket, but reads and drops bytes for a moment: a reset could overtake the last response
- * (RFC 9112 section 9.6).
+ * Ends a socket, but reads and drops bytes while they come: a reset could overtake the last
+ * response, which some callers read only after they have sent a whole body (RFC 9112 section 9.6).
+ * Meanwhile, the socket counts for the bounds of `boundSockets`.
  */
-function lingeringClose(socket: Socket, last = ''): void {
+function lingeringClose(socket: Socket, requestTimeoutMs: number, last = ''): void {
   socket.end(last)
   socket.resume()
-  const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref()
-  socket.once('close', () => clearTimeout(timer))
+  const endAt = performance.now() + Math.min(LINGER_MS, requestTimeoutMs)
+  let { bytesRead } = socket
+  const timer = setInterval(() => {
+    if (socket.bytesRead === bytesRead || performance.now() >= endAt) socket.destroy()
+    bytesRead = socket.bytesRead
+  }, LINGER_SILENT_MS).unref()
+  socket.once('close', () => clearInterval(timer))
 }
 
 /** Makes Node close a socket by `lingeringClose` if its request is incomplete. */
-export function lingerOnClose(socket: Socket): void {
+export function lingerOnClose(socket: Socket, requestTimeoutMs: number): void {
   const { destroySoon } = socket
   socket.destroySoon = () =>
-    incompleteRequest(socket) === undefined ? destroySoon.call(socket) : lingeringClose(socket)
+    incompleteRequest(socket) === undefined
+      ? destroySoon.call(socket)
+      : lingeringClose(socket, requestTimeoutMs)
+}
+
+/** The response for invalid HTTP: its status, the name of the field of the request id, and its other fields. */
+interface LastResponse {
+  readonly status: number
+  readonly idField: string
+  readonly fields: string | undefined
 }
 
 /**
  * Ends a socket with a response that has no body, for invalid HTTP, whose fields are not read;
  * returns the new request id of the response.
  */
-export function endWithStatus(socket: Socket, status: number, idField: string, fields = ''): string {
+export function endWithStatus(socket: Socket, requestTimeoutMs: number, response: LastResponse): string {
+  const { status, idField, fields = '' } = response
   const requestId = randomUUID()
   const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]!}\r\n${fields}${idField}: ${requestId}\r\n`
-  lingeringClose(socket, `${head}Connection: close\r\nContent-Length: 0\r\n\r\n`)
+  lingeringClose(socket, requestTimeoutMs, `${head}Connection: close\r\nContent-Length: 0\r\n\r\n`)
   return requestId
 }

@@ -22,7 +22,10 @@ describe.concurrent('a caller that never ends its side', () => {
     ['garbage', 'garbage\r\n\r\n', 400],
   ])('still has its socket closed after %s', async (_, bytes, status) => {
     const data = await startUpstream()
-    const { port } = await startGateway({ data: data.url })
+    const { port } = await startGateway({
+      data: data.url,
+      listen: ', requestTimeout: 4s, headersTimeout: 4s',
+    })
     const socket = stubborn(port, bytes)
     await until('the answer', () => statuses(socket.said)[0] === status)
     await until('the end', () => socket.readableEnded || socket.destroyed)
@@ -109,7 +112,10 @@ it.concurrent.each([
   const back = await startRawUpstream((socket, first) => {
     if (first.includes('POST')) socket.write('HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\n\r\nno')
   })
-  const { port } = await startGateway({ data: back.url })
+  const { port } = await startGateway({
+    data: back.url,
+    listen: ', requestTimeout: 4s, headersTimeout: 4s',
+  })
   const more = 'x'.repeat(100_000)
   const socket = stubborn(port, `POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Length: 6000000\r\n\r\n${more}`)
   const errors: unknown[] = []
@@ -117,9 +123,43 @@ it.concurrent.each([
   await until('the answer and its end', () => statuses(socket.said)[0] === status && socket.readableEnded)
   for (let i = 0; i < 5; i++) await new Promise((resolve) => socket.write(more, resolve))
   expect(errors).toEqual([])
-  // The gateway drops the rest only for a moment.
+  // The gateway drops the rest, but not for ever.
   await until('the socket is closed', () => {
     if (!socket.destroyed) socket.write('x')
     return socket.destroyed
+  })
+})
+
+describe.concurrent('a caller that sends the whole of a slow body before it reads', () => {
+  const PIECES = 40
+  it.each([
+    ['a refusal', 5_000_000, 401],
+    ['too large a body', 20_000_000, 413],
+  ])('gets the response of %s', async (_, length, status) => {
+    const { port } = await startGateway({ data: (await startUpstream()).url })
+    const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+    closeLater(() => socket.destroy())
+    const errors: unknown[] = []
+    socket.on('error', (error) => errors.push(error))
+    socket.write(`POST /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: ${length}\r\n\r\n`)
+    for (let i = 0; i < PIECES; i++) {
+      socket.write('x'.repeat(16_000))
+      await new Promise((resolve) => setTimeout(resolve, 100))
+    }
+    expect(errors).toEqual([])
+    let text = ''
+    socket.on('data', (chunk: Buffer) => (text += chunk.toString()))
+    await until('the response', () => socket.readableEnded)
+    expect(statuses(text)).toEqual([status])
+  })
+
+  it('has its socket closed if it then sends nothing', async () => {
+    const { port, adminPort } = await startGateway({ data: (await startUpstream()).url })
+    const socket = stubborn(port, 'POST /v3/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nx')
+    await until('the response', () => socket.readableEnded)
+    expect(statuses(socket.said)).toEqual([401])
+    await until('the socket is closed', async () =>
+      /^sluice_downstream_sockets 0$/m.test((await call(adminPort, { path: '/metrics' })).body),
+    )
   })
 })

@@ -13,6 +13,8 @@ export interface AdminParts extends LimitsParts {
   overview(): Promise<object>
 }
 
+/** Maximum open connections: without one, their descriptors would be missing for callers. */
+const MAX_CONNECTIONS = 100
 const SHARED_MS = 1000
 const CONSOLE = new URL('console/', import.meta.url)
 const CONTENT_TYPES: Readonly<Record<string, string>> = {
@@ -83,7 +85,7 @@ export function createAdmin(parts: AdminParts): Server {
   }
 
   const bounds = { requestTimeout: 10_000, connectionsCheckingInterval: 5000 }
-  return createServer({ ...bounds, insecureHTTPParser: false }, (request, response) => {
+  const server = createServer({ ...bounds, insecureHTTPParser: false }, (request, response) => {
     void reply(request, response).then(({ status, body, headers }) => {
       const isText = typeof body === 'string'
       const bytes = Buffer.from(isText ? body : `${JSON.stringify(body)}\n`)
@@ -97,6 +99,10 @@ export function createAdmin(parts: AdminParts): Server {
       response.end(bytes)
     })
   })
+  server.maxConnections = MAX_CONNECTIONS
+  // Room for the next connection, such as that of a probe.
+  server.on('drop', () => server.closeIdleConnections())
+  return server
 }
 
 function text(status: number, line: string, headers = {}): AdminResponse {

@@ -19,14 +19,15 @@ export async function run(args: Args, io: Io): Promise<number> {
   assertTracingPackages(loaded)
   const { config, file, text } = loaded
   if (args['connect'] === true) return (await import('./connect.ts')).run(config, args, io)
+  const { value } = readSource(text, file)
   const other = textOf(args, 'against')
   if (other !== undefined) {
-    const changes = differences(await readText(other), text, other)
+    const changes = differences(await readText(other), value, other)
     print(io, args, { changes }, () => changes.join('\n') || `No differences from ${other}.`)
     return 0
   }
-  const written = mapTexts(readSource(text, file).value, (value) => substitute(value, io.env))
-  const shown = shownSettings(overridden(written, overridesOf(args)))
+  const substituted = mapTexts(value, (written) => substitute(written, io.env))
+  const shown = shownSettings(overridden(substituted, overridesOf(args)))
   const described = () => `${summary(config, file)}\n\n${settingsText(shown)}`
   print(io, args, { ...shown.settings, warnings: config.warnings }, described)
   return 0

@@ -84,7 +84,8 @@ export async function loadConfig(options: LoadOptions): Promise<Loaded> {
     config: { ...compiled, warnings },
     file,
     text,
-    changes: before === undefined ? [] : differences(before, text, file),
+    // Parsing 30,000 clients takes two seconds.
+    changes: before === undefined || before === text ? [] : differences(before, source.value, file),
     hash: createHash('sha256').update(text).digest('hex'),
     content: createHash('sha256').update(text).update(JSON.stringify(compiled)).digest('hex'),
     files,

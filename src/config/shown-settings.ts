@@ -76,11 +76,11 @@ const MAX_CHARS = 100
 const NAMES = ['match', 'id', 'issuer', 'from']
 
 /**
- * Returns the differences between two texts of a configuration, in the file's words and without
- * secrets; throws a ConfigError.
+ * Returns the differences between the text `before` of the file and a parsed configuration, in the
+ * file's words and without secrets; throws a ConfigError if the text cannot be read.
  */
-export function differences(before: string, after: string, file: string): readonly string[] {
-  const all = [...compare(readSource(before, file).value, readSource(after, file).value, [])]
+export function differences(before: string, after: JsonObject, file: string): readonly string[] {
+  const all = [...compare(readSource(before, file).value, after, [])]
   const more = all.length - MAX_DIFFERENCES
   return more <= 0 ? all : [...all.slice(0, MAX_DIFFERENCES), `${more} more`]
 }

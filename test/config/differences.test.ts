@@ -1,5 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { differences } from '../../src/config/shown-settings.ts'
+import { readSource } from '../../src/config/yaml/source.ts'
+
+const differencesOf = (before: string, after: string) =>
+  differences(before, readSource(after, 'sluice.yaml').value, 'sluice.yaml')
 
 describe('the differences of two configurations', () => {
   it.for([
@@ -83,18 +87,18 @@ describe('the differences of two configurations', () => {
   ] as [string, string, string, string[]][])(
     'the differences of two configurations are %s',
     ([, before, after, changes]) => {
-      expect(differences(before, after, 'sluice.yaml')).toEqual(changes)
+      expect(differencesOf(before, after)).toEqual(changes)
     },
   )
 
   it('the differences of two configurations are at most twenty', () => {
     const many = (value: number) => Array.from({ length: 25 }, (_, i) => `k${i}: ${value}`).join('\n')
-    const changes = differences(many(1), many(2), 'sluice.yaml')
+    const changes = differencesOf(many(1), many(2))
     expect(changes).toHaveLength(21)
     expect(changes.at(-1)).toBe('5 more')
   })
 
-  it('require two readable files', () => {
-    expect(() => differences('a: [', 'a: 1', 'old.yaml')).toThrow(/^old\.yaml:1:\d+: /)
+  it('require that the other file is readable', () => {
+    expect(() => differences('a: [', { a: 1 }, 'old.yaml')).toThrow(/^old\.yaml:1:\d+: /)
   })
 })

@@ -341,6 +341,23 @@ routes:
     expect(listed.config.par?.audiences).toEqual([])
   })
 
+  it('resolves an anchor that a thousand routes and clients use', async () => {
+    const many = Array.from({ length: 1000 }, (_, i) => i)
+    const routes = many.map((i) => `  - { <<: *route, match: "/r${i}", limits: *std }`).join('\n')
+    const clients = many.map((i) => `  - { id: client-${i}, limits: *gold }`).join('\n')
+    const text = [
+      'clients:',
+      '  - { id: first, limits: &gold { requests: { limit: 5 } } }',
+      clients,
+      'routes:',
+      '  - &route { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: &std [requests, sync] }',
+      '  - { <<: *route, match: "/all", limits: &std [requests] }',
+      routes,
+    ].join('\n')
+    const { config } = await load(completed(text))
+    expect([config.routes.length, config.clients.length]).toEqual([1002, 1001])
+  })
+
   it('resolves anchors, aliases and merge keys independently', async () => {
     const text = completed(
       'upstreams:\n  data: &d { url: http://a:1, timeout: 5s }\n  other: { <<: *d, url: http://b:2 }',

@@ -13,6 +13,12 @@ export type Env = Readonly<Record<string, string | undefined>>
 const MAX_DEPTH = 1000
 
 /**
+ * Maximum nodes that the aliases of one anchor stand for: its uses times the aliases within it. The
+ * default of 100 refuses files that use an anchor for each of 100 routes.
+ */
+const MAX_ALIAS_COUNT = 1_000_000
+
+/**
  * Reads one YAML document with a mapping, and leaves variables of the environment as written.
  * Throws a ConfigError.
  */
@@ -64,10 +70,12 @@ export function readSource(source: string, file: string) {
   const mistakes = mistakesIn(document.contents)
   if (mistakes.length > 0) throw new ConfigError(locate(mistakes))
   try {
-    const value: unknown = document.toJS()
+    const value: unknown = document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })
     if (isObject(value)) return { value, locate }
   } catch (error) {
-    throw fail(`the file cannot be read: ${(error as Error).message}`)
+    const { message } = error as Error
+    const tooMany = `aliases within aliases stand for over ${MAX_ALIAS_COUNT} values; write some of them out`
+    throw fail(`the file cannot be read: ${message.startsWith('Excessive alias count') ? tooMany : message}`)
   }
   const what = document.contents === null ? 'is empty' : 'must be a mapping'
   throw fail(`the file ${what}; "sluice init" writes one`)

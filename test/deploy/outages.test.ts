@@ -110,22 +110,27 @@ describe.each(PROXIES)('%s', (from) => {
     expect(requests).toBe(1)
   })
 
-  it('asks once about a call, although the Sluice hangs', async () => {
-    const asked: string[] = []
-    const passes = `HTTP/1.1 200 OK\r\nX-Sluice-Client: \r\nX-Request-Id: r\r\nCache-Control: no-store\r\nContent-Length: 0\r\n\r\n`
-    const sluice = await startRawUpstream((socket, text) => {
-      const target = /(?:x-forwarded-uri|x-original-uri): (\S+)/i.exec(text.toString())?.[1]
-      if (target !== undefined) asked.push(target)
-      // Health checks, and the call that makes a connection one that was used before.
-      if (target !== '/hung') socket.write(passes)
-    })
-    const proxy = await startAsking(from, [{ askPort: sluice.port, adminPort: sluice.port }], data.port, {
-      edit: (_, text) => text.replaceAll(/\b5s\b/g, '1s'),
-    })
-    expect((await call(proxy.port, { path: '/open/a' })).status).toBe(200)
-    expect((await call(proxy.port, { path: '/hung' })).status).toBeGreaterThanOrEqual(500)
-    expect(asked).toEqual(['/open/a', '/hung'])
-  })
+  it.each([[[]], [['fail open']]])(
+    'asks once about a call, and refuses it, if the Sluice hangs: %j',
+    async (on) => {
+      const asked: string[] = []
+      const passes = `HTTP/1.1 200 OK\r\nX-Sluice-Client: \r\nX-Request-Id: r\r\nCache-Control: no-store\r\nContent-Length: 0\r\n\r\n`
+      const sluice = await startRawUpstream((socket, text) => {
+        const target = /(?:x-forwarded-uri|x-original-uri): (\S+)/i.exec(text.toString())?.[1]
+        if (target !== undefined) asked.push(target)
+        // Health checks, and the call that makes a connection one that was used before.
+        if (target !== '/hung') socket.write(passes)
+      })
+      const proxy = await startAsking(from, [{ askPort: sluice.port, adminPort: sluice.port }], data.port, {
+        on,
+        edit: (_, text) => text.replaceAll(/\b5s\b/g, '1s'),
+      })
+      expect((await call(proxy.port, { path: '/open/a' })).status).toBe(200)
+      expect((await call(proxy.port, { path: '/hung' })).status).toBeGreaterThanOrEqual(500)
+      expect(asked).toEqual(['/open/a', '/hung'])
+      expect(data.seen.map(({ url }) => url)).toEqual(['/open/a'])
+    },
+  )
 })
 
 describe('docs/forward-auth.md', () => {

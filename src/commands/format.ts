@@ -29,10 +29,10 @@ type Row = readonly (string | number | null | undefined)[]
 
 /**
  * Pads each column to its widest cell, with two spaces between columns. Shows null and undefined as
- * `-`, and no row for false.
+ * `-`, no row for false, and line feeds as escapes: a cell must not look like a row.
  */
 export function formatTable(table: readonly (Row | false)[]): string {
-  const rows = table.flatMap((row) => (row ? [row.map((cell) => String(cell ?? '-'))] : []))
+  const rows = table.flatMap((row) => (row ? [row.map((cell) => escaped(String(cell ?? '-')))] : []))
   const widths = rows[0]!.map((_, i) => rows.reduce((max, row) => Math.max(max, row[i]!.length), 0))
   const lineOf = (row: readonly string[]) => row.map((cell, i) => cell.padEnd(widths[i]!)).join('  ')
   return rows.map((row) => lineOf(row).trimEnd()).join('\n')

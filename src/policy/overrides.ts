@@ -1,6 +1,7 @@
 import { partsOf } from '../limit/key.ts'
 import { VERSION_FIELD } from '../limit/shared-fields.ts'
 import { instant } from '../runtime/instant.ts'
+import { isName } from '../runtime/json.ts'
 import { type CountedCaller, counterKey, formatCaller } from './counted-caller.ts'
 import { isBareClient, parseCaller, showCaller } from './counted-caller.ts'
 import { type KeyedLimit, nameInKeys } from './key.ts'
@@ -106,15 +107,17 @@ function parseOverride(field: string, value: string): Override | undefined {
     const [caller, name] = JSON.parse(field) as readonly [string, unknown]
     const { limit, untilAt, setAt, by, note } = JSON.parse(value) as Override
     const hasInstants = isInstant(setAt) && isInstant(untilAt ?? setAt)
-    if (typeof name !== 'string' || !isWhole(limit) || !hasInstants) return undefined
-    return { caller: parseCaller(caller), name, limit, untilAt, setAt, by: textOf(by), note: textOf(note) }
+    if (!isName(name) || !isWhole(limit) || !hasInstants) return undefined
+    const parts = parseCaller(caller)
+    if (!parts.every(({ value }) => isName(value))) return undefined
+    return { caller: parts, name, limit, untilAt, setAt, by: textOf(by), note: textOf(note) }
   } catch {
     return undefined
   }
 }
 
-/** Other programs may write to Redis. */
-const textOf = (value: unknown) => (typeof value === 'string' ? value : undefined)
+/** Other programs may write to Redis: a line feed would forge a line of what commands print. */
+const textOf = (value: unknown) => (isName(value) ? value : undefined)
 const isWhole = (value: number): boolean => Number.isSafeInteger(value) && value >= 0
 /** True for an instant that a Date can represent. */
 const isInstant = (value: number): boolean => isWhole(value) && value <= 8.64e15

@@ -31,7 +31,7 @@ const fieldsOf = (...overrides: Override[]) =>
 
 describe('the fields of overrides', () => {
   it('the fields of overrides are read as they were written, without the version', () => {
-    const all = [of('a\nb "c" ü', 0), of('b', 2, { untilAt: 3, by: 'jo@desk', note: 'a "reason"' })]
+    const all = [of('a b "c" ü', 0), of('b', 2, { untilAt: 3, by: 'jo@desk', note: 'a "reason"' })]
     expect(parseOverrides({ ...fieldsOf(...all), version: 'x' })).toEqual({ overrides: all, bad: [] })
     expect(parseOverrides({})).toEqual({ overrides: [], bad: [] })
   })
@@ -49,6 +49,10 @@ describe('the fields of overrides', () => {
     ['an invalid end', FIELD, JSON.stringify({ limit: 1, setAt: 1, untilAt: 'soon' })],
     ['an end beyond all dates', FIELD, JSON.stringify({ limit: 1, setAt: 1, untilAt: 1e16 })],
     ['a long note', FIELD, JSON.stringify({ limit: 1, setAt: 1, note: 'x'.repeat(5000) })],
+    ['a limit with a line feed in its name', JSON.stringify(['a', 'requests\nx']), formatOverride(of('a'))],
+    ['a client with a line feed', JSON.stringify(['a\nb', 'requests']), formatOverride(of('a'))],
+    ['a claim with an escaped one', JSON.stringify(['claim:c="a\\nb"', 'x']), formatOverride(of('a'))],
+    ['a caller of 17 parts', JSON.stringify([`a${' ip:1.1.1.1'.repeat(16)}`, 'x']), formatOverride(of('a'))],
   ])('the fields of overrides are ignored if damaged: %s; the other fields count', (_, field, value) => {
     expect(parseOverrides({ [field]: value, ...fieldsOf(of('good')) })).toEqual({
       overrides: [of('good')],
@@ -56,10 +60,12 @@ describe('the fields of overrides', () => {
     })
   })
 
-  it('drops who set it and why, unless they are texts', () => {
-    const { overrides, bad } = parseOverrides({
-      [FIELD]: JSON.stringify({ limit: 1, setAt: 1, by: {}, note: 7 }),
-    })
+  it.each([
+    [{}, 7],
+    ['ann\nbob', 'ok\nvictim  requests  0'],
+    ['\u001b[2J', '\u0085'],
+  ])('drops who set it and why, unless they are texts of one line: %j, %j', (by, note) => {
+    const { overrides, bad } = parseOverrides({ [FIELD]: JSON.stringify({ limit: 1, setAt: 1, by, note }) })
     expect(bad).toEqual([])
     expect(overrides).toMatchObject([{ limit: 1, by: undefined, note: undefined }])
   })

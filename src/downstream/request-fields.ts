@@ -88,6 +88,8 @@ export interface FieldRules {
   readonly identity: readonly string[]
   /** Fields of callers that would be dropped otherwise. */
   readonly callers: readonly string[]
+  /** The Host that the upstream gets; undefined for the caller's. */
+  readonly host?: string | undefined
   /** Called with the lower-case name of a caller's field that the upstream does not get. */
   onDrop?(name: string): void
 }
@@ -96,6 +98,8 @@ export interface FieldRules {
 export interface RequestFields {
   /** Returns the action for a lower-case field. */
   actionOf(name: string): Action
+  /** The Host that the upstream gets; undefined for the caller's. */
+  readonly host: string | undefined
   /** Reports that a caller's field was dropped. */
   onDrop(name: string): void
   /**
@@ -117,7 +121,7 @@ export interface RequestFields {
  * `X_API_KEY` and `X.API.KEY` for `X-Api-Key`, so all others are dropped.
  */
 export function createRequestFields(rules: FieldRules): RequestFields {
-  const { requestId, counted, identity, callers, onDrop = () => {} } = rules
+  const { requestId, counted, identity, callers, host, onDrop = () => {} } = rules
   const meaningful = [...counted, ...identity, ...callers]
   const spellings = new Map(meaningful.map((name) => [normalizeFieldName(name), name]))
   const known = new Map([...spellings, ['x-sluice-client', 'x-sluice-client']])
@@ -138,6 +142,7 @@ export function createRequestFields(rules: FieldRules): RequestFields {
 
   return {
     actionOf,
+    host,
     onDrop,
     read(rawHeaders, name, trusted) {
       if (actionOf(name) === 'from-proxy' && !trusted) return undefined

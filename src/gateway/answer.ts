@@ -31,7 +31,7 @@ async function pass(deps: GatewayDeps, exchange: Identified): Promise<Outcome> {
 /** Forwards the request and streams the response back. Returns a 502, 503 or 504 if no response was begun. */
 function forward(deps: GatewayDeps, exchange: Identified, upstream: Forward): Promise<Outcome> {
   const { request, response, form, target, route } = exchange
-  const { responseFields } = deps
+  const { responseFields, publicUrl } = deps
   const traced = deps.trace?.(exchange)
   exchange.span = traced?.span
   if (exchange.expectsContinue && form === undefined) response.writeContinue()
@@ -39,7 +39,7 @@ function forward(deps: GatewayDeps, exchange: Identified, upstream: Forward): Pr
   const fields = traced?.headers ?? request.headers
   const options = {
     target: target.received,
-    headers: requestHeaders(fields, exchange, route.fields, responseFields.idField),
+    headers: requestHeaders(fields, exchange, route.fields, responseFields.idField, publicUrl),
     bodyLength: form?.length ?? exchange.bodyLength,
     body: form,
     maxBody: route.maxBody,

@@ -22,10 +22,11 @@ export function authenticate(deps: GatewayDeps, exchange: Routed): Outcome | Pro
     if (route.authenticate === 'none') return applyLimits(exchange, exchange.caller)
     return check(deps, exchange, deps.guards![route.authenticate])
   }
+  const { publicUrl } = deps
   const found = deps.authenticate(head.authorization, () => ({
-    ...originOf(request, trusted, asked?.host),
+    ...(publicUrl ?? originOf(request, trusted, asked?.host)),
     method,
-    path: target.path,
+    path: (publicUrl?.prefix ?? '') + target.path,
     proofs: head.proofs,
     certificate: () => clientCertificate(request, trusted),
   }))

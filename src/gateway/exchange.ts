@@ -6,6 +6,7 @@ import type { AskedRequest } from '../downstream/forward-auth.ts'
 import type { BodyLength } from '../downstream/framing.ts'
 import { type Head, readHead } from '../downstream/head.ts'
 import type { Peers } from '../downstream/peers.ts'
+import type { PublicUrl } from '../downstream/public-url.ts'
 import type { ErrorFormat } from '../downstream/reply.ts'
 import type { RequestFields } from '../downstream/request-fields.ts'
 import type { Params, Route, Router } from '../downstream/router.ts'
@@ -67,6 +68,8 @@ export interface GatewayDeps extends Served {
   /** The URL of the page about errors, to which the type of a problem leads; undefined for the registered types. */
   readonly documentation: string | undefined
   readonly peers: Peers
+  /** The URL that callers use; undefined if the request and trusted proxies tell it. */
+  readonly publicUrl: PublicUrl | undefined
   /** Reads the request that a proxy asks about; undefined if the request itself is served. */
   readonly readAsked?: (request: IncomingMessage) => AskedRequest
   /** Decides about the fields of a request that a proxy asks about. */

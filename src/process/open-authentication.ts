@@ -44,7 +44,8 @@ export function createAuthentication({ createPool }: Resources, log: Log, metric
    * made for `listen.hosts`.
    */
   function openIssuers(config: Config, loaded: LoadedKeys = []) {
-    const { hosts } = config.listen
+    const { publicUrl } = config.listen
+    const hosts = publicUrl === undefined ? config.listen.hosts : [publicUrl.hostname]
     const keeps = claimsOf(config.limits)
     const tokens = config.tokens.map((settings) => ({ ...settings, keeps }))
     const issuers = tokens.map((settings, i) => {

@@ -69,13 +69,13 @@ export function openRoutes(
   const counted = fieldsOf(limits)
   const askedFields = createRequestFields({ requestId, counted, identity: [], callers: [] })
   const fields = new Map(
-    upstreams.map(({ name, identityHeaders, callerHeaders }) => {
+    upstreams.map(({ name, identityHeaders, callerHeaders, host }) => {
       const identity = identityHeaders.map((field) => field.toLowerCase())
       const callers = callerHeaders.map((field) => field.toLowerCase())
       const accepted = new Set([...identity, ...callers])
       const own = counted.filter((field) => !isCallerField(field) || accepted.has(field))
       const onDrop = (field: string) => onDroppedField(name, field)
-      return [name, createRequestFields({ requestId, counted: own, identity, callers, onDrop })]
+      return [name, createRequestFields({ requestId, counted: own, identity, callers, host, onDrop })]
     }),
   )
 

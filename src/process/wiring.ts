@@ -60,6 +60,7 @@ export function createWiring(resources: Resources, parts: Parts) {
       ...openRoutes(config, forwards, overrides.limits, log, onDroppedField),
       ...kept,
       peers,
+      publicUrl: config.listen.publicUrl,
       failures: config.failures && failures(config.failures),
       authenticate: issuers.authenticate,
       guards: openGuards(config),

@@ -9,6 +9,9 @@ const require = createRequire(import.meta.url)
 const common = require('http-proxy/lib/http-proxy/common.js') as { setupOutgoing: unknown }
 export const { createProxyServer } = require('http-proxy') as typeof HttpProxy
 
+/** What `createProxyServer` was given, as far as it is used here; `maxHeaderSize` bounds heads of responses. */
+type ServerOptions = Pick<RequestOptions, 'agent'> & { readonly maxHeaderSize?: number }
+
 /** A request as http-proxy forwards it: its `headers` frame the body, and `owner` is for the agent. */
 type Proxied = Readonly<Record<'method' | 'headers' | 'owner', unknown>>
 
@@ -20,8 +23,9 @@ type Proxied = Readonly<Record<'method' | 'headers' | 'owner', unknown>>
  * `deleteLength`, which turns a chunked DELETE or OPTIONS into two requests (CVE-2026-29057), finds
  * no fields in it.
  */
-function requestOptions(_: unknown, { agent }: RequestOptions, { method, headers, owner }: Proxied) {
+function requestOptions(_: unknown, { agent, maxHeaderSize }: ServerOptions, request: Proxied) {
+  const { method, headers, owner } = request
   // The first overrides `--insecure-http-parser`.
-  return { insecureHTTPParser: false, setHost: false, agent, method, headers, owner }
+  return { insecureHTTPParser: false, setHost: false, agent, maxHeaderSize, method, headers, owner }
 }
 common.setupOutgoing = requestOptions

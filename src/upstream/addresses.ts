@@ -9,9 +9,11 @@ export type AddressEvents = (address: string) => Pick<HealthOptions, 'onDown' | 
 export interface Address {
   /** The URL, such as `http://data.internal:4000`. */
   readonly origin: string
-  /** The name, or an IP address without brackets. */
+  /** The name, or an IP address without brackets; empty for a Unix socket. */
   readonly host: string
   readonly port: number
+  /** The path of a Unix socket; undefined for others. */
+  readonly socketPath: string | undefined
   readonly health: Health
   /** Open and connecting sockets. */
   sockets: number
@@ -21,11 +23,12 @@ export interface Address {
 const HEALTH = { failures: 3, backoffMs: 1000, maxBackoffMs: 30_000 }
 
 function createAddress(origin: string, eventsOf: AddressEvents): Address {
-  const { protocol, hostname, port } = new URL(origin)
+  const { protocol, hostname, port, pathname } = new URL(origin)
+  const socketPath = protocol === 'unix:' ? pathname : undefined
   const health = new Health({ ...HEALTH, ...eventsOf(origin) })
   const host = hostname.replace(/^\[|\]$/g, '')
   const defaultPort = protocol === 'https:' ? 443 : 80
-  return { origin, host, port: Number(port) || defaultPort, health, sockets: 0 }
+  return { origin, host, port: Number(port) || defaultPort, socketPath, health, sockets: 0 }
 }
 
 /**
@@ -77,8 +80,9 @@ export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined):
     // Overrides NODE_TLS_REJECT_UNAUTHORIZED=0.
     rejectUnauthorized: true,
   }
-  return ({ host, port }, done) => {
-    const options = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 }
+  return ({ host, port, socketPath }, done) => {
+    const where = socketPath === undefined ? { host, port } : { path: socketPath }
+    const options = { ...where, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 }
     // Node's agent would take the name to verify from the caller's Host.
     const servername = tls?.servername ?? (isIP(host) === 0 ? host : '')
     const socket = secure ? connectTls({ ...options, ...secure, servername }) : connectTcp(options)

@@ -62,9 +62,19 @@ function refuseUpgrade(_: IncomingMessage, socket: PooledSocket): void {
 
 const ownerOf = (proxied: unknown): UpstreamRequest => (proxied as Proxied).owner
 
+interface SendOptions {
+  readonly protocol: string
+  /** The path before that of each request. */
+  readonly path: string
+  /** Maximum bytes of the head of a response. */
+  readonly maxHeaderSize: number
+}
+
 /** Sends requests to an upstream by http-proxy, over the sockets of `UpstreamRequest`. */
-export function createSend(protocol: string): (upstreamRequest: UpstreamRequest) => void {
-  const proxy = createProxyServer({
+export function createSend({ protocol, path, maxHeaderSize }: SendOptions) {
+  const options = {
+    // Read by `requestOptions`.
+    maxHeaderSize,
     // http-proxy reads only the protocol: the sockets of `addRequest` have the address.
     target: { protocol, host: 'upstream', port: 0 },
     agent: {
@@ -75,15 +85,17 @@ export function createSend(protocol: string): (upstreamRequest: UpstreamRequest)
         clientRequest.maxHeadersCount = 0
         const { request, outgoing } = owner
         if (needsOwnConnection(request, outgoing.bodyLength)) clientRequest.shouldKeepAlive = false
-        completeHead(clientRequest, outgoing.target, outgoing.headers)
+        completeHead(clientRequest, path + outgoing.target, outgoing.headers)
         clientRequest.on('upgrade', refuseUpgrade)
         owner.onRequest(clientRequest)
       },
     } as never,
     selfHandleResponse: true,
-  })
+  }
+  const proxy = createProxyServer(options)
   proxy.on('proxyRes', (incoming, request) => streamResponse(incoming, ownerOf(request)))
   proxy.on('error', (error, request) => ownerOf(request).onError(error))
 
-  return (upstreamRequest) => proxy.web(toProxied(upstreamRequest) as never, ENDED as never)
+  return (upstreamRequest: UpstreamRequest): void =>
+    proxy.web(toProxied(upstreamRequest) as never, ENDED as never)
 }

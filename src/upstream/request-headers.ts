@@ -1,7 +1,8 @@
 import type { IncomingMessage } from 'node:http'
 import type { BodyLength } from '../downstream/framing.ts'
 import { certificateField } from '../downstream/client-certificate.ts'
-import { namedByConnection, type RequestFields } from '../downstream/request-fields.ts'
+import { type PublicUrl, publicPort } from '../downstream/public-url.ts'
+import { namedByConnection, nameSet, type RequestFields } from '../downstream/request-fields.ts'
 import type { AddedFields } from './response-head.ts'
 
 /** A request as it is sent to an upstream, and what its response gets. */
@@ -30,42 +31,67 @@ export interface Received {
   readonly trusted: boolean
 }
 
+/** The fields in which proxies tell the URL that the caller used. */
+const OF_PUBLIC_URL = nameSet('x-forwarded-host x-forwarded-port x-forwarded-prefix x-forwarded-proto')
+
+function publicUrlFields({ scheme, host, port, prefix }: PublicUrl): string {
+  const fields = `\r\nx-forwarded-proto: ${scheme}\r\nx-forwarded-host: ${host}\r\nx-forwarded-port: ${port}`
+  return prefix === '' ? fields : `${fields}\r\nx-forwarded-prefix: ${prefix}`
+}
+
+/** Returns the first value of a list: of the proxy next to the caller. */
+const firstOf = (list: string | undefined) => list?.split(',', 1)[0]!.trim()
+
+/** Returns what a trusted proxy has not told of the URL that the caller used: by Host, and TLS of the socket. */
+function seenUrlFields(
+  fields: Readonly<Record<string, string | string[] | undefined>>,
+  { headers, socket }: Received['request'],
+  trusted: boolean,
+): string {
+  const told = (name: string) => (trusted ? fields[name]?.toString() : undefined)
+  const scheme = told('x-forwarded-proto')
+  const host = told('x-forwarded-host')
+  const own = 'encrypted' in socket ? 'https' : 'http'
+  let missing = ''
+  if (told('x-forwarded-port') === undefined)
+    missing += `\r\nx-forwarded-port: ${publicPort(firstOf(host) ?? headers.host!, firstOf(scheme) ?? own)}`
+  if (scheme === undefined) missing += `\r\nx-forwarded-proto: ${own}`
+  if (host === undefined) missing += `\r\nx-forwarded-host: ${headers.host!}`
+  return missing
+}
+
 /**
  * Returns the request's fields as the upstream gets them, without those that frame the body, as
  * text for `completeHead`: Node.js has parsed them, so they are well formed. `idField` is that of
- * the request id.
+ * the request id. `publicUrl` replaces what the request and trusted proxies tell of the URL that
+ * the caller used.
  */
 export function requestHeaders(
   fields: Readonly<Record<string, string | string[] | undefined>>,
   { request, peer, ip, requestId, trusted }: Received,
-  { actionOf, onDrop }: Pick<RequestFields, 'actionOf' | 'onDrop'>,
+  { actionOf, host, onDrop }: Pick<RequestFields, 'actionOf' | 'host' | 'onDrop'>,
   idField: string,
+  publicUrl?: PublicUrl,
 ): string {
   const { socket } = request
   let headers = ''
   const named = namedByConnection(String(fields['connection'] ?? ''))
   for (const name in fields) {
     const action = actionOf(name)
-    if (action === 'replace') continue
+    if (action === 'replace' || (publicUrl !== undefined && OF_PUBLIC_URL.has(name))) continue
     if (action === 'drop' || (action === 'from-proxy' && !trusted)) {
       onDrop(name)
       continue
     }
     // A caller's `Connection` field cannot remove what a trusted proxy reports.
     if (action === 'keep' && named?.has(name) === true) continue
-    const value = fields[name]
+    const value = name === 'host' ? (host ?? fields[name]) : fields[name]
     if (typeof value === 'string') headers += `\r\n${name}: ${value}`
     else for (const one of value ?? []) headers += `\r\n${name}: ${one}`
   }
   const chain = trusted ? fields['x-forwarded-for'] : undefined
   headers += `\r\nx-forwarded-for: ${chain === undefined ? '' : `${String(chain)}, `}${peer}`
-  const isMissing = (name: string): boolean => !trusted || fields[name] === undefined
-  if (isMissing('x-forwarded-proto')) {
-    // The gateway's port does not belong to the scheme that a proxy reports.
-    if (isMissing('x-forwarded-port')) headers += `\r\nx-forwarded-port: ${socket.localPort ?? ''}`
-    headers += `\r\nx-forwarded-proto: ${'encrypted' in socket ? 'https' : 'http'}`
-  }
-  if (isMissing('x-forwarded-host')) headers += `\r\nx-forwarded-host: ${request.headers.host!}`
+  headers += publicUrl === undefined ? seenUrlFields(fields, request, trusted) : publicUrlFields(publicUrl)
   const certificate = trusted ? undefined : certificateField(socket)
   if (certificate !== undefined) headers += `\r\nclient-cert: ${certificate}`
   return `${headers}\r\nx-real-ip: ${ip}\r\n${idField}: ${requestId}`

@@ -9,6 +9,8 @@ import type { Outgoing } from './request-headers.ts'
 
 export interface Backend {
   readonly timeoutMs: number
+  /** Maximum bytes of the head of a response. */
+  readonly maxHeaderSize: number
   readonly timeouts: { add(request: UpstreamRequest): void; delete(request: UpstreamRequest): void }
   send(request: UpstreamRequest): void
   acquire(request: UpstreamRequest): void
@@ -162,6 +164,11 @@ export class UpstreamRequest {
     // Errors after a complete response do not affect the caller.
     if (this.settled || this.response.writableEnded || this.isAnswered) return
     if (this.isLeaving) return
+    // No fault of the address: callers can cause it, by the cookies that it sets.
+    if (error.code === 'HPE_HEADER_OVERFLOW') {
+      const message = `The head of the upstream's response is longer than ${this.backend.maxHeaderSize} bytes.`
+      return this.failGateway(error, message)
+    }
     // A reused socket that dies before the head: most likely the upstream was closing it.
     const isStale =
       this.headAt === undefined &&

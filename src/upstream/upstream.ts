@@ -8,8 +8,12 @@ import { createTimeouts } from './timeouts.ts'
 
 export interface Upstream {
   readonly name: string
-  /** Addresses such as `http://data.internal:4000`, used in rotation, all of the same scheme. */
+  /** Addresses such as `http://data.internal:4000` or `unix:/run/app.sock`, used in rotation, all over TLS or none. */
   readonly origins: readonly string[]
+  /** The path before that of each request, without a slash at its end; empty for none. */
+  readonly path: string
+  /** Maximum bytes of the head of a response. */
+  readonly maxHeaderSize: number
   /** Milliseconds until the head of the response, and between the bytes of a body in either direction. */
   readonly timeoutMs: number
   readonly connectTimeoutMs: number
@@ -39,13 +43,14 @@ export interface Forward {
 
 /** Connects to an upstream, lazily. */
 export function createForward(upstream: Upstream, eventsOf: AddressEvents): Forward {
-  const { timeoutMs, connectTimeoutMs, origins, maxConnections, tls = {} } = upstream
-  const { protocol } = new URL(origins[0]!)
+  const { timeoutMs, connectTimeoutMs, origins, maxConnections, maxHeaderSize, tls = {} } = upstream
+  const isSecure = origins[0]!.startsWith('https:')
   const addresses = createAddresses(origins, eventsOf)
-  const connect = createConnect(connectTimeoutMs, protocol === 'https:' ? tls : undefined)
+  const connect = createConnect(connectTimeoutMs, isSecure ? tls : undefined)
   const connections = createConnections(addresses, connect, maxConnections)
   const timeouts = createTimeouts()
-  const backend: Backend = { ...connections, timeoutMs, timeouts, send: createSend(protocol) }
+  const send = createSend({ ...upstream, protocol: isSecure ? 'https:' : 'http:' })
+  const backend: Backend = { ...connections, timeoutMs, timeouts, maxHeaderSize, send }
   const forward = (response: ServerResponse, outgoing: Outgoing, onEnd: OnRequestEnd) =>
     void new UpstreamRequest(backend, response, outgoing, onEnd)
   return Object.assign(forward, {

@@ -49,6 +49,8 @@ describe('loadConfig', () => {
       {
         name: 'data',
         origins: ['http://data.internal:4000'],
+        path: '',
+        maxHeaderSize: 65_536,
         timeoutMs: 30_000,
         connectTimeoutMs: 2000,
         maxConnections: 256,

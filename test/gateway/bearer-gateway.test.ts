@@ -157,7 +157,7 @@ describe('over HTTPS', () => {
     expect((await get(port, `Bearer ${await token('acme')}`)).status).toBe(200)
     expect(data.seen.at(-1)!.headers).toMatchObject({
       'x-forwarded-proto': 'https',
-      'x-forwarded-port': String(port),
+      'x-forwarded-port': '443',
     })
     const key = makeKey('ES256')
     const mine = await token('acme', { cnf: { jkt: thumbprintOf(key) } })

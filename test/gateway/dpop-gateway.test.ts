@@ -154,3 +154,14 @@ describe('while Redis is gone', () => {
     expect((await send(mine, proof)).status).toBe(401)
   })
 })
+
+it('a proof names listen.publicUrl, where TLS and a path prefix end before the gateway', async () => {
+  const gateway = await startGateway({ data: data.url, listen: ', publicUrl: "https://public.example/bank"' })
+  const mine = await bound()
+  const sent = (url: string) => signProof({ key, token: mine, url })
+  const statusOf = async (url: string) => (await send(mine, sent(url), gateway)).status
+  expect(await statusOf('https://public.example/bank/transactions')).toBe(200)
+  expect(await statusOf('https://public.example/transactions')).toBe(401)
+  expect(await statusOf('http://public.example/bank/transactions')).toBe(401)
+  expect(await statusOf(`http://${HOST}/transactions`)).toBe(401)
+})

@@ -48,14 +48,49 @@ it('without listen.hosts, a route without a host serves all hosts', async () => 
     expect(await statusOf(open, host, '/x')).toBe(200)
 })
 
-it('X-Forwarded-Port is the port of the connection, also if Host has another one', async () => {
-  for (const host of ['localhost', 'localhost:1337', 'localhost:443']) {
-    await statusOf(open, host, '/x')
-    expect(back.seen.at(-1)!.headers).toMatchObject({
-      'x-forwarded-host': host,
-      'x-forwarded-port': String(open.port),
-    })
+it.each([
+  ['localhost', '80'],
+  ['localhost:1337', '1337'],
+  ['[::1]', '80'],
+  ['[::1]:8443', '8443'],
+])('X-Forwarded-Port for Host %s is %s: that of Host, or of the scheme', async (host, port) => {
+  await statusOf(open, host, '/x')
+  expect(back.seen.at(-1)!.headers).toMatchObject({ 'x-forwarded-host': host, 'x-forwarded-port': port })
+})
+
+it('reports listen.publicUrl to upstreams, whatever callers and trusted proxies say', async () => {
+  const gateway = await startGateway({
+    data: back.url,
+    trustedProxies: '[127.0.0.1/32]',
+    listen: ', publicUrl: "https://api.example.com:8443/bank/"',
+    routes: ROUTES,
+  })
+  const told = {
+    'X-Forwarded-Proto': 'http',
+    'X-Forwarded-Host': 'evil.example',
+    'X-Forwarded-Prefix': '/evil',
   }
+  await call(gateway.port, { path: '/x', headers: { ...told, 'X-Forwarded-Port': '1' } })
+  expect(back.seen.at(-1)!.headers).toMatchObject({
+    host: `127.0.0.1:${gateway.port}`,
+    'x-forwarded-proto': 'https',
+    'x-forwarded-host': 'api.example.com:8443',
+    'x-forwarded-port': '8443',
+    'x-forwarded-prefix': '/bank',
+  })
+})
+
+it('asks an upstream as its host, and reports the caller’s', async () => {
+  const gateway = await startGateway({
+    data: back.url,
+    upstream: 'host: data.example.com',
+    routes: ROUTES,
+  })
+  await call(gateway.port, { path: '/x', headers: { Host: 'api.example.com' } })
+  expect(back.seen.at(-1)!.headers).toMatchObject({
+    host: 'data.example.com',
+    'x-forwarded-host': 'api.example.com',
+  })
 })
 
 describe('the fields that an upstream trusts', () => {

@@ -37,6 +37,8 @@ export async function startFront(
       connectTimeoutMs: 2000,
       tls: undefined,
       maxConnections: 256,
+      path: '',
+      maxHeaderSize: 65_536,
       ...upstream,
     },
     eventsOf,

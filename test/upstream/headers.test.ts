@@ -110,12 +110,13 @@ describe('request fields', () => {
     })
     const behind = { ...OWN, 'x-real-ip': '9.9.9.9' }
     expect(requestHeaders(HARMLESS, proxied)).toEqual({ ...HARMLESS, ...behind })
-    const { 'x-forwarded-port': _, ...portless } = behind
-    expect(requestHeaders({ ...HARMLESS, 'x-forwarded-proto': 'https' }, proxied)).toEqual({
+    expect(requestHeaders({ ...HARMLESS, 'x-forwarded-proto': 'https, http' }, proxied)).toEqual({
       ...HARMLESS,
-      ...portless,
-      'x-forwarded-proto': 'https',
+      ...behind,
+      'x-forwarded-proto': 'https, http',
     })
+    const named = { 'x-forwarded-proto': 'https, http', 'x-forwarded-host': 'api.example.com, inner:8080' }
+    expect(requestHeaders(named, proxied)).toMatchObject({ 'x-forwarded-port': '443' })
   })
 
   it('request fields that rewrite the decision, or are for one hop, are dropped, also if a trusted proxy sent them', () => {

@@ -3,18 +3,20 @@ import { covers, parsePattern, type Pattern } from '../../downstream/router.ts'
 import { counterNameOf, type KeyedLimit } from '../../policy/key.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { tlsFiles, certWithoutKey } from './listeners.ts'
-import { callerField, fieldIssue, identityField, origin, tlsName } from './texts.ts'
+import { backendAddress, callerField, fieldIssue, hostValue, identityField, tlsName } from './texts.ts'
 import { atKey, bool, choice, distinct, duration, exclusive, int } from './values.ts'
 import { list, named, section, size, stringThat, text } from './values.ts'
 
 const tls = section({ ...tlsFiles, servername: tlsName.optional() }, certWithoutKey)
 
-const isSecure = (address: string): boolean => address.startsWith('https:')
+const isSecure = ({ origin }: { readonly origin: string }): boolean => origin.startsWith('https:')
 
 const upstream = section(
   {
-    url: origin.optional(),
-    urls: distinct(origin, 1, 'a list of addresses such as http://10.0.0.1:4000').optional(),
+    url: backendAddress.optional(),
+    urls: list(backendAddress, 1, 'a list of addresses such as http://10.0.0.1:4000').optional(),
+    host: hostValue.optional(),
+    maxHeaderSize: size('1kB', '1MB').prefault('64kB'),
     timeoutMs: duration('1ms', '1d').prefault('30s'),
     connectTimeoutMs: duration('1ms', '1h').prefault('2s'),
     maxConnections: int(1, 100_000).prefault(256),
@@ -29,6 +31,12 @@ const upstream = section(
     const message = 'is missing; write an address such as http://data.internal:4000, or "urls"'
     if (first === undefined) yield { path: ['url'], message }
     yield* exclusive(addresses, ['url', 'urls'])
+    for (const [i, address] of urls.entries()) {
+      const isRepeated = urls.findIndex((one) => one.origin === address.origin) < i
+      if (isRepeated) yield { path: ['urls', i], message: 'is listed twice; remove one' }
+      else if (address.path !== urls[0]!.path)
+        yield { path: ['urls', i], message: 'differs from the first in its path; write the same for all' }
+    }
     if (tls !== undefined && first !== undefined && !isSecure(first))
       yield atKey('tls', 'applies only to https addresses; write https, or remove it')
     for (const [i, field] of callerHeaders.entries())
@@ -38,7 +46,10 @@ const upstream = section(
     const differs = 'differs from the first in scheme; write the same for all'
     if (other !== -1) yield { path: ['urls', other], message: differs }
   },
-).transform(({ url, urls = [url!], ...rest }) => ({ ...rest, origins: urls }))
+).transform(({ url, urls = [url!], ...rest }) => {
+  const [first] = urls
+  return { ...rest, origins: urls.map(({ origin }) => origin), path: first!.path }
+})
 
 export const upstreams = named(upstream, 'a mapping of names to upstreams')
 

@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import { z } from 'zod'
+import { parsePublicUrl } from '../../downstream/public-url.ts'
 import { parseHost } from '../../downstream/target.ts'
 import {
   decideAction,
@@ -41,6 +42,41 @@ export const origin = stringThat(
   (text) => isHttpUrl(text) && new URL(text).href === `${new URL(text).origin}/`,
   'an http or https address that ends after the port, such as http://data.internal:4000',
 ).transform((text) => new URL(text).origin)
+
+/** A path of plain segments, without a slash at its end. */
+const PLAIN_PATH = /^(?:\/(?!\.\.?(?:\/|$))[A-Za-z0-9._~!$&'()*+,=:@-]+)*$/
+const UNIX_SOCKET = /^unix:(\/[^\s?#]+)$/
+
+/**
+ * Schema of an upstream's address: an http or https URL, with a path before that of each request or
+ * without, or a Unix socket. Gives the address and the path.
+ */
+export const backendAddress = stringThat((text) => {
+  if (text.startsWith('unix:'))
+    return UNIX_SOCKET.test(text) || 'is not a Unix socket; write unix:/run/app.sock'
+  if (!isHttpUrl(text)) return false
+  const path = text.replace(/^https?:\/\/[^/?#]*/i, '').replace(/\/$/, '')
+  return PLAIN_PATH.test(path) || 'must have a plain path, without query, "." and ".." segments or escapes'
+}, 'an http or https address such as http://data.internal:4000, or unix:/run/app.sock').transform((text) => {
+  if (text.startsWith('unix:')) return { origin: text, path: '' }
+  const { origin, pathname } = new URL(text)
+  return { origin, path: pathname.replace(/\/$/, '') }
+})
+
+/** Schema of the URL that callers use: scheme, host, port and path prefix. */
+export const publicUrl = stringThat((text) => {
+  if (!isHttpUrl(text)) return false
+  const path = text.replace(/^https?:\/\/[^/?#]*/i, '').replace(/\/$/, '')
+  return PLAIN_PATH.test(path) || 'must have a plain path, without query, "." and ".." segments or escapes'
+}, 'the URL that callers use, such as https://api.example.com or https://api.example.com/bank').transform(
+  parsePublicUrl,
+)
+
+/** Schema of a Host that an upstream is asked as. */
+export const hostValue = stringThat(
+  (host) => parseHost(host) !== undefined && !host.endsWith(':'),
+  'a host with an optional port, such as data.example.com',
+)
 
 /**
  * An issuer's URL as written, because it is compared exactly (RFC 8414 section 2: no query, no

@@ -1,0 +1,26 @@
+/** The URL that callers use, where TLS, the port or a path prefix ends before the gateway. */
+export interface PublicUrl {
+  readonly scheme: 'http' | 'https'
+  /** The host, with its port if that is not the scheme's, as in a Host field. */
+  readonly host: string
+  /** The host in lower case, without the port. */
+  readonly hostname: string
+  readonly port: string
+  /** The path that a proxy removes before each target, without a slash at its end; empty for none. */
+  readonly prefix: string
+}
+
+const DEFAULT_PORTS = { http: '80', https: '443' }
+
+/** Parses an http or https URL without query and fragment. */
+export function parsePublicUrl(url: string): PublicUrl {
+  const { protocol, host, hostname, port, pathname } = new URL(url)
+  const scheme = protocol === 'https:' ? 'https' : 'http'
+  return { scheme, host, hostname, port: port || DEFAULT_PORTS[scheme], prefix: pathname.replace(/\/$/, '') }
+}
+
+/** Returns the port of a Host field, or of the scheme if it has none. */
+export function publicPort(host: string, scheme: string): string {
+  const [, port = ''] = /:(\d+)$/.exec(host) ?? []
+  return port || DEFAULT_PORTS[scheme === 'https' ? 'https' : 'http']
+}

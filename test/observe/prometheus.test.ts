@@ -158,6 +158,22 @@ describe('config/grafana/sluice.json', () => {
     writeFileSync(file, stringify({ groups: [{ name: 'panels', rules: recorded }] }))
     expect(promtool(['check', 'rules', file])).toEqual([0, expect.stringContaining('SUCCESS')])
   })
+
+  it('shows 0 for the share of refusals and errors before the first of them', () => {
+    const labels = '{job="$job",instance=~"$instance",route="/",method="GET",code="200",source="upstream"}'
+    const series = `sluice_http_requests_total${labels}`.replace('=~"$instance"', '="a"')
+    const shares = shown.filter(({ title }) => ['Refused with 429', '5xx of the gateway'].includes(title))
+    const tests = shares.map(({ expr }) => ({
+      expr: expr.replaceAll('=~"$instance"', '="a"'),
+      eval_time: '10m',
+      exp_samples: [{ labels: '{}', value: 0 }],
+    }))
+    const file = join(folder, 'shares.yaml')
+    const input_series = [{ series, values: '0+60x20' }]
+    writeFileSync(file, stringify({ tests: [{ interval: '1m', input_series, promql_expr_test: tests }] }))
+    expect(tests).toHaveLength(2)
+    expect(promtool(['test', 'rules', file])).toEqual([0, expect.stringContaining('SUCCESS')])
+  })
 })
 
 describe('expressions of alerts and panels', () => {

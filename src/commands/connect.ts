@@ -102,11 +102,18 @@ async function tryStore({ store, limits }: Config): Promise<string | readonly Fi
 async function useStore({ redis, prefix }: SharedStore, limits: Config['limits']) {
   const warnings: string[] = []
   const onWarning = (warning: string) => void warnings.push(warning)
-  let mistake: Error | undefined
-  const onMisconfigured = (error: Error) => void (mistake = error)
-  const store = createRedisStore({ ...redis, prefix, timeoutMs: TIMEOUT_MS, onWarning, onMisconfigured })
+  let failure = new Error('some servers are unavailable')
+  const failed = (error: Error) => void (failure = error)
+  const store = createRedisStore({
+    ...redis,
+    prefix,
+    timeoutMs: TIMEOUT_MS,
+    onWarning,
+    onMisconfigured: failed,
+    onUnavailable: failed,
+  })
   try {
-    if (!(await store.connect())) throw mistake ?? new Error('some servers are unavailable')
+    if (!(await store.connect())) throw failure
     // No client id encodes to this key, which expires within a second even if it is not freed.
     const key = `${prefix}:{~check-${randomUUID()}}:check`
     await store.charge([{ name: 'check', key, limit: 1, windowMs: 1000, shadow: false }])

@@ -149,6 +149,20 @@ routes:
     expect(unknown[0]).toMatch(/^failed .*the sentinels know no master of this store\.redis\.name/)
   })
 
+  it('shows the reason of a Redis that cannot count', async () => {
+    const server = await startRedis({ tcp: true })
+    for (const [name, bad, good, reason] of [
+      ['maxmemory', 1, 0, 'OOM command not allowed'],
+      ['min-replicas-to-write', 1, 0, 'NOREPLICAS'],
+    ] as const) {
+      await server.command('CONFIG', 'SET', name, bad)
+      const [found] = await connect({ store: redis({ url: server.url }) }, 'counting')
+      expect(found).toContain(`failed counting in Redis: ${reason}`)
+      await server.command('CONFIG', 'SET', name, good)
+    }
+    await server.close()
+  })
+
   it('fails for a replica, with which a gateway starts', async () => {
     const server = await startRedis({ tcp: true, args: ['--replicaof', '127.0.0.1', '1'] })
     expect(await connect({ store: redis({ url: server.url }) }, 'counting')).toEqual([

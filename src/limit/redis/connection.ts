@@ -23,6 +23,8 @@ export interface RedisStoreOptions extends RedisConfig {
   readonly onLost?: () => void
   /** Called once if Redis contradicts the configuration, at `connect` only if this may pass. */
   readonly onMisconfigured?: (error: StoreConfigError) => void
+  /** Called with the reason if a server is unavailable at `connect`. */
+  readonly onUnavailable?: (cause: Error) => void
   /** Called with a fault of a Redis that can be used; once unless the fault changes. */
   readonly onWarning?: (warning: string) => void
   /** Called when Redis lost its data, with the time whose calls are lost, in epoch milliseconds of Redis's clock. */
@@ -127,15 +129,24 @@ export function createConnection(options: RedisStoreOptions) {
     reconnect,
     /** Connects and calls `ask`; resolves and rejects as `RedisStore.connect`. */
     async connect(ask: () => Promise<unknown>): Promise<boolean> {
-      const connecting = new Promise<boolean>((resolve, reject) => {
-        clock.after(START_MS, () => resolve(false))
+      const connecting = new Promise<unknown>((resolve, reject) => {
+        const late = new Error(`No answer within ${START_MS} ms.`)
+        clock.after(START_MS, () => reject(explained(late, undefined)))
         onMisconfigured = reject
-        const asked = client.connect().then(ask)
-        asked.then(() => resolve(true), reject)
+        const connected = client.connect().catch((error: Error) => {
+          throw explained(error, undefined)
+        })
+        connected.then(ask).then(resolve, reject)
       })
-      const isConnected = (await connecting.catch(report)) === true
+      const failure = await connecting.then(
+        () => undefined,
+        (error: Error) => report(error) ?? error,
+      )
       onMisconfigured = options.onMisconfigured
-      if (misconfiguration === undefined) return isConnected
+      if (misconfiguration === undefined) {
+        if (failure !== undefined) options.onUnavailable?.(failure)
+        return failure === undefined
+      }
       if (!misconfiguration.mayPass) {
         close()
         throw misconfiguration

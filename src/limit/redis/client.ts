@@ -4,7 +4,14 @@ import { LRUCache } from 'lru-cache'
 import { connectTimeoutMs, reconnectDelayMs } from './back-off.ts'
 import { isGeneric } from './diagnose.ts'
 import { hashSlot, SLOTS, tagOf } from './hash-slot.ts'
-import { clusterOptions, loginOf, type RedisConfig, sentinelOptions, serverOptions } from './options.ts'
+import {
+  clusterOptions,
+  loginOf,
+  type RedisConfig,
+  sentinelOptions,
+  serverName,
+  serverOptions,
+} from './options.ts'
 
 /** A client of one server or of a cluster. A `server` is `redis`, or `host:port` in a cluster. */
 type RedisClient = ReturnType<typeof openCluster>
@@ -108,6 +115,8 @@ function openCluster(urls: readonly string[], config: RedisConfig, onError: OnEr
     const name = nameOf(node)
     const failed = attempts.get(name) ?? 0
     Object.assign(node.options, login, { connectTimeout: connectTimeoutMs(failed) })
+    const { host, tls } = node.options
+    if (tls) node.options.tls = { ...serverName(host), ...tls }
     node.once('connecting', () => attempts.set(name, failed + 1))
     node.on('ready', () => {
       reasons.delete(name)

@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import type { ConnectionOptions } from 'node:tls'
 import { connectTimeoutMs } from './back-off.ts'
 
@@ -24,20 +25,25 @@ export interface RedisCredentials {
 
 export type RedisConfig = RedisCredentials & { readonly topology: RedisTopology }
 
+/** Returns the name that TLS sends (SNI), by which balancers route; RFC 6066 section 3 forbids addresses. */
+export const serverName = (host: string | undefined): ConnectionOptions =>
+  host === undefined || isIP(host) ? {} : { servername: host }
+
 /** Parses `redis://`, `rediss://`, or the path of a socket (`/path`, `unix:///path`) into options of ioredis. */
 export function redisAddress(url: string, credentials: RedisCredentials, defaultPort = 6379) {
   const path = /^(?:unix:\/\/)?(\/.*)$/.exec(url)?.[1]
   const parsed = path === undefined ? new URL(url) : undefined
   const secure = credentials.tls ?? (parsed?.protocol === 'rediss:' ? {} : undefined)
+  const host = parsed?.hostname.replace(/^\[(.*)\]$/, '$1')
   return given({
     path,
-    host: parsed?.hostname.replace(/^\[(.*)\]$/, '$1'),
+    host,
     port: parsed && Number(parsed.port || defaultPort),
     username: credentials.username ?? (decodeURIComponent(parsed?.username ?? '') || undefined),
     password: credentials.password ?? (decodeURIComponent(parsed?.password ?? '') || undefined),
     db: Number(parsed?.pathname.slice(1)) || undefined,
     // Explicit: NODE_TLS_REJECT_UNAUTHORIZED changes the default.
-    tls: secure && { rejectUnauthorized: true, ...secure },
+    tls: secure && { rejectUnauthorized: true, ...serverName(host), ...secure },
   })
 }
 
@@ -96,7 +102,8 @@ export function sentinelOptions(topology: SentinelTopology, credentials: RedisCr
   const { username, password } = credentials
   const own = { ...credentials, username: sentinelUsername, password: sentinelPassword }
   const addresses = sentinels.map((url) => redisAddress(url, own, 26_379))
-  const { tls } = addresses[0]!
+  // Without the name of the first sentinel, which would be expected of every server.
+  const tls = addresses[0]!.tls && { rejectUnauthorized: true, ...credentials.tls }
   const master = {
     ...CONNECTION,
     sentinels: addresses.map(({ host, port }) => ({ host: host!, port: port! })),
@@ -110,7 +117,9 @@ export function sentinelOptions(topology: SentinelTopology, credentials: RedisCr
 
 export function clusterOptions(urls: readonly string[], credentials: RedisCredentials) {
   const nodes = urls.map((url) => redisAddress(url, credentials))
-  const { username, password, tls } = nodes[0]!
+  const { username, password } = nodes[0]!
+  // Without the name of the first node, which would be expected of every node.
+  const tls = nodes[0]!.tls && { rejectUnauthorized: true, ...credentials.tls }
   const options = {
     lazyConnect: true,
     enableOfflineQueue: false,

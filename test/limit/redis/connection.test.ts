@@ -4,6 +4,7 @@ import { createServer as createTlsServer } from 'node:tls'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { GRANTS, SENTINEL_GRANTS, StoreConfigError } from '../../../src/limit/redis/diagnose.ts'
+import { openClient } from '../../../src/limit/redis/client.ts'
 import { describeTopology, loginOf, redisAddress } from '../../../src/limit/redis/options.ts'
 import type { RedisStoreOptions } from '../../../src/limit/redis/connection.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
@@ -229,6 +230,38 @@ test('a certificate that has expired does not prevent a start, since a renewal e
   server.close()
 })
 
+test.each<[string, (url: string) => Topology, string | undefined, readonly string[]]>([
+  ['one server', (url) => ({ url }), undefined, ['localhost']],
+  ['one server with a name in the file', (url) => ({ url }), 'redis.internal', ['redis.internal']],
+  ['a node of a cluster', (url) => ({ cluster: [url] }), undefined, ['localhost']],
+])('the name of %s is sent for TLS', async (_, topology, servername, expected) => {
+  const names = new Set<string>()
+  const server = createTlsServer({
+    ...REDIS_CERT,
+    SNICallback(name, done) {
+      names.add(name)
+      done(null)
+    },
+  }).on('tlsClientError', () => {})
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve)
+  })
+  const { port } = server.address() as { port: number }
+  const client = openClient(
+    {
+      topology: topology(`rediss://localhost:${port}`),
+      tls: { ...CA.tls, ...(servername && { servername }) },
+    },
+    () => {},
+  )
+  client.commands.on('error', () => {})
+  client.connect().catch(() => {})
+  await until('a name is sent', () => names.size > 0)
+  expect([...names]).toEqual(expected)
+  client.close()
+  server.close()
+})
+
 test('a database that is missing after a reconnection is reported once, and not used', async () => {
   const server = await startFakeRedis()
   let selected = '+OK\r\n'
@@ -381,6 +414,7 @@ describe('a store with the right Redis', () => {
 test.each([
   ['redis://h', { host: 'h', port: 6379 }],
   ['redis://u:p%40s@h:7000/2', { host: 'h', port: 7000, username: 'u', password: 'p@s', db: 2 }],
+  ['rediss://h', { host: 'h', port: 6379, tls: { rejectUnauthorized: true, servername: 'h' } }],
   ['rediss://[::1]:7000', { host: '::1', port: 7000, tls: { rejectUnauthorized: true } }],
   ['/run/redis.sock', { path: '/run/redis.sock' }],
   ['unix:///run/redis.sock', { path: '/run/redis.sock' }],

@@ -48,6 +48,10 @@ export interface LoadOptions {
   readonly nowMs?: number
 }
 
+/** Matches white space, line breaks and byte order marks around a text, which no editor shows. */
+const PADDED = /^\s|\s$/
+const PADDED_SECRET = 'begins or ends with a blank, a line break or a byte order mark; remove it'
+
 /**
  * Reads, checks and compiles a configuration. Rejects with a `ConfigError`, whose mistakes are
  * those of the first step that finds any.
@@ -60,6 +64,7 @@ export async function loadConfig(options: LoadOptions): Promise<Loaded> {
   const flagOf = (path: Path) =>
     overrides.findLast((override) => override.path.every((step, i) => step === path[i]))?.flag
   const mistakes: Issue[] = []
+  const padded: Issue[] = []
   const refuse = () => new ConfigError(source.locate(mistakes, flagOf))
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
   const value = mapTexts(overridden(source.value, overrides), (written, path) => {
@@ -67,9 +72,10 @@ export async function loadConfig(options: LoadOptions): Promise<Loaded> {
     const isOfFlag = flagOf(path) !== undefined
     const text = isOfFlag ? written : substitute(written, env, report)
     const name = isSecret(path) ? secretFile(text, isOfFlag ? process.cwd() : directory) : undefined
-    if (name === undefined) return text
-    files.push(stampBeforeRead(name))
-    return readSecret(name, report) ?? text
+    if (name !== undefined) files.push(stampBeforeRead(name))
+    const final = (name && readSecret(name, report)) ?? text
+    if (isSecret(path) && PADDED.test(final)) padded.push({ path, message: PADDED_SECRET })
+    return final
   })
   const parsed = settings.safeParse(value)
   if (!parsed.success) mistakes.push(...parsed.error.issues.flatMap((issue) => mistakesOf(issue)))
@@ -79,7 +85,10 @@ export async function loadConfig(options: LoadOptions): Promise<Loaded> {
   const compiled = await compile(parsed.data, directory, files, mistakes)
   if (mistakes.length > 0) throw refuse()
 
-  const warnings = [...source.locate([...warningsOf(compiled, nowMs)], flagOf), ...nodeWarnings(env)]
+  const warnings = [
+    ...source.locate([...padded, ...warningsOf(compiled, nowMs)], flagOf),
+    ...nodeWarnings(env),
+  ]
   return {
     config: { ...compiled, warnings },
     file,

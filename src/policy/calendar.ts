@@ -6,16 +6,16 @@ const DAY_MS = 86_400_000
 
 /**
  * The units of a calendar, with the longest possible period of each in milliseconds: from a day on,
- * summer time may end in it.
+ * summer time may end in it, by which clocks are set back two hours at most (Antarctica/Troll).
  */
 export const UNITS_MS = {
   minute: 60_000,
   hour: HOUR_MS,
-  day: DAY_MS + HOUR_MS,
-  week: 7 * DAY_MS + HOUR_MS,
-  month: 31 * DAY_MS + HOUR_MS,
-  quarter: 92 * DAY_MS + HOUR_MS,
-  year: 366 * DAY_MS + HOUR_MS,
+  day: DAY_MS + 2 * HOUR_MS,
+  week: 7 * DAY_MS + 2 * HOUR_MS,
+  month: 31 * DAY_MS + 2 * HOUR_MS,
+  quarter: 92 * DAY_MS + 2 * HOUR_MS,
+  year: 366 * DAY_MS + 2 * HOUR_MS,
 }
 export type Unit = keyof typeof UNITS_MS
 

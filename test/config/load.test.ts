@@ -398,9 +398,9 @@ it('weeks begin on Monday by default', async () => {
   sync: { per: [client], limit: 1, window: { calendar: week, timezone: Europe/Lisbon, firstDay: saturday } }`
   const { config } = await load(completed(limits))
   expect(config.limits.map(({ windowMs, calendar }) => ({ windowMs, calendar }))).toEqual([
-    { windowMs: 169 * 3_600_000, calendar: { unit: 'week', timezone: 'UTC', firstDay: 'monday' } },
+    { windowMs: 170 * 3_600_000, calendar: { unit: 'week', timezone: 'UTC', firstDay: 'monday' } },
     {
-      windowMs: 169 * 3_600_000,
+      windowMs: 170 * 3_600_000,
       calendar: { unit: 'week', timezone: 'Europe/Lisbon', firstDay: 'saturday' },
     },
   ])
@@ -414,7 +414,10 @@ it('a configuration with calendars and conditions can be handed to other threads
   expect(structuredClone(config).limits).toEqual([
     {
       ...{ name: 'requests', per: ['client'], limit: 4, claim: { name: 'n' }, changes: [], shadow: false },
-      ...{ windowMs: 31 * 86_400_000 + 3_600_000, calendar: { unit: 'month', timezone: 'Europe/Lisbon' } },
+      ...{
+        windowMs: 31 * 86_400_000 + 2 * 3_600_000,
+        calendar: { unit: 'month', timezone: 'Europe/Lisbon' },
+      },
     },
     {
       ...{ name: 'sync', per: ['client'], limit: 1, windowMs: 60_000, changes: [], shadow: false },

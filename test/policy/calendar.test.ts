@@ -40,6 +40,13 @@ describe('a calendar', () => {
           167,
         ],
         ['whose first day begins at 1:00', SANTIAGO, '2026-09-06T12:00Z', '2026-09-06T04:00:00.000Z', 167],
+        [
+          'that is two hours longer',
+          { timezone: 'Antarctica/Troll' },
+          '2026-10-25T12:00Z',
+          '2026-10-18T22:00:00.000Z',
+          170,
+        ],
         ['whose last hour is repeated', SANTIAGO, '2026-04-04T12:00Z', '2026-03-29T03:00:00.000Z', 169],
         [
           'from Friday, where that day was skipped',

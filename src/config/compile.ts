@@ -6,7 +6,7 @@ import { createQualifier } from '../authenticate/token/bearer.ts'
 import { readKeySet } from '../authenticate/token/key-set.ts'
 import { isGuarded } from '../downstream/router.ts'
 import { counterNameOf } from '../policy/key.ts'
-import { type ClientLimit, type Limit, MIN_LEASE_MS } from '../policy/limit.ts'
+import { type ClientLimit, type Limit, MAX_LEASE_MS, MIN_LEASE_MS } from '../policy/limit.ts'
 import type { RedisConfig } from '../limit/redis/options.ts'
 import { foldClientId } from '../par/clients.ts'
 import { asList, parseObject } from '../runtime/json.ts'
@@ -113,10 +113,11 @@ export async function compile(settings: Settings, directory: string, files: Read
     return { ...client, caller, folded: foldClientId(client.id), jwks: jwks ?? location }
   })
   const answerMs = settings.store === 'memory' ? 0 : settings.store.timeoutMs
-  /** Returns the length of the leases of a route's calls: its timeout, and several of Redis's. */
+  /** Returns the length of the leases of a route's calls: its timeout, and several of Redis's, within bounds. */
   const leaseMs = ({ timeoutMs, upstream }: Settings['routes'][number]): number => {
     const ofUpstream = upstreams.find(({ name }) => name === upstream)?.timeoutMs
-    return Math.max(MIN_LEASE_MS, 4 * answerMs, timeoutMs ?? ofUpstream ?? 0)
+    const wantedMs = Math.max(MIN_LEASE_MS, 4 * answerMs, timeoutMs ?? ofUpstream ?? 0)
+    return Math.min(MAX_LEASE_MS, wantedMs)
   }
   return {
     ...settings,

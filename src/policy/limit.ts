@@ -9,6 +9,11 @@ import type { KeyedLimit } from './key.ts'
  * before leases are renewed.
  */
 export const MIN_LEASE_MS = 2000
+/**
+ * Maximum length of a lease, in milliseconds, whatever the timeout of its route: for so long, the
+ * calls of a gateway that was killed keep their places. Leases of longer calls are renewed.
+ */
+export const MAX_LEASE_MS = 30_000
 
 /** A named limit of the configuration: the calls that each key may make per window. */
 export interface Limit extends KeyedLimit, Conditional {

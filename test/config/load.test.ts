@@ -392,6 +392,20 @@ async function problemOf(file: string): Promise<string> {
   return error.message
 }
 
+it('leases of calls at once last as long as the timeout of their route, within bounds', async () => {
+  const file = (timeout: string) =>
+    completed(
+      'limits: { requests: { per: [client], concurrent: 2 }, sync: { per: [client], limit: 1, window: 1m } }',
+    ).replace(
+      /routes:\n/,
+      `routes:\n  - { match: "/leased", upstream: data, authenticate: bearer, limits: [requests], timeout: ${timeout} }\n`,
+    )
+  const lease = async (timeout: string) => (await load(file(timeout))).config.routes[0]!.limits[0]!.windowMs
+  expect(await lease('1s')).toBe(2000)
+  expect(await lease('20s')).toBe(20_000)
+  expect(await lease('10m')).toBe(30_000)
+})
+
 it('weeks begin on Monday by default', async () => {
   const limits = `limits:
   requests: { per: [client], limit: 1, window: { calendar: week } }

@@ -36,8 +36,12 @@ export const leaseAllowance = (quota: Quota, hasRoom: boolean, used: number, now
 
 /** Fraction of a lease that a question takes at most. */
 const LONGEST_QUESTION = 1 / 4
-/** A lease is renewed when less than this fraction is left until `storedUntilMs`. */
-const RENEWAL_AHEAD = 1 / 4
+/**
+ * A lease is renewed when less than this fraction is left until `storedUntilMs`: after a quarter of
+ * its length, so that more than half is left when the renewal reaches the store, a turn of the
+ * background later.
+ */
+const RENEWAL_AHEAD = 1 / 2
 
 /** Returns `storedUntilMs` of a lease that the store was asked for at a local instant. */
 export const storedUntil = ({ windowMs }: Quota, askedMs: number): number =>
@@ -104,7 +108,7 @@ export class Leases {
     this.#storedUntilMs = -Infinity
   }
 
-  /** Returns the leases that are to be renewed: less than half of their length is left, or none. */
+  /** Returns the leases that are to be renewed: a quarter of their length has passed, or they are not stored. */
   dueForRenewal(nowMs: number): readonly Lease[] {
     const found: Lease[] = []
     this.#storedUntilMs = Infinity

@@ -67,6 +67,7 @@ export async function openStore(
       store.fail(error)
     },
     onWarning: (warning) => log.warn(warning),
+    onLoss: (server) => store.restoreLeases(server),
     onEmptied(countedUntil, emptySince) {
       const range = { countedUntil: new Date(countedUntil), emptySince: new Date(emptySince) }
       log.warn(range, 'Redis data lost; earlier calls are no longer counted')

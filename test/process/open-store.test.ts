@@ -178,6 +178,25 @@ it.concurrent('a gateway whose Redis is a replica starts with the fallback, and 
   await until('the new master decides', up)
 })
 
+it.concurrent('calls in progress are stored again when a Redis without its data is seen', async ({
+  expect,
+  onTestFinished,
+}) => {
+  const server = await serverThat(onTestFinished, {})
+  const { opened, lines, up } = await open(onTestFinished, { topology: { url: server.url } })
+  await until('it is up', up)
+  const atOnce = { ...quota, limit: 5, isConcurrent: true }
+  await opened.store.charge([atOnce])
+  await server.command('FLUSHALL')
+  // A lease is due after 15 s.
+  await until(
+    'the lease is there again',
+    async () => (await server.command('ZCARD', atOnce.key)) === 1,
+    12_000,
+  )
+  expect(lines).toEqual(['warn: Redis data lost; earlier calls are no longer counted'])
+})
+
 it.concurrent('a Redis that hangs is detected as down and as up again, also without calls', async ({
   expect,
   onTestFinished,

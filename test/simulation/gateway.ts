@@ -69,6 +69,7 @@ export function startGateway(
   const redis = createRedisStore({
     ...{ topology, id: loop.name, prefix: 's', timeoutMs: TIMEOUT_MS, clock, open: client.open },
     onLost: () => store.check(),
+    onLoss: (server) => store.restoreLeases(server),
   })
   const store: FallbackStore = withFallback(redis, { onOutage: 'local', clock })
   const limiter = createLimiter(store, undefined, clock)

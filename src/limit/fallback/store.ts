@@ -127,6 +127,11 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     return found.map(({ allowance }) => allowance)
   }
 
+  /** Has the leases of calls in progress stored again, those of the keys that match. */
+  function storeAgain(matches: (key: string) => boolean): void {
+    for (const key of leases.keys()) if (matches(key)) leases.doubt(key, 0, Infinity)
+  }
+
   const hasWork = (): boolean => !local.own.isEmpty() || leaseChanges.hasEnded()
   const work = () => Promise.all([local.handOverAll(), leaseChanges.turn()])
   const stopWorking = clock.every(probeEveryMs, () => void work())
@@ -154,9 +159,11 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
       const freed = await store.reset(filter, signal)
       local.reset(filter.matches)
       // Calls in progress go on, and get their places back.
-      for (const key of leases.keys()) if (filter.matches(key)) leases.doubt(key, 0, Infinity)
+      storeAgain(filter.matches)
       return freed
     },
+    /** Has the leases of a server that has lost its data stored again. */
+    restoreLeases: (server: string): void => storeAgain((key) => store.server(key) === server),
     async close(): Promise<void> {
       stopWorking()
       for (let turns = 0; turns < MAX_LAST_TURNS && hasWork(); turns++) await work()

@@ -34,6 +34,8 @@ export interface RedisStoreOptions extends RedisConfig {
    * `lostUntil`, are lost. Epoch milliseconds of Redis's clock; 0 if unknown.
    */
   readonly onOutdated?: (countedUntil: number, lostUntil: number) => void
+  /** Called when a server lost data, in either of these ways. */
+  readonly onLoss?: (server: string) => void
 }
 
 export type RedisConnection = ReturnType<typeof createConnection>

@@ -64,11 +64,13 @@ export function createRedisStore(options: RedisStoreOptions) {
   const registered = new Map<string, Registration>()
 
   /** Reports calls that a server has lost since this gateway's registration `before`. */
-  function reportLoss(before: Registration | undefined, now: Registration): void {
+  function reportLoss(server: string, before: Registration | undefined, now: Registration): void {
     if (before === undefined) return
-    if (before.sinceAt !== now.sinceAt) return options.onEmptied?.(before.seenAt, now.sinceAt)
-    const countedUntil = outdatedSince(before, now)
+    const isEmptied = before.sinceAt !== now.sinceAt
+    const countedUntil = isEmptied ? undefined : outdatedSince(before, now)
+    if (isEmptied) options.onEmptied?.(before.seenAt, now.sinceAt)
     if (countedUntil !== undefined) options.onOutdated?.(countedUntil, before.seenAt)
+    if (isEmptied || countedUntil !== undefined) options.onLoss?.(server)
   }
 
   /** Yields the keys that a filter accepts: those of `named`, then page by page those of a scan, some of them twice. */
@@ -189,7 +191,7 @@ export function createRedisStore(options: RedisStoreOptions) {
       const tags = new Set(client.tags().values())
       for (const known of registered.keys()) if (!tags.has(known)) registered.delete(known)
       registered.set(tag, now)
-      reportLoss(before, now)
+      reportLoss(server, before, now)
       if (needsRoom) assertRoom(await scripts.memory(server))
     },
 

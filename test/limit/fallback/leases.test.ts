@@ -106,6 +106,47 @@ describe('calls at once with a fallback', () => {
     expect((await fill(other, quota)).length).toBe(1)
   })
 
+  it('are stored again at once when Redis is seen to have lost its data', async () => {
+    const store = await gateway()
+    const [quota, elsewhere] = [exports(4), { ...exports(4), key: 'l:{b}:exports' }]
+    for (let i = 0; i < 2; i++) await store.charge([quota])
+    await store.charge([elsewhere])
+    await redis.command('FLUSHALL')
+    store.restoreLeases('another server')
+    store.restoreLeases('redis')
+    await until('Redis has all leases', async () => (await stored()) === 2)
+    expect(await redis.command('ZCARD', elsewhere.key)).toBe(1)
+  })
+
+  it('that were reset are stored again at once', async () => {
+    const store = await gateway()
+    const quota = exports(4)
+    for (let i = 0; i < 2; i++) await store.charge([quota])
+    const matches = (key: string) => key === quota.key
+    expect(await store.reset({ named: [quota.key], glob: undefined, matches })).toBe(1)
+    await until('Redis has all leases', async () => (await stored()) === 2)
+  })
+
+  it('are stored again if Redis has lost one of several', async () => {
+    const store = await gateway()
+    const quota = exports(4)
+    const calls = [await store.charge([quota]), await store.charge([quota])]
+    await redis.command('ZREM', quota.key, calls[0]!.lease!)
+    expect((await store.charge([quota])).admitted).toBe(true)
+    await until('Redis has all leases', async () => (await stored()) === 3)
+  })
+
+  it('of a long lease do not lose their key by the renewal of a short one', async () => {
+    const store = await gateway()
+    await store.charge([exports(4, 60_000)])
+    await store.charge([exports(4, 2000)])
+    const end = async () =>
+      Number(((await redis.command('ZRANGE', 'l:{a}:exports', 0, 0, 'WITHSCORES')) as string[])[1])
+    const first = await end()
+    await until('the short lease is renewed', async () => (await end()) > first)
+    expect(Number(await redis.command('PTTL', 'l:{a}:exports'))).toBeGreaterThan(30_000)
+  })
+
   it('keep their places for longer than a lease', async () => {
     // Patient, so that a busy machine does not cause an outage.
     const [store, other] = [await gateway({}, 10_000), await gateway({}, 10_000)]

@@ -7,7 +7,11 @@ import { certificatesOf, describeValidity } from '../config/certificates.ts'
 import type { Config, SharedStore, Tokens } from '../config/compile.ts'
 import { problemLine } from '../config/yaml/issue.ts'
 import { listOverrides, parseOverrides } from '../policy/overrides.ts'
-import { inspectNodes } from '../limit/redis/diagnose.ts'
+import { openClient } from '../limit/redis/client.ts'
+import { createDeadlines } from '../limit/redis/deadlines.ts'
+import { configError, inspectNodes } from '../limit/redis/diagnose.ts'
+import { grantAdvice, isRefused, missingCommands } from '../limit/redis/permissions.ts'
+import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { createRedisStore, type RedisStore } from '../limit/redis/store.ts'
 import { keysFrom } from '../process/open-authentication.ts'
 import { type Address, createAddresses, createConnect } from '../upstream/addresses.ts'
@@ -113,6 +117,7 @@ async function useStore({ redis, prefix }: SharedStore, limits: Config['limits']
     onUnavailable: failed,
   })
   try {
+    await assertGranted(redis, prefix)
     if (!(await store.connect())) throw failure
     // No client id encodes to this key, which expires within a second even if it is not freed.
     const key = `${prefix}:{~check-${randomUUID()}}:check`
@@ -125,6 +130,23 @@ async function useStore({ redis, prefix }: SharedStore, limits: Config['limits']
   } finally {
     await store.close()
   }
+}
+
+/** Rejects if Redis refuses commands that the gateway needs. Other faults are found by counting. */
+async function assertGranted(redis: SharedStore['redis'], prefix: string): Promise<void> {
+  const client = openClient(redis, () => {})
+  client.commands.on('error', () => {})
+  const { within } = createDeadlines(TIMEOUT_MS, SYSTEM_CLOCK)
+  const ask = async () => {
+    await client.connect()
+    return await missingCommands(client.commands, prefix)
+  }
+  const asked = within(ask).finally(() => client.close())
+  const missing = await asked.catch((error: Error) => {
+    if (isRefused(error)) throw configError(error)
+    return []
+  })
+  if (missing.length > 0) throw grantAdvice(missing)
 }
 
 async function readOverrides(store: RedisStore, limits: Config['limits']) {

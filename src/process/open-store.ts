@@ -93,8 +93,10 @@ export async function openStore(
   })
   const overrides = createLiveOverrides(counters.overrides, prefix, events)
   // Overrides that cannot be read now are read by a later poll.
-  if (await counters.connect()) await overrides.load().catch(() => {})
-  else await store.begin()
+  if (await counters.connect()) {
+    void counters.warnOfRefused()
+    await overrides.load().catch(() => {})
+  } else await store.begin()
   const { gateways, shareSummary, renew } = counters
   const ready = () => mode !== 'deny' || store.mode() === 'store'
   return { store, overrides, gateways, status: outages.status, ready, shareSummary, renew }

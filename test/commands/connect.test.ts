@@ -1,6 +1,7 @@
 import { createServer } from 'node:tls'
 import { describe, expect, it } from 'vitest'
 import { certificateFindings } from '../../src/commands/connect.ts'
+import { GRANTS } from '../../src/limit/redis/diagnose.ts'
 import { startIntrospection } from '../helpers/introspection-server.ts'
 import { startIssuer } from '../helpers/issuer.ts'
 import { listenLocally } from '../helpers/local-server.ts'
@@ -12,6 +13,8 @@ import { BESIDE, completed, load } from '../config/load-text.ts'
 import { fileOf, sluice } from './run.ts'
 
 const PREFIX = 'check-connect'
+/** The commands that the gateway needs at every Redis. */
+const GRANTED = GRANTS.split(' ').filter((grant) => !/select|client|cluster/.test(grant))
 const ISSUER = 'https://identity.example.com/oidc'
 /** An address without a server. */
 const NOWHERE = 'http://127.0.0.1:1'
@@ -209,6 +212,21 @@ routes:
     expect(await connect({ store: redis({ url: url(':open') }) }, 'counting')).toEqual([
       expect.stringMatching(/^failed .*store\.redis\.url is a replica/),
     ])
+  })
+
+  it('names each command that Redis refuses to the user', async () => {
+    const server = await startRedis({ tcp: true })
+    for (const grant of GRANTED) {
+      const user = grant.replace('+', 'without-')
+      const grants = GRANTS.split(' ').filter((other) => other !== grant)
+      await server.command('ACL', 'SETUSER', user, 'on', '>pass', `~${PREFIX}:*`, ...grants)
+      const url = server.url.replace('//', `//${user}:pass@`)
+      const failed = (await connect({ store: redis({ url }) })).filter((line) => line.startsWith('failed'))
+      const named = new RegExp(
+        `lacks permissions; grant it \\+eval .*\\(Cause: NOPERM .*\\b${grant.slice(1)}\\b`,
+      )
+      expect(failed, grant).toContainEqual(expect.stringMatching(named))
+    }
   })
 
   it('reports which address of an upstream cannot be reached, or not by TLS', async () => {

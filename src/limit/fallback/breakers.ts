@@ -28,7 +28,10 @@ export interface OutageChange {
 }
 
 /** A store of several servers, which may fail one by one. */
-export type RemoteStore = Omit<RedisStore, 'connect' | 'overrides' | 'renew' | 'shareSummary'>
+export type RemoteStore = Omit<
+  RedisStore,
+  'connect' | 'overrides' | 'renew' | 'shareSummary' | 'warnOfRefused'
+>
 
 /**
  * Creates a circuit breaker for each server. After 3 failures in a row, 250 ms from the first to

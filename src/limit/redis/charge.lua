@@ -64,6 +64,7 @@ for i = 1, leaseKey do
   local name = KEYS[i]
   if not logs[name] then
     local raw = pcall('GETRANGE', name, 0, HEADER_BYTES + SMALL * SLOT_BYTES - 1)
+    if type(raw) == 'table' and not match(raw.err, '^WRONGTYPE') then return raw end
     local capacity, first, held, total, gone, newest, oldest = 0, 0, 0, 0, 0, 0, 0
     if raw == '' and #KEYS == 1 then
       -- The first call of a key, under one plain limit: its log is one slot. 5 us less than below.
@@ -98,7 +99,8 @@ local inProgress = {}
 -- ended by themselves, and those that end too late, if they fill the limit.
 local function countLeases(name, calls, window)
   local count = inProgress[name] or pcall('ZCARD', name)
-  if type(count) ~= 'number' then return nil end
+  -- Fails again if the key is not damaged: the command is refused.
+  if type(count) ~= 'number' then return not match(count.err, '^WRONGTYPE') and call('ZCARD', name) or nil end
   if count >= calls then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end
   if count > 0 and count >= calls then count = count - call('ZREMRANGEBYSCORE', name, now + window + DAY, '+inf') end
   inProgress[name] = count

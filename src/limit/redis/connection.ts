@@ -5,9 +5,13 @@ import { openClient } from './client.ts'
 import { TimeoutError } from './deadlines.ts'
 import { checkInfo, configError, isGeneric, type StoreConfigError } from './diagnose.ts'
 import type { RedisConfig } from './options.ts'
+import { grantAdvice, isRefused, missingCommands } from './permissions.ts'
 
 /** Maximum time that a start waits for Redis, in milliseconds. */
 const START_MS = 2000
+
+/** Minimum pause between two trials of the commands that Redis refuses, in milliseconds. */
+const REFUSED_EVERY_MS = 1000
 
 export interface RedisStoreOptions extends RedisConfig {
   readonly prefix: string
@@ -42,6 +46,9 @@ export type RedisConnection = ReturnType<typeof createConnection>
 
 export function createConnection(options: RedisStoreOptions) {
   let lastWarning: string | undefined
+  /** The last warning about refused commands, and when they were tried. */
+  let lastRefusal: string | undefined
+  let triedAt = -Infinity
   let lastError: Error | undefined
   let onMisconfigured: RedisStoreOptions['onMisconfigured']
   let isUp = false
@@ -113,6 +120,24 @@ export function createConnection(options: RedisStoreOptions) {
     return wrong
   }
 
+  /** Warns of the commands that Redis refuses to the user, or of an error; once unless they change. */
+  async function warnOfRefused(remedy?: Error): Promise<void> {
+    if (clock.now() - triedAt < REFUSED_EVERY_MS) return
+    triedAt = clock.now()
+    const missing = await missingCommands(client.commands, options.prefix).catch(() => [])
+    const warning = missing.length === 0 ? remedy?.message : grantAdvice(missing).message
+    if (warning !== undefined && warning !== lastRefusal) options.onWarning?.(warning)
+    lastRefusal = warning
+  }
+
+  /** Returns an error with the remedy, if Redis refused a command. */
+  function withRemedy(error: Error): Error {
+    if (!isRefused(error)) return error
+    const remedy = configError(error) ?? error
+    void warnOfRefused(remedy)
+    return remedy
+  }
+
   /** Replaces the connection to a server that is silent or wrong, and less often while that does not help. */
   function reconnect(server: string, cause: Error): void {
     const firstMs = cause instanceof TimeoutError ? REPLACE_SILENT_MS : REPLACE_WRONG_MS
@@ -164,7 +189,8 @@ export function createConnection(options: RedisStoreOptions) {
     explain: <T>(asked: Promise<T>, server: string): Promise<T> =>
       asked.catch((error: Error) => {
         if (/^(?:READONLY|NOAUTH|MASTERDOWN)\b/.test(error.message)) reconnect(server, error)
-        throw explained(error, client.reason(server))
+        throw explained(withRemedy(error), client.reason(server))
       }),
+    warnOfRefused,
   }
 }

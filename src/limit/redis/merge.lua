@@ -36,6 +36,8 @@ local span = start > 0 and huge or calls > EXACT and ceil(window / EXACT) or 1
 local function read(key, horizon)
   local raw = pcall('GET', key)
   if raw == false then return {} end
+  -- Fails again if the key is not damaged: the command is refused.
+  if type(raw) == 'table' and not match(raw.err, '^WRONGTYPE') then call('GET', key) end
   if type(raw) ~= 'string' or #raw < HEADER_BYTES then return nil end
   local capacity, first, held, total, gone, newest = unpackBytes(HEADER, raw)
   if first >= capacity or held > capacity or gone > total or #raw ~= HEADER_BYTES + capacity * SLOT_BYTES then return nil end

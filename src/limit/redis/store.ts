@@ -106,6 +106,8 @@ export function createRedisStore(options: RedisStoreOptions) {
     connect: () =>
       connection.connect(() => Promise.all(store.servers().map((server) => store.probe(server)))),
 
+    warnOfRefused: connection.warnOfRefused,
+
     charge: (quotas: readonly Quota[], own?: OwnCalls, lease?: string) =>
       scripts.decide(quotas, true, own, lease),
     endLeases: scripts.endLeases,
@@ -160,7 +162,7 @@ export function createRedisStore(options: RedisStoreOptions) {
       const written = commands.hset(summaries, gateway, `${nowMs} ${summary}`)
       const expiring = commands.pexpire(summaries, SUMMARY_LIFE_MS)
       const asked = [commands.hgetall(summaries), written, expiring] as const
-      const [fields] = await scanWithDeadline(() => Promise.all(asked))
+      const [fields] = await scanWithDeadline(() => explain(Promise.all(asked), client.server(summaries)))
       const all = Object.entries(fields).map(([field, value]) => {
         const [at = ''] = value.split(' ', 1)
         return { field, summary: value.slice(at.length + 1), ageMs: nowMs - Number(at) }

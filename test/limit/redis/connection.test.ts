@@ -8,6 +8,7 @@ import { openClient } from '../../../src/limit/redis/client.ts'
 import { describeTopology, loginOf, redisAddress } from '../../../src/limit/redis/options.ts'
 import type { RedisStoreOptions } from '../../../src/limit/redis/connection.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
+import { DamagedKeyError } from '../../../src/limit/store.ts'
 import { admitsAll, startFakeRedis } from '../../helpers/fake-redis.ts'
 import {
   freePort,
@@ -489,4 +490,46 @@ describe('a store whose password is renewed', () => {
     await until('it is subscribed again', isSubscribed)
     for (const operator of operators) operator.disconnect()
   })
+})
+
+test('a running gateway names each command that Redis refuses to its user, and takes no key for damaged', async () => {
+  const server = await startRedis({ tcp: true })
+  // Those of new connections, and those that a gateway calls only after a fault of a key.
+  const others = /select|client|cluster|info|unlink/
+  for (const grant of GRANTS.split(' ').filter((name) => !others.test(name))) {
+    const name = grant.slice(1)
+    await server.command('ACL', 'SETUSER', name, 'on', '>pass', '~t:*', ...GRANTS.split(' '))
+    const warnings: string[] = []
+    const running = createRedisStore({
+      topology: { url: server.url.replace('//', `//${name}:pass@`) },
+      prefix: 't',
+      onWarning: (warning) => void warnings.push(warning),
+    })
+    expect(await running.connect()).toBe(true)
+    const errors: unknown[] = []
+    const failed = (error: unknown) => void errors.push(error)
+    const rate = { name: 'x', key: `t:{${name}}:x`, limit: 20, windowMs: 60_000, shadow: false }
+    const atOnce = { ...rate, key: `t:{${name}}:~leases:x`, isConcurrent: true }
+    const calls = [{ atUs: Math.floor(performance.now() * 1000), calls: 1 }]
+    for (let i = 0; i < 10; i++) await running.charge([rate])
+    await server.command('ACL', 'SETUSER', name, `-${name}`)
+    for (let i = 0; i < 3; i++) await running.charge([rate]).catch(failed)
+    for (const id of ['1:a', '2:a']) await running.charge([atOnce], undefined, id).catch(failed)
+    await running.peek([atOnce]).catch(failed)
+    await running.charge([{ ...atOnce, limit: 1 }], undefined, '3:a').catch(failed)
+    const lease = { quota: atOnce, id: '1:a', heldAtMs: 0, storedUntilMs: 0, mayBeStored: true }
+    await running.renewLeases([lease]).catch(failed)
+    await running.endLeases([lease]).catch(failed)
+    await running.merge({ number: 1, quota: rate, calls, spreadMs: 0, back: undefined }).catch(failed)
+    await running.overrides.version().catch(failed)
+    await running.overrides.change(new Map([['a', 'b']]), '').catch(failed)
+    await running.overrides.change(new Map([['a', undefined]]), '').catch(failed)
+    await running.overrides.read().catch(failed)
+    await running.probe('redis').catch(failed)
+    await running.keys({ named: [rate.key], glob: `t:{${name}}*`, matches: () => true }).catch(failed)
+    await until(`${name} is named`, () => warnings.some((warning) => warning.includes('(Cause: NOPERM')))
+    expect(warnings.join(), grant).toMatch(new RegExp(`grant it \\+eval .*\\(Cause: NOPERM .*\\b${name}\\b`))
+    expect(errors.filter((error) => error instanceof DamagedKeyError)).toEqual([])
+    await running.close()
+  }
 })

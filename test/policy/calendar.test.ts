@@ -43,7 +43,7 @@ describe('a calendar', () => {
         [
           'that is two hours longer',
           { timezone: 'Antarctica/Troll' },
-          '2026-10-25T12:00Z',
+          '2026-10-18T22:00Z',
           '2026-10-18T22:00:00.000Z',
           170,
         ],

@@ -28,7 +28,8 @@ const MAX_SF_INTEGER = 999_999_999_999_999
  * Returns `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of the live
  * limits, as text for `appendFields`. The names of limits need no escapes. A limit that a cached
  * refusal lacks is only in the policy. The draft has only whole seconds; they are rounded up. Calls
- * at once have no window, and the unit `concurrent-requests` (section 9.3).
+ * at once have no window, and the unit `concurrent-requests` (section 9.3). Calendar periods differ
+ * in length, so their policy has no window; `t` is the time to the end of the period.
  */
 export function draftHeaders({ allowances }: Reported, quotas: readonly Quota[]): string {
   const live = allowances.filter(({ shadow }) => !shadow)
@@ -37,8 +38,9 @@ export function draftHeaders({ allowances }: Reported, quotas: readonly Quota[])
     .filter(({ shadow }) => !shadow)
     .map((quota) => {
       const { limit, windowMs } = live.find(({ name }) => name === quota.name) ?? quota
-      const unit = quota.isConcurrent ? 'qu="concurrent-requests"' : `w=${Math.ceil(windowMs / 1000)}`
-      return `"${quota.name}";q=${Math.min(limit, MAX_SF_INTEGER)};${unit}`
+      const policy = `"${quota.name}";q=${Math.min(limit, MAX_SF_INTEGER)}`
+      if (quota.isConcurrent) return `${policy};qu="concurrent-requests"`
+      return quota.calendar === undefined ? `${policy};w=${Math.ceil(windowMs / 1000)}` : policy
     })
   const limits = live.map(({ name, remaining, resetAfterMs }) => {
     const calls = Math.min(remaining, MAX_SF_INTEGER)

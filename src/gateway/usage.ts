@@ -9,7 +9,7 @@ import { parseKey } from '../limit/key.ts'
 import type { Limit } from '../policy/limit.ts'
 import type { LimitOptions } from '../policy/apply.ts'
 import type { Quota } from '../limit/quota.ts'
-import { type ClientRules, quotaOf, rulesOf, upcomingChanges } from '../policy/rule.ts'
+import { calendarOf, type ClientRules, quotaOf, rulesOf, upcomingChanges } from '../policy/rule.ts'
 import { isOverridable, listOverrides, type ListedOverride } from '../policy/overrides.ts'
 import { claimedBy } from '../policy/conditions.ts'
 import type { Caller } from '../policy/facts.ts'
@@ -24,7 +24,7 @@ export interface LimitUsage {
   readonly limit: number
   /** The calls that it may still make now: 3 after two calls of a limit of 5. */
   readonly remaining: number
-  /** The length of the window; of a calendar period the greatest. Absent for calls at once. */
+  /** The length of the window, or of the present calendar period. Absent for calls at once. */
   readonly windowSeconds?: number
   readonly calendar?: CalendarName
   /** The calls at once, and when the oldest of them, or of 100 of them, began; null if there is none. */
@@ -99,9 +99,11 @@ function usageOf(allowance: Allowance, rule: Limit, rules: ClientRules, nowMs: n
   const { name, limit, remaining, used, windowMs, resetAt, sinceAt } = allowance
   const announced = rule.changes.filter(({ announcedAt }) => announcedAt <= nowMs)
   const changes = upcomingChanges({ ...rule, changes: announced }, nowMs, rules)
+  const period = calendarOf(rule)?.periodAt(nowMs)
+  const lengthMs = period === undefined ? windowMs : period.endMs - period.startMs
   const counted = rule.isConcurrent
     ? { inProgress: used, oldest: instantOrNull(sinceAt) }
-    : { windowSeconds: windowMs / 1000, ...(rule.calendar && { calendar: rule.calendar }) }
+    : { windowSeconds: lengthMs / 1000, ...(rule.calendar && { calendar: rule.calendar }) }
   return { name, limit, remaining, ...counted, reset: instant(resetAt), changes }
 }
 

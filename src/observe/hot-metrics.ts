@@ -7,6 +7,8 @@ interface Node<Label extends string> {
   readonly labels: Readonly<Record<Label, string>>
   readonly next: Map<string, Node<Label>>
   count: number
+  /** True if it is shown before its first event. */
+  declared: boolean
 }
 
 /**
@@ -17,11 +19,16 @@ interface Node<Label extends string> {
  */
 export function createHotCounter<Label extends string>(registry: Registry, about: Description<Label>) {
   const { name, help, labelNames } = about
-  const root: Node<Label> = { labels: {} as Node<Label>['labels'], next: new Map(), count: 0 }
+  const root: Node<Label> = {
+    labels: {} as Node<Label>['labels'],
+    next: new Map(),
+    count: 0,
+    declared: false,
+  }
   const nodes: Node<Label>[] = []
   function addNode({ labels, next }: Node<Label>, value: string): Node<Label> {
     const label = labelNames[Object.keys(labels).length]!
-    const node = { labels: { ...labels, [label]: value }, next: new Map(), count: 0 }
+    const node = { labels: { ...labels, [label]: value }, next: new Map(), count: 0, declared: false }
     next.set(value, node)
     nodes.push(node)
     return node
@@ -29,16 +36,25 @@ export function createHotCounter<Label extends string>(registry: Registry, about
   /** Returns the series that have counted a call. */
   const series = (): readonly Readonly<Node<Label>>[] => nodes.filter(({ count }) => count > 0)
   async function get() {
-    const values = series().map(({ labels, count }) => ({ labels, value: count }))
+    const shown = nodes.filter(({ count, declared }) => count > 0 || declared)
+    const values = shown.map(({ labels, count }) => ({ labels, value: count }))
     return { name, help, type: 'counter', aggregator: 'sum', values }
   }
   registry.registerMetric({ name, get } as unknown as Metric)
 
+  function nodeOf(values: readonly string[]): Node<Label> {
+    let node = root
+    for (const value of values) node = node.next.get(value) ?? addNode(node, value)
+    return node
+  }
+
   return {
     inc(...values: readonly string[]): void {
-      let node = root
-      for (const value of values) node = node.next.get(value) ?? addNode(node, value)
-      node.count++
+      nodeOf(values).count++
+    },
+    /** Shows a series with 0 before its first event: Prometheus sees no increase in a series that begins with it. */
+    declare(...values: readonly string[]): void {
+      nodeOf(values).declared = true
     },
     series,
   }

@@ -68,7 +68,7 @@ const changeAt = ({ changes }: Limit, nowMs: number) => changes.findLast(({ from
 const calendars = new WeakMap<CalendarName, Calendar>()
 
 /** Returns the calendar of a limit, which all its quotas share. */
-function calendarOf({ calendar: name }: Limit): Calendar | undefined {
+export function calendarOf({ calendar: name }: Limit): Calendar | undefined {
   if (name === undefined) return undefined
   if (!calendars.has(name)) calendars.set(name, createCalendar(name))
   return calendars.get(name)

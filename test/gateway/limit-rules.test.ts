@@ -160,7 +160,8 @@ describe('a limit', () => {
       expect.objectContaining({ name: 'month', calendar: { unit: 'month', timezone: 'Europe/Lisbon' } }),
     )
     const calendar = { unit: 'week', timezone: 'UTC', firstDay: 'sunday' }
-    expect(limits).toContainEqual(expect.objectContaining({ name: 'week', calendar }))
+    const windowSeconds = 7 * 86_400
+    expect(limits).toContainEqual(expect.objectContaining({ name: 'week', calendar, windowSeconds }))
     expect(limits).toContainEqual(expect.objectContaining({ name: 'claimed', limit: 3 }))
   })
 })

@@ -175,6 +175,13 @@ describe('the headers of the draft', () => {
     ])
   })
 
+  test('the draft’s policy of a calendar period has no window: periods differ in length', () => {
+    const calendar = { periodAt: () => ({ startMs: 0, endMs: 1 }) }
+    expect(fieldsOf(draftHeaders(admitted(requests), [{ ...requests, ...KEY, calendar }]))[1]).toBe(
+      '"requests";q=1000',
+    )
+  })
+
   test('the draft’s headers stay structured fields for limits beyond the greatest integer of a structured field', () => {
     const [, policy] = headersOf({ ...requests, limit: Number.MAX_SAFE_INTEGER })
     expect(parseList(policy!)[0]![1].get('q')).toBe(999_999_999_999_999)

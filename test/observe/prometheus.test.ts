@@ -112,6 +112,29 @@ it('/metrics shows exactly the public metrics with their labels', () => {
   expect([...shown].toSorted()).toEqual(NAMES.toSorted())
 })
 
+it('/metrics shows what may happen first as 0: Prometheus sees no increase in a series that begins with it', async () => {
+  const { adminPort, close } = await startGateway({
+    data: 'http://127.0.0.1:1',
+    limits: `limits:
+  calls: { per: [client], limit: 1, window: 1m }
+  trial: { per: [client], limit: 1, window: 1m, shadow: true }`,
+    routes: `routes:
+  - { match: "GET,POST /a", upstream: data, authenticate: bearer, limits: [calls, trial] }
+  - { match: "/b", upstream: data, authenticate: none }`,
+  })
+  const { body } = await call(adminPort, { path: '/metrics' })
+  const decisions = [...body.matchAll(/^sluice_limit_decisions_total\{limit="(.*)",outcome="(.*)"\} 0$/gm)]
+  expect(decisions.map(([, limit, outcome]) => `${limit} ${outcome}`)).toEqual([
+    ...['within', 'near', 'over', 'over_cached'].map((outcome) => `calls ${outcome}`),
+    ...['within', 'near', 'shadow_over'].map((outcome) => `trial ${outcome}`),
+  ])
+  const requests = [...body.matchAll(/^sluice_http_requests_total\{.*$/gm)].map(([line]) => line)
+  expect(requests).toEqual([
+    'sluice_http_requests_total{route="GET,POST /a",method="GET",code="429",source="gateway"} 0',
+  ])
+  await close()
+})
+
 it('/metrics passes promtool check metrics', () => {
   expect(metrics).toContain('sluice_http_request_duration_seconds_count{route="unmatched"} 1')
   expect(promtool(['check', 'metrics'], metrics)).toEqual([0, ''])

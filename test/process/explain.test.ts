@@ -332,7 +332,7 @@ describe('explain, compared with the gateway', () => {
       return
     }
     expect(got.status).toBe(200)
-    expect(data.seen.at(-1)!.url).toBe(answer.path)
+    expect(data.seen.at(-1)!.url).toBe(answer.request.target)
     expect(got.headers['x-ratelimit-limit']).toBe(answer.limits[0]?.limit.toString())
   })
 })

@@ -109,8 +109,8 @@ describe('sluice check', () => {
       '  port: 8080 # default',
       '  headersTimeout: 15s # default',
       'drainTimeout: 10s # default',
-      '  data: { url: http://data.internal:4000, timeout: 90s, connectTimeout: 2s, maxConnections: 256 }',
-      '  - { match: POST /sync/:connection, upstream: data, authenticate: bearer, limits: [ requests, sync ], maxBody: 10MB }',
+      '  data: { url: http://data.internal:4000, timeout: 90s, maxHeaderSize: 64kB, connectTimeout: 2s, maxConnections: 256 }',
+      '  - { match: POST /sync/:connection, upstream: data, authenticate: bearer, limits: [ requests, sync ], maxBody: 10MB, body: false }',
     ])
       expect(yaml.split('\n')).toContain(line)
   })

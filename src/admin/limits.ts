@@ -97,13 +97,7 @@ function parseRequestLine(query: string): RequestLine {
 async function readSetting(request: IncomingMessage): Promise<Omit<Setting, 'caller'>> {
   if (!/^application\/json\s*(?:;|$)/i.test(request.headers['content-type'] ?? ''))
     throw new InvalidQuestion('Send the settings as Content-Type: application/json.')
-  let body = Buffer.alloc(0)
-  for await (const chunk of request as AsyncIterable<Buffer>) {
-    body = Buffer.concat([body, chunk])
-    if (body.length > MAX_BODY_BYTES)
-      throw new InvalidQuestion(`The body is over ${MAX_BODY_BYTES / 1024} KiB.`)
-  }
-  const settings = parseObject(body)
+  const settings = parseObject(await readBody(request))
   if (settings === undefined)
     throw new InvalidQuestion('Send a JSON object such as {"set":{"requests":5000},"until":null}.')
   const { set, until, by, note, ...others } = settings
@@ -113,6 +107,18 @@ async function readSetting(request: IncomingMessage): Promise<Omit<Setting, 'cal
   assertText('"by"', by, 100)
   assertText('"note"', note, 500)
   return { set: parseSet(set), untilAt: parseUntil(until), by, note }
+}
+
+/** Reads a body into one buffer: to join it at each chunk would take the square of the number of chunks. */
+async function readBody(request: IncomingMessage): Promise<Buffer> {
+  const body = Buffer.alloc(MAX_BODY_BYTES)
+  let bytes = 0
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    if (bytes + chunk.length > MAX_BODY_BYTES)
+      throw new InvalidQuestion(`The body is over ${MAX_BODY_BYTES / 1024} KiB.`)
+    bytes += chunk.copy(body, bytes)
+  }
+  return body.subarray(0, bytes)
 }
 
 /** Parses limit name → calls; null removes the override. */

@@ -1,5 +1,7 @@
-import { Agent, type IncomingMessage } from 'node:http'
+import { Agent, type IncomingMessage, type ServerResponse } from 'node:http'
 import { describe, expect, it } from 'vitest'
+import { createLimits } from '../../src/admin/limits.ts'
+import type { OperatorApi } from '../../src/admin/operator-api.ts'
 import { parseSummary } from '../../src/admin/overview/summary.ts'
 import { parseJws } from '../../src/authenticate/token/jws.ts'
 import { readKeySet } from '../../src/authenticate/token/key-set.ts'
@@ -233,6 +235,45 @@ describe('a text of 16 kB costs about 16 times as much as one of 1 kB', () => {
       )
       expect(performance.now() - startedAt).toBeLessThan(5000)
     }
+  })
+})
+
+describe('a setting of 64 kB in chunks of one byte', () => {
+  const limits = createLimits({
+    operator: () => ({ setLimits: async () => ({}) }) as unknown as OperatorApi,
+    hash: () => null,
+    failed: () => {},
+  })
+  const body = Buffer.from('{"set":{"requests":1}}'.padEnd(LARGEST))
+  async function* chunksOf() {
+    for (let i = 0; i < body.length; i++) yield body.subarray(i, i + 1)
+  }
+  const requestOf = () =>
+    Object.assign(chunksOf(), { method: 'PATCH', headers: { 'content-type': 'application/json' } })
+  async function set(): Promise<void> {
+    const request = requestOf() as unknown as IncomingMessage
+    const answer = await limits(request, {} as ServerResponse, '/limits/acme')
+    expect(answer?.status).toBe(200)
+  }
+  async function discard(): Promise<void> {
+    let bytes = 0
+    for await (const chunk of requestOf()) bytes += chunk.length
+    expect(bytes).toBe(LARGEST)
+  }
+  async function millisecondsOfAll(act: () => Promise<void>): Promise<number> {
+    const before = process.cpuUsage()
+    await act()
+    const { user, system } = process.cpuUsage(before)
+    return (user + system) / 1000
+  }
+
+  it('costs little more than its chunks cost if they are discarded', async () => {
+    let ratio = Infinity
+    for (let i = 0; i < 4 && ratio > 3; i++) {
+      const discardMs = await millisecondsOfAll(discard)
+      ratio = Math.min(ratio, (await millisecondsOfAll(set)) / discardMs)
+    }
+    expect(ratio).toBeLessThan(3)
   })
 })
 

@@ -12,7 +12,7 @@ const TICK_MS = 40
  * - `connectTimeout` (2 s) of each address (addresses.ts): the next address, then 502.
  * - A full queue (connections.ts): 503 at once.
  * - `SLOW_READER_MS` (200 s) of a caller that reads nothing (server.ts): its socket is closed.
- * - `listen.requestTimeout` (60 s) of a caller that is still sending (server.ts): 408.
+ * - `listen.requestTimeout` (60 s) of a caller that stops sending, or sends too slowly (slow-uploads.ts): 408.
  */
 export function createTimeouts() {
   const requests = new UnorderedList<UpstreamRequest>()

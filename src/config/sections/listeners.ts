@@ -15,26 +15,20 @@ const listenTls = section({
   requestClientCert: bool.prefault(false),
 })
 
-export const listenSection = section(
-  {
-    host: bindHost.default('0.0.0.0'),
-    port: port.prefault(8080),
-    tls: listenTls.optional(),
-    trustedProxies: list(cidr, 0, 'a list of address ranges').default([]),
-    publicUrl: publicUrl.optional(),
-    hosts: list(servedHost, 1, 'a list of host names').optional(),
-    maxHeaderSize: size('1kB', '1MB').prefault('16kB'),
-    headersTimeoutMs: duration('1s', '1h').prefault('15s'),
-    requestTimeoutMs: duration('1s', '1d').prefault('60s'),
-    keepAliveTimeoutMs: duration('1ms', '1d').prefault('75s'),
-    maxConnections: int(1, 1_000_000).prefault(10_000),
-    maxConnectionsPerAddress: int(1, 1_000_000).prefault(1000),
-  },
-  function* ({ headersTimeoutMs, requestTimeoutMs }) {
-    const message = `must be at most requestTimeout (${requestTimeoutMs / 1000}s), which includes it`
-    if (headersTimeoutMs > requestTimeoutMs) yield { path: ['headersTimeout'], message }
-  },
-)
+export const listenSection = section({
+  host: bindHost.default('0.0.0.0'),
+  port: port.prefault(8080),
+  tls: listenTls.optional(),
+  trustedProxies: list(cidr, 0, 'a list of address ranges').default([]),
+  publicUrl: publicUrl.optional(),
+  hosts: list(servedHost, 1, 'a list of host names').optional(),
+  maxHeaderSize: size('1kB', '1MB').prefault('16kB'),
+  headersTimeoutMs: duration('1s', '1h').prefault('15s'),
+  requestTimeoutMs: duration('1s', '1d').prefault('60s'),
+  keepAliveTimeoutMs: duration('1ms', '1d').prefault('75s'),
+  maxConnections: int(1, 1_000_000).prefault(10_000),
+  maxConnectionsPerAddress: int(1, 1_000_000).prefault(1000),
+})
 
 const isToken = (text: string): boolean => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(text)
 const token = stringThat(isToken, '16 or more letters, digits and - . _ ~ + /, = only at its end')

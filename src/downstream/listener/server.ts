@@ -8,6 +8,7 @@ import { abortBody, bodyRefusal } from '../body.ts'
 import { loads } from './drain.ts'
 import { createPipelining, type Serve } from './pipelining.ts'
 import { METHODS } from '../router.ts'
+import { abortSlowUploads } from './slow-uploads.ts'
 import { type ConnectionPolicy, resetSlowReaders, type SocketBounds } from './sockets.ts'
 import { boundSockets, endWithStatus, lingerOnClose } from './sockets.ts'
 
@@ -15,10 +16,13 @@ import { boundSockets, endWithStatus, lingerOnClose } from './sockets.ts'
 export interface Bounds extends SocketBounds {
   readonly maxHeaderSize: number
   readonly headersTimeoutMs: number
+  /** Maximum time between the bytes of a body. */
   readonly requestTimeoutMs: number
   readonly keepAliveTimeoutMs: number
   /** Default: `SLOW_READER_MS`, or the request timeout if that is longer. */
   readonly slowReaderMs?: number
+  /** Default: `SLOW_UPLOAD_MS`, or the request timeout if that is longer. */
+  readonly slowUploadMs?: number
 }
 
 /** Certificates and key are PEM; callers need a certificate of `clientCa` to connect, if it is given. */
@@ -43,6 +47,9 @@ export interface ListenerEvents extends ConnectionPolicy {
  */
 const SLOW_READER_MS = 200_000
 
+/** Time after which a body must have an average rate, in milliseconds. */
+const SLOW_UPLOAD_MS = 60_000
+
 /** Maximum header fields of a request: each costs more than its bytes. */
 const MAX_FIELDS = 200
 
@@ -54,7 +61,8 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   const options = {
     maxHeaderSize: bounds.maxHeaderSize,
     headersTimeout: bounds.headersTimeoutMs,
-    requestTimeout: bounds.requestTimeoutMs,
+    // `abortSlowUploads` applies to bodies: Node's timeout would cut honest uploads.
+    requestTimeout: 0,
     keepAliveTimeout: bounds.keepAliveTimeoutMs,
     handshakeTimeout: bounds.headersTimeoutMs,
     connectionsCheckingInterval: 1000,
@@ -82,7 +90,10 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
 
   const sockets = boundSockets(server, bounds, events)
   loads.set(server, { sockets, requests: pipelining.requests })
-  resetSlowReaders(sockets, bounds.slowReaderMs ?? Math.max(bounds.requestTimeoutMs, SLOW_READER_MS))
+  const { requestTimeoutMs } = bounds
+  resetSlowReaders(sockets, bounds.slowReaderMs ?? Math.max(requestTimeoutMs, SLOW_READER_MS))
+  const slowUploadMs = bounds.slowUploadMs ?? Math.max(requestTimeoutMs, SLOW_UPLOAD_MS)
+  abortSlowUploads(sockets, requestTimeoutMs, slowUploadMs)
 
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
     // Reading the address makes Node keep it; it is undefined if the peer has reset the socket already.

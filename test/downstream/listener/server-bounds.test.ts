@@ -101,19 +101,14 @@ describe.concurrent('a caller', () => {
     [
       'a body that does not end',
       '408',
-      (caller) => {
-        caller.socket.write('POST /oidc/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\n\r\n')
-        drip(caller, 'A')
-      },
+      ({ socket }) => socket.write('POST /oidc/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\n\r\nA'),
       [408],
     ],
     [
       'chunks that do not end',
       '408',
-      (caller) => {
-        caller.socket.write('POST /oidc/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n')
-        drip(caller, '1\r\nA\r\n')
-      },
+      ({ socket }) =>
+        socket.write('POST /oidc/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nA\r\n'),
       [408],
     ],
     ['the preface of HTTP/2', '400', ({ socket }) => socket.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'), [400]],

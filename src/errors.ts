@@ -107,3 +107,8 @@ export class InvalidQuestion extends Error {
 export class UncountedCaller extends InvalidQuestion {
   override readonly name = 'UncountedCaller'
 }
+
+/** An operator asked for a caller by a short form that several callers have. */
+export class AmbiguousCaller extends InvalidQuestion {
+  override readonly name = 'AmbiguousCaller'
+}

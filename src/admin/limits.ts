@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { InvalidQuestion, UncountedCaller } from '../errors.ts'
+import { AmbiguousCaller, InvalidQuestion, UncountedCaller } from '../errors.ts'
 import { isShortened, parseCaller, showCaller } from '../policy/counted-caller.ts'
 import { instantMs } from '../runtime/instant.ts'
 import { isObject, parseObject } from '../runtime/json.ts'
@@ -33,7 +33,11 @@ export function createLimits({ operator, hash, failed }: LimitsParts) {
     const caller = parseCaller(text)
     if (!isShortened(caller)) return caller
     const found = await operator().findCaller(showCaller(caller))
-    if (found !== undefined) return found
+    if (found === 'ambiguous')
+      throw new AmbiguousCaller(`Several callers are shown as "${text}"; give the whole value.`)
+    // A part that is given whole must be the same, and not only shown as the same.
+    const isMeant = caller.every((part, i) => isShortened([part]) || part.value === found?.[i]?.value)
+    if (found !== undefined && isMeant) return found
     throw new UncountedCaller(`"${text}" is shortened, and not known here; give the whole value.`)
   }
 
@@ -75,6 +79,7 @@ export function createLimits({ operator, hash, failed }: LimitsParts) {
       if (name === 'InvalidQuestion') return problem(400, message)
       if (name === 'URIError') return problem(400, 'The caller is not percent-encoded UTF-8.')
       if (name === 'UncountedCaller') return problem(404, message)
+      if (name === 'AmbiguousCaller') return problem(409, message)
       if (!response.destroyed) failed(error)
       const change = request.method === 'PATCH' ? MAY_BE_UNSET : ''
       const detail = name === 'DamagedKeyError' ? message : `The counters are unavailable.${change}`

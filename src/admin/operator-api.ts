@@ -1,5 +1,6 @@
 import type { CallerUsage } from '../gateway/usage.ts'
 import type { CountedCaller } from '../policy/counted-caller.ts'
+import type { FoundCaller } from '../policy/found-caller.ts'
 import type { DecidedLimit, Explained } from './explained.ts'
 import type { OverviewSource } from './overview/source.ts'
 
@@ -57,8 +58,8 @@ export interface OperatorApi extends OverviewSource {
   usage(caller: CountedCaller, signal: AbortSignal): Promise<CallerReport>
   /** Deletes the counters of a caller. */
   reset(caller: CountedCaller, signal: AbortSignal): Promise<ResetResult>
-  /** Returns the caller with an override, or of the last minute, that is shown as this text. */
-  findCaller(shown: string): CountedCaller | undefined | Promise<CountedCaller | undefined>
+  /** Finds the caller with an override, or of the last minute, that is shown as this text. */
+  findCaller(shown: string): FoundCaller | Promise<FoundCaller>
   /** Sets and removes overrides of a caller atomically. */
   setLimits(setting: Setting): Promise<SettingResult>
   /** Explains a request, with the counted calls unless it is explained for another instant. */

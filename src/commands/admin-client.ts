@@ -97,7 +97,7 @@ async function request({ url, token, problem }: Admin, path: string, options: Op
 
 /**
  * Returns the JSON of a 200 of the admin listener. Rejects with a message for the operator; for a
- * 400 or 404, with a UsageError.
+ * 400, 404 or 409, with a UsageError.
  */
 export async function ask<T>(admin: Admin, path: string, options: Options = {}): Promise<T> {
   const { url } = admin
@@ -107,7 +107,7 @@ export async function ask<T>(admin: Admin, path: string, options: Options = {}):
   const body = parseObject(text)
   if (status === 200 && body !== undefined) return body as T
   const detail = typeof body?.['detail'] === 'string' ? body['detail'] : undefined
-  if ((status === 400 || status === 404) && detail !== undefined) throw new UsageError(detail)
+  if ([400, 404, 409].includes(status) && detail !== undefined) throw new UsageError(detail)
   const reason = detail ?? `it returns ${status}, unlike an admin listener of this version.`
   throw new Error(`The gateway at ${url} cannot do this: ${reason}`)
 }

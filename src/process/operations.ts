@@ -8,6 +8,7 @@ import { instant } from '../runtime/instant.ts'
 import { quotaOf, reasonOf, rulesOf } from '../policy/rule.ts'
 import { assertCounted, callerKey, countsBy } from '../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../policy/counted-caller.ts'
+import { agreedCaller } from '../policy/found-caller.ts'
 import { isOverridable, overrideKey } from '../policy/overrides.ts'
 import type { CallerUsage, Usage } from '../gateway/usage.ts'
 import type { Log } from '../observe/log.ts'
@@ -63,8 +64,8 @@ export function createOperations(parts: {
       return { ...fields, freed, keepsPlaces }
     },
     findCaller(shown) {
-      const set = overrides.values().find(({ caller }) => showCaller(caller) === shown)
-      return set?.caller ?? activity.find(shown)
+      const set = overrides.values().map(({ caller }) => caller)
+      return agreedCaller([...set.filter((caller) => showCaller(caller) === shown), activity.find(shown)])
     },
     async setLimits({ caller, set, untilAt, by, note }) {
       const { config, usage } = current()

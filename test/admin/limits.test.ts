@@ -2,7 +2,7 @@ import { startAdmin } from '../helpers/admin.ts'
 import { request as httpRequest } from 'node:http'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { InvalidQuestion, UncountedCaller } from '../../src/errors.ts'
-import { showCaller } from '../../src/policy/counted-caller.ts'
+import { parseCaller, showCaller } from '../../src/policy/counted-caller.ts'
 import { call, ROUTES, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
@@ -69,6 +69,30 @@ describe('/limits/:caller', () => {
         ...{ status: 404, json: { detail: 'No limit counts it.' } },
       })
     expect(failed).not.toHaveBeenCalled()
+  })
+
+  it('answers 409 to a short form that several callers have, which is no failure', async () => {
+    const { ask, asked, failed } = await startAdmin({ operator: { findCaller: () => 'ambiguous' } })
+    for (const method of ['GET', 'DELETE', 'PATCH'])
+      expect(await ask('/limits/header:x-api-key=abc1%E2%80%A65f2c9e1a', { method })).toMatchObject({
+        status: 409,
+        json: {
+          detail: 'Several callers are shown as "header:x-api-key=abc1…5f2c9e1a"; give the whole value.',
+        },
+      })
+    expect(asked).toEqual([])
+    expect(failed).not.toHaveBeenCalled()
+  })
+
+  it('takes no caller for the one that is meant if a whole value differs', async () => {
+    const { ask, asked } = await startAdmin({
+      operator: { findCaller: () => parseCaller('header:x-api-key=abc123 header:x-device=one') },
+    })
+    const asks = (device: string) =>
+      ask(`/limits/header:x-api-key=abc1%E2%80%A66ca13d52%20header:x-device=${device}`)
+    expect((await asks('one')).status).toBe(200)
+    expect((await asks('two')).status).toBe(404)
+    expect(asked).toEqual(['header:x-api-key=abc123 header:x-device=one'])
   })
 
   it('answers 503 if the store does not answer, and logs the reason', async () => {

@@ -232,6 +232,52 @@ describe.each([
     },
   )
 
+  it('is ambiguous by a short form that another caller has, too, and nothing happens to either', async () => {
+    const run = commands(gateway.adminPort)
+    const shown = `header:x-api-key=${shortOf('livet8e')}`
+    expect(shortOf('live1la9')).toBe(shortOf('livet8e'))
+    // Sockets are accepted by the workers in turn, each of which then knows one of the callers.
+    for (const key of ['livet8e', 'live1la9', 'livet8e', 'live1la9'])
+      await send({ path: '/key', headers: { 'X-Api-Key': key } })
+    for (const action of [['show'], ['reset'], ['set', 'by-key=0']]) {
+      const [name, ...more] = action
+      const ended = await run('limits', name!, shown, ...more)
+      expect(ended).toMatchObject({ code: 64, stdout: '' })
+      expect(ended.stderr).toContain(`Several callers are shown as "${shown}"; give the whole value.`)
+    }
+    for (const key of ['livet8e', 'live1la9']) {
+      const { limits } = JSON.parse((await run('limits', 'show', `header:x-api-key=${key}`, '--json')).stdout)
+      const used = limits.map(({ name, used, limit }: Record<string, unknown>) => [name, used, limit])
+      expect(used).toContainEqual(['by-key', 2, 2])
+    }
+  })
+
+  it.each([
+    ['and one of them has only an override', 'twinpez', 'twin166v', [['twinpez', '9']]],
+    [
+      'and both have an override',
+      'pair9i3',
+      'pair19b5',
+      [
+        ['pair9i3', '9'],
+        ['pair19b5', '9'],
+      ],
+    ],
+  ])('is ambiguous by a short form that two callers have %s', async (_, one, other, overrides) => {
+    const run = commands(gateway.adminPort)
+    const shown = `header:x-api-key=${shortOf(one)}`
+    expect(shortOf(other)).toBe(shortOf(one))
+    for (const [key, limit] of overrides)
+      expect(await run('limits', 'set', `header:x-api-key=${key}`, `by-key=${limit}`)).toMatchObject({
+        code: 0,
+      })
+    if (overrides.length < 2) await send({ path: '/key', headers: { 'X-Api-Key': other } })
+    const ended = await run('limits', 'set', shown, 'by-key=default')
+    expect(ended).toMatchObject({ code: 64, stdout: '' })
+    expect(ended.stderr).toContain(`Several callers are shown as "${shown}"; give the whole value.`)
+    for (const [key] of overrides) await run('limits', 'set', `header:x-api-key=${key}`, 'by-key=default')
+  })
+
   it('is found under limits that count by further parts, and its override holds for all of them', async () => {
     const run = commands(gateway.adminPort)
     const at = (item: string): Call => ({ path: `/items/${item}`, headers: { 'X-Api-Key': KEY } })

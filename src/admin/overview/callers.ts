@@ -1,10 +1,10 @@
-import { isDeepStrictEqual } from 'node:util'
 import type { Exchange } from '../../gateway/exchange.ts'
 import type { Allowance } from '../../limit/store.ts'
 import { keyOfLimit } from '../../observe/access-log.ts'
 import type { CallCounts } from '../../observe/status.ts'
 import { countsBy } from '../../policy/caller-keys.ts'
 import type { CountedCaller, ShownCaller } from '../../policy/counted-caller.ts'
+import { type FoundCaller, isSameCaller } from '../../policy/found-caller.ts'
 import { nameClient } from '../../policy/name-callers.ts'
 import { sum } from '../../runtime/merge.ts'
 import { createRing, type Ring, secondOf } from './ring.ts'
@@ -56,6 +56,8 @@ export type CallerRow = ReturnType<typeof createRow>
 const createRow = ({ parts, shown }: ShownCaller) => ({
   parts,
   shown,
+  /** True if calls of another caller that is shown alike are counted here, too. */
+  isAmbiguous: false,
   calls: createRing(CALLER_SECONDS),
   refused: createRing(CALLER_SECONDS),
   limits: new Map<string, LatestDecision>(),
@@ -103,7 +105,11 @@ export function createActivity() {
   /** Returns the row of a caller; undefined if it is not tracked. */
   function rowOf(caller: ShownCaller, isRefused: boolean, at: number): CallerRow | undefined {
     const known = rows.get(caller.shown)
-    if (known !== undefined) return known
+    if (known !== undefined) {
+      // Mostly the same list, which `nameByOne` caches. A row for each would let callers fill the table.
+      if (known.parts !== caller.parts && !isSameCaller(known.parts, caller.parts)) known.isAmbiguous = true
+      return known
+    }
     if (rows.size >= 2 * MAX_CALLERS) {
       if (!isRefused && at - reducedAt < REDUCE_MS) return undefined
       reduce(at)
@@ -154,16 +160,23 @@ export function createActivity() {
      * all callers without parts.
      */
     forget(caller: CountedCaller): void {
-      for (const { parts, limits, refusal } of rows.values()) {
-        if (!caller.every((part) => parts.some((own) => isDeepStrictEqual(own, part)))) continue
+      for (const { parts, isAmbiguous, limits, refusal } of rows.values()) {
+        if (!isAmbiguous && !hasParts(parts, caller)) continue
         limits.clear()
         refusal.retryAfterMs = 0
       }
     },
-    /** Returns the caller of the last minute that is shown as this text. */
-    find: (shown: string): CountedCaller | undefined => rows.get(shown)?.parts,
+    /** Finds the caller of the last minute that is shown as this text. */
+    find(shown: string): FoundCaller {
+      const row = rows.get(shown)
+      return row?.isAmbiguous ? 'ambiguous' : row?.parts
+    },
   }
 }
+
+/** True if a caller has all parts of `wanted`. */
+const hasParts = (caller: CountedCaller, wanted: CountedCaller): boolean =>
+  wanted.every(({ word, value }) => caller.some((own) => own.word === word && own.value === value))
 
 /** True if the limit that refused a call counts by a caller: the caller is refused, and not only this call. */
 const isRefusedAs = ({ parts }: ShownCaller, { decision, route }: Exchange): boolean =>

@@ -4,6 +4,7 @@ import type { Config } from '../../config/compile.ts'
 import type { LogOutput } from '../../observe/log.ts'
 import { aggregate, countsOf, type Metrics, type MetricValues } from '../../observe/metrics.ts'
 import { mergeStatus } from '../../observe/status.ts'
+import { agreedCaller } from '../../policy/found-caller.ts'
 import { sum } from '../../runtime/merge.ts'
 import type { Service } from '../service.ts'
 import { superviseWorker, type WorkerProcess } from './supervisor.ts'
@@ -100,7 +101,7 @@ export async function openWorkers(
       await callAll('forget', caller)
       return result
     },
-    findCaller: async (shown) => (await callAll('findCaller', shown)).find(Boolean),
+    findCaller: async (shown) => agreedCaller(await callAll('findCaller', shown)),
     setLimits: async (setting) => await first().call('setLimits', setting),
     overrides: async () => await first().call('overrides'),
     explain: async (question) => await first().call('explain', question),

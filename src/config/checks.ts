@@ -23,6 +23,7 @@ export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* requestIdIssues(settings)
   yield* spellingIssues(settings)
   yield* callerFieldIssues(settings)
+  yield* certificateIssues(settings)
   yield* routeHostIssues(settings)
   yield* routeIssues(settings)
   yield* unreachableRoutes(settings)
@@ -102,6 +103,20 @@ function* requestIdIssues({ headers, limits, upstreams }: Settings): Generator<I
     for (const [key, fields] of Object.entries({ identityHeaders, callerHeaders }))
       for (const [i, field] of fields.entries())
         if (isId(field)) yield { path: ['upstreams', name, key, i], message }
+}
+
+/** Yields a field of certificates that nobody may send, or that has another meaning. */
+function* certificateIssues({ listen, forwardAuth, limits, upstreams }: Settings): Generator<Issue> {
+  const field = listen.clientCertificate.toLowerCase()
+  const path = ['listen', 'clientCertificate']
+  if (field === 'client-cert') return
+  if (listen.trustedProxies.length === 0 && forwardAuth === undefined)
+    yield { path, message: 'is believed from listen.trustedProxies only; list them, or remove it' }
+  const isCallers = upstreams.some(({ callerHeaders }) =>
+    callerHeaders.some((one) => one.toLowerCase() === field),
+  )
+  if (isCallers || fieldsOf(limits).includes(field))
+    yield { path, message: 'is a field of callers in this file, too; name another' }
 }
 
 /** Yields fields of callers that a limit reads, and that the upstream of one of its routes does not get. */

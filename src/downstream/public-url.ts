@@ -1,3 +1,5 @@
+import type { IncomingHttpHeaders } from 'node:http'
+
 /** The URL that callers use, where TLS, the port or a path prefix ends before the gateway. */
 export interface PublicUrl {
   readonly scheme: 'http' | 'https'
@@ -23,4 +25,10 @@ export function parsePublicUrl(url: string): PublicUrl {
 export function publicPort(host: string, scheme: string): string {
   const [, port = ''] = /:(\d+)$/.exec(host) ?? []
   return port || DEFAULT_PORTS[scheme === 'https' ? 'https' : 'http']
+}
+
+/** Returns the scheme that the proxy next to the caller reports; undefined if no proxy does. */
+export function reportedScheme(headers: IncomingHttpHeaders): string | undefined {
+  const [first] = String(headers['x-forwarded-proto'] ?? '').split(',', 1)
+  return first?.trim().toLowerCase() || undefined
 }

@@ -106,7 +106,8 @@ export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal):
 function write({ responseFields }: GatewayDeps, exchange: Exchange, own: Reply): void {
   const { asked, rateLimitFields = '', refusal, requestId, response } = exchange
   const isForNginx = refusal !== undefined && asked?.proxy === 'nginx'
-  const fields = `${rateLimitFields}\r\n${responseFields.requestId}: ${requestId}`
+  const transportSecurity = asked === undefined ? responseFields.transportSecurity : ''
+  const fields = `${transportSecurity}${rateLimitFields}\r\n${responseFields.requestId}: ${requestId}`
   exchange.bytes += writeReply(response, isForNginx ? replyForNginx(own) : own, fields)
 }
 

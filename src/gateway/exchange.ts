@@ -68,6 +68,8 @@ export interface GatewayDeps extends Served {
   /** The URL of the page about errors, to which the type of a problem leads; undefined for the registered types. */
   readonly documentation: string | undefined
   readonly peers: Peers
+  /** The field in which trusted proxies report the certificate of a TLS client, in lower case. */
+  readonly certificateField: string
   /** The URL that callers use; undefined if the request and trusted proxies tell it. */
   readonly publicUrl: PublicUrl | undefined
   /** Reads the request that a proxy asks about; undefined if the request itself is served. */

@@ -70,7 +70,7 @@ export function openRoutes(
   const askedFields = createRequestFields({ requestId, counted, identity: [], callers: [] })
   const fields = new Map(
     upstreams.map(({ name, identityHeaders, callerHeaders, host }) => {
-      const identity = identityHeaders.map((field) => field.toLowerCase())
+      const identity = [...identityHeaders, listen.clientCertificate].map((field) => field.toLowerCase())
       const callers = callerHeaders.map((field) => field.toLowerCase())
       const accepted = new Set([...identity, ...callers])
       const own = counted.filter((field) => !isCallerField(field) || accepted.has(field))
@@ -93,7 +93,7 @@ export function openRoutes(
     match: createRouter(served),
     ...servedHosts(routes, listen.hosts),
     askedFields,
-    responseFields: createResponseFields(headers.requestId),
+    responseFields: createResponseFields(headers.requestId, listen.tls !== undefined),
     errorFormatOf: hostErrorFormats(served),
     documentation: config.errors.documentation,
     rateLimitHeaders: headers.draft === 'draft-10' ? withDraftHeaders : decisionHeaders,

@@ -77,6 +77,7 @@ export function createWiring(resources: Resources, parts: Parts) {
       ...kept,
       peers,
       publicUrl: config.listen.publicUrl,
+      certificateField: config.listen.clientCertificate.toLowerCase(),
       failures: config.failures && failures(config.failures),
       authenticate: issuers.authenticate,
       guards: openGuards(config),

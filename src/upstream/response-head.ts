@@ -21,6 +21,7 @@ type ResponseFieldKind =
   | 'rate-limit'
   | 'challenge'
   | 'session'
+  | 'transport-security'
   | (typeof READ_FIELDS)[number]
 
 /** The fields of responses, and the one of the request id. */
@@ -28,12 +29,20 @@ export interface ResponseFields {
   /** The name of the field of the request id as it is written, and in lower case. */
   readonly requestId: string
   readonly idField: string
+  /** `Strict-Transport-Security`, as text for `appendFields`, for callers over TLS; else empty. */
+  readonly transportSecurity: string
   /** Returns the kind of a field, whose name is in any case. */
   kindOf(name: string): ResponseFieldKind
 }
 
-/** Creates the kinds of response fields; `requestId` is the name of the field of the request id. */
-export function createResponseFields(requestId: string): ResponseFields {
+/** A year, in seconds (RFC 6797). */
+const TRANSPORT_SECURITY = '\r\nStrict-Transport-Security: max-age=31536000'
+
+/**
+ * Creates the kinds of response fields; `requestId` is the name of the field of the request id,
+ * `isSecure` is true if callers connect by TLS.
+ */
+export function createResponseFields(requestId: string, isSecure = false): ResponseFields {
   const idField = requestId.toLowerCase()
   function kindOf(name: string): ResponseFieldKind {
     const lower = name.toLowerCase()
@@ -41,9 +50,11 @@ export function createResponseFields(requestId: string): ResponseFields {
     if (RATE_LIMIT.has(lower)) return 'rate-limit'
     if (CHALLENGES.has(lower)) return 'challenge'
     if (SESSIONS.has(lower)) return 'session'
+    if (lower === 'strict-transport-security') return 'transport-security'
     return READ_FIELDS.find((field) => field === lower) ?? (HOP_BY_HOP.has(lower) ? 'drop' : 'keep')
   }
-  return { requestId, idField, kindOf: memoize(kindOf, 1000, 64) }
+  const transportSecurity = isSecure ? TRANSPORT_SECURITY : ''
+  return { requestId, idField, transportSecurity, kindOf: memoize(kindOf, 1000, 64) }
 }
 
 /** The fields that the gateway adds to a response. */
@@ -59,7 +70,7 @@ export interface AddedFields {
  * Reads the head of a response. `headers` are its fields in the order received, as text for
  * `appendFields`; `framing` are those that Node.js must parse, as a flat list. `rateLimit` replaces
  * the upstream's rate-limit fields, except those of a 429 of its own: the gateway's would report
- * calls as remaining. The request id is added if the upstream sent none. `keepAliveMs` is the
+ * calls as remaining. The request id, and `Strict-Transport-Security` over TLS, are added if the upstream sent none. `keepAliveMs` is the
  * announced lifetime of an idle socket, less the time for the next request to arrive.
  * `isConnectionBound` is true if the server authenticates the connection (NTLM, Negotiate).
  */
@@ -81,6 +92,7 @@ export function readResponseHead(rawHeaders: readonly string[], status: number, 
   let keepAliveMs: number | undefined
   let hasId = false
   let isConnectionBound = false
+  let { transportSecurity } = responseFields
   for (let i = 0; i < rawHeaders.length; i += 2) {
     const name = rawHeaders[i]!
     const value = rawHeaders[i + 1]!
@@ -101,11 +113,15 @@ export function readResponseHead(rawHeaders: readonly string[], status: number, 
       if (hasId || value === '') continue
       hasId = true
       headers += `\r\n${name}: ${value}`
+    } else if (field === 'transport-security') {
+      transportSecurity = ''
+      headers += `\r\n${name}: ${value}`
     } else if (field === 'keep-alive') keepAliveMs = announcedBy(value)
     else if (field === 'transfer-encoding') {
       transferEncoding = transferEncoding === undefined ? value : `${transferEncoding}, ${value}`
     }
   }
+  headers += transportSecurity
   if (rateLimit !== undefined) headers += rateLimit
   if (!hasId) headers += `\r\n${responseFields.requestId}: ${requestId}`
   return { headers, framing, contentLength, transferEncoding, keepAliveMs, isConnectionBound }

@@ -16,6 +16,7 @@ describe('loadConfig', () => {
         host: '0.0.0.0',
         port: 8080,
         trustedProxies: [],
+        clientCertificate: 'Client-Cert',
         hosts: [],
         maxHeaderSize: 16_384,
         headersTimeoutMs: 15_000,

@@ -1,7 +1,8 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
+import { createFolder } from '../helpers/folder.ts'
 import { call, startGateway, token } from '../helpers/gateway.ts'
 import { startNginx } from '../helpers/nginx.ts'
 import { FROM_PROXY } from '../helpers/proxy-fields.ts'
@@ -57,10 +58,14 @@ ${Object.entries(fields)
 }
 pid nginx.pid;
 `
+/** `proxy-fields.conf` of an nginx that reports the end of TLS, which the tests leave out: credentials in the clear are refused. */
+const fields = join(createFolder(), 'proxy-fields.conf')
+writeFileSync(fields, read('proxy-fields.conf').replaceAll('$scheme', 'https'))
 const start = (text: string) =>
-  startNginx(text.replace('server gateway-1:8080', `server 127.0.0.1:${gateway.port}`), [
-    join(DEPLOY, 'proxy-fields.conf'),
-  ])
+  startNginx(
+    text.replace('server gateway-1:8080', `server 127.0.0.1:${gateway.port}`).replaceAll('$scheme', 'https'),
+    [fields],
+  )
 
 const { der, thumbprint } = makeCertificate()
 const withCertificate = async (port: number) => {
@@ -82,7 +87,7 @@ describe.each([
       method: 'POST',
       path: '/v3/a%3Ab?x=//y',
       token: await token('acme'),
-      headers: { ...claims, 'x-forwarded-proto': 'https', 'X-Mine': '1', 'TPP-Certificate': 'c' },
+      headers: { ...claims, 'x-forwarded-proto': 'http', 'X-Mine': '1', 'TPP-Certificate': 'c' },
       body: 'body',
     })
     expect(got).toMatchObject({ status: 200, headers: { 'x-ratelimit-limit': '1000' } })
@@ -91,7 +96,7 @@ describe.each([
     expect(headers).toMatchObject({
       host: `127.0.0.1:${nginx.port}`,
       'x-forwarded-for': '127.0.0.1, 127.0.0.1',
-      'x-forwarded-proto': 'http',
+      'x-forwarded-proto': 'https',
       'x-real-ip': '127.0.0.1',
       'x-mine': '1',
       'tpp-certificate': 'c',

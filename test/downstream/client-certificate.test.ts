@@ -26,8 +26,9 @@ describe('the certificate of a request', () => {
   const tls = { key: ours.key, cert: ours.cert, requestCert: true, rejectUnauthorized: false }
   const found: Seen[] = []
   let trusted = false
+  let field = 'client-cert'
   const look: RequestListener = (request, response) => {
-    const certificate = () => clientCertificate(request, trusted)
+    const certificate = () => clientCertificate(request, trusted, field)
     const parsed = { method: request.method!, path: '/v3/transactions', proofs: [], certificate }
     found.push({ ...parsed, ...originOf(request, trusted), der: certificate() })
     response.end()
@@ -119,6 +120,18 @@ describe('the certificate of a request', () => {
     expect((await seen({ headers, plain: true }, true)).der).toBeUndefined()
   })
 
+  it('the certificate is in the field that the file names, and in no other', async () => {
+    const headers = { 'X-Forwarded-Tls-Client-Cert': client.der.toString('base64') }
+    expect((await seen({ headers, plain: true }, true)).der).toBeUndefined()
+    field = 'x-forwarded-tls-client-cert'
+    expect((await seen({ headers, plain: true }, true)).der).toEqual(client.der)
+    expect((await seen({ headers: { 'Client-Cert': header }, plain: true }, true)).der).toBeUndefined()
+    const twice = { 'X-Forwarded-Tls-Client-Cert': [other, client].map(({ der }) => der.toString('base64')) }
+    expect((await seen({ headers: twice, plain: true }, true)).der).toBeUndefined()
+    expect((await seen({ headers, plain: true }, false)).der).toBeUndefined()
+    field = 'client-cert'
+  })
+
   it('the certificate of a request comes with its method and URL', async () => {
     const headers = {
       'X-Forwarded-Proto': 'https',
@@ -161,6 +174,17 @@ describe('the certificate of RFC 8705 appendix A', () => {
     ['URL-encoded PEM with safe characters', encodeURI(RFC_CERTIFICATE)],
     ['PEM with spaces for line breaks', RFC_CERTIFICATE.replaceAll('\n', ' ')],
     ['a chain', encodeURIComponent(RFC_CERTIFICATE + other.cert)],
+    ['the first of a list of base64', `${RFC_BASE64},${other.der.toString('base64')}`],
+    [
+      'the first of a list of escaped PEM',
+      `${encodeURIComponent(RFC_CERTIFICATE)},${encodeURIComponent(other.cert)}`,
+    ],
+    [
+      'Cert of Envoy',
+      `Hash=ab;Cert="${encodeURIComponent(RFC_CERTIFICATE)}";Subject="CN=\\"a\\",O=b";URI=spiffe://x`,
+    ],
+    ['Cert of Envoy without quotes', `By=spiffe://x;Cert=${encodeURIComponent(RFC_CERTIFICATE)};Hash=ab`],
+    ['Cert of Envoy in another order', `Cert="${encodeURIComponent(RFC_CERTIFICATE)}";Hash=ab`],
   ])('the certificate has its thumbprint as %s', (_, value) => {
     expect(hash('sha256', readCertificateHeader(value)!, 'base64url')).toBe(
       'A4DtL2JmUMhAsvJj5tKyn64SqzmuXbMrJa0n761y5v0',
@@ -177,6 +201,11 @@ describe('the certificate of RFC 8705 appendix A', () => {
     `:${RFC_BASE64}:, :${RFC_BASE64}:`,
     `:${RFC_BASE64}:;a=b`,
     '(null)',
+    `Hash=ab;Cert="${encodeURIComponent(RFC_CERTIFICATE)}",Hash=cd;Cert="${encodeURIComponent(other.cert)}"`,
+    `Subject=";Cert=${encodeURIComponent(RFC_CERTIFICATE)}"`,
+    'Hash=ab',
+    'Cert="',
+    `Hash=ab;Cert="${'"'.repeat(1000)}`,
     '-----BEGIN CERTIFICATE-----',
     '-----BEGIN%20CERTIFICATE-----%',
     encodeURIComponent(RFC_CERTIFICATE.replaceAll('CERTIFICATE', 'PUBLIC KEY')),

@@ -41,7 +41,9 @@ describe('bad inputs', () => {
     const framings = FRAMINGS.filter(({ answers }) => answers.some((status) => status >= 400)).map(
       ({ bytes }) => bytes.join(''),
     )
-    const targets = REFUSED.map((alias) => (typeof alias === 'string' ? alias : alias.line))
+    const targets = REFUSED.map((alias) =>
+      typeof alias === 'string' ? alias : `${alias.line}, ${alias.fields.join()}`,
+    )
     const credentials = Object.values(BAD_CREDENTIALS).map((make) =>
       make('eyJhbGciOiJFUzI1NiIsImtpZCI6InRlc3QifQ.eyJpc3MiOiJ4In0.c2ln'),
     )

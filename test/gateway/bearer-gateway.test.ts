@@ -165,6 +165,14 @@ describe('over HTTPS', () => {
     expect((await get(port, `DPoP ${mine}`, { headers: { DPoP: proof } })).status).toBe(200)
   })
 
+  it('adds Strict-Transport-Security over TLS, unless the upstream sends one', async () => {
+    const { port } = await started({ listen: tls() })
+    const year = 'max-age=31536000'
+    expect((await get(port, `Bearer ${await token('acme')}`)).headers['strict-transport-security']).toBe(year)
+    expect((await get(port, 'Bearer x')).headers['strict-transport-security']).toBe(year)
+    expect((await call(gateway.port, {})).headers).not.toHaveProperty('strict-transport-security')
+  })
+
   it('accepts a token that is bound to a certificate only with this certificate', async () => {
     const { port } = await started({ listen: tls(', requestClientCert: true') })
     const mine = `Bearer ${await bound()}`
@@ -205,5 +213,57 @@ describe('a certificate that a trusted proxy forwards', () => {
     expect(data.seen.at(-1)!.headers['client-cert']).toBe(headers['Client-Cert'])
     expect((await call(proxied.port, { token: mine, headers: { Host: HOST } })).status).toBe(401)
     expect((await call(gateway.port, { token: mine, headers })).status).toBe(401)
+  })
+})
+
+it('believes the field of certificates that the file names, and no other', async () => {
+  const proxied = await started({
+    trustedProxies: '[127.0.0.0/8]',
+    listen: ', clientCertificate: X-Forwarded-Client-Cert',
+  })
+  const client = makeCertificate('client')
+  const mine = await token('acme', { cnf: { 'x5t#S256': client.thumbprint } })
+  const statusOf = async (port: number, headers: Record<string, string>) =>
+    (await call(port, { token: mine, headers: { Host: HOST, ...headers } })).status
+  const field = { 'X-Forwarded-Client-Cert': `Hash=ab;Cert="${encodeURIComponent(client.cert)}"` }
+  expect(await statusOf(proxied.port, field)).toBe(200)
+  expect(await statusOf(proxied.port, { 'Client-Cert': `:${client.der.toString('base64')}:` })).toBe(401)
+  expect(await statusOf(gateway.port, field)).toBe(401)
+})
+
+describe('credentials that came over plain HTTP, as a trusted proxy reports', () => {
+  it('get a 403, alike for a valid and an invalid token, and none if no proxy says so', async () => {
+    const proxied = await started({ trustedProxies: '[127.0.0.0/8]' })
+    const mine = await token('acme')
+    const send = (proto: string | undefined, credentials: string | undefined, port = proxied.port) =>
+      call(port, {
+        ...(credentials !== undefined && { token: credentials }),
+        headers: { Host: HOST, ...(proto !== undefined && { 'X-Forwarded-Proto': proto }) },
+      })
+    const answers = await Promise.all([
+      send('http', mine),
+      send('HTTP, https', 'forged'),
+      send('http', 'a b'),
+    ])
+    const said = answers.map(({ status, json }) => [status, json.detail])
+    const why = 'Send credentials over HTTPS only, and replace these: they were sent in the clear.'
+    expect(said).toEqual([
+      [403, why],
+      [403, why],
+      [403, why],
+    ])
+    expect((await send('https', mine)).status).toBe(200)
+    expect((await send(undefined, mine)).status).toBe(200)
+    expect((await send('http', undefined)).status).toBe(401)
+    expect((await send('http', mine, gateway.port)).status).toBe(200)
+  })
+
+  it('are served where listen.publicUrl says that callers use it', async () => {
+    const proxied = await started({
+      trustedProxies: '[127.0.0.0/8]',
+      listen: ', publicUrl: "http://dev.example"',
+    })
+    const headers = { Host: HOST, 'X-Forwarded-Proto': 'http' }
+    expect((await call(proxied.port, { token: await token('acme'), headers })).status).toBe(200)
   })
 })

@@ -127,6 +127,17 @@ export const headerFields = z.record(
 /** Fields that the gateway sets in responses. */
 export const SET_BY_GATEWAY = /^(?:x-)?ratelimit(?:-|$)|^(?:retry-after|cache-control|content-length|date)$/
 
+/** Schema of the field in which a trusted proxy reports the certificate of a TLS client. */
+export const certificateField = stringThat((field) => {
+  const action = decideAction(field.toLowerCase())
+  if (!FIELD.test(field)) return false
+  return (
+    action === 'keep' ||
+    action === 'from-proxy' ||
+    'is read, set or dropped by the gateway itself; name another'
+  )
+}, 'the name of a header field such as X-Forwarded-Tls-Client-Cert')
+
 /** Schema of a field in which a trusted proxy names the caller to the upstream. */
 export const identityField = stringThat((field) => {
   const name = normalizeFieldName(field.toLowerCase())

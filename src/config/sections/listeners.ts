@@ -4,7 +4,7 @@ import { FORWARD_AUTH_PROXIES } from '../../downstream/forward-auth.ts'
 import { decodeSegment } from '../../downstream/target.ts'
 import type { RedisTopology } from '../../limit/redis/options.ts'
 import { type Issue, mustBe } from '../yaml/issue.ts'
-import { bindHost, certificateField, cidr, pemFile, publicUrl, servedHost } from './texts.ts'
+import { bindHost, certificateFieldName, cidr, pemFile, publicUrl, servedHost } from './texts.ts'
 import { atKey, bool, choice, coerced, duration, exclusive } from './values.ts'
 import { int, list, port, section, size, stringThat, text } from './values.ts'
 
@@ -20,7 +20,7 @@ export const listenSection = section({
   port: port.prefault(8080),
   tls: listenTls.optional(),
   trustedProxies: list(cidr, 0, 'a list of address ranges').default([]),
-  clientCertificate: certificateField.default('Client-Cert'),
+  clientCertificate: certificateFieldName.default('Client-Cert'),
   publicUrl: publicUrl.optional(),
   hosts: list(servedHost, 1, 'a list of host names').optional(),
   maxHeaderSize: size('1kB', '1MB').prefault('16kB'),

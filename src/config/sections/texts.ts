@@ -128,7 +128,7 @@ export const headerFields = z.record(
 export const SET_BY_GATEWAY = /^(?:x-)?ratelimit(?:-|$)|^(?:retry-after|cache-control|content-length|date)$/
 
 /** Schema of the field in which a trusted proxy reports the certificate of a TLS client. */
-export const certificateField = stringThat((field) => {
+export const certificateFieldName = stringThat((field) => {
   const action = decideAction(field.toLowerCase())
   if (!FIELD.test(field)) return false
   return (

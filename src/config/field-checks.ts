@@ -1,0 +1,75 @@
+import { isCallerField, normalizeFieldName } from '../downstream/request-fields.ts'
+import { fieldsOf } from '../policy/conditions.ts'
+import type { Settings } from './schema.ts'
+import type { Issue } from './yaml/issue.ts'
+
+/** Yields header fields that have two meanings in a file, or that a limit reads and an upstream does not get. */
+export function* fieldIssues(settings: Settings): Generator<Issue> {
+  yield* requestIdIssues(settings)
+  yield* spellingIssues(settings)
+  yield* callerFieldIssues(settings)
+  yield* certificateIssues(settings)
+}
+
+function* requestIdIssues({ headers, limits, upstreams }: Settings): Generator<Issue> {
+  const isId = (name: string): boolean =>
+    normalizeFieldName(name.toLowerCase()) === normalizeFieldName(headers.requestId.toLowerCase())
+  const message = 'is the field of the request id (headers.requestId); remove it'
+  for (const { name, refusal } of limits)
+    for (const field of Object.keys(refusal?.headers ?? {}).filter(isId))
+      yield { path: ['limits', name, 'refusal', 'headers', field], message, key: true }
+  for (const { name, identityHeaders, callerHeaders } of upstreams)
+    for (const [key, fields] of Object.entries({ identityHeaders, callerHeaders }))
+      for (const [i, field] of fields.entries())
+        if (isId(field)) yield { path: ['upstreams', name, key, i], message }
+}
+
+/** Yields a field of certificates that nobody may send, or that has another meaning. */
+function* certificateIssues({ listen, forwardAuth, limits, upstreams }: Settings): Generator<Issue> {
+  const field = listen.clientCertificate.toLowerCase()
+  const path = ['listen', 'clientCertificate']
+  if (field === 'client-cert') return
+  if (listen.trustedProxies.length === 0 && forwardAuth === undefined)
+    yield { path, message: 'is believed from listen.trustedProxies only; list them, or remove it' }
+  const isCallers = upstreams.some(({ callerHeaders }) =>
+    callerHeaders.some((one) => one.toLowerCase() === field),
+  )
+  if (isCallers || fieldsOf(limits).includes(field))
+    yield { path, message: 'is a field of callers in this file, too; name another' }
+}
+
+/** Yields fields of callers that a limit reads, and that the upstream of one of its routes does not get. */
+function* callerFieldIssues({ limits, routes, upstreams }: Settings): Generator<Issue> {
+  for (const limit of limits)
+    for (const field of fieldsOf([limit]).filter(isCallerField))
+      for (const { name, callerHeaders, identityHeaders } of upstreams) {
+        const isRead = routes.some((route) => route.upstream === name && route.limits.includes(limit.name))
+        const accepted = [...callerHeaders, ...identityHeaders].map((one) => one.toLowerCase())
+        if (!isRead || accepted.includes(field)) continue
+        const message = `reads ${field}, which callers may send to "${name}" only with upstreams.${name}.callerHeaders: [${field}]`
+        yield { path: ['limits', limit.name], message, key: true }
+      }
+}
+
+/**
+ * Yields fields that are another spelling of an earlier one: the gateway drops all spellings of a
+ * field but one.
+ */
+function* spellingIssues({ limits, upstreams }: Settings): Generator<Issue> {
+  const places = [
+    ...limits.map((limit) => ({ path: ['limits', limit.name], fields: fieldsOf([limit]) })),
+    ...upstreams.map(({ name, identityHeaders, callerHeaders }) => ({
+      path: ['upstreams', name],
+      fields: [...identityHeaders, ...callerHeaders],
+    })),
+  ]
+  const spellings = new Map<string, string>()
+  for (const { path, fields } of places)
+    for (const field of fields.map((name) => name.toLowerCase())) {
+      const normalized = normalizeFieldName(field)
+      const first = spellings.get(normalized) ?? field
+      spellings.set(normalized, first)
+      const message = `names ${field}, another spelling of ${first}; write the same name in both`
+      if (first !== field) yield { path, message, key: true }
+    }
+}

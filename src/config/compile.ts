@@ -1,6 +1,6 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
-import { resolve } from 'node:path'
+import { readFile, stat } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
 import { createQualifier } from '../authenticate/token/bearer.ts'
 import { readKeySet } from '../authenticate/token/key-set.ts'
@@ -24,8 +24,10 @@ export type Compiled = Readonly<Awaited<ReturnType<typeof compile>>>
 export type Config = Compiled & { readonly warnings: readonly LocatedIssue[] }
 
 /** The counters in Redis. The settings may contain credentials. */
-export type SharedStore = Omit<Exclude<Settings['store'], 'memory'>, 'redis'> & {
+export type SharedStore = Omit<Exclude<Settings['store'], 'memory'>, 'redis' | 'overrides'> & {
   readonly redis: RedisConfig
+  /** `required`: not ready until the overrides were read from Redis once; default `optional`. */
+  readonly overrides?: 'optional' | 'required'
   /** Number of processes of this gateway that share it; default 1. */
   readonly processes?: number
 }
@@ -89,11 +91,24 @@ export async function compile(settings: Settings, directory: string, files: Read
     return { ...section, cert, key, ca, clientCa } as Required<T>
   }
 
+  /** Returns the path of a file that the gateway writes, and that need not exist; its folder must. */
+  async function fileToWrite(path: Path, name: string | undefined): Promise<string | undefined> {
+    if (name === undefined) return undefined
+    const file = resolve(directory, name)
+    const folder = dirname(file)
+    if (!(await isFolder(folder)))
+      mistakes.push({ path, message: `needs the folder ${folder}, which does not exist; create it` })
+    else if (await isFolder(file))
+      mistakes.push({ path, message: `names ${file}, which is a folder; write the path of a file` })
+    return file
+  }
+
   let store: SharedStore | 'memory' = 'memory'
   if (settings.store !== 'memory') {
     const { redis } = settings.store
     const tls = await readTls(redis.tls, 'store', 'redis', 'tls')
-    store = { ...settings.store, redis: { ...redis, tls } }
+    const overridesFile = await fileToWrite(['store', 'overridesFile'], settings.store.overridesFile)
+    store = { ...settings.store, redis: { ...redis, tls }, overridesFile }
   }
   for (const [i, { jwks }] of issuers.entries()) {
     const path = Array.isArray(tokens) ? ['tokens', i, 'jwks'] : ['tokens', 'jwks']
@@ -159,6 +174,12 @@ export async function compile(settings: Settings, directory: string, files: Read
     limits,
   }
 }
+
+const isFolder = (path: string): Promise<boolean> =>
+  stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  )
 
 const certificateMistake = (pem: string) => pemMistake('PEM certificate', { cert: pem, ca: pem })
 const keyMistake = (pem: string) => pemMistake('PEM private key without a passphrase', { key: pem })

@@ -26,6 +26,8 @@ export function showGauges({ showGauge }: Metrics, status: () => Status): void {
   ])
   const counting = 'Processes that count in this Redis, each worker for itself.'
   if (status().gateways !== null) show('max', 'store_gateways', counting, ({ gateways }) => [[{}, gateways]])
+  const known = '1 if the overrides were read from Redis or store.overridesFile, in every worker.'
+  show('min', 'overrides_known', known, ({ overridesKnown }) => [[{}, overridesKnown]])
   show('min', 'upstream_up{upstream,address}', '0 while the address fails.', ({ upstreams }) =>
     upstreams.map(({ upstream, address, up }) => [{ upstream, address }, up]),
   )

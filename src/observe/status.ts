@@ -79,6 +79,8 @@ export interface Status {
   readonly sockets: number
   readonly calls: CallCounts
   readonly store: StoreStatus
+  /** False if the overrides were read neither from Redis nor from `store.overridesFile`, in any process. */
+  readonly overridesKnown: boolean
   readonly upstreams: readonly UpstreamStatus[]
   readonly issuers: readonly IssuerStatus[]
   readonly certificates: readonly CertificateStatus[]
@@ -103,6 +105,7 @@ export function mergeStatus(all: readonly Status[]): Status {
       lastWithoutRedis: instants.toSorted().at(-1) || null,
       outage: stores.find(({ outage }) => outage !== null)?.outage ?? null,
     },
+    overridesKnown: all.every(({ overridesKnown }) => overridesKnown),
     upstreams: mergeLists(all, 'upstreams', ['upstream', 'address'], (a, b) => ({
       ...a,
       up: a.up && b.up,

@@ -10,11 +10,14 @@ import { showCaller } from '../policy/counted-caller.ts'
 import type { Override } from '../policy/overrides.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from '../runtime/instant.ts'
-import { createLiveOverrides, type LiveOverridesOptions } from './overrides-live.ts'
+import { createOverridesFile, type OverridesFile } from './overrides-file.ts'
+import { createLiveOverrides, type LiveOverrides, type LiveOverridesOptions } from './overrides-live.ts'
 
 const DAMAGED_LOG_MS = 10_000
 const MAX_LOGGED = 20
 const NOT_SHARED = () => Promise.reject(new Error('Counters in memory are not shared.'))
+const UNDECIDED = 'Redis does not answer or is full, and store.onOutage is deny'
+const UNREAD = 'the overrides are not read from Redis yet, and store.overrides is required'
 const UP: StoreStatus = { modes: ['store'], withoutRedis: 0, lastWithoutRedis: null, outage: null }
 
 const logged = (overrides: readonly Override[]): readonly string[] =>
@@ -29,8 +32,9 @@ export type OpenedStore = Awaited<ReturnType<typeof openStore>>
 /**
  * Opens the store, the overrides, and `shareSummary`. `showKey` returns a key as it may be shown;
  * `onAvailable` is called when Redis is available again: what the fallback refused may pass.
- * `ready`: calls can be decided as configured. `renew` makes new connections to Redis use another
- * login. Rejects if Redis contradicts the configuration.
+ * `notReadyReason`: undefined if calls can be decided as configured. `overridesKnown`: the overrides
+ * were read, from Redis or the file. `renew` makes new connections to Redis use another login.
+ * Rejects if Redis contradicts the configuration.
  */
 export async function openStore(
   { store: config, prefix }: Pick<Config, 'store' | 'prefix'>,
@@ -49,8 +53,9 @@ export async function openStore(
   }
   if (config === 'memory') {
     const overrides = createLiveOverrides(createMemoryFields(), prefix, events)
-    const always = { gateways: () => null, status: () => UP, ready: () => true }
-    return { store: createMemoryStore(clock), overrides, ...always, shareSummary: NOT_SHARED }
+    const always = { gateways: () => null, status: () => UP, notReadyReason: () => undefined }
+    const known = { overridesKnown: () => true, closeOverrides: overrides.close }
+    return { store: createMemoryStore(clock), overrides, ...always, ...known, shareSummary: NOT_SHARED }
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
@@ -91,13 +96,48 @@ export async function openStore(
     onFallback: outages.decided,
     onChange: outages.changed,
   })
-  const overrides = createLiveOverrides(counters.overrides, prefix, events)
-  // Overrides that cannot be read now are read by a later poll.
-  if (await counters.connect()) {
-    void counters.warnOfRefused()
-    await overrides.load().catch(() => {})
-  } else await store.begin()
+  const { overridesFile, overrides: needed } = config
+  const file = overridesFile === undefined ? undefined : createOverridesFile(overridesFile, prefix, log)
+  const overrides = createLiveOverrides(counters.overrides, prefix, { ...events, onRead: file?.save })
+  if (await counters.connect()) void counters.warnOfRefused()
+  else await store.begin()
+  // The server of the overrides may be up while another one is down.
+  await overrides.load().catch(() => {})
+  const isFromFile = !overrides.wasRead() && (await assumeOverrides(overrides, file, log))
   const { gateways, shareSummary, renew } = counters
-  const ready = () => mode !== 'deny' || store.mode() === 'store'
-  return { store, overrides, gateways, status: outages.status, ready, shareSummary, renew }
+
+  function notReadyReason(): string | undefined {
+    if (mode === 'deny' && store.mode() !== 'store') return UNDECIDED
+    return needed === 'required' && !overrides.wasRead() ? UNREAD : undefined
+  }
+  return {
+    store,
+    overrides,
+    overridesKnown: () => isFromFile || overrides.wasRead(),
+    closeOverrides(): Promise<void> | undefined {
+      overrides.close()
+      return file?.close()
+    },
+    gateways,
+    status: outages.status,
+    notReadyReason,
+    shareSummary,
+    renew,
+  }
+}
+
+/** Puts the overrides of the file into force until Redis answers; returns false if there are none to use. */
+async function assumeOverrides(live: LiveOverrides, file: OverridesFile | undefined, log: Log) {
+  const kept = await file?.read()
+  if (kept === undefined) {
+    log.warn('limit overrides unknown; starting without them')
+    return false
+  }
+  live.assume(kept.fields)
+  const { written } = kept
+  log.info(
+    { overrides: live.limits.size, written },
+    'limit overrides read from the file; Redis does not answer',
+  )
+  return true
 }

@@ -14,16 +14,21 @@ export interface LiveOverridesOptions {
   readonly onRestored?: (count: number) => void
   /** Called with the number of unreadable fields of a changed source; they are ignored. */
   readonly onUnreadable: (fields: number) => void
+  /** Called with the fields of the source at the first read and after each change of the source. */
+  readonly onRead?: ((fields: Readonly<Record<string, string>>) => void) | undefined
   /** Poll interval; default 500 ms, so that a change takes effect at every gateway within a second. */
   readonly everyMs?: number
 }
 
+export type LiveOverrides = ReturnType<typeof createLiveOverrides>
+
 /** Follows the overrides of a source; those last read stay in force while the source does not answer. */
 export function createLiveOverrides(source: SharedFields, prefix: string, options: LiveOverridesOptions) {
-  const { onChange, onRestored, onUnreadable, everyMs = 500 } = options
+  const { onChange, onRestored, onUnreadable, onRead, everyMs = 500 } = options
   const limits = new Map<string, Override>()
   let current: readonly Override[] = []
-  let version = ''
+  /** The version last read; undefined until the source was read. */
+  let version: string | undefined
   let stopPolling: (() => void) | undefined
   let reading: Promise<void> | undefined
   let onApplied: ((callers: readonly CountedCaller[]) => void) | undefined
@@ -35,7 +40,7 @@ export function createLiveOverrides(source: SharedFields, prefix: string, option
   async function readChanged(): Promise<readonly Override[] | undefined> {
     const latest = await source.version()
     if (latest === version) return undefined
-    if (counterOf(latest) < counterOf(version)) {
+    if (version !== undefined && counterOf(latest) < counterOf(version)) {
       const kept = active()
       const fields = new Map(kept.map((override) => [fieldOf(override), formatOverride(override)]))
       // Does nothing if another gateway was faster; the next poll then reads that gateway's version.
@@ -43,8 +48,14 @@ export function createLiveOverrides(source: SharedFields, prefix: string, option
       return undefined
     }
     const fields = await source.read()
-    const { overrides, bad } = parseOverrides(fields)
+    const overrides = parse(fields)
     version = fields[VERSION_FIELD] ?? ''
+    onRead?.(fields)
+    return overrides
+  }
+
+  function parse(fields: Readonly<Record<string, string>>): readonly Override[] {
+    const { overrides, bad } = parseOverrides(fields)
     if (bad.length > 0) onUnreadable(bad.length)
     return overrides
   }
@@ -74,6 +85,10 @@ export function createLiveOverrides(source: SharedFields, prefix: string, option
     /** Returns the overrides that have not ended. */
     values: () => active(),
     load,
+    /** Returns true after the source was read once. */
+    wasRead: () => version !== undefined,
+    /** Puts overrides of another origin into force, until the source is read: it replaces them all. */
+    assume: (fields: Readonly<Record<string, string>>): void => apply(parse(fields)),
     /** Polls the source, and calls `applied` after each change, with the callers whose overrides have changed. */
     watch(applied: (callers: readonly CountedCaller[]) => void): void {
       onApplied = applied
@@ -94,7 +109,7 @@ export function createLiveOverrides(source: SharedFields, prefix: string, option
       const obsolete = [...bad, ...overrides.map(fieldOf)].filter((field) => !kept.has(field))
       const fields = new Map<string, string | undefined>(obsolete.map((field) => [field, undefined]))
       for (const override of set) fields.set(fieldOf(override), formatOverride(override))
-      await source.change(fields, version)
+      await source.change(fields, version ?? '')
       // A reading in progress may have begun before the change.
       await reading?.catch(() => {})
       await load()

@@ -78,7 +78,7 @@ export async function buildService(
   }
   const hooks = { showKey: showKeyNow, onAvailable: () => forget([]) }
   const opened = await openStore(started, log, metrics, hooks, clock)
-  const { store, overrides, ready } = opened
+  const { store, overrides } = opened
   const limiter = createLimiter(store, metrics.decisions.inc, clock)
   const failures = createFailures(metrics)
   const activity = createActivity()
@@ -104,6 +104,7 @@ export async function buildService(
     sockets: openSockets(listeners.server),
     calls: activity.calls(),
     store: opened.status(),
+    overridesKnown: opened.overridesKnown(),
     shadowOver: metrics.decisions
       .series()
       .filter(({ labels }) => labels.outcome === 'shadow_over')
@@ -111,11 +112,10 @@ export async function buildService(
     ...current.status(),
   })
   showGauges(metrics, status)
-  function release(): Promise<void> {
+  async function release(): Promise<void> {
     lastMinute.close()
     resources.close()
-    overrides.close()
-    return store.close()
+    await Promise.all([opened.closeOverrides(), store.close()])
   }
   const addresses = await listeners.open().catch(async (error: Error) => {
     await release()
@@ -134,7 +134,7 @@ export async function buildService(
     notReadyReason() {
       const issuer = current.issuers.awaited()
       if (issuer !== undefined) return `the keys of the issuer ${issuer} are not read yet`
-      return ready() ? undefined : 'Redis does not answer or is full, and store.onOutage is deny'
+      return opened.notReadyReason()
     },
     async apply(next) {
       const loadedKeys = await loadIssuerKeys(next)

@@ -126,7 +126,7 @@ describe('flags', () => {
       prefix: 'mine',
       timeoutMs: 100,
       onOutage: 'local',
-      instances: undefined,
+      overrides: 'optional',
     })
     expect((await load(text, {}, overridesOf({ store: 'memory' }))).config.store).toBe('memory')
   })

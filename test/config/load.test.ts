@@ -90,7 +90,7 @@ routes:
       prefix: 'sluice',
       timeoutMs: 100,
       onOutage: 'local',
-      instances: undefined,
+      overrides: 'optional',
     })
   })
 

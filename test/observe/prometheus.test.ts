@@ -73,6 +73,7 @@ const NAMES = [
   'sluice_upstream_duration_seconds_count{upstream}',
   'sluice_limit_decisions_total{limit,outcome}',
   'sluice_limit_overrides',
+  'sluice_overrides_known',
   'sluice_store_duration_seconds_count',
   'sluice_store_up',
   'sluice_store_gateways',

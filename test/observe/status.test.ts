@@ -12,6 +12,7 @@ const FIRST: Status = {
     lastWithoutRedis: '2025-06-15T15:06:40.000Z',
     outage: null,
   },
+  overridesKnown: true,
   upstreams: [
     {
       upstream: 'data',
@@ -38,6 +39,7 @@ it('adds up the numbers of processes, and shows the worst state of each part', (
     ...FIRST,
     gateways: 4,
     store: { modes: ['local'], withoutRedis: 1, lastWithoutRedis: null, outage },
+    overridesKnown: false,
     upstreams: [{ ...upstream!, up: false, oldestWaitSeconds: 0.5 }],
     issuers: [
       { issuer: 'i', ageSeconds: 10, failures: 0, introspectionUp: false },
@@ -56,6 +58,7 @@ it('adds up the numbers of processes, and shows the worst state of each part', (
       lastWithoutRedis: '2025-06-15T15:06:40.000Z',
       outage,
     },
+    overridesKnown: false,
     upstreams: [
       {
         upstream: 'data',

@@ -52,6 +52,7 @@ async function serverThat(closing: Closing, options: RedisServerOptions): Promis
   return server
 }
 
+const OVERRIDES_UNKNOWN = 'warn: limit overrides unknown; starting without them'
 const quota = { name: 'x', key: 't:{a}:x', limit: 1000, windowMs: 60_000, shadow: false }
 
 describe.concurrent('a Redis that starts after the gateway and', () => {
@@ -85,7 +86,7 @@ describe.concurrent('a Redis that starts after the gateway and', () => {
       const server = await serverThat(onTestFinished, options)
       await server.kill()
       const { opened, lines, up } = await open(onTestFinished, { topology: topology(server.url) })
-      expect(lines).toEqual(['warn: Redis unavailable; counting in this process'])
+      expect(lines).toEqual(['warn: Redis unavailable; counting in this process', OVERRIDES_UNKNOWN])
       await server.start()
       const errors = () => lines.filter((line) => line.startsWith('error'))
       await until('it is logged', () => errors().length > 0)
@@ -95,7 +96,7 @@ describe.concurrent('a Redis that starts after the gateway and', () => {
         await new Promise((resolve) => setTimeout(resolve, 20))
       }
       expect(errors()).toEqual([expect.stringContaining(words)])
-      expect(lines).toHaveLength(2)
+      expect(lines).toHaveLength(3)
     },
   )
 
@@ -123,9 +124,9 @@ describe.concurrent('a Redis that starts after the gateway and', () => {
     const { opened, lines } = await open(onTestFinished, { topology: { url: server.url } }, 'deny')
     await server.start()
     await until('it is logged', () => lines.some((line) => line.startsWith('error')))
-    expect(opened.ready()).toBe(false)
+    expect(opened.notReadyReason()).toContain('store.onOutage is deny')
     await server.command('REPLICAOF', 'NO', 'ONE')
-    await until('it is ready', () => opened.ready())
+    await until('it is ready', () => opened.notReadyReason() === undefined)
   })
 
   it('a Redis that starts after the gateway and is corrected decides, and can become misconfigured again', async ({
@@ -161,7 +162,8 @@ it.concurrent('a gateway whose Redis is a replica starts with the fallback, and 
   const name = await startForwarder(replica.port)
   onTestFinished(name.close)
   const { opened, lines, up } = await open(onTestFinished, { topology: { url: name.url } })
-  expect(lines).toEqual([expect.stringMatching(/^error: store\.redis\.url is a replica; in a failover/)])
+  const isReplica = /^error: store\.redis\.url is a replica; in a failover/
+  expect(lines).toEqual([expect.stringMatching(isReplica), OVERRIDES_UNKNOWN])
   expect((await opened.store.charge([quota])).mode).toBe('local')
   // The connections to the former master stay open.
   name.leadTo(master.port)
@@ -228,7 +230,10 @@ it.concurrent('an outage appears in the log, the metrics and the readiness at th
   const { opened, lines, metric } = await open(onTestFinished, { topology: { url: server.url } }, 'deny')
   /** Returns the metrics, the readiness and the log of the same instant. */
   const state = async (): Promise<readonly unknown[]> => {
-    const others = () => [opened.ready(), lines.filter((line) => line.includes('available')).length % 2]
+    const others = () => [
+      opened.notReadyReason() === undefined,
+      lines.filter((line) => line.includes('available')).length % 2,
+    ]
     const before = others()
     const shown = await Promise.all(
       ['sluice_store_up', 'sluice_store_mode{mode="store"}', 'sluice_store_mode{mode="deny"}'].map(metric),
@@ -256,7 +261,7 @@ it.concurrent('an outage appears in the log, the metrics and the readiness at th
     expect(now).toEqual(answers[least])
   }
   server.thaw()
-  await until('Redis decides', () => opened.ready())
+  await until('Redis decides', () => opened.notReadyReason() === undefined)
   expect(await state()).toEqual(answers[0])
 
   // A lost connection is checked immediately, also without calls.

@@ -140,6 +140,8 @@ const sharedStore = section({
   timeoutMs: duration('1ms', '1m').prefault('100ms'),
   onOutage: choice(['local', 'allow', 'deny']).default('local'),
   instances: int(1, 100_000).optional(),
+  overridesFile: text('the path of a file that the gateway may write').optional(),
+  overrides: choice(['optional', 'required']).default('optional'),
 })
 
 export const store = z.union(

@@ -17,6 +17,7 @@ describe('the text of a caller', () => {
     ['acme', 'client:acme'],
     ['client:acme', 'client:acme'],
     ['client:user:jo', 'client:user:jo'],
+    ['client:client:acme', 'client:client:acme'],
     ['acme=1', 'client:acme=1'],
     ['acme@https://identity.example.com', 'client:acme@https://identity.example.com'],
     ['user:a b', 'user:a b'],
@@ -62,6 +63,14 @@ describe('the text of a caller', () => {
     expect(isShortened(parseCaller(several))).toBe(true)
     expect(showCaller(parseCaller(several))).toBe(several)
     expect(isShortened(parseCaller('acme header:x-api-key=abc123'))).toBe(false)
+  })
+
+  it('shows a client whose id reads like a caller by a text that only it has', () => {
+    for (const id of ['client:acme', 'user:jo', 'ip:192.0.2.7', '192.0.2.7', 'acme user:jo', '"acme"']) {
+      const caller = [{ word: 'client', value: id }]
+      expect(parseCaller(showCaller(caller))).toEqual(caller)
+      if (!/[ "]/.test(id)) expect(showCaller(caller)).toBe(`client:${id}`)
+    }
   })
 
   it('the text of a caller has the value under which a limit counts the caller', () => {

@@ -5,6 +5,7 @@ import type { BoundToken } from '../authenticate/token/challenge.ts'
 import type { AskedRequest } from '../downstream/forward-auth.ts'
 import type { BodyLength } from '../downstream/framing.ts'
 import { type Head, readHead } from '../downstream/head.ts'
+import { hidesCaller } from '../downstream/listener/proxied.ts'
 import type { Peers } from '../downstream/peers.ts'
 import type { PublicUrl } from '../downstream/public-url.ts'
 import type { ErrorFormat } from '../downstream/reply.ts'
@@ -182,7 +183,8 @@ export class Exchange implements Facts {
     this.head = readHead(request.rawHeaders)
     this.method = this.asked?.method ?? request.method ?? ''
     this.peer = peerAddress(request.socket.remoteAddress ?? '')
-    this.trusted = this.asked !== undefined || deps.peers.trusts(this.peer)
+    const isTrusted = deps.peers.trusts(this.peer) && !hidesCaller(request.socket)
+    this.trusted = this.asked !== undefined || isTrusted
     const forwardedFor = request.headers['x-forwarded-for'] as string | undefined
     this.ip = deps.peers.caller(this.peer, forwardedFor, this.trusted)
   }

@@ -10,11 +10,20 @@ import { normalizeAddress } from '../runtime/address.ts'
 import { sum } from '../runtime/merge.ts'
 import type { Wired } from './wiring.ts'
 
+/** Maximum peers that are logged within a minute for connections without a PROXY header. */
+const MAX_LOGGED_PEERS = 100
+
 export function createListeners(current: () => Wired, log: Log, metrics: Metrics) {
   const { listen: bounds, forwardAuth } = current().config
   let draining = false
   const logDropped = throttle((bound: string, ip: string) =>
     log.warn({ bound: `listen.${bound}`, ip }, 'sockets dropped at the connection limit'),
+  )
+  const logUnproxied = throttle(
+    (ip: string, error: string) => log.warn({ ip, error }, 'connection without a valid PROXY header closed'),
+    60_000,
+    (ip) => ip,
+    MAX_LOGGED_PEERS,
   )
   const events: ListenerEvents = {
     idField: () => current().config.headers.requestId,
@@ -25,11 +34,12 @@ export function createListeners(current: () => Wired, log: Log, metrics: Metrics
     },
     insecure: (peer, error) =>
       log.info({ ip: normalizeAddress(peer), source: 'gateway', error }, 'TLS handshake failed'),
-    exempt: (address) => current().peers.trusts(address),
+    trusts: (address) => current().peers.trusts(address),
     dropped(bound, address) {
       metrics.droppedSockets.inc({ bound })
       logDropped(bound, normalizeAddress(address))
     },
+    unproxied: (peer, reason) => logUnproxied(normalizeAddress(peer), reason),
   }
   function serveWith(name: 'serve' | 'serveAsked'): Serve {
     return (response, expectsContinue, done) => {
@@ -40,7 +50,11 @@ export function createListeners(current: () => Wired, log: Log, metrics: Metrics
   const server = createListener(serveWith('serve'), bounds, events, bounds.tls)
   const asked = forwardAuth && {
     ...forwardAuth,
-    server: createListener(serveWith('serveAsked'), bounds, { ...events, exempt: () => true }),
+    server: createListener(
+      serveWith('serveAsked'),
+      { ...bounds, proxyProtocol: false },
+      { ...events, trusts: () => true },
+    ),
   }
   metrics.maxSockets.set(bounds.maxConnections)
 

@@ -36,6 +36,10 @@ export function normalizeAddress(address: string): string {
   return parseAddress(address)!.toByteArray().slice(12).join('.')
 }
 
+/** Returns the usual spelling of a valid address (RFC 5952 section 4), as that of a socket. */
+export const canonicalAddress = (address: string): string =>
+  address.includes(':') ? parseAddress(address)!.toRFC5952String() : address
+
 /** Returns the part that addresses of one owner share: the /64 of IPv6, else the IPv4 address. */
 export function networkOf(ip: string): string {
   const address = normalizeAddress(ip)

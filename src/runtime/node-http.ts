@@ -64,9 +64,11 @@ export function endWithBody(message: OutgoingMessage, body: string): void {
 /** Returns the response that a caller's socket carries. */
 export const responseOf = (socket: Socket) => (socket as PrivateSocket)._httpMessage
 
+/** Returns the socket under a TLS socket. */
+export const socketUnderTls = (socket: Socket): Socket | null | undefined => (socket as PrivateSocket)._parent
+
 /** Returns the address of a failed TLS handshake's peer, which the socket under it has even after a reset. */
-export const peerOfHandshake = (socket: Socket): string =>
-  (socket as PrivateSocket)._parent?.remoteAddress ?? ''
+export const peerOfHandshake = (socket: Socket): string => socketUnderTls(socket)?.remoteAddress ?? ''
 
 /** Separates an idle socket from its last request, as `http.Agent` does. */
 export function detachMessage(socket: Socket): void {

@@ -5,6 +5,7 @@ export const SILENT: ListenerEvents = {
   unreadable() {},
   insecure() {},
   idField: () => 'X-Request-Id',
-  exempt: () => false,
+  trusts: () => false,
   dropped() {},
+  unproxied() {},
 }

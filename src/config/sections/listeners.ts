@@ -15,21 +15,28 @@ const listenTls = section({
   requestClientCert: bool.prefault(false),
 })
 
-export const listenSection = section({
-  host: bindHost.default('0.0.0.0'),
-  port: port.prefault(8080),
-  tls: listenTls.optional(),
-  trustedProxies: list(cidr, 0, 'a list of address ranges').default([]),
-  clientCertificate: certificateFieldName.default('Client-Cert'),
-  publicUrl: publicUrl.optional(),
-  hosts: list(servedHost, 1, 'a list of host names').optional(),
-  maxHeaderSize: size('1kB', '1MB').prefault('16kB'),
-  headersTimeoutMs: duration('1s', '1h').prefault('15s'),
-  requestTimeoutMs: duration('1s', '1d').prefault('60s'),
-  keepAliveTimeoutMs: duration('1ms', '1d').prefault('75s'),
-  maxConnections: int(1, 1_000_000).prefault(10_000),
-  maxConnectionsPerAddress: int(1, 1_000_000).prefault(1000),
-})
+export const listenSection = section(
+  {
+    host: bindHost.default('0.0.0.0'),
+    port: port.prefault(8080),
+    tls: listenTls.optional(),
+    trustedProxies: list(cidr, 0, 'a list of address ranges').default([]),
+    clientCertificate: certificateFieldName.default('Client-Cert'),
+    proxyProtocol: bool.prefault(false),
+    publicUrl: publicUrl.optional(),
+    hosts: list(servedHost, 1, 'a list of host names').optional(),
+    maxHeaderSize: size('1kB', '1MB').prefault('16kB'),
+    headersTimeoutMs: duration('1s', '1h').prefault('15s'),
+    requestTimeoutMs: duration('1s', '1d').prefault('60s'),
+    keepAliveTimeoutMs: duration('1ms', '1d').prefault('75s'),
+    maxConnections: int(1, 1_000_000).prefault(10_000),
+    maxConnectionsPerAddress: int(1, 1_000_000).prefault(1000),
+  },
+  function* ({ proxyProtocol, trustedProxies }) {
+    if (proxyProtocol && trustedProxies.length === 0)
+      yield atKey('proxyProtocol', 'needs trustedProxies: the addresses of the proxies that send it')
+  },
+)
 
 const isToken = (text: string): boolean => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(text)
 const token = stringThat(isToken, '16 or more letters, digits and - . _ ~ + /, = only at its end')

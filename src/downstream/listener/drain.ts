@@ -3,6 +3,7 @@ import { Server as NetServer, type Socket } from 'node:net'
 import { setImmediate as nextIteration } from 'node:timers/promises'
 import { Failure, serviceUnavailable } from '../../errors.ts'
 import { responseOf } from '../../runtime/node-http.ts'
+import { headerBytes } from './proxied.ts'
 
 const NO_LOAD = { sockets: new Set<Socket>(), requests: () => 0 }
 /**
@@ -34,8 +35,8 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
   const closeIdle = (): void => {
     if (performance.now() < idleAt) return
     server.closeIdleConnections()
-    // Node does not include sockets that have received nothing.
-    for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy()
+    // Node does not include sockets that have received nothing from a caller.
+    for (const socket of sockets) if (socket.bytesRead === headerBytes(socket)) socket.destroy()
   }
   const idleTimer = setInterval(closeIdle, 50)
   const deadline = setTimeout(() => {

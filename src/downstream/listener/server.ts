@@ -6,6 +6,7 @@ import type { TlsOptions } from 'node:tls'
 import { incompleteRequest, peerOfHandshake, responseOf } from '../../runtime/node-http.ts'
 import { abortBody, bodyRefusal } from '../body.ts'
 import { loads } from './drain.ts'
+import { inheritHeader } from './proxied.ts'
 import { createPipelining, type Serve } from './pipelining.ts'
 import { METHODS } from '../router.ts'
 import { abortSlowUploads } from './slow-uploads.ts'
@@ -15,7 +16,6 @@ import { boundSockets, endWithStatus, lingerOnClose } from './sockets.ts'
 /** Bounds of the callers' listener, in milliseconds and bytes. */
 export interface Bounds extends SocketBounds {
   readonly maxHeaderSize: number
-  readonly headersTimeoutMs: number
   /** Maximum time between the bytes of a body. */
   readonly requestTimeoutMs: number
   readonly keepAliveTimeoutMs: number
@@ -96,6 +96,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   abortSlowUploads(sockets, requestTimeoutMs, slowUploadMs)
 
   server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
+    inheritHeader(socket)
     // Reading the address makes Node keep it; it is undefined if the peer has reset the socket already.
     if (socket.remoteAddress === undefined) {
       socket.destroy()

@@ -4,20 +4,29 @@ import type { Server, Socket } from 'node:net'
 import { createSlots } from '../../runtime/slots.ts'
 import { incompleteRequest, responseOf } from '../../runtime/node-http.ts'
 import { networkOf } from '../../runtime/address.ts'
+import { readProxyHeader } from './proxied.ts'
 
 /** Maximum open sockets: of all, and of one address, or one /64 of IPv6. */
 export type SocketBound = 'maxConnections' | 'maxConnectionsPerAddress'
-export type SocketBounds = Readonly<Record<SocketBound, number>>
+export interface SocketBounds extends Readonly<Record<SocketBound, number>> {
+  /** True if each connection starts with a header of the PROXY protocol, from a trusted proxy. */
+  readonly proxyProtocol?: boolean
+  /** Maximum time for that header, and for the head of a request, in milliseconds. */
+  readonly headersTimeoutMs: number
+}
 
 export interface ConnectionPolicy {
-  /** True for addresses that many callers share: they have no maximum of their own. */
-  exempt(address: string): boolean
+  /** True for trusted proxies: many callers share their addresses, which have no maximum of their own. */
+  trusts(address: string): boolean
   dropped(bound: SocketBound, address: string): void
+  /** Called for a connection that is closed because its peer may not, or does not, send a PROXY header. */
+  unproxied(peer: string, reason: string): void
 }
 
 /**
  * Closes sockets beyond the bounds before any read or TLS handshake; returns the open ones.
- * `server.maxConnections` has no bound per address.
+ * `server.maxConnections` has no bound per address. With the PROXY protocol, the address of a header
+ * is bounded in place of the proxy's.
  */
 export function boundSockets(server: Server, bounds: SocketBounds, policy: ConnectionPolicy) {
   const sockets = new Set<Socket>()
@@ -26,9 +35,9 @@ export function boundSockets(server: Server, bounds: SocketBounds, policy: Conne
   server.removeAllListeners('connection')
   server.on('connection', (socket: Socket) => {
     const address = socket.remoteAddress ?? ''
-    const network = networkOf(address)
+    let network = networkOf(address)
     const isFull = slots.isFull()
-    if (isFull || !(slots.isFree(network) || policy.exempt(address))) {
+    if (isFull || !(slots.isFree(network) || policy.trusts(address))) {
       socket.destroy()
       return policy.dropped(isFull ? 'maxConnections' : 'maxConnectionsPerAddress', address)
     }
@@ -38,7 +47,26 @@ export function boundSockets(server: Server, bounds: SocketBounds, policy: Conne
       slots.release(network)
       sockets.delete(socket)
     })
-    accept.call(server, socket)
+    if (bounds.proxyProtocol !== true) return accept.call(server, socket)
+    if (!policy.trusts(address)) {
+      socket.destroy()
+      return policy.unproxied(address, 'not in listen.trustedProxies')
+    }
+    readProxyHeader(socket, bounds.headersTimeoutMs, (header) => {
+      if (typeof header !== 'object') {
+        socket.destroy()
+        if (header !== undefined) policy.unproxied(address, header)
+        return
+      }
+      const caller = header.address ?? address
+      slots.release(network)
+      network = networkOf(caller)
+      const isFree = slots.isFree(network) || policy.trusts(caller)
+      slots.take(network)
+      if (isFree) return accept.call(server, socket)
+      socket.destroy()
+      policy.dropped('maxConnectionsPerAddress', caller)
+    })
   })
   return sockets
 }

@@ -85,8 +85,8 @@ describe('an address', () => {
     )
     const open = boundSockets(
       server,
-      { maxConnections: 10, maxConnectionsPerAddress: 1 },
-      { exempt: () => false, dropped() {} },
+      { maxConnections: 10, maxConnectionsPerAddress: 1, headersTimeoutMs: 1000 },
+      { trusts: () => false, dropped() {}, unproxied() {} },
     )
     for (const socket of sockets) server.emit('connection', socket as unknown as Socket)
     expect(open.size).toBe(places)

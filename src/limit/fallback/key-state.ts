@@ -70,6 +70,11 @@ export class KeyState {
    * key of its limit.
    */
   #own: KeptCalls[] = []
+  /**
+   * The own calls that began an access, by its key, oldest first: with a token for each call, there
+   * are as many as the limit allows.
+   */
+  #ownOf: Map<string, readonly KeptCalls[]> | undefined
   /** Points of all own calls, also of those that are no longer kept. */
   #total = 0
   spreadMs = 0
@@ -124,7 +129,7 @@ export class KeyState {
     if (this.#restOf !== undefined)
       for (const [firstAt, rest] of this.#restOf.values())
         if (firstAt <= horizonUs) stored = Math.min(stored, rest)
-    const first = this.#own[search(0, this.#own.length, (i) => this.#own[i]!.atUs > horizonUs)]
+    const first = this.#firstAfter(horizonUs)
     const own = first === undefined ? 0 : this.#total - first.before
     return { used: stored + own, room: perGateway(limit - stored, gateways, cost) - own }
   }
@@ -134,14 +139,26 @@ export class KeyState {
    * merge that the store may have, and the others.
    */
   countSince(horizonUs: number, accessKey?: string): OwnCount | undefined {
+    const first = this.#firstAfter(horizonUs)
+    if (first === undefined) return undefined
     let [calls, sent] = [0, 0]
-    for (const own of this.#own) {
-      if (own.atUs <= horizonUs || (accessKey && own.access?.key !== accessKey)) continue
-      if (this.#isSent(own)) sent += own.calls
-      else calls += own.calls
-    }
+    if (accessKey === undefined) {
+      const upTo = Math.max(first.before, this.#sent?.upTo ?? 0)
+      calls = this.#total - upTo
+      sent = upTo - first.before
+    } else
+      for (const own of this.#ownOf?.get(accessKey) ?? []) {
+        if (own.atUs <= horizonUs) continue
+        if (this.#isSent(own)) sent += own.calls
+        else calls += own.calls
+      }
     if (calls + sent === 0) return undefined
     return { calls, sent, number: this.#sent?.merge.number ?? 0, spreadMs: this.spreadMs }
+  }
+
+  /** Returns the first own calls after a local instant. */
+  #firstAfter(horizonUs: number): KeptCalls | undefined {
+    return this.#own[search(0, this.#own.length, (i) => this.#own[i]!.atUs > horizonUs)]
   }
 
   /** Counts a call of this gateway under a quota. */
@@ -149,7 +166,7 @@ export class KeyState {
     const { windowMs, cost = 1, access } = quota
     // For the longest possible period: the server's clock may be set back to the one before.
     const goneUs = nowUs - windowMs * 1000
-    while (this.#own.length > 0 && this.#own[0]!.atUs <= goneUs) this.#own.shift()
+    while (this.#own.length > 0 && this.#own[0]!.atUs <= goneUs) this.#forget(this.#own.shift()!)
     // The same for all own calls, so that their instants never decrease.
     if (this.#own.length === 0) this.spreadMs = spreadMs
     const atUs = nowUs + Math.ceil(this.spreadMs * 1000)
@@ -161,8 +178,25 @@ export class KeyState {
     if (isShared) this.#own.pop()
     const before = isShared ? last.before : this.#total
     this.#total += cost
-    this.#own.push({ atUs, calls: this.#total - before, before, access })
+    this.#keep({ atUs, calls: this.#total - before, before, access })
     this.quota = quota
+  }
+
+  #keep(own: KeptCalls): void {
+    this.#own.push(own)
+    if (own.access === undefined) return
+    this.#ownOf ??= new Map()
+    const { key } = own.access
+    this.#ownOf.set(key, [...(this.#ownOf.get(key) ?? []), own])
+  }
+
+  /** Removes calls, which are no longer in `#own`, from those of their access. */
+  #forget(own: KeptCalls): void {
+    if (own.access === undefined) return
+    const { key } = own.access
+    const others = this.#ownOf!.get(key)!.filter((one) => one !== own)
+    if (others.length === 0) this.#ownOf!.delete(key)
+    else this.#ownOf!.set(key, others)
   }
 
   /** True if calls are in a merge that the store may have. */
@@ -177,8 +211,13 @@ export class KeyState {
   takeBack({ horizonUs }: Frame, cost: number): boolean {
     if ((this.countSince(horizonUs)?.calls ?? 0) < cost) return false
     this.#total -= cost
-    const kept = this.#own.filter(({ before }) => before < this.#total)
-    this.#own = kept.map((own) => ({ ...own, calls: Math.min(own.calls, this.#total - own.before) }))
+    let last = this.#own.at(-1)
+    while (last !== undefined && last.before + last.calls > this.#total) {
+      this.#own.pop()
+      this.#forget(last)
+      if (last.before < this.#total) this.#keep({ ...last, calls: this.#total - last.before })
+      last = this.#own.at(-1)
+    }
     return true
   }
 
@@ -220,7 +259,8 @@ export class KeyState {
     sent.isUnderWay = false
     if (!isMerged) return []
     const { calls } = sent.merge
-    this.#own = this.#own.filter((own) => !this.#isSent(own))
+    const left = search(0, this.#own.length, (i) => !this.#isSent(this.#own[i]!))
+    for (const own of this.#own.splice(0, left)) this.#forget(own)
     this.#sent = undefined
     this.lastAt = Math.max(this.lastAt, calls.at(-1)?.atUs ?? 0)
     return calls
@@ -229,6 +269,7 @@ export class KeyState {
   /** Forgets all own calls. */
   reset(): void {
     this.#own = []
+    this.#ownOf = undefined
     this.#back = this.#sent = undefined
   }
 

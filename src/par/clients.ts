@@ -22,6 +22,8 @@ export interface ParRules {
   clientOf(id: string): ParClient | undefined
   /** Returns true if an id that is not listed is another spelling of a listed one. */
   isLookAlike(id: string): boolean
+  /** The beginning of a `request_uri` that the PAR endpoint issues: a URN (RFC 9126 section 2.2). */
+  readonly requestUri: string
   /** The audience of JWTs. */
   readonly issuer: string
   /** Audiences that `compatible` accepts in assertions in addition to the issuer. */

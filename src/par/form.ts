@@ -5,9 +5,12 @@ import { isObject, parseObject } from '../runtime/json.ts'
 /** The parameters of a form or query that have a value; the first `resource`, which may repeat. */
 export type Form = ReadonlyMap<string, string>
 
-/** A form in UTF-8; the charsets in the second group encode ASCII characters as ASCII does. */
-const FORM =
-  /^application\/x-www-form-urlencoded\s*(?:;\s*(?:charset=("?)(?:utf-?8|((?:us-)?ascii|iso-8859-1|latin1|windows-1252))\1\s*)?)?$/i
+const FORM = 'application/x-www-form-urlencoded'
+/** A parameter of a media type (RFC 9110 section 5.6.6). */
+const TYPE_PARAMETER = /^([\w!#$%&'*+.^`|~-]+)=("?)([\w!#$%&'*+.^`|~-]*)\2$/
+const UTF_8 = /^utf-?8$/i
+/** Charsets that encode ASCII characters as ASCII does. */
+const LIKE_ASCII = /^(?:(?:us-)?ascii|iso-8859-1|latin1|windows-1252)$/i
 const MAX_PARAMETERS = 100
 /**
  * Excludes brackets, dots and capitals: frameworks interpret `a[]`, read `a.b` as `a_b`, or ignore
@@ -45,9 +48,28 @@ export type Guard = (
 export function refuseBody({ contentType, contentEncoding, body }: Body): Refusal | undefined {
   if (contentEncoding !== undefined && contentEncoding.toLowerCase() !== 'identity')
     return invalidRequest('Send the form without a Content-Encoding.')
-  const type = FORM.exec(contentType ?? '')
-  if (type !== null && (type[2] === undefined ? isUtf8(body) : isAscii(body))) return undefined
+  const charset = charsetOfForm(contentType ?? '')
+  const isReadable = charset !== undefined && (UTF_8.test(charset) ? isUtf8(body) : isAscii(body))
+  if (isReadable) return undefined
   return invalidRequest('Send the parameters as application/x-www-form-urlencoded, in UTF-8.')
+}
+
+/**
+ * Returns the charset of a form, UTF-8 if its type names none; undefined for another type, and for a
+ * charset that is repeated or not accepted. Other parameters have no meaning, and are ignored.
+ */
+function charsetOfForm(contentType: string): string | undefined {
+  const [type = '', ...parameters] = contentType.split(';').map((part) => part.trim())
+  if (type.toLowerCase() !== FORM) return undefined
+  let charset: string | undefined
+  for (const parameter of parameters.filter((one) => one !== '')) {
+    const [, name, , value = ''] = TYPE_PARAMETER.exec(parameter) ?? []
+    if (name === undefined) return undefined
+    if (name.toLowerCase() !== 'charset') continue
+    if (charset !== undefined || !(UTF_8.test(value) || LIKE_ASCII.test(value))) return undefined
+    charset = value
+  }
+  return charset ?? 'utf-8'
 }
 
 /**

@@ -321,6 +321,7 @@ routes:
       assertionAudience: 'compatible',
       leewayMs: 10_000,
       maxBody: 65_536,
+      requestUri: 'urn:ietf:params:oauth:request_uri:',
       unknownClients: 'forward',
     })
     expect(config.clients).toEqual([

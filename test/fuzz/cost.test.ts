@@ -125,6 +125,7 @@ const condition = (text: string, condition: Omit<Condition, 'of' | 'name'>) => {
 const rules = {
   clientOf: () => undefined,
   isLookAlike: () => false,
+  requestUri: 'urn:ietf:params:oauth:request_uri:',
   issuer: 'https://a.example',
   audiences: [],
   assertionAudience: 'strict',

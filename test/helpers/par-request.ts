@@ -42,6 +42,7 @@ export function guardOptions(clients: Readonly<Record<string, Omit<ParClient, 'i
   return {
     issuer: ISSUER,
     audiences: [TOKEN, PAR],
+    requestUri: 'urn:ietf:params:oauth:request_uri:',
     assertionAudience: 'compatible',
     leewayMs: 10_000,
     unknownClients: 'forward',

@@ -50,9 +50,15 @@ describe.each([
     ['a signed request object', signed],
     ['a signed request object and other parameters', { ...plain('signing'), ...signed }],
     ['a signed request object and an empty request_uri', { ...signed, request_uri: '' }],
-    ['a signed request object and an empty clientid', { ...signed, clientid: '' }],
     ['a pushed request of one that must push', { client_id: 'pushing', request_uri: URN, state: 's' }],
     ['a pushed request of one that must push and sign', { client_id: 'both', request_uri: URN }],
+    [
+      'what ASP.NET Core, Auth0 and others add',
+      {
+        ...{ client_id: 'pushing', request_uri: URN, 'x-client-SKU': 'ID_NET9_0', 'x-client-ver': '8.0.1.0' },
+        ...{ 'client-request-id': 'a', auth0Client: 'b', 'ext-amount': '1', dealerId: '2', 'a.b': 'c' },
+      },
+    ],
     ['plain parameters of one that need not sign', plain('none')],
     ['plain parameters of one that is listed for its limits', plain('of-limits')],
     ['an address of one that need not sign', { client_id: 'none', request_uri: 'https://a.example/r' }],
@@ -86,6 +92,7 @@ describe.each([
     ['the object of another client', { ...signed, request: requestObject('both') }, /client_id as iss/],
     ['an https: request_uri', { client_id: 'signing', request_uri: 'https://a.example/r' }, /must push/],
     ['a request_uri in another case', { client_id: 'signing', request_uri: URN.toUpperCase() }, /must push/],
+    ['an empty client_id in another spelling', { ...signed, clientid: '' }, /malformed name/],
     ['an object and a request_uri', { ...signed, request_uri: URN }, /not both/],
     [
       'a signed object of one that must push',
@@ -107,7 +114,30 @@ describe.each([
     ['many blanks before a client', `${'+'.repeat(200)}client_id=signing&scope=openid`, /malformed name/],
     ['a client in another case', `CLIENT_ID=signing&scope=openid`, /malformed name/],
     ['a semicolon', `client_id=signing&request_uri=${URN};x`, /semicolon/],
-    ['a parameter that is malformed', `client_id=signing&request_uri=${URN}&x=%zz`, /malformed/],
+    ['a request_uri that is malformed', `client_id=signing&request_uri=${URN}%zz`, /malformed/],
+    ['a request_uri in another spelling', `client_id=signing&Request-URI=${URN}`, /malformed name/],
+    [
+      'a second request_uri in brackets',
+      `client_id=signing&request_uri=${URN}&request_uri[]=x`,
+      /malformed name/,
+    ],
+    [
+      'an empty request_uri that PHP ends at a NUL',
+      `client_id=signing&request_uri=${URN}&request_uri%00=`,
+      /malformed name/,
+    ],
+    [
+      'a request_uri behind a semicolon',
+      `client_id=signing&request_uri=${URN}&x=a;request_uri=https://a`,
+      /semicolon/,
+    ],
+    ['an object behind a semicolon', `client_id=signing&request_uri=${URN}&x=a;request=b`, /semicolon/],
+    ['another parameter twice', { client_id: 'signing', request_uri: URN, state: ['a', 'b'] }, /state once/],
+    [
+      'the prefix of another server',
+      { client_id: 'pushing', request_uri: 'urn:ietf:params:oauth:par:request_uri:a' },
+      /must push/,
+    ],
     ['a look-alike', plain('SIGNING'), /not spelt/],
     ['a client_id that is malformed', 'client_id=signin%67%ff', /printable ASCII/],
     ['a client_id that is too long', plain('x'.repeat(256)), /printable ASCII/],
@@ -146,6 +176,12 @@ it.each(['application/json', 'multipart/form-data; boundary=x', ''])(
     expect(await post(plain('other'), '', type)).toMatch(/x-www-form-urlencoded/)
   },
 )
+
+it('passes a malformed value or a semicolon of a parameter that decides nothing', async () => {
+  expect(await get(`client_id=pushing&request_uri=${URN}&x=%zz`)).toBe('passed')
+  expect(await get(`client_id=pushing&x=a;b;c&request_uri=${URN}`)).toBe('passed')
+  expect(await get(`client_id=pushing&request_uri=${URN}&resource=a&resource=b`)).toBe('passed')
+})
 
 it('names the client for the log, also if it then refuses it', async () => {
   const claimed: string[] = []

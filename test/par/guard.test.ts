@@ -89,6 +89,9 @@ describe('the guard accepts', () => {
     'Application/X-WWW-Form-URLEncoded ; Charset="utf-8"',
     'application/x-www-form-urlencoded; charset=ISO-8859-1',
     'application/x-www-form-urlencoded;',
+    'application/x-www-form-urlencoded; charset=utf-8;',
+    'application/x-www-form-urlencoded; charset=utf-8; x=y',
+    'application/x-www-form-urlencoded; boundary=x',
   ])('a form of the type %s', async (contentType) => {
     expect(await push(guard, plain('public'), { contentType })).toBe(PASSED)
   })

@@ -65,6 +65,7 @@ async function answerOf({ authenticate }: Issuers, issuer: TestIssuer): Promise<
 const PAR: NonNullable<Config['par']> = {
   issuer: ISSUER,
   audiences: [],
+  requestUri: 'urn:ietf:params:oauth:request_uri:',
   assertionAudience: 'compatible',
   leewayMs: 0,
   maxBody: 65_536,

@@ -86,9 +86,15 @@ const client = section(
 
 export const clients = list(client, 0, 'a list of clients')
 
+/** The beginning of a URN (RFC 8141), so that no request_uri is an address to be fetched. */
+const isUrn = (text: string): boolean => /^urn:[a-z0-9][a-z0-9-]{0,31}:[!-~]+$/i.test(text)
+
 export const par = section({
   issuer,
   audiences: list(text('an audience'), 0, 'a list of audiences').optional(),
+  requestUri: stringThat(isUrn, 'the beginning of a URN, such as urn:ietf:params:oauth:request_uri:').default(
+    'urn:ietf:params:oauth:request_uri:',
+  ),
   assertionAudience: choice(['compatible', 'strict']).default('compatible'),
   leewayMs: duration('0s', '10m').prefault('10s'),
   maxBody: size('1kB', '10MB').prefault('64kB'),

@@ -96,7 +96,7 @@ export async function compile(settings: Settings, directory: string, files: Read
     if (name === undefined) return undefined
     const file = resolve(directory, name)
     const folder = dirname(file)
-    if (!(await isFolder(folder)))
+    if (await isMissing(folder))
       mistakes.push({ path, message: `needs the folder ${folder}, which does not exist; create it` })
     else if (await isFolder(file))
       mistakes.push({ path, message: `names ${file}, which is a folder; write the path of a file` })
@@ -179,6 +179,16 @@ const isFolder = (path: string): Promise<boolean> =>
   stat(path).then(
     (found) => found.isDirectory(),
     () => false,
+  )
+
+/**
+ * Returns true unless a path is a folder. A folder that this user may not see is not missing: a
+ * service's folder is often closed to the operator who runs `check`.
+ */
+const isMissing = (folder: string): Promise<boolean> =>
+  stat(folder).then(
+    (found) => !found.isDirectory(),
+    ({ code }: NodeJS.ErrnoException) => code !== 'EACCES',
   )
 
 const certificateMistake = (pem: string) => pemMistake('PEM certificate', { cert: pem, ca: pem })

@@ -1,3 +1,4 @@
+import { chmodSync, mkdirSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -5,6 +6,7 @@ import { overridesOf } from '../../src/commands/io.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { ConfigError } from '../../src/config/yaml/issue.ts'
 import { matchRoute } from '../../src/downstream/router.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { makeKey } from '../helpers/issuer.ts'
 import { completed, load, mistakesIn } from './load-text.ts'
 
@@ -92,6 +94,28 @@ routes:
       onOutage: 'local',
       overrides: 'optional',
     })
+  })
+
+  it('reads the path of the file of the overrides relative to the configuration', async () => {
+    const fileOf = async (name: string) => {
+      const text = completed(`store: { redis: { url: redis://r }, overridesFile: ${name} }`)
+      const { config } = await load(text)
+      return config.store === 'memory' ? undefined : config.store.overridesFile
+    }
+    expect(await fileOf('overrides.json')).toBe(join(process.cwd(), 'overrides.json'))
+    // The folder of a service may be closed to the user who checks the file.
+    const folder = createFolder()
+    mkdirSync(join(folder, 'private'))
+    chmodSync(folder, 0)
+    const isRoot = process.geteuid!() === 0
+    if (isRoot) process.seteuid!(65_534)
+    try {
+      const closed = join(folder, 'private', 'overrides.json')
+      expect(await fileOf(closed)).toBe(closed)
+    } finally {
+      if (isRoot) process.seteuid!(0)
+      chmodSync(folder, 0o700)
+    }
   })
 
   it('accepts one Redis server, a cluster, or sentinels', async () => {

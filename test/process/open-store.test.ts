@@ -6,7 +6,7 @@ import { showGauges } from '../../src/observe/gauges.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { mergeStatus } from '../../src/observe/status.ts'
 import { startForwarder } from '../helpers/forwarder.ts'
-import { type RedisServer, type RedisServerOptions, startRedis } from '../helpers/redis.ts'
+import { type RedisServer, type RedisServerOptions, startCluster, startRedis } from '../helpers/redis.ts'
 import { until } from '../helpers/wait.ts'
 
 /** Registers a cleanup. Each test has its own server, so that the tests can run concurrently. */
@@ -310,4 +310,24 @@ describe.concurrent('a gateway that stops after an outage', () => {
     const lost = 'warn: calls lost that Redis has not counted'
     expect(lines.filter((line) => line === lost)).toEqual(isOver ? [] : [lost])
   })
+})
+
+it.concurrent('the overrides in a cluster are known at the start although other slots have no server', async ({
+  expect,
+  onTestFinished,
+}) => {
+  const cluster = await startCluster(1)
+  onTestFinished(cluster.close)
+  const node = cluster.nodes[0]!
+  const key = 't:{}:~overrides'
+  await node.command('HSET', key, 'version', '1 x', '["acme","requests"]', '{"limit":0,"setAt":1}')
+  const slot = Number(await node.command('CLUSTER', 'KEYSLOT', key))
+  await node.command('CONFIG', 'SET', 'cluster-require-full-coverage', 'no')
+  await node.command('CLUSTER', 'DELSLOTSRANGE', slot + 1, slot + 100)
+  const { opened, lines } = await open(onTestFinished, { topology: { cluster: cluster.urls } })
+  expect(opened.overrides.values()).toMatchObject([{ name: 'requests', limit: 0 }])
+  expect(lines).toEqual([
+    'warn: Redis unavailable; counting in this process',
+    'info: limit overrides changed',
+  ])
 })

@@ -2,7 +2,7 @@
 # docker run --read-only --cap-drop ALL --security-opt no-new-privileges --publish 8080:8080 \
 #   --volume "$PWD/sluice:/etc/sluice:ro" sluice:0.1.0        (./sluice contains sluice.yaml: a folder, so that changes are seen)
 # docker run --rm --volume "$PWD/sluice:/etc/sluice:ro" sluice:0.1.0 check
-# Nothing is written: no path needs a volume or a tmpfs.
+# Only store.overridesFile is written, if it is set: give its folder, /var/lib/sluice, a volume.
 
 # For two architectures: docker buildx build --platform linux/amd64,linux/arm64 .
 # No package has native code, so the build stage runs once, on the machine's own architecture. The tag names an exact version, the
@@ -33,7 +33,7 @@ COPY --from=build /sluice/dist dist
 COPY config config
 # The gateway does not need npm, corepack and yarn, and scanners report vulnerabilities of their packages.
 RUN rm -rf /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack /usr/local/bin/yarn* /opt/yarn* && \
-  ln -s /sluice/dist/bin/sluice.js /usr/local/bin/sluice
+  ln -s /sluice/dist/bin/sluice.js /usr/local/bin/sluice && install --directory --owner=1000 --group=1000 /var/lib/sluice
 ARG VERSION=dev
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="Sluice" \

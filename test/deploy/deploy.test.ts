@@ -6,6 +6,7 @@ import { loadConfig } from '../../src/config/load.ts'
 import { FORWARD_AUTH_PROXIES } from '../../src/downstream/forward-auth.ts'
 import { createRequestFields } from '../../src/downstream/request-fields.ts'
 import { sluice } from '../commands/run.ts'
+import { createFolder } from '../helpers/folder.ts'
 import { FROM_PROXY } from '../helpers/proxy-fields.ts'
 import { fileText, filesIn, REPOSITORY } from '../helpers/repository.ts'
 
@@ -53,8 +54,10 @@ const [container] = pod.containers
 const SECRETS = Object.keys(dotEnv).filter((name) => /TOKEN|PASSWORD|SECRET/.test(name))
 const filled = { ...dotEnv, ...Object.fromEntries(SECRETS.map((name) => [name, 'a-secret-of-the-test'])) }
 const K8S_ENV = { ADMIN_TOKEN: filled['ADMIN_TOKEN'], REDIS_URL: 'rediss://sluice:p@redis.example.com:6380' }
+// The folder of store.overridesFile, which exists on the machines of the set-ups.
+const STATE_DIRECTORY = createFolder()
 const load = async (path: string, env: Record<string, string | undefined>) =>
-  (await loadConfig({ file: join(REPOSITORY, path), env })).config
+  (await loadConfig({ file: join(REPOSITORY, path), env: { ...env, STATE_DIRECTORY } })).config
 const gateway = await load('deploy/gateway/sluice.yaml', filled)
 const inPods = await load('deploy/kubernetes/sluice.yaml', K8S_ENV)
 
@@ -128,9 +131,20 @@ describe('deploy/compose.yaml', () => {
 
   it('mounts the folder of the configuration where the image reads it', () => {
     const [, folder] = /SLUICE_CONFIG=(\S+)\/sluice\.yaml/.exec(dockerfile)!
-    expect(services['gateway-1'].volumes).toEqual([`./gateway:${folder}:ro`])
-    expect(container.volumeMounts).toMatchObject([{ mountPath: folder }])
-    expect(container.volumeMounts[0]).not.toHaveProperty('subPath')
+    expect(services['gateway-1'].volumes).toContain(`./gateway:${folder}:ro`)
+    expect(container.volumeMounts).toContainEqual({ name: 'config', mountPath: folder, readOnly: true })
+  })
+
+  it('keeps the file of the overrides in a volume that the gateways may write', () => {
+    for (const path of ['deploy/gateway/sluice.yaml', 'deploy/kubernetes/sluice.yaml']) {
+      const { overridesFile } = parsed(path).store as Record<string, string>
+      expect(overridesFile).toBe('${STATE_DIRECTORY:-/var/lib/sluice}/overrides.json')
+    }
+    const [user] = /(?<=^USER )\d+/m.exec(dockerfile)!
+    expect(dockerfile).toContain(`install --directory --owner=${user} --group=${user} /var/lib/sluice\n`)
+    expect(services['gateway-1'].volumes).toContain('overrides:/var/lib/sluice')
+    expect(container.volumeMounts).toContainEqual({ name: 'state', mountPath: '/var/lib/sluice' })
+    expect(unit).toMatch(/^StateDirectory=sluice$/m)
   })
 
   it('gives the gateways every variable of their configuration, from .env', () => {
@@ -260,7 +274,9 @@ describe('deploy/kubernetes/', () => {
     const files = [...resources, ...configMapGenerator[0].files, ...others]
     expect(new Set(files)).toEqual(new Set(readdirSync(join(REPOSITORY, 'deploy/kubernetes'))))
     expect(generatorOptions.disableNameSuffixHash).toBe(true)
-    expect(pod.volumes).toEqual([{ name: 'config', configMap: { name: configMapGenerator[0].name } }])
+    expect(pod.volumes).toContainEqual({ name: 'config', configMap: { name: configMapGenerator[0].name } })
+    const mounted = container.volumeMounts.map(({ name }: Yaml) => name)
+    expect(pod.volumes.map(({ name }: Yaml) => name)).toEqual(mounted)
   })
 
   it('reads every variable of the configuration from the documented Secret', () => {
@@ -309,6 +325,8 @@ describe('deploy/systemd/', () => {
     expect(await isCommandLine(words!.split(' '))).toBe(true)
     expect(unit).toMatch(/^ExecReload=\/bin\/kill -HUP \$MAINPID$/m)
     expect(unit).toMatch(/^KillMode=mixed$/m)
+    // journald drops no line of the access log.
+    expect(unit).toMatch(/^LogRateLimitIntervalSec=0$/m)
     expect(unit).toMatch(/^RestartPreventExitStatus=64 78$/m)
   })
 

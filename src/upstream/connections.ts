@@ -2,6 +2,7 @@ import type { Socket } from 'node:net'
 import { createSlots } from '../runtime/slots.ts'
 import { detachMessage } from '../runtime/node-http.ts'
 import type { Address, Addresses, Connect } from './addresses.ts'
+import { readAfterFailedWrites } from './failed-writes.ts'
 import type { UpstreamRequest } from './request.ts'
 
 export interface PooledSocket extends Socket {
@@ -13,6 +14,8 @@ export interface PooledSocket extends Socket {
   idleUntil: number
   /** True while it rests; see `REST_MS`. */
   rests: boolean
+  /** True if it has carried an upload; see `readAfterFailedWrites`. */
+  readsOn: boolean
 }
 
 /**
@@ -101,6 +104,10 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
 
   function assign(socket: PooledSocket, request: UpstreamRequest): void {
     socket.owner = request
+    if (request.streamed && !socket.readsOn) {
+      socket.readsOn = true
+      readAfterFailedWrites(socket, () => socket.owner?.streamed === true)
+    }
     request.address = socket.target
     request.waitsFor = 'response'
     request.clientRequest!.onSocket(socket)
@@ -144,6 +151,7 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     }) as PooledSocket
     socket.target = address
     socket.owner = request
+    socket.readsOn = false
     socket.on('data', () => {
       // Bytes behind a complete response would be parsed as the response to the next request.
       if (socket.owner === undefined) socket.destroy()

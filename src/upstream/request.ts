@@ -174,11 +174,20 @@ export class UpstreamRequest {
       this.headAt === undefined &&
       this.clientRequest?.reusedSocket === true &&
       (error.code === 'ECONNRESET' || error.code === 'EPIPE')
-    if (!isStale) this.failAddress(error)
+    if (!isStale && !this.#isCutUpload(error)) this.failAddress(error)
     if (!isStale || this.maxIdleMs === FRESH_MS) return this.failGateway(error, 'The upstream broke off.')
     this.maxIdleMs = 0
     this.backend.release(this.clientRequest!.socket!)
     this.backend.send(this)
+  }
+
+  /**
+   * True if the connection ended while the body was being sent. No fault of the address, but usually a
+   * refusal of an upload, which callers can cause.
+   */
+  #isCutUpload({ code }: NodeJS.ErrnoException): boolean {
+    if (!this.streamed || this.clientRequest?.writableFinished === true) return false
+    return code === 'ECONNRESET' || code === 'EPIPE'
   }
 
   /** Ends it if it has made no progress for its timeout, unless it waits for the caller. */

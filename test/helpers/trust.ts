@@ -66,6 +66,7 @@ export function settingsOf({ issuer, audience }: TestIssuer, more: Partial<Token
   return {
     issuer,
     audience: [audience],
+    audienceOptional: false,
     jwks: undefined,
     clientClaim: 'client_id',
     algorithms: ['ES256'],

@@ -2,8 +2,9 @@ import { hash } from 'node:crypto'
 import { asList, isName, isObject, type JsonObject } from '../../runtime/json.ts'
 import type { Keys } from './jwks.ts'
 import type { Jws } from './jws.ts'
-import { type Claims, keptClaims } from './kept-claims.ts'
+import { type Claims, keptClaims, readScope } from './kept-claims.ts'
 import type { KeySet } from './key-set.ts'
+import { otherKind } from './token-kind.ts'
 
 /** The client, and the user if any, that an access token identifies. */
 export interface Identity {
@@ -68,6 +69,8 @@ export function unverifiable(cause: unknown): CredentialsError {
 export interface TokenRules {
   readonly issuer: string
   readonly audience: readonly string[]
+  /** Accepts tokens without an audience; those for a different one are always refused. */
+  readonly audienceOptional?: boolean | undefined
   readonly clientClaim: string
   readonly leewayMs: number
   /** Names of the claims that limits read. */
@@ -83,9 +86,6 @@ export interface JwtRules extends TokenRules {
   readonly keys: Keys
 }
 
-/** Claims of ID tokens (OpenID Connect Core sections 2 and 3.3.2.11). */
-const ID_TOKEN_CLAIMS = ['nonce', 'at_hash', 'c_hash', 's_hash']
-export const NOT_ACCESS = invalidToken('The token is not an access token.')
 export const UNCHECKABLE = invalidToken('The access token is bound in a way that is not known here.')
 
 /**
@@ -115,7 +115,8 @@ export function verifyJwt(rules: JwtRules, jws: Jws, claims: JsonObject) {
   if (needsExtension(jws.header))
     return invalidToken('The header of the access token has a parameter that is not supported.')
   const typ = typeOf(jws.header)
-  if (typ !== 'at+jwt' && (typ !== 'jwt' || type === 'strict')) return NOT_ACCESS
+  const types = type === 'strict' ? ['at+jwt'] : ['at+jwt', 'jwt']
+  if (!types.includes(typ)) return notAccess(mismatch('typ', jws.header['typ'], types))
   const evaluate = (set: KeySet | undefined, isSigned = false): Verification => {
     if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
     if (!isSigned) return invalidToken('The signature of the access token is not valid.')
@@ -140,31 +141,35 @@ export function readClaims(typ: string, claims: JsonObject, rules: TokenRules) {
 }
 
 function readIdentity(typ: string, claims: JsonObject, rules: TokenRules) {
-  const { iss, aud, exp, sub, scope, cnf } = claims
-  const { issuer, audience, leewayMs } = rules
+  const { iss, aud, exp, sub, cnf } = claims
+  const { issuer, audience, audienceOptional = false, leewayMs } = rules
   const client = claims[rules.clientClaim]
   if (iss !== issuer) return invalidToken('The issuer is not trusted here.', mismatch('iss', iss, [issuer]))
-  if (!hasAudience(aud, audience))
+  if (!hasAudience(aud, audience) && !(audienceOptional && isWithoutAudience(aud)))
     return invalidToken('The access token is for another audience.', mismatch('aud', aud, audience))
   if (exp === undefined) return invalidToken('The access token does not say when it expires.')
   const fault = timeFault(claims, leewayMs)
   if (fault) return invalidToken(`The access token ${fault}.`, timesOf(claims))
   const confirmation = readConfirmation(cnf)
   if ('cnf' in claims && confirmation === undefined) return UNCHECKABLE
-  if ('events' in claims) return NOT_ACCESS
-  if (typ !== 'at+jwt' && ID_TOKEN_CLAIMS.some((name) => name in claims)) return NOT_ACCESS
+  const kind = otherKind(typ, claims)
+  if (kind !== undefined) return notAccess(kind)
   if (!isClientId(client)) return invalidToken('The access token does not name a client.')
   if (sub !== undefined && !isName(sub)) return invalidToken('The access token is malformed.')
-  const text = typeof scope === 'string' ? scope : undefined
-  return { client, user: sub, scope: text, confirmation, claims: keptClaims(claims, rules.keeps) }
+  const scope = readScope(claims)
+  return { client, user: sub, scope, confirmation, claims: keptClaims(claims, rules.keeps) }
 }
+
+/** Refuses a token of another kind. */
+export const notAccess = (cause: string): CredentialsError =>
+  invalidToken('The token is not an access token.', cause)
 
 /**
  * Returns the cause of a refusal, for the log, which cuts a long one: the values of a claim that are
  * accepted, and that of the token, as JSON.
  */
-export const mismatch = (claim: 'iss' | 'aud', value: unknown, accepted: readonly string[]) =>
-  `accepted ${claim}: ${accepted.join(', ')}; of the token: ${JSON.stringify(value) ?? 'none'}`
+export const mismatch = (name: string, value: unknown, accepted: readonly string[]) =>
+  `accepted ${name}: ${accepted.join(', ')}; of the token: ${JSON.stringify(value) ?? 'none'}`
 
 const SHA256 = /^[\w-]{43}$/
 
@@ -182,6 +187,10 @@ function readConfirmation(cnf: unknown): Confirmation | undefined {
 
 export const hasAudience = (aud: unknown, accepted: readonly string[]): boolean =>
   asList(aud).some((audience) => accepted.includes(audience as string))
+
+/** True for no `aud`, null or an empty list; anything else may mean an audience. */
+const isWithoutAudience = (aud: unknown): boolean =>
+  aud === undefined || aud === null || (Array.isArray(aud) && aud.length === 0)
 
 /**
  * Returns the fault in the times of a JWT (seconds, all optional, RFC 7519 section 2), as a phrase

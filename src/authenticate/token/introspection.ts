@@ -4,8 +4,10 @@ import pLimit from 'p-limit'
 import { Health, type HealthOptions } from '../../health.ts'
 import { type JsonObject, parseObject } from '../../runtime/json.ts'
 import type { CredentialsError, TokenRules, Verification } from './claims.ts'
-import { invalidToken, NOT_ACCESS, readClaims, sha256, UNCHECKABLE, unverifiable } from './claims.ts'
+import { hasAudience, invalidToken, mismatch, notAccess, readClaims } from './claims.ts'
+import { sha256, UNCHECKABLE, unverifiable } from './claims.ts'
 import { describeStatus, FetchError, fetchFailure, readBytes } from './fetch-json.ts'
+import { saysAccess } from './token-kind.ts'
 
 export interface IntrospectionOptions extends TokenRules {
   readonly url: string
@@ -36,6 +38,9 @@ export type Introspect = (token: string) => CredentialsError | Promise<Verificat
  */
 const REFUSALS = { max: 10_000, ttl: 5000, ttlResolution: 0, perf: Date }
 const NOT_ACTIVE = invalidToken('The access token is not active.')
+const NO_KIND = notAccess(
+  'the introspection response has no aud, and no token_type or token_use of an access token',
+)
 /** RFC 6749 section 7.1, RFC 9449 section 5, or a value that some servers use instead. */
 const ACCESS_TOKEN = /^(?:bearer|dpop|access_token)$/i
 
@@ -53,6 +58,9 @@ const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'
  */
 export function createIntrospection(options: IntrospectionOptions) {
   const { url, events, timeoutMs = 3000, maxAgeMs = 30_000 } = options
+  // RFC 7662 section 2.2: `aud` is optional. The issuer has decided that the gateway, which it
+  // authenticates, may accept the token (section 4).
+  const rules = { ...options, audienceOptional: true }
   const credentials = new URLSearchParams([[options.clientId, options.clientSecret]]).toString()
   const headers = {
     accept: 'application/json',
@@ -119,10 +127,13 @@ export function createIntrospection(options: IntrospectionOptions) {
     const { token_type: type = 'bearer' } = answer
     // RFC 7662 section 2.2: `iss` and `exp` are optional, and the issuer is known.
     const claims: JsonObject = { iss: options.issuer, exp: Number.MAX_VALUE, ...answer }
-    const identity = readClaims('at+jwt', claims, options)
+    const identity = readClaims('at+jwt', claims, rules)
     if ('error' in identity) return identity
     const { client, confirmation } = identity
-    if (typeof type !== 'string' || !ACCESS_TOKEN.test(type)) return { ...NOT_ACCESS, client }
+    if (typeof type !== 'string' || !ACCESS_TOKEN.test(type))
+      return { ...notAccess(mismatch('token_type', type, ['Bearer', 'DPoP'])), client }
+    // oidc-provider's response for a refresh token has neither `aud` nor `token_type`.
+    if (!hasAudience(claims['aud'], options.audience) && !saysAccess(answer)) return { ...NO_KIND, client }
     if (type.toLowerCase() === 'dpop' && !confirmation?.jkt) return { ...UNCHECKABLE, client }
     return { identity, until: Math.min(askedAt + maxAgeMs, (claims['exp'] as number) * 1000) }
   }

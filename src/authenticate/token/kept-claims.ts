@@ -25,3 +25,15 @@ export function keptClaims(claims: JsonObject, names: readonly string[] = []): C
   }
   return kept
 }
+
+const isScope = (item: unknown): item is string => typeof item === 'string' && /^\S+$/.test(item)
+
+/**
+ * Returns the scopes of a token, separated by spaces: from `scope` (RFC 9068 section 2.2.3) or, in
+ * its absence, from `scp`, each a text or a list. Undefined if it has none.
+ */
+export function readScope({ scp, scope = scp }: JsonObject): string | undefined {
+  if (typeof scope === 'string') return scope
+  // A blank within an item would make two scopes of it.
+  return Array.isArray(scope) ? scope.filter(isScope).join(' ') : undefined
+}

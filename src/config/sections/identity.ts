@@ -6,7 +6,7 @@ import { asList } from '../../runtime/json.ts'
 import { type Issue, mustBe } from '../yaml/issue.ts'
 import { ownLimits } from './limits.ts'
 import { fetchedUrl, issuer, keysLocation } from './texts.ts'
-import { atKey, choice, crossField, duration, exclusive } from './values.ts'
+import { atKey, bool, choice, crossField, duration, exclusive } from './values.ts'
 import { list, section, size, stringThat, text } from './values.ts'
 
 /** Asymmetric algorithms, with which a verifier cannot sign. */
@@ -31,6 +31,7 @@ const isRealm = (text: string): boolean => /^[ !#-[\]-~]+$/.test(text)
 const oneIssuer = section({
   issuer,
   audience,
+  audienceOptional: bool.default(false),
   jwks: keysLocation.optional(),
   clientClaim: text('the name of a claim').default('client_id'),
   algorithms: algorithms.default(['PS256', 'ES256', 'EdDSA', 'RS256']),

@@ -12,10 +12,11 @@ const issuer = await startIssuer()
 const keys = await keysOf(issuer, { cooldownMs: 600_000 })
 const trap = await startUpstream((_, response) => response.end(JSON.stringify({ keys: [mallory.jwk] })))
 const trapUrl = `${trap.url}/jwks`
-const { forged: FORGED, notAccess: NOT_ACCESS, claims, signed } = createForgeries(issuer, trapUrl)
+const forgeries = createForgeries(issuer, trapUrl)
+const { forged: FORGED, notAccess: NOT_ACCESS, withoutAudience: WITHOUT_AUDIENCE, claims, signed } = forgeries
 
-async function verdict(token: string, type: 'any' | 'strict' = 'any'): Promise<Identity | Refusal> {
-  return createServing(trust(issuer, keys, { type }))([`Bearer ${token}`])
+async function verdict(token: string, type: 'any' | 'strict' = 'any', audienceOptional = false) {
+  return createServing(trust(issuer, keys, { type, audienceOptional }))([`Bearer ${token}`])
 }
 
 const joseTakes = (token: string): Promise<boolean> =>
@@ -51,6 +52,9 @@ describe('tokens that are not access tokens of the issuer', () => {
     expect(await joseTakes(token)).toBe(false)
     expectRefused(await verdict(token), token)
     expectRefused(await verdict(token, 'strict'), token)
+    if (WITHOUT_AUDIENCE.includes(name))
+      expect(await verdict(token, 'any', true)).toMatchObject({ client: 'client-1' })
+    else expectRefused(await verdict(token, 'any', true), token)
   })
 
   it.each(Object.keys(NOT_ACCESS))('refuses %s, which jose accepts', async (name) => {
@@ -58,6 +62,19 @@ describe('tokens that are not access tokens of the issuer', () => {
     expect(await joseTakes(token)).toBe(true)
     expectRefused(await verdict(token), token)
     expectRefused(await verdict(token, 'strict'), token)
+    expectRefused(await verdict(token, 'any', true), token)
+  })
+
+  it('says in the log by what a token is of another kind, and no secret of it', async () => {
+    const causes = async (name: string) => ((await verdict(NOT_ACCESS[name]!())) as Refusal).cause
+    expect(await causes('Cognito’s ID token')).toBe('accepted token_use: access; of the token: "id"')
+    expect(await causes('Keycloak’s refresh token')).toBe(
+      'the claim typ names another kind; of the token: "Refresh"',
+    )
+    expect(await causes('an authorisation response')).toBe(
+      'the token has the claim code, as other kinds of token do',
+    )
+    expect(await causes('a DPoP proof')).toBe('accepted typ: at+jwt, jwt; of the token: "dpop+jwt"')
   })
 
   it('fetches no URL in a token', () => {
@@ -81,6 +98,10 @@ describe('access tokens', () => {
     'that carry keys which are ignored': () =>
       issuer.token({}, { header: { jku: trapUrl, jwk: mallory.jwk } }),
     'with a nonce, being typed': () => issuer.token({ nonce: 'n' }),
+    'with the token_use of Cognito': () => issuer.token({ token_use: 'access' }),
+    'with the typ of Keycloak': () => issuer.token({ typ: 'Bearer', sub: 'u' }),
+    'with claims of their own that are named like those of other kinds': () =>
+      issuer.token({ typ: 'user', type: 'machine', token_type: 'Bearer', code: 'NL', sub: 'u' }),
     'with a claim twice: the last counts': () =>
       signed(Buffer.from(JSON.stringify(claims()).replace('{', '{"client_id":"first",'))),
   }
@@ -90,6 +111,14 @@ describe('access tokens', () => {
     expect(await verdict(token)).toMatchObject({ client: 'client-1' })
     expect(await verdict(token, 'strict')).toMatchObject({ client: 'client-1' })
   })
+
+  it.each(['Bearer', 'bearer', 'DPoP'])(
+    'accepts the nonce of Keycloak before 25, whose claim typ is %s',
+    async (typ) => {
+      const token = issuer.token({ typ, nonce: 'n', sub: 'u' }, { header: { typ: 'JWT' } })
+      expect(await verdict(token)).toMatchObject({ client: 'client-1' })
+    },
+  )
 
   it.each([undefined, 'JWT', 'jwt', 'application/jwt'])('accepts typ %s unless strict', async (typ) => {
     const token = issuer.token({}, { header: { typ } })

@@ -102,6 +102,11 @@ export function createForgeries(issuer: TestIssuer, trapUrl: string) {
     'a list of other audiences': () => token({ aud: ['a', 'b'] }),
     'an empty list of audiences': () => token({ aud: [] }),
     'no audience': () => token({ aud: undefined }),
+    'an audience that is null': () => token({ aud: null }),
+    'an empty audience': () => token({ aud: '' }),
+    'an audience that is a number': () => token({ aud: 0 }),
+    'an audience that is false': () => token({ aud: false }),
+    'a list of nothing': () => token({ aud: [null] }),
     'an audience in a list in a list': () => token({ aud: [[audience]] }),
     'an audience that is an object': () => token({ aud: { 0: audience, length: 1 } }),
     'another issuer': () => token({ iss: 'https://identity.evil.example/oidc' }),
@@ -152,6 +157,25 @@ export function createForgeries(issuer: TestIssuer, trapUrl: string) {
     'an id_token from the authorisation endpoint': () => token({ c_hash: 'h' }, { header: { typ: 'JWT' } }),
     'a logout token': () => token({ events: {} }, { header: { typ: 'logout+jwt' } }),
     'a logout token without typ': () => token({ events: {} }, { header: { typ: undefined } }),
+    'Cognito’s ID token': () => token({ token_use: 'id' }, { header: { typ: undefined } }),
+    'a token_use that is a list': () => token({ token_use: ['access'] }),
+    'Hydra’s refresh token': () => token({ token_use: 'refresh_token' }),
+    'Keycloak’s ID token without nonce': () => token({ typ: 'ID', sub: 'u' }, { header: { typ: 'JWT' } }),
+    'Keycloak’s refresh token': () => token({ typ: 'Refresh', sub: 'u' }, { header: { typ: 'JWT' } }),
+    'Keycloak’s offline token': () => token({ typ: 'OFFLINE', sub: 'u' }, { header: { typ: 'JWT' } }),
+    'Keycloak’s logout token': () => token({ typ: 'logout', sub: 'u' }, { header: { typ: 'JWT' } }),
+    'an ID token of typ ID and header at+jwt': () => token({ typ: 'ID' }),
+    'a nonce of typ ID': () => token({ typ: 'ID', nonce: 'n' }, { header: { typ: 'JWT' } }),
+    'a nonce of typ Bearer in a list': () =>
+      token({ typ: ['Bearer'], nonce: 'n' }, { header: { typ: 'JWT' } }),
+    'an at_hash of typ Bearer': () => token({ typ: 'Bearer', at_hash: 'h' }, { header: { typ: 'JWT' } }),
+    'a token_type of refresh tokens': () => token({ token_type: 'refresh' }, { header: { typ: 'JWT' } }),
+    'a type of ID tokens': () => token({ type: 'id_token' }, { header: { typ: 'JWT' } }),
+    'an authorisation response': () =>
+      token({ code: 'c0de-of-a-user', state: 's' }, { header: { typ: 'JWT' } }),
+    'an authorisation error': () => token({ error: 'access_denied' }, { header: { typ: undefined } }),
+    'an authorisation response with tokens': () =>
+      token({ access_token: 'SlAV32hkKG', state: 's' }, { header: { typ: 'JWT' } }),
     'a request object': () => token({}, { header: { typ: 'oauth-authz-req+jwt' } }),
     'a typed client assertion': () => token({}, { header: { typ: 'client-authentication+jwt' } }),
     'a DPoP proof': () => token({}, { header: { typ: 'dpop+jwt' } }),
@@ -191,5 +215,7 @@ export function createForgeries(issuer: TestIssuer, trapUrl: string) {
     'too long': () => token({ scope: 'a'.repeat(20_000) }),
   }
 
-  return { forged, notAccess, claims, signed }
+  /** Tokens without an audience, which `audienceOptional` accepts. */
+  const withoutAudience = ['no audience', 'an audience that is null', 'an empty list of audiences']
+  return { forged, notAccess, withoutAudience, claims, signed }
 }

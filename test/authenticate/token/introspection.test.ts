@@ -111,6 +111,11 @@ describe('an active token', () => {
     ['no token_type', { token_type: undefined }],
     ['a token_type in lower case', { token_type: 'bearer' }],
     ['several audiences', { aud: ['https://other.example.com', AUDIENCE] }],
+    ['no aud', { aud: undefined }],
+    ['an aud that is null', { aud: null }],
+    ['an empty aud', { aud: [] }],
+    ['no aud, but a token_use', { aud: undefined, token_type: undefined, token_use: 'access_token' }],
+    ['a list of scopes', { scope: ['a', 'b'] }],
     ['an exp within the leeway', { exp: START / 1000 - 2 }],
   ])('an active token is accepted with %s', async (_, members) => {
     server.answer = active(members)
@@ -148,7 +153,11 @@ describe('a token that is not accepted', () => {
   it.each<[string, object, string]>([
     ['that is not active, with any other members', { active: false }, NOT_ACTIVE],
     ['for another audience', { aud: 'https://other.example.com' }, ELSEWHERE],
-    ['for no audience', { aud: undefined }, ELSEWHERE],
+    ['for an audience that is an object', { aud: {} }, ELSEWHERE],
+    ['for no audience and of no kind', { aud: undefined, token_type: undefined }, NO_ACCESS],
+    ['for an empty list of audiences, and of no kind', { aud: [], token_type: undefined }, NO_ACCESS],
+    ['whose token_use is refresh_token', { token_use: 'refresh_token' }, NO_ACCESS],
+    ['whose typ is Refresh', { typ: 'Refresh' }, NO_ACCESS],
     ['that expired', { exp: START / 1000 - 6 }, 'The access token expired.'],
     ['whose exp is a string', { exp: '9999999999' }, NO_EXP],
     ['whose exp is null', { exp: null }, NO_EXP],

@@ -17,12 +17,14 @@ const GATEWAY = { id: 'the gateway', secret: 'a secret: with/some %signs' }
 const PARTY = { id: 'party', secret: 'its-secret' }
 /** Its tokens are bound to its certificate. */
 const HOLDER = { id: 'holder', secret: 'its-secret' }
+/** Its tokens have no resource, so their introspection responses have no audience. */
+const PLAIN = { id: 'plain', secret: 'its-secret' }
 const certificate = makeCertificate('holder')
 /** A real OpenID Provider whose access tokens are opaque, or JWTs if the resource requests them. */
 function makeProvider({ Provider }: typeof OidcProvider, issuer: string): OidcProvider.Provider {
   const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   return new Provider(issuer, {
-    clients: [GATEWAY, PARTY, HOLDER].map(({ id, secret }) => ({
+    clients: [GATEWAY, PARTY, HOLDER, PLAIN].map(({ id, secret }) => ({
       client_id: id,
       client_secret: secret,
       grant_types: ['client_credentials'],
@@ -45,7 +47,7 @@ function makeProvider({ Provider }: typeof OidcProvider, issuer: string): OidcPr
       },
       resourceIndicators: {
         enabled: true,
-        defaultResource: () => AUDIENCE,
+        defaultResource: (_, { clientId }) => (clientId === PLAIN.id ? [] : AUDIENCE),
         getResourceServerInfo: (_, resource) => ({
           scope: 'accounts:read',
           audience: resource.replace('/jwt', ''),
@@ -64,7 +66,8 @@ let answer: ReturnType<OidcProvider.Provider['callback']> | undefined
 const { url: issuer } = await listenLocally(
   createServer((request, response) => void answer?.(request, response)),
 )
-answer = makeProvider(await import('oidc-provider'), issuer).callback()
+const provider = makeProvider(await import('oidc-provider'), issuer)
+answer = provider.callback()
 const keys = createKeySource({ issuer, events: { onDown() {}, onUp() {} } })
 closeLater(() => keys.close())
 const events: string[] = []
@@ -142,6 +145,28 @@ describe('the tokens of a real provider', () => {
       description: 'The access token is not active.',
     })
     expect(events).toEqual([])
+  })
+
+  it('the tokens of a real provider are accepted without a resource, except refresh tokens', async () => {
+    const response = await fetch(`${issuer}/token`, {
+      method: 'POST',
+      headers: { authorization: `Basic ${btoa(`${PLAIN.id}:${PLAIN.secret}`)}` },
+      body: new URLSearchParams({ grant_type: 'client_credentials' }),
+    })
+    const { access_token: token } = (await response.json()) as { access_token: string }
+    expect(await call({ authorization: `Bearer ${token}` })).toMatchObject({
+      status: 200,
+      body: { client: 'plain' },
+    })
+    const oidcClient = (await provider.Client.find(PLAIN.id))!
+    const grantId = await new provider.Grant({ accountId: 'user', clientId: PLAIN.id }).save()
+    const refresh = await new provider.RefreshToken({
+      ...{ accountId: 'user', client: oidcClient, grantId, gty: 'authorization_code', scope: 'openid' },
+    }).save()
+    expect(await call({ authorization: `Bearer ${refresh}` })).toMatchObject({
+      status: 401,
+      body: { message: 'The token is not an access token.' },
+    })
   })
 
   it('the tokens of a real provider are refused if they are for another API, or forged', async () => {

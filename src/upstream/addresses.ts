@@ -1,6 +1,7 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls, createSecureContext } from 'node:tls'
 import { Health, type HealthOptions } from '../health.ts'
+import { createLookup, type Resolve } from './lookup.ts'
 
 /** Returns what is called when an address, such as `http://data.internal:4000`, goes down or up. */
 export type AddressEvents = (address: string) => Pick<HealthOptions, 'onDown' | 'onUp'>
@@ -73,7 +74,8 @@ export type Connect = (address: Address, done: (failure: Error | undefined) => v
  * Creates `Connect`, over TLS if `tls` is given. Host names are resolved, and certificates
  * verified, for each socket.
  */
-export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined): Connect {
+export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined, resolve?: Resolve): Connect {
+  const lookup = createLookup(resolve)
   const secure = tls && {
     secureContext: createSecureContext({ ...tls, minVersion: 'TLSv1.2' }),
     ALPNProtocols: ['http/1.1'],
@@ -82,7 +84,15 @@ export function createConnect(timeoutMs: number, tls: Partial<Tls> | undefined):
   }
   return ({ host, port, socketPath }, done) => {
     const where = socketPath === undefined ? { host, port } : { path: socketPath }
-    const options = { ...where, noDelay: true, keepAlive: true, keepAliveInitialDelay: 1000 }
+    const options = {
+      ...where,
+      lookup,
+      // Overrides --no-network-family-autoselection, with which only the first address is used.
+      autoSelectFamily: true,
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: 1000,
+    }
     // Node's agent would take the name to verify from the caller's Host.
     const servername = tls?.servername ?? (isIP(host) === 0 ? host : '')
     const socket = secure ? connectTls({ ...options, ...secure, servername }) : connectTcp(options)

@@ -12,6 +12,8 @@ export interface PooledSocket extends Socket {
   /** `performance.now()` when it became idle, and when it expires. */
   idleSince: number
   idleUntil: number
+  /** `performance.now()` after which it carries no further request. */
+  usableUntil: number
   /** True while it rests; see `REST_MS`. */
   rests: boolean
   /** True if it has carried an upload; see `readAfterFailedWrites`. */
@@ -25,6 +27,11 @@ export interface PooledSocket extends Socket {
 const WAITING_PER_SOCKET = 8
 /** Assumed lifetime of an idle socket if the server announces none; Node.js: 5 s. */
 const IDLE_MS = 4000
+/**
+ * Maximum time for which a socket gets requests, in milliseconds, less up to a tenth, so that those
+ * opened at once do not end at once: under steady use, a changed name would never be resolved again.
+ */
+const LIFE_MS = 300_000
 const SWEEP_MS = 1000
 /**
  * Rest of a socket after a response that has no body (HEAD, 204, 304), in milliseconds. A faulty
@@ -152,6 +159,7 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     socket.target = address
     socket.owner = request
     socket.readsOn = false
+    socket.usableUntil = performance.now() + LIFE_MS * (1 - Math.random() / 10)
     socket.on('data', () => {
       // Bytes behind a complete response would be parsed as the response to the next request.
       if (socket.owner === undefined) socket.destroy()
@@ -172,7 +180,7 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   function free(socket: PooledSocket): void {
     const { keepAliveMs = IDLE_MS, isBodiless = false } = socket.owner ?? {}
     release(socket)
-    if (!socket.writable || closed) {
+    if (!socket.writable || closed || performance.now() >= socket.usableUntil) {
       socket.destroy()
       return
     }

@@ -101,7 +101,8 @@ export function parseOverrides(fields: Readonly<Record<string, string>>) {
   return { overrides, bad }
 }
 
-function parseOverride(field: string, value: string): Override | undefined {
+/** Parses a field and its value; undefined if they do not hold an override. */
+export function parseOverride(field: string, value: string): Override | undefined {
   if (field.length + value.length > MAX_LENGTH) return undefined
   try {
     const [caller, name] = JSON.parse(field) as readonly [string, unknown]

@@ -133,7 +133,7 @@ async function assumeOverrides(live: LiveOverrides, file: OverridesFile | undefi
     log.warn('limit overrides unknown; starting without them')
     return false
   }
-  live.assume(kept.fields)
+  await live.assume(kept.fields)
   const { written } = kept
   log.info(
     { overrides: live.limits.size, written },

@@ -2,8 +2,9 @@ import { InvalidQuestion } from '../errors.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { counterOf, type SharedFields, VERSION_FIELD } from '../limit/shared-fields.ts'
 import { fieldOf, formatOverride, isActive, overrideKey } from '../policy/overrides.ts'
-import { MAX_OVERRIDES, type Override, parseOverrides } from '../policy/overrides.ts'
+import { MAX_OVERRIDES, type Override } from '../policy/overrides.ts'
 import type { CountedCaller } from '../policy/counted-caller.ts'
+import { type ParsedOverride, type ParsedOverrides, parseInSlices } from './overrides-parser.ts'
 
 const TOO_MANY = `There are ${MAX_OVERRIDES} overrides at most; remove some with LIMIT=default.`
 
@@ -26,51 +27,61 @@ export type LiveOverrides = ReturnType<typeof createLiveOverrides>
 export function createLiveOverrides(source: SharedFields, prefix: string, options: LiveOverridesOptions) {
   const { onChange, onRestored, onUnreadable, onRead, everyMs = 500 } = options
   const limits = new Map<string, Override>()
-  let current: readonly Override[] = []
+  /** The overrides last parsed, also those that have ended. */
+  let known: ParsedOverrides = new Map()
+  let current: readonly ParsedOverride[] = []
   /** The version last read; undefined until the source was read. */
   let version: string | undefined
   let stopPolling: (() => void) | undefined
   let reading: Promise<void> | undefined
   let onApplied: ((callers: readonly CountedCaller[]) => void) | undefined
 
-  const active = (overrides = current): readonly Override[] =>
-    overrides.filter((override) => isActive(override, SYSTEM_CLOCK.date()))
+  function active(overrides = current): readonly ParsedOverride[] {
+    const now = SYSTEM_CLOCK.date()
+    return overrides.filter(({ override }) => isActive(override, now))
+  }
 
   /** Reads the overrides if their version has changed; writes them back if the source has an older version. */
-  async function readChanged(): Promise<readonly Override[] | undefined> {
+  async function readChanged(): Promise<readonly ParsedOverride[] | undefined> {
     const latest = await source.version()
     if (latest === version) return undefined
     if (version !== undefined && counterOf(latest) < counterOf(version)) {
       const kept = active()
-      const fields = new Map(kept.map((override) => [fieldOf(override), formatOverride(override)]))
+      const fields = new Map(kept.map(({ field, override }) => [field, formatOverride(override)]))
       // Does nothing if another gateway was faster; the next poll then reads that gateway's version.
       if (await source.restore(fields, version)) onRestored?.(kept.length)
       return undefined
     }
     const fields = await source.read()
-    const overrides = parse(fields)
+    const overrides = await parse(fields)
     version = fields[VERSION_FIELD] ?? ''
     onRead?.(fields)
     return overrides
   }
 
-  function parse(fields: Readonly<Record<string, string>>): readonly Override[] {
-    const { overrides, bad } = parseOverrides(fields)
+  async function parse(fields: Readonly<Record<string, string>>) {
+    const { parsed, bad } = await parseInSlices(fields, prefix, known)
+    known = parsed
     if (bad.length > 0) onUnreadable(bad.length)
-    return overrides
+    return [...parsed.values()]
   }
 
   /** Puts the overrides read, if any, into force, and drops those that have ended. */
-  function apply(changed: readonly Override[] | undefined): void {
+  function apply(changed: readonly ParsedOverride[] | undefined): void {
     const before = current
     current = active(changed)
     if (changed === undefined && current.length === before.length) return
     const [added, removed] = [difference(current, before), difference(before, current)]
     if (added.length + removed.length === 0) return
     limits.clear()
-    for (const override of current) limits.set(overrideKey(prefix, override), override)
+    for (const { key, override } of current) limits.set(key, override)
     onChange(current.length, added, removed)
     onApplied?.([...added, ...removed].map(({ caller }) => caller))
+  }
+
+  function isInForce(override: Override): boolean {
+    const inForce = limits.get(overrideKey(prefix, override))
+    return inForce !== undefined && formatOverride(inForce) === formatOverride(override)
   }
 
   /** Reads and applies a change of the source, one reading at a time. Rejects if the source does not answer. */
@@ -83,12 +94,12 @@ export function createLiveOverrides(source: SharedFields, prefix: string, option
     /** The overrides in force; always the same map. */
     limits,
     /** Returns the overrides that have not ended. */
-    values: () => active(),
+    values: (): readonly Override[] => active().map(({ override }) => override),
     load,
     /** Returns true after the source was read once. */
     wasRead: () => version !== undefined,
     /** Puts overrides of another origin into force, until the source is read: it replaces them all. */
-    assume: (fields: Readonly<Record<string, string>>): void => apply(parse(fields)),
+    assume: async (fields: Readonly<Record<string, string>>): Promise<void> => apply(await parse(fields)),
     /** Polls the source, and calls `applied` after each change, with the callers whose overrides have changed. */
     watch(applied: (callers: readonly CountedCaller[]) => void): void {
       onApplied = applied
@@ -100,13 +111,14 @@ export function createLiveOverrides(source: SharedFields, prefix: string, option
      */
     async change(set: readonly Override[], removed: readonly Pick<Override, 'caller' | 'name'>[]) {
       await load()
-      const { overrides, bad } = parseOverrides(await source.read())
+      const { parsed, bad } = await parseInSlices(await source.read(), prefix, known)
+      const overrides = [...parsed.values()]
       const changed = new Set([...set, ...removed].map(fieldOf))
-      const others = active(overrides).filter((override) => !changed.has(fieldOf(override)))
-      const kept = new Set(others.map(fieldOf))
+      const others = active(overrides).filter(({ field }) => !changed.has(field))
+      const kept = new Set(others.map(({ field }) => field))
       if (set.length === 0 && kept.size === overrides.length) return
       if (kept.size + set.length > MAX_OVERRIDES) throw new InvalidQuestion(TOO_MANY)
-      const obsolete = [...bad, ...overrides.map(fieldOf)].filter((field) => !kept.has(field))
+      const obsolete = [...bad, ...overrides.map(({ field }) => field)].filter((field) => !kept.has(field))
       const fields = new Map<string, string | undefined>(obsolete.map((field) => [field, undefined]))
       for (const override of set) fields.set(fieldOf(override), formatOverride(override))
       await source.change(fields, version ?? '')
@@ -114,17 +126,18 @@ export function createLiveOverrides(source: SharedFields, prefix: string, option
       await reading?.catch(() => {})
       await load()
       const isStillSet = removed.some((override) => limits.has(overrideKey(prefix, override)))
-      if (isStillSet || difference(active(set), current).length > 0)
+      const isMissing = set.some(
+        (override) => isActive(override, SYSTEM_CLOCK.date()) && !isInForce(override),
+      )
+      if (isStillSet || isMissing)
         throw new Error('the change has no effect: the overrides in Redis are damaged')
     },
     close: (): void => stopPolling?.(),
   }
 }
 
-const textOf = (override: Override): string => `${fieldOf(override)} ${formatOverride(override)}`
-
-/** Returns the overrides of `some` that are not in `others`. */
-function difference(some: readonly Override[], others: readonly Override[]): readonly Override[] {
-  const known = new Set(others.map(textOf))
-  return some.filter((override) => !known.has(textOf(override)))
+/** Returns the overrides of `some` that are not in `others`; `parseInSlices` keeps unchanged ones. */
+function difference(some: readonly ParsedOverride[], others: readonly ParsedOverride[]): readonly Override[] {
+  const known = new Set(others.map(({ override }) => override))
+  return some.flatMap(({ override }) => (known.has(override) ? [] : [override]))
 }

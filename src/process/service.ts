@@ -27,6 +27,9 @@ import { createOperations } from './operations.ts'
 import { createResources } from './resources.ts'
 import { createWiring } from './wiring.ts'
 
+/** Maximum callers whose decisions are dropped one by one: each is compared with all rows of the table. */
+const MAX_FORGOTTEN = 100
+
 /** Serves callers: in this process, or in several that share its port. */
 export interface Service extends OperatorApi {
   /** The callers' listener, such as `http://127.0.0.1:8080`. */
@@ -127,7 +130,8 @@ export async function buildService(
     current.usage.forget()
     for (const caller of callers) activity.forget(caller)
   }
-  overrides.watch((callers) => forget(...callers))
+  // For many callers, dropping all decisions takes less than finding theirs.
+  overrides.watch((callers) => (callers.length > MAX_FORGOTTEN ? forget([]) : forget(...callers)))
 
   return {
     ...addresses,

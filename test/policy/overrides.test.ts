@@ -355,6 +355,72 @@ describe('the overrides in memory', () => {
   })
 })
 
+describe('as many overrides as there may be', () => {
+  const MANY = Array.from({ length: MAX_OVERRIDES }, (_, i) => of(`client-${i}`))
+  async function followMany() {
+    const source = createMemoryFields()
+    const write = (fields: Readonly<Record<string, string>>) =>
+      source.change(new Map(Object.entries(fields)), '')
+    await write(fieldsOf(...MANY))
+    const changes: [number, readonly Override[], readonly Override[]][] = []
+    const live = createLiveOverrides(source, 'p', {
+      onChange: (...change) => changes.push(change),
+      onUnreadable: () => {},
+    })
+    const limitOf = (client: string) => live.limits.get(overrideKey('p', of(client)))?.limit
+    return { ...live, source, write, changes, limitOf }
+  }
+
+  it('are parsed in slices, between which other work is done', async () => {
+    const { load, values } = await followMany()
+    let iterations = 0
+    let isLoading = true
+    const count = (): void => {
+      iterations++
+      if (isLoading) setImmediate(count)
+    }
+    setImmediate(count)
+    await load()
+    isLoading = false
+    expect(iterations).toBeGreaterThan(2)
+    expect(values()).toEqual(MANY)
+  })
+
+  it('are compared with those before by each field: only the changed ones are reported', async () => {
+    const { load, write, changes, values } = await followMany()
+    await load()
+    expect(changes.splice(0)).toEqual([[MAX_OVERRIDES, MANY, []]])
+    const [field] = Object.keys(fieldsOf(of('client-7')))
+    // The same override in another order of its members, and a changed one.
+    await write({ [field!]: '{"setAt":1,"limit":5}', ...fieldsOf(of('client-8', 9)) })
+    await load()
+    expect(changes.splice(0)).toEqual([[MAX_OVERRIDES, [of('client-8', 9)], [of('client-8')]]])
+    expect(values()).toEqual(MANY.with(8, of('client-8', 9)))
+    await write(fieldsOf(of('client-8')))
+    await load()
+    expect(changes).toEqual([[MAX_OVERRIDES, [of('client-8')], [of('client-8', 9)]]])
+  })
+
+  it('lose no change that is made while they are parsed, by this gateway or another', async () => {
+    const { load, write, change, changes, limitOf } = await followMany()
+    for (const isOwn of [false, true]) {
+      const loading = load()
+      await new Promise(setImmediate)
+      const limit = isOwn ? 7 : 6
+      if (isOwn) await change([of('client-1', limit)], [])
+      else await write(fieldsOf(of('client-1', limit)))
+      await loading
+      if (!isOwn) await load()
+      expect(limitOf('client-1')).toBe(limit)
+      // For the next reading, all fields are new.
+      await write(fieldsOf(...MANY.map((one) => ({ ...one, setAt: limit }))))
+    }
+    await load()
+    expect(limitOf('client-1')).toBe(5)
+    expect(changes.map(([count]) => count)).toEqual(changes.map(() => MAX_OVERRIDES))
+  })
+})
+
 describe.each([
   ['a cluster', async () => ({ cluster: (await sharedCluster()).urls })],
   [

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { constants, open, rename, rm, writeFile } from 'node:fs/promises'
+import { setImmediate as nextIteration } from 'node:timers/promises'
 import type { Log } from '../observe/log.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from '../runtime/instant.ts'
@@ -13,6 +14,8 @@ const FORMAT = 1
 /** Maximum size in bytes of a file that is read or written; 10,000 overrides usually take 2 MB. */
 const MAX_BYTES = 64 * 1024 ** 2
 const TOO_LARGE = `is larger than ${MAX_BYTES} bytes`
+/** Fields that are formatted at a time: 10,000 in one go would delay all requests by 10 ms. */
+const SLICE = 500
 /** Pause after a failed write, in milliseconds. */
 const RETRY_MS = 10_000
 
@@ -26,8 +29,8 @@ export type OverridesFile = ReturnType<typeof createOverridesFile>
  * overrides, and its writer replaces it after that poll.
  */
 export function createOverridesFile(file: string, prefix: string, log: Log, retryMs = RETRY_MS) {
-  /** The latest text, unless it is in the file. */
-  let pending: string | undefined
+  /** The latest overrides, unless they are in the file. */
+  let pending: Fields | undefined
   let writing: Promise<void> | undefined
   let isFailing = false
   let cancelRetry: (() => void) | undefined
@@ -39,16 +42,17 @@ export function createOverridesFile(file: string, prefix: string, log: Log, retr
     cancelRetry = SYSTEM_CLOCK.after(retryMs, startWriting)
   }
 
-  /** Writes the latest text until none is pending, or until a write fails. Never rejects. */
+  /** Writes the latest overrides until none are pending, or until a write fails. Never rejects. */
   async function writePending(): Promise<void> {
     while (pending !== undefined) {
-      const text = pending
+      const fields = pending
       try {
-        if (!(await holds(file, text))) await replace(file, text)
+        const bytes = await format(fields, prefix)
+        if (!(await holds(file, bytes))) await replace(file, bytes)
       } catch (error) {
         return failed(error)
       }
-      if (pending === text) pending = undefined
+      if (pending === fields) pending = undefined
       if (isFailing) log.info({ file }, 'overrides file written again')
       isFailing = false
     }
@@ -62,7 +66,7 @@ export function createOverridesFile(file: string, prefix: string, log: Log, retr
   return {
     /** Writes what was read from Redis, unless the file already holds it. */
     save(fields: Fields): void {
-      pending = JSON.stringify({ format: FORMAT, prefix, fields })
+      pending = fields
       startWriting()
     },
     /** Reads the file. Returns undefined if there is none, and with a warning if it cannot be used. */
@@ -98,6 +102,19 @@ async function readBounded(file: string) {
   }
 }
 
+/** Returns the JSON of overrides, formatted in slices. */
+async function format(fields: Fields, prefix: string): Promise<Buffer> {
+  const slices: string[] = []
+  const entries = Object.entries(fields)
+  for (let i = 0; i < entries.length; i += SLICE) {
+    const slice = Object.fromEntries(entries.slice(i, i + SLICE))
+    // Without its braces.
+    slices.push(JSON.stringify(slice).slice(1, -1))
+    await nextIteration()
+  }
+  return Buffer.from(`{"format":${FORMAT},"prefix":${JSON.stringify(prefix)},"fields":{${slices.join(',')}}}`)
+}
+
 function parse(bytes: Buffer, prefix: string): Fields {
   const { format, prefix: written, fields } = parseObject(bytes) ?? {}
   if (format !== FORMAT || !isObject(fields)) throw new Error(`does not hold overrides in format ${FORMAT}`)
@@ -107,10 +124,10 @@ function parse(bytes: Buffer, prefix: string): Fields {
   return fields as Fields
 }
 
-/** Returns true if a file can be read and holds a text. */
-const holds = (file: string, text: string): Promise<boolean> =>
+/** Returns true if a file can be read and holds these bytes. */
+const holds = (file: string, bytes: Buffer): Promise<boolean> =>
   readBounded(file).then(
-    ({ bytes }) => bytes.equals(Buffer.from(text)),
+    (read) => read.bytes.equals(bytes),
     () => false,
   )
 
@@ -118,12 +135,12 @@ const holds = (file: string, text: string): Promise<boolean> =>
  * Replaces a file at once, so that no reader sees a part of it. Only this user may read it: callers
  * and notes of operators are in it.
  */
-async function replace(file: string, text: string): Promise<void> {
-  if (Buffer.byteLength(text) > MAX_BYTES) throw new Error(TOO_LARGE)
+async function replace(file: string, bytes: Buffer): Promise<void> {
+  if (bytes.length > MAX_BYTES) throw new Error(TOO_LARGE)
   // A random name: processes of several containers may have the same id.
   const temporary = `${file}.${randomUUID()}.tmp`
   try {
-    await writeFile(temporary, text, { mode: 0o600, flag: 'wx', flush: true })
+    await writeFile(temporary, bytes, { mode: 0o600, flag: 'wx', flush: true })
     await rename(temporary, file)
   } catch (error) {
     await rm(temporary, { force: true }).catch(() => {})

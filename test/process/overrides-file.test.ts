@@ -159,6 +159,18 @@ describe('the file of the overrides', () => {
     expect(lines).toEqual([])
   })
 
+  it('keeps all of many overrides, and only the latest while it is formatted', async () => {
+    const { save, close, read } = open('with:"quotes"')
+    const many = (length: number) =>
+      Object.fromEntries(Array.from({ length }, (_, i) => [`["client-${i}","requests"]`, '{"limit":0}']))
+    for (const count of [500, 501, 1200]) {
+      save(many(900))
+      save(many(count))
+      await close()
+      expect((await read())?.fields).toEqual(many(count))
+    }
+  })
+
   it('is not written again with the same content, and ends with the latest of several', async () => {
     const { save, close } = open()
     writeFileSync(file, text())

@@ -144,6 +144,20 @@ it('shows until when a certificate is valid, and the days left', async () => {
   )
 })
 
+it('says beside Ready that the limits set by operators are unknown', async () => {
+  const redis = await startRedis()
+  await redis.kill()
+  const page = await open(
+    await startLogging({ data: upstream.url, store: `{ redis: { url: "${redis.url}" } }` }),
+  )
+  const ready = page.locator('#ready')
+  const unknown = ready.getByText(/^Ready, but .*; limits set by operators are unknown until Redis answers$/)
+  await unknown.waitFor(WAIT)
+  await redis.start()
+  await ready.getByText('Ready', { exact: true }).waitFor(WAIT)
+  expect(await unknown.count()).toBe(0)
+})
+
 it('says beside Ready that the file was rejected and that Redis is out of reach, on a phone too', async () => {
   const file = join(createFolder(), 'sluice.yaml')
   const redis = await startRedis()

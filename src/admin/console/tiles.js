@@ -31,10 +31,11 @@ export function tiles(parent) {
  * @param {Overview} overview
  * @returns {[text: string, className: string]}
  */
-export function readiness({ notReady, reloads, status: { store } }) {
+export function readiness({ notReady, reloads, status: { store, overridesKnown } }) {
   const troubles = []
   const { outage } = store
   if (outage !== null) troubles.push(`Redis is unavailable since ${time(outage.since)}: ${outage.text}`)
+  if (!overridesKnown) troubles.push('limits set by operators are unknown until Redis answers')
   const [reload] = reloads
   if (reload?.problems[0] !== undefined)
     troubles.push(`the file was rejected at ${time(reload.at)}: ${reload.problems[0]}`)

@@ -163,6 +163,7 @@ export async function compile(settings: Settings, directory: string, files: Read
       ...route,
       hosts: route.host === undefined ? listen.hosts : undefined,
       maxBody: isGuarded(route) ? par!.maxBody : route.maxBody,
+      cors: isGuarded(route) || route.cors === 'none' ? undefined : (route.cors ?? settings.cors),
       limits: route.limits
         .map((name) => limits.find((limit) => limit.name === name)!)
         .filter((limit) => costOf(route, limit) > 0)

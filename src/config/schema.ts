@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { parse } from 'yaml'
 import { z } from 'zod'
 import { packageFile } from '../runtime/package.ts'
+import { cors } from './sections/cors.ts'
 import { clients, par, tokens } from './sections/identity.ts'
 import { limitsSection } from './sections/limits.ts'
 import { admin, forwardAuth, listenSection, store } from './sections/listeners.ts'
@@ -43,6 +44,7 @@ export const settings = section({
   parameters: parameters.default({}),
   headers: headers.prefault({}),
   errors: errors.prefault({}),
+  cors: cors.optional(),
   failures: failures.optional(),
   tracing: tracing.optional(),
   routes,

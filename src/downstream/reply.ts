@@ -44,6 +44,7 @@ const headersOf = (contentType: string | undefined): string =>
 const CSP = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 const OTHER_PAGE_FIELDS = '\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer'
 const JSON_HEADERS = headersOf('application/json')
+const TEXT_HEADERS = headersOf('text/plain; charset=utf-8')
 const PAGE_FIELDS = `\r\nContent-Security-Policy: ${CSP}${OTHER_PAGE_FIELDS}`
 const FORMATS = {
   problem: { headers: headersOf('application/problem+json'), bodyOf: problemBody },
@@ -113,6 +114,11 @@ export function prefersPage({ accept = '' }: IncomingHttpHeaders): boolean {
   return new Negotiator({ headers }).mediaType(['application/json', 'text/html']) === 'text/html'
 }
 
+/** Returns a reply of one line of text. */
+export function textReply(status: number, line: string): Reply {
+  return { status, checked: {}, headers: TEXT_HEADERS, body: `${line}\n` }
+}
+
 export function jsonReply(body: object): Reply {
   return { status: 200, checked: {}, headers: JSON_HEADERS, body: JSON.stringify(body) }
 }
@@ -133,7 +139,8 @@ export function writeReply(response: ServerResponse, reply: Reply, fields: strin
     response.shouldKeepAlive = false
     request.resume()
   }
-  response.writeHead(status, { ...checked, 'Content-Length': bytes })
+  // RFC 9110 section 8.6: no Content-Length in a 204.
+  response.writeHead(status, status === 204 ? checked : { ...checked, 'Content-Length': bytes })
   appendFields(response, headers + fields)
   const isHead = request.method === 'HEAD'
   // Node.js sends no body in a response to HEAD.

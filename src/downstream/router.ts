@@ -20,7 +20,7 @@ export interface Route extends Pattern {
   readonly match: string
   readonly upstream?: string | undefined
   /** Set if the gateway itself answers. */
-  readonly respond?: 'limits' | undefined
+  readonly respond?: 'limits' | 'health' | undefined
   readonly authenticate: 'none' | 'bearer' | 'par' | 'authorization'
   readonly scope: readonly string[]
   /** The path parameters that its limits count by; none if absent. */

@@ -1,5 +1,13 @@
+import { ownCorsFields } from '../downstream/cors.ts'
 import { passReply, replyForNginx } from '../downstream/forward-auth.ts'
-import { jsonReply, prefersPage, refusalReply, type Reply, writeReply } from '../downstream/reply.ts'
+import {
+  jsonReply,
+  prefersPage,
+  refusalReply,
+  type Reply,
+  textReply,
+  writeReply,
+} from '../downstream/reply.ts'
 import { Failure, Refusal } from '../errors.ts'
 import { NO_FACTS } from '../policy/facts.ts'
 import { ipPart } from '../policy/key.ts'
@@ -14,11 +22,14 @@ import type { Exchange, GatewayDeps, Identified, Outcome } from './exchange.ts'
  */
 const ANONYMOUS = '\ud800'
 
-/** Forwards the request, responds to `respond: limits`, or lets the request of a proxy pass. */
+/** Forwards the request, responds as `respond` says, or lets the request of a proxy pass. */
 export function answer(deps: GatewayDeps, exchange: Identified): Outcome | Promise<Outcome> {
   if (exchange.asked !== undefined) return pass(deps, exchange)
-  const { forward: upstream } = exchange.route
-  return upstream === undefined ? respond(deps, exchange) : forward(deps, exchange, upstream)
+  const { forward: upstream, respond } = exchange.route
+  if (upstream !== undefined) return forward(deps, exchange, upstream)
+  if (respond === 'limits') return showLimits(deps, exchange)
+  exchange.reply = deps.isReady() ? textReply(200, 'ready') : textReply(503, 'not ready')
+  return undefined
 }
 
 async function pass(deps: GatewayDeps, exchange: Identified): Promise<Outcome> {
@@ -47,6 +58,7 @@ function forward(deps: GatewayDeps, exchange: Identified, upstream: Forward): Pr
     rateLimit: exchange.rateLimitFields,
     requestId: exchange.requestId,
     responseFields,
+    cors: exchange.cors?.fieldsFor(request.headers.origin),
     caller: exchange.caller.client ?? ANONYMOUS + ipPart(exchange.ip),
   }
   return new Promise((resolve) => {
@@ -58,7 +70,7 @@ function forward(deps: GatewayDeps, exchange: Identified, upstream: Forward): Pr
   })
 }
 
-async function respond(deps: GatewayDeps, exchange: Identified): Promise<Outcome> {
+async function showLimits(deps: GatewayDeps, exchange: Identified): Promise<Outcome> {
   const { caller, proved } = exchange
   // Concurrently, so that the caller waits for Redis once; the limit shown is one of those listed, and read once.
   const [decision, limits, rateLimit] = await Promise.all([
@@ -68,7 +80,7 @@ async function respond(deps: GatewayDeps, exchange: Identified): Promise<Outcome
   ])
   if (proved !== undefined && decision.replayed === true) return proved.token.replayed()
   exchange.rateLimitFields = rateLimit
-  write(deps, exchange, jsonReply(limits))
+  exchange.reply = jsonReply(limits)
   return undefined
 }
 
@@ -102,13 +114,14 @@ export function refuse(deps: GatewayDeps, exchange: Exchange, refusal: Refusal):
   }
 }
 
-/** Writes the gateway's own response, with the limit, if any, and the request id. */
-function write({ responseFields }: GatewayDeps, exchange: Exchange, own: Reply): void {
-  const { asked, rateLimitFields = '', refusal, requestId, response } = exchange
+/** Writes the gateway's own response, with the limit, if any, the request id and the fields of `cors`. */
+export function write({ responseFields }: GatewayDeps, exchange: Exchange, own: Reply): void {
+  const { asked, cors, rateLimitFields = '', refusal, request, requestId, response } = exchange
   const isForNginx = refusal !== undefined && asked?.proxy === 'nginx'
   const transportSecurity = asked === undefined ? responseFields.transportSecurity : ''
   const fields = `${transportSecurity}${rateLimitFields}\r\n${responseFields.requestId}: ${requestId}`
-  exchange.bytes += writeReply(response, isForNginx ? replyForNginx(own) : own, fields)
+  const corsFields = cors && ownCorsFields(cors.fieldsFor(request.headers.origin), own.checked)
+  exchange.bytes += writeReply(response, isForNginx ? replyForNginx(own) : own, fields + (corsFields ?? ''))
 }
 
 export function toRefusal(error: unknown): Refusal {

@@ -2,13 +2,14 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:
 import type { Proof } from '../authenticate/proof/dpop.ts'
 import type { Authenticate } from '../authenticate/token/bearer.ts'
 import type { BoundToken } from '../authenticate/token/challenge.ts'
+import type { Cors } from '../downstream/cors.ts'
 import type { AskedRequest } from '../downstream/forward-auth.ts'
 import type { BodyLength } from '../downstream/framing.ts'
 import { type Head, readHead } from '../downstream/head.ts'
 import { hidesCaller } from '../downstream/listener/proxied.ts'
 import type { Peers } from '../downstream/peers.ts'
 import type { PublicUrl } from '../downstream/public-url.ts'
-import type { ErrorFormat } from '../downstream/reply.ts'
+import type { ErrorFormat, Reply } from '../downstream/reply.ts'
 import type { RequestFields } from '../downstream/request-fields.ts'
 import type { Params, Route, Router } from '../downstream/router.ts'
 import type { Served, Target } from '../downstream/target.ts'
@@ -39,6 +40,8 @@ export interface GatewayRoute extends Route {
   /** Its upstream; undefined if the gateway itself responds. */
   readonly forward: Forward | undefined
   readonly errorFormat: ErrorFormat
+  /** Undefined if pages of other origins have no access. */
+  readonly cors: Cors | undefined
   /** True if a limit counts by the address of the caller. */
   readonly countsByIp: boolean
   /** Decides about the fields of its requests, for limits and for the upstream. */
@@ -78,6 +81,10 @@ export interface GatewayDeps extends Served {
   /** Decides about the fields of a request that a proxy asks about. */
   readonly askedFields: RequestFields
   readonly responseFields: ResponseFields
+  /** Applies to paths without a route. */
+  readonly cors: Cors | undefined
+  /** True if the gateway should get requests, as `/readyz` says. */
+  isReady(): boolean
   /** Called for `X-Forwarded-For` of a peer that is not trusted, on a route that counts by the address. */
   onIgnoredForwardedFor(peer: string): void
   /** Undefined if failures are not counted. */
@@ -119,6 +126,10 @@ export class Exchange implements Facts {
   /** The request that a proxy asks about; the gateway answers whether it may pass. */
   readonly asked: AskedRequest | undefined
   readonly head: Head
+  /** Decides which pages may read the response: in general until the phase `match`, then as the route does. */
+  cors: Cors | undefined
+  /** The gateway's own response that is not a refusal; written after the phases. */
+  reply: Reply | undefined = undefined
 
   // parse
   bodyLength: BodyLength = undefined
@@ -180,6 +191,7 @@ export class Exchange implements Facts {
     this.expectsContinue = expectsContinue
     this.requestId = requestIdOf(request.headers[deps.responseFields.idField])
     this.asked = deps.readAsked?.(request)
+    this.cors = this.asked === undefined ? deps.cors : undefined
     this.head = readHead(request.rawHeaders)
     this.method = this.asked?.method ?? request.method ?? ''
     this.peer = peerAddress(request.socket.remoteAddress ?? '')

@@ -1,4 +1,5 @@
 import { hasChunks } from '../downstream/body.ts'
+import { corsOf } from '../downstream/cors.ts'
 import { bodyLength, mayBeUnread } from '../downstream/framing.ts'
 import type { Serve } from '../downstream/listener/pipelining.ts'
 import { matchReadings, refuseReadings } from '../downstream/readings.ts'
@@ -9,10 +10,11 @@ import { ambiguousFraming, badRequest, methodNotAllowed, notFound, Refusal } fro
 import type { Decision } from '../limit/decision.ts'
 import { exceeded } from './rate-limit-fields.ts'
 import { callAtIterationEnd } from '../runtime/batch.ts'
-import { answer, endCall, limitFields, recordEnd, refuse, toRefusal } from './answer.ts'
+import { answer, endCall, limitFields, recordEnd, refuse, toRefusal, write } from './answer.ts'
 import { authenticate, refuseCounted } from './authenticate.ts'
 import type { GatewayDeps, Identified, Outcome, Parsed, Routed } from './exchange.ts'
 import { Exchange } from './exchange.ts'
+import { answerPreflight } from './preflight.ts'
 
 type Phase = (deps: GatewayDeps, exchange: Identified) => Outcome | Promise<Outcome>
 
@@ -37,6 +39,7 @@ export function createGateway(deps: GatewayDeps): Serve {
     }
     const end = (refusal: Outcome): void => {
       if (refusal !== undefined) refuse(deps, exchange, refusal)
+      else if (exchange.reply !== undefined) write(deps, exchange, exchange.reply)
       finish()
     }
     response.on('close', finish)
@@ -52,9 +55,9 @@ export function createGateway(deps: GatewayDeps): Serve {
   }
 }
 
-/** Runs the phases. Returns a promise only if a phase waits. */
+/** Runs the phases, until one has a refusal or a reply. Returns a promise only if a phase waits. */
 function run(deps: GatewayDeps, exchange: Exchange, from = 0): Outcome | Promise<Outcome> {
-  for (let i = from; i < PHASES.length; i++) {
+  for (let i = from; i < PHASES.length && exchange.reply === undefined; i++) {
     // The phases before have found what the type of this one says.
     const outcome = PHASES[i]!(deps, exchange as Identified)
     if (outcome instanceof Promise)
@@ -102,15 +105,19 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
 /**
  * Finds the route. Returns a 400 if servers could read the path as one of another route or id, a 404
  * if no route matches the path, or if it is not served here, a 405 if none matches the method.
+ * Answers preflights.
  */
 function match(deps: GatewayDeps, exchange: Parsed): Outcome {
   const { asked, method, peer, request, target, trusted } = exchange
+  if (answerPreflight(deps, exchange)) return undefined
+  const found = deps.match(method, target.host, target.segments)
+  // Before any refusal, so that pages can read it.
+  if (asked === undefined) exchange.cors = corsOf(found, deps.cors)
   if (target.isAmbiguous) {
     const readings = matchReadings(deps.match, method, target)
     const refusal = readings instanceof Refusal ? readings : refuseReadings(readings)
     if (refusal !== undefined) return refusal
   }
-  const found = deps.match(method, target.host, target.segments)
   if (found === undefined) return notFound()
   if ('allow' in found) {
     exchange.nearest = found.nearest

@@ -1,4 +1,5 @@
 import type { Config } from '../config/compile.ts'
+import { type Cors, createCors, type CorsSettings } from '../downstream/cors.ts'
 import { hostErrorFormats } from '../downstream/reply.ts'
 import { createRequestFields, isCallerField } from '../downstream/request-fields.ts'
 import { createRouter, isGuarded } from '../downstream/router.ts'
@@ -79,12 +80,23 @@ export function openRoutes(
     }),
   )
 
+  /** Compiled settings of `cors`, by their JSON. */
+  const compiledCors = new Map<string, Cors>()
+  function compileCors(settings: CorsSettings | undefined): Cors | undefined {
+    if (settings === undefined) return undefined
+    const key = JSON.stringify(settings)
+    const cors = compiledCors.get(key) ?? createCors(settings, headers.requestId)
+    compiledCors.set(key, cors)
+    return cors
+  }
+
   const serve = (route: CompiledRoute): GatewayRoute => ({
     ...route,
     countsByIp: route.limits.some(({ per }) => per.includes('ip')),
     fields: fields.get(route.upstream ?? '') ?? askedFields,
     forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
     errorFormat: isGuarded(route) ? 'oauth' : (errorFormats.get(route.upstream ?? '') ?? 'problem'),
+    cors: compileCors(route.cors),
     shownQuota: compileShown(route),
     proofQuota: compileProof(route),
   })
@@ -94,6 +106,7 @@ export function openRoutes(
     ...servedHosts(routes, listen.hosts),
     askedFields,
     responseFields: createResponseFields(headers.requestId, listen.tls !== undefined),
+    cors: compileCors(config.cors),
     errorFormatOf: hostErrorFormats(served),
     documentation: config.errors.documentation,
     rateLimitHeaders: headers.draft === 'draft-10' ? withDraftHeaders : decisionHeaders,

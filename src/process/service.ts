@@ -96,7 +96,14 @@ export async function buildService(
   const onIgnoredForwardedFor = throttle(warnOfPeer, WARN_OF_PEER_MS, String, MAX_PEERS)
   const resources = createResources()
   const trace = tracing?.begin
-  const kept = { log, metrics, opened, failures, limiter, trace, observe, onIgnoredForwardedFor }
+  let closing = false
+  function notReadyReason(): string | undefined {
+    const issuer = current.issuers.awaited()
+    if (issuer !== undefined) return `the keys of the issuer ${issuer} are not read yet`
+    return opened.notReadyReason()
+  }
+  const isReady = () => !closing && notReadyReason() === undefined
+  const kept = { log, metrics, opened, failures, limiter, trace, observe, onIgnoredForwardedFor, isReady }
   const { wire, loadIssuerKeys } = createWiring(resources, kept)
   let current = resources.replace(() => wire(started))
 
@@ -135,11 +142,7 @@ export async function buildService(
 
   return {
     ...addresses,
-    notReadyReason() {
-      const issuer = current.issuers.awaited()
-      if (issuer !== undefined) return `the keys of the issuer ${issuer} are not read yet`
-      return opened.notReadyReason()
-    },
+    notReadyReason,
     async apply(next) {
       const loadedKeys = await loadIssuerKeys(next)
       if (listeners.draining()) return
@@ -163,6 +166,7 @@ export async function buildService(
     ...createOperations({ current: () => current, opened, activity, forget, log }),
     forget,
     async close(lameDuck) {
+      closing = true
       const { drainTimeoutMs } = current.config
       const lameDuckMs = lameDuck ? drainTimeoutMs * LAME_DUCK : 0
       const endAt = performance.now() + drainTimeoutMs

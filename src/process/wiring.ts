@@ -19,7 +19,10 @@ import { openRoutes } from './routes.ts'
 const MAX_FIELD = 64
 
 /** The parts that outlive a reload. */
-interface Parts extends Pick<GatewayDeps, 'limiter' | 'trace' | 'observe' | 'onIgnoredForwardedFor'> {
+interface Parts extends Pick<
+  GatewayDeps,
+  'limiter' | 'trace' | 'observe' | 'onIgnoredForwardedFor' | 'isReady'
+> {
   readonly log: Log
   readonly metrics: Metrics
   readonly opened: OpenedStore

@@ -1,6 +1,8 @@
+import type { CorsFields } from '../downstream/cors.ts'
 import { HOP_BY_HOP, namedByConnection, nameSet } from '../downstream/request-fields.ts'
 import { memoize } from '../runtime/memoize.ts'
 import { challengesConnection } from './bound-schemes.ts'
+import { addCorsFields } from './cors-fields.ts'
 
 /** Response fields that the gateway replaces on limited routes. */
 const RATE_LIMIT = nameSet(`
@@ -64,6 +66,8 @@ export interface AddedFields {
   /** The request id of a response that has none. */
   readonly requestId: string
   readonly responseFields: ResponseFields
+  /** On a route with `cors`, its fields for the origin of the request. */
+  readonly cors?: CorsFields | undefined
 }
 
 /**
@@ -74,8 +78,9 @@ export interface AddedFields {
  * announced lifetime of an idle socket, less the time for the next request to arrive.
  * `isConnectionBound` is true if the server authenticates the connection (NTLM, Negotiate).
  */
-export function readResponseHead(rawHeaders: readonly string[], status: number, added: AddedFields) {
-  const { requestId, responseFields } = added
+export function readResponseHead(received: readonly string[], status: number, added: AddedFields) {
+  const { requestId, responseFields, cors } = added
+  const rawHeaders = cors === undefined ? received : addCorsFields(received, cors)
   const { kindOf } = responseFields
   const hasOwnLimit =
     status === 429 && rawHeaders.some((name, i) => i % 2 === 0 && kindOf(name) === 'rate-limit')

@@ -9,6 +9,47 @@ const CONNECTION = '1ffe1a3f-0b2f-4a3e-9d7a-6d3b8f6f1c11'
 const STATUSES = [402, 413, 431, 503]
 const key = makeKey('ES256')
 
+it('nginx.conf with the lines for browsers answers preflights, and lets pages read responses and refusals', async () => {
+  const data = await startUpstream((_, response) => {
+    response.writeHead(200, { 'Access-Control-Allow-Origin': 'https://old.example.com' }).end('{}')
+  })
+  const gateway = await startGateway({
+    data: 'http://unused.internal',
+    routes: 'routes: [{ match: "/v3/*", authenticate: bearer, limits: [requests] }]',
+    limits: 'limits: { requests: { per: [client], limit: 1, window: 1m } }',
+    more: 'forwardAuth: { port: 0, from: nginx }',
+  })
+  const proxy = await startAsking('nginx', [gateway], data.port, { on: ['browsers'] })
+  const Origin = 'https://app.example.com'
+  const asked = { 'Access-Control-Request-Method': 'PUT', 'Access-Control-Request-Headers': 'authorization' }
+  const preflight = (origin: string) =>
+    call(proxy.port, { method: 'OPTIONS', path: '/v3/a', headers: { Origin: origin, ...asked } })
+  const answer = await preflight(Origin)
+  expect([answer.status, data.seen.length]).toEqual([204, 0])
+  expect(answer.headers).toMatchObject({
+    'access-control-allow-origin': Origin,
+    'access-control-allow-methods': 'GET, HEAD, POST, PUT, PATCH, DELETE',
+    'access-control-allow-headers': 'authorization',
+    vary: 'Origin',
+  })
+  expect((await preflight('https://evil.example')).headers).not.toHaveProperty('access-control-allow-origin')
+
+  const ann = await token('ann')
+  const responses = [
+    await call(proxy.port, { path: '/v3/a', headers: { Origin }, token: ann }),
+    await call(proxy.port, { path: '/v3/a', headers: { Origin }, token: ann }),
+    await call(proxy.port, { path: '/v3/a', headers: { Origin } }),
+    await call(proxy.port, { path: '/v4/a', headers: { Origin } }),
+  ]
+  expect(responses.map(({ status }) => status)).toEqual([200, 429, 401, 404])
+  for (const { headers } of responses) {
+    expect(headers['access-control-allow-origin']).toBe(Origin)
+    expect(headers['access-control-expose-headers']).toContain('Retry-After')
+    expect(headers.vary).toBe('Origin')
+    expect(headers).not.toHaveProperty('access-control-allow-methods')
+  }
+})
+
 describe.each(Object.keys(ASKING) as (keyof typeof ASKING)[])(
   '%s that asks by deploy/forward-auth',
   (from) => {

@@ -17,6 +17,7 @@ const ROUTES = `routes:
   - { match: "GET id.example.com/oidc/auth", upstream: identity, authenticate: authorization }
   - { match: "id.example.com/*", upstream: identity, authenticate: none }
   - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }
+  - { match: "GET /health", respond: health, authenticate: none }
   - { match: "/both/*", upstream: data, authenticate: bearer, limits: [requests] }
   - { match: "/open/*", authenticate: none, limits: [addresses] }
   - { match: "/v3/*", authenticate: bearer, limits: [requests] }`
@@ -28,7 +29,7 @@ const start = async (from: ForwardAuthProxy) =>
     limits: `limits:
   requests: { per: [client], limit: 2, window: 1m }
   addresses: { per: [ip], limit: 1, window: 1m }`,
-    more: `par: { issuer: "${ISSUER}" }\nforwardAuth: { port: 0, from: ${from} }`,
+    more: `par: { issuer: "${ISSUER}" }\nforwardAuth: { port: 0, from: ${from} }\ncors: { origins: ["*"] }`,
   }))
 
 interface Question {
@@ -102,6 +103,18 @@ const statusIn = ({ status, headers }: Got) => Number(headers['x-sluice-status']
 const statusAsked = async (from: ForwardAuthProxy, question: Question) => statusIn(await ask(from, question))
 
 describe.each(FORWARD_AUTH_PROXIES)('%s', (from) => {
+  it('gets no field of CORS, and no answer in place of the backend', async () => {
+    await start(from)
+    const headers = { Origin: 'https://app.example.com', 'Access-Control-Request-Method': 'GET' }
+    for (const method of ['OPTIONS', 'GET']) {
+      const answer = await ask(from, { method, path: '/v3/a', headers })
+      expect(statusIn(answer)).toBe(401)
+      expect(answer.headers).not.toHaveProperty('vary')
+      expect(answer.headers).not.toHaveProperty('access-control-allow-origin')
+    }
+    expect(await statusAsked(from, { path: '/health' })).toBe(404)
+  })
+
   it('gets 200 with the limit and the client, then the refusal', async () => {
     await start(from)
     const bearer = await token('ann')

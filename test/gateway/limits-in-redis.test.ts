@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { call, type Settings, startLogging, token } from '../helpers/gateway.ts'
+import { call, ROUTES, type Settings, startLogging, token } from '../helpers/gateway.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -12,6 +12,8 @@ const patiently = () => ({ store: `{ redis: { url: "${redis.url}" }, timeout: 10
 
 const gateway = (settings: Partial<Settings> = {}) =>
   startLogging({ data: data.url, store: `{ redis: { url: "${redis.url}" }, onOutage: deny }`, ...settings })
+
+const WITH_HEALTH = `${ROUTES}  - { match: "GET /health", respond: health, authenticate: none }`
 
 let clients = 0
 const newClient = () => `client-${process.pid}-${++clients}`
@@ -37,7 +39,7 @@ describe('limits in Redis', () => {
 describe('while Redis is down', () => {
   it('starts without it, with a warning, and decides once Redis is up', async () => {
     await redis.kill()
-    const { port, adminPort, lines } = await gateway()
+    const { port, adminPort, lines } = await gateway({ routes: WITH_HEALTH })
     expect((await call(port, { path: '/oidc/x' })).status).toBe(200)
     const mine = await token(newClient())
     expect((await call(port, { token: mine })).status).toBe(503)
@@ -45,10 +47,14 @@ describe('while Redis is down', () => {
     expect((await call(adminPort, { path: '/metrics' })).body).toContain('\nsluice_store_up 0\n')
     // Under `deny` it would refuse all requests of a load balancer.
     expect((await call(adminPort, { path: '/readyz' })).status).toBe(503)
+    expect((await call(port, { path: '/health' })).status).toBe(503)
     await redis.start()
     await until('calls are decided', async () => (await call(port, { token: mine })).status === 200)
     expect((await call(adminPort, { path: '/metrics' })).body).toContain('\nsluice_store_up 1\n')
     expect((await call(adminPort, { path: '/readyz' })).status).toBe(200)
+    const { status, headers, body } = await call(port, { path: '/health' })
+    expect([status, headers['content-type'], body]).toEqual([200, 'text/plain; charset=utf-8', 'ready\n'])
+    expect(headers).not.toHaveProperty('x-ratelimit-limit')
   })
 
   it('is not ready from the first call that a full Redis cannot count, and no call passes', async () => {

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { covers, parsePattern, type Pattern } from '../../downstream/router.ts'
 import { counterNameOf, type KeyedLimit } from '../../policy/key.ts'
 import { mustBe } from '../yaml/issue.ts'
+import { routeCors } from './cors.ts'
 import { tlsFiles, certWithoutKey } from './listeners.ts'
 import { backendAddress, callerField, fieldIssue, hostValue, identityField, tlsName } from './texts.ts'
 import { atKey, bool, choice, distinct, duration, exclusive, int } from './values.ts'
@@ -85,28 +86,32 @@ const route = section(
   {
     match: pattern,
     upstream: text('the name of an upstream').optional(),
-    respond: choice(['limits']).optional(),
+    respond: choice(['limits', 'health']).optional(),
     authenticate: choice(['none', 'bearer', 'par', 'authorization']),
     scope: list(scope, 1, 'a list of scopes').default([]),
     limits: distinct(text('the name of a limit'), 0, 'a list of limits').default([]),
     cost: costs.optional(),
     maxBody: size('0B', '100GB').prefault('10MB'),
     body: bool.prefault(false),
+    cors: routeCors.optional(),
     timeoutMs: duration('1ms', '1d').optional(),
   },
   function* (route) {
-    const { match, respond, authenticate, scope, limits, maxBody, body, timeoutMs } = route
+    const { match, respond, authenticate, scope, limits, maxBody, body, timeoutMs, cors } = route
     yield* exclusive(route, ['upstream', 'respond'])
     const isChecked = authenticate === 'par' || authenticate === 'authorization'
     const notOwn = 'must be bearer, because callers may read only their own limits'
+    const noToken = 'must be none, because what probes the gateway has no token'
     const kind = respond === undefined ? `authenticate: ${authenticate}` : `respond: ${respond}`
     const message = `does not apply to "${kind}"; remove it`
-    if (respond && authenticate !== 'bearer') yield { path: ['authenticate'], message: notOwn }
+    if (respond === 'limits' && authenticate !== 'bearer') yield { path: ['authenticate'], message: notOwn }
+    if (respond === 'health' && authenticate !== 'none') yield { path: ['authenticate'], message: noToken }
     if (limits.length > 0 && (isChecked || respond !== undefined)) yield atKey('limits', message)
     if (timeoutMs !== undefined && respond !== undefined) yield atKey('timeout', message)
     if (scope.length > 0 && authenticate !== 'bearer') yield atKey('scope', message)
     if (maxBody !== MAX_BODY && isChecked) yield atKey('maxBody', message)
     if (body && (isChecked || respond !== undefined)) yield atKey('body', message)
+    if (cors !== undefined && isChecked) yield atKey('cors', message)
     const { methods: matched } = parsePattern(match) as Pattern
     if (body && matched !== undefined && !WITHOUT_BODY.some((method) => matched.has(method)))
       yield atKey('body', 'applies to GET, HEAD and OPTIONS, which the route does not match; remove it')

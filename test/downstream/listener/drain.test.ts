@@ -9,7 +9,7 @@ import { drain } from '../../../src/downstream/listener/drain.ts'
 import type { Serve } from '../../../src/downstream/listener/pipelining.ts'
 import { createListener, listen } from '../../../src/downstream/listener/server.ts'
 import { makeCertificate } from '../../helpers/self-signed.ts'
-import { call, yaml } from '../../helpers/gateway.ts'
+import { call, ROUTES, yaml } from '../../helpers/gateway.ts'
 import { SILENT } from '../../helpers/listener.ts'
 import { serving, type ServingProcess } from '../../helpers/process.ts'
 import { raw, statuses } from '../../helpers/raw.ts'
@@ -64,6 +64,7 @@ it.each([1, 2])(
     const text = yaml({
       data: data.url,
       store: `{ redis: { url: "${redis.url}" }, prefix: drain }`,
+      routes: `${ROUTES}  - { match: "GET /health", respond: health, authenticate: none }`,
       more: 'drainTimeout: 4s',
     })
     gateway = await serving(text, ['--workers', String(workers)])
@@ -77,7 +78,9 @@ it.each([1, 2])(
     gateway.kill('SIGTERM')
     await until('readiness fails', async () => (await call(adminPort, { path: '/readyz' })).status === 503)
     const unreadyAt = performance.now()
-    let served = 0
+    const health = await call(port, { path: '/health', agent: new Agent() })
+    expect([health.status, health.body]).toEqual([503, 'not ready\n'])
+    let served = 1
     for (const { keepAlive, agent, outcomes } of callers) {
       const all = await outcomes
       agent.destroy()

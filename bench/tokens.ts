@@ -43,7 +43,11 @@ async function cost(take: Take, tokens: readonly string[], accepted = true): Pro
 function sluice(keySet: KeySet, algorithm: string): Take {
   const issuer = {
     ...{ issuer: ISSUER, audience: [AUDIENCE], clientClaim: 'client_id', algorithms: [algorithm] },
-    ...{ leewayMs: 5000, realm: 'bench', keys: { current: () => keySet, refresh: () => undefined } },
+    ...{
+      leewayMs: 5000,
+      realm: 'bench',
+      keys: { current: () => keySet, refresh: () => undefined, isStale: () => false },
+    },
   }
   const authenticate = createBearer([{ ...issuer, type: 'any' }])
   return (token) => authenticate([`Bearer ${token}`])

@@ -1,4 +1,4 @@
-import { hasAudience, needsExtension, timeFault, typeOf } from '../authenticate/token/claims.ts'
+import { hasAudience, lacksKey, needsExtension, timeFault, typeOf } from '../authenticate/token/claims.ts'
 import type { Keys } from '../authenticate/token/jwks.ts'
 import { parseJws, SCHEMES } from '../authenticate/token/jws.ts'
 import { badRequest, type Refusal, serviceUnavailable } from '../errors.ts'
@@ -46,6 +46,9 @@ export async function assertionFault(
   return claimsFault(assertion.claims, rules, strict ? [] : rules.audiences)
 }
 
+/** EdDSA with Ed25519, the only curve here, has a second name (RFC 9864 section 2.2). */
+const canonicalAlgorithm = (alg: unknown): unknown => (alg === 'Ed25519' ? 'EdDSA' : alg)
+
 /** RFC 7516 section 7.1; the encrypted key and the ciphertext may be empty. */
 const ENCRYPTED = /^[\w-]+(?:\.[\w-]*){4}$/
 
@@ -72,7 +75,8 @@ async function objectFault(text: string, client: ParClient, rules: ParRules, req
   const unsigned = text.endsWith('.')
   const object = parseJwt(unsigned ? `${text}AA` : text)
   const alg = object?.header['alg']
-  if (required && alg !== required) return `must be signed with ${required} and not encrypted.`
+  if (required && canonicalAlgorithm(alg) !== canonicalAlgorithm(required))
+    return `must be signed with ${required} and not encrypted.`
   if (!object || typeof alg !== 'string' || (alg === 'none') !== unsigned) return 'is not a JWT.'
   // Only the identity backend, which knows the secret, can verify a MAC.
   const keys = /^(?:none$|HS\d)/.test(alg) ? undefined : client.keys
@@ -99,7 +103,7 @@ async function objectFault(text: string, client: ParClient, rules: ParRules, req
  */
 async function signatureFault(jwt: ClientJwt, type: string, keys?: Keys): Promise<JwtFault> {
   const { alg } = jwt.header
-  if (needsExtension(jwt.header) || !['jwt', type].includes(typeOf(jwt.header)))
+  if (needsExtension(jwt.header) || !['jwt', 'jose', type].includes(typeOf(jwt.header)))
     return `must have a header with typ JWT or ${type}, a string as kid, if any, and no crit.`
   if (keys === undefined) return undefined
   if (typeof alg !== 'string' || !SCHEMES.has(alg))
@@ -108,8 +112,12 @@ async function signatureFault(jwt: ClientJwt, type: string, keys?: Keys): Promis
   if (current?.verifies(jwt)) return undefined
   const fresh = await keys.refresh()
   if (fresh?.verifies(jwt)) return undefined
-  if ((fresh ?? current) !== undefined) return 'has a signature that is not by a key of this client.'
-  return serviceUnavailable('The keys of this client cannot be read now.', 'no keys were read yet')
+  const set = fresh ?? current
+  const isUnknown = set !== undefined && lacksKey(set, jwt)
+  if (set === undefined || (isUnknown && keys.isStale()))
+    return serviceUnavailable('The keys of this client cannot be read now.', 'the last read failed')
+  if (isUnknown) return 'names a kid that no key of this client has.'
+  return 'has a signature that is not by a key of this client.'
 }
 
 function claimsFault(claims: JsonObject, rules: ParRules, others: readonly string[] = []) {

@@ -25,7 +25,9 @@ export function createParGuard(options: ParRules): Guard {
     if (method === 'none' && IN_THE_REQUEST.test(authentication)) return invalidRequest(other)
     if (method === 'secret' && authentication === 'private_key_jwt') return invalidClient(other, realm)
     if (method !== 'assertion') return undefined
-    if (keys !== undefined && authentication !== 'client_secret_jwt') {
+    // A MAC needs the secret of the client, not the keys of its request objects.
+    const isMac = authentication !== 'private_key_jwt' && /^HS\d/.test(String(assertion?.header['alg']))
+    if (keys !== undefined && authentication !== 'client_secret_jwt' && !isMac) {
       const fault = await assertionFault(assertion, clientId, keys, options)
       return typeof fault === 'string' ? invalidClient(`The client_assertion ${fault}`) : fault
     }

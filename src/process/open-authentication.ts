@@ -73,7 +73,10 @@ export function createAuthentication({ createPool }: Resources, log: Log, metric
       authenticate: bearers.get({ tokens, hosts }, () => {
         if (tokens.length === 0) return () => serviceUnavailable('No token can be verified here.')
         // Without a known host, no proof can be checked to be for this gateway.
-        const proofs = hosts.length > 0 ? createVerifyProof(hosts) : undefined
+        const proofs =
+          hosts.length > 0
+            ? createVerifyProof(hosts, Math.max(...tokens.map(({ leewayMs }) => leewayMs)))
+            : undefined
         return createBearer(issuers, proofs)
       }),
       /** Returns an issuer without keys, unless they were tried for `FIRST_KEYS_MS`. */

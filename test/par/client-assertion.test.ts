@@ -80,6 +80,25 @@ describe('a valid client assertion', () => {
   )
 })
 
+it.each(['JWT', 'JOSE', 'application/JOSE', 'client-authentication+jwt'])(
+  'a valid client assertion may have the typ %s',
+  async (typ) => {
+    expect(await send({}, { header: { typ } })).toBe(PASSED)
+  },
+)
+
+it('a MAC is for the backend, unless the client must use its keys', async () => {
+  const { keys } = CLIENT
+  const mac = { header: { alg: 'HS256' } }
+  expect(await send({}, mac, guardOf({ acme: { keys } }))).toBe(PASSED)
+  expect(await send({}, mac, guardOf({ acme: { keys, authentication: 'client_secret_jwt' } }))).toBe(PASSED)
+  const keyed = guardOf({ acme: { keys, authentication: 'private_key_jwt' } })
+  expect(await send({}, mac, keyed)).toMatchObject({ status: 401 })
+  expect(await send({}, { header: { alg: 'none' } }, guardOf({ acme: { keys } }))).toMatchObject({
+    status: 401,
+  })
+})
+
 describe('a client assertion that is refused', () => {
   it.each([
     ['another iss', { iss: 'other' }, /iss and sub/],
@@ -109,7 +128,7 @@ describe('a client assertion that is refused', () => {
     ['the key of another', { key: OTHER_KEY }, /signature/],
     ['another algorithm of the same key', { header: { alg: 'RS256' } }, /signature/],
     ['an algorithm of another kind of key', { header: { alg: 'ES256' } }, /signature/],
-    ['the kid of no key', { header: { kid: 'key-2' } }, /signature/],
+    ['the kid of no key', { header: { kid: 'key-2' } }, /names a kid that no key of this client has/],
     ['a kid that is a number', { header: { kid: 1 } }, /header/],
     ['HS256', { header: { alg: 'HS256' } }, /algorithm/],
     ['none', { header: { alg: 'none' } }, /algorithm/],

@@ -111,7 +111,7 @@ describe('a signed request object', () => {
   it('a signed request object is refused with a bad signature if the client has keys', async () => {
     for (const client of ['on', 'none', 'unset']) {
       expect(await signed(client, {}, { key: OTHER_KEY })).toEqual(badObject(/signature/))
-      expect(await signed(client, {}, { header: { kid: 'key-2' } })).toEqual(badObject(/signature/))
+      expect(await signed(client, {}, { header: { kid: 'key-2' } })).toEqual(badObject(/kid/))
     }
     expect(await signed('noneWithoutKeys', {}, { key: OTHER_KEY })).toBe(PASSED)
   })

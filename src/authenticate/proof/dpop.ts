@@ -38,8 +38,9 @@ export interface Sender {
 /** The algorithms that proofs may use. */
 export const PROOF_ALGORITHMS: readonly string[] = ['ES256', 'PS256', 'EdDSA', 'Ed25519', 'RS256']
 const MAX_AGE_MS = 60_000
-/** Maximum time by which a client's clock may be ahead. */
-const LEEWAY_MS = 5000
+/** Bounds of the time by which a client's clock may be ahead; between them, `tokens.leeway` decides. */
+const MIN_LEEWAY_MS = 10_000
+const MAX_LEEWAY_MS = 60_000
 const MAX_PROOF = 8 * 1024
 const MAX_JTI = 256
 const CACHED_KEYS = 1000
@@ -49,9 +50,11 @@ export const invalidProof = (description: string) => ({ error: 'invalid_dpop_pro
 /**
  * Creates the verification of DPoP proofs for `hosts` (lower case, no port); proofs for other hosts
  * are refused. Requires no nonces (section 9, optional): the age limits proofs that are made ahead
- * of time, and a client that waits for a nonce would call twice.
+ * of time, and a client that waits for a nonce would call twice. `tokenLeewayMs` is the greatest
+ * `leeway` of the issuers.
  */
-export function createVerifyProof(hosts: readonly string[]): VerifyProof {
+export function createVerifyProof(hosts: readonly string[], tokenLeewayMs = 0): VerifyProof {
+  const leewayMs = Math.min(MAX_LEEWAY_MS, Math.max(MIN_LEEWAY_MS, tokenLeewayMs))
   const keys = new LRUCache<string, VerificationKey>({ max: CACHED_KEYS })
 
   /**
@@ -90,13 +93,21 @@ export function createVerifyProof(hosts: readonly string[]): VerifyProof {
     if (ath !== binding.ath) return invalidProof('The DPoP proof is for another access token.')
     if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI)
       return invalidProof('The DPoP proof has no jti, or one that is too long.')
-    const ageMs = typeof iat === 'number' ? Date.now() - iat * 1000 : Infinity
-    if (!(ageMs <= MAX_AGE_MS && ageMs >= -LEEWAY_MS))
-      return invalidProof(`The DPoP proof has no iat of the last ${MAX_AGE_MS / 1000} seconds.`)
+    const fault = ageFault(iat, leewayMs)
+    if (fault !== undefined) return invalidProof(`The DPoP proof ${fault}.`)
     // A proof is valid from a leeway before its iat to its maximum age; another gateway's clock may
     // be a leeway behind.
-    return { id: sha256(`${binding.jkt}.${jti}`), windowMs: MAX_AGE_MS + 2 * LEEWAY_MS }
+    return { id: sha256(`${binding.jkt}.${jti}`), windowMs: MAX_AGE_MS + 2 * leewayMs }
   }
+}
+
+/** Returns the fault in the age of a proof, as a phrase after its name: times in whole seconds. */
+function ageFault(iat: unknown, leewayMs: number): string | undefined {
+  if (typeof iat !== 'number' || !Number.isFinite(iat)) return 'has no iat that is a number'
+  const ageMs = Date.now() - iat * 1000
+  const accepted = `at most ${(ageMs < 0 ? leewayMs : MAX_AGE_MS) / 1000} s are accepted`
+  if (ageMs < -leewayMs) return `is dated ${Math.ceil(-ageMs / 1000)} s in the future; ${accepted}`
+  return ageMs > MAX_AGE_MS ? `is ${Math.ceil(ageMs / 1000)} s old; ${accepted}` : undefined
 }
 
 /** The required members of a key, in the order of RFC 7638 section 3.2 and RFC 8037 section 2. */

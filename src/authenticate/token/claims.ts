@@ -119,6 +119,8 @@ export function verifyJwt(rules: JwtRules, jws: Jws, claims: JsonObject) {
   if (!types.includes(typ)) return notAccess(mismatch('typ', jws.header['typ'], types))
   const evaluate = (set: KeySet | undefined, isSigned = false): Verification => {
     if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
+    if (!isSigned && keys.isStale() && lacksKey(set, jws))
+      return unverifiable('the keys of the issuer cannot be read now, and none has the kid of the token')
     if (!isSigned) return invalidToken('The signature of the access token is not valid.')
     const identity = readClaims(typ, claims, rules)
     if ('error' in identity) return identity
@@ -129,6 +131,10 @@ export function verifyJwt(rules: JwtRules, jws: Jws, claims: JsonObject) {
   // The issuer may have a new key, even under an old kid.
   return keys.refresh()?.then((set) => evaluate(set, set?.verifies(jws))) ?? evaluate(current)
 }
+
+/** True if a JWS names a key that a set does not have. */
+export const lacksKey = ({ keys }: KeySet, { header: { kid } }: Jws): boolean =>
+  kid !== undefined && keys.every((key) => key.kid !== kid)
 
 /**
  * Reads the claims of a token of type `typ` that the issuer vouches for (RFC 9068 section 4, RFC

@@ -4,6 +4,9 @@ import { parseObject } from '../../runtime/json.ts'
 /** Maximum bytes of a document; real ones have 40 kB. */
 const MAX_BYTES = 1024 * 1024
 
+/** JSON, and the media type of JWK Sets (RFC 7517 section 8.5.2), which some servers produce alone. */
+const ACCEPTED = 'application/json, application/jwk-set+json'
+
 /** An unusable response; the message is a phrase that follows its URL. */
 export class FetchError extends Error {}
 
@@ -23,7 +26,7 @@ export async function readJson(url: string, signal: AbortSignal, maxBytes = MAX_
 }
 
 async function open(url: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
-  const response = await fetch(url, { signal, redirect: 'manual', headers: { accept: 'application/json' } })
+  const response = await fetch(url, { signal, redirect: 'manual', headers: { accept: ACCEPTED } })
   if (response.status === 200 && response.body !== null) return response.body
   await response.body?.cancel()
   throw new FetchError(describeStatus(response))
@@ -32,6 +35,10 @@ async function open(url: string, signal: AbortSignal): Promise<AsyncIterable<Uin
 export const describeStatus = ({ status, headers }: Response): string =>
   `answered ${status}${headers.has('location') ? ' with a redirect, which is not followed' : ''}`
 
+/** A byte-order mark, which a JSON text must not have, but a parser may ignore (RFC 8259 section 8.1). */
+const BOM = Buffer.from('\ufeff')
+
+/** Reads a body, without a byte-order mark. */
 export async function readBytes(body: AsyncIterable<Uint8Array> | null, maxBytes: number) {
   const chunks: Uint8Array[] = []
   let bytes = 0
@@ -40,7 +47,8 @@ export async function readBytes(body: AsyncIterable<Uint8Array> | null, maxBytes
     if (bytes > maxBytes) throw new FetchError(`is larger than ${maxBytes} bytes`)
     chunks.push(chunk)
   }
-  return Buffer.concat(chunks)
+  const all = Buffer.concat(chunks)
+  return all.subarray(0, BOM.length).equals(BOM) ? all.subarray(BOM.length) : all
 }
 
 /** Returns a URL or a path for the log: without its query, which may hold a key. */

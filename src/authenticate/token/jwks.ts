@@ -10,6 +10,8 @@ export interface Keys {
    * cool-down. Never rejects.
    */
   refresh(): Promise<KeySet | undefined> | undefined
+  /** True if the last read failed, so that keys that exist may be unknown here. */
+  isStale(): boolean
 }
 
 export interface KeysOptions extends KeyLocation {
@@ -39,16 +41,19 @@ function createReader(options: KeysOptions, health: Health, load = loadKeys) {
   let reading: Promise<KeySet | undefined> | undefined
   let refreshedAt = -Infinity
   let failures = 0
+  let hasFailed = false
   let closed = false
 
   async function attempt(): Promise<KeySet | undefined> {
     try {
       keys = await load(options, keys)
       readAt = performance.now()
+      hasFailed = false
       health.succeeded()
     } catch (error) {
       if (error instanceof NoKeys) keys = undefined
       failures++
+      hasFailed = true
       if (!closed) events.onFailed?.()
       health.failed(error as Error)
     }
@@ -69,6 +74,7 @@ function createReader(options: KeysOptions, health: Health, load = loadKeys) {
     read,
     mayRefresh,
     current: () => keys,
+    isStale: () => hasFailed,
     /** Returns when the keys were last read or, before the first time, when it was created. */
     readAt: () => readAt,
     failures: () => failures,
@@ -130,7 +136,7 @@ export function createKeySource(options: KeysOptions): KeySource {
 }
 
 /** Bounds of a client's key set: each of the listed clients could publish an expensive one. */
-const CLIENT_BOUNDS = { maxBytes: 64 * 1024, maxKeys: 20 }
+const CLIENT_BOUNDS = { maxBytes: 256 * 1024, maxKeys: 20 }
 /**
  * Limits the concurrent reads of all clients together, which wait at most `MAX_WAIT_MS` for others.
  */

@@ -2,7 +2,7 @@ import { KeyObject } from 'node:crypto'
 import { setImmediate as immediate } from 'node:timers/promises'
 import type { JWK } from 'jose'
 import { importJWK } from 'jose/key/import'
-import { isObject } from '../../runtime/json.ts'
+import { isObject, type JsonObject, withoutNulls } from '../../runtime/json.ts'
 import { readJson, redactUrl } from './fetch-json.ts'
 import { type Jws, SCHEMES, verifyJws } from './jws.ts'
 
@@ -15,7 +15,11 @@ export interface VerificationKey {
   readonly slow: boolean
 }
 
+/** Maximum usable keys of a set, and keys of any kind. */
 const MAX_KEYS = 100
+const MAX_PUBLISHED = 1000
+/** Maximum unusable keys that an error names. */
+const MAX_NAMED = 5
 /**
  * Bounds for what a published key can make verification cost: all keys tried for one token take
  * less than 1 ms.
@@ -62,11 +66,14 @@ function createKeySet(keys: readonly VerificationKey[], source: string): KeySet 
 export async function readKeySet(document: unknown, previous?: KeySet, maxKeys = MAX_KEYS) {
   const list = (document as { readonly keys?: unknown } | null | undefined)?.keys
   if (!Array.isArray(list)) throw new Error('is not a JWK Set: it has no list "keys"')
-  if (list.length > maxKeys) throw new Error(`is a JWK Set of over ${maxKeys} keys`)
+  if (list.length > MAX_PUBLISHED) throw new Error(`is a JWK Set of over ${MAX_PUBLISHED} keys`)
   const source = JSON.stringify(list)
   if (source === previous?.source) return previous
+  // Directories of banks publish all keys of an organisation, those for encryption and TLS, too.
+  const usable = list.filter((jwk) => keyFault(jwk) === undefined)
+  if (usable.length > maxKeys) throw new Error(`is a JWK Set of over ${maxKeys} keys for signatures`)
   const keys: VerificationKey[] = []
-  for (const [i, jwk] of list.entries()) {
+  for (const [i, jwk] of usable.entries()) {
     // One key in an iteration of the event loop: a key on P-384 takes 0.7 ms.
     if (i > 0) await immediate()
     const key = await readKey(jwk)
@@ -75,22 +82,47 @@ export async function readKeySet(document: unknown, previous?: KeySet, maxKeys =
   return createKeySet(keys, source)
 }
 
-/** Reads a public key (RFC 7517 section 4); returns undefined if it is malformed, or not to be used. */
-export async function readKey(jwk: unknown): Promise<VerificationKey | undefined> {
-  if (!isObject(jwk)) return undefined
-  const { kty, crv, n, e, x, y, kid, alg, use = 'sig', key_ops: operations = ['verify'] } = jwk
-  if (use !== 'sig' || !Array.isArray(operations) || !operations.includes('verify')) return undefined
-  if (kid !== undefined && typeof kid !== 'string') return undefined
-  // A published private key is compromised: ignore it.
-  if (privateMember(jwk) !== undefined) return undefined
+/** Describes for operators why the keys of a set without a usable key cannot be used. */
+function describeUnusable({ source }: KeySet): string {
+  const list = JSON.parse(source) as readonly unknown[]
+  const named = list.slice(0, MAX_NAMED).map((jwk) => {
+    const kid = isObject(jwk) && typeof jwk['kid'] === 'string' ? ` "${jwk['kid'].slice(0, 64)}"` : ''
+    return `the key${kid} ${keyFault(jwk) ?? 'is malformed, or of a length that is not accepted'}`
+  })
+  return named.length === 0 ? 'it is empty' : named.join(', ')
+}
 
+/** Returns why a key cannot verify signatures, as a phrase after its name; undefined if it may. */
+function keyFault(published: unknown): string | undefined {
+  if (!isObject(published)) return 'is not an object'
+  const jwk = withoutNulls(published)
+  const { kid, use, key_ops: operations = ['verify'] } = jwk
+  if (use !== undefined && use !== 'sig' && use !== '') return 'is not for signatures ("use")'
+  if (!Array.isArray(operations) || !operations.includes('verify')) return 'is not to verify ("key_ops")'
+  if (kid !== undefined && typeof kid !== 'string') return 'has a "kid" that is not a text'
+  const secret = privateMember(jwk)
+  // A published private key is compromised.
+  if (secret !== undefined) return `is private ("${secret}")`
+  return algorithmsOf(jwk).size === 0 ? 'fits no accepted algorithm ("kty", "crv", "alg")' : undefined
+}
+
+function algorithmsOf({ kty, crv, alg }: JsonObject): ReadonlySet<string> {
   const algorithms = new Set<string>()
   for (const [name, scheme] of SCHEMES) {
     if (scheme.kty !== kty || (scheme.crv !== undefined && scheme.crv !== crv)) continue
     if (alg === undefined || alg === name) algorithms.add(name)
   }
+  return algorithms
+}
+
+/** Reads a public key (RFC 7517 section 4); returns undefined if it is malformed, or not to be used. */
+export async function readKey(published: unknown): Promise<VerificationKey | undefined> {
+  if (!isObject(published) || keyFault(published) !== undefined) return undefined
+  const jwk = withoutNulls(published)
+  const { kty, crv, n, e, x, y } = jwk
+  const kid = jwk['kid'] as string | undefined
+  const algorithms = algorithmsOf(jwk)
   const [first] = algorithms
-  if (first === undefined) return undefined
   try {
     const imported = await importJWK({ kty, crv, n, e, x, y } as JWK, first)
     const key = KeyObject.from(imported as Parameters<typeof KeyObject.from>[0])
@@ -140,7 +172,8 @@ export async function loadKeys(location: KeyLocation, previous?: KeySet): Promis
   const keys = await readKeySet(document, previous, maxKeys).catch((error: Error) => {
     throw new Error(`${name} ${error.message}`, { cause: error })
   })
-  if (keys.keys.length === 0) throw new NoKeys(`${name} holds no key that could verify a token`)
+  if (keys.keys.length === 0)
+    throw new NoKeys(`${name} holds no key that could verify a token: ${describeUnusable(keys)}`)
   return keys
 }
 

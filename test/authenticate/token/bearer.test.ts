@@ -19,6 +19,7 @@ function held(first: KeySet | undefined, next?: KeySet): Keys & { set: KeySet | 
   const source = {
     set: first,
     asked: 0,
+    isStale: () => false,
     current: () => source.set,
     refresh() {
       source.asked++

@@ -65,7 +65,7 @@ function introspection(options: Partial<IntrospectionOptions> = {}) {
 /** Sends bearer tokens, by default new ones. */
 function asker(options: Partial<IntrospectionOptions> = {}): (token?: string) => Promise<Answered> {
   const introspect = introspection(options)
-  const keys = { current: () => undefined, refresh: () => undefined }
+  const keys = { current: () => undefined, refresh: () => undefined, isStale: () => false }
   const trusted = trust({ issuer: ISSUER, audience: AUDIENCE }, keys, { introspect })
   const authenticate = createBearer([trusted])
   return async (token = randomUUID()) => authenticate([`Bearer ${token}`])

@@ -1,10 +1,12 @@
 import { rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
+import { loadKeys } from '../../../src/authenticate/token/key-set.ts'
 import { createKeySource, type KeySource, type KeysOptions } from '../../../src/authenticate/token/jwks.ts'
 import { closeLater } from '../../helpers/closing.ts'
 import { createFolder } from '../../helpers/folder.ts'
 import { type Fault, makeKey, startIssuer, type TestIssuer } from '../../helpers/issuer.ts'
+import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 
 const LONG = 600_000
@@ -137,10 +139,23 @@ describe('an issuer’s keys from a URL', () => {
     issuer.jwks = { keys: [] }
     expect(await keys.refresh()).toBeUndefined()
     expect(keys.current()).toBeUndefined()
-    expect(reported).toEqual([`${issuer.jwksUri} holds no key that could verify a token`])
+    expect(reported).toEqual([`${issuer.jwksUri} holds no key that could verify a token: it is empty`])
+    issuer.jwks = {
+      keys: [{ kid: 'a', kty: 'RSA', use: 'enc' }, { kid: 'b', kty: 'oct', k: 'AA' }, { kty: 'X' }],
+    }
+    await keys.refresh()
+    const why = [
+      'the key "a" is not for signatures ("use")',
+      'the key "b" is private ("k")',
+      'the key fits no accepted algorithm ("kty", "crv", "alg")',
+    ]
+    expect(keys.current()).toBeUndefined()
+    expect(await loadKeys({ issuer: issuer.issuer, jwks: issuer.jwks as object }).catch(String)).toContain(
+      why.join(', '),
+    )
   })
 
-  it.each([[{ keys: 'none' }], [[]], [null], [{ keys: Array.from({ length: 200 }, () => ({})) }]])(
+  it.each([[{ keys: 'none' }], [[]], [null], [{ keys: Array.from({ length: 1001 }, () => ({})) }]])(
     'an issuer’s keys from a URL are not replaced by %j',
     async (document) => {
       const keys = create({ cooldownMs: 0 })
@@ -225,4 +240,14 @@ describe('an issuer’s keys from a file', () => {
     await until('another warning', () => reported.length > 1)
     expect(reported[1]).toBe(`${file} cannot be read: there is no such file`)
   })
+})
+
+it('reads keys that are served as a JWK Set alone, and begin with a byte-order mark', async () => {
+  const { jwk } = makeKey('ES256')
+  const server = await startUpstream((request, response) => {
+    const isAccepted = request.headers.accept?.includes('application/jwk-set+json') === true
+    response.writeHead(isAccepted ? 200 : 406, { 'Content-Type': 'application/jwk-set+json' })
+    response.end(`\ufeff${JSON.stringify({ keys: [jwk] })}`)
+  })
+  expect((await loadKeys({ issuer: 'https://a.example', jwks: server.url })).keys).toHaveLength(1)
 })

@@ -40,12 +40,13 @@ function* portConflicts({ listen, admin, forwardAuth }: Settings): Generator<Iss
 }
 
 function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> {
-  const issuers = asList(tokens ?? []).map(({ issuer }) => issuer)
+  const issuers = asList(tokens ?? [])
   const firsts = new Map<string, number>()
-  for (const [i, { id, issuer = issuers[0], limits: own }] of clients.entries()) {
+  for (const [i, { id, issuer: name = issuers[0]?.issuer, limits: own }] of clients.entries()) {
     const message = 'is not an issuer of "tokens"; write one of them, or remove it'
-    if (issuer && !issuers.includes(issuer)) yield { path: ['clients', i, 'issuer'], message }
-    const key = JSON.stringify([issuer, id])
+    const issuer = issuers.find(({ names }) => name !== undefined && names.includes(name))
+    if (name !== undefined && issuer === undefined) yield { path: ['clients', i, 'issuer'], message }
+    const key = JSON.stringify([issuer?.issuer ?? name, id])
     const first = firsts.get(key)
     if (first === undefined) firsts.set(key, i)
     else yield { path: ['clients', i, 'id'], message: `is also in clients[${first}]; merge them` }

@@ -12,6 +12,7 @@ import { foldClientId } from '../par/clients.ts'
 import { asList, parseObject } from '../runtime/json.ts'
 import { type ReadFile, stampBeforeRead } from './file-stamp.ts'
 import type { Settings } from './schema.ts'
+import { realmOf } from './sections/identity.ts'
 import { costOf } from './sections/routes.ts'
 import { reason } from './text.ts'
 import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
@@ -122,7 +123,8 @@ export async function compile(settings: Settings, directory: string, files: Read
   const clientLimits = new Map<string, ReadonlyMap<string, ClientLimit>>()
   const clients = settings.clients.map(({ limits: own, jwks, jwksUri, ...client }) => {
     /** The client’s name: in keys, limits, logs and commands. */
-    const caller = qualify(client.id, client.issuer)
+    const issuer = issuers.find(({ names }) => names.includes(client.issuer ?? ''))?.issuer
+    const caller = qualify(client.id, issuer)
     if (Object.keys(own).length > 0) clientLimits.set(caller, new Map(Object.entries(own)))
     const location = jwksUri === undefined ? undefined : { url: jwksUri }
     return { ...client, caller, folded: foldClientId(client.id), jwks: jwks ?? location }
@@ -154,7 +156,7 @@ export async function compile(settings: Settings, directory: string, files: Read
     /** One for each issuer; empty if no route needs tokens. */
     tokens: issuers.map(({ jwks, realm, ...rest }) => ({
       ...rest,
-      realm: realm ?? new URL(rest.issuer).host,
+      realm: realm ?? realmOf(rest.issuer),
       jwks: jwks && 'file' in jwks ? { file: resolve(directory, jwks.file) } : jwks,
     })),
     clients,

@@ -1,6 +1,6 @@
 import { stringify } from 'yaml'
 import { redactUrl } from '../authenticate/token/fetch-json.ts'
-import { isObject, type JsonObject } from '../runtime/json.ts'
+import { asList, isObject, type JsonObject } from '../runtime/json.ts'
 import { isSecret, jsonSchema } from './schema.ts'
 import { type Path, writePath } from './yaml/issue.ts'
 import { mapTexts, readSource } from './yaml/source.ts'
@@ -103,8 +103,11 @@ function* compare(before: unknown, after: unknown, path: Path): Generator<string
   else yield `${writePath(path)} ${shown(before)} → ${shown(after)}`
 }
 
+/** Returns the name of an item: its id, and its issuer, or the first name of the issuer. */
 const nameOf = (item: JsonObject): string =>
-  NAMES.flatMap((key) => (typeof item[key] === 'string' ? item[key] : [])).join(' of ')
+  NAMES.flatMap((key) => asList(item[key])[0] ?? [])
+    .filter((name) => typeof name === 'string')
+    .join(' of ')
 
 /**
  * Returns the values of a mapping by their keys, and the items of a list by their names, such as

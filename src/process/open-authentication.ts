@@ -105,11 +105,12 @@ export function createAuthentication({ createPool }: Resources, log: Log, metric
    * Opens the guards of the PAR and the authorisation endpoint for the clients of their issuer;
    * undefined without `par`.
    */
-  function openGuards({ par, clients }: Config) {
+  function openGuards({ par, clients, tokens }: Config) {
     if (par === undefined) return undefined
     // If two clients have the same id, the second one counts: the client that names the issuer.
     const unnamed = clients.filter(({ issuer }) => issuer === undefined)
-    const named = clients.filter(({ issuer }) => issuer === par.issuer)
+    const issuerNames = tokens.find(({ names }) => names.includes(par.issuer))?.names ?? [par.issuer]
+    const named = clients.filter(({ issuer }) => issuer !== undefined && issuerNames.includes(issuer))
     const listed = new Map([...unnamed, ...named].map((client) => [client.id, client]))
     // Only the folded ids that differ: `listed` has the others, and there may be 100,000.
     const spellings = new Set([...listed.values()].flatMap(({ id, folded }) => (folded === id ? [] : folded)))

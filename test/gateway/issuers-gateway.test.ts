@@ -96,6 +96,51 @@ describe('clients of several issuers', () => {
   })
 })
 
+describe('an issuer with several names, which are no URLs', () => {
+  const NAMES = ['acme.com', 'urn:acme:login', 'https://login.acme.example/']
+  const tokens = `tokens:
+  - { issuer: ${JSON.stringify(NAMES)}, audience: "${first.audience}", jwks: "${first.jwksUri}" }
+  - { issuer: ["other one", "acme@example"], audience: "${second.audience}", jwks: "${second.jwksUri}" }`
+  const limits = 'limits: { requests: { per: [client], limit: 3, window: 1h } }'
+  const routes = 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests] }]'
+  const more = `clients:
+  - { id: big, issuer: "urn:acme:login", limits: { requests: { limit: 4 } } }
+  - { id: big, issuer: "acme@example", limits: { requests: { limit: 5 } } }`
+
+  it('counts a client once, and reads one set of keys', async () => {
+    const { port, adminPort, lines } = await startLogging(
+      yaml({ data: data.url, tokens, limits, routes, more }),
+    )
+    const sendAs = (issuer: TestIssuer, iss: string, client: string) =>
+      call(port, { path: '/x', token: issuer.token({ iss, client_id: client }) })
+    const statuses: number[] = []
+    for (const iss of [...NAMES, ...NAMES]) statuses.push((await sendAs(first, iss, 'app')).status)
+    expect(statuses).toEqual([200, 200, 200, 429, 429, 429])
+    expect((await sendAs(second, 'acme@example', 'app')).headers['x-ratelimit-remaining']).toBe('2')
+    expect((await sendAs(second, 'other one', 'app')).headers['x-ratelimit-remaining']).toBe('1')
+    expect((await sendAs(first, NAMES[2]!, 'big')).headers['x-ratelimit-limit']).toBe('4')
+    expect((await sendAs(second, 'other one', 'big')).headers['x-ratelimit-limit']).toBe('5')
+    await until('the log', () => lines().filter(({ path }) => path === '/x').length === 10)
+    const logged = lines().flatMap(({ path, client }) => (path === '/x' ? [String(client)] : []))
+    expect([...new Set(logged)].toSorted()).toEqual(['app', 'app@other one', 'big', 'big@other one'])
+    const { body: text } = await call(adminPort, { path: '/metrics' })
+    expect(text).toContain('sluice_issuer_keys_age_seconds{issuer="acme.com"}')
+    expect(text).not.toContain('urn:acme:login')
+    // The tokens of one issuer under the name of the other, and names that only resemble one.
+    for (const iss of [
+      'other one',
+      'acme@example',
+      'acme.com/',
+      'ACME.com',
+      ['acme.com'],
+      'login.acme.example',
+    ])
+      expect((await sendAs(first, iss as string, 'app')).status).toBe(401)
+    const { headers } = await call(port, { path: '/x' })
+    expect(headers['www-authenticate']).toMatch(/^Bearer realm="acme.com"/)
+  })
+})
+
 it('the keys of an issuer are read again when they change, and stay in use while the issuer is down', async () => {
   const moving = await startIssuer({ algorithms: ['ES256'] })
   const { port } = await startGateway({

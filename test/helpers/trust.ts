@@ -65,6 +65,7 @@ export function createServing(
 export function settingsOf({ issuer, audience }: TestIssuer, more: Partial<Tokens> = {}): Tokens {
   return {
     issuer,
+    names: [issuer],
     audience: [audience],
     audienceOptional: false,
     jwks: undefined,

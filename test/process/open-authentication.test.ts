@@ -51,7 +51,9 @@ function configurations() {
       )
     },
     openGuard: (clients: readonly Client[], par: Config['par'] | null = PAR) =>
-      resources.replace(() => authentication.openGuards(configOf({ par: par ?? undefined, clients }))?.par),
+      resources.replace(
+        () => authentication.openGuards(configOf({ par: par ?? undefined, clients, tokens: [] }))?.par,
+      ),
   }
 }
 

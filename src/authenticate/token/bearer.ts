@@ -50,10 +50,10 @@ const MALFORMED: CredentialsError = {
  * `verifyProof`, it refuses the DPoP scheme and tokens that are bound to a key.
  */
 export function createBearer(trusted: readonly TrustedIssuer[], verifyProof?: VerifyProof): Authenticate {
-  const issuers = new Map<unknown, TrustedIssuer>(trusted.map((issuer) => [issuer.issuer, issuer]))
+  const issuers = new Map<unknown, TrustedIssuer>()
+  for (const one of trusted) for (const name of one.names ?? [one.issuer]) issuers.set(name, one)
   const introspecting = trusted.find(({ introspect }) => introspect !== undefined)
-  const names = trusted.map(({ issuer }) => issuer)
-  const qualify = createQualifier(names)
+  const qualify = createQualifier(trusted.map(({ issuer }) => issuer))
   const challenges = createChallenges(trusted[0]!.realm, verifyProof !== undefined)
   const confirm = createConfirm(challenges, verifyProof)
   const isRepeated = createDoorkeeper()
@@ -82,7 +82,10 @@ export function createBearer(trusted: readonly TrustedIssuer[], verifyProof?: Ve
     // Not verified yet: `iss` selects the verifier, which compares it again.
     const issuer = issuers.get(claims['iss'])
     if (issuer === undefined)
-      return invalidToken('The issuer is not trusted here.', mismatch('iss', claims['iss'], names))
+      return invalidToken(
+        'The issuer is not trusted here.',
+        mismatch('iss', claims['iss'], [...issuers.keys()]),
+      )
     return remember(token, verifyJwt(issuer, jws, claims), issuer.issuer, jws.signature)
   }
 

@@ -68,6 +68,8 @@ export function unverifiable(cause: unknown): CredentialsError {
 
 export interface TokenRules {
   readonly issuer: string
+  /** The values of `iss` that are accepted, if the issuer has several names; default: `issuer`. */
+  readonly names?: readonly string[] | undefined
   readonly audience: readonly string[]
   /** Accepts tokens without an audience; those for a different one are always refused. */
   readonly audienceOptional?: boolean | undefined
@@ -148,9 +150,10 @@ export function readClaims(typ: string, claims: JsonObject, rules: TokenRules) {
 
 function readIdentity(typ: string, claims: JsonObject, rules: TokenRules) {
   const { iss, aud, exp, sub, cnf } = claims
-  const { issuer, audience, audienceOptional = false, leewayMs } = rules
+  const { issuer, names = [issuer], audience, audienceOptional = false, leewayMs } = rules
   const client = claims[rules.clientClaim]
-  if (iss !== issuer) return invalidToken('The issuer is not trusted here.', mismatch('iss', iss, [issuer]))
+  if (!names.includes(iss as string))
+    return invalidToken('The issuer is not trusted here.', mismatch('iss', iss, names))
   if (!hasAudience(aud, audience) && !(audienceOptional && isWithoutAudience(aud)))
     return invalidToken('The access token is for another audience.', mismatch('aud', aud, audience))
   if (exp === undefined) return invalidToken('The access token does not say when it expires.')
@@ -174,7 +177,7 @@ export const notAccess = (cause: string): CredentialsError =>
  * Returns the cause of a refusal, for the log, which cuts a long one: the values of a claim that are
  * accepted, and that of the token, as JSON.
  */
-export const mismatch = (name: string, value: unknown, accepted: readonly string[]) =>
+export const mismatch = (name: string, value: unknown, accepted: readonly unknown[]) =>
   `accepted ${name}: ${accepted.join(', ')}; of the token: ${JSON.stringify(value) ?? 'none'}`
 
 const SHA256 = /^[\w-]{43}$/

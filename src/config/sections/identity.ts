@@ -3,10 +3,10 @@ import { isClientId } from '../../authenticate/token/claims.ts'
 import { SCHEMES } from '../../authenticate/token/jws.ts'
 import { privateMember } from '../../authenticate/token/key-set.ts'
 import { asList } from '../../runtime/json.ts'
-import { type Issue, mustBe } from '../yaml/issue.ts'
+import { type Issue, mustBe, type Path } from '../yaml/issue.ts'
 import { ownLimits } from './limits.ts'
-import { fetchedUrl, issuer, keysLocation } from './texts.ts'
-import { atKey, bool, choice, crossField, duration, exclusive } from './values.ts'
+import { fetchedUrl, isDiscoverable, issuer, issuerName, keysLocation } from './texts.ts'
+import { atKey, bool, choice, crossField, distinct, duration, exclusive } from './values.ts'
 import { list, section, size, stringThat, text } from './values.ts'
 
 /** Asymmetric algorithms, with which a verifier cannot sign. */
@@ -27,35 +27,63 @@ const audience = z.union([text('the audience'), audiences], mustBe(AUDIENCE)).tr
 const algorithms = list(choice(ALGORITHMS), 1, 'a list of algorithms')
 const isRealm = (text: string): boolean => /^[ !#-[\]-~]+$/.test(text)
 
-/** Schema of an issuer, whose file of keys is not resolved yet. */
-const oneIssuer = section({
-  issuer,
-  audience,
-  audienceOptional: bool.default(false),
-  jwks: keysLocation.optional(),
-  clientClaim: text('the name of a claim').default('client_id'),
-  algorithms: algorithms.default(['PS256', 'ES256', 'EdDSA', 'RS256']),
-  leewayMs: duration('0s', '10m').prefault('5s'),
-  realm: stringThat(isRealm, 'plain ASCII without quotes and backslashes').optional(),
-  type: choice(['any', 'strict']).default('any'),
-  introspection: introspection.optional(),
-})
+const ISSUER = 'the issuer exactly as in iss, or a list of the names of one issuer'
+const issuerNames = z
+  .union([issuerName, distinct(issuerName, 1, 'a list of names of one issuer')], mustBe(ISSUER))
+  .transform(asList)
+
+const issuerSection = section(
+  {
+    issuer: issuerNames,
+    audience,
+    audienceOptional: bool.default(false),
+    jwks: keysLocation.optional(),
+    clientClaim: text('the name of a claim').default('client_id'),
+    algorithms: algorithms.default(['PS256', 'ES256', 'EdDSA', 'RS256']),
+    leewayMs: duration('0s', '10m').prefault('5s'),
+    realm: stringThat(isRealm, 'plain ASCII without quotes and backslashes').optional(),
+    type: choice(['any', 'strict']).default('any'),
+    introspection: introspection.optional(),
+  },
+  function* ({ issuer, jwks }) {
+    const message = 'is not a URL, under which the keys could be discovered; write "jwks" in addition'
+    if (jwks === undefined && !isDiscoverable(issuer[0]!)) yield { path: nameAt(issuer, 0), message }
+  },
+)
+
+/** Returns the path of a name of an issuer, which is written as a text or in a list. */
+const nameAt = (names: readonly string[], index: number): Path =>
+  names.length > 1 ? ['issuer', index] : ['issuer']
+
+/** Schema of an issuer, whose file of keys is not resolved yet. Its first name identifies it. */
+const oneIssuer = issuerSection.transform(({ issuer: names, ...rest }) => ({
+  ...rest,
+  issuer: names[0]!,
+  names,
+}))
 
 function* issuerConflicts(issuers: readonly z.output<typeof oneIssuer>[]): Generator<Issue> {
-  for (const [i, { issuer, introspection }] of issuers.entries()) {
+  for (const [i, { names, introspection }] of issuers.entries()) {
     const earlier = issuers.slice(0, i)
+    for (const [j, name] of names.entries())
+      if (earlier.some((other) => other.names.includes(name)))
+        yield { path: [i, ...nameAt(names, j)], message: 'is the issuer of an earlier item; merge them' }
     const message = 'cannot be at two issuers, as opaque tokens name none; remove one'
-    if (earlier.some((other) => other.issuer === issuer))
-      yield { path: [i, 'issuer'], message: 'is the issuer of an earlier item; merge them' }
     if (introspection !== undefined && earlier.some((other) => other.introspection !== undefined))
       yield { path: [i, 'introspection'], message, key: true }
   }
 }
 
 const issuers = list(oneIssuer, 1, 'a list of issuers').superRefine(crossField(issuerConflicts))
-const ISSUER_KEYS = Object.keys(oneIssuer.in.shape).join(', ')
+const ISSUER_KEYS = Object.keys(issuerSection.in.shape).join(', ')
 const TOKENS = `a mapping (keys: ${ISSUER_KEYS}), or a list of such mappings`
 export const tokens = z.union([oneIssuer, issuers], mustBe(TOKENS))
+
+/** Returns the realm by default: the host of an issuer that is a URL, or its name if it is plain. */
+export function realmOf(issuer: string): string {
+  if (isDiscoverable(issuer)) return new URL(issuer).host
+  return isRealm(issuer) ? issuer : 'sluice'
+}
 
 const PRIVATE_KEY = 'is private; have the client create a new key, and write only its public part'
 const jwk = z.record(z.string(), z.unknown(), mustBe('a JWK: a mapping with "kty"')).superRefine(
@@ -73,7 +101,7 @@ const KEY_METHODS = ['private_key_jwt', 'tls_client_auth', 'self_signed_tls_clie
 const client = section(
   {
     id: text('the client’s id').refine(isClientId, 'must be at most 255 printable characters'),
-    issuer: issuer.optional(),
+    issuer: issuerName.optional(),
     name: text('the client’s name').optional(),
     requestObjectSigningAlg: choice(['none', ...ALGORITHMS, 'HS256', 'HS384', 'HS512']).optional(),
     authentication: choice([...SECRET_METHODS, ...KEY_METHODS, 'none']).optional(),

@@ -8,6 +8,7 @@ import {
   isCallerField,
   normalizeFieldName,
 } from '../../downstream/request-fields.ts'
+import { isName as isPrintable } from '../../runtime/json.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { stringThat, text } from './values.ts'
 
@@ -78,14 +79,19 @@ export const hostValue = stringThat(
   'a host with an optional port, such as data.example.com',
 )
 
-/**
- * An issuer's URL as written, because it is compared exactly (RFC 8414 section 2: no query, no
- * fragment).
- */
+/** Schema of an issuer’s URL as written, because it is compared exactly. */
 export const issuer = stringThat(
-  (text) => isHttpUrl(text) && !/[?#\s]/.test(text),
+  isDiscoverable,
   'the issuer’s URL without query or fragment, such as https://identity.example.com/oidc',
 )
+
+/** True for an issuer whose metadata can be discovered (RFC 8414 section 2: no query, no fragment). */
+export function isDiscoverable(issuer: string): boolean {
+  return isHttpUrl(issuer) && !/[?#\s]/.test(issuer)
+}
+
+/** Schema of an issuer as in `iss`, which may be any text (RFC 7519 section 4.1.1). */
+export const issuerName = stringThat(isPrintable, 'the issuer exactly as in iss, without control characters')
 
 export const keysLocation = stringThat(
   (text) => text !== '' && (!/^\w+:/.test(text) || isFetchable(text)),

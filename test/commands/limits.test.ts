@@ -96,7 +96,7 @@ describe('sluice limits set and overrides', () => {
     expect(shortened(done.stdout).split('\n')).toEqual([
       `Set "requests" of client:acme to 5: ${override}. It replaces 50: the client's own limit of the file, until END.`,
       `Set "trial" of client:acme to 9: ${override}. It replaces 5: the limit of the file.`,
-      'Every gateway applies this within a second.',
+      'Every running gateway applies this within a second.',
       '',
     ])
     const got = await call(gateway.port, { method: 'POST', path: '/sync/z', token: await token('acme') })
@@ -115,7 +115,7 @@ describe('sluice limits set and overrides', () => {
     expect(shortened(ended.stdout)).toBe(
       `Set "requests" of client:acme to 50: the client's own limit of the file, until END. It replaces 5: ${override}.
 Set "sync" of client:acme to 1: the limit of the file. It replaces 1: the limit of the file.
-Every gateway applies this within a second.\n`,
+Every running gateway applies this within a second.\n`,
     )
     await limits('reset', 'acme')
   })

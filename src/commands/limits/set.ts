@@ -68,7 +68,7 @@ function describe({ caller, limits, shared }: SettingResult): string {
     return `Set ${what} to ${after.limit}: ${after.because}. ${replaced}`
   })
   const scope = shared
-    ? 'Every gateway applies this within a second.'
+    ? 'Every running gateway applies this within a second.'
     : 'This process keeps it until it exits.'
   return [...lines, scope].join('\n')
 }

@@ -90,6 +90,8 @@ export interface FieldRules {
   readonly callers: readonly string[]
   /** The Host that the upstream gets; undefined for the caller's. */
   readonly host?: string | undefined
+  /** The Host that the upstream gets if the request has none (HTTP/1.0). */
+  readonly ownHost?: string | undefined
   /** Called with the lower-case name of a caller's field that the upstream does not get. */
   onDrop?(name: string): void
 }
@@ -100,6 +102,8 @@ export interface RequestFields {
   actionOf(name: string): Action
   /** The Host that the upstream gets; undefined for the caller's. */
   readonly host: string | undefined
+  /** The Host that the upstream gets if the request has none (HTTP/1.0). */
+  readonly ownHost: string | undefined
   /** Reports that a caller's field was dropped. */
   onDrop(name: string): void
   /**
@@ -121,7 +125,7 @@ export interface RequestFields {
  * `X_API_KEY` and `X.API.KEY` for `X-Api-Key`, so all others are dropped.
  */
 export function createRequestFields(rules: FieldRules): RequestFields {
-  const { requestId, counted, identity, callers, host, onDrop = () => {} } = rules
+  const { requestId, counted, identity, callers, host, ownHost, onDrop = () => {} } = rules
   const meaningful = [...counted, ...identity, ...callers]
   const spellings = new Map(meaningful.map((name) => [normalizeFieldName(name), name]))
   const known = new Map([...spellings, ['x-sluice-client', 'x-sluice-client']])
@@ -143,6 +147,7 @@ export function createRequestFields(rules: FieldRules): RequestFields {
   return {
     actionOf,
     host,
+    ownHost,
     onDrop,
     read(rawHeaders, name, trusted) {
       if (actionOf(name) === 'from-proxy' && !trusted) return undefined

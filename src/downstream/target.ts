@@ -39,16 +39,24 @@ const AMBIGUOUS =
 const QUERY = /^\?[\u0021\u0022\u0024-\u007e\u0080-\u00ff]*$/
 /** A host with an optional port (RFC 9110 section 4.2.3). */
 const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*\.?))(?::(\d{0,5}))?$/
+const NO_HOST = { host: '', port: '' }
 export const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /**
  * Parses a request target (RFC 9112 section 3.2) and its Host fields, or refuses it with a 400 if no
- * server may get it. The Host field, and the host of an absolute-form target, must be served.
+ * server may get it. The Host field, and the host of an absolute-form target, must be served. Without
+ * a Host field, which only HTTP/1.0 may lack, the host is empty: any host must be served.
  */
-export function parseTarget(rawTarget: string, hosts: readonly string[], served: Served): Target | Refusal {
+export function parseTarget(
+  rawTarget: string,
+  hosts: readonly string[],
+  served: Served,
+  mayLackHost = false,
+): Target | Refusal {
   const { serves, servesOthers } = served
-  if (hosts.length !== 1) return ambiguousFraming('Send exactly one Host header.')
-  const field = parseHost(hosts[0]!)
+  const lacksHost = hosts.length === 0 && mayLackHost && servesOthers
+  if (hosts.length !== 1 && !lacksHost) return ambiguousFraming('Send exactly one Host header.')
+  const field = lacksHost ? NO_HOST : parseHost(hosts[0]!)
   if (field === undefined) return badRequest('The Host header is not a host with an optional port.')
 
   let target = rawTarget

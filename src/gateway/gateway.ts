@@ -92,7 +92,8 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
   } else exchange.bodyLength = length
   const requested = asked?.target ?? request.url ?? ''
   const hosts = asked === undefined ? exchange.head.hosts : [asked.host]
-  const target = parseTarget(requested, hosts, deps)
+  const mayLackHost = asked === undefined && request.httpVersion === '1.0'
+  const target = parseTarget(requested, hosts, deps, mayLackHost)
   if (target instanceof Refusal) {
     exchange.path = loggableTarget(requested)
     return target

@@ -70,13 +70,17 @@ export function openRoutes(
   const counted = fieldsOf(limits)
   const askedFields = createRequestFields({ requestId, counted, identity: [], callers: [] })
   const fields = new Map(
-    upstreams.map(({ name, identityHeaders, callerHeaders, host }) => {
+    upstreams.map(({ name, identityHeaders, callerHeaders, host, origins }) => {
       const identity = [...identityHeaders, listen.clientCertificate].map((field) => field.toLowerCase())
       const callers = callerHeaders.map((field) => field.toLowerCase())
       const accepted = new Set([...identity, ...callers])
       const own = counted.filter((field) => !isCallerField(field) || accepted.has(field))
       const onDrop = (field: string) => onDroppedField(name, field)
-      return [name, createRequestFields({ requestId, counted: own, identity, callers, host, onDrop })]
+      const ownHost = host ?? (new URL(origins[0]!).host || 'localhost')
+      return [
+        name,
+        createRequestFields({ requestId, counted: own, identity, callers, host, ownHost, onDrop }),
+      ]
     }),
   )
 

@@ -54,9 +54,9 @@ function seenUrlFields(
   const own = 'encrypted' in socket ? 'https' : 'http'
   let missing = ''
   if (told('x-forwarded-port') === undefined)
-    missing += `\r\nx-forwarded-port: ${publicPort(firstOf(host) ?? headers.host!, firstOf(scheme) ?? own)}`
+    missing += `\r\nx-forwarded-port: ${publicPort(firstOf(host) ?? headers.host ?? '', firstOf(scheme) ?? own)}`
   if (scheme === undefined) missing += `\r\nx-forwarded-proto: ${own}`
-  if (host === undefined) missing += `\r\nx-forwarded-host: ${headers.host!}`
+  if (host === undefined && headers.host !== undefined) missing += `\r\nx-forwarded-host: ${headers.host}`
   return missing
 }
 
@@ -69,12 +69,13 @@ function seenUrlFields(
 export function requestHeaders(
   fields: Readonly<Record<string, string | string[] | undefined>>,
   { request, peer, ip, requestId, trusted }: Received,
-  { actionOf, host, onDrop }: Pick<RequestFields, 'actionOf' | 'host' | 'onDrop'>,
+  { actionOf, host, ownHost, onDrop }: Pick<RequestFields, 'actionOf' | 'host' | 'ownHost' | 'onDrop'>,
   idField: string,
   publicUrl?: PublicUrl,
 ): string {
   const { socket } = request
-  let headers = ''
+  // HTTP/1.1 needs a Host (RFC 9112 section 3.2).
+  let headers = fields['host'] === undefined && ownHost !== undefined ? `\r\nhost: ${ownHost}` : ''
   const named = namedByConnection(String(fields['connection'] ?? ''))
   for (const name in fields) {
     const action = actionOf(name)

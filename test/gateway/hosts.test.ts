@@ -48,6 +48,34 @@ it('without listen.hosts, a route without a host serves all hosts', async () => 
     expect(await statusOf(open, host, '/x')).toBe(200)
 })
 
+describe('a request of HTTP/1.0 without Host', () => {
+  const bare = 'GET /x HTTP/1.0\r\nX-Forwarded-Host: evil.example\r\n\r\n'
+
+  it('is served where every host is served, and its upstream gets its own host', async () => {
+    expect(statuses((await raw(open.port, bare)).text)).toEqual([200])
+    const { headers } = back.seen.at(-1)!
+    expect(headers).toMatchObject({ host: new URL(back.url).host, 'x-forwarded-port': '80' })
+    expect(headers).not.toHaveProperty('x-forwarded-host')
+    const { port } = await startGateway({
+      data: back.url,
+      upstream: 'host: data.example.com',
+      routes: ROUTES,
+    })
+    expect(statuses((await raw(port, bare)).text)).toEqual([200])
+    expect(back.seen.at(-1)!.headers.host).toBe('data.example.com')
+  })
+
+  it.each([
+    ['with listen.hosts', () => listed.port, bare],
+    ['of HTTP/1.1', () => open.port, 'GET /x HTTP/1.1\r\nConnection: close\r\n\r\n'],
+    ['with an absolute target', () => open.port, 'GET http://a/x HTTP/1.0\r\n\r\n'],
+    ['with two hosts', () => open.port, 'GET /x HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n'],
+    ['with an empty host', () => open.port, 'GET /x HTTP/1.0\r\nHost:\r\n\r\n'],
+  ])('gets a 400 %s', async (_, port, bytes) => {
+    expect(statuses((await raw(port(), bytes)).text)).toEqual([400])
+  })
+})
+
 it.each([
   ['localhost', '80'],
   ['localhost:1337', '1337'],

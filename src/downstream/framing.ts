@@ -10,9 +10,11 @@ export type BodyLength = number | undefined
  */
 export const BODILESS: ReadonlySet<unknown> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS'])
 
+/** Methods whose bodies every server reads. */
+const READ: ReadonlySet<unknown> = new Set(['POST', 'PUT', 'PATCH'])
+
 /** True for a body that a server may leave unread: its connection must not carry another request. */
-export const mayBeUnread = (method: unknown, length: BodyLength): boolean =>
-  length !== 0 && BODILESS.has(method)
+export const mayBeUnread = (method: unknown, length: BodyLength): boolean => length !== 0 && !READ.has(method)
 
 /** Other codings before a final chunked: the body has an end, but cannot be decoded (RFC 9112 section 6.1). */
 const UNKNOWN_CODING = /^(?:(?!chunked\b)[\w!#$%&'*+.^`|~-]+[ \t]*,[ \t]*)+chunked$/i

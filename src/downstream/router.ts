@@ -1,10 +1,11 @@
+import { METHODS as PARSED_METHODS } from 'node:http'
 import { canonicalPath, foldCase, parseHost, segmentsOf } from './target.ts'
 
 /** A literal in folded case, or the name of a parameter, which matches one segment. */
 type Segment = { readonly literal: string } | { readonly param: string }
 
 export interface Pattern {
-  /** Methods in upper case; undefined matches all. `GET` includes `HEAD`, as in most frameworks. */
+  /** Methods in upper case; undefined matches `METHODS`. `GET` includes `HEAD`, as in most frameworks. */
   readonly methods: ReadonlySet<string> | undefined
   /** Host in lower case, without port; undefined matches `hosts`. */
   readonly host: string | undefined
@@ -42,7 +43,15 @@ export type Match<R> =
   | { readonly allow: readonly string[]; readonly nearest: R | undefined }
   | undefined
 
+/** The methods of a route that names none. */
 export const METHODS: ReadonlySet<string> = new Set('GET HEAD POST PUT PATCH DELETE OPTIONS'.split(' '))
+
+/** True for a method in upper case that a route may name: CONNECT and TRACE are for proxies themselves. */
+export const isRoutable = (method: string): boolean =>
+  PARSED_METHODS.includes(method) && method !== 'CONNECT' && method !== 'TRACE'
+
+/** The methods that a route may name, for messages. */
+export const ROUTABLE = `${[...METHODS].join(', ')}, or another that Node.js parses, such as PROPFIND, but not CONNECT and TRACE`
 
 /** Returns the first route that matches a request: its `host` is in lower case, its `segments` are canonical. */
 export type Router<R> = (method: string, host: string, segments: readonly string[]) => Match<R>
@@ -57,13 +66,14 @@ export const isGuarded = ({ authenticate }: Pick<Route, 'authenticate'>): boolea
  */
 export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   const guarded = routes.filter(isGuarded)
+  const known = new Set([...METHODS, ...routes.flatMap(({ methods = [] }) => [...methods])])
   const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
   return (method, host, segments) => {
     const folded = segments.slice(0, deepest).map(foldCase)
     for (const route of guarded) if (hasIgnorableSuffix(route, host, folded)) return undefined
     const found = guarded[0] && matchRoute(guarded, method, host, segments, folded)
     if (found !== undefined) return found
-    if (!METHODS.has(method)) return { allow: [...METHODS], nearest: undefined }
+    if (!known.has(method)) return { allow: [...METHODS], nearest: undefined }
     return matchRoute(routes, method, host, segments, folded)
   }
 }
@@ -95,11 +105,11 @@ export function matchRoute<R extends Pattern>(
   folded: readonly string[] = segments.map(foldCase),
 ): Match<R> {
   for (const route of routes)
-    if (matchesPath(route, host, folded, segments.length) && route.methods?.has(method) !== false)
+    if (matchesPath(route, host, folded, segments.length) && (route.methods ?? METHODS).has(method))
       return { route, params: paramsOf(route, segments) }
   const others = routes.filter((route) => matchesPath(route, host, folded, segments.length))
   if (others.length === 0) return undefined
-  const allow = new Set(others.flatMap(({ methods = [] }) => [...methods]))
+  const allow = new Set(others.flatMap(({ methods = METHODS }) => [...methods]))
   return { allow: [...allow].toSorted(), nearest: others[0] }
 }
 
@@ -126,7 +136,7 @@ function paramsOf({ segments: wanted }: Pattern, segments: readonly string[]): P
 export const matchesHost = ({ host: named, hosts }: Pattern, host: string): boolean =>
   named === undefined ? hosts === undefined || hosts.includes(host) : named === host
 
-const PATTERN = /^(?:([A-Za-z]+(?:,[A-Za-z]+)*) +)?([^/\s]*)(\/\S*)$/
+const PATTERN = /^(?:([A-Za-z-]+(?:,[A-Za-z-]+)*) +)?([^/\s]*)(\/\S*)$/
 const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/
 /** Escapes that servers decode once, twice or never: a request with one has other readings. */
 const DECODED_DIFFERENTLY = /%(?:2[5F]|3B|5C)/i
@@ -139,9 +149,8 @@ export function parsePattern(text: string): Pattern | string {
   const [, listed, named = '', path] = PATTERN.exec(text) ?? []
   if (path === undefined) return 'write "[METHOD[,METHOD]] [host]/path", such as "POST /sync/:id"'
   const methods = listed?.toUpperCase().split(',')
-  const unknown = methods?.find((method) => !METHODS.has(method))
-  if (unknown !== undefined)
-    return `"${unknown}" is not a method that routes can match; use ${[...METHODS].join(', ')}`
+  const unknown = methods?.find((method) => !isRoutable(method))
+  if (unknown !== undefined) return `"${unknown}" is not a method that routes can match; use ${ROUTABLE}`
   if (methods?.includes('GET')) methods.push('HEAD')
   const host = parseHost(named)
   if (named !== '' && (host?.port !== '' || named.endsWith(':')))
@@ -179,8 +188,8 @@ function mistakeIn(segment: string): string | undefined {
 /** True if `earlier` matches every request that `later` matches, so that `later` is never reached. */
 export function covers(earlier: Pattern, later: Pattern): boolean {
   const { methods } = earlier
-  const others = later.methods && [...later.methods]
-  if (methods !== undefined && others?.every((method) => methods.has(method)) !== true) return false
+  const others = [...(later.methods ?? METHODS)]
+  if (!others.every((method) => (methods ?? METHODS).has(method))) return false
   const { host } = later
   if (host === undefined ? earlier.host !== undefined : !matchesHost(earlier, host)) return false
   const more = later.segments.length - earlier.segments.length

@@ -1,6 +1,6 @@
 import { hasChunks } from '../downstream/body.ts'
 import { corsOf } from '../downstream/cors.ts'
-import { bodyLength, mayBeUnread } from '../downstream/framing.ts'
+import { BODILESS, bodyLength, mayBeUnread } from '../downstream/framing.ts'
 import type { Serve } from '../downstream/listener/pipelining.ts'
 import { matchReadings, refuseReadings } from '../downstream/readings.ts'
 import { contradictingOverride } from '../downstream/request-fields.ts'
@@ -161,7 +161,8 @@ async function screenChunks(deps: GatewayDeps, exchange: Routed): Promise<Outcom
 
 /** Refuses a body that servers may leave unread, except where the route accepts it. */
 function refuseUnread({ asked, method, response, route }: Routed): Outcome {
-  if (asked === undefined && (method === 'DELETE' || route.body === true)) return undefined
+  const isOrdinary = method === 'DELETE' || !BODILESS.has(method)
+  if (asked === undefined && (isOrdinary || route.body === true)) return undefined
   // The rest must not be parsed as a request.
   response.shouldKeepAlive = false
   return ambiguousFraming(`A ${method} request carries no body here.`)

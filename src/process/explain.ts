@@ -5,7 +5,7 @@ import type { RequestLine } from '../admin/operator-api.ts'
 import { keptClaims } from '../authenticate/token/kept-claims.ts'
 import type { Config } from '../config/compile.ts'
 import { describeMatch, matchReadings, refuseReadings } from '../downstream/readings.ts'
-import { createRouter, matchesHost, matchRoute, METHODS } from '../downstream/router.ts'
+import { createRouter, matchesHost, matchRoute } from '../downstream/router.ts'
 import { ABSOLUTE, parseTarget, servedHosts, type Target } from '../downstream/target.ts'
 import { InvalidQuestion, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { instant, instantMs } from '../runtime/instant.ts'
@@ -178,8 +178,5 @@ function passedOverBy(route: CompiledRoute, method: string, { host, segments }: 
   if (found === undefined)
     return matchesHost(route, host) ? 'matches another path' : `matches another host than ${host}`
   if ('allow' in found) return `allows ${found.allow.join(', ')}, not ${method}`
-  // The route matches by itself, but the router refuses for one of two reasons.
-  return METHODS.has(method)
-    ? 'matches, but the path belongs to a route with "authenticate: par" or "authorization"'
-    : `allows any method, but the gateway does not accept ${method}`
+  return 'matches, but the path belongs to a route with "authenticate: par" or "authorization"'
 }

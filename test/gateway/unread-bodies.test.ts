@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { startGateway } from '../helpers/gateway.ts'
+import { call, startGateway } from '../helpers/gateway.ts'
 import { startIgnoringBackend } from '../helpers/ignoring-backend.ts'
 import { raw, statuses } from '../helpers/raw.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const HIDDEN = 'GET /secret HTTP/1.1\r\nHost: a\r\n\r\n'
@@ -11,6 +12,7 @@ const gateway = await startGateway({
   limits: '',
   routes: `routes:
   - { match: "/body/*", upstream: data, authenticate: none, body: true }
+  - { match: "PROPFIND,m-search,QUERY /dav/*", upstream: data, authenticate: none }
   - { match: "/*", upstream: data, authenticate: none }`,
 })
 
@@ -22,7 +24,16 @@ const last = 'GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'
 
 describe('a backend that does not read a body finds no request in it', () => {
   it.each(
-    ['DELETE /x', 'DELETE /body/x', 'GET /body/x', 'HEAD /body/x', 'OPTIONS /body/x'].flatMap((line) => [
+    [
+      'DELETE /x',
+      'PROPFIND /dav/x',
+      'M-SEARCH /dav/x',
+      'QUERY /dav/x',
+      'DELETE /body/x',
+      'GET /body/x',
+      'HEAD /body/x',
+      'OPTIONS /body/x',
+    ].flatMap((line) => [
       [line, 'a length', withLength(line)] as const,
       [line, 'chunks', withChunks(line)] as const,
     ]),
@@ -67,4 +78,29 @@ it.each(['GET', 'HEAD', 'OPTIONS'])('a body of %s gets a 400 without "body: true
     const { text, closed } = await raw(gateway.port, request + last)
     expect([statuses(text), closed, backend.served.length]).toEqual([[400], true, before])
   }
+})
+
+describe('a method beyond the seven', () => {
+  it('is forwarded with its body by a route that names it', async () => {
+    const back = await startUpstream()
+    const { port } = await startGateway({
+      data: back.url,
+      limits: '',
+      routes: `routes:
+  - { match: "PROPFIND,MKCOL,REPORT,PURGE,QUERY,M-SEARCH /dav/*", upstream: data, authenticate: none }
+  - { match: "/*", upstream: data, authenticate: none }`,
+    })
+    const body = '<propfind xmlns="DAV:"/>'
+    for (const method of ['PROPFIND', 'MKCOL', 'REPORT', 'PURGE', 'QUERY', 'M-SEARCH']) {
+      expect((await call(port, { method, path: '/dav/x', body })).status).toBe(200)
+      expect(back.seen.at(-1)).toMatchObject({ method, url: '/dav/x', body: Buffer.from(body) })
+      expect((await call(port, { method, path: '/dav/x' })).status).toBe(200)
+      expect(back.seen.at(-1)!.body).toHaveLength(0)
+    }
+    const other = await call(port, { method: 'PROPFIND', path: '/other' })
+    expect(other.status).toBe(405)
+    expect(other.headers.allow).toBe('DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT')
+    expect((await call(port, { method: 'LOCK', path: '/dav/x' })).status).toBe(405)
+    expect((await call(port, { method: 'TRACE', path: '/dav/x' })).status).toBe(405)
+  })
 })

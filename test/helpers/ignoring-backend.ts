@@ -1,8 +1,8 @@
 import { startRawUpstream } from './upstream.ts'
 
-const REQUEST_LINE = /^([A-Z]+) (\S+) HTTP\/1\.[01]$/
+const REQUEST_LINE = /^([A-Z-]+) (\S+) HTTP\/1\.[01]$/
 /** Methods without a meaning for bodies, which many servers therefore do not read. */
-const UNREAD = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS'])
+const UNREAD = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS', 'PROPFIND', 'M-SEARCH', 'QUERY'])
 const ANSWER = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n'
 
 /**

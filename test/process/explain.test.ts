@@ -275,7 +275,7 @@ clients:
       'PROPFIND id.example.com/x',
       405,
       'MethodNotAllowed',
-      ['allows any method, but the gateway does not accept PROPFIND'],
+      ['allows DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT, not PROPFIND'],
     ],
     [
       'GET id.example.com/oidc/request',

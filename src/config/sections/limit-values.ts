@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { METHODS } from '../../downstream/router.ts'
+import { isRoutable, ROUTABLE } from '../../downstream/router.ts'
 import { createCalendar, DAYS, UNITS_MS } from '../../policy/calendar.ts'
 import { partOf } from '../../policy/parameter-kinds.ts'
 import type { Condition } from '../../policy/conditions.ts'
@@ -85,8 +85,8 @@ const condition = section(
     if (of === undefined)
       yield { path: [], message: 'must have one of "header", "claim" and "method"; write one' }
     yield* exclusive(condition, SUBJECTS)
-    const isUnknown = asList(condition.is).some((word) => !METHODS.has(String(word)))
-    const message = `must be a method that routes can match; use ${[...METHODS].join(', ')}`
+    const isUnknown = asList(condition.is).some((word) => !isRoutable(String(word)))
+    const message = `must be a method that routes can match; use ${ROUTABLE}`
     if (of === 'method' && isUnknown) yield { path: ['is'], message }
   },
 ).transform(({ header, claim, is }): Condition => {

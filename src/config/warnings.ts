@@ -10,6 +10,7 @@ import type { Env } from './yaml/source.ts'
 export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   yield* insecureSettings(config)
   yield* plaintextWarnings(config)
+  yield* corsWarnings(config)
   yield* certificateWarnings(config, nowMs)
   yield* identityWarnings(config)
   yield* clientWarnings(config, nowMs)
@@ -61,6 +62,24 @@ function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Iss
   const isOpen = (url: string) => isPlaintext(url) && (password ?? new URL(url).password) !== ''
   if (urlsOf(topology).some(isOpen)) yield { path: ['store', 'redis', 'url'], message }
 }
+
+/** Warns about pages without TLS that may call with cookies, and settings that no route uses. */
+function* corsWarnings({ cors, routes, forwardAuth }: Compiled): Generator<Issue> {
+  const replaceable =
+    'is without TLS, so anyone on the path can change its pages and call as its visitors; write https'
+  const own = routes.map((route, i) => ({ settings: route.cors, path: ['routes', i, 'cors'] }))
+  const written = own.filter(({ settings }) => settings !== cors)
+  for (const { settings, path } of [{ settings: cors, path: ['cors'] }, ...written])
+    for (const [i, origin] of (settings?.credentials === true ? settings.origins : []).entries())
+      if (isPlaintext(origin)) yield { path: [...path, 'origins', i], message: replaceable }
+  const unused = 'has no effect by "forwardAuth": the proxy must answer browsers'
+  if (cors !== undefined && forwardAuth !== undefined && routes.every((route) => !isServedHere(route)))
+    yield { path: ['cors'], message: unused, key: true }
+}
+
+/** True for a route that the callers' listener serves. */
+const isServedHere = ({ upstream, respond }: Compiled['routes'][number]): boolean =>
+  upstream !== undefined || respond !== undefined
 
 /**
  * Warns about certificates that the gateway presents. Expired authorities may remain next to their

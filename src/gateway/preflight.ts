@@ -7,9 +7,9 @@ import type { GatewayDeps, Parsed } from './exchange.ts'
  * request, also for an OPTIONS request with a body, which browsers do not send.
  */
 export function answerPreflight(deps: GatewayDeps, exchange: Parsed): boolean {
-  const { asked, bodyLength, method, misframed, request, target } = exchange
-  if (method !== 'OPTIONS' || asked !== undefined) return false
-  const { headers } = request
+  if (exchange.method !== 'OPTIONS' || exchange.asked !== undefined) return false
+  const { bodyLength, misframed, target } = exchange
+  const { headers } = exchange.request
   const { origin, 'access-control-request-method': announced } = headers
   const hasBody = misframed !== undefined || bodyLength !== 0
   if (origin === undefined || announced === undefined || hasBody) return false

@@ -37,6 +37,7 @@ const only = await startGateway({
   data: back.url,
   routes: `routes:
   - { match: "GET /a", upstream: data, authenticate: none, cors: { origins: ["${APP}"] } }
+  - { match: "GET /a/:id", upstream: data, authenticate: none, cors: { origins: ["${APP}"] } }
   - { match: "GET /b", upstream: data, authenticate: none }`,
 })
 
@@ -226,6 +227,21 @@ describe('a response can be read by an allowed origin', () => {
     expect(corsFields(answer)).toEqual({ 'access-control-allow-origin': '*', vary: 'Origin' })
   })
 })
+
+it.each([
+  ['/a', 'GET', 200, APP],
+  ['/a', 'POST', 405, APP],
+  ['/a/;x', 'GET', 400, APP],
+  ['/b', 'GET', 200, undefined],
+  ['/b', 'POST', 405, undefined],
+  ['/c', 'GET', 404, undefined],
+])(
+  'with cors only at a route, %s gets for %s a %i that %s can read',
+  async (path, method, status, allowed) => {
+    const answer = await call(only.port, { method, path, headers: { Origin: APP } })
+    expect([answer.status, answer.headers['access-control-allow-origin']]).toEqual([status, allowed])
+  },
+)
 
 it('a response to another origin, or to none, has no field of CORS but Vary', async () => {
   const acme = await token('acme')

@@ -113,6 +113,6 @@ export function openRoutes(
     cors: compileCors(config.cors),
     errorFormatOf: hostErrorFormats(served),
     documentation: config.errors.documentation,
-    rateLimitHeaders: headers.draft === 'draft-10' ? withDraftHeaders : decisionHeaders,
+    rateLimitHeaders: headers.draft === 'none' ? decisionHeaders : withDraftHeaders,
   }
 }

@@ -212,15 +212,18 @@ describe('several limits of a route', () => {
     expect(got.json.detail).toBe('The limit "hourly" allows 2 calls in 1 hour. Retry in 3600 seconds.')
   })
 
-  it('several limits of a route are listed in RateLimit and RateLimit-Policy if draft-10 is configured', async () => {
-    const { port } = await gateway({ limits, routes: route, more: 'headers: { draft: draft-10 }' })
-    const got = await call(port, { token: await token('acme') })
-    expect(got.headers).toMatchObject({
-      'ratelimit-policy': '"requests";q=2;w=60, "hourly";q=2;w=3600',
-      ratelimit: '"requests";r=1;t=60, "hourly";r=1;t=3600',
-      'x-ratelimit-limit': '2',
-    })
-  })
+  it.each(['draft-10', 'draft-11'])(
+    'several limits of a route are listed in RateLimit and RateLimit-Policy by %s',
+    async (draft) => {
+      const { port } = await gateway({ limits, routes: route, more: `headers: { draft: ${draft} }` })
+      const got = await call(port, { token: await token('acme') })
+      expect(got.headers).toMatchObject({
+        'ratelimit-policy': '"requests";q=2;w=60, "hourly";q=2;w=3600',
+        ratelimit: '"requests";r=1;t=60, "hourly";r=1;t=3600',
+        'x-ratelimit-limit': '2',
+      })
+    },
+  )
 
   it('several limits of a route are all reported for a cached refusal, too', async () => {
     const { port } = await gateway({ limits, routes: route, more: 'headers: { draft: draft-10 }' })

@@ -127,7 +127,7 @@ const route = section(
 export const routes = list(route, 1, 'a list of routes')
 
 export const headers = section({
-  draft: choice(['none', 'draft-10']).default('none'),
+  draft: choice(['none', 'draft-10', 'draft-11']).default('none'),
   requestId: stringThat(fieldIssue, 'the name of a header field').default('X-Request-Id'),
 })
 

@@ -3,6 +3,7 @@ import { urlsOf } from '../limit/redis/options.ts'
 import { chosenKeyWarnings } from './chosen-keys.ts'
 import { certificatesOf, describeValidity } from './certificates.ts'
 import type { Limit } from '../policy/limit.ts'
+import { MAX_LENGTH, PARAMETER_KINDS, statedLength } from '../policy/parameter-kinds.ts'
 import type { Compiled } from './compile.ts'
 import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
 import type { Env } from './yaml/source.ts'
@@ -15,6 +16,7 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   yield* identityWarnings(config)
   yield* clientWarnings(config, nowMs)
   yield* limitWarnings(config)
+  yield* parameterWarnings(config)
   yield* chosenKeyWarnings(config)
 }
 
@@ -128,6 +130,14 @@ function* limitWarnings({ limits, routes, forwardAuth }: Compiled): Generator<Is
     const unused = 'has no effect: no route names it, or each with a cost of 0'
     if (users.length === 0) yield { path: ['limits', name], message: unused, key: true }
   }
+}
+
+/** Warns about expressions that state more characters than a part of a key may have. */
+function* parameterWarnings({ parameters }: Compiled): Generator<Issue> {
+  const message = `accepts values of more than ${MAX_LENGTH} characters, which get a 400: no key has a longer one`
+  for (const [name, kind] of Object.entries(parameters))
+    if (!PARAMETER_KINDS.includes(kind) && statedLength(kind) > MAX_LENGTH)
+      yield { path: ['parameters', name], message }
 }
 
 /** Matches options of Node.js that weaken the gateway. */

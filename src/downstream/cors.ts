@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Reply } from './reply.ts'
-import { type Match, METHODS } from './router.ts'
+import { type Match, METHODS, ROUTABLE_METHODS } from './router.ts'
 
 /** Settings for the pages that may read the responses of a route. */
 export interface CorsSettings {
@@ -78,16 +78,16 @@ export function corsOf<R extends { readonly cors: Cors | undefined }>(
 
 /**
  * Returns the methods that a preflight allows: those whose route has the settings `cors`, so that
- * other methods are not sent without a preflight of their own. A path without a route allows all:
- * its 404 can be read.
+ * other methods are not sent without a preflight of their own. A path without a route allows the
+ * usual ones: its 404 can be read.
  */
 export function corsMethods<R extends { readonly cors: Cors | undefined }>(
   cors: Cors,
   matchOf: (method: string) => Match<R>,
 ): readonly string[] {
-  return [...METHODS].filter((method) => {
+  return ROUTABLE_METHODS.filter((method) => {
     const found = matchOf(method)
-    return found === undefined || ('route' in found && found.route.cors === cors)
+    return found === undefined ? METHODS.has(method) : 'route' in found && found.route.cors === cors
   })
 }
 

@@ -50,6 +50,12 @@ export const METHODS: ReadonlySet<string> = new Set('GET HEAD POST PUT PATCH DEL
 export const isRoutable = (method: string): boolean =>
   PARSED_METHODS.includes(method) && method !== 'CONNECT' && method !== 'TRACE'
 
+/** All methods that a route may name, the usual ones first. */
+export const ROUTABLE_METHODS: readonly string[] = [
+  ...METHODS,
+  ...PARSED_METHODS.filter((method) => !METHODS.has(method) && isRoutable(method)),
+]
+
 /** The methods that a route may name, for messages. */
 export const ROUTABLE = `${[...METHODS].join(', ')}, or another that Node.js parses, such as PROPFIND, but not CONNECT and TRACE`
 

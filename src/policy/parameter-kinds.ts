@@ -25,7 +25,7 @@ export const PARAMETER_KINDS = [...NAMED.keys()]
  * Maximum length of a part with a kind, in characters; bounds the cost of matching a regular
  * expression.
  */
-const MAX_LENGTH = 128
+export const MAX_LENGTH = 128
 /** Maximum length of a claim in a key, in characters. */
 export const MAX_CLAIM = 255
 
@@ -39,6 +39,20 @@ export const partOf = (name: string): string => (/^header:/i.test(name) ? name.t
 export function wholeSegment(source: string): RegExp {
   // Compiled without the parentheses first: `a)|(?:b` is valid only within them.
   return new RegExp(`^(?:${new RegExp(source, 'u').source})$`, 'u')
+}
+
+/**
+ * Returns the length in characters that the numbers of an expression add up to, such as 68 for
+ * `[a-z]{4}[0-9]{1,64}`: of its longest alternative. `*` and `+` state none.
+ */
+export function statedLength(source: string): number {
+  const plain = source.replaceAll(/\\.|\[(?:\\.|[^\\\]])*\]/gu, 'x')
+  const lengths = plain.split('|').map((alternative) => {
+    let length = 0
+    for (const [, min, max] of alternative.matchAll(/\{(\d+)(?:,(\d*))?\}/g)) length += Number(max || min)
+    return length
+  })
+  return Math.max(...lengths)
 }
 
 /**

@@ -23,7 +23,7 @@ describe('loadConfig', () => {
         maxHeaderSize: 16_384,
         headersTimeoutMs: 15_000,
         requestTimeoutMs: 60_000,
-        keepAliveTimeoutMs: 75_000,
+        keepAliveTimeoutMs: 620_000,
         maxConnections: 10_000,
         maxConnectionsPerAddress: 1000,
       },

@@ -71,6 +71,7 @@ describe('a preflight', () => {
     route('DELETE /items', undefined),
     route('/open/*', listed),
     route('GET /closed', undefined),
+    route('GET,REPORT /reports', listed),
   ])
   const matchOf = (path: string) => (method: string) => match(method, 'localhost', path.slice(1).split('/'))
 
@@ -92,6 +93,7 @@ describe('a preflight', () => {
   it.each([
     ['/items', listed, 'GET HEAD POST'],
     ['/items', other, 'PUT'],
+    ['/reports', listed, 'GET HEAD REPORT'],
     ['/open/a', listed, 'GET HEAD POST PUT PATCH DELETE OPTIONS'],
     ['/nothing', any, 'GET HEAD POST PUT PATCH DELETE OPTIONS'],
   ])('to %s allows only the methods of routes with the same settings', (path, cors, methods) => {

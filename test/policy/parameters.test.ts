@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { statedLength } from '../../src/policy/parameter-kinds.ts'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 
@@ -96,4 +97,16 @@ describe('a path parameter that a limit counts by', () => {
   it('a path parameter that a limit counts by may be anything if no limit counts by it', async () => {
     expect(await statusesOf([`/free/${BARE}`, '/free/a.json', '/free/%C3%A9'])).toEqual([200, 200, 200])
   })
+})
+
+it.each([
+  ['[a-z]+', 0],
+  ['[a-z]{128}', 128],
+  ['[a-z]{1,400}', 400],
+  ['[a-z]{129,}', 129],
+  ['[0-9]{64}-[0-9]{65}', 129],
+  ['x{100}[{200}]|[0-9]{128}', 128],
+  ['x\\{200}', 0],
+])('the expression %s states a length of %i', (source, length) => {
+  expect(statedLength(source)).toBe(length)
 })

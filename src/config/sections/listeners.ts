@@ -28,7 +28,7 @@ export const listenSection = section(
     maxHeaderSize: size('1kB', '1MB').prefault('16kB'),
     headersTimeoutMs: duration('1s', '1h').prefault('15s'),
     requestTimeoutMs: duration('1s', '1d').prefault('60s'),
-    keepAliveTimeoutMs: duration('1ms', '1d').prefault('75s'),
+    keepAliveTimeoutMs: duration('1ms', '1d').prefault('620s'),
     maxConnections: int(1, 1_000_000).prefault(10_000),
     maxConnectionsPerAddress: int(1, 1_000_000).prefault(1000),
   },

@@ -19,6 +19,7 @@ type Route = Settings['routes'][number]
 export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* portConflicts(settings)
   yield* clientIssues(settings)
+  yield* bindingIssues(settings)
   yield* unusedParameters(settings)
   yield* fieldIssues(settings)
   yield* routeHostIssues(settings)
@@ -37,6 +38,20 @@ function* portConflicts({ listen, admin, forwardAuth }: Settings): Generator<Iss
     const message = `is ${port} for both "${first?.[0]}" and "${name}"; give each its own port`
     if (first !== undefined && port !== 0) yield { path: [name, 'port'], message }
   }
+}
+
+/** Yields `bound: required` if the gateway could check neither proofs nor certificates. */
+function* bindingIssues({ tokens, listen, routes }: Settings): Generator<Issue> {
+  const hosts = listen.hosts ?? routes.flatMap(({ host }) => host ?? [])
+  const checksProofs = hosts.length > 0 || listen.publicUrl !== undefined
+  const { clientCa, requestClientCert = false } = listen.tls ?? {}
+  const seesCertificates = clientCa !== undefined || requestClientCert || listen.trustedProxies.length > 0
+  if (checksProofs || seesCertificates) return
+  const message =
+    'refuses all tokens: DPoP proofs need listen.hosts, and certificates listen.tls.clientCa or a trusted proxy; set one'
+  for (const [i, { bound }] of asList(tokens ?? []).entries())
+    if (bound !== undefined)
+      yield { path: ['tokens', ...(Array.isArray(tokens) ? [i] : []), 'bound'], message }
 }
 
 function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> {

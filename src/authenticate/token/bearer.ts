@@ -110,7 +110,8 @@ export function createBearer(trusted: readonly TrustedIssuer[], verifyProof?: Ve
   }
 
   function settle(found: Found, scheme: Scheme, token: string, sender?: () => Sender) {
-    if ('error' in found) return challenges.refuse(found, scheme)
+    if ('error' in found)
+      return challenges.refuse(found, scheme, scheme === 'bearer' ? found.needed : undefined)
     if (scheme === 'bearer' && found.confirmation === undefined) return found
     return confirm(found, scheme, token, sender?.())
   }

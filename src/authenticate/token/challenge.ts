@@ -34,7 +34,9 @@ export function createChallenges(realm: string, offersDpop: boolean) {
         oauthError: error,
         cause,
         client,
-        headers: { 'WWW-Authenticate': needed ? [challenge, challenges[needed]] : challenge },
+        headers: {
+          'WWW-Authenticate': needed && offersDpop ? [challenge, challenges[needed]] : challenge,
+        },
       })
     },
   }

@@ -53,6 +53,8 @@ export interface CredentialsError {
   readonly error: 'invalid_request' | 'invalid_token' | 'invalid_dpop_proof' | 'unavailable'
   /** Text for the caller: ASCII without `"` and `\` (RFC 6750 section 3). */
   readonly description: string
+  /** The scheme by which the caller should send a token instead. */
+  readonly needed?: 'dpop'
   /** The underlying error, and the client if the issuer vouches for it; both for the log. */
   readonly cause?: unknown
   readonly client?: string
@@ -73,6 +75,8 @@ export interface TokenRules {
   readonly audience: readonly string[]
   /** Accepts tokens without an audience; those for a different one are always refused. */
   readonly audienceOptional?: boolean | undefined
+  /** `required` accepts only tokens that are bound to a key or a certificate (FAPI 2.0). */
+  readonly bound?: 'required' | undefined
   readonly clientClaim: string
   readonly leewayMs: number
   /** Names of the claims that limits read. */
@@ -88,6 +92,12 @@ export interface JwtRules extends TokenRules {
   readonly keys: Keys
 }
 
+const NOT_BOUND: CredentialsError = {
+  error: 'invalid_token',
+  description: 'The access token must be bound to a key or a certificate.',
+  cause: 'accepted cnf: jkt, x5t#S256; of the token: none',
+  needed: 'dpop',
+}
 export const UNCHECKABLE = invalidToken('The access token is bound in a way that is not known here.')
 
 /**
@@ -161,6 +171,7 @@ function readIdentity(typ: string, claims: JsonObject, rules: TokenRules) {
   if (fault) return invalidToken(`The access token ${fault}.`, timesOf(claims))
   const confirmation = readConfirmation(cnf)
   if ('cnf' in claims && confirmation === undefined) return UNCHECKABLE
+  if (rules.bound === 'required' && confirmation === undefined) return NOT_BOUND
   const kind = otherKind(typ, claims)
   if (kind !== undefined) return notAccess(kind)
   if (!isClientId(client)) return invalidToken('The access token does not name a client.')

@@ -43,6 +43,7 @@ const issuerSection = section(
     leewayMs: duration('0s', '10m').prefault('5s'),
     realm: stringThat(isRealm, 'plain ASCII without quotes and backslashes').optional(),
     type: choice(['any', 'strict']).default('any'),
+    bound: choice(['required']).optional(),
     introspection: introspection.optional(),
   },
   function* ({ issuer, jwks }) {

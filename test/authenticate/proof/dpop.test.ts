@@ -436,3 +436,44 @@ describe('a token that is bound to a certificate', () => {
     },
   )
 })
+
+describe('with bound: required', () => {
+  const certificate = makeCertificate('bound')
+  const serve = createServing(trust(issuer, keys, { bound: 'required' }), createVerifyProof(hosts))
+  const ask = (scheme: string, token: string, proofs: readonly string[], request: Partial<Sender> = {}) =>
+    serve([`${scheme} ${token}`], () => sender(proofs, request))
+
+  it('tokens are accepted with a proof, or with the certificate that they are bound to', async () => {
+    const token = bound()
+    expect(await ask('DPoP', token, [proves(token)])).toMatchObject({ client: 'client-1' })
+    const held = boundBy({ 'x5t#S256': certificate.thumbprint })
+    const request = { certificate: () => certificate.der }
+    expect(await ask('Bearer', held, [], request)).toMatchObject({ client: 'client-1' })
+    expect(await ask('Bearer', held, [])).toMatchObject({ status: 401 })
+  })
+
+  it('bearer tokens are refused, with the challenge for DPoP, cached or not', async () => {
+    const plain = issuer.token()
+    const description = 'The access token must be bound to a key or a certificate.'
+    for (let i = 0; i < 3; i++) {
+      const refusal = (await ask('Bearer', plain, [proves(plain)])) as Refusal
+      expect(refusal).toMatchObject({ status: 401, oauthError: 'invalid_token', message: description })
+      expect(refusal.cause).toBe('accepted cnf: jkt, x5t#S256; of the token: none')
+      expect(refusal.headers['WWW-Authenticate']).toEqual([
+        `Bearer realm="test", error="invalid_token", error_description="${description}"`,
+        expect.stringMatching(/^DPoP realm="test", algs="/),
+      ])
+    }
+    const refusal = (await ask('DPoP', plain, [proves(plain)])) as Refusal
+    expect(refusal.headers['WWW-Authenticate']).toMatch(
+      /^DPoP realm="test", algs="[^"]+", error="invalid_token"/,
+    )
+    expect(await serve([`Bearer ${boundBy({})}`])).toMatchObject({ status: 401 })
+  })
+
+  it('bearer tokens are refused without a challenge for DPoP where no proof can be verified', async () => {
+    const withoutProofs = createServing(trust(issuer, keys, { bound: 'required' }))
+    const refusal = (await withoutProofs([`Bearer ${issuer.token()}`])) as Refusal
+    expect(refusal.headers['WWW-Authenticate']).toMatch(/^Bearer [^,]+, error="invalid_token"/)
+  })
+})

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { loadConfig } from '../../src/config/load.ts'
@@ -19,6 +20,7 @@ const ENV = {
   DATA_URL: 'http://data.internal:4000',
   REDIS_URL: 'rediss://redis.internal:6379',
   REDIS_PASSWORD: 'secret',
+  STATE_DIRECTORY: tmpdir(),
 }
 
 const shipped = ['config', 'deploy']

@@ -7,6 +7,7 @@ import { parseJws } from '../../src/authenticate/token/jws.ts'
 import { readKeySet } from '../../src/authenticate/token/key-set.ts'
 import { readAccessLine } from '../../src/commands/replay/logs.ts'
 import { readCertificateHeader } from '../../src/downstream/client-certificate.ts'
+import { createCors, preflightReply } from '../../src/downstream/cors.ts'
 import { passReply, readAsked, replyForNginx } from '../../src/downstream/forward-auth.ts'
 import { bodyLength } from '../../src/downstream/framing.ts'
 import { createPeers } from '../../src/downstream/peers.ts'
@@ -32,6 +33,7 @@ import { NO_FACTS, tokenHash } from '../../src/policy/facts.ts'
 import { decodePart, encodePart, paramPart } from '../../src/policy/key.ts'
 import { parseOverrides } from '../../src/policy/overrides.ts'
 import { isName, parseObject } from '../../src/runtime/json.ts'
+import { addCorsFields } from '../../src/upstream/cors-fields.ts'
 import { createResponseFields, readResponseHead } from '../../src/upstream/response-head.ts'
 import { call, startGateway, token } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
@@ -135,6 +137,7 @@ const rules = {
 const guards = [createParGuard(rules), createAuthorizationGuard(rules)]
 const FORM = 'application/x-www-form-urlencoded'
 const responseFields = createResponseFields('x-request-id')
+const cors = createCors({ origins: ['https://a.example'], credentials: true, maxAgeMs: 0 }, 'x-request-id')
 const head = (...rawHeaders: string[]) =>
   readResponseHead(rawHeaders, 200, { rateLimit: '', requestId: 'r', responseFields })
 const json = (value: unknown): string => JSON.stringify(value)
@@ -164,6 +167,10 @@ const PARSERS: Readonly<Record<string, (text: string) => unknown>> = {
   Connection: namedByConnection,
   'the name of a field': (text) => [fields.actionOf(text), fields.findRespelled([text, ''])],
   Accept: (text) => prefersPage({ accept: text }),
+  Origin: (text) => cors.fieldsFor(text),
+  'the fields of a preflight': (text) =>
+    preflightReply(cors, true, [], { 'access-control-request-headers': text }),
+  'Vary of an upstream': (text) => addCorsFields(['Vary', text], cors.fieldsFor('https://a.example')),
   'the request id': requestIdOf,
   traceparent: (text) => [parseTraceparent(text), parseTraceparent(`00-${text}`)],
   'a condition on values': (text) => condition(text, { is: ['x', 'y'] }),

@@ -1,5 +1,8 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { call, type Call, type Got, startGateway, startLogging, token } from '../helpers/gateway.ts'
+import { createFolder } from '../helpers/folder.ts'
+import { call, type Call, type Got, startGateway, startLogging, token, yaml } from '../helpers/gateway.ts'
 import { raw } from '../helpers/raw.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -280,4 +283,21 @@ it('preflights on one connection are answered in order', async () => {
     'Allow-Methods: PATCH',
     'Allow-Methods: GET, HEAD, DELETE',
   ])
+})
+
+it('a reload applies the new origins', async () => {
+  const textWith = (cors: string) =>
+    yaml({
+      data: back.url,
+      routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]',
+      more: `cors: ${cors}`,
+    })
+  const file = join(createFolder(), 'sluice.yaml')
+  const { port, running } = await startGateway(textWith(`{ origins: ["${EVIL}"] }`), file)
+  const allowed = async () =>
+    (await call(port, { path: '/a', headers: { Origin: APP } })).headers['access-control-allow-origin']
+  expect(await allowed()).toBeUndefined()
+  writeFileSync(file, textWith(`{ origins: ["${APP}"] }`))
+  await running.reload('file-change')
+  expect(await allowed()).toBe(APP)
 })

@@ -85,3 +85,10 @@ it('all paths with several readings pass where one route serves all', async () =
     expect([(await send(open.port, target)).status, data.seen.at(-1)!.url]).toEqual([200, target])
   await open.close()
 })
+
+it.each(['/café', '/x?q=ü'])('a target that is not ASCII, such as %s, gets a 400', async (target) => {
+  const seen = data.seen.length
+  expect((await send(gateway.port, target)).status).toBe(400)
+  expect((await send(gateway.port, '/x', 'a', 'LIST')).status).toBe(400)
+  expect(data.seen).toHaveLength(seen)
+})

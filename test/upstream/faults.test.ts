@@ -64,6 +64,9 @@ const FAULTS: readonly (readonly [
     'waits',
     GARBLED,
   ],
+  ['line ends without CR', 'HTTP/1.1 200 OK\nContent-Length: 5\n\nhello', 'waits', GARBLED],
+  ['a blank before a colon', `${OK}X-Odd : 1\r\nContent-Length: 5\r\n\r\nhello`, 'waits', GARBLED],
+  ['a blank after the size of a chunk', `${CHUNKED}5 \r\nhello\r\n0\r\n\r\n`, 'waits', GARBLED],
   ['a chunk that is none', `${CHUNKED}zz\r\nhello\r\n`, 'waits', GARBLED],
   ['a chunk longer than it says', `${CHUNKED}2\r\nhello\r\n0\r\n\r\n`, 'waits', GARBLED],
   [

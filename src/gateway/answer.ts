@@ -130,19 +130,29 @@ export function toRefusal(error: unknown): Refusal {
 }
 
 /**
- * Ends the leases of a call at once, and refunds the call to limits with `count: success` if the
+ * Ends the leases of a call, later if its caller ended it while the upstream works, and refunds the call to limits with `count: success` if the
  * response failed: a status of 400 or above, or cut off by the upstream or the gateway. A caller
  * that disconnects after its request was sent gets no refund: it could otherwise make any number of
  * calls.
  */
 export function endCall({ limiter }: GatewayDeps, exchange: Exchange): void {
   const { decision, quotas, status, error, incomplete, forwarded } = exchange
-  if (decision?.lease !== undefined) limiter.release(quotas, decision)
+  if (decision?.lease !== undefined) limiter.release(quotas, decision, mayGoOn(exchange))
   // A caller that sends a bad body must not get the call back.
   const isAnswered = status > 0 && status < 400 && (error === undefined || error.status < 500)
   const hasLeft = incomplete === 'left' && forwarded?.waitsFor === 'response'
   if (isAnswered || hasLeft || decision?.admitted !== true) return
   if (quotas.some(({ countsSuccess }) => countsSuccess)) limiter.giveBack(quotas, decision)
+}
+
+/**
+ * True if the caller ended a call that the upstream may go on with: it left, or its body was bad or
+ * too late. Few upstreams notice that their caller is gone; a caller that makes calls and leaves
+ * could otherwise have any number in progress there.
+ */
+function mayGoOn({ error, incomplete, forwarded }: Exchange): boolean {
+  const isByCaller = incomplete === 'left' || (error !== undefined && error.status < 500)
+  return isByCaller && forwarded?.waitsFor === 'response'
 }
 
 /** Records how and when the response ended, for log and metrics. */

@@ -23,7 +23,12 @@ export interface Lease extends Place {
   storedUntilMs: number
   /** False if the store was never asked to have it. */
   mayBeStored: boolean
+  /** The local instant, in milliseconds, at which the place of a call that was left is free; `Infinity` in progress. */
+  readonly endsAtMs: number
 }
+
+/** Time for which a place is kept after its caller left, in milliseconds: the upstream may work on the call. */
+const KEPT_MS = 10_000
 
 /** Wait until a refused call is retried, in milliseconds: the end of a call is unknown. */
 export const CONCURRENT_WAIT_MS = 1000
@@ -47,10 +52,26 @@ const RENEWAL_AHEAD = 1 / 2
 export const storedUntil = ({ windowMs }: Quota, askedMs: number): number =>
   askedMs + (1 - LONGEST_QUESTION) * windowMs
 
+/** Returns how long a lease that is renewed now is to last, in milliseconds. */
+export const renewalMs = ({ quota, endsAtMs }: Lease, nowMs: number): number =>
+  Math.min(quota.windowMs, Math.max(0, endsAtMs - nowMs))
+
+/** Records that the store was asked at a local instant to renew a lease, and has done it. */
+export function renewed(lease: Lease, askedMs: number): void {
+  // One that ends is not renewed again.
+  lease.storedUntilMs = lease.endsAtMs < Infinity ? lease.endsAtMs : storedUntil(lease.quota, askedMs)
+}
+
+/** True if a lease is to be renewed: a quarter of its length has passed, it ends earlier now, or it is not stored. */
+function isDue({ quota, storedUntilMs, endsAtMs }: Lease, nowMs: number): boolean {
+  if (endsAtMs < Infinity) return storedUntilMs < endsAtMs
+  return storedUntilMs - nowMs < RENEWAL_AHEAD * quota.windowMs
+}
+
 /** Returns the instant at which a call began, in epoch milliseconds of the store's clock. */
 const beganAt = ({ id }: Lease): number => Number.parseInt(id, 10) / 1000
 
-/** The calls in progress at this gateway, by the keys of their limits of calls at once. */
+/** The calls that take places at this gateway, by the keys of their limits of calls at once. */
 export class Leases {
   readonly #held = new Map<string, Map<string, Lease>>()
   /** Lower bound of `storedUntilMs` of all leases: before it, the store counts every lease. */
@@ -76,10 +97,30 @@ export class Leases {
   }
 
   hold(quota: Quota, id: string, storedUntilMs: number, heldAtMs: number): void {
-    const lease = { quota, id, heldAtMs, storedUntilMs, mayBeStored: storedUntilMs > -Infinity }
+    const mayBeStored = storedUntilMs > -Infinity
+    this.#set({ quota, id, heldAtMs, storedUntilMs, mayBeStored, endsAtMs: Infinity })
+  }
+
+  #set(lease: Lease): void {
+    const { quota, id, storedUntilMs } = lease
     const held = this.#held.get(quota.key) ?? new Map<string, Lease>()
     this.#held.set(quota.key, held.set(id, lease))
     this.#storedUntilMs = Math.min(this.#storedUntilMs, storedUntilMs)
+  }
+
+  /**
+   * Keeps the place of a call whose caller left until `endsAtMs`, at which it is to be ended: for
+   * `KEPT_MS`, or the length of its lease if that is shorter. Returns its lease; undefined if the
+   * call has none in this limit.
+   */
+  keep({ key, windowMs }: Quota, id: string, nowMs: number): Lease | undefined {
+    const lease = this.#held.get(key)?.get(id)
+    if (lease === undefined) return undefined
+    const endsAtMs = nowMs + Math.min(KEPT_MS, windowMs)
+    // Another object, as a renewal of the call in progress may be under way; due to be renewed to its new end.
+    const kept = { ...lease, endsAtMs, storedUntilMs: Math.min(lease.storedUntilMs, endsAtMs - 1) }
+    this.#set(kept)
+    return kept
   }
 
   /** Ends a lease, and returns it; undefined if the call has none in this limit. */
@@ -108,14 +149,14 @@ export class Leases {
     this.#storedUntilMs = -Infinity
   }
 
-  /** Returns the leases that are to be renewed: a quarter of their length has passed, or they are not stored. */
+  /** Returns the leases that are to be renewed. */
   dueForRenewal(nowMs: number): readonly Lease[] {
     const found: Lease[] = []
     this.#storedUntilMs = Infinity
     for (const held of this.#held.values())
       for (const lease of held.values()) {
         this.#storedUntilMs = Math.min(this.#storedUntilMs, lease.storedUntilMs)
-        if (lease.storedUntilMs - nowMs < RENEWAL_AHEAD * lease.quota.windowMs) found.push(lease)
+        if (isDue(lease, nowMs)) found.push(lease)
       }
     return found
   }

@@ -23,8 +23,8 @@ export interface Limiter {
   decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision>
   /** Gives a call that was charged back to the limits that count successes. */
   giveBack(quotas: readonly Quota[], decision: Decision): void
-  /** Ends the leases of a call. */
-  release(quotas: readonly Quota[], decision: Decision): void
+  /** Ends the leases of a call; ten seconds later if the upstream may go on with it. */
+  release(quotas: readonly Quota[], decision: Decision, mayGoOn?: boolean): void
   /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */
   recall(quotas: readonly Quota[]): Decision | undefined
   /** Clears the cache, after a reset. */
@@ -215,8 +215,8 @@ export function createLimiter(
         void store.giveBack(quota, charged.resetAt)?.then(() => forgetKey(quota.key))
       }
     },
-    release(quotas, { lease }) {
-      if (lease !== undefined) store.release(quotas, lease)
+    release(quotas, { lease }, mayGoOn) {
+      if (lease !== undefined) store.release(quotas, lease, mayGoOn)
     },
     recall: (quotas) => recall(quotas, now()),
     forget() {

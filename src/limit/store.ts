@@ -177,8 +177,8 @@ export interface Store {
    * period is not over. Resolves when the store has the refund, or will get it later.
    */
   giveBack(quota: Quota, endsAt: number): void | Promise<void>
-  /** Ends the leases of a call. */
-  release(quotas: readonly Quota[], lease: string): void
+  /** Ends the leases of a call; ten seconds later if the upstream may go on with it. */
+  release(quotas: readonly Quota[], lease: string, mayGoOn?: boolean): void
   /**
    * Returns the refusal of a limit of calls at once that is full with calls of this gateway;
    * undefined if the store is to be asked.

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { get, type IncomingMessage, type ServerResponse } from 'node:http'
+import { connect } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import { call, startGateway, token, yaml } from '../helpers/gateway.ts'
 import { serving } from '../helpers/process.ts'
@@ -90,23 +91,61 @@ describe.each([
     await Promise.all(calls)
   })
 
-  it('ends a call whose caller leaves', async () => {
-    const { port } = await startGateway(settings(store()))
+  it.each([
+    ['before the head', undefined],
+    ['in the body', 'begun'],
+  ])('keeps the place of a call whose caller leaves %s, as long as a lease', async (_, begun) => {
+    // Leases of two seconds.
+    const { port } = await startGateway(settings(store().replace('10s', '500ms'), '2s'))
     const mine = await newToken()
     const headers = { authorization: `Bearer ${mine}` }
     const leaving = [1, 2].map(() => get({ port, path: '/v3/exports', headers }))
-    for (const one of leaving) one.on('error', () => {})
+    const responses = leaving.map((one) => once(one, 'response').catch(() => {}))
     await inProgress(2)
-    for (const one of leaving) one.destroy()
+    if (begun !== undefined) {
+      for (const response of held) response.write(begun)
+      await Promise.all(responses)
+    }
+    const leftAt = performance.now()
+    for (const one of leaving) one.on('error', () => {}).destroy()
+    await until('both have left', () => held.every(({ destroyed }) => destroyed))
     held.splice(0)
-    const answering = setInterval(() => held.splice(0).forEach((response) => response.end('{}')), 5)
-    const statuses: number[] = []
+    let refusals = 0
     await until('a place is free', async () => {
-      statuses.push((await request(port, mine)).status)
-      return statuses.at(-1) === 200
+      const asked = request(port, mine)
+      await Promise.race([asked, until('it is answered, or in progress', () => held.length > 0)])
+      if (held.length > 0) return true
+      refusals++
+      expect((await asked).status).toBe(429)
+      return false
     })
-    clearInterval(answering)
-    expect(new Set(statuses.slice(0, -1))).toEqual(new Set(statuses.length > 1 ? [429] : []))
+    expect(refusals).toBeGreaterThan(0)
+    expect(performance.now() - leftAt).toBeGreaterThan(1900)
+    for (const response of held.splice(0)) response.end('{}')
+  })
+
+  it('keeps the place of a call whose body turns out to be malformed', async () => {
+    const early = await startUpstream(
+      undefined,
+      (_, response) => void held.push(response.on('error', () => {})),
+    )
+    const routes = ROUTES.replace('GET', 'POST')
+    const { port } = await startGateway({ ...settings(store()), data: early.url, routes })
+    const mine = await newToken()
+    const sockets = [1, 2].map(() =>
+      connect(port)
+        .on('error', () => {})
+        .resume(),
+    )
+    for (const socket of sockets) {
+      socket.write(`POST /v3/exports HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${mine}\r\n`)
+      socket.write(`Transfer-Encoding: chunked\r\n\r\n20000\r\n${'a'.repeat(0x20000)}\r\n`)
+    }
+    await inProgress(2)
+    for (const socket of sockets) socket.write('no size\r\n')
+    await until('both have ended', () => sockets.every(({ destroyed }) => destroyed))
+    held.splice(0)
+    expect((await call(port, { path: '/v3/exports', token: mine, method: 'POST' })).status).toBe(429)
   })
 
   it('counts a response for as long as it lasts, beyond the timeout of its route', async () => {

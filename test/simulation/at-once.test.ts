@@ -56,6 +56,59 @@ describe('calls at once', () => {
     expect((await calls(3, 1)).admitted).toHaveLength(2)
   })
 
+  it.each([
+    ['10 seconds', 30_000, 10_000],
+    ['a lease, if that is shorter', 4000, 4000],
+  ])('whose callers leave keep their places for %s, at every gateway', async (_, windowMs, keptMs) => {
+    const { calls, run, now } = await setStage({ ...AT_ONCE, limit: 3, windowMs }, { gateways: 2 })
+    const { admitted } = await calls(2, 0)
+    await run(windowMs)
+    const leftAt = now()
+    for (const call of admitted) call.release(true)
+    while (now() < leftAt + keptMs - 1200) {
+      for (const gateway of [0, 1]) {
+        const one = await calls(2, gateway)
+        expect(one.admitted).toHaveLength(1)
+        one.admitted[0]!.release()
+        await run(50)
+      }
+    }
+    await run(1300)
+    for (const gateway of [0, 1]) {
+      const three = await calls(4, gateway)
+      expect(three.admitted).toHaveLength(3)
+      for (const call of three.admitted) call.release()
+      await run(50)
+    }
+  })
+
+  it('whose callers leave keep their places when their gateway ends, and for no longer', async () => {
+    const { calls, gateways, run } = await setStage({ ...AT_ONCE, windowMs: 30_000 }, { gateways: 2 })
+    const { admitted } = await calls(2, 0)
+    for (const call of admitted) call.release(true)
+    const ending = gateways[0]!.end(true)
+    await run(50)
+    await ending
+    await run(9000)
+    expect((await calls(1, 1)).admitted).toHaveLength(0)
+    await run(1000)
+    expect((await calls(3, 1)).admitted).toHaveLength(2)
+  })
+
+  it('whose callers leave without Redis keep their places, also after its data were lost', async () => {
+    const { calls, hang, model, run } = await setStage({ ...AT_ONCE, windowMs: 30_000 }, { gateways: 2 })
+    const { admitted } = await calls(2, 0)
+    hang(3000)
+    for (const call of admitted) call.release(true)
+    await run(2500)
+    expect((await calls(1, 0)).admitted).toHaveLength(0)
+    model.restart(undefined, { keepScripts: true })
+    await run(4000)
+    for (const gateway of [0, 1]) expect((await calls(1, gateway)).admitted).toHaveLength(0)
+    await run(4000)
+    expect((await calls(3, 1)).admitted).toHaveLength(2)
+  })
+
   it('of a gateway that is suspended for longer than a lease count again when it runs', async () => {
     const { calls, gateways, run } = await setStage(AT_ONCE, { gateways: 2 })
     await calls(2, 0)

@@ -28,8 +28,8 @@ export interface Told {
   readonly mode: string
   /** Gives an admitted call back. */
   giveBack(): void
-  /** Ends an admitted call, which is in progress until then. */
-  release(): void
+  /** Ends an admitted call, which is in progress until then; `mayGoOn`: its caller leaves. */
+  release(mayGoOn?: boolean): void
 }
 
 const UNAVAILABLE: Told = {
@@ -112,7 +112,7 @@ export function startGateway(
     const { admitted, refusedBy, replayed, mode } = decision
     return {
       giveBack: () => (loop.isStopped ? undefined : limiter.giveBack(quotas, decision)),
-      release: () => (loop.isStopped ? undefined : limiter.release(quotas, decision)),
+      release: (mayGoOn) => (loop.isStopped ? undefined : limiter.release(quotas, decision, mayGoOn)),
       ...{ admitted, retryAfterMs: refusedBy?.retryAfterMs ?? 0, refusedBy: refusedBy?.name },
       ...{ isReplay: replayed === true, isUnavailable: false, mode },
     }

@@ -4,7 +4,13 @@ import type { Call } from './play.ts'
 import { createRandom } from './random.ts'
 import type { World } from './time.ts'
 
-/** Creates the calls at once that are in progress: each for a while, some for longer than a lease. */
+/** Time for which the place of a call whose caller left is kept, unless a lease is shorter. */
+export const KEPT_MS = 10_000
+
+/**
+ * Creates the calls at once that are in progress: each for a while, some for longer than a lease; the
+ * callers of some leave.
+ */
 export function createInProgress({ seed, limits }: History, world: World) {
   /** The calls at each gateway, with the functions that end them. */
   const all = new Map<Gateway, Map<Call, () => void>>()
@@ -12,7 +18,7 @@ export function createInProgress({ seed, limits }: History, world: World) {
 
   return {
     /** Begins a call, and ends it later, unless its gateway ends before. */
-    hold(call: Call, gateway: Gateway, release: () => void, number: number): void {
+    hold(call: Call, gateway: Gateway, release: (mayGoOn?: boolean) => void, number: number): void {
       const random = createRandom(seed * 6007 + number)
       const { windowMs } = limits.sync
       const lengthMs = random.pick([
@@ -28,8 +34,15 @@ export function createInProgress({ seed, limits }: History, world: World) {
         call.endedAtMs = world.now()
         release()
       }
+      function leave(): void {
+        if (!held.has(call)) return
+        release(true)
+        call.leftAtMs = world.now()
+        held.set(call, () => {})
+        world.at(world.now() + KEPT_MS, () => void held.delete(call))
+      }
       held.set(call, end)
-      world.at(world.now() + lengthMs, end, gateway.loop)
+      world.at(world.now() + lengthMs, random.chance(0.2) ? leave : end, gateway.loop)
     },
     /** Ends a gateway: a graceful one after its calls. */
     async endGateway(gateway: Gateway, isGraceful: boolean): Promise<void> {

@@ -24,6 +24,8 @@ export interface Call extends Omit<Told, 'giveBack' | 'release'> {
   givenBackAtMs?: number
   /** The instant at which a call that was admitted ended, if it counted as one of several at once. */
   endedAtMs?: number
+  /** The instant at which its caller left: its places are kept for a while, unless the call has ended. */
+  leftAtMs?: number
   /** True if the call ended with its gateway, which did not learn of it. */
   isCut?: boolean
 }

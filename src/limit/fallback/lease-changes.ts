@@ -1,5 +1,5 @@
 import type { Clock } from '../../runtime/clock.ts'
-import { type Lease, type Leases, type Place, storedUntil } from '../leases.ts'
+import { type Lease, type Leases, type Place, renewalMs, renewed } from '../leases.ts'
 import type { Quota } from '../quota.ts'
 import type { RemoteStore } from './breakers.ts'
 
@@ -64,10 +64,12 @@ export function createLeaseChanges(
   async function renew(group: readonly Lease[]): Promise<void> {
     const sentAt = clock.now()
     for (const lease of group) lease.mayBeStored = true
-    function renewed(): void {
-      for (const lease of group) lease.storedUntilMs = storedUntil(lease.quota, sentAt)
-    }
-    await store.renewLeases(group).then(renewed, () => {})
+    const lengths = group.map((lease) => renewalMs(lease, sentAt))
+    const isDone = await store.renewLeases(group, lengths).then(
+      () => true,
+      () => false,
+    )
+    if (isDone) for (const lease of group) renewed(lease, sentAt)
     // A renewal that was sent twice may have come after the end of its lease.
     for (const lease of group) if (!leases.has(lease)) end(lease)
   }

@@ -91,10 +91,16 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     )
   }
 
-  function release(quotas: readonly Quota[], id: string): void {
+  function endLease(quota: Quota, id: string): void {
+    const lease = leases.end(quota, id)
+    if (lease?.mayBeStored) leaseChanges.end(lease)
+  }
+
+  function release(quotas: readonly Quota[], id: string, mayGoOn = false): void {
     for (const quota of quotas) {
-      const lease = leases.end(quota, id)
-      if (lease?.mayBeStored) leaseChanges.end(lease)
+      const kept = mayGoOn ? leases.keep(quota, id, clock.now()) : undefined
+      if (kept === undefined) endLease(quota, id)
+      else clock.after(kept.endsAtMs - clock.now(), () => endLease(quota, id))
     }
   }
 
@@ -166,7 +172,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     restoreLeases: (server: string): void => storeAgain((key) => store.server(key) === server),
     async close(): Promise<void> {
       stopWorking()
-      for (let turns = 0; turns < MAX_LAST_TURNS && hasWork(); turns++) await work()
+      // The first also has the leases of calls that were left end when they are to, without this gateway.
+      for (let turns = 0; turns === 0 || (turns < MAX_LAST_TURNS && hasWork()); turns++) await work()
       if (!local.own.isEmpty()) options.onUnmerged?.()
       breakers.close()
       await store.close()

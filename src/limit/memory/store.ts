@@ -83,8 +83,12 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
       const isOver = quota.calendar?.periodAt(wallMs).endMs !== endsAt
       if (!isOver) takeBack(log, Math.min(quota.cost ?? 1, used))
     },
-    release(quotas: readonly Quota[], lease: string): void {
-      for (const quota of quotas) leases.end(quota, lease)
+    release(quotas: readonly Quota[], lease: string, mayGoOn = false): void {
+      for (const quota of quotas) {
+        const kept = mayGoOn ? leases.keep(quota, lease, clock.now()) : undefined
+        if (kept === undefined) leases.end(quota, lease)
+        else clock.after(kept.endsAtMs - clock.now(), () => leases.end(quota, lease))
+      }
     },
     ownRefusal: () => undefined,
     keys: async (filter: KeyFilter, max?: number) => keys(filter, max),

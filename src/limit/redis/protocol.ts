@@ -1,5 +1,5 @@
 import { mergedKey } from '../key.ts'
-import { type Lease, leaseAllowance } from '../leases.ts'
+import { leaseAllowance, type Place } from '../leases.ts'
 import { type Access, fullAt, isLeased, type Quota, type Window } from '../quota.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, DamagedKeyError } from '../store.ts'
 import type { Merge, OwnCalls, OwnCount } from '../store.ts'
@@ -122,11 +122,15 @@ export function mergeOf(own: Merge, gateway: string, sending: Sending) {
   return [keys.length, ...keys, ...args] as const
 }
 
-/** Returns the keys and arguments of renew.lua. */
-export function renewalOf(leases: readonly Lease[], { deadlineUs }: Sending) {
+/** Returns the keys and arguments of renew.lua for leases and their lengths, in milliseconds. */
+export function renewalOf(leases: readonly Place[], lengths: readonly number[], { deadlineUs }: Sending) {
   const keys = [...new Set(leases.map(({ quota }) => quota.key))]
   const positions = new Map(keys.map((key, i) => [key, i + 1]))
-  const args = leases.flatMap(({ quota, id }) => [positions.get(quota.key)!, id, quota.windowMs * 1000])
+  const argsOf = ({ quota, id }: Place, i: number) => {
+    const lengthUs = Math.ceil(lengths[i]! * 1000)
+    return [positions.get(quota.key)!, id, lengthUs]
+  }
+  const args = leases.flatMap(argsOf)
   return [keys.length, ...keys, deadlineUs, ...args] as const
 }
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { gatewaysKey, seenKey, sinceKey } from '../key.ts'
-import type { Lease, Place } from '../leases.ts'
+import type { Place } from '../leases.ts'
 import type { Quota } from '../quota.ts'
 import { type Charge, DamagedKeyError, type Merge, type OwnCalls } from '../store.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
@@ -221,10 +221,10 @@ export function createScripts(connection: RedisConnection, options: RedisStoreOp
       await within(server, () => explain(commands.zrem(key, ...ids), server).catch(ignoreDamage))
     },
 
-    /** Runs renew.lua for leases of one hash slot. Rejects if they may not be renewed. */
-    async renewLeases(leases: readonly Lease[]): Promise<void> {
+    /** Runs renew.lua for leases of one hash slot, with their lengths in milliseconds. Rejects if they may not be renewed. */
+    async renewLeases(leases: readonly Place[], lengths: readonly number[]): Promise<void> {
       const server = client.server(leases[0]!.quota.key)
-      const [, outcome] = await change(server, renewScript, (sending) => renewalOf(leases, sending))
+      const [, outcome] = await change(server, renewScript, (sending) => renewalOf(leases, lengths, sending))
       if (outcome !== 1) throw invalidReply()
     },
   }

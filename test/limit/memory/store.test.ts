@@ -44,6 +44,23 @@ describe('the memory store', () => {
     expect(await sizeOf(store)).toBeLessThan(5000)
   })
 
+  test.each([
+    [30_000, 10_000],
+    [4000, 4000],
+  ])('keeps a place whose caller left: with leases of %i ms for %i ms', (windowMs, keptMs) => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'performance', 'Date'] })
+    const store = createMemoryStore(SYSTEM_CLOCK)
+    const quota = { name: 'x', key: 'k', limit: 2, windowMs, shadow: false, isConcurrent: true }
+    const [left, ended] = [store.charge([quota]), store.charge([quota])]
+    store.release([quota], left.lease!, true)
+    store.release([quota], ended.lease!)
+    vi.advanceTimersByTime(keptMs - 1)
+    expect(store.charge([quota]).admitted).toBe(true)
+    expect(store.charge([quota]).admitted).toBe(false)
+    vi.advanceTimersByTime(1)
+    expect(store.charge([quota]).admitted).toBe(true)
+  })
+
   test('counts on the monotonic clock and answers in wall-clock time', () => {
     let wallMs = 1_000_000
     let nowMs = 0

@@ -338,8 +338,8 @@ describe('a store with the right Redis', () => {
       expect((await store.peek([own]))[0]).toMatchObject({ remaining: 0 })
       const concurrent = { ...own, key: 't:{granted}:y', isConcurrent: true }
       for (const id of ['1:a', '2:a', '3:a']) await store.charge([{ ...concurrent, limit: 2 }], undefined, id)
-      const lease = { quota: concurrent, id: '1:a', heldAtMs: 0, storedUntilMs: 0, mayBeStored: true }
-      await store.renewLeases([lease])
+      const lease = { quota: concurrent, id: '1:a' }
+      await store.renewLeases([lease], [2000])
       expect((await store.peek([concurrent]))[0]).toMatchObject({ used: 2, sinceAt: 0.001 })
       await store.endLeases([lease])
       await store.probe(store.server(own.key))
@@ -517,8 +517,8 @@ test('a running gateway names each command that Redis refuses to its user, and t
     for (const id of ['1:a', '2:a']) await running.charge([atOnce], undefined, id).catch(failed)
     await running.peek([atOnce]).catch(failed)
     await running.charge([{ ...atOnce, limit: 1 }], undefined, '3:a').catch(failed)
-    const lease = { quota: atOnce, id: '1:a', heldAtMs: 0, storedUntilMs: 0, mayBeStored: true }
-    await running.renewLeases([lease]).catch(failed)
+    const lease = { quota: atOnce, id: '1:a' }
+    await running.renewLeases([lease], [2000]).catch(failed)
     await running.endLeases([lease]).catch(failed)
     await running.merge({ number: 1, quota: rate, calls, spreadMs: 0, back: undefined }).catch(failed)
     await running.overrides.version().catch(failed)

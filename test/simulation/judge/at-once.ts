@@ -8,7 +8,7 @@ import {
   type Violation,
   type Witness,
 } from './evidence.ts'
-import { type AtOnce, atOnceOf, freeAt, isStored, TURN_MS } from './leases.ts'
+import { type AtOnce, atOnceOf, freeAt, isStored, placeEndMs, TURN_MS } from './leases.ts'
 
 /** The wait of every refusal. */
 const WAIT_MS = 1000
@@ -29,8 +29,12 @@ export function* brokenAtOnce(one: Case): Generator<Violation> {
 const mostBetween = (one: Case, fromMs: number, toMs: number): number =>
   Math.max(...rulesBetween(one, fromMs, toMs).map(({ limit }) => limit))
 
-const isInProgress = ({ toldAtMs, endedAtMs = Infinity }: Witness, fromMs: number, toMs: number): boolean =>
-  toldAtMs <= fromMs && endedAtMs > toMs
+/** True if a call has a place; a clock that is set forward ends that of a call whose caller left. */
+function isInProgress(one: Case, call: Witness, fromMs: number, toMs: number): boolean {
+  const { toldAtMs, leftAtMs } = call
+  if (toldAtMs > fromMs || placeEndMs(one, call) <= toMs) return false
+  return leftAtMs === undefined || clockSteps(one, leftAtMs, toMs).every(({ byMs }) => byMs <= 0)
+}
 
 /** Returns the part of a limit that each gateway admits without Redis. */
 const partOf = (limit: number, gateways: number): number =>
@@ -65,7 +69,7 @@ function* excess(all: AtOnce, inProgress: readonly Witness[]): Generator<Violati
     const known = inProgress.filter(
       (other) =>
         other !== call &&
-        isInProgress(other, askedAtMs, toldAtMs) &&
+        isInProgress(one, other, askedAtMs, toldAtMs) &&
         ((other.gateway === gateway && startsBetween(one, other.toldAtMs, toldAtMs) === 0) ||
           (isByRedis && isStored(all, other, askedAtMs, toldAtMs))),
     )
@@ -87,7 +91,7 @@ function* excessInSum(
   inProgress: readonly Witness[],
 ): Generator<Violation> {
   for (const { toldAtMs: atMs } of inProgress) {
-    const now = inProgress.filter((other) => isInProgress(other, atMs, atMs))
+    const now = inProgress.filter((other) => isInProgress(one, other, atMs, atMs))
     const fromMs = Math.min(...now.map(({ askedAtMs }) => askedAtMs))
     const limit = mostBetween(one, fromMs, atMs)
     const silent = silences.filter((spans) => overlapping(spans, fromMs, atMs).length > 0).length
@@ -115,8 +119,8 @@ function* refusedWithRoom(all: AtOnce, inProgress: readonly Witness[]): Generato
     const isSilent = overlapping(silences[gateway]!, askedAtMs, toldAtMs).length > 0
     const isUnsure = isSilent || overlapping(losses, askedAtMs, toldAtMs).length > 0
     const needed = isSilent ? partOf(limit, gatewaysAt(one, askedAtMs)) : limit
-    const endOf = ({ gateway: of, endedAtMs = Infinity, isCut }: Witness): number =>
-      freeAt(all, isCut === true ? undefined : of, endedAtMs, longestMs)
+    const endOf = (other: Witness): number =>
+      freeAt(all, other.isCut === true ? undefined : other.gateway, placeEndMs(one, other), longestMs)
     const held = inProgress.filter((other) => other.askedAtMs <= toldAtMs && endOf(other) >= askedAtMs)
     // Until it knows that Redis has them, a gateway counts its own calls beside.
     const twice = isUnsure ? held.filter((other) => other.gateway === gateway).length : 0

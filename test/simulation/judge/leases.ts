@@ -1,5 +1,6 @@
 import { halfOf } from '../halves.ts'
 import type { Action } from '../history.ts'
+import { KEPT_MS } from '../in-progress.ts'
 import { type Case, losesData, overlapping, type Witness } from './evidence.ts'
 import { isInHalf, reaches, RECOVERY_MS, type Span, spanOf } from './troubles.ts'
 
@@ -83,6 +84,11 @@ function lossesOf(one: Case, leaseMs: number): readonly Loss[] {
     const sinceMs = kind === 'failover' ? atMs - action.lagMs : -Infinity
     return [{ fromMs: atMs, toMs: atMs + ms + leaseMs / 2 + TURN_MS + RECOVERY_MS, sinceMs }]
   })
+}
+
+/** Returns the instant at which the place of a call is free. */
+export function placeEndMs({ history, name }: Case, { leftAtMs = Infinity, endedAtMs = Infinity }: Witness) {
+  return Math.min(endedAtMs, leftAtMs + Math.min(KEPT_MS, history.limits[name].windowMs))
 }
 
 /** True if Redis has a call of a gateway for certain between two instants. */

@@ -29,7 +29,7 @@ interface ExplainedRoute extends Pick<Route, 'match' | 'authenticate' | 'scope' 
   readonly issuers: readonly string[]
   readonly upstream: string | null
   readonly origins: readonly string[]
-  readonly respond: 'limits' | 'health' | null
+  readonly respond: NonNullable<Route['respond']> | null
   /** Milliseconds to the head of the response; null without an upstream. */
   readonly timeoutMs: number | null
 }

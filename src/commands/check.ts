@@ -1,3 +1,4 @@
+import { metadataPath } from '../authenticate/token/resource-metadata.ts'
 import { Document, type Node, visit } from 'yaml'
 import { readText } from '../config/text.ts'
 import { overridden } from '../config/load.ts'
@@ -55,7 +56,11 @@ function summary(config: Config, file: string): string {
     ['limits', limits.join('; ') || '-'],
     ['counted', store === 'memory' ? 'in this process' : describeTopology(store.redis.topology)],
     ['clients', `${clients.length} in the file, ${config.clientLimits.size} with own limits`],
-    ['routes', String(routes.length)],
+    ['routes', String(routes.filter(({ respond }) => respond !== 'resource').length)],
+    [
+      'resource',
+      config.resource && `${config.resource}; ${metadataPath(config.resource)} is served before the routes`,
+    ],
     ['open', formatList(open)],
     ...config.warnings.map((warning) => ['warning', problemLine(warning)]),
   ]

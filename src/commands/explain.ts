@@ -99,7 +99,7 @@ function describeRoute(route: NonNullable<Explained['route']>, limits: Explained
     ...limits.flatMap(refusalsOf),
   ]
   return [
-    ['route', match, formatList([`routes[${index}]`, ...named])],
+    ['route', match, formatList([respond === 'resource' ? 'tokens.resource' : `routes[${index}]`, ...named])],
     ['identify', authenticate, formatList([...new Set(required)])],
     ['answer', upstream ?? respond ?? 'forwardAuth', formatList(origins)],
   ]

@@ -6,6 +6,7 @@ import { parametersOf, partOf } from '../policy/parameter-kinds.ts'
 import { isVariable } from '../policy/parts.ts'
 import { asList } from '../runtime/json.ts'
 import { fieldIssues } from './field-checks.ts'
+import { resourceIssues } from './resource-route.ts'
 import { routeHostIssues } from './route-hosts.ts'
 import type { Settings } from './schema.ts'
 import { costOf } from './sections/routes.ts'
@@ -20,6 +21,7 @@ export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* portConflicts(settings)
   yield* clientIssues(settings)
   yield* bindingIssues(settings)
+  yield* resourceIssues(settings)
   yield* unusedParameters(settings)
   yield* fieldIssues(settings)
   yield* routeHostIssues(settings)
@@ -40,13 +42,20 @@ function* portConflicts({ listen, admin, forwardAuth }: Settings): Generator<Iss
   }
 }
 
+/** True if the gateway can get the TLS client certificate of a caller, by itself or from a proxy. */
+export function seesCertificates({
+  tls,
+  trustedProxies,
+}: Pick<Settings['listen'], 'tls' | 'trustedProxies'>) {
+  const { clientCa, requestClientCert = false } = tls ?? {}
+  return clientCa !== undefined || requestClientCert || trustedProxies.length > 0
+}
+
 /** Yields `bound: required` if the gateway could check neither proofs nor certificates. */
 function* bindingIssues({ tokens, listen, routes }: Settings): Generator<Issue> {
   const hosts = listen.hosts ?? routes.flatMap(({ host }) => host ?? [])
   const checksProofs = hosts.length > 0 || listen.publicUrl !== undefined
-  const { clientCa, requestClientCert = false } = listen.tls ?? {}
-  const seesCertificates = clientCa !== undefined || requestClientCert || listen.trustedProxies.length > 0
-  if (checksProofs || seesCertificates) return
+  if (checksProofs || seesCertificates(listen)) return
   const message =
     'refuses all tokens: DPoP proofs need listen.hosts, and certificates listen.tls.clientCa or a trusted proxy; set one'
   for (const [i, { bound }] of asList(tokens ?? []).entries())

@@ -11,6 +11,7 @@ import type { RedisConfig } from '../limit/redis/options.ts'
 import { foldClientId } from '../par/clients.ts'
 import { asList, parseObject } from '../runtime/json.ts'
 import { type ReadFile, stampBeforeRead } from './file-stamp.ts'
+import { resourceOf, resourceRoute, type ServedRoute } from './resource-route.ts'
 import type { Settings } from './schema.ts'
 import { realmOf } from './sections/identity.ts'
 import { costOf } from './sections/routes.ts'
@@ -129,9 +130,12 @@ export async function compile(settings: Settings, directory: string, files: Read
     const location = jwksUri === undefined ? undefined : { url: jwksUri }
     return { ...client, caller, folded: foldClientId(client.id), jwks: jwks ?? location }
   })
+  const resource = resourceOf(settings)
+  const servedRoutes: readonly ServedRoute[] =
+    resource === undefined ? routes : [...routes, resourceRoute(resource, settings)]
   const answerMs = settings.store === 'memory' ? 0 : settings.store.timeoutMs
   /** Returns the length of the leases of a route's calls: its timeout, and several of Redis's, within bounds. */
-  const leaseMs = ({ timeoutMs, upstream }: Settings['routes'][number]): number => {
+  const leaseMs = ({ timeoutMs, upstream }: ServedRoute): number => {
     const ofUpstream = upstreams.find(({ name }) => name === upstream)?.timeoutMs
     const wantedMs = Math.max(MIN_LEASE_MS, 4 * answerMs, timeoutMs ?? ofUpstream ?? 0)
     return Math.min(MAX_LEASE_MS, wantedMs)
@@ -161,7 +165,9 @@ export async function compile(settings: Settings, directory: string, files: Read
     })),
     clients,
     clientLimits,
-    routes: routes.map((route) => ({
+    /** The URL of the API, whose metadata the last route serves; undefined without `tokens.resource`. */
+    resource,
+    routes: servedRoutes.map((route) => ({
       ...route,
       hosts: route.host === undefined ? listen.hosts : undefined,
       maxBody: isGuarded(route) ? par!.maxBody : route.maxBody,

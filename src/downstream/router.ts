@@ -21,7 +21,7 @@ export interface Route extends Pattern {
   readonly match: string
   readonly upstream?: string | undefined
   /** Set if the gateway itself answers. */
-  readonly respond?: 'limits' | 'health' | undefined
+  readonly respond?: 'limits' | 'health' | 'resource' | undefined
   readonly authenticate: 'none' | 'bearer' | 'par' | 'authorization'
   readonly scope: readonly string[]
   /** The path parameters that its limits count by; none if absent. */
@@ -67,17 +67,19 @@ export const isGuarded = ({ authenticate }: Pick<Route, 'authenticate'>): boolea
   authenticate === 'par' || authenticate === 'authorization'
 
 /**
- * Creates the router. The path of a guarded route accepts only what its guard checks, even if other
- * routes match; with a suffix that a backend might ignore, it matches no route.
+ * Creates the router. The path of the resource's metadata belongs to its route, even if other
+ * routes match. The path of a guarded route accepts only what its guard checks; with a suffix that a
+ * backend might ignore, it matches no route.
  */
 export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
   const guarded = routes.filter(isGuarded)
+  const preferred = [...routes.filter(({ respond }) => respond === 'resource'), ...guarded]
   const known = new Set([...METHODS, ...routes.flatMap(({ methods = [] }) => [...methods])])
   const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
   return (method, host, segments) => {
     const folded = segments.slice(0, deepest).map(foldCase)
     for (const route of guarded) if (hasIgnorableSuffix(route, host, folded)) return undefined
-    const found = guarded[0] && matchRoute(guarded, method, host, segments, folded)
+    const found = preferred[0] && matchRoute(preferred, method, host, segments, folded)
     if (found !== undefined) return found
     if (!known.has(method)) return { allow: [...METHODS], nearest: undefined }
     return matchRoute(routes, method, host, segments, folded)

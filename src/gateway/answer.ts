@@ -28,6 +28,10 @@ export function answer(deps: GatewayDeps, exchange: Identified): Outcome | Promi
   const { forward: upstream, respond } = exchange.route
   if (upstream !== undefined) return forward(deps, exchange, upstream)
   if (respond === 'limits') return showLimits(deps, exchange)
+  if (respond === 'resource') {
+    exchange.reply = jsonReply(deps.resource!)
+    return undefined
+  }
   exchange.reply = deps.isReady() ? textReply(200, 'ready') : textReply(503, 'not ready')
   return undefined
 }

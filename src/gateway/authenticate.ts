@@ -64,7 +64,9 @@ function admit(deps: GatewayDeps, exchange: Routed, found: Authenticated) {
   const { client, user, claims } = identity
   const caller = { client, user, ip, claims }
   const forbidden =
-    requireScope(identity, route.scope) ?? refuseCounted(exchange) ?? applyLimits(exchange, caller)
+    requireScope(identity, route.scope, deps.resource?.resource) ??
+    refuseCounted(exchange) ??
+    applyLimits(exchange, caller)
   if ('prove' in found) return prove(deps, exchange, caller, found).then((unproved) => unproved ?? forbidden)
   exchange.caller = caller
   return forbidden

@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:
 import type { Proof } from '../authenticate/proof/dpop.ts'
 import type { Authenticate } from '../authenticate/token/bearer.ts'
 import type { BoundToken } from '../authenticate/token/challenge.ts'
+import type { ResourceMetadata } from '../authenticate/token/resource-metadata.ts'
 import type { Cors } from '../downstream/cors.ts'
 import type { AskedRequest } from '../downstream/forward-auth.ts'
 import type { BodyLength } from '../downstream/framing.ts'
@@ -90,6 +91,8 @@ export interface GatewayDeps extends Served {
   /** Undefined if failures are not counted. */
   readonly failures: Failures | undefined
   readonly authenticate: Authenticate
+  /** The metadata of the API; undefined without `tokens.resource`. */
+  readonly resource: ResourceMetadata | undefined
   /** Checks of requests to the PAR and the authorisation endpoint; undefined without `par`. */
   readonly guards: Readonly<Record<'par' | 'authorization', Guard>> | undefined
   readonly limiter: Limiter

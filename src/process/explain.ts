@@ -127,7 +127,7 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
     client: caller.client === undefined ? null : explainClient(caller.client, config),
     limits: route && !refusal ? route.compiled.map(explainLimit) : [],
     passedOver: routes
-      .slice(0, target ? index : 0)
+      .slice(0, target && route?.respond !== 'resource' ? index : 0)
       .map((route) => ({ match: route.match, because: passedOverBy(route, method, target!) })),
   }
   return { explained, quotas }

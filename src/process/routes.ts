@@ -1,3 +1,6 @@
+import { PROOF_ALGORITHMS } from '../authenticate/proof/dpop.ts'
+import type { ResourceMetadata } from '../authenticate/token/resource-metadata.ts'
+import { seesCertificates } from '../config/checks.ts'
 import type { Config } from '../config/compile.ts'
 import { type Cors, createCors, type CorsSettings } from '../downstream/cors.ts'
 import { hostErrorFormats } from '../downstream/reply.ts'
@@ -108,11 +111,32 @@ export function openRoutes(
   return {
     match: createRouter(served),
     ...servedHosts(routes, listen.hosts),
+    resource: resourceMetadata(config),
     askedFields,
     responseFields: createResponseFields(headers.requestId, listen.tls !== undefined),
     cors: compileCors(config.cors),
     errorFormatOf: hostErrorFormats(served),
     documentation: config.errors.documentation,
     rateLimitHeaders: headers.draft === 'none' ? decisionHeaders : withDraftHeaders,
+  }
+}
+
+/** Returns the metadata of the API (RFC 9728 section 2); undefined without `tokens.resource`. */
+function resourceMetadata({ resource, tokens, routes, listen }: Config): ResourceMetadata | undefined {
+  if (resource === undefined) return undefined
+  const checksProofs = listen.publicUrl !== undefined || listen.hosts.length > 0
+  const checksCertificates = seesCertificates(listen)
+  const requiresProofs = !checksCertificates && tokens.every(({ bound }) => bound === 'required')
+  const scopes = [...new Set(routes.flatMap(({ scope }) => scope))].toSorted()
+  // Section 1.2: an authorisation server is named by its issuer, a URL.
+  const servers = tokens.map(({ issuer }) => issuer).filter((issuer) => /^https?:\/\//i.test(issuer))
+  return {
+    resource,
+    authorization_servers: servers.length > 0 ? servers : undefined,
+    bearer_methods_supported: ['header'],
+    scopes_supported: scopes.length > 0 ? scopes : undefined,
+    dpop_signing_alg_values_supported: checksProofs ? PROOF_ALGORITHMS : undefined,
+    dpop_bound_access_tokens_required: requiresProofs ? true : undefined,
+    tls_client_certificate_bound_access_tokens: checksCertificates ? true : undefined,
   }
 }

@@ -13,6 +13,8 @@ export interface TrustedIssuer extends JwtRules {
   readonly realm: string
   /** Lookup of opaque tokens, which only one issuer may have. */
   readonly introspect?: Introspect | undefined
+  /** URL of the API, whose metadata challenges name; at most one issuer has it. */
+  readonly resource?: string | undefined
 }
 
 /**
@@ -54,7 +56,8 @@ export function createBearer(trusted: readonly TrustedIssuer[], verifyProof?: Ve
   for (const one of trusted) for (const name of one.names ?? [one.issuer]) issuers.set(name, one)
   const introspecting = trusted.find(({ introspect }) => introspect !== undefined)
   const qualify = createQualifier(trusted.map(({ issuer }) => issuer))
-  const challenges = createChallenges(trusted[0]!.realm, verifyProof !== undefined)
+  const resource = trusted.find((issuer) => issuer.resource !== undefined)?.resource
+  const challenges = createChallenges(trusted[0]!.realm, verifyProof !== undefined, resource)
   const confirm = createConfirm(challenges, verifyProof)
   const isRepeated = createDoorkeeper()
   const verified = new LRUCache<string, VerifiedToken & { readonly token: string }>({

@@ -2,16 +2,20 @@ import { Refusal, serviceUnavailable } from '../../errors.ts'
 import type { Proof, Sender, VerifyProof } from '../proof/dpop.ts'
 import { invalidProof, PROOF_ALGORITHMS } from '../proof/dpop.ts'
 import { type CredentialsError, type Identity, invalidToken, sha256 } from './claims.ts'
+import { metadataUrl } from './resource-metadata.ts'
 
 export type Scheme = 'bearer' | 'dpop'
 
 type Challenges = ReturnType<typeof createChallenges>
 
-/** Creates refusals that challenge for a realm; with `offersDpop`, also for the DPoP scheme. */
-export function createChallenges(realm: string, offersDpop: boolean) {
+/**
+ * Creates refusals that challenge for a realm; with `offersDpop`, also for the DPoP scheme. They
+ * name the metadata of the `resource`, if any (RFC 9728 section 5.1).
+ */
+export function createChallenges(realm: string, offersDpop: boolean, resource?: string) {
   const orDpop = offersDpop ? ', or as DPoP with a proof' : ''
   const how = `Send an access token as "Authorization: Bearer TOKEN"${orDpop}, not in the query.`
-  const quoted = `realm="${realm.replace(/["\\]/g, '\\$&')}"`
+  const quoted = `realm="${realm.replace(/["\\]/g, '\\$&')}"${metadataParameter(resource)}`
   const challenges = {
     bearer: `Bearer ${quoted}`,
     dpop: `DPoP ${quoted}, algs="${PROOF_ALGORITHMS.join(' ')}"`,
@@ -42,10 +46,13 @@ export function createChallenges(realm: string, offersDpop: boolean) {
   }
 }
 
+const metadataParameter = (resource: string | undefined): string =>
+  resource === undefined ? '' : `, resource_metadata="${metadataUrl(resource)}"`
+
 /**
  * Returns a 403 `insufficient_scope` unless a token has all of these scopes (RFC 6750 section 3.1).
  */
-export function requireScope(identity: Identity, scopes: readonly string[]): Refusal | undefined {
+export function requireScope(identity: Identity, scopes: readonly string[], resource?: string) {
   if (scopes.length === 0) return undefined
   // RFC 6749 section 3.3: case-sensitive, ASCII without `"` and `\`, in any order, separated by
   // spaces.
@@ -55,7 +62,7 @@ export function requireScope(identity: Identity, scopes: readonly string[]): Ref
   const scheme = identity.confirmation?.jkt === undefined ? 'Bearer' : 'DPoP'
   const description = `This path needs the scope ${missing.join(' ')}, which the access token lacks.`
   const error = 'insufficient_scope'
-  const needed = `error_description="${description}", scope="${scopes.join(' ')}"`
+  const needed = `error_description="${description}", scope="${scopes.join(' ')}"${metadataParameter(resource)}`
   const headers = { 'WWW-Authenticate': `${scheme} error="${error}", ${needed}` }
   return new Refusal('Forbidden', description, { oauthError: error, headers })
 }

@@ -5,7 +5,7 @@ import { privateMember } from '../../authenticate/token/key-set.ts'
 import { asList } from '../../runtime/json.ts'
 import { type Issue, mustBe, type Path } from '../yaml/issue.ts'
 import { ownLimits } from './limits.ts'
-import { fetchedUrl, isDiscoverable, issuer, issuerName, keysLocation } from './texts.ts'
+import { fetchedUrl, isDiscoverable, issuer, issuerName, keysLocation, resourceUrl } from './texts.ts'
 import { atKey, bool, choice, crossField, distinct, duration, exclusive } from './values.ts'
 import { list, section, size, stringThat, text } from './values.ts'
 
@@ -44,6 +44,7 @@ const issuerSection = section(
     realm: stringThat(isRealm, 'plain ASCII without quotes and backslashes').optional(),
     type: choice(['any', 'strict']).default('any'),
     bound: choice(['required']).optional(),
+    resource: resourceUrl.optional(),
     introspection: introspection.optional(),
   },
   function* ({ issuer, jwks }) {
@@ -64,7 +65,7 @@ const oneIssuer = issuerSection.transform(({ issuer: names, ...rest }) => ({
 }))
 
 function* issuerConflicts(issuers: readonly z.output<typeof oneIssuer>[]): Generator<Issue> {
-  for (const [i, { names, introspection }] of issuers.entries()) {
+  for (const [i, { names, introspection, resource }] of issuers.entries()) {
     const earlier = issuers.slice(0, i)
     for (const [j, name] of names.entries())
       if (earlier.some((other) => other.names.includes(name)))
@@ -72,6 +73,9 @@ function* issuerConflicts(issuers: readonly z.output<typeof oneIssuer>[]): Gener
     const message = 'cannot be at two issuers, as opaque tokens name none; remove one'
     if (introspection !== undefined && earlier.some((other) => other.introspection !== undefined))
       yield { path: [i, 'introspection'], message, key: true }
+    const shared = 'is at an earlier item, and names all issuers; remove one'
+    if (resource !== undefined && earlier.some((other) => other.resource !== undefined))
+      yield { path: [i, 'resource'], message: shared, key: true }
   }
 }
 

@@ -64,6 +64,13 @@ export const backendAddress = stringThat((text) => {
   return { origin, path: pathname.replace(/\/$/, '') }
 })
 
+/** Schema of the identifier of a protected resource (RFC 9728 section 1.2), without a query. */
+export const resourceUrl = stringThat((text) => {
+  if (!isHttpUrl(text)) return false
+  const path = text.replace(/^https?:\/\/[^/?#]*/i, '').replace(/\/$/, '')
+  return PLAIN_PATH.test(path) || 'must have a plain path, without query, "." and ".." segments or escapes'
+}, 'the URL of the API, such as https://api.example.com')
+
 /** Schema of the URL that callers use: scheme, host, port and path prefix. */
 export const publicUrl = stringThat((text) => {
   if (!isHttpUrl(text)) return false

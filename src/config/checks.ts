@@ -125,6 +125,9 @@ function* routeIssues(settings: Settings): Generator<Issue> {
     const missing = 'is missing; write the name of an upstream, or "respond: limits"'
     if (upstream === undefined && respond === undefined && forwardAuth === undefined)
       yield { path: [...path, 'upstream'], message: missing, key: true }
+    const unserved = 'does not apply without an upstream, as the proxy that asks opens WebSockets; remove it'
+    if (route.upgrade && upstream === undefined && respond === undefined && forwardAuth !== undefined)
+      yield { path: [...path, 'upgrade'], message: unserved, key: true }
     // An undefined limit is a mistake of its own.
     const own = route.limits.map((name) => limits.find((limit) => limit.name === name))
     for (const [j, limit] of own.entries()) {

@@ -29,6 +29,8 @@ export interface Route extends Pattern {
   readonly maxBody: number
   /** True if GET, HEAD and OPTIONS may have a body, too. */
   readonly body?: boolean
+  /** The protocol to which its requests may switch. */
+  readonly upgrade?: 'websocket' | undefined
   /** Timeout of the response head, and between the bytes of its body; the upstream's if undefined. */
   readonly timeoutMs?: number | undefined
 }

@@ -1,5 +1,6 @@
 import { ownCorsFields } from '../downstream/cors.ts'
 import { passReply, replyForNginx } from '../downstream/forward-auth.ts'
+import { hasReleasedSocket } from '../downstream/listener/released.ts'
 import {
   jsonReply,
   prefersPage,
@@ -64,6 +65,7 @@ function forward(deps: GatewayDeps, exchange: Identified, upstream: Forward): Pr
     responseFields,
     cors: exchange.cors?.fieldsFor(request.headers.origin),
     caller: exchange.caller.client ?? ANONYMOUS + ipPart(exchange.ip),
+    isHandshake: hasReleasedSocket(request),
   }
   return new Promise((resolve) => {
     upstream(response, options, (ended) => {
@@ -143,7 +145,9 @@ export function endCall({ limiter }: GatewayDeps, exchange: Exchange): void {
   const { decision, quotas, status, error, incomplete, forwarded } = exchange
   if (decision?.lease !== undefined) limiter.release(quotas, decision, mayGoOn(exchange))
   // A caller that sends a bad body must not get the call back.
-  const isAnswered = status > 0 && status < 400 && (error === undefined || error.status < 500)
+  // A WebSocket that was opened is a call that succeeded, however it ends.
+  const isOpened = status === 101
+  const isAnswered = isOpened || (status > 0 && status < 400 && (error === undefined || error.status < 500))
   const hasLeft = incomplete === 'left' && forwarded?.waitsFor === 'response'
   if (isAnswered || hasLeft || decision?.admitted !== true) return
   if (quotas.some(({ countsSuccess }) => countsSuccess)) limiter.giveBack(quotas, decision)
@@ -170,5 +174,6 @@ export function recordEnd(exchange: Exchange): void {
   exchange.status = refusal?.status ?? (headersSent ? response.statusCode : (cut?.status ?? 0))
   exchange.error = cut ?? forwarded?.error ?? (decision?.admitted === false ? undefined : refusal)
   if (cut !== undefined || forwarded?.outcome === 'cut') exchange.incomplete = 'cut'
-  else if (!response.writableFinished) exchange.incomplete = 'left'
+  // The response of a WebSocket is never finished.
+  else if (!response.writableFinished && forwarded?.outcome !== 'answered') exchange.incomplete = 'left'
 }

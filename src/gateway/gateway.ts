@@ -4,8 +4,10 @@ import { BODILESS, bodyLength, mayBeUnread } from '../downstream/framing.ts'
 import type { Serve } from '../downstream/listener/pipelining.ts'
 import { matchReadings, refuseReadings } from '../downstream/readings.ts'
 import { contradictingOverride } from '../downstream/request-fields.ts'
+import { hasReleasedSocket } from '../downstream/listener/released.ts'
 import { isGuarded } from '../downstream/router.ts'
 import { loggablePath, loggableTarget, parseTarget } from '../downstream/target.ts'
+import { refuseWebSocket } from '../downstream/websocket.ts'
 import { ambiguousFraming, badRequest, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
 import { exceeded } from './rate-limit-fields.ts'
@@ -138,17 +140,26 @@ function match(deps: GatewayDeps, exchange: Parsed): Outcome {
 }
 
 /**
- * Refuses without authentication: ambiguous framing (400, 501), a body that the route does not
- * accept with the method (400), addresses with too many failures (429), except on open routes,
+ * Refuses without authentication: ambiguous framing (400, 501), a WebSocket that the route does not
+ * open (501) or that is malformed (400), a body that the route does not accept with the method (400),
+ * addresses with too many failures (429), except on open routes,
  * invalid path parameters (400) and too large a body (413). With a token, the last two come after
  * its verification, and show the limit.
  */
 function screen(deps: GatewayDeps, exchange: Routed): Outcome | Promise<Outcome> {
   const { method, bodyLength: length, misframed } = exchange
   if (misframed !== undefined) return misframed
+  const refusal = screenUpgrade(exchange)
+  if (refusal !== undefined) return refusal
   if (!mayBeUnread(method, length)) return screenFramed(deps, exchange)
   if (length === undefined && !exchange.expectsContinue) return screenChunks(deps, exchange)
   return refuseUnread(exchange) ?? screenFramed(deps, exchange)
+}
+
+/** Refuses a WebSocket that the route does not open; a proxy that asks opens it itself. */
+function screenUpgrade({ asked, request, route }: Routed): Outcome {
+  if (asked !== undefined || request.headers.upgrade === undefined) return undefined
+  return refuseWebSocket(request.headers, route.upgrade === 'websocket', hasReleasedSocket(request))
 }
 
 /** Takes an empty chunked body for none, as reactor-netty and HAProxy write it. */

@@ -4,7 +4,9 @@ import { accessLine, statusOf, withOmitted } from './log-lines.ts'
 import type { LogOutput } from './log.ts'
 import type { Metrics } from './metrics.ts'
 
-/** An unknown transfer coding. Any caller can cause it, so it is not an error of the gateway. */
+/** A WebSocket that was opened. */
+const SWITCHED = 101
+/** An unknown transfer coding, or a WebSocket. Any caller can cause it, so it is not an error of the gateway. */
 const NOT_IMPLEMENTED = 501
 
 /** Interval in which a key has at most one line, in milliseconds. */
@@ -29,7 +31,9 @@ export function createAccessLog(
     const match = route?.match ?? 'unmatched'
 
     metrics.requests.inc(match, route ? exchange.method : 'any', String(status), source)
-    metrics.requestSeconds.observe((endedAt - exchange.startedAt) / 1000, match)
+    // A WebSocket is open for hours: its duration is that of its handshake.
+    const respondedAt = status === SWITCHED ? forwarded!.headAt! : endedAt
+    metrics.requestSeconds.observe((respondedAt - exchange.startedAt) / 1000, match)
     // An upstream that hangs is slow, also if its callers leave before the head.
     const end = forwarded?.headAt ?? (forwarded?.leftWaitingFor === 'response' ? endedAt : undefined)
     if (end !== undefined && route?.upstream !== undefined)

@@ -2,7 +2,7 @@ import type { Aggregator } from 'prom-client'
 import type { GaugeValues, Metrics } from './metrics.ts'
 import { MODES, type Status } from './status.ts'
 
-type LoadName = 'sockets' | 'maxSockets' | 'queue' | 'waiting' | 'oldestWaitSeconds'
+type LoadName = 'sockets' | 'maxSockets' | 'queue' | 'waiting' | 'oldestWaitSeconds' | 'webSockets'
 
 /** Makes the gauges read the state of this process whenever they are shown. `by` combines several processes. */
 export function showGauges({ showGauge }: Metrics, status: () => Status): void {
@@ -36,6 +36,7 @@ export function showGauges({ showGauge }: Metrics, status: () => Status): void {
   showLoad('sum', 'max_sockets', 'maxSockets', max)
   showLoad('sum', 'queue', 'queue', 'Requests waiting for a socket.')
   showLoad('sum', 'waiting', 'waiting', 'Requests waiting for the head of a response.')
+  showLoad('sum', 'websockets', 'webSockets', 'Open WebSockets.')
   const oldest = 'Time that the oldest request has waited for its head; 0 if none waits.'
   showLoad('max', 'oldest_wait_seconds', 'oldestWaitSeconds', oldest)
   const age = "Seconds since the issuer's keys were last read, or since the first attempt."

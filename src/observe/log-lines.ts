@@ -28,6 +28,7 @@ export function accessLine(exchange: Exchange, level: 'info' | 'error' = 'info')
   if (decision !== undefined) line += decisionFields(decision)
   else if (isDenied(exchange)) line += ',"mode":"deny"'
   line += `,"source":"${exchange.source}","status":${statusOf(exchange)},"bytes":${exchange.bytes}`
+  if (forwarded?.isSwitched === true) line += `,"received":${forwarded.received}`
   line += `,"durationMs":${(exchange.endedAt - exchange.startedAt).toFixed(3)}`
   if (decidedAt !== undefined)
     line += `,"decidedAt":${(decision?.decidedAt ?? epochMs(decidedAt)).toFixed(3)}`

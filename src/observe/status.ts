@@ -38,6 +38,8 @@ export interface UpstreamStatus {
    */
   readonly waiting: number
   readonly oldestWaitSeconds: number
+  /** Open WebSockets. */
+  readonly webSockets: number
 }
 
 /** The keys of an issuer, and its introspection. */
@@ -114,6 +116,7 @@ export function mergeStatus(all: readonly Status[]): Status {
       queue: a.queue + b.queue,
       waiting: a.waiting + b.waiting,
       oldestWaitSeconds: Math.max(a.oldestWaitSeconds, b.oldestWaitSeconds),
+      webSockets: a.webSockets + b.webSockets,
     })),
     issuers: mergeLists(all, 'issuers', ['issuer'], (a, b) => ({
       ...a,

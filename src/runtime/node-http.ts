@@ -6,13 +6,18 @@ import { Socket } from 'node:net'
  * Private parts of Node's http that the gateway uses, tested on Node 20, 22, 24 and 26: `_header`
  * is the rendered head of a message until it is sent, `_httpMessage` the message that a socket
  * carries, `parser` the parser that reads from it, with the request whose body it expects,
- * `_parent` the socket under TLS. Without them, responses would lack their fields, errors their
- * responses and addresses, and dropped bytes would be parsed.
+ * `_parent` the socket under TLS, `upgrade` true for a request that switches protocols. Without
+ * them, responses would lack their fields, errors their responses and addresses, and dropped bytes
+ * would be parsed.
  */
 type PrivateMessage = OutgoingMessage & { _header: string }
+type PrivateRequest = IncomingMessage & { upgrade: boolean | null }
 type PrivateSocket = Socket & {
   _httpMessage?: ServerResponse | null
-  parser?: { onIncoming: () => number; readonly incoming: IncomingMessage | null } | null
+  parser?: {
+    onIncoming: (request: PrivateRequest, keepAlive: boolean) => number
+    readonly incoming: IncomingMessage | null
+  } | null
   _parent?: Socket | null
 }
 
@@ -83,9 +88,28 @@ export function incompleteRequest(socket: Socket): IncomingMessage | undefined {
 
 /**
  * Makes Node's parser drop the bytes that it has read, which it would parse even after `destroy`:
- * for it, the next request switches protocols (2).
+ * for it, the next request switches protocols (2), which is not reported.
  */
 export function stopParsing(socket: Socket): void {
   const { parser } = socket as PrivateSocket
-  if (parser) parser.onIncoming = () => 2
+  if (!parser) return
+  parser.onIncoming = (request) => {
+    request.upgrade = false
+    return 2
+  }
+}
+
+/**
+ * Makes Node emit `upgrade` only for the requests that `accepts` accepts, and `request` for others
+ * that ask to switch protocols. Node 20 has no `shouldUpgradeCallback`, and would take the body of
+ * such a request for bytes of the other protocol.
+ */
+export function acceptUpgrades(socket: Socket, accepts: (request: IncomingMessage) => boolean): void {
+  const { parser } = socket as PrivateSocket
+  if (!parser) return
+  const { onIncoming } = parser
+  parser.onIncoming = (request, keepAlive) => {
+    if (request.upgrade === true && request.method !== 'CONNECT') request.upgrade = accepts(request)
+    return onIncoming(request, keepAlive)
+  }
 }

@@ -46,12 +46,13 @@ const REST_MS = 50
 /**
  * Creates the connections to one upstream: at most `max` keep-alive sockets, and a queue. One
  * caller has at most half of the sockets and of the queue. Requests whose body is still coming have
- * at most half of the sockets, and one caller half of those.
+ * at most half of the sockets, and one caller half of those; the same applies to WebSockets.
  */
 export function createConnections(addresses: Addresses, connect: Connect, max: number) {
   const half = Math.ceil(max / 2)
   const held = createSlots(max, half)
   const uploads = createSlots(half, Math.ceil(half / 2))
+  const webSockets = createSlots(half, Math.ceil(half / 2))
   const waiting = createSlots(WAITING_PER_SOCKET * max, WAITING_PER_SOCKET * half)
   const queue: UpstreamRequest[] = []
   const maxPerAddress = Math.max(1, Math.floor(max / addresses.all.length))
@@ -91,10 +92,12 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
   /** Uses an idle socket, or opens another; returns false if the request must wait. */
   function begin(request: UpstreamRequest): boolean {
     const { uploading, maxIdleMs } = request
-    const { caller } = request.outgoing
+    const { caller, isHandshake } = request.outgoing
     if (isFull() || !held.isFree(caller) || (uploading && !uploads.isFree(caller))) return false
+    if (isHandshake && !webSockets.isFree(caller)) return false
     held.take(caller)
     if (uploading) uploads.take(caller)
+    if (isHandshake) webSockets.take(caller)
     const address = addresses.next()!
     let socket = takeIdle(maxIdleMs, address)
     if (socket === undefined && openCount >= max) {
@@ -198,8 +201,9 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     const { owner } = socket
     if (owner === undefined) return
     socket.owner = undefined
-    const { caller } = owner.outgoing
+    const { caller, isHandshake } = owner.outgoing
     held.release(caller)
+    if (isHandshake) webSockets.release(caller)
     if (owner.uploading) uploads.release(caller)
     owner.uploading = false
   }

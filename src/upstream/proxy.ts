@@ -11,6 +11,7 @@ import type { PooledSocket } from './connections.ts'
 import type { Outgoing } from './request-headers.ts'
 import { ignore, type UpstreamRequest } from './request.ts'
 import { streamResponse } from './response.ts'
+import { openTunnel } from './tunnel.ts'
 
 const OPEN = { destroyed: false }
 /** The response for http-proxy, which would otherwise listen for the end of it. */
@@ -28,8 +29,9 @@ function toProxied(owner: UpstreamRequest) {
  * Returns the fields that frame the body: Node.js would send bodies without a length for some
  * methods, and announce chunks for no body for others.
  */
-function framingOf(request: IncomingMessage, { bodyLength }: Outgoing) {
+function framingOf(request: IncomingMessage, { bodyLength, isHandshake }: Outgoing) {
   const { method, headers } = request
+  if (isHandshake) return ['connection', 'Upgrade', 'upgrade', 'websocket']
   const connection = needsOwnConnection(request, bodyLength) ? ['connection', 'close'] : []
   if (bodyLength === undefined) return ['transfer-encoding', 'chunked', ...connection]
   const isAnnounced = headers['content-length'] !== undefined || !BODILESS.has(method)
@@ -60,6 +62,11 @@ function refuseUpgrade(_: IncomingMessage, socket: PooledSocket): void {
   owner!.onError(new Error('the upstream switched protocols unasked'))
 }
 
+/** Opens the WebSocket that a handshake asked for. */
+function acceptUpgrade(incoming: IncomingMessage, socket: PooledSocket, head: Buffer): void {
+  openTunnel(incoming, socket, head, socket.owner!)
+}
+
 const ownerOf = (proxied: unknown): UpstreamRequest => (proxied as Proxied).owner
 
 interface SendOptions {
@@ -84,9 +91,11 @@ export function createSend({ protocol, path, maxHeaderSize }: SendOptions) {
         // Without a limit: Node.js would drop the fields beyond it silently. Its limit of the head's size stays.
         clientRequest.maxHeadersCount = 0
         const { request, outgoing } = owner
-        if (needsOwnConnection(request, outgoing.bodyLength)) clientRequest.shouldKeepAlive = false
+        const { bodyLength, isHandshake } = outgoing
+        // After a handshake, a server may read bytes of the other protocol.
+        if (isHandshake || needsOwnConnection(request, bodyLength)) clientRequest.shouldKeepAlive = false
         completeHead(clientRequest, path + outgoing.target, outgoing.headers)
-        clientRequest.on('upgrade', refuseUpgrade)
+        clientRequest.on('upgrade', isHandshake ? acceptUpgrade : refuseUpgrade)
         owner.onRequest(clientRequest)
       },
     } as never,

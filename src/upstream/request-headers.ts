@@ -18,6 +18,8 @@ export interface Outgoing extends AddedFields {
   readonly timeoutMs: number | undefined
   /** Key of the caller, by which sockets and queue slots are rationed. */
   readonly caller: string
+  /** True if the request opens a WebSocket. */
+  readonly isHandshake: boolean
 }
 
 /** A received request, and the facts about it that the gateway reports to the upstream. */

@@ -65,6 +65,12 @@ export class UpstreamRequest {
   leftWaitingFor: UpstreamRequest['awaited']
   /** True if it asked for a socket before its body was complete, which it still is not. */
   uploading = false
+  /** True while the caller and the upstream exchange bytes of a WebSocket. */
+  isSwitched = false
+  /** True if one of them has ended the WebSocket. */
+  isEnded = false
+  /** Bytes of a WebSocket from the caller. */
+  received = 0
   /** Maximum time that its socket was idle before; 0 for a new socket. */
   maxIdleMs: number
   /** The address of its socket, and how long that keeps idle sockets, if it announced that. */
@@ -91,8 +97,10 @@ export class UpstreamRequest {
     this.body = outgoing.body
     const isRead = request.method === 'GET' || request.method === 'HEAD'
     this.maxIdleMs = isRead && outgoing.bodyLength === 0 ? Number.POSITIVE_INFINITY : FRESH_MS
+    // The connection then has carried nothing else, and needs no retry.
+    if (outgoing.isHandshake) this.maxIdleMs = 0
     response.on('error', ignore)
-    response.on('close', () => this.settle(response.writableFinished ? 'answered' : 'left'))
+    response.on('close', () => this.settle(response.writableFinished || this.isEnded ? 'answered' : 'left'))
     if (response.destroyed) this.settle('left')
     else backend.timeouts.add(this)
     callAtIterationEnd(() => this.#begin())
@@ -160,6 +168,13 @@ export class UpstreamRequest {
     this.headAt = this.silentSince = performance.now()
   }
 
+  /** Records that the upstream has switched to WebSocket. */
+  onSwitch(): void {
+    this.address!.health.succeeded()
+    this.isSwitched = true
+    this.headAt = this.silentSince = performance.now()
+  }
+
   onError(error: NodeJS.ErrnoException): void {
     // Errors after a complete response do not affect the caller.
     if (this.settled || this.response.writableEnded || this.isAnswered) return
@@ -198,13 +213,17 @@ export class UpstreamRequest {
     // `listen.requestTimeout` applies to a caller that is still sending.
     if (this.headAt === undefined && this.waitsForCaller) return
     // `resetSlowReaders` applies to a caller that does not read.
-    if (response.headersSent && (response.writableNeedDrain || response.writableEnded)) return
+    const isUnread = response.socket?.writableNeedDrain === true
+    if (response.headersSent && (isUnread || response.writableEnded)) return
     if (waitsFor === 'slot') this.failBusy()
     else if (waitsFor === 'connection') this.failGateway(noConnection(timeoutMs))
     else {
       const cause = new Error(`silent for ${timeoutMs} ms`)
       this.failAddress(cause)
-      this.fail(new Refusal('GatewayTimeout', 'The upstream did not answer in time.', { cause }))
+      const what = this.isSwitched
+        ? 'The WebSocket was silent for too long.'
+        : 'The upstream did not answer in time.'
+      this.fail(new Refusal('GatewayTimeout', what, { cause }))
     }
   }
 

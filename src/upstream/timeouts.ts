@@ -32,17 +32,19 @@ export function createTimeouts() {
       timer ??= setInterval(sweep, TICK_MS)
     },
     delete: (request: UpstreamRequest): void => requests.delete(request),
-    /** Counts the requests that were sent and wait for a head. */
+    /** Counts the requests that were sent and wait for a head, and the open WebSockets. */
     waits() {
       const now = performance.now()
       let waiting = 0
       let oldestMs = 0
-      requests.forEach(({ headAt, awaited, silentSince }) => {
+      let webSockets = 0
+      requests.forEach(({ headAt, awaited, silentSince, isSwitched }) => {
+        if (isSwitched) webSockets++
         if (headAt !== undefined || awaited !== 'response') return
         waiting++
         oldestMs = Math.max(oldestMs, now - silentSince)
       })
-      return { waiting, oldestWaitSeconds: oldestMs / 1000 }
+      return { waiting, oldestWaitSeconds: oldestMs / 1000, webSockets }
     },
   }
 }

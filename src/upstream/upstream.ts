@@ -34,9 +34,10 @@ export interface Forward {
   addresses(): readonly { readonly address: string; readonly up: boolean }[]
   /**
    * Returns the number of open sockets, of requests that wait for one (`queue`), and of those that
-   * were sent and wait for a head (`waiting`), with the time that the oldest has waited.
+   * were sent and wait for a head (`waiting`), with the time that the oldest has waited, and of open
+   * WebSockets.
    */
-  load(): Readonly<Record<'sockets' | 'queue' | 'waiting' | 'oldestWaitSeconds', number>>
+  load(): Readonly<Record<'sockets' | 'queue' | 'waiting' | 'oldestWaitSeconds' | 'webSockets', number>>
   /** Closes the idle sockets now, and the others when their requests are over. */
   close(): void
 }

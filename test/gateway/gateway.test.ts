@@ -203,7 +203,7 @@ describe('forwarding', () => {
       headers: {
         ...{ Host: 'Identity.example.com:8443', 'X-Forwarded-For': '6.6.6.6', 'X-Forwarded-Host': 'evil' },
         ...{ Connection: 'keep-alive, X-Hop, Host, Content-Length', 'X-Hop': '1', TE: 'trailers' },
-        ...{ Upgrade: 'websocket', Expect: '100-continue', Cookie: 'a=1; b=2' },
+        ...{ Upgrade: 'h2c', Expect: '100-continue', Cookie: 'a=1; b=2' },
       },
     })
     const { connection: _, ...headers } = identity.seen.at(-1)!.headers

@@ -60,6 +60,7 @@ export async function startFront(
       requestId: 'an-id',
       responseFields: createResponseFields('X-Request-Id'),
       caller: String(request.headers['x-caller']),
+      isHandshake: false,
       ...outgoing,
     }
     forward(response, complete, (forwarded) => {

@@ -23,6 +23,7 @@ const FIRST: Status = {
       queue: 2,
       waiting: 4,
       oldestWaitSeconds: 1.5,
+      webSockets: 2,
     },
   ],
   issuers: [{ issuer: 'i', ageSeconds: 12, failures: 3, introspectionUp: true }],
@@ -69,6 +70,7 @@ it('adds up the numbers of processes, and shows the worst state of each part', (
         queue: 4,
         waiting: 8,
         oldestWaitSeconds: 1.5,
+        webSockets: 4,
       },
     ],
     issuers: [

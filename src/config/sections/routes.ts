@@ -95,9 +95,10 @@ const route = section(
     body: bool.prefault(false),
     cors: routeCors.optional(),
     timeoutMs: duration('1ms', '1d').optional(),
+    upgrade: choice(['websocket']).optional(),
   },
   function* (route) {
-    const { match, respond, authenticate, scope, limits, maxBody, body, timeoutMs, cors } = route
+    const { match, respond, authenticate, scope, limits, maxBody, body, timeoutMs, cors, upgrade } = route
     yield* exclusive(route, ['upstream', 'respond'])
     const isChecked = authenticate === 'par' || authenticate === 'authorization'
     const notOwn = 'must be bearer, because callers may read only their own limits'
@@ -115,6 +116,9 @@ const route = section(
     const { methods: matched } = parsePattern(match) as Pattern
     if (body && matched !== undefined && !WITHOUT_BODY.some((method) => matched.has(method)))
       yield atKey('body', 'applies to GET, HEAD and OPTIONS, which the route does not match; remove it')
+    if (upgrade && (isChecked || respond !== undefined)) yield atKey('upgrade', message)
+    else if (upgrade && matched?.has('GET') === false)
+      yield atKey('upgrade', 'applies to GET, which the route does not match; remove it')
     if (!isChecked) return
     const methods = CHECKED_METHODS[authenticate]
     const path = match.replace(/^[A-Za-z,]+ +/, '')

@@ -3,12 +3,14 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
-import { incompleteRequest, peerOfHandshake, responseOf } from '../../runtime/node-http.ts'
+import { acceptUpgrades, incompleteRequest, peerOfHandshake } from '../../runtime/node-http.ts'
 import { abortBody, bodyRefusal } from '../body.ts'
 import { loads } from './drain.ts'
 import { inheritHeader } from './proxied.ts'
 import { createPipelining, type Serve } from './pipelining.ts'
 import { METHODS } from '../router.ts'
+import { isHandshake } from '../websocket.ts'
+import { holdReleased, respondReleased, superviseReleased } from './released.ts'
 import { abortSlowUploads } from './slow-uploads.ts'
 import { type ConnectionPolicy, resetSlowReaders, type SocketBounds } from './sockets.ts'
 import { boundSockets, endWithStatus, lingerOnClose } from './sockets.ts'
@@ -103,6 +105,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
       return
     }
     lingerOnClose(socket, bounds.requestTimeoutMs)
+    acceptUpgrades(socket, isHandshake)
     // A TLS socket wraps the socket that `boundSockets` added.
     sockets.add(socket)
     socket.once('close', () => sockets.delete(socket))
@@ -118,10 +121,19 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
       if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
       pipelining.add(socket, (done) => serve(response, event === 'checkContinue', done))
     })
+  server.on('upgrade', (request: IncomingMessage, socket: Socket, head: Buffer) => {
+    superviseReleased(socket)
+    if (request.rawHeaders.length > 2 * MAX_FIELDS)
+      return refuse(socket, 431, `more than ${MAX_FIELDS} header fields`)
+    holdReleased(socket, head)
+    const response = respondReleased(request, socket, requestTimeoutMs)
+    pipelining.add(socket, (done) => {
+      response.assignSocket(socket)
+      serve(response, false, done)
+    })
+  })
   server.on('connect', (_: IncomingMessage, socket: Socket) => {
-    // Node has released the socket, on which responses may be in flight.
-    socket.on('error', () => {})
-    socket.on('drain', () => responseOf(socket)?.emit('drain'))
+    superviseReleased(socket)
     refuse(socket, 405, 'CONNECT', `Allow: ${[...METHODS].join(', ')}\r\n`)
   })
   server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {

@@ -105,7 +105,7 @@ export function resetSlowReaders(sockets: ReadonlySet<Socket>, maxMs: number): v
 
 /** Maximum time of a lingering close in milliseconds, or the request timeout if that is shorter (nginx: 30 s). */
 const LINGER_MS = 30_000
-/** A lingering close ends if no byte comes for this time, or up to twice as long. */
+/** A lingering close ends if no byte comes or goes for this time, or up to twice as long. */
 const LINGER_SILENT_MS = 2000
 
 /**
@@ -113,14 +113,15 @@ const LINGER_SILENT_MS = 2000
  * response, which some callers read only after they have sent a whole body (RFC 9112 section 9.6).
  * Meanwhile, the socket counts for the bounds of `boundSockets`.
  */
-function lingeringClose(socket: Socket, requestTimeoutMs: number, last = ''): void {
+export function lingeringClose(socket: Socket, requestTimeoutMs: number, last = ''): void {
   socket.end(last)
   socket.resume()
   const endAt = performance.now() + Math.min(LINGER_MS, requestTimeoutMs)
-  let { bytesRead } = socket
+  const countBytes = () => socket.bytesRead + socket.bytesWritten - socket.writableLength
+  let bytes = countBytes()
   const timer = setInterval(() => {
-    if (socket.bytesRead === bytesRead || performance.now() >= endAt) socket.destroy()
-    bytesRead = socket.bytesRead
+    if (countBytes() === bytes || performance.now() >= endAt) socket.destroy()
+    bytes = countBytes()
   }, LINGER_SILENT_MS).unref()
   socket.once('close', () => clearInterval(timer))
 }

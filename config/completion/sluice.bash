@@ -3,7 +3,7 @@ _sluice() {
   local words=("${COMP_WORDS[@]:0:COMP_CWORD+1}")
   local found
   # No words are found for the value of these flags, so that the shell completes files.
-  case ${COMP_WORDS[COMP_CWORD-1]} in --config | -c | --output | --against) return ;; esac
+  case ${COMP_WORDS[COMP_CWORD-1]} in --config | -c | --output | --against | --token) return ;; esac
   found=$(SHELL=bash sluice --get-yargs-completions "${words[@]}" 2>/dev/null)
   COMPREPLY=($(compgen -W "$found" -- "${COMP_WORDS[COMP_CWORD]}"))
 }

@@ -2,7 +2,7 @@
 function __sluice_complete
     set -l current (commandline --current-token)
     set -l words (commandline --current-process --tokenize --cut-at-cursor) "$current"
-    if contains -- $words[-2] --config -c --output --against
+    if contains -- $words[-2] --config -c --output --against --token
         __fish_complete_path "$current"
         return
     end

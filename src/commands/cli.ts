@@ -23,7 +23,7 @@ const COMMANDS = {
 } as const
 /** The words that a command accepts. */
 const WORDS: Readonly<Record<string, string>> = {
-  explain: '"[METHOD] [host]/path"',
+  explain: '("[METHOD] [host]/path" | --token FILE)',
   replay: 'ACCESS-LOG... (files, plain or gzip, or - for standard input)',
   completion: '[bash | zsh | fish]',
 }
@@ -80,6 +80,7 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
     .parserConfiguration({ 'duplicate-arguments-array': false, 'parse-positional-numbers': false })
     .example('$0 check --connect', 'does every server in it respond?')
     .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')
+    .example('$0 explain --token FILE', 'why is this access token refused?')
     .example('$0 limits show acme', 'how much has this client used?')
     .example('$0 limits top', 'which callers use most of their limits now?')
     .example('$0 replay access.log --config new.yaml', 'which calls would these limits refuse?')

@@ -8,9 +8,10 @@ import { type Args, type Io, load, positionals, print, textOf, writeLines } from
 
 /**
  * Prints what a request gets, and why, from the running gateway, or from the file with `--offline`
- * or if the gateway does not answer.
+ * or if the gateway does not answer; with `--token`, what an access token gets by the file.
  */
 export async function run(args: Args, io: Io): Promise<void> {
+  if (textOf(args, 'token') !== undefined) return await (await import('./explain-token.ts')).run(args, io)
   const flags = PARAMETERS.map((name) => [name, textOf(args, name)] as const)
   const given = Object.fromEntries(flags.filter(([, text]) => text !== undefined))
   const question: RequestLine = { ...given, request: positionals(args).join(' ') }

@@ -106,15 +106,32 @@ const setting = (command: Argv): Argv =>
       permanent: { ...yes('without an end'), conflicts: 'until' },
     })
 
+/** The flags about a request, or a running gateway, which `explain --token` does not ask. */
+const OF_REQUESTS = ['admin', 'admin-host', 'admin-port'].concat([
+  'host',
+  'client',
+  'user',
+  'ip',
+  'headers',
+  'claims',
+  'at',
+])
+
 export const explainFlags = {
   ...GATEWAY_FLAGS,
+  token: {
+    ...text(
+      'instead of a request: file with an access token, or - for standard input; says if it is accepted',
+    ),
+    conflicts: OF_REQUESTS,
+  },
   host: text('the host of the request'),
   client: text('the id of the calling client'),
   user: text('the user, as `sub` of the token'),
   ip: text('the IP address of the caller'),
   headers: text('header fields of the request, such as {"psu-ip-address":"192.0.2.7"}'),
   claims: text('claims of the token, such as {"plan":"gold"}'),
-  offline: yes('use only the file, without asking a gateway'),
+  offline: yes('use only the file, without asking a gateway; with --token, without asking its issuer'),
   at: text('time of the call, such as 2027-01-31T00:00:00Z; by default now'),
 }
 

@@ -21,8 +21,17 @@ const RESULTS = ['active', 'inactive', 'failed'] as const
 /** Keys by the index of their issuer; undefined if the issuer is open already. */
 export type LoadedKeys = readonly (KeySet | undefined)[]
 
+/** Counts by labels. */
+interface Counts {
+  inc(labels: Record<string, string>, by?: number): void
+}
+
 /** Creates what opens the parts that authenticate callers, for one configuration after another. */
-export function createAuthentication({ createPool }: Resources, log: Log, metrics: Metrics) {
+export function createAuthentication(
+  { createPool }: Resources,
+  log: Pick<Log, 'info' | 'warn'>,
+  metrics: Readonly<Record<keyof Pick<Metrics, 'keyFailures' | 'introspections'>, Counts>>,
+) {
   const issuerKeys = createPool<KeyLocation, KeySource>()
   const introspections = createPool<Tokens, ReturnType<typeof createIntrospection>>()
   const bearers = createPool<{ tokens: readonly Tokens[]; hosts: readonly string[] }, Authenticate>()

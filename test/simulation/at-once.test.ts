@@ -17,6 +17,14 @@ describe('calls at once', () => {
     expect((await calls(2)).admitted).toHaveLength(2)
   })
 
+  it('lose no place by an answer that is lost', async () => {
+    const { calls, loseAnswer, run } = await setStage({ ...AT_ONCE, windowMs: 30_000 }, { gateways: 2 })
+    loseAnswer(0)
+    for (const call of (await calls(1, 0)).admitted) call.release()
+    await run(1000)
+    expect((await calls(3, 1)).admitted).toHaveLength(2)
+  })
+
   it('are refused without Redis while those of the gateway fill the limit', async () => {
     const { calls, seen } = await setStage(AT_ONCE)
     const { admitted } = await calls(2)

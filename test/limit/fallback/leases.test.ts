@@ -147,6 +147,49 @@ describe('calls at once with a fallback', () => {
     expect(Number(await redis.command('PTTL', 'l:{a}:exports'))).toBeGreaterThan(30_000)
   })
 
+  it('keep their key alive that began under a shorter lease', async () => {
+    const store = await gateway()
+    await store.charge([exports(4, 2000)])
+    await store.charge([exports(4, 60_000)])
+    expect(Number(await redis.command('PTTL', 'l:{a}:exports'))).toBeGreaterThan(30_000)
+  })
+
+  it('give their places back when Redis did not take their end at first', async () => {
+    const store = await gateway()
+    const quota = exports(4)
+    const { lease } = await store.charge([quota])
+    await redis.command('ACL', 'SETUSER', 'default', '-zrem')
+    try {
+      store.release([quota], lease!)
+      await until('Redis has refused the end', async () =>
+        String(await redis.command('ACL', 'LOG')).includes('zrem'),
+      )
+      expect(await stored()).toBe(1)
+    } finally {
+      await redis.command('ACL', 'SETUSER', 'default', '+zrem')
+    }
+    await until('the place is free', async () => (await stored()) === 0)
+  })
+
+  it('are not renewed by a question that comes too late', async () => {
+    const counters = createRedisStore({ topology: { url: redis.url }, prefix: 'l', timeoutMs: 200 })
+    await counters.connect()
+    const quota = exports(4)
+    await counters.charge([quota], undefined, '1:a')
+    await counters.endLeases([{ quota, id: '1:a' }])
+    redis.freeze()
+    await expect(counters.renewLeases([{ quota, id: '1:a' }], [60_000])).rejects.toThrow('within')
+    redis.thaw()
+    await until('Redis answers again', () =>
+      counters.peek([quota]).then(
+        () => true,
+        () => false,
+      ),
+    )
+    expect(await stored()).toBe(0)
+    await counters.close()
+  })
+
   it('keep their places for longer than a lease', async () => {
     // Patient, so that a busy machine does not cause an outage.
     const [store, other] = [await gateway({}, 10_000), await gateway({}, 10_000)]

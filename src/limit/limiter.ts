@@ -145,13 +145,14 @@ export function createLimiter(
   function remember(quotas: readonly Quota[], { admitted, allowances }: Decision, askedAt: number) {
     let answeredAt: number | undefined
     for (let i = 0; i < quotas.length; i++) {
-      const { name, key, shadow, access, cost: costOfCall = 1, isConcurrent } = quotas[i]!
+      const { name, key, shadow, access, counts, cost: costOfCall = 1, isConcurrent } = quotas[i]!
       // The end of a call in progress is unknown.
       if (isConcurrent) continue
       const allowance = allowances[i]!
-      // A further call of an access passes although the limit is full; if that of an access by time
-      // was refused, none is under way.
-      const passesNone = access === undefined || (!access.isOfToken && !allowance.admitted)
+      // A further call of an access passes although the limit is full. If that of an access by time
+      // was refused, none is under way, and none begins at another gateway while the counter is full.
+      const isFull = allowance.remaining === 0 && counts === undefined
+      const passesNone = access === undefined || (!access.isOfToken && !allowance.admitted && isFull)
       // With own calls, the store does not know when the next call can pass.
       const isCertain = allowance.own === 0 && askedAt > (returns.get(key) ?? -Infinity)
       if (!shadow && passesNone && isCertain && (!admitted || allowance.remaining === 0)) {

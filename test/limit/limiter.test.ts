@@ -49,6 +49,33 @@ function setUp(options: { readonly delayed?: boolean; readonly mode?: Charge['mo
 }
 
 describe('the limiter', () => {
+  test.each([
+    ['a higher cost', { cost: 3 }],
+    ['a share', { name: 'share', limit: 2, counts: 'sync' }],
+  ])('asks again for a call of %s when another gateway may have begun its access', async (_, of) => {
+    const { limiter, clock, memory } = setUp()
+    const other = createLimiter(memory, undefined, { now: () => clock.ms })
+    const access = { key: 'p:{a}:~access', windowMs: 10_000, isOfToken: false }
+    const plain = { ...quota, limit: 4, windowMs: 60_000, access }
+    for (let i = 0; i < 2; i++) {
+      await other.decide([plain])
+      clock.ms += 10_001
+    }
+    const dear = { ...plain, ...of }
+    expect(await limiter.decide([dear])).toMatchObject({ admitted: false })
+    expect(await other.decide([plain])).toMatchObject({ admitted: true })
+    expect(await limiter.decide([dear])).toMatchObject({ admitted: true })
+  })
+
+  test('refuses from memory while nobody can begin an access', async () => {
+    const { limiter, asked } = setUp()
+    const access = { key: 'p:{a}:~access', windowMs: 0.001, isOfToken: false }
+    const full = { ...quota, limit: 0, access }
+    await limiter.decide([full])
+    await limiter.decide([full])
+    expect(asked.count).toBe(1)
+  })
+
   test('asks again once the store has a call back, whatever it answered meanwhile', async () => {
     const { limiter, clock, asked, returned } = setUp()
     const calendar = { periodAt: () => ({ startMs: 0, endMs: 60_000 }) }

@@ -136,10 +136,10 @@ export function toRefusal(error: unknown): Refusal {
 }
 
 /**
- * Ends the leases of a call, later if its caller ended it while the upstream works, and refunds the call to limits with `count: success` if the
- * response failed: a status of 400 or above, or cut off by the upstream or the gateway. A caller
- * that disconnects after its request was sent gets no refund: it could otherwise make any number of
- * calls.
+ * Ends the leases of a call, later if its caller ended it while the upstream works, and refunds the
+ * call to limits with `count: success` if the response failed: a status of 400 or above, or cut off
+ * by the upstream or the gateway. A caller that disconnects after its request was sent gets no
+ * refund: it could otherwise make any number of calls.
  */
 export function endCall({ limiter }: GatewayDeps, exchange: Exchange): void {
   const { decision, quotas, status, error, incomplete, forwarded } = exchange

@@ -193,10 +193,15 @@ describe('a limit with concurrent', () => {
     await second.echo('open')
     first.socket.terminate()
     let third: Client | undefined
-    await until('another may be opened', async () => {
-      third = await openSocket(b.port, '/at-once', bearer)
-      return third.refused === undefined
-    })
+    await until(
+      'another may be opened',
+      async () => {
+        third = await openSocket(b.port, '/at-once', bearer)
+        return third.refused === undefined
+        // A call whose caller left keeps its slot for ten seconds.
+      },
+      9000,
+    )
     await third!.echo('open')
     expect((await openSocket(a.port, '/at-once', bearer)).refused?.status).toBe(429)
   })

@@ -34,6 +34,18 @@ const gateway = await startLogging({
 const url = `http://127.0.0.1:${gateway.port}`
 const lines = (path: string) => gateway.lines().filter((line) => line['path'] === path)
 
+/** The client of Socket.IO, as far as the page uses it. */
+interface Client {
+  on(event: string, act: (text: string) => void): void
+  send(text: string): void
+  close(): void
+  readonly io: { readonly engine: { readonly transport: { readonly name: string } } | undefined }
+}
+interface Held {
+  readonly client: Client
+  readonly got: readonly string[]
+}
+
 let page: Page
 beforeAll(async () => {
   const browser = await startBrowser()
@@ -75,27 +87,22 @@ describe('a page', () => {
 
   it('talks with Socket.IO, first by requests and then by a WebSocket', async () => {
     await page.addScriptTag({ url: `${url}/socket.io/socket.io.js` })
-    const answers = await page.evaluate(async () => {
-      interface Client {
-        on(event: string, act: (text: string) => void): void
-        send(text: string): void
-        close(): void
-        readonly io: { readonly engine: { once(event: string, act: () => void): void } }
-      }
+    // Its client begins with requests, and changes to a WebSocket that it has tried meanwhile.
+    await page.evaluate(() => {
       const { io: connect } = globalThis as unknown as { io(): Client }
-      const socket = connect()
+      const client = connect()
       const got: string[] = []
-      const next = () => new Promise<void>((resolve) => socket.on('message', () => resolve()))
-      socket.on('message', (text) => got.push(text))
-      await new Promise<void>((resolve) => socket.on('connect', () => resolve()))
-      const upgraded = new Promise<void>((resolve) => socket.io.engine.once('upgrade', resolve))
-      await upgraded
-      socket.send('hello')
-      await next()
-      socket.close()
-      return got
+      client.on('message', (text) => got.push(text))
+      Object.assign(globalThis, { client, got })
     })
+    await page.waitForFunction(
+      () => (globalThis as unknown as Held).client.io.engine?.transport.name === 'websocket',
+    )
+    await page.evaluate(() => (globalThis as unknown as Held).client.send('hello'))
+    await page.waitForFunction(() => (globalThis as unknown as Held).got.length > 0)
+    const answers = await page.evaluate(() => (globalThis as unknown as Held).got)
     expect(answers).toEqual(['websocket: hello'])
+    await page.evaluate(() => (globalThis as unknown as Held).client.close())
     const logged = (method: string, status: number) =>
       gateway
         .lines()

@@ -207,7 +207,12 @@ describe('the start and the end of an outage are logged once:', () => {
   it('for the introspection of opaque tokens, without the token', async () => {
     const { openIssuers, end } = configurations()
     const endpoint = {
-      ...{ url: `${introspection.url}?apikey=hunter2`, clientId: 'sluice', clientSecret: 's3cret' },
+      ...{
+        url: `${introspection.url}?apikey=hunter2`,
+        authentication: 'basic' as const,
+        clientId: 'sluice',
+        clientSecret: 's3cret',
+      },
       ...{ timeoutMs: 3000, maxAgeMs: 0 },
     }
     const { authenticate, status } = openIssuers([

@@ -7,6 +7,7 @@ import type { CredentialsError, Identity, JwtRules, VerifiedToken, Verifying } f
 import { invalidToken, mismatch, verifyJwt } from './claims.ts'
 import type { Introspect } from './introspection.ts'
 import { parseJws } from './jws.ts'
+import { withoutNulls } from './kept-claims.ts'
 
 export interface TrustedIssuer extends JwtRules {
   /** Realm for `WWW-Authenticate`, which has that of the first issuer. */
@@ -34,7 +35,6 @@ type Finding = Found | Promise<Found>
 /** RFC 6750 section 2.1 and RFC 9449 section 7.1. */
 const SCHEME = /^(bearer|dpop)(?: +|$)/i
 const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/
-const MAX_TOKEN = 16 * 1024
 const CACHED_TOKENS = 10_000
 const CACHED_BYTES = 16 * 1024 * 1024
 /** Tokens after which those that were seen once are forgotten: somewhat more than are cached. */
@@ -76,12 +76,12 @@ export function createBearer(trusted: readonly TrustedIssuer[], verifyProof?: Ve
       verified.delete(key)
     }
     if (!TOKEN.test(token)) return MALFORMED
-    if (token.length > MAX_TOKEN) return invalidToken('The access token is too long.')
     const jws = parseJws(token)
     if (jws === undefined && introspecting !== undefined && !looksLikeJwt(token))
       return remember(token, introspecting.introspect!(token), introspecting.issuer)
-    const claims = parseObject(jws?.payload)
-    if (!jws || !claims) return invalidToken('The access token is malformed.')
+    const payload = parseObject(jws?.payload)
+    if (!jws || !payload) return invalidToken('The access token is malformed.')
+    const claims = withoutNulls(payload)
     // Not verified yet: `iss` selects the verifier, which compares it again.
     const issuer = issuers.get(claims['iss'])
     if (issuer === undefined)

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { asList, isName, isObject, type JsonObject } from '../../runtime/json.ts'
 import type { Keys } from './jwks.ts'
 import type { Jws } from './jws.ts'
-import { type Claims, keptClaims, readScope } from './kept-claims.ts'
+import { type Claims, keptClaims, readScope, readUser } from './kept-claims.ts'
 import type { KeySet } from './key-set.ts'
 import { otherKind } from './token-kind.ts'
 
@@ -92,6 +92,12 @@ export interface JwtRules extends TokenRules {
   readonly keys: Keys
 }
 
+/** Claims in which issuers name the client. */
+const CLIENT_CLAIMS = ['client_id', 'azp', 'appid', 'cid']
+const NO_EXP = invalidToken(
+  'The access token does not say when it expires.',
+  'accepted exp: seconds since 1970; of the token: none',
+)
 const NOT_BOUND: CredentialsError = {
   error: 'invalid_token',
   description: 'The access token must be bound to a key or a certificate.',
@@ -122,8 +128,11 @@ export function needsExtension(header: JsonObject): boolean {
  */
 export function verifyJwt(rules: JwtRules, jws: Jws, claims: JsonObject) {
   const { keys, type, algorithms } = rules
-  if (!algorithms.includes(jws.header['alg'] as string))
-    return invalidToken('The access token is signed with an algorithm that is not accepted.')
+  const { alg } = jws.header
+  if (!algorithms.includes(alg as string)) {
+    const description = 'The access token is signed with an algorithm that is not accepted.'
+    return invalidToken(description, mismatch('alg', alg, algorithms))
+  }
   if (needsExtension(jws.header))
     return invalidToken('The header of the access token has a parameter that is not supported.')
   const typ = typeOf(jws.header)
@@ -166,18 +175,30 @@ function readIdentity(typ: string, claims: JsonObject, rules: TokenRules) {
     return invalidToken('The issuer is not trusted here.', mismatch('iss', iss, names))
   if (!hasAudience(aud, audience) && !(audienceOptional && isWithoutAudience(aud)))
     return invalidToken('The access token is for another audience.', mismatch('aud', aud, audience))
-  if (exp === undefined) return invalidToken('The access token does not say when it expires.')
+  if (exp === undefined) return NO_EXP
   const fault = timeFault(claims, leewayMs)
   if (fault) return invalidToken(`The access token ${fault}.`, timesOf(claims))
   const confirmation = readConfirmation(cnf)
-  if ('cnf' in claims && confirmation === undefined) return UNCHECKABLE
+  if ('cnf' in claims && confirmation === undefined)
+    return { ...UNCHECKABLE, cause: mismatch('cnf', Object.keys(Object(cnf)), ['jkt', 'x5t#S256']) }
   if (rules.bound === 'required' && confirmation === undefined) return NOT_BOUND
   const kind = otherKind(typ, claims)
   if (kind !== undefined) return notAccess(kind)
-  if (!isClientId(client)) return invalidToken('The access token does not name a client.')
-  if (sub !== undefined && !isName(sub)) return invalidToken('The access token is malformed.')
+  if (!isClientId(client))
+    return invalidToken('The access token does not name a client.', lacksClient(claims, rules))
+  const user = readUser(sub)
+  if (user === null) return invalidToken('The access token is malformed.', SUB)
   const scope = readScope(claims)
-  return { client, user: sub, scope, confirmation, claims: keptClaims(claims, rules.keeps) }
+  return { client, user, scope, confirmation, claims: keptClaims(claims, rules.keeps) }
+}
+
+const SUB = 'accepted sub: a text without control characters, or a whole number; the token has another one'
+
+/** Returns the cause of a refusal: the claim with the client, and claims that may have it instead. */
+function lacksClient(claims: JsonObject, { clientClaim }: TokenRules): string {
+  const others = CLIENT_CLAIMS.filter((name) => name !== clientClaim && isClientId(claims[name]))
+  const hint = others.length === 0 ? '' : `; it has ${others.join(', ')}: set tokens.clientClaim`
+  return `accepted ${clientClaim}: 1 to 255 printable characters; of the token: ${JSON.stringify(claims[clientClaim]) ?? 'none'}${hint}`
 }
 
 /** Refuses a token of another kind. */

@@ -7,12 +7,17 @@ import type { CredentialsError, TokenRules, Verification } from './claims.ts'
 import { hasAudience, invalidToken, mismatch, notAccess, readClaims } from './claims.ts'
 import { sha256, UNCHECKABLE, unverifiable } from './claims.ts'
 import { describeStatus, FetchError, fetchFailure, readBytes } from './fetch-json.ts'
+import { withoutNulls } from './kept-claims.ts'
 import { saysAccess } from './token-kind.ts'
 
 export interface IntrospectionOptions extends TokenRules {
   readonly url: string
-  /** The gateway's credentials (RFC 6749 section 2.3.1). */
-  readonly clientId: string
+  /**
+   * How the gateway authenticates: `basic` and `post` with both credentials (RFC 6749 section
+   * 2.3.1), `bearer` with `clientSecret` as an access token (RFC 7662 section 2.1). Default: `basic`.
+   */
+  readonly authentication?: 'basic' | 'post' | 'bearer'
+  readonly clientId?: string | undefined
   readonly clientSecret: string
   readonly events: Pick<HealthOptions, 'onDown' | 'onUp'> & {
     /** Called for each lookup; `failed` if there is no answer, or too many lookups wait. */
@@ -52,6 +57,17 @@ const MAX_FAILURES = 3
 /** Errors of the token, not the request (RFC 7009 section 2.2.1, RFC 6750 section 3.1). */
 const TOKEN_ERRORS = new Set<unknown>(['unsupported_token_type', 'invalid_token'])
 
+/** Returns the header fields of a request, and the credentials in its form. */
+function credentialsOf({ authentication = 'basic', clientId = '', clientSecret }: IntrospectionOptions) {
+  const headers = { accept: 'application/json', 'content-type': 'application/x-www-form-urlencoded' }
+  if (authentication === 'post')
+    return { headers, fields: { client_id: clientId, client_secret: clientSecret } }
+  // RFC 6749 section 2.3.1: both halves form-encoded.
+  const pair = new URLSearchParams([[clientId, clientSecret]]).toString().replace('=', ':')
+  const authorization = authentication === 'bearer' ? `Bearer ${clientSecret}` : `Basic ${btoa(pair)}`
+  return { headers: { ...headers, authorization }, fields: {} }
+}
+
 /**
  * Creates the lookup of opaque tokens (RFC 7662). Concurrent lookups of a token share one request.
  * Refusals are cached. An outage gives a 503.
@@ -61,13 +77,7 @@ export function createIntrospection(options: IntrospectionOptions) {
   // RFC 7662 section 2.2: `aud` is optional. The issuer has decided that the gateway, which it
   // authenticates, may accept the token (section 4).
   const rules = { ...options, audienceOptional: true }
-  const credentials = new URLSearchParams([[options.clientId, options.clientSecret]]).toString()
-  const headers = {
-    accept: 'application/json',
-    // RFC 6749 section 2.3.1: both halves form-encoded.
-    authorization: `Basic ${btoa(credentials.replace('=', ':'))}`,
-    'content-type': 'application/x-www-form-urlencoded',
-  }
+  const { headers, fields } = credentialsOf(options)
   // For the log and the metrics: it pauses no lookups, since callers with tokens on which a healthy
   // endpoint fails could lock out others.
   const health = new Health({ failures: MAX_FAILURES, backoffMs: 0, ...events })
@@ -80,7 +90,7 @@ export function createIntrospection(options: IntrospectionOptions) {
    * redirects.
    */
   async function post(token: string, signal: AbortSignal): Promise<JsonObject | undefined> {
-    const body = new URLSearchParams({ token, token_type_hint: 'access_token' }).toString()
+    const body = new URLSearchParams({ token, token_type_hint: 'access_token', ...fields }).toString()
     const response = await fetch(url, { method: 'POST', headers, body, signal, redirect: 'manual' })
     const answer = parseObject(await readBytes(response.body, MAX_BYTES))
     const { status } = response
@@ -118,7 +128,7 @@ export function createIntrospection(options: IntrospectionOptions) {
     health.succeeded()
     const isActive = answer?.['active'] === true
     events.onResult?.(isActive ? 'active' : 'inactive')
-    const result = isActive ? read(answer!, askedAt) : NOT_ACTIVE
+    const result = isActive ? read(withoutNulls(answer!), askedAt) : NOT_ACTIVE
     if ('error' in result) refused.set(key, result)
     return result
   }

@@ -1,4 +1,4 @@
-import { asList, type JsonObject } from '../../runtime/json.ts'
+import { asList, isName, type JsonObject } from '../../runtime/json.ts'
 
 type Scalar = string | number | boolean
 
@@ -36,4 +36,23 @@ export function readScope({ scp, scope = scp }: JsonObject): string | undefined 
   if (typeof scope === 'string') return scope
   // A blank within an item would make two scopes of it.
   return Array.isArray(scope) ? scope.filter(isScope).join(' ') : undefined
+}
+
+/** Removes the members that are null, which some issuers write in place of leaving them out. */
+export function withoutNulls(claims: JsonObject): JsonObject {
+  for (const name in claims)
+    if (claims[name] === null) return Object.fromEntries(Object.entries(claims).filter(isPresent))
+  return claims
+}
+
+const isPresent = ([, value]: [string, unknown]): boolean => value !== null
+
+/**
+ * Returns the user in `sub`: none if it is empty, as in tokens without a user, and a whole number as
+ * a text. Returns null for any other value, of which two might read alike.
+ */
+export function readUser(sub: unknown): string | undefined | null {
+  if (sub === undefined || sub === '') return undefined
+  if (typeof sub === 'number' && Number.isSafeInteger(sub)) return String(sub)
+  return isName(sub) ? sub : null
 }

@@ -12,13 +12,23 @@ import { list, section, size, stringThat, text } from './values.ts'
 /** Asymmetric algorithms, with which a verifier cannot sign. */
 const ALGORITHMS = [...SCHEMES.keys()]
 
-const introspection = section({
-  url: fetchedUrl('the URL of the introspection endpoint'),
-  clientId: text('the id of the gateway at the issuer'),
-  clientSecret: text('the secret of that client'),
-  timeoutMs: duration('1ms', '1m').prefault('3s'),
-  maxAgeMs: duration('0s', '1h').prefault('30s'),
-})
+const CLIENT_ID = 'the id of the gateway at the issuer'
+const introspection = section(
+  {
+    url: fetchedUrl('the URL of the introspection endpoint'),
+    authentication: choice(['basic', 'post', 'bearer']).default('basic'),
+    clientId: text(CLIENT_ID).optional(),
+    clientSecret: text('the secret of that client'),
+    timeoutMs: duration('1ms', '1m').prefault('3s'),
+    maxAgeMs: duration('0s', '1h').prefault('30s'),
+  },
+  function* ({ authentication, clientId }) {
+    if (authentication === 'bearer') {
+      if (clientId !== undefined)
+        yield atKey('clientId', 'is not sent with "authentication: bearer"; remove it')
+    } else if (clientId === undefined) yield atKey('clientId', `is missing; write ${CLIENT_ID}`)
+  },
+)
 
 const audiences = list(text('an audience'), 1, 'a list of audiences')
 const AUDIENCE = 'the audience of the tokens or a list of audiences, such as https://api.example.com'

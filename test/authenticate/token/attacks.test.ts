@@ -98,6 +98,8 @@ describe('access tokens', () => {
     'that carry keys which are ignored': () =>
       issuer.token({}, { header: { jku: trapUrl, jwk: mallory.jwk } }),
     'with a nonce, being typed': () => issuer.token({ nonce: 'n' }),
+    'longer than 16 kB': () => issuer.token({ scope: 'a'.repeat(20_000) }),
+    'with members that are null': () => issuer.token({ sub: null, nonce: null, cnf: null, events: null }),
     'with the token_use of Cognito': () => issuer.token({ token_use: 'access' }),
     'with the typ of Keycloak': () => issuer.token({ typ: 'Bearer', sub: 'u' }),
     'with claims of their own that are named like those of other kinds': () =>
@@ -119,6 +121,36 @@ describe('access tokens', () => {
       expect(await verdict(token)).toMatchObject({ client: 'client-1' })
     },
   )
+
+  it.each([
+    ['', undefined],
+    [null, undefined],
+    [7, '7'],
+    ['7', '7'],
+    [-(2 ** 53) + 1, '-9007199254740991'],
+  ])('reads the sub %j as the user %j', async (sub, user) => {
+    const identity = (await verdict(issuer.token({ sub }))) as Identity
+    expect([identity.client, identity.user]).toEqual(['client-1', user])
+  })
+
+  it('says in the log which claim a token lacks, and where its client may be', async () => {
+    const cause = async (claims: Record<string, unknown>, options = {}) =>
+      ((await verdict(issuer.token(claims, options))) as Refusal).cause
+    expect(await cause({ client_id: undefined, azp: 'app', cid: 'app' })).toBe(
+      'accepted client_id: 1 to 255 printable characters; of the token: none; it has azp, cid: set tokens.clientClaim',
+    )
+    expect(await cause({ client_id: 7 })).toBe(
+      'accepted client_id: 1 to 255 printable characters; of the token: 7',
+    )
+    expect(await cause({ cnf: { kid: 'a', jkt: 'x' } })).toBe(
+      'accepted cnf: jkt, x5t#S256; of the token: ["kid","jkt"]',
+    )
+    expect(await cause({ sub: 7.5 })).toMatch(/^accepted sub: /)
+    expect(await cause({}, { header: { alg: 'RS512' } })).toBe(
+      `accepted alg: ${ALGORITHMS.join(', ')}; of the token: "RS512"`,
+    )
+    expect(await cause({ exp: undefined })).toBe('accepted exp: seconds since 1970; of the token: none')
+  })
 
   it.each([undefined, 'JWT', 'jwt', 'application/jwt'])('accepts typ %s unless strict', async (typ) => {
     const token = issuer.token({}, { header: { typ } })

@@ -123,7 +123,7 @@ describe('the answers of RFC 6750', () => {
     const accepted = `accepted aud: ${issuer.audience}`
     expect(cause({ aud: undefined })).toBe(`${accepted}; of the token: none`)
     expect(cause({ aud: ['a', 'b'] })).toBe(`${accepted}; of the token: ["a","b"]`)
-    expect(cause({ iss: null })).toBe(`accepted iss: ${issuer.issuer}; of the token: null`)
+    expect(cause({ iss: null })).toBe(`accepted iss: ${issuer.issuer}; of the token: none`)
   })
 
   it('logs the client of a refused token only if its signature is valid', async () => {

@@ -185,7 +185,9 @@ export function createForgeries(issuer: TestIssuer, trapUrl: string) {
     'an empty typ': () => token({}, { header: { typ: '' } }),
     'bound to a DPoP key': () => token({ cnf: { jkt: 'x' } }),
     'bound to a certificate': () => token({ cnf: { 'x5t#S256': 'x' } }),
-    'bound to nothing that we know': () => token({ cnf: null }),
+    'bound to nothing': () => token({ cnf: {} }),
+    'bound to nothing that we know': () => token({ cnf: { kid: 'a' } }),
+    'bound to false': () => token({ cnf: false }),
     'b64 true': () => token({}, { header: { crit: ['b64'], b64: true } }),
     'b64 without crit': () => token({}, { header: { b64: true } }),
     'no client': () => token({ client_id: undefined }),
@@ -201,8 +203,10 @@ export function createForgeries(issuer: TestIssuer, trapUrl: string) {
     'a client that is a list': () => token({ client_id: ['client-1'] }),
     'a client with half a surrogate pair': () => token({ client_id: 'a\ud800' }),
     'a user with half a surrogate pair': () => token({ sub: '\udc00a' }),
-    'a user that is a number': () => token({ sub: 7 }),
-    'an empty user': () => token({ sub: '' }),
+    'a user that is a fraction': () => token({ sub: 7.5 }),
+    'a user that is a number which others round to': () => token({ sub: 2 ** 53 }),
+    'a user that is a list': () => token({ sub: ['u'] }),
+    'a user that is false': () => token({ sub: false }),
     'a client that comes by __proto__': () =>
       signed(
         Buffer.from(
@@ -212,7 +216,6 @@ export function createForgeries(issuer: TestIssuer, trapUrl: string) {
           ),
         ),
       ),
-    'too long': () => token({ scope: 'a'.repeat(20_000) }),
   }
 
   /** Tokens without an audience, which `audienceOptional` accepts. */

@@ -13,9 +13,9 @@ const ACCESS = /^access(?:_token)?$/i
 const KEYCLOAK_ACCESS = /^(?:Bearer|DPoP)$/i
 /**
  * Claims in which an issuer names the kind of a token: `typ` of Keycloak (`ID`, `Refresh`,
- * `Offline`, `Logout`), `token_type` and `type` of others.
+ * `Offline`, `Logout`), `tokenName` of ForgeRock, `token_type` and `type` of others.
  */
-const KIND_CLAIMS = ['typ', 'token_type', 'type']
+const KIND_CLAIMS = ['typ', 'token_type', 'type', 'tokenName']
 const OTHER_KIND = /^(?:id|refresh|offline|logout)(?:[-_+ ]?(?:token|jwt))*$/i
 
 const matches = (pattern: RegExp, value: unknown): boolean => typeof value === 'string' && pattern.test(value)

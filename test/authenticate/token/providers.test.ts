@@ -1,0 +1,93 @@
+import { describe, expect, it } from 'vitest'
+import { completed, mistakesIn } from '../../config/load-text.ts'
+import { call, type LoggingGateway, startLogging, yaml } from '../../helpers/gateway.ts'
+import { startIntrospection } from '../../helpers/introspection-server.ts'
+import { startIssuer } from '../../helpers/issuer.ts'
+import { startUpstream } from '../../helpers/upstream.ts'
+import { until } from '../../helpers/wait.ts'
+import { type Provider, PROVIDERS, type ProviderToken } from './provider-tokens.ts'
+
+const [issuer, introspection, data] = await Promise.all([
+  startIssuer({ algorithms: ['RS256'] }),
+  startIntrospection(),
+  startUpstream(),
+])
+const rows = PROVIDERS.flatMap((provider) =>
+  provider.tokens.map((row) => [`${provider.name}: ${row.kind}`, provider, row] as const),
+)
+
+/** Starts a gateway with the settings of a provider, which reads the keys and the tokens of this test. */
+async function gatewayOf({ name, settings }: Provider): Promise<[string, LoggingGateway]> {
+  const endpoint = { url: introspection.url, clientSecret: 'secret' }
+  const own = { ...settings, jwks: issuer.jwksUri }
+  const introspected = settings['introspection'] as object | undefined
+  const tokens = introspected ? { ...own, introspection: { ...introspected, ...endpoint } } : own
+  const gateway = await startLogging(
+    yaml({
+      data: data.url,
+      tokens: `tokens: ${JSON.stringify(tokens)}`,
+      limits: 'limits: { requests: { per: [client], limit: 100, window: 1h } }',
+      routes: `routes:
+  - { match: "/accounts/:id", upstream: data, authenticate: bearer, limits: [requests], scope: ["accounts:read"] }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
+    }),
+  )
+  return [name, gateway]
+}
+const gateways = new Map(await Promise.all(PROVIDERS.map(gatewayOf)))
+
+let opaque = 0
+/** Returns a token as the provider issues it. */
+function tokenOf({ settings }: Provider, { claims, header, opaque: isOpaque }: ProviderToken): string {
+  const iss = [settings['issuer']].flat()[0]
+  if (!isOpaque)
+    return issuer.token(
+      { aud: undefined, client_id: undefined, iss, ...claims },
+      { header: { typ: 'JWT', ...header } },
+    )
+  introspection.answer = { active: true, iss, exp: Math.floor(Date.now() / 1000) + 300, ...claims }
+  return `opaque-${++opaque}`
+}
+
+let paths = 0
+async function send(gateway: LoggingGateway, token: string, folder: string) {
+  const path = `${folder}/${++paths}`
+  const { status, json } = await call(gateway.port, { path, token })
+  const line = () => gateway.lines().find((logged) => logged['path'] === path)
+  await until('the log', () => line() !== undefined)
+  return { status, text: (json as { detail?: string } | undefined)?.detail, logged: line()! }
+}
+
+describe('the tokens of identity providers', () => {
+  it.each(rows)('%s', async (_, provider, row) => {
+    const gateway = gateways.get(provider.name)!
+    const token = tokenOf(provider, row)
+    const { status, text, logged } = await send(gateway, token, '/any')
+    if (row.refused !== undefined) {
+      expect([status, text]).toEqual([401, row.refused])
+      // The log says which claim is not accepted, and nothing that could be sent again.
+      expect(logged['cause']).toMatch(/accepted|claim|introspection response/)
+      expect(JSON.stringify(logged)).not.toContain(token.split('.').at(-1))
+      return
+    }
+    expect([status, logged['client']]).toEqual([200, row.client])
+    expect((await send(gateway, token, '/accounts')).status).toBe(row.scope ? 200 : 403)
+  })
+
+  it('the tokens of identity providers are accepted, or refused by a text, in at least 40 rows', () => {
+    expect(rows.length).toBeGreaterThan(60)
+    for (const [name, , row] of rows)
+      expect([name, (row.client === undefined) !== (row.refused === undefined)]).toEqual([name, true])
+    for (const { name, tokens } of PROVIDERS)
+      expect([name, tokens.some(({ client }) => client), tokens.some(({ refused }) => refused)]).toEqual([
+        name,
+        true,
+        true,
+      ])
+  })
+
+  it.each(PROVIDERS)('the settings for $name load as they are written', async ({ settings }) => {
+    const text = completed(`tokens: ${JSON.stringify(settings)}`)
+    expect(await mistakesIn(text, { SLUICE_INTROSPECTION_SECRET: 'secret' })).toEqual([])
+  })
+})

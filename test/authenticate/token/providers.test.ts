@@ -36,7 +36,11 @@ async function gatewayOf({ name, settings }: Provider): Promise<[string, Logging
 }
 const gateways = new Map(await Promise.all(PROVIDERS.map(gatewayOf)))
 
-let opaque = 0
+/** The introspection responses of the opaque tokens. */
+const responses = new Map<string, object>()
+introspection.answer = (response, { form }) =>
+  response.end(JSON.stringify(responses.get(form['token']!) ?? { active: false }))
+
 /** Returns a token as the provider issues it. */
 function tokenOf({ settings }: Provider, { claims, header, opaque: isOpaque }: ProviderToken): string {
   const iss = [settings['issuer']].flat()[0]
@@ -45,8 +49,9 @@ function tokenOf({ settings }: Provider, { claims, header, opaque: isOpaque }: P
       { aud: undefined, client_id: undefined, iss, ...claims },
       { header: { typ: 'JWT', ...header } },
     )
-  introspection.answer = { active: true, iss, exp: Math.floor(Date.now() / 1000) + 300, ...claims }
-  return `opaque-${++opaque}`
+  const token = `opaque-${responses.size}`
+  responses.set(token, { active: true, iss, exp: Math.floor(Date.now() / 1000) + 300, ...claims })
+  return token
 }
 
 let paths = 0
@@ -59,7 +64,8 @@ async function send(gateway: LoggingGateway, token: string, folder: string) {
 }
 
 describe('the tokens of identity providers', () => {
-  it.each(rows)('%s', async (_, provider, row) => {
+  // Concurrently, because the log is written with a delay.
+  it.concurrent.each(rows)('%s', async (_, provider, row) => {
     const gateway = gateways.get(provider.name)!
     const token = tokenOf(provider, row)
     const { status, text, logged } = await send(gateway, token, '/any')

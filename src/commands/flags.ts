@@ -4,6 +4,11 @@ export const LIMITS_COMMANDS: readonly string[] = ['show', 'set', 'reset', 'over
 
 /** Kinds of services for which `init` writes a configuration; the first has access tokens, and is asked about them. */
 export const KINDS = ['open-banking', 'api', 'api-keys'] as const
+/** The identity providers of `init --provider`, whose settings of `tokens` it writes. */
+export const PROVIDERS = [
+  ...['auth0', 'okta', 'entra-id', 'cognito', 'keycloak', 'duende'],
+  ...['ping', 'oidc-provider', 'hydra', 'forgerock', 'google', 'other'],
+]
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
 
 const text = (describe: string, fallback?: string, choices?: readonly string[]) =>
@@ -51,6 +56,11 @@ export const initFlags = {
   for: text('limit by token (open-banking), address (api) or key (api-keys)', undefined, KINDS),
   identity: text('URL of the identity backend without a path, if it is behind the gateway'),
   data: text('URL of the API without a path, such as http://data.internal:4000'),
+  provider: text(
+    'the identity provider, whose access tokens are accepted; other, unless given',
+    undefined,
+    PROVIDERS,
+  ),
   issuer: text('the issuer of the access tokens, exactly as in iss'),
   audience: text('the audience of the access tokens, such as the URL of the API'),
   api: text('URL at which callers reach the API; by default the audience, if that is a URL'),

@@ -123,7 +123,7 @@ export function claimChecks(
 
 /** Returns what a token says of its kind, without values of other claims. */
 function kindOf(claims: JsonObject): string {
-  const names = ['token_use', 'typ', 'token_type', 'type'].filter((name) => name in claims)
+  const names = ['token_use', 'typ', 'tokenName', 'token_type', 'type'].filter((name) => name in claims)
   return names.map((name) => `${name}: ${shown(claims[name])}`).join(', ') || NONE
 }
 

@@ -269,7 +269,7 @@ describe('sluice init', () => {
 
   it('prompts on a terminal for missing values, again after an invalid answer', async () => {
     const file = newFile()
-    const lines = ['', 'identity.internal', IDENTITY, API, 'GET /v3/status', '']
+    const lines = ['', 'identity.internal', IDENTITY, 'keycloak', API, 'GET /v3/status', '']
     const { code, stderr } = await sluice(
       ['init', '--output', file, '--data', FLAGS.data, '--issuer', ISSUER],
       { isTTY: true, stdin: `${lines.join('\n')}\n` },
@@ -281,14 +281,14 @@ describe('sluice init', () => {
     expect(stderr).not.toContain('Data API')
     const { config } = await loadConfig({ file })
     expect(config.upstreams[0]!.origins).toEqual([IDENTITY])
-    expect(config.tokens[0]!.audience).toEqual([API])
+    expect(config.tokens[0]).toMatchObject({ audience: [API], clientClaim: 'azp' })
   })
 
   it('prompts on a terminal for the URL of the API if the audience is not a URL', async () => {
     const file = newFile()
     const { code, stderr } = await sluice(
       ['init', '--output', file, ...argsOf({ ...FLAGS, audience: 'my-api', redis: 'redis://r' })],
-      { isTTY: true, stdin: `\napi\n${API}/v3\n\n` },
+      { isTTY: true, stdin: `\n\napi\n${API}/v3\n\n` },
     )
     expect(code).toBe(0)
     expect(stderr).toContain('URL at which callers reach the API')

@@ -71,7 +71,7 @@ function redisValues(redis: string) {
 }
 
 /** Throws a UsageError if the open routes of the issuer would match the API too. */
-async function tokenValues({ identity, issuer, audience, api, open }: InitSettings) {
+async function tokenValues({ identity, provider, issuer, audience, api, open }: InitSettings) {
   const { origin, hostname: host, pathname } = new URL(issuer)
   const { hostname: apiHost, pathname: apiPath } = new URL(api)
   const path = pathname.replace(/\/$/, '')
@@ -95,6 +95,7 @@ async function tokenValues({ identity, issuer, audience, api, open }: InitSettin
   const jwks = keys?.origin === origin ? identity + keys.pathname + keys.search : keys?.href
   return {
     tokens: true,
+    [provider]: true,
     issuer: quoted(issuer),
     audience: quoted(audience),
     hosts: hosts.map(quoted).join(', '),

@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline/promises'
 import { checkServer, SERVER } from '../../config/sections/listeners.ts'
 import { fetchedUrl, isHttpUrl, issuer, origin } from '../../config/sections/texts.ts'
 import { choice, stringThat, text } from '../../config/sections/values.ts'
-import { initFlags, KINDS } from '../flags.ts'
+import { initFlags, KINDS, PROVIDERS } from '../flags.ts'
 import { type Args, type Io, textOf, UsageError } from '../io.ts'
 
 export const matchesOf = (text: string): readonly string[] =>
@@ -21,6 +21,7 @@ const PROMPTS = {
   for: { schema: choice(KINDS), fallback: KINDS[0] },
   identity: { schema: origin, fallback: '' },
   data: { schema: origin },
+  provider: { schema: choice(PROVIDERS), fallback: 'other' },
   issuer: { schema: issuer },
   audience: { schema: text('the audience') },
   api: { schema: fetchedUrl('the URL of the API, such as https://api.example.com') },
@@ -33,7 +34,7 @@ const PROMPTS = {
 
 export type InitSettings = Readonly<Record<keyof typeof PROMPTS, string>>
 
-const TOKEN_FLAGS = new Set(['identity', 'issuer', 'audience', 'api', 'open'])
+const TOKEN_FLAGS = new Set(['identity', 'provider', 'issuer', 'audience', 'api', 'open'])
 export const hasTokens = (settings: Args): boolean => settings['for'] === KINDS[0]
 
 /**

@@ -6,7 +6,7 @@ import { parseJws } from '../authenticate/token/jws.ts'
 import type { Config } from '../config/compile.ts'
 import { Refusal } from '../errors.ts'
 import { instant } from '../runtime/instant.ts'
-import { parseObject } from '../runtime/json.ts'
+import { parseObject, withoutNulls } from '../runtime/json.ts'
 import { createAuthentication, type LoadedKeys } from './open-authentication.ts'
 import { createResources } from './resources.ts'
 import {
@@ -45,12 +45,18 @@ export interface ExplainedToken {
  */
 export async function explainToken(config: Config, token: string, offline: boolean): Promise<ExplainedToken> {
   const jws = parseJws(token)
-  const claims = parseObject(jws?.payload)
-  const parsed = jws && claims && { jws, claims }
+  const payload = parseObject(jws?.payload)
+  const parsed = jws && payload && { jws, claims: withoutNulls(payload) }
   return parsed
     ? await explainJwt(config, token, parsed, offline)
     : await explainOpaque(config, token, offline)
 }
+
+/** Stands for the answer of the parser, which ends the connection of a longer request. */
+const TOO_LONG = new Refusal(
+  'HeaderFieldsTooLarge',
+  'The header fields are too long; see listen.maxHeaderSize.',
+)
 
 async function explainJwt(config: Config, token: string, parsed: ParsedToken, offline: boolean) {
   const { tokens, routes } = config
@@ -63,7 +69,12 @@ async function explainJwt(config: Config, token: string, parsed: ParsedToken, of
   const verdict = await decide(config, token, loaded)
   const nowMs = Date.now()
   const checks: TokenCheck[] = [
-    { check: 'form', result: 'ok', value: `a JWT of ${token.length} characters`, accepted: 'a JWT' },
+    {
+      check: 'form',
+      result: okIf(token.length < config.listen.maxHeaderSize),
+      value: `a JWT of ${token.length} characters`,
+      accepted: `a JWT that fits into ${config.listen.maxHeaderSize} bytes of header fields`,
+    },
     {
       check: 'iss',
       result: okIf(named !== undefined),
@@ -135,6 +146,7 @@ interface Verdict {
 
 /** Has the gateway's own verification decide, as if the token were sent as Bearer, or else as DPoP. */
 async function decide(config: Config, token: string, loaded: LoadedKeys): Promise<Verdict> {
+  if (token.length >= config.listen.maxHeaderSize) return { answer: TOO_LONG, lacksCertificate: false }
   const resources = createResources()
   const counts = { inc() {} }
   const silent = { info() {}, warn() {} }

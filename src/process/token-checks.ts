@@ -71,9 +71,7 @@ export function headerChecks({ jws: { header } }: ParsedToken, rules: ClaimRules
   ]
 }
 
-/**
- * Checks the claims of a JWT, each by itself.
- */
+/** Checks the claims of a JWT, each by itself. */
 export function claimChecks(
   { jws, claims }: ParsedToken,
   rules: ClaimRules,
@@ -81,12 +79,13 @@ export function claimChecks(
   routes: Config['routes'],
 ): TokenCheck[] {
   const { audience, audienceOptional = false, clientClaim, leewayMs } = rules
-  const resultOf = (name: string) => okIf(!('error' in judge(claims, name, rules)))
+  const others = { ...rules, bound: undefined }
+  const resultOf = (name: string) => okIf(!('error' in judge(claims, name, others)))
   const isSkewed = (name: string) => timeFault({ [name]: claims[name] }, leewayMs)
 
   const client = claims[clientClaim]
   const kind = otherKind(typeOf(jws.header), claims)
-  const others = CLIENT_CLAIMS.filter((name) => name !== clientClaim && isClientId(claims[name]))
+  const named = CLIENT_CLAIMS.filter((name) => name !== clientClaim && isClientId(claims[name]))
   const optional = audienceOptional ? ', or none (audienceOptional)' : ''
   const leeway = `leeway ${leewayMs / 1000} s; it is ${instant(nowMs)} here`
   return [
@@ -113,9 +112,14 @@ export function claimChecks(
       check: 'client',
       result: okIf(isClientId(client)),
       value: `${clientClaim}: ${shown(client)}`,
-      accepted: `tokens.clientClaim${others.length > 0 ? `; the token also has ${others.join(', ')}` : ''}`,
+      accepted: `tokens.clientClaim${named.length > 0 ? `; the token also has ${named.join(', ')}` : ''}`,
     },
-    { check: 'sub', result: resultOf('sub'), value: shown(claims['sub']), accepted: 'a text; optional' },
+    {
+      check: 'sub',
+      result: resultOf('sub'),
+      value: shown(claims['sub']),
+      accepted: 'a text or a whole number; optional',
+    },
     confirmationCheck(claims, rules),
     scopeCheck(readScope(claims), routes),
   ]
@@ -155,15 +159,14 @@ export function confirmationOf(claims: JsonObject, rules: ClaimRules): Confirmat
 }
 
 function confirmationCheck(claims: JsonObject, rules: ClaimRules): TokenCheck {
-  const isKnown = !('error' in judge(claims, 'cnf', rules))
-  const needed = neededProofs(confirmationOf(claims, rules))
+  const isAccepted = !('error' in judge(claims, 'cnf', rules))
+  const needed = neededProofs(confirmationOf(claims, rules)).join(', ')
+  const known = rules.bound === 'required' ? 'jkt or x5t#S256 (tokens.bound)' : 'jkt, x5t#S256, or no cnf'
   return {
     check: 'cnf',
-    result: okIf(isKnown),
+    result: okIf(isAccepted),
     value: shown(claims['cnf']),
-    accepted: isKnown
-      ? needed.join(', ') || 'a bearer token: nothing else is needed'
-      : 'jkt, x5t#S256, or no cnf',
+    accepted: isAccepted ? needed || 'a bearer token: nothing else is needed' : known,
   }
 }
 

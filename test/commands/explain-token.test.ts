@@ -144,14 +144,29 @@ describe('sluice explain --token', () => {
     [
       'a long token',
       () => issuer.token({ x: 'y'.repeat(20_000) }),
-      ['other'],
-      'The access token is too long.',
+      ['form'],
+      'too long; see listen.maxHeaderSize.',
+    ],
+    [
+      'bound: required',
+      () => issuer.token(),
+      ['cnf'],
+      'must be bound to a key or a certificate.',
+      { tokens: ', bound: required' },
     ],
   ])('names what fails for %s, and the refusal', async (_, token, failed, message, setup) => {
     const stdout = await explain(token(), setup)
     expect(failedIn(stdout)).toEqual(failed)
-    expect(verdictOf(stdout)).toMatch(/^refused: 40[01] /)
+    expect(verdictOf(stdout)).toMatch(/^refused: 4\d\d /)
     expect(verdictOf(stdout)).toContain(message)
+  })
+
+  it('reads claims that are null, and long tokens, as the gateway does', async () => {
+    const token = issuer.token({ nbf: null, sub: null, cnf: null, x: 'y'.repeat(20_000) })
+    const stdout = await explain(token, { listen: 'hosts: [api.example.com], maxHeaderSize: 64kB' })
+    expect([failedIn(stdout), verdictOf(stdout)]).toEqual([[], 'accepted as client client-1'])
+    const bound = await explain(issuer.token({ cnf: { jkt: THUMBPRINT } }), { tokens: ', bound: required' })
+    expect([failedIn(bound), verdictOf(bound)]).toEqual([[], expect.stringMatching(/^accepted .* proof/)])
   })
 
   it('names the claims in which the client may be', async () => {

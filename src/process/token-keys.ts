@@ -43,23 +43,29 @@ export function keyChecks(jws: Jws, { keys, from }: IssuerKeys): TokenCheck[] {
   const { alg, kid } = jws.header
   const value = shown(kid)
   if (keys === undefined || keys === ASSUMED) {
-    const result = keys === undefined ? 'failed' : 'unknown'
+    const why = 'the keys were not read'
     return [
-      { check: 'kid', result, value, accepted: from },
-      { check: 'signature', result: 'unknown', value: '-', accepted: 'the keys were not read' },
+      { check: 'keys', result: keys === undefined ? 'failed' : 'unknown', value: '-', accepted: from },
+      { check: 'kid', result: 'unknown', value, accepted: why },
+      { check: 'signature', result: 'unknown', value: '-', accepted: why },
     ]
   }
   const kids = keys.keys.map((key) => key.kid ?? 'without kid')
   const more = kids.length > MAX_LISTED ? `, and ${kids.length - MAX_LISTED} more` : ''
-  const fitting = keys.find(alg, kid)
-  const tried = `${fitting.length} of ${kids.length} keys fit kid and alg`
+  const fitting = `${keys.find(alg, kid).length} of ${kids.length} keys fit kid and alg`
   return [
+    { check: 'keys', result: 'ok', value: '-', accepted: `${kids.length} from ${from}` },
     {
       check: 'kid',
       result: okIf(!lacksKey(keys, jws)),
       value,
-      accepted: `${kids.slice(0, MAX_LISTED).join(', ')}${more}, from ${from}`,
+      accepted: `${kids.slice(0, MAX_LISTED).join(', ')}${more}`,
     },
-    { check: 'signature', result: okIf(keys.verifies(jws)), value: tried, accepted: 'valid by one of them' },
+    {
+      check: 'signature',
+      result: okIf(keys.verifies(jws)),
+      value: fitting,
+      accepted: 'valid by one of them',
+    },
   ]
 }

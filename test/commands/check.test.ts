@@ -65,6 +65,19 @@ async function checked(text: string, ...flags: string[]) {
 }
 
 describe('sluice check', () => {
+  it('shows the path of the resource’s metadata, which no route gets', async () => {
+    const file = fileOf(
+      GOOD.replace('audience: https', 'resource: "https://id.example.com/bank", audience: https'),
+    )
+    const { code, stdout } = await sluice(['check', '--config', file])
+    expect(code).toBe(0)
+    const path = '/.well-known/oauth-protected-resource/bank'
+    expect(stdout).toMatch(
+      new RegExp(`^# resource +https://id.example.com/bank; ${path} is served before the routes$`, 'm'),
+    )
+    expect(stdout).toMatch(/^# routes +2$/m)
+  })
+
   it('summarizes the file in ten lines', async () => {
     const { yaml } = await checked(GOOD)
     const [summary] = yaml.split('\n\n')

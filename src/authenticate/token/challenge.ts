@@ -1,7 +1,7 @@
 import { Refusal, serviceUnavailable } from '../../errors.ts'
 import type { Proof, Sender, VerifyProof } from '../proof/dpop.ts'
 import { invalidProof, PROOF_ALGORITHMS } from '../proof/dpop.ts'
-import { type CredentialsError, type Identity, invalidToken, sha256 } from './claims.ts'
+import { type CredentialsError, type Identity, invalidToken, mismatch, sha256 } from './claims.ts'
 import { metadataUrl } from './resource-metadata.ts'
 
 export type Scheme = 'bearer' | 'dpop'
@@ -64,7 +64,8 @@ export function requireScope(identity: Identity, scopes: readonly string[], reso
   const error = 'insufficient_scope'
   const needed = `error_description="${description}", scope="${scopes.join(' ')}"${metadataParameter(resource)}`
   const headers = { 'WWW-Authenticate': `${scheme} error="${error}", ${needed}` }
-  return new Refusal('Forbidden', description, { oauthError: error, headers })
+  const cause = mismatch('scope', identity.scope, scopes)
+  return new Refusal('Forbidden', description, { oauthError: error, cause, headers })
 }
 
 /**

@@ -188,6 +188,9 @@ describe('the scopes of a route', () => {
       `Bearer error="insufficient_scope", error_description="${refusal.message}", scope="${scopes.join(' ')}"`,
     )
     expect(refusal.message).toContain(` ${scopes.at(-1)},`)
+    expect(refusal.cause).toBe(
+      `accepted scope: ${scopes.join(', ')}; of the token: ${JSON.stringify(scope) ?? 'none'}`,
+    )
   })
 
   it('the scopes of a route are required by the scheme of the token', () => {

@@ -272,6 +272,29 @@ describe('sluice explain --token', () => {
     })
   })
 
+  it('names the client of a second issuer as limits do, and asks no other issuer for keys', async () => {
+    const second = await startIssuer({ algorithms: ['ES256'] })
+    const of = ({ issuer: name, audience, jwksUri }: TestIssuer) =>
+      `  - { issuer: "${name}", audience: "${audience}", jwks: "${jwksUri}" }\n`
+    const config = fileOf(`store: memory
+upstreams: { data: { url: "http://data.internal:4000" } }
+tokens:\n${of(issuer)}${of(second)}
+routes: [{ match: "/*", upstream: data, authenticate: bearer }]
+`)
+    const asked = { ...issuer.asked }
+    const explained = async (token: string) =>
+      (await sluice(['explain', '--token', '-', '--config', config], { stdin: token })).stdout
+    expect(verdictOf(await explained(second.token()))).toBe(`accepted as client client-1@${second.issuer}`)
+    const unknown = await explained(second.token({ iss: 'https://x' }))
+    expect([...rowsOf(unknown).keys()].filter(Boolean)).toEqual(['CHECK', 'form', 'iss', 'result'])
+    expect(rowsOf(unknown).get('iss')).toEqual([
+      'failed',
+      '"https://x"',
+      `${issuer.issuer}, ${second.issuer}`,
+    ])
+    expect(issuer.asked).toEqual(asked)
+  })
+
   it('reads a file', async () => {
     const file = fileOf(issuer.token(), 'txt')
     const { code, stdout } = await sluice(['explain', '--token', file, '--config', configOf()])

@@ -47,9 +47,9 @@ const upstream = section(
     const differs = 'differs from the first in scheme; write the same for all'
     if (other !== -1) yield { path: ['urls', other], message: differs }
   },
-).transform(({ url, urls = [url!], ...rest }) => {
+).transform(({ url, urls = url === undefined ? [] : [url], ...rest }) => {
   const [first] = urls
-  return { ...rest, origins: urls.map(({ origin }) => origin), path: first!.path }
+  return { ...rest, origins: urls.map(({ origin }) => origin), path: first?.path ?? '' }
 })
 
 export const upstreams = named(upstream, 'a mapping of names to upstreams')

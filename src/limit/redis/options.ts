@@ -96,6 +96,16 @@ export function serverOptions(url: string, credentials: RedisCredentials) {
   return { ...CONNECTION, ...redisAddress(url, credentials) }
 }
 
+/**
+ * Adds the name that is sent to a server by TLS (SNI) to its announced address, `host:port`. ioredis
+ * connects with what its map of addresses returns, and the name of the file, if any, replaces this.
+ */
+function withServerName(address: string): { host: string; port: number } {
+  const end = address.lastIndexOf(':')
+  const host = address.slice(0, end)
+  return { ...serverName(host), host, port: Number(address.slice(end + 1)) }
+}
+
 /** Returns the options of the master that the sentinels name, and of a subscription to each sentinel. */
 export function sentinelOptions(topology: SentinelTopology, credentials: RedisCredentials) {
   const { sentinels, name, sentinelUsername, sentinelPassword } = topology
@@ -109,7 +119,15 @@ export function sentinelOptions(topology: SentinelTopology, credentials: RedisCr
     sentinels: addresses.map(({ host, port }) => ({ host: host!, port: port! })),
     name,
     enableTLSForSentinelMode: true,
-    ...given({ sentinelUsername, sentinelPassword, username, password, tls, sentinelTLS: tls }),
+    ...given({
+      sentinelUsername,
+      sentinelPassword,
+      username,
+      password,
+      tls,
+      sentinelTLS: tls,
+      natMap: tls && withServerName,
+    }),
   }
   const subscription = { ...CONNECTION, autoResubscribe: false }
   return { master, subscriptions: addresses.map((address) => ({ ...subscription, ...address })) }

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { createServer, type Socket } from 'node:net'
-import { createServer as createTlsServer } from 'node:tls'
+import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { GRANTS, SENTINEL_GRANTS, StoreConfigError } from '../../../src/limit/redis/diagnose.ts'
@@ -259,6 +259,39 @@ test.each<[string, (url: string) => Topology, string | undefined, readonly strin
   client.connect().catch(() => {})
   await until('a name is sent', () => names.size > 0)
   expect([...names]).toEqual(expected)
+  client.close()
+  server.close()
+})
+
+test('the announced name of the master of sentinels is sent for TLS', async () => {
+  const names: (string | undefined)[] = []
+  let port = 0
+  const server = createTlsServer({
+    ...REDIS_CERT,
+    SNICallback(name, done) {
+      names.push(name)
+      done(null)
+    },
+  }).on('tlsClientError', () => {})
+  server.on('secureConnection', (socket: TLSSocket) => {
+    socket.on('error', () => {})
+    socket.on('data', (data) => {
+      const isQuestion = data.toString().toLowerCase().includes('get-master-addr-by-name')
+      const master = `$9\r\nlocalhost\r\n$${String(port).length}\r\n${port}\r\n`
+      if (isQuestion) socket.write(`*2\r\n${master}`)
+      else socket.write(data.toString().toLowerCase().includes('sentinel') ? '*0\r\n' : '+OK\r\n')
+    })
+  })
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', resolve)
+  })
+  port = (server.address() as { port: number }).port
+  const topology = { sentinels: [`rediss://127.0.0.1:${port}`], name: 'main' }
+  const client = openClient({ topology, tls: CA.tls }, () => {})
+  client.commands.on('error', () => {})
+  client.connect().catch(() => {})
+  await until('a name is sent', () => names.length > 0)
+  expect(names[0]).toBe('localhost')
   client.close()
   server.close()
 })

@@ -5,9 +5,17 @@ export type JsonObject = Readonly<Record<string, unknown>>
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Returns an object without its members that are null, which many programs write for absent ones. */
-export const withoutNulls = (object: JsonObject): JsonObject =>
-  Object.fromEntries(Object.entries(object).filter(([, value]) => value !== null))
+/**
+ * Returns an object without its members that are null, which many programs write for absent ones;
+ * the object itself if there are none.
+ */
+export function withoutNulls(object: JsonObject): JsonObject {
+  for (const name in object)
+    if (object[name] === null) return Object.fromEntries(Object.entries(object).filter(isPresent))
+  return object
+}
+
+const isPresent = ([, value]: readonly [string, unknown]): boolean => value !== null
 
 /** Returns the items of a value that may be one item or a list. */
 export const asList = <T>(value: T | readonly T[]): readonly T[] =>

@@ -1,13 +1,12 @@
 import { LRUCache } from 'lru-cache'
 import type { Refusal } from '../../errors.ts'
-import { parseObject } from '../../runtime/json.ts'
+import { parseObject, withoutNulls } from '../../runtime/json.ts'
 import type { Sender, VerifyProof } from '../proof/dpop.ts'
 import { type BoundToken, createChallenges, createConfirm, type Scheme } from './challenge.ts'
 import type { CredentialsError, Identity, JwtRules, VerifiedToken, Verifying } from './claims.ts'
 import { invalidToken, mismatch, verifyJwt } from './claims.ts'
 import type { Introspect } from './introspection.ts'
 import { parseJws } from './jws.ts'
-import { withoutNulls } from './kept-claims.ts'
 
 export interface TrustedIssuer extends JwtRules {
   /** Realm for `WWW-Authenticate`, which has that of the first issuer. */

@@ -2,12 +2,11 @@ import { setImmediate as immediate } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import pLimit from 'p-limit'
 import { Health, type HealthOptions } from '../../health.ts'
-import { type JsonObject, parseObject } from '../../runtime/json.ts'
+import { type JsonObject, parseObject, withoutNulls } from '../../runtime/json.ts'
 import type { CredentialsError, TokenRules, Verification } from './claims.ts'
 import { hasAudience, invalidToken, mismatch, notAccess, readClaims } from './claims.ts'
 import { sha256, UNCHECKABLE, unverifiable } from './claims.ts'
 import { describeStatus, FetchError, fetchFailure, readBytes } from './fetch-json.ts'
-import { withoutNulls } from './kept-claims.ts'
 import { saysAccess } from './token-kind.ts'
 
 export interface IntrospectionOptions extends TokenRules {

@@ -38,15 +38,6 @@ export function readScope({ scp, scope = scp }: JsonObject): string | undefined 
   return Array.isArray(scope) ? scope.filter(isScope).join(' ') : undefined
 }
 
-/** Removes the members that are null, which some issuers write in place of leaving them out. */
-export function withoutNulls(claims: JsonObject): JsonObject {
-  for (const name in claims)
-    if (claims[name] === null) return Object.fromEntries(Object.entries(claims).filter(isPresent))
-  return claims
-}
-
-const isPresent = ([, value]: [string, unknown]): boolean => value !== null
-
 /**
  * Returns the user in `sub`: none if it is empty, as in tokens without a user, and a whole number as
  * a text. Returns null for any other value, of which two might read alike.

@@ -187,6 +187,25 @@ test('local counters keep the wait of each cost that the store told', () => {
   expect(local.charge([{ ...QUOTA, cost: 7 }], 1).admitted).toBe(true)
 })
 
+test('a call that costs several points waits in an outage until as many have left', () => {
+  let nowMs = 100_000
+  const clock = { ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs }
+  const local = create(clock)
+  const charge = (cost: number) => local.charge([{ ...QUOTA, cost }], 1)
+  // 3 points, 4 more after 10 s, and 2 more after 20 s: of 9.
+  for (const cost of [3, 4, 2]) {
+    expect(charge(cost).admitted).toBe(true)
+    nowMs += 10_000
+  }
+  const waits = [1, 3, 4, 7, 8].map((cost) => charge(cost).allowances[0]!.retryAfterMs)
+  const leaves = [30_000, 30_000, 40_000, 40_000, 50_000]
+  for (const [i, waitMs] of waits.entries()) {
+    // Calls of this gateway may be counted a little late.
+    expect(waitMs).toBeGreaterThanOrEqual(leaves[i]!)
+    expect(waitMs).toBeLessThan(leaves[i]! + 1000)
+  }
+})
+
 test('local counters forget the waits of all costs when the store admits a call', () => {
   let nowMs = 100_000
   const local = create({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs })

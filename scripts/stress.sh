@@ -11,5 +11,5 @@ trap 'kill $busy' EXIT INT TERM
 
 for run in $(seq "${1:-20}"); do
   echo "--- run $run"
-  SLUICE_SLOW=1 npx vitest run test/upstream/readers.test.ts test/gateway/burst-gateway.slow.ts test/gateway/outage-load.test.ts
+  SLUICE_SLOW=1 npx vitest run test/upstream/readers.test.ts test/gateway/burst-gateway.slow.ts test/gateway/outage-load.slow.ts
 done

@@ -15,8 +15,8 @@ const MAX_SHOWN = 100
 /** A script, after which CGI, PHP and ASP.NET take the rest of the path as an argument. */
 const SCRIPT = /\.(?:php\d?|phtml|aspx?|ashx|asmx|svc|f?cgi|pl|py|cfm)$/i
 const SCRIPT_BEFORE_SLASH = /\.(?:php\d?|phtml|aspx?|ashx|asmx|svc|f?cgi|pl|py|cfm)\//i
-/** What URL parsers take for a host at the start of a path. */
-const AUTHORITY = /^\/(?:\/|%5C)[^/]*/
+/** What URL parsers take for a host at the start of a path, after any number of slashes (WHATWG URL Standard). */
+const AUTHORITY = /^\/{2,}[^/]*/
 /** The start of a session id of ASP.NET without a cookie, which ends in `))`, such as `(S(…))`. */
 const SESSION = /\([a-z]\(/i
 
@@ -33,11 +33,15 @@ const STEPS: readonly Step[] = [
   // Decodes an escaped slash, or takes a backslash for one.
   { contains: '%2F', read: (path) => path.replaceAll('%2F', '/') },
   { contains: '%5C', read: (path) => path.replaceAll('%5C', '/') },
+  // Decodes the start of a query or fragment for the next server, which ends the path there.
+  { contains: '%3F', read: (path) => path.slice(0, path.indexOf('%3F')) },
+  { contains: '%23', read: (path) => path.slice(0, path.indexOf('%23')) },
   // Drops path parameters, before or after decoding, or takes `;` for the start of a query.
   { contains: ';', read: (path) => path.replaceAll(/;[^/]*/g, '') },
   { contains: '%3B', read: (path) => path.replaceAll(/(?:;|%3B)[^/]*/g, '') },
   { contains: ';', read: (path) => path.slice(0, path.indexOf(';')) },
-  // Merges slashes, all or those at the start.
+  // Takes what follows slashes at the start for a host, or merges them, all or those at the start.
+  { contains: '//', read: (path) => path.replace(AUTHORITY, '') || '/' },
   { contains: '//', read: (path) => path.replaceAll(/\/{2,}/g, '/') },
   { contains: '//', read: (path) => path.replace(/^\/{2,}/, '/') },
   // ASP.NET drops sessions at any place.
@@ -57,26 +61,35 @@ const STEPS: readonly Step[] = [
 export function readingsOf(target: Target, named: ReadonlySet<string>): readonly string[] | Refusal {
   const { path } = target
   if (path.length > MAX_LENGTH) return tooLong()
-  const readings = new Set([path, path.replace(AUTHORITY, '') || '/'])
+  const readings = new Set([path])
+  const refusal = addReadings(readings, named)
   const inQuery = pathsInQuery(target)
+  if (refusal !== undefined || inQuery.length === 0) return refusal ?? [...readings]
+  for (const one of [...readings].flatMap((reading) => readFromQuery(reading, inQuery))) {
+    if (one === undefined) return unreadable()
+    readings.add(one)
+  }
+  return addReadings(readings, named) ?? [...readings]
+}
+
+/** Adds what servers may read in these paths. */
+function addReadings(readings: Set<string>, named: ReadonlySet<string>): Refusal | undefined {
   // The loop also visits what is added meanwhile.
   for (const reading of readings) {
     if (readings.size > MAX_READINGS || hasDotSegment(reading)) return unreadable()
-    const steps = STEPS.filter(({ contains }) => reading.includes(contains))
-    const next = steps.map(({ read }) => read(reading, named))
-    if (inQuery.length > 0 && isEmptyOrScript(reading)) next.push(...inQuery)
-    for (const one of next) {
+    for (const { contains, read } of STEPS) {
+      const one = reading.includes(contains) ? read(reading, named) : reading
       if (one === undefined) return unreadable()
       readings.add(one)
     }
   }
-  return [...readings]
+  return undefined
 }
 
 const tooLong = () =>
   badRequest(`The path can be read in several ways, and is longer than ${MAX_LENGTH} characters.`)
 
-/** Returns what PHP frameworks use in place of an empty path, or of one that ends in a script. */
+/** Returns the paths at the start of a query, as PHP frameworks read them; undefined for one that is not a path. */
 function pathsInQuery({ query }: Target): readonly (string | undefined)[] {
   if (!query.startsWith('?/')) return []
   const [whole = ''] = query.slice(1).split('?', 1)
@@ -84,7 +97,16 @@ function pathsInQuery({ query }: Target): readonly (string | undefined)[] {
   return [canonicalPath(whole), canonicalPath(first)]
 }
 
-const isEmptyOrScript = (path: string) => /^\/+$/.test(path) || SCRIPT.test(path.replace(/\/$/, ''))
+/**
+ * Returns the paths in the query if `path` is that of a script or of a folder, which may have one:
+ * the application is in this folder, or does not know of it.
+ */
+function readFromQuery(path: string, inQuery: readonly (string | undefined)[]) {
+  const isScript = SCRIPT.test(path.replace(/\/$/, ''))
+  if (!isScript && !path.endsWith('/')) return []
+  const folder = isScript ? path.replace(/\/[^/]*\/?$/, '') : path.replace(/\/$/, '')
+  return inQuery.flatMap((one) => (one === undefined ? [one] : [one, `${folder}${one}`]))
+}
 
 const unreadable = () =>
   badRequest(

@@ -148,8 +148,8 @@ export const matchesHost = ({ host: named, hosts }: Pattern, host: string): bool
 
 const PATTERN = /^(?:([A-Za-z-]+(?:,[A-Za-z-]+)*) +)?([^/\s]*)(\/\S*)$/
 const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/
-/** Escapes that servers decode once, twice or never: a request with one has other readings. */
-const DECODED_DIFFERENTLY = /%(?:2[5F]|3B|5C)/i
+/** Escapes that servers decode once, twice or never, or for the next server: a request with one has other readings. */
+const DECODED_DIFFERENTLY = /%(?:2[35F]|3[BF]|5C)/i
 const LITERAL = /^(?!:|\.\.?$)(?:[A-Za-z0-9._~!$&'()*+,=@:-]|%[0-9A-F]{2})+$/
 /** Parts of limits' keys that are not in the path. */
 export const CALLER_PARTS: ReadonlySet<string> = new Set(['client', 'user', 'ip', 'route', 'token'])

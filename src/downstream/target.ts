@@ -35,7 +35,7 @@ const DOTS = /\/\.\.?(?:\/|$)/
  * parameters, empty segments, a segment after a script, and `(S(…))`. `readings.ts` has the ways.
  */
 const AMBIGUOUS =
-  /%(?:2[5F]|3B|5C)|;|\/\/|\.(?:php\d?|phtml|aspx?|ashx|asmx|svc|f?cgi|pl|py|cfm)\/.|\([a-z]\(/i
+  /%(?:2[35F]|3[BF]|5C)|;|\/\/|\.(?:php\d?|phtml|aspx?|ashx|asmx|svc|f?cgi|pl|py|cfm)\/.|\([a-z]\(/i
 const QUERY = /^\?[\u0021\u0022\u0024-\u007e\u0080-\u00ff]*$/
 /** A host with an optional port (RFC 9110 section 4.2.3). */
 const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*\.?))(?::(\d{0,5}))?$/

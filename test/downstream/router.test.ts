@@ -163,6 +163,8 @@ describe('patterns', () => {
     ['/a;b', 'cannot match'],
     ['/a%3ab', 'cannot match'],
     ['/a%2Fb', 'cannot match'],
+    ['/a%3Fb', 'cannot match'],
+    ['/a%23b', 'cannot match'],
     ['/a%253Ab', 'cannot match'],
     ['/sync/:client', 'choose another name'],
     ['/sync/:user', 'choose another name'],

@@ -124,7 +124,9 @@ describe('refuses targets that no server may get', () => {
 
 it.each([
   ['/a/b', false],
-  ['/a%20b/%3F', false],
+  ['/a%20b', false],
+  ['/a%3Fb', true],
+  ['/a%23b', true],
   ['/100%', false],
   ['/a.php', false],
   ['/php/b', false],

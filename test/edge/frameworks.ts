@@ -84,6 +84,15 @@ const read =
   }
 const asItIs = (text: string): string => text
 
+/** `new URL(request.url, base).pathname`, as programs of Node.js, Deno and Bun read it. */
+const whatwg = (target: string): string | undefined => {
+  try {
+    return new URL(target, 'http://localhost').pathname
+  } catch {
+    return undefined
+  }
+}
+
 const nginx = ({ target }: Received): string => withoutDots(decodedBytes(pathOf(target)))
 const tomcat = (request: Received): string | undefined => {
   const path = decoded(pathOf(targetOf(request)).replaceAll(/;[^/]*/g, ''))
@@ -130,10 +139,13 @@ export const FRAMEWORKS: Readonly<Record<string, Framework>> = {
       ),
     (id) => decoded(id) ?? id,
   ),
+  'new URL': read(({ target }) => whatwg(target), decoded),
   spring: read(tomcat, asItIs),
   'ASP.NET': read((request) => withoutDots(decodedBytes(pathOf(targetOf(request)))), asItIs),
   'ASP.NET behind IIS': read(iis, asItIs),
   'express behind nginx': read(nginx, asItIs),
+  // nginx: `proxy_pass http://backend$uri`; Apache before 2.4.60: a `RewriteRule` to a proxy.
+  'Express behind a proxy that decodes': read((request) => pathOf(nginx(request)), asItIs),
   'something that decodes twice': read((request) => withoutDots(decodedBytes(nginx(request))), asItIs),
   WSGI: read(wsgi, asItIs),
   // As Python compares under `(?i)`: ſ is s.

@@ -207,10 +207,18 @@ describe('the path of the PAR endpoint', () => {
     },
   )
 
-  it.each(['.', ',', '+', '.json', '.json/x', '+/x', '%3Fx', '%23x', '%2e', '%2C', '%20', '%E2%80%8B'])(
+  it.each(['.', ',', '+', '.json', '.json/x', '+/x', '%2e', '%2C', '%20', '%E2%80%8B'])(
     'the path of the PAR endpoint is not bypassed by the suffix %s',
     async (end) => {
       expect((await push(BODY, { path: `/oidc/request${end}` })).status).toBe(404)
+      expect(identity.seen).toEqual([])
+    },
+  )
+
+  it.each(['/oidc/request%3Fx', '/oidc/request%23x', '/oidc/request%3Bx', '///x/oidc/request'])(
+    'the path of the PAR endpoint is not bypassed by another reading: %s',
+    async (path) => {
+      expect((await push(BODY, { path })).status).toBe(400)
       expect(identity.seen).toEqual([])
     },
   )

@@ -1,6 +1,7 @@
 import { badRequest, Refusal } from '../errors.ts'
 import { isGuarded, type Match, type Route, type Router } from './router.ts'
-import { canonicalPath, foldCase, hasDotSegment, loggablePath, segmentsOf, type Target } from './target.ts'
+import { canonicalPath, foldCase, hasDotSegment, loggablePath, SCRIPT_ENDING } from './target.ts'
+import { segmentsOf, type Target } from './target.ts'
 
 /** Maximum readings of a path; real paths have at most a dozen. */
 const MAX_READINGS = 24
@@ -12,9 +13,8 @@ const MAX_LENGTH = 2048
 /** Maximum length of a reading in an error text, in characters. */
 const MAX_SHOWN = 100
 
-/** A script, after which CGI, PHP and ASP.NET take the rest of the path as an argument. */
-const SCRIPT = /\.(?:php\d?|phtml|aspx?|ashx|asmx|svc|f?cgi|pl|py|cfm)$/i
-const SCRIPT_BEFORE_SLASH = /\.(?:php\d?|phtml|aspx?|ashx|asmx|svc|f?cgi|pl|py|cfm)\//i
+const SCRIPT = new RegExp(`${SCRIPT_ENDING}$`, 'i')
+const SCRIPT_BEFORE_SLASH = new RegExp(`${SCRIPT_ENDING}/`, 'i')
 /** What URL parsers take for a host at the start of a path, after any number of slashes (WHATWG URL Standard). */
 const AUTHORITY = /^\/{2,}[^/]*/
 /** The start of a session id of ASP.NET without a cookie, which ends in `))`, such as `(S(…))`. */
@@ -47,9 +47,9 @@ const STEPS: readonly Step[] = [
   // ASP.NET drops sessions at any place.
   { contains: '))', read: dropSessions },
   // Frameworks start after a script, or leave it out. A server runs it, with the rest as an argument.
-  { contains: '.', read: readAfterScript },
-  { contains: '.', read: readWithoutScript },
-  { contains: '.', read: readScript },
+  { contains: '.', read: atScript(({ after }) => after) },
+  { contains: '.', read: atScript(({ before, after }) => [...before, ...after]) },
+  { contains: '.', read: atScript(({ before, script }) => [...before, script]) },
 ]
 
 /**
@@ -125,29 +125,28 @@ function dropSessions(path: string): string {
   }
 }
 
-/** Splits a path at its first script that is followed by something; undefined if it has none. */
-function splitAtScript(path: string, named: ReadonlySet<string>) {
+/** The segments of a path before, at and after its first script that is followed by something. */
+interface AtScript {
+  readonly before: readonly string[]
+  readonly script: string
+  readonly after: readonly string[]
+}
+
+/** Returns what reads the segments that `keep` returns of a path with a script, and another path as it is. */
+function atScript(keep: (parts: AtScript) => readonly string[]): Step['read'] {
+  return (path, named) => {
+    const parts = splitAtScript(path, named)
+    return parts === undefined ? path : `/${keep(parts).join('/')}`
+  }
+}
+
+function splitAtScript(path: string, named: ReadonlySet<string>): AtScript | undefined {
   if (!SCRIPT_BEFORE_SLASH.test(path)) return undefined
   const segments = path.slice(1).split('/')
   const last = segments.length - 1
   const at = segments.findIndex((one, i) => i < last && SCRIPT.test(one) && !isNamed(one, named))
   if (at === -1) return undefined
   return { before: segments.slice(0, at), script: segments[at]!, after: segments.slice(at + 1) }
-}
-
-function readAfterScript(path: string, named: ReadonlySet<string>): string {
-  const parts = splitAtScript(path, named)
-  return parts === undefined ? path : `/${parts.after.join('/')}`
-}
-
-function readWithoutScript(path: string, named: ReadonlySet<string>): string {
-  const parts = splitAtScript(path, named)
-  return parts === undefined ? path : `/${[...parts.before, ...parts.after].join('/')}`
-}
-
-function readScript(path: string, named: ReadonlySet<string>): string {
-  const parts = splitAtScript(path, named)
-  return parts === undefined ? path : `/${[...parts.before, parts.script].join('/')}`
 }
 
 const isNamed = (segment: string, named: ReadonlySet<string>) =>

@@ -31,11 +31,15 @@ const ESCAPED_IN_PATH = /[^A-Za-z0-9._~!$&'()*+,=:@;/%-]/g
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/
 const DOTS = /\/\.\.?(?:\/|$)/
 /**
+ * The source of what ends the name of a script, after which CGI, PHP and ASP.NET take the rest of the
+ * path as an argument.
+ */
+export const SCRIPT_ENDING = String.raw`\.(?:php\d?|phtml|aspx?|ashx|asmx|svc|f?cgi|pl|py|cfm)`
+/**
  * What servers read in more than one way: escapes that some decode once, twice or never, path
  * parameters, empty segments, a segment after a script, and `(S(…))`. `readings.ts` has the ways.
  */
-const AMBIGUOUS =
-  /%(?:2[35F]|3[BF]|5C)|;|\/\/|\.(?:php\d?|phtml|aspx?|ashx|asmx|svc|f?cgi|pl|py|cfm)\/.|\([a-z]\(/i
+const AMBIGUOUS = new RegExp(String.raw`%(?:2[35F]|3[BF]|5C)|;|//|${SCRIPT_ENDING}/.|\([a-z]\(`, 'i')
 const QUERY = /^\?[\u0021\u0022\u0024-\u007e\u0080-\u00ff]*$/
 /** A host with an optional port (RFC 9110 section 4.2.3). */
 const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*\.?))(?::(\d{0,5}))?$/
@@ -173,8 +177,10 @@ const AUTHORITY_START = /\/\/|%5C/
  * end of the path; `…` replaces the rest.
  */
 export function loggablePath(path: string): string {
-  const ends = [path.search(SECRET_START), path.includes('@') ? path.search(AUTHORITY_START) : -1]
-  const [end = -1] = ends.filter((at) => at !== -1).toSorted((one, other) => one - other)
+  const secret = path.search(SECRET_START)
+  const authority = path.includes('@') ? path.search(AUTHORITY_START) : -1
+  const isAuthorityFirst = authority !== -1 && (secret === -1 || authority < secret)
+  const end = isAuthorityFirst ? authority : secret
   return end === -1 ? path : `${path.slice(0, end)}…`
 }
 

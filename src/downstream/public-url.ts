@@ -27,8 +27,10 @@ export function publicPort(host: string, scheme: string): string {
   return port || DEFAULT_PORTS[scheme === 'https' ? 'https' : 'http']
 }
 
+/** Returns the first value of a list: of the proxy next to the caller. */
+export const firstOf = (list: string | undefined): string | undefined => list?.split(',', 1)[0]!.trim()
+
 /** Returns the scheme that the proxy next to the caller reports; undefined if no proxy does. */
 export function reportedScheme(headers: IncomingHttpHeaders): string | undefined {
-  const [first] = String(headers['x-forwarded-proto'] ?? '').split(',', 1)
-  return first?.trim().toLowerCase() || undefined
+  return firstOf(headers['x-forwarded-proto']?.toString())?.toLowerCase() || undefined
 }

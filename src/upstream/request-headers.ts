@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { BodyLength } from '../downstream/framing.ts'
 import { certificateField } from '../downstream/client-certificate.ts'
-import { type PublicUrl, publicPort } from '../downstream/public-url.ts'
+import { firstOf, type PublicUrl, publicPort } from '../downstream/public-url.ts'
 import { namedByConnection, nameSet, type RequestFields } from '../downstream/request-fields.ts'
 import type { AddedFields } from './response-head.ts'
 
@@ -40,9 +40,6 @@ function publicUrlFields({ scheme, host, port, prefix }: PublicUrl): string {
   const fields = `\r\nx-forwarded-proto: ${scheme}\r\nx-forwarded-host: ${host}\r\nx-forwarded-port: ${port}`
   return prefix === '' ? fields : `${fields}\r\nx-forwarded-prefix: ${prefix}`
 }
-
-/** Returns the first value of a list: of the proxy next to the caller. */
-const firstOf = (list: string | undefined) => list?.split(',', 1)[0]!.trim()
 
 /** Returns what a trusted proxy has not told of the URL that the caller used: by Host, and TLS of the socket. */
 function seenUrlFields(

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { LRUCache } from 'lru-cache'
+import { firstOf } from '../../downstream/public-url.ts'
 import { canonicalPath } from '../../downstream/target.ts'
 import { isObject, parseObject } from '../../runtime/json.ts'
 import { type CredentialsError, needsExtension, sha256 } from '../token/claims.ts'
@@ -147,11 +148,8 @@ function normalizeUrl(url: unknown) {
  * `trusted` peer. `asked` is the host that a proxy asks about.
  */
 export function originOf({ headers, socket }: IncomingMessage, trusted: boolean, asked?: string) {
-  // The first value of a list is from the proxy next to the caller.
-  const forwarded = (name: string): string => {
-    const [first] = trusted ? String(headers[name] ?? '').split(',', 1) : []
-    return first?.trim().toLowerCase() ?? ''
-  }
+  const forwarded = (name: string) =>
+    trusted ? firstOf(headers[name]?.toString())?.toLowerCase() : undefined
   const scheme = forwarded('x-forwarded-proto') || ('encrypted' in socket ? 'https' : 'http')
   const host = asked ?? (forwarded('x-forwarded-host') || (headers.host ?? ''))
   return { scheme, host }

@@ -171,7 +171,11 @@ const isRefused = (verdict: Verdict): verdict is Verdict & { readonly answer: Re
 async function send(authenticate: Authenticate, authorization: string): Promise<Verdict> {
   let askedForCertificate = false
   const sender: Sender = {
-    ...{ method: 'GET', scheme: 'https', host: 'localhost', path: '/', proofs: [] },
+    method: 'GET',
+    scheme: 'https',
+    host: 'localhost',
+    path: '/',
+    proofs: [],
     // Asked for after all other checks, except the proof.
     certificate() {
       askedForCertificate = true

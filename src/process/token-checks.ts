@@ -1,15 +1,17 @@
 import {
+  acceptedTypes,
   type Confirmation,
   isClientId,
   type JwtRules,
   needsExtension,
+  otherClientClaims,
   readClaims,
   timeFault,
   typeOf,
 } from '../authenticate/token/claims.ts'
 import type { Jws } from '../authenticate/token/jws.ts'
 import { readScope } from '../authenticate/token/kept-claims.ts'
-import { otherKind } from '../authenticate/token/token-kind.ts'
+import { KIND_CLAIMS, otherKind } from '../authenticate/token/token-kind.ts'
 import type { Config, Tokens } from '../config/compile.ts'
 import { instant } from '../runtime/instant.ts'
 import type { JsonObject } from '../runtime/json.ts'
@@ -35,8 +37,6 @@ type ClaimRules = Pick<JwtRules, keyof Tokens & keyof JwtRules>
 
 /** Maximum length of a value that is shown. */
 const MAX_CHARS = 200
-/** Names under which issuers write the id of the client. */
-const CLIENT_CLAIMS = ['client_id', 'azp', 'cid', 'appid']
 
 const NONE = 'none'
 export const okIf = (isOk: boolean): 'ok' | 'failed' => (isOk ? 'ok' : 'failed')
@@ -47,12 +47,11 @@ const list = (values: readonly string[]): string => cut(values.join(', ') || '-'
 
 /** Checks the header of a JWT. */
 export function headerChecks({ jws: { header } }: ParsedToken, rules: ClaimRules): TokenCheck[] {
-  const types = rules.type === 'strict' ? ['at+jwt'] : ['at+jwt', 'jwt']
   const { typ, alg } = header
   return [
     {
       check: 'typ',
-      result: okIf(types.includes(typeOf(header))),
+      result: okIf(acceptedTypes(rules.type).includes(typeOf(header))),
       value: shown(typ),
       accepted: rules.type === 'strict' ? 'at+jwt' : 'at+jwt, JWT, none',
     },
@@ -85,7 +84,7 @@ export function claimChecks(
 
   const client = claims[clientClaim]
   const kind = otherKind(typeOf(jws.header), claims)
-  const named = CLIENT_CLAIMS.filter((name) => name !== clientClaim && isClientId(claims[name]))
+  const named = otherClientClaims(claims, clientClaim)
   const optional = audienceOptional ? ', or none (audienceOptional)' : ''
   const leeway = `leeway ${leewayMs / 1000} s; it is ${instant(nowMs)} here`
   return [
@@ -127,7 +126,7 @@ export function claimChecks(
 
 /** Returns what a token says of its kind, without values of other claims. */
 function kindOf(claims: JsonObject): string {
-  const names = ['token_use', 'typ', 'tokenName', 'token_type', 'type'].filter((name) => name in claims)
+  const names = ['token_use', ...KIND_CLAIMS].filter((name) => name in claims)
   return names.map((name) => `${name}: ${shown(claims[name])}`).join(', ') || NONE
 }
 

@@ -106,6 +106,10 @@ const NOT_BOUND: CredentialsError = {
 }
 export const UNCHECKABLE = invalidToken('The access token is bound in a way that is not known here.')
 
+/** Returns the media types of tokens that `type` accepts. */
+export const acceptedTypes = (type: JwtRules['type']): readonly string[] =>
+  type === 'strict' ? ['at+jwt'] : ['at+jwt', 'jwt']
+
 /**
  * Returns the media type in `typ`, in lower case and without `application/` (RFC 7515 section
  * 4.1.9); `jwt` by default.
@@ -136,7 +140,7 @@ export function verifyJwt(rules: JwtRules, jws: Jws, claims: JsonObject) {
   if (needsExtension(jws.header))
     return invalidToken('The header of the access token has a parameter that is not supported.')
   const typ = typeOf(jws.header)
-  const types = type === 'strict' ? ['at+jwt'] : ['at+jwt', 'jwt']
+  const types = acceptedTypes(type)
   if (!types.includes(typ)) return notAccess(mismatch('typ', jws.header['typ'], types))
   const evaluate = (set: KeySet | undefined, isSigned = false): Verification => {
     if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
@@ -194,9 +198,13 @@ function readIdentity(typ: string, claims: JsonObject, rules: TokenRules) {
 
 const SUB = 'accepted sub: a text without control characters, or a whole number; the token has another one'
 
+/** Returns the claims, other than `clientClaim`, in which a token may name its client. */
+export const otherClientClaims = (claims: JsonObject, clientClaim: string): readonly string[] =>
+  CLIENT_CLAIMS.filter((name) => name !== clientClaim && isClientId(claims[name]))
+
 /** Returns the cause of a refusal: the claim with the client, and claims that may have it instead. */
 function lacksClient(claims: JsonObject, { clientClaim }: TokenRules): string {
-  const others = CLIENT_CLAIMS.filter((name) => name !== clientClaim && isClientId(claims[name]))
+  const others = otherClientClaims(claims, clientClaim)
   const hint = others.length === 0 ? '' : `; it has ${others.join(', ')}: set tokens.clientClaim`
   return `accepted ${clientClaim}: 1 to 255 printable characters; of the token: ${JSON.stringify(claims[clientClaim]) ?? 'none'}${hint}`
 }

@@ -2,9 +2,9 @@ import type { JsonObject } from '../../runtime/json.ts'
 
 /** The claim of logout tokens and security events (RFC 8417 section 2.2). */
 const EVENTS = ['events']
-/** Also claims of ID tokens (OpenID Connect Core section 3.3.2.11), besides `nonce`. */
+/** The claims of `EVENTS`, and those of ID tokens (OpenID Connect Core section 3.3.2.11) other than `nonce`. */
 const MARKS = [...EVENTS, 'at_hash', 'c_hash', 's_hash']
-/** Also members of an authorisation response as a JWT (JARM section 2.1), which has no `sub`. */
+/** With the members of an authorisation response as a JWT (JARM section 2.1), which has no `sub`. */
 const MARKS_WITHOUT_USER = [...MARKS, 'code', 'error', 'response', 'access_token', 'id_token']
 
 /** Values of `token_use`: Cognito has `access` or `id`, Hydra `access_token` or `refresh_token`. */
@@ -15,7 +15,7 @@ const KEYCLOAK_ACCESS = /^(?:Bearer|DPoP)$/i
  * Claims in which an issuer names the kind of a token: `typ` of Keycloak (`ID`, `Refresh`,
  * `Offline`, `Logout`), `tokenName` of ForgeRock, `token_type` and `type` of others.
  */
-const KIND_CLAIMS = ['typ', 'token_type', 'type', 'tokenName']
+export const KIND_CLAIMS = ['typ', 'token_type', 'type', 'tokenName']
 const OTHER_KIND = /^(?:id|refresh|offline|logout)(?:[-_+ ]?(?:token|jwt))*$/i
 
 const matches = (pattern: RegExp, value: unknown): boolean => typeof value === 'string' && pattern.test(value)

@@ -9,7 +9,7 @@ export interface Explained {
   readonly request: { readonly method: string; readonly host: string; readonly target: string }
   /** The canonical path, which is matched, counted and logged; null if the request has none. */
   readonly path: string | null
-  /** What servers could read the path as, first the canonical path, and the route that each leads to. Empty if there is one reading. */
+  /** The paths that servers could read, the canonical one first, with the route of each. Empty if there is one reading. */
   readonly readings: readonly { readonly path: string; readonly leadsTo: string }[]
   /** Refusal that needs no authentication, or null. That of a 405 lists the methods of the path in `allow`. */
   readonly refusal: (Pick<Refusal, 'status' | 'code' | 'message'> & { allow?: readonly string[] }) | null

@@ -6,7 +6,7 @@ import { type Args, type Io, load, loadOptionsOf, positionals, print, textOf, Us
 /** Maximum bytes of the file: several times the longest token that a gateway accepts. */
 const MAX_BYTES = 64 * 1024
 const JWT = /^\s*(?:(?:bearer|dpop)\s+)?eyJ[\w-]*\./i
-/** What people copy together with a token. */
+/** The name of the field and the scheme, which people copy with a token. */
 const FIELD = /^(?:authorization:\s*)?(?:(?:bearer|dpop)\s+)?/i
 
 /**

@@ -23,7 +23,7 @@ const FINITE_KIND = /^[\w-]+(?:\|[\w-]+)+$/
 
 /**
  * Warns about limits whose counters callers choose, on a route where no other limit bounds how many
- * of them exist at a time: their keys would fill Redis, and then nobody's calls could be counted.
+ * of them exist at a time: their keys would fill Redis, which then counts no calls at all.
  */
 export function* chosenKeyWarnings({ limits, routes, parameters }: Compiled): Generator<Issue> {
   const warned = new Set<string>()
@@ -91,7 +91,7 @@ function mostOf({ limit, claim }: Limit): number {
   return Math.max(limit, claim?.max ?? 0, ...Object.values(claim?.values ?? {}))
 }
 
-/** True for a part that tells callers apart. */
+/** True for a part by which callers are distinguished. */
 const isOfCaller = (part: string): boolean =>
   part.startsWith('claim:') || (CALLER_PARTS.has(part) && part !== 'route')
 

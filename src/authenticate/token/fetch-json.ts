@@ -4,7 +4,7 @@ import { parseObject } from '../../runtime/json.ts'
 /** Maximum bytes of a document; real ones have 40 kB. */
 const MAX_BYTES = 1024 * 1024
 
-/** JSON, and the media type of JWK Sets (RFC 7517 section 8.5.2), which some servers produce alone. */
+/** JSON, and the media type of JWK Sets (RFC 7517 section 8.5.2): some servers send no other. */
 const ACCEPTED = 'application/json, application/jwk-set+json'
 
 /** An unusable response; the message is a phrase that follows its URL. */

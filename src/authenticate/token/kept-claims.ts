@@ -39,8 +39,8 @@ export function readScope({ scp, scope = scp }: JsonObject): string | undefined 
 }
 
 /**
- * Returns the user in `sub`: none if it is empty, as in tokens without a user, and a whole number as
- * a text. Returns null for any other value, of which two might read alike.
+ * Returns the user in `sub`: undefined if it is empty, as in tokens without a user; a whole number
+ * becomes a text. Returns null for any other value, because two of them could become the same text.
  */
 export function readUser(sub: unknown): string | undefined | null {
   if (sub === undefined || sub === '') return undefined

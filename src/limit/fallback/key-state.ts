@@ -74,7 +74,7 @@ export class KeyState {
    * The own calls that began an access, by its key, oldest first: with a token for each call, there
    * are as many as the limit allows.
    */
-  #ownOf: Map<string, readonly KeptCalls[]> | undefined
+  #ownOf: Map<string, KeptCalls[]> | undefined
   /** Points of all own calls, also of those that are no longer kept. */
   #total = 0
   spreadMs = 0
@@ -187,16 +187,20 @@ export class KeyState {
     if (own.access === undefined) return
     this.#ownOf ??= new Map()
     const { key } = own.access
-    this.#ownOf.set(key, [...(this.#ownOf.get(key) ?? []), own])
+    const same = this.#ownOf.get(key)
+    if (same === undefined) this.#ownOf.set(key, [own])
+    else same.push(own)
   }
 
   /** Removes calls, which are no longer in `#own`, from those of their access. */
   #forget(own: KeptCalls): void {
     if (own.access === undefined) return
     const { key } = own.access
-    const others = this.#ownOf!.get(key)!.filter((one) => one !== own)
-    if (others.length === 0) this.#ownOf!.delete(key)
-    else this.#ownOf!.set(key, others)
+    const same = this.#ownOf!.get(key)!
+    // The oldest or the newest, as calls leave `#own` at its ends.
+    if (same[0] === own) same.shift()
+    else same.pop()
+    if (same.length === 0) this.#ownOf!.delete(key)
   }
 
   /** True if calls are in a merge that the store may have. */

@@ -1,4 +1,4 @@
-# docker build --build-arg VERSION=0.1.0 --tag sluice:0.1.0 .
+# docker build --build-arg VERSION=0.1.0 --build-arg REVISION=$(git rev-parse HEAD) --tag sluice:0.1.0 .
 # docker run --read-only --cap-drop ALL --security-opt no-new-privileges --publish 8080:8080 \
 #   --volume "$PWD/sluice:/etc/sluice:ro" sluice:0.1.0        (./sluice contains sluice.yaml: a folder, so that changes are seen)
 # docker run --rm --volume "$PWD/sluice:/etc/sluice:ro" sluice:0.1.0 check
@@ -16,6 +16,8 @@ COPY bin bin
 COPY src src
 # The demo sets it to nothing, to include the sandbox's OpenID Provider.
 ARG OMIT=--omit=optional
+# The commit, which `sluice --version` and the metric sluice_build_info name: the image has no .git.
+ARG REVISION=unknown
 # Outside the image, users install OpenTelemetry themselves; the image keeps it, because nothing can be installed into it. Its packages
 # depend only on each other. Source maps and types are half of the packages, and Node.js does not read them.
 RUN npm run build && cp -r node_modules/@opentelemetry /tmp && npm prune --omit=dev $OMIT && \

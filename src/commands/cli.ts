@@ -1,6 +1,7 @@
 import type { Argv } from 'yargs'
 import { type ConfigError, type LocatedIssue, nearest } from '../config/yaml/issue.ts'
 import { VERSION } from '../runtime/package.ts'
+import { REVISION } from '../runtime/revision.ts'
 import * as flags from './flags.ts'
 import { type Args, type Io, UsageError, writeLines } from './io.ts'
 
@@ -86,7 +87,7 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
     .example('$0 replay access.log --config new.yaml', 'which calls would these limits refuse?')
     .example('$0 sandbox --limit 5', 'see the sixth call in a minute refused')
     .epilogue(EPILOGUE)
-    .version(VERSION)
+    .version(`${VERSION} (commit ${REVISION})`)
     .alias({ help: 'h', version: ['v', 'V'] })
     .demandCommand(1, 'Which command?')
     .recommendCommands()

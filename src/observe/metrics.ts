@@ -3,6 +3,7 @@ import { createHotCounter, createHotHistogram } from './hot-metrics.ts'
 import { collectNodeMetrics } from './node-metrics.ts'
 import { AggregatorRegistry, Counter, Gauge, Registry } from './prom-client.ts'
 import { VERSION } from '../runtime/package.ts'
+import { REVISION } from '../runtime/revision.ts'
 
 /** Upper bounds in seconds. Requests range from a cache hit on loopback to a slow upstream. */
 export const REQUEST_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
@@ -45,8 +46,8 @@ export function createMetrics() {
   const hotHistogram = (series: string, help: string, buckets = REQUEST_BUCKETS) =>
     createHotHistogram(registry, parse(series, help), buckets)
 
-  const build = gauge('first', 'sluice_build_info{version,node}', 'Versions in use; always 1.')
-  build.set({ version: VERSION, node: process.versions.node }, 1)
+  const build = gauge('first', 'sluice_build_info{version,revision,node}', 'Versions in use; always 1.')
+  build.set({ version: VERSION, revision: REVISION, node: process.versions.node }, 1)
   const lastReload = gauge('max', 'sluice_config_last_reload_successful', '0 after a failed reload.')
   const loadedAt = gauge('max', 'sluice_config_last_reload_success_timestamp_seconds', 'Last load.')
   const failedReloads = counter('sluice_config_reload_failures_total', 'Rejected configurations.')

@@ -7,6 +7,7 @@ import { listen } from '../downstream/listener/server.ts'
 import { createLog, type LogOutput } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { VERSION } from '../runtime/package.ts'
+import { REVISION } from '../runtime/revision.ts'
 import type { Service } from './service.ts'
 import { createConfiguration, type ReloadTrigger, type Source } from './reload.ts'
 
@@ -72,7 +73,7 @@ export async function start(config: Config, source?: Source, workers = 1, logFd?
     const { address, forwardAuthAddress } = service
     const addresses = { address, forwardAuthAddress, adminAddress }
     const fields = { ...addresses, workers, loadMs: source?.loadMs, configHash: source?.hash }
-    log.info({ version: VERSION, ...fields }, 'gateway started')
+    log.info({ version: VERSION, revision: REVISION, ...fields }, 'gateway started')
 
     let logLevel = level
     async function switchLogLevel(): Promise<void> {

@@ -3,9 +3,9 @@ import { fileURLToPath } from 'node:url'
 
 /** Two folders up from the sources, three from the build. */
 const inSources = new URL('../../', import.meta.url)
-const root = existsSync(new URL('package.json', inSources))
-  ? inSources
-  : new URL('../../../', import.meta.url)
+/** True if these are the sources, not their build. */
+export const IS_SOURCE = existsSync(new URL('package.json', inSources))
+const root = IS_SOURCE ? inSources : new URL('../../../', import.meta.url)
 
 export const packageFile = (path: string): string => fileURLToPath(new URL(path, root))
 

@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { openSync, readFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
@@ -16,7 +16,9 @@ const ended = async (args: readonly string[], stdin: string | Buffer = '') => {
 describe('the built program', () => {
   it('exits with the exit code, and writes to each stream', async () => {
     const [version, wrong] = await Promise.all([ended(['--version']), ended(['check', '--port'])])
-    expect(version).toEqual({ code: 0, stdout: `${VERSION}\n`, stderr: '' })
+    const commit = execFileSync('git', ['rev-parse', 'HEAD'], { encoding: 'utf8' }).trim()
+    expect(version).toEqual({ code: 0, stdout: expect.stringContaining(VERSION) as string, stderr: '' })
+    expect(version.stdout.replace('-dirty', '')).toBe(`${VERSION} (commit ${commit})\n`)
     expect(wrong).toEqual({
       code: 64,
       stdout: '',

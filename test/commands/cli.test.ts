@@ -9,6 +9,9 @@ import { createFolder } from '../helpers/folder.ts'
 
 const UNKNOWN = 'Unknown command or argument.'
 
+/** Returns the commit of the checkout, as Git reads it. */
+const headCommit = (): string => execFileSync('git', ['rev-parse', 'HEAD'], { encoding: 'utf8' }).trim()
+
 describe('sluice', () => {
   it('prints help with examples, and its version', async () => {
     const help = await sluice(['--help'])
@@ -28,7 +31,11 @@ describe('sluice', () => {
       expect(help.stdout).toContain(`sluice ${command}`)
     }
     for (const part of ['Examples:', 'Exit codes:']) expect(help.stdout).toContain(part)
-    expect(await sluice(['--version'])).toEqual({ code: 0, stdout: `${VERSION}\n`, stderr: '' })
+    expect(await sluice(['--version'])).toEqual({
+      code: 0,
+      stdout: `${VERSION} (commit ${headCommit()})\n`,
+      stderr: '',
+    })
     const start = await sluice(['start', '--help'])
     const places = ['port', 'host', 'admin-port', 'admin-host', 'redis', 'store']
     for (const flag of [...places, 'config', 'workers', 'log-level', 'log-format']) {
@@ -150,7 +157,7 @@ describe('sluice', () => {
     for (const words of [[], ['help'], ['-h']]) expect(await sluice(words)).toEqual(help)
     expect(await sluice(['help', 'limits', 'set'])).toEqual(await sluice(['limits', 'set', '--help']))
     for (const words of [['version'], ['-v'], ['-V']])
-      expect(await sluice(words)).toMatchObject({ code: 0, stdout: `${VERSION}\n` })
+      expect(await sluice(words)).toMatchObject({ code: 0, stdout: `${VERSION} (commit ${headCommit()})\n` })
   })
 
   it('accepts -c in place of --config', async () => {

@@ -95,7 +95,8 @@ describe('sluice start', () => {
     expect(metrics).toMatch(/^sluice_limit_decisions_total\{limit="sync",outcome="near"\} 1$/m)
     const [first] = gateway.lines()
     expect(metrics).toContain(`sluice_config_hash_info{hash="${String(first!['configHash'])}"} 1`)
-    expect(metrics).toContain(`sluice_build_info{version="${String(first!['version'])}",node="`)
+    const { version, revision } = first as { version: string; revision: string }
+    expect(metrics).toContain(`sluice_build_info{version="${version}",revision="${revision}",node="`)
     expect(metrics).toMatch(/^sluice_store_up 1$/m)
 
     const pending = call(gateway.port, { path: '/v3/held', token: mine })

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { chmodSync, copyFileSync, cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { chmodSync, copyFileSync, cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -19,6 +19,14 @@ export function teardown(): void {
   rmSync(process.env['TMPDIR']!, { recursive: true, force: true, maxRetries: 3 })
 }
 
+/** Returns the command that writes the commit of a build. */
+export function buildRevision(): string {
+  const { scripts } = JSON.parse(readFileSync(`${ROOT}/package.json`, 'utf8')) as {
+    readonly scripts: Readonly<Record<string, string>>
+  }
+  return scripts['build:revision']!
+}
+
 /** Builds like `npm run build`, without type checks. */
 function build(): void {
   execFileSync(
@@ -29,6 +37,7 @@ function build(): void {
       stdio: 'inherit',
     },
   )
+  execFileSync('sh', ['-c', buildRevision()], { cwd: ROOT })
   chmodSync(`${ROOT}/dist/bin/sluice.js`, 0o755)
   cpSync(`${ROOT}/src/admin/console`, `${ROOT}/dist/src/admin/console`, { recursive: true })
   for (const name of readdirSync(`${ROOT}/src/limit/redis`)) {

@@ -29,7 +29,7 @@ it('adds up the counters of processes, and combines each gauge by its aggregator
   }
   const all = await Promise.all([first, ...workers].map(({ values }) => values()))
   expect(await linesOf(all, /^sluice_(http_requests_total|store|.*info|config|workers|.*_count)/)).toEqual([
-    expect.stringMatching(/^sluice_build_info\{version="[^"]+",node="[^"]+"\} 1$/),
+    expect.stringMatching(/^sluice_build_info\{version="[^"]+",revision="[^"]+",node="[^"]+"\} 1$/),
     'sluice_config_last_reload_successful 1',
     expect.stringMatching(/^sluice_config_last_reload_success_timestamp_seconds \d{10}/),
     'sluice_config_reload_failures_total 0',

@@ -55,7 +55,9 @@ describe('the package', () => {
     const { version } = JSON.parse(readFileSync(join(REPOSITORY, 'package.json'), 'utf8')) as {
       version: string
     }
-    expect(await shell('sluice --version')).toBe(`${version}\n`)
+    expect(await shell('sluice --version')).toMatch(
+      new RegExp(`^${version} \\(commit [0-9a-f]{40}(?:-dirty)?\\)\n$`),
+    )
   })
 
   it('runs the sandbox, whose pasted call is answered with 200', async () => {

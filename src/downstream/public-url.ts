@@ -30,7 +30,18 @@ export function publicPort(host: string, scheme: string): string {
 /** Returns the first value of a list: of the proxy next to the caller. */
 export const firstOf = (list: string | undefined): string | undefined => list?.split(',', 1)[0]!.trim()
 
-/** Returns the scheme that the proxy next to the caller reports; undefined if no proxy does. */
-export function reportedScheme(headers: IncomingHttpHeaders): string | undefined {
-  return firstOf(headers['x-forwarded-proto']?.toString())?.toLowerCase() || undefined
+/** Plain HTTP as a value of X-Forwarded-Proto: Traefik reports `ws` for a WebSocket without TLS. */
+const PLAIN_VALUE = /(?:^|,)\s*"?(?:http|ws)"?\s*(?=,|$)/i
+/** The same as a parameter of Forwarded (RFC 7239 section 5.4), also in quotes. */
+const PLAIN_PARAMETER = /(?:^|[,;])\s*proto\s*=\s*"?(?:http|ws)"?\s*(?=[,;]|$)/i
+
+/**
+ * Returns true if proxies report plain HTTP in `X-Forwarded-Proto` or `Forwarded`, in any value: a
+ * proxy may append its own to one that the caller wrote.
+ */
+export function reportsPlainHttp(headers: IncomingHttpHeaders): boolean {
+  // Node.js joins repeated fields of these names.
+  const proto = headers['x-forwarded-proto'] as string | undefined
+  if (proto !== undefined && proto !== 'https' && PLAIN_VALUE.test(proto)) return true
+  return headers.forwarded !== undefined && PLAIN_PARAMETER.test(headers.forwarded)
 }

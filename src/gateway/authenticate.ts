@@ -4,11 +4,11 @@ import { type BoundToken, requireScope } from '../authenticate/token/challenge.t
 import { readBody } from '../downstream/whole-body.ts'
 import { tooLarge } from '../downstream/body.ts'
 import { clientCertificate } from '../downstream/client-certificate.ts'
-import { reportedScheme } from '../downstream/public-url.ts'
 import { Refusal } from '../errors.ts'
 import type { Caller } from '../policy/facts.ts'
 import type { Body, Guard } from '../par/form.ts'
 import type { GatewayDeps, Outcome, Routed } from './exchange.ts'
+import { refusePlainHead, refusePlainParameters } from './plain-http.ts'
 
 /**
  * Authenticates the caller as the route requires, and applies the route's limits to it. Returns a
@@ -17,7 +17,7 @@ import type { GatewayDeps, Outcome, Routed } from './exchange.ts'
  */
 export function authenticate(deps: GatewayDeps, exchange: Routed): Outcome | Promise<Outcome> {
   const { asked, head, ip, method, request, route, target, trusted } = exchange
-  const plain = refusePlainText(deps, exchange)
+  const plain = refusePlainHead(deps, exchange)
   if (plain !== undefined) return plain
   if (route.authenticate !== 'bearer') {
     // The upstream authenticates the clients of identity endpoints: the guards may know only an unverified client_id.
@@ -36,24 +36,6 @@ export function authenticate(deps: GatewayDeps, exchange: Routed): Outcome | Pro
   return found instanceof Promise
     ? found.then((result) => admit(deps, exchange, result))
     : admit(deps, exchange, found)
-}
-
-/**
- * Refuses credentials of which a trusted proxy reports that they came over plain HTTP: alike for
- * valid and invalid ones, as whoever listened has them now (draft-ietf-httpapi-privacy). A PAR
- * request has credentials in its form. A proxy that asks sees only its own connection, which may
- * begin behind the end of TLS.
- */
-function refusePlainText({ publicUrl }: GatewayDeps, exchange: Routed): Outcome {
-  const { asked, head, request, route, trusted } = exchange
-  if (!trusted || asked !== undefined || publicUrl !== undefined) return undefined
-  if (route.authenticate === 'none') return undefined
-  const hasCredentials = route.authenticate === 'par' || head.authorization.length > 0
-  if (!hasCredentials || reportedScheme(request.headers) !== 'http') return undefined
-  return new Refusal(
-    'Forbidden',
-    'Send credentials over HTTPS only, and replace these: they were sent in the clear.',
-  )
 }
 
 /** Sets the caller and its quotas, unless the caller is refused or lacks a right. */
@@ -106,6 +88,8 @@ async function check(deps: GatewayDeps, exchange: Routed, guard: Guard): Promise
   const form = exchange.method === 'POST' ? await readForm(deps, exchange) : undefined
   if (form instanceof Refusal) return form
   if (exchange.response.destroyed) return undefined
+  const plain = refusePlainParameters(deps, exchange, form)
+  if (plain !== undefined) return plain
   return await guard(exchange.target.query, form, (id) => (exchange.claimed = id))
 }
 

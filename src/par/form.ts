@@ -72,6 +72,12 @@ function charsetOfForm(contentType: string): string | undefined {
   return charset ?? 'utf-8'
 }
 
+/** RFC 6749 section 2.3.1, RFC 7521 section 4.2, RFC 6750 sections 2.2 and 2.3. */
+const CREDENTIALS = /(?:^|[?&;])(?:client_secret|client_assertion|access_token)=[^&;]/
+
+/** Returns true if a form or a query has credentials of a client, or an access token. */
+export const hasClientCredentials = (text: string): boolean => CREDENTIALS.test(text)
+
 /**
  * Splits a form or a query; returns a 400 for too many parameters. A name or value that cannot be
  * decoded is undefined.

@@ -2,7 +2,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import type { Socket } from 'node:net'
 import { cpus } from 'node:os'
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { ASKING, type AskingProxy, startAsking } from '../helpers/asking-proxies.ts'
+import { ASKING, type AskingProxy, PLAIN, startAsking } from '../helpers/asking-proxies.ts'
 import { startGateway, token } from '../helpers/gateway.ts'
 import { answered, raw, statuses } from '../helpers/raw.ts'
 import { startUpstream } from '../helpers/upstream.ts'
@@ -21,6 +21,7 @@ const data = await startUpstream(answer)
 async function start(from: AskingProxy, edit?: (name: string, text: string) => string) {
   const gateway = await startGateway({
     data: 'http://unused.internal',
+    listen: PLAIN,
     routes: `routes:
   - { match: "inner.example.com/*", authenticate: none }
   - { match: "/open/*", authenticate: none }

@@ -1,5 +1,8 @@
+import { once } from 'node:events'
+import type { IncomingMessage } from 'node:http'
+import { request as httpsRequest } from 'node:https'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { ASKING, startAsking } from '../helpers/asking-proxies.ts'
+import { ASKING, PLAIN, startAsking } from '../helpers/asking-proxies.ts'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { makeKey, signProof, thumbprintOf } from '../helpers/issuer.ts'
 import { mostInAWindow, type Observed, wronglyAdmitted, wronglyRefused } from '../helpers/judge.ts'
@@ -9,12 +12,22 @@ const CONNECTION = '1ffe1a3f-0b2f-4a3e-9d7a-6d3b8f6f1c11'
 const STATUSES = [402, 413, 431, 503]
 const key = makeKey('ES256')
 
+/** Returns the status of a request over TLS. */
+async function statusOverTls(port: number, path: string, token: string): Promise<number | undefined> {
+  const headers = { Authorization: `Bearer ${token}` }
+  const request = httpsRequest({ port, path, headers, rejectUnauthorized: false, servername: 'localhost' })
+  const [response] = (await once(request.end(), 'response')) as [IncomingMessage]
+  response.resume()
+  return response.statusCode
+}
+
 it('nginx.conf with the lines for browsers answers preflights, and lets pages read responses and refusals', async () => {
   const data = await startUpstream((_, response) => {
     response.writeHead(200, { 'Access-Control-Allow-Origin': 'https://old.example.com' }).end('{}')
   })
   const gateway = await startGateway({
     data: 'http://unused.internal',
+    listen: PLAIN,
     routes: 'routes: [{ match: "/v3/*", authenticate: bearer, limits: [requests] }]',
     limits: 'limits: { requests: { per: [client], limit: 1, window: 1m } }',
     more: 'forwardAuth: { port: 0, from: nginx }',
@@ -59,7 +72,7 @@ describe.each(Object.keys(ASKING) as (keyof typeof ASKING)[])(
     const start = async (limit: number, window: string) => {
       gateway = await startGateway({
         data: 'http://unused.internal',
-        listen: ', hosts: [api.example.com, 127.0.0.1]',
+        listen: `${PLAIN}, hosts: [api.example.com, 127.0.0.1]`,
         limit,
         window,
         syncWindow: '1m',
@@ -123,6 +136,24 @@ ${STATUSES.map((status) => `  refused${status}: { per: [ip], limit: 1, window: 1
       expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0)
       expect(refused.headers['x-request-id']).toMatch(/./)
       expect(reached()).toBe(before)
+    })
+
+    it('refuses credentials without TLS, alike for a valid and an invalid token', async () => {
+      const asked = await startGateway({
+        data: 'http://unused.internal',
+        routes: 'routes: [{ match: "/v3/*", authenticate: bearer, limits: [requests] }]',
+        more: `forwardAuth: { port: 0, from: ${from} }`,
+      })
+      const plain = await startAsking(from, [asked], data.port)
+      const before = reached()
+      for (const credentials of [await token('ann'), 'forged']) {
+        const got = await call(plain.port, { path: '/v3/a', token: credentials })
+        expect([got.status, got.body]).toEqual([403, expect.stringContaining('over HTTPS only')])
+      }
+      expect((await call(plain.port, { path: '/v3/a' })).status).toBe(401)
+      const secure = await startAsking(from, [asked], data.port, { tls: true })
+      expect(await statusOverTls(secure.port, '/v3/a', await token('ann'))).toBe(200)
+      expect(reached()).toBe(before + 1)
     })
 
     it('answers 403 with the challenge of the gateway', async () => {

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
-import { ASKING, type AskingProxy, startAsking } from '../helpers/asking-proxies.ts'
+import { ASKING, type AskingProxy, PLAIN, startAsking } from '../helpers/asking-proxies.ts'
 import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { answered, raw, statuses } from '../helpers/raw.ts'
 import { freePort } from '../helpers/redis.ts'
@@ -17,6 +17,7 @@ beforeEach(() => void (data.seen.length = 0))
 async function start(from: AskingProxy, store = 'memory') {
   return await startGateway({
     data: 'http://unused.internal',
+    listen: PLAIN,
     store,
     limit: 5,
     routes: `routes:
@@ -76,6 +77,7 @@ describe.each(PROXIES)('%s', (from) => {
   it('fails open only where no Sluice answers', async () => {
     const gateway = await startGateway({
       data: 'http://unused.internal',
+      listen: PLAIN,
       store: `{ redis: { url: "redis://127.0.0.1:${await freePort()}" }, onOutage: deny }`,
       limits: `limits:
   big: { per: [ip], limit: 0, window: 1m, onOutage: local, refusal: { status: 429, body: "${'x'.repeat(20_000)}" } }

@@ -8,7 +8,8 @@ import { describe, expect, it } from 'vitest'
 import { createFolder } from '../helpers/folder.ts'
 import { startIntrospection } from '../helpers/introspection-server.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
-import { AUDIENCE, call, type Settings, startGateway, token, TOKENS } from '../helpers/gateway.ts'
+import { AUDIENCE, call, type Call, type Got, ISSUER, type Settings } from '../helpers/gateway.ts'
+import { startGateway, token, TOKENS } from '../helpers/gateway.ts'
 import { makeKey, signProof, startIssuer, thumbprintOf } from '../helpers/issuer.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 
@@ -231,39 +232,90 @@ it('believes the field of certificates that the file names, and no other', async
   expect(await statusOf(gateway.port, field)).toBe(401)
 })
 
+const OPEN = `routes:
+  - { match: "POST /oidc/request", upstream: identity, authenticate: par }
+  - { match: "GET,POST /oidc/auth", upstream: identity, authenticate: authorization }
+  - { match: "/open", upstream: data, authenticate: none }
+  - { match: "GET /health", respond: health, authenticate: none }
+  - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`
+const behindProxies = await started({
+  trustedProxies: '[127.0.0.0/8]',
+  routes: OPEN,
+  more: `par: { issuer: "${ISSUER}" }`,
+})
+
 describe('credentials that came over plain HTTP, as a trusted proxy reports', () => {
-  it('get a 403, alike for a valid and an invalid token, and none if no proxy says so', async () => {
-    const proxied = await started({ trustedProxies: '[127.0.0.0/8]' })
-    const mine = await token('acme')
-    const send = (proto: string | undefined, credentials: string | undefined, port = proxied.port) =>
-      call(port, {
-        ...(credentials !== undefined && { token: credentials }),
-        headers: { Host: HOST, ...(proto !== undefined && { 'X-Forwarded-Proto': proto }) },
-      })
-    const answers = await Promise.all([
-      send('http', mine),
-      send('HTTP, https', 'forged'),
-      send('http', 'a b'),
-    ])
-    const said = answers.map(({ status, json }) => [status, json.detail])
-    const why = 'Send credentials over HTTPS only, and replace these: they were sent in the clear.'
-    expect(said).toEqual([
-      [403, why],
-      [403, why],
-      [403, why],
-    ])
-    expect((await send('https', mine)).status).toBe(200)
-    expect((await send(undefined, mine)).status).toBe(200)
-    expect((await send('http', undefined)).status).toBe(401)
-    expect((await send('http', mine, gateway.port)).status).toBe(200)
+  const WHY = 'Send credentials over HTTPS only, and replace these: they were sent in the clear.'
+  const said = ({ status, json }: Got) => [status, json.detail ?? json.error_description ?? json.message]
+  const PLAIN = { 'X-Forwarded-Proto': 'http' }
+
+  it.each<Record<string, string | string[]>>([
+    PLAIN,
+    { 'X-Forwarded-Proto': 'HTTP, https' },
+    { 'X-Forwarded-Proto': 'https,http' },
+    { 'X-Forwarded-Proto': 'https, wss ,\thttp , https' },
+    { 'X-Forwarded-Proto': ['https', 'http'] },
+    { 'X-Forwarded-Proto': '"http"' },
+    { 'X-Forwarded-Proto': 'ws' },
+    { Forwarded: 'proto=http' },
+    { Forwarded: 'for=192.0.2.7;proto=https, for="[2001:db8::1]"; Proto = "HTTP" ;by=_x' },
+    { Forwarded: ['proto=https', 'host=a;proto=http'] },
+    { 'X-Forwarded-Proto': 'https', Forwarded: 'for=192.0.2.7;proto=http' },
+  ])(
+    'are refused if it sends %j, alike for a valid and an invalid token, with no effect from others',
+    async (report) => {
+      const { port } = behindProxies
+      const mine = await token('acme')
+      for (const credentials of [mine, 'forged', 'a b'])
+        expect(said(await call(port, { token: credentials, headers: report }))).toEqual([403, WHY])
+      expect((await call(port, { headers: report })).status).toBe(401)
+      expect((await call(gateway.port, { token: mine, headers: report })).status).toBe(200)
+    },
+  )
+
+  it.each<Record<string, string>>([
+    {},
+    { 'X-Forwarded-Proto': 'https' },
+    { 'X-Forwarded-Proto': 'https, wss' },
+    { 'X-Forwarded-Proto': 'xhttp, httpx' },
+    { Forwarded: 'for=http;proto=https, for=_http' },
+    { Forwarded: 'for=192.0.2.7;xproto=http' },
+  ])('are accepted if it sends %j', async (report) => {
+    const { port } = behindProxies
+    expect((await call(port, { token: await token('acme'), headers: report })).status).toBe(200)
   })
 
+  it.each<[string, Call]>([
+    ['a token on an open route', { path: '/open', token: 'any' }],
+    ['Basic on an open route', { path: '/open', headers: { Authorization: 'Basic YTpi' } }],
+    ['a proof on an open route', { path: '/open', headers: { DPoP: 'any' } }],
+    ['a token to the health of the gateway', { path: '/health', token: 'any' }],
+    ['a token to the limits of its client', { path: '/v3/rate-limits', token: 'any' }],
+    ['any pushed request', { method: 'POST', path: '/oidc/request', body: 'client_id=a' }],
+    ['Basic at the authorisation endpoint', { path: '/oidc/auth', headers: { Authorization: 'Basic YTpi' } }],
+    ['a secret in the query', { path: '/oidc/auth?client_id=a&client_secret=b' }],
+    ['a secret in the form', { method: 'POST', path: '/oidc/auth', body: 'client_secret=b&client_id=a' }],
+    ['an assertion', { method: 'POST', path: '/oidc/auth', body: 'client_id=a&client_assertion=b' }],
+  ])('are refused on every route: %s', async (_, { headers = {}, ...request }) => {
+    const form = request.body === undefined ? {} : { 'Content-Type': 'application/x-www-form-urlencoded' }
+    const got = await call(behindProxies.port, { ...request, headers: { ...headers, ...form, ...PLAIN } })
+    expect(said(got)).toEqual([403, WHY])
+  })
+
+  it.each(['/open', '/health', '/oidc/auth?client_id=a&client_secret=&xclient_secret=b'])(
+    'leave %s open to requests without any',
+    async (path) => {
+      expect((await call(behindProxies.port, { path, headers: PLAIN })).status).toBe(200)
+    },
+  )
+
   it('are served where listen.publicUrl says that callers use it', async () => {
-    const proxied = await started({
+    const { port } = await started({
       trustedProxies: '[127.0.0.0/8]',
       listen: ', publicUrl: "http://dev.example"',
     })
     const headers = { Host: HOST, 'X-Forwarded-Proto': 'http' }
-    expect((await call(proxied.port, { token: await token('acme'), headers })).status).toBe(200)
+    expect((await call(port, { token: await token('acme'), headers })).status).toBe(200)
   })
 })

@@ -115,6 +115,29 @@ describe.each(FORWARD_AUTH_PROXIES)('%s', (from) => {
     expect(await statusAsked(from, { path: '/health' })).toBe(404)
   })
 
+  it('gets a 403 for credentials that came over plain HTTP, as it reports', async () => {
+    await start(from)
+    const why = 'Send credentials over HTTPS only, and replace these: they were sent in the clear.'
+    const askPlain = (path: string, authorization?: string) => {
+      const headers = authorization === undefined ? {} : { Authorization: authorization }
+      const question = EXCHANGES[from]({ method: 'GET', path, host: HOST, ip: '203.0.113.7', headers })
+      return call(gateway.askPort, {
+        ...question,
+        headers: { ...question?.headers, 'X-Forwarded-Proto': 'http' },
+      })
+    }
+    for (const credentials of [`Bearer ${await token('ann')}`, 'Bearer forged', 'Basic YTpi']) {
+      for (const path of ['/v3/a', '/open/a']) {
+        const got = await askPlain(path, credentials)
+        expect([statusIn(got), got.headers['x-sluice-body'] ?? got.body]).toEqual([
+          403,
+          expect.stringContaining(why),
+        ])
+      }
+    }
+    expect(statusIn(await askPlain('/open/a'))).toBe(200)
+  })
+
   it('gets 200 with the limit and the client, then the refusal', async () => {
     await start(from)
     const bearer = await token('ann')

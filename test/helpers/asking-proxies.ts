@@ -22,6 +22,9 @@ export const ASKING = {
 
 export type AskingProxy = keyof typeof ASKING
 
+/** Keys of `listen`, after a comma, for a proxy without TLS, whose callers' tokens are refused otherwise. */
+export const PLAIN = ', publicUrl: "http://api.example.com"'
+
 export interface Asking {
   /** Changes a file before it is used. */
   edit?(this: void, name: string, text: string): string

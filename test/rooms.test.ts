@@ -27,9 +27,10 @@ const ROOMS = `
   config             | authenticate/token config/sections config/yaml downstream limit/redis policy par runtime | yaml zod
   process            | admin admin/overview authenticate/proof authenticate/token config downstream downstream/listener errors gateway limit limit/fallback limit/memory limit/redis policy observe par process/workers runtime upstream |
   process/workers    | admin admin/overview config observe policy process runtime                   |
-  commands           | admin authenticate/token commands/init commands/limits commands/replay commands/sandbox config config/sections config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
+  commands           | admin authenticate/token commands/init commands/limits commands/past commands/replay commands/sandbox config config/sections config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
   commands/init      | authenticate/token commands config config/sections                           |
   commands/limits    | admin admin/overview commands config/sections observe policy runtime |
+  commands/past      | commands commands/replay gateway runtime                                    |
   commands/replay    | commands config downstream errors limit limit/memory policy runtime | cli-progress
   commands/sandbox   | commands config process runtime                                              | oidc-provider
   bin                | commands                                                                     |`

@@ -24,7 +24,7 @@ const COMMANDS = {
 } as const
 /** The words that a command accepts. */
 const WORDS: Readonly<Record<string, string>> = {
-  explain: '("[METHOD] [host]/path" | --token FILE)',
+  explain: '("[METHOD] [host]/path" | --token FILE | --request-id ID ACCESS-LOG...)',
   replay: 'ACCESS-LOG... (files, plain or gzip, or - for standard input)',
   completion: '[bash | zsh | fish]',
 }
@@ -82,6 +82,7 @@ async function runCommand(argv: readonly string[], io: Io): Promise<number> {
     .example('$0 check --connect', 'does every server in it respond?')
     .example('$0 explain "POST /v3/sync/abc" --client acme', 'which route and limits does this get?')
     .example('$0 explain --token FILE', 'why is this access token refused?')
+    .example('$0 explain --request-id ID access.log', 'why did this past call get its answer?')
     .example('$0 limits show acme', 'how much has this client used?')
     .example('$0 limits top', 'which callers use most of their limits now?')
     .example('$0 replay access.log --config new.yaml', 'which calls would these limits refuse?')

@@ -8,9 +8,12 @@ import { type Args, type Io, load, positionals, print, textOf, writeLines } from
 
 /**
  * Prints what a request gets, and why, from the running gateway, or from the file with `--offline`
- * or if the gateway does not answer; with `--token`, what an access token gets by the file.
+ * or if the gateway does not answer; with `--token`, what an access token gets by the file; with
+ * `--request-id`, what a logged request got.
  */
 export async function run(args: Args, io: Io): Promise<void> {
+  if (textOf(args, 'request-id') !== undefined)
+    return await (await import('./past/explain-past.ts')).run(args, io)
   if (textOf(args, 'token') !== undefined) return await (await import('./explain-token.ts')).run(args, io)
   const flags = PARAMETERS.map((name) => [name, textOf(args, name)] as const)
   const given = Object.fromEntries(flags.filter(([, text]) => text !== undefined))

@@ -116,7 +116,7 @@ const setting = (command: Argv): Argv =>
       permanent: { ...yes('without an end'), conflicts: 'until' },
     })
 
-/** The flags about a request, or a running gateway, which `explain --token` does not ask. */
+/** The flags about a request, or a running gateway, which `explain` of a token or a past call does not ask. */
 const OF_REQUESTS = ['admin', 'admin-host', 'admin-port'].concat([
   'host',
   'client',
@@ -134,6 +134,10 @@ export const explainFlags = {
       'instead of a request: file with an access token, or - for standard input; says if it is accepted',
     ),
     conflicts: OF_REQUESTS,
+  },
+  'request-id': {
+    ...text('instead of a request: the id of a past one, which is explained from access logs'),
+    conflicts: [...OF_REQUESTS, 'token', 'offline'],
   },
   host: text('the host of the request'),
   client: text('the id of the calling client'),

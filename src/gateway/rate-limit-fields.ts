@@ -1,7 +1,6 @@
 import { Refusal } from '../errors.ts'
-import { type Decision, refuses } from '../limit/decision.ts'
+import { type Decision, refuses, retryAfterSecs } from '../limit/decision.ts'
 import type { Quota } from '../limit/quota.ts'
-import type { Allowance } from '../limit/store.ts'
 import { formatCalendar } from '../policy/calendar.ts'
 import type { Limit } from '../policy/limit.ts'
 import { instant } from '../runtime/instant.ts'
@@ -69,8 +68,6 @@ export function exceeded({ allowances, refusedBy }: Reported, limits: readonly L
   const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
   return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies, reply })
 }
-
-const retryAfterSecs = ({ retryAfterMs }: Allowance) => Math.max(1, Math.ceil(retryAfterMs / 1000))
 
 const UNITS_MS = { day: 86_400_000, hour: 3_600_000, minute: 60_000, second: 1000, millisecond: 1 }
 const UNITS = Object.entries(UNITS_MS)

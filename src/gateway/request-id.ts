@@ -6,9 +6,12 @@ import { randomBytes } from 'node:crypto'
  */
 const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
 
+/** True for a well-formed request id. */
+export const isRequestId = (text: string): boolean => REQUEST_ID.test(text)
+
 /** Returns the request id that a caller sent; a random one if it sent none, or one that is not well formed. */
 export const requestIdOf = (sent: unknown): string =>
-  typeof sent === 'string' && REQUEST_ID.test(sent) ? sent : nextUuid()
+  typeof sent === 'string' && isRequestId(sent) ? sent : nextUuid()
 
 const UUIDS = 64
 const HEX = /(.{8})(.{4}).(.{3}).(.{3})(.{12})/g

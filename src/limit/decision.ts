@@ -16,3 +16,7 @@ export const longestWait = (allowances: readonly Allowance[]): Allowance | undef
 
 /** True if the allowance of a live limit refuses. */
 export const refuses = ({ admitted, shadow }: Allowance): boolean => !admitted && !shadow
+
+/** Returns the whole seconds until the next call can pass, of an allowance that refuses; at least 1. */
+export const retryAfterSecs = ({ retryAfterMs }: Allowance): number =>
+  Math.max(1, Math.ceil(retryAfterMs / 1000))

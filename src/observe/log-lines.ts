@@ -1,6 +1,6 @@
 import { styleText } from 'node:util'
 import type { Exchange } from '../gateway/exchange.ts'
-import type { Decision } from '../limit/decision.ts'
+import { type Decision, retryAfterSecs } from '../limit/decision.ts'
 import { instant } from '../runtime/instant.ts'
 import { epochOf, SYSTEM_CLOCK } from '../runtime/clock.ts'
 
@@ -75,6 +75,8 @@ function decisionFields({ admitted, allowances, refusedBy, mode }: Decision): st
   let fields = `,"decision":"${admitted ? 'admitted' : 'refused'}"`
   if (reported !== undefined)
     fields += `,"limit":"${reported.name}","of":${reported.limit},"remaining":${reported.remaining}`
+  if (refusedBy !== undefined)
+    fields += `,"windowMs":${refusedBy.windowMs},"retryAfterSecs":${retryAfterSecs(refusedBy)}`
   fields += `,"mode":"${mode}"`
   const exceeded = allowances.filter((allowance) => allowance.shadow && !allowance.admitted)
   if (exceeded.length === 0) return fields

@@ -10,7 +10,7 @@ export type LoggedCall = Exclude<ReturnType<typeof readAccessLine>, string>
 
 const CHUNK_BYTES = 128 * 1024
 /** Maximum length of a line. The gateway's own lines have a few kilobytes at most. */
-const MAX_LINE_CHARS = 64 * 1024
+export const MAX_LINE_CHARS = 64 * 1024
 /** Maximum refusals that a line is believed to count: more than a gateway makes in that time. */
 const MAX_OMITTED = 1_000_000
 /** Maximum difference between Redis's clock, which decides, and the gateway's. */

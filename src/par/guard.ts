@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { isName } from '../runtime/json.ts'
-import { Refusal } from '../errors.ts'
+import { badRequest, Refusal } from '../errors.ts'
+import { malformedCause, mismatch } from '../authenticate/token/cause.ts'
 import { assertionFault, parseJwt, refuseRequestObject } from './client-jwt.ts'
 import { findClient, type ParClient, type ParRules } from './clients.ts'
 import { decodeComponent, type Form, type Guard, invalidRequest } from './form.ts'
@@ -18,22 +19,30 @@ const BASIC = /^basic +([A-Za-z0-9+/]+={0,2})$/i
 export function createParGuard(options: ParRules): Guard {
   async function refuseClient(credentials: Credentials, client?: ParClient, realm?: string) {
     if (client === undefined && options.unknownClients === 'refuse')
-      return invalidClient('This client is not known here.', realm)
-    const { clientId, method, proved, assertion } = credentials
+      return invalidClient('This client is not known here.', 'par.unknownClients: refuse', realm)
+    const { clientId, method, proved, jwt, assertion } = credentials
     const { authentication = '', keys } = client ?? {}
     const other = `This client must authenticate by ${authentication}.`
-    if (method === 'none' && IN_THE_REQUEST.test(authentication)) return invalidRequest(other)
-    if (method === 'secret' && authentication === 'private_key_jwt') return invalidClient(other, realm)
-    if (method !== 'assertion') return undefined
+    const cause = `accepted authentication: ${authentication}; of the request: ${method}`
+    if (method === 'none' && IN_THE_REQUEST.test(authentication))
+      return badRequest(other, { oauthError: 'invalid_request', cause })
+    if (method === 'secret' && authentication === 'private_key_jwt') return invalidClient(other, cause, realm)
+    if (jwt === undefined) return undefined
     // A MAC needs the secret of the client, not the keys of its request objects.
     const isMac = authentication !== 'private_key_jwt' && /^HS\d/.test(String(assertion?.header['alg']))
     if (keys !== undefined && authentication !== 'client_secret_jwt' && !isMac) {
-      const fault = await assertionFault(assertion, clientId, keys, options)
-      return typeof fault === 'string' ? invalidClient(`The client_assertion ${fault}`) : fault
+      const fault = await assertionFault(jwt, assertion, clientId, keys, options)
+      if (fault === undefined || fault instanceof Refusal) return fault
+      return invalidClient(`The client_assertion ${fault.phrase}`, fault.cause)
     }
     // The gateway cannot verify a client_secret_jwt: only the backend has the secret.
     if (proved !== undefined) return undefined
-    return invalidRequest('The client_assertion must be a JWT with the client_id as sub.')
+    return badRequest('The client_assertion must be a JWT with the client_id as sub.', {
+      oauthError: 'invalid_request',
+      cause: assertion
+        ? mismatch('sub', assertion.claims['sub'], [clientId], 'assertion')
+        : malformedCause(jwt),
+    })
   }
 
   return async (search, received, onClaim) => {
@@ -94,7 +103,7 @@ function readCredentials(form: Form, authorization: readonly string[]) {
   const secretOrAssertion = jwt === undefined ? 'secret' : 'assertion'
   /** `none` may still be a TLS certificate. */
   const method = used.length === 0 ? 'none' : secretOrAssertion
-  return { clientId, proved, method, assertion }
+  return { clientId, proved, method, jwt, assertion }
 }
 
 /** Returns the client of a Basic header, whose halves are form-encoded (RFC 6749 section 2.3.1). */
@@ -110,10 +119,11 @@ function readBasic(header: string): string | undefined {
  * Returns a 401 `invalid_client`, with a challenge if the client used the Authorization header (RFC
  * 6749 section 5.2).
  */
-function invalidClient(description: string, realm?: string): Refusal {
+function invalidClient(description: string, cause: string, realm?: string): Refusal {
   const quoted = realm?.replaceAll(/[^ !#-[\]-~]/g, '')
   return new Refusal('Unauthorized', description, {
     oauthError: 'invalid_client',
+    cause,
     headers: quoted === undefined ? {} : { 'WWW-Authenticate': `Basic realm="${quoted}"` },
   })
 }

@@ -1,5 +1,6 @@
 import type { Sender } from '../authenticate/proof/dpop.ts'
 import type { Authenticate, Authenticated } from '../authenticate/token/bearer.ts'
+import { shown } from '../authenticate/token/cause.ts'
 import type { Identity } from '../authenticate/token/claims.ts'
 import { redactUrl } from '../authenticate/token/fetch-json.ts'
 import { parseJws } from '../authenticate/token/jws.ts'
@@ -17,7 +18,7 @@ import {
   type ParsedToken,
   scopeCheck,
 } from './token-checks.ts'
-import { neededProofs, shown, type TokenCheck } from './token-checks.ts'
+import { neededProofs, type TokenCheck } from './token-checks.ts'
 import { ASSUMED, keyChecks, readIssuerKeys, UNUSED } from './token-keys.ts'
 
 /** What a gateway with a configuration does with a token. Contains neither the token nor its signature. */

@@ -1,3 +1,4 @@
+import { shown } from '../authenticate/token/cause.ts'
 import {
   acceptedTypes,
   type Confirmation,
@@ -35,14 +36,12 @@ export interface ParsedToken {
 
 type ClaimRules = Pick<JwtRules, keyof Tokens & keyof JwtRules>
 
-/** Maximum length of a value that is shown. */
+/** Maximum length of a list that is shown. */
 const MAX_CHARS = 200
 
 const NONE = 'none'
 export const okIf = (isOk: boolean): 'ok' | 'failed' => (isOk ? 'ok' : 'failed')
 const cut = (text: string): string => (text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS - 1)}…` : text)
-/** Returns a value of a token as JSON, truncated. */
-export const shown = (value: unknown): string => cut(JSON.stringify(value) ?? NONE)
 const list = (values: readonly string[]): string => cut(values.join(', ') || '-')
 
 /** Checks the header of a JWT. */

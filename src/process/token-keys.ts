@@ -1,10 +1,10 @@
-import { lacksKey } from '../authenticate/token/claims.ts'
+import { shown } from '../authenticate/token/cause.ts'
 import { redactUrl } from '../authenticate/token/fetch-json.ts'
 import type { Jws } from '../authenticate/token/jws.ts'
-import { type KeySet, loadKeys } from '../authenticate/token/key-set.ts'
+import { type KeySet, lacksKey, loadKeys } from '../authenticate/token/key-set.ts'
 import type { Tokens } from '../config/compile.ts'
 import { keysFrom } from './open-authentication.ts'
-import { okIf, shown, type TokenCheck } from './token-checks.ts'
+import { okIf, type TokenCheck } from './token-checks.ts'
 
 /** A set that stands for keys that were not fetched. Every signature passes, so that the claims decide. */
 export const ASSUMED: KeySet = { keys: [], source: '', find: () => [], verifies: () => true }

@@ -237,7 +237,9 @@ describe('sluice explain --token', () => {
     expect(server.asked).toEqual([])
     const inactive = await explain('an-opaque-token', { tokens })
     expect(failedIn(inactive)).toEqual(['introspection'])
-    expect(verdictOf(inactive)).toBe('refused: 401 The access token is not active.')
+    expect(verdictOf(inactive)).toBe(
+      'refused: 401 The access token is not active. (accepted active: true; of the introspection response: false)',
+    )
     server.answer = {
       active: true,
       client_id: 'c',

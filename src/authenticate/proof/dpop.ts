@@ -3,9 +3,11 @@ import { LRUCache } from 'lru-cache'
 import { firstOf } from '../../downstream/public-url.ts'
 import { canonicalPath } from '../../downstream/target.ts'
 import { isObject, parseObject } from '../../runtime/json.ts'
-import { type CredentialsError, needsExtension, sha256 } from '../token/claims.ts'
+import { malformedCause, mismatch, shown } from '../token/cause.ts'
+import { type CredentialsError, invalidToken, needsExtension, sha256 } from '../token/claims.ts'
 import { parseJws, verifyJws } from '../token/jws.ts'
 import { privateMember, readKey, type VerificationKey } from '../token/key-set.ts'
+import { headerCause, jwkCause, urlCause } from './proof-cause.ts'
 
 /** The thumbprint of the key that a token is bound to, and the base64url SHA-256 of the token. */
 type Binding = Readonly<Record<'jkt' | 'ath', string>>
@@ -46,7 +48,11 @@ const MAX_PROOF = 8 * 1024
 const MAX_JTI = 256
 const CACHED_KEYS = 1000
 
-export const invalidProof = (description: string) => ({ error: 'invalid_dpop_proof' as const, description })
+export const invalidProof = (description: string, cause: string) => ({
+  error: 'invalid_dpop_proof' as const,
+  description,
+  cause,
+})
 
 /**
  * Creates the verification of DPoP proofs for `hosts` (lower case, no port); proofs for other hosts
@@ -62,45 +68,81 @@ export function createVerifyProof(hosts: readonly string[], tokenLeewayMs = 0): 
    * Returns true if `htu` is the URL that the sender requested (RFC 9449 section 4.3), at one of
    * `hosts`.
    */
-  function isRequestedUrl(htu: unknown, { scheme, host, path }: Sender): boolean {
+  function isRequestedUrl(htu: unknown, sender: Sender): boolean {
     const claimed = normalizeUrl(htu)
-    const requested = normalizeUrl(`${scheme}://${host}${path}`)
+    const requested = normalizeUrl(urlOf(sender))
     // Another server that receives proofs could put its own host in the Host field here.
     return claimed !== undefined && claimed.href === requested?.href && hosts.includes(claimed.hostname)
   }
 
   return async (binding, sender) => {
-    if (sender.proofs.length !== 1) return invalidProof('Send one DPoP header, with one proof.')
+    if (sender.proofs.length !== 1)
+      return invalidProof('Send one DPoP header, with one proof.', `headers: ${sender.proofs.length}`)
     const proof = sender.proofs[0]!
     const jws = proof.length > MAX_PROOF ? undefined : parseJws(proof)
     const claims = parseObject(jws?.payload)
-    if (!jws || !claims) return invalidProof('The DPoP proof is malformed.')
+    if (!jws || !claims)
+      return invalidProof(
+        'The DPoP proof is malformed.',
+        proof.length > MAX_PROOF
+          ? `accepted: ${MAX_PROOF} characters; of the proof: ${proof.length}`
+          : malformedCause(proof),
+      )
     const { typ, alg, jwk } = jws.header
     if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !PROOF_ALGORITHMS.includes(alg as string))
-      return invalidProof('The proof needs typ dpop+jwt, no crit and one of the offered algs.')
+      return invalidProof(
+        'The proof needs typ dpop+jwt, no crit and one of the offered algs.',
+        headerCause(jws.header, PROOF_ALGORITHMS),
+      )
     const canonical = canonicalJwk(jwk)
-    if (canonical === undefined) return invalidProof('The DPoP proof holds no public key.')
-    if (sha256(canonical) !== binding.jkt)
-      return { error: 'invalid_token', description: 'The access token is bound to another key.' }
+    if (canonical === undefined) return invalidProof('The DPoP proof holds no public key.', jwkCause(jwk))
+    const thumbprint = sha256(canonical)
+    if (thumbprint !== binding.jkt)
+      return invalidToken(
+        'The access token is bound to another key.',
+        mismatch('jkt', thumbprint, [binding.jkt], 'proof'),
+      )
     // Imported only now, as it is the key of the token, and cached: a client signs many proofs with
     // it.
     const key = keys.get(canonical) ?? (await readKey(JSON.parse(canonical)))
     keys.set(canonical, key)
     if (!key?.algorithms.has(alg) || !verifyJws(jws, key.key))
-      return invalidProof('The DPoP proof has an invalid signature.')
+      return invalidProof(
+        'The DPoP proof has an invalid signature.',
+        `key of the proof: ${binding.jkt}; ${key?.algorithms.has(alg) ? '' : 'not usable for '}alg: ${shown(alg)}`,
+      )
     const { jti, htm, htu, iat, ath } = claims
-    if (htm !== sender.method) return invalidProof('The DPoP proof is for another method.')
-    if (!isRequestedUrl(htu, sender)) return invalidProof('The DPoP proof is for another URL.')
-    if (ath !== binding.ath) return invalidProof('The DPoP proof is for another access token.')
+    if (htm !== sender.method)
+      return invalidProof(
+        'The DPoP proof is for another method.',
+        mismatch('htm', htm, [sender.method], 'proof'),
+      )
+    if (!isRequestedUrl(htu, sender))
+      return invalidProof('The DPoP proof is for another URL.', urlCause(htu, urlOf(sender), hosts))
+    if (ath !== binding.ath)
+      return invalidProof(
+        'The DPoP proof is for another access token.',
+        `accepted ath: the SHA-256 of the token; of the proof: ${ath === undefined ? 'none' : 'another'}`,
+      )
     if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI)
-      return invalidProof('The DPoP proof has no jti, or one that is too long.')
+      return invalidProof(
+        'The DPoP proof has no jti, or one that is too long.',
+        `accepted jti: a text of at most ${MAX_JTI} characters; of the proof: ${shown(jti)}`,
+      )
     const fault = ageFault(iat, leewayMs)
-    if (fault !== undefined) return invalidProof(`The DPoP proof ${fault}.`)
+    if (fault !== undefined)
+      return invalidProof(
+        `The DPoP proof ${fault}.`,
+        `iat: ${shown(iat)}; now: ${Math.floor(Date.now() / 1000)}`,
+      )
     // A proof is valid from a leeway before its iat to its maximum age; another gateway's clock may
     // be a leeway behind.
     return { id: sha256(`${binding.jkt}.${jti}`), windowMs: MAX_AGE_MS + 2 * leewayMs }
   }
 }
+
+/** Returns the URL of a request, without its query. */
+const urlOf = ({ scheme, host, path }: Sender): string => `${scheme}://${host}${path}`
 
 /** Returns the fault in the age of a proof, as a phrase after its name: times in whole seconds. */
 function ageFault(iat: unknown, leewayMs: number): string | undefined {

@@ -4,7 +4,8 @@ import { parseObject, withoutNulls } from '../../runtime/json.ts'
 import type { Sender, VerifyProof } from '../proof/dpop.ts'
 import { type BoundToken, createChallenges, createConfirm, type Scheme } from './challenge.ts'
 import type { CredentialsError, Identity, JwtRules, VerifiedToken, Verifying } from './claims.ts'
-import { invalidToken, mismatch, verifyJwt } from './claims.ts'
+import { malformedCause, mismatch } from './cause.ts'
+import { invalidToken, verifyJwt } from './claims.ts'
 import type { Introspect } from './introspection.ts'
 import { parseJws } from './jws.ts'
 
@@ -39,10 +40,14 @@ const CACHED_BYTES = 16 * 1024 * 1024
 /** Tokens after which those that were seen once are forgotten: somewhat more than are cached. */
 const DOORKEEPER_TOKENS = 16_384
 
-const MALFORMED: CredentialsError = {
+const malformed = (cause: string): CredentialsError => ({
   error: 'invalid_request',
   description: 'Send one Authorization header, with one access token.',
-}
+  cause,
+})
+const NO_TOKEN = malformed(
+  'accepted: a token of letters, digits and ._~+/-, then =; the header has another one',
+)
 
 /**
  * Creates the authentication by access tokens, JWT (RFC 9068) or opaque (RFC 7662), sent as bearer
@@ -74,12 +79,12 @@ export function createBearer(trusted: readonly TrustedIssuer[], verifyProof?: Ve
       if (cached.until > Date.now() && cached.keys?.current() === cached.set) return cached.identity
       verified.delete(key)
     }
-    if (!TOKEN.test(token)) return MALFORMED
+    if (!TOKEN.test(token)) return NO_TOKEN
     const jws = parseJws(token)
     if (jws === undefined && introspecting !== undefined && !looksLikeJwt(token))
       return remember(token, introspecting.introspect!(token), introspecting.issuer)
     const payload = parseObject(jws?.payload)
-    if (!jws || !payload) return invalidToken('The access token is malformed.')
+    if (!jws || !payload) return invalidToken('The access token is malformed.', malformedCause(token))
     const claims = withoutNulls(payload)
     // Not verified yet: `iss` selects the verifier, which compares it again.
     const issuer = issuers.get(claims['iss'])
@@ -119,7 +124,8 @@ export function createBearer(trusted: readonly TrustedIssuer[], verifyProof?: Ve
   }
 
   return function authenticate(authorization, sender) {
-    if (authorization.length > 1) return challenges.refuse(MALFORMED, 'bearer')
+    if (authorization.length > 1)
+      return challenges.refuse(malformed(`headers: ${authorization.length}`), 'bearer')
     const credentials = authorization[0] ?? ''
     const begin = SCHEME.exec(credentials)
     const scheme = begin?.[1]!.toLowerCase() as Scheme | undefined

@@ -1,7 +1,8 @@
 import { Refusal, serviceUnavailable } from '../../errors.ts'
 import type { Proof, Sender, VerifyProof } from '../proof/dpop.ts'
 import { invalidProof, PROOF_ALGORITHMS } from '../proof/dpop.ts'
-import { type CredentialsError, type Identity, invalidToken, mismatch, sha256 } from './claims.ts'
+import { mismatch } from './cause.ts'
+import { type CredentialsError, type Identity, invalidToken, sha256 } from './claims.ts'
 import { metadataUrl } from './resource-metadata.ts'
 
 export type Scheme = 'bearer' | 'dpop'
@@ -89,17 +90,33 @@ export function createConfirm(challenges: Challenges, verifyProof: VerifyProof |
     const refuse = (error: CredentialsError, other?: Scheme): Refusal =>
       challenges.refuse({ ...error, client }, scheme, other)
     if (scheme === 'dpop' && jkt === undefined)
-      return refuse(invalidToken('The access token is not bound to a key; send it as Bearer.'))
+      return refuse(
+        invalidToken(
+          'The access token is not bound to a key; send it as Bearer.',
+          'the token has no cnf with jkt',
+        ),
+      )
     if (scheme === 'bearer' && jkt !== undefined && verifyProof !== undefined) {
       // RFC 9449 section 7.2: a thief of the token could otherwise omit the proof.
       const description = 'The access token is bound to a key; send it as DPoP, with a proof.'
-      return refuse(invalidToken(description), 'dpop')
+      return refuse(invalidToken(description, `cnf of the token: jkt ${jkt}; scheme: Bearer`), 'dpop')
     }
     if (sender === undefined || (jkt !== undefined && verifyProof === undefined))
-      return refuse(invalidToken('The access token is bound to a key that cannot be checked here.'))
+      return refuse(
+        invalidToken(
+          'The access token is bound to a key that cannot be checked here.',
+          `cnf of the token: jkt ${jkt}; set listen.hosts or listen.publicUrl`,
+        ),
+      )
     const certificate = x5t === undefined ? undefined : sender.certificate()
-    if (x5t !== (certificate && sha256(certificate)))
-      return refuse(invalidToken('Send the TLS client certificate that the token is bound to.'))
+    const thumbprint = certificate && sha256(certificate)
+    if (x5t !== thumbprint)
+      return refuse(
+        invalidToken(
+          'Send the TLS client certificate that the token is bound to.',
+          mismatch('x5t#S256', thumbprint, [x5t], 'certificate'),
+        ),
+      )
     if (jkt === undefined) return identity
     return {
       identity,
@@ -107,7 +124,7 @@ export function createConfirm(challenges: Challenges, verifyProof: VerifyProof |
         const proof = await verifyProof!({ jkt, ath: sha256(token) }, sender)
         return 'error' in proof ? refuse(proof) : proof
       },
-      replayed: () => refuse(invalidProof('The DPoP proof was used before.')),
+      replayed: () => refuse(invalidProof('The DPoP proof was used before.', `its jti, by the key ${jkt}`)),
     }
   }
 }

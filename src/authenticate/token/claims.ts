@@ -1,9 +1,10 @@
 import { hash } from 'node:crypto'
 import { asList, isName, isObject, type JsonObject } from '../../runtime/json.ts'
+import { extensionCause, mismatch, shown, signatureCause } from './cause.ts'
 import type { Keys } from './jwks.ts'
 import type { Jws } from './jws.ts'
 import { type Claims, keptClaims, readScope, readUser } from './kept-claims.ts'
-import type { KeySet } from './key-set.ts'
+import { type KeySet, lacksKey } from './key-set.ts'
 import { otherKind } from './token-kind.ts'
 
 /** The client, and the user if any, that an access token identifies. */
@@ -104,6 +105,7 @@ const NOT_BOUND: CredentialsError = {
   cause: 'accepted cnf: jkt, x5t#S256; of the token: none',
   needed: 'dpop',
 }
+const UNSUPPORTED = 'The header of the access token has a parameter that is not supported.'
 export const UNCHECKABLE = invalidToken('The access token is bound in a way that is not known here.')
 
 /** Returns the media types of tokens that `type` accepts. */
@@ -137,16 +139,16 @@ export function verifyJwt(rules: JwtRules, jws: Jws, claims: JsonObject) {
     const description = 'The access token is signed with an algorithm that is not accepted.'
     return invalidToken(description, mismatch('alg', alg, algorithms))
   }
-  if (needsExtension(jws.header))
-    return invalidToken('The header of the access token has a parameter that is not supported.')
+  if (needsExtension(jws.header)) return invalidToken(UNSUPPORTED, extensionCause(jws.header))
   const typ = typeOf(jws.header)
   const types = acceptedTypes(type)
   if (!types.includes(typ)) return notAccess(mismatch('typ', jws.header['typ'], types))
   const evaluate = (set: KeySet | undefined, isSigned = false): Verification => {
     if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
     if (!isSigned && keys.isStale() && lacksKey(set, jws))
-      return unverifiable('the keys of the issuer cannot be read now, and none has the kid of the token')
-    if (!isSigned) return invalidToken('The signature of the access token is not valid.')
+      return unverifiable(`the keys of the issuer cannot be read now; ${signatureCause(set, jws)}`)
+    if (!isSigned)
+      return invalidToken('The signature of the access token is not valid.', signatureCause(set, jws))
     const identity = readClaims(typ, claims, rules)
     if ('error' in identity) return identity
     return { identity, until: (claims['exp'] as number) * 1000, keys, set }
@@ -156,10 +158,6 @@ export function verifyJwt(rules: JwtRules, jws: Jws, claims: JsonObject) {
   // The issuer may have a new key, even under an old kid.
   return keys.refresh()?.then((set) => evaluate(set, set?.verifies(jws))) ?? evaluate(current)
 }
-
-/** True if a JWS names a key that a set does not have. */
-export const lacksKey = ({ keys }: KeySet, { header: { kid } }: Jws): boolean =>
-  kid !== undefined && keys.every((key) => key.kid !== kid)
 
 /**
  * Reads the claims of a token of type `typ` that the issuer vouches for (RFC 9068 section 4, RFC
@@ -183,20 +181,21 @@ function readIdentity(typ: string, claims: JsonObject, rules: TokenRules) {
   const fault = timeFault(claims, leewayMs)
   if (fault) return invalidToken(`The access token ${fault}.`, timesOf(claims))
   const confirmation = readConfirmation(cnf)
-  if ('cnf' in claims && confirmation === undefined)
-    return { ...UNCHECKABLE, cause: mismatch('cnf', Object.keys(Object(cnf)), ['jkt', 'x5t#S256']) }
+  if ('cnf' in claims && confirmation === undefined) return { ...UNCHECKABLE, cause: confirmationCause(cnf) }
   if (rules.bound === 'required' && confirmation === undefined) return NOT_BOUND
   const kind = otherKind(typ, claims)
   if (kind !== undefined) return notAccess(kind)
   if (!isClientId(client))
     return invalidToken('The access token does not name a client.', lacksClient(claims, rules))
   const user = readUser(sub)
-  if (user === null) return invalidToken('The access token is malformed.', SUB)
+  if (user === null) return invalidToken('The access token is malformed.', lacksUser(sub))
   const scope = readScope(claims)
   return { client, user, scope, confirmation, claims: keptClaims(claims, rules.keeps) }
 }
 
-const SUB = 'accepted sub: a text without control characters, or a whole number; the token has another one'
+/** Returns the cause of a refusal. The user is not named: the log has none. */
+const lacksUser = (sub: unknown): string =>
+  `accepted sub: a text without control characters, or a whole number; of the token: another ${Array.isArray(sub) ? 'list' : typeof sub}`
 
 /** Returns the claims, other than `clientClaim`, in which a token may name its client. */
 export const otherClientClaims = (claims: JsonObject, clientClaim: string): readonly string[] =>
@@ -206,21 +205,22 @@ export const otherClientClaims = (claims: JsonObject, clientClaim: string): read
 function lacksClient(claims: JsonObject, { clientClaim }: TokenRules): string {
   const others = otherClientClaims(claims, clientClaim)
   const hint = others.length === 0 ? '' : `; it has ${others.join(', ')}: set tokens.clientClaim`
-  return `accepted ${clientClaim}: 1 to 255 printable characters; of the token: ${JSON.stringify(claims[clientClaim]) ?? 'none'}${hint}`
+  return `accepted ${clientClaim}: 1 to 255 printable characters; of the token: ${shown(claims[clientClaim])}${hint}`
 }
 
 /** Refuses a token of another kind. */
 export const notAccess = (cause: string): CredentialsError =>
   invalidToken('The token is not an access token.', cause)
 
-/**
- * Returns the cause of a refusal, for the log, which cuts a long one: the values of a claim that are
- * accepted, and that of the token, as JSON.
- */
-export const mismatch = (name: string, value: unknown, accepted: readonly unknown[]) =>
-  `accepted ${name}: ${accepted.join(', ')}; of the token: ${JSON.stringify(value) ?? 'none'}`
-
 const SHA256 = /^[\w-]{43}$/
+const THUMBPRINTS = ['jkt', 'x5t#S256']
+
+/** Returns the cause of a refusal. Other members of `cnf` may be keys: only their names are logged. */
+function confirmationCause(cnf: unknown): string {
+  const names = Object.keys(Object(cnf))
+  const areKnown = names.length > 0 && names.every((name) => THUMBPRINTS.includes(name))
+  return mismatch('cnf', names, THUMBPRINTS) + (areKnown ? ', with another length than 43' : '')
+}
 
 /**
  * Reads a `cnf` claim; returns undefined if it is empty, or contains anything that cannot be
@@ -256,7 +256,7 @@ export function timeFault(claims: JsonObject, leewayMs: number, aheadMs = leeway
 }
 
 /** Returns the times of a token, and that of this gateway, in seconds, for the log. */
-const timesOf = ({ iat, nbf, exp }: JsonObject): string =>
+export const timesOf = ({ iat, nbf, exp }: JsonObject): string =>
   `times: ${JSON.stringify({ iat, nbf, exp, now: Math.floor(Date.now() / 1000) })}`
 
 /**

@@ -4,7 +4,8 @@ import pLimit from 'p-limit'
 import { Health, type HealthOptions } from '../../health.ts'
 import { type JsonObject, parseObject, withoutNulls } from '../../runtime/json.ts'
 import type { CredentialsError, TokenRules, Verification } from './claims.ts'
-import { hasAudience, invalidToken, mismatch, notAccess, readClaims } from './claims.ts'
+import { mismatch } from './cause.ts'
+import { hasAudience, invalidToken, notAccess, readClaims } from './claims.ts'
 import { sha256, UNCHECKABLE, unverifiable } from './claims.ts'
 import { describeStatus, FetchError, fetchFailure, readBytes } from './fetch-json.ts'
 import { saysAccess } from './token-kind.ts'
@@ -41,10 +42,13 @@ export type Introspect = (token: string) => CredentialsError | Promise<Verificat
  * tokens' times.
  */
 const REFUSALS = { max: 10_000, ttl: 5000, ttlResolution: 0, perf: Date }
-const NOT_ACTIVE = invalidToken('The access token is not active.')
+const notActive = (cause: string) => invalidToken('The access token is not active.', cause)
+const NOT_ACTIVE = notActive('accepted active: true; of the introspection response: false')
+const NOT_KNOWN = notActive('the introspection endpoint does not accept such tokens: it answered 400')
 const NO_KIND = notAccess(
   'the introspection response has no aud, and no token_type or token_use of an access token',
 )
+const NO_JKT = { ...UNCHECKABLE, cause: 'token_type: DPoP; the introspection response has no cnf with jkt' }
 /** RFC 6749 section 7.1, RFC 9449 section 5, or a value that some servers use instead. */
 const ACCESS_TOKEN = /^(?:bearer|dpop|access_token)$/i
 
@@ -127,7 +131,8 @@ export function createIntrospection(options: IntrospectionOptions) {
     health.succeeded()
     const isActive = answer?.['active'] === true
     events.onResult?.(isActive ? 'active' : 'inactive')
-    const result = isActive ? read(withoutNulls(answer!), askedAt) : NOT_ACTIVE
+    const inactive = answer === undefined ? NOT_KNOWN : NOT_ACTIVE
+    const result = isActive ? read(withoutNulls(answer!), askedAt) : inactive
     if ('error' in result) refused.set(key, result)
     return result
   }
@@ -143,7 +148,7 @@ export function createIntrospection(options: IntrospectionOptions) {
       return { ...notAccess(mismatch('token_type', type, ['Bearer', 'DPoP'])), client }
     // oidc-provider's response for a refresh token has neither `aud` nor `token_type`.
     if (!hasAudience(claims['aud'], options.audience) && !saysAccess(answer)) return { ...NO_KIND, client }
-    if (type.toLowerCase() === 'dpop' && !confirmation?.jkt) return { ...UNCHECKABLE, client }
+    if (type.toLowerCase() === 'dpop' && !confirmation?.jkt) return { ...NO_JKT, client }
     return { identity, until: Math.min(askedAt + maxAgeMs, (claims['exp'] as number) * 1000) }
   }
 

@@ -30,6 +30,10 @@ const MAX_RSA_BITS = 4096
 const MAX_EXPONENT = 2n ** 64n
 const USUAL_EXPONENT = 65537n
 
+/** True if a JWS names a key that a set does not have. */
+export const lacksKey = ({ keys }: Pick<KeySet, 'keys'>, { header: { kid } }: Jws): boolean =>
+  kid !== undefined && keys.every((key) => key.kid !== kid)
+
 /** The usable keys of a JWK Set (RFC 7517 section 5). */
 export interface KeySet {
   readonly keys: readonly VerificationKey[]
@@ -87,23 +91,39 @@ function describeUnusable({ source }: KeySet): string {
   const list = JSON.parse(source) as readonly unknown[]
   const named = list.slice(0, MAX_NAMED).map((jwk) => {
     const kid = isObject(jwk) && typeof jwk['kid'] === 'string' ? ` "${jwk['kid'].slice(0, 64)}"` : ''
-    return `the key${kid} ${keyFault(jwk) ?? 'is malformed, or of a length that is not accepted'}`
+    return `the key${kid} ${keyFault(jwk) ?? lengthFault(jwk as JsonObject) ?? 'is malformed'}`
   })
   return named.length === 0 ? 'it is empty' : named.join(', ')
 }
+
+/** Returns the fault in the length of an RSA key, as a phrase after its name. */
+function lengthFault({ kty, n }: JsonObject): string | undefined {
+  if (kty !== 'RSA' || typeof n !== 'string') return undefined
+  const bits = Buffer.from(n, 'base64url').length * 8
+  if (bits >= MIN_RSA_BITS && bits <= MAX_RSA_BITS)
+    return 'is malformed, or has an exponent that is not accepted'
+  return `has about ${bits} bits; ${MIN_RSA_BITS} to ${MAX_RSA_BITS} are accepted`
+}
+
+/** Returns a member of a key for the log. */
+const memberOf = (jwk: JsonObject, name: string): string =>
+  `${name} ${(JSON.stringify(jwk[name]) ?? 'none').slice(0, 64)}`
 
 /** Returns why a key cannot verify signatures, as a phrase after its name; undefined if it may. */
 function keyFault(published: unknown): string | undefined {
   if (!isObject(published)) return 'is not an object'
   const jwk = withoutNulls(published)
   const { kid, use, key_ops: operations = ['verify'] } = jwk
-  if (use !== undefined && use !== 'sig' && use !== '') return 'is not for signatures ("use")'
-  if (!Array.isArray(operations) || !operations.includes('verify')) return 'is not to verify ("key_ops")'
+  if (use !== undefined && use !== 'sig' && use !== '')
+    return `is not for signatures: ${memberOf(jwk, 'use')}`
+  if (!Array.isArray(operations) || !operations.includes('verify'))
+    return `is not to verify: ${memberOf(jwk, 'key_ops')}`
   if (kid !== undefined && typeof kid !== 'string') return 'has a "kid" that is not a text'
   const secret = privateMember(jwk)
   // A published private key is compromised.
   if (secret !== undefined) return `is private ("${secret}")`
-  return algorithmsOf(jwk).size === 0 ? 'fits no accepted algorithm ("kty", "crv", "alg")' : undefined
+  if (algorithmsOf(jwk).size > 0) return undefined
+  return `fits no accepted algorithm: ${['kty', 'crv', 'alg'].map((name) => memberOf(jwk, name)).join(', ')}`
 }
 
 function algorithmsOf({ kty, crv, alg }: JsonObject): ReadonlySet<string> {

@@ -145,9 +145,9 @@ describe('an issuer’s keys from a URL', () => {
     }
     await keys.refresh()
     const why = [
-      'the key "a" is not for signatures ("use")',
+      'the key "a" is not for signatures: use "enc"',
       'the key "b" is private ("k")',
-      'the key fits no accepted algorithm ("kty", "crv", "alg")',
+      'the key fits no accepted algorithm: kty "X", crv none, alg none',
     ]
     expect(keys.current()).toBeUndefined()
     expect(await loadKeys({ issuer: issuer.issuer, jwks: issuer.jwks as object }).catch(String)).toContain(

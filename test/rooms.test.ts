@@ -13,7 +13,7 @@ const ROOMS = `
   policy             | downstream errors limit runtime                                              |
   limit/memory       | limit runtime                                                                |
   limit/redis        | limit runtime                                                                | cluster-key-slot ioredis lru-cache
-  limit/fallback     | errors health limit limit/memory limit/redis runtime                         |
+  limit/fallback     | errors health limit limit/memory runtime                                     |
   authenticate/token | authenticate/proof errors health runtime                                     | jose lru-cache p-limit
   authenticate/proof | authenticate/token downstream runtime                                        | lru-cache
   par                | authenticate/token errors runtime                                             |

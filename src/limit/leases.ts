@@ -1,15 +1,5 @@
-import type { Quota } from './quota.ts'
+import type { Place, Quota } from './quota.ts'
 import { type Allowance, allowanceOf } from './store.ts'
-
-/** The name of a place in a limit of calls at once: all that is needed to end its lease. */
-export interface Place {
-  readonly quota: Quota
-  /**
-   * The same in all limits of the call: when it began by the store's clock, in microseconds, its
-   * gateway, and a number.
-   */
-  readonly id: string
-}
 
 /** A place that a call in progress takes. */
 export interface Lease extends Place {

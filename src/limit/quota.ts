@@ -56,6 +56,16 @@ export interface Quota extends KeyedWindow {
   readonly shadowShares?: readonly Quota[]
 }
 
+/** The name of a place in a limit of calls at once: all that is needed to end its lease. */
+export interface Place {
+  readonly quota: Quota
+  /**
+   * The same in all limits of the call: when it began by the store's clock, in microseconds, its
+   * gateway, and a number.
+   */
+  readonly id: string
+}
+
 /** True for a limit of calls at once. */
 export const isLeased = ({ isConcurrent = false }: Quota): boolean => isConcurrent
 

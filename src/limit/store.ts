@@ -1,5 +1,5 @@
 import { type KeyFilter, limitNameOf } from './key.ts'
-import { type Access, fullAt, type OutageMode, type Quota } from './quota.ts'
+import { type Access, fullAt, type OutageMode, type Place, type Quota } from './quota.ts'
 
 /** The state of a key under a quota, at the instant of a decision. */
 export interface Allowance {
@@ -206,6 +206,63 @@ export interface Inspected {
  */
 export interface InspectedStore extends Store {
   inspect(quotas: readonly Quota[]): Promise<readonly Inspected[]>
+}
+
+/** Called with the outcome of each question to a server of a store, which may have decided several calls. */
+export type OnReply = (server: string, error?: Error) => void
+
+/**
+ * Counters that all gateways share, on one server or several, each of which may fail by itself: what
+ * a fallback needs of them. `server` is the name of one; a key has the same server until the servers
+ * change. Times of a server are by its own clock.
+ */
+export interface RemoteStore extends Pick<Store, 'keys' | 'reset' | 'close'> {
+  /** The id of this gateway, of which no other has the same. */
+  readonly id: string
+  /** Sets the listener to the outcomes of questions. */
+  listen(listener: OnReply): void
+  /**
+   * Decides as `Store.charge`, with the calls that this gateway admitted by itself; `lease` is the id
+   * of the call's leases. Rejects without an answer, although the server may have charged the call.
+   */
+  charge(quotas: readonly Quota[], own?: OwnCalls, lease?: string): Promise<Charge>
+  peek(quotas: readonly Quota[], own?: OwnCalls): Promise<readonly Allowance[]>
+  /**
+   * Merges calls and refunds, once; resolves with what their key then has, undefined if it was not
+   * asked. Rejects if they may not be merged: the same merge is to be sent again.
+   */
+  merge(own: Merge): Promise<Charge | undefined>
+  /** Ends leases of one server. */
+  endLeases(leases: readonly Place[]): Promise<void>
+  /** Makes leases of one slot last as many milliseconds from now as `lengths` says. */
+  renewLeases(leases: readonly Place[], lengths: readonly number[]): Promise<void>
+
+  /** The server of a key. */
+  server(key: string): string
+  servers(): readonly string[]
+  /** A number that two keys share only if one question can be about both. */
+  slot(key: string): number
+  /** The time of a key's server at a local instant, in epoch milliseconds; 0 if it is unknown. */
+  dateAt(key: string, localMs: number): number
+  /** The uncertainty of that time, in milliseconds. */
+  spreadMs(key: string): number
+  /** The last known number of gateways that share the counters, at least 1. */
+  gateways(): number
+
+  /**
+   * Resolves if a server can decide calls, or is none any more; with `needsRoom`, only if it has
+   * room for more keys.
+   */
+  probe(server: string, needsRoom?: boolean): Promise<void>
+  /** Replaces the connection to a server, which does not answer or is a wrong one. */
+  reconnect(server: string, cause: Error): void
+  /** True if a server refused a write because it is full. */
+  isFull(error: Error): boolean
+}
+
+/** A server did not answer in time. */
+export class TimeoutError extends Error {
+  override readonly name = 'TimeoutError'
 }
 
 /** A key of the store does not hold a log of calls. The decision fails, but the server is healthy. */

@@ -1,9 +1,7 @@
 import { Health } from '../../health.ts'
 import { type Clock, SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { OutageMode } from '../quota.ts'
-import { TimeoutError } from '../redis/deadlines.ts'
-import { isOutOfMemory } from '../redis/info.ts'
-import type { RedisStore } from '../redis/store.ts'
+import { type RemoteStore, TimeoutError } from '../store.ts'
 
 export type Mode = 'store' | OutageMode
 
@@ -26,12 +24,6 @@ export interface OutageChange {
   readonly degraded: boolean
   readonly cause: Error | undefined
 }
-
-/** A store of several servers, which may fail one by one. */
-export type RemoteStore = Omit<
-  RedisStore,
-  'connect' | 'overrides' | 'renew' | 'shareSummary' | 'warnOfRefused'
->
 
 /**
  * Creates a circuit breaker for each server. After 3 failures in a row, 250 ms from the first to
@@ -64,12 +56,12 @@ export function createBreakers(store: RemoteStore, options: BreakerOptions) {
       backoffMs: probeEveryMs,
       probe: () => store.probe(server, wasFull),
       onDown(cause) {
-        wasFull = isOutOfMemory(cause)
+        wasFull = store.isFull(cause)
         changed(onOutage, cause)
         heal(cause)
       },
       onProbeFailed(cause) {
-        wasFull ||= isOutOfMemory(cause)
+        wasFull ||= store.isFull(cause)
         heal(cause)
       },
       onUp: () => changed('store'),
@@ -85,7 +77,7 @@ export function createBreakers(store: RemoteStore, options: BreakerOptions) {
     if (!breaker.up) return
     if (error === undefined) return breaker.succeeded()
     // Between two failures, keys expire, and a few calls succeed: these must not hide the outage.
-    if (isOutOfMemory(error)) return breaker.trip(error)
+    if (store.isFull(error)) return breaker.trip(error)
     breaker.failed(error)
     breaker.check()
   })

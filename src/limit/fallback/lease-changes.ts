@@ -1,7 +1,7 @@
 import type { Clock } from '../../runtime/clock.ts'
-import { type Lease, type Leases, type Place, renewalMs, renewed } from '../leases.ts'
-import type { Quota } from '../quota.ts'
-import type { RemoteStore } from './breakers.ts'
+import { type Lease, type Leases, renewalMs, renewed } from '../leases.ts'
+import type { Place, Quota } from '../quota.ts'
+import type { RemoteStore } from '../store.ts'
 
 /** Maximum leases of a command, which keep Redis for about 1 ms. */
 const MAX_LEASES = 500

@@ -3,8 +3,14 @@ import { search } from '../../runtime/search.ts'
 import { type Frame, frameAt } from '../memory/call-log.ts'
 import { type Leases, storedUntil } from '../leases.ts'
 import { admits, type KeyedWindow, type Quota, type Verdict, verdictOf } from '../quota.ts'
-import { type Allowance, allowanceOf, type Charge, chargeOf, type OwnCalls } from '../store.ts'
-import type { RemoteStore } from './breakers.ts'
+import {
+  type Allowance,
+  allowanceOf,
+  type Charge,
+  chargeOf,
+  type OwnCalls,
+  type RemoteStore,
+} from '../store.ts'
 import { type KeyState, perGateway } from './key-state.ts'
 import { createKeys } from './keys.ts'
 

@@ -3,9 +3,15 @@ import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { KeyFilter } from '../key.ts'
 import { Leases } from '../leases.ts'
 import { isLeased, type OutageMode, type Quota } from '../quota.ts'
-import { type Allowance, type Charge, DamagedKeyError, type Inspected } from '../store.ts'
-import { TimeoutError } from '../redis/deadlines.ts'
-import { type BreakerOptions, createBreakers, type Mode, type RemoteStore } from './breakers.ts'
+import {
+  type Allowance,
+  type Charge,
+  DamagedKeyError,
+  type Inspected,
+  type RemoteStore,
+  TimeoutError,
+} from '../store.ts'
+import { type BreakerOptions, createBreakers, type Mode } from './breakers.ts'
 import { createLeaseChanges } from './lease-changes.ts'
 import { createLocalCounters } from './local-counters.ts'
 

@@ -1,9 +1,6 @@
 import type { Clock } from '../../runtime/clock.ts'
+import { TimeoutError } from '../store.ts'
 import { type ListItem, UnorderedList } from '../../runtime/unordered-list.ts'
-
-export class TimeoutError extends Error {
-  override readonly name = 'TimeoutError'
-}
 
 interface Waiting extends ListItem {
   readonly endsAt: number

@@ -1,6 +1,6 @@
 import { mergedKey } from '../key.ts'
-import { leaseAllowance, type Place } from '../leases.ts'
-import { type Access, fullAt, isLeased, type Quota, type Window } from '../quota.ts'
+import { leaseAllowance } from '../leases.ts'
+import { type Access, fullAt, isLeased, type Place, type Quota, type Window } from '../quota.ts'
 import { type Allowance, allowanceOf, type Charge, chargeOf, DamagedKeyError } from '../store.ts'
 import type { Merge, OwnCalls, OwnCount } from '../store.ts'
 import type { ServerClocks } from './server-clocks.ts'

@@ -2,9 +2,8 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { gatewaysKey, seenKey, sinceKey } from '../key.ts'
-import type { Place } from '../leases.ts'
-import type { Quota } from '../quota.ts'
-import { type Charge, DamagedKeyError, type Merge, type OwnCalls } from '../store.ts'
+import type { Place, Quota } from '../quota.ts'
+import { type Charge, DamagedKeyError, type Merge, type OnReply, type OwnCalls } from '../store.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 import { type Batch, type BatchedDecision, chargesOf, mergeOf } from './protocol.ts'
@@ -28,9 +27,6 @@ const REGISTER = scriptOf(REGISTER_SCRIPT)
  * know of it, and leave it its part. Several windows of most limits.
  */
 export const GATEWAY_LIFE_MS = 120_000
-
-/** Called with the outcome of each script call, which may decide several requests. */
-export type OnReply = (server: string, error?: Error) => void
 
 /** Maximum decisions per script call. With larger batches, Redis and the gateway take turns being idle. */
 const MAX_BATCH = 24

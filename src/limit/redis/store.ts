@@ -6,7 +6,7 @@ import type { Allowance, Charge, Merge, OwnCalls } from '../store.ts'
 import { createConnection, type RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 import { hashTag } from './hash-slot.ts'
-import { assertRoom } from './info.ts'
+import { assertRoom, isOutOfMemory } from './info.ts'
 import { createMarks } from './marks.ts'
 import { createRedisFields } from './shared-fields.ts'
 import { createScripts, GATEWAY_LIFE_MS } from './scripts.ts'
@@ -176,6 +176,7 @@ export function createRedisStore(options: RedisStoreOptions) {
     server: client.server,
     servers: (): readonly string[] => [...client.tags().keys()],
     reconnect: connection.reconnect,
+    isFull: isOutOfMemory,
     renew: client.renew,
     spreadMs: (key: string): number => scripts.clocks.spreadMs(client.server(key)),
     dateAt: (key: string, localMs: number) => scripts.clocks.dateAt(client.server(key), localMs),

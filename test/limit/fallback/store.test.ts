@@ -2,11 +2,16 @@ import { afterEach, describe, expect, test } from 'vitest'
 import { Failure } from '../../../src/errors.ts'
 import { proofQuota } from '../../../src/policy/apply.ts'
 import type { Quota } from '../../../src/limit/quota.ts'
-import type { OutageChange, RemoteStore } from '../../../src/limit/fallback/breakers.ts'
-import type { OnReply } from '../../../src/limit/redis/scripts.ts'
-import { TimeoutError } from '../../../src/limit/redis/deadlines.ts'
+import type { OutageChange } from '../../../src/limit/fallback/breakers.ts'
 import { type FallbackOptions, type FallbackStore, withFallback } from '../../../src/limit/fallback/store.ts'
-import { type Charge, DamagedKeyError, type OwnCalls } from '../../../src/limit/store.ts'
+import {
+  type Charge,
+  DamagedKeyError,
+  type OnReply,
+  type OwnCalls,
+  type RemoteStore,
+  TimeoutError,
+} from '../../../src/limit/store.ts'
 import { createCalendar } from '../../../src/policy/calendar.ts'
 import { until } from '../../helpers/wait.ts'
 
@@ -97,6 +102,7 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     spreadMs: () => 0,
     dateAt: () => 0,
     reconnect: (server) => void reconnected.push(server),
+    isFull: ({ message }) => message.startsWith('OOM'),
   }
   const store = withFallback(failing, {
     onOutage: 'local',

@@ -28,6 +28,9 @@ interface ExplainedRoute extends Pick<Route, 'match' | 'authenticate' | 'scope' 
   /** Issuers of the accepted tokens or request objects. */
   readonly issuers: readonly string[]
   readonly upstream: string | null
+  /** The name and the labels in the metrics; null without them. */
+  readonly name: string | null
+  readonly labels: Readonly<Record<string, string>> | null
   readonly origins: readonly string[]
   readonly respond: NonNullable<Route['respond']> | null
   /** Milliseconds to the head of the response; null without an upstream. */

@@ -95,7 +95,7 @@ function describeLimit(row: Explained['limits'][number]) {
 }
 
 function describeRoute(route: NonNullable<Explained['route']>, limits: Explained['limits']) {
-  const { match, index, params, authenticate, upstream, respond, origins } = route
+  const { match, index, params, authenticate, upstream, respond, origins, name, labels } = route
   const named = Object.entries(params).map(([name, value]) => `:${name} is ${value}`)
   const required = [
     ...route.issuers.map((issuer) => `issuer ${issuer}`),
@@ -104,9 +104,17 @@ function describeRoute(route: NonNullable<Explained['route']>, limits: Explained
   ]
   return [
     ['route', match, formatList([respond === 'resource' ? 'tokens.resource' : `routes[${index}]`, ...named])],
+    ...describeMetrics(name, labels),
     ['identify', authenticate, formatList([...new Set(required)])],
     ['answer', upstream ?? respond ?? 'forwardAuth', formatList(origins)],
   ]
+}
+
+/** Returns the row of a route's name and labels in the metrics, if it has any. */
+function describeMetrics(name: string | null, labels: Readonly<Record<string, string>> | null) {
+  if (name === null && labels === null) return []
+  const pairs = Object.entries(labels ?? {}).map(([label, value]) => `${label}="${value}"`)
+  return [['named', name, `in metrics, spans and the log; labels ${formatList(pairs)}`]]
 }
 
 /** Statuses of calls that lack a part of a limit's key. */

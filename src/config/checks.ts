@@ -8,6 +8,7 @@ import { asList } from '../runtime/json.ts'
 import { fieldIssues } from './field-checks.ts'
 import { resourceIssues } from './resource-route.ts'
 import { routeHostIssues } from './route-hosts.ts'
+import { routeNameIssues } from './route-names.ts'
 import type { Settings } from './schema.ts'
 import { costOf } from './sections/routes.ts'
 import type { Issue, Path } from './yaml/issue.ts'
@@ -25,6 +26,7 @@ export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* unusedParameters(settings)
   yield* fieldIssues(settings)
   yield* routeHostIssues(settings)
+  yield* routeNameIssues(settings)
   yield* routeIssues(settings)
   yield* unreachableRoutes(settings)
 }

@@ -6,6 +6,7 @@ import { cors } from './sections/cors.ts'
 import { clients, par, tokens } from './sections/identity.ts'
 import { limitsSection } from './sections/limits.ts'
 import { admin, forwardAuth, listenSection, store } from './sections/listeners.ts'
+import { metrics } from './sections/metrics.ts'
 import { parameters } from './sections/parameters.ts'
 import { failures, headers, routes, upstreams } from './sections/routes.ts'
 import { fetchedUrl, headerFields, pageUrl } from './sections/texts.ts'
@@ -46,6 +47,7 @@ export const settings = section({
   errors: errors.prefault({}),
   cors: cors.optional(),
   failures: failures.optional(),
+  metrics: metrics.prefault({}),
   tracing: tracing.optional(),
   routes,
 })

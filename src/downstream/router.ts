@@ -17,8 +17,11 @@ export interface Pattern {
 }
 
 export interface Route extends Pattern {
-  /** The configured pattern: the route's name in logs and metrics. */
+  /** The configured pattern; the route's name in the metrics if it has none. */
   readonly match: string
+  readonly name?: string | undefined
+  /** Labels of its metrics, such as its team. */
+  readonly labels?: Readonly<Record<string, string>> | undefined
   readonly upstream?: string | undefined
   /** Set if the gateway itself answers. */
   readonly respond?: 'limits' | 'health' | 'resource' | undefined

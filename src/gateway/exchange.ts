@@ -41,6 +41,10 @@ export interface GatewayRoute extends Route {
   /** Its upstream; undefined if the gateway itself responds. */
   readonly forward: Forward | undefined
   readonly errorFormat: ErrorFormat
+  /** Its labels as JSON, for the log; undefined without labels. */
+  readonly labelsText: string | undefined
+  /** Returns the label of a client in its metrics, which callers cannot choose; undefined if they show no clients. */
+  readonly clientLabel: ((client: string | undefined) => string) | undefined
   /** Undefined if pages of other origins have no access. */
   readonly cors: Cors | undefined
   /** True if a limit counts by the address of the caller. */
@@ -173,6 +177,8 @@ export class Exchange implements Facts {
   forwardedAt: number | undefined = undefined
   /** The span of its trace, opaque to the gateway. */
   span: unknown = undefined
+  /** The id of its trace if that is sampled; undefined without tracing. */
+  sampledTraceId: string | undefined = undefined
   forwarded: UpstreamRequest | undefined = undefined
   endedAt = 0
   /** Set if the gateway itself answered with a refusal. */

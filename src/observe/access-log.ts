@@ -1,8 +1,9 @@
-import type { Exchange } from '../gateway/exchange.ts'
+import type { Exchange, GatewayRoute } from '../gateway/exchange.ts'
 import { atCallbackEnd } from '../runtime/batch.ts'
 import { accessLine, statusOf, withOmitted } from './log-lines.ts'
 import type { LogOutput } from './log.ts'
 import type { Metrics } from './metrics.ts'
+import type { RouteSeries } from './request-metrics.ts'
 
 /** A WebSocket that was opened. */
 const SWITCHED = 101
@@ -25,19 +26,32 @@ export function createAccessLog(
   refusals: 'all' | 'sampled',
 ) {
   const sampler = createLogSampler(accessLine, (line, omitted) => write(withOmitted(line, omitted)))
+  const byRoute = new WeakMap<GatewayRoute, RouteSeries>()
+  function seriesOf(route: GatewayRoute): RouteSeries {
+    const known = byRoute.get(route)
+    if (known !== undefined) return known
+    const series = metrics.seriesOf(route)
+    byRoute.set(route, series)
+    return series
+  }
   const observe = atCallbackEnd((exchange: Exchange) => {
     const { route, decision, source, forwarded, endedAt } = exchange
     const status = statusOf(exchange)
-    const match = route?.match ?? 'unmatched'
+    const series = route === undefined ? metrics.unmatched : seriesOf(route)
+    const method = route === undefined ? 'any' : exchange.method
 
-    metrics.requests.inc(match, route ? exchange.method : 'any', String(status), source)
+    if (route?.clientLabel === undefined) series.requests.inc(method, String(status), source)
+    else {
+      // As in the log: that of a verified token, also if it is refused.
+      const client = route.clientLabel(exchange.caller?.client ?? exchange.refusal?.client)
+      series.requests.inc(method, String(status), source, client)
+    }
     // A WebSocket is open for hours: its duration is that of its handshake.
     const respondedAt = status === SWITCHED ? forwarded!.headAt! : endedAt
-    metrics.requestSeconds.observe((respondedAt - exchange.startedAt) / 1000, match)
+    series.seconds.observe((respondedAt - exchange.startedAt) / 1000, exchange.sampledTraceId)
     // An upstream that hangs is slow, also if its callers leave before the head.
     const end = forwarded?.headAt ?? (forwarded?.leftWaitingFor === 'response' ? endedAt : undefined)
-    if (end !== undefined && route?.upstream !== undefined)
-      metrics.upstreamSeconds.observe((end - exchange.forwardedAt!) / 1000, route.upstream)
+    if (end !== undefined) series.upstreamSeconds?.observe((end - exchange.forwardedAt!) / 1000)
     if (decision?.mode === 'store' && !decision.cached)
       metrics.storeSeconds.observe((exchange.decidedAt! - exchange.limitAt!) / 1000)
     count(exchange, status)

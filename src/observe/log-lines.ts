@@ -18,7 +18,10 @@ export function accessLine(exchange: Exchange, level: 'info' | 'error' = 'info')
   line += text('method', cut(exchange.method))
   if (target === undefined) line += text('path', cut(exchange.path))
   else line += `,"host":"${cut(target.host)}","path":"${cut(exchange.path!)}"`
-  if (route !== undefined) line += text('route', route.match) + text('upstream', route.upstream)
+  if (route !== undefined) {
+    line += text('route', route.match) + text('routeName', route.name) + text('upstream', route.upstream)
+    if (route.labelsText !== undefined) line += `,"labels":${route.labelsText}`
+  }
   line += text('client', caller?.client ?? exchange.refusal?.client)
   if (claimed !== undefined) line += `${text('client', claimed)},"claimed":true`
   if (exchange.callers.length > 0) line += text('caller', callersText(exchange.callers))

@@ -1,14 +1,13 @@
 import type * as prom from 'prom-client'
 import { createHotCounter, createHotHistogram } from './hot-metrics.ts'
 import { collectNodeMetrics } from './node-metrics.ts'
+import { createRequestMetrics } from './request-metrics.ts'
 import { AggregatorRegistry, Counter, Gauge, Registry } from './prom-client.ts'
 import { VERSION } from '../runtime/package.ts'
 import { REVISION } from '../runtime/revision.ts'
 
-/** Upper bounds in seconds. Requests range from a cache hit on loopback to a slow upstream. */
-export const REQUEST_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+/** Upper bounds in seconds. */
 export const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25]
-const REQUEST_LABELS = ['route', 'method', 'code', 'source'] as const
 
 export type Metrics = ReturnType<typeof createMetrics>
 /** The metrics of one process, as plain values. */
@@ -43,8 +42,7 @@ export function createMetrics() {
     })
   const hotCounter = <Label extends string>(name: string, labels: readonly Label[], help: string) =>
     createHotCounter(registry, { name, labelNames: labels, help })
-  const hotHistogram = (series: string, help: string, buckets = REQUEST_BUCKETS) =>
-    createHotHistogram(registry, parse(series, help), buckets)
+  const ofStore = { name: 'sluice_store_duration_seconds', help: 'Time of decisions.' }
 
   const build = gauge('first', 'sluice_build_info{version,revision,node}', 'Versions in use; always 1.')
   build.set({ version: VERSION, revision: REVISION, node: process.versions.node }, 1)
@@ -53,7 +51,6 @@ export function createMetrics() {
   const failedReloads = counter('sluice_config_reload_failures_total', 'Rejected configurations.')
   const configHash = gauge('first', 'sluice_config_hash_info{hash}', 'Configuration used; always 1.')
   const dropped = counter('sluice_dropped_sockets_total{bound}', 'Sockets closed at a limit.')
-  const toHead = 'From forwarding a request to the head of its response, or until its caller left.'
   const outcomes = 'Within, near (80 % used), over, over_cached (without the store) or shadow_over.'
   for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) dropped.inc({ bound }, 0)
 
@@ -66,11 +63,9 @@ export function createMetrics() {
     introspections: counter('sluice_introspection_requests_total{issuer,result}', 'Introspections.'),
     failures: counter('sluice_failures_total', 'Failed authentications and unmatched requests.'),
     failuresRefused: counter('sluice_failures_refused_total', 'Refused for too many failures.'),
-    requests: hotCounter('sluice_http_requests_total', REQUEST_LABELS, 'Ended requests.'),
-    requestSeconds: hotHistogram('sluice_http_request_duration_seconds{route}', 'Time of requests.'),
-    upstreamSeconds: hotHistogram('sluice_upstream_duration_seconds{upstream}', toHead),
+    ...createRequestMetrics(registry),
     decisions: hotCounter('sluice_limit_decisions_total', ['limit', 'outcome'], outcomes),
-    storeSeconds: hotHistogram('sluice_store_duration_seconds', 'Time of decisions.', STORE_BUCKETS),
+    storeSeconds: createHotHistogram(registry, ofStore, STORE_BUCKETS).of(),
     overrides: gauge('max', 'sluice_limit_overrides', "Clients' limits set by operators."),
     fallbackDecisions: counter('sluice_store_fallback_decisions_total{mode}', 'Fallback decisions.'),
     workerEnds: counter('sluice_worker_ends_total', 'Workers that exited unexpectedly.'),

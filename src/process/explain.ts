@@ -153,6 +153,8 @@ function explainRoute(route: CompiledRoute, config: Config) {
     issuers: trust.map(({ issuer }) => issuer),
     scope,
     upstream: upstream?.name ?? null,
+    name: route.name ?? null,
+    labels: route.labels ?? null,
     origins: upstream?.origins ?? [],
     respond: respond ?? null,
     maxBody,

@@ -28,7 +28,7 @@ export function createListeners(current: () => Wired, log: Log, metrics: Metrics
   const events: ListenerEvents = {
     idField: () => current().config.headers.requestId,
     unreadable(peer, status, error, requestId) {
-      metrics.requests.inc('unmatched', 'any', String(status), 'gateway')
+      metrics.unmatched.requests.inc('any', String(status), 'gateway')
       const ip = normalizeAddress(peer)
       log.info({ requestId, ip, source: 'gateway', status, error }, 'malformed request')
     },

@@ -2,6 +2,7 @@ import { PROOF_ALGORITHMS } from '../authenticate/proof/dpop.ts'
 import type { ResourceMetadata } from '../authenticate/token/resource-metadata.ts'
 import { seesCertificates } from '../config/checks.ts'
 import type { Config } from '../config/compile.ts'
+import { OTHER_CLIENTS } from '../config/route-names.ts'
 import { type Cors, createCors, type CorsSettings } from '../downstream/cors.ts'
 import { hostErrorFormats } from '../downstream/reply.ts'
 import { createRequestFields, isCallerField } from '../downstream/request-fields.ts'
@@ -40,7 +41,7 @@ export function openRoutes(
   log: Log,
   onDroppedField: (upstream: string, field: string) => void,
 ) {
-  const { routes, upstreams, listen, headers, limits, parameters, prefix } = config
+  const { routes, upstreams, listen, headers, limits, parameters, prefix, clients, metrics } = config
   const errorFormats = new Map(upstreams.map(({ name, errors }) => [name, errors]))
   const perClient = limits
     .filter((limit) => isPerClient(limit) && limit.counts === undefined)
@@ -97,10 +98,15 @@ export function openRoutes(
     return cors
   }
 
+  const listed = new Set(clients.map(({ caller }) => caller))
+  const labelOf = (client = ''): string => (listed.has(client) ? client : OTHER_CLIENTS)
+  const clientLabel = metrics.clients === 'listed' ? labelOf : undefined
   const serve = (route: CompiledRoute): GatewayRoute => ({
     ...route,
     countsByIp: route.limits.some(({ per }) => per.includes('ip')),
     fields: fields.get(route.upstream ?? '') ?? askedFields,
+    labelsText: route.labels && JSON.stringify(route.labels),
+    clientLabel,
     forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
     errorFormat: isGuarded(route) ? 'oauth' : (errorFormats.get(route.upstream ?? '') ?? 'problem'),
     cors: compileCors(route.cors),

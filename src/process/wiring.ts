@@ -6,11 +6,11 @@ import type { GatewayDeps } from '../gateway/exchange.ts'
 import type { createFailures } from '../gateway/failures.ts'
 import { createGateway } from '../gateway/gateway.ts'
 import { createUsage } from '../gateway/usage.ts'
-import type { LimitOutcome } from '../limit/limiter.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { createForward, type Forward, type Upstream } from '../upstream/upstream.ts'
 import { createAuthentication, type LoadedKeys } from './open-authentication.ts'
+import { declareSeries } from './declared-series.ts'
 import type { OpenedStore } from './open-store.ts'
 import type { Resources } from './resources.ts'
 import { openRoutes } from './routes.ts'
@@ -31,21 +31,6 @@ interface Parts extends Pick<
 
 /** The parts that a reload replaces. */
 export type Wired = ReturnType<ReturnType<typeof createWiring>['wire']>
-
-/** Shows the series of what may happen first: Prometheus sees no increase in a series that begins with it. */
-function declareSeries({ limits, routes, upstreams }: Config, metrics: Metrics): void {
-  for (const { name: upstream } of upstreams) metrics.droppedFields.inc({ upstream }, 0)
-  for (const { name, shadow } of limits) {
-    const outcomes: readonly LimitOutcome[] = shadow ? ['within', 'near', 'shadow_over'] : LIVE_OUTCOMES
-    for (const outcome of outcomes) metrics.decisions.declare(name, outcome)
-  }
-  for (const { match, methods, limits: own } of routes) {
-    const [method = 'GET'] = methods ?? []
-    if (own.length > 0) metrics.requests.declare(match, method, '429', 'gateway')
-  }
-}
-
-const LIVE_OUTCOMES: readonly LimitOutcome[] = ['within', 'near', 'over', 'over_cached']
 
 /** Creates what builds the parts of one configuration after another; unchanged resources are kept. */
 export function createWiring(resources: Resources, parts: Parts) {

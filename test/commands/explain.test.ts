@@ -35,6 +35,16 @@ describe('sluice explain', () => {
     ])
   })
 
+  it('prints the name and the labels of a route', async () => {
+    const limits = '  requests: { per: [client], limit: 10, window: 1m }'
+    const route = '  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests]'
+    const more = ', name: accounts, labels: { team: payments, tier: "1" } }'
+    const { stdout } = await explain(configFile(limits, { routes: route + more }), '/x')
+    expect(stdout).toMatch(
+      /^named +accounts +in metrics, spans and the log; labels team="payments", tier="1"$/m,
+    )
+  })
+
   it('prints the points that a call takes of a limit', async () => {
     const limits = `  requests: { per: [client], limit: 10, window: 1m }\n${SYNC}`
     const routes = `  - { match: "/:connection", upstream: data, authenticate: bearer, limits: [requests, sync], cost: { requests: 4 } }

@@ -13,14 +13,16 @@ it('shows any durations as a histogram of prom-client does', async () => {
     fc.asyncProperty(calls, fc.boolean(), async (observed, labelled) => {
       const [ours, theirs] = [new Registry(), new Registry()]
       const labelNames = labelled ? ['upstream'] : []
-      const mine = createHotHistogram(ours, { ...described, labelNames }, BUCKETS)
+      const mine = createHotHistogram(ours, described, BUCKETS)
+      // Without a label, zeros are shown before the first observation.
+      if (!labelled) mine.of()
       const histogram = new Histogram({ ...described, buckets: BUCKETS, labelNames, registers: [theirs] })
       for (const [duration, upstream] of observed) {
         if (labelled) {
-          mine.observe(duration, upstream)
+          mine.of({ upstream }).observe(duration)
           histogram.observe({ upstream }, duration)
         } else {
-          mine.observe(duration)
+          mine.of().observe(duration)
           histogram.observe(duration)
         }
       }

@@ -22,9 +22,9 @@ it('adds up the counters of processes, and combines each gauge by its aggregator
   const workers = [createMetrics(), createMetrics()] as const
   first.configLoaded('abc')
   for (const [i, worker] of workers.entries()) {
-    worker.requests.inc('/*', 'GET', '200', 'upstream')
-    worker.requests.inc('/*', 'GET', i === 0 ? '200' : '429', 'gateway')
-    worker.requestSeconds.observe(0.002, '/*')
+    worker.seriesOf({ match: '/*' }).requests.inc('GET', '200', 'upstream')
+    worker.seriesOf({ match: '/*' }).requests.inc('GET', i === 0 ? '200' : '429', 'gateway')
+    worker.seriesOf({ match: '/*' }).seconds.observe(0.002)
     showStore(worker, i === 0 ? 'local' : 'store')
   }
   const all = await Promise.all([first, ...workers].map(({ values }) => values()))
@@ -34,10 +34,11 @@ it('adds up the counters of processes, and combines each gauge by its aggregator
     expect.stringMatching(/^sluice_config_last_reload_success_timestamp_seconds \d{10}/),
     'sluice_config_reload_failures_total 0',
     'sluice_config_hash_info{hash="abc"} 1',
-    'sluice_http_requests_total{route="/*",method="GET",code="200",source="upstream"} 2',
-    'sluice_http_requests_total{route="/*",method="GET",code="200",source="gateway"} 1',
-    'sluice_http_requests_total{route="/*",method="GET",code="429",source="gateway"} 1',
-    'sluice_http_request_duration_seconds_count{route="/*"} 2',
+    'sluice_http_requests_total{route="/*",method="GET",code="200",source="upstream",upstream=""} 2',
+    'sluice_http_requests_total{route="/*",method="GET",code="200",source="gateway",upstream=""} 1',
+    'sluice_http_requests_total{route="/*",method="GET",code="429",source="gateway",upstream=""} 1',
+    'sluice_http_request_duration_seconds_count{route="unmatched",upstream=""} 0',
+    'sluice_http_request_duration_seconds_count{route="/*",upstream=""} 2',
     ...(await linesOf(all, /^sluice_store_duration_seconds/)),
     'sluice_workers 2',
     'sluice_store_up 0',
@@ -58,17 +59,18 @@ it('adds up the counters of processes, and combines each gauge by its aggregator
 
 it('keeps the counters of a process that exited, and drops its gauges', async () => {
   const exited = createMetrics()
-  exited.requests.inc('/*', 'GET', '200', 'upstream')
-  exited.requestSeconds.observe(0.002, '/*')
+  exited.seriesOf({ match: '/*' }).requests.inc('GET', '200', 'upstream')
+  exited.seriesOf({ match: '/*' }).seconds.observe(0.002)
   showStore(exited, 'local')
   const kept = countsOf([await exited.values()])
   const successor = createMetrics()
-  successor.requests.inc('/*', 'GET', '200', 'upstream')
+  successor.seriesOf({ match: '/*' }).requests.inc('GET', '200', 'upstream')
   showStore(successor, 'store')
   const sum = [await successor.values(), countsOf([kept, kept])]
   expect(await linesOf(sum, /^sluice_(http_requests_total|store_up|.*seconds_count)/)).toEqual([
-    'sluice_http_requests_total{route="/*",method="GET",code="200",source="upstream"} 3',
-    'sluice_http_request_duration_seconds_count{route="/*"} 2',
+    'sluice_http_requests_total{route="/*",method="GET",code="200",source="upstream",upstream=""} 3',
+    'sluice_http_request_duration_seconds_count{route="unmatched",upstream=""} 0',
+    'sluice_http_request_duration_seconds_count{route="/*",upstream=""} 2',
     'sluice_store_duration_seconds_count 0',
     'sluice_store_up 1',
   ])

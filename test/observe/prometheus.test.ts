@@ -68,8 +68,8 @@ await gateway.close()
 
 /** Public names, which operators use in their own alerts and panels. */
 const NAMES = [
-  'sluice_http_requests_total{route,method,code,source}',
-  'sluice_http_request_duration_seconds_count{route}',
+  'sluice_http_requests_total{route,method,code,source,upstream}',
+  'sluice_http_request_duration_seconds_count{route,upstream}',
   'sluice_upstream_duration_seconds_count{upstream}',
   'sluice_limit_decisions_total{limit,outcome}',
   'sluice_limit_overrides',
@@ -130,15 +130,29 @@ it('/metrics shows what may happen first as 0: Prometheus sees no increase in a 
     ...['within', 'near', 'over', 'over_cached'].map((outcome) => `calls ${outcome}`),
     ...['within', 'near', 'shadow_over'].map((outcome) => `trial ${outcome}`),
   ])
-  const requests = [...body.matchAll(/^sluice_http_requests_total\{.*$/gm)].map(([line]) => line)
-  expect(requests).toEqual([
-    'sluice_http_requests_total{route="GET,POST /a",method="GET",code="429",source="gateway"} 0',
+  const declared = (route: string, source: string) =>
+    [
+      ...body.matchAll(
+        /^sluice_http_requests_total\{route="(.*)",method="GET",code="(.*)",source="(.*)",upstream="data"\} 0$/gm,
+      ),
+    ]
+      .filter(([, ofRoute, , bySource]) => ofRoute === route && bySource === source)
+      .map(([, , code]) => code!)
+      .toSorted()
+  expect(declared('GET,POST /a', 'gateway')).toEqual(['401', '429', '499', '500', '502', '503', '504'])
+  expect(declared('/b', 'gateway')).toEqual(['499', '500', '502', '504'])
+  for (const route of ['GET,POST /a', '/b'])
+    expect(declared(route, 'upstream')).toEqual(['200', '500', '502', '503', '504'])
+  for (const series of [
+    'sluice_upstream_duration_seconds_count{upstream="data"}',
+    'sluice_http_request_duration_seconds_count{route="/b",upstream="data"}',
   ])
+    expect(body).toContain(`${series} 0\n`)
   await close()
 })
 
 it('/metrics passes promtool check metrics', () => {
-  expect(metrics).toContain('sluice_http_request_duration_seconds_count{route="unmatched"} 1')
+  expect(metrics).toContain('sluice_http_request_duration_seconds_count{route="unmatched",upstream=""} 1')
   expect(promtool(['check', 'metrics'], metrics)).toEqual([0, ''])
 })
 

@@ -1,4 +1,5 @@
-import { type Metrics, REQUEST_BUCKETS, STORE_BUCKETS } from '../../observe/metrics.ts'
+import { type Metrics, STORE_BUCKETS } from '../../observe/metrics.ts'
+import { REQUEST_BUCKETS } from '../../observe/request-metrics.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { addCalls, addUp, mergeLists, sum } from '../../runtime/merge.ts'
 
@@ -27,7 +28,11 @@ export type LastMinute = Readonly<ReturnType<typeof showMinute>>
 
 /** Reads the counters of this process periodically, to compare them with those of a minute ago. */
 export function createLastMinute({ requests, requestSeconds, upstreamSeconds, storeSeconds }: Metrics) {
-  const histograms = { requests: requestSeconds, upstream: upstreamSeconds, store: storeSeconds }
+  const durations = {
+    requests: requestSeconds.series,
+    upstream: upstreamSeconds.series,
+    store: () => [storeSeconds],
+  }
   const kinds = ['requests', 'upstream', 'store'] as const
   /** Returns what has been counted since the start; with the sign -1, to be subtracted later. */
   function read(sign: 1 | -1): MinuteCounts {
@@ -37,8 +42,8 @@ export function createLastMinute({ requests, requestSeconds, upstreamSeconds, st
         return { route, code, source, calls: sign * count }
       }),
       durations: kinds.flatMap((kind) =>
-        histograms[kind].series().map(({ label, counts }) => {
-          const name = kind === 'upstream' ? label : ''
+        durations[kind]().map(({ labels, counts }) => {
+          const name = kind === 'upstream' ? labels['upstream']! : ''
           return { kind, name, counts: counts.map((count) => sign * count) }
         }),
       ),

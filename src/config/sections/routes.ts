@@ -4,6 +4,7 @@ import { counterNameOf, type KeyedLimit } from '../../policy/key.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { routeCors } from './cors.ts'
 import { tlsFiles, certWithoutKey } from './listeners.ts'
+import { routeLabels, routeName } from './metrics.ts'
 import { backendAddress, callerField, fieldIssue, hostValue, identityField, tlsName } from './texts.ts'
 import { atKey, bool, choice, distinct, duration, exclusive, int } from './values.ts'
 import { list, named, section, size, stringThat, text } from './values.ts'
@@ -96,6 +97,8 @@ const route = section(
     cors: routeCors.optional(),
     timeoutMs: duration('1ms', '1d').optional(),
     upgrade: choice(['websocket']).optional(),
+    name: routeName.optional(),
+    labels: routeLabels.optional(),
   },
   function* (route) {
     const { match, respond, authenticate, scope, limits, maxBody, body, timeoutMs, cors, upgrade } = route

@@ -1,0 +1,42 @@
+import type { Config } from '../config/compile.ts'
+import { OTHER_CLIENTS } from '../config/route-names.ts'
+import type { LimitOutcome } from '../limit/limiter.ts'
+import type { Metrics } from '../observe/metrics.ts'
+
+type ConfiguredRoute = Config['routes'][number]
+
+/** Shows the series of what may happen first: Prometheus sees no increase in a series that begins with it. */
+export function declareSeries(config: Config, metrics: Metrics): void {
+  const { limits, routes, upstreams, store } = config
+  for (const { name: upstream } of upstreams) {
+    metrics.droppedFields.inc({ upstream }, 0)
+    metrics.upstreamSeconds.of({ upstream })
+  }
+  for (const { name, shadow } of limits) {
+    const outcomes: readonly LimitOutcome[] = shadow ? ['within', 'near', 'shadow_over'] : LIVE_OUTCOMES
+    for (const outcome of outcomes) metrics.decisions.declare(name, outcome)
+  }
+  for (const route of routes) declareRoute(route, config, metrics)
+  if (store === 'memory') return
+  for (const { onOutage: mode } of limits) if (mode !== undefined) metrics.fallbackDecisions.inc({ mode }, 0)
+}
+
+const LIVE_OUTCOMES: readonly LimitOutcome[] = ['within', 'near', 'over', 'over_cached']
+
+/** Shows the failures of a route that alerts compare, for the first of its methods. */
+function declareRoute(route: ConfiguredRoute, { metrics: { clients } }: Config, metrics: Metrics): void {
+  const { requests } = metrics.seriesOf(route)
+  const { authenticate, limits, methods, upstream } = route
+  const [method = 'GET'] = methods ?? []
+  const further = clients === 'listed' ? [OTHER_CLIENTS] : []
+  const byGateway = ['499', '500']
+  if (authenticate !== 'none') byGateway.push('401')
+  if (limits.length > 0) byGateway.push('429')
+  if (limits.length > 0 || authenticate === 'bearer') byGateway.push('503')
+  if (upstream !== undefined) {
+    byGateway.push('502', '504')
+    for (const code of ['200', '500', '502', '503', '504'])
+      requests.declare(method, code, 'upstream', ...further)
+  }
+  for (const code of byGateway) requests.declare(method, code, 'gateway', ...further)
+}

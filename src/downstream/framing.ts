@@ -10,7 +10,7 @@ export type BodyLength = number | undefined
  */
 export const BODILESS: ReadonlySet<unknown> = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS'])
 
-/** Methods whose bodies every server reads. */
+/** Methods whose bodies servers expect. One that reads none must close the connection (RFC 9112 section 9.3). */
 const READ: ReadonlySet<unknown> = new Set(['POST', 'PUT', 'PATCH'])
 
 /** True for a body that a server may leave unread: its connection must not carry another request. */

@@ -34,8 +34,9 @@ const IDLE_MS = 4000
 const LIFE_MS = 300_000
 const SWEEP_MS = 1000
 /**
- * Rest of a socket after a response that has no body (HEAD, 204, 304), in milliseconds. A faulty
- * upstream sends a body nevertheless, which would be parsed as the next response. Its system holds
+ * Rest of a socket after a response that has no body (HEAD, 204, 304), or to a request with a body,
+ * in milliseconds. A faulty upstream sends a body nevertheless, or leaves that of the request unread
+ * and answers it as another request: those bytes would be parsed as the next response. Its system holds
  * a second small packet back until the first is acknowledged, which ours does within 40 ms (Linux:
  * TCP_DELACK_MIN), or with the next request. Bytes that come while the socket is idle close it. A
  * request does not wait for a rest to end if no more sockets may be opened: that would cost two of
@@ -181,7 +182,7 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
 
   /** Keeps a socket for another request, or closes it. */
   function free(socket: PooledSocket): void {
-    const { keepAliveMs = IDLE_MS, isBodiless = false } = socket.owner ?? {}
+    const { keepAliveMs = IDLE_MS, mayBeFollowed = false } = socket.owner ?? {}
     release(socket)
     if (!socket.writable || closed || performance.now() >= socket.usableUntil) {
       socket.destroy()
@@ -191,9 +192,9 @@ export function createConnections(addresses: Addresses, connect: Connect, max: n
     socket.idleSince = performance.now()
     socket.idleUntil = socket.idleSince + Math.min(IDLE_MS, keepAliveMs)
     idle.push(socket)
-    socket.rests = isBodiless
+    socket.rests = mayBeFollowed
     // After one poll, which reads the bytes that came meanwhile, also if this process was late.
-    if (isBodiless) setTimeout(() => setImmediate(endRest, socket), REST_MS).unref()
+    if (mayBeFollowed) setTimeout(() => setImmediate(endRest, socket), REST_MS).unref()
     serveQueue()
   }
 

@@ -111,6 +111,11 @@ export class UpstreamRequest {
     return this.#upstreamResponse?.complete === true
   }
 
+  /** True if a faulty upstream could send more after its response; see `REST_MS`. */
+  get mayBeFollowed(): boolean {
+    return this.isBodiless || this.outgoing.bodyLength !== 0
+  }
+
   /** True if its body is forwarded while it comes. */
   get streamed(): boolean {
     return this.outgoing.bodyLength !== 0 && this.body === undefined

@@ -30,6 +30,8 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
   upstreamRequest.isBodiless = isBodiless
   // The announced body may still come, and would be parsed as the next response.
   if (isBodiless && (coding || head.contentLength! > 0)) clientRequest!.shouldKeepAlive = false
+  // A server that refuses a request may not have read its body, in which the next request would begin.
+  if (status >= 400 && outgoing.bodyLength !== 0) clientRequest!.shouldKeepAlive = false
   // The next request could be another caller's.
   if (head.isConnectionBound) clientRequest!.shouldKeepAlive = false
   upstreamRequest.onHead(incoming, head.keepAliveMs)

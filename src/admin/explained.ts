@@ -1,3 +1,4 @@
+import type { CorsSettings } from '../downstream/cors.ts'
 import type { Params, Route } from '../downstream/router.ts'
 import type { Refusal } from '../errors.ts'
 import type { Limit } from '../policy/limit.ts'
@@ -15,6 +16,8 @@ export interface Explained {
   readonly refusal: (Pick<Refusal, 'status' | 'code' | 'message'> & { allow?: readonly string[] }) | null
   readonly route: ExplainedRoute | null
   readonly client: ExplainedClient | null
+  /** The pages of other origins that may read the response; null if the gateway does not decide about them. */
+  readonly cors: ExplainedCors | null
   /** Charged together or not at all. The headers of an admitted call report the first that is not a shadow. */
   readonly limits: readonly ExplainedLimit[]
   /** The routes before the matching one, or all routes if none matches. */
@@ -35,6 +38,11 @@ interface ExplainedRoute extends Pick<Route, 'match' | 'authenticate' | 'scope' 
   readonly respond: NonNullable<Route['respond']> | null
   /** Milliseconds to the head of the response; null without an upstream. */
   readonly timeoutMs: number | null
+}
+
+interface ExplainedCors extends CorsSettings {
+  /** True if the Origin of the question is allowed; null if it has none. */
+  readonly allowed: boolean | null
 }
 
 interface ExplainedClient {

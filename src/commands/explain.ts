@@ -52,7 +52,7 @@ async function explainLive(question: RequestLine, args: Args, io: Io): Promise<E
 }
 
 function describeExplained(explained: Explained): string {
-  const { at, request, path, readings, refusal, route, client, limits, passedOver } = explained
+  const { at, request, path, readings, refusal, route, client, cors, limits, passedOver } = explained
   const { method, host, target } = request
   const live = limits.filter(({ leftOut, shadow }) => leftOut === null && !shadow)
   // The lowest limit of a counter decides.
@@ -73,6 +73,7 @@ function describeExplained(explained: Explained): string {
       ...(route === null ? [] : describeRoute(route, limits)),
       full !== undefined && ['refused', 'now', `by the limit "${full.name}": ${used}`],
       client !== null && ['client', client.id, describeClient(client)],
+      cors !== null && ['cors', formatList(cors.origins), describeCors(cors)],
     ]),
     formatRows(
       ['SERVERS COULD READ IT AS', 'WHICH LEADS TO'],
@@ -126,6 +127,14 @@ function refusalsOf({ per, leftOut, missing }: Explained['limits'][number]): rea
     const status = LACKING[part.split(':', 1)[0]!]
     return status === undefined ? [] : `${status} without ${part}`
   })
+}
+
+/** Describes what a page of another origin gets. */
+function describeCors({ allowed, credentials, maxAgeMs }: NonNullable<Explained['cors']>): string {
+  if (allowed === false)
+    return 'a page of the origin in --headers is none of these: it cannot read the response'
+  const reads = `may read the response${credentials ? ', and send cookies' : ''}`
+  return `${reads}; preflights get a 204, without a token or a charge, kept for ${formatWindow(maxAgeMs)}`
 }
 
 /** Describes a client by its settings for pushed requests, in the words of the file. */

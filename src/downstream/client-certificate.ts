@@ -5,17 +5,21 @@ import { decodeSegment } from './target.ts'
 
 /**
  * Returns the certificate of a TLS client in DER: if a trusted proxy sends the request, from its
- * `field`, in lower case, else from the socket. Undefined if the field occurs twice: the caller may
- * have sent one.
+ * `field`, in lower case, else from the socket. Calls `onSeveral` and returns undefined if the field
+ * occurs twice, or could name several certificates: the caller may have written one.
  */
 export function clientCertificate(
   { socket, headersDistinct }: IncomingMessage,
   trusted: boolean,
   field: string,
+  onSeveral: () => void,
 ) {
   if (trusted) {
     const [value, second] = headersDistinct[field] ?? []
-    return second === undefined ? readCertificateHeader(value) : undefined
+    const certificate = second === undefined ? readCertificateHeader(value) : 'several'
+    if (certificate !== 'several') return certificate
+    onSeveral()
+    return undefined
   }
   return socket instanceof TLSSocket ? certificateOf(socket)?.der : undefined
 }
@@ -39,13 +43,13 @@ const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 /**
  * Parses the certificate that a proxy reports: a byte sequence (RFC 9440 section 2.1), bare base64
  * (Traefik: of the whole chain, the client's first; Azure), URL-encoded PEM (nginx, AWS), or `Cert`
- * of `X-Forwarded-Client-Cert` (Envoy).
+ * of `X-Forwarded-Client-Cert` (Envoy). Returns `several` if it could name more than one client's.
  */
-export function readCertificateHeader(value: string | undefined): Buffer | undefined {
+export function readCertificateHeader(value: string | undefined): Buffer | 'several' | undefined {
   if (value === undefined) return undefined
-  const certificate = /^\s*(?:By|Hash|Cert|Chain|Subject|URI|DNS)=/i.test(value)
-    ? certOfElement(value)
-    : value
+  const isElement = /^\s*(?:By|Hash|Cert|Chain|Subject|URI|DNS)\s*=/i.test(value)
+  if (isElement && hasSeveral(value)) return 'several'
+  const certificate = isElement ? certOfElement(value) : value
   if (certificate === undefined) return undefined
   const text = decodeSegment(certificate.trim())
   // A byte sequence is no list.
@@ -55,15 +59,29 @@ export function readCertificateHeader(value: string | undefined): Buffer | undef
   return BASE64.test(base64) ? Buffer.from(base64, 'base64') : undefined
 }
 
+/** `Cert=` of an element, in any case, outside quotes. */
+const CERT = /(?:^|;)\s*Cert\s*=/gi
+
+/** Splits a value at its quotes: what is within them is at odd indexes. A quote in them is escaped. */
+const splitAtQuotes = (value: string): readonly string[] => value.replaceAll('\\"', '').split('"')
+
+const outsideQuotes = (parts: readonly string[]): readonly string[] =>
+  parts.map((part, i) => (i % 2 === 0 ? part : '"'))
+
 /**
- * Returns `Cert` of the one element of `X-Forwarded-Client-Cert`. Several elements are those of
- * several hops, of which a caller could have written the first: undefined.
+ * True if an `X-Forwarded-Client-Cert` has several elements, which are those of several hops, or
+ * several `Cert`: a caller could have written one of them.
  */
+function hasSeveral(value: string): boolean {
+  const text = outsideQuotes(splitAtQuotes(value)).join('')
+  return text.includes(',') || (text.match(CERT) ?? []).length > 1
+}
+
+/** Returns `Cert` of the one element of `X-Forwarded-Client-Cert`. */
 function certOfElement(element: string): string | undefined {
-  // Within quotes at odd indexes; a quote in them is escaped.
-  const parts = element.replaceAll('\\"', '').split('"')
-  if (parts.some((part, i) => i % 2 === 0 && part.includes(','))) return undefined
-  const quoted = parts.findIndex((part, i) => i % 2 === 0 && /(?:^|;)\s*Cert=$/i.test(part))
+  const parts = splitAtQuotes(element)
+  const unquoted = outsideQuotes(parts)
+  const quoted = unquoted.findIndex((part) => /(?:^|;)\s*Cert\s*=\s*$/i.test(part))
   if (quoted !== -1) return parts[quoted + 1]
-  return /(?:^|;)\s*Cert=([^;]+)/i.exec(parts.filter((_, i) => i % 2 === 0).join(''))?.[1]
+  return /(?:^|;)\s*Cert\s*=([^;"]+)/i.exec(unquoted.join(''))?.[1]
 }

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Reply } from './reply.ts'
-import { type Match, METHODS, ROUTABLE_METHODS } from './router.ts'
+import { type Match, METHODS, ROUTABLE_METHODS, type Route } from './router.ts'
 
 /** Settings for the pages that may read the responses of a route. */
 export interface CorsSettings {
@@ -67,10 +67,10 @@ export function ownCorsFields(fields: CorsFields, checked: Reply['checked']): st
 }
 
 /** Returns the settings for the response to a request; `others` are those of a path without a route. */
-export function corsOf<R extends { readonly cors: Cors | undefined }>(
-  found: Match<R>,
-  others: Cors | undefined,
-): Cors | undefined {
+export function corsOf<C>(
+  found: Match<{ readonly cors: C | undefined } & Route>,
+  others: C | undefined,
+): C | undefined {
   if (found === undefined) return others
   if ('route' in found) return found.route.cors
   return found.nearest === undefined ? others : found.nearest.cors

@@ -34,7 +34,7 @@ const STEPS: readonly Step[] = [
   { contains: '%2F', read: (path) => path.replaceAll('%2F', '/') },
   { contains: '%5C', read: (path) => path.replaceAll('%5C', '/') },
   // Decodes the start of a query or fragment for the next server, which ends the path there.
-  { contains: '%3F', read: (path) => path.slice(0, path.indexOf('%3F')) },
+  { contains: '%3F', read: (path) => path.slice(0, path.indexOf('%3F')) || '/' },
   { contains: '%23', read: (path) => path.slice(0, path.indexOf('%23')) },
   // Drops path parameters, before or after decoding, or takes `;` for the start of a query.
   { contains: ';', read: (path) => path.replaceAll(/;[^/]*/g, '') },
@@ -63,9 +63,13 @@ export function readingsOf(target: Target, named: ReadonlySet<string>): readonly
   if (path.length > MAX_LENGTH) return tooLong()
   const readings = new Set([path])
   const refusal = addReadings(readings, named)
-  const inQuery = pathsInQuery(target)
-  if (refusal !== undefined || inQuery.length === 0) return refusal ?? [...readings]
-  for (const one of [...readings].flatMap((reading) => readFromQuery(reading, inQuery))) {
+  if (refusal !== undefined) return refusal
+  const fromQueries = [...readings].flatMap((reading) => [
+    ...readFromQuery(reading, target.query),
+    ...readFromEscapedQuery(reading),
+  ])
+  if (fromQueries.length === 0) return [...readings]
+  for (const one of fromQueries) {
     if (one === undefined) return unreadable()
     readings.add(one)
   }
@@ -89,23 +93,28 @@ function addReadings(readings: Set<string>, named: ReadonlySet<string>): Refusal
 const tooLong = () =>
   badRequest(`The path can be read in several ways, and is longer than ${MAX_LENGTH} characters.`)
 
-/** Returns the paths at the start of a query, as PHP frameworks read them; undefined for one that is not a path. */
-function pathsInQuery({ query }: Target): readonly (string | undefined)[] {
+/**
+ * Returns the paths that PHP frameworks read at the start of a query, undefined for what is not a path:
+ * as they are, for an application at the root, or one that does not know its folder, and below the
+ * folder of the script, or the path, which may be that of a folder.
+ */
+function readFromQuery(path: string, query: string): readonly (string | undefined)[] {
   if (!query.startsWith('?/')) return []
   const [whole = ''] = query.slice(1).split('?', 1)
   const [first = ''] = whole.split('&', 1)
-  return [canonicalPath(whole), canonicalPath(first)]
+  const base = path.replace(/\/$/, '')
+  const folder = SCRIPT.test(base) ? base.slice(0, base.lastIndexOf('/')) : base
+  return [whole, first].flatMap((text) => {
+    const one = canonicalPath(text)
+    return one === undefined ? [one] : [one, `${folder}${one}`]
+  })
 }
 
-/**
- * Returns the paths in the query if `path` is that of a script or of a folder, which may have one:
- * the application is in this folder, or does not know of it.
- */
-function readFromQuery(path: string, inQuery: readonly (string | undefined)[]) {
-  const isScript = SCRIPT.test(path.replace(/\/$/, ''))
-  if (!isScript && !path.endsWith('/')) return []
-  const folder = isScript ? path.replace(/\/[^/]*\/?$/, '') : path.replace(/\/$/, '')
-  return inQuery.flatMap((one) => (one === undefined ? [one] : [one, `${folder}${one}`]))
+/** The same for a path whose `%3F` a server decodes for the next one. */
+function readFromEscapedQuery(path: string): readonly (string | undefined)[] {
+  const start = path.indexOf('%3F/')
+  if (start === -1 || start !== path.indexOf('%3F')) return []
+  return readFromQuery(path.slice(0, start), path.slice(start).replaceAll('%3F', '?'))
 }
 
 const unreadable = () =>

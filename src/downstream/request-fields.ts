@@ -34,15 +34,17 @@ const CLIENT_FIELDS = nameSet('x-client-id x-clientid')
 /** The fields by which frameworks replace the method of a POST. */
 const METHOD_OVERRIDES = ['x-http-method-override', 'x-http-method', 'x-method-override'] as const
 
-/** Returns the first field that asks for another method than that of the request. */
+/** Returns the first field that asks for another method than that of the request; a blank one asks for none. */
 export const contradictingOverride = (
   headers: Readonly<Record<string, string | string[] | undefined>>,
   method: string,
 ): string | undefined =>
   METHOD_OVERRIDES.find((name) => {
     const asked = headers[name]
-    // Node.js joins repeated fields of these names.
-    return asked !== undefined && (asked as string).trim().toUpperCase() !== method
+    if (asked === undefined) return false
+    // Node.js joins repeated fields of these names with commas.
+    const methods = (asked as string).split(',').map((one) => one.trim().toUpperCase())
+    return methods.some((one) => one !== '' && one !== method)
   })
 
 /**

@@ -31,10 +31,12 @@ const ESCAPED_IN_PATH = /[^A-Za-z0-9._~!$&'()*+,=:@;/%-]/g
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/
 const DOTS = /\/\.\.?(?:\/|$)/
 /**
- * The source of what ends the name of a script, after which CGI, PHP and ASP.NET take the rest of the
- * path as an argument.
+ * The source of what ends the name of a script, after which servers take the rest of the path as an
+ * argument (`PATH_INFO`, RFC 3875 section 4.1.5): PHP, ASP and ASP.NET, ISAPI, CGI, mod_wsgi, SSI,
+ * ColdFusion. Not `.jsp`, `.do`, `.action` and `.jsf`: a servlet container compares the ending of the
+ * last segment alone (Servlet 6.0 section 12.2).
  */
-export const SCRIPT_ENDING = String.raw`\.(?:php\d?|phtml|aspx?|ashx|asmx|svc|f?cgi|pl|py|cfm)`
+export const SCRIPT_ENDING = String.raw`\.(?:php\d?|phtml|aspx?|ashx|asmx|axd|svc|dll|exe|f?cgi|pl|py|rb|wsgi|shtml|cf[cm]|cfml)`
 /**
  * What servers read in more than one way: escapes that some decode once, twice or never, path
  * parameters, empty segments, a segment after a script, and `(S(…))`. `readings.ts` has the ways.
@@ -44,12 +46,14 @@ const QUERY = /^\?[\u0021\u0022\u0024-\u007e\u0080-\u00ff]*$/
 /** A host with an optional port (RFC 9110 section 4.2.3). */
 const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*\.?))(?::(\d{0,5}))?$/
 const NO_HOST = { host: '', port: '' }
+/** An absolute-form target: its host with the port, and the rest. */
 export const ABSOLUTE = /^https?:\/\/([^/?#]*)(.*)$/i
 
 /**
  * Parses a request target (RFC 9112 section 3.2) and its Host fields, or refuses it with a 400 if no
  * server may get it. The Host field, and the host of an absolute-form target, must be served. Without
- * a Host field, which only HTTP/1.0 may lack, the host is empty: any host must be served.
+ * a Host field, which only HTTP/1.0 may lack, the host is that of an absolute-form target (RFC 9112
+ * section 3.2.2), else empty: then any host must be served.
  */
 export function parseTarget(
   rawTarget: string,
@@ -58,18 +62,20 @@ export function parseTarget(
   mayLackHost = false,
 ): Target | Refusal {
   const { serves, servesOthers } = served
-  const lacksHost = hosts.length === 0 && mayLackHost && servesOthers
+  const isAbsolute = rawTarget.charCodeAt(0) !== 0x2f
+  const lacksHost = hosts.length === 0 && mayLackHost && (servesOthers || isAbsolute)
   if (hosts.length !== 1 && !lacksHost) return ambiguousFraming('Send exactly one Host header.')
-  const field = lacksHost ? NO_HOST : parseHost(hosts[0]!)
+  let field = lacksHost ? NO_HOST : parseHost(hosts[0]!)
   if (field === undefined) return badRequest('The Host header is not a host with an optional port.')
 
   let target = rawTarget
-  if (target.charCodeAt(0) !== 0x2f) {
+  if (isAbsolute) {
     const [, host, path] = (ABSOLUTE.exec(target) ?? ['', '', '']) as [string, string, string]
     const authority = parseHost(host)
     if (authority === undefined || !(servesOthers || serves(authority.host)))
       return badRequest('The request target must start with "/", or name a host served here.')
-    if (authority.host !== field.host || authority.port !== field.port)
+    if (lacksHost) field = authority
+    else if (authority.host !== field.host || authority.port !== field.port)
       return badRequest('The request target and the Host header name different hosts.')
     target = path.startsWith('/') ? path : `/${path}`
   }

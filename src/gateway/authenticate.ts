@@ -31,7 +31,10 @@ export function authenticate(deps: GatewayDeps, exchange: Routed): Outcome | Pro
     method,
     path: (publicUrl?.prefix ?? '') + target.path,
     proofs: head.proofs,
-    certificate: () => clientCertificate(request, trusted, deps.certificateField),
+    certificate: () =>
+      clientCertificate(request, trusted, deps.certificateField, () =>
+        deps.onSeveralCertificates(exchange.peer),
+      ),
   }))
   return found instanceof Promise
     ? found.then((result) => admit(deps, exchange, result))

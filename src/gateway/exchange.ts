@@ -92,6 +92,8 @@ export interface GatewayDeps extends Served {
   isReady(): boolean
   /** Called for `X-Forwarded-For` of a peer that is not trusted, on a route that counts by the address. */
   onIgnoredForwardedFor(peer: string): void
+  /** Called for a trusted proxy that reports several certificates of one TLS client. */
+  onSeveralCertificates(peer: string): void
   /** Undefined if failures are not counted. */
   readonly failures: Failures | undefined
   readonly authenticate: Authenticate

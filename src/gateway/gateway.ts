@@ -6,7 +6,7 @@ import { matchReadings, refuseReadings } from '../downstream/readings.ts'
 import { contradictingOverride } from '../downstream/request-fields.ts'
 import { hasReleasedSocket } from '../downstream/listener/released.ts'
 import { isGuarded } from '../downstream/router.ts'
-import { loggablePath, loggableTarget, parseTarget } from '../downstream/target.ts'
+import { ABSOLUTE, loggablePath, loggableTarget, parseTarget } from '../downstream/target.ts'
 import { refuseWebSocket } from '../downstream/websocket.ts'
 import { ambiguousFraming, badRequest, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import type { Decision } from '../limit/decision.ts'
@@ -100,6 +100,8 @@ function parse(deps: GatewayDeps, exchange: Exchange): Outcome {
     exchange.path = loggableTarget(requested)
     return target
   }
+  // The upstream gets the host that the target names (RFC 9112 section 3.2.2).
+  if (hosts.length === 0 && target.host !== '') request.headers.host = ABSOLUTE.exec(requested)![1]!
   exchange.target = target
   exchange.path = loggablePath(target.path)
   return undefined

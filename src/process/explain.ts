@@ -4,6 +4,7 @@ import type { Explained, ExplainedLimit } from '../admin/explained.ts'
 import type { RequestLine } from '../admin/operator-api.ts'
 import { keptClaims } from '../authenticate/token/kept-claims.ts'
 import type { Config } from '../config/compile.ts'
+import { corsOf, type CorsSettings } from '../downstream/cors.ts'
 import { describeMatch, matchReadings, refuseReadings } from '../downstream/readings.ts'
 import { createRouter, matchesHost, matchRoute } from '../downstream/router.ts'
 import { ABSOLUTE, parseTarget, servedHosts, type Target } from '../downstream/target.ts'
@@ -78,6 +79,9 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
   refusal ??= route ? route.refuseParams({ params }) : notFound()
   const index = route ? routes.indexOf(route) : routes.length
   const sent: Facts = { ...facts, route, params }
+  const [origin] = facts.field('origin') ?? []
+  // A preflight is answered by the settings of the request that it announces.
+  const [announced] = (method === 'OPTIONS' && facts.field('access-control-request-method')) || []
 
   const quotas: (Quota | null)[] = []
   /** Explains a limit of the route, also one that is left out of the request. */
@@ -124,6 +128,10 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
       ? { status: refusal.status, code: refusal.code, message: refusal.message, ...(allow && { allow }) }
       : null,
     route: route ? { ...explainRoute(route, config), index, params: { ...params } } : null,
+    cors: explainCors(
+      target && corsOf(match(announced ?? method, target.host, target.segments), config.cors),
+      origin,
+    ),
     client: caller.client === undefined ? null : explainClient(caller.client, config),
     limits: route && !refusal ? route.compiled.map(explainLimit) : [],
     passedOver: routes
@@ -160,6 +168,12 @@ function explainRoute(route: CompiledRoute, config: Config) {
     maxBody,
     timeoutMs: upstream === undefined ? null : (route.timeoutMs ?? upstream.timeoutMs),
   }
+}
+
+function explainCors(cors: CorsSettings | undefined, origin: string | undefined): Explained['cors'] {
+  if (cors === undefined) return null
+  const isAllowed = origin !== undefined && (cors.origins.includes('*') || cors.origins.includes(origin))
+  return { ...cors, allowed: origin === undefined ? null : isAllowed }
 }
 
 function explainClient(id: string, { clients, par }: Config) {

@@ -94,6 +94,9 @@ export async function buildService(
   const warnOfPeer = (peer: string) =>
     log.warn({ peer }, 'X-Forwarded-For ignored: its sender is not in listen.trustedProxies')
   const onIgnoredForwardedFor = throttle(warnOfPeer, WARN_OF_PEER_MS, String, MAX_PEERS)
+  const warnOfCertificates = (peer: string) =>
+    log.warn({ peer }, 'client certificate ignored: its sender reports several')
+  const onSeveralCertificates = throttle(warnOfCertificates, WARN_OF_PEER_MS, String, MAX_PEERS)
   const resources = createResources()
   const trace = tracing?.begin
   let closing = false
@@ -103,7 +106,8 @@ export async function buildService(
     return opened.notReadyReason()
   }
   const isReady = () => !closing && notReadyReason() === undefined
-  const kept = { log, metrics, opened, failures, limiter, trace, observe, onIgnoredForwardedFor, isReady }
+  const warnings = { onIgnoredForwardedFor, onSeveralCertificates }
+  const kept = { log, metrics, opened, failures, limiter, trace, observe, ...warnings, isReady }
   const { wire, loadIssuerKeys } = createWiring(resources, kept)
   let current = resources.replace(() => wire(started))
 

@@ -21,7 +21,7 @@ const MAX_FIELD = 64
 /** The parts that outlive a reload. */
 interface Parts extends Pick<
   GatewayDeps,
-  'limiter' | 'trace' | 'observe' | 'onIgnoredForwardedFor' | 'isReady'
+  'limiter' | 'trace' | 'observe' | 'onIgnoredForwardedFor' | 'onSeveralCertificates' | 'isReady'
 > {
   readonly log: Log
   readonly metrics: Metrics

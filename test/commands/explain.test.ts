@@ -59,6 +59,29 @@ describe('sluice explain', () => {
     expect(one.stdout).not.toMatch(/^sync/m)
   })
 
+  it('prints what pages of other origins get', async () => {
+    const routes = `  - { match: "/none", upstream: data, authenticate: none, cors: none }
+  - { match: "GET /any", upstream: data, authenticate: none, cors: { origins: ["*"] } }
+  - { match: "/*", upstream: data, authenticate: none }`
+    const more =
+      'cors: { origins: ["https://a.example", "https://b.example"], credentials: true, maxAge: 5m }'
+    const config = configFile(SYNC, { routes, more })
+    const shown = async (request: string, headers = {}) =>
+      /^cors +(.*)$/m.exec((await explain(config, request, '--headers', JSON.stringify(headers))).stdout)?.[1]
+    const all =
+      'https://a.example, https://b.example  may read the response, and send cookies; preflights get a 204, without a token or a charge, kept for 5m'
+    expect(await shown('/x')).toBe(all)
+    expect(await shown('/x', { Origin: 'https://b.example' })).toBe(all)
+    expect(await shown('/x', { Origin: 'https://c.example' })).toMatch(
+      /^https:\/\/a\.example, https:\/\/b\.example +a page of the origin in --headers is none of these: it cannot read the response$/,
+    )
+    const any = /^\* +may read the response; preflights get a 204, without a token or a charge, kept for 10m$/
+    expect(await shown('/any', { Origin: 'https://c.example' })).toMatch(any)
+    expect(await shown('/none')).toBeUndefined()
+    const announces = { Origin: 'https://c.example', 'Access-Control-Request-Method': 'GET' }
+    expect(await shown('OPTIONS /any', announces)).toMatch(any)
+  })
+
   it('prints the counter of a share', async () => {
     const limits = `  requests: { per: [client], limit: 10, window: 1m }
   trial: { per: [client], limit: 5, window: 1m, counts: requests, shadow: true }

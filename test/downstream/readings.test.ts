@@ -43,15 +43,19 @@ describe('the readings of a path', () => {
     ['///host/a', ['///host/a', '/a', '/host/a']],
     ['//host\\a', ['//host%5Ca', '//host/a', '/', '/host%5Ca', '/a', '/host/a']],
     ['/a%3Fb/c', ['/a%3Fb/c', '/a']],
+    ['/a%3F/b', ['/a%3F/b', '/a', '/b', '/a/b']],
+    ['/a%3f%2Fb&c', ['/a%3F%2Fb&c', '/a%3F/b&c', '/a', '/b&c', '/a/b&c', '/b', '/a/b']],
+    ['/x/a.php%3F/b%3F/c', ['/x/a.php%3F/b%3F/c', '/x/a.php', '/b', '/x/b']],
+    ['/x/a.dll/b', ['/x/a.dll/b', '/b', '/x/b', '/x/a.dll']],
     ['/a%23b/c', ['/a%23b/c', '/a']],
     ['/a%253Fb', ['/a%253Fb', '/a%3Fb', '/a']],
     ['/a(S(x))b/(A(x)F(y))/c', ['/a(S(x))b/(A(x)F(y))/c', '/ab//c', '/ab/c']],
     ['/?/a/b&c', ['/', '/a/b&c', '/a/b']],
     ['/x/a.php?/b', ['/x/a.php', '/b', '/x/b']],
     ['/x/?/b', ['/x/', '/b', '/x/b']],
-    ['/x?/b', ['/x']],
+    ['/x?/b', ['/x', '/b', '/x/b']],
     ['/?/b/', ['/', '/b/']],
-    ['/x?/../b', ['/x']],
+    ['/x?b=/c', ['/x']],
   ])('%s may be %j', (text, readings) => {
     expect(readingsIn(text)).toEqual(readings)
   })
@@ -67,6 +71,9 @@ describe('the readings of a path', () => {
     '/a%250d',
     '/a%25c0%25af',
     '/?/../a',
+    '/x?/../b',
+    '/x%3F/..;/b',
+    '/x?/%00',
     '/?/a%00',
     `/%${'25'.repeat(50)}2F`,
     `/${'a.php/'.repeat(50)}`,
@@ -113,6 +120,14 @@ describe('a path with several readings', () => {
     '/v3\\accounts/1',
     '/v3%255Caccounts/1',
     '/index.php/v3/accounts/1',
+    ...['dll', 'exe', 'wsgi', 'rb', 'shtml', 'axd', 'cfc', 'cfml', 'cgi', 'fcgi', 'pl'].map(
+      (ending) => `/x.${ending}/v3/accounts/1`,
+    ),
+    '/app?/v3/accounts/1',
+    '/v3?/accounts/1',
+    '/app%3F/v3/accounts/1',
+    '/index.php%3F/v3/accounts/1',
+    '/v3%3F/accounts/1',
     '///host/v3/accounts/1',
     '//host\\v3/accounts/1',
     '/\\/host/v3/accounts/1',
@@ -131,6 +146,14 @@ describe('a path with several readings', () => {
     '%s is refused if a reading has another counted id',
     (text) => {
       expect(served(accounts, text)).toContain('Servers could read the path as')
+    },
+  )
+
+  it.each(['/x.do/v3/accounts/1', '/x.action/v3/accounts/1', '/x.jsf/v3/accounts/1', '/x.js/v3/accounts/1'])(
+    '%s has one reading: no server takes the rest as an argument',
+    (text) => {
+      expect(served(accounts, text)).toBe('/*')
+      expect(targetOf(text).isAmbiguous).toBe(false)
     },
   )
 

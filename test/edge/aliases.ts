@@ -44,6 +44,8 @@ export const REFUSED: readonly Spelling[] = [
     'X-HTTP-Method: PUT',
     'x-method-override: DELETE',
     'X-Method-Override: x',
+    'X-HTTP-Method-Override: POST, GET',
+    'X-HTTP-Method-Override: , GET',
   ].map((field) => ({ line: `POST ${CANONICAL}`, fields: [field] })),
   ...['X-HTTP-Method-Override: POST', 'X-HTTP-Method: POST', 'X-Method-Override: POST'].map((field) => ({
     line: `GET ${CANONICAL}`,
@@ -158,10 +160,12 @@ export const REFUSED: readonly Spelling[] = [
     (script) => `/${script}/v3/sync/ab:cd`,
     (script) => `/web/${script}/sync/ab:cd/`,
     (script) => `/sync/${script}/ab:cd`,
+    (script) => `/${script}%3F/sync/ab:cd`,
     (script) => `/${script}?/sync/ab:cd`,
     (script) => `/web/${script}/?/sync/ab:cd?x`,
   ),
   ...['/?/sync/ab:cd', '/?/v3/sync/ab:cd?x=y', 'http://api.example.com?/sync/ab:cd'],
+  ...words('/v3/x?/sync/ab:cd /v3/x%3F/sync/ab:cd /app%3f%2Fsync/ab:cd /app/index.php%3F/sync/ab:cd'),
   // Cookieless sessions of ASP.NET.
   ...around(
     ['(S(x))', '(a(x))', '(A(x)S(y)F(z))', '%28S%28x%29%29', '(S())'],
@@ -192,7 +196,7 @@ const other = (line: string, ...fields: string[]): Spelling => ({ line, fields }
 export const ANOTHER: readonly Spelling[] = [
   ...words(`
     /sync/ab:ce /sync/ab:cd: /sync/ab-cd /sync/ab:cd/x /sync /sync/ /synch/ab:cd /v3/other/sync/ab:cd
-    /v3/x?/sync/ab:cd /?x=/sync/ab:cd /index.php?x=/sync/ab:cd /v3/x%3F/sync/ab:cd /http:/sync/ab:cd/x
+    /?x=/sync/ab:cd /index.php?x=/sync/ab:cd /http:/sync/ab:cd/x
     /%D0%95ync/ab:cd /%EF%BD%93ync/ab:cd /s%C3%BDnc/ab:cd /sync%C2%AD/ab:cd
   `),
   ...['GET', 'PUT', 'PATCH', 'DELETE', 'HEAD'].map((method) => other(`${method} ${CANONICAL}`)),

@@ -94,6 +94,11 @@ const whatwg = (target: string): string | undefined => {
 }
 
 const nginx = ({ target }: Received): string => withoutDots(decodedBytes(pathOf(target)))
+/** `AllowEncodedSlashes On`; a script of `ScriptAlias` or a handler gets the rest of its path as `PATH_INFO`. */
+const apache = ({ target }: Received): string => {
+  const path = withoutDots(decodedBytes(pathOf(target)))
+  return /\.(?:php|f?cgi|pl|py|rb|wsgi|shtml|exe)(\/[^]*)/i.exec(path)?.[1] ?? path
+}
 const tomcat = (request: Received): string | undefined => {
   const path = decoded(pathOf(targetOf(request)).replaceAll(/;[^/]*/g, ''))
   return path === undefined ? undefined : withoutDots(path)
@@ -113,13 +118,13 @@ const rails = ({ target }: Received): string =>
     '',
   )
 
-/** Symfony and Laravel start after the front controller; if nothing is left, CodeIgniter uses the query. */
+/** Symfony and Laravel start after the front controller; if nothing is left below its folder, CodeIgniter uses the query. */
 const php = (request: Received): string => {
   const target = targetOf(request)
   const path = decodedBytes(pathOf(target)).replace(/^.*?\.php(?=\/|$)/i, '')
   const mark = target.indexOf('?')
   const query = mark === -1 ? '' : target.slice(mark + 1)
-  return /^\/*$/.test(path) && query.startsWith('/') ? query.split('?', 1)[0]! : path
+  return !/\/sync\//i.test(path) && query.startsWith('/') ? query.split('?', 1)[0]! : path
 }
 
 /** Models of frameworks that parse a request after the gateway, each with its laxest settings. */
@@ -140,10 +145,11 @@ export const FRAMEWORKS: Readonly<Record<string, Framework>> = {
     (id) => decoded(id) ?? id,
   ),
   'new URL': read(({ target }) => whatwg(target), decoded),
-  spring: read(tomcat, asItIs),
+  'Spring on Tomcat': read(tomcat, asItIs),
   'ASP.NET': read((request) => withoutDots(decodedBytes(pathOf(targetOf(request)))), asItIs),
   'ASP.NET behind IIS': read(iis, asItIs),
   'express behind nginx': read(nginx, asItIs),
+  'a program behind Apache': read(apache, asItIs),
   // nginx: `proxy_pass http://backend$uri`; Apache before 2.4.60: a `RewriteRule` to a proxy.
   'Express behind a proxy that decodes': read((request) => pathOf(nginx(request)), asItIs),
   'something that decodes twice': read((request) => withoutDots(decodedBytes(nginx(request))), asItIs),

@@ -9,9 +9,10 @@ import { createFolder } from '../helpers/folder.ts'
 import { startIntrospection } from '../helpers/introspection-server.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
 import { AUDIENCE, call, type Call, type Got, ISSUER, type Settings } from '../helpers/gateway.ts'
-import { startGateway, token, TOKENS } from '../helpers/gateway.ts'
+import { startGateway, startLogging, token, TOKENS } from '../helpers/gateway.ts'
 import { makeKey, signProof, startIssuer, thumbprintOf } from '../helpers/issuer.ts'
 import { startUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
 
 const HOST = 'api.example.com'
 const ROUTES = `routes:
@@ -218,7 +219,9 @@ describe('a certificate that a trusted proxy forwards', () => {
 })
 
 it('believes the field of certificates that the file names, and no other', async () => {
-  const proxied = await started({
+  const proxied = await startLogging({
+    data: data.url,
+    routes: ROUTES,
     trustedProxies: '[127.0.0.0/8]',
     listen: ', clientCertificate: X-Forwarded-Client-Cert',
   })
@@ -230,6 +233,17 @@ it('believes the field of certificates that the file names, and no other', async
   expect(await statusOf(proxied.port, field)).toBe(200)
   expect(await statusOf(proxied.port, { 'Client-Cert': `:${client.der.toString('base64')}:` })).toBe(401)
   expect(await statusOf(gateway.port, field)).toBe(401)
+  const twice = { 'X-Forwarded-Client-Cert': `${field['X-Forwarded-Client-Cert']};Cert="x"` }
+  for (let i = 0; i < 3; i++) expect(await statusOf(proxied.port, twice)).toBe(401)
+  const warnings = () => proxied.lines().filter(({ msg }) => String(msg).startsWith('client certificate'))
+  await until('the warning', () => warnings().length > 0)
+  expect(warnings()).toMatchObject([
+    {
+      level: 'warn',
+      msg: 'client certificate ignored: its sender reports several',
+      peer: '127.0.0.1',
+    },
+  ])
 })
 
 const OPEN = `routes:

@@ -256,3 +256,18 @@ describe('forwarding', () => {
     await other.close()
   })
 })
+
+it.each(['X-HTTP-Method-Override', 'X-HTTP-Method', 'X-Method-Override'])(
+  'a blank %s asks for no other method, and is dropped',
+  async (name) => {
+    for (const value of ['', '  ', '\t', ['', ''], 'post', ['POST', '']]) {
+      const got = await call(gateway.port, { method: 'POST', path: '/oidc/x', headers: { [name]: value } })
+      expect([value, got.status]).toEqual([value, 303])
+      expect(identity.seen.at(-1)!.headers).not.toHaveProperty(name.toLowerCase())
+    }
+    for (const value of ['put', ['', 'DELETE']]) {
+      const got = await call(gateway.port, { method: 'POST', path: '/oidc/x', headers: { [name]: value } })
+      expect([value, got.status]).toEqual([value, 400])
+    }
+  },
+)

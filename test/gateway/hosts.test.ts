@@ -66,9 +66,35 @@ describe('a request of HTTP/1.0 without Host', () => {
   })
 
   it.each([
+    ['where every host is served', () => open.port, 'a:81', 200],
+    ['where the host is served', () => listed.port, 'api.example.com:81', 404],
+  ])(
+    'is served with an absolute target %s: its host is that of the request',
+    async (_, port, host, status) => {
+      const { text } = await raw(port(), `GET http://${host}/x?a HTTP/1.0\r\n\r\n`)
+      expect(statuses(text)).toEqual([200])
+      const { headers, url } = back.seen.at(-1)!
+      expect(url).toBe('/x?a')
+      expect(headers).toMatchObject({ host, 'x-forwarded-host': host, 'x-forwarded-port': '81' })
+      const other = await raw(port(), 'GET http://id.example.com/x HTTP/1.0\r\n\r\n')
+      expect(statuses(other.text)).toEqual([status])
+    },
+  )
+
+  it.each([
     ['with listen.hosts', () => listed.port, bare],
     ['of HTTP/1.1', () => open.port, 'GET /x HTTP/1.1\r\nConnection: close\r\n\r\n'],
-    ['with an absolute target', () => open.port, 'GET http://a/x HTTP/1.0\r\n\r\n'],
+    [
+      'with an absolute target of a host that is not served',
+      () => listed.port,
+      'GET http://a/x HTTP/1.0\r\n\r\n',
+    ],
+    ['with an absolute target without a host', () => open.port, 'GET http:///x HTTP/1.0\r\n\r\n'],
+    [
+      'of HTTP/1.1 with an absolute target',
+      () => open.port,
+      'GET http://a/x HTTP/1.1\r\nConnection: close\r\n\r\n',
+    ],
     ['with two hosts', () => open.port, 'GET /x HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n'],
     ['with an empty host', () => open.port, 'GET /x HTTP/1.0\r\nHost:\r\n\r\n'],
   ])('gets a 400 %s', async (_, port, bytes) => {

@@ -36,6 +36,7 @@ describe.each(Object.keys(METHODS) as UnreadServerName[])('%s, which reads no bo
     const { url, served } = await startUnreadServer(name)
     await raw(Number(new URL(url).port), withLength('GET', WHOLE), (text) => statuses(text).length > 1)
     await until('the body is served', () => served().includes('GET /secret'))
+    expect(served()).toContain('GET /x')
   })
 
   it('finds no request in a body of a method whose bodies have no meaning', async () => {

@@ -100,17 +100,18 @@ async function mergeUs(bench: Bench, window: Merged, ownCalls = 0): Promise<stri
   return `${(((await redisUs(bench)).scripts - before.scripts) / CLIENTS).toFixed(1)} us`
 }
 
+const leaseId = (i: number): string => `${Date.now()}000:00000000-0000-4000-8000-000000000000:${i}`
+
 /** Microseconds in the script for each call of a limit of calls at once, and in ZREM for its end. */
 async function atOnceUs({ store }: Bench, limit: number): Promise<readonly [charge: string, end: string]> {
   await store.flushall()
   await store.config('RESETSTAT')
   const sha = (await store.script('LOAD', CHARGE_SCRIPT)) as string
   const keyOf = (i: number): string => `sluice:{client-${i % CLIENTS}}:~leases:limit`
-  const idOf = (i: number): string => `${Date.now()}000:00000000-0000-4000-8000-000000000000:${i}`
   for (let done = 0; done < CALLS / 10; done += PIPELINE) {
     const [begun, ended] = [store.pipeline(), store.pipeline()]
     for (let i = done; i < done + PIPELINE; i++) {
-      const id = idOf(i)
+      const id = leaseId(i)
       begun.evalsha(sha, 1, keyOf(i), NO_DEADLINE, 0, 0, '3', `${limit} 30000000 0 0`, id)
       ended.zrem(keyOf(i), id)
     }
@@ -123,11 +124,32 @@ async function atOnceUs({ store }: Bench, limit: number): Promise<readonly [char
   return [`${usOf('evalsha')} us`, `${usOf('zrem')} us`]
 }
 
+/** Microseconds in the script for each call with a cost, under a limit of an hour of the clock and one of calls at once. */
+async function allTogetherUs(bench: Bench): Promise<string> {
+  const { store } = bench
+  await store.flushall()
+  const sha = (await store.script('LOAD', CHARGE_SCRIPT)) as string
+  const before = await redisUs(bench)
+  const rule = `${HOUR.replace(' 2 ', ' 18 ')} 5`
+  for (let done = 0; done < CALLS / 10; done += PIPELINE) {
+    const pipeline = store.pipeline()
+    for (let i = done; i < done + PIPELINE; i++) {
+      const client = `sluice:{client-${i % CLIENTS}}`
+      const keys = [`${client}:requests`, `${client}:~leases:limit`]
+      pipeline.evalsha(sha, 2, ...keys, NO_DEADLINE, 0, 1, `3 ${rule}`, '1000 30000000 0 0', leaseId(i))
+    }
+    await pipeline.exec()
+  }
+  return `${(((await redisUs(bench)).scripts - before.scripts) / (CALLS / 10)).toFixed(1)} us`
+}
+
 /** Bytes of a key of calls at once, for each call. */
 async function leaseBytes({ store }: Bench, calls: number): Promise<string> {
   const key = `sluice:{client}:~leases:${calls}`
-  const id = (i: number): string => `${Date.now()}000:00000000-0000-4000-8000-000000000000:${i}`
-  await store.zadd(key, ...Array.from({ length: calls }, (_, i) => [Date.now() * 1000 + i, id(i)]).flat())
+  await store.zadd(
+    key,
+    ...Array.from({ length: calls }, (_, i) => [Date.now() * 1000 + i, leaseId(i)]).flat(),
+  )
   return `${Math.round(Number(await store.memory('USAGE', key, 'SAMPLES', 0)) / calls)} bytes each`
 }
 
@@ -157,10 +179,11 @@ async function gatewayUs(bench: Bench, limits: number): Promise<string> {
 async function callRate(bench: Bench, sha: string): Promise<string> {
   requireCommands('redis-benchmark')
   const before = await redisUs(bench)
-  const call = ['EVALSHA', sha, '1', '{rate-__rand_int__}', String(NO_DEADLINE), '0', '0', ONE_LIMIT]
+  const call = ['EVALSHA', sha, '1', '{rate-__rand_int__}', String(NO_DEADLINE), '0', '1', ONE_LIMIT]
   const options = `-c 0 redis-benchmark -p ${bench.redis} -c 50 -n ${CALLS} -r ${CLIENTS} --csv`
-  const { stdout } = spawnSync('taskset', [...options.split(' '), ...call], { encoding: 'utf8' })
+  const { stdout, stderr } = spawnSync('taskset', [...options.split(' '), ...call], { encoding: 'utf8' })
   const perSecond = Number(/","([\d.]+)"/.exec(stdout)?.[1])
+  if (!(perSecond > 0)) throw new Error(`redis-benchmark failed: ${stderr}${stdout}`)
   const us = ((await redisUs(bench)).processor - before.processor) / CALLS
   return `${perSecond.toFixed(0)}, ${us.toFixed(1)} us of the processor each`
 }
@@ -173,6 +196,7 @@ export async function redis(bench: Bench): Promise<string> {
     ['ZREM: the end of a call', ended],
     ['script: refused, a limit of calls at once', refused],
     ['script: admitted, a cost of 5', await scriptUs(bench, { rule: `1 1000 ${WINDOW_US} 16 5` })],
+    ['script: admitted, a cost of 5, an hour of the clock and calls at once', await allTogetherUs(bench)],
     ['script: admitted, one limit', await scriptUs(bench, {})],
     ['script: admitted, two limits', await scriptUs(bench, { limits: 2 })],
     ['script: admitted, one limit, sixteen calls together', await scriptUs(bench, { decisions: 16 })],

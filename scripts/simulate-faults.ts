@@ -18,6 +18,7 @@ const LIMITER = 'src/limit/limiter.ts'
 const LOCAL = 'src/limit/fallback/local-counters.ts'
 const LOG = 'src/limit/memory/call-log.ts'
 const CHARGE = 'src/limit/redis/charge.lua'
+const CHARGE_ONE = 'src/limit/redis/charge-one.lua'
 const MERGE = 'src/limit/redis/merge.lua'
 const PROTOCOL = 'src/limit/redis/protocol.ts'
 const SCRIPTS = 'src/limit/redis/scripts.ts'
@@ -89,6 +90,9 @@ const FAULTS: Readonly<
     [PROTOCOL, 'const lengthUs = windowMs * 1000', 'const lengthUs = windowMs * 1900'],
     [LOG, 'const windowUs = windowMs * 1000', 'const windowUs = windowMs * (calendar ? 1000 : 1900)'],
   ],
+  'the calls of the most frequent question leave early': [
+    [CHARGE_ONE, 'local horizon, steps = now - window', 'local horizon, steps = now - window / 2'],
+  ],
   'a clock that is set back locks a key for two windows': [
     [CHARGE, 'log.newest - now > window then', 'log.newest - now > 2 * window then'],
   ],
@@ -137,7 +141,7 @@ const FAULTS: Readonly<
   ],
   'the leases of calls at once are not renewed': [[LEASES, 'leases.dueForRenewal(clock.now())', '[]']],
   'calls at once count though their leases have ended by themselves': [
-    [CHARGE, "if count >= calls then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end", ''],
+    [CHARGE, "count = count - call('ZREMRANGEBYSCORE', name, '-inf', now)", ''],
   ],
   'calls at once of the gateway do not count in addition to those of Redis': [
     [LOCAL, 'leases.countUnstored(key, clock.now())', '0 * leases.countUnstored(key, clock.now())'],
@@ -156,7 +160,7 @@ const FAULTS: Readonly<
     [LOCAL, 'return leases.hold(quota, lease!, -Infinity, at / 1000)', 'return undefined'],
   ],
   'a call that is refused keeps a place of calls at once': [
-    [CHARGE, 'if hasRoom and charging and admitted then addLease', 'if hasRoom and charging then addLease'],
+    [CHARGE, 'if hasRoom and charging and admitted then', 'if hasRoom and charging then'],
   ],
   'a gateway refuses calls at once with one place left': [
     [STORE, 'count(key) < limit ||', 'count(key) < limit - 1 ||'],

@@ -2,6 +2,7 @@
 -- limits, or to none. The clock is read once for the whole batch. The log of a key: layout.lua. The
 -- key of a limit of calls at once is a sorted set of leases, the calls in progress, by the times at
 -- which they end by themselves; the id of a lease begins with the time at which its call began.
+-- charge-one.lua precedes this, and has decided most calls of one plain limit.
 --
 -- KEYS, on a cluster all of one hash slot:
 --   1. the key of every limit of every decision, in order; the key of a limit's access precedes it
@@ -40,14 +41,9 @@
 
 local CHARGE, AT_ONCE = 1, 2
 local NONE, FREE, PAYS = 0, 1, 2
--- Maximum slots of a log that is read and written as a whole.
-local SMALL = 8
--- The longest lease of another route, in microseconds. A lease that ends later than that after this route's was added by a clock
--- that was ahead, or by another program.
+-- The longest lease of another route, in microseconds. A lease that ends later than that after this
+-- route's was added by a clock that was ahead, or by another program.
 local DAY = 86400 * 1000000
-
--- A request that waited at a stalled server has timed out at the gateway: do not charge it.
-if now > tonumber(ARGV[1]) or now < tonumber(ARGV[2]) then return { now } end
 
 -- Returns time and cumulative count of a slot, 0 being the oldest. There are few functions, because
 -- each script call creates them again.
@@ -63,18 +59,9 @@ local leaseKey = tonumber(ARGV[3])
 for i = 1, leaseKey do
   local name = KEYS[i]
   if not logs[name] then
-    local raw = pcall('GETRANGE', name, 0, HEADER_BYTES + SMALL * SLOT_BYTES - 1)
+    local raw = only or pcall('GETRANGE', name, '0', SMALL_END)
     if type(raw) == 'table' and not match(raw.err, '^WRONGTYPE') then return raw end
     local capacity, first, held, total, gone, newest, oldest = 0, 0, 0, 0, 0, 0, 0
-    if raw == '' and #KEYS == 1 then
-      -- The first call of a key, under one plain limit: its log is one slot. 5 us less than below.
-      local calls, window = match(ARGV[4], '^1 ([1-9]%d*) (%d+) 0$')
-      if calls then
-        local span, ttl = tonumber(calls) > EXACT and ceil(window / EXACT) or 1, ceil(window / 1000)
-        call('SET', name, pack(HEADER, 1, 0, 1, 1, 0, now, now) .. pack(SLOT, now, 1), 'PX', ttl)
-        return { now, 1, 1, 1, (floor(now / span) + 1) * span - 1 + window }
-      end
-    end
     local damaged = type(raw) ~= 'string' or raw ~= '' and #raw < HEADER_BYTES
     if not damaged and raw ~= '' then
       capacity, first, held, total, gone, newest, oldest = unpackBytes(HEADER, raw)
@@ -95,50 +82,24 @@ end
 -- Calls in progress, by the key of their leases.
 local inProgress = {}
 
--- Returns the calls in progress of a key, nothing if it is damaged. Removes the leases that have
--- ended by themselves, and those that end too late, if they fill the limit.
-local function countLeases(name, calls, window)
-  local count = inProgress[name] or pcall('ZCARD', name)
-  -- Fails again if the key is not damaged: the command is refused.
-  if type(count) ~= 'number' then return not match(count.err, '^WRONGTYPE') and call('ZCARD', name) or nil end
-  if count >= calls then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end
-  if count > 0 and count >= calls then count = count - call('ZREMRANGEBYSCORE', name, now + window + DAY, '+inf') end
-  inProgress[name] = count
-  return count
-end
-
--- Adds a lease. A key outlives it by as much again, so that most leases find one that lives long
--- enough. Removes nothing before: Redis with full memory refuses to add only until a script has
--- written.
-local function addLease(name, window, id)
-  local count, ttl = inProgress[name], ceil(window / 1000)
-  local isShort = count > 0 and call('PTTL', name) < ttl
-  call('ZADD', name, now + window, id)
-  if isShort then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end
-  if isShort or count == 0 then call('PEXPIRE', name, 2 * ttl) end
-  inProgress[name] = count + 1
-end
-
--- Returns when the oldest call in progress of a key began, 0 if there are none. Of more than 100, compares those whose leases
--- end first: each takes 0.5 us, in which Redis answers nobody.
-local function oldestLease(name)
-  local oldest = huge
-  for _, id in ipairs(call('ZRANGE', name, 0, 99)) do oldest = min(oldest, tonumber(match(id, '^%d+')) or huge) end
-  return oldest < huge and oldest or 0
-end
-
--- Parsed rules, by their text: many decisions have the same one.
-local rules = {}
+-- Parsed rules, by their text: many decisions have the same one. The first is that of a decision with
+-- limits of calls at once only.
+local rules = { ['3'] = { CHARGE + AT_ONCE } }
 local function parse(text)
-  local rule = rules[text]
+  local rule, rest = rules[text], text
   if rule then return rule end
-  rule = {}
-  for number in text:gmatch('%S+') do rule[#rule + 1] = tonumber(number) end
+  -- The first four numbers in half the time.
+  local one, two, three, four, further = match(text, '^ ?(%S+) (%S+) (%S+) (%S+)(.*)$')
+  if one then rule, rest = { tonumber(one), tonumber(two), tonumber(three), tonumber(four) }, further else rule = {} end
+  if rest ~= '' then
+    for number in rest:gmatch('%S+') do rule[#rule + 1] = tonumber(number) end
+  end
   rules[text] = rule
   return rule
 end
 
-local answer, size, key, decision = { now }, 1, 0, 4
+-- As long as the shortest answer: a table that grows costs time.
+local answer, size, key, decision = { now, 0, 0, 0, 0 }, 1, 0, 4
 while decision <= #ARGV do
   local rule, atOnce, lease = parse(ARGV[decision]), nil, nil
   decision = decision + 1
@@ -193,9 +154,24 @@ while decision <= #ARGV do
     end
   end
 
+  -- Count the calls in progress of each key; nil if it is damaged.
   for i = 1, atOnce and #atOnce or 0, 4 do
-    local calls, own, isShadow = atOnce[i], atOnce[i + 2], atOnce[i + 3] == 1
-    local count = countLeases(KEYS[leaseKey + (i + 3) / 4], charging and calls - own or 0, atOnce[i + 1])
+    local name, isShadow = KEYS[leaseKey + (i + 3) / 4], atOnce[i + 3] == 1
+    local calls, window, own = atOnce[i], atOnce[i + 1], atOnce[i + 2]
+    -- A reading counts none that have ended.
+    local full = charging and calls - own or 0
+    local count = inProgress[name] or pcall('ZCARD', name)
+    if type(count) ~= 'number' then
+      -- Fails again if the key is not damaged: the command is refused.
+      count = not match(count.err, '^WRONGTYPE') and call('ZCARD', name) or nil
+    elseif count > 0 and count >= full then
+      -- Remove the leases that have ended by themselves, and those that end too late.
+      count = count - call('ZREMRANGEBYSCORE', name, '-inf', now)
+      if count > 0 and count >= full then
+        count = count - call('ZREMRANGEBYSCORE', name, now + window + DAY, '+inf')
+      end
+    end
+    inProgress[name] = count
     if not count or count + own >= calls and not isShadow then admitted = false end
   end
 
@@ -260,10 +236,25 @@ while decision <= #ARGV do
     leaseKey = leaseKey + 1
     local name = KEYS[leaseKey]
     local calls, window, own, count = atOnce[i], atOnce[i + 1], atOnce[i + 2], inProgress[name]
-    local hasRoom = count and count + own < calls
-    if hasRoom and charging and admitted then addLease(name, window, lease) end
+    local hasRoom, oldest = count and count + own < calls, huge
+    if hasRoom and charging and admitted then
+      -- Add the lease. A key outlives it by as much again, so that most leases find one that lives
+      -- long enough. Removes nothing before: Redis with full memory refuses to add only until a
+      -- script has written.
+      local ttl = ceil(window / 1000)
+      local isShort = count > 0 and call('PTTL', name) < ttl
+      call('ZADD', name, now + window, lease)
+      if isShort then count = count - call('ZREMRANGEBYSCORE', name, '-inf', now) end
+      if isShort or count == 0 then call('PEXPIRE', name, 2 * ttl) end
+      count = count + 1
+      inProgress[name] = count
+    elseif not charging and count then
+      -- Of more than 100 calls, compare those whose leases end first: each takes 0.5 us, in which
+      -- Redis answers nobody.
+      for _, id in ipairs(call('ZRANGE', name, 0, 99)) do oldest = min(oldest, tonumber(match(id, '^%d+')) or huge) end
+    end
     answer[size + 1] = count and (hasRoom and 1 or 0) or -1
-    answer[size + 2], answer[size + 3] = (inProgress[name] or 0) + own, not charging and count and oldestLease(name) or 0
+    answer[size + 2], answer[size + 3] = (count or 0) + own, oldest < huge and oldest or 0
     size = size + 3
   end
 end
@@ -276,7 +267,7 @@ for name, log in pairs(logs) do
     if log.raw then
       call('SET', name, header .. sub(log.raw, HEADER_BYTES + 1), 'PX', ttl)
     else
-      call('SETRANGE', name, 0, header)
+      call('SETRANGE', name, '0', header)
       call('PEXPIRE', name, ttl)
     end
   end

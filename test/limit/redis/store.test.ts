@@ -195,6 +195,7 @@ describe('the Redis store', () => {
       expect(admitted).toBe(1001)
       expect(new Set(replies)).toEqual(new Set([undefined]))
       store.listen(() => {})
+      await expect(store.charge([bad])).rejects.toThrow(DamagedKeyError)
       await expect(store.peek([bad])).rejects.toThrow(DamagedKeyError)
       // The key may hold a secret.
       await expect(store.peek([bad])).rejects.not.toThrow(bad.key)

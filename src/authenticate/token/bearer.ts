@@ -103,9 +103,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], verifyProof?: Ve
       const { client } = result
       return client === undefined ? result : { ...result, client: qualify(client, issuer) }
     }
-    const { client, user } = result.identity
-    const unique = { client: qualify(client, issuer), user: user && qualify(user, issuer) }
-    const identity = { ...result.identity, ...unique }
+    const identity = trusted.length === 1 ? result.identity : qualified(result.identity, issuer)
     // An opaque token is cached at once: introspecting it again would cost far more than its cache
     // entry.
     if (signature === undefined || isRepeated(signature)) {
@@ -114,6 +112,11 @@ export function createBearer(trusted: readonly TrustedIssuer[], verifyProof?: Ve
       verified.set(cacheKeyOf(copy), { ...result, identity, token: copy })
     }
     return identity
+  }
+
+  function qualified(identity: Identity, issuer: string): Identity {
+    const { client, user } = identity
+    return { ...identity, client: qualify(client, issuer), user: user && qualify(user, issuer) }
   }
 
   function settle(found: Found, scheme: Scheme, token: string, sender?: () => Sender) {

@@ -108,9 +108,13 @@ const NOT_BOUND: CredentialsError = {
 const UNSUPPORTED = 'The header of the access token has a parameter that is not supported.'
 export const UNCHECKABLE = invalidToken('The access token is bound in a way that is not known here.')
 
+const TYPES: Readonly<Record<JwtRules['type'], readonly string[]>> = {
+  strict: ['at+jwt'],
+  any: ['at+jwt', 'jwt'],
+}
+
 /** Returns the media types of tokens that `type` accepts. */
-export const acceptedTypes = (type: JwtRules['type']): readonly string[] =>
-  type === 'strict' ? ['at+jwt'] : ['at+jwt', 'jwt']
+export const acceptedTypes = (type: JwtRules['type']): readonly string[] => TYPES[type]
 
 /**
  * Returns the media type in `typ`, in lower case and without `application/` (RFC 7515 section
@@ -143,20 +147,30 @@ export function verifyJwt(rules: JwtRules, jws: Jws, claims: JsonObject) {
   const typ = typeOf(jws.header)
   const types = acceptedTypes(type)
   if (!types.includes(typ)) return notAccess(mismatch('typ', jws.header['typ'], types))
-  const evaluate = (set: KeySet | undefined, isSigned = false): Verification => {
-    if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
-    if (!isSigned && keys.isStale() && lacksKey(set, jws))
-      return unverifiable(`the keys of the issuer cannot be read now; ${signatureCause(set, jws)}`)
-    if (!isSigned)
-      return invalidToken('The signature of the access token is not valid.', signatureCause(set, jws))
-    const identity = readClaims(typ, claims, rules)
-    if ('error' in identity) return identity
-    return { identity, until: (claims['exp'] as number) * 1000, keys, set }
-  }
   const current = keys.current()
-  if (current?.verifies(jws)) return evaluate(current, true)
+  if (current?.verifies(jws)) return acceptSigned(rules, typ, claims, current)
   // The issuer may have a new key, even under an old kid.
-  return keys.refresh()?.then((set) => evaluate(set, set?.verifies(jws))) ?? evaluate(current)
+  const reading = keys.refresh()
+  if (reading === undefined) return unsigned(keys, jws, current)
+  return reading.then((set) =>
+    set?.verifies(jws) === true ? acceptSigned(rules, typ, claims, set) : unsigned(keys, jws, set),
+  )
+}
+
+/** Accepts a token whose signature is by a key of `set`, unless its claims are refused. */
+function acceptSigned(rules: JwtRules, typ: string, claims: JsonObject, set: KeySet): Verification {
+  const identity = readClaims(typ, claims, rules)
+  if ('error' in identity) return identity
+  return { identity, until: (claims['exp'] as number) * 1000, keys: rules.keys, set }
+}
+
+/** Refuses a token whose signature is by no key of `set`, the keys that could be read. */
+function unsigned(keys: Keys, jws: Jws, set: KeySet | undefined): CredentialsError {
+  if (set === undefined) return unverifiable('the keys of the issuer could not be read so far')
+  const cause = signatureCause(set, jws)
+  if (keys.isStale() && lacksKey(set, jws))
+    return unverifiable(`the keys of the issuer cannot be read now; ${cause}`)
+  return invalidToken('The signature of the access token is not valid.', cause)
 }
 
 /**

@@ -419,7 +419,7 @@ export const PROVIDERS: readonly Provider[] = [
   },
   {
     name: 'PingFederate and PingOne',
-    settings: { issuer: 'https://auth.pingone.eu/ENV/as', audience: API },
+    settings: { algorithms: ['RS256'], issuer: 'https://auth.pingone.eu/ENV/as', audience: API },
     tokens: [
       {
         kind: 'access token',
@@ -460,6 +460,7 @@ export const PROVIDERS: readonly Provider[] = [
   {
     name: 'oidc-provider, opaque tokens',
     settings: {
+      type: 'strict',
       issuer: 'https://id.example.com/oidc',
       audience: API,
       introspection: { url: 'https://id.example.com/oidc/token/introspection', ...INTROSPECTION },
@@ -504,6 +505,7 @@ export const PROVIDERS: readonly Provider[] = [
   {
     name: 'Ory Hydra, opaque tokens',
     settings: {
+      audienceOptional: true,
       issuer: 'https://id.example.com/',
       audience: API,
       introspection: { url: 'http://hydra:4445/admin/oauth2/introspect', ...INTROSPECTION },

@@ -1,8 +1,10 @@
 import { describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
 import { completed, mistakesIn } from '../../config/load-text.ts'
 import { call, type LoggingGateway, startLogging, yaml } from '../../helpers/gateway.ts'
 import { startIntrospection } from '../../helpers/introspection-server.ts'
 import { startIssuer } from '../../helpers/issuer.ts'
+import { codeBlocks, fileText } from '../../helpers/repository.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 import { type Provider, PROVIDERS, type ProviderToken } from './provider-tokens.ts'
@@ -95,5 +97,38 @@ describe('the tokens of identity providers', () => {
   it.each(PROVIDERS)('the settings for $name load as they are written', async ({ settings }) => {
     const text = completed(`tokens: ${JSON.stringify(settings)}`)
     expect(await mistakesIn(text, { SLUICE_INTROSPECTION_SECRET: 'secret' })).toEqual([])
+  })
+})
+
+type Settings = Readonly<Record<string, unknown>>
+
+/** Returns the settings that do not depend on the tenant and the API. */
+function rulesOf({ issuer, audience, jwks, introspection, ...rules }: Settings) {
+  const { authentication = 'basic' } = (introspection ?? {}) as { authentication?: string }
+  return { ...rules, introspection: introspection === undefined ? 'none' : authentication }
+}
+
+describe('docs/identity-providers.md', () => {
+  const sections = fileText('docs/identity-providers.md').split(/^## /m).slice(1)
+  const blocks = sections.flatMap((section) =>
+    codeBlocks(section, 'yml').map((block) => {
+      const { tokens } = parse(block) as { tokens: Settings | readonly Settings[] }
+      return [section.split('\n')[0]!, [tokens].flat() as readonly Settings[]] as const
+    }),
+  )
+
+  it.each(blocks)(
+    'the settings for %s are those of rows that the gateway was tried with',
+    (title, tokens) => {
+      const [word = ''] = title.split(/[ ,]/)
+      const named = PROVIDERS.filter(({ name }) => name.includes(word)).map(({ settings }) =>
+        rulesOf(settings),
+      )
+      for (const settings of tokens) expect(named).toContainEqual(rulesOf(settings))
+    },
+  )
+
+  it('has the settings of at least eleven providers', () => {
+    expect(blocks.length).toBeGreaterThanOrEqual(11)
   })
 })

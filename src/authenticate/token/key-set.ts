@@ -130,7 +130,8 @@ function algorithmsOf({ kty, crv, alg }: JsonObject): ReadonlySet<string> {
   const algorithms = new Set<string>()
   for (const [name, scheme] of SCHEMES) {
     if (scheme.kty !== kty || (scheme.crv !== undefined && scheme.crv !== crv)) continue
-    if (alg === undefined || alg === name) algorithms.add(name)
+    // EdDSA and Ed25519 are two names of one algorithm (RFC 9864 section 2.2).
+    if (alg === undefined || SCHEMES.get(alg as string) === scheme) algorithms.add(name)
   }
   return algorithms
 }

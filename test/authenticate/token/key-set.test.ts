@@ -112,3 +112,13 @@ describe('reading a JWK Set', () => {
     expect(await readKeySet({ keys: [ed.jwk] }, first)).not.toBe(first)
   })
 })
+
+it.each(['EdDSA', 'Ed25519'])('takes a key whose alg is %s for both names of the algorithm', async (alg) => {
+  const set = await readKeySet({ keys: [{ ...makeKey('EdDSA').jwk, alg }] })
+  expect([...set.keys[0]!.algorithms]).toEqual(['EdDSA', 'Ed25519'])
+})
+
+it('takes a key with another alg for that alg only', async () => {
+  const set = await readKeySet({ keys: [{ ...makeKey('RS256').jwk, alg: 'RS256' }] })
+  expect([...set.keys[0]!.algorithms]).toEqual(['RS256'])
+})

@@ -20,8 +20,8 @@ export interface Setting {
   readonly set: Readonly<Record<string, number | null>>
   /** Epoch milliseconds; null for no end. */
   readonly untilAt: number | null
-  /** The operator, not verified. */
-  readonly by: string | undefined
+  /** The name of the operator whom the admin listener has recognised. */
+  readonly by: string
   readonly note: string | undefined
 }
 
@@ -35,6 +35,9 @@ export interface ResetResult {
   /** True if a limit of calls at once counts by the caller, whose calls in progress keep their places. */
   readonly keepsPlaces: boolean
 }
+
+/** The response to a change, with the name of the operator who made it. */
+export type Changed<Result> = Result & { readonly by: string }
 
 /** The limits of a caller before and after a `Setting`. */
 export interface SettingResult {

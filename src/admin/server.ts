@@ -1,8 +1,21 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer as createSecureServer } from 'node:https'
+import type { TlsOptions } from 'node:tls'
+import { createFailures } from '../gateway/failures.ts'
 import { Registry } from '../observe/prom-client.ts'
-import { type AdminAccess, type AdminResponse, deny, problem } from './access.ts'
-import { createLimits, type LimitsParts } from './limits.ts'
+import { normalizeAddress } from '../runtime/address.ts'
+import {
+  type AdminAccess,
+  type AdminResponse,
+  forbidden,
+  problem,
+  recognize,
+  type WrongTokens,
+} from './access.ts'
+import { type Attempt, AUDIT_RESULTS, createAudit, resultOf } from './audit.ts'
+import { type Asked, callerOfPath, createLimits, type LimitsParts } from './limits.ts'
+import { lackedRight, NOBODY, type OperationName, OPERATIONS, operationsOf } from './rights.ts'
 
 export interface AdminParts extends LimitsParts {
   /** Returns the access in force: a reload may replace the token. */
@@ -11,11 +24,20 @@ export interface AdminParts extends LimitsParts {
   notReadyReason(): string | undefined | Promise<string | undefined>
   metrics(): Promise<string>
   overview(): Promise<object>
+  /** Without it, the listener is HTTP. */
+  readonly tls?: TlsOptions | undefined
+  /** Counts the requests. */
+  readonly requests: { inc(labels: Readonly<Record<'operation' | 'result', string>>, by?: number): void }
+  /** Writes the fields of a line of the audit. */
+  audit(fields: object): void
 }
 
 /** Maximum open connections: without one, their descriptors would be missing for callers. */
 const MAX_CONNECTIONS = 100
 const SHARED_MS = 1000
+/** Wrong tokens that an address may send before each further one gets a 429. */
+const MAX_WRONG_TOKENS = { limit: 20, windowMs: 60_000 }
+const UNCOUNTED = { failures: { inc() {} }, failuresRefused: { inc() {} } }
 const CONSOLE = new URL('console/', import.meta.url)
 const CONTENT_TYPES: Readonly<Record<string, string>> = {
   html: 'text/html; charset=utf-8',
@@ -31,7 +53,7 @@ const PAGE_HEADERS = {
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Resource-Policy': 'same-origin',
 } as const
-const READ_ONLY = new Set(['/healthz', '/readyz', '/metrics', '/overview'])
+const NO_CALLER = 'Ask for /limits/CALLER: a client id, percent-encoded, or ip:192.0.2.7.'
 const NOT_FOUND =
   'Not found. See /, /healthz, /readyz, /metrics, /overview, /limits/CALLER, /overrides, /explain.'
 
@@ -45,47 +67,79 @@ export function createAdmin(parts: AdminParts): Server {
     const path = name === 'index.html' ? '/' : `/console/${name}`
     pages.set(path, { status: 200, body, headers: { ...PAGE_HEADERS, 'Content-Type': type } })
   }
+  const audit = createAudit(parts.audit)
+  const wrongTokens = countWrongTokens()
+  for (const { operation } of [...OPERATIONS, { operation: 'other' }])
+    for (const result of AUDIT_RESULTS) parts.requests.inc({ operation, result }, 0)
   const limits = createLimits(parts)
   let latest: Promise<object> | undefined
 
   /** Returns the overview, read at most once a second and after each change: many consoles cost what one does. */
-  function overview(): Promise<object> {
+  function readOverview(): Promise<object> {
     if (latest === undefined) setTimeout(() => (latest = undefined), SHARED_MS).unref()
     return (latest ??= parts.overview())
   }
 
-  /** Never rejects. */
-  async function reply(request: IncomingMessage, response: ServerResponse): Promise<AdminResponse> {
-    const { method, headers } = request
-    const [path = ''] = request.url?.split('?', 1) ?? []
-    const page = pages.get(path)
-    if (!isOwnSite(request) && !(page !== undefined && isNavigation(request)))
-      return text(403, 'Pages of other sites have no access.')
-    const isLimits = /^\/(?:limits(?:\/.*)?|overrides|explain)$/.test(path)
-    const denial = isLimits || path === '/overview' ? deny(headers, parts.access()) : undefined
-    if (denial) return denial
-    if (isLimits) return await limits(request, response, path).finally(() => (latest = undefined))
-    if (page === undefined && !READ_ONLY.has(path)) return text(404, NOT_FOUND)
-    if (method !== 'GET' && method !== 'HEAD') return text(405, 'Use GET.', { Allow: 'GET, HEAD' })
-    if (path === '/healthz') return text(200, 'ok')
-    if (path === '/readyz') {
-      const reason = await parts.notReadyReason()
-      return reason === undefined ? text(200, 'ready') : text(503, `not ready: ${reason}`)
-    }
-    if (path === '/overview')
-      return await overview().then(
-        (body) => ({ status: 200, body }),
-        () => problem(503, 'The gateway does not answer.', { 'Retry-After': '1' }),
-      )
-    if (page !== undefined) return page
-    return await parts.metrics().then(
+  const overview = ({ by: operator }: Asked): Promise<AdminResponse> =>
+    readOverview().then(
+      (body) => ({ status: 200, body: { ...body, operator } }),
+      () => problem(503, 'The gateway does not answer.', { 'Retry-After': '1' }),
+    )
+
+  async function readiness(): Promise<AdminResponse> {
+    const reason = await parts.notReadyReason()
+    return reason === undefined ? text(200, 'ready') : text(503, `not ready: ${reason}`)
+  }
+
+  const metrics = (): Promise<AdminResponse> =>
+    parts.metrics().then(
       (body) => ({ status: 200, body, headers: { 'Content-Type': Registry.PROMETHEUS_CONTENT_TYPE } }),
       () => text(500, 'The metrics could not be collected.'),
     )
+
+  const handlers: Readonly<Record<OperationName, (asked: Asked) => AdminResponse | Promise<AdminResponse>>> =
+    {
+      health: () => text(200, 'ok'),
+      readiness,
+      metrics,
+      console: ({ path }) => pages.get(path) ?? text(404, NOT_FOUND),
+      overview,
+      ...limits,
+    }
+
+  /** Checks the site, the operator and the right, and then serves a request. */
+  async function serve(asked: Omit<Asked, 'by'>): Promise<AdminResponse> {
+    const { path, request, attempt } = asked
+    if (!isOwnSite(request) && !(pages.has(path) && isNavigation(request)))
+      return text(403, 'Pages of other sites have no access.')
+    const rows = operationsOf(path)
+    if (rows.length === 0) return path.startsWith('/limits') ? problem(404, NO_CALLER) : text(404, NOT_FOUND)
+    const row = rows.find(({ operation }) => operation === attempt.operation)
+    // Another method gets its 405 only if the path needs no right.
+    const isOpen = rows.every(({ needs }) => needs === 'nothing')
+    const by = isOpen ? NOBODY : recognize(request, parts.access(), wrongTokens)
+    if ('status' in by) return by
+    attempt.name = isOpen ? null : by.name
+    if (row === undefined) return methodNotAllowed(rows)
+    const lacked = lackedRight(by, row.needs)
+    if (lacked !== undefined) return forbidden(lacked)
+    const answer = await handlers[row.operation]({ ...asked, by })
+    // A change is in the next overview.
+    if (row.needs === 'change' || row.needs === 'set') latest = undefined
+    return answer
   }
 
-  const bounds = { requestTimeout: 10_000, connectionsCheckingInterval: 5000 }
-  const server = createServer({ ...bounds, insecureHTTPParser: false }, (request, response) => {
+  /** Never rejects. */
+  async function reply(request: IncomingMessage, response: ServerResponse): Promise<AdminResponse> {
+    const [path = ''] = request.url?.split('?', 1) ?? []
+    const attempt = attemptOf(request, path)
+    const answer = await serve({ path, request, response, attempt })
+    audit.record(attempt, answer)
+    parts.requests.inc({ operation: attempt.operation, result: resultOf(answer.status) })
+    return answer
+  }
+
+  function onRequest(request: IncomingMessage, response: ServerResponse): void {
     void reply(request, response).then(({ status, body, headers }) => {
       const isText = typeof body === 'string'
       const bytes = Buffer.from(isText ? body : `${JSON.stringify(body)}\n`)
@@ -98,11 +152,46 @@ export function createAdmin(parts: AdminParts): Server {
       // Node sends no body after a HEAD.
       response.end(bytes)
     })
-  })
+  }
+
+  const options = { requestTimeout: 10_000, connectionsCheckingInterval: 5000, insecureHTTPParser: false }
+  const server =
+    parts.tls === undefined
+      ? createServer(options, onRequest)
+      : createSecureServer({ ...options, handshakeTimeout: 10_000, ...parts.tls }, onRequest)
   server.maxConnections = MAX_CONNECTIONS
   // Room for the next connection, such as that of a probe.
   server.on('drop', () => server.closeIdleConnections())
+  server.on('close', audit.close)
   return server
+}
+
+/** Returns the description of a request, of which only the method and the path are known. */
+function attemptOf({ method, socket }: IncomingMessage, path: string): Attempt {
+  const read = method === 'HEAD' ? 'GET' : method
+  const operation = operationsOf(path).find((row) => row.method === read)?.operation ?? 'other'
+  const caller = callerOfPath(path)
+  const address = normalizeAddress(socket.remoteAddress ?? '')
+  return { operation, address, name: null, changes: [], ...(caller !== undefined && { caller }) }
+}
+
+function methodNotAllowed(rows: ReturnType<typeof operationsOf>): AdminResponse {
+  const allow = rows.flatMap(({ method }) => (method === 'GET' ? ['GET', 'HEAD'] : [method])).join(', ')
+  return problem(405, `Use ${allow}.`, { Allow: allow })
+}
+
+/** Counts the wrong tokens of each address, and refuses addresses that sent too many. */
+function countWrongTokens(): WrongTokens {
+  const { refusal, count } = createFailures(UNCOUNTED)(MAX_WRONG_TOKENS)
+  const responseOf = (refused: ReturnType<typeof refusal>): AdminResponse | undefined =>
+    refused &&
+    problem(429, 'Too many wrong tokens from this address; wait, then send the right one.', {
+      'Retry-After': String(refused.retryAfterSecs),
+    })
+  return {
+    refusal: (address) => responseOf(refusal(address)),
+    count: (address) => responseOf(count(address)),
+  }
 }
 
 function text(status: number, line: string, headers = {}): AdminResponse {

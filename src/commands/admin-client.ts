@@ -6,6 +6,7 @@ import { parseDocument } from 'yaml'
 import { readSecret, readText, secretFile } from '../config/text.ts'
 import { mapTexts, substitute } from '../config/yaml/source.ts'
 import { isObject, type JsonObject, parseObject } from '../runtime/json.ts'
+import { adminTls } from './admin-tls.ts'
 import { type Args, fileOf, type Io, MAX_PORT, textOf, UsageError, writeLines } from './io.ts'
 
 export type Admin = Awaited<ReturnType<typeof findAdmin>>
@@ -17,15 +18,15 @@ const TIMEOUT_MS = 5000
 const HEALTH_TIMEOUT_MS = 2000
 
 /**
- * Finds the admin listener by its flags, else by the section `admin` of the file; ADMIN_TOKEN
- * overrides the file's token.
+ * Finds the admin listener by its flags, else by the section `admin` of the file; ADMIN_TOKEN, or
+ * a client certificate, replaces the file's token.
  */
 export async function findAdmin(args: Args, io: Io) {
-  const token = io.env['ADMIN_TOKEN'] || undefined
+  const token = readToken(io.env['ADMIN_TOKEN'])
   const text = textOf(args, 'admin')
   if (text !== undefined) {
     if (/^https?:\/\/[^/?#@]+\/?$/i.test(text) && URL.canParse(text))
-      return { url: new URL(text).origin, token }
+      return { url: new URL(text).origin, token, tls: adminTls(args, io) }
     throw new UsageError('--admin must be a URL such as http://127.0.0.1:9090, without the token.')
   }
   const { section, ...file } = await readAdmin(args, io)
@@ -34,9 +35,16 @@ export async function findAdmin(args: Args, io: Io) {
   const port = Number(textOf(args, 'admin-port') ?? section['port'] ?? 9090)
   if (!Number.isInteger(port) || port < 1 || port > MAX_PORT)
     throw new UsageError('Which admin port? Give --admin-port from 1 to 65535, or --admin URL.')
-  const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`
-  return { ...file, url, token: token ?? readToken(section['token'], file.source?.file) }
+  const own = isObject(section['tls']) ? textOf(section['tls'], 'cert') : undefined
+  const scheme = section['tls'] === undefined ? 'http' : 'https'
+  const url = `${scheme}://${host.includes(':') ? `[${host}]` : host}:${port}`
+  const tls = adminTls(args, io, own && resolve(directoryOf(file.source?.file), own))
+  const ofFile = tls.cert === undefined ? readToken(section['token'], file.source?.file) : undefined
+  return { ...file, url, tls, token: token ?? ofFile }
 }
+
+/** Returns the directory that names in a configuration are relative to. */
+const directoryOf = (file = '-'): string => (file === '-' ? process.cwd() : dirname(resolve(file)))
 
 /**
  * Reads the section `admin` without checks: a file that a reload has rejected must not make the
@@ -59,11 +67,13 @@ async function readAdmin(args: Args, io: Io) {
 }
 
 /** Returns undefined also for a token whose file cannot be read. */
-function readToken(value: unknown, file = '-'): string | undefined {
+function readToken(value: unknown, file?: string): string | undefined {
   if (typeof value !== 'string' || value === '') return undefined
-  const named = secretFile(value, file === '-' ? process.cwd() : dirname(resolve(file)))
+  const named = secretFile(value, directoryOf(file))
   return named === undefined ? value : readSecret(named, () => {})
 }
+
+const SET_TOKEN = 'set ADMIN_TOKEN to your token, that of admin.tokens or admin.token'
 
 interface Options {
   readonly method?: string
@@ -72,7 +82,7 @@ interface Options {
 }
 
 /** Sends a request to the admin listener; rejects with a NoAnswer if it does not answer. */
-async function request({ url, token, problem }: Admin, path: string, options: Options) {
+async function request({ url, token, tls, problem }: Admin, path: string, options: Options) {
   const { method = 'GET', body, timeoutMs = TIMEOUT_MS } = options
   const signal = AbortSignal.timeout(timeoutMs)
   const { request: send } = url.startsWith('https:') ? await import('node:https') : http
@@ -82,7 +92,7 @@ async function request({ url, token, problem }: Admin, path: string, options: Op
     ...(body && { 'Content-Type': 'application/json' }),
   }
   try {
-    const clientRequest = send(`${url}${path}`, { method, headers, agent: false, signal })
+    const clientRequest = send(`${url}${path}`, { ...tls, method, headers, agent: false, signal })
     // An error after the head of the response is reported by the response too.
     clientRequest.on('error', () => {}).end(body && JSON.stringify(body))
     const [response] = (await once(clientRequest, 'response')) as [IncomingMessage]
@@ -90,9 +100,19 @@ async function request({ url, token, problem }: Admin, path: string, options: Op
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
     const reason = signal.aborted ? `none within ${timeoutMs / 1000} s` : (code ?? message)
-    const hints = ['start the gateway, or give its address with --admin', problem ?? []].flat()
+    const hints = [hintFor(code, url), problem ?? []].flat()
     throw new NoAnswer(`no response from ${url}: ${[reason, ...hints].join('; ')}`, { cause: error })
   }
+}
+
+/** Matches error codes of certificates that are not trusted. */
+const UNTRUSTED = /CERT|UNABLE_TO|SIGNED|ALTNAME/
+
+function hintFor(code = '', url: string): string {
+  if (UNTRUSTED.test(code)) return 'give the authority of its certificate with --ca'
+  const isReset = code === 'ECONNRESET' && url.startsWith('http:')
+  const scheme = isReset ? 'write https:// if it has admin.tls, ' : ''
+  return `${scheme}start the gateway, or give its address with --admin`
 }
 
 /**
@@ -102,11 +122,11 @@ async function request({ url, token, problem }: Admin, path: string, options: Op
 export async function ask<T>(admin: Admin, path: string, options: Options = {}): Promise<T> {
   const { url } = admin
   const { status, text } = await request(admin, path, options)
-  if (status === 401)
-    throw new Error(`The gateway at ${url} refuses the request: set ADMIN_TOKEN to its admin.token.`)
   const body = parseObject(text)
   if (status === 200 && body !== undefined) return body as T
   const detail = typeof body?.['detail'] === 'string' ? body['detail'] : undefined
+  if (status === 401)
+    throw new Error(`The gateway at ${url} refuses the request: ${SET_TOKEN}. It says: ${detail}`)
   if ([400, 404, 409].includes(status) && detail !== undefined) throw new UsageError(detail)
   const reason = detail ?? `it returns ${status}, unlike an admin listener of this version.`
   throw new Error(`The gateway at ${url} cannot do this: ${reason}`)
@@ -119,7 +139,9 @@ export async function ask<T>(admin: Admin, path: string, options: Options = {}):
 export async function run(args: Args, io: Io, timeoutMs = HEALTH_TIMEOUT_MS): Promise<void> {
   const admin = await findAdmin(args, io)
   const path = args['ready'] === true ? '/readyz' : '/healthz'
-  const { status, text } = await request({ ...admin, token: undefined }, path, { timeoutMs })
+  // Sends no secret, and an expired certificate is no reason to restart a container: not verified.
+  const tls = { ...admin.tls, rejectUnauthorized: false }
+  const { status, text } = await request({ ...admin, tls, token: undefined }, path, { timeoutMs })
   const answer = text.slice(0, 500).trim().replaceAll(/\s+/g, ' ')
   if (status !== 200) throw new Error(`${admin.url} answers ${status}: ${answer}`)
   writeLines(io.stdout, args['json'] === true ? JSON.stringify({ status, answer }) : answer)

@@ -42,9 +42,12 @@ const OUTPUT = 'file to write, or - for standard output'
 const GATEWAY_FLAGS = {
   ...CONFIG_FLAG,
   ...JSON_FLAG,
-  admin: text('URL of the admin listener, overrides the file; its token is read from ADMIN_TOKEN'),
+  admin: text('URL of the admin listener, overrides the file; your token is read from ADMIN_TOKEN'),
   'admin-host': text(OVERRIDES['admin-host'].describe),
   'admin-port': text(OVERRIDES['admin-port'].describe),
+  ca: text('PEM file with the authorities of an https admin listener; else ADMIN_CA'),
+  cert: text('PEM file with your client certificate for it, instead of a token; else ADMIN_CERT'),
+  key: text('PEM file with the key of that certificate; else ADMIN_KEY'),
 }
 export const startFlags = {
   ...CONFIG_FLAG,
@@ -117,7 +120,7 @@ const setting = (command: Argv): Argv =>
     })
 
 /** The flags about a request, or a running gateway, which `explain` of a token or a past call does not ask. */
-const OF_REQUESTS = ['admin', 'admin-host', 'admin-port'].concat([
+const OF_REQUESTS = ['admin', 'admin-host', 'admin-port', 'ca', 'cert', 'key'].concat([
   'host',
   'client',
   'user',

@@ -15,9 +15,10 @@ const CERTIFICATE = /-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----[^-]+-----E
 /**
  * Reads the validity of a configuration's PEM files. Skips certificates that OpenSSL cannot read.
  */
-export function certificatesOf({ listen, upstreams, store }: Compiled): readonly Validity[] {
+export function certificatesOf({ listen, admin, upstreams, store }: Compiled): readonly Validity[] {
   const sections: readonly (readonly [Path, object | undefined])[] = [
     [['listen', 'tls'], listen.tls],
+    [['admin', 'tls'], admin.tls],
     ...upstreams.map(({ name, tls }) => [['upstreams', name, 'tls'], tls] as const),
     [['store', 'redis', 'tls'], store === 'memory' ? undefined : store.redis.tls],
   ]

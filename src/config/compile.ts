@@ -51,7 +51,7 @@ type Check = (text: string) => string | undefined | Promise<string | undefined>
  * mistakes in them to `mistakes`.
  */
 export async function compile(settings: Settings, directory: string, files: ReadFile[], mistakes: Issue[]) {
-  const { upstreams, listen, tokens, routes, par } = settings
+  const { upstreams, listen, admin, log, tokens, routes, par } = settings
   const hasPoints = (limit: Limit): boolean =>
     !limit.isConcurrent &&
     routes.some((route) => route.limits.includes(limit.name) && costOf(route, limit) > 1)
@@ -147,6 +147,8 @@ export async function compile(settings: Settings, directory: string, files: Read
       hosts: listen.hosts ?? [...new Set(routes.flatMap(({ host }) => host ?? []))],
       tls: await readTls(listen.tls, 'listen', 'tls'),
     },
+    admin: { ...admin, tls: await readTls(admin.tls, 'admin', 'tls') },
+    log: { ...log, audit: await fileToWrite(['log', 'audit'], log.audit) },
     store,
     /** The prefix of all keys, also of those in memory. */
     prefix: store === 'memory' ? 'sluice' : store.prefix,

@@ -2,21 +2,23 @@ import { readFileSync } from 'node:fs'
 import { parse } from 'yaml'
 import { z } from 'zod'
 import { packageFile } from '../runtime/package.ts'
+import { admin } from './sections/admin.ts'
 import { cors } from './sections/cors.ts'
 import { clients, par, tokens } from './sections/identity.ts'
 import { limitsSection } from './sections/limits.ts'
-import { admin, forwardAuth, listenSection, store } from './sections/listeners.ts'
+import { forwardAuth, listenSection, store } from './sections/listeners.ts'
 import { metrics } from './sections/metrics.ts'
 import { parameters } from './sections/parameters.ts'
 import { failures, headers, routes, upstreams } from './sections/routes.ts'
 import { fetchedUrl, headerFields, pageUrl } from './sections/texts.ts'
-import { choice, coerced, duration, section } from './sections/values.ts'
+import { choice, coerced, duration, section, text } from './sections/values.ts'
 import { mustBe, type Path } from './yaml/issue.ts'
 
 const log = section({
   level: choice(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']).default('info'),
   format: choice(['json', 'pretty']).optional(),
   refusals: choice(['all', 'sampled']).default('all'),
+  audit: text('the path of a file that the gateway may write').optional(),
 })
 
 const ratio = mustBe('a number from 0 to 1, such as 0.01')
@@ -103,7 +105,7 @@ function allowVariable(schema: z.core.JSONSchema.BaseSchema): void {
 
 /** Match the written paths of secrets, whose items of lists may have names in place of indexes. */
 const SECRETS = [
-  /^admin\.token$/,
+  /^admin\.(?:tokens\.(?:.*\.)?)?token$/s,
   /^tokens\.(?:.*\.)?introspection\.clientSecret$/s,
   /^store\.redis\.(?:url|cluster\.\d+|username|password|sentinelUsername|sentinelPassword)$/,
   /^tracing\.headers\./,

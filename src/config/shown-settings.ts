@@ -72,7 +72,7 @@ function memberOf(schema: Schema, value: unknown): Schema {
 
 const MAX_DIFFERENCES = 20
 const MAX_CHARS = 100
-/** Keys that name the items of lists: routes, clients, tokens and changes. */
+/** Keys that name the items of lists: routes, clients, tokens and changes; items without them by `name`. */
 const NAMES = ['match', 'id', 'issuer', 'from']
 
 /**
@@ -103,11 +103,11 @@ function* compare(before: unknown, after: unknown, path: Path): Generator<string
   else yield `${writePath(path)} ${shown(before)} → ${shown(after)}`
 }
 
-/** Returns the name of an item: its id, and its issuer, or the first name of the issuer. */
-const nameOf = (item: JsonObject): string =>
-  NAMES.flatMap((key) => asList(item[key])[0] ?? [])
-    .filter((name) => typeof name === 'string')
-    .join(' of ')
+/** Returns the name of an item: its id, and its issuer, or the first name of the issuer; else its `name`. */
+function nameOf(item: JsonObject): string {
+  const names = NAMES.flatMap((key) => asList(item[key])[0] ?? []).filter((name) => typeof name === 'string')
+  return names.join(' of ') || (typeof item['name'] === 'string' ? item['name'] : '')
+}
 
 /**
  * Returns the values of a mapping by their keys, and the items of a list by their names, such as

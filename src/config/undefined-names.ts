@@ -5,10 +5,10 @@ const objectsIn = (list: unknown): readonly [number, JsonObject][] =>
   Array.isArray(list) ? [...list.entries()].filter(([, item]) => isObject(item)) : []
 
 /**
- * Yields the undefined upstreams and limits that routes and clients of a file name, which may have
- * other mistakes.
+ * Yields the undefined upstreams and limits that routes, clients and operators of a file name,
+ * which may have other mistakes.
  */
-export function* undefinedNames({ upstreams = {}, limits = {}, routes, clients }: JsonObject) {
+export function* undefinedNames({ upstreams = {}, limits = {}, routes, clients, admin }: JsonObject) {
   function* check(kind: 'upstream' | 'limit', name: unknown, path: Path, key?: true) {
     const defined = kind === 'limit' ? limits : upstreams
     if (typeof name !== 'string' || !isObject(defined) || Object.hasOwn(defined, name)) return
@@ -26,4 +26,7 @@ export function* undefinedNames({ upstreams = {}, limits = {}, routes, clients }
   for (const [i, { limits: own }] of objectsIn(clients))
     for (const name of isObject(own) ? Object.keys(own) : [])
       yield* check('limit', name, ['clients', i, 'limits', name], true)
+  for (const [i, { may }] of objectsIn(isObject(admin) ? admin['tokens'] : []))
+    for (const [j, name] of Array.isArray(may) ? may.entries() : [])
+      yield* check('limit', name, ['admin', 'tokens', i, 'may', j])
 }

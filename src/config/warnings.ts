@@ -22,7 +22,8 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
 
 function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Generator<Issue> {
   const noToken = 'is reached from other machines, so /limits is refused here; set admin.token'
-  if (!admin.onLoopback && !admin.token) yield { path: ['admin', 'host'], message: noToken }
+  if (!admin.onLoopback && !admin.token && admin.tokens.length === 0)
+    yield { path: ['admin', 'host'], message: noToken }
   const believed = 'is reached from other machines and trusts all peers; let only the proxy reach it'
   if (forwardAuth !== undefined && !isLoopback(forwardAuth.host))
     yield { path: ['forwardAuth', 'host'], message: believed }

@@ -77,22 +77,21 @@ export function keyOfLimit(quotas: Exchange['quotas'], name: string): string {
  * Writes the first line of each key, then at most one a second with the number omitted before it;
  * the first omitted one if none follows. Instants are `performance.now()`.
  */
-export function createLogSampler<Item>(
-  lineOf: (item: Item) => string,
-  write: (line: string, omitted: number) => void,
+export function createLogSampler<Item, Line>(
+  lineOf: (item: Item) => Line,
+  write: (line: Line, omitted: number) => void,
 ) {
-  /** `until` is the instant until which lines are omitted. */
-  const entries = new Map<string, { readonly until: number; omitted: number; line: string }>()
+  /** `until` is the instant until which lines are omitted, and `line` the first of them. */
+  const entries = new Map<string, { readonly until: number; omitted: number; line?: Line }>()
   const timer = setInterval(() => sweep(performance.now()), INTERVAL_MS).unref()
 
-  const begin = (key: string, now: number) =>
-    entries.set(key, { until: now + INTERVAL_MS, omitted: 0, line: '' })
+  const begin = (key: string, now: number) => entries.set(key, { until: now + INTERVAL_MS, omitted: 0 })
 
   function sweep(now: number): void {
     for (const [key, { until, omitted, line }] of entries) {
       if (until > now) continue
       if (omitted > 0) {
-        write(line, omitted - 1)
+        write(line!, omitted - 1)
         begin(key, now)
       } else entries.delete(key)
     }

@@ -1,13 +1,15 @@
 import pino, { type LevelWithSilent, type Logger } from 'pino'
+import { createAuditFile } from './audit-file.ts'
 import { createLineWriter } from './line-writer.ts'
 import { escaped, prettyLines, timestamp } from './log-lines.ts'
-import { isObject } from '../runtime/json.ts'
 
 export type Log = Logger
 
 /** The log of a process on standard output. */
 export interface LogOutput {
   readonly log: Log
+  /** Writes a line of the audit with these fields, at any level of the log, and to the file of the audit. */
+  audit(fields: object): void
   /** Returns the latest events, newest first. */
   events(): readonly LogEvent[]
   /** Writes complete JSON lines, for example of another process, in the format of this log. */
@@ -34,11 +36,13 @@ const HASH_CHARS = 12
 
 /**
  * Returns the event of a JSON line: its message with the fields that have a value, except
- * durations. Returns undefined for a line about one caller, or for debugging.
+ * durations. Returns undefined for a line about one caller, for debugging, and for a refused
+ * operator, whose lines anyone can cause.
  */
 export function eventOf(line: string): LogEvent | undefined {
   const { level, time, msg, ...fields } = JSON.parse(line) as Record<string, unknown>
   if (['debug', 'trace'].includes(String(level)) || 'ip' in fields) return undefined
+  if (msg === 'audit' && fields['result'] === 'refused') return undefined
   const shown = Object.entries(fields).flatMap(([name, value]) => {
     const text = shortText(value)
     if (text === '' || name.endsWith('Ms')) return []
@@ -54,20 +58,21 @@ function shortText(value: unknown): string {
     const more = value.length > 1 ? ` and ${value.length - 1} more` : ''
     return `${shortText(value[0])}${more}`
   }
-  if (isObject(value)) {
-    // The only one has the limits that an operator set: null removes an override.
-    const limits = Object.entries(value).map(([name, text]) => `${name}=${shortText(text) || 'default'}`)
-    return limits.join(', ')
-  }
   const text = String((value as string | number | boolean | null) ?? '')
   return /^[\da-f]{64}$/.test(text) ? text.slice(0, HASH_CHARS) : text.split('\n', 1)[0]!
 }
 
 /**
  * Opens the log on a file descriptor, by default standard output: JSON lines, or `pretty` for
- * people. While 8 MB are unread, further lines are dropped.
+ * people. While 8 MB are unread, further lines are dropped. The audit is also appended to
+ * `auditFile`, if one is given.
  */
-export function createLog(level: LevelWithSilent, format: 'json' | 'pretty', fd = STDOUT): LogOutput {
+export function createLog(
+  level: LevelWithSilent,
+  format: 'json' | 'pretty',
+  fd = STDOUT,
+  auditFile?: string,
+): LogOutput {
   const lines = createLineWriter(
     fd,
     (dropped) => log.warn({ lines: dropped }, 'log lines dropped; the reader is too slow'),
@@ -75,20 +80,37 @@ export function createLog(level: LevelWithSilent, format: 'json' | 'pretty', fd 
   )
   const write = format === 'json' ? lines.write : (text: string) => lines.write(prettyLines(text))
   const events: LogEvent[] = []
-  const log: Log = pino(
-    { level, base: null, timestamp, formatters: { level: (label: string) => ({ level: label }) } },
-    // Only the last line end is not escaped.
+  const options = { base: null, timestamp, formatters: { level: (label: string) => ({ level: label }) } }
+
+  /** Writes a line of the log, and returns it; only its line end is not escaped. */
+  function writeLine(line: string): string {
+    const event = eventOf(line)
+    if (event !== undefined) events.unshift(event)
+    events.length = Math.min(events.length, MAX_EVENTS)
+    const safe = `${escaped(line.slice(0, -1))}\n`
+    write(safe)
+    return safe
+  }
+  const log: Log = pino({ ...options, level }, { write: writeLine })
+  const auditFailed = throttle(({ message: cause }: Error) => {
+    log.error({ file: auditFile, cause }, 'audit file not written; its lines are only in this log')
+    if (!log.isLevelEnabled('error'))
+      process.stderr.write(`sluice: audit file ${auditFile} not written: ${cause}\n`)
+  })
+  const file = auditFile === undefined ? undefined : createAuditFile(auditFile, auditFailed)
+  // A log of its own: a level of the other one hides no line of the audit.
+  const auditLog = pino(
+    { ...options, level: 'info' },
     {
       write(line: string) {
-        const event = eventOf(line)
-        if (event !== undefined) events.unshift(event)
-        events.length = Math.min(events.length, MAX_EVENTS)
-        write(`${escaped(line.slice(0, -1))}\n`)
+        const written = writeLine(line)
+        file?.write(written)
       },
     },
   )
   return {
     log,
+    audit: (fields) => auditLog.info(fields, 'audit'),
     events: () => events.slice(),
     write,
     fatal({ stack, message }) {
@@ -96,7 +118,9 @@ export function createLog(level: LevelWithSilent, format: 'json' | 'pretty', fd 
       log.fatal({ cause }, 'uncaught exception; exiting')
       if (!log.isLevelEnabled('fatal')) process.stderr.write(`sluice: uncaught: ${cause}\n`)
     },
-    close: lines.close,
+    async close() {
+      await Promise.all([file?.close(), lines.close()])
+    },
   }
 }
 

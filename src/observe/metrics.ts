@@ -56,6 +56,7 @@ export function createMetrics() {
 
   return {
     showGauge,
+    adminRequests: counter('sluice_admin_requests_total{operation,result}', 'Requests of operators.'),
     droppedSockets: dropped,
     maxSockets: gauge('sum', 'sluice_downstream_max_sockets', 'Maximum open sockets.'),
     droppedFields: counter('sluice_request_fields_dropped_total{upstream}', "Callers' fields not forwarded."),

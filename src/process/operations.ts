@@ -4,7 +4,6 @@ import type { Activity } from '../admin/overview/callers.ts'
 import type { OverviewSource } from '../admin/overview/source.ts'
 import type { Config } from '../config/compile.ts'
 import { InvalidQuestion } from '../errors.ts'
-import { instant } from '../runtime/instant.ts'
 import { quotaOf, reasonOf, rulesOf } from '../policy/rule.ts'
 import { assertCounted, callerKey, countsBy } from '../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../policy/counted-caller.ts'
@@ -58,7 +57,6 @@ export function createOperations(parts: {
           log.warn({ ...fields, cause: error.message }, 'limit reset incomplete; counters remain')
         throw error
       })
-      log.info({ ...fields, freed }, 'limits of a caller reset by an operator')
       forget(caller)
       const keepsPlaces = config.limits.some((one) => one.isConcurrent && countsBy(one, caller))
       return { ...fields, freed, keepsPlaces }
@@ -85,9 +83,6 @@ export function createOperations(parts: {
       // Asked before: a limit of 0 shows no counted calls.
       const seen = isListed || (await isCounted(usage, caller))
       await overrides.change(added, removed)
-      const until = untilAt === null ? null : instant(untilAt)
-      const fields = { caller: showCaller(caller), set, ...(added.length > 0 && { until }), by, note }
-      log.info(fields, 'limits of a caller set by an operator')
       return {
         caller: showCaller(caller),
         limits: names.map((name, i) => ({ name, before: before[i]!, after: ruleOf(caller, name) })),

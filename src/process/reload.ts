@@ -25,7 +25,10 @@ const MAX_RELOADS = 20
 const MAX_PROBLEMS = 20
 /** Maximum warnings of one configuration that are logged: each of 100,000 clients may cause one. */
 const MAX_WARNINGS = 100
-/** Sections that are read only at the start, except parts of `listen`, the login at Redis and `admin.token`. */
+/**
+ * Sections that are read only at the start, except parts of `listen`, the login at Redis, and the
+ * operators and certificates of `admin`.
+ */
 const RESTART_ONLY = ['listen', 'forwardAuth', 'admin', 'store', 'log', 'tracing'] as const
 /** The sections of `RESTART_ONLY` whose secrets a reload replaces. */
 const SECRETS_OF = ['admin', 'store'] as const
@@ -107,14 +110,17 @@ function keepRestartOnly(current: Config, next: Config): Config {
   const { listen, forwardAuth, log, tracing, prefix } = current
   const { trustedProxies, hosts } = next.listen
   const tls = renewed(listen.tls, next.listen.tls)
-  const admin = { ...current.admin, token: next.admin.token }
+  const { token, tokens } = next.admin
+  const admin = { ...current.admin, token, tokens, tls: renewed(current.admin.tls, next.admin.tls) }
   const store = renewedStore(current.store, next.store)
   const kept = { forwardAuth, admin, store, prefix, log, tracing }
   return { ...next, ...kept, listen: { ...listen, trustedProxies, hosts, tls } }
 }
 
+type ServerFiles = NonNullable<Config['admin']['tls']>
+
 /** Replaces certificates and keys; whether callers are asked for certificates needs a restart. */
-function renewed(current: Config['listen']['tls'], next: typeof current) {
+function renewed<T extends ServerFiles>(current: T | undefined, next: T | undefined): T | undefined {
   if (current === undefined || next === undefined) return current
   const clientCa = current.clientCa && (next.clientCa ?? current.clientCa)
   return { ...current, cert: next.cert, key: next.key, clientCa }

@@ -1,9 +1,11 @@
+import type { TlsOptions } from 'node:tls'
+import { isDeepStrictEqual } from 'node:util'
 import type { OperatorApi } from '../admin/operator-api.ts'
 import { createOverview } from '../admin/overview/overview.ts'
 import { createAdmin } from '../admin/server.ts'
 import type { Config } from '../config/compile.ts'
 import { drain } from '../downstream/listener/drain.ts'
-import { listen } from '../downstream/listener/server.ts'
+import { type ListenerTls, listen, renewCertificate, tlsOptions } from '../downstream/listener/server.ts'
 import { createLog, type LogOutput } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { VERSION } from '../runtime/package.ts'
@@ -25,6 +27,8 @@ export interface Running {
   close(options?: { readonly lameDuck?: boolean }): Promise<void>
 }
 
+type AdminTls = NonNullable<Config['admin']['tls']>
+
 const STARTING = 'the gateway is starting'
 
 /**
@@ -33,8 +37,8 @@ const STARTING = 'the gateway is starting'
  * operator.
  */
 export async function start(config: Config, source?: Source, workers = 1, logFd?: number): Promise<Running> {
-  const { level, format = process.stdout.isTTY ? 'pretty' : 'json' } = config.log
-  const output = createLog(level, format, logFd)
+  const { level, format = process.stdout.isTTY ? 'pretty' : 'json', audit } = config.log
+  const output = createLog(level, format, logFd, audit)
   const { log } = output
   const metrics = createMetrics()
   let service: Service
@@ -44,7 +48,14 @@ export async function start(config: Config, source?: Source, workers = 1, logFd?
     if (operatorApi === undefined) throw new Error(STARTING)
     return operatorApi
   }
-  const apply = (next: Config): Promise<void> => service.apply(next)
+  async function apply(next: Config): Promise<void> {
+    await service.apply(next)
+    const { tls } = next.admin
+    if (tls === undefined || isDeepStrictEqual(tls, configuration.config().admin.tls)) return
+    renewCertificate(admin, listenerTls(tls))
+    // Connections that a removed authority admitted must not go on.
+    admin.closeIdleConnections()
+  }
   const configuration = createConfiguration(config, source, { apply, log, metrics })
   const overview = createOverview(configuration, started)
   const admin = createAdmin({
@@ -52,6 +63,9 @@ export async function start(config: Config, source?: Source, workers = 1, logFd?
     metrics: () => operatorApi?.metrics() ?? metrics.text(),
     access: () => configuration.config().admin,
     overview: overview.read,
+    tls: config.admin.tls && adminTls(config.admin.tls),
+    requests: metrics.adminRequests,
+    audit: output.audit,
     operator: started,
     hash: configuration.hash,
     failed: (error) =>
@@ -111,3 +125,18 @@ export async function start(config: Config, source?: Source, workers = 1, logFd?
     throw error
   }
 }
+
+/** Settings of the admin listener's certificates, as those of the callers' listener. */
+const listenerTls = (tls: AdminTls): ListenerTls => ({
+  ...tls,
+  requestClientCert: tls.clientCa !== undefined,
+})
+
+/**
+ * Returns the TLS options of the admin listener. A connection without a client certificate is
+ * accepted, for probes, Prometheus, and operators with a token.
+ */
+const adminTls = (tls: AdminTls): TlsOptions => ({
+  ...tlsOptions(listenerTls(tls)),
+  rejectUnauthorized: false,
+})

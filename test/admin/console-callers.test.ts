@@ -151,7 +151,9 @@ it('asks for the token, sends it only in a header, and forgets it', async () => 
   page.on('request', (request) => urls.push(request.url()))
   await page.getByLabel('Token').fill('wrong')
   await page.getByRole('button', { name: 'Show the console' }).click()
-  await page.getByText('Wrong token; send the configured admin.token.').waitFor(WAIT)
+  await page
+    .getByText('Wrong token; send admin.token, or the token of an entry of admin.tokens.')
+    .waitFor(WAIT)
   expect(await page.locator('#overview').isVisible()).toBe(false)
   await page.getByLabel('Token').fill(TOKEN)
   await page.keyboard.press('Enter')

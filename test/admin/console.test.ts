@@ -246,7 +246,7 @@ it('sets an override and removes it after a confirmation, and shows both and a r
   await page
     .locator('#events')
     .getByText(
-      /^limits of a caller set by an operator \(caller client:raised, set requests=6, until [-\d: ]+, by console, note asked by telephone\)$/,
+      /^audit \(name loopback, address 127\.0\.0\.1, operation set, result done, caller client:raised, limit requests, before 4, after 6, until [-\d: ]+, note asked by telephone\)$/,
     )
     .waitFor(WAIT)
   const remove = page.getByRole('button', { name: 'Remove the override of requests for client:raised…' })

@@ -31,7 +31,11 @@ describe('/limits/:caller', () => {
       const read = await ask(`/limits/${path}`)
       expect(read).toMatchObject({ status: 200, json: { caller, limits: [], truncated: false } })
       expect(read.headers).toMatchObject({ 'content-type': 'application/json', 'cache-control': 'no-store' })
-      expect((await ask(`/limits/${path}`, { method: 'DELETE' })).json).toEqual({ caller, freed: 2 })
+      expect((await ask(`/limits/${path}`, { method: 'DELETE' })).json).toEqual({
+        caller,
+        freed: 2,
+        by: 'loopback',
+      })
       expect(asked.splice(0)).toEqual([whole ?? caller, whole ?? caller])
     }
     expect(await ask('/limits/acme', { method: 'HEAD' })).toMatchObject({ status: 200, body: '' })
@@ -113,7 +117,7 @@ describe('PATCH /limits/:caller', () => {
   const patch = async (body: string | object, headers: Record<string, string> = {}, caller = 'acme') => {
     const { ask } = await startAdmin({
       operator: {
-        setLimits: async ({ caller, ...setting }) => ({ ...setting, caller: showCaller(caller) }),
+        setLimits: async ({ caller, ...setting }) => ({ ...setting, caller: showCaller(caller), limits: [] }),
       },
     })
     return await ask(`/limits/${caller}`, {
@@ -132,8 +136,10 @@ describe('PATCH /limits/:caller', () => {
     })
     expect(day.json.untilAt - before).toBeGreaterThanOrEqual(86_400_000)
     expect(day.json.untilAt - Date.now()).toBeLessThanOrEqual(86_400_000)
-    const rest = { by: 'jo@desk', note: 'leaked' }
-    expect((await patch({ set: { requests: 0 }, until: null, ...rest })).json).toEqual({
+    const sent = { by: 'jo@desk', note: 'leaked' }
+    // The operator is the recognised one; what the request says about itself is a remark.
+    const rest = { by: 'loopback', note: 'leaked (sent as jo@desk)', limits: [] }
+    expect((await patch({ set: { requests: 0 }, until: null, ...sent })).json).toEqual({
       ...{ caller: 'client:acme', set: { requests: 0 }, untilAt: null, ...rest },
     })
     const until = '2100-01-01T00:00:00+01:00'

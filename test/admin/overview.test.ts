@@ -124,6 +124,7 @@ describe('access to the overview and the reset', () => {
     expect((await ask('/limits/a', { method: 'DELETE', headers: own })).json).toEqual({
       caller: 'client:a',
       freed: 2,
+      by: 'loopback',
     })
   })
 })
@@ -148,7 +149,9 @@ describe('the overview', () => {
     const failed = [503, undefined, '1']
     expect(await both()).toEqual([failed, failed])
     vi.advanceTimersByTime(1000)
-    expect((await ask('/overview')).json).toEqual({ reads: 3 })
+    expect((await ask('/overview')).json).toEqual({
+      ...{ reads: 3, operator: { name: 'loopback', may: 'set' } },
+    })
   })
 })
 

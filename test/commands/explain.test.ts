@@ -217,7 +217,7 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
       const ended = await sluice([...SYNC, '--config', started])
       expect(ended).toMatchObject({ code: 0, stderr: '' })
       expect(ended.stdout).toMatch(
-        /^requests +7 +1 +1m +live +sluice:\{acme\}:requests +an override, until 2100-\S+, set at \S+ by \S+; 3 from 2100-\S+ on$/m,
+        /^requests +7 +1 +1m +live +sluice:\{acme\}:requests +an override, until 2100-\S+, set at \S+ by loopback: sent as \S+; 3 from 2100-\S+ on$/m,
       )
       expect(ended.stdout).toMatch(/^sync +1 +1 +5s +live +sluice:\{acme\}:sync:abc +the limit of the file$/m)
       expect(ended.stdout).toMatch(/^refused +now +by the limit "sync": 1 of 1 calls are used$/m)

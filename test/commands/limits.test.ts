@@ -73,11 +73,13 @@ describe('sluice limits show and reset', () => {
 
     expect(await limits('reset', 'acme')).toEqual({
       code: 0,
-      stdout: 'Freed 4 keys of client:acme.\n',
+      stdout: 'Freed 4 keys of client:acme. Recorded as "admin.token".\n',
       stderr: '',
     })
     const again = await limits('reset', 'acme', '--json')
-    expect(JSON.parse(again.stdout)).toEqual({ caller: 'client:acme', freed: 0, keepsPlaces: false })
+    expect(JSON.parse(again.stdout)).toEqual({
+      ...{ caller: 'client:acme', freed: 0, keepsPlaces: false, by: 'admin.token' },
+    })
     const other = await limits('show', 'other', '--json')
     expect(JSON.parse(other.stdout)).toMatchObject({ limits: [{ limit: 10, remaining: 9 }, {}, {}] })
   })
@@ -92,7 +94,7 @@ describe('sluice limits set and overrides', () => {
   it('override the file and its announced changes, print what they replace, and record who set them and why', async () => {
     const done = await set('acme', 'requests=5', 'trial=9', '--until', END, '--note', 'leaked "token"')
     expect(done).toMatchObject({ code: 0, stderr: '' })
-    const override = `an override, until END, set at NOW by ${ME}: leaked "token"`
+    const override = `an override, until END, set at NOW by admin.token: leaked "token" (sent as ${ME})`
     expect(shortened(done.stdout).split('\n')).toEqual([
       `Set "requests" of client:acme to 5: ${override}. It replaces 50: the client's own limit of the file, until END.`,
       `Set "trial" of client:acme to 9: ${override}. It replaces 5: the limit of the file.`,
@@ -104,13 +106,19 @@ describe('sluice limits set and overrides', () => {
     const listed = await limits('overrides')
     expect(shortened(listed.stdout).split(/ *\n/)).toEqual([
       expect.stringMatching(/^CALLER +LIMIT +CALLS +UNTIL +SET +BY +NOTE$/),
-      expect.stringMatching(/^client:acme +requests +5 +END +NOW +\S+@\S+ +leaked "token"$/),
-      expect.stringMatching(/^client:acme +trial +9 +END +NOW +\S+@\S+ +leaked "token"$/),
+      expect.stringMatching(
+        /^client:acme +requests +5 +END +NOW +admin\.token +leaked "token" \(sent as \S+@\S+\)$/,
+      ),
+      expect.stringMatching(
+        /^client:acme +trial +9 +END +NOW +admin\.token +leaked "token" \(sent as \S+@\S+\)$/,
+      ),
       '',
     ])
     const shown = await limits('show', 'acme')
     expect(shown.stdout).toMatch(/^sluice:\{acme\}:requests +requests +5 +.* live, override$/m)
-    expect(shortened(shown.stdout)).toMatch(/^client:acme +requests +5 +END +NOW +\S+@\S+ +leaked "token"$/m)
+    expect(shortened(shown.stdout)).toMatch(
+      /^client:acme +requests +5 +END +NOW +admin\.token +leaked "token" \(sent as \S+@\S+\)$/m,
+    )
     const ended = await set('acme', 'requests=default', 'sync=default')
     expect(shortened(ended.stdout)).toBe(
       `Set "requests" of client:acme to 50: the client's own limit of the file, until END. It replaces 5: ${override}.

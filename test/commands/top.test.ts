@@ -122,11 +122,15 @@ it('reports why it cannot read the callers', async () => {
       {},
       `no response from ${closed}: ECONNREFUSED; start the gateway, or give its address with --admin`,
     ],
-    [url, {}, `The gateway at ${url} refuses the request: set ADMIN_TOKEN to its admin.token.`],
+    [
+      url,
+      {},
+      `The gateway at ${url} refuses the request: set ADMIN_TOKEN to your token, that of admin.tokens or admin.token. It says: Send admin.token, or your token of admin.tokens, as "Authorization: Bearer …".`,
+    ],
     [
       url,
       { ADMIN_TOKEN: 'wrong' },
-      `The gateway at ${url} refuses the request: set ADMIN_TOKEN to its admin.token.`,
+      `The gateway at ${url} refuses the request: set ADMIN_TOKEN to your token, that of admin.tokens or admin.token. It says: Wrong token; send admin.token, or the token of an entry of admin.tokens.`,
     ],
     [
       elsewhere,

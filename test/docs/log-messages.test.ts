@@ -6,7 +6,7 @@ const doc = fileText('docs/log-messages.md')
 
 const sources = ['src', 'bin'].flatMap((folder) => filesIn(folder, '.ts').map(fileText))
 
-const CALL = /\blog\??\.(trace|debug|info|warn|error|fatal)\(/g
+const CALL = /\b(?:log|auditLog)\??\.(trace|debug|info|warn|error|fatal)\(/g
 /** A string, a template or a comment, in which an argument does not end. */
 const OPAQUE = /^(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:\\.|[^`\\])*`|\/\/.*\n)/
 

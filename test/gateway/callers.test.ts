@@ -201,7 +201,7 @@ describe.each([
       `Set "${limit}" of ${shown} to 2: the limit of the file. It replaces 3: an override`,
     )
     expect(await run('limits', 'reset', ...written)).toMatchObject({
-      ...{ code: 0, stdout: `Freed 1 key of ${shown}.\n` },
+      ...{ code: 0, stdout: `Freed 1 key of ${shown}. Recorded as "loopback".\n` },
     })
     expect((await send(sends)).status).toBe(200)
     await run('limits', 'reset', ...written)
@@ -209,13 +209,11 @@ describe.each([
     expect(overview).toContain(JSON.stringify(shown))
     const outputs = [show, await top(), set, overrides, again, removed].map(({ stdout }) => stdout)
     for (const text of [...outputs, overview, gateway.stdout()]) expectNoSecret(text)
-    for (const message of ['set', 'reset'])
-      await until(`its ${message} is logged`, () =>
+    for (const made of ['set', 'reset'])
+      await until(`its ${made} is in the audit`, () =>
         gateway
           .lines()
-          .some(
-            ({ msg, caller }) => msg === `limits of a caller ${message} by an operator` && caller === shown,
-          ),
+          .some(({ msg, operation, caller }) => msg === 'audit' && operation === made && caller === shown),
       )
   })
 
@@ -228,7 +226,9 @@ describe.each([
       expect(await run('limits', 'set', shown, `${limit}=9`)).toMatchObject({ code: 0, stderr: '' })
       await until('it is in force', async () => (await send(sends)).status === 200)
       expect(await run('limits', 'set', shown, `${limit}=default`)).toMatchObject({ code: 0 })
-      expect((await run('limits', 'reset', shown)).stdout).toBe(`Freed 1 key of ${shown}.\n`)
+      expect((await run('limits', 'reset', shown)).stdout).toBe(
+        `Freed 1 key of ${shown}. Recorded as "loopback".\n`,
+      )
     },
   )
 
@@ -295,7 +295,9 @@ describe.each([
     const explained = await run('explain', 'GET /items/c', '--headers', JSON.stringify({ 'x-api-key': KEY }))
     expect(explained.stdout).toMatch(/^by-item +5 +0 /m)
     await run('limits', 'set', written, 'by-item=default')
-    expect((await run('limits', 'reset', written)).stdout).toBe(`Freed 2 keys of ${SHORT}.\n`)
+    expect((await run('limits', 'reset', written)).stdout).toBe(
+      `Freed 2 keys of ${SHORT}. Recorded as "loopback".\n`,
+    )
   })
 
   it('cannot be named by a short form that no call of the last minute has', async () => {
@@ -344,7 +346,7 @@ describe('a caller that no limit counts by', () => {
       expect(later.stderr).toContain(
         `There is no limit "ips" that counts by "header:x-api-key=abc1…6ca13d52" first; those that can be set are: keys.`,
       )
-      expect(gateway.lines().filter(({ msg }) => String(msg).includes('by an operator'))).toEqual([])
+      expect(gateway.lines().filter(({ msg }) => msg === 'audit')).toEqual([])
     },
   )
 })

@@ -109,12 +109,16 @@ describe.each([
     await begin('/exports')
     const reset = await command('limits', 'reset', client)
     expect(reset.stdout).toMatch(
-      new RegExp(`^Freed [12] keys? of client:${client}\\. Calls in progress keep their places\\.\n$`),
+      new RegExp(
+        `^Freed [12] keys? of client:${client}\\. Calls in progress keep their places\\. Recorded as "loopback"\\.\n$`,
+      ),
     )
     await until('it has its place', async () => (await usage()).limits[0].inProgress === 1)
     expect((await usage()).limits.find(({ name }: { name: string }) => name === 'requests').used).toBe(0)
     const again = await command('limits', 'reset', 'ip:192.0.2.77')
-    expect(again.stdout).toBe('Freed 0 keys of ip:192.0.2.77. Calls in progress keep their places.\n')
+    expect(again.stdout).toBe(
+      'Freed 0 keys of ip:192.0.2.77. Calls in progress keep their places. Recorded as "loopback".\n',
+    )
   })
 
   it('are explained as in progress', async () => {

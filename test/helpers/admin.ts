@@ -13,6 +13,7 @@ type Recorded = { [Name in Names]: (...args: Parameters<OperatorApi[Name]>) => u
 /** Starts a real admin listener with parts that record the requested callers. */
 export async function startAdmin({
   token,
+  tokens = [],
   onLoopback = true,
   hosts = [],
   operator = {},
@@ -20,6 +21,8 @@ export async function startAdmin({
 }: Partial<AdminAccess & Omit<AdminParts, 'operator'>> & { readonly operator?: Partial<Recorded> } = {}) {
   const failed = vi.fn<AdminParts['failed']>()
   const asked: string[] = []
+  const audited: Record<string, unknown>[] = []
+  const counted = new Map<string, number>()
   /** Answers with what it was asked. */
   const operated: Recorded = {
     usage: async (caller) => {
@@ -28,7 +31,7 @@ export async function startAdmin({
     },
     findCaller: (shown) =>
       shown === 'header:x-api-key=abc1…5f2c9e1a' ? parseCaller('header:x-api-key=abc123') : undefined,
-    setLimits: async (setting) => setting,
+    setLimits: async (setting) => ({ ...setting, limits: [] }),
     overrides: async () => [{ caller: 'client:acme' }],
     explain: async (line) => line,
     reset: async (caller) => (asked.push(formatCaller(caller)), { caller: showCaller(caller), freed: 2 }),
@@ -37,7 +40,14 @@ export async function startAdmin({
   const server = createAdmin({
     notReadyReason: () => undefined,
     metrics: async () => '',
-    access: () => ({ token, onLoopback, hosts }),
+    access: () => ({ token, tokens, onLoopback, hosts }),
+    audit: (fields) => void audited.push(fields as Record<string, unknown>),
+    requests: {
+      inc({ operation, result }, by = 1) {
+        const series = `${operation} ${result}`
+        counted.set(series, (counted.get(series) ?? 0) + by)
+      },
+    },
     overview: async () => ({ shown: true }),
     operator: () => operated as OperatorApi,
     hash: () => null,
@@ -46,5 +56,5 @@ export async function startAdmin({
   })
   const { port } = await listenLocally(server)
   const ask = (path: string, more: Call = {}): Promise<Got> => call(port, { path, ...more })
-  return { ask, asked, failed, port }
+  return { ask, asked, audited, counted, failed, port }
 }

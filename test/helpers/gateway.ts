@@ -96,6 +96,9 @@ ${settings.more ?? ''}
 `
 }
 
+/** Gets the audit of gateways whose log is silent. */
+const NOWHERE = openSync('/dev/null', 'a')
+
 export interface TestGateway {
   readonly port: number
   readonly adminPort: number
@@ -124,7 +127,7 @@ export async function startGateway(
   }
   const { config, ...loaded } = await load()
   const source = given === undefined ? undefined : { ...loaded, load }
-  const running = await start(config, source, 1, logFd)
+  const running = await start(config, source, 1, logFd ?? NOWHERE)
   closeLater(() => running.close())
   return {
     port: Number(new URL(running.address).port),

@@ -22,16 +22,6 @@ it.for([
   ],
   [
     {
-      msg: 'client limits set by an operator',
-      client: 'acme',
-      set: { a: 6, b: null },
-      until: null,
-      by: 'Ana',
-    },
-    'client limits set by an operator (client acme, set a=6, b=default, by Ana)',
-  ],
-  [
-    {
       msg: 'configuration reloaded',
       hash: '0123456789ab'.padEnd(64, 'f'),
       loadMs: 12.345,

@@ -95,6 +95,7 @@ const NAMES = [
   'sluice_upstream_waiting{upstream}',
   'sluice_upstream_oldest_wait_seconds{upstream}',
   'sluice_upstream_websockets{upstream}',
+  'sluice_admin_requests_total{operation,result}',
   'sluice_failures_total',
   'sluice_failures_refused_total',
   'sluice_config_last_reload_successful',

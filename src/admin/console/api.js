@@ -1,4 +1,4 @@
-/** Content of the console. @typedef {import('../overview/overview.ts').Overview} Overview */
+/** Content of the console. @typedef {import('../overview/overview.ts').Overview & { readonly operator: import('../rights.ts').Operator }} Overview */
 
 const STORAGE_KEY = 'sluice-admin-token'
 const EVERY_MS = 1000

@@ -3,6 +3,7 @@ import { chart } from './chart.js'
 import { hrefOf, stateOf, usage } from './callers.js'
 import { byId, element, list, table, write } from './dom.js'
 import { pluralize, formatWindow, kindOf, rateText, refusal, refusals, time, whole } from './format.js'
+import { mayReset, maySet } from './rights.js'
 import { confirmed, dismiss, overridesTable, reasonOf, setLimits } from './overrides.js'
 import { tiles } from './tiles.js'
 
@@ -33,12 +34,6 @@ function showMessage(text, kind) {
 function clearReadMessage() {
   const { kind = '' } = byId('caller-message').dataset
   if (kind === 'reading' || kind === 'unread') showMessage('', 'reading')
-}
-
-/** Shows or hides what resets and sets the limits of the caller. */
-function showChanges(/** @type {boolean} */ isCounted) {
-  byId('reset').hidden = !isCounted
-  byId('set-card').hidden = !isCounted
 }
 
 /** Creates the page of one caller, which reads the limits while it is open. */
@@ -78,6 +73,23 @@ export function callerPage() {
   let caller = ''
   /** The caller as the gateway shows it, once it has been read. */
   let shownAs = ''
+  /** False if no limit counts the caller. */
+  let isCounted = true
+  /** @type {readonly string[]} */
+  let settable = []
+  /** @type {CallerReport['overrides']} */
+  let overrides = []
+
+  /** Shows the overrides of a caller that is counted, and the changes that the operator may make. */
+  function showChanges() {
+    const names = settable.filter(maySet)
+    byId('reset').hidden = !isCounted || !mayReset()
+    byId('set-card').hidden = !isCounted
+    byId('set').hidden = names.length === 0
+    write(byId('set-title'), names.length === 0 ? 'Overrides' : 'Set a limit')
+    showNames(names)
+    showOverrides(overrides)
+  }
 
   async function read(/** @type {AbortSignal} */ signal) {
     const startedAt = performance.now()
@@ -94,16 +106,17 @@ export function callerPage() {
         history.replaceState(null, '', hrefOf(shownAs))
       }
       showLimits(used.limits)
-      showNames(used.settable)
-      byId('set').hidden = used.settable.length === 0
-      showOverrides(used.overrides)
+      settable = used.settable
+      overrides = used.overrides
       byId('caller-notes').replaceChildren(...used.notes.map((note) => element('li', {}, note)))
-      showChanges(true)
+      isCounted = true
+      showChanges()
       clearReadMessage()
     } catch (error) {
       if (signal.aborted) return
       // No limit counts this caller.
-      if (error instanceof HttpError && error.status === 404) showChanges(false)
+      if (error instanceof HttpError && error.status === 404) isCounted = false
+      showChanges()
       showMessage(`The limits cannot be read: ${reasonOf(error)}`, 'unread')
     }
     const pauseMs = Math.max(EVERY_MS, PAUSE_FACTOR * (performance.now() - startedAt))
@@ -175,9 +188,11 @@ export function callerPage() {
       shownAs = name
       write(byId('caller-name'), name)
       showMessage('Reading the counters…', 'reading')
-      showChanges(true)
+      isCounted = true
+      settable = []
+      overrides = []
+      showChanges()
       showLimits([])
-      showOverrides([])
       write(byId('set-message'), '')
       byId('caller-notes').replaceChildren()
       start()
@@ -185,6 +200,7 @@ export function callerPage() {
     close,
     resume: start,
     show(/** @type {Overview} */ { activity }) {
+      showChanges()
       const found = activity.callers.find((other) => other.caller === shownAs)
       const idle = Array(60).fill(0)
       const { calls, refused } = found ?? { calls: idle, refused: idle }

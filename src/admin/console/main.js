@@ -6,6 +6,7 @@ import { byId, write } from './dom.js'
 import { duration, failures, time } from './format.js'
 import { gatewayTables } from './gateway.js'
 import { gatewaysTable } from './gateways.js'
+import { describeOperator, setOperator } from './rights.js'
 import { readiness, tiles, tilesOf } from './tiles.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
@@ -36,6 +37,8 @@ function callerOfAddress() {
 /** @param {Overview} overview */
 function show(overview) {
   latest = overview
+  setOperator(overview.operator)
+  write(byId('operator'), describeOperator(overview.operator))
   const caller = callerOfAddress()
   write(byId('ready'), ...readiness(overview))
   byId('rejected').hidden = !overview.reloads[0]?.problems.length
@@ -84,6 +87,7 @@ function denied({ status, message }) {
   byId('overview').hidden = true
   byId('caller').hidden = true
   byId('forget').hidden = true
+  write(byId('operator'), '')
   write(byId('connection'), 'Not connected', 'muted')
   if (status === 401) {
     write(byId('token-error'), hasToken() ? message : '')

@@ -1,6 +1,7 @@
 import { ask } from './api.js'
 import { byId, element, table, write } from './dom.js'
 import { time, whole } from './format.js'
+import { maySet } from './rights.js'
 
 /** @typedef {{ readonly caller: string, readonly name: string, readonly limit: number, readonly until: string | null }} Override */
 /** @typedef {readonly [text: string, className: string]} Message */
@@ -39,7 +40,7 @@ export const reasonOf = (error) => (error instanceof Error ? error.message : '')
  */
 export async function setLimits(caller, set, more = {}) {
   try {
-    const body = { set, ...more, by: 'console' }
+    const body = { set, ...more }
     const response = await ask(`/limits/${encodeURIComponent(caller)}`, { method: 'PATCH', body })
     const { caller: shown, limits, shared, seen } = await response.json()
     const changes = limits.map(
@@ -78,6 +79,7 @@ export function overridesTable(parent, caption, report) {
       node,
       update(override) {
         shown = override
+        node.hidden = !maySet(override.name)
         node.setAttribute('aria-label', `Remove the override of ${override.name} for ${override.caller}…`)
       },
     }

@@ -82,8 +82,8 @@ const byProcess = (a: Summary, b: Summary): number =>
  * Returns the URL of the admin listener for other machines, by its first name or else its address;
  * null if neither is known.
  */
-function urlOf({ host, port, hosts, onLoopback }: Config['admin']): string | null {
+function urlOf({ host, port, hosts, onLoopback, tls }: Config['admin']): string | null {
   const [name = isIPv6(host) ? `[${host}]` : host] = hosts
   const isKnown = !onLoopback && port !== 0 && !['0.0.0.0', '[::]'].includes(name)
-  return isKnown ? `http://${name}:${port}` : null
+  return isKnown ? `${tls === undefined ? 'http' : 'https'}://${name}:${port}` : null
 }

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { ListedOverride } from '../../policy/overrides.ts'
 import { escaped } from '../../observe/log-lines.ts'
 import { isNamedPart } from '../../policy/counted-caller.ts'
-import type { CallerReport, ResetResult } from '../../admin/operator-api.ts'
+import type { CallerReport, Changed, ResetResult } from '../../admin/operator-api.ts'
 import type { Overview } from '../../admin/overview/overview.ts'
 import { type Admin, ask, findAdmin } from '../admin-client.ts'
 import { cell, formatList, formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
@@ -31,10 +31,10 @@ export async function run(args: Args, io: Io): Promise<void> {
   if (!words.slice(1).every(isNamedPart)) throw new UsageError(WHICH_PARTS)
   const path = `/limits/${encodeURIComponent(words.join(' '))}`
   if (action === 'show') return print(io, args, await ask<CallerReport>(admin, path, SCAN), describeUsage)
-  const result = await ask<ResetResult>(admin, path, { ...SCAN, method: 'DELETE' })
-  print(io, args, result, ({ caller, freed, keepsPlaces }) => {
+  const result = await ask<Changed<ResetResult>>(admin, path, { ...SCAN, method: 'DELETE' })
+  print(io, args, result, ({ caller, freed, keepsPlaces, by }) => {
     const note = keepsPlaces ? ' Calls in progress keep their places.' : ''
-    return `Freed ${pluralize(freed, 'key')} of ${caller}.${note}`
+    return `Freed ${pluralize(freed, 'key')} of ${caller}.${note} Recorded as "${by}".`
   })
 }
 

@@ -1,5 +1,4 @@
 import { z } from 'zod'
-import { isLoopback } from '../../runtime/address.ts'
 import { FORWARD_AUTH_PROXIES } from '../../downstream/forward-auth.ts'
 import { decodeSegment } from '../../downstream/target.ts'
 import type { RedisTopology } from '../../limit/redis/options.ts'
@@ -38,21 +37,11 @@ export const listenSection = section(
   },
 )
 
-const isToken = (text: string): boolean => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(text)
-const token = stringThat(isToken, '16 or more letters, digits and - . _ ~ + /, = only at its end')
-
 export const forwardAuth = section({
   host: bindHost.default('127.0.0.1'),
   port: port.prefault(8090),
   from: choice(FORWARD_AUTH_PROXIES),
 })
-
-export const admin = section({
-  host: bindHost.default('127.0.0.1'),
-  port: port.prefault(9090),
-  token: token.optional(),
-  hosts: list(servedHost, 1, 'a list of host names').default([]),
-}).transform((given) => ({ token: undefined, ...given, onLoopback: isLoopback(given.host) }))
 
 export const SERVER = 'redis://host:6379, rediss://host:6379 or unix:///path/to/redis.sock'
 const NODE = 'redis://host:port or rediss://host:port'

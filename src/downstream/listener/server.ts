@@ -157,7 +157,8 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   return server
 }
 
-function tlsOptions({ cert, key, clientCa, requestClientCert }: ListenerTls): TlsOptions {
+/** Returns the TLS options of a listener, which does not accept certificates of public authorities. */
+export function tlsOptions({ cert, key, clientCa, requestClientCert }: ListenerTls): TlsOptions {
   return {
     cert,
     key,

@@ -1,7 +1,8 @@
 import { search } from '../../runtime/search.ts'
 import type { Frame } from '../memory/call-log.ts'
-import { fullAt, type Quota, type Window } from '../quota.ts'
-import type { Allowance, Merge, OwnCall, OwnCount } from '../store.ts'
+import type { Quota } from '../quota.ts'
+import type { Merge, OwnCall, OwnCount } from '../store.ts'
+import { StoredCount } from './stored-count.ts'
 
 /**
  * The calls of a key that the store does not have: calls that the fallback admitted, and refunds.
@@ -35,38 +36,18 @@ interface KeptCalls extends OwnCall {
 /** Maximum instants of a merge: more would keep Redis for more than 2 ms. */
 const MAX_MERGED = 1000
 
-/** The parts of a limit or an access, and of its allowance, from which the state of a key is recorded. */
-type Counted = Window & Pick<Quota, 'cost' | 'counts'>
-type Stored = Pick<Allowance, 'admitted' | 'limit' | 'used' | 'own' | 'resetAfterMs'>
+/** Where the calls of a key are that the fallback admitted: see above. */
+type HandOver = 'stored' | 'own' | 'sent' | 'unsure'
 
 /** A key as this gateway knows it: the key of a limit, a proof or an access. Instants are microseconds of the clock. */
 export class KeyState {
   readonly key: string
-  /**
-   * The calls that the store counted at its last answer, as far as an answer shows:
-   *
-   *     used ------------+
-   *                      | the first call leaves the window
-   *                      +-- rest ---------+
-   *                                        | all others are assumed to be as late as the last
-   *                                        +-- 0
-   *                   firstAt + window  lastAt + window
-   */
-  used = 0
-  /** The instant of the first of these calls, and the number of the others. */
-  firstAt = 0
-  rest = 0
-  /** The instant at which the store can last have admitted a call. */
-  lastAt = 0
-  /**
-   * The same as `firstAt` and `rest` for each higher cost and each share that the store refused
-   * since it last admitted a call, by `fullAt`: more calls must leave.
-   */
-  #restOf: Map<number, readonly [firstAt: number, rest: number]> | undefined
+  /** What the store counted at its last answer. */
+  readonly stored = new StoredCount()
 
   #sent: SentMerge | undefined
   /**
-   * Own calls, oldest first, `spreadMs` later than they were. Those that began an access are of the
+   * Own calls, oldest first, `#spreadMs` later than they were. Those that began an access are of the
    * key of its limit.
    */
   #own: KeptCalls[] = []
@@ -77,46 +58,28 @@ export class KeyState {
   #ownOf: Map<string, KeptCalls[]> | undefined
   /** Points of all own calls, also of those that are no longer kept. */
   #total = 0
-  spreadMs = 0
-  /** The quota under which own calls were last counted, or refunded. */
-  quota: Quota | undefined
+  #spreadMs = 0
+  #quota: Quota | undefined
   #back: Merge['back']
 
   constructor(key: string) {
     this.key = key
   }
 
-  /**
-   * Records what the store counted at a local instant, or before. `mayHaveCharged`: by this call, or
-   * another one since the last record; `isCharged`: this call certainly.
-   */
-  record(counted: Counted, stored: Stored, atMs: number, mayHaveCharged: boolean, isCharged = false): void {
-    const { windowMs, calendar, cost = 1, counts } = counted
-    const { admitted, limit, used, own, resetAfterMs } = stored
-    const at = Math.round(atMs * 1000)
-    // A call may take as many points as have just left; when they left is known only as well as the server's clock.
-    const isSame = !isCharged && this.used === used - own
-    const isUnchanged = isSame && this.firstAt > at - windowMs * 1000
-    if (!isUnchanged) this.#restOf = undefined
-    this.used = used - own
-    // Above the limit, all calls in excess leave together with the first.
-    const most = admitted ? limit : fullAt({ limit, cost })
-    const rest = Math.max(0, Math.min(used, most) - own - 1)
-    const firstAt = calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at
-    const isLonger = (cost > 1 || counts !== undefined) && !admitted && calendar === undefined
-    if (isLonger) (this.#restOf ??= new Map()).set(most, [firstAt, rest])
-    if (!isLonger || !isUnchanged) {
-      this.firstAt = firstAt
-      this.rest = rest
-    }
-    if (calendar || mayHaveCharged || this.lastAt + windowMs * 1000 <= at) this.lastAt = at
+  /** The quota under which own calls were last counted, or refunded; undefined if there were none. */
+  get quota(): Quota | undefined {
+    return this.#quota
   }
 
-  /** Records that the store has the call of this access, made at a local instant. */
-  recordAccess(atUs: number): void {
-    this.used = 1
-    this.rest = 0
-    this.firstAt = this.lastAt = atUs
+  /** Milliseconds by which the instants of own calls are later than the calls. */
+  get spreadMs(): number {
+    return this.#spreadMs
+  }
+
+  /** Where the calls are that the fallback admitted. */
+  get #state(): HandOver {
+    if (this.#sent !== undefined) return this.#sent.isUnderWay ? 'sent' : 'unsure'
+    return this.#own.length > 0 || this.#back !== undefined ? 'own' : 'stored'
   }
 
   /**
@@ -124,14 +87,10 @@ export class KeyState {
    * may be negative.
    */
   countIn(frame: Frame, gateways: number, cost?: number) {
-    const { horizonUs, limit } = frame
-    let stored = this.firstAt > horizonUs ? this.used : this.lastAt > horizonUs ? this.rest : 0
-    if (this.#restOf !== undefined)
-      for (const [firstAt, rest] of this.#restOf.values())
-        if (firstAt <= horizonUs) stored = Math.min(stored, rest)
-    const first = this.#firstAfter(horizonUs)
+    const stored = this.stored.pointsIn(frame)
+    const first = this.#firstAfter(frame.horizonUs)
     const own = first === undefined ? 0 : this.#total - first.before
-    return { used: stored + own, room: perGateway(limit - stored, gateways, cost) - own }
+    return { used: stored + own, room: perGateway(frame.limit - stored, gateways, cost) - own }
   }
 
   /**
@@ -153,7 +112,7 @@ export class KeyState {
         else calls += own.calls
       }
     if (calls + sent === 0) return undefined
-    return { calls, sent, number: this.#sent?.merge.number ?? 0, spreadMs: this.spreadMs }
+    return { calls, sent, number: this.#sent?.merge.number ?? 0, spreadMs: this.#spreadMs }
   }
 
   /** Returns the first own calls after a local instant. */
@@ -168,8 +127,8 @@ export class KeyState {
     const goneUs = nowUs - windowMs * 1000
     while (this.#own.length > 0 && this.#own[0]!.atUs <= goneUs) this.#forget(this.#own.shift()!)
     // The same for all own calls, so that their instants never decrease.
-    if (this.#own.length === 0) this.spreadMs = spreadMs
-    const atUs = nowUs + Math.ceil(this.spreadMs * 1000)
+    if (this.#own.length === 0) this.#spreadMs = spreadMs
+    const atUs = nowUs + Math.ceil(this.#spreadMs * 1000)
     const last = this.#own.at(-1)
     // Calls of one instant, or of a limit above 1000 of one span, are sent together.
     const isInSpan = last && Math.floor(last.atUs / spanUs) === Math.floor(atUs / spanUs)
@@ -179,7 +138,7 @@ export class KeyState {
     const before = isShared ? last.before : this.#total
     this.#total += cost
     this.#keep({ atUs, calls: this.#total - before, before, access })
-    this.quota = quota
+    this.#quota = quota
   }
 
   #keep(own: KeptCalls): void {
@@ -228,11 +187,11 @@ export class KeyState {
   /** Records a refund to the period that ends at `endsAt`, unless a later period has refunds. */
   giveBack(quota: Quota, endsAt: number, isOver: boolean): void {
     const { cost = 1 } = quota
-    if (!isOver) this.used = Math.max(0, this.used - cost)
+    if (!isOver) this.stored.takeBack(cost)
     const back = this.#back
     if (back !== undefined && back.endsAt > endsAt) return
     this.#back = { calls: (back?.endsAt === endsAt ? back.calls : 0) + cost, endsAt }
-    this.quota = quota
+    this.#quota = quota
   }
 
   /**
@@ -240,33 +199,39 @@ export class KeyState {
    * send, or it is under way.
    */
   send(number: number): Merge | undefined {
-    if (this.#sent?.isUnderWay) return undefined
-    this.#sent ??= this.#nextMerge(number)
-    if (this.#sent !== undefined) this.#sent.isUnderWay = true
-    return this.#sent?.merge
+    switch (this.#state) {
+      case 'stored':
+      case 'sent':
+        return undefined
+      case 'own':
+        this.#sent = this.#nextMerge(number)
+        break
+      case 'unsure':
+        this.#sent!.isUnderWay = true
+    }
+    return this.#sent!.merge
   }
 
-  #nextMerge(number: number): SentMerge | undefined {
+  #nextMerge(number: number): SentMerge {
     const calls = this.#own.slice(0, MAX_MERGED)
     const last = calls.at(-1)
-    const back = this.#back
-    if (last === undefined && back === undefined) return undefined
+    const merge = { number, quota: this.#quota!, calls, spreadMs: this.#spreadMs, back: this.#back }
     this.#back = undefined
-    const merge = { number, quota: this.quota!, calls, spreadMs: this.spreadMs, back }
-    return { merge, upTo: last === undefined ? 0 : last.before + last.calls, isUnderWay: false }
+    return { merge, upTo: last === undefined ? 0 : last.before + last.calls, isUnderWay: true }
   }
 
   /** Ends the merge under way, and returns the calls that the store has then; it may have others. */
   onAnswer(isMerged: boolean): readonly OwnCall[] {
-    const sent = this.#sent
-    if (!sent?.isUnderWay) return []
+    // A reset has forgotten the merge.
+    if (this.#state !== 'sent') return []
+    const sent = this.#sent!
     sent.isUnderWay = false
     if (!isMerged) return []
     const { calls } = sent.merge
     const left = search(0, this.#own.length, (i) => !this.#isSent(this.#own[i]!))
     for (const own of this.#own.splice(0, left)) this.#forget(own)
     this.#sent = undefined
-    this.lastAt = Math.max(this.lastAt, calls.at(-1)?.atUs ?? 0)
+    this.stored.recordMerged(calls.at(-1)?.atUs ?? 0)
     return calls
   }
 
@@ -282,9 +247,9 @@ export class KeyState {
    * returns true if there are none then.
    */
   expire(nowUs: number, dateMs: number): boolean {
-    if (this.#sent?.isUnderWay) return false
+    if (this.#state === 'sent') return false
     const last = this.#own.at(-1)
-    if (last !== undefined && last.atUs > nowUs - this.quota!.windowMs * 1000) return false
+    if (last !== undefined && last.atUs > nowUs - this.#quota!.windowMs * 1000) return false
     const refunds = [this.#sent?.merge.back, this.#back]
     if (refunds.some((back) => back !== undefined && back.endsAt > dateMs)) return false
     this.reset()
@@ -292,6 +257,6 @@ export class KeyState {
   }
 }
 
-/** Returns one gateway's fraction of some points, at least those of one call. */
+/** Returns one gateway's fraction of some points, at least those of one call; negative if the points are. */
 export const perGateway = (points: number, gateways: number, cost = 1): number =>
   Math.min(points, Math.max(cost, Math.floor(points / gateways)))

@@ -145,10 +145,10 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
         continue
       }
       if (!isTracked(quota)) continue
-      keys.know(quota, quota.key).record(quota, allowance, localMs, mayHaveCharged, admitted)
+      keys.know(quota, quota.key).stored.record(quota, allowance, localMs, mayHaveCharged, admitted)
       if (quota.access === undefined) continue
       const access = { admitted: true, limit: 1, ...allowance.access! }
-      keys.know(quota, quota.access.key).record(quota.access, access, localMs, mayHaveCharged)
+      keys.know(quota, quota.access.key).stored.record(quota.access, access, localMs, mayHaveCharged)
     }
     return charge
   }
@@ -171,7 +171,7 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
       const merging = store.merge(merge).then((charge) => ({ charge }))
       const merged = await merging.catch(() => undefined)
       for (const { atUs, access } of state.onAnswer(merged !== undefined))
-        if (access !== undefined) keys.know(merge.quota, access.key).recordAccess(atUs)
+        if (access !== undefined) keys.know(merge.quota, access.key).stored.recordOne(atUs)
       if (merged === undefined) break
       if (merged.charge !== undefined) answered([merge.quota], merged.charge)
     }
@@ -187,8 +187,9 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
         if (isUp(state.quota!)) await handOver(state)
         else release(state)
     }
-    const work = () => Promise.all(Array.from({ length: MERGES_AT_ONCE }, handOverNext))
-    return (turn ??= work().finally(() => (turn = undefined)))
+    if (turn !== undefined) return turn
+    turn = Promise.all(Array.from({ length: MERGES_AT_ONCE }, handOverNext)).finally(() => (turn = undefined))
+    return turn
   }
 
   return {

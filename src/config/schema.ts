@@ -22,11 +22,13 @@ const log = section({
 })
 
 const ratio = mustBe('a number from 0 to 1, such as 0.01')
+const fraction = coerced(z.number(ratio).min(0, ratio).max(1, ratio))
 const RECEIVER = 'the URL of an OTLP/HTTP receiver, such as http://otel-collector:4318/v1/traces'
 
 const tracing = section({
   endpoint: fetchedUrl(RECEIVER),
-  sampleRatio: coerced(z.number(ratio).min(0, ratio).max(1, ratio)).prefault(0.01),
+  sampleRatio: fraction.prefault(0.01),
+  refused: fraction.prefault(0),
   headers: headerFields.default({}),
 })
 

@@ -26,8 +26,9 @@ export function accessLine(exchange: Exchange, level: 'info' | 'error' = 'info')
   if (claimed !== undefined) line += `${text('client', claimed)},"claimed":true`
   if (exchange.callers.length > 0) line += text('caller', callersText(exchange.callers))
   line += `,"ip":"${exchange.ip}"`
-  const trace = parseTraceparent(exchange.request.headers['traceparent'])
-  if (trace !== null) line += `,"traceId":"${trace.traceId}"`
+  const traceId =
+    exchange.sampledTraceId ?? parseTraceparent(exchange.request.headers['traceparent'])?.traceId
+  if (traceId !== undefined) line += `,"traceId":"${traceId}"`
   if (decision !== undefined) line += decisionFields(decision)
   else if (isDenied(exchange)) line += ',"mode":"deny"'
   line += `,"source":"${exchange.source}","status":${statusOf(exchange)},"bytes":${exchange.bytes}`
@@ -70,7 +71,7 @@ export const statusOf = ({ status }: Exchange): number => (status === 0 ? 499 : 
 export const withOmitted = (line: string, omitted: number): string =>
   omitted === 0 ? line : `${line.slice(0, -END.length)},"omitted":${omitted}${END}`
 
-const callersText = (callers: Exchange['callers']): string =>
+export const callersText = (callers: Exchange['callers']): string =>
   callers.length === 1 ? cut(callers[0]!.shown) : callers.map(({ shown }) => cut(shown)).join(', ')
 
 function decisionFields({ admitted, allowances, refusedBy, mode }: Decision): string {

@@ -3,12 +3,14 @@ import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ROOT_CONTEXT, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http'
-import { resourceFromAttributes } from '@opentelemetry/resources'
-import { BatchSpanProcessor, ParentBasedSampler, type SpanExporter } from '@opentelemetry/sdk-trace'
-import { TraceIdRatioBasedSampler, TracerProvider } from '@opentelemetry/sdk-trace'
+import { detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources'
+import { AlwaysOnSampler, BatchSpanProcessor, ParentBasedSampler } from '@opentelemetry/sdk-trace'
+import { SamplingDecision, type SpanExporter, TraceIdRatioBasedSampler } from '@opentelemetry/sdk-trace'
+import { TracerProvider } from '@opentelemetry/sdk-trace'
 import type { Exchange } from '../gateway/exchange.ts'
-import { cut, epochMs, isDenied, parseTraceparent } from './log-lines.ts'
+import { epochMs, parseTraceparent } from './log-lines.ts'
 import { type Log, throttle } from './log.ts'
+import { attributesOf, routePath } from './span-attributes.ts'
 import { VERSION } from '../runtime/package.ts'
 
 interface TracingOptions {
@@ -16,6 +18,8 @@ interface TracingOptions {
   readonly endpoint: string
   /** Ratio of traced requests among those without a trusted parent, from 0 to 1. */
   readonly sampleRatio: number
+  /** Ratio of traced requests among those that the gateway refuses, whoever decided not to trace them. */
+  readonly refused: number
   /** Header fields of each post; may contain secrets. */
   readonly headers: Readonly<Record<string, string>>
 }
@@ -35,10 +39,11 @@ const MAX_CHARS = 300
  * Traces requests, with one server span each. The `traceparent` of a trusted proxy (W3C Trace
  * Context) is the parent, and its sampled flag decides. The `traceparent` of another caller is only
  * linked to a new trace, sampled at `sampleRatio`: callers could otherwise choose whether they are
- * traced, or appear in another trace. Spans are exported in the background; failures are only
+ * traced, or appear in another trace. A refused request that is not sampled gets a span at the ratio
+ * `refused` when it ends. Spans are exported in the background; failures are only
  * logged.
  */
-export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions, log: Log) {
+export function createTracing({ endpoint, sampleRatio, refused, headers }: TracingOptions, log: Log) {
   const logFailure = throttle(({ message, code }: Error & { readonly code?: unknown }) => {
     const reason = typeof code === 'number' ? `answered ${code}` : message
     log.warn({ reason }, 'trace export failed; its spans are lost')
@@ -58,26 +63,32 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
     maxExportBatchSize: MAX_BATCH,
     exportTimeoutMillis: 2 * EXPORT_MS,
   })
-  const provider = new TracerProvider({
-    resource: resourceFromAttributes({
-      'service.name': 'sluice',
-      'service.version': VERSION,
-      'service.instance.id': `${hostname()}:${process.pid}`,
-    }),
-    sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(sampleRatio) }),
+  const options = {
+    resource: resourceOf(log),
     spanLimits: { attributeValueLengthLimit: MAX_CHARS },
     spanProcessors: [processor],
-  })
+  }
+  const byRatio = new TraceIdRatioBasedSampler(sampleRatio)
+  const provider = new TracerProvider({ ...options, sampler: new ParentBasedSampler({ root: byRatio }) })
   const tracer = provider.getTracer('sluice', VERSION)
+  const refusedSampler = new TraceIdRatioBasedSampler(refused)
+  /** The ids of a request whose span is started again: the upstream may know them. */
+  let ids = { traceId: '', spanId: '' }
+  const always = new TracerProvider({
+    ...options,
+    sampler: new AlwaysOnSampler(),
+    idGenerator: { generateTraceId: () => ids.traceId, generateSpanId: () => ids.spanId },
+  })
+  const refusedTracer = always.getTracer('sluice', VERSION)
 
   /** Starts the span of a request. Returns it and the headers to forward, whose `traceparent` names the span. */
-  function begin(exchange: Exchange) {
+  function begin(exchange: Exchange, by = tracer) {
     const { headers } = exchange.request
     const received = parseTraceparent(headers['traceparent'])
     const caller = received && { ...received, isRemote: true }
     const parent = exchange.trusted ? caller : null
     const path = routePath(exchange)
-    const span = tracer.startSpan(
+    const span = by.startSpan(
       path === undefined ? exchange.method : `${exchange.method} ${path}`,
       {
         kind: SpanKind.SERVER,
@@ -93,12 +104,31 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
     return { span, headers: { ...headers, traceparent, tracestate } }
   }
 
+  /** True if a request that is not sampled gets a span because the gateway refused it. */
+  function samplesRefusal({ refusal, source }: Exchange, traceId: string): boolean {
+    if (refused === 0 || refusal === undefined || source !== 'gateway') return false
+    return refusedSampler.shouldSample(ROOT_CONTEXT, traceId).decision !== SamplingDecision.NOT_RECORD
+  }
+
+  /** Returns the span of a request that has ended; undefined if it is not sampled. */
+  function spanOf(exchange: Exchange): Span | undefined {
+    const span = (exchange.span as Span | undefined) ?? begin(exchange).span
+    if (span.isRecording()) return span
+    ids = span.spanContext()
+    return samplesRefusal(exchange, ids.traceId) ? begin(exchange, refusedTracer).span : undefined
+  }
+
   return {
     begin,
+    /** Ends the span of a request, and tells the exchange the id of its trace if it is sampled. */
     end(exchange: Exchange): void {
-      const span = (exchange.span as Span | undefined) ?? begin(exchange).span
-      if (!span.isRecording()) return
-      describe(span, exchange)
+      const span = spanOf(exchange)
+      if (span === undefined) return
+      exchange.sampledTraceId = span.spanContext().traceId
+      span.setAttributes(attributesOf(exchange))
+      const { error, status } = exchange
+      if (status >= 500 || exchange.incomplete === 'cut')
+        span.setStatus({ code: SpanStatusCode.ERROR, ...(error && { message: error.message }) })
       span.end(epochMs(exchange.endedAt))
     },
     /** Exports the remaining spans, within `withinMs` and at most a second. Never rejects. */
@@ -109,34 +139,23 @@ export function createTracing({ endpoint, sampleRatio, headers }: TracingOptions
   }
 }
 
-/** Returns the path of the route as configured, without methods and host. */
-const routePath = ({ route }: Exchange) => route?.match.slice(route.match.indexOf('/'))
-
-/** Sets the attributes: the data of the access log, under OpenTelemetry's names where they exist. */
-function describe(span: Span, exchange: Exchange): void {
-  const { route, status, decision, error, forwarded } = exchange
-  const reported = decision?.refusedBy ?? decision?.allowances[0]
-  const isAsked = decision?.mode === 'store' && !decision.cached
-  span.setAttributes({
-    'http.request.method': exchange.method,
-    'http.route': routePath(exchange),
-    'http.response.status_code': status === 0 ? undefined : status,
-    'url.path': cut(exchange.path),
-    'url.scheme': 'encrypted' in exchange.request.socket ? 'https' : 'http',
-    'server.address': cut(exchange.target?.host),
-    'client.address': exchange.ip,
-    'error.type': status >= 500 ? String(status) : undefined,
-    'sluice.request_id': exchange.requestId,
-    'sluice.source': exchange.source,
-    'sluice.upstream': route?.upstream,
-    'sluice.client': exchange.caller?.client,
-    'sluice.decision': decision && (decision.admitted ? 'admitted' : 'refused'),
-    'sluice.limit': reported?.name,
-    'sluice.remaining': reported?.remaining,
-    'sluice.store.mode': isDenied(exchange) ? 'deny' : decision?.mode,
-    'sluice.store.duration_ms': isAsked ? exchange.decidedAt! - exchange.limitAt! : undefined,
-    'sluice.upstream.duration_ms': forwarded?.headAt && forwarded.headAt - exchange.forwardedAt!,
+/**
+ * Returns the attributes of this process, which the environment completes and replaces: OTEL_SERVICE_NAME,
+ * and OTEL_RESOURCE_ATTRIBUTES (OpenTelemetry, "Resource SDK"), which is ignored as a whole if it is
+ * malformed.
+ */
+function resourceOf(log: Log) {
+  const own = resourceFromAttributes({
+    'service.name': 'sluice',
+    'service.version': VERSION,
+    'service.instance.id': `${hostname()}:${process.pid}`,
   })
-  if (status < 500 && exchange.incomplete !== 'cut') return
-  span.setStatus({ code: SpanStatusCode.ERROR, ...(error && { message: error.message }) })
+  const given = detectResources({ detectors: [envDetector] })
+  const isOther = (name: string): boolean => name.trim() !== 'service.name' && name.trim() !== ''
+  const written = (process.env['OTEL_RESOURCE_ATTRIBUTES'] ?? '')
+    .split(',')
+    .map((pair) => pair.split('=', 1)[0]!)
+  if (written.some(isOther) && !Object.keys(given.attributes).some(isOther))
+    log.warn('OTEL_RESOURCE_ATTRIBUTES is malformed and ignored; write key=value,key=value')
+  return own.merge(given)
 }

@@ -88,8 +88,9 @@ export async function buildService(
   const lastMinute = createLastMinute(metrics)
   const accessLog = createAccessLog(output, metrics, activity.count, started.log.refusals)
   function observe(exchange: Exchange): void {
-    accessLog.observe(exchange)
+    // First: log and metrics name the trace.
     tracing?.end(exchange)
+    accessLog.observe(exchange)
   }
   const warnOfPeer = (peer: string) =>
     log.warn({ peer }, 'X-Forwarded-For ignored: its sender is not in listen.trustedProxies')

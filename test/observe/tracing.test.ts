@@ -1,14 +1,22 @@
 import { createServer, type IncomingHttpHeaders } from 'node:http'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { Exchange } from '../../src/gateway/exchange.ts'
 import type { Log } from '../../src/observe/log.ts'
 import { createTracing } from '../../src/observe/tracing.ts'
 import { fileOf, sluice } from '../commands/run.ts'
 import { completed, load } from '../config/load-text.ts'
 import { createFolder } from '../helpers/folder.ts'
-import { call, startGateway, type Settings, type TestGateway, token, yaml } from '../helpers/gateway.ts'
+import {
+  call,
+  startGateway,
+  startLogging,
+  type Settings,
+  type TestGateway,
+  token,
+  yaml,
+} from '../helpers/gateway.ts'
 import { listenLocally } from '../helpers/local-server.ts'
 import { serving } from '../helpers/process.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
@@ -33,6 +41,8 @@ const ERROR = 2
 
 let spans: Span[]
 let fields: IncomingHttpHeaders[]
+/** The attributes of the resources of all spans. */
+let resources: Record<string, unknown>[]
 /** The status of the next responses. */
 let answer: number
 /** A real receiver of OTLP/HTTP in JSON. */
@@ -41,8 +51,9 @@ const receiver = createServer((request, response) => {
   request.on('data', (chunk: Buffer) => chunks.push(chunk))
   request.on('end', () => {
     const { resourceSpans } = JSON.parse(Buffer.concat(chunks).toString()) as {
-      resourceSpans: { scopeSpans: { spans: Span[] }[] }[]
+      resourceSpans: { resource: Pick<Span, 'attributes'>; scopeSpans: { spans: Span[] }[] }[]
     }
+    resources.push(...resourceSpans.map(({ resource }) => attributesOf(resource)))
     fields.push(request.headers)
     if (answer === 200) {
       spans.push(...resourceSpans.flatMap(({ scopeSpans }) => scopeSpans.flatMap(({ spans }) => spans)))
@@ -53,20 +64,21 @@ const receiver = createServer((request, response) => {
 const endpoint = `${(await listenLocally(receiver)).url}/v1/traces`
 beforeEach(() => {
   spans = []
+  resources = []
   fields = []
   answer = 200
 })
 
-const attributesOf = ({ attributes }: Span): Record<string, unknown> =>
+const attributesOf = ({ attributes }: Pick<Span, 'attributes'>): Record<string, unknown> =>
   Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0]]))
 
 describe('a traced request', () => {
   let data: TestUpstream
   let gateway: TestGateway
-  const start = async (more: Partial<Settings> = {}, sampleRatio = 1) => {
+  const start = async (more: Partial<Settings> = {}, sampleRatio = 1, refused = 0) => {
     gateway = await startGateway({
       data: data.url,
-      more: `tracing: { endpoint: "${endpoint}", sampleRatio: ${sampleRatio} }`,
+      more: `tracing: { endpoint: "${endpoint}", sampleRatio: ${sampleRatio}, refused: ${refused} }`,
       ...more,
     })
   }
@@ -202,6 +214,64 @@ describe('a traced request', () => {
     expect(later['traceparent']).toBe(`00-${TRACE}-${span!.spanId}-01`)
   })
 
+  it('refused: 1 traces what the gateway refuses, also if a trusted proxy does not sample it, and nothing else', async () => {
+    const dead = await startUpstream()
+    await dead.close()
+    const limits = 'limits: { key: { per: [client, "header:x-key"], limit: 1, window: 1m } }'
+    const routes = `routes:
+  - { match: "/v3/*", name: all, labels: { team: a }, upstream: data, authenticate: bearer, limits: [key] }
+  - { match: "/dead", upstream: identity, authenticate: none }`
+    const trustedProxies = '[127.0.0.1/32]'
+    await start({ identity: dead.url, limits, routes, trustedProxies }, 0, 1)
+    const mine = await token('client-1')
+    const headers = { 'x-key': 'secret-of-client-1' }
+    for (let i = 0; i < 2; i++) await call(gateway.port, { path: '/v3/x', token: mine, headers })
+    await call(gateway.port, { path: '/v3/broken', token: mine, headers: { 'x-key': 'other-secret' } })
+    const traceparent = `00-${TRACE}-${PARENT}-00`
+    await call(gateway.port, { path: '/v3/x', token: 'x.y.z', headers: { traceparent } })
+    await call(gateway.port, { path: '/dead', headers: { traceparent } })
+    const found = await ended()
+    expect(found.map((span) => attributesOf(span)['http.response.status_code'])).toEqual([429, 401, 502])
+    const [over, unauthorized, unreachable] = found
+    expect(attributesOf(over!)).toMatchObject({
+      ...{ 'sluice.limit': 'key', 'sluice.of': 1, 'sluice.retry_after_secs': expect.any(Number) as number },
+      ...{ 'sluice.code': 'TooManyRequests', 'sluice.route': 'all', 'sluice.label.team': 'a' },
+      'sluice.caller': expect.stringMatching(/^client:client-1 header:x-key=secr…[0-9a-f]{8}$/) as string,
+    })
+    expect(JSON.stringify(over)).not.toContain('secret-of-client-1')
+    expect(attributesOf(unauthorized!)).toMatchObject({ 'sluice.code': 'Unauthorized' })
+    for (const span of [unauthorized, unreachable])
+      expect(span).toMatchObject({ traceId: TRACE, parentSpanId: PARENT })
+  })
+
+  it('refused: 0, the default, traces no more than the sampler', async () => {
+    await start({}, 0)
+    await call(gateway.port, { path: '/v3/x', token: 'x.y.z' })
+    expect(await ended()).toEqual([])
+  })
+
+  it('the span of a refused request has the id that its upstream got', async () => {
+    const broken = await startUpstream((request) => void request.socket.destroy())
+    await start({ data: broken.url }, 0, 1)
+    await call(gateway.port, { method: 'POST', path: '/v3/x', token: await token('client-1') })
+    const [span] = await ended()
+    expect(attributesOf(span!)).toMatchObject({ 'http.response.status_code': 502 })
+    expect(broken.seen.at(-1)!.headers['traceparent']).toBe(`00-${span!.traceId}-${span!.spanId}-00`)
+  })
+
+  it('the log names the trace of the gateway, not that of an untrusted caller', async () => {
+    const logging = await startLogging(
+      yaml({ data: data.url, more: `tracing: { endpoint: "${endpoint}", sampleRatio: 1 }` }),
+    )
+    const headers = { traceparent: `00-${TRACE}-${PARENT}-01` }
+    await call(logging.port, { token: await token('client-1'), headers })
+    await until('it is logged', () => logging.lines().some(({ msg }) => msg === 'request'))
+    await logging.close()
+    const [span] = spans
+    expect(logging.lines().find(({ msg }) => msg === 'request')).toMatchObject({ traceId: span!.traceId })
+    expect(span!.traceId).not.toBe(TRACE)
+  })
+
   it('passes traceparent unchanged without tracing', async () => {
     await start({ more: '' })
     const headers = { traceparent: `00-${TRACE}-${PARENT}-00`, tracestate: 'a=b' }
@@ -212,9 +282,11 @@ describe('a traced request', () => {
 
 describe('spans', () => {
   const lines: object[] = []
-  const log = { warn: (fields: object, msg: string) => lines.push({ ...fields, msg }) } as unknown as Log
+  const warn = (fields: object | string, msg?: string) =>
+    lines.push(typeof fields === 'string' ? { msg: fields } : { ...fields, msg })
+  const log = { warn } as unknown as Log
   const open = (to = endpoint) =>
-    createTracing({ endpoint: to, sampleRatio: 1, headers: { 'x-key': 's3cret' } }, log)
+    createTracing({ endpoint: to, sampleRatio: 1, refused: 0, headers: { 'x-key': 's3cret' } }, log)
   const finished = (): Exchange => {
     const request = { headers: {}, socket: {} }
     const x = { request, method: 'GET', startedAt: 1, endedAt: 2, status: 404, ip: '::1', requestId: 'r' }
@@ -230,6 +302,36 @@ describe('spans', () => {
     await until('all batches are refused', () => fields.length >= 3)
     expect(fields[0]).toMatchObject({ 'x-key': 's3cret' })
     expect(lines).toEqual([{ reason: 'answered 400', msg: 'trace export failed; its spans are lost' }])
+  })
+
+  describe('with variables of the environment', () => {
+    afterEach(() => void vi.unstubAllEnvs())
+    async function exported(): Promise<Record<string, unknown>> {
+      const tracing = open()
+      tracing.end(finished())
+      await tracing.close(1000)
+      await until('it is exported', () => resources.length > 0)
+      return resources[0]!
+    }
+
+    it('have the attributes of OTEL_RESOURCE_ATTRIBUTES and the name of OTEL_SERVICE_NAME', async () => {
+      vi.stubEnv('OTEL_RESOURCE_ATTRIBUTES', 'service.name=x, k8s.pod.name=sluice-1,team=a%2Cb')
+      vi.stubEnv('OTEL_SERVICE_NAME', 'payments-gateway')
+      expect(await exported()).toMatchObject({
+        ...{ 'service.name': 'payments-gateway', 'k8s.pod.name': 'sluice-1', team: 'a,b' },
+        'service.instance.id': expect.any(String) as string,
+      })
+      expect(lines).toEqual([])
+    })
+
+    it('have none of a malformed OTEL_RESOURCE_ATTRIBUTES, which is logged', async () => {
+      vi.stubEnv('OTEL_RESOURCE_ATTRIBUTES', 'team=a,wrong')
+      const attributes = await exported()
+      expect(attributes).toMatchObject({ 'service.name': 'sluice' })
+      expect(attributes).not.toHaveProperty('team')
+      const msg = 'OTEL_RESOURCE_ATTRIBUTES is malformed and ignored; write key=value,key=value'
+      expect(lines).toEqual([{ msg }])
+    })
   })
 
   it('beyond the queue are dropped while the receiver does not respond, and delay the shutdown only briefly', async () => {
@@ -291,10 +393,20 @@ it('the printed configuration contains no secret of tracing', async () => {
   const text = 'tracing: { endpoint: "https://o.example.com/v1?key=s3cret", headers: { x-key: s3cret } }'
   const { config } = await load(completed(text))
   expect(config.tracing).toEqual({
-    ...{ endpoint: 'https://o.example.com/v1?key=s3cret', sampleRatio: 0.01, headers: { 'x-key': 's3cret' } },
+    ...{
+      endpoint: 'https://o.example.com/v1?key=s3cret',
+      sampleRatio: 0.01,
+      refused: 0,
+      headers: { 'x-key': 's3cret' },
+    },
   })
   const { stdout } = await sluice(['check', '--config', fileOf(completed(text)), '--json'])
   expect(JSON.parse(stdout)).toMatchObject({
-    tracing: { endpoint: 'https://o.example.com/v1?***', sampleRatio: 0.01, headers: { 'x-key': '***' } },
+    tracing: {
+      endpoint: 'https://o.example.com/v1?***',
+      sampleRatio: 0.01,
+      refused: 0,
+      headers: { 'x-key': '***' },
+    },
   })
 })

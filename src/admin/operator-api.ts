@@ -1,4 +1,5 @@
 import type { CallerUsage } from '../gateway/usage.ts'
+import type { MetricsFormat } from '../observe/open-metrics.ts'
 import type { CountedCaller } from '../policy/counted-caller.ts'
 import type { FoundCaller } from '../policy/found-caller.ts'
 import type { DecidedLimit, Explained } from './explained.ts'
@@ -56,8 +57,8 @@ export interface SettingResult {
  * reject with an InvalidQuestion, and if the store does not answer.
  */
 export interface OperatorApi extends OverviewSource {
-  /** Returns the metrics of all processes in the format of Prometheus. */
-  metrics(): Promise<string>
+  /** Returns the metrics of all processes. */
+  metrics(format: MetricsFormat): Promise<string>
   usage(caller: CountedCaller, signal: AbortSignal): Promise<CallerReport>
   /** Deletes the counters of a caller. */
   reset(caller: CountedCaller, signal: AbortSignal): Promise<ResetResult>

@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { createServer as createSecureServer } from 'node:https'
 import type { TlsOptions } from 'node:tls'
 import { createFailures } from '../gateway/failures.ts'
+import { type MetricsFormat, OPEN_METRICS_TYPE, prefersOpenMetrics } from '../observe/open-metrics.ts'
 import { Registry } from '../observe/prom-client.ts'
 import { normalizeAddress } from '../runtime/address.ts'
 import {
@@ -22,7 +23,7 @@ export interface AdminParts extends LimitsParts {
   access(): AdminAccess
   /** Returns why the gateway should get no requests; undefined if it should. */
   notReadyReason(): string | undefined | Promise<string | undefined>
-  metrics(): Promise<string>
+  metrics(format: MetricsFormat): Promise<string>
   overview(): Promise<object>
   /** Without it, the listener is HTTP. */
   readonly tls?: TlsOptions | undefined
@@ -91,11 +92,14 @@ export function createAdmin(parts: AdminParts): Server {
     return reason === undefined ? text(200, 'ready') : text(503, `not ready: ${reason}`)
   }
 
-  const metrics = (): Promise<AdminResponse> =>
-    parts.metrics().then(
-      (body) => ({ status: 200, body, headers: { 'Content-Type': Registry.PROMETHEUS_CONTENT_TYPE } }),
+  function metrics({ request }: Asked): Promise<AdminResponse> {
+    const isOpen = prefersOpenMetrics(request.headers.accept)
+    const type = isOpen ? OPEN_METRICS_TYPE : Registry.PROMETHEUS_CONTENT_TYPE
+    return parts.metrics(isOpen ? 'openmetrics' : 'prometheus').then(
+      (body) => ({ status: 200, body, headers: { 'Content-Type': type, Vary: 'Accept' } }),
       () => text(500, 'The metrics could not be collected.'),
     )
+  }
 
   const handlers: Readonly<Record<OperationName, (asked: Asked) => AdminResponse | Promise<AdminResponse>>> =
     {

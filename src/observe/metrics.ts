@@ -1,6 +1,7 @@
 import type * as prom from 'prom-client'
 import { createHotCounter, createHotHistogram } from './hot-metrics.ts'
 import { collectNodeMetrics } from './node-metrics.ts'
+import { type MetricsFormat, type MetricValues, openMetricsText } from './open-metrics.ts'
 import { createRequestMetrics } from './request-metrics.ts'
 import { AggregatorRegistry, Counter, Gauge, Registry } from './prom-client.ts'
 import { VERSION } from '../runtime/package.ts'
@@ -10,8 +11,6 @@ import { REVISION } from '../runtime/revision.ts'
 export const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25]
 
 export type Metrics = ReturnType<typeof createMetrics>
-/** The metrics of one process, as plain values. */
-export type MetricValues = Readonly<Awaited<ReturnType<prom.Registry['getMetricsAsJSON']>>>
 
 /** The values of a gauge by their labels: false is 0, true is 1, null is not shown. */
 export type GaugeValues = Iterable<
@@ -83,8 +82,16 @@ export function createMetrics() {
     },
     /** Returns all metrics as plain values, which can be combined with those of other processes. */
     values: (): Promise<MetricValues> => registry.getMetricsAsJSON(),
-    text: () => registry.metrics(),
+    /** Returns the text of `/metrics`, in the format of Prometheus or as OpenMetrics. */
+    text: async (format: MetricsFormat = 'prometheus'): Promise<string> =>
+      format === 'prometheus' ? await registry.metrics() : openMetricsText(await registry.getMetricsAsJSON()),
   }
+}
+
+/** Returns the text of `/metrics` for several processes. */
+export async function textOfAll(all: readonly MetricValues[], format: MetricsFormat): Promise<string> {
+  const sums = aggregate(all)
+  return format === 'prometheus' ? await sums.metrics() : openMetricsText(await sums.getMetricsAsJSON(), all)
 }
 
 /** Combines the metrics of several processes. */

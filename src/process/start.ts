@@ -60,7 +60,7 @@ export async function start(config: Config, source?: Source, workers = 1, logFd?
   const overview = createOverview(configuration, started)
   const admin = createAdmin({
     notReadyReason: () => (operatorApi === undefined ? STARTING : operatorApi.notReadyReason()),
-    metrics: () => operatorApi?.metrics() ?? metrics.text(),
+    metrics: (format) => operatorApi?.metrics(format) ?? metrics.text(format),
     access: () => configuration.config().admin,
     overview: overview.read,
     tls: config.admin.tls && adminTls(config.admin.tls),

@@ -1,7 +1,8 @@
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import { expect, it } from 'vitest'
 import { showGauges } from '../../src/observe/gauges.ts'
-import { aggregate, countsOf, createMetrics, type Metrics } from '../../src/observe/metrics.ts'
+import { aggregate, countsOf, createMetrics, type Metrics, textOfAll } from '../../src/observe/metrics.ts'
+import { prefersOpenMetrics } from '../../src/observe/open-metrics.ts'
 import { mergeStatus, type StoreStatus } from '../../src/observe/status.ts'
 
 /** Returns the lines of some metrics. */
@@ -103,4 +104,48 @@ it('counts the processor time since the metrics were created, at each read', asy
   expect(laterUser! - user!).toBeGreaterThan(0.04)
   expect(laterSystem!).toBeGreaterThanOrEqual(system!)
   expect(laterBoth!).toBeGreaterThan(both!)
+})
+
+it('shows OpenMetrics with the same values, and the latest traced call of each bucket of all processes', async () => {
+  const [first, second] = [createMetrics(), createMetrics()]
+  for (const [i, { seriesOf }] of [first, second].entries()) {
+    const { requests, seconds } = seriesOf({ match: '/"a"' })
+    requests.inc('GET', '200', 'upstream')
+    seconds.observe(0.002, `trace-${i}`)
+    seconds.observe(0.3)
+  }
+  second.seriesOf({ match: '/"a"' }).seconds.observe(0.004, 'slow')
+  const one = await first.text('openmetrics')
+  expect(one).toMatch(/^# HELP sluice_http_requests Ended requests\.\n# TYPE sluice_http_requests counter$/m)
+  expect(one).toContain(
+    'sluice_http_requests_total{route="/\\"a\\"",method="GET",code="200",source="upstream",upstream=""} 1\n',
+  )
+  expect(one).toMatch(/\n# EOF\n$/)
+  const exemplarsIn = (text: string) =>
+    [...text.matchAll(/le="(.*?)".*\} \d+ # \{trace_id="(.*)"\} ([\d.]+) \d+\.\d{3}$/gm)].map(
+      ([, ...parts]) => parts.join(' '),
+    )
+  expect(exemplarsIn(one)).toEqual(['0.0025 trace-0 0.002'])
+
+  const all = await Promise.all([first.values(), second.values()])
+  // As another process sends them.
+  const sent = JSON.parse(JSON.stringify(all)) as typeof all
+  const both = await textOfAll(sent, 'openmetrics')
+  expect(exemplarsIn(both)).toEqual(['0.0025 trace-1 0.002', '0.005 slow 0.004'])
+  const valuesOf = (text: string) => text.split('\n').filter((line) => line !== '' && !line.startsWith('#'))
+  const plain = await textOfAll(sent, 'prometheus')
+  expect(plain).not.toContain('trace_id')
+  expect(valuesOf(both).map((line) => line.replace(/ # .*/, ''))).toEqual(valuesOf(plain))
+})
+
+it.each([
+  ['application/openmetrics-text', true],
+  ['application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1', true],
+  ['application/openmetrics-text;version=1.0.0;q=0.3, text/plain;q=0.5', false],
+  ['application/openmetrics-text;q=0', false],
+  ['text/plain, application/openmetrics-text;q=x', false],
+  ['*/*', false],
+  [undefined, false],
+])('answers Accept %s with OpenMetrics: %s', (accept, isOpen) => {
+  expect(prefersOpenMetrics(accept)).toBe(isOpen)
 })

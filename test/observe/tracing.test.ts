@@ -244,6 +244,26 @@ describe('a traced request', () => {
       expect(span).toMatchObject({ traceId: TRACE, parentSpanId: PARENT })
   })
 
+  it('/metrics as OpenMetrics has the trace of a sampled call as an exemplar of its bucket', async () => {
+    await start()
+    await call(gateway.port, { path: '/v3/x', token: await token('client-1') })
+    const headers = { accept: 'application/openmetrics-text; version=1.0.0' }
+    const read = async () => await call(gateway.adminPort, { path: '/metrics', headers })
+    const bucket =
+      /^sluice_http_request_duration_seconds_bucket\{.*route="\/v3\/\*".* # \{trace_id="(\w+)"\} \S+ \S+$/m
+    await until('it is counted', async () => bucket.test((await read()).body))
+    const { body, headers: got } = await read()
+    expect(got).toMatchObject({
+      ...{ 'content-type': 'application/openmetrics-text; version=1.0.0; charset=utf-8', vary: 'Accept' },
+    })
+    expect(body).toMatch(/\n# EOF\n$/)
+    const plain = await call(gateway.adminPort, { path: '/metrics' })
+    expect(plain.headers['content-type']).toBe('text/plain; version=0.0.4; charset=utf-8')
+    expect(plain.body).not.toMatch(/trace_id|# EOF/)
+    const [span] = await ended()
+    expect(bucket.exec(body)![1]).toBe(span!.traceId)
+  })
+
   it('refused: 0, the default, traces no more than the sampler', async () => {
     await start({}, 0)
     await call(gateway.port, { path: '/v3/x', token: 'x.y.z' })

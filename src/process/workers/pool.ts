@@ -2,7 +2,8 @@ import { mergeActivity } from '../../admin/overview/activity.ts'
 import { mergeMinutes } from '../../admin/overview/last-minute.ts'
 import type { Config } from '../../config/compile.ts'
 import type { LogOutput } from '../../observe/log.ts'
-import { aggregate, countsOf, type Metrics, type MetricValues } from '../../observe/metrics.ts'
+import { countsOf, type Metrics, textOfAll } from '../../observe/metrics.ts'
+import type { MetricValues } from '../../observe/open-metrics.ts'
 import { mergeStatus } from '../../observe/status.ts'
 import { agreedCaller } from '../../policy/found-caller.ts'
 import { sum } from '../../runtime/merge.ts'
@@ -85,10 +86,10 @@ export async function openWorkers(
       const others = serving().filter((worker) => worker !== first)
       await Promise.all(others.map(({ configure, kill }) => configure(config, APPLY_MS).catch(kill)))
     },
-    async metrics() {
+    async metrics(format) {
       const calls = serving().map(async (worker) => latest.set(worker, await worker.call('metrics')))
       await Promise.allSettled(calls)
-      return await aggregate([await metrics.values(), ...latest.values(), counted]).metrics()
+      return await textOfAll([await metrics.values(), ...latest.values(), counted], format)
     },
     status: async () => mergeStatus(await callAll('status')),
     activity: async () => mergeActivity(await callAll('activity')),

@@ -139,6 +139,9 @@ export function createTracing({ endpoint, sampleRatio, refused, headers }: Traci
   }
 }
 
+/** True for the name of an attribute that OTEL_SERVICE_NAME does not set. */
+const isOther = (name: string): boolean => name.trim() !== 'service.name' && name.trim() !== ''
+
 /**
  * Returns the attributes of this process, which the environment completes and replaces: OTEL_SERVICE_NAME,
  * and OTEL_RESOURCE_ATTRIBUTES (OpenTelemetry, "Resource SDK"), which is ignored as a whole if it is
@@ -151,7 +154,6 @@ function resourceOf(log: Log) {
     'service.instance.id': `${hostname()}:${process.pid}`,
   })
   const given = detectResources({ detectors: [envDetector] })
-  const isOther = (name: string): boolean => name.trim() !== 'service.name' && name.trim() !== ''
   const written = (process.env['OTEL_RESOURCE_ATTRIBUTES'] ?? '')
     .split(',')
     .map((pair) => pair.split('=', 1)[0]!)

@@ -128,8 +128,8 @@ export function createAdmin(parts: AdminParts): Server {
     const lacked = lackedRight(by, row.needs)
     if (lacked !== undefined) return forbidden(lacked)
     const answer = await handlers[row.operation]({ ...asked, by })
-    // A change is in the next overview.
-    if (row.needs === 'change' || row.needs === 'set') latest = undefined
+    // An operator who has seen or changed limits sees the same in the next overview.
+    if (row.operation in limits) latest = undefined
     return answer
   }
 

@@ -50,7 +50,7 @@ function summary(config: Config, file: string): string {
     ['file', `${name} is valid, with ${pluralize(config.warnings.length, 'warning')}`],
     ['callers', `at ${listen.host}:${listen.port}${listen.tls ? ' by TLS' : ''}, for ${hosts}`],
     ['proxy', forwardAuth && `${forwardAuth.from} asks at ${forwardAuth.host}:${forwardAuth.port}`],
-    ['operators', `at ${admin.host}:${admin.port}${admin.token ? ', with a token' : ''}`],
+    ['operators', operatorsText(admin)],
     ['tokens', formatList(tokens.map(({ issuer }) => `of ${issuer}`))],
     ['upstreams', formatList(upstreams.map((one) => `${one.name} at ${one.origins.join(' ')}`))],
     ['limits', limits.join('; ') || '-'],
@@ -65,6 +65,15 @@ function summary(config: Config, file: string): string {
     ...config.warnings.map((warning) => ['warning', problemLine(warning)]),
   ]
   return formatTable(rows.map(([name, text]) => text !== undefined && [`# ${name}`, text]))
+}
+
+/** Describes the admin listener: its address, and who may do what. */
+function operatorsText({ host, port, tls, token, tokens }: Config['admin']): string {
+  const named = tokens.map(
+    ({ name, may }) => `${name} may ${typeof may === 'string' ? may : `set ${formatList(may)}`}`,
+  )
+  const all = token === undefined ? named : ['with a token', ...named]
+  return `at ${host}:${port}${tls ? ' by TLS' : ''}${all.map((one) => `, ${one}`).join('')}`
 }
 
 /**

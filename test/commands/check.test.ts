@@ -241,3 +241,22 @@ describe('sluice check', () => {
     )
   })
 })
+
+it('sluice check names the operators with their rights, and shows no token, also in differences', async () => {
+  const operators = (may: string) => `admin:
+  token: hunter2-hunter2-hunter2
+  tokens:
+    - { name: support, token: hunter2-of-support-desk, may: ${may} }
+    - { name: payments, token: hunter2-of-the-team, may: [requests, sync] }
+${GOOD}`
+  const file = fileOf(operators('read'))
+  const checked = await sluice(['check', '--config', file])
+  expect(checked.stdout).toContain(
+    '# operators  at 127.0.0.1:9090, with a token, support may read, payments may set requests, sync\n',
+  )
+  const compared = await sluice(['check', '--config', fileOf(operators('set')), '--against', file])
+  expect(compared.stdout).toBe('admin.tokens.support.may read → set\n')
+  const added = await sluice(['check', '--config', file, '--against', fileOf(GOOD)])
+  expect(added.stdout).toContain('name: support')
+  for (const { stdout } of [checked, compared, added]) expect(stdout).not.toContain('hunter2')
+})

@@ -54,8 +54,10 @@ function rowsBelow(path: string, schema: Schema): readonly string[] {
       row(`${path}.${key}`, property, required.includes(key)),
       ...rowsBelow(`${path}.${key}`, property),
     ])
-  if (values?.type === 'string') return [row(`${path}.NAME`, values)]
-  return values ? rowsBelow(`${path}.NAME`, values) : items ? rowsBelow(`${path}[]`, items) : []
+  const isText = [values, ...(values?.anyOf ?? [])].some((one) => one?.type === 'string')
+  const own = isText ? [row(`${path}.NAME`, values!)] : []
+  if (values) return [...own, ...rowsBelow(`${path}.NAME`, values)]
+  return items ? rowsBelow(`${path}[]`, items) : []
 }
 
 function row(path: string, schema: Schema, isRequired = false): string {

@@ -35,6 +35,8 @@ export class Refusal {
   readonly code: ErrorCode
   readonly status: number
   readonly message: string
+  /** Replaces the message in the log, which must not quote what the caller sent. */
+  readonly logged: string | undefined
   /** Header fields of the reply, such as `Allow` or `WWW-Authenticate`. */
   readonly headers: Readonly<Record<string, string | string[]>> = {}
   /** The RFC 6749 or RFC 6750 `error` value, if the code does not imply it. */

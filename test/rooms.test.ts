@@ -19,7 +19,7 @@ const ROOMS = `
   par                | authenticate/token errors runtime                                             |
   upstream           | downstream downstream/listener errors health runtime                                             |
   gateway            | authenticate/proof authenticate/token downstream downstream/listener errors limit limit/memory par policy runtime upstream | lru-cache
-  observe            | gateway limit limit/fallback runtime                                         | @opentelemetry pino prom-client
+  observe            | gateway limit limit/fallback policy runtime                                         | @opentelemetry pino prom-client
   admin/overview     | config gateway limit observe policy runtime                                  |
   admin              | admin/overview downstream errors gateway observe policy runtime                      |
   config/yaml        | runtime                                                                      | fastest-levenshtein yaml zod

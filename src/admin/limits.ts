@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { AmbiguousCaller, InvalidQuestion, UncountedCaller } from '../errors.ts'
-import { isShortened, parseCaller, showCaller } from '../policy/counted-caller.ts'
+import { isShortened, parseCaller, showCaller, withDigests } from '../policy/counted-caller.ts'
 import { instant } from '../runtime/instant.ts'
 import { type AdminResponse, forbidden, problem } from './access.ts'
 import type { Attempt } from './audit.ts'
@@ -13,6 +13,8 @@ export interface LimitsParts {
   operator(): OperatorApi
   /** Returns the SHA-256 of the file in force; null without a file. */
   hash(): string | null
+  /** Returns the parts of callers that are secret. */
+  secrets(): ReadonlySet<string>
   /** Called with the reason if the store does not answer. */
   failed(error: unknown): void
 }
@@ -40,13 +42,13 @@ const MAY_BE_UNSET =
  * Creates the handlers of `/limits/:caller` (with the caller percent-encoded), `/overrides` and
  * `/explain`. They never reject.
  */
-export function createLimits({ operator, hash, failed }: LimitsParts) {
+export function createLimits({ operator, hash, secrets, failed }: LimitsParts) {
   let last: Promise<unknown> = Promise.resolve()
 
   async function readCaller(path: string) {
     const text = decodeURIComponent(path.slice(LIMITS.length))
     assertText('The caller', text, 1024)
-    const caller = parseCaller(text)
+    const caller = withDigests(parseCaller(text), secrets())
     if (!isShortened(caller)) return caller
     const found = await operator().findCaller(showCaller(caller))
     if (found === 'ambiguous')
@@ -136,10 +138,10 @@ export function createLimits({ operator, hash, failed }: LimitsParts) {
 }
 
 /** Returns the caller of a path as it may be shown; undefined if the path names none. */
-export function callerOfPath(path: string): string | undefined {
+export function callerOfPath(path: string, secrets: ReadonlySet<string>): string | undefined {
   if (!path.startsWith(LIMITS)) return undefined
   try {
-    return showCaller(parseCaller(decodeURIComponent(path.slice(LIMITS.length))))
+    return showCaller(withDigests(parseCaller(decodeURIComponent(path.slice(LIMITS.length))), secrets))
   } catch {
     return undefined
   }

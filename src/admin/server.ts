@@ -136,7 +136,7 @@ export function createAdmin(parts: AdminParts): Server {
   /** Never rejects. */
   async function reply(request: IncomingMessage, response: ServerResponse): Promise<AdminResponse> {
     const [path = ''] = request.url?.split('?', 1) ?? []
-    const attempt = attemptOf(request, path)
+    const attempt = attemptOf(request, path, parts.secrets())
     const answer = await serve({ path, request, response, attempt })
     audit.record(attempt, answer)
     parts.requests.inc({ operation: attempt.operation, result: resultOf(answer.status) })
@@ -171,10 +171,10 @@ export function createAdmin(parts: AdminParts): Server {
 }
 
 /** Returns the description of a request, of which only the method and the path are known. */
-function attemptOf({ method, socket }: IncomingMessage, path: string): Attempt {
+function attemptOf({ method, socket }: IncomingMessage, path: string, secrets: ReadonlySet<string>): Attempt {
   const read = method === 'HEAD' ? 'GET' : method
   const operation = operationsOf(path).find((row) => row.method === read)?.operation ?? 'other'
-  const caller = callerOfPath(path)
+  const caller = callerOfPath(path, secrets)
   const address = normalizeAddress(socket.remoteAddress ?? '')
   return { operation, address, name: null, changes: [], ...(caller !== undefined && { caller }) }
 }

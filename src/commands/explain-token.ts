@@ -1,4 +1,6 @@
 import { createReadStream } from 'node:fs'
+import { secretParts } from '../policy/parameter-kinds.ts'
+import { digestOf, shortenDigest } from '../policy/secret-values.ts'
 import { type ExplainedToken, explainToken } from '../process/explain-token.ts'
 import { formatParagraphs, formatRows, formatTable } from './format.ts'
 import { type Args, type Io, load, loadOptionsOf, positionals, print, textOf, UsageError } from './io.ts'
@@ -26,7 +28,18 @@ export async function run(args: Args, io: Io): Promise<void> {
   const { config } = await load(options, io)
   if (config.tokens.length === 0)
     throw new UsageError('The configuration has no "tokens", so its gateway reads no access token.')
-  print(io, args, await explainToken(config, token, args['offline'] === true), describe)
+  const explained = await explainToken(config, token, args['offline'] === true)
+  const isSecret = secretParts(config.parameters).has('user')
+  print(io, args, isSecret ? withSecretUser(explained) : explained, describe)
+}
+
+function withSecretUser(explained: ExplainedToken): ExplainedToken {
+  const { user, checks } = explained
+  return {
+    ...explained,
+    user: user === null ? null : shortenDigest(digestOf(user)),
+    checks: checks.map((row) => (row.check === 'sub' ? { ...row, value: 'not shown: a secret' } : row)),
+  }
 }
 
 /** Reads a token; throws a UsageError without the name of the file, which may be a token by mistake. */

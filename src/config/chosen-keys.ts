@@ -3,7 +3,7 @@ import { CALLER_PARTS } from '../downstream/router.ts'
 import type { Condition } from '../policy/conditions.ts'
 import { counterNameOf } from '../policy/key.ts'
 import type { Limit } from '../policy/limit.ts'
-import type { Parameters } from '../policy/parameter-kinds.ts'
+import { type Parameters, secretParts } from '../policy/parameter-kinds.ts'
 import { mayLack } from '../policy/parts.ts'
 import type { Compiled } from './compile.ts'
 import { DURATION_UNITS } from './sections/values.ts'
@@ -12,10 +12,12 @@ import type { Issue } from './yaml/issue.ts'
 type Route = Compiled['routes'][number]
 
 /**
- * Bytes that Redis needs for a counter of one call: 240 to 400, by the length of its key. A limit
+ * Bytes that Redis needs for a counter of one call: 240 to 500, by the length of its key. A limit
  * with `together` has two keys.
  */
 const KEY_BYTES = 350
+/** Bytes that the digest of a secret part takes more than an id. */
+const DIGEST_BYTES = 50
 /** Calls of the limit that a warning suggests: 7 MB of counters for each caller. */
 const SUGGESTED_CALLS = 20_000
 /** Matches a kind of parameter that lists all values, such as `accounts|balances`. */
@@ -38,7 +40,7 @@ export function* chosenKeyWarnings({ limits, routes, parameters }: Compiled): Ge
     )
     if (route === undefined) continue
     warned.add(counter)
-    const message = describe(limit, route, chosen, boundsOf(limit, route, parameters))
+    const message = describe(limit, route, chosen, parameters)
     yield { path: ['limits', limit.name, 'per', limit.per.indexOf(chosen[0]!)], message }
   }
 }
@@ -49,7 +51,7 @@ export function* chosenKeyWarnings({ limits, routes, parameters }: Compiled): Ge
  */
 function chosenPartsOf({ per }: Limit, parameters: Parameters): readonly string[] {
   return per.filter((part, i) => {
-    if (CALLER_PARTS.has(part) || FINITE_KIND.test(parameters[part] ?? '')) return false
+    if (CALLER_PARTS.has(part) || FINITE_KIND.test(parameters[part]?.kind ?? '')) return false
     return !part.startsWith('claim:') || i > 0
   })
 }
@@ -68,9 +70,12 @@ function boundsOf(limit: Limit, route: Route, parameters: Parameters): readonly 
   })
 }
 
-function describe(limit: Limit, route: Route, chosen: readonly string[], bounds: readonly Limit[]): string {
-  const { windowMs, together } = limit
-  const bytes = together === undefined ? KEY_BYTES : 2 * KEY_BYTES
+function describe(limit: Limit, route: Route, chosen: readonly string[], parameters: Parameters): string {
+  const { per, windowMs, together } = limit
+  const bounds = boundsOf(limit, route, parameters)
+  const secrets = secretParts(parameters)
+  const keyBytes = KEY_BYTES + DIGEST_BYTES * per.filter((part) => secrets.has(part)).length
+  const bytes = together === undefined ? keyBytes : 2 * keyBytes
   const admittedBy = (bound: Limit): number => mostOf(bound) * Math.ceil(windowMs / bound.windowMs)
   const [bound] = bounds.toSorted((a, b) => admittedBy(a) - admittedBy(b))
   const span = formatMs(windowMs)

@@ -19,6 +19,8 @@ const log = section({
   format: choice(['json', 'pretty']).optional(),
   refusals: choice(['all', 'sampled']).default('all'),
   audit: text('the path of a file that the gateway may write').optional(),
+  path: choice(['full', 'route']).default('full'),
+  ip: choice(['full', 'truncated', 'none']).default('full'),
 })
 
 const ratio = mustBe('a number from 0 to 1, such as 0.01')
@@ -46,7 +48,7 @@ export const settings = section({
   par: par.optional(),
   clients: clients.default([]),
   limits: limitsSection.prefault({}),
-  parameters: parameters.default({}),
+  parameters: parameters.prefault({}),
   headers: headers.prefault({}),
   errors: errors.prefault({}),
   cors: cors.optional(),

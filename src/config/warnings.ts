@@ -136,7 +136,7 @@ function* limitWarnings({ limits, routes, forwardAuth }: Compiled): Generator<Is
 /** Warns about expressions that state more characters than a part of a key may have. */
 function* parameterWarnings({ parameters }: Compiled): Generator<Issue> {
   const message = `accepts values of more than ${MAX_LENGTH} characters, which get a 400: no key has a longer one`
-  for (const [name, kind] of Object.entries(parameters))
+  for (const [name, { kind = 'plain' }] of Object.entries(parameters))
     if (!PARAMETER_KINDS.includes(kind) && statedLength(kind) > MAX_LENGTH)
       yield { path: ['parameters', name], message }
 }

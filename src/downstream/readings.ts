@@ -204,7 +204,9 @@ export function refuseReadings<R extends Route>(readings: readonly Reading<R>[])
   const differs =
     ownMatch === otherMatch && !isGuardedMatch(own.found) ? `${otherMatch}, another id` : otherMatch
   const ways = `"${shown(own.path)}" (${ownMatch}) or as "${shown(other.path)}" (${differs})`
-  return badRequest(`Servers could read the path as ${ways}; send one with a single reading.`)
+  return badRequest(`Servers could read the path as ${ways}; send one with a single reading.`, {
+    logged: `Servers could read the path in two ways: ${ownMatch}, or ${differs}.`,
+  })
 }
 
 function isSame<R extends Route>(one: Match<R>, other: Match<R>): boolean {

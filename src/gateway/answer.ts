@@ -163,13 +163,15 @@ function mayGoOn({ error, incomplete, forwarded }: Exchange): boolean {
   return isByCaller && forwarded?.waitsFor === 'response'
 }
 
-/** Records how and when the response ended, for log and metrics. */
-export function recordEnd(exchange: Exchange): void {
+/** Records how and when the response ended, and the path that may be shown, for log and metrics. */
+export function recordEnd({ showPath }: GatewayDeps, exchange: Exchange): void {
   const { response, forwarded, refusal, decision } = exchange
   const { headersSent } = response
   // Set by the server if it ended the response.
   const cut = response.errored instanceof Failure ? response.errored.refusal : undefined
   exchange.endedAt = performance.now()
+  if (showPath !== undefined && exchange.path !== undefined)
+    exchange.path = showPath(exchange.path, exchange.route)
   if (refusal === undefined && forwarded !== undefined && headersSent) exchange.source = 'upstream'
   exchange.status = refusal?.status ?? (headersSent ? response.statusCode : (cut?.status ?? 0))
   exchange.error = cut ?? forwarded?.error ?? (decision?.admitted === false ? undefined : refusal)

@@ -30,6 +30,7 @@ export function authenticate(deps: GatewayDeps, exchange: Routed): Outcome | Pro
     ...(publicUrl ?? originOf(request, trusted, asked?.host)),
     method,
     path: (publicUrl?.prefix ?? '') + target.path,
+    hidesPath: deps.hidesPath,
     proofs: head.proofs,
     certificate: () =>
       clientCertificate(request, trusted, deps.certificateField, () =>

@@ -22,6 +22,7 @@ import type { Guard } from '../par/form.ts'
 import type { ShownCaller } from '../policy/counted-caller.ts'
 import { type Caller, type Facts, NO_FACTS } from '../policy/facts.ts'
 import type { Limit } from '../policy/limit.ts'
+import type { ShowPath } from '../policy/shown-path.ts'
 import { normalizeAddress } from '../runtime/address.ts'
 import { memoize } from '../runtime/memoize.ts'
 import type { UpstreamRequest } from '../upstream/request.ts'
@@ -86,6 +87,10 @@ export interface GatewayDeps extends Served {
   /** Decides about the fields of a request that a proxy asks about. */
   readonly askedFields: RequestFields
   readonly responseFields: ResponseFields
+  /** Shortens the secrets in a path that may be logged; undefined if no path has any. */
+  readonly showPath: ShowPath | undefined
+  /** True if no path may be logged in full. */
+  readonly hidesPath: boolean
   /** Applies to paths without a route. */
   readonly cors: Cors | undefined
   /** True if the gateway should get requests, as `/readyz` says. */
@@ -145,7 +150,7 @@ export class Exchange implements Facts {
   /** The refusal of an ambiguous framing, which `screen` returns: until then, others come first. */
   misframed: Refusal | undefined = undefined
   target: Target | undefined = undefined
-  /** The part of the path that may be logged. */
+  /** The part of the path that may be logged, from the end on with its secrets shortened. */
   path: string | undefined = undefined
 
   // match

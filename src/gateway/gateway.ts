@@ -34,7 +34,7 @@ export function createGateway(deps: GatewayDeps): Serve {
     let awaited = 2
     const finish = (): void => {
       if (--awaited > 0) return
-      recordEnd(exchange)
+      recordEnd(deps, exchange)
       endCall(deps, exchange)
       deps.observe(exchange)
       done()

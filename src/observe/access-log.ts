@@ -4,6 +4,7 @@ import { accessLine, statusOf, withOmitted } from './log-lines.ts'
 import type { LogOutput } from './log.ts'
 import type { Metrics } from './metrics.ts'
 import type { RouteSeries } from './request-metrics.ts'
+import type { ShownRequest } from './shown-request.ts'
 
 /** A WebSocket that was opened. */
 const SWITCHED = 101
@@ -24,8 +25,10 @@ export function createAccessLog(
   metrics: Metrics,
   count: (exchange: Exchange, status: number) => void,
   refusals: 'all' | 'sampled',
+  shown?: ShownRequest,
 ) {
-  const sampler = createLogSampler(accessLine, (line, omitted) => write(withOmitted(line, omitted)))
+  const lineOf = (exchange: Exchange): string => accessLine(exchange, 'info', shown)
+  const sampler = createLogSampler(lineOf, (line, omitted) => write(withOmitted(line, omitted)))
   const byRoute = new WeakMap<GatewayRoute, RouteSeries>()
   function seriesOf(route: GatewayRoute): RouteSeries {
     const known = byRoute.get(route)
@@ -62,7 +65,7 @@ export function createAccessLog(
     if (!log.isLevelEnabled(level)) return
     if (refusals === 'sampled' && decision?.cached === true)
       sampler.add(keyOfLimit(exchange.quotas, decision.refusedBy!.name), exchange, endedAt)
-    else write(accessLine(exchange, level))
+    else write(accessLine(exchange, level, shown))
   })
   return { observe, close: sampler.close }
 }

@@ -3,6 +3,7 @@ import type { Exchange } from '../gateway/exchange.ts'
 import { type Decision, retryAfterSecs } from '../limit/decision.ts'
 import { instant } from '../runtime/instant.ts'
 import { epochOf, SYSTEM_CLOCK } from '../runtime/clock.ts'
+import { SHOW_ALL, type ShownRequest } from './shown-request.ts'
 
 const END = ',"msg":"request"}\n'
 
@@ -10,22 +11,29 @@ const END = ',"msg":"request"}\n'
  * Returns the JSON line of a finished request. Concatenated: `JSON.stringify` takes 1.3 us more
  * (`npm run bench:micro -- log-line`). Fields that cannot contain special characters (id,
  * address, names of the configuration, numbers) are not escaped. Never contains a token, an
- * assertion, a request object or a query.
+ * assertion, a request object or a query. `shown` decides about the path and addresses.
  */
-export function accessLine(exchange: Exchange, level: 'info' | 'error' = 'info'): string {
+export function accessLine(
+  exchange: Exchange,
+  level: 'info' | 'error' = 'info',
+  shown: ShownRequest = SHOW_ALL,
+): string {
   const { target, route, caller, claimed, decision, error, forwarded, decidedAt } = exchange
   let line = `{"level":"${level}"${timestamp()},"requestId":"${exchange.requestId}"`
   line += text('method', cut(exchange.method))
-  if (target === undefined) line += text('path', cut(exchange.path))
-  else line += `,"host":"${cut(target.host)}","path":"${cut(exchange.path!)}"`
+  if (target !== undefined) line += `,"host":"${cut(target.host)}"`
+  const path = cut(shown.pathOf(exchange))
+  // A canonical path has no characters to escape, shortened or not.
+  if (target === undefined || path === undefined) line += text('path', path)
+  else line += `,"path":"${path}"`
   if (route !== undefined) {
     line += text('route', route.match) + text('routeName', route.name) + text('upstream', route.upstream)
     if (route.labelsText !== undefined) line += `,"labels":${route.labelsText}`
   }
   line += text('client', caller?.client ?? exchange.refusal?.client)
   if (claimed !== undefined) line += `${text('client', claimed)},"claimed":true`
-  if (exchange.callers.length > 0) line += text('caller', callersText(exchange.callers))
-  line += `,"ip":"${exchange.ip}"`
+  if (exchange.callers.length > 0) line += text('caller', callersText(shown.callerTexts(exchange.callers)))
+  line += addressField(shown.addressOf(exchange.ip))
   const traceId =
     exchange.sampledTraceId ?? parseTraceparent(exchange.request.headers['traceparent'])?.traceId
   if (traceId !== undefined) line += `,"traceId":"${traceId}"`
@@ -39,7 +47,7 @@ export function accessLine(exchange: Exchange, level: 'info' | 'error' = 'info')
   if (forwarded?.headAt !== undefined)
     line += `,"upstreamMs":${(forwarded.headAt - exchange.forwardedAt!).toFixed(3)}`
   if (exchange.incomplete !== undefined) line += `,"incomplete":"${exchange.incomplete}"`
-  if (error !== undefined) line += `,"code":"${error.code}"${text('error', error.message)}`
+  if (error !== undefined) line += `,"code":"${error.code}"${text('error', error.logged ?? error.message)}`
   if (exchange.status === 0) line += leftFields(exchange)
   else line += text('cause', causeOf(error?.cause ?? exchange.response.errored ?? undefined))
   return line + END
@@ -71,8 +79,10 @@ export const statusOf = ({ status }: Exchange): number => (status === 0 ? 499 : 
 export const withOmitted = (line: string, omitted: number): string =>
   omitted === 0 ? line : `${line.slice(0, -END.length)},"omitted":${omitted}${END}`
 
-export const callersText = (callers: Exchange['callers']): string =>
-  callers.length === 1 ? cut(callers[0]!.shown) : callers.map(({ shown }) => cut(shown)).join(', ')
+export const callersText = (callers: readonly string[]): string | undefined =>
+  callers.length > 1 ? callers.map(cut).join(', ') : cut(callers[0])
+
+const addressField = (ip: string | null): string => (ip === null ? ',"ip":null' : `,"ip":"${ip}"`)
 
 function decisionFields({ admitted, allowances, refusedBy, mode }: Decision): string {
   const reported = refusedBy ?? allowances[0]

@@ -10,7 +10,8 @@ import { TracerProvider } from '@opentelemetry/sdk-trace'
 import type { Exchange } from '../gateway/exchange.ts'
 import { epochMs, parseTraceparent } from './log-lines.ts'
 import { type Log, throttle } from './log.ts'
-import { attributesOf, routePath } from './span-attributes.ts'
+import { routePath, SHOW_ALL } from './shown-request.ts'
+import { attributesOf } from './span-attributes.ts'
 import { VERSION } from '../runtime/package.ts'
 
 interface TracingOptions {
@@ -43,7 +44,11 @@ const MAX_CHARS = 300
  * `refused` when it ends. Spans are exported in the background; failures are only
  * logged.
  */
-export function createTracing({ endpoint, sampleRatio, refused, headers }: TracingOptions, log: Log) {
+export function createTracing(
+  { endpoint, sampleRatio, refused, headers }: TracingOptions,
+  log: Log,
+  shown = SHOW_ALL,
+) {
   const logFailure = throttle(({ message, code }: Error & { readonly code?: unknown }) => {
     const reason = typeof code === 'number' ? `answered ${code}` : message
     log.warn({ reason }, 'trace export failed; its spans are lost')
@@ -125,10 +130,13 @@ export function createTracing({ endpoint, sampleRatio, refused, headers }: Traci
       const span = spanOf(exchange)
       if (span === undefined) return
       exchange.sampledTraceId = span.spanContext().traceId
-      span.setAttributes(attributesOf(exchange))
+      span.setAttributes(attributesOf(exchange, shown))
       const { error, status } = exchange
       if (status >= 500 || exchange.incomplete === 'cut')
-        span.setStatus({ code: SpanStatusCode.ERROR, ...(error && { message: error.message }) })
+        span.setStatus({
+          code: SpanStatusCode.ERROR,
+          ...(error && { message: error.logged ?? error.message }),
+        })
       span.end(epochMs(exchange.endedAt))
     },
     /** Exports the remaining spans, within `withinMs` and at most a second. Never rejects. */

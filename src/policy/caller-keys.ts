@@ -3,6 +3,7 @@ import { type KeyFilter, keyOf, parseKey } from '../limit/key.ts'
 import { type CountedCaller, counterKey, encodeValue, formatCaller } from './counted-caller.ts'
 import { identityOf, showCaller, showValue } from './counted-caller.ts'
 import { decodePart, type KeyedLimit, nameInKeys } from './key.ts'
+import { SHORTENED } from './secret-values.ts'
 
 /** True if a limit counts by every part of a caller, and perhaps by further ones. */
 export const countsBy = ({ per }: KeyedLimit, caller: CountedCaller): boolean =>
@@ -56,10 +57,15 @@ export function assertCounted(limits: readonly KeyedLimit[], caller: CountedCall
   throw new UncountedCaller(`No limit counts "${showCaller(caller)}", by ${asked}. ${known}.`)
 }
 
-/** Returns a key as it may be shown: header fields and tokens in it are shortened. */
-export function showKey(prefix: string, limit: KeyedLimit, key: string): string {
+/**
+ * Returns a key as it may be shown: secret values in it are shortened. `hidesAddresses` also leaves
+ * out addresses.
+ */
+export function showKey(prefix: string, limit: KeyedLimit, key: string, hidesAddresses = false): string {
   const { per } = limit
   const { parts = [] } = parseKey(prefix, key) ?? {}
-  const [first = '', ...rest] = parts.map((part, i) => showValue(per[i] ?? '', decodePart(part), part))
+  const [first = '', ...rest] = parts.map((part, i) =>
+    hidesAddresses && per[i] === 'ip' ? SHORTENED : showValue(per[i] ?? '', decodePart(part), part),
+  )
   return per.length === 0 ? key : [keyOf(prefix, nameInKeys(limit), first), ...rest].join(':')
 }

@@ -1,16 +1,15 @@
-// oxlint-disable-next-line no-restricted-imports -- a hash is pure
-import { hash } from 'node:crypto'
 import { isIP } from 'node:net'
 import { networkOf } from '../runtime/address.ts'
 import { foldCase } from '../downstream/target.ts'
 import { InvalidQuestion } from '../errors.ts'
-import { memoize } from '../runtime/memoize.ts'
 import { keyOf } from '../limit/key.ts'
-import { encoderOf } from './key.ts'
+import { encodePart, encoderOf } from './key.ts'
+import { digestOf, isDigest, isShortForm, shortenDigest, shortFormOf } from './secret-values.ts'
+import { SHORTENED } from './secret-values.ts'
 
 /**
  * A part of a counted caller: the word of `per`, and the value as limits count it: header fields in
- * lower case, IPv6 by its /64.
+ * lower case, IPv6 by its /64, the digest of what `parameters` make a secret.
  */
 export interface CallerPart {
   readonly word: string
@@ -46,12 +45,10 @@ const AMBIGUOUS = /"|, | (?:(?:client|user|ip|token):|(?:header|claim):[^ =]+=)/
  * is called.
  */
 const IDENTITY = /^(?:client|user|ip|token|header:.*|claim:.*)$/s
-/** Matches the words whose values are secrets, or as good as secrets. */
+/** Matches the words whose values are always secrets, or as good as secrets. */
 const SECRET = /^(?:token|header:.*)$/s
-/** Stands for the rest of a secret value. */
-const SHORTENED = '…'
-const SHOWN_CHARS = 4
-const SHOWN_HEX_DIGITS = 8
+/** Matches the words whose values are secrets if `parameters` say so. */
+const MAY_BE_SECRET = /^(?:user|(?:header|claim):.*)$/s
 export const MAX_SHOWN = 10_000
 /** Maximum parts of a caller that is parsed. Real limits count by up to three. */
 const MAX_PARTS = 16
@@ -116,8 +113,17 @@ function parsePart(text: string): CallerPart {
 export function countedForm(word: string): (value: string) => string {
   if (word === 'ip') return addressOf
   if (word === 'token') return hashOf
-  return word.startsWith('header:') ? foldCase : (value) => value
+  return word.startsWith('header:') ? foldUnlessDigest : (value) => value
 }
+
+const foldUnlessDigest = (value: string): string => (isDigest(value) ? value : foldCase(value))
+
+/** Returns a caller as limits count it if the values of some words are secret: by their digests. */
+export const withDigests = (caller: CountedCaller, secrets: ReadonlySet<string>): CountedCaller =>
+  caller.map(({ word, value }) => {
+    const isOpen = secrets.has(word) && !isDigest(value) && !isShortForm(value)
+    return { word, value: isOpen ? digestOf(value) : value }
+  })
 
 function unquoted(text: string): string {
   if (!text.startsWith('"')) return text
@@ -157,21 +163,15 @@ const formatPart = ({ word, value }: CallerPart): string =>
 /** Formats a caller with its whole values, as `parseCaller` reads it. */
 export const formatCaller = (caller: CountedCaller): string => caller.map(formatPart).join(' ')
 
-/**
- * Returns a secret value as it may be shown: its first characters, and the first digits of its
- * SHA-256.
- */
-const shortFormOf = (value: string): string =>
-  `${value.slice(0, SHOWN_CHARS)}${SHORTENED}${hash('sha256', value).slice(0, SHOWN_HEX_DIGITS)}`
-const shorten = memoize(shortFormOf, MAX_SHOWN, 256)
-
-/** Formats a caller as it may be shown and logged: header fields and tokens are shortened. */
+/** Formats a caller as it may be shown and logged: secret values are shortened. */
 export const showCaller = (caller: CountedCaller): string =>
   formatCaller(caller.map(({ word, value }) => ({ word, value: showValue(word, value) })))
 
 /** Returns the value of a word as it may be shown; `open` for a value that is not a secret. */
-export const showValue = (word: string, value: string, open: string = value): string =>
-  SECRET.test(word) && !value.includes(SHORTENED) ? shorten(value) : open
+export function showValue(word: string, value: string, open: string = value): string {
+  if (isDigest(value)) return shortenDigest(value)
+  return SECRET.test(word) && !value.includes(SHORTENED) ? shortFormOf(value) : open
+}
 
 /**
  * Returns the key of a caller under a limit that counts by the caller's parts in their order; the
@@ -187,8 +187,13 @@ export function counterKey(prefix: string, name: string, caller: CountedCaller):
  * it knows it.
  */
 export const isShortened = (caller: CountedCaller): boolean =>
-  caller.some(({ word, value }) => SECRET.test(word) && value.includes(SHORTENED))
+  caller.some(({ word, value }) => {
+    if (SECRET.test(word) && value.includes(SHORTENED)) return !isDigest(value)
+    return MAY_BE_SECRET.test(word) && isShortForm(value)
+  })
 
 /** Encodes a value as it is in keys. */
-export const encodeValue = ({ word, value }: CallerPart): string =>
-  encoderOf(word)(word === 'ip' ? value.split('/64', 1)[0]! : value)
+export function encodeValue({ word, value }: CallerPart): string {
+  if (isDigest(value)) return encodePart(value)
+  return encoderOf(word)(word === 'ip' ? value.split('/64', 1)[0]! : value)
+}

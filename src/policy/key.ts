@@ -4,6 +4,7 @@ import { networkOf } from '../runtime/address.ts'
 import { decodeSegment, foldCase } from '../downstream/target.ts'
 import { leasesName } from '../limit/key.ts'
 import { memoize } from '../runtime/memoize.ts'
+import { digestOf } from './secret-values.ts'
 
 /** Maximum UTF-8 bytes of a part; a longer part is replaced by its hash. */
 const MAX_BYTES = 256
@@ -80,11 +81,13 @@ export const ipPart = (ip: string): string => encodePart(networkOf(ip))
 const routePart = memoize(encodePart, 1000, 1000)
 
 /**
- * Returns the function that encodes the values of a part. Only ids, claims and hashes are compared
- * exactly.
+ * Returns the function that encodes the values of a part, those of a secret part as digests. Only
+ * ids, claims and hashes are compared exactly.
  */
-export function encoderOf(part: string): (value: string) => string {
+export function encoderOf(part: string, isSecret = false): (value: string) => string {
   if (part === 'ip') return ipPart
   if (part === 'route') return routePart
-  return /^(?:client|user|token|claim:.*)$/s.test(part) ? encodePart : paramPart
+  const isExact = /^(?:client|user|token|claim:.*)$/s.test(part)
+  if (!isSecret) return isExact ? encodePart : paramPart
+  return (value) => encodePart(digestOf(isExact ? value : foldCase(value)))
 }

@@ -3,11 +3,19 @@ import { decodeSegment } from '../downstream/target.ts'
 import { badRequest, type Refusal } from '../errors.ts'
 import type { KeyedLimit } from './key.ts'
 
+/** The rules for the values of a part of keys. */
+export interface Parameter {
+  /** One of `PARAMETER_KINDS`, or a regular expression; `plain` by default. */
+  readonly kind?: string | undefined
+  /** True if the value is only stored and shown as its digest. */
+  readonly secret?: boolean | undefined
+}
+
 /**
- * Kinds of path parameters, claims (`claim:NAME`) and header fields (`header:NAME`, in any case),
- * by name.
+ * The rules of path parameters, claims (`claim:NAME`), header fields (`header:NAME`, in any case)
+ * and `user`, by name.
  */
-export type Parameters = Readonly<Record<string, string>>
+export type Parameters = Readonly<Record<string, Parameter>>
 
 const NAMED = new Map(
   Object.entries({
@@ -31,6 +39,14 @@ export const MAX_CLAIM = 255
 
 /** Returns the part of keys that a name of `parameters` means. */
 export const partOf = (name: string): string => (/^header:/i.test(name) ? name.toLowerCase() : name)
+
+/** Returns the parts of keys whose values are secret. */
+export const secretParts = (parameters: Parameters): ReadonlySet<string> =>
+  new Set(
+    Object.keys(parameters)
+      .filter((name) => parameters[name]!.secret === true)
+      .map(partOf),
+  )
 
 /**
  * Compiles a regular expression to match the whole decoded segment. Throws a SyntaxError if it is
@@ -60,7 +76,7 @@ export function statedLength(source: string): number {
  * A claim may be anything by default.
  */
 export function compileKind(parameters: Parameters, part: string) {
-  const own = Object.entries(parameters).find(([name]) => partOf(name) === part)?.[1]
+  const own = Object.entries(parameters).find(([name]) => partOf(name) === part)?.[1].kind
   if (own === undefined && part.startsWith('claim:'))
     return {
       cause: wrongKind(part, 'a text or an integer'),

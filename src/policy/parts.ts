@@ -3,7 +3,7 @@ import { keyOf } from '../limit/key.ts'
 import { isName } from '../runtime/json.ts'
 import { encoderOf, nameInKeys } from './key.ts'
 import { type Caller, type Facts, tokenHash } from './facts.ts'
-import { compileKind, MAX_CLAIM, type Parameters } from './parameter-kinds.ts'
+import { compileKind, MAX_CLAIM, type Parameters, secretParts } from './parameter-kinds.ts'
 import type { Limit } from './limit.ts'
 
 /**
@@ -46,7 +46,7 @@ const onlyValue = (values: readonly string[] | undefined): string | null | undef
  */
 export function partReader(part: string, parameters: Parameters): Read {
   const valueOf = valueReader(part)
-  const encode = encoderOf(part)
+  const encode = encoderOf(part, secretParts(parameters).has(part))
   const isChecked = /^(?:claim|header):/.test(part)
   const accepts = isChecked ? compileKind(parameters, part).accepts : () => true
   return (caller, facts) => {

@@ -20,7 +20,7 @@ export function compileRoutes<R extends Route & { readonly limits: readonly Limi
       counted: countedParameters(route),
       refuseParams: compileParameters(route, options.parameters ?? {}),
       quotas: applyAll(compiled),
-      callersOf: compileCallers(route.limits),
+      callersOf: compileCallers(route.limits, options.parameters),
     }
   })
 }

@@ -5,9 +5,10 @@ import type { RequestLine } from '../admin/operator-api.ts'
 import { keptClaims } from '../authenticate/token/kept-claims.ts'
 import type { Config } from '../config/compile.ts'
 import { corsOf, type CorsSettings } from '../downstream/cors.ts'
-import { describeMatch, matchReadings, refuseReadings } from '../downstream/readings.ts'
-import { createRouter, matchesHost, matchRoute } from '../downstream/router.ts'
-import { ABSOLUTE, parseTarget, servedHosts, type Target } from '../downstream/target.ts'
+import { describeMatch, matchReadings, type Reading, refuseReadings } from '../downstream/readings.ts'
+import { createRouter, matchesHost, matchRoute, type Params } from '../downstream/router.ts'
+import { ABSOLUTE, foldCase, loggableTarget, parseTarget, servedHosts } from '../downstream/target.ts'
+import type { Target } from '../downstream/target.ts'
 import { InvalidQuestion, methodNotAllowed, notFound, Refusal } from '../errors.ts'
 import { instant, instantMs } from '../runtime/instant.ts'
 import type { Quota } from '../limit/quota.ts'
@@ -15,7 +16,10 @@ import type { CompiledLimit } from '../policy/apply.ts'
 import { showKey } from '../policy/caller-keys.ts'
 import { type Caller, type Facts, NO_FACTS } from '../policy/facts.ts'
 import type { Overrides } from '../policy/overrides.ts'
+import { secretParts } from '../policy/parameter-kinds.ts'
 import { quotaOf, reasonOf, upcomingChanges } from '../policy/rule.ts'
+import { digestOf, shortenDigest } from '../policy/secret-values.ts'
+import { createShowPath, type ShowPath } from '../policy/shown-path.ts'
 import { asList, type JsonObject, parseObject } from '../runtime/json.ts'
 import { type CompiledRoute, compileRoutesOf } from './routes.ts'
 
@@ -116,18 +120,19 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
     }
   }
 
+  const showPath = createShowPath(config.routes, config.parameters)
+  const path = target && (showPath?.(target.path, route) ?? target.path)
+  const shownTarget = showPath ? (path ?? showPath(loggableTarget(request.target))) : request.target
+  const message = refusal && ((showPath && refusal.logged) ?? refusal.message)
   const explained: Explained = {
     at: instant(atMs),
-    request,
-    path: target?.path ?? null,
-    readings:
-      readings instanceof Refusal
-        ? []
-        : readings.map(({ path, found }) => ({ path, leadsTo: describeMatch(found) })),
+    request: { ...request, target: shownTarget },
+    path: path ?? null,
+    readings: readings instanceof Refusal ? [] : readings.map((reading) => explainReading(reading, showPath)),
     refusal: refusal
-      ? { status: refusal.status, code: refusal.code, message: refusal.message, ...(allow && { allow }) }
+      ? { status: refusal.status, code: refusal.code, message: message!, ...(allow && { allow }) }
       : null,
-    route: route ? { ...explainRoute(route, config), index, params: { ...params } } : null,
+    route: route ? { ...explainRoute(route, config), index, params: showParams(params, config) } : null,
     cors: explainCors(
       target && corsOf(match(announced ?? method, target.host, target.segments), config.cors),
       origin,
@@ -139,6 +144,21 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
       .map((route) => ({ match: route.match, because: passedOverBy(route, method, target!) })),
   }
   return { explained, quotas }
+}
+
+function explainReading({ path, found }: Reading<CompiledRoute>, showPath?: ShowPath) {
+  const route = found && 'route' in found ? found.route : undefined
+  return { path: showPath?.(path, route) ?? path, leadsTo: describeMatch(found) }
+}
+
+/** Returns path parameters with secret values shortened, as limits count them. */
+function showParams(params: Params, { parameters }: Config): Params {
+  const secrets = secretParts(parameters)
+  const shown = Object.entries(params).map(([name, value]) => [
+    name,
+    secrets.has(name) ? shortenDigest(digestOf(foldCase(value))) : value,
+  ])
+  return Object.fromEntries(shown) as Params
 }
 
 /**

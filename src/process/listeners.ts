@@ -6,6 +6,7 @@ import type { ListenerEvents } from '../downstream/listener/server.ts'
 import { createListener, listen, renewCertificate } from '../downstream/listener/server.ts'
 import { type Log, throttle } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import type { ShownRequest } from '../observe/shown-request.ts'
 import { normalizeAddress } from '../runtime/address.ts'
 import { sum } from '../runtime/merge.ts'
 import type { Wired } from './wiring.ts'
@@ -13,14 +14,20 @@ import type { Wired } from './wiring.ts'
 /** Maximum peers that are logged within a minute for connections without a PROXY header. */
 const MAX_LOGGED_PEERS = 100
 
-export function createListeners(current: () => Wired, log: Log, metrics: Metrics) {
+export function createListeners(
+  current: () => Wired,
+  { addressOf }: ShownRequest,
+  log: Log,
+  metrics: Metrics,
+) {
   const { listen: bounds, forwardAuth } = current().config
   let draining = false
   const logDropped = throttle((bound: string, ip: string) =>
-    log.warn({ bound: `listen.${bound}`, ip }, 'sockets dropped at the connection limit'),
+    log.warn({ bound: `listen.${bound}`, ip: addressOf(ip) }, 'sockets dropped at the connection limit'),
   )
   const logUnproxied = throttle(
-    (ip: string, error: string) => log.warn({ ip, error }, 'connection without a valid PROXY header closed'),
+    (ip: string, error: string) =>
+      log.warn({ ip: addressOf(ip), error }, 'connection without a valid PROXY header closed'),
     60_000,
     (ip) => ip,
     MAX_LOGGED_PEERS,
@@ -29,11 +36,11 @@ export function createListeners(current: () => Wired, log: Log, metrics: Metrics
     idField: () => current().config.headers.requestId,
     unreadable(peer, status, error, requestId) {
       metrics.unmatched.requests.inc('any', String(status), 'gateway')
-      const ip = normalizeAddress(peer)
+      const ip = addressOf(normalizeAddress(peer))
       log.info({ requestId, ip, source: 'gateway', status, error }, 'malformed request')
     },
     insecure: (peer, error) =>
-      log.info({ ip: normalizeAddress(peer), source: 'gateway', error }, 'TLS handshake failed'),
+      log.info({ ip: addressOf(normalizeAddress(peer)), source: 'gateway', error }, 'TLS handshake failed'),
     trusts: (address) => current().peers.trusts(address),
     dropped(bound, address) {
       metrics.droppedSockets.inc({ bound })

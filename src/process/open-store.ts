@@ -6,8 +6,9 @@ import { type Log, throttle } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { createOutageLog } from '../observe/outage-log.ts'
 import type { StoreStatus } from '../observe/status.ts'
-import { showCaller } from '../policy/counted-caller.ts'
+import type { CountedCaller } from '../policy/counted-caller.ts'
 import type { Override } from '../policy/overrides.ts'
+import { secretParts } from '../policy/parameter-kinds.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from '../runtime/instant.ts'
 import { createOverridesFile, type OverridesFile } from './overrides-file.ts'
@@ -20,33 +21,44 @@ const UNDECIDED = 'Redis does not answer or is full, and store.onOutage is deny'
 const UNREAD = 'the overrides are not read from Redis yet, and store.overrides is required'
 const UP: StoreStatus = { modes: ['store'], withoutRedis: 0, lastWithoutRedis: null, outage: null }
 
-const logged = (overrides: readonly Override[]): readonly string[] =>
+/** What the store asks of the rest of the process. */
+interface Hooks {
+  /** Returns a key as it may be logged. */
+  showKey(key: string): string
+  /** Formats a caller for the log. */
+  callerText(caller: CountedCaller): string
+  /** Called when Redis is available again: what the fallback refused may pass. */
+  onAvailable(): void
+}
+
+const listed = (overrides: readonly Override[], callerText: Hooks['callerText']): readonly string[] =>
   overrides.slice(0, MAX_LOGGED).map(({ caller, name, limit, untilAt, by, note }) => {
     const end = untilAt === undefined ? 'permanent' : `until ${instant(untilAt)}`
     const who = by ? `, by ${by}` : ''
-    return `${showCaller(caller)} ${name}=${limit}, ${end}${who}${note ? `: ${note}` : ''}`
+    return `${callerText(caller)} ${name}=${limit}, ${end}${who}${note ? `: ${note}` : ''}`
   })
 
 export type OpenedStore = Awaited<ReturnType<typeof openStore>>
 
 /**
- * Opens the store, the overrides, and `shareSummary`. `showKey` returns a key as it may be shown;
- * `onAvailable` is called when Redis is available again: what the fallback refused may pass.
+ * Opens the store, the overrides, and `shareSummary`.
  * `notReadyReason`: undefined if calls can be decided as configured. `overridesKnown`: the overrides
  * were read, from Redis or the file. `renew` makes new connections to Redis use another login.
  * Rejects if Redis contradicts the configuration.
  */
 export async function openStore(
-  { store: config, prefix }: Pick<Config, 'store' | 'prefix'>,
+  { store: config, prefix, parameters }: Pick<Config, 'store' | 'prefix' | 'parameters'>,
   log: Log,
   metrics: Metrics,
-  { showKey, onAvailable }: { showKey(key: string): string; onAvailable(): void },
+  { showKey, callerText, onAvailable }: Hooks,
   clock = SYSTEM_CLOCK,
 ) {
   const events: LiveOverridesOptions = {
+    secrets: secretParts(parameters),
     onChange(overrides, added, removed) {
       metrics.overrides.set(overrides)
-      log.info({ overrides, added: logged(added), gone: logged(removed) }, 'limit overrides changed')
+      const [inForce, gone] = [listed(added, callerText), listed(removed, callerText)]
+      log.info({ overrides, added: inForce, gone }, 'limit overrides changed')
     },
     onRestored: (overrides) => log.warn({ overrides }, 'limit overrides lost by Redis; restored'),
     onUnreadable: (fields) => log.warn({ fields }, 'damaged limit overrides ignored'),

@@ -28,8 +28,10 @@ export function createOperations(parts: {
   readonly activity: Activity
   forget(caller: CountedCaller): void
   readonly log: Log
+  /** Formats a caller for the log. */
+  callerText(caller: CountedCaller): string
 }): Omit<OperatorApi, keyof OverviewSource | 'metrics'> {
-  const { current, opened, activity, forget, log } = parts
+  const { current, opened, activity, forget, log, callerText } = parts
   const { overrides, store } = opened
   /** Returns the rule that decides a limit; null if the limit is not configured. */
   function ruleOf(caller: CountedCaller, name: string): DecidedLimit | null {
@@ -51,7 +53,7 @@ export function createOperations(parts: {
     },
     async reset(caller, signal) {
       const { config, usage } = current()
-      const fields = { caller: showCaller(caller) }
+      const fields = { caller: callerText(caller) }
       const freed = await usage.free(caller, signal).catch((error: Error) => {
         if (error.name !== 'UncountedCaller')
           log.warn({ ...fields, cause: error.message }, 'limit reset incomplete; counters remain')
@@ -59,7 +61,7 @@ export function createOperations(parts: {
       })
       forget(caller)
       const keepsPlaces = config.limits.some((one) => one.isConcurrent && countsBy(one, caller))
-      return { ...fields, freed, keepsPlaces }
+      return { caller: showCaller(caller), freed, keepsPlaces }
     },
     findCaller(shown) {
       const set = overrides.values().map(({ caller }) => caller)

@@ -1,5 +1,6 @@
 import { setImmediate as nextIteration } from 'node:timers/promises'
 import { VERSION_FIELD } from '../limit/shared-fields.ts'
+import { withDigests } from '../policy/counted-caller.ts'
 import { fieldOf, formatOverride, overrideKey } from '../policy/overrides.ts'
 import { MAX_OVERRIDES, type Override, parseOverride } from '../policy/overrides.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
@@ -12,7 +13,7 @@ export interface ParsedOverride {
   readonly override: Override
   /** The value that it was parsed from. */
   readonly value: string
-  /** Its field, as the gateway writes it. */
+  /** Its field, as the gateway writes it: other than the one that it was parsed from if its caller became a secret. */
   readonly field: string
   /** Its key in `Overrides`. */
   readonly key: string
@@ -29,13 +30,22 @@ export async function parseInSlices(
   fields: Readonly<Record<string, string>>,
   prefix: string,
   known: ParsedOverrides,
+  secrets: ReadonlySet<string>,
 ) {
   const parsed = new Map<string, ParsedOverride>()
   const bad: string[] = []
+  function parseField(field: string, value: string, earlier: ParsedOverride | undefined) {
+    if (earlier?.value === value) return earlier
+    const override = parseOverride(field, value)
+    if (override === undefined) return undefined
+    if (earlier !== undefined && formatOverride(earlier.override) === formatOverride(override))
+      return { ...earlier, value }
+    return countedAs(override, value, prefix, secrets)
+  }
   let endsAt = SYSTEM_CLOCK.now() + SLICE_MS
   for (const [field, value] of Object.entries(fields)) {
     if (field === VERSION_FIELD) continue
-    const one = parsed.size < MAX_OVERRIDES ? parseField(field, value, prefix, known.get(field)) : undefined
+    const one = parsed.size < MAX_OVERRIDES ? parseField(field, value, known.get(field)) : undefined
     if (one === undefined) bad.push(field)
     else parsed.set(field, one)
     if (SYSTEM_CLOCK.now() < endsAt) continue
@@ -45,11 +55,13 @@ export async function parseInSlices(
   return { parsed, bad }
 }
 
-function parseField(field: string, value: string, prefix: string, known: ParsedOverride | undefined) {
-  if (known?.value === value) return known
-  const override = parseOverride(field, value)
-  if (override === undefined) return undefined
-  if (known !== undefined && formatOverride(known.override) === formatOverride(override))
-    return { ...known, value }
-  return { override, value, field: fieldOf(override), key: overrideKey(prefix, override) }
+/** Derives what depends on how limits count the caller of an override, whose secret parts become digests. */
+export function countedAs(
+  override: Override,
+  value: string,
+  prefix: string,
+  secrets: ReadonlySet<string>,
+): ParsedOverride {
+  const counted = { ...override, caller: withDigests(override.caller, secrets) }
+  return { override: counted, value, field: fieldOf(counted), key: overrideKey(prefix, counted) }
 }

@@ -17,6 +17,7 @@ import type { Overrides } from '../policy/overrides.ts'
 import { fieldsOf } from '../policy/conditions.ts'
 import { isVariable, partReader } from '../policy/parts.ts'
 import { compileRoutes } from '../policy/routes.ts'
+import { createShowPath } from '../policy/shown-path.ts'
 import { type Log, throttle } from '../observe/log.ts'
 import { createResponseFields } from '../upstream/response-head.ts'
 import type { Forward } from '../upstream/upstream.ts'
@@ -113,12 +114,15 @@ export function openRoutes(
     shownQuota: compileShown(route),
     proofQuota: compileProof(route),
   })
+  const showPath = createShowPath(routes, parameters)
   const served = compileRoutesOf(config, { overrides, onBadClaim }).map(serve)
   return {
     match: createRouter(served),
     ...servedHosts(routes, listen.hosts),
     resource: resourceMetadata(config),
     askedFields,
+    showPath,
+    hidesPath: showPath !== undefined || config.log.path === 'route',
     responseFields: createResponseFields(headers.requestId, listen.tls !== undefined),
     cors: compileCors(config.cors),
     errorFormatOf: hostErrorFormats(served),

@@ -15,9 +15,11 @@ import { showGauges } from '../observe/gauges.ts'
 import { type LogOutput, throttle } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { Status } from '../observe/status.ts'
+import { createShownRequest } from '../observe/personal-data.ts'
 import { showKey } from '../policy/caller-keys.ts'
 import type { CountedCaller } from '../policy/counted-caller.ts'
 import { listOverrides } from '../policy/overrides.ts'
+import { secretParts } from '../policy/parameter-kinds.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { keepFreedMemory } from '../runtime/malloc.ts'
 import { assertPrivateParts } from '../runtime/node-http.ts'
@@ -72,28 +74,33 @@ export async function buildService(
   keepFreedMemory()
   assertPrivateParts()
   const { log } = output
+  const shown = createShownRequest(started.log)
   const tracing =
-    started.tracing && (await import('../observe/tracing.ts')).createTracing(started.tracing, log)
-  /** Returns a key as it may be shown. */
+    started.tracing && (await import('../observe/tracing.ts')).createTracing(started.tracing, log, shown)
+  /** Returns a key as it may be logged. */
   function showKeyNow(key: string): string {
     const limit = current.config.limits.find(({ name }) => name === limitNameOf(key))
-    return limit === undefined ? key : showKey(started.prefix, limit, key)
+    return limit === undefined ? key : showKey(started.prefix, limit, key, started.log.ip !== 'full')
   }
-  const hooks = { showKey: showKeyNow, onAvailable: () => forget([]) }
+  const { callerText } = shown
+  const hooks = { showKey: showKeyNow, callerText, onAvailable: () => forget([]) }
   const opened = await openStore(started, log, metrics, hooks, clock)
   const { store, overrides } = opened
   const limiter = createLimiter(store, metrics.decisions.inc, clock)
   const failures = createFailures(metrics)
   const activity = createActivity()
   const lastMinute = createLastMinute(metrics)
-  const accessLog = createAccessLog(output, metrics, activity.count, started.log.refusals)
+  const accessLog = createAccessLog(output, metrics, activity.count, started.log.refusals, shown)
   function observe(exchange: Exchange): void {
     // First: log and metrics name the trace.
     tracing?.end(exchange)
     accessLog.observe(exchange)
   }
   const warnOfPeer = (peer: string) =>
-    log.warn({ peer }, 'X-Forwarded-For ignored: its sender is not in listen.trustedProxies')
+    log.warn(
+      { peer: shown.addressOf(peer) },
+      'X-Forwarded-For ignored: its sender is not in listen.trustedProxies',
+    )
   const onIgnoredForwardedFor = throttle(warnOfPeer, WARN_OF_PEER_MS, String, MAX_PEERS)
   const warnOfCertificates = (peer: string) =>
     log.warn({ peer }, 'client certificate ignored: its sender reports several')
@@ -112,7 +119,7 @@ export async function buildService(
   const { wire, loadIssuerKeys } = createWiring(resources, kept)
   let current = resources.replace(() => wire(started))
 
-  const listeners = createListeners(() => current, log, metrics)
+  const listeners = createListeners(() => current, shown, log, metrics)
   const status = (): Status => ({
     workers: 1,
     gateways: opened.gateways(),
@@ -158,6 +165,7 @@ export async function buildService(
         listeners.renew(next)
         return wired
       })
+      overrides.setSecrets(secretParts(next.parameters))
       if (login !== undefined) opened.renew?.(login)
       forget()
     },
@@ -168,7 +176,7 @@ export async function buildService(
     shareSummary: opened.shareSummary,
     events: output.events,
     overrides: async () => listOverrides(overrides.values(), current.config.limits, Date.now()),
-    ...createOperations({ current: () => current, opened, activity, forget, log }),
+    ...createOperations({ current: () => current, opened, activity, forget, log, callerText }),
     forget,
     async close(lameDuck) {
       closing = true

@@ -8,6 +8,7 @@ import { drain } from '../downstream/listener/drain.ts'
 import { type ListenerTls, listen, renewCertificate, tlsOptions } from '../downstream/listener/server.ts'
 import { createLog, type LogOutput } from '../observe/log.ts'
 import { createMetrics } from '../observe/metrics.ts'
+import { secretParts } from '../policy/parameter-kinds.ts'
 import { VERSION } from '../runtime/package.ts'
 import { REVISION } from '../runtime/revision.ts'
 import type { Service } from './service.ts'
@@ -68,6 +69,7 @@ export async function start(config: Config, source?: Source, workers = 1, logFd?
     audit: output.audit,
     operator: started,
     hash: configuration.hash,
+    secrets: () => secretParts(configuration.config().parameters),
     failed: (error) =>
       log.warn({ cause: (error as Error).message }, 'operator request failed; counters unavailable'),
   })

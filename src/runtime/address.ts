@@ -47,6 +47,17 @@ export function networkOf(ip: string): string {
   return groups ? `${groups.map((group) => group.toString(16)).join('-')}/64` : address
 }
 
+/**
+ * Returns the network of an address: the /24 of IPv4, the /48 of IPv6, as the IP anonymisation of
+ * Google Analytics, which clears the last octet or the last 80 bits. Empty for anything else.
+ */
+export function truncateAddress(ip: string): string {
+  const address = normalizeAddress(ip)
+  if (isIP(address) === 4) return `${address.split('.').slice(0, 3).join('.')}.0/24`
+  const groups = parseAddress(address)?.parts.slice(0, 3)
+  return groups === undefined ? '' : `${new ipaddr.IPv6([...groups, 0, 0, 0, 0, 0]).toRFC5952String()}/48`
+}
+
 /** True if a host, an address without brackets or a name, is reached only from this machine. */
 export const isLoopback = (host: string): boolean =>
   host.toLowerCase() === 'localhost' || isInBlocks(host, LOOPBACK)

@@ -51,6 +51,7 @@ export async function startAdmin({
     overview: async () => ({ shown: true }),
     operator: () => operated as OperatorApi,
     hash: () => null,
+    secrets: () => new Set(),
     failed,
     ...parts,
   })

@@ -103,7 +103,7 @@ describe('a key', () => {
   })
 
   it('a key is made from claims and header fields of their kinds only', () => {
-    const parameters = { 'claim:c': 'uuid', 'Header:X-Org': '[a-z]{2}' }
+    const parameters = { 'claim:c': { kind: 'uuid' }, 'Header:X-Org': { kind: '[a-z]{2}' } }
     const uuid = '123e4567-e89b-12d3-a456-426614174000'
     expect(keyOf(['claim:c'], { claims: { c: uuid } }, parameters)).toBe(`p:{${uuid}}:l`)
     expect(() => keyOf(['claim:c'], { claims: { c: 'x' } }, parameters)).toThrow('must be a UUID such as')

@@ -3,6 +3,7 @@ import type { StoreConfig } from '../../src/config/compile.ts'
 import { openStore } from '../../src/process/open-store.ts'
 import type { Log } from '../../src/observe/log.ts'
 import { showGauges } from '../../src/observe/gauges.ts'
+import { showCaller } from '../../src/policy/counted-caller.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import { mergeStatus } from '../../src/observe/status.ts'
 import { startForwarder } from '../helpers/forwarder.ts'
@@ -32,10 +33,10 @@ async function open(
   const log = { info: write('info'), warn: write('warn'), error: write('error') } as unknown as Log
   const metrics = createMetrics()
   const opened = await openStore(
-    { store: { redis, prefix: 't', timeoutMs: 200, onOutage, instances: 1 }, prefix: 't' },
+    { store: { redis, prefix: 't', timeoutMs: 200, onOutage, instances: 1 }, prefix: 't', parameters: {} },
     log,
     metrics,
-    { showKey: String, onAvailable() {} },
+    { showKey: String, callerText: showCaller, onAvailable() {} },
   )
   closing(() => opened.store.close())
   showGauges(metrics, () => ({ ...mergeStatus([]), store: opened.status() }))

@@ -32,6 +32,8 @@ export interface Sender {
   /** Includes the port, unless it is the scheme's default. */
   readonly host: string
   readonly path: string
+  /** True if the path must not be logged. */
+  readonly hidesPath?: boolean
   /** Every `DPoP` value. */
   readonly proofs: readonly string[]
   /** Returns the TLS client certificate in DER. */
@@ -118,7 +120,10 @@ export function createVerifyProof(hosts: readonly string[], tokenLeewayMs = 0): 
         mismatch('htm', htm, [sender.method], 'proof'),
       )
     if (!isRequestedUrl(htu, sender))
-      return invalidProof('The DPoP proof is for another URL.', urlCause(htu, urlOf(sender), hosts))
+      return invalidProof(
+        'The DPoP proof is for another URL.',
+        urlCause(htu, urlOf(sender), hosts, sender.hidesPath),
+      )
     if (ath !== binding.ath)
       return invalidProof(
         'The DPoP proof is for another access token.',

@@ -20,14 +20,18 @@ export function jwkCause(jwk: unknown): string {
   return `${mismatch('kty', jwk['kty'], ['RSA', 'EC', 'OKP'], 'jwk')}; its members: ${shown(Object.keys(jwk))}`
 }
 
-/** Returns the URL that a proof is for, without its query, and the one that it must be for. */
-export function urlCause(htu: unknown, requested: string, hosts: readonly string[]): string {
-  const accepted = `accepted htu: ${loggableUrl(requested)}, at ${shown(hosts)}`
-  return `${accepted}; of the proof: ${htu === undefined ? 'none' : loggableUrl(htu)}`
+/**
+ * Returns the URL that a proof is for, without its query, and the one that it must be for; without
+ * their paths if these must not be logged.
+ */
+export function urlCause(htu: unknown, requested: string, hosts: readonly string[], hidesPath = false) {
+  const loggable = (url: unknown): string => loggableUrl(url, hidesPath)
+  const accepted = `accepted htu: ${loggable(requested)}, at ${shown(hosts)}`
+  return `${accepted}; of the proof: ${htu === undefined ? 'none' : loggable(htu)}`
 }
 
-function loggableUrl(url: unknown): string {
+function loggableUrl(url: unknown, hidesPath: boolean): string {
   if (typeof url !== 'string' || !URL.canParse(url)) return 'no URL'
   const { protocol, host, pathname } = new URL(url)
-  return shown(`${protocol}//${host}${loggablePath(pathname)}`)
+  return shown(`${protocol}//${host}${hidesPath ? '/…' : loggablePath(pathname)}`)
 }

@@ -75,6 +75,12 @@ export function readAccessLine(text: string) {
   /** Returns undefined also for a path or a host that the log has truncated. */
   const wholeOf = (name: string): string | undefined =>
     stringOf(name)?.endsWith('…') ? undefined : stringOf(name)
+  const route = stringOf('route')
+  const path = wholeOf('path')
+  // With `log.path: route`, the path is that of the route.
+  const isPattern = path !== undefined && /\/[:*]/.test(path) && route?.endsWith(path) === true
+  // With `log.ip: truncated`, the address is a network.
+  const ip = stringOf('ip')
   // The claims of an authorisation request are not verified. Other proxies log an unknown client as an empty string.
   const client = line['claimed'] === true ? undefined : stringOf('client') || undefined
   // A line names the client of a verified token, also of one that is then refused. Without a
@@ -101,10 +107,10 @@ export function readAccessLine(text: string) {
     tookMs: isRefused ? 0 : durationMs,
     method,
     host: wholeOf('host'),
-    path: wholeOf('path'),
-    route: stringOf('route'),
+    path: isPattern ? undefined : path,
+    route,
     client,
-    ip: stringOf('ip'),
+    ip: ip?.includes('/') === true ? undefined : ip,
     /** Undecided if the gateway failed to decide or to forward. Calls without limits were admitted. */
     decision: isRefused ? ('refused' as const) : unrefused,
     /** True if it was admitted, and ended without a whole response below 400. */

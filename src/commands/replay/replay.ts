@@ -1,21 +1,16 @@
 import { stat } from 'node:fs/promises'
 import { SingleBar } from 'cli-progress'
 import type { Loaded } from '../../config/load.ts'
-import type { Config } from '../../config/compile.ts'
-import { createRouter } from '../../downstream/router.ts'
-import { segmentsOf } from '../../downstream/target.ts'
-import { Refusal } from '../../errors.ts'
 import type { Decision } from '../../limit/decision.ts'
 import { createLimiter } from '../../limit/limiter.ts'
 import { createMemoryStore } from '../../limit/memory/store.ts'
 import type { Quota } from '../../limit/quota.ts'
-import { NO_FACTS } from '../../policy/facts.ts'
-import { compileRoutes } from '../../policy/routes.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { type Args, type Io, load, positionals, print, textOf, UsageError, wholeOf } from '../io.ts'
 import { formatParagraphs, formatRows, pluralize } from '../format.ts'
+import { createCharges } from './charges.ts'
 import { type LoggedCall, passInOrder, readAccessLine, readLines } from './logs.ts'
-import { createReport, describeClients, describeLimits, describeTotals, unloggedBy } from './report.ts'
+import { createReport, describeClients, describeLimits, describeTotals } from './report.ts'
 
 /** Prints the decisions that the limits of a configuration would have made for the calls of access logs. */
 export async function run(args: Args, io: Io): Promise<void> {
@@ -99,39 +94,6 @@ export async function replay(
   } finally {
     progress.stop()
     await store.close()
-  }
-}
-
-/**
- * Creates the function that returns the quotas of a logged call, or why it has none. Without its
- * path or host, a call is matched by its recorded route.
- */
-function createCharges(config: Config) {
-  // A log may not contain the host of a call.
-  const logged = config.routes.map((route) => ({
-    ...route,
-    hosts: undefined,
-    limits: route.limits.filter((limit) => unloggedBy(limit) === undefined),
-  }))
-  const routes = compileRoutes(logged, config)
-  const match = createRouter(routes)
-  const byPattern = new Map(routes.map((route) => [route.match, { route, params: NO_FACTS.params }]))
-
-  return ({ method, host, path, route: recorded = '', client, ip }: LoggedCall, nowMs: number) => {
-    const isWhole = path !== undefined && host !== undefined
-    const found = isWhole ? match(method, host, segmentsOf(path)) : byPattern.get(recorded)
-    if (found === undefined || 'allow' in found) return 'unmatched'
-    const { route, params } = found
-    if (route.limits.length === 0) return 'unlimited'
-    // The recorded gateway did not authenticate a call that this one would.
-    if (route.authenticate === 'bearer' && client === undefined) return 'lacking'
-    const isLogged = (part: string): boolean =>
-      part === 'client' || part === 'route' || (part === 'ip' ? ip : params[part]) !== undefined
-    if (!route.limits.every(({ per }) => per.every(isLogged))) return 'lacking'
-    if (route.refuseParams(found) !== undefined) return 'unmatched'
-    const caller = { client, ip: ip ?? '' }
-    const quotas = route.quotas(caller, { ...NO_FACTS, params, method, route }, nowMs)
-    return quotas instanceof Refusal ? 'lacking' : quotas
   }
 }
 

@@ -1,18 +1,43 @@
 import { z } from 'zod'
-import { PARAMETER_KINDS, wholeSegment } from '../../policy/parameter-kinds.ts'
+import { CALLER_PARTS } from '../../downstream/router.ts'
+import { type Parameter, PARAMETER_KINDS, wholeSegment } from '../../policy/parameter-kinds.ts'
 import { mustBe } from '../yaml/issue.ts'
-import { stringThat } from './values.ts'
+import { bool, crossField, section, stringThat } from './values.ts'
 
 /** Maximum repetitions without a fixed count. A mismatch costs a value's length to this power. */
 const MAX_REPETITIONS = 2
 const KIND = `${PARAMETER_KINDS.join(', ')} or a regular expression such as "[a-z]{2}[0-9]+"`
-const error = 'names no parameter; write NAME for :NAME of a path, claim:NAME or header:NAME'
+const RULE = `${KIND}; or { kind: KIND, secret: true }`
+const error =
+  'names no parameter; write NAME for :NAME of a path, claim:NAME or header:NAME, or user if it is secret'
 
-export const parameters = z.record(
-  z.string().regex(/^(?:[A-Za-z_][A-Za-z0-9_]*|(?:claim|[Hh]eader):.+)$/s, { error }),
-  stringThat(checkKind, KIND),
-  mustBe('a mapping of path parameters, claims and header fields to their kinds'),
-)
+const kind = stringThat(checkKind, KIND)
+const rule = section({ kind: kind.exactOptional(), secret: bool.prefault(false) })
+const isNumber = (input: unknown) => typeof input === 'number' && 'is a number here; put it in quotes'
+
+export const parameters = z
+  .record(
+    z.string().regex(/^(?:[A-Za-z_][A-Za-z0-9_]*|(?:claim|[Hh]eader):.+)$/s, { error }),
+    z.union([kind.transform((kind): Parameter => ({ kind })), rule], mustBe(RULE, isNumber)),
+    mustBe('a mapping of path parameters, claims and header fields to their kinds'),
+  )
+  .superRefine(
+    crossField(function* (parameters) {
+      for (const [name, parameter] of Object.entries(parameters)) {
+        const message = mistakeIn(name, parameter)
+        if (message !== undefined) yield { path: [name], message, key: true }
+      }
+    }),
+  )
+
+/** Returns the mistake in the rule for a part of a caller that has no kind, or that cannot be a secret. */
+function mistakeIn(name: string, { kind, secret }: Parameter): string | undefined {
+  if (!CALLER_PARTS.has(name)) return undefined
+  if (name === 'user') return kind === undefined ? undefined : 'has no kind; write { secret: true }'
+  if (secret !== true) return undefined
+  if (name === 'ip') return 'cannot be a secret, as limits compare networks; set log.ip instead'
+  return name === 'token' ? 'is always a secret; remove it' : 'cannot be a secret; remove it'
+}
 
 function checkKind(kind: string): boolean | string {
   if (PARAMETER_KINDS.some((name) => name === kind)) return true

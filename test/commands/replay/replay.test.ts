@@ -256,6 +256,58 @@ ${SYNC}`
   })
 })
 
+describe('sluice replay of a log without personal data', () => {
+  const limits = `  requests: { per: [client], limit: 9, window: 1m }
+  accounts: { per: [client, account], limit: 1, window: 1m }
+  addresses: { per: [ip], limit: 1, window: 1m }`
+  const routes = `  - { match: "GET /accounts/:account/all", upstream: data, authenticate: bearer, limits: [requests, accounts] }
+  - { match: "/open", upstream: data, authenticate: none, limits: [addresses] }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`
+  const more = 'parameters: { account: { kind: "[A-Z]{2}[0-9]+", secret: true } }'
+  const config = configFile(limits, { routes, more })
+  const route = 'GET /accounts/:account/all'
+
+  it('counts by the short form of a secret, also where another log has the whole value', async () => {
+    const report = await replayed(
+      [
+        line({ at: 0, route, path: '/accounts/de12…48941f19/all' }),
+        line({ at: 1, route, path: '/accounts/DE1234/all' }),
+        line({ at: 2, route, path: '/accounts/de12…00000000/all' }),
+        line({ at: 3, route, path: '/accounts/1234/all' }),
+      ],
+      config,
+    )
+    expect(report.lines).toMatchObject({ replayed: 3, unmatched: 1 })
+    expect(report.totals).toMatchObject({ calls: 3, refused: 1 })
+  })
+
+  it('takes the recorded route if the path has short forms in which another route could be named', async () => {
+    const recorded = { route: '/*', path: '/accounts/de12…48941f19/bala…ca75286f' }
+    const lines = [
+      line({ at: 0, ...recorded }),
+      line({ at: 1, route, path: '/acco…01234567/de12…48941f19/all' }),
+    ]
+    const report = await replayed(lines, config)
+    expect(report.lines).toMatchObject({ replayed: 1, lacking: 1 })
+  })
+
+  it('leaves out calls whose path or address, which a limit counts by, is not in the log', async () => {
+    const report = await replayed(
+      [
+        line({ at: 0, route, path: '/accounts/:account/all' }),
+        line({ at: 1, route: '/*', path: '/*' }),
+        line({ at: 2, route: '/open', path: '/open', ip: '192.0.2.0/24' }),
+        line({ at: 3, route: '/open', path: '/open', ip: null }),
+      ],
+      config,
+    )
+    expect(report.lines).toMatchObject({ replayed: 1, lacking: 3 })
+    expect(describeReport(report)).toMatch(
+      /3 +without the client, the address or the path that a limit counts by/,
+    )
+  })
+})
+
 describe('sluice replay', () => {
   it('replays every call that reached the limiter, and no call that was refused before', async () => {
     const own = { source: 'gateway', decision: undefined, limit: undefined }

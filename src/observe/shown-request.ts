@@ -1,0 +1,22 @@
+import type { Exchange } from '../gateway/exchange.ts'
+
+/** What log and spans may contain of a request and of addresses. */
+export interface ShownRequest {
+  /** Returns an address, or its network; null if addresses are left out. */
+  addressOf(address: string): string | null
+  /** Formats callers; leaves out those of which nothing may be shown. */
+  callerTexts(callers: Exchange['callers']): readonly string[]
+  /** Returns the path of a request; undefined if it has none, or no route. */
+  pathOf(exchange: Pick<Exchange, 'path' | 'route'>): string | undefined
+}
+
+/** Shows everything, as the default settings do. */
+export const SHOW_ALL: ShownRequest = {
+  addressOf: (address) => address,
+  callerTexts: (callers) => callers.map(({ shown }) => shown),
+  pathOf: ({ path }) => path,
+}
+
+/** Returns the path of the route as configured, without methods and host. */
+export const routePath = ({ route }: Pick<Exchange, 'route'>): string | undefined =>
+  route?.match.slice(route.match.indexOf('/'))

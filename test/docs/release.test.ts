@@ -102,7 +102,8 @@ describe('scripts/', () => {
     })
     const folder = createFolder()
     onTestFinished(() => rmSync(folder, { recursive: true }))
-    for (const name of ['scripts', 'package.json', 'CHANGELOG.md'])
+    const alerts = ['config/prometheus/alerts.yaml', 'test/observe/alerts.test.yaml']
+    for (const name of ['scripts', 'package.json', 'CHANGELOG.md', ...alerts])
       cpSync(join(REPOSITORY, name), join(folder, name), { recursive: true })
     const check = (repository: string) => scriptIn(folder, repository, 'check-release.sh', `v${version}`)
     const set = (url: string) => scriptIn(folder, '', 'set-repository.sh', url)
@@ -120,6 +121,13 @@ describe('scripts/', () => {
       homepage: 'https://git.example/me/sluice#readme',
       bugs: { url: 'https://git.example/me/sluice/issues' },
     })
+    for (const name of alerts) {
+      const text = readFileSync(join(folder, name), 'utf8')
+      expect(text).toContain(
+        'runbook_url: https://git.example/me/sluice/blob/main/docs/runbook.md#sluiceerrors',
+      )
+      expect(text).not.toContain('repository.invalid')
+    }
     for (const repository of ['', 'me/sluice'])
       expect(check(repository)).toEqual({ status: 0, stdout: '', stderr: '' })
     expect(check('you/sluice')).toMatchObject({

@@ -31,8 +31,13 @@ interface Dashboard {
   readonly panels: readonly Panel[]
   readonly templating: { readonly list: readonly { readonly name: string; readonly type: string }[] }
 }
+interface Rule {
+  readonly alert: string
+  readonly expr: string
+  readonly annotations: Readonly<Record<string, string>>
+}
 interface Rules {
-  readonly groups: readonly { readonly rules: readonly { readonly alert: string; readonly expr: string }[] }[]
+  readonly groups: readonly { readonly rules: readonly Rule[] }[]
 }
 
 const text = readFileSync(join(CONFIG, 'grafana/sluice.json'), 'utf8')
@@ -65,6 +70,51 @@ await until('all are counted', async () => {
   return counts.reduce((sum, [, count]) => sum + Number(count), 0) === 3
 })
 await gateway.close()
+
+/** The metrics of a gateway before its first request, of which it cannot read the keys and Redis. */
+const fresh = await startGateway(
+  {
+    data: data.url,
+    store: '{ redis: { url: "redis://127.0.0.1:1" } }',
+    limits: `limits:
+  requests: { per: [client], limit: 10, window: 1m }
+  trial: { per: [client], limit: 5, window: 1m, shadow: true }`,
+    routes: `routes:
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }`,
+    tokens: TOKENS.replace(
+      / }$/,
+      `, introspection: { url: "${introspection.url}", clientId: sluice, clientSecret: secret } }`,
+    ),
+    more: 'metrics: { clients: listed }\nclients: [{ id: acme }]\nfailures: { limit: 5, window: 1m }',
+  },
+  join(folder, 'fresh.yaml'),
+)
+const freshMetrics = (await call(fresh.adminPort, { path: '/metrics' })).body
+await fresh.close()
+
+/**
+ * Evaluates expressions on series that have had the values of the fresh gateway since its start.
+ * Returns those without a result.
+ */
+function emptyOf(expressions: readonly string[]): readonly string[] {
+  const samples = [...freshMetrics.matchAll(/^(\w+)(?:\{(.*)\})? (\S+)$/gm)]
+  const input_series = samples.map(([, name, labels, value]) => ({
+    series: `${name}{${labels === undefined ? '' : `${labels},`}job="sluice",instance="a"}`,
+    values: `${value === 'NaN' ? 0 : Number(value)}+0x20`,
+  }))
+  input_series.push({ series: 'up{job="sluice",instance="a"}', values: '1+0x20' })
+  const file = join(folder, 'fresh-expressions.yaml')
+  function haveResults(some: readonly string[]): boolean {
+    const promql_expr_test = some.map((expr) => ({
+      expr: `count(${expr}) > bool 0`,
+      eval_time: '10m',
+      exp_samples: [{ labels: '{}', value: 1 }],
+    }))
+    writeFileSync(file, stringify({ tests: [{ interval: '1m', input_series, promql_expr_test }] }))
+    return promtool(['test', 'rules', file])[0] === 0
+  }
+  return haveResults(expressions) ? [] : expressions.filter((expr) => !haveResults([expr]))
+}
 
 /** Public names, which operators use in their own alerts and panels. */
 const NAMES = [
@@ -172,6 +222,50 @@ describe('config/prometheus', () => {
   })
 })
 
+describe('the runbook of alerts', () => {
+  const runbook = readFileSync(join(CONFIG, '../docs/runbook.md'), 'utf8')
+  const [alerts] = runbook.split('\n## Without an alert\n')
+  const sections = alerts!.split(/^## /m).slice(1)
+
+  it('has a section for each alert, in the order of their names, with what it means, where to look and what to do', () => {
+    const names = rules.map(({ alert }) => alert).toSorted()
+    expect(sections.map((section) => section.split('\n', 1)[0])).toEqual(names)
+    for (const section of sections)
+      expect([...section.matchAll(/^\*\*(\w+)\.\*\* \S/gm)].map(([, part]) => part)).toEqual([
+        'Means',
+        'Look',
+        'Do',
+      ])
+  })
+
+  it('is where the runbook_url of each alert leads', () => {
+    const places = rules.map(({ annotations }) =>
+      annotations['runbook_url']!.replace(/^https:\/\/\S+\/blob\/main\//, ''),
+    )
+    expect(places).toEqual(rules.map(({ alert }) => `docs/runbook.md#${alert.toLowerCase()}`))
+  })
+})
+
+describe('a gateway before its first request', () => {
+  it('shows every series of counters and histograms that alerts compare', () => {
+    const selectors = rules.flatMap(({ expr }) => expr.match(/\bsluice_\w+(?:\{[^}]*\})?/g) ?? [])
+    // Only a listed client that has called has series, and only a certificate in the file.
+    const compared = selectors
+      .map((selector) =>
+        selector.replace(',client!="",client!="other"', '').replace('client!="",client!="other"', ''),
+      )
+      .filter((selector) => !selector.startsWith('sluice_certificate_'))
+    expect(compared.length).toBeGreaterThan(40)
+    expect(emptyOf([...new Set(compared)])).toEqual([])
+  })
+
+  it('has no panel of the dashboard without data, except that of certificates', () => {
+    const mine = shown.filter(({ title }) => title !== 'Certificates expire in')
+    const expressions = mine.map(({ expr }) => expr.replaceAll('$job', 'sluice').replaceAll('$instance', 'a'))
+    expect(emptyOf(expressions)).toEqual([])
+  })
+})
+
 describe('config/grafana/sluice.json', () => {
   it('reads its data from the selected source', () => {
     expect(dashboard.templating.list.map(({ name, type }) => [name, type])).toEqual([
@@ -226,7 +320,7 @@ describe('expressions of alerts and panels', () => {
     )
     // Labels of Prometheus, and of metrics that need a file, which this gateway does not have.
     const labels = new Set(['job', 'instance', 'hash', 'certificate'])
-    for (const [, label] of metrics.matchAll(/[{,]([a-z]+)="/g)) labels.add(label!)
+    for (const [, label] of (metrics + freshMetrics).matchAll(/[{,]([a-z]+)="/g)) labels.add(label!)
 
     const used = expr.match(/\b(?:sluice|process|nodejs)_\w+/g) ?? []
     expect(used.length > 0 || /^(?:sum|absent)?\(?up\{/.test(expr)).toBe(true)

@@ -180,7 +180,7 @@ export class Exchange implements Facts {
   /** The callers whom the limits that were charged, or refused, count. */
   callers: readonly ShownCaller[] = NONE
 
-  // answer
+  // forward
   forwardedAt: number | undefined = undefined
   /** The span of its trace, opaque to the gateway. */
   span: unknown = undefined

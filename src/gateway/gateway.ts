@@ -12,19 +12,25 @@ import { ambiguousFraming, badRequest, methodNotAllowed, notFound, Refusal } fro
 import type { Decision } from '../limit/decision.ts'
 import { exceeded } from './rate-limit-fields.ts'
 import { callAtIterationEnd } from '../runtime/batch.ts'
-import { answer, endCall, limitFields, recordEnd, refuse, toRefusal, write } from './answer.ts'
 import { authenticate, refuseCounted } from './authenticate.ts'
+import { endCall, recordEnd } from './end.ts'
 import type { GatewayDeps, Identified, Outcome, Parsed, Routed } from './exchange.ts'
 import { Exchange } from './exchange.ts'
+import { forward, limitFields } from './forward.ts'
+import { Phases } from './phases.ts'
 import { answerPreflight } from './preflight.ts'
-
-type Phase = (deps: GatewayDeps, exchange: Identified) => Outcome | Promise<Outcome>
+import { refuse, toRefusal, write } from './respond.ts'
 
 /**
- * The phases of a request, in order. Each returns the refusal that ends the request, or undefined.
- * For a bound token, `authenticate` already asks the limiter's cache: `limit` uses what it refuses.
+ * The phases of a request, in order, and what is known after each. For a bound token, `authenticate`
+ * already asks the limiter's cache: `limit` uses what it refuses.
  */
-const PHASES: readonly Phase[] = [parse, match, screen, authenticate, limit, answer]
+const PHASES = Phases.first<Parsed>(parse)
+  .next<Routed>(match)
+  .next(screen)
+  .next<Identified>(authenticate)
+  .next(limit)
+  .next(forward).list
 
 /** Creates the gateway, which serves one request per call. Calls `done` when the response is closed and logged. */
 export function createGateway(deps: GatewayDeps): Serve {
@@ -190,7 +196,7 @@ function screenFramed({ failures }: GatewayDeps, exchange: Routed): Outcome {
 
 /**
  * Charges the limits. Returns a 429 if one is exceeded, a 401 for a replayed proof; throws or
- * rejects with a 503 under `onOutage: deny`. For `respond` routes, `answer` charges the proof.
+ * rejects with a 503 under `onOutage: deny`. For `respond` routes, `forward` charges the proof.
  */
 function limit(deps: GatewayDeps, exchange: Identified): Outcome | Promise<Outcome> {
   const { quotas, proved, route } = exchange

@@ -1,0 +1,26 @@
+import type { Exchange, GatewayDeps, Outcome } from './exchange.ts'
+
+/** A phase of a request, which may read what `Known` says. Returns the refusal that ends the request, or undefined. */
+export type Phase<Known> = (deps: GatewayDeps, exchange: Known) => Outcome | Promise<Outcome>
+
+/** Phases in their order, after which an exchange is known as `Known` says. */
+export class Phases<Known extends Exchange> {
+  readonly list: readonly Phase<Known>[]
+
+  private constructor(list: readonly Phase<Known>[]) {
+    this.list = list
+  }
+
+  /** Begins with the phase that knows nothing of the exchange, after which it is known as `Next` says. */
+  static first<Next extends Exchange>(phase: Phase<Exchange>): Phases<Next> {
+    return new Phases<Next>([phase])
+  }
+
+  /**
+   * Adds a phase, after which an exchange is known as `Next` says. The compiler refuses a phase that
+   * reads what none before it has found.
+   */
+  next<Next extends Known = Known>(phase: Phase<Known>): Phases<Next> {
+    return new Phases<Next>([...this.list, phase])
+  }
+}

@@ -32,7 +32,7 @@ export function accessLine(
   }
   line += text('client', caller?.client ?? exchange.refusal?.client)
   if (claimed !== undefined) line += `${text('client', claimed)},"claimed":true`
-  if (exchange.callers.length > 0) line += text('caller', callersText(shown.callerTexts(exchange.callers)))
+  if (exchange.callers.length > 0) line += text('caller', callersText(exchange.callers, shown))
   line += addressField(shown.addressOf(exchange.ip))
   const traceId =
     exchange.sampledTraceId ?? parseTraceparent(exchange.request.headers['traceparent'])?.traceId
@@ -79,8 +79,13 @@ export const statusOf = ({ status }: Exchange): number => (status === 0 ? 499 : 
 export const withOmitted = (line: string, omitted: number): string =>
   omitted === 0 ? line : `${line.slice(0, -END.length)},"omitted":${omitted}${END}`
 
-export const callersText = (callers: readonly string[]): string | undefined =>
-  callers.length > 1 ? callers.map(cut).join(', ') : cut(callers[0])
+/** Formats callers; undefined if nothing of them may be shown. */
+export function callersText(callers: Exchange['callers'], shown: ShownRequest): string | undefined {
+  const [first] = callers
+  if (callers.length === 1) return cut(shown.shownAs(first!)) || undefined
+  const texts = callers.map((caller) => cut(shown.shownAs(caller)))
+  return texts.filter(Boolean).join(', ') || undefined
+}
 
 const addressField = (ip: string | null): string => (ip === null ? ',"ip":null' : `,"ip":"${ip}"`)
 

@@ -30,10 +30,7 @@ export function createShownRequest({ path, ip }: Settings) {
   return {
     addressOf,
     callerText,
-    callerTexts:
-      ip === 'full'
-        ? SHOW_ALL.callerTexts
-        : (callers) => callers.map(({ parts }) => callerText(parts)).filter(Boolean),
+    shownAs: ip === 'full' ? SHOW_ALL.shownAs : ({ parts }) => callerText(parts),
     pathOf: path === 'full' ? SHOW_ALL.pathOf : routePath,
   } satisfies ShownRequest & { callerText(caller: CountedCaller): string }
 }

@@ -4,8 +4,8 @@ import type { Exchange } from '../gateway/exchange.ts'
 export interface ShownRequest {
   /** Returns an address, or its network; null if addresses are left out. */
   addressOf(address: string): string | null
-  /** Formats callers; leaves out those of which nothing may be shown. */
-  callerTexts(callers: Exchange['callers']): readonly string[]
+  /** Formats a counted caller; empty if nothing of it may be shown. */
+  shownAs(caller: Exchange['callers'][number]): string
   /** Returns the path of a request; undefined if it has none, or no route. */
   pathOf(exchange: Pick<Exchange, 'path' | 'route'>): string | undefined
 }
@@ -13,7 +13,7 @@ export interface ShownRequest {
 /** Shows everything, as the default settings do. */
 export const SHOW_ALL: ShownRequest = {
   addressOf: (address) => address,
-  callerTexts: (callers) => callers.map(({ shown }) => shown),
+  shownAs: ({ shown }) => shown,
   pathOf: ({ path }) => path,
 }
 

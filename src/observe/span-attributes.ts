@@ -41,7 +41,7 @@ function refusalAttributes({ refusal, decision, callers }: Exchange, shown: Show
     'sluice.code': refusal.code,
     'sluice.of': decision?.refusedBy?.limit,
     'sluice.retry_after_secs': refusal.retryAfterSecs,
-    'sluice.caller': callersText(shown.callerTexts(callers)),
+    'sluice.caller': callersText(callers, shown),
   }
 }
 

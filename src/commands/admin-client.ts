@@ -22,7 +22,7 @@ const HEALTH_TIMEOUT_MS = 2000
  * a client certificate, replaces the file's token.
  */
 export async function findAdmin(args: Args, io: Io) {
-  const token = readToken(io.env['ADMIN_TOKEN'])
+  const token = readOwnToken(io)
   const text = textOf(args, 'admin')
   if (text !== undefined) {
     if (/^https?:\/\/[^/?#@]+\/?$/i.test(text) && URL.canParse(text))
@@ -64,6 +64,19 @@ async function readAdmin(args: Args, io: Io) {
   } catch (error) {
     return { section: none, problem: (error as Error).message }
   }
+}
+
+/**
+ * Returns the token of ADMIN_TOKEN. Throws if it names a file that cannot be read: the token of the
+ * configuration is that of somebody else.
+ */
+function readOwnToken({ env }: Io): string | undefined {
+  const value = env['ADMIN_TOKEN'] || undefined
+  const file = value && secretFile(value, process.cwd())
+  if (file === undefined) return value
+  return readSecret(file, (mistake) => {
+    throw new UsageError(`ADMIN_TOKEN ${mistake}.`)
+  })
 }
 
 /** Returns undefined also for a token whose file cannot be read. */

@@ -1,11 +1,12 @@
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { connect } from 'node:tls'
 import { once } from 'node:events'
 import { describe, expect, it } from 'vitest'
 import { createFolder } from '../helpers/folder.ts'
-import { startLogging, yaml } from '../helpers/gateway.ts'
+import { startGateway, startLogging, yaml } from '../helpers/gateway.ts'
 import { bearerOf, callSecurely, OPERATOR_TOKENS, setting } from '../helpers/operators.ts'
+import { freePort } from '../helpers/redis.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { sluice } from '../commands/run.ts'
@@ -19,6 +20,7 @@ const [ada, desk, unlisted, stranger] = [
   makeCertificate('unlisted'),
   makeCertificate('ada'),
 ]
+const night = makeCertificate('Jürgen')
 
 /** Writes the files of a gateway whose operators have certificates, and starts it. */
 async function start(admin = '') {
@@ -26,7 +28,7 @@ async function start(admin = '') {
   const write = (name: string, text: string) => writeFileSync(join(folder, name), text)
   write('cert.pem', server.cert)
   write('key.pem', server.key)
-  write('operators.pem', ada.cert + desk.cert + unlisted.cert)
+  write('operators.pem', ada.cert + desk.cert + night.cert + unlisted.cert)
   const text = yaml({
     data: upstream.url,
     admin: `
@@ -35,6 +37,7 @@ async function start(admin = '') {
   tokens:
     - { name: ops, token: ${OPERATOR_TOKENS.ops}, may: set }
     - { name: ada, subject: CN=ada, may: set }
+    - { name: night, subject: 'CN=J\\C3\\BCrgen', may: [requests] }
     - { name: desk, subject: 'CN=desk\\, first\\+floor', may: read }
 ${admin}`,
   })
@@ -50,6 +53,7 @@ describe('a client certificate', () => {
   it('names the operator by its subject, with the rights of the entry', async () => {
     expect((await ask('/overview', certificateOf(ada))).json.operator).toEqual({ name: 'ada', may: 'set' })
     expect((await ask('/overview', certificateOf(desk))).json.operator).toEqual({ name: 'desk', may: 'read' })
+    expect((await ask('/overview', certificateOf(night))).json.operator.name).toBe('night')
     const change = setting({ requests: 5 })
     expect((await ask('/limits/acme', { ...certificateOf(ada), ...change })).json).toMatchObject({
       by: 'ada',
@@ -97,6 +101,21 @@ describe('a client certificate', () => {
     const rebound = { ...certificateOf(ada), headers: { Host: 'evil.example' } }
     expect((await ask('/overview', rebound)).status).toBe(403)
   })
+})
+
+it('is https in the links of other consoles', async () => {
+  const { text, write, folder } = gateway
+  const port = await freePort()
+  write(
+    'named.yaml',
+    text.replace('  port: 0\n  tls', `  port: ${port}\n  host: 0.0.0.0\n  hosts: [sluice.internal]\n  tls`),
+  )
+  const named = await startGateway(
+    readFileSync(join(folder, 'named.yaml'), 'utf8'),
+    join(folder, 'named.yaml'),
+  )
+  const { gateways } = (await callSecurely(named.adminPort, '/overview', certificateOf(ada))).json
+  expect(gateways[0].admin).toBe(`https://sluice.internal:${port}`)
 })
 
 describe('a reload', () => {
@@ -175,6 +194,9 @@ describe('the commands', () => {
     expect(
       await by(['--ca', ca], { ADMIN_TOKEN: `file:${write('token', `${OPERATOR_TOKENS.ops}\n`)}` }),
     ).toBe('ops')
+    expect(await by(['--ca', ca], { ADMIN_TOKEN: 'file:/nowhere/token' })).toContain(
+      'ADMIN_TOKEN refers to /nowhere/token, which does not exist.',
+    )
     expect(await by([], { ADMIN_TOKEN: OPERATOR_TOKENS.ops })).toContain(
       'SELF_SIGNED_CERT; give the authority',
     )

@@ -4,6 +4,7 @@ import { BESIDE, completed, load } from './load-text.ts'
 
 const DAY_MS = 86_400_000
 const LISTEN = completed('listen: { tls: { cert: chain.pem, key: ./key.pem, clientCa: cert.pem } }')
+const ADMIN = completed('admin: { tls: { cert: chain.pem, key: key.pem } }')
 const UPSTREAM = completed(
   'upstreams: { data: { url: https://a, tls: { ca: chain.pem, servername: data.internal, cert: cert.pem, key: key.pem } } }',
 )
@@ -32,6 +33,7 @@ describe('TLS', () => {
     ['the listener', LISTEN, 31, /sluice\.yaml:1:24: listen\.tls\.cert: expired at /],
     ['the listener', LISTEN, 20, /sluice\.yaml:1:24: listen\.tls\.cert: is valid until .*; renew it$/],
     ['the listener', LISTEN, -7, /sluice\.yaml:1:24: listen\.tls\.cert: is valid only from /],
+    ['the admin listener', ADMIN, 31, /sluice\.yaml:1:23: admin\.tls\.cert: expired at /],
     ['an upstream', UPSTREAM, 31, /upstreams\.data\.tls\.cert: expired at /],
     ['Redis', REDIS, 31, /store\.redis\.tls\.cert: expired at /],
   ])(

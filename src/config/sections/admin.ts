@@ -20,7 +20,14 @@ const SUBJECT = /^[A-Za-z0-9.]+=(?:[^,\\]|\\.)+(?:,[A-Za-z0-9.]+=(?:[^,\\]|\\.)+
 const subject = stringThat(
   (text) => SUBJECT.test(text),
   'a subject such as CN=support,O=Example, as "openssl x509 -noout -subject -nameopt RFC2253" prints it',
-)
+).transform(withoutEscapedUtf8)
+
+/** Replaces the escaped bytes of letters such as ü, which OpenSSL prints as \C3\BC, by the letters. */
+function withoutEscapedUtf8(subject: string): string {
+  return subject.replaceAll(/(?:\\[89A-F][0-9A-F])+/gi, (escapes) =>
+    Buffer.from(escapes.replaceAll('\\', ''), 'hex').toString(),
+  )
+}
 
 const RIGHTS = 'read, set, or a list of the limits that it may change, such as [requests]'
 const may = z.union(

@@ -1,10 +1,10 @@
-import { randomUUID } from 'node:crypto'
-import { constants, open, rename, rm, writeFile } from 'node:fs/promises'
+import { constants, open } from 'node:fs/promises'
 import { setImmediate as nextIteration } from 'node:timers/promises'
 import type { Log } from '../observe/log.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from '../runtime/instant.ts'
 import { isObject, parseObject } from '../runtime/json.ts'
+import { replaceFile } from '../runtime/replace-file.ts'
 
 /** Overrides as Redis keeps them: fields with their values, and the version. */
 type Fields = Readonly<Record<string, string>>
@@ -96,7 +96,7 @@ async function readBounded(file: string) {
     const stat = await handle.stat()
     if (!stat.isFile()) throw new Error('is not a regular file')
     if (stat.size > MAX_BYTES) throw new Error(TOO_LARGE)
-    return { bytes: await handle.readFile(), writtenAt: stat.mtimeMs }
+    return { bytes: await handle.readFile(), writtenAt: stat.mtime.getTime() }
   } finally {
     await handle.close()
   }
@@ -131,19 +131,8 @@ const holds = (file: string, bytes: Buffer): Promise<boolean> =>
     () => false,
   )
 
-/**
- * Replaces a file at once, so that no reader sees a part of it. Only this user may read it: callers
- * and notes of operators are in it.
- */
+/** Replaces the file, which only this user may read: callers and notes of operators are in it. */
 async function replace(file: string, bytes: Buffer): Promise<void> {
   if (bytes.length > MAX_BYTES) throw new Error(TOO_LARGE)
-  // A random name: processes of several containers may have the same id.
-  const temporary = `${file}.${randomUUID()}.tmp`
-  try {
-    await writeFile(temporary, bytes, { mode: 0o600, flag: 'wx', flush: true })
-    await rename(temporary, file)
-  } catch (error) {
-    await rm(temporary, { force: true }).catch(() => {})
-    throw error
-  }
+  await replaceFile(file, bytes)
 }

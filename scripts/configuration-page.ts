@@ -29,8 +29,13 @@ annotated example with every key.
 - [Reload](operating.md#reload) says what a reload applies, and what needs a restart.
 `
 
-/** Returns the reference of the configuration's keys as Markdown, from the JSON Schema of the file. */
-export function configurationPage(schema: object): string {
+const TEAM = `## The file of a team
+
+A file that \`include\` matches has one or both of these keys, and \`routes\`, \`limits\`, \`upstreams\` and \`parameters\` as
+above. [Many teams, one gateway](operating.md#many-teams-one-gateway) explains them.`
+
+/** Returns the reference of the configuration's keys as Markdown, from the JSON Schemas of the file and of a team's file. */
+export function configurationPage(schema: object, team: object): string {
   const { properties = {}, required = [] } = schema as Schema
   const sections = Object.entries(properties).map(([name, section]) => {
     const below = rowsBelow(name, section)
@@ -43,7 +48,10 @@ export function configurationPage(schema: object): string {
       ['| key | value | default | |', '|---|---|---|---|', ...rows].join('\n'),
     ].join('\n\n')
   })
-  return `${[HEAD.trimEnd(), ...sections].join('\n\n')}\n`
+  const ofTeams = Object.entries((team as Schema).properties ?? {}).filter(([key]) => !(key in properties))
+  const rows = ofTeams.map(([key, property]) => row(key, property))
+  const table = ['| key | value | default | |', '|---|---|---|---|', ...rows].join('\n')
+  return `${[HEAD.trimEnd(), ...sections, TEAM, table].join('\n\n')}\n`
 }
 
 /** Returns the rows of the keys of a mapping, of its values, or of the items of a list. */

@@ -97,6 +97,10 @@ export function methodNotAllowed(methods: readonly string[]): Refusal {
 export const serviceUnavailable = (message: string, cause?: unknown): Refusal =>
   new Refusal('ServiceUnavailable', message, { cause, headers: { 'Retry-After': '1' } })
 
+/** Returns the 503 for what a team owns whose file has mistakes, and no valid version. */
+export const teamUnavailable = (): Refusal =>
+  serviceUnavailable('The configuration of this part of the API is invalid.')
+
 /** An operator asked for something that does not exist; the message names the remedy. */
 export class InvalidQuestion extends Error {
   override readonly name: string = 'InvalidQuestion'

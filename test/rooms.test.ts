@@ -24,10 +24,12 @@ const ROOMS = `
   admin              | admin/overview downstream errors gateway observe policy runtime                      |
   config/yaml        | runtime                                                                      | fastest-levenshtein yaml zod
   config/sections    | authenticate/token config/yaml downstream limit/redis policy runtime | zod
-  config             | authenticate/token config/sections config/yaml downstream limit/redis policy par runtime | yaml zod
-  process            | admin admin/overview authenticate/proof authenticate/token config downstream downstream/listener errors gateway limit limit/fallback limit/memory limit/redis policy observe par process/workers runtime upstream |
+  config             | authenticate/token config/kept config/sections config/teams config/yaml downstream limit/redis policy par runtime | yaml zod
+  config/teams       | config config/sections config/yaml downstream policy runtime                 |
+  config/kept        | config config/yaml runtime                                                   | yaml
+  process            | admin admin/overview authenticate/proof authenticate/token config config/kept downstream downstream/listener errors gateway limit limit/fallback limit/memory limit/redis policy observe par process/workers runtime upstream |
   process/workers    | admin admin/overview config observe policy process runtime                   |
-  commands           | admin authenticate/token commands/init commands/limits commands/past commands/replay commands/sandbox config config/sections config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
+  commands           | admin authenticate/token commands/init commands/limits commands/past commands/replay commands/sandbox config config/sections config/teams config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
   commands/init      | authenticate/token commands config config/sections                           |
   commands/limits    | admin admin/overview commands config/sections observe policy runtime |
   commands/past      | commands commands/replay gateway runtime                                    |

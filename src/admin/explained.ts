@@ -27,6 +27,8 @@ export interface Explained {
 interface ExplainedRoute extends Pick<Route, 'match' | 'authenticate' | 'scope' | 'maxBody'> {
   /** The position in the configuration, counted from 0. */
   readonly index: number
+  /** The team whose file has the route; absent for the main file. */
+  readonly team?: string
   readonly params: Params
   /** Issuers of the accepted tokens or request objects. */
   readonly issuers: readonly string[]

@@ -3,6 +3,7 @@ import http, { type IncomingMessage } from 'node:http'
 import { dirname, resolve } from 'node:path'
 import { text as read } from 'node:stream/consumers'
 import { parseDocument } from 'yaml'
+import { readTexts } from '../config/teams/read-teams.ts'
 import { readSecret, readText, secretFile } from '../config/text.ts'
 import { mapTexts, substitute } from '../config/yaml/source.ts'
 import { isObject, type JsonObject, parseObject } from '../runtime/json.ts'
@@ -58,9 +59,12 @@ async function readAdmin(args: Args, io: Io) {
     const text = await readText(file)
     // The parser goes on after an error, which may be in another section.
     const document = parseDocument(text, { merge: true, prettyErrors: false, logLevel: 'error' })
-    const { admin } = (document.toJS() ?? {}) as JsonObject
+    const { admin, include } = (document.toJS() ?? {}) as JsonObject
     const section = mapTexts(admin, (value) => substitute(value, io.env))
-    return { section: isObject(section) ? section : none, source: { file, text } }
+    return {
+      section: isObject(section) ? section : none,
+      source: { file, ...(await readTexts(text, file, include, io.env)) },
+    }
   } catch (error) {
     return { section: none, problem: (error as Error).message }
   }

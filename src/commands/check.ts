@@ -1,13 +1,17 @@
 import { metadataPath } from '../authenticate/token/resource-metadata.ts'
 import { Document, type Node, visit } from 'yaml'
 import { readText } from '../config/text.ts'
-import { overridden } from '../config/load.ts'
+import { overridden } from '../config/main-file.ts'
 import type { Config } from '../config/compile.ts'
-import { differences, shownSettings } from '../config/shown-settings.ts'
+import { teamJsonSchema } from '../config/schema.ts'
+import { shownSettings } from '../config/shown-settings.ts'
+import { readTexts } from '../config/teams/read-teams.ts'
+import { teamNameOf, variablesOf } from '../config/teams/team-file.ts'
+import { changesBetween, type TeamText } from '../config/texts.ts'
 import { problemLine } from '../config/yaml/issue.ts'
 import { mapTexts, readSource, substitute } from '../config/yaml/source.ts'
 import { describeTopology } from '../limit/redis/options.ts'
-import { formatList, formatTable, formatWindow, pluralize } from './format.ts'
+import { formatList, formatParagraphs, formatTable, formatWindow, pluralize } from './format.ts'
 import { type Args, type Io, load, overridesOf, print, textOf } from './io.ts'
 import { assertTracingPackages } from './tracing-packages.ts'
 
@@ -23,15 +27,31 @@ export async function run(args: Args, io: Io): Promise<number> {
   const { value } = readSource(text, file)
   const other = textOf(args, 'against')
   if (other !== undefined) {
-    const changes = differences(await readText(other), value, other)
+    const before = await readText(other)
+    const { include } = readSource(before, other).value
+    const changes = changesBetween(await readTexts(before, other, include, io.env), loaded, other, value)
     print(io, args, { changes }, () => changes.join('\n') || `No differences from ${other}.`)
     return 0
   }
   const substituted = mapTexts(value, (written) => substitute(written, io.env))
   const shown = shownSettings(overridden(substituted, overridesOf(args)))
-  const described = () => `${summary(config, file)}\n\n${settingsText(shown)}`
-  print(io, args, { ...shown.settings, warnings: config.warnings }, described)
+  const teams = loaded.teams.map((team) => ({ path: team.path, shown: shownTeam(team, io) }))
+  const described = () =>
+    formatParagraphs([
+      summary(config, file),
+      settingsText(shown),
+      ...teams.map(({ path, shown }) => `# ${path}\n${settingsText(shown)}`),
+    ])
+  const ofTeams = Object.fromEntries(teams.map(({ path, shown }) => [teamNameOf(path), shown.settings]))
+  const all = { ...shown.settings, ...(teams.length > 0 && { teams: ofTeams }), warnings: config.warnings }
+  print(io, args, all, described)
   return 0
+}
+
+function shownTeam({ path, text }: TeamText, { env }: Io) {
+  const own = variablesOf(teamNameOf(path), env)
+  const value = mapTexts(readSource(text, path).value, (written) => substitute(written, own))
+  return shownSettings(value, teamJsonSchema())
 }
 
 function summary(config: Config, file: string): string {
@@ -57,6 +77,7 @@ function summary(config: Config, file: string): string {
     ['counted', store === 'memory' ? 'in this process' : describeTopology(store.redis.topology)],
     ['clients', `${clients.length} in the file, ${config.clientLimits.size} with own limits`],
     ['routes', String(routes.filter(({ respond }) => respond !== 'resource').length)],
+    ['teams', config.teams.map(({ match, file }) => `${match} by ${file}`).join(', ') || undefined],
     [
       'resource',
       config.resource && `${config.resource}; ${metadataPath(config.resource)} is served before the routes`,

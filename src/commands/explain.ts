@@ -1,6 +1,6 @@
-import { createHash } from 'node:crypto'
 import type { Explained } from '../admin/explained.ts'
 import { PARAMETERS, type RequestLine } from '../admin/operator-api.ts'
+import { hashOf } from '../config/texts.ts'
 import { explain, parseQuestion } from '../process/explain.ts'
 import { ask, findAdmin, NoAnswer } from './admin-client.ts'
 import { formatList, formatParagraphs, formatRows, formatTable, formatWindow, pluralize } from './format.ts'
@@ -36,7 +36,7 @@ async function explainLive(question: RequestLine, args: Args, io: Io): Promise<E
   try {
     // `configuration` is the SHA-256 of the file in force; null if the gateway was started without a file.
     const explained = await ask<Explained & { readonly configuration: string | null }>(admin, path)
-    const hash = source && createHash('sha256').update(source.text).digest('hex')
+    const hash = source && hashOf(source)
     if (hash !== undefined && ![hash, null].includes(explained.configuration)) {
       const problem = `${source!.file} is not the configuration in force at ${admin.url}`
       const reason = 'it was not reloaded, or was rejected; --offline explains the file'
@@ -96,15 +96,16 @@ function describeLimit(row: Explained['limits'][number]) {
 }
 
 function describeRoute(route: NonNullable<Explained['route']>, limits: Explained['limits']) {
-  const { match, index, params, authenticate, upstream, respond, origins, name, labels } = route
+  const { match, index, params, authenticate, upstream, respond, origins, name, labels, team } = route
   const named = Object.entries(params).map(([name, value]) => `:${name} is ${value}`)
   const required = [
     ...route.issuers.map((issuer) => `issuer ${issuer}`),
     ...route.scope.map((scope) => `scope ${scope}`),
     ...limits.flatMap(refusalsOf),
   ]
+  const place = `routes[${index}]${team === undefined ? '' : ` of the team ${team}`}`
   return [
-    ['route', match, formatList([respond === 'resource' ? 'tokens.resource' : `routes[${index}]`, ...named])],
+    ['route', match, formatList([respond === 'resource' ? 'tokens.resource' : place, ...named])],
     ...describeMetrics(name, labels),
     ['identify', authenticate, formatList([...new Set(required)])],
     ['answer', upstream ?? respond ?? 'forwardAuth', formatList(origins)],

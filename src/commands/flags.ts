@@ -23,6 +23,7 @@ export const OVERRIDES = {
   'admin-port': override('admin.port', 'port of the admin listener'),
   store: { ...override('store', 'memory counts in this process', ['memory']), conflicts: 'redis' },
   redis: override('store.redis.url', 'URL of Redis, with its credentials; replaces store.redis'),
+  keep: override('configuration.keep', 'file that keeps the last valid configuration'),
   'log-level': override('log.level', 'lowest level that is logged', LOG_LEVELS),
   'log-format': override('log.format', 'pretty is for people', ['json', 'pretty']),
 }
@@ -74,7 +75,11 @@ export const initFlags = {
   force: yes('overwrite the file'),
 }
 
-export const schemaFlags = { ...JSON_FLAG, output: text(OUTPUT, '-') }
+export const schemaFlags = {
+  ...JSON_FLAG,
+  team: yes('of the file of a team, which "include" names'),
+  output: text(OUTPUT, '-'),
+}
 
 export const checkFlags = {
   ...CONFIG_FLAG,

@@ -1,7 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs'
-import { basename } from 'node:path'
+import { basename, resolve } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
-import type { FlagOverride, Loaded, LoadOptions } from '../config/load.ts'
+import type { Loaded, LoadOptions } from '../config/load.ts'
+import type { FlagOverride } from '../config/main-file.ts'
 import { escaped } from '../observe/log-lines.ts'
 import { packageFile } from '../runtime/package.ts'
 import { OVERRIDES } from './flags.ts'
@@ -38,7 +39,10 @@ export function print<T>({ stdout }: Io, args: Args, value: T, show: (value: T) 
 export function overridesOf(args: Args): readonly FlagOverride[] {
   return Object.entries(OVERRIDES).flatMap(([name, { path }]) => {
     const value = textOf(args, name)
-    return value === undefined ? [] : [{ flag: `--${name}`, path: path.split('.'), value }]
+    if (value === undefined) return []
+    // Paths in the file are relative to it, those of flags to the working directory.
+    const given = name === 'keep' ? resolve(value) : value
+    return [{ flag: `--${name}`, path: path.split('.'), value: given }]
   })
 }
 

@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os'
 import { setInterval } from 'node:timers'
 import { loadInThread } from '../config/load-thread.ts'
+import type { Texts } from '../config/texts.ts'
 import { ConfigError } from '../config/yaml/issue.ts'
 import { type Running, start } from '../process/start.ts'
 import { type Args, type Io, loadOptionsOf, wholeOf } from './io.ts'
@@ -37,7 +38,7 @@ export async function run(args: Args, io: Io): Promise<void> {
     throw new ConfigError([{ where: '--workers', path: '', message }])
   }
   const watch = createWatch(() => void running?.reload('file-change'))
-  const load = async (before: string) => {
+  const load = async (before: Texts) => {
     const next = await loadInThread({ ...options, before })
     watch.set(next.files)
     return next

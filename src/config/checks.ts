@@ -107,7 +107,15 @@ function lackedBy(route: Route, limit: Limit): string | undefined {
   return `is per ${part}, but "${route.match}" has no :${part}; correct its "per" or the path`
 }
 
-function* unusedParameters({ parameters, routes, limits }: Settings): Generator<Issue> {
+/** Yields kinds of parameters that nothing has. In a main file with `include`, a team may use them. */
+export function* unusedParameters({
+  include,
+  parameters,
+  routes,
+  limits,
+}: Pick<Settings, 'include' | 'parameters' | 'routes' | 'limits'>): Generator<Issue> {
+  if (include !== undefined) return
+
   const defined = new Set([...routes.flatMap(parametersOf), ...limits.flatMap(({ per }) => per)])
   for (const name of Object.keys(parameters)) {
     if (defined.has(partOf(name))) continue
@@ -123,7 +131,11 @@ function* routeIssues(settings: Settings): Generator<Issue> {
     const path = ['routes', i]
     const section = authenticate === 'bearer' ? 'tokens' : 'par'
     const message = `is missing, but routes[${i}] has "authenticate: ${authenticate}"; write it`
-    if (authenticate !== 'none' && !settings[section]) yield { path: [section], message }
+    const ofTeam = `needs "${section}" of the main file, which has none; write "authenticate: none"`
+    if (authenticate !== 'none' && !settings[section])
+      yield route.team === undefined
+        ? { path: [section], message }
+        : { path: [...path, 'authenticate'], message: ofTeam }
     const missing = 'is missing; write the name of an upstream, or "respond: limits"'
     if (upstream === undefined && respond === undefined && forwardAuth === undefined)
       yield { path: [...path, 'upstream'], message: missing, key: true }
@@ -166,16 +178,19 @@ function* costIssues(route: Route, own: OwnLimits, path: Path): Generator<Issue>
   }
 }
 
+/** Yields routes of which all requests match others of the same file before. */
 function* unreachableRoutes({ listen, routes }: Settings): Generator<Issue> {
-  const patterns = routes.map((route) => ({ ...route, hosts: listen.hosts }))
+  const files = new Map<string | undefined, Route[]>()
   for (const [i, route] of routes.entries()) {
+    const earlier = files.get(route.team) ?? []
     const hosts = route.host === undefined ? (listen.hosts ?? [undefined]) : [route.host]
-    const earlier = patterns.slice(0, i)
     const covering = new Set(
       hosts.map((host) => earlier.findIndex((pattern) => covers(pattern, { ...route, host }))),
     )
+    earlier.push({ ...route, hosts: listen.hosts })
+    files.set(route.team, earlier)
     if (covering.has(-1)) continue
-    const names = [...covering].map((j) => `"${routes[j]!.match}" (routes[${j}])`).join(' and ')
+    const names = [...covering].map((j) => `"${earlier[j]!.match}" (routes[${j}])`).join(' and ')
     const message = `never matches: its requests match ${names} before; put it first or remove it`
     yield { path: ['routes', i, 'match'], message }
   }

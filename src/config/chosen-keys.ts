@@ -49,9 +49,9 @@ export function* chosenKeyWarnings({ limits, routes, parameters }: Compiled): Ge
  * Returns the parts with any number of values that a caller chooses: header fields, path parameters,
  * and claims after another part, because a client may get tokens with many values of them.
  */
-function chosenPartsOf({ per }: Limit, parameters: Parameters): readonly string[] {
+function chosenPartsOf({ per, parameters: own }: Limit, parameters: Parameters): readonly string[] {
   return per.filter((part, i) => {
-    if (CALLER_PARTS.has(part) || FINITE_KIND.test(parameters[part]?.kind ?? '')) return false
+    if (CALLER_PARTS.has(part) || FINITE_KIND.test((own ?? parameters)[part]?.kind ?? '')) return false
     return !part.startsWith('claim:') || i > 0
   })
 }

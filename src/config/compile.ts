@@ -12,6 +12,7 @@ import { foldClientId } from '../par/clients.ts'
 import { asList, parseObject } from '../runtime/json.ts'
 import { type ReadFile, stampBeforeRead } from './file-stamp.ts'
 import { resourceOf, resourceRoute, type ServedRoute } from './resource-route.ts'
+import { type Team, unavailableRoute } from './teams/team.ts'
 import type { Settings } from './schema.ts'
 import { realmOf } from './sections/identity.ts'
 import { costOf } from './sections/routes.ts'
@@ -48,9 +49,16 @@ type Check = (text: string) => string | undefined | Promise<string | undefined>
 
 /**
  * Compiles settings, whose files are relative to `directory`. Adds the files to `files`, and the
- * mistakes in them to `mistakes`.
+ * mistakes in them to `mistakes`. `teams` own requests; those without a valid file get a route that
+ * answers 503.
  */
-export async function compile(settings: Settings, directory: string, files: ReadFile[], mistakes: Issue[]) {
+export async function compile(
+  settings: Settings,
+  directory: string,
+  files: ReadFile[],
+  mistakes: Issue[],
+  teams: readonly Team[] = [],
+) {
   const { upstreams, listen, admin, log, tokens, routes, par } = settings
   const hasPoints = (limit: Limit): boolean =>
     !limit.isConcurrent &&
@@ -105,6 +113,11 @@ export async function compile(settings: Settings, directory: string, files: Read
     return file
   }
 
+  const keep = await fileToWrite(['configuration', 'keep'], settings.configuration.keep)
+  const isRead = files.some(({ file }) => resolve(file) === keep)
+  const unwritable = 'is a file of the configuration itself; write the path of another file'
+  if (isRead) mistakes.push({ path: ['configuration', 'keep'], message: unwritable })
+
   let store: SharedStore | 'memory' = 'memory'
   if (settings.store !== 'memory') {
     const { redis } = settings.store
@@ -131,8 +144,11 @@ export async function compile(settings: Settings, directory: string, files: Read
     return { ...client, caller, folded: foldClientId(client.id), jwks: jwks ?? location }
   })
   const resource = resourceOf(settings)
-  const servedRoutes: readonly ServedRoute[] =
-    resource === undefined ? routes : [...routes, resourceRoute(resource, settings)]
+  const servedRoutes: readonly ServedRoute[] = [
+    ...routes,
+    ...teams.filter(({ isServed }) => !isServed).map(unavailableRoute),
+    ...(resource === undefined ? [] : [resourceRoute(resource, settings)]),
+  ]
   const answerMs = settings.store === 'memory' ? 0 : settings.store.timeoutMs
   /** Returns the length of the leases of a route's calls: its timeout, and several of Redis's, within bounds. */
   const leaseMs = ({ timeoutMs, upstream }: ServedRoute): number => {
@@ -142,6 +158,8 @@ export async function compile(settings: Settings, directory: string, files: Read
   }
   return {
     ...settings,
+    configuration: { keep },
+    teams,
     listen: {
       ...listen,
       hosts: listen.hosts ?? [...new Set(routes.flatMap(({ host }) => host ?? []))],

@@ -1,18 +1,20 @@
 import { on, once } from 'node:events'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
 import { type ClientChunk, clientChunks, createCollector, withoutClients } from './client-chunks.ts'
-import type { Loaded, LoadOptions } from './load.ts'
+import type { Started } from './kept/load-or-kept.ts'
+import type { LoadOptions } from './load.ts'
 import { readText } from './text.ts'
 
 /**
  * A message of the thread: each chunk of clients, then the rest. For each chunk, the main thread
  * asks for the next.
  */
-type ThreadMessage = { readonly chunk: ClientChunk } | { readonly loaded: Loaded }
+type ThreadMessage = { readonly chunk: ClientChunk } | { readonly loaded: Started }
 
 /**
- * Runs `loadConfig` in a thread, so that this one continues to serve. Rejects with a copy of its
- * error, which has its fields, but not its class.
+ * Loads a configuration in a thread, so that this one continues to serve: after `before`, leaving out
+ * the files of teams that have mistakes; without it, for a process that starts. Rejects with a copy
+ * of the error, which has its fields, but not its class.
  */
 export async function loadInThread(options: LoadOptions) {
   const startedAt = performance.now()
@@ -41,8 +43,10 @@ if (!isMainThread && loads !== undefined) {
   // The package `yaml` reads a variable for each token, and `process.env` of Node.js is slow: use a
   // plain copy.
   process.env = { ...process.env }
+  const { loadOrKept } = await import('./kept/load-or-kept.ts')
   const { loadConfig } = await import('./load.ts')
-  const loaded = await loadConfig(loads)
+  const isStart = loads.before === undefined
+  const loaded: Started = await (isStart ? loadOrKept(loads) : loadConfig({ ...loads, isolate: true }))
   const send = (message: ThreadMessage): void => parentPort!.postMessage(message)
   for (const chunk of clientChunks(loaded.config)) {
     send({ chunk })

@@ -8,8 +8,10 @@ import { clients, par, tokens } from './sections/identity.ts'
 import { limitsSection } from './sections/limits.ts'
 import { forwardAuth, listenSection, store } from './sections/listeners.ts'
 import { metrics } from './sections/metrics.ts'
+import type { Parameters } from '../policy/parameter-kinds.ts'
 import { parameters } from './sections/parameters.ts'
 import { failures, headers, routes, upstreams } from './sections/routes.ts'
+import { configuration, include, teamSection } from './sections/team.ts'
 import { fetchedUrl, headerFields, pageUrl } from './sections/texts.ts'
 import { choice, coerced, duration, section, text } from './sections/values.ts'
 import { mustBe, type Path } from './yaml/issue.ts'
@@ -36,7 +38,9 @@ const tracing = section({
 
 const errors = section({ documentation: pageUrl.optional() })
 
-export const settings = section({
+const sections = {
+  include: include.optional(),
+  configuration: configuration.prefault({}),
   listen: listenSection.prefault({}),
   admin: admin.prefault({}),
   forwardAuth: forwardAuth.optional(),
@@ -55,11 +59,31 @@ export const settings = section({
   failures: failures.optional(),
   metrics: metrics.prefault({}),
   tracing: tracing.optional(),
-  routes,
-})
+}
 
-/** The file as read, with defaults; durations in milliseconds, sizes in bytes. */
-export type Settings = z.output<typeof settings>
+export const settings = section({ ...sections, routes })
+/** The main file with `include`, which may leave all routes to teams. */
+export const settingsWithTeams = section({ ...sections, routes: routes.optional() })
+
+/** Present in what a team's file has. */
+interface OfTeam {
+  readonly team?: string | undefined
+  /** The kinds of the team, before those of the main file. */
+  readonly parameters?: Parameters | undefined
+}
+type Sections = z.output<typeof settings>
+
+/**
+ * The main file as read, with defaults; durations in milliseconds, sizes in bytes. The routes,
+ * limits and upstreams of teams may be added.
+ */
+export type Settings = Omit<Sections, 'routes' | 'limits'> & {
+  readonly routes: readonly (Sections['routes'][number] & OfTeam)[]
+  readonly limits: readonly (Sections['limits'][number] & OfTeam)[]
+}
+
+/** A team's file as read. */
+export type TeamSettings = z.output<typeof teamSection>
 
 type JsonSchema = z.core.JSONSchema.BaseSchema
 
@@ -67,18 +91,26 @@ type JsonSchema = z.core.JSONSchema.BaseSchema
  * Returns the JSON Schema of the file, with the texts of config/reference/descriptions.yaml. It
  * also accepts `${NAME}` for any value.
  */
-export function jsonSchema(): JsonSchema {
-  const { $schema, ...schema } = z.toJSONSchema(settings, {
+export const jsonSchema = (): JsonSchema => jsonSchemaOf(settingsWithTeams, 'config', 'Sluice', '')
+
+/** Returns the JSON Schema of a team's file. */
+export const teamJsonSchema = (): JsonSchema => jsonSchemaOf(teamSection, 'team', 'A team of Sluice', 'team.')
+
+function jsonSchemaOf(section: z.ZodType, id: string, title: string, texts: string): JsonSchema {
+  const { $schema, ...schema } = z.toJSONSchema(section, {
     io: 'input',
     override: ({ jsonSchema, path }) => {
       if (path.at(-1) !== 'propertyNames') allowVariable(jsonSchema)
     },
   })
   const file = packageFile('config/reference/descriptions.yaml')
-  addDescriptions(schema, '', parse(readFileSync(file, 'utf8')) as Texts)
+  const all = parse(readFileSync(file, 'utf8')) as Texts
+  const own = Object.entries(all).filter(([path]) => path.startsWith(texts))
+  const ofTeam = own.map(([path, text]) => [path.slice(texts.length), text])
+  addDescriptions(schema, '', { ...all, ...Object.fromEntries(ofTeam) })
   const description = 'A value of the environment: ${NAME} or ${NAME:-default}.'
   const $defs = { variable: { type: 'string', pattern: '\\$\\{', description } } as const
-  return { $schema: $schema!, $id: 'urn:sluice:config', title: 'Sluice', ...schema, $defs }
+  return { $schema: $schema!, $id: `urn:sluice:${id}`, title, ...schema, $defs }
 }
 
 type Texts = Readonly<Record<string, string>>

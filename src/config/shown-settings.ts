@@ -34,7 +34,7 @@ interface Schema {
  * Returns a file's settings in its own keys and units, with the schema's defaults and without
  * secrets.
  */
-export function shownSettings(file: JsonObject) {
+export function shownSettings(file: JsonObject, written: ReturnType<typeof jsonSchema> = jsonSchema()) {
   /** Paths of the settings that the file leaves to their defaults. */
   const defaults: Path[] = []
 
@@ -52,7 +52,7 @@ export function shownSettings(file: JsonObject) {
       filled[key] = fill(properties[key] ?? (rest || {}), inner, [...path, key])
     return filled
   }
-  return { settings: fill(jsonSchema() as Schema, hideSecrets(file), []) as JsonObject, defaults }
+  return { settings: fill(written as Schema, hideSecrets(file), []) as JsonObject, defaults }
 }
 
 /** Returns true for a number that the environment gave as a string. */

@@ -24,7 +24,9 @@ export interface Route extends Pattern {
   readonly labels?: Readonly<Record<string, string>> | undefined
   readonly upstream?: string | undefined
   /** Set if the gateway itself answers. */
-  readonly respond?: 'limits' | 'health' | 'resource' | undefined
+  readonly respond?: 'limits' | 'health' | 'resource' | 'unavailable' | undefined
+  /** The team whose file has the route; undefined for the main file. */
+  readonly team?: string | undefined
   readonly authenticate: 'none' | 'bearer' | 'par' | 'authorization'
   readonly scope: readonly string[]
   /** The path parameters that its limits count by; none if absent. */
@@ -36,6 +38,14 @@ export interface Route extends Pattern {
   readonly upgrade?: 'websocket' | undefined
   /** Timeout of the response head, and between the bytes of its body; the upstream's if undefined. */
   readonly timeoutMs?: number | undefined
+}
+
+/** A team, and the pattern of every request that only the routes of its file serve. */
+export interface Owner {
+  readonly name: string
+  readonly owned: Pattern
+  /** False if the file has mistakes and no valid version. */
+  readonly isServed: boolean
 }
 
 /** Path parameters of a request: name → segment in canonical spelling. */
@@ -74,21 +84,46 @@ export const isGuarded = ({ authenticate }: Pick<Route, 'authenticate'>): boolea
 /**
  * Creates the router. The path of the resource's metadata belongs to its route, even if other
  * routes match. The path of a guarded route accepts only what its guard checks; with a suffix that a
- * backend might ignore, it matches no route.
+ * backend might ignore, it matches no route. What a team owns is matched only with its own routes; if
+ * its file has no valid version, a route of the main file that is entirely below its claim is kept.
  */
-export function createRouter<R extends Route>(routes: readonly R[]): Router<R> {
+export function createRouter<R extends Route>(
+  routes: readonly R[],
+  owners: readonly Owner[] = [],
+): Router<R> {
   const guarded = routes.filter(isGuarded)
+  const shared = routes.filter(({ team }) => team === undefined)
+  const teams = owners.map(({ name, owned, isServed }) => ({
+    owned,
+    routes: [
+      ...shared.filter((route) => !isServed && isWithin(route, owned)),
+      ...routes.filter(({ team }) => team === name),
+    ],
+  }))
   const preferred = [...routes.filter(({ respond }) => respond === 'resource'), ...guarded]
   const known = new Set([...METHODS, ...routes.flatMap(({ methods = [] }) => [...methods])])
-  const deepest = Math.max(0, ...routes.map((route) => route.segments.length))
+  const patterns: readonly Pattern[] = [...routes, ...owners.map(({ owned }) => owned)]
+  const deepest = Math.max(0, ...patterns.map((pattern) => pattern.segments.length))
   return (method, host, segments) => {
     const folded = segments.slice(0, deepest).map(foldCase)
     for (const route of guarded) if (hasIgnorableSuffix(route, host, folded)) return undefined
     const found = preferred[0] && matchRoute(preferred, method, host, segments, folded)
     if (found !== undefined) return found
     if (!known.has(method)) return { allow: [...METHODS], nearest: undefined }
-    return matchRoute(routes, method, host, segments, folded)
+    for (const team of teams)
+      if (matchesPath(team.owned, host, folded, segments.length))
+        return matchRoute(team.routes, method, host, segments, folded)
+    return matchRoute(shared, method, host, segments, folded)
   }
+}
+
+/** Returns the name of the team that owns a request; undefined if the main file's routes serve it. */
+export function ownerOf(
+  owners: readonly Owner[],
+  { host, segments }: { readonly host: string; readonly segments: readonly string[] },
+): string | undefined {
+  const folded = segments.map(foldCase)
+  return owners.find(({ owned }) => matchesPath(owned, host, folded, segments.length))?.name
 }
 
 /**
@@ -211,4 +246,12 @@ export function covers(earlier: Pattern, later: Pattern): boolean {
     const other = later.segments[i]!
     return 'param' in want || ('literal' in other && other.literal === want.literal)
   })
+}
+
+/** True if a pattern matches only requests that `owned` matches, by any method. */
+export function isWithin(pattern: Pattern, owned: Pattern): boolean {
+  const anyHost = { methods: undefined, host: undefined, hosts: undefined }
+  if (!covers({ ...owned, ...anyHost }, { ...pattern, ...anyHost })) return false
+  const [hosts, ownedHosts] = [pattern, owned].map((one) => (one.host === undefined ? one.hosts : [one.host]))
+  return ownedHosts === undefined || hosts?.every((host) => ownedHosts.includes(host)) === true
 }

@@ -1,6 +1,7 @@
 import { passReply } from '../downstream/forward-auth.ts'
 import { hasReleasedSocket } from '../downstream/listener/released.ts'
 import { jsonReply, textReply } from '../downstream/reply.ts'
+import { teamUnavailable } from '../errors.ts'
 import { NO_FACTS } from '../policy/facts.ts'
 import { ipPart } from '../policy/key.ts'
 import { callAtIterationEnd } from '../runtime/batch.ts'
@@ -17,8 +18,9 @@ const ANONYMOUS = '\ud800'
 
 /** The phase `forward`: forwards the request, responds as `respond` says, or lets the request of a proxy pass. */
 export function forward(deps: GatewayDeps, exchange: Identified): Outcome | Promise<Outcome> {
-  if (exchange.asked !== undefined) return pass(deps, exchange)
   const { forward: upstream, respond } = exchange.route
+  if (respond === 'unavailable') return teamUnavailable()
+  if (exchange.asked !== undefined) return pass(deps, exchange)
   if (upstream !== undefined) return forwardTo(upstream, deps, exchange)
   if (respond === 'limits') return showLimits(deps, exchange)
   if (respond === 'resource') {

@@ -49,6 +49,9 @@ export function createMetrics() {
   const loadedAt = gauge('max', 'sluice_config_last_reload_success_timestamp_seconds', 'Last load.')
   const failedReloads = counter('sluice_config_reload_failures_total', 'Rejected configurations.')
   const configHash = gauge('first', 'sluice_config_hash_info{hash}', 'Configuration used; always 1.')
+  const kept = gauge('max', 'sluice_configuration_kept', '1 while configuration.keep is in force.')
+  const files = gauge('max', 'sluice_configuration_files{state}', 'Included files, by their state.')
+  for (const state of ['valid', 'previous', 'invalid']) files.set({ state }, 0)
   const dropped = counter('sluice_dropped_sockets_total{bound}', 'Sockets closed at a limit.')
   const outcomes = 'Within, near (80 % used), over, over_cached (without the store) or shadow_over.'
   for (const bound of ['maxConnections', 'maxConnectionsPerAddress']) dropped.inc({ bound }, 0)
@@ -75,6 +78,12 @@ export function createMetrics() {
       configHash.set({ hash }, 1)
       lastReload.set(1)
       loadedAt.setToCurrentTime()
+    },
+    /** Records whether the kept configuration is in force. */
+    configKept: (isKept: boolean): void => kept.set(isKept ? 1 : 0),
+    /** Records the number of teams' files in each state. */
+    configFiles(counts: Readonly<Record<string, number>>): void {
+      for (const [state, count] of Object.entries(counts)) files.set({ state }, count)
     },
     configFailed(): void {
       failedReloads.inc()

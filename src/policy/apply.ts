@@ -37,7 +37,7 @@ export interface CompiledLimit extends CompiledKey {
 export function compileLimit(limit: Limit, options: LimitOptions): CompiledLimit {
   const { claim, together } = limit
   const { prefix, parameters = {}, onBadClaim } = options
-  const compiledKey = compileKey(limit, prefix, parameters)
+  const compiledKey = compileKey(limit, prefix, limit.parameters ?? parameters)
   const { keyOf, skippedBy } = compiledKey
 
   const leftOutBy = (caller: Caller, facts: Facts): string | undefined =>

@@ -3,6 +3,7 @@ import type { OutageMode } from '../limit/quota.ts'
 import type { CalendarName } from './calendar.ts'
 import type { ClaimedLimit, Conditional } from './conditions.ts'
 import type { KeyedLimit } from './key.ts'
+import type { Parameters } from './parameter-kinds.ts'
 
 /**
  * Minimum length of a lease of a call at once, in milliseconds: Redis may be slow for a while
@@ -45,6 +46,8 @@ export interface Limit extends KeyedLimit, Conditional {
   readonly refusal?: FixedReply
   /** True if the limit is counted and reported, but never refuses. */
   readonly shadow: boolean
+  /** The kinds of the team whose file has the limit; undefined for the main file. */
+  readonly parameters?: Parameters | undefined
   /**
    * Announced changes of `limit`, in the order in which they take effect. Instants are epoch
    * milliseconds.

@@ -2,23 +2,26 @@ import type { Route } from '../downstream/router.ts'
 import { applyAll, compileLimit, type LimitOptions } from './apply.ts'
 import type { Limit } from './limit.ts'
 import { compileCallers } from './name-callers.ts'
-import { compileParameters, countedParameters } from './parameter-kinds.ts'
+import { compileParameters, countedParameters, type Parameters } from './parameter-kinds.ts'
+
+interface LimitedRoute extends Route {
+  readonly limits: readonly Limit[]
+  /** The kinds of the team whose file has the route; undefined for the main file. */
+  readonly parameters?: Parameters | undefined
+}
 
 /**
  * Compiles the path parameters and the limits of each route, for the gateway, for `explain` and for
  * `replay`.
  */
-export function compileRoutes<R extends Route & { readonly limits: readonly Limit[] }>(
-  routes: readonly R[],
-  options: LimitOptions,
-) {
+export function compileRoutes<R extends LimitedRoute>(routes: readonly R[], options: LimitOptions) {
   return routes.map((route) => {
     const compiled = route.limits.map((limit) => compileLimit(limit, options))
     return {
       ...route,
       compiled,
       counted: countedParameters(route),
-      refuseParams: compileParameters(route, options.parameters ?? {}),
+      refuseParams: compileParameters(route, route.parameters ?? options.parameters ?? {}),
       quotas: applyAll(compiled),
       callersOf: compileCallers(route.limits, options.parameters),
     }

@@ -6,10 +6,10 @@ import { keptClaims } from '../authenticate/token/kept-claims.ts'
 import type { Config } from '../config/compile.ts'
 import { corsOf, type CorsSettings } from '../downstream/cors.ts'
 import { describeMatch, matchReadings, type Reading, refuseReadings } from '../downstream/readings.ts'
-import { createRouter, matchesHost, matchRoute, type Params } from '../downstream/router.ts'
+import { createRouter, matchesHost, matchRoute, ownerOf, type Params } from '../downstream/router.ts'
 import { ABSOLUTE, foldCase, loggableTarget, parseTarget, servedHosts } from '../downstream/target.ts'
 import type { Target } from '../downstream/target.ts'
-import { InvalidQuestion, methodNotAllowed, notFound, Refusal } from '../errors.ts'
+import { InvalidQuestion, methodNotAllowed, notFound, Refusal, teamUnavailable } from '../errors.ts'
 import { instant, instantMs } from '../runtime/instant.ts'
 import type { Quota } from '../limit/quota.ts'
 import type { CompiledLimit } from '../policy/apply.ts'
@@ -72,7 +72,7 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
   const routes = compileRoutesOf(config, { overrides })
   const parsed = parseTarget(request.target, [host], servedHosts(routes, config.listen.hosts))
   const target = parsed instanceof Refusal ? undefined : parsed
-  const match = createRouter(routes)
+  const match = createRouter(routes, config.teams)
   const found = target && match(method, target.host, target.segments)
   const readings = target?.isAmbiguous === true ? matchReadings(match, method, target) : []
   const { route, params = {} } = found && 'route' in found ? found : {}
@@ -80,8 +80,12 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
   let refusal = parsed instanceof Refusal ? parsed : undefined
   refusal ??= readings instanceof Refusal ? readings : refuseReadings(readings)
   refusal ??= allow && methodNotAllowed(allow)
+  if (route?.respond === 'unavailable') refusal ??= teamUnavailable()
   refusal ??= route ? route.refuseParams({ params }) : notFound()
-  const index = route ? routes.indexOf(route) : routes.length
+  // What a team owns is matched only with its own routes.
+  const owner = target && ownerOf(config.teams, target)
+  const tried = routes.filter(({ team }) => team === (route ? route.team : owner))
+  const index = route ? tried.indexOf(route) : tried.length
   const sent: Facts = { ...facts, route, params }
   const [origin] = facts.field('origin') ?? []
   // A preflight is answered by the settings of the request that it announces.
@@ -139,7 +143,7 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
     ),
     client: caller.client === undefined ? null : explainClient(caller.client, config),
     limits: route && !refusal ? route.compiled.map(explainLimit) : [],
-    passedOver: routes
+    passedOver: tried
       .slice(0, target && route?.respond !== 'resource' ? index : 0)
       .map((route) => ({ match: route.match, because: passedOverBy(route, method, target!) })),
   }
@@ -186,6 +190,7 @@ function explainRoute(route: CompiledRoute, config: Config) {
     origins: upstream?.origins ?? [],
     respond: respond ?? null,
     maxBody,
+    ...(route.team !== undefined && { team: route.team }),
     timeoutMs: upstream === undefined ? null : (route.timeoutMs ?? upstream.timeoutMs),
   }
 }

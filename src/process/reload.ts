@@ -1,20 +1,27 @@
 import type { ReloadRecord } from '../admin/overview/source.ts'
+import type { KeptInForce } from '../config/kept/load-or-kept.ts'
 import type { Loaded } from '../config/load.ts'
+import type { Texts } from '../config/texts.ts'
 import type { Config, StoreConfig } from '../config/compile.ts'
 import { withLogin } from '../limit/redis/options.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { isObject } from '../runtime/json.ts'
+import { keepConfiguration } from './keep-configuration.ts'
 
-type Version = Pick<Loaded, 'text' | 'hash' | 'content'> & { readonly loadMs: number }
+type Version = Pick<Loaded, 'file' | 'text' | 'teams' | 'hash' | 'content' | 'leftOut' | 'states'> & {
+  readonly loadMs: number
+}
 
 /** The configuration at the start, and the function that loads it again. */
 export interface Source extends Version {
+  /** Set if the files have mistakes, and the configuration of `configuration.keep` is in force. */
+  readonly kept?: KeptInForce
   /**
-   * Loads the configuration, and lists the changes since the text `before`. Rejects with every
+   * Loads the configuration, and lists the changes since the texts `before`. Rejects with every
    * mistake, one per line.
    */
-  load(before: string): Promise<Version & Pick<Loaded, 'config' | 'changes'>>
+  load(before: Texts): Promise<Version & Pick<Loaded, 'config' | 'changes'>>
 }
 
 /** `file-change`: reload only if the text, or a file that it names, has changed; `signal`: always. */
@@ -42,7 +49,9 @@ export function createConfiguration(
   const { apply, log, metrics } = parts
   let config = started
   let version: Version | undefined = source
-  let rejected: string | undefined
+  /** Set while the configuration of `configuration.keep` is in force. */
+  let kept = source?.kept
+  let rejected = kept?.problems.join('\n')
   const reloads: ReloadRecord[] = []
   if (source !== undefined) metrics.configLoaded(source.hash)
 
@@ -61,21 +70,53 @@ export function createConfiguration(
     const more = warnings.length - MAX_WARNINGS
     if (more > 0) log.warn({ more }, 'more warnings; "sluice check --json" lists them all')
   }
+  function showTeams({ leftOut: problems, states }: Version): void {
+    metrics.configFiles(states)
+    if (problems.length === 0) return
+    const fields = { ...states, problems: problems.slice(0, MAX_PROBLEMS) }
+    log.error(fields, 'teams’ files with mistakes left out; their last valid versions are in force, else 503')
+  }
+  /** Takes a version that was loaded from the files themselves, and that is in force. */
+  async function take(next: Version, settings: Config): Promise<void> {
+    version = next
+    kept = undefined
+    metrics.configKept(false)
+    showTeams(next)
+    const { keep } = settings.configuration
+    if (keep !== undefined) await keepConfiguration(keep, next, next.file, log)
+  }
 
   return {
     config: () => config,
     hash: () => version?.hash ?? null,
     reloads,
+    /** Returns the mistakes of teams' files that are left out, one per line. */
+    leftOut: () => version?.leftOut.slice(0, MAX_PROBLEMS) ?? [],
+    /** Returns when the configuration in force was kept, in epoch milliseconds; null if it was not. */
+    keptAt: () => kept?.writtenAt ?? null,
     warn,
+    /** Shows the configuration at the start, which is in force, and keeps it. Never rejects. */
+    async begin(): Promise<void> {
+      if (source === undefined) return
+      if (kept === undefined) return await take(source, config)
+      const ageSeconds = Math.round((Date.now() - kept.writtenAt) / 1000)
+      const problems = kept.problems.slice(0, MAX_PROBLEMS)
+      log.error({ file: kept.file, ageSeconds, problems }, 'configuration invalid; the kept one is in force')
+      record(source.hash, kept.problems, [])
+      metrics.configKept(true)
+      showTeams(source)
+    },
     /** Loads the configuration again, one reload at a time; never rejects. */
     async reload(trigger: ReloadTrigger): Promise<void> {
       if (source === undefined || version === undefined) return
       const before = version
       try {
-        const loaded = await source.load(before.text)
+        const loaded = await source.load({ text: before.text, teams: before.teams })
         const { hash, loadMs } = loaded
         const isSame = loaded.content === before.content
         if (isSame && trigger === 'file-change') {
+          if (rejected === undefined && loaded.leftOut.join() === before.leftOut.join()) return
+          await take(loaded, loaded.config)
           if (rejected === undefined) return
           record(hash, [], [])
           log.info({ hash }, 'configuration valid again and unchanged')
@@ -85,7 +126,7 @@ export function createConfiguration(
         await apply(next)
         const secrets = SECRETS_OF.flatMap((key) => changedKeys(key, next[key], config[key]))
         config = next
-        version = loaded
+        await take(loaded, next)
         warn()
         const onlyFiles = hash === before.hash && !isSame
         const changes = onlyFiles ? ['files that it names have changed'] : loaded.changes

@@ -66,7 +66,10 @@ export function openRoutes(
    * with other header fields.
    */
   function compileProof({ limits: [first] }: CompiledRoute): GatewayRoute['proofQuota'] {
-    const read = first && !isVariable(first.per[0]) ? partReader(first.per[0]!, parameters) : undefined
+    const read =
+      first && !isVariable(first.per[0])
+        ? partReader(first.per[0]!, first.parameters ?? parameters)
+        : undefined
     return ({ id, windowMs }, caller, facts) =>
       proofQuota(prefix, read?.(caller, facts) ?? encodePart(caller.client!), id, windowMs)
   }
@@ -117,7 +120,7 @@ export function openRoutes(
   const showPath = createShowPath(routes, parameters)
   const served = compileRoutesOf(config, { overrides, onBadClaim }).map(serve)
   return {
-    match: createRouter(served),
+    match: createRouter(served, config.teams),
     ...servedHosts(routes, listen.hosts),
     resource: resourceMetadata(config),
     askedFields,

@@ -86,6 +86,7 @@ export async function start(config: Config, source?: Source, workers = 1, logFd?
         ? await (await import('./workers/pool.ts')).openWorkers(workers, config, output, metrics)
         : await (await import('./service.ts')).buildService(config, output, metrics)
     operatorApi = service
+    await configuration.begin()
     const { address, forwardAuthAddress } = service
     const addresses = { address, forwardAuthAddress, adminAddress }
     const fields = { ...addresses, workers, loadMs: source?.loadMs, configHash: source?.hash }

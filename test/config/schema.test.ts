@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { z } from 'zod'
-import { jsonSchema } from '../../src/config/schema.ts'
+import { jsonSchema, teamJsonSchema } from '../../src/config/schema.ts'
 import { loadConfig } from '../../src/config/load.ts'
 
 const CONFIG = join(import.meta.dirname, '../../config')
@@ -67,6 +67,8 @@ describe('sluice.schema.json', () => {
   it('sluice.schema.json is up to date (npm run schema)', async () => {
     const written = await readFile(join(CONFIG, 'sluice.schema.json'), 'utf8')
     expect(JSON.parse(written)).toEqual(JSON.parse(JSON.stringify(jsonSchema())))
+    const ofTeam = await readFile(join(CONFIG, 'sluice-team.schema.json'), 'utf8')
+    expect(JSON.parse(ofTeam)).toEqual(JSON.parse(JSON.stringify(teamJsonSchema())))
   })
 
   it('sluice.schema.json has a setting for every description', async () => {
@@ -83,6 +85,7 @@ describe('sluice.schema.json', () => {
       for (const member of anyOf) look(member, path)
     }
     look(jsonSchema(), '')
+    look(teamJsonSchema(), 'team')
     const file = await readFile(join(CONFIG, 'reference/descriptions.yaml'), 'utf8')
     const described = Object.keys(parse(file) as object)
     expect(described.filter((path) => !settings.has(path))).toEqual([])

@@ -1,10 +1,12 @@
-import { readdirSync } from 'node:fs'
+import { readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { configurationPage } from '../../scripts/configuration-page.ts'
-import { jsonSchema } from '../../src/config/schema.ts'
-import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
-import { DOCS, fileText, REPOSITORY } from '../helpers/repository.ts'
+import { loadConfig } from '../../src/config/load.ts'
+import { jsonSchema, teamJsonSchema } from '../../src/config/schema.ts'
+import { createFolder } from '../helpers/folder.ts'
+import { call, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
+import { codeBlocks, DOCS, fileText, REPOSITORY } from '../helpers/repository.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -96,7 +98,7 @@ describe('docs/operating.md', () => {
 
 describe('docs/configuration.md', () => {
   it('docs/configuration.md is up to date (npm run schema)', () => {
-    expect(fileText('docs/configuration.md')).toBe(configurationPage(jsonSchema()))
+    expect(fileText('docs/configuration.md')).toBe(configurationPage(jsonSchema(), teamJsonSchema()))
   })
 
   it('docs/configuration.md has every key of the reference', () => {
@@ -118,4 +120,18 @@ describe('docs/README.md', () => {
     for (const page of DOCS.filter((page) => page !== 'docs/README.md'))
       expect(list).toContain(`(${page.replace('docs/', '')}`)
   })
+})
+
+it('the example of the file of a team is valid', async () => {
+  const blocks = codeBlocks(fileText('docs/operating.md'), 'yaml')
+  const team = blocks.find((block) => block.includes('sluice-team.schema.json'))!
+  const folder = createFolder()
+  writeFileSync(join(folder, 'payments.yaml'), team)
+  const limits = 'limits: { api: { per: [client], limit: 1000, window: 1m } }'
+  writeFileSync(
+    join(folder, 'sluice.yaml'),
+    yaml({ data: 'http://data', limits, routes: 'include: payments.yaml' }),
+  )
+  const { config } = await loadConfig({ file: join(folder, 'sluice.yaml') })
+  expect(config.teams.map(({ match }) => match)).toEqual(['/payments/*'])
 })

@@ -254,3 +254,51 @@ it('finds the same route with the index as without it', () => {
     { numRuns: 2000 },
   )
 })
+
+describe('what teams own', () => {
+  const route = (text: string, more: Partial<Route> = {}): Route => ({
+    ...pattern(text),
+    match: text,
+    authenticate: 'none',
+    scope: [],
+    maxBody: 0,
+    ...more,
+  })
+  const owned = (text: string, isServed = true) => ({ name: text, owned: pattern(`${text}/*`), isServed })
+  const routedTo = (routes: readonly Route[], owners: Parameters<typeof createRouter>[1], path: string) => {
+    const found = createRouter(routes, owners)('GET', 'localhost', segmentsOf(path))
+    return found && 'route' in found ? found.route.match : undefined
+  }
+  const routes = [
+    route('/*'),
+    route('/a/main'),
+    route('POST /a/par', { authenticate: 'par' }),
+    route('/a/:id', { team: '/a' }),
+    route('/b/*', { team: '/b' }),
+  ]
+
+  it('is served only by its routes, in any spelling, and by guarded routes', () => {
+    const owners = [owned('/a'), owned('/b')]
+    const paths = ['/a/x', '/A/main', '/a/x/y', '/a', '/ab', '/b', '/b/c/d']
+    expect(paths.map((path) => routedTo(routes, owners, path))).toEqual([
+      ...['/a/:id', '/a/:id', undefined, undefined, '/*', '/b/*', '/b/*'],
+    ])
+    const found = createRouter(routes, owners)('POST', 'localhost', segmentsOf('/a/par'))
+    expect(found).toMatchObject({ route: { match: 'POST /a/par' } })
+  })
+
+  it('is served by routes of the main file that are below it only while its file is left out', () => {
+    const leftOut = [route('/a/*', { team: '/a', respond: 'unavailable' })]
+    const all = [...routes.slice(0, 2), ...leftOut]
+    expect(['/a/main', '/a/x', '/x'].map((path) => routedTo(all, [owned('/a', false)], path))).toEqual([
+      ...['/a/main', '/a/*', '/*'],
+    ])
+  })
+
+  it('is only on its host', () => {
+    const owners = [{ name: 't', owned: { ...pattern('t.example.com/*') }, isServed: true }]
+    const match = createRouter([route('/*'), route('t.example.com/x', { team: 't' })], owners)
+    expect(match('GET', 't.example.com', ['y'])).toBeUndefined()
+    expect(match('GET', 'localhost', ['y'])).toMatchObject({ route: { match: '/*' } })
+  })
+})

@@ -6,7 +6,9 @@ import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import { closeLater } from './closing.ts'
 import { linesOf } from './lines.ts'
 import { until } from './wait.ts'
+import { loadOrKept } from '../../src/config/kept/load-or-kept.ts'
 import { loadConfig } from '../../src/config/load.ts'
+import type { Texts } from '../../src/config/texts.ts'
 import { type Running, start } from '../../src/process/start.ts'
 
 export const ISSUER = 'https://identity.example.com/oidc'
@@ -116,8 +118,10 @@ export async function startGateway(
 ): Promise<TestGateway> {
   const file = given ?? join(mkdtempSync(join(folder, 'gateway-')), 'sluice.yaml')
   writeFileSync(file, typeof settings === 'string' ? settings : yaml(settings))
-  async function load(before?: string) {
-    const loaded = await loadConfig({ file, before })
+  async function load(before?: Texts) {
+    const loaded = await (before === undefined
+      ? loadOrKept({ file })
+      : loadConfig({ file, before, isolate: true }))
     const { log } = loaded.config
     const logged =
       logFd === undefined

@@ -35,6 +35,8 @@ it('adds up the counters of processes, and combines each gauge by its aggregator
     expect.stringMatching(/^sluice_config_last_reload_success_timestamp_seconds \d{10}/),
     'sluice_config_reload_failures_total 0',
     'sluice_config_hash_info{hash="abc"} 1',
+    'sluice_configuration_kept 0',
+    ...['valid', 'previous', 'invalid'].map((state) => `sluice_configuration_files{state="${state}"} 0`),
     'sluice_http_requests_total{route="/*",method="GET",code="200",source="upstream",upstream=""} 2',
     'sluice_http_requests_total{route="/*",method="GET",code="200",source="gateway",upstream=""} 1',
     'sluice_http_requests_total{route="/*",method="GET",code="429",source="gateway",upstream=""} 1',

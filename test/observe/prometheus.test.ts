@@ -151,6 +151,8 @@ const NAMES = [
   'sluice_config_last_reload_successful',
   'sluice_config_last_reload_success_timestamp_seconds',
   'sluice_config_reload_failures_total',
+  'sluice_configuration_files{state}',
+  'sluice_configuration_kept',
   'sluice_build_info{version,revision,node}',
   'sluice_workers',
   'sluice_worker_ends_total',

@@ -26,19 +26,27 @@ export function tiles(parent) {
   )
 }
 
+/** Maximum length of a mistake beside the readiness, in characters; the list of reloads has the whole text. */
+const MAX_MISTAKE = 150
+
+/** @param {string} mistake */
+const shortened = (mistake) => (mistake.length > MAX_MISTAKE ? `${mistake.slice(0, MAX_MISTAKE)}…` : mistake)
+
 /**
  * Returns whether the gateway is ready, with what is wrong all the same.
  * @param {Overview} overview
  * @returns {[text: string, className: string]}
  */
-export function readiness({ notReady, reloads, status: { store, overridesKnown } }) {
+export function readiness({ notReady, reloads, leftOut, keptAt, status: { store, overridesKnown } }) {
   const troubles = []
   const { outage } = store
   if (outage !== null) troubles.push(`Redis is unavailable since ${time(outage.since)}: ${outage.text}`)
   if (!overridesKnown) troubles.push('limits set by operators are unknown until Redis answers')
   const [reload] = reloads
   if (reload?.problems[0] !== undefined)
-    troubles.push(`the file was rejected at ${time(reload.at)}: ${reload.problems[0]}`)
+    troubles.push(`the file was rejected at ${time(reload.at)}: ${shortened(reload.problems[0])}`)
+  if (keptAt !== null) troubles.push(`the configuration kept at ${time(keptAt)} is in force`)
+  if (leftOut[0] !== undefined) troubles.push(`files of teams are left out: ${shortened(leftOut[0])}`)
   const state = notReady === null ? 'Ready' : `Not ready: ${notReady}`
   if (troubles.length === 0) return [state, notReady === null ? 'good' : 'refused']
   return notReady === null

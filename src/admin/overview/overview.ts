@@ -33,6 +33,10 @@ export interface Overview {
   /** The latest first. */
   readonly events: readonly LogEvent[]
   readonly reloads: readonly ReloadRecord[]
+  /** The mistakes of teams' files that are left out, one per line. */
+  readonly leftOut: readonly string[]
+  /** When the configuration in force was kept; null unless it is that of `configuration.keep`. */
+  readonly keptAt: string | null
 }
 
 interface OverviewActivity extends CallCounts, ActivityValues {
@@ -68,6 +72,7 @@ export function createOverview(configuration: ConfigurationInForce, source: () =
       ])
       const { calls, ...status } = statusNow
       const { clients, limits, store } = configuration.config()
+      const keptAt = configuration.keptAt()
       const ids = new Set(activityNow.callers.map(({ client }) => client))
       const shown = clients.filter(({ caller }) => ids.has(caller))
       const names = new Map(shown.map(({ caller, name }) => [caller, name]))
@@ -92,6 +97,8 @@ export function createOverview(configuration: ConfigurationInForce, source: () =
         lastMinute: showMinute(minute),
         events: logged.toSorted((a, b) => b.at.localeCompare(a.at)).slice(0, MAX_EVENTS),
         reloads: configuration.reloads,
+        leftOut: configuration.leftOut(),
+        keptAt: keptAt === null ? null : instant(keptAt),
       }
     },
   }

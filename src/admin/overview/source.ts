@@ -32,6 +32,10 @@ export interface ConfigurationInForce {
   hash(): string | null
   /** The latest reloads, newest first. */
   readonly reloads: readonly ReloadRecord[]
+  /** Returns the mistakes of teams' files that are left out, one per line. */
+  leftOut(): readonly string[]
+  /** Returns when the configuration was kept, in epoch milliseconds; null unless it is that of `configuration.keep`. */
+  keptAt(): number | null
 }
 
 /** The outcome of a reload, which was rejected if it has problems; `at` is ISO 8601. */

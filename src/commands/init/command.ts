@@ -3,7 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { discover } from '../../authenticate/token/key-set.ts'
 import { loadConfig } from '../../config/load.ts'
-import { jsonSchema } from '../../config/schema.ts'
+import { jsonSchema, teamJsonSchema } from '../../config/schema.ts'
 import { type Args, DEFAULT_FILE, fillIn, type Io, print, programOf, shellWord } from '../io.ts'
 import { textOf, UsageError, writeLines } from '../io.ts'
 import { hasTokens, type InitSettings, matchesOf, MEMORY, promptForMissing } from './prompts.ts'
@@ -54,7 +54,8 @@ export async function run(args: Args, io: Io): Promise<void> {
 
 export async function runSchema(args: Args, { stdout }: Io): Promise<void> {
   const file = textOf(args, 'output')!
-  const text = `${JSON.stringify(jsonSchema(), undefined, 2)}\n`
+  const schema = args['team'] === true ? teamJsonSchema() : jsonSchema()
+  const text = `${JSON.stringify(schema, undefined, 2)}\n`
   if (file === '-') stdout.write(text)
   else await writeFile(file, text)
 }

@@ -3,7 +3,7 @@ import { createRouter, type Match, type Params } from '../../downstream/router.t
 import { decodeSegment, foldCase, segmentsOf } from '../../downstream/target.ts'
 import { Refusal } from '../../errors.ts'
 import { NO_FACTS } from '../../policy/facts.ts'
-import { secretParts } from '../../policy/parameter-kinds.ts'
+import { type Parameters, secretParts } from '../../policy/parameter-kinds.ts'
 import { compileRoutes } from '../../policy/routes.ts'
 import { digestOf, isShortForm, shortenDigest } from '../../policy/secret-values.ts'
 import type { LoggedCall } from './logs.ts'
@@ -21,12 +21,15 @@ export function createCharges(config: Config) {
   const logged = config.routes.map((route) => ({
     ...route,
     hosts: undefined,
-    limits: route.limits.filter((limit) => unloggedBy(limit) === undefined),
+    parameters: withoutSecrets(route.parameters),
+    limits: route.limits
+      .filter((limit) => unloggedBy(limit) === undefined)
+      .map((limit) => ({ ...limit, parameters: withoutSecrets(limit.parameters) })),
   }))
   const secrets = secretParts(config.parameters)
-  const open = Object.entries(config.parameters).map(([name, { kind }]) => [name, { kind }] as const)
-  const routes = compileRoutes(logged, { ...config, parameters: Object.fromEntries(open) })
-  const match = createRouter(routes)
+  const routes = compileRoutes(logged, { ...config, parameters: withoutSecrets(config.parameters)! })
+  const owners = config.teams.map((team) => ({ ...team, owned: { ...team.owned, hosts: undefined } }))
+  const match = createRouter(routes, owners)
   const byPattern = new Map(routes.map((route) => [route.match, { route, params: NO_FACTS.params }]))
 
   /**
@@ -68,6 +71,12 @@ export function createCharges(config: Config) {
     const quotas = route.quotas(caller, { ...NO_FACTS, params, method, route }, nowMs)
     return quotas instanceof Refusal ? 'lacking' : quotas
   }
+}
+
+/** Returns rules by which the short form that a log has is counted as it is. */
+function withoutSecrets(parameters: Parameters | undefined): Parameters | undefined {
+  if (parameters === undefined) return undefined
+  return Object.fromEntries(Object.entries(parameters).map(([name, { kind }]) => [name, { kind }]))
 }
 
 /** Shortens the secret parameters that a log of other settings has in full, so that both count alike. */

@@ -39,7 +39,13 @@ async function overviewOf(callers: CallerActivity[] = []) {
     shareSummary: async () => [],
   }
   let config = await configOf(LIMITS)
-  const configuration = { config: () => config, hash: () => null, reloads: [] }
+  const configuration = {
+    config: () => config,
+    hash: () => null,
+    reloads: [],
+    leftOut: () => [],
+    keptAt: () => null,
+  }
   const overview = createOverview(configuration, () => source)
   return Object.assign(overview, { configured: (next: typeof config) => void (config = next) })
 }

@@ -1,0 +1,77 @@
+import { dirname, resolve } from 'node:path'
+import { type Pattern, parsePattern } from '../../downstream/router.ts'
+import { type Parameters, partOf, secretParts } from '../../policy/parameter-kinds.ts'
+import type { Settings, TeamSettings } from '../schema.ts'
+
+type Route = TeamSettings['routes'][number]
+type Upstream = TeamSettings['upstreams'][number]
+
+/** What a team adds to the settings of the main file. */
+export type Addition = Pick<Settings, 'routes' | 'limits' | 'upstreams'>
+
+/**
+ * Returns the routes, limits and upstreams of a team as those of the whole configuration. The names
+ * of its own limits and upstreams, which no other file can have, begin with the team's name:
+ * `payments/requests`. Other names are those of the main file.
+ */
+export function scoped(settings: TeamSettings, team: string, file: string, main: Settings): Addition {
+  const ownLimits = new Set(settings.limits.map(({ name }) => name))
+  const ownUpstreams = new Set(settings.upstreams.map(({ name }) => name))
+  const limitName = (name: string): string => (ownLimits.has(name) ? `${team}/${name}` : name)
+  const upstreamName = (name: string): string => (ownUpstreams.has(name) ? `${team}/${name}` : name)
+  const parameters = withOwnKinds(main.parameters, settings.parameters)
+  return {
+    routes: settings.routes.map((route) => ({
+      ...onHost(route, settings.host),
+      limits: route.limits.map(limitName),
+      ...(route.upstream !== undefined && { upstream: upstreamName(route.upstream) }),
+      ...(route.cost !== undefined && { cost: renamedCost(route.cost, limitName) }),
+      team,
+      parameters,
+    })),
+    limits: settings.limits.map((limit) => ({
+      ...limit,
+      name: limitName(limit.name),
+      ...(limit.counts !== undefined && { counts: limitName(limit.counts) }),
+      parameters,
+    })),
+    upstreams: settings.upstreams.map((one) => ({
+      ...one,
+      name: upstreamName(one.name),
+      tls: one.tls && resolvedFiles(one.tls, dirname(resolve(file))),
+    })),
+  }
+}
+
+/**
+ * Returns the rules of both files: the kinds of the team replace those of the main file, which alone
+ * says what is a secret.
+ */
+function withOwnKinds(shared: Parameters, own: Parameters): Parameters {
+  const secrets = secretParts(shared)
+  const parts = new Set(Object.keys(own).map(partOf))
+  const others = Object.entries(shared).filter(([name]) => !parts.has(partOf(name)))
+  const kinds = Object.entries(own).map(
+    ([name, { kind }]) => [name, { kind, secret: secrets.has(partOf(name)) }] as const,
+  )
+  return Object.fromEntries([...kinds, ...others])
+}
+
+/** Adds the host of the team to a route, whose pattern is its name in logs and metrics. */
+function onHost(route: Route, host: string | undefined): Route {
+  if (host === undefined || route.host !== undefined) return route
+  const match = route.match.replace(/^([A-Za-z,-]+ +)?/, `$1${host}`)
+  return { ...route, ...(parsePattern(match) as Pattern), match }
+}
+
+function renamedCost(cost: NonNullable<Route['cost']>, nameOf: (name: string) => string) {
+  if (typeof cost === 'number') return cost
+  return Object.fromEntries(Object.entries(cost).map(([name, points]) => [nameOf(name), points]))
+}
+
+/** Returns the settings of TLS with absolute paths: those in the file are relative to it. */
+function resolvedFiles(tls: NonNullable<Upstream['tls']>, folder: string) {
+  const { ca, cert, key } = tls
+  const absolute = (path: string | undefined) => (path === undefined ? undefined : resolve(folder, path))
+  return { ...tls, ca: absolute(ca), cert: absolute(cert), key: absolute(key) }
+}

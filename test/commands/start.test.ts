@@ -90,7 +90,7 @@ describe('sluice start', () => {
     expect((await call(gateway.adminPort, { path: '/metrics', method: 'POST' })).status).toBe(405)
     const metrics = (await call(gateway.adminPort, { path: '/metrics' })).body
     expect(metrics).toMatch(
-      /^sluice_http_requests_total\{route="POST \/:version\/sync\/:connection",method="POST",code="200",source="upstream"\} 1$/m,
+      /^sluice_http_requests_total\{route="POST \/:version\/sync\/:connection",method="POST",code="200",source="upstream",upstream="data"\} 1$/m,
     )
     expect(metrics).toMatch(/^sluice_limit_decisions_total\{limit="sync",outcome="near"\} 1$/m)
     const [first] = gateway.lines()

@@ -94,7 +94,7 @@ describe('a preflight', () => {
     })
     expect(lines()[0]).not.toHaveProperty('decision')
     expect((await call(gateway.adminPort, { path: '/metrics' })).body).toContain(
-      'sluice_http_requests_total{route="GET,DELETE /items/:item",method="OPTIONS",code="204",source="gateway"}',
+      'sluice_http_requests_total{route="GET,DELETE /items/:item",method="OPTIONS",code="204",source="gateway",upstream="data"}',
     )
   })
 

@@ -148,7 +148,7 @@ export async function startGuardedProvider(version: 6 | 9): Promise<GuardedProvi
     called: data.seen,
     async refused() {
       const { body } = await call(gateway.adminPort, { path: '/metrics' })
-      const counts = body.matchAll(/^sluice_http_requests_total\{.*code="429",source="gateway"\} (\d+)$/gm)
+      const counts = body.matchAll(/^sluice_http_requests_total\{.*code="429",source="gateway",.*\} (\d+)$/gm)
       return [...counts].reduce((sum, [, count]) => sum + Number(count), 0)
     },
   }

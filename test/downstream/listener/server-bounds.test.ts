@@ -68,7 +68,10 @@ const fields = (count: number, name: string) =>
   Array.from({ length: count }, (_, i) => `${name}${i}: x\r\n`).join('')
 const counted = async (code: number): Promise<number> => {
   const { body } = await call(plain.adminPort, { path: '/metrics' })
-  const line = new RegExp(`^sluice_http_requests_total\\{.*code="${code}",source="gateway"\\} (\\d+)$`, 'm')
+  const line = new RegExp(
+    `^sluice_http_requests_total\\{.*code="${code}",source="gateway",upstream=""\\} (\\d+)$`,
+    'm',
+  )
   return Number(line.exec(body)?.[1] ?? 0)
 }
 

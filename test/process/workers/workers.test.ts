@@ -74,9 +74,9 @@ describe('several workers', () => {
     await ready()
     expect((await statuses(40)).filter((status) => status === 200)).toHaveLength(30)
     await shows(
-      /^sluice_http_requests_total\{.*code="200",source="upstream"\} 30$/m,
-      /^sluice_http_requests_total\{.*code="429",source="gateway"\} 10$/m,
-      /^sluice_http_request_duration_seconds_count\{route="GET,POST \/transactions"\} 40$/m,
+      /^sluice_http_requests_total\{.*code="200",source="upstream",upstream="data"\} 30$/m,
+      /^sluice_http_requests_total\{.*code="429",source="gateway",upstream="data"\} 10$/m,
+      /^sluice_http_request_duration_seconds_count\{route="GET,POST \/transactions",upstream="data"\} 40$/m,
       /^sluice_downstream_max_sockets 20000$/m,
       /^sluice_upstream_max_sockets\{upstream="data"\} 512$/m,
       /^sluice_build_info\{.*\} 1$/m,

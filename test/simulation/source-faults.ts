@@ -10,7 +10,9 @@ const LOG = 'src/limit/memory/call-log.ts'
 const CHARGE = 'src/limit/redis/charge.lua'
 const CHARGE_ONE = 'src/limit/redis/charge-one.lua'
 const MERGE = 'src/limit/redis/merge.lua'
-const PROTOCOL = 'src/limit/redis/protocol.ts'
+const CHANGES = 'src/limit/redis/changes.ts'
+const QUESTION = 'src/limit/redis/question.ts'
+const SENDING = 'src/limit/redis/sending.ts'
 const SCRIPTS = 'src/limit/redis/scripts.ts'
 const STATE = 'src/limit/fallback/key-state.ts'
 const STORE = 'src/limit/fallback/store.ts'
@@ -48,7 +50,7 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
   'own calls do not count in addition to those of the store': [
     [STORE, 'store.charge(quotas, local.own, lease)', 'store.charge(quotas, undefined, lease)'],
   ],
-  'a merge that was sent does not count': [[CHARGE, 'log.isMerged and 0 or rule[at + 1]', '0']],
+  'a merge that was sent does not count': [[CHARGE, 'log.isMerged and 0 or sent', '0']],
   'a merge without an answer is taken as done': [[STATE, 'if (!isMerged) return []', '']],
   'a merge is repeated': [
     [MERGE, '>= number then return { now, 1 } end', '> 1e15 then return { now, 1 } end'],
@@ -66,7 +68,7 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
   ],
   'calls are never refunded': [[LIMITER, 'store.giveBack(quota, charged.resetAt)', 'void charged.resetAt']],
   'a call is refunded to any period': [
-    [PROTOCOL, 'back?.endsAt === endUs / 1000', 'back !== undefined && endUs > 0'],
+    [CHANGES, 'back?.endsAt === endUs / 1000', 'back !== undefined && endUs > 0'],
   ],
   // The scripts.
   'an access is under way as long as its window': [[APPLY, 'windowMs: together,', 'windowMs,']],
@@ -81,7 +83,7 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
     [CHARGE, 'access.room, access = log.room, nil', 'access.room, access = PAYS, nil'],
   ],
   'sliding windows are twice as long': [
-    [PROTOCOL, 'const lengthUs = windowMs * 1000', 'const lengthUs = windowMs * 1900'],
+    [SENDING, 'const lengthUs = windowMs * 1000', 'const lengthUs = windowMs * 1900'],
     [LOG, 'const windowUs = windowMs * 1000', 'const windowUs = windowMs * (calendar ? 1000 : 1900)'],
   ],
   'the calls of the most frequent question leave early': [
@@ -154,7 +156,7 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
     [LOCAL, 'return leases.hold(quota, lease!, -Infinity, at / 1000)', 'return undefined'],
   ],
   'a call that is refused keeps a place of calls at once': [
-    [CHARGE, 'if hasRoom and charging and admitted then', 'if hasRoom and charging then'],
+    [CHARGE, 'if hasRoom and charges and admitted then', 'if hasRoom and charges then'],
   ],
   'a gateway refuses calls at once with one place left': [
     [STORE, 'count(key) < limit ||', 'count(key) < limit - 1 ||'],
@@ -164,6 +166,6 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
   ],
   'the period of a calendar is that of the gateway': [
     [SCRIPTS, "clocks.at(server, clock.now(), 'latest') ||", '0 ||'],
-    [PROTOCOL, 'untilUs, fromUs, logs.length', 'sending.deadlineUs, 0 * fromUs * untilUs, logs.length'],
+    [QUESTION, 'untilUs, fromUs, logs.length', 'sending.deadlineUs, 0 * fromUs * untilUs, logs.length'],
   ],
 }

@@ -23,17 +23,15 @@ if calls then
 
   if only == '' then
     -- The first call of a key: its log is one slot.
-    local ttl = ceil(window / 1000)
-    call('SET', name, pack(HEADER, 1, 0, 1, 1, 0, now, now) .. pack(SLOT, now, 1), 'PX', ttl)
+    call('SET', name, pack(HEADER, 1, 0, 1, 1, 0, now, now) .. pack(SLOT, now, 1), 'PX', ttlOf(now, window, false))
     return { now, 1, 1, 1, (floor(now / span) + 1) * span - 1 + window }
   end
 
   if type(only) == 'string' and #only > HEADER_BYTES then
     local capacity, first, held, total, gone, newest, oldest = unpackBytes(HEADER, only)
     local isSmall = capacity <= SMALL
-    local bytes = HEADER_BYTES + capacity * SLOT_BYTES
-    local isUsual = first < capacity and held <= capacity and gone <= total and newest - now <= window
-      and (isSmall and #only or capacity < 2 ^ 24 and call('STRLEN', name)) == bytes
+    local isUsual = newest - now <= window
+      and isSound(capacity, first, held, total, gone, isSmall and #only or call('STRLEN', name))
 
     -- Drop the slots that have left, to be written if the call is charged.
     local horizon, steps = now - window, 0
@@ -57,7 +55,7 @@ if calls then
         local at = HEADER_BYTES + (first + held - 1) % capacity * SLOT_BYTES
         local header = pack(HEADER, capacity, first, held, total, gone, newest, oldest)
         local added = pack(SLOT, newest, total)
-        local ttl = ceil((newest + window - now) / 1000)
+        local ttl = ttlOf(newest, window, false)
         if isSmall then
           local before, after = sub(only, HEADER_BYTES + 1, at), sub(only, at + SLOT_BYTES + 1)
           call('SET', name, header .. before .. added .. after, 'PX', ttl)

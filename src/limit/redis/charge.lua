@@ -5,27 +5,18 @@
 -- charge-one.lua precedes this, and has decided most calls of one plain limit.
 --
 -- KEYS, on a cluster all of one hash slot:
---   1. the key of every limit of every decision, in order; the key of a limit's access precedes it
---   2. the keys of every decision's limits of calls at once
+--   1. the log of each limit of each decision, in order; that of a limit's access precedes it
+--   2. the leases of each decision's limits of calls at once
 --   3. the marks of merges
 --
--- ARGV:
+-- ARGV (drawn in question.ts):
 --   1. the deadline, after which nothing is decided
 --   2. the time before which nothing is decided
 --   3. the number of keys with logs
---   Then for every decision a rule, numbers separated by blanks: 1 to charge or 0 to read only, 2
---   more if it has limits of calls at once; then for every key of another limit its calls, its
---   window and the sum of its flags, and after these the numbers of the flags, in their order:
---     1   a shadow limit
---     2   a calendar period, which lasts the window: its first microsecond
---     4   own calls of the gateway, which count in addition to the log: their number; the calls of
---         the merge under way, which count, too, unless the log has them; its number; and the
---         position of its mark, which has its number once it is done, from the end
---     8   the access of the next limit
---     16  a call that counts as several: their number
---   Two arguments follow the rule of a decision with limits of calls at once: for each of them the
---   calls, the length of a lease, own calls of the gateway and 1 for a shadow limit; and the id of
---   its leases.
+--   Then for each decision a rule, numbers separated by blanks: the first the sum of what is to be
+--   done; then for each log its calls, its window, the sum of its flags, and the numbers of each flag.
+--   Two arguments follow the rule of a decision with limits of calls at once: its leases, four numbers
+--   for each limit, and their id.
 --
 -- Returns integers: the time, and nothing else outside these times; then for every decision 1 if it
 -- is admitted, 0 if not, and for every key:
@@ -39,7 +30,17 @@
 -- A call during an access is free: it needs no room, and is charged neither to the limit nor to the
 -- access, if the limit has calls and is not 0.
 
+-- What is to be done: charge, or only read; and limits of calls at once follow.
 local CHARGE, AT_ONCE = 1, 2
+-- The flags of a log, tested one by one, and their numbers:
+--   SHADOW    it refuses no call
+--   CALENDAR  a calendar period, which lasts the window: its first microsecond
+--   OWN       calls of the gateway that count in addition to the log: the calls that it keeps; those of
+--             the merge under way, unless the log has them; the number of the merge; the place of its
+--             mark in KEYS, which has the number once it is done
+--   ACCESS    the log is that of the access of the next limit
+--   COST      a call that counts as several: their number
+local SHADOW, CALENDAR, OWN, ACCESS, COST = 1, 2, 4, 8, 16
 local NONE, FREE, PAYS = 0, 1, 2
 -- The longest lease of another route, in microseconds. A lease that ends later than that after this
 -- route's was added by a clock that was ahead, or by another program.
@@ -65,9 +66,7 @@ for i = 1, leaseKey do
     local damaged = type(raw) ~= 'string' or raw ~= '' and #raw < HEADER_BYTES
     if not damaged and raw ~= '' then
       capacity, first, held, total, gone, newest, oldest = unpackBytes(HEADER, raw)
-      -- The version is the first byte of the capacity.
-      damaged = capacity >= 2 ^ 24 or first >= capacity or held > capacity or gone > total
-        or HEADER_BYTES + capacity * SLOT_BYTES ~= (capacity <= SMALL and #raw or call('STRLEN', name))
+      damaged = not isSound(capacity, first, held, total, gone, capacity <= SMALL and #raw or call('STRLEN', name))
       if damaged then held, total, gone = 0, 0, 0 end
     end
     -- `raw`: the whole string of a small log, which each change updates; the slots of another are read and written one by one.
@@ -82,52 +81,51 @@ end
 -- Calls in progress, by the key of their leases.
 local inProgress = {}
 
--- Parsed rules, by their text: many decisions have the same one. The first is that of a decision with
--- limits of calls at once only.
-local rules = { ['3'] = { CHARGE + AT_ONCE } }
-local function parse(text)
-  local rule, rest = rules[text], text
-  if rule then return rule end
+-- Parsed rules and leases, by their text: many decisions have the same ones. The first is the rule of
+-- a decision with limits of calls at once only.
+local parsed = { ['3'] = { CHARGE + AT_ONCE } }
+local function numbersOf(text)
+  local numbers, rest = parsed[text], text
+  if numbers then return numbers end
   -- The first four numbers in half the time.
-  local one, two, three, four, further = match(text, '^ ?(%S+) (%S+) (%S+) (%S+)(.*)$')
-  if one then rule, rest = { tonumber(one), tonumber(two), tonumber(three), tonumber(four) }, further else rule = {} end
+  local one, two, three, four, further = match(text, '^(%S+) (%S+) (%S+) (%S+)(.*)$')
+  if one then numbers, rest = { tonumber(one), tonumber(two), tonumber(three), tonumber(four) }, further else numbers = {} end
   if rest ~= '' then
-    for number in rest:gmatch('%S+') do rule[#rule + 1] = tonumber(number) end
+    for number in rest:gmatch('%S+') do numbers[#numbers + 1] = tonumber(number) end
   end
-  rules[text] = rule
-  return rule
+  parsed[text] = numbers
+  return numbers
 end
 
 -- As long as the shortest answer: a table that grows costs time.
-local answer, size, key, decision = { now, 0, 0, 0, 0 }, 1, 0, 4
-while decision <= #ARGV do
-  local rule, atOnce, lease = parse(ARGV[decision]), nil, nil
-  decision = decision + 1
-  local charging = rule[1] % 2 == CHARGE
+local answer, size, key, argument = { now, 0, 0, 0, 0 }, 1, 0, 4
+while argument <= #ARGV do
+  local rule, leases, lease = numbersOf(ARGV[argument]), nil, nil
+  argument = argument + 1
+  local charges = rule[1] % AT_ONCE == CHARGE
   if rule[1] >= AT_ONCE then
-    atOnce, lease, decision = parse(ARGV[decision]), ARGV[decision + 1], decision + 2
+    leases, lease, argument = numbersOf(ARGV[argument]), ARGV[argument + 1], argument + 2
   end
   -- Find the calls that have left the window of each key, and whether it has room.
   local admitted, at, last, access = true, 2, key, nil
   while at <= #rule do
     local calls, window, flags = rule[at], rule[at + 1], rule[at + 2]
     local start, own, cost = false, 0, 1
-    at = at + 3
-    last = last + 1
+    at, last = at + 3, last + 1
     local log = logs[KEYS[last]]
-    if flags % 4 >= 2 then start, at = rule[at], at + 1 end
-    if flags % 8 >= 4 then
-      log.isMerged = tonumber(call('GET', KEYS[#KEYS + 1 - rule[at + 3]]) or 0) >= rule[at + 2]
-      own = rule[at] + (log.isMerged and 0 or rule[at + 1])
-      at = at + 4
+    if flags % OWN >= CALENDAR then start, at = rule[at], at + 1 end
+    if flags % ACCESS >= OWN then
+      local kept, sent, number, mark = rule[at], rule[at + 1], rule[at + 2], KEYS[rule[at + 3]]
+      log.isMerged = tonumber(call('GET', mark) or 0) >= number
+      own, at = kept + (log.isMerged and 0 or sent), at + 4
     end
-    if flags >= 16 then cost, at = rule[at], at + 1 end
+    if flags >= COST then cost, at = rule[at], at + 1 end
     log.calls, log.window, log.start, log.own, log.cost = calls, window, start, own, cost
     if log.held > 0 and log.newest - now > window then
       -- The clock went back by more than a window: the key must not stay full for longer than one window.
       log.raw = ('\0'):rep(HEADER_BYTES) .. pack(SLOT, now, log.total)
       log.capacity, log.first, log.held, log.newest, log.oldest = 1, 0, 1, now, now
-      log.dirty = log.dirty or charging
+      log.dirty = log.dirty or charges
     end
     local horizon = start and start - 1 or now - window
     if log.held > 0 and log.oldest <= horizon then
@@ -143,23 +141,23 @@ while decision <= #ARGV do
       log.first, log.held, log.gone = (log.first + left) % log.capacity, log.held - left, gone
     end
 
-    if flags % 16 >= 8 then
+    if flags % COST >= ACCESS then
       access = log
     else
       local used = log.total - log.gone + own
       local isFree = access and used > 0 and calls > 0 and access.total + access.own > access.gone
       log.room = isFree and FREE or used + cost <= calls and PAYS or NONE
-      if log.damaged or access and access.damaged or log.room == NONE and flags % 2 == 0 then admitted = false end
+      if log.damaged or access and access.damaged or log.room == NONE and flags % CALENDAR < SHADOW then admitted = false end
       if access then access.room, access = log.room, nil end
     end
   end
 
   -- Count the calls in progress of each key; nil if it is damaged.
-  for i = 1, atOnce and #atOnce or 0, 4 do
-    local name, isShadow = KEYS[leaseKey + (i + 3) / 4], atOnce[i + 3] == 1
-    local calls, window, own = atOnce[i], atOnce[i + 1], atOnce[i + 2]
+  for at = 1, leases and #leases or 0, 4 do
+    local calls, window, own, isShadow = leases[at], leases[at + 1], leases[at + 2], leases[at + 3] == 1
+    local name = KEYS[leaseKey + (at + 3) / 4]
     -- A reading counts none that have ended.
-    local full = charging and calls - own or 0
+    local full = charges and calls - own or 0
     local count = inProgress[name] or pcall('ZCARD', name)
     if type(count) ~= 'number' then
       -- Fails again if the key is not damaged: the command is refused.
@@ -181,7 +179,7 @@ while decision <= #ARGV do
     local log = logs[KEYS[index]]
     local calls, window, start = log.calls, log.window, log.start
     local span = start and huge or calls > EXACT and ceil(window / EXACT) or 1
-    if charging and admitted and log.room == PAYS then
+    if charges and admitted and log.room == PAYS then
       -- Add the call to the newest slot, or to a new one.
       local held, when = log.held, now
       log.total, log.dirty = log.total + log.cost, true
@@ -232,12 +230,12 @@ while decision <= #ARGV do
     size = size + 3
   end
   key = last
-  for i = 1, atOnce and #atOnce or 0, 4 do
+  for at = 1, leases and #leases or 0, 4 do
     leaseKey = leaseKey + 1
     local name = KEYS[leaseKey]
-    local calls, window, own, count = atOnce[i], atOnce[i + 1], atOnce[i + 2], inProgress[name]
+    local calls, window, own, count = leases[at], leases[at + 1], leases[at + 2], inProgress[name]
     local hasRoom, oldest = count and count + own < calls, huge
-    if hasRoom and charging and admitted then
+    if hasRoom and charges and admitted then
       -- Add the lease. A key outlives it by as much again, so that most leases find one that lives
       -- long enough. Removes nothing before: Redis with full memory refuses to add only until a
       -- script has written.
@@ -248,7 +246,7 @@ while decision <= #ARGV do
       if isShort or count == 0 then call('PEXPIRE', name, 2 * ttl) end
       count = count + 1
       inProgress[name] = count
-    elseif not charging and count then
+    elseif not charges and count then
       -- Of more than 100 calls, compare those whose leases end first: each takes 0.5 us, in which
       -- Redis answers nobody.
       for _, id in ipairs(call('ZRANGE', name, 0, 99)) do oldest = min(oldest, tonumber(match(id, '^%d+')) or huge) end
@@ -261,9 +259,9 @@ end
 
 for name, log in pairs(logs) do
   if log.dirty then
-    local window, start, newest = log.window, log.start, log.newest
-    local ttl = ceil(((start and newest < start + window and start or newest) + window - now) / 1000)
-    local header = pack(HEADER, log.capacity, log.first, log.held, log.total, log.gone, newest, log.oldest)
+    -- The decisions of a batch about one key count it in the same window.
+    local ttl = ttlOf(log.newest, log.window, log.start)
+    local header = pack(HEADER, log.capacity, log.first, log.held, log.total, log.gone, log.newest, log.oldest)
     if log.raw then
       call('SET', name, header .. sub(log.raw, HEADER_BYTES + 1), 'PX', ttl)
     else

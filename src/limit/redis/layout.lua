@@ -26,3 +26,16 @@ local pack, unpackBytes, sub, match = struct.pack, struct.unpack, string.sub, st
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
+-- True if the header of a log and the length of its string fit each other.
+local function isSound(capacity, first, held, total, gone, bytes)
+  -- The version is the first byte of the capacity.
+  return capacity < 2 ^ 24 and first < capacity and held <= capacity and gone <= total
+    and bytes == HEADER_BYTES + capacity * SLOT_BYTES
+end
+
+-- Returns the milliseconds until the newest call of a log leaves: a window after it, or at the end of
+-- the calendar period that begins at `start`, which is false if the window slides.
+local function ttlOf(newest, window, start)
+  local from = start and newest < start + window and start or newest
+  return ceil((from + window - now) / 1000)
+end

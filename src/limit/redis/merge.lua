@@ -40,7 +40,7 @@ local function read(key, horizon)
   if type(raw) == 'table' and not match(raw.err, '^WRONGTYPE') then call('GET', key) end
   if type(raw) ~= 'string' or #raw < HEADER_BYTES then return nil end
   local capacity, first, held, total, gone, newest = unpackBytes(HEADER, raw)
-  if first >= capacity or held > capacity or gone > total or #raw ~= HEADER_BYTES + capacity * SLOT_BYTES then return nil end
+  if not isSound(capacity, first, held, total, gone, #raw) then return nil end
   local slots = {}
   for index = first, first + held - 1 do
     local when, upTo = unpackBytes(SLOT, raw, HEADER_BYTES + index % capacity * SLOT_BYTES + 1)
@@ -71,7 +71,7 @@ local function write(key, slots, window, start)
     ring[index] = pack(SLOT, slot.when, total)
   end
   local newest = slots[#slots].when
-  local ttl = ceil(((start > 0 and newest < start + window and start or newest) + window - now) / 1000)
+  local ttl = ttlOf(newest, window, start)
   local header = pack(HEADER, #slots, 0, #slots, total, 0, newest, slots[1].when)
   call('SET', key, header .. table.concat(ring), 'PX', ttl)
 end
@@ -109,8 +109,8 @@ if last then last.calls = last.calls - back end
 if last and last.calls <= 0 then merged[#merged] = nil end
 
 if isChanged then
-  write(KEYS[2], merged, window, start)
-  for index = 3, #KEYS do write(KEYS[index], logs[index], accessWindow, accessStart) end
+  write(KEYS[2], merged, window, start > 0 and start)
+  for index = 3, #KEYS do write(KEYS[index], logs[index], accessWindow, accessStart > 0 and accessStart) end
 end
 -- No merge is repeated when its calls have left the window. After the answer, the gateway has the mark expire sooner.
 local ttl = ceil(window / 1000) + 60000

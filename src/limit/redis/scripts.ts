@@ -4,10 +4,12 @@ import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { gatewaysKey, seenKey, sinceKey } from '../key.ts'
 import type { Place, Quota } from '../quota.ts'
 import { type Charge, DamagedKeyError, type Merge, type OnReply, type OwnCalls } from '../store.ts'
+import { mergeOf, renewalOf } from './changes.ts'
 import type { RedisConnection, RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
-import { type Batch, type BatchedDecision, chargesOf, mergeOf } from './protocol.ts'
-import { type Question, questionOf, renewalOf, type Sending } from './protocol.ts'
+import { type BatchedDecision, type Question, questionOf } from './question.ts'
+import { chargesOf } from './reply.ts'
+import type { Sending } from './sending.ts'
 import { ServerClocks } from './server-clocks.ts'
 
 const read = (file: string): string => readFileSync(new URL(file, import.meta.url), 'utf8')
@@ -17,6 +19,7 @@ export const MERGE_SCRIPT = LAYOUT + read('merge.lua')
 export const RENEW_SCRIPT = LAYOUT + read('renew.lua')
 export const REGISTER_SCRIPT = read('register.lua')
 const scriptOf = (text: string) => ({ text, sha: createHash('sha1').update(text).digest('hex') })
+type Batch = readonly BatchedDecision[]
 type Script = ReturnType<typeof scriptOf>
 type Params = readonly [keys: number, ...keysAndArgs: (string | number)[]]
 type ParamsOf = (sending: Sending) => Params
@@ -102,7 +105,7 @@ export function createScripts(connection: RedisConnection, options: RedisStoreOp
       return question.params
     })
     if (reply.length !== question!.size) throw invalidReply()
-    return chargesOf(batch, question!, reply, clocks.localMs(server, reply[0]!, 'latest'))
+    return chargesOf(question!, reply, clocks.localMs(server, reply[0]!, 'latest'))
   }
 
   async function send(batch: Batch): Promise<void> {

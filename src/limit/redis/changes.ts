@@ -1,0 +1,49 @@
+import { mergedKey } from '../key.ts'
+import type { Access, Place } from '../quota.ts'
+import type { Merge } from '../store.ts'
+import { type Sending, spanOf } from './sending.ts'
+
+/** The window of the access of a token, for merge.lua. */
+const OF_TOKEN = -1
+
+/** Returns the window of accesses for merge.lua, in microseconds; 0 without. */
+function togetherOf(access: Access | undefined): number {
+  if (access === undefined) return 0
+  return access.isOfToken ? OF_TOKEN : access.windowMs * 1000
+}
+
+/**
+ * Returns the keys and arguments of merge.lua: every instant on the server's clock is no earlier
+ * than the call was made, and no later than the caller's wait assumes, if the clock is still known
+ * as well.
+ */
+export function mergeOf(own: Merge, gateway: string, sending: Sending) {
+  const { number, quota, calls, spreadMs, back } = own
+  const { clocks, server, deadlineUs } = sending
+  const { startUs, endUs, lengthUs } = spanOf(quota, sending)
+  const accesses = new Set(calls.flatMap(({ access }) => access?.key ?? []))
+  const keys = [mergedKey(quota.key, gateway, number), quota.key, ...accesses]
+  const positions = new Map(keys.map((key, i) => [key, i + 1]))
+  const together = togetherOf(calls.find((call) => call.access !== undefined)?.access)
+  const refunded = back?.endsAt === endUs / 1000 ? back.calls : 0
+  const instants = calls.flatMap(({ atUs, calls, access }) => {
+    const earliest = clocks.at(server, atUs / 1000, 'earliest')
+    const madeAt = Math.max(earliest, clocks.at(server, atUs / 1000 - spreadMs, 'latest'))
+    return [madeAt, calls, access === undefined ? 0 : positions.get(access.key)!]
+  })
+  const until = Math.min(endUs - 1, deadlineUs)
+  const args = [number, until, quota.limit, lengthUs, startUs, refunded, together, ...instants]
+  return [keys.length, ...keys, ...args] as const
+}
+
+/** Returns the keys and arguments of renew.lua for leases and their lengths, in milliseconds. */
+export function renewalOf(leases: readonly Place[], lengths: readonly number[], { deadlineUs }: Sending) {
+  const keys = [...new Set(leases.map(({ quota }) => quota.key))]
+  const positions = new Map(keys.map((key, i) => [key, i + 1]))
+  const argsOf = ({ quota, id }: Place, i: number) => {
+    const lengthUs = Math.ceil(lengths[i]! * 1000)
+    return [positions.get(quota.key)!, id, lengthUs]
+  }
+  const args = leases.flatMap(argsOf)
+  return [keys.length, ...keys, deadlineUs, ...args] as const
+}

@@ -1,7 +1,5 @@
-import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFile, stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
-import { createSecureContext, type SecureContextOptions } from 'node:tls'
 import { createQualifier } from '../authenticate/token/bearer.ts'
 import { readKeySet } from '../authenticate/token/key-set.ts'
 import { isGuarded } from '../downstream/router.ts'
@@ -17,6 +15,7 @@ import type { Settings } from './schema.ts'
 import { realmOf } from './sections/identity.ts'
 import { costOf } from './sections/routes.ts'
 import { reason } from './text.ts'
+import { type Check, createTlsReader } from './tls-files.ts'
 import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
 
 /**
@@ -42,10 +41,6 @@ export type Tokens = Config['tokens'][number]
  * one and that of the PAR endpoint.
  */
 export type Client = Config['clients'][number]
-
-type Files = Readonly<Partial<Record<'cert' | 'key' | 'ca' | 'clientCa', string | undefined>>>
-/** Returns the mistake in the text of a file; undefined if there is none. */
-type Check = (text: string) => string | undefined | Promise<string | undefined>
 
 /**
  * Compiles settings, whose files are relative to `directory`. Adds the files to `files`, and the
@@ -85,21 +80,7 @@ export async function compile(
     return mistake === undefined ? (text as string) : undefined
   }
 
-  /**
-   * Replaces the names of PEM files by their texts, and checks that the key belongs to the
-   * certificate.
-   */
-  async function readTls<T extends Files>(section: T | undefined, ...path: Path) {
-    if (section === undefined) return undefined
-    const cert = await read([...path, 'cert'], section.cert, certificateMistake)
-    const key = await read([...path, 'key'], section.key, keyMistake)
-    const ca = await read([...path, 'ca'], section.ca, certificateMistake)
-    const clientCa = await read([...path, 'clientCa'], section.clientCa, certificateMistake)
-    const message = `is not the key of the certificate in ${section.cert}; write the key that is`
-    if (cert && key && !new X509Certificate(cert).checkPrivateKey(createPrivateKey(key)))
-      mistakes.push({ path: [...path, 'key'], message })
-    return { ...section, cert, key, ca, clientCa } as Required<T>
-  }
+  const { readTls, readServerTls } = createTlsReader(read, mistakes)
 
   /** Returns the path of a file that the gateway writes, and that need not exist; its folder must. */
   async function fileToWrite(path: Path, name: string | undefined): Promise<string | undefined> {
@@ -163,9 +144,9 @@ export async function compile(
     listen: {
       ...listen,
       hosts: listen.hosts ?? [...new Set(routes.flatMap(({ host }) => host ?? []))],
-      tls: await readTls(listen.tls, 'listen', 'tls'),
+      tls: await readServerTls(listen.tls, 'listen', 'tls'),
     },
-    admin: { ...admin, tls: await readTls(admin.tls, 'admin', 'tls') },
+    admin: { ...admin, tls: await readServerTls(admin.tls, 'admin', 'tls') },
     log: { ...log, audit: await fileToWrite(['log', 'audit'], log.audit) },
     store,
     /** The prefix of all keys, also of those in memory. */
@@ -219,18 +200,6 @@ const isMissing = (folder: string): Promise<boolean> =>
     (found) => !found.isDirectory(),
     ({ code }: NodeJS.ErrnoException) => code !== 'EACCES',
   )
-
-const certificateMistake = (pem: string) => pemMistake('PEM certificate', { cert: pem, ca: pem })
-const keyMistake = (pem: string) => pemMistake('PEM private key without a passphrase', { key: pem })
-
-function pemMistake(what: string, options: SecureContextOptions): string | undefined {
-  try {
-    createSecureContext(options)
-    return undefined
-  } catch {
-    return `contains no valid ${what}`
-  }
-}
 
 const NO_KEY = "has no key that verifies tokens; write the issuer's JWK Set there, or its URL here"
 const jwksMistake = async (text: string) => ((await hasKey(parseObject(text))) ? undefined : NO_KEY)

@@ -1,7 +1,9 @@
+import { X509Certificate } from 'node:crypto'
+import { isSuiteOf13 } from '../downstream/suites.ts'
 import { isLoopback } from '../runtime/address.ts'
 import { urlsOf } from '../limit/redis/options.ts'
 import { chosenKeyWarnings } from './chosen-keys.ts'
-import { certificatesOf, describeValidity } from './certificates.ts'
+import { certificatesOf, describeValidity, isOfLists, type Validity } from './certificates.ts'
 import type { Limit } from '../policy/limit.ts'
 import { MAX_LENGTH, PARAMETER_KINDS, statedLength } from '../policy/parameter-kinds.ts'
 import type { Compiled } from './compile.ts'
@@ -13,6 +15,7 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   yield* plaintextWarnings(config)
   yield* corsWarnings(config)
   yield* certificateWarnings(config, nowMs)
+  yield* suiteWarnings(config)
   yield* identityWarnings(config)
   yield* clientWarnings(config, nowMs)
   yield* limitWarnings(config)
@@ -84,16 +87,43 @@ function* corsWarnings({ cors, routes, forwardAuth }: Compiled): Generator<Issue
 const isServedHere = ({ upstream, respond }: Compiled['routes'][number]): boolean =>
   upstream !== undefined || respond !== undefined
 
+/** True for the gateway's own certificates and for revocation lists. */
+const isJudged = (validity: Validity): boolean => validity.path.at(-1) === 'cert' || isOfLists(validity)
+
 /**
- * Warns about certificates that the gateway presents. Expired authorities may remain next to their
+ * Warns about certificates that the gateway presents, and about revocation lists. Expired authorities may remain next to their
  * successors.
  */
 function* certificateWarnings(config: Compiled, nowMs: number): Generator<Issue> {
-  for (const validity of certificatesOf(config).filter(({ path }) => path.at(-1) === 'cert')) {
+  for (const validity of certificatesOf(config).filter(isJudged)) {
     const { state, message } = describeValidity(validity, nowMs)
     if (state !== 'ok') yield { path: validity.path, message }
   }
 }
+
+/** Matches the suites with forward secrecy and AEAD, without CCM_8, whose tag is short (RFC 9325 section 4.2). */
+const STRONG = /^(?:TLS_(?!.*CCM_8)|ECDHE-(?:ECDSA|RSA)-(?:AES(?:128|256)-GCM|CHACHA20))/
+
+/** Warns about weak suites, and about suites of which none fits the certificate. */
+function* suiteWarnings({ listen, admin }: Compiled): Generator<Issue> {
+  for (const [section, tls] of Object.entries({ listen: listen.tls, admin: admin.tls })) {
+    const names = tls?.ciphers?.split(':') ?? []
+    const path: Path = [section, 'tls', 'ciphers']
+    const weak = names.filter((name) => !STRONG.test(name))
+    if (weak.length > 0)
+      yield {
+        path,
+        message: `accepts ${weak.join(', ')}, against RFC 9325: no forward secrecy, or CBC; remove`,
+      }
+    const of12 = names.filter((name) => !isSuiteOf13(name))
+    const isOfEc = tls !== undefined && keyTypeOf(tls.cert) !== 'rsa'
+    const fits = (name: string): boolean => name.includes('-ECDSA-') === isOfEc
+    if (of12.length > 0 && !of12.some(fits))
+      yield { path, message: `has no suite of TLS 1.2 for the key of ${section}.tls.cert; add one` }
+  }
+}
+
+const keyTypeOf = (cert: string): string | undefined => new X509Certificate(cert).publicKey.asymmetricKeyType
 
 function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue> {
   const kinds = new Set(routes.map(({ authenticate }) => authenticate))

@@ -4,6 +4,9 @@ import { MODES, type Status } from './status.ts'
 
 type LoadName = 'sockets' | 'maxSockets' | 'queue' | 'waiting' | 'oldestWaitSeconds' | 'webSockets'
 
+/** Returns true for the path of revocation lists, such as `listen.tls.crl`. */
+const isOfLists = (certificate: string): boolean => certificate.endsWith('.tls.crl')
+
 /** Makes the gauges read the state of this process whenever they are shown. `by` combines several processes. */
 export function showGauges({ showGauge }: Metrics, status: () => Status): void {
   function show(by: Aggregator, name: string, help: string, read: (status: Status) => GaugeValues) {
@@ -48,6 +51,15 @@ export function showGauges({ showGauge }: Metrics, status: () => Status): void {
   )
   const expiry = 'Expiry of the first certificate in the file at this path of the configuration.'
   show('min', 'certificate_expiry_timestamp_seconds{certificate}', expiry, ({ certificates }) =>
-    certificates.map(({ certificate, expiresAt }) => [{ certificate }, expiresAt / 1000]),
+    certificates
+      .filter(({ certificate }) => !isOfLists(certificate))
+      .map(({ certificate, expiresAt }) => [{ certificate }, expiresAt / 1000]),
+  )
+  const update =
+    'Latest time of the next certificate revocation list (CRL), of the first authority that needs one.'
+  show('min', 'tls_crl_next_update_timestamp_seconds{crl}', update, ({ certificates }) =>
+    certificates
+      .filter(({ certificate }) => isOfLists(certificate))
+      .map(({ certificate: crl, expiresAt }) => [{ crl }, expiresAt / 1000]),
   )
 }

@@ -53,7 +53,10 @@ export interface IssuerStatus {
   readonly introspectionUp: boolean | null
 }
 
-/** A certificate file; `certificate` is its path in the configuration, such as `listen.tls.cert`. */
+/**
+ * A certificate file, or certificate revocation lists; `certificate` is the path in the configuration, such as
+ * `listen.tls.cert` or `listen.tls.crl`.
+ */
 export interface CertificateStatus {
   readonly certificate: string
   /** Epoch milliseconds. */

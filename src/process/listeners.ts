@@ -1,6 +1,7 @@
+import type { Socket } from 'node:net'
 import { isDeepStrictEqual } from 'node:util'
 import type { Config } from '../config/compile.ts'
-import { drain } from '../downstream/listener/drain.ts'
+import { endConnections, drain } from '../downstream/listener/drain.ts'
 import type { Serve } from '../downstream/listener/pipelining.ts'
 import type { ListenerEvents } from '../downstream/listener/server.ts'
 import { createListener, listen, renewCertificate } from '../downstream/listener/server.ts'
@@ -22,6 +23,8 @@ export function createListeners(
 ) {
   const { listen: bounds, forwardAuth } = current().config
   let draining = false
+  /** The sockets whose client certificates earlier authorities or revocation lists admitted. */
+  let outdated: WeakSet<Socket> | undefined
   const logDropped = throttle((bound: string, ip: string) =>
     log.warn({ bound: `listen.${bound}`, ip: addressOf(ip) }, 'sockets dropped at the connection limit'),
   )
@@ -50,7 +53,7 @@ export function createListeners(
   }
   function serveWith(name: 'serve' | 'serveAsked'): Serve {
     return (response, expectsContinue, done) => {
-      if (draining) response.shouldKeepAlive = false
+      if (draining || outdated?.has(response.req.socket) === true) response.shouldKeepAlive = false
       current()[name]!(response, expectsContinue, done)
     }
   }
@@ -77,13 +80,19 @@ export function createListeners(
       return { address, forwardAuthAddress: other }
     },
     /**
-     * Uses the certificate of a new configuration, only if it has changed: a renewal ends the TLS
-     * sessions that callers could resume.
+     * Uses the TLS settings of a new configuration, only if they have changed: a renewal ends the TLS
+     * sessions that callers could resume. If other client certificates are accepted now, open
+     * connections end with their next response.
      */
-    renew({ listen: next }: Config): void {
-      if (next.tls === undefined || isDeepStrictEqual(next.tls, current().config.listen.tls)) return
-      renewCertificate(server, next.tls)
-      log.info('TLS certificate renewed')
+    renew({ listen: { tls: next } }: Config): void {
+      const { tls } = current().config.listen
+      if (tls === undefined || next === undefined || isDeepStrictEqual(next, tls)) return
+      renewCertificate(server, next)
+      const { crl, clientCa } = tls
+      const hasNewLists = !isDeepStrictEqual(next.crl, crl)
+      if (hasNewLists || next.clientCa !== clientCa) outdated = endConnections(server)
+      if (hasNewLists) log.info('certificate revocation list renewed')
+      if (!isDeepStrictEqual({ ...next, crl }, tls)) log.info('TLS certificate renewed')
     },
     draining: () => draining,
     /** Ends new and idle connections, then all; returns the number of aborted requests. */

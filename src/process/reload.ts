@@ -160,11 +160,13 @@ function keepRestartOnly(current: Config, next: Config): Config {
 
 type ServerFiles = NonNullable<Config['admin']['tls']>
 
-/** Replaces certificates and keys; whether callers are asked for certificates needs a restart. */
+/** Replaces TLS settings, except whether callers are asked for certificates, which needs a restart. */
 function renewed<T extends ServerFiles>(current: T | undefined, next: T | undefined): T | undefined {
   if (current === undefined || next === undefined) return current
-  const clientCa = current.clientCa && (next.clientCa ?? current.clientCa)
-  return { ...current, cert: next.cert, key: next.key, clientCa }
+  const { cert, key, minVersion, ciphers } = next
+  const asked = current.clientCa === undefined || next.clientCa === undefined ? current : next
+  const { clientCa, crl } = asked
+  return { ...current, cert, key, minVersion, ciphers, clientCa, crl }
 }
 
 /** Replaces the login at Redis. */

@@ -1,8 +1,9 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { connect } from 'node:tls'
+import { connect, type ConnectionOptions } from 'node:tls'
 import { once } from 'node:events'
 import { describe, expect, it } from 'vitest'
+import { makeAuthority } from '../helpers/authority.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { startGateway, startLogging, yaml } from '../helpers/gateway.ts'
 import { bearerOf, callSecurely, OPERATOR_TOKENS, setting } from '../helpers/operators.ts'
@@ -116,6 +117,52 @@ it('is https in the links of other consoles', async () => {
   )
   const { gateways } = (await callSecurely(named.adminPort, '/overview', certificateOf(ada))).json
   expect(gateways[0].admin).toBe(`https://sluice.internal:${port}`)
+})
+
+describe('a revoked client certificate', () => {
+  it('is refused, also after the reload of a list; a token is still accepted', async () => {
+    const authority = makeAuthority('operators')
+    const [kept, gone] = [authority.issue('ada'), authority.issue('ada')]
+    const running = await start()
+    const askNow = (certificate: typeof kept) =>
+      callSecurely(running.adminPort, '/overview', { cert: certificate.cert, key: certificate.key })
+    running.write('operators.pem', authority.cert)
+    running.write('lists.pem', authority.list([]))
+    const text = running.text.replace('clientCa: operators.pem', 'clientCa: operators.pem, crl: lists.pem')
+    writeFileSync(join(running.folder, 'sluice.yaml'), text)
+    await running.running.reload('file-change')
+    for (const certificate of [kept, gone]) expect((await askNow(certificate)).status).toBe(200)
+
+    running.write('lists.pem', authority.list([gone]))
+    await running.running.reload('file-change')
+    expect((await askNow(kept)).status).toBe(200)
+    expect(await askNow(gone)).toMatchObject({
+      status: 401,
+      json: { detail: 'The client certificate is not accepted: CERT_REVOKED.' },
+    })
+    const token = { headers: bearerOf(OPERATOR_TOKENS.ops) }
+    expect((await callSecurely(running.adminPort, '/overview', token)).status).toBe(200)
+  })
+})
+
+describe('the suites of admin.tls', () => {
+  it('are those of listen.tls', async () => {
+    const connects = async (options: ConnectionOptions) => {
+      const to = { host: '127.0.0.1', port: gateway.adminPort, rejectUnauthorized: false }
+      const socket = connect({ ...to, ...options })
+      const isSecure = await once(socket, 'secureConnect').then(
+        () => true,
+        () => false,
+      )
+      socket.destroy()
+      return isSecure
+    }
+    const of12 = { maxVersion: 'TLSv1.2' } as const
+    expect(await connects(of12)).toBe(true)
+    expect(await connects({ ...of12, ciphers: 'ECDHE-ECDSA-AES128-SHA:ECDHE-ECDSA-AES256-SHA384' })).toBe(
+      false,
+    )
+  })
 })
 
 describe('a reload', () => {

@@ -4,6 +4,14 @@ import { certificatesOf } from '../../src/config/certificates.ts'
 import { makeCertificate, type TestCertificate } from '../helpers/self-signed.ts'
 import { BESIDE, completed, load } from './load-text.ts'
 
+const UNSET = {
+  clientCa: undefined,
+  crl: undefined,
+  ciphers: undefined,
+  minVersion: 1.2,
+  requestClientCert: false,
+} as const
+
 /** Returns the certificate with an invalid end date. */
 function undated({ der, key }: TestCertificate): { readonly cert: string; readonly key: string } {
   const broken = Buffer.from(der)
@@ -62,7 +70,7 @@ describe('the certificates of a configuration', () => {
         ...config,
         listen: {
           ...config.listen,
-          tls: { cert, key: own.key, clientCa: undefined, requestClientCert: false },
+          tls: { ...UNSET, cert, key: own.key },
         },
       })
     expect(of(bad.cert)).toEqual([])

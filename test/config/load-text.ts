@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { loadConfig, type Loaded } from '../../src/config/load.ts'
 import type { FlagOverride } from '../../src/config/main-file.ts'
 import { ConfigError } from '../../src/config/yaml/issue.ts'
+import { makeAuthority } from '../helpers/authority.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
 
 const SECTIONS = {
@@ -25,6 +26,8 @@ const SECTIONS = {
 
 const own = makeCertificate('gateway')
 const other = makeCertificate('other')
+const authority = makeAuthority('clients')
+const list = authority.list([])
 
 /** PEM files, valid and invalid. */
 export const BESIDE = {
@@ -40,6 +43,12 @@ export const BESIDE = {
   'broken.pem': own.cert.replace(/\n.{20}/, '\n'),
   'chain.pem': `${own.cert}\n${other.cert}`,
   'cert.der': 'hunter2',
+  'authority.pem': authority.cert,
+  'authorities.pem': authority.cert + makeAuthority('more clients').cert,
+  'list.pem': list,
+  'half-list.pem': `${list}-----BEGIN X509 CRL-----\nAAAA\n`,
+  'endless-list.pem': authority.list([], { nextUpdateMs: 'none' }),
+  'other-list.pem': makeAuthority('clients').list([]),
 }
 
 /** Appends the sections that a valid file needs and the snippet lacks. */

@@ -251,12 +251,12 @@ describe('the runbook of alerts', () => {
 describe('a gateway before its first request', () => {
   it('shows every series of counters and histograms that alerts compare', () => {
     const selectors = rules.flatMap(({ expr }) => expr.match(/\bsluice_\w+(?:\{[^}]*\})?/g) ?? [])
-    // Only a listed client that has called has series, and only a certificate in the file.
+    // Only a listed client that has called has series, and only a certificate or revocation list in the file.
     const compared = selectors
       .map((selector) =>
         selector.replace(',client!="",client!="other"', '').replace('client!="",client!="other"', ''),
       )
-      .filter((selector) => !selector.startsWith('sluice_certificate_'))
+      .filter((selector) => !/^sluice_(?:certificate|tls_crl)_/.test(selector))
     expect(compared.length).toBeGreaterThan(40)
     expect(emptyOf([...new Set(compared)])).toEqual([])
   })
@@ -321,7 +321,7 @@ describe('expressions of alerts and panels', () => {
       ),
     )
     // Labels of Prometheus, and of metrics that need a file, which this gateway does not have.
-    const labels = new Set(['job', 'instance', 'hash', 'certificate'])
+    const labels = new Set(['job', 'instance', 'hash', 'certificate', 'crl'])
     for (const [, label] of (metrics + freshMetrics).matchAll(/[{,]([a-z]+)="/g)) labels.add(label!)
 
     const used = expr.match(/\b(?:sluice|process|nodejs)_\w+/g) ?? []

@@ -1,7 +1,8 @@
 import { z } from 'zod'
 import { isLoopback } from '../../runtime/address.ts'
 import { type Issue, mustBe, type Path } from '../yaml/issue.ts'
-import { bindHost, pemFile, servedHost } from './texts.ts'
+import { serverTls, serverTlsIssues } from './server-tls.ts'
+import { bindHost, servedHost } from './texts.ts'
 import { choice, distinct, exclusive, list, port, section, stringThat, text } from './values.ts'
 
 const isToken = (text: string): boolean => /^[A-Za-z0-9._~+/-]{16,}=*$/.test(text)
@@ -44,7 +45,7 @@ const operator = section(
   },
 )
 
-const tls = section({ cert: pemFile, key: pemFile, clientCa: pemFile.optional() })
+const tls = section(serverTls, serverTlsIssues)
 
 export const admin = section(
   {

@@ -4,15 +4,11 @@ import { decodeSegment } from '../../downstream/target.ts'
 import type { RedisTopology } from '../../limit/redis/options.ts'
 import { type Issue, mustBe } from '../yaml/issue.ts'
 import { bindHost, certificateFieldName, cidr, pemFile, publicUrl, servedHost } from './texts.ts'
+import { serverTls, serverTlsIssues } from './server-tls.ts'
 import { atKey, bool, choice, coerced, duration, exclusive } from './values.ts'
 import { int, list, port, section, size, stringThat, text } from './values.ts'
 
-const listenTls = section({
-  cert: pemFile,
-  key: pemFile,
-  clientCa: pemFile.optional(),
-  requestClientCert: bool.prefault(false),
-})
+const listenTls = section({ ...serverTls, requestClientCert: bool.prefault(false) }, serverTlsIssues)
 
 export const listenSection = section(
   {

@@ -18,6 +18,20 @@ export function openSockets(server: Server): number {
   return sockets.filter((socket) => !('encrypted' in socket)).length
 }
 
+/**
+ * Closes the idle sockets of a server, and the others after the responses that they wait for.
+ * Returns these: a response whose head is sent already cannot close its socket, so the next must.
+ */
+export function endConnections(server: Server): WeakSet<Socket> {
+  const { sockets } = loads.get(server) ?? NO_LOAD
+  server.closeIdleConnections()
+  for (const socket of sockets) {
+    const response = responseOf(socket)
+    if (response) response.shouldKeepAlive = false
+  }
+  return new WeakSet(sockets)
+}
+
 /** Maximum event-loop iterations to wait for a busy port to become quiet, and for aborted requests to be logged. */
 const MAX_ITERATIONS = 100
 

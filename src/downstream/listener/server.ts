@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { createServer as createSecureServer, Server as SecureServer } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
-import type { TlsOptions } from 'node:tls'
+import { TLSSocket } from 'node:tls'
 import { acceptUpgrades, incompleteRequest, peerOfHandshake } from '../../runtime/node-http.ts'
 import { abortBody, bodyRefusal } from '../body.ts'
 import { loads } from './drain.ts'
@@ -14,6 +14,7 @@ import { holdReleased, respondReleased, superviseReleased } from './released.ts'
 import { abortSlowUploads } from './slow-uploads.ts'
 import { type ConnectionPolicy, resetSlowReaders, type SocketBounds } from './sockets.ts'
 import { boundSockets, endWithStatus, lingerOnClose } from './sockets.ts'
+import { type ListenerTls, tlsOptions } from './tls.ts'
 
 /** Bounds of the callers' listener, in milliseconds and bytes. */
 export interface Bounds extends SocketBounds {
@@ -25,14 +26,6 @@ export interface Bounds extends SocketBounds {
   readonly slowReaderMs?: number
   /** Default: `SLOW_UPLOAD_MS`, or the request timeout if that is longer. */
   readonly slowUploadMs?: number
-}
-
-/** Certificates and key are PEM; callers need a certificate of `clientCa` to connect, if it is given. */
-export interface ListenerTls {
-  readonly cert: string
-  readonly key: string
-  readonly clientCa: string | undefined
-  readonly requestClientCert: boolean
 }
 
 export interface ListenerEvents extends ConnectionPolicy {
@@ -141,7 +134,7 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     if (!sockets.has(socket)) {
       const peer = peerOfHandshake(socket)
       socket.destroy()
-      return events.insecure(peer, code)
+      return events.insecure(peer, certificateError(socket) ?? code)
     }
     // Bytes after a last response are dropped.
     if (!socket.writable) return
@@ -157,20 +150,14 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   return server
 }
 
-/** Returns the TLS options of a listener, which does not accept certificates of public authorities. */
-export function tlsOptions({ cert, key, clientCa, requestClientCert }: ListenerTls): TlsOptions {
-  return {
-    cert,
-    key,
-    // If undefined, Node would accept client certificates of public authorities.
-    ca: clientCa ?? [],
-    requestCert: clientCa !== undefined || requestClientCert,
-    rejectUnauthorized: clientCa !== undefined,
-    minVersion: 'TLSv1.2',
-  }
+/** Returns why OpenSSL did not accept a caller's certificate, such as `CERT_REVOKED`; Node.js reports only a reset. */
+function certificateError(socket: Socket): string | undefined {
+  // Node declares an Error, and sets its code.
+  const error = socket instanceof TLSSocket ? (socket.authorizationError as unknown) : undefined
+  return typeof error === 'string' ? error : undefined
 }
 
-/** Replaces the certificate for new connections. Throws, and changes nothing, if it is invalid. */
+/** Replaces the TLS settings for new connections. Throws, and changes nothing, if it is invalid. */
 export function renewCertificate(server: Server, tls: ListenerTls): void {
   if (server instanceof SecureServer) server.setSecureContext(tlsOptions(tls))
 }

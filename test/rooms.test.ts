@@ -21,17 +21,18 @@ const ROOMS = `
   gateway            | authenticate/proof authenticate/token downstream downstream/listener errors limit limit/memory par policy runtime upstream | lru-cache
   observe            | gateway limit limit/fallback policy runtime                                         | @opentelemetry pino prom-client
   admin/overview     | config gateway limit observe policy runtime                                  |
-  admin              | admin/overview downstream errors gateway observe policy runtime                      |
+  admin/requests     | admin/overview authenticate/token config downstream errors gateway limit observe policy runtime |
+  admin              | admin/requests errors gateway observe policy runtime                                |
   config/yaml        | runtime                                                                      | fastest-levenshtein yaml zod
   config/sections    | authenticate/token config/yaml downstream limit/redis policy runtime | zod
   config             | authenticate/token config/kept config/sections config/teams config/yaml downstream limit/redis policy par runtime | yaml zod
   config/teams       | config config/sections config/yaml downstream policy runtime                 |
   config/kept        | config config/yaml runtime                                                   | yaml
-  process            | admin admin/overview authenticate/proof authenticate/token config config/kept downstream downstream/listener errors gateway limit limit/fallback limit/memory limit/redis policy observe par process/workers runtime upstream |
-  process/workers    | admin admin/overview config observe policy process runtime                   |
-  commands           | admin authenticate/token commands/init commands/limits commands/past commands/replay commands/sandbox config config/sections config/teams config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
+  process            | admin admin/overview admin/requests authenticate/proof authenticate/token config config/kept downstream downstream/listener errors gateway limit limit/fallback limit/memory limit/redis policy observe par process/workers runtime upstream |
+  process/workers    | admin/overview admin/requests config observe policy process runtime                   |
+  commands           | admin/requests authenticate/token commands/init commands/limits commands/past commands/replay commands/sandbox config config/sections config/teams config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
   commands/init      | authenticate/token commands config config/sections                           |
-  commands/limits    | admin admin/overview commands config/sections observe policy runtime |
+  commands/limits    | admin/overview admin/requests commands config/sections observe policy runtime |
   commands/past      | commands commands/replay gateway runtime                                    |
   commands/replay    | commands config downstream errors limit limit/memory policy runtime | cli-progress
   commands/sandbox   | commands config process runtime                                              | oidc-provider

@@ -4,7 +4,7 @@ import { isShortened, parseCaller, showCaller, withDigests } from '../policy/cou
 import { instant } from '../runtime/instant.ts'
 import { type AdminResponse, forbidden, problem } from './access.ts'
 import type { Attempt } from './audit.ts'
-import { type OperatorApi, PARAMETERS, type RequestLine } from './operator-api.ts'
+import { type OperatorApi, PARAMETERS, type RequestLine } from './requests/operator-api.ts'
 import { lackedLimits, mayChange, type Operator } from './rights.ts'
 import { assertText, readSetting } from './setting.ts'
 

@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { InvalidQuestion } from '../errors.ts'
 import { instantMs } from '../runtime/instant.ts'
 import { isObject, parseObject } from '../runtime/json.ts'
-import type { Setting } from './operator-api.ts'
+import type { Setting } from './requests/operator-api.ts'
 
 const DEFAULT_LIFE_MS = 86_400_000
 const MAX_BODY_BYTES = 65_536

@@ -10,6 +10,9 @@ interface LimitedRoute extends Route {
   readonly parameters?: Parameters | undefined
 }
 
+/** A route with its path parameters and limits compiled. */
+export type CompiledRoute<R extends LimitedRoute> = ReturnType<typeof compileRoutes<R>>[number]
+
 /**
  * Compiles the path parameters and the limits of each route, for the gateway, for `explain` and for
  * `replay`.

@@ -11,22 +11,19 @@ import { servedHosts } from '../downstream/target.ts'
 import type { GatewayDeps, GatewayRoute } from '../gateway/exchange.ts'
 import { decisionHeaders, draftHeaders } from '../gateway/rate-limit-fields.ts'
 import { encodePart, isPerClient } from '../policy/key.ts'
-import { compileLimit, type LimitOptions, oncePerCounter, proofQuota } from '../policy/apply.ts'
+import { compileLimit, oncePerCounter, proofQuota } from '../policy/apply.ts'
 import type { Limit } from '../policy/limit.ts'
 import type { Overrides } from '../policy/overrides.ts'
 import { fieldsOf } from '../policy/conditions.ts'
 import { isVariable, partReader } from '../policy/parts.ts'
-import { compileRoutes } from '../policy/routes.ts'
+import { type CompiledRoute, compileRoutes } from '../policy/routes.ts'
 import { createShowPath } from '../policy/shown-path.ts'
 import { type Log, throttle } from '../observe/log.ts'
 import { createResponseFields } from '../upstream/response-head.ts'
 import type { Forward } from '../upstream/upstream.ts'
 
-export type CompiledRoute = ReturnType<typeof compileRoutesOf>[number]
-
-/** Compiles the routes of a configuration. */
-export const compileRoutesOf = (config: Config, more: Partial<LimitOptions> = {}) =>
-  compileRoutes(config.routes, { ...config, ...more })
+/** A route of the configuration, with its limits compiled. */
+type ServedRoute = CompiledRoute<Config['routes'][number]>
 
 /** Interval of a warning about one limit, in milliseconds. */
 const WARN_MS = 60_000
@@ -52,7 +49,7 @@ export function openRoutes(
   const onBadClaim = throttle(warn, WARN_MS, ({ name }) => name, limits.length)
 
   /** Applies the first live limit of a request whose parts it has; on `respond` routes, the first one per client. */
-  function compileShown({ respond, compiled }: CompiledRoute): GatewayRoute['shownQuota'] {
+  function compileShown({ respond, compiled }: ServedRoute): GatewayRoute['shownQuota'] {
     const live = (respond === undefined ? compiled : perClient).filter(({ limit }) => !limit.shadow)
     return (caller, facts) => {
       const applied = live.map(({ apply }) => apply(caller, facts, Date.now()))
@@ -65,7 +62,7 @@ export function openRoutes(
    * at once. All replays of a proof must have the same key: they may come from another address,
    * with other header fields.
    */
-  function compileProof({ limits: [first] }: CompiledRoute): GatewayRoute['proofQuota'] {
+  function compileProof({ limits: [first] }: ServedRoute): GatewayRoute['proofQuota'] {
     const read =
       first && !isVariable(first.per[0])
         ? partReader(first.per[0]!, first.parameters ?? parameters)
@@ -105,7 +102,7 @@ export function openRoutes(
   const listed = new Set(clients.map(({ caller }) => caller))
   const labelOf = (client = ''): string => (listed.has(client) ? client : OTHER_CLIENTS)
   const clientLabel = metrics.clients === 'listed' ? labelOf : undefined
-  const serve = (route: CompiledRoute): GatewayRoute => ({
+  const serve = (route: ServedRoute): GatewayRoute => ({
     ...route,
     countsByIp: route.limits.some(({ per }) => per.includes('ip')),
     fields: fields.get(route.upstream ?? '') ?? askedFields,
@@ -118,7 +115,7 @@ export function openRoutes(
     proofQuota: compileProof(route),
   })
   const showPath = createShowPath(routes, parameters)
-  const served = compileRoutesOf(config, { overrides, onBadClaim }).map(serve)
+  const served = compileRoutes(routes, { ...config, overrides, onBadClaim }).map(serve)
   return {
     match: createRouter(served, config.teams),
     ...servedHosts(routes, listen.hosts),

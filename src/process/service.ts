@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { OperatorApi } from '../admin/operator-api.ts'
+import type { OperatorApi } from '../admin/requests/operator-api.ts'
 import { activityOf } from '../admin/overview/activity.ts'
 import { createActivity } from '../admin/overview/callers.ts'
 import { createLastMinute } from '../admin/overview/last-minute.ts'
@@ -25,7 +25,7 @@ import { keepFreedMemory } from '../runtime/malloc.ts'
 import { assertPrivateParts } from '../runtime/node-http.ts'
 import { createListeners } from './listeners.ts'
 import { openStore } from './open-store.ts'
-import { createOperations } from './operations.ts'
+import { createOperations } from '../admin/requests/operations.ts'
 import { createResources } from './resources.ts'
 import { createWiring } from './wiring.ts'
 
@@ -176,7 +176,15 @@ export async function buildService(
     shareSummary: opened.shareSummary,
     events: output.events,
     overrides: async () => listOverrides(overrides.values(), current.config.limits, Date.now()),
-    ...createOperations({ current: () => current, opened, activity, forget, log, callerText }),
+    ...createOperations({
+      config: () => current.config,
+      overrides,
+      store,
+      activity,
+      forget,
+      log,
+      callerText,
+    }),
     forget,
     async close(lameDuck) {
       closing = true

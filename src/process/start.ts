@@ -1,6 +1,6 @@
 import type { TlsOptions } from 'node:tls'
 import { isDeepStrictEqual } from 'node:util'
-import type { OperatorApi } from '../admin/operator-api.ts'
+import type { OperatorApi } from '../admin/requests/operator-api.ts'
 import { createOverview } from '../admin/overview/overview.ts'
 import { createAdmin } from '../admin/server.ts'
 import type { Config } from '../config/compile.ts'

@@ -5,7 +5,8 @@ import { createRedisStore } from '../../src/limit/redis/store.ts'
 import type { InspectedStore, Store } from '../../src/limit/store.ts'
 import { parseCaller } from '../../src/policy/counted-caller.ts'
 import { type Override, overrideKey } from '../../src/policy/overrides.ts'
-import { createUsage, MAX_KEYS } from '../../src/gateway/usage.ts'
+import { createCounters, MAX_KEYS } from '../../src/admin/requests/counters.ts'
+import { createUsage } from '../../src/gateway/usage.ts'
 import { closeLater } from '../helpers/closing.ts'
 import { inspectedStore } from '../helpers/inspected.ts'
 import { startRedis } from '../helpers/redis.ts'
@@ -64,11 +65,8 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
         await store.charge(apply())
       }
     }
-    return {
-      store,
-      calls,
-      usage: createUsage({ store, prefix: 'p', limits, clientLimits }),
-    }
+    const options = { store, prefix: 'p', limits, clientLimits }
+    return { store, calls, usage: createUsage(options), counters: createCounters(options) }
   }
 
   it('shows a caller the live limits that are counted only per client, without charging a call', async () => {
@@ -96,10 +94,10 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
   it('lists a share of a limit with further parts beside each counter, and resets them together', async () => {
     const share = limit('share', ['client', 'connection'], { limit: 4, windowMs: 1500, counts: 'sync' })
     const sync = limit('sync', ['client', 'connection'], { limit: 6, windowMs: 1500 })
-    const { store, calls, usage } = await opened([limit('requests', ['client']), share, sync])
+    const { store, calls, counters } = await opened([limit('requests', ['client']), share, sync])
     await calls(['sync'], 'a', 'c1', 5)
     await calls(['share'], 'a', 'c2', 2)
-    const { limits } = await usage.ofCaller(parseCaller('a'))
+    const { limits } = await counters.ofCaller(parseCaller('a'))
     expect(limits.map(({ name, key, limit, used }) => `${name} ${key} ${used}/${limit}`)).toEqual([
       'requests p:{a}:requests 0/10',
       'share p:{a}:sync:c1 5/4',
@@ -107,8 +105,8 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       'share p:{a}:sync:c2 2/4',
       'sync p:{a}:sync:c2 2/6',
     ])
-    expect(await usage.free(parseCaller('a'))).toBe(2)
-    expect((await usage.ofCaller(parseCaller('a'))).limits).toMatchObject([{ name: 'requests' }])
+    expect(await counters.free(parseCaller('a'))).toBe(2)
+    expect((await counters.ofCaller(parseCaller('a'))).limits).toMatchObject([{ name: 'requests' }])
     await store.close()
   })
 
@@ -116,7 +114,6 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     const { store } = await opened()
     let asked = 0
     const counting = {
-      ...{ keys: store.keys, reset: store.reset, inspect: store.inspect },
       peek(...args: Parameters<Store['peek']>) {
         asked++
         return store.peek(...args)
@@ -187,15 +184,10 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       set('ended', -1),
     ])
     const store = await open()
-    const usage = createUsage({
-      store,
-      prefix: 'p',
-      limits: [requests],
-      clientLimits: own,
-      overrides,
-    })
+    const options = { store, prefix: 'p', limits: [requests], clientLimits: own, overrides }
+    const [usage, counters] = [createUsage(options), createCounters(options)]
     const shownTo = async (client: string) => {
-      const [shown] = (await usage.ofCaller(parseCaller(client))).limits
+      const [shown] = (await counters.ofCaller(parseCaller(client))).limits
       const { limits } = await usage.ofClient(client)
       expect(limits[0]!.changes).toEqual(shown!.changes)
       return [shown!.limit, shown!.override, shown!.until, ...shown!.changes]
@@ -231,11 +223,11 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
   it('shows operators every key of the client, also those that do not begin with it', async () => {
     const untilAt = Date.now() + DAY_MS
     const own = new Map([['a b', new Map([['requests', { limit: 20, untilAt }]])]])
-    const { calls, usage } = await opened(LIMITS, own)
+    const { calls, counters } = await opened(LIMITS, own)
     await calls(['requests', 'sync', 'everybody', 'shared'], 'a b', 'X')
     await calls(['requests', 'sync'], 'a b', 'Y')
     await calls(['requests', 'sync', 'shared'], 'a', 'X')
-    const { caller, limits, truncated } = await usage.ofCaller(parseCaller('a b'))
+    const { caller, limits, truncated } = await counters.ofCaller(parseCaller('a b'))
     expect({ caller, truncated }).toEqual({ caller: 'client:a b', truncated: false })
     expect(limits).toMatchObject([
       {
@@ -257,7 +249,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     const limits = LIMITS.map((limit) => ({ ...limit, windowMs: 60_000 }))
     const clientLimits = new Map([['acme', new Map([['shared', { limit: 3 }]])]])
     const overrides = overridesOf([{ caller: parseCaller('acme'), name: 'sync', limit: 9, setAt: 0 }])
-    const usage = createUsage({
+    const counters = createCounters({
       store,
       prefix: 'p',
       limits,
@@ -267,7 +259,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     for (const key of ['p:{x}:shared:acme', 'p:{acme}:sync:x', 'p:{acme}:gone']) {
       await store.charge([{ name: 'any', key, limit: 10, windowMs: 60_000, shadow: false }])
     }
-    const shown = await usage.ofCaller(parseCaller('acme'))
+    const shown = await counters.ofCaller(parseCaller('acme'))
     expect(shown.limits.map(({ key, limit }) => [key, limit])).toEqual([
       ['p:{acme}:requests', 10],
       ['p:{acme}:trial', 5],
@@ -282,25 +274,25 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
   })
 
   it('frees every key of the client, and no other keys', async () => {
-    const { calls, usage } = await opened()
+    const { calls, usage, counters } = await opened()
     await calls(['requests', 'sync', 'shared'], 'a', 'X')
     await calls(['requests', 'shared'], '*', 'X')
-    expect(await usage.free(parseCaller('a'))).toBe(3)
+    expect(await counters.free(parseCaller('a'))).toBe(3)
     expect((await usage.ofClient('a')).limits[0]).toMatchObject({ remaining: 10 })
     expect((await usage.ofClient('*')).limits[0]).toMatchObject({ remaining: 9 })
-    expect(await usage.free(parseCaller('a'))).toBe(0)
-    expect(await usage.free(parseCaller('*'))).toBe(2)
+    expect(await counters.free(parseCaller('a'))).toBe(0)
+    expect(await counters.free(parseCaller('*'))).toBe(2)
   })
 
   it('shows at most `MAX_KEYS` keys, and if there are more', async () => {
-    const { calls, usage } = await opened([LIMITS[0]!, { ...LIMITS[1]!, windowMs: 60_000 }])
+    const { calls, counters } = await opened([LIMITS[0]!, { ...LIMITS[1]!, windowMs: 60_000 }])
     const connections = Array.from({ length: MAX_KEYS - 1 }, (_, i) => `c${i}`)
     await Promise.all(connections.map((connection) => calls(['sync'], 'a', connection)))
-    const whole = await usage.ofCaller(parseCaller('a'))
+    const whole = await counters.ofCaller(parseCaller('a'))
     expect(whole).toMatchObject({ truncated: false })
     expect(whole.limits).toHaveLength(MAX_KEYS)
     await calls(['sync'], 'a', 'z')
-    const part = await usage.ofCaller(parseCaller('a'))
+    const part = await counters.ofCaller(parseCaller('a'))
     expect(part).toMatchObject({ truncated: true })
     expect(part.limits).toHaveLength(MAX_KEYS)
     expect(part.limits.map(({ key }) => key)).not.toContain('p:{a}:sync:z')
@@ -310,8 +302,9 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
 it('rejects if the store does not answer', async () => {
   const store = createRedisStore({ topology: { url: '/nowhere/redis.sock' }, prefix: 'p' })
   await store.connect()
-  const usage = createUsage({ store: inspectedStore(store), prefix: 'p', limits: LIMITS })
+  const options = { store: inspectedStore(store), prefix: 'p', limits: LIMITS }
+  const [usage, counters] = [createUsage(options), createCounters(options)]
   await expect(usage.ofClient('a')).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
-  await expect(usage.ofCaller(parseCaller('a'))).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
-  await expect(usage.free(parseCaller('a'))).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
+  await expect(counters.ofCaller(parseCaller('a'))).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
+  await expect(counters.free(parseCaller('a'))).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
 })

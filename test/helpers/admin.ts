@@ -1,6 +1,6 @@
 import { vi } from 'vitest'
 import type { AdminAccess } from '../../src/admin/access.ts'
-import type { OperatorApi } from '../../src/admin/operator-api.ts'
+import type { OperatorApi } from '../../src/admin/requests/operator-api.ts'
 import { type AdminParts, createAdmin } from '../../src/admin/server.ts'
 import { formatCaller, parseCaller, showCaller } from '../../src/policy/counted-caller.ts'
 import { call, type Call, type Got } from './gateway.ts'

@@ -8,7 +8,7 @@ import { confirmed, dismiss, overridesTable, reasonOf, setLimits } from './overr
 import { tiles } from './tiles.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
-/** @typedef {import('../operator-api.ts').CallerReport} CallerReport */
+/** @typedef {import('../requests/operator-api.ts').CallerReport} CallerReport */
 /** @typedef {CallerReport['limits'][number]} Counted */
 
 const EVERY_MS = 2000

@@ -1,5 +1,5 @@
 /** @typedef {import('./api.js').Overview} Overview */
-/** @typedef {import('../../gateway/usage.ts').CallerUsage} CallerUsage */
+/** @typedef {import('../requests/counters.ts').CallerUsage} CallerUsage */
 
 const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 })
 const TENTHS = new Intl.NumberFormat('en', { minimumFractionDigits: 1, maximumFractionDigits: 1 })

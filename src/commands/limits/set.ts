@@ -2,7 +2,7 @@ import { hostname, userInfo } from 'node:os'
 import { duration } from '../../config/sections/values.ts'
 import { isNamedPart } from '../../policy/counted-caller.ts'
 import { instant } from '../../runtime/instant.ts'
-import type { SettingResult } from '../../admin/operator-api.ts'
+import type { SettingResult } from '../../admin/requests/operator-api.ts'
 import { type Admin, ask } from '../admin-client.ts'
 import { type Args, type Io, print, textOf, UsageError, writeLines } from '../io.ts'
 

@@ -1,4 +1,4 @@
-import type { OperatorApi } from '../../admin/operator-api.ts'
+import type { OperatorApi } from '../../admin/requests/operator-api.ts'
 import type { Config } from '../../config/compile.ts'
 import { createCollector } from '../../config/client-chunks.ts'
 import { createLog } from '../../observe/log.ts'

@@ -7,7 +7,7 @@ import { hashSlot, tagOf } from '../../../src/limit/redis/hash-slot.ts'
 import { clusterOptions } from '../../../src/limit/redis/options.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
 import { parseCaller } from '../../../src/policy/counted-caller.ts'
-import { createUsage } from '../../../src/gateway/usage.ts'
+import { createCounters } from '../../../src/admin/requests/counters.ts'
 import { inspectedStore } from '../../helpers/inspected.ts'
 import { type RedisCluster, startCluster } from '../../helpers/redis.ts'
 import { until } from '../../helpers/wait.ts'
@@ -120,7 +120,7 @@ test('reads and frees only the callers of masters that are available', async () 
   const guarded = withFallback(store, { onOutage: 'local' })
   closers.push(() => guarded.close())
   const inspected = inspectedStore(store)
-  const usage = createUsage({ store: { ...inspected, reset: guarded.reset }, prefix: 't', limits })
+  const counters = createCounters({ store: { ...inspected, reset: guarded.reset }, prefix: 't', limits })
   const [dead] = cluster.nodes
   const isLost = (tag: string) => store.server(quota(tag).key) === `127.0.0.1:${dead!.port}`
   const [lost, kept] = [TAGS.find(isLost)!, TAGS.find((tag) => !isLost(tag))!]
@@ -134,11 +134,11 @@ test('reads and frees only the callers of masters that are available', async () 
     ),
   )
 
-  await expect(usage.ofCaller(parseCaller(lost))).rejects.toThrow(notConnected)
-  await expect(usage.free(parseCaller(lost))).rejects.toThrow(notConnected)
-  expect(await usage.ofCaller(parseCaller(kept))).toMatchObject({ limits: [{ name: 'x' }] })
-  expect(await usage.free(parseCaller(kept))).toBe(1)
-  const anywhere = createUsage({
+  await expect(counters.ofCaller(parseCaller(lost))).rejects.toThrow(notConnected)
+  await expect(counters.free(parseCaller(lost))).rejects.toThrow(notConnected)
+  expect(await counters.ofCaller(parseCaller(kept))).toMatchObject({ limits: [{ name: 'x' }] })
+  expect(await counters.free(parseCaller(kept))).toBe(1)
+  const anywhere = createCounters({
     store: inspected,
     prefix: 't',
     limits: [{ ...limits[0]!, per: ['ip', 'client'] }],

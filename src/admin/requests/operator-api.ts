@@ -1,9 +1,9 @@
-import type { CallerUsage } from '../gateway/usage.ts'
-import type { MetricsFormat } from '../observe/open-metrics.ts'
-import type { CountedCaller } from '../policy/counted-caller.ts'
-import type { FoundCaller } from '../policy/found-caller.ts'
+import type { MetricsFormat } from '../../observe/open-metrics.ts'
+import type { CountedCaller } from '../../policy/counted-caller.ts'
+import type { FoundCaller } from '../../policy/found-caller.ts'
+import type { OverviewSource } from '../overview/source.ts'
+import type { CallerUsage } from './counters.ts'
 import type { DecidedLimit, Explained } from './explained.ts'
-import type { OverviewSource } from './overview/source.ts'
 
 /** The parameters of `/explain`. */
 export const PARAMETERS = ['request', 'host', 'client', 'user', 'ip', 'headers', 'claims', 'at'] as const

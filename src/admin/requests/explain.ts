@@ -1,27 +1,30 @@
 import { METHODS as PARSED_METHODS } from 'node:http'
 import { isIP } from 'node:net'
-import type { Explained, ExplainedLimit } from '../admin/explained.ts'
-import type { RequestLine } from '../admin/operator-api.ts'
-import { keptClaims } from '../authenticate/token/kept-claims.ts'
-import type { Config } from '../config/compile.ts'
-import { corsOf, type CorsSettings } from '../downstream/cors.ts'
-import { describeMatch, matchReadings, type Reading, refuseReadings } from '../downstream/readings.ts'
-import { createRouter, matchesHost, matchRoute, ownerOf, type Params } from '../downstream/router.ts'
-import { ABSOLUTE, foldCase, loggableTarget, parseTarget, servedHosts } from '../downstream/target.ts'
-import type { Target } from '../downstream/target.ts'
-import { InvalidQuestion, methodNotAllowed, notFound, Refusal, teamUnavailable } from '../errors.ts'
-import { instant, instantMs } from '../runtime/instant.ts'
-import type { Quota } from '../limit/quota.ts'
-import type { CompiledLimit } from '../policy/apply.ts'
-import { showKey } from '../policy/caller-keys.ts'
-import { type Caller, type Facts, NO_FACTS } from '../policy/facts.ts'
-import type { Overrides } from '../policy/overrides.ts'
-import { secretParts } from '../policy/parameter-kinds.ts'
-import { quotaOf, reasonOf, upcomingChanges } from '../policy/rule.ts'
-import { digestOf, shortenDigest } from '../policy/secret-values.ts'
-import { createShowPath, type ShowPath } from '../policy/shown-path.ts'
-import { asList, type JsonObject, parseObject } from '../runtime/json.ts'
-import { type CompiledRoute, compileRoutesOf } from './routes.ts'
+import { keptClaims } from '../../authenticate/token/kept-claims.ts'
+import type { Config } from '../../config/compile.ts'
+import { corsOf, type CorsSettings } from '../../downstream/cors.ts'
+import { describeMatch, matchReadings, type Reading, refuseReadings } from '../../downstream/readings.ts'
+import { createRouter, matchesHost, matchRoute, ownerOf, type Params } from '../../downstream/router.ts'
+import { ABSOLUTE, foldCase, loggableTarget, parseTarget, servedHosts } from '../../downstream/target.ts'
+import type { Target } from '../../downstream/target.ts'
+import { InvalidQuestion, methodNotAllowed, notFound, Refusal, teamUnavailable } from '../../errors.ts'
+import { instant, instantMs } from '../../runtime/instant.ts'
+import type { Quota } from '../../limit/quota.ts'
+import type { CompiledLimit } from '../../policy/apply.ts'
+import { showKey } from '../../policy/caller-keys.ts'
+import { type Caller, type Facts, NO_FACTS } from '../../policy/facts.ts'
+import type { Overrides } from '../../policy/overrides.ts'
+import { secretParts } from '../../policy/parameter-kinds.ts'
+import { quotaOf, reasonOf, upcomingChanges } from '../../policy/rule.ts'
+import { digestOf, shortenDigest } from '../../policy/secret-values.ts'
+import { type CompiledRoute, compileRoutes } from '../../policy/routes.ts'
+import { createShowPath, type ShowPath } from '../../policy/shown-path.ts'
+import { asList, type JsonObject, parseObject } from '../../runtime/json.ts'
+import type { Explained, ExplainedLimit } from './explained.ts'
+import type { RequestLine } from './operator-api.ts'
+
+/** A route of the configuration, with its limits compiled. */
+type ServedRoute = CompiledRoute<Config['routes'][number]>
 
 const REQUEST = /^(?:([A-Za-z-]+)\s+)?(\S.*)$/
 
@@ -69,7 +72,7 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
   const { request: asked, caller, facts, atMs } = parseQuestion(question)
   const request = { ...asked, host: asked.host ?? defaultHost(config) }
   const { method, host } = request
-  const routes = compileRoutesOf(config, { overrides })
+  const routes = compileRoutes(config.routes, { ...config, overrides })
   const parsed = parseTarget(request.target, [host], servedHosts(routes, config.listen.hosts))
   const target = parsed instanceof Refusal ? undefined : parsed
   const match = createRouter(routes, config.teams)
@@ -150,7 +153,7 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
   return { explained, quotas }
 }
 
-function explainReading({ path, found }: Reading<CompiledRoute>, showPath?: ShowPath) {
+function explainReading({ path, found }: Reading<ServedRoute>, showPath?: ShowPath) {
   const route = found && 'route' in found ? found.route : undefined
   return { path: showPath?.(path, route) ?? path, leadsTo: describeMatch(found) }
 }
@@ -174,7 +177,7 @@ function defaultHost({ routes }: Config): string {
   return hosts.find((host) => !routes.some((one) => one.host === host)) ?? hosts[0] ?? 'localhost'
 }
 
-function explainRoute(route: CompiledRoute, config: Config) {
+function explainRoute(route: ServedRoute, config: Config) {
   const { match, authenticate, scope, respond, maxBody } = route
   const { tokens, par } = config
   const upstream = config.upstreams.find(({ name }) => name === route.upstream)
@@ -214,7 +217,7 @@ function explainClient(id: string, { clients, par }: Config) {
   }
 }
 
-function passedOverBy(route: CompiledRoute, method: string, { host, segments }: Target): string {
+function passedOverBy(route: ServedRoute, method: string, { host, segments }: Target): string {
   const found = matchRoute([route], method, host, segments)
   if (found === undefined)
     return matchesHost(route, host) ? 'matches another path' : `matches another host than ${host}`

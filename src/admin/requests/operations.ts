@@ -1,18 +1,18 @@
-import type { DecidedLimit } from '../admin/explained.ts'
-import type { OperatorApi } from '../admin/operator-api.ts'
-import type { Activity } from '../admin/overview/callers.ts'
-import type { OverviewSource } from '../admin/overview/source.ts'
-import type { Config } from '../config/compile.ts'
-import { InvalidQuestion } from '../errors.ts'
-import { quotaOf, reasonOf, rulesOf } from '../policy/rule.ts'
-import { assertCounted, callerKey, countsBy } from '../policy/caller-keys.ts'
-import { type CountedCaller, formatCaller, showCaller } from '../policy/counted-caller.ts'
-import { agreedCaller } from '../policy/found-caller.ts'
-import { isOverridable, overrideKey } from '../policy/overrides.ts'
-import type { CallerUsage, Usage } from '../gateway/usage.ts'
-import type { Log } from '../observe/log.ts'
+import type { Config } from '../../config/compile.ts'
+import { InvalidQuestion } from '../../errors.ts'
+import type { InspectedStore } from '../../limit/store.ts'
+import type { Log } from '../../observe/log.ts'
+import { assertCounted, callerKey, countsBy } from '../../policy/caller-keys.ts'
+import { type CountedCaller, formatCaller, showCaller } from '../../policy/counted-caller.ts'
+import { agreedCaller } from '../../policy/found-caller.ts'
+import { isOverridable, type Override, overrideKey, type Overrides } from '../../policy/overrides.ts'
+import { quotaOf, reasonOf, rulesOf } from '../../policy/rule.ts'
+import type { Activity } from '../overview/callers.ts'
+import type { OverviewSource } from '../overview/source.ts'
+import { type CallerUsage, type Counters, createCounters } from './counters.ts'
 import { explain } from './explain.ts'
-import type { OpenedStore } from './open-store.ts'
+import type { DecidedLimit } from './explained.ts'
+import type { OperatorApi } from './operator-api.ts'
 
 /** Reasons for the limits while Redis is unavailable, each followed by the configured limit. */
 const OUTAGE = {
@@ -21,21 +21,32 @@ const OUTAGE = {
   deny: 'Redis is unavailable: every call is refused with 503, instead of',
 }
 
+/** The overrides of the gateway, as operators change them. */
+interface ChangedOverrides {
+  /** The overrides in force by the keys of their counters. */
+  readonly limits: Overrides
+  values(): readonly Override[]
+  /** Sets and removes overrides atomically; rejects if the store does not answer. */
+  change(set: readonly Override[], removed: readonly Pick<Override, 'caller' | 'name'>[]): Promise<void>
+}
+
 /** Creates the operators' requests about limits to one process, which use the current configuration. */
 export function createOperations(parts: {
-  current(): { readonly config: Config; readonly usage: Usage }
-  readonly opened: Pick<OpenedStore, 'overrides' | 'store'>
+  config(): Config
+  readonly overrides: ChangedOverrides
+  readonly store: Pick<InspectedStore, 'inspect' | 'keys' | 'reset'>
   readonly activity: Activity
   forget(caller: CountedCaller): void
   readonly log: Log
   /** Formats a caller for the log. */
   callerText(caller: CountedCaller): string
 }): Omit<OperatorApi, keyof OverviewSource | 'metrics'> {
-  const { current, opened, activity, forget, log, callerText } = parts
-  const { overrides, store } = opened
+  const { config: current, overrides, store, activity, forget, log, callerText } = parts
+  const counters = (): Counters => createCounters({ ...current(), overrides: overrides.limits, store })
+
   /** Returns the rule that decides a limit; null if the limit is not configured. */
   function ruleOf(caller: CountedCaller, name: string): DecidedLimit | null {
-    const { limits, clientLimits, prefix } = current().config
+    const { limits, clientLimits, prefix } = current()
     const limit = limits.find((limit) => limit.name === name)
     if (limit === undefined) return null
     const client = caller.find(({ word }) => word === 'client')?.value
@@ -48,19 +59,20 @@ export function createOperations(parts: {
 
   return {
     async usage(caller, signal) {
-      const usage = await current().usage.ofCaller(caller, signal)
+      const usage = await counters().ofCaller(caller, signal)
       return { ...usage, notes: notesOn(usage) }
     },
     async reset(caller, signal) {
-      const { config, usage } = current()
       const fields = { caller: callerText(caller) }
-      const freed = await usage.free(caller, signal).catch((error: Error) => {
-        if (error.name !== 'UncountedCaller')
-          log.warn({ ...fields, cause: error.message }, 'limit reset incomplete; counters remain')
-        throw error
-      })
+      const freed = await counters()
+        .free(caller, signal)
+        .catch((error: Error) => {
+          if (error.name !== 'UncountedCaller')
+            log.warn({ ...fields, cause: error.message }, 'limit reset incomplete; counters remain')
+          throw error
+        })
       forget(caller)
-      const keepsPlaces = config.limits.some((one) => one.isConcurrent && countsBy(one, caller))
+      const keepsPlaces = current().limits.some((one) => one.isConcurrent && countsBy(one, caller))
       return { caller: showCaller(caller), freed, keepsPlaces }
     },
     findCaller(shown) {
@@ -68,7 +80,7 @@ export function createOperations(parts: {
       return agreedCaller([...set.filter((caller) => showCaller(caller) === shown), activity.find(shown)])
     },
     async setLimits({ caller, set, untilAt, by, note }) {
-      const { config, usage } = current()
+      const config = current()
       const names = Object.keys(set)
       // An override remains when its limit is removed from the configuration.
       const isRemoval = (name: string) =>
@@ -83,7 +95,7 @@ export function createOperations(parts: {
       const asked = formatCaller(caller)
       const isListed = config.clients.some((client) => `client:${client.caller}` === asked)
       // Asked before: a limit of 0 shows no counted calls.
-      const seen = isListed || (await isCounted(usage, caller))
+      const seen = isListed || (await isCounted(counters(), caller))
       await overrides.change(added, removed)
       return {
         caller: showCaller(caller),
@@ -94,7 +106,7 @@ export function createOperations(parts: {
     },
 
     async explain(question) {
-      const { explained, quotas } = explain(current().config, question, overrides.limits)
+      const { explained, quotas } = explain(current(), question, overrides.limits)
       if (question.at !== undefined) return explained
       const limits = explained.limits.map(async (limit, i) => {
         const quota = quotas[i]
@@ -132,8 +144,8 @@ function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): re
 const hasCalls = (limits: CallerUsage['limits']): boolean => limits.some(({ used }) => used > 0)
 
 /** True if calls of the caller are counted now, or if the store does not answer. */
-async function isCounted(usage: Usage, caller: CountedCaller): Promise<boolean> {
-  const counted = await usage.ofCaller(caller).catch(() => undefined)
+async function isCounted(counters: Counters, caller: CountedCaller): Promise<boolean> {
+  const counted = await counters.ofCaller(caller).catch(() => undefined)
   return counted === undefined || hasCalls(counted.limits)
 }
 

@@ -1,12 +1,12 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { loadConfig } from '../../src/config/load.ts'
-import type { Explained } from '../../src/admin/explained.ts'
-import type { RequestLine } from '../../src/admin/operator-api.ts'
-import { explain, parseQuestion } from '../../src/process/explain.ts'
-import { call, ISSUER, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
-import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
-import { configFile } from '../commands/replay/logs.ts'
-import { fileOf } from '../commands/run.ts'
+import { loadConfig } from '../../../src/config/load.ts'
+import type { Explained } from '../../../src/admin/requests/explained.ts'
+import type { RequestLine } from '../../../src/admin/requests/operator-api.ts'
+import { explain, parseQuestion } from '../../../src/admin/requests/explain.ts'
+import { call, ISSUER, startGateway, type TestGateway, token, yaml } from '../../helpers/gateway.ts'
+import { startUpstream, type TestUpstream } from '../../helpers/upstream.ts'
+import { configFile } from '../../commands/replay/logs.ts'
+import { fileOf } from '../../commands/run.ts'
 
 async function explained(
   text: string,

@@ -1,8 +1,8 @@
-import type { CorsSettings } from '../downstream/cors.ts'
-import type { Params, Route } from '../downstream/router.ts'
-import type { Refusal } from '../errors.ts'
-import type { Limit } from '../policy/limit.ts'
-import type { RuleSource, upcomingChanges } from '../policy/rule.ts'
+import type { CorsSettings } from '../../downstream/cors.ts'
+import type { Params, Route } from '../../downstream/router.ts'
+import type { Refusal } from '../../errors.ts'
+import type { Limit } from '../../policy/limit.ts'
+import type { RuleSource, upcomingChanges } from '../../policy/rule.ts'
 
 /** The explanation of a request: what it would get, and why. The body of `/explain`. Instants are ISO 8601 in UTC. */
 export interface Explained {

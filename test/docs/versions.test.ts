@@ -1,0 +1,97 @@
+import { describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
+import { DOCS, fileText } from '../helpers/repository.ts'
+
+/** The documents, the workflow and the script of CI agree on versions: of Node.js, and of Sluice. */
+const { scripts, repository } = JSON.parse(fileText('package.json')) as {
+  scripts: Record<string, string>
+  repository: { url: string }
+}
+
+/** The versions of Node.js that run all tests, the smoke test, and each half of the slow tests. */
+interface Runs {
+  readonly all: readonly string[]
+  readonly smoke: readonly string[]
+  readonly slow: readonly string[]
+}
+
+/** Returns what `.ci/run` runs; its first run is on the machine's own Node.js, the oldest version. */
+function runsOfScript(): Runs {
+  const text = fileText('.ci/run')
+  const matchOf = (pattern: RegExp): string => pattern.exec(text)?.[1] ?? `no ${pattern}`
+  const slow = (half: string): string =>
+    matchOf(new RegExp(`^on (\\d+) --shard ${half}/2 \\.slow\\.ts$`, 'm'))
+  const smoke = scripts['test:smoke']!.replace('vitest run ', '')
+  return {
+    all: ['20', matchOf(/^on (\d+) --coverage$/m)],
+    smoke: matchOf(new RegExp(`^for version in ([\\d ]+); do on "\\$version" ${smoke}; done$`, 'm')).split(
+      ' ',
+    ),
+    slow: [slow('1'), slow('2')],
+  }
+}
+
+/** Returns what the job `test` of ci.yml runs. */
+function runsOfWorkflow(): Runs {
+  const { jobs } = parse(fileText('.github/workflows/ci.yml')) as {
+    jobs: { test: { strategy: { matrix: { node: number[] } }; steps: { run?: string; if?: string }[] } }
+  }
+  const { strategy, steps } = jobs.test
+  const versionsOf = (command: string): readonly string[] =>
+    steps
+      .filter(({ run }) => run === command)
+      .flatMap((step) => step.if?.match(/\d+/g) ?? strategy.matrix.node.map(String))
+  return {
+    all: [...versionsOf('npm test'), ...versionsOf('npm run test:coverage')],
+    smoke: versionsOf('npm run test:smoke'),
+    slow: [...versionsOf('npm run test:slow:first'), ...versionsOf('npm run test:slow:second')],
+  }
+}
+
+describe('the versions of Node.js', () => {
+  const runs = runsOfWorkflow()
+
+  it('the script and the workflow of CI run the same tests on the same versions', () => {
+    expect(runs).toEqual({ all: ['20', '24'], smoke: ['22', '26'], slow: ['22', '26'] })
+    expect(runsOfScript()).toEqual(runs)
+    expect(fileText('.ci/run')).toMatch(/^\(npm ci && npm run setup && npm test\)/m)
+  })
+
+  it.each(['CONTRIBUTING.md', 'docs/versioning.md'])('%s says which version runs which tests', (name) => {
+    const text = fileText(name).replaceAll(/\s+/g, ' ')
+    expect(text).toContain(
+      `CI runs all tests except the slow ones on Node ${runs.all.join(' and ')}, and a smoke test`,
+    )
+    expect(text).toContain(`half of the slow tests each on Node ${runs.slow.join(' and ')}.`)
+  })
+
+  it('README names the versions of CI that npm run check stands for', () => {
+    expect(fileText('README.md')).toContain(`what CI runs on each of Node ${runs.all.join(' and ')}`)
+  })
+})
+
+describe('a version that was not released', () => {
+  /** set-repository.sh, the first step of a release, replaces it. */
+  const isReleased = !repository.url.includes('repository.invalid')
+  const stating = ['README.md', 'SECURITY.md', 'docs/upgrading.md', 'docs/versioning.md']
+
+  it.each(stating)('%s says whether there is a release', (name) => {
+    expect(/there is no release yet/i.test(fileText(name))).toBe(!isReleased)
+  })
+
+  it('the changelog names no version as released', () => {
+    const headings = fileText('CHANGELOG.md').match(/^## .*$/gm)!
+    expect(headings[0]).toBe('## [Unreleased]')
+    for (const heading of headings.slice(1))
+      expect(/ - not released$/.test(heading), heading).toBe(!isReleased)
+  })
+
+  it.each(['README.md', 'SECURITY.md', 'CONTRIBUTING.md', ...DOCS])(
+    '%s speaks of no released version',
+    (name) => {
+      if (isReleased) return
+      // Except as the example of a tag, and in what --version prints.
+      expect(fileText(name)).not.toMatch(/(?<!`v)\b0\.1\.0\b(?! \(commit)/)
+    },
+  )
+})

@@ -24,7 +24,7 @@ RUN npm run build && cp -r node_modules/@opentelemetry /tmp && npm prune --omit=
   rm -rf node_modules/@opentelemetry && mv /tmp/@opentelemetry node_modules && \
   find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
 
-# Slim, not distroless: distroless has no tag of an exact Node.js version, and no `env`, so that `exec CONTAINER sluice` would fail.
+# Slim, not distroless: distroless has no `env`, so that `exec CONTAINER sluice` would fail.
 FROM node:24.21.0-bookworm-slim
 # Few allocator arenas save some memory.
 ENV NODE_ENV=production MALLOC_ARENA_MAX=2 SLUICE_CONFIG=/etc/sluice/sluice.yaml

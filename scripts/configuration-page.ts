@@ -26,6 +26,7 @@ annotated example with every key.
 - A secret may be \`file:/path\`; the file is read again when it changes. Other paths are relative to the file.
 - Unknown keys are mistakes. \`sluice check\` lists the mistakes of a file, or its settings. Mistakes that involve several
   sections, such as an unreachable route, are listed once the others are corrected; undefined names at once.
+- Five keys of limits begin alike: [which of them do you want?](choosing-a-limit.md#3-which-of-these-keys-do-you-want)
 - [Reload](operating.md#reload) says what a reload applies, and what needs a restart.
 `
 

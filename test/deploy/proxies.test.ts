@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { createFolder } from '../helpers/folder.ts'
 import { call, startGateway, token } from '../helpers/gateway.ts'
+import { startHaproxy } from '../helpers/haproxy.ts'
 import { startNginx } from '../helpers/nginx.ts'
 import { FROM_PROXY } from '../helpers/proxy-fields.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
@@ -67,6 +68,49 @@ const start = (text: string) =>
     [fields],
   )
 
+const { metadata } = parse(read('kubernetes/components/haproxy-ingress/service.yaml')) as {
+  metadata: { annotations: Record<string, string> }
+}
+const snippet = metadata.annotations['haproxy-ingress.github.io/config-backend']!
+
+/**
+ * A server with the lines about fields that the template of HAProxy Ingress has for requests by TLS, in its order: a
+ * backend with the snippet for Sluice, and one without it for another service. Callers connect without TLS, for the tests.
+ */
+const HAPROXY_INGRESS = `
+global
+  maxconn 100
+  tune.http.maxhdr 200 # the test sends more fields than callers may by default
+defaults
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+listen plain
+  mode tcp
+  bind 127.0.0.1:PORT
+  server tls unix@tls.sock ssl verify none send-proxy-v2
+frontend https
+  mode http
+  bind unix@tls.sock ssl crt gateway.pem accept-proxy
+  http-request set-header X-Forwarded-Proto https
+  http-request del-header X-SSL-Client-CN
+  http-request del-header X-SSL-Client-DN
+  http-request del-header X-SSL-Client-SHA1
+  http-request del-header X-SSL-Client-Cert
+  use_backend other if { path_beg /other/ }
+  default_backend sluice
+backend sluice
+  mode http
+  http-request set-header X-Original-Forwarded-For %[hdr(x-forwarded-for)] if { hdr(x-forwarded-for) -m found }
+  http-request del-header x-forwarded-for
+  option forwardfor
+${snippet}
+  server pod 127.0.0.1:${gateway.port}
+backend other
+  mode http
+  server pod 127.0.0.1:${upstream.port}
+`
+
 const { der, thumbprint } = makeCertificate()
 const withCertificate = async (port: number) => {
   const bound = await token('acme', { cnf: { 'x5t#S256': thumbprint } })
@@ -75,15 +119,20 @@ const withCertificate = async (port: number) => {
 }
 
 describe.each([
-  ['deploy/nginx.conf', SHIPPED, []],
-  // Its template passes on what the caller sent as X-Forwarded-For, under this name.
-  ['ingress-nginx with deploy/kubernetes/ingress-nginx.yaml', ingress(removed), ['x-original-forwarded-for']],
-])('%s', (_, text, passed) => {
+  ['deploy/nginx.conf', () => start(SHIPPED), []],
+  [
+    'ingress-nginx with deploy/kubernetes/ingress-nginx.yaml',
+    () => start(ingress(removed)),
+    // Its template passes on what the caller sent as X-Forwarded-For, under this name.
+    ['x-original-forwarded-for'],
+  ],
+  ['HAProxy Ingress with components/haproxy-ingress', () => startHaproxy(HAPROXY_INGRESS), []],
+])('%s', (_, startProxy, passed) => {
   it("forwards requests without a caller's fields that only a proxy may set", async () => {
-    const nginx = await start(text)
+    const proxy = await startProxy()
     const names = [...FROM_PROXY, 'x-forwarded-for', 'x-real-ip', 'X_Forwarded_Proto', 'ssl_client_cert']
     const claims = Object.fromEntries([...names, 'X-Sluice-Client'].map((name) => [name, '6.6.6.6']))
-    const got = await call(nginx.port, {
+    const got = await call(proxy.port, {
       method: 'POST',
       path: '/v3/a%3Ab?x=//y',
       token: await token('acme'),
@@ -94,8 +143,9 @@ describe.each([
     const { method, url, headers, body } = upstream.seen.at(-1)!
     expect([method, url, body.toString()]).toEqual(['POST', '/v3/a%3Ab?x=//y', 'body'])
     expect(headers).toMatchObject({
-      host: `127.0.0.1:${nginx.port}`,
-      'x-forwarded-for': '127.0.0.1, 127.0.0.1',
+      host: `127.0.0.1:${proxy.port}`,
+      // HAProxy Ingress adds the address once more, behind the snippet.
+      'x-forwarded-for': expect.stringMatching(/^127\.0\.0\.1(?:, 127\.0\.0\.1)+$/),
       'x-forwarded-proto': 'https',
       'x-real-ip': '127.0.0.1',
       'x-mine': '1',
@@ -106,8 +156,8 @@ describe.each([
   })
 
   it('lets no caller pass with the certificate of another in Client-Cert', async () => {
-    const nginx = await start(text)
-    expect(await withCertificate(nginx.port)).toBe(401)
+    const proxy = await startProxy()
+    expect(await withCertificate(proxy.port)).toBe(401)
   })
 })
 
@@ -116,4 +166,21 @@ it('ingress-nginx without deploy/kubernetes/ingress-nginx.yaml must not be trust
   expect(await withCertificate(nginx.port)).toBe(200)
   const shipped = parse(read('kubernetes/sluice.yaml')) as { listen: Record<string, unknown> }
   expect(shipped.listen).not.toHaveProperty('trustedProxies')
+})
+
+it('HAProxy Ingress with components/haproxy-ingress removes no field from the requests of another service', async () => {
+  const proxy = await startHaproxy(HAPROXY_INGRESS)
+  const fields = { 'remote-user': 'ada', 'x-auth-request-email': 'ada@example.com', 'client-cert': ':AA==:' }
+  await call(proxy.port, { path: '/other/a', headers: fields })
+  expect(upstream.seen.at(-1)).toMatchObject({ url: '/other/a', headers: fields })
+})
+
+it('HAProxy Ingress without the snippet must not be trusted', async () => {
+  const proxy = await startHaproxy(HAPROXY_INGRESS.replace(snippet, ''))
+  expect(await withCertificate(proxy.port)).toBe(200)
+})
+
+it('the snippet of components/haproxy-ingress has the lines of deploy/haproxy.cfg', () => {
+  const lines = (text: string) => text.match(/(?<=^\s*)http-request .*$/gm)
+  expect(lines(snippet)).toEqual(lines(read('haproxy.cfg')))
 })

@@ -1,4 +1,5 @@
-import type { Config } from './compile.ts'
+import type { ClientLimit } from '../policy/limit.ts'
+import type { Client, Config } from './compile.ts'
 
 /**
  * A part of the clients of a configuration: handing over up to 100,000 of them at once would delay
@@ -14,25 +15,34 @@ const CHUNK_SIZE = 500
  * an event-loop tick of its own.
  */
 export function* clientChunks({ clients, clientLimits }: Config): Generator<ClientChunk> {
-  const own = [...clientLimits]
-  for (let i = 0; i < clients.length; i += CHUNK_SIZE)
-    yield { clients: clients.slice(i, i + CHUNK_SIZE), clientLimits: new Map(own.slice(i, i + CHUNK_SIZE)) }
+  for (let i = 0; i < clients.length; i += CHUNK_SIZE) {
+    const chunk = clients.slice(i, i + CHUNK_SIZE)
+    const own = chunk.map(({ caller }) => [caller, clientLimits.get(caller)] as const)
+    yield { clients: chunk, clientLimits: new Map(own.filter(hasLimits)) }
+  }
 }
 
-const noClients = (): ClientChunk => ({ clients: [], clientLimits: new Map() })
+const hasLimits = <T>(entry: readonly [string, T | undefined]): entry is readonly [string, T] =>
+  entry[1] !== undefined
 
-export const withoutClients = (config: Config): Config => ({ ...config, ...noClients() })
+export const withoutClients = (config: Config): Config => ({
+  ...config,
+  clients: [],
+  clientLimits: new Map(),
+})
 
 export function createCollector() {
-  let collected = noClients()
+  let clients: Client[] = []
+  let clientLimits = new Map<string, ReadonlyMap<string, ClientLimit>>()
   return {
-    add({ clients, clientLimits }: ClientChunk): void {
-      collected.clients.push(...clients)
-      for (const [id, own] of clientLimits) collected.clientLimits.set(id, own)
+    add(chunk: ClientChunk): void {
+      clients.push(...chunk.clients)
+      for (const [caller, own] of chunk.clientLimits) clientLimits.set(caller, own)
     },
     collect(config: Config): Config {
-      const complete = { ...config, ...collected }
-      collected = noClients()
+      const complete = { ...config, clients, clientLimits }
+      clients = []
+      clientLimits = new Map()
       return complete
     },
   }

@@ -1,5 +1,5 @@
 import type { X509Certificate } from 'node:crypto'
-import type { Compiled } from './compile.ts'
+import type { Compiled } from './config.ts'
 import { certificatesIn } from './pem.ts'
 import { periodOf } from './revocation-lists.ts'
 import type { Path } from './yaml/issue.ts'

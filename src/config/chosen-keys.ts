@@ -5,7 +5,7 @@ import { counterNameOf } from '../policy/key.ts'
 import type { Limit } from '../policy/limit.ts'
 import { type Parameters, secretParts } from '../policy/parameter-kinds.ts'
 import { mayLack } from '../policy/parts.ts'
-import type { Compiled } from './compile.ts'
+import type { Compiled } from './config.ts'
 import { DURATION_UNITS } from './sections/values.ts'
 import type { Issue } from './yaml/issue.ts'
 

@@ -1,5 +1,5 @@
 import type { ClientLimit } from '../policy/limit.ts'
-import type { Client, Config } from './compile.ts'
+import type { Client, Config } from './config.ts'
 
 /**
  * A part of the clients of a configuration: handing over up to 100,000 of them at once would delay

@@ -1,214 +1,180 @@
-import { readFile, stat } from 'node:fs/promises'
-import { dirname, resolve } from 'node:path'
+import { resolve } from 'node:path'
 import { createQualifier } from '../authenticate/token/bearer.ts'
-import { readKeySet } from '../authenticate/token/key-set.ts'
 import { isGuarded } from '../downstream/router.ts'
 import { counterNameOf } from '../policy/key.ts'
 import { type ClientLimit, type Limit, MAX_LEASE_MS, MIN_LEASE_MS } from '../policy/limit.ts'
-import type { RedisConfig } from '../limit/redis/options.ts'
 import { foldClientId } from '../par/clients.ts'
-import { asList, parseObject } from '../runtime/json.ts'
-import { type ReadFile, stampBeforeRead } from './file-stamp.ts'
+import { asList } from '../runtime/json.ts'
+import type { Client, Compiled, StoreConfig, Tokens } from './config.ts'
+import type { ReadFile } from './file-stamp.ts'
+import { hasKey, keySetMistake, openSettingsFiles, type SettingsFiles } from './files.ts'
 import { resourceOf, resourceRoute, type ServedRoute } from './resource-route.ts'
 import { type Team, unavailableRoute } from './teams/team.ts'
 import type { Settings } from './schema.ts'
 import { realmOf } from './sections/identity.ts'
 import { costOf } from './sections/routes.ts'
-import { reason } from './text.ts'
-import { type Check, createTlsReader } from './tls-files.ts'
-import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
+import { readServerTls, readTls } from './tls-files.ts'
+import type { Issue } from './yaml/issue.ts'
 
-/**
- * The settings with their files read and their names resolved. Durations are in milliseconds, sizes
- * in bytes.
- */
-export type Compiled = Readonly<Awaited<ReturnType<typeof compile>>>
-export type Config = Compiled & { readonly warnings: readonly LocatedIssue[] }
+type Issuers = readonly Exclude<NonNullable<Settings['tokens']>, readonly unknown[]>[]
 
-/** The counters in Redis. The settings may contain credentials. */
-export type SharedStore = Omit<Exclude<Settings['store'], 'memory'>, 'redis' | 'overrides'> & {
-  readonly redis: RedisConfig
-  /** `required`: not ready until the overrides were read from Redis once; default `optional`. */
-  readonly overrides?: 'optional' | 'required'
-  /** Number of processes of this gateway that share it; default 1. */
-  readonly processes?: number
+interface Given {
+  /** The folder that the names of files are relative to. */
+  readonly directory: string
+  /** The files that the settings were read from. */
+  readonly sources: readonly ReadFile[]
+  /** The owners of requests; those without a valid file get a route that answers 503. */
+  readonly teams: readonly Team[]
 }
-export type StoreConfig = Config['store']
-/** Settings for the verification of one issuer's tokens. `introspection` contains a secret. */
-export type Tokens = Config['tokens'][number]
-/**
- * A client with its own settings; undefined ones are not checked. `issuer` defaults to the first
- * one and that of the PAR endpoint.
- */
-export type Client = Config['clients'][number]
 
-/**
- * Compiles settings, whose files are relative to `directory`. Adds the files to `files`, and the
- * mistakes in them to `mistakes`. `teams` own requests; those without a valid file get a route that
- * answers 503.
- */
-export async function compile(
-  settings: Settings,
-  directory: string,
-  files: ReadFile[],
-  mistakes: Issue[],
-  teams: readonly Team[] = [],
-) {
-  const { upstreams, listen, admin, log, tokens, routes, par } = settings
-  const hasPoints = (limit: Limit): boolean =>
-    !limit.isConcurrent &&
-    routes.some((route) => route.limits.includes(limit.name) && costOf(route, limit) > 1)
-  const inPoints = new Set(settings.limits.filter(hasPoints).map(counterNameOf))
-  const limits = settings.limits.map((limit) => {
-    const counter = settings.limits.find(({ name }) => name === counterNameOf(limit))!
-    const { name, together, countsSuccess, onOutage } = counter
-    return { ...limit, together, countsSuccess, onOutage, ...(inPoints.has(name) && { cost: 1 }) }
-  })
-  const issuers = asList(tokens ?? [])
-  const qualify = createQualifier(issuers.map(({ issuer }) => issuer))
-  const isPushedTo = (name: string): boolean =>
-    routes.some(({ authenticate, upstream }) => authenticate === 'par' && upstream === name)
+interface Compilation {
+  /** Lacks the texts of files with mistakes. */
+  readonly compiled: Compiled
+  /** The files that the settings name. */
+  readonly files: readonly ReadFile[]
+  /** The mistakes in those files. If there are any, `compiled` must not be used. */
+  readonly mistakes: readonly Issue[]
+}
 
-  /** Reads a file; returns undefined if it has a mistake. */
-  async function read(path: Path, name: string | undefined, check: Check) {
-    if (name === undefined) return undefined
-    const file = resolve(directory, name)
-    files.push(stampBeforeRead(file))
-    const text = await readFile(file, 'utf8').catch((error: Error) => error)
-    const mistake = typeof text === 'string' ? await check(text) : reason(text)
-    if (mistake !== undefined) mistakes.push({ path, message: `names ${file}, which ${mistake}` })
-    return mistake === undefined ? (text as string) : undefined
+/** Resolves the names in settings, and reads the files that they name. */
+export async function compile(settings: Settings, given: Given): Promise<Compilation> {
+  const { listen, admin, log, routes } = settings
+  const files = openSettingsFiles(given.directory)
+  const issuers = asList(settings.tokens ?? [])
+  await checkKeys(settings, files)
+  const keep = await compileKeep(settings, files, given.sources)
+  const store = await compileStore(settings, files)
+  const limits = compileLimits(settings)
+  const resource = resourceOf(settings)
+  const served: readonly ServedRoute[] = [
+    ...routes,
+    ...given.teams.filter(({ isServed }) => !isServed).map(unavailableRoute),
+    ...(resource === undefined ? [] : [resourceRoute(resource, settings)]),
+  ]
+  const compiled = {
+    ...settings,
+    configuration: { keep },
+    teams: given.teams,
+    listen: {
+      ...listen,
+      hosts: listen.hosts ?? [...new Set(routes.flatMap(({ host }) => host ?? []))],
+      tls: await readServerTls(files, listen.tls, 'listen', 'tls'),
+    },
+    admin: { ...admin, tls: await readServerTls(files, admin.tls, 'admin', 'tls') },
+    log: { ...log, audit: await files.pathToWrite(['log', 'audit'], log.audit) },
+    store,
+    prefix: store === 'memory' ? 'sluice' : store.prefix,
+    upstreams: await compileUpstreams(settings, files),
+    tokens: issuers.map((issuer) => compileIssuer(issuer, files)),
+    ...compileClients(settings, issuers),
+    resource,
+    routes: served.map((route) => compileRoute(route, settings, limits)),
+    limits,
   }
+  return { compiled, files: files.stamps, mistakes: files.mistakes }
+}
 
-  const { readTls, readServerTls } = createTlsReader(read, mistakes)
-
-  /** Returns the path of a file that the gateway writes, and that need not exist; its folder must. */
-  async function fileToWrite(path: Path, name: string | undefined): Promise<string | undefined> {
-    if (name === undefined) return undefined
-    const file = resolve(directory, name)
-    const folder = dirname(file)
-    if (await isMissing(folder))
-      mistakes.push({ path, message: `needs the folder ${folder}, which does not exist; create it` })
-    else if (await isFolder(file))
-      mistakes.push({ path, message: `names ${file}, which is a folder; write the path of a file` })
-    return file
+async function compileKeep(
+  { configuration }: Settings,
+  files: SettingsFiles,
+  sources: readonly ReadFile[],
+): Promise<string | undefined> {
+  const path = ['configuration', 'keep']
+  const keep = await files.pathToWrite(path, configuration.keep)
+  if (sources.some(({ file }) => resolve(file) === keep)) {
+    files.report(path, 'is a file of the configuration itself; write the path of another file')
   }
+  return keep
+}
 
-  const keep = await fileToWrite(['configuration', 'keep'], settings.configuration.keep)
-  const isRead = files.some(({ file }) => resolve(file) === keep)
-  const unwritable = 'is a file of the configuration itself; write the path of another file'
-  if (isRead) mistakes.push({ path: ['configuration', 'keep'], message: unwritable })
+async function compileStore({ store }: Settings, files: SettingsFiles): Promise<StoreConfig> {
+  if (store === 'memory') return store
+  const tls = await readTls(files, store.redis.tls, 'store', 'redis', 'tls')
+  const overridesFile = await files.pathToWrite(['store', 'overridesFile'], store.overridesFile)
+  return { ...store, redis: { ...store.redis, tls }, overridesFile }
+}
 
-  let store: SharedStore | 'memory' = 'memory'
-  if (settings.store !== 'memory') {
-    const { redis } = settings.store
-    const tls = await readTls(redis.tls, 'store', 'redis', 'tls')
-    const overridesFile = await fileToWrite(['store', 'overridesFile'], settings.store.overridesFile)
-    store = { ...settings.store, redis: { ...redis, tls }, overridesFile }
-  }
-  for (const [i, { jwks }] of issuers.entries()) {
+/** Checks the files with the keys of issuers, and the keys of clients. */
+async function checkKeys({ tokens, clients }: Settings, files: SettingsFiles): Promise<void> {
+  for (const [i, { jwks }] of asList(tokens ?? []).entries()) {
     const path = Array.isArray(tokens) ? ['tokens', i, 'jwks'] : ['tokens', 'jwks']
-    if (jwks !== undefined && 'file' in jwks) await read(path, jwks.file, jwksMistake)
+    if (jwks !== undefined && 'file' in jwks) await files.read(path, jwks.file, keySetMistake)
   }
-  for (const [i, { jwks, requestObjectSigningAlg }] of settings.clients.entries()) {
+  for (const [i, { jwks, requestObjectSigningAlg }] of clients.entries()) {
+    if (jwks === undefined || (await hasKey(jwks, requestObjectSigningAlg))) continue
     const message = 'have no usable key; write RSA of 2048 to 4096 bits, P-256, P-384 or Ed25519'
-    if (jwks !== undefined && !(await hasKey(jwks, requestObjectSigningAlg)))
-      mistakes.push({ path: ['clients', i, 'jwks', 'keys'], message })
+    files.report(['clients', i, 'jwks', 'keys'], message)
   }
+}
+
+function compileUpstreams({ upstreams, routes }: Settings, files: SettingsFiles) {
+  const pushed = new Set(
+    routes.filter(({ authenticate }) => authenticate === 'par').map(({ upstream }) => upstream),
+  )
+  return Promise.all(
+    upstreams.map(async ({ errors, ...rest }) => ({
+      ...rest,
+      errors: errors ?? (pushed.has(rest.name) ? ('oauth' as const) : ('problem' as const)),
+      tls: await readTls(files, rest.tls, 'upstreams', rest.name, 'tls'),
+    })),
+  )
+}
+
+function compileIssuer({ jwks, realm, ...rest }: Issuers[number], files: SettingsFiles): Tokens {
+  return {
+    ...rest,
+    realm: realm ?? realmOf(rest.issuer),
+    jwks: jwks !== undefined && 'file' in jwks ? { file: files.pathOf(jwks.file) } : jwks,
+  }
+}
+
+function compileClients(settings: Settings, issuers: Issuers): Pick<Compiled, 'clients' | 'clientLimits'> {
+  const qualify = createQualifier(issuers.map(({ issuer }) => issuer))
   const clientLimits = new Map<string, ReadonlyMap<string, ClientLimit>>()
-  const clients = settings.clients.map(({ limits: own, jwks, jwksUri, ...client }) => {
-    /** The client’s name: in keys, limits, logs and commands. */
+  const clients = settings.clients.map(({ limits: own, jwks, jwksUri, ...client }): Client => {
     const issuer = issuers.find(({ names }) => names.includes(client.issuer ?? ''))?.issuer
     const caller = qualify(client.id, issuer)
     if (Object.keys(own).length > 0) clientLimits.set(caller, new Map(Object.entries(own)))
     const location = jwksUri === undefined ? undefined : { url: jwksUri }
     return { ...client, caller, folded: foldClientId(client.id), jwks: jwks ?? location }
   })
-  const resource = resourceOf(settings)
-  const servedRoutes: readonly ServedRoute[] = [
-    ...routes,
-    ...teams.filter(({ isServed }) => !isServed).map(unavailableRoute),
-    ...(resource === undefined ? [] : [resourceRoute(resource, settings)]),
-  ]
-  const answerMs = settings.store === 'memory' ? 0 : settings.store.timeoutMs
-  /** Returns the length of the leases of a route's calls: its timeout, and several of Redis's, within bounds. */
-  const leaseMs = ({ timeoutMs, upstream }: ServedRoute): number => {
-    const ofUpstream = upstreams.find(({ name }) => name === upstream)?.timeoutMs
-    const wantedMs = Math.max(MIN_LEASE_MS, 4 * answerMs, timeoutMs ?? ofUpstream ?? 0)
-    return Math.min(MAX_LEASE_MS, wantedMs)
-  }
+  return { clients, clientLimits }
+}
+
+/** Gives each limit the settings of its counter; and a cost, if calls of some route take more than one point. */
+function compileLimits({ limits, routes }: Settings): readonly Limit[] {
+  const hasPoints = (limit: Limit): boolean =>
+    !limit.isConcurrent &&
+    routes.some((route) => route.limits.includes(limit.name) && costOf(route, limit) > 1)
+  const inPoints = new Set(limits.filter(hasPoints).map(counterNameOf))
+  return limits.map((limit) => {
+    const counter = limits.find(({ name }) => name === counterNameOf(limit))!
+    const { name, together, countsSuccess, onOutage } = counter
+    return { ...limit, together, countsSuccess, onOutage, ...(inPoints.has(name) && { cost: 1 }) }
+  })
+}
+
+function compileRoute(route: ServedRoute, settings: Settings, limits: readonly Limit[]) {
+  const { listen, par, cors } = settings
+  const own = route.limits.map((name) => limits.find((limit) => limit.name === name)!)
   return {
-    ...settings,
-    configuration: { keep },
-    teams,
-    listen: {
-      ...listen,
-      hosts: listen.hosts ?? [...new Set(routes.flatMap(({ host }) => host ?? []))],
-      tls: await readServerTls(listen.tls, 'listen', 'tls'),
-    },
-    admin: { ...admin, tls: await readServerTls(admin.tls, 'admin', 'tls') },
-    log: { ...log, audit: await fileToWrite(['log', 'audit'], log.audit) },
-    store,
-    /** The prefix of all keys, also of those in memory. */
-    prefix: store === 'memory' ? 'sluice' : store.prefix,
-    upstreams: await Promise.all(
-      upstreams.map(async ({ errors, ...rest }) => ({
-        ...rest,
-        errors: errors ?? (isPushedTo(rest.name) ? ('oauth' as const) : ('problem' as const)),
-        tls: await readTls(rest.tls, 'upstreams', rest.name, 'tls'),
-      })),
-    ),
-    /** One for each issuer; empty if no route needs tokens. */
-    tokens: issuers.map(({ jwks, realm, ...rest }) => ({
-      ...rest,
-      realm: realm ?? realmOf(rest.issuer),
-      jwks: jwks && 'file' in jwks ? { file: resolve(directory, jwks.file) } : jwks,
-    })),
-    clients,
-    clientLimits,
-    /** The URL of the API, whose metadata the last route serves; undefined without `tokens.resource`. */
-    resource,
-    routes: servedRoutes.map((route) => ({
-      ...route,
-      hosts: route.host === undefined ? listen.hosts : undefined,
-      maxBody: isGuarded(route) ? par!.maxBody : route.maxBody,
-      cors: isGuarded(route) || route.cors === 'none' ? undefined : (route.cors ?? settings.cors),
-      limits: route.limits
-        .map((name) => limits.find((limit) => limit.name === name)!)
-        .filter((limit) => costOf(route, limit) > 0)
-        .map((limit) => {
-          if (limit.isConcurrent) return { ...limit, windowMs: leaseMs(route) }
-          return limit.cost === undefined ? limit : { ...limit, cost: costOf(route, limit) }
-        }),
-    })),
-    limits,
+    ...route,
+    hosts: route.host === undefined ? listen.hosts : undefined,
+    maxBody: isGuarded(route) ? par!.maxBody : route.maxBody,
+    cors: isGuarded(route) || route.cors === 'none' ? undefined : (route.cors ?? cors),
+    limits: own
+      .filter((limit) => costOf(route, limit) > 0)
+      .map((limit) => {
+        if (limit.isConcurrent) return { ...limit, windowMs: leaseMsOf(route, settings) }
+        return limit.cost === undefined ? limit : { ...limit, cost: costOf(route, limit) }
+      }),
   }
 }
 
-const isFolder = (path: string): Promise<boolean> =>
-  stat(path).then(
-    (found) => found.isDirectory(),
-    () => false,
-  )
-
-/**
- * Returns true unless a path is a folder. A folder that this user may not see is not missing: a
- * service's folder is often closed to the operator who runs `check`.
- */
-const isMissing = (folder: string): Promise<boolean> =>
-  stat(folder).then(
-    (found) => !found.isDirectory(),
-    ({ code }: NodeJS.ErrnoException) => code !== 'EACCES',
-  )
-
-const NO_KEY = "has no key that verifies tokens; write the issuer's JWK Set there, or its URL here"
-const jwksMistake = async (text: string) => ((await hasKey(parseObject(text))) ? undefined : NO_KEY)
-
-/**
- * Returns true if a key of a JWK Set can verify signatures; of the algorithm, if it is asymmetric.
- */
-async function hasKey(jwks: unknown, algorithm = 'none'): Promise<boolean> {
-  const set = await readKeySet(jwks).catch(() => undefined)
-  const keys = /^(?:none|HS)/.test(algorithm) ? set?.keys : set?.find(algorithm, undefined)
-  return keys !== undefined && keys.length > 0
+/** Returns the length of the leases of a route's calls: its timeout, and several of Redis's, within bounds. */
+function leaseMsOf({ timeoutMs, upstream }: ServedRoute, { store, upstreams }: Settings): number {
+  const storeMs = store === 'memory' ? 0 : store.timeoutMs
+  const ofUpstream = upstreams.find(({ name }) => name === upstream)?.timeoutMs
+  const wantedMs = Math.max(MIN_LEASE_MS, 4 * storeMs, timeoutMs ?? ofUpstream ?? 0)
+  return Math.min(MAX_LEASE_MS, wantedMs)
 }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Config } from './compile.ts'
+import type { Config } from './config.ts'
 import { type ReadFile, stampBeforeRead } from './file-stamp.ts'
 import { type FlagOverride, readMainFile } from './main-file.ts'
 import { combine, type Combined } from './teams/combine.ts'
@@ -57,16 +57,17 @@ export interface LoadOptions {
  */
 export async function loadConfig(options: LoadOptions): Promise<Loaded> {
   const { file, before, kept, overrides = [], env = process.env, nowMs = Date.now() } = options
-  const files = options.text === undefined && file !== '-' ? [stampBeforeRead(file)] : []
+  const mainFile = options.text === undefined && file !== '-' ? [stampBeforeRead(file)] : []
   const text = options.text ?? (await readText(file))
-  const read = readMainFile(text, file, { overrides, env, files })
+  const read = readMainFile(text, file, { overrides, env })
   const { source, directory, padded } = read
-  const found = await readTeams(read.settings.include ?? [], file, files)
-  const { compiled, chosen, states, locate } = await combine(options.teams ?? found.teams, read, {
+  const found = await readTeams(read.settings.include ?? [], file)
+  const sources = [...mainFile, ...read.secretFiles, ...found.stamps]
+  const { compiled, chosen, files, states, locate } = await combine(options.teams ?? found.teams, read, {
     lastValid: options.isolate === true ? ((before ?? kept)?.teams ?? []) : undefined,
     isReload: before !== undefined,
     directory,
-    files,
+    sources,
   })
   const inForce = { text, teams: chosen.served.map(({ file: { path, text } }) => ({ path, text })) }
   const hash = hashOf(inForce)
@@ -78,7 +79,7 @@ export async function loadConfig(options: LoadOptions): Promise<Loaded> {
     changes: before === undefined ? [] : changesBetween(before, inForce, file, source.value),
     hash,
     content: createHash('sha256').update(hash).update(JSON.stringify(compiled)).digest('hex'),
-    files,
+    files: [...sources, ...files],
     leftOut: chosen.problems.map(problemLine),
     states,
   }

@@ -21,19 +21,20 @@ const PADDED = /^\s|\s$/
 const PADDED_SECRET = 'begins or ends with a blank, a line break or a byte order mark; remove it'
 
 /**
- * Reads and checks the main file by itself. Adds the files of its secrets to `files`. Throws a
- * `ConfigError`.
+ * Reads and checks the main file by itself. Throws a `ConfigError`. `secretFiles` are those of its
+ * secrets.
  */
 export function readMainFile(
   text: string,
   file: string,
-  { overrides, env, files }: { overrides: readonly FlagOverride[]; env: Env; files: ReadFile[] },
+  { overrides, env }: { overrides: readonly FlagOverride[]; env: Env },
 ) {
   const source = readSource(text, file)
   const flagOf = (path: Path) =>
     overrides.findLast((override) => override.path.every((step, i) => step === path[i]))?.flag
   const mistakes: Issue[] = []
   const padded: Issue[] = []
+  const secretFiles: ReadFile[] = []
   const locate = (issues: readonly Issue[]) => source.locate(issues, flagOf)
   const directory = file === '-' ? process.cwd() : dirname(resolve(file))
   const value = mapTexts(overridden(source.value, overrides), (written, path) => {
@@ -41,7 +42,7 @@ export function readMainFile(
     const isOfFlag = flagOf(path) !== undefined
     const text = isOfFlag ? written : substitute(written, env, report)
     const name = isSecret(path) ? secretFile(text, isOfFlag ? process.cwd() : directory) : undefined
-    if (name !== undefined) files.push(stampBeforeRead(name))
+    if (name !== undefined) secretFiles.push(stampBeforeRead(name))
     const final = (name && readSecret(name, report)) ?? text
     if (isSecret(path) && PADDED.test(final)) padded.push({ path, message: PADDED_SECRET })
     return final
@@ -52,7 +53,17 @@ export function readMainFile(
   else if (mistakes.length === 0) mistakes.push(...crossCheck(withRoutes(parsed.data)))
   mistakes.push(...undefinedNames(value), ...writtenSecrets(source.value))
   if (!parsed.success || mistakes.length > 0) throw new ConfigError(locate(mistakes))
-  return { file, env, settings: withRoutes(parsed.data), written: value, source, padded, directory, locate }
+  return {
+    file,
+    env,
+    settings: withRoutes(parsed.data),
+    written: value,
+    source,
+    secretFiles,
+    padded,
+    directory,
+    locate,
+  }
 }
 
 const withRoutes = (

@@ -1,57 +1,77 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
+import type { SettingsFiles } from './files.ts'
 import { foreignMistake, listMistake, listsIn, missingMistake } from './revocation-lists.ts'
-import type { Issue, Path } from './yaml/issue.ts'
+import type { Path } from './yaml/issue.ts'
 
-type Files = Readonly<Partial<Record<'cert' | 'key' | 'ca' | 'clientCa', string | undefined>>>
-interface ServerFiles extends Files {
+type Names = Readonly<Partial<Record<'cert' | 'key' | 'ca' | 'clientCa', string | undefined>>>
+interface ServerNames extends Names {
+  readonly cert: string
+  readonly key: string
   readonly crl?: readonly string[] | undefined
   readonly ciphers?: string | undefined
 }
 
-/** Returns the mistake in the text of a file; undefined if there is none. */
-export type Check = (text: string) => string | undefined | Promise<string | undefined>
-/** Reads a file; resolves with undefined if it has a mistake. */
-type Read = (path: Path, name: string | undefined, check: Check) => Promise<string | undefined>
+/** Stands for the text of a file with a mistake, which refuses the whole configuration. */
+const UNREAD = ''
 
-/** Creates the functions that read the PEM files of a section `tls`, and add the mistakes between them to `mistakes`. */
-export function createTlsReader(read: Read, mistakes: Issue[]) {
-  /**
-   * Replaces the names of PEM files by their texts, and checks that the key belongs to the
-   * certificate.
-   */
-  async function readTls<T extends Files>(section: T | undefined, ...path: Path) {
-    if (section === undefined) return undefined
-    const cert = await read([...path, 'cert'], section.cert, certificateMistake)
-    const key = await read([...path, 'key'], section.key, keyMistake)
-    const ca = await read([...path, 'ca'], section.ca, certificateMistake)
-    const clientCa = await read([...path, 'clientCa'], section.clientCa, certificateMistake)
-    const message = `is not the key of the certificate in ${section.cert}; write the key that is`
-    if (cert && key && !new X509Certificate(cert).checkPrivateKey(createPrivateKey(key)))
-      mistakes.push({ path: [...path, 'key'], message })
-    return { ...section, cert, key, ca, clientCa } as Required<T>
-  }
-
-  /** Replaces the names of a listener's PEM files by their texts, also those of its revocation lists. */
-  async function readServerTls<T extends ServerFiles>(section: T | undefined, ...path: Path) {
-    if (section === undefined) return undefined
-    const tls = await readTls(section, ...path)
-    const { clientCa } = tls!
-    const at = [...path, 'crl']
-    const names = section.crl ?? []
-    const isMine = (pem: string) => listMistake(pem) ?? (clientCa && foreignMistake(pem, clientCa))
-    const texts = await Promise.all(
-      names.map((name, i) => read(names.length > 1 ? [...at, i] : at, name, isMine)),
-    )
-    const crl = texts.flatMap((text) => (text === undefined ? [] : listsIn(text).map(({ pem }) => pem)))
-    const isComplete = texts.every((text) => text !== undefined)
-    const missing = clientCa && names.length > 0 && isComplete && missingMistake(crl, clientCa)
-    if (missing) mistakes.push({ path: at, message: missing })
-    return { ...tls!, crl: section.crl && crl, ciphers: section.ciphers }
-  }
-
-  return { readTls, readServerTls }
+/** Replaces the names of the PEM files for connections to a server by their texts. */
+export async function readTls<T extends Names>(files: SettingsFiles, section: T | undefined, ...path: Path) {
+  if (section === undefined) return undefined
+  const pair = await readPair(files, section, path)
+  const ca = await files.read([...path, 'ca'], section.ca, certificateMistake)
+  return { ...section, ...pair, ca }
 }
+
+/** Replaces the names of the PEM files of a listener by their texts, also those of its revocation lists. */
+export async function readServerTls<T extends ServerNames>(
+  files: SettingsFiles,
+  section: T | undefined,
+  ...path: Path
+) {
+  if (section === undefined) return undefined
+  const { cert = UNREAD, key = UNREAD } = await readPair(files, section, path)
+  const clientCa = await files.read([...path, 'clientCa'], section.clientCa, certificateMistake)
+  const crl = section.crl && (await readLists(files, section.crl, clientCa, [...path, 'crl']))
+  return { ...section, cert, key, clientCa, crl, ciphers: section.ciphers }
+}
+
+/**
+ * Reads the revocation lists in files, each of which must be of one of the authorities in `clientCa`,
+ * and each authority must have one.
+ */
+async function readLists(
+  files: SettingsFiles,
+  names: readonly string[],
+  clientCa: string | undefined,
+  path: Path,
+): Promise<readonly string[]> {
+  const check = (pem: string): string | undefined =>
+    listMistake(pem) ?? (clientCa === undefined ? undefined : foreignMistake(pem, clientCa))
+  const texts = await Promise.all(
+    names.map((name, i) => files.read(names.length > 1 ? [...path, i] : path, name, check)),
+  )
+  const read = texts.filter((text) => text !== undefined)
+  const lists = read.flatMap((text) => listsIn(text).map(({ pem }) => pem))
+  if (clientCa === undefined || names.length === 0 || read.length < names.length) return lists
+  const missing = missingMistake(lists, clientCa)
+  if (missing !== undefined) files.report(path, missing)
+  return lists
+}
+
+/** Reads a certificate and its key, and checks that the key belongs to the certificate. */
+async function readPair(files: SettingsFiles, names: Names, path: Path) {
+  const cert = await files.read([...path, 'cert'], names.cert, certificateMistake)
+  const key = await files.read([...path, 'key'], names.key, keyMistake)
+  if (cert !== undefined && key !== undefined && !isPair(cert, key)) {
+    const message = `is not the key of the certificate in ${names.cert}; write the key that is`
+    files.report([...path, 'key'], message)
+  }
+  return { cert, key }
+}
+
+const isPair = (cert: string, key: string): boolean =>
+  new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))
 
 const certificateMistake = (pem: string) => pemMistake('PEM certificate', { cert: pem, ca: pem })
 const keyMistake = (pem: string) => pemMistake('PEM private key without a passphrase', { key: pem })

@@ -6,7 +6,7 @@ import { chosenKeyWarnings } from './chosen-keys.ts'
 import { certificatesOf, describeValidity, isOfLists, type Validity } from './certificates.ts'
 import type { Limit } from '../policy/limit.ts'
 import { MAX_LENGTH, PARAMETER_KINDS, statedLength } from '../policy/parameter-kinds.ts'
-import type { Compiled } from './compile.ts'
+import type { Compiled } from './config.ts'
 import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
 import type { Env } from './yaml/source.ts'
 

@@ -1,4 +1,4 @@
-import type { Config } from '../config/compile.ts'
+import type { Config } from '../config/config.ts'
 import { OTHER_CLIENTS } from '../config/route-names.ts'
 import type { LimitOutcome } from '../limit/limiter.ts'
 import type { Metrics } from '../observe/metrics.ts'

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import { isDeepStrictEqual } from 'node:util'
-import type { Config } from '../config/compile.ts'
+import type { Config } from '../config/config.ts'
 import { endConnections, drain } from '../downstream/listener/drain.ts'
 import type { Serve } from '../downstream/listener/pipelining.ts'
 import type { ListenerEvents } from '../downstream/listener/server.ts'

@@ -3,7 +3,7 @@ import { type Authenticate, createBearer } from '../authenticate/token/bearer.ts
 import { createIntrospection } from '../authenticate/token/introspection.ts'
 import { createClientKeys, createKeySource, type KeySource } from '../authenticate/token/jwks.ts'
 import { type KeyLocation, type KeySet, loadKeys } from '../authenticate/token/key-set.ts'
-import type { Client, Config, Tokens } from '../config/compile.ts'
+import type { Client, Config, Tokens } from '../config/config.ts'
 import { serviceUnavailable } from '../errors.ts'
 import { claimsOf } from '../policy/conditions.ts'
 import type { Log } from '../observe/log.ts'

@@ -1,4 +1,4 @@
-import type { Config } from '../config/compile.ts'
+import type { Config } from '../config/config.ts'
 import { type FallbackStore, withFallback } from '../limit/fallback/store.ts'
 import { createMemoryStore } from '../limit/memory/store.ts'
 import { createMemoryFields } from '../limit/shared-fields.ts'

@@ -1,7 +1,7 @@
 import { PROOF_ALGORITHMS } from '../authenticate/proof/dpop.ts'
 import type { ResourceMetadata } from '../authenticate/token/resource-metadata.ts'
 import { seesCertificates } from '../config/checks.ts'
-import type { Config } from '../config/compile.ts'
+import type { Config } from '../config/config.ts'
 import { OTHER_CLIENTS } from '../config/route-names.ts'
 import { type Cors, createCors, type CorsSettings } from '../downstream/cors.ts'
 import { hostErrorFormats } from '../downstream/reply.ts'

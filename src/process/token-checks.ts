@@ -13,7 +13,7 @@ import {
 import type { Jws } from '../authenticate/token/jws.ts'
 import { readScope } from '../authenticate/token/kept-claims.ts'
 import { KIND_CLAIMS, otherKind } from '../authenticate/token/token-kind.ts'
-import type { Config, Tokens } from '../config/compile.ts'
+import type { Config, Tokens } from '../config/config.ts'
 import { instant } from '../runtime/instant.ts'
 import type { JsonObject } from '../runtime/json.ts'
 

@@ -2,7 +2,7 @@ import { shown } from '../authenticate/token/cause.ts'
 import { redactUrl } from '../authenticate/token/fetch-json.ts'
 import type { Jws } from '../authenticate/token/jws.ts'
 import { type KeySet, lacksKey, loadKeys } from '../authenticate/token/key-set.ts'
-import type { Tokens } from '../config/compile.ts'
+import type { Tokens } from '../config/config.ts'
 import { keysFrom } from './open-authentication.ts'
 import { okIf, type TokenCheck } from './token-checks.ts'
 

@@ -1,5 +1,5 @@
 import { certificatesOf, describeValidity } from '../config/certificates.ts'
-import type { Config } from '../config/compile.ts'
+import type { Config } from '../config/config.ts'
 import { readAsked } from '../downstream/forward-auth.ts'
 import { createPeers } from '../downstream/peers.ts'
 import type { GatewayDeps } from '../gateway/exchange.ts'

@@ -62,7 +62,7 @@ export function createAddresses(origins: readonly string[], eventsOf: AddressEve
 export type Addresses = ReturnType<typeof createAddresses>
 
 /** PEM texts, and the name that the upstream's certificate must be for. */
-export type Tls = Readonly<Record<'ca' | 'servername' | 'cert' | 'key', string | undefined>>
+export type Tls = Readonly<Partial<Record<'ca' | 'servername' | 'cert' | 'key', string | undefined>>>
 
 /**
  * Opens a socket to an address. Calls `done` once: with undefined when the socket is connected,

@@ -8,7 +8,7 @@ import {
   type KeySource,
   type KeysOptions,
 } from '../../src/authenticate/token/jwks.ts'
-import type { Tokens } from '../../src/config/compile.ts'
+import type { Tokens } from '../../src/config/config.ts'
 import { Refusal } from '../../src/errors.ts'
 import { closeLater } from './closing.ts'
 import type { TestIssuer } from './issuer.ts'

@@ -1,5 +1,5 @@
 import { describe, it } from 'vitest'
-import type { StoreConfig } from '../../src/config/compile.ts'
+import type { StoreConfig } from '../../src/config/config.ts'
 import { openStore } from '../../src/process/open-store.ts'
 import type { Log } from '../../src/observe/log.ts'
 import { showGauges } from '../../src/observe/gauges.ts'

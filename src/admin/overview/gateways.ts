@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { isIPv6 } from 'node:net'
 import { hostname } from 'node:os'
-import type { Config } from '../../config/compile.ts'
+import type { Config } from '../../config/config.ts'
 import type { Status } from '../../observe/status.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { instant } from '../../runtime/instant.ts'

@@ -1,4 +1,4 @@
-import type { Config } from '../../config/compile.ts'
+import type { Config } from '../../config/config.ts'
 import type { LogEvent } from '../../observe/log.ts'
 import type { Status } from '../../observe/status.ts'
 import type { ListedOverride } from '../../policy/overrides.ts'

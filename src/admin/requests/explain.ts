@@ -1,7 +1,7 @@
 import { METHODS as PARSED_METHODS } from 'node:http'
 import { isIP } from 'node:net'
 import { keptClaims } from '../../authenticate/token/kept-claims.ts'
-import type { Config } from '../../config/compile.ts'
+import type { Config } from '../../config/config.ts'
 import { corsOf, type CorsSettings } from '../../downstream/cors.ts'
 import { describeMatch, matchReadings, type Reading, refuseReadings } from '../../downstream/readings.ts'
 import { createRouter, matchesHost, matchRoute, ownerOf, type Params } from '../../downstream/router.ts'

@@ -1,4 +1,4 @@
-import type { Config } from '../../config/compile.ts'
+import type { Config } from '../../config/config.ts'
 import { InvalidQuestion } from '../../errors.ts'
 import type { InspectedStore } from '../../limit/store.ts'
 import type { Log } from '../../observe/log.ts'

@@ -1,4 +1,4 @@
-import type { Config } from '../../config/compile.ts'
+import type { Config } from '../../config/config.ts'
 import { createRouter, type Match, type Params } from '../../downstream/router.ts'
 import { decodeSegment, foldCase, segmentsOf } from '../../downstream/target.ts'
 import { Refusal } from '../../errors.ts'

@@ -1,4 +1,4 @@
-import type { Config } from '../../config/compile.ts'
+import type { Config } from '../../config/config.ts'
 import type { Decision } from '../../limit/decision.ts'
 import { instant } from '../../runtime/instant.ts'
 import type { Limit } from '../../policy/limit.ts'

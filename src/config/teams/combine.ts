@@ -1,4 +1,5 @@
-import { type Compiled, compile } from '../compile.ts'
+import { compile } from '../compile.ts'
+import type { Compiled } from '../config.ts'
 import type { ReadFile } from '../file-stamp.ts'
 import { ConfigError, type Issue, type LocatedIssue } from '../yaml/issue.ts'
 import type { TeamText } from '../texts.ts'
@@ -12,13 +13,16 @@ interface Options {
   /** True if a team without a valid version rejects the configuration although it had one. */
   readonly isReload: boolean
   readonly directory: string
-  readonly files: ReadFile[]
+  /** The files that the settings were read from. */
+  readonly sources: readonly ReadFile[]
 }
 
 /** A main file with the teams that it is served with. */
 export interface Combined {
   readonly compiled: Compiled
   readonly chosen: Chosen
+  /** The files that the settings name. */
+  readonly files: readonly ReadFile[]
   /** The number of files in each state. */
   readonly states: Readonly<Record<TeamState, number>>
   locate(issues: Iterable<Issue>): readonly LocatedIssue[]
@@ -33,10 +37,11 @@ export async function combine(
   main: MainFile,
   options: Options,
 ): Promise<Combined> {
-  const { lastValid, isReload, directory, files: stamps } = options
+  const { lastValid, isReload, directory, sources } = options
   const files = texts.map((text) => readTeamFile(text, main))
   const previous = new Map((lastValid ?? []).map((text) => [text.path, readTeamFile(text, main)]))
   const refused = new Map<TeamFile, readonly LocatedIssue[]>()
+  const named: ReadFile[] = []
   for (;;) {
     const chosen = chooseTeams(main.settings, files, previous, refused)
     const { settings, served, unserved, problems } = chosen
@@ -47,10 +52,12 @@ export async function combine(
       ...served.map(({ file, isPrevious }) => teamOf(file, isPrevious ? 'previous' : 'valid')),
       ...unserved.map(withClaim).flatMap((file) => (file.owner ? teamOf(file, 'invalid') : [])),
     ]
-    const mistakes: Issue[] = []
-    const compiled = await compile(settings, directory, stamps, mistakes, teams)
+    const compilation = await compile(settings, { directory, sources, teams })
+    const { compiled, mistakes } = compilation
+    // Also those of an attempt that failed: the mistake may be in one of them.
+    named.push(...compilation.files)
     const locate = (issues: Iterable<Issue>) => locateIn(chosen, main, issues)
-    if (mistakes.length === 0) return { compiled, chosen, states: countStates(chosen), locate }
+    if (mistakes.length === 0) return { compiled, chosen, files: named, states: countStates(chosen), locate }
     const places = mistakes.map(({ path }) => chosen.placeOf(path)?.file)
     if (lastValid === undefined || places.includes(undefined)) throw new ConfigError(locate(mistakes))
     for (const file of new Set(places)) {

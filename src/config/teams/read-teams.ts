@@ -8,12 +8,12 @@ import { findFiles, shownPath } from './glob.ts'
 import type { ReadTeam } from './team-file.ts'
 
 /**
- * Reads the files that `include` matches. Adds them, and the folders that were listed, to `stamps`.
- * A file that cannot be read has a problem, and no text.
+ * Reads the files that `include` matches. A file that cannot be read has a problem, and no text.
+ * `stamps` are those of the files, and of the folders that were listed.
  */
-export async function readTeams(globs: readonly string[], mainFile: string, stamps: ReadFile[]) {
+export async function readTeams(globs: readonly string[], mainFile: string) {
   const { files, folders, unmatched } = findFiles(shownPath('.', mainFile), globs)
-  stamps.push(...folders)
+  const stamps: ReadFile[] = [...folders]
   const teams: ReadTeam[] = []
   for (const path of files) {
     const file = shownPath(path, mainFile)
@@ -25,7 +25,7 @@ export async function readTeams(globs: readonly string[], mainFile: string, stam
       teams.push({ path, text: '', problem: error.problems[0] })
     }
   }
-  return { teams, warnings: unmatched.map((glob) => unmatchedWarning(glob)) }
+  return { teams, stamps, warnings: unmatched.map((glob) => unmatchedWarning(glob)) }
 }
 
 const unmatchedWarning = (glob: string): Issue => ({
@@ -36,10 +36,7 @@ const unmatchedWarning = (glob: string): Issue => ({
 /** Returns a main file's text with those of the files that it includes, without any check. */
 export async function readTexts(text: string, file: string, include: unknown, env: Env): Promise<Texts> {
   const globs = asList(include ?? []).filter((glob) => typeof glob === 'string')
-  const { teams } = await readTeams(
-    globs.map((glob) => substitute(glob, env)),
-    file,
-    [],
-  )
+  const written = globs.map((glob) => substitute(glob, env))
+  const { teams } = await readTeams(written, file)
   return { text, teams }
 }

@@ -1,6 +1,6 @@
 import { mergeActivity } from '../../admin/overview/activity.ts'
 import { mergeMinutes } from '../../admin/overview/last-minute.ts'
-import type { Config } from '../../config/compile.ts'
+import type { Config } from '../../config/config.ts'
 import type { LogOutput } from '../../observe/log.ts'
 import { countsOf, type Metrics, textOfAll } from '../../observe/metrics.ts'
 import type { MetricValues } from '../../observe/open-metrics.ts'

@@ -1,6 +1,6 @@
 import cluster from 'node:cluster'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Config } from '../../config/compile.ts'
+import type { Config } from '../../config/config.ts'
 import { clientChunks, withoutClients } from '../../config/client-chunks.ts'
 import type { LogOutput } from '../../observe/log.ts'
 import type { Argument, Call, Result, WorkerCalls } from './worker.ts'

@@ -1,5 +1,5 @@
 import type { OperatorApi } from '../../admin/requests/operator-api.ts'
-import type { Config } from '../../config/compile.ts'
+import type { Config } from '../../config/config.ts'
 import { createCollector } from '../../config/client-chunks.ts'
 import { createLog } from '../../observe/log.ts'
 import { createMetrics } from '../../observe/metrics.ts'

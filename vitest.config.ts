@@ -42,8 +42,8 @@ export default defineConfig({
     setupFiles: ['test/helpers/close-all.ts'],
     globalSetup: ['test/helpers/build.ts', 'test/helpers/shared-servers.ts'],
     // Generous: on a busy machine a process takes many seconds to start.
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     // For two cores, as tests wait for servers half of their time: five take a tenth longer.
     maxWorkers: 6,
     // Files of a worker share what they import: loading it anew for each took a fifth of the time.

@@ -81,6 +81,7 @@ describe('clients of several issuers', () => {
       limits: [{ key: 'sluice:{blue}:requests', limit: 3, remaining: 2 }],
     })
     expect((await call(gateway.adminPort, { path, method: 'DELETE' })).json).toEqual({
+      by: 'loopback',
       caller: `client:${name}`,
       freed: 1,
       keepsPlaces: false,

@@ -144,7 +144,9 @@ it('is in force from the first call of a gateway that starts later, and in each 
     ...{ level: 'info', overrides: 1, gone: [`client:${client} requests=30, permanent`] },
     added: [
       expect.stringMatching(
-        new RegExp(`^client:${client} requests=25, until 2100-01-01T00:00:00.000Z, by \\S+@\\S+: a reason$`),
+        new RegExp(
+          `^client:${client} requests=25, until 2100-01-01T00:00:00.000Z, by loopback: a reason \\(sent as \\S+@\\S+\\)$`,
+        ),
       ),
     ],
   })

@@ -151,6 +151,11 @@ async function drive(): Promise<void> {
 beforeAll(async () => {
   config = fileOf(settings())
   gateway = await startLogging(settings(), config)
+  // On a busy machine, the first read of the keys may take longer than its timeout.
+  await until('its keys are read', async () => {
+    const { status } = await call(gateway.adminPort, { path: '/readyz' })
+    return status === 200
+  })
   await drive()
   const user = `user:${USER}`
   outputs['limits set'] = await run('limits', 'set', user, 'user=50', '--note', 'asked')

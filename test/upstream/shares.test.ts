@@ -169,7 +169,7 @@ it('a client may send at once all that a limit of 1000 allows', async () => {
     if (holding) held.push(answer)
     else answer()
   })
-  const { port, requests } = await startFront(back.url)
+  const { port, requests } = await startFront(back.url, { timeoutMs: 60_000 })
   const answers = Promise.all(Array.from({ length: 1000 }, () => now(port, 'a')))
   await until('all have come', () => requests() === 1000)
   holding = false

@@ -11,7 +11,7 @@ import { answered, statuses } from '../../helpers/raw.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 
-const TIMES = ', requestTimeout: 1s, headersTimeout: 1s'
+const TIMES = ', requestTimeout: 2s, headersTimeout: 2s'
 const ROUTES = 'routes: [{ match: "/*", upstream: data, authenticate: none, timeout: 1m }]'
 const BOUNDS: Bounds = {
   maxHeaderSize: 4096,

@@ -1,6 +1,7 @@
 import type { Explained } from '../admin/requests/explained.ts'
 import { PARAMETERS, type RequestLine } from '../admin/requests/operator-api.ts'
 import { hashOf } from '../config/texts.ts'
+import { wordOf } from '../policy/words.ts'
 import { explain, parseQuestion } from '../admin/requests/explain.ts'
 import { ask, findAdmin, NoAnswer } from './admin-client.ts'
 import { formatList, formatParagraphs, formatRows, formatTable, formatWindow, pluralize } from './format.ts'
@@ -119,15 +120,10 @@ function describeMetrics(name: string | null, labels: Readonly<Record<string, st
   return [['named', name, `in metrics, spans and the log; labels ${formatList(pairs)}`]]
 }
 
-/** Statuses of calls that lack a part of a limit's key. */
-const LACKING: Readonly<Record<string, number>> = { user: 403, claim: 403, header: 400 }
-
 function refusalsOf({ per, leftOut, missing }: Explained['limits'][number]): readonly string[] {
   if (leftOut !== null || missing === 'skip') return []
-  return per.flatMap((part) => {
-    const status = LACKING[part.split(':', 1)[0]!]
-    return status === undefined ? [] : `${status} without ${part}`
-  })
+  const lackable = per.filter((part) => wordOf(part).mayLack)
+  return lackable.map((part) => `${wordOf(part).from === 'header' ? 400 : 403} without ${part}`)
 }
 
 /** Describes what a page of another origin gets. */

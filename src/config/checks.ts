@@ -1,9 +1,10 @@
-import { CALLER_PARTS, covers } from '../downstream/router.ts'
+import { covers } from '../downstream/router.ts'
 import { counterNameOf } from '../policy/key.ts'
 import type { Limit } from '../policy/limit.ts'
 import { claimsOf } from '../policy/conditions.ts'
-import { parametersOf, partOf } from '../policy/parameter-kinds.ts'
+import { parametersOf } from '../policy/parameter-kinds.ts'
 import { isVariable } from '../policy/parts.ts'
+import { partOf, wordOf } from '../policy/words.ts'
 import { asList } from '../runtime/json.ts'
 import { fieldIssues } from './field-checks.ts'
 import { resourceIssues } from './resource-route.ts'
@@ -97,12 +98,12 @@ function* clientIssues({ clients, limits, tokens }: Settings): Generator<Issue> 
 
 /** Returns what a limit needs and its route lacks. */
 function lackedBy(route: Route, limit: Limit): string | undefined {
-  const isPerToken = ['client', 'user', 'token'].some((part) => limit.per.includes(part))
+  const isPerToken = limit.per.some((part) => wordOf(part).from === 'token')
   const readsToken = isPerToken || limit.together === 'token' || claimsOf([limit]).length > 0
   if (readsToken && route.authenticate === 'none')
     return 'reads the token, but an open route has none; write "authenticate: bearer"'
-  const defined = new Set([...CALLER_PARTS, ...parametersOf(route)])
-  const part = limit.per.find((part) => !part.includes(':') && !defined.has(part))
+  const inPath = parametersOf(route)
+  const part = limit.per.find((part) => wordOf(part).from === 'path' && !inPath.includes(part))
   if (part === undefined) return undefined
   return `is per ${part}, but "${route.match}" has no :${part}; correct its "per" or the path`
 }

@@ -1,10 +1,9 @@
 import { isDeepStrictEqual } from 'node:util'
-import { CALLER_PARTS } from '../downstream/router.ts'
 import type { Condition } from '../policy/conditions.ts'
 import { counterNameOf } from '../policy/key.ts'
 import type { Limit } from '../policy/limit.ts'
-import { type Parameters, secretParts } from '../policy/parameter-kinds.ts'
-import { mayLack } from '../policy/parts.ts'
+import { kindOf, type Parameters, secretParts } from '../policy/parameter-kinds.ts'
+import { wordOf } from '../policy/words.ts'
 import type { Compiled } from './config.ts'
 import { DURATION_UNITS } from './sections/values.ts'
 import type { Issue } from './yaml/issue.ts'
@@ -51,8 +50,9 @@ export function* chosenKeyWarnings({ limits, routes, parameters }: Compiled): Ge
  */
 function chosenPartsOf({ per, parameters: own }: Limit, parameters: Parameters): readonly string[] {
   return per.filter((part, i) => {
-    if (CALLER_PARTS.has(part) || FINITE_KIND.test((own ?? parameters)[part]?.kind ?? '')) return false
-    return !part.startsWith('claim:') || i > 0
+    const { chosenBy } = wordOf(part)
+    if (chosenBy === 'nobody' || FINITE_KIND.test(kindOf(own ?? parameters, part) ?? '')) return false
+    return chosenBy === 'callers' || i > 0
   })
 }
 
@@ -64,7 +64,7 @@ function boundsOf(limit: Limit, route: Route, parameters: Parameters): readonly 
   return route.limits.filter((other) => {
     if (other.shadow || other.isConcurrent || other.countsSuccess || other.together !== undefined)
       return false
-    if (other.skipsMissing === true && other.per.some(mayLack)) return false
+    if (other.skipsMissing === true && other.per.some((part) => wordOf(part).mayLack)) return false
     if (!isWithin(other.when, limit.when) || !isWithin(other.unless, limit.unless)) return false
     return chosenPartsOf(other, parameters).length === 0
   })
@@ -96,9 +96,11 @@ function mostOf({ limit, claim }: Limit): number {
   return Math.max(limit, claim?.max ?? 0, ...Object.values(claim?.values ?? {}))
 }
 
-/** True for a part by which callers are distinguished. */
-const isOfCaller = (part: string): boolean =>
-  part.startsWith('claim:') || (CALLER_PARTS.has(part) && part !== 'route')
+/** True for a part that says who calls, and that callers do not choose. */
+function isOfCaller(part: string): boolean {
+  const { isIdentity, chosenBy } = wordOf(part)
+  return isIdentity && chosenBy !== 'callers'
+}
 
 function suggestionFor(limit: Limit, route: Route, chosen: readonly string[]): string {
   const caller = route.authenticate === 'none' ? 'ip' : 'client'

@@ -189,8 +189,6 @@ const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/
 /** Escapes that servers decode once, twice or never, or for the next server: a request with one has other readings. */
 const DECODED_DIFFERENTLY = /%(?:2[35F]|3[BF]|5C)/i
 const LITERAL = /^(?!:|\.\.?$)(?:[A-Za-z0-9._~!$&'()*+,=@:-]|%[0-9A-F]{2})+$/
-/** Parts of limits' keys that are not in the path. */
-export const CALLER_PARTS: ReadonlySet<string> = new Set(['client', 'user', 'ip', 'route', 'token'])
 
 /** Parses `[METHOD[,METHOD]] [host]/path`; returns an error message for an invalid pattern. */
 export function parsePattern(text: string): Pattern | string {
@@ -220,11 +218,7 @@ export function parsePattern(text: string): Pattern | string {
 }
 
 function mistakeIn(segment: string): string | undefined {
-  if (PARAM.test(segment)) {
-    const param = segment.slice(1)
-    if (!CALLER_PARTS.has(param)) return undefined
-    return `":${param}" would hide the caller's own ${param} in a limit's "per"; choose another name`
-  }
+  if (PARAM.test(segment)) return undefined
   if (segment.includes('*')) return '"*" must be the last segment; it matches the rest of the path'
   if (!LITERAL.test(segment))
     return `the segment "${segment}" cannot match; write plain characters, ":name" or a last "*"`

@@ -1,4 +1,5 @@
 import { type CallerPart, type CountedCaller, showCaller } from '../policy/counted-caller.ts'
+import { wordOf } from '../policy/words.ts'
 import { truncateAddress } from '../runtime/address.ts'
 import { routePath, SHOW_ALL, type ShownRequest } from './shown-request.ts'
 
@@ -21,7 +22,7 @@ export function createShownRequest({ path, ip }: Settings) {
   /** Formats a caller for the log; empty if nothing of it is left. */
   function callerText(caller: CountedCaller): string {
     const shown = caller.flatMap(({ word, value }): CallerPart[] => {
-      const open = word === 'ip' ? addressOf(value) : value
+      const open = wordOf(word).compares === 'network' ? addressOf(value) : value
       return open === null ? [] : [{ word, value: open }]
     })
     return showCaller(shown)

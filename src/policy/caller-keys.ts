@@ -4,6 +4,7 @@ import { type CountedCaller, counterKey, encodeValue, formatCaller } from './cou
 import { identityOf, showCaller, showValue } from './counted-caller.ts'
 import { decodePart, type KeyedLimit, nameInKeys } from './key.ts'
 import { SHORTENED } from './secret-values.ts'
+import { wordOf } from './words.ts'
 
 /** True if a limit counts by every part of a caller, and perhaps by further ones. */
 export const countsBy = ({ per }: KeyedLimit, caller: CountedCaller): boolean =>
@@ -64,8 +65,10 @@ export function assertCounted(limits: readonly KeyedLimit[], caller: CountedCall
 export function showKey(prefix: string, limit: KeyedLimit, key: string, hidesAddresses = false): string {
   const { per } = limit
   const { parts = [] } = parseKey(prefix, key) ?? {}
-  const [first = '', ...rest] = parts.map((part, i) =>
-    hidesAddresses && per[i] === 'ip' ? SHORTENED : showValue(per[i] ?? '', decodePart(part), part),
-  )
+  const [first = '', ...rest] = parts.map((part, i) => {
+    const word = per[i] ?? ''
+    if (hidesAddresses && wordOf(word).compares === 'network') return SHORTENED
+    return showValue(word, decodePart(part), part)
+  })
   return per.length === 0 ? key : [keyOf(prefix, nameInKeys(limit), first), ...rest].join(':')
 }

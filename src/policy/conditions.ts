@@ -2,6 +2,7 @@ import { isIP } from 'node:net'
 import type { KeyedLimit } from './key.ts'
 import type { Caller, Facts } from './facts.ts'
 import { asList } from '../runtime/json.ts'
+import { nameIn, wordOf } from './words.ts'
 
 /** A condition on a request. Names of header fields are in lower case; a method has no name. */
 export interface Condition {
@@ -94,7 +95,7 @@ type Reading = KeyedLimit & Conditional & { readonly claim?: ClaimedLimit }
 function namesOf(limits: readonly Reading[], kind: 'header' | 'claim'): readonly string[] {
   const names = limits.flatMap(({ per, when = [], unless = [], claim }) => [
     ...(kind === 'claim' && claim !== undefined ? [claim.name] : []),
-    ...per.filter((part) => part.startsWith(`${kind}:`)).map((part) => part.slice(kind.length + 1)),
+    ...per.filter((part) => wordOf(part).word === kind).map(nameIn),
     ...[...when, ...unless].flatMap(({ of, name }) => (of === kind ? name : [])),
   ])
   return [...new Set(names)].toSorted()

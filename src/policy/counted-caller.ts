@@ -6,6 +6,7 @@ import { keyOf } from '../limit/key.ts'
 import { encodePart, encoderOf } from './key.ts'
 import { digestOf, isDigest, isShortForm, shortenDigest, shortFormOf } from './secret-values.ts'
 import { SHORTENED } from './secret-values.ts'
+import { identityWords, partOf, wordOf } from './words.ts'
 
 /**
  * A part of a counted caller: the word of `per`, and the value as limits count it: header fields in
@@ -29,26 +30,21 @@ export interface ShownCaller {
   readonly shown: string
 }
 
+const UNNAMED = identityWords(false)
+const NAMED = identityWords(true)
+/** Matches the start of a part with its word. */
+const START = `(?:${UNNAMED}):|(?:${NAMED}):[^ =]+=`
 /** Matches a part of a caller that is not a bare client id. */
-const PART = /^(?:(client|user|ip|token):|((?:header|claim):[^ =]+)=)(.*)$/s
+const PART = new RegExp(`^(?:(${UNNAMED}):|((?:${NAMED}):[^ =]+)=)(.*)$`, 's')
 /** Matches a part that lacks its value, or whose word is in upper case. */
-const MISWRITTEN = /^(?:client|user|ip|token|header|claim):/i
+const MISWRITTEN = new RegExp(`^(?:${UNNAMED}|${NAMED}):`, 'i')
 /** Matches the start of a further part, at `lastIndex`. */
-const FURTHER_PART = /(?:client|user|ip|token):|(?:header|claim):[^ =]+=/y
+const FURTHER_PART = new RegExp(START, 'y')
 /**
  * Matches a value that is written in quotes, as a JSON string: it reads like a further part, or
  * like a list of callers.
  */
-const AMBIGUOUS = /"|, | (?:(?:client|user|ip|token):|(?:header|claim):[^ =]+=)/
-/**
- * Matches the words of `per` that say who calls; the others, `route` and path parameters, say what
- * is called.
- */
-const IDENTITY = /^(?:client|user|ip|token|header:.*|claim:.*)$/s
-/** Matches the words whose values are always secrets, or as good as secrets. */
-const SECRET = /^(?:token|header:.*)$/s
-/** Matches the words whose values are secrets if `parameters` say so. */
-const MAY_BE_SECRET = /^(?:user|(?:header|claim):.*)$/s
+const AMBIGUOUS = new RegExp(`"|, | (?:${START})`)
 export const MAX_SHOWN = 10_000
 /** Maximum parts of a caller that is parsed. Real limits count by up to three. */
 const MAX_PARTS = 16
@@ -65,7 +61,7 @@ export const isNamedPart = (text: string): boolean => PART.test(text)
 export const isBareClient = (text: string): boolean => !MISWRITTEN.test(text) && isIP(text) === 0
 
 export const identityOf = (per: readonly string[]): readonly string[] =>
-  per.filter((word) => IDENTITY.test(word))
+  per.filter((word) => wordOf(word).isIdentity)
 
 /**
  * Parses a caller, in time linear in its length; throws an InvalidQuestion that says how it is
@@ -102,8 +98,7 @@ function isFurtherPart(text: string, at: number): boolean {
 
 function parsePart(text: string): CallerPart {
   const [, simple, named, rest] = PART.exec(text) ?? []
-  const written = simple ?? named ?? 'client'
-  const word = written.startsWith('header:') ? written.toLowerCase() : written
+  const word = partOf(simple ?? named ?? 'client')
   const value = countedForm(word)(unquoted(rest ?? text))
   if (!value || (rest === undefined && !isBareClient(text))) throw new InvalidQuestion(WHICH_CALLER)
   return { word, value }
@@ -111,9 +106,10 @@ function parsePart(text: string): CallerPart {
 
 /** Returns the form in which limits count the values of a word; empty for an invalid value. */
 export function countedForm(word: string): (value: string) => string {
-  if (word === 'ip') return addressOf
-  if (word === 'token') return hashOf
-  return word.startsWith('header:') ? foldUnlessDigest : (value) => value
+  const { compares } = wordOf(word)
+  if (compares === 'network') return addressOf
+  if (compares === 'hash') return hashOf
+  return compares === 'folded' ? foldUnlessDigest : (value) => value
 }
 
 const foldUnlessDigest = (value: string): string => (isDigest(value) ? value : foldCase(value))
@@ -170,7 +166,7 @@ export const showCaller = (caller: CountedCaller): string =>
 /** Returns the value of a word as it may be shown; `open` for a value that is not a secret. */
 export function showValue(word: string, value: string, open: string = value): string {
   if (isDigest(value)) return shortenDigest(value)
-  return SECRET.test(word) && !value.includes(SHORTENED) ? shortFormOf(value) : open
+  return wordOf(word).isSecret && !value.includes(SHORTENED) ? shortFormOf(value) : open
 }
 
 /**
@@ -188,12 +184,13 @@ export function counterKey(prefix: string, name: string, caller: CountedCaller):
  */
 export const isShortened = (caller: CountedCaller): boolean =>
   caller.some(({ word, value }) => {
-    if (SECRET.test(word) && value.includes(SHORTENED)) return !isDigest(value)
-    return MAY_BE_SECRET.test(word) && isShortForm(value)
+    const { isSecret, mayBeSecret } = wordOf(word)
+    if (isSecret && value.includes(SHORTENED)) return !isDigest(value)
+    return mayBeSecret && isShortForm(value)
   })
 
 /** Encodes a value as it is in keys. */
 export function encodeValue({ word, value }: CallerPart): string {
   if (isDigest(value)) return encodePart(value)
-  return encoderOf(word)(word === 'ip' ? value.split('/64', 1)[0]! : value)
+  return encoderOf(word)(wordOf(word).compares === 'network' ? value.split('/64', 1)[0]! : value)
 }

@@ -5,6 +5,7 @@ import { decodeSegment, foldCase } from '../downstream/target.ts'
 import { leasesName } from '../limit/key.ts'
 import { memoize } from '../runtime/memoize.ts'
 import { digestOf } from './secret-values.ts'
+import { wordOf } from './words.ts'
 
 /** Maximum UTF-8 bytes of a part; a longer part is replaced by its hash. */
 const MAX_BYTES = 256
@@ -21,10 +22,7 @@ const ENCODED = Array.from({ length: 256 }, (_, byte) => {
 /** The name of a limit, and the parts of its keys. */
 export interface KeyedLimit {
   readonly name: string
-  /**
-   * The parts of the key, in order: `client`, `user`, `ip`, `route`, `token`, `claim:NAME`,
-   * `header:NAME`, or the name of a path parameter.
-   */
+  /** The parts of the key, in order: words of `words.ts`, and names of path parameters. */
   readonly per: readonly string[]
   /**
    * The limit whose counter this one, its share, bounds by its own number of calls; undefined if it
@@ -80,14 +78,12 @@ export const ipPart = (ip: string): string => encodePart(networkOf(ip))
 
 const routePart = memoize(encodePart, 1000, 1000)
 
-/**
- * Returns the function that encodes the values of a part, those of a secret part as digests. Only
- * ids, claims and hashes are compared exactly.
- */
+/** Returns the function that encodes the values of a part, those of a secret part as digests. */
 export function encoderOf(part: string, isSecret = false): (value: string) => string {
-  if (part === 'ip') return ipPart
-  if (part === 'route') return routePart
-  const isExact = /^(?:client|user|token|claim:.*)$/s.test(part)
-  if (!isSecret) return isExact ? encodePart : paramPart
-  return (value) => encodePart(digestOf(isExact ? value : foldCase(value)))
+  const { compares, from } = wordOf(part)
+  if (compares === 'network') return ipPart
+  if (from === 'route') return routePart
+  const isFolded = compares === 'folded'
+  if (!isSecret) return isFolded ? paramPart : encodePart
+  return (value) => encodePart(digestOf(isFolded ? foldCase(value) : value))
 }

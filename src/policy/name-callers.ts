@@ -4,8 +4,8 @@ import { MAX_SHOWN, showCaller, type ShownCaller } from './counted-caller.ts'
 import type { Caller, Facts } from './facts.ts'
 import type { KeyedLimit } from './key.ts'
 import { type Parameters, secretParts } from './parameter-kinds.ts'
-import { valueReader } from './parts.ts'
 import { digestOf } from './secret-values.ts'
+import { valueReader } from './words.ts'
 
 const MAX_LENGTH = 256
 const MAX_WORDS = 1000

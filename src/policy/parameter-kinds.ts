@@ -2,6 +2,7 @@ import type { Params, Route } from '../downstream/router.ts'
 import { decodeSegment } from '../downstream/target.ts'
 import { badRequest, type Refusal } from '../errors.ts'
 import type { KeyedLimit } from './key.ts'
+import { MAX_CLAIM, partOf, wordOf } from './words.ts'
 
 /** The rules for the values of a part of keys. */
 export interface Parameter {
@@ -34,11 +35,6 @@ export const PARAMETER_KINDS = [...NAMED.keys()]
  * expression.
  */
 export const MAX_LENGTH = 128
-/** Maximum length of a claim in a key, in characters. */
-export const MAX_CLAIM = 255
-
-/** Returns the part of keys that a name of `parameters` means. */
-export const partOf = (name: string): string => (/^header:/i.test(name) ? name.toLowerCase() : name)
 
 /** Returns the parts of keys whose values are secret. */
 export const secretParts = (parameters: Parameters): ReadonlySet<string> =>
@@ -71,13 +67,17 @@ export function statedLength(source: string): number {
   return Math.max(...lengths)
 }
 
+/** Returns the kind that `parameters` gives a part, if any. */
+export const kindOf = (parameters: Parameters, part: string): string | undefined =>
+  Object.entries(parameters).find(([name]) => partOf(name) === part)?.[1].kind
+
 /**
  * Compiles the kind of a part, one of `PARAMETER_KINDS` or a regular expression: `plain` by default.
  * A claim may be anything by default.
  */
 export function compileKind(parameters: Parameters, part: string) {
-  const own = Object.entries(parameters).find(([name]) => partOf(name) === part)?.[1].kind
-  if (own === undefined && part.startsWith('claim:'))
+  const own = kindOf(parameters, part)
+  if (own === undefined && wordOf(part).kind === 'text')
     return {
       cause: wrongKind(part, 'a text or an integer'),
       words: `a text of at most ${MAX_CLAIM} characters, none a control character, or an integer`,

@@ -1,69 +1,35 @@
 import { badRequest, Refusal } from '../errors.ts'
 import { keyOf } from '../limit/key.ts'
-import { isName } from '../runtime/json.ts'
 import { encoderOf, nameInKeys } from './key.ts'
-import { type Caller, type Facts, tokenHash } from './facts.ts'
-import { compileKind, MAX_CLAIM, type Parameters, secretParts } from './parameter-kinds.ts'
+import type { Caller, Facts } from './facts.ts'
+import { compileKind, type Parameters, secretParts } from './parameter-kinds.ts'
 import type { Limit } from './limit.ts'
-
-/**
- * Reads a part of a request, its value or its encoding: undefined if the request lacks it, null if
- * it is malformed.
- */
-export type Read = (caller: Caller, facts: Facts) => string | null | undefined
-
-/** True for parts that a token must contain, or a caller must send: a request may lack them. */
-export const mayLack = (part: string): boolean => part === 'user' || /^(?:claim|header):/.test(part)
+import { nameIn, type ReadPart, valueReader, wordOf } from './words.ts'
 
 /**
  * True for first parts that differ, or are undefined, between requests with the same token and URL.
  */
-export const isVariable = (part: string | undefined): boolean =>
-  part === undefined || part === 'ip' || part.startsWith('header:')
-
-/** Returns the reader of the value that a request has for a part of `per`. */
-export function valueReader(part: string): Read {
-  const [of, name = ''] = part.split(/:(.*)/s)
-  const readers = new Map<string | undefined, Read>([
-    ['client', ({ client }) => client],
-    ['user', ({ user }) => user],
-    ['ip', ({ ip }) => ip],
-    ['route', (_, { route }) => route?.match],
-    ['token', (_, facts) => tokenHash(facts)],
-    ['claim', ({ claims }) => claimText(claims?.[name])],
-    ['header', (_, facts) => onlyValue(facts.field(name))],
-  ])
-  return readers.get(of) ?? ((_, { params }) => params[part])
+export function isVariable(part: string | undefined): boolean {
+  if (part === undefined) return true
+  const { from } = wordOf(part)
+  return from === 'connection' || from === 'header'
 }
-
-/** Returns the value of a header field; null if it is there several times. */
-const onlyValue = (values: readonly string[] | undefined): string | null | undefined =>
-  values !== undefined && values.length > 1 ? null : values?.[0]
 
 /**
  * Returns the reader of a part as it is in keys. A claim or header field that is not of its kind is
  * malformed; path parameters are checked before.
  */
-export function partReader(part: string, parameters: Parameters): Read {
+export function partReader(part: string, parameters: Parameters): ReadPart {
   const valueOf = valueReader(part)
   const encode = encoderOf(part, secretParts(parameters).has(part))
-  const isChecked = /^(?:claim|header):/.test(part)
+  const { kind, from } = wordOf(part)
+  const isChecked = kind !== undefined && from !== 'path'
   const accepts = isChecked ? compileKind(parameters, part).accepts : () => true
   return (caller, facts) => {
     const value = valueOf(caller, facts)
     if (typeof value !== 'string') return value
     return accepts(value) ? encode(value) : null
   }
-}
-
-/**
- * Returns a claim as text; null unless it is an integer, or a string of 1 to 255 characters
- * without control characters and lone surrogates. Unsafe integers may be rounded.
- */
-function claimText(claim: unknown): string | null | undefined {
-  if (Number.isSafeInteger(claim)) return String(claim)
-  if (claim === undefined) return undefined
-  return isName(claim) && claim.length <= MAX_CLAIM ? claim : null
 }
 
 /** The key of a limit, `<prefix>:{<first part>}:<limit>:<rest>`, as read from requests. */
@@ -88,7 +54,7 @@ export function compileKey(limit: Limit, prefix: string, parameters: Parameters)
     const read = partReader(part, parameters)
     return { part, read, ...refusalsOf(part, parameters) }
   })
-  const skipped = skipsMissing ? parts.filter(({ part }) => mayLack(part)) : []
+  const skipped = skipsMissing ? parts.filter(({ part }) => wordOf(part).mayLack) : []
   return {
     keyOf(caller, facts) {
       let key = ''
@@ -120,14 +86,15 @@ export function compileKey(limit: Limit, prefix: string, parameters: Parameters)
  * field, a 403 for what a token says.
  */
 function refusalsOf(part: string, parameters: Parameters) {
-  const [of, name] = part.split(/:(.*)/s)
+  const { from, isNamed } = wordOf(part)
+  const name = nameIn(part)
   const { cause, words } = compileKind(parameters, part)
-  if (of === 'header')
+  if (from === 'header')
     return {
       lacking: badRequest(`Send the header field ${name}; this path is limited by it.`),
       malformed: badRequest(`Send the header field ${name} once; it must be ${words}.`, { cause }),
     }
-  const what = name === undefined ? part : `"${name}"`
+  const what = isNamed ? `"${name}"` : name
   const lacking = `This path has a limit per ${what}, but the access token does not name one.`
   const malformed = `The claim ${what} of the access token must be ${words}.`
   return {

@@ -18,6 +18,7 @@ import { fieldsOf } from '../policy/conditions.ts'
 import { isVariable, partReader } from '../policy/parts.ts'
 import { type CompiledRoute, compileRoutes } from '../policy/routes.ts'
 import { createShowPath } from '../policy/shown-path.ts'
+import { wordOf } from '../policy/words.ts'
 import { type Log, throttle } from '../observe/log.ts'
 import { createResponseFields } from '../upstream/response-head.ts'
 import type { Forward } from '../upstream/upstream.ts'
@@ -104,7 +105,7 @@ export function openRoutes(
   const clientLabel = metrics.clients === 'listed' ? labelOf : undefined
   const serve = (route: ServedRoute): GatewayRoute => ({
     ...route,
-    countsByIp: route.limits.some(({ per }) => per.includes('ip')),
+    countsByIp: route.limits.some(({ per }) => per.some((part) => wordOf(part).from === 'connection')),
     fields: fields.get(route.upstream ?? '') ?? askedFields,
     labelsText: route.labels && JSON.stringify(route.labels),
     clientLabel,

@@ -19,6 +19,7 @@ import { quotaOf, reasonOf, upcomingChanges } from '../../policy/rule.ts'
 import { digestOf, shortenDigest } from '../../policy/secret-values.ts'
 import { type CompiledRoute, compileRoutes } from '../../policy/routes.ts'
 import { createShowPath, type ShowPath } from '../../policy/shown-path.ts'
+import { wordOf } from '../../policy/words.ts'
 import { asList, type JsonObject, parseObject } from '../../runtime/json.ts'
 import type { Explained, ExplainedLimit } from './explained.ts'
 import type { RequestLine } from './operator-api.ts'
@@ -100,8 +101,10 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
     const { limit, leftOutBy, lackingIn, keyOf, beginningOf, rulesFor } = compiled
     const { name, per, calendar, skipsMissing, counts, cost, isConcurrent } = limit
     /** The parts of the key that the question does not name. An unknown address is empty. */
-    const absent = new Set(lackingIn(caller, sent).concat(caller.ip === '' ? 'ip' : []))
-    const lacking = per.filter((part) => absent.has(part))
+    const absent = new Set(lackingIn(caller, sent))
+    const isLacking = (part: string): boolean =>
+      absent.has(part) || (caller.ip === '' && wordOf(part).from === 'connection')
+    const lacking = per.filter(isLacking)
     const key = lacking.length === 0 ? (keyOf(caller, sent) as string) : null
     const rules = rulesFor(caller, key ?? beginningOf(caller, sent))
     const quota = quotaOf(limit, key ?? '', atMs, rules)

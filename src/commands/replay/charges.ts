@@ -6,6 +6,7 @@ import { NO_FACTS } from '../../policy/facts.ts'
 import { type Parameters, secretParts } from '../../policy/parameter-kinds.ts'
 import { compileRoutes } from '../../policy/routes.ts'
 import { digestOf, isShortForm, shortenDigest } from '../../policy/secret-values.ts'
+import { wordOf } from '../../policy/words.ts'
 import type { LoggedCall } from './logs.ts'
 import { unloggedBy } from './report.ts'
 
@@ -61,8 +62,12 @@ export function createCharges(config: Config) {
     // The recorded gateway did not authenticate a call that this one would.
     if (route.authenticate === 'bearer' && client === undefined) return 'lacking'
     const params = shortenParams(found.params, secrets)
-    const isLogged = (part: string): boolean =>
-      part === 'client' || part === 'route' || (part === 'ip' ? ip : params[part]) !== undefined
+    // Limits by what no log contains were left out above.
+    function isLogged(part: string): boolean {
+      const { from } = wordOf(part)
+      if (from === 'path') return params[part] !== undefined
+      return from !== 'connection' || ip !== undefined
+    }
     if (!route.limits.every(({ per }) => per.every(isLogged))) return 'lacking'
     // A short form is not of the kind of its value, which the recorded gateway has checked.
     if (!Object.values(found.params).some(isShortSegment) && route.refuseParams(found) !== undefined)

@@ -3,6 +3,7 @@ import type { Decision } from '../../limit/decision.ts'
 import { instant } from '../../runtime/instant.ts'
 import type { Limit } from '../../policy/limit.ts'
 import { claimsOf } from '../../policy/conditions.ts'
+import { type WordName, wordOf } from '../../policy/words.ts'
 import { cell, formatList, formatRows, formatTable, pluralize } from '../format.ts'
 import type { LoggedCall } from './logs.ts'
 
@@ -22,14 +23,25 @@ const increment = (counts: Record<string, number>, name: string): void => {
   counts[name] = (counts[name] ?? 0) + 1
 }
 
+/** What the access log lacks of each word; undefined for words whose values it contains. */
+const UNLOGGED: Readonly<Record<WordName, string | undefined>> = {
+  client: undefined,
+  user: 'users',
+  ip: undefined,
+  route: undefined,
+  token: 'tokens',
+  claim: 'claims',
+  header: 'header fields',
+  parameter: undefined,
+}
+
 /** Returns what a limit reads that the access log does not contain; undefined if it can be replayed. */
 export function unloggedBy(limit: Limit) {
   const { per, together, when = [], unless = [] } = limit
   if (claimsOf([limit]).length > 0) return 'claims'
-  if (per.includes('token') || together === 'token') return 'tokens'
-  const readsHeader = [...when, ...unless].some(({ of }) => of === 'header')
-  if (readsHeader || per.some((part) => part.startsWith('header:'))) return 'header fields'
-  return per.includes('user') ? 'users' : undefined
+  if (together === 'token') return UNLOGGED.token
+  if ([...when, ...unless].some(({ of }) => of === 'header')) return UNLOGGED.header
+  return per.map((part) => UNLOGGED[wordOf(part).word]).find((lacking) => lacking !== undefined)
 }
 
 /** Counts calls per client. Instants are ISO 8601 in UTC. */

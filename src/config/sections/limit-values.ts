@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { isRoutable, ROUTABLE } from '../../downstream/router.ts'
 import { createCalendar, DAYS, UNITS_MS } from '../../policy/calendar.ts'
-import { partOf } from '../../policy/parameter-kinds.ts'
+import { formsOf, nameIn, partOf, wordOf, WRITTEN_PART } from '../../policy/words.ts'
 import type { Condition } from '../../policy/conditions.ts'
 import { asList } from '../../runtime/json.ts'
 import { mustBe } from '../yaml/issue.ts'
@@ -12,12 +12,15 @@ import { int, list, section, stringThat, text } from './values.ts'
 export const calls = int(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
 export const window = duration('100ms', '31d')
 
-const keyPart = stringThat((part) => {
-  if (part.startsWith(':')) return `is written without the colon; write ${part.slice(1)}`
-  const [, of, name = ''] = /^(claim|[Hh]eader):(.+)$/s.exec(part) ?? []
-  if (of === 'claim') return true
-  return of === undefined ? /^[A-Za-z_][A-Za-z0-9_]*$/.test(part) : countedFieldIssue(name)
-}, 'client, user, ip, route, token, claim:NAME, header:NAME or a parameter').transform(partOf)
+const keyPart = stringThat(
+  (part) => {
+    if (part.startsWith(':')) return `is written without the colon; write ${part.slice(1)}`
+    if (!WRITTEN_PART.test(part)) return false
+    const counted = partOf(part)
+    return wordOf(counted).from !== 'header' || countedFieldIssue(nameIn(counted))
+  },
+  `${formsOf().join(', ')} or a parameter`,
+).transform(partOf)
 export const keyParts = distinct(keyPart, 0, 'a list of the parts of a key, such as [client]')
 
 const isTimezone = (name: string): boolean => {

@@ -2,9 +2,9 @@ import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import { INSTANT, instantMs } from '../../runtime/instant.ts'
 import { type Limit, MIN_LEASE_MS } from '../../policy/limit.ts'
-import { mayLack } from '../../policy/parts.ts'
+import { formsOf, wordOf } from '../../policy/words.ts'
 import { HOP_BY_HOP } from '../../downstream/request-fields.ts'
-import { mustBe } from '../yaml/issue.ts'
+import { mustBe, oneOf } from '../yaml/issue.ts'
 import { calls, conditions, keyParts, together, value } from './limit-values.ts'
 import { WINDOW, window, windowOrCalendar } from './limit-values.ts'
 import { headerFields, SET_BY_GATEWAY } from './texts.ts'
@@ -67,6 +67,8 @@ const refusal = section(
  */
 const AT_ONCE = { windowMs: MIN_LEASE_MS, isConcurrent: true }
 
+const LACKABLE = oneOf(formsOf(({ mayLack }) => mayLack))
+
 const limit = section(
   {
     per: keyParts,
@@ -86,8 +88,8 @@ const limit = section(
   },
   function* (settings) {
     const { per, missing, limit, window, counts, together, count, changes, shadow } = settings
-    if (missing !== undefined && !per.some(mayLack))
-      yield atKey('missing', 'applies only if "per" has user, a claim or a header; remove it')
+    if (missing !== undefined && !per.some((part) => wordOf(part).mayLack))
+      yield atKey('missing', `applies only if "per" has ${LACKABLE}; remove it`)
     if (settings.concurrent !== undefined) {
       yield* exclusive(settings, ['concurrent', 'limit', 'window', 'counts', 'together', 'count'])
       return

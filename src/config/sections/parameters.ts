@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { CALLER_PARTS } from '../../downstream/router.ts'
 import { type Parameter, PARAMETER_KINDS, wholeSegment } from '../../policy/parameter-kinds.ts'
+import { wordOf, WRITTEN_PART } from '../../policy/words.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { bool, crossField, section, stringThat } from './values.ts'
 
@@ -17,7 +17,7 @@ const isNumber = (input: unknown) => typeof input === 'number' && 'is a number h
 
 export const parameters = z
   .record(
-    z.string().regex(/^(?:[A-Za-z_][A-Za-z0-9_]*|(?:claim|[Hh]eader):.+)$/s, { error }),
+    z.string().regex(WRITTEN_PART, { error }),
     z.union([kind.transform((kind): Parameter => ({ kind })), rule], mustBe(RULE, isNumber)),
     mustBe('a mapping of path parameters, claims and header fields to their kinds'),
   )
@@ -32,11 +32,12 @@ export const parameters = z
 
 /** Returns the mistake in the rule for a part of a caller that has no kind, or that cannot be a secret. */
 function mistakeIn(name: string, { kind, secret }: Parameter): string | undefined {
-  if (!CALLER_PARTS.has(name)) return undefined
-  if (name === 'user') return kind === undefined ? undefined : 'has no kind; write { secret: true }'
+  const { kind: ownKind, mayBeSecret, compares, isSecret } = wordOf(name)
+  if (ownKind !== undefined) return undefined
+  if (mayBeSecret) return kind === undefined ? undefined : 'has no kind; write { secret: true }'
   if (secret !== true) return undefined
-  if (name === 'ip') return 'cannot be a secret, as limits compare networks; set log.ip instead'
-  return name === 'token' ? 'is always a secret; remove it' : 'cannot be a secret; remove it'
+  if (compares === 'network') return 'cannot be a secret, as limits compare networks; set log.ip instead'
+  return isSecret ? 'is always a secret; remove it' : 'cannot be a secret; remove it'
 }
 
 function checkKind(kind: string): boolean | string {

@@ -1,6 +1,8 @@
 import { z } from 'zod'
 import { covers, parsePattern, type Pattern } from '../../downstream/router.ts'
 import { counterNameOf, type KeyedLimit } from '../../policy/key.ts'
+import { parametersOf } from '../../policy/parameter-kinds.ts'
+import { wordOf } from '../../policy/words.ts'
 import { mustBe } from '../yaml/issue.ts'
 import { routeCors } from './cors.ts'
 import { tlsFiles, certWithoutKey } from './listeners.ts'
@@ -57,7 +59,10 @@ export const upstreams = named(upstream, 'a mapping of names to upstreams')
 
 const pattern = stringThat((match) => {
   const parsed = parsePattern(match)
-  return typeof parsed !== 'string' || `is not a pattern: ${parsed}`
+  if (typeof parsed === 'string') return `is not a pattern: ${parsed}`
+  const hiding = parametersOf(parsed).find((name) => wordOf(name).from !== 'path')
+  if (hiding === undefined) return true
+  return `is not a pattern: ":${hiding}" would hide the caller's own ${hiding} in a limit's "per"; choose another name`
 }, 'a pattern such as "POST /sync/:connection"')
 const scope = stringThat((word) => /^[!#-[\]-~]+$/.test(word), 'one scope such as payments:read')
 /** The default of `maxBody`: 10MB. */

@@ -1,6 +1,7 @@
 import { dirname, resolve } from 'node:path'
 import { type Pattern, parsePattern } from '../../downstream/router.ts'
-import { type Parameters, partOf, secretParts } from '../../policy/parameter-kinds.ts'
+import { type Parameters, secretParts } from '../../policy/parameter-kinds.ts'
+import { partOf } from '../../policy/words.ts'
 import type { Settings, TeamSettings } from '../schema.ts'
 
 type Route = TeamSettings['routes'][number]

@@ -1,7 +1,10 @@
+import type { OverviewSource } from '../admin/overview/source.ts'
 import type { Config } from '../config/config.ts'
 import { type FallbackStore, withFallback } from '../limit/fallback/store.ts'
 import { createMemoryStore } from '../limit/memory/store.ts'
+import type { loginOf } from '../limit/redis/options.ts'
 import { createMemoryFields } from '../limit/shared-fields.ts'
+import type { InspectedStore } from '../limit/store.ts'
 import { type Log, throttle } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { createOutageLog } from '../observe/outage-log.ts'
@@ -21,38 +24,47 @@ const UNDECIDED = 'Redis does not answer or is full, and store.onOutage is deny'
 const UNREAD = 'the overrides are not read from Redis yet, and store.overrides is required'
 const UP: StoreStatus = { modes: ['store'], withoutRedis: 0, lastWithoutRedis: null, outage: null }
 
-/** What the store asks of the rest of the process. */
-interface Hooks {
+/** Formats for the log. */
+interface Texts {
   /** Returns a key as it may be logged. */
   showKey(key: string): string
   /** Formats a caller for the log. */
   callerText(caller: CountedCaller): string
-  /** Called when Redis is available again: what the fallback refused may pass. */
-  onAvailable(): void
 }
 
-const listed = (overrides: readonly Override[], callerText: Hooks['callerText']): readonly string[] =>
+const listed = (overrides: readonly Override[], callerText: Texts['callerText']): readonly string[] =>
   overrides.slice(0, MAX_LOGGED).map(({ caller, name, limit, untilAt, by, note }) => {
     const end = untilAt === undefined ? 'permanent' : `until ${instant(untilAt)}`
     const who = by ? `, by ${by}` : ''
     return `${callerText(caller)} ${name}=${limit}, ${end}${who}${note ? `: ${note}` : ''}`
   })
 
-export type OpenedStore = Awaited<ReturnType<typeof openStore>>
+/** The counters and the overrides, which outlive reloads. */
+export interface OpenedStore extends Pick<OverviewSource, 'shareSummary'> {
+  readonly store: InspectedStore
+  readonly overrides: LiveOverrides
+  /** True once the overrides were read, from Redis or the file. */
+  overridesKnown(): boolean
+  closeOverrides(): void | Promise<void>
+  /** Returns the last known number of gateways that share the counters; null for counters in memory. */
+  gateways(): number | null
+  status(): StoreStatus
+  /** Sets the listener that is called when Redis is available again: what the fallback refused may pass. */
+  watch(onAvailable: () => void): void
+  /** Returns why calls cannot be decided as configured; undefined if they can. */
+  notReadyReason(): string | undefined
+  /** Makes new connections to Redis use another login; absent with counters in memory. */
+  renew?(login: ReturnType<typeof loginOf>): void
+}
 
-/**
- * Opens the store, the overrides, and `shareSummary`.
- * `notReadyReason`: undefined if calls can be decided as configured. `overridesKnown`: the overrides
- * were read, from Redis or the file. `renew` makes new connections to Redis use another login.
- * Rejects if Redis contradicts the configuration.
- */
+/** Opens the store and the overrides. Rejects if Redis contradicts the configuration. */
 export async function openStore(
   { store: config, prefix, parameters }: Pick<Config, 'store' | 'prefix' | 'parameters'>,
   log: Log,
   metrics: Metrics,
-  { showKey, callerText, onAvailable }: Hooks,
+  { showKey, callerText }: Texts,
   clock = SYSTEM_CLOCK,
-) {
+): Promise<OpenedStore> {
   const events: LiveOverridesOptions = {
     secrets: secretParts(parameters),
     onChange(overrides, added, removed) {
@@ -65,13 +77,15 @@ export async function openStore(
   }
   if (config === 'memory') {
     const overrides = createLiveOverrides(createMemoryFields(), prefix, events)
-    const always = { gateways: () => null, status: () => UP, notReadyReason: () => undefined }
+    const always = { gateways: () => null, status: () => UP, notReadyReason: () => undefined, watch() {} }
     const known = { overridesKnown: () => true, closeOverrides: overrides.close }
     return { store: createMemoryStore(clock), overrides, ...always, ...known, shareSummary: NOT_SHARED }
   }
 
   const { redis, timeoutMs, onOutage: mode, instances, processes } = config
-  const outages = createOutageLog(mode, onAvailable, log, metrics)
+  /** Called when Redis is available again. Nothing remembers a refusal before the listener is set. */
+  let onAvailable: (() => void) | undefined
+  const outages = createOutageLog(mode, () => onAvailable?.(), log, metrics)
   // Counters in memory need no ioredis, whose modules take an eighth of the time of a start, and 5 MB.
   const { createRedisStore } = await import('../limit/redis/store.ts')
   const counters = createRedisStore({
@@ -131,6 +145,9 @@ export async function openStore(
       return file?.close()
     },
     gateways,
+    watch(listener) {
+      onAvailable = listener
+    },
     status: outages.status,
     notReadyReason,
     shareSummary,

@@ -1,7 +1,25 @@
-export type Resources = ReturnType<typeof createResources>
+/** Resources of one kind, such as sockets or caches: one for each settings. A reload keeps those whose settings it has again. */
+export interface Pool<Settings, Value> {
+  /** Returns or builds the resource for these settings. Its method `close`, if any, is called when it is dropped. */
+  get(settings: Settings, build: () => Value): Value
+  /** True if the resource for these settings is open. */
+  has(settings: Settings): boolean
+  /** Returns the settings of all open resources. */
+  settings(): readonly Settings[]
+}
 
-/** Creates the pools of resources, of which a reload keeps those that the new configuration uses. */
-export function createResources() {
+/** The pools of a process. */
+export interface Resources {
+  createPool<Settings, Value extends object>(): Pool<Settings, Value>
+  /**
+   * Builds a configuration, and closes the resources that it does not use; if `build` throws,
+   * closes the new ones.
+   */
+  replace<Value>(build: () => Value): Value
+  close(): void
+}
+
+export function createResources(): Resources {
   /** The resources of each pool, by their settings as JSON. */
   const pools: Map<string, { readonly value: { close?(): void } }>[] = []
   /** The resources that the latest configuration uses. */
@@ -18,32 +36,22 @@ export function createResources() {
   }
 
   return {
-    /** Creates a pool of resources of one kind, such as sockets and caches, by their settings. */
-    createPool<Settings, Value extends object>() {
+    createPool<Settings, Value extends object>(): Pool<Settings, Value> {
       const pool = new Map<string, { readonly settings: Settings; readonly value: Value }>()
       pools.push(pool)
       return {
-        /**
-         * Returns or builds the resource for these settings. Its method `close`, if any, is called
-         * when it is dropped.
-         */
-        get(settings: Settings, build: () => Value): Value {
+        get(settings, build) {
           const key = JSON.stringify(settings)
           const resource = pool.get(key) ?? { settings, value: build() }
           pool.set(key, resource)
           used.add(resource)
           return resource.value
         },
-        has: (settings: Settings): boolean => pool.has(JSON.stringify(settings)),
-        /** Returns the settings of all open resources. */
+        has: (settings) => pool.has(JSON.stringify(settings)),
         settings: () => [...pool.values()].map(({ settings }) => settings),
       }
     },
-    /**
-     * Builds a configuration, and closes the resources that it does not use; if `build` throws,
-     * closes the new ones.
-     */
-    replace<Value>(build: () => Value): Value {
+    replace(build) {
       const before = new Set(pools.flatMap((pool) => [...pool.values()]))
       used = new Set()
       try {
@@ -55,6 +63,6 @@ export function createResources() {
         throw error
       }
     },
-    close: (): void => closeExcept(new Set()),
+    close: () => closeExcept(new Set()),
   }
 }

@@ -5,9 +5,10 @@ import { createPeers } from '../downstream/peers.ts'
 import type { GatewayDeps } from '../gateway/exchange.ts'
 import type { createFailures } from '../gateway/failures.ts'
 import { createGateway } from '../gateway/gateway.ts'
-import { createUsage } from '../gateway/usage.ts'
+import { createUsage, type Usage } from '../gateway/usage.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
+import type { Status } from '../observe/status.ts'
 import { createForward, type Forward, type Upstream } from '../upstream/upstream.ts'
 import { createAuthentication, type LoadedKeys } from './open-authentication.ts'
 import { declareSeries } from './declared-series.ts'
@@ -21,20 +22,32 @@ const MAX_FIELD = 64
 /** The parts that outlive a reload. */
 interface Parts extends Pick<
   GatewayDeps,
-  'limiter' | 'trace' | 'observe' | 'onIgnoredForwardedFor' | 'onSeveralCertificates' | 'isReady'
+  'limiter' | 'trace' | 'observe' | 'onIgnoredForwardedFor' | 'onSeveralCertificates'
 > {
   readonly log: Log
   readonly metrics: Metrics
   readonly opened: OpenedStore
   readonly failures: ReturnType<typeof createFailures>
+  /** True from the beginning of the drain. */
+  isClosing(): boolean
 }
 
-/** The parts that a reload replaces. */
-export type Wired = ReturnType<ReturnType<typeof createWiring>['wire']>
+/** The parts of one configuration, which a reload replaces. */
+export interface Wired extends Pick<GatewayDeps, 'peers'> {
+  readonly config: Config
+  readonly serve: ReturnType<typeof createGateway>
+  /** Serves the questions of a proxy; undefined without `forwardAuth`. */
+  readonly serveAsked: ReturnType<typeof createGateway> | undefined
+  readonly usage: Usage
+  /** Returns why the gateway should get no requests; undefined if it should. */
+  notReadyReason(): string | undefined
+  /** Returns the state of what the configuration names. */
+  status(): Pick<Status, 'issuers' | 'upstreams' | 'certificates'>
+}
 
 /** Creates what builds the parts of one configuration after another; unchanged resources are kept. */
 export function createWiring(resources: Resources, parts: Parts) {
-  const { log, metrics, opened, failures, ...kept } = parts
+  const { log, metrics, opened, failures, isClosing, ...kept } = parts
   const { store, overrides } = opened
   const { loadIssuerKeys, openIssuers, openGuards } = createAuthentication(resources, log, metrics)
   const pool = resources.createPool<Upstream, Forward>()
@@ -54,15 +67,21 @@ export function createWiring(resources: Resources, parts: Parts) {
   }
 
   /** Builds the parts of a configuration, and connects them. */
-  function wire(config: Config, loadedKeys?: LoadedKeys) {
+  function wire(config: Config, loadedKeys?: LoadedKeys): Wired {
     const peers = createPeers(config.listen.trustedProxies)
     const forwards = new Map(config.upstreams.map((one) => [one.name, openUpstream(one)]))
     declareSeries(config, metrics)
     const issuers = openIssuers(config, loadedKeys)
+    function notReadyReason(): string | undefined {
+      const issuer = issuers.awaited()
+      if (issuer !== undefined) return `the keys of the issuer ${issuer} are not read yet`
+      return opened.notReadyReason()
+    }
     const usage = createUsage({ ...config, overrides: overrides.limits, store })
     const deps: GatewayDeps = {
       ...openRoutes(config, forwards, overrides.limits, log, onDroppedField),
       ...kept,
+      isReady: () => !isClosing() && notReadyReason() === undefined,
       peers,
       publicUrl: config.listen.publicUrl,
       certificateField: config.listen.clientCertificate.toLowerCase(),
@@ -79,9 +98,8 @@ export function createWiring(resources: Resources, parts: Parts) {
       serve: createGateway(deps),
       serveAsked,
       peers,
-      issuers,
+      notReadyReason,
       usage,
-      /** Returns the state of what the configuration names. */
       status: () => ({
         issuers: issuers.status(),
         upstreams: config.upstreams.flatMap(({ name: upstream, maxConnections: maxSockets }) => {

@@ -36,7 +36,7 @@ async function open(
     { store: { redis, prefix: 't', timeoutMs: 200, onOutage, instances: 1 }, prefix: 't', parameters: {} },
     log,
     metrics,
-    { showKey: String, callerText: showCaller, onAvailable() {} },
+    { showKey: String, callerText: showCaller },
   )
   closing(() => opened.store.close())
   showGauges(metrics, () => ({ ...mergeStatus([]), store: opened.status() }))

@@ -155,16 +155,14 @@ export function createActivity() {
       if (callers.length === 0 && caller !== undefined)
         for (const client of nameClient(caller, exchange)) countFor(client, exchange)
     },
-    /**
-     * Drops the allowances and the refusals of a caller whose limits have changed or were reset; of
-     * all callers without parts.
-     */
+    /** Drops the allowances and the refusals of a caller whose limits have changed or were reset. */
     forget(caller: CountedCaller): void {
-      for (const { parts, isAmbiguous, limits, refusal } of rows.values()) {
-        if (!isAmbiguous && !hasParts(parts, caller)) continue
-        limits.clear()
-        refusal.retryAfterMs = 0
-      }
+      for (const row of rows.values())
+        if (row.isAmbiguous || hasParts(row.parts, caller)) forgetDecisions(row)
+    },
+    /** Drops the allowances and the refusals of all callers. */
+    forgetAll(): void {
+      for (const row of rows.values()) forgetDecisions(row)
     },
     /** Finds the caller of the last minute that is shown as this text. */
     find(shown: string): FoundCaller {
@@ -172,6 +170,11 @@ export function createActivity() {
       return row?.isAmbiguous ? 'ambiguous' : row?.parts
     },
   }
+}
+
+function forgetDecisions({ limits, refusal }: CallerRow): void {
+  limits.clear()
+  refusal.retryAfterMs = 0
 }
 
 /** True if a caller has all parts of `wanted`. */

@@ -36,12 +36,13 @@ export function createOperations(parts: {
   readonly overrides: ChangedOverrides
   readonly store: Pick<InspectedStore, 'inspect' | 'keys' | 'reset'>
   readonly activity: Activity
-  forget(caller: CountedCaller): void
+  /** Called after the counters of a caller were reset. */
+  onReset(caller: CountedCaller): void
   readonly log: Log
   /** Formats a caller for the log. */
   callerText(caller: CountedCaller): string
 }): Omit<OperatorApi, keyof OverviewSource | 'metrics'> {
-  const { config: current, overrides, store, activity, forget, log, callerText } = parts
+  const { config: current, overrides, store, activity, onReset, log, callerText } = parts
   const counters = (): Counters => createCounters({ ...current(), overrides: overrides.limits, store })
 
   /** Returns the rule that decides a limit; null if the limit is not configured. */
@@ -71,7 +72,7 @@ export function createOperations(parts: {
             log.warn({ ...fields, cause: error.message }, 'limit reset incomplete; counters remain')
           throw error
         })
-      forget(caller)
+      onReset(caller)
       const keepsPlaces = current().limits.some((one) => one.isConcurrent && countsBy(one, caller))
       return { caller: showCaller(caller), freed, keepsPlaces }
     },

@@ -99,7 +99,7 @@ export async function openWorkers(
     usage: (caller, signal) => scan(signal, (worker) => worker.call('usage', caller, Infinity)),
     async reset(caller, signal) {
       const result = await scan(signal, (worker) => worker.call('reset', caller, Infinity))
-      await callAll('forget', caller)
+      await callAll('forgetCaller', caller)
       return result
     },
     findCaller: async (shown) => agreedCaller(await callAll('findCaller', shown)),

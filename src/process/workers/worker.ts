@@ -12,7 +12,7 @@ type OwnCalls = ReturnType<typeof createCalls>['calls']
  * The functions of a worker that the primary process calls: its own, and those of its service. The
  * argument and the result are copied.
  */
-export type WorkerCalls = OwnCalls & Omit<OperatorApi & Pick<LocalService, 'forget'>, keyof OwnCalls>
+export type WorkerCalls = OwnCalls & Omit<OperatorApi & Pick<LocalService, 'forgetCaller'>, keyof OwnCalls>
 
 /** The argument of a function of a worker. */
 export type Argument<Name extends keyof WorkerCalls> = Parameters<WorkerCalls[Name]>[0]

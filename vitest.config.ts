@@ -44,8 +44,8 @@ export default defineConfig({
     // Generous: on a busy machine a process takes many seconds to start.
     testTimeout: 120_000,
     hookTimeout: 120_000,
-    // For two cores, as tests wait for servers half of their time: five take a tenth longer.
-    maxWorkers: 6,
+    // For two cores, as tests wait for servers half of their time. Each worker imports the code anew: 2 s of a core.
+    maxWorkers: 5,
     // Files of a worker share what they import: loading it anew for each took a fifth of the time.
     isolate: false,
     // A larger young generation: collecting garbage took a seventh of the time.

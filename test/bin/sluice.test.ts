@@ -1,11 +1,8 @@
-import { execFileSync, spawn } from 'node:child_process'
-import { openSync, readFileSync } from 'node:fs'
-import { gzipSync } from 'node:zlib'
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import type { Report } from '../../src/commands/replay/replay.ts'
 import { VERSION } from '../../src/runtime/package.ts'
-import { configFile, line, SYNC } from '../commands/replay/logs.ts'
-import { BIN, sluice } from '../helpers/process.ts'
+import { sluice } from '../helpers/process.ts'
 
 const ended = async (args: readonly string[], stdin: string | Buffer = '') => {
   const process = sluice(args, {}, stdin)
@@ -41,34 +38,5 @@ describe('the built program', () => {
     expect(separate.stderr).toBe(
       '--workers: needs "store: { redis: … }", because "store: memory" counts in each process\n',
     )
-  })
-
-  const config = configFile(`  requests: { per: [client], limit: 2, window: 1m }\n${SYNC}`)
-  const clients = Array.from({ length: 2000 }, (_, at) => line({ at, client: `client-${at}` })).join('\n')
-
-  it('reads a compressed log from standard input, and writes all of a long report', async () => {
-    const replay = ['replay', '-', '--config', config, '--json', '--top', '2000']
-    const { code, stdout, stderr } = await ended(replay, gzipSync(clients))
-    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-    expect((JSON.parse(stdout) as Report).clients).toHaveLength(2000)
-  })
-
-  it('exits with 1 if its output cannot be written', async () => {
-    const full = openSync('/dev/full', 'w')
-    const child = spawn(process.execPath, [BIN, 'schema', '--json'], { stdio: ['ignore', full, 'pipe'] })
-    let stderr = ''
-    child.stderr!.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
-    const code = await new Promise((resolve) => child.once('close', resolve))
-    expect({ code, stderr }).toEqual({
-      code: 1,
-      stderr: 'sluice: standard output cannot be written: ENOSPC\n',
-    })
-  })
-
-  it('exits with 0 if the reader of its output exits early', async () => {
-    const process = sluice(['schema', '--json'])
-    process.child.stdout!.destroy()
-    expect(await process.ended()).toBe(0)
-    expect(process.stderr()).toBe('')
   })
 })

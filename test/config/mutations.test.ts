@@ -4,7 +4,7 @@ import { array, assert, asyncProperty, constantFrom, jsonValue, nat, oneof, reco
 import { describe, expect, it } from 'vitest'
 import { parseDocument } from 'yaml'
 import { load } from './load-text.ts'
-import { PATIENCE_MS, runs } from '../fuzz/runs.ts'
+import { PATIENCE_MS, runs } from '../helpers/runs.ts'
 import { ConfigError } from '../../src/config/yaml/issue.ts'
 
 /** The reference configuration with its commented settings enabled. */

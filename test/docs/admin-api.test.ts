@@ -20,6 +20,7 @@ import {
 import { type IntrospectionServer, startIntrospection } from '../helpers/introspection-server.ts'
 import { serving } from '../helpers/process.ts'
 import { fileText, REPOSITORY } from '../helpers/repository.ts'
+import { WORKERS } from '../helpers/runs.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
@@ -264,10 +265,10 @@ describe('docs/admin-api.yaml', () => {
     }
   })
 
-  it('describes the overview of two workers', async () => {
+  it('describes the overview of a process with all its lists', async () => {
     const text = yaml(settings('{ port: 0 }', `{ ${redis}, prefix: docs-admin-api-two }`))
     writeFileSync(file, text)
-    const process = await serving({ file }, ['--workers', '2'])
+    const process = await serving({ file }, ['--workers', String(WORKERS)])
     const overview = (headers = {}) => call(process.adminPort, { path: '/overview', headers })
     introspection.answer = { active: false }
     await call(process.port, { token: 'opaque' })

@@ -19,8 +19,7 @@ interface Runs {
 function runsOfScript(): Runs {
   const text = fileText('.ci/run')
   const matchOf = (pattern: RegExp): string => pattern.exec(text)?.[1] ?? `no ${pattern}`
-  const slow = (half: string): string =>
-    matchOf(new RegExp(`^on (\\d+) --shard ${half}/2 \\.slow\\.ts$`, 'm'))
+  const slow = (half: string): string => matchOf(new RegExp(`^on (\\d+) --shard ${half}/2 "\\$\\{slow`, 'm'))
   const smoke = scripts['test:smoke']!.replace('vitest run ', '')
   return {
     all: ['20', matchOf(/^on (\d+) --coverage$/m)],

@@ -35,6 +35,7 @@ import { isName, parseObject } from '../../src/runtime/json.ts'
 import { addCorsFields } from '../../src/upstream/cors-fields.ts'
 import { createResponseFields, readResponseHead } from '../../src/upstream/response-head.ts'
 import { call, startGateway, token } from '../helpers/gateway.ts'
+import { FULL } from '../helpers/runs.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { words } from '../helpers/words.ts'
 
@@ -316,7 +317,8 @@ describe('a request whose head has 60 kB', () => {
       }
       if (fastest > MAX_MS) slow.push(what)
     }
-    for (const piece of PIECES.filter((one) => /^[\t -~\u00a0-\u00ff]$/.test(one))) {
+    const pieces = PIECES.filter((one) => /^[\t -~\u00a0-\u00ff]$/.test(one))
+    for (const piece of pieces.filter((_, at) => FULL || at % 3 === 0)) {
       const text = `a${repeat(piece, 60_000)}b`
       for (const field of FIELDS) {
         const authorization = field === 'authorization' ? `Bearer ${text}` : `Bearer ${bearer}`

@@ -6,7 +6,7 @@ import { anyText } from '../helpers/any-text.ts'
 import { keysOf, trust } from '../helpers/trust.ts'
 import { BAD_CREDENTIALS } from '../edge/credentials.ts'
 import { startIssuer } from '../helpers/issuer.ts'
-import { PATIENCE_MS, runs } from './runs.ts'
+import { PATIENCE_MS, runs } from '../helpers/runs.ts'
 import { words } from '../helpers/words.ts'
 
 const issuer = await startIssuer({ algorithms: ['ES256'] })

@@ -5,7 +5,7 @@ import { anyText } from '../helpers/any-text.ts'
 import { readForm } from '../helpers/par-request.ts'
 import { BAD_PUSHES } from '../edge/forms.ts'
 import { assertion, encodeForm, guardOf, KEYS, plain, requestObject } from '../helpers/par-request.ts'
-import { PATIENCE_MS, runs } from './runs.ts'
+import { PATIENCE_MS, runs } from '../helpers/runs.ts'
 import { words } from '../helpers/words.ts'
 
 const FORM = 'application/x-www-form-urlencoded'

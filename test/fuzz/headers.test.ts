@@ -5,7 +5,7 @@ import { fieldsObject } from '../helpers/fields.ts'
 import { createRequestFields } from '../../src/downstream/request-fields.ts'
 import { requestHeaders } from '../../src/upstream/request-headers.ts'
 import { createPeers } from '../../src/downstream/peers.ts'
-import { PATIENCE_MS, runs } from './runs.ts'
+import { PATIENCE_MS, runs } from '../helpers/runs.ts'
 import { words } from '../helpers/words.ts'
 
 const OWN = [

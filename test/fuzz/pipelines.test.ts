@@ -6,7 +6,7 @@ import { type Framing, HOST, LAST } from '../edge/framing/wire.ts'
 import { startStrictUpstream } from '../edge/strict-upstream.ts'
 import { startGateway, token } from '../helpers/gateway.ts'
 import { statuses } from '../helpers/raw.ts'
-import { LONG, PATIENCE_MS, runs } from './runs.ts'
+import { LONG, PATIENCE_MS, runs } from '../helpers/runs.ts'
 
 const back = await startStrictUpstream()
 const gateway = await startGateway({

@@ -14,7 +14,7 @@ import {
 } from '../../src/downstream/router.ts'
 import { type Target, parseTarget } from '../../src/downstream/target.ts'
 import { FRAMEWORKS } from '../edge/frameworks.ts'
-import { PATIENCE_MS, runs } from './runs.ts'
+import { PATIENCE_MS, runs } from '../helpers/runs.ts'
 import { anyText } from '../helpers/any-text.ts'
 import { words } from '../helpers/words.ts'
 

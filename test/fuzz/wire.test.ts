@@ -7,7 +7,7 @@ import { startStrictUpstream } from '../edge/strict-upstream.ts'
 import { anyText } from '../helpers/any-text.ts'
 import { call, startGateway, token } from '../helpers/gateway.ts'
 import { until } from '../helpers/wait.ts'
-import { LONG, PATIENCE_MS, runs } from './runs.ts'
+import { LONG, PATIENCE_MS, runs } from '../helpers/runs.ts'
 
 /** Concurrent requests. */
 const AT_ONCE = 24

@@ -13,6 +13,7 @@ import {
 } from '../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { quickly } from '../helpers/runs.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -115,7 +116,10 @@ beforeEach(() => redis.command('FLUSHALL'))
 const settings = (store: string, limits = LIMITS, routes = ROUTES) =>
   yaml({ data: upstream.url, store, limits, routes })
 const redisStore = (more = '') => `{ redis: { url: "${redis.url}" }, timeout: 5s${more} }`
-const byTwoWorkers = (text: string) => serving(text, ['--workers', '2'])
+const byTwoWorkers = (text: string): Promise<LoggingGateway | ServingProcess> =>
+  serving(text, ['--workers', '2'])
+/** Starts a gateway for counts in Redis: two workers, or in `npm test` one gateway in the process of the test. */
+const sharing = quickly<typeof byTwoWorkers>(startLogging, byTwoWorkers)
 /** Returns a function that runs a command at the admin listener of a gateway. */
 const commands =
   (adminPort: number) =>
@@ -131,7 +135,7 @@ describe.each([
   // Two kinds, as only the store and the number of processes differ; without a part in common, as a worker
   // that sees the end of an override late drops the latest decisions of all callers with that part.
   {
-    ...{ where: 'in Redis by two workers', store: redisStore, start: byTwoWorkers },
+    ...{ where: quickly('in Redis', 'in Redis by two workers'), store: redisStore, start: sharing },
     cases: CASES.filter(({ limit }) => ['by-claim', 'by-both'].includes(limit)),
   },
 ])('a caller that is counted $where', ({ store, start, cases }) => {
@@ -319,7 +323,7 @@ describe('a caller that no limit counts by', () => {
   it.each(['memory', 'Redis'])(
     'a caller that no limit counts by is a mistake that names what the limits count by, in %s',
     async (where) => {
-      const gateway = await (where === 'memory' ? startLogging : byTwoWorkers)(
+      const gateway = await (where === 'memory' ? startLogging : sharing)(
         settings(where === 'memory' ? 'memory' : redisStore(), ONE, ROUTE),
       )
       const run = commands(gateway.adminPort)

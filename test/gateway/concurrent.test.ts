@@ -5,6 +5,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { call, startGateway, token, yaml } from '../helpers/gateway.ts'
 import { serving } from '../helpers/process.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { FULL } from '../helpers/runs.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -205,7 +206,7 @@ describe('two gateways on one Redis', () => {
     expect(done).toBeGreaterThan(limit)
   })
 
-  it('get the places of a killed gateway when its leases have ended by themselves', async () => {
+  it.runIf(FULL)('get the places of a killed gateway when its leases have ended by themselves', async () => {
     // Leases last four times the timeout of Redis at least.
     const store = `{ redis: { url: "${redis.url}" }, timeout: 500ms, onOutage: deny }`
     const killed = await serving(yaml(settings(store, '2s')))

@@ -12,6 +12,7 @@ import { start } from '../../src/process/start.ts'
 import { sluice } from '../commands/run.ts'
 import { serving } from '../helpers/process.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { WORKERS } from '../helpers/runs.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -134,13 +135,13 @@ it('overrides the client’s own limit in the file, also after a reload; the own
 it('is in force from the first call of a gateway that starts later, and in each worker', async () => {
   await settings()
   await setElsewhere(30)
-  const running = await serving({ file }, ['--workers', '2'])
+  const running = await serving({ file }, ['--workers', String(WORKERS)])
   const loaded = () => running.lines().filter(({ msg }) => msg === 'limit overrides changed')
   expect(await limitAt(running.port)).toBe('30')
-  await until('both have logged it', () => loaded().length === 2)
+  await until('each has logged it', () => loaded().length === WORKERS)
   await set(running.adminPort, 'requests=25', '--note', 'a reason', '--until', '2100-01-01T00:00:00Z')
-  await until('both have it', () => loaded().length === 4)
-  expect(loaded()[3]).toMatchObject({
+  await until('each has it', () => loaded().length === 2 * WORKERS)
+  expect(loaded().at(-1)).toMatchObject({
     ...{ level: 'info', overrides: 1, gone: [`client:${client} requests=30, permanent`] },
     added: [
       expect.stringMatching(

@@ -8,6 +8,7 @@ import { createCalendar, UNITS_MS } from '../../src/policy/calendar.ts'
 import type { Limit } from '../../src/policy/limit.ts'
 import type { Quota } from '../../src/limit/quota.ts'
 import type { Allowance, Store } from '../../src/limit/store.ts'
+import { quickly } from '../helpers/runs.ts'
 import { NaiveCount } from './naive-count.ts'
 
 /** A store on a clock that the test sets. */
@@ -21,7 +22,7 @@ export interface Subject {
 }
 
 export interface ContractOptions {
-  /** Random traces to run, each of some dozens of decisions; default 6, which suffices for wrappers of a store. */
+  /** Random traces to run, each of some dozens of decisions; default 6, or 3 in `npm test`, which suffices for wrappers of a store. */
   readonly runs?: number
   /** Traces run at a time, each on its own store, since a batch has one clock; default 1. */
   readonly atOnce?: number
@@ -42,7 +43,7 @@ export function storeContract(
   open: () => Promise<Subject>,
   options: ContractOptions = {},
 ): void {
-  const { runs: numRuns = 6, atOnce = 1 } = options
+  const { runs: numRuns = quickly(3, 6), atOnce = 1 } = options
   describe(`${name}, as every store,`, () => {
     let subjects: readonly Subject[] = []
     let subject: Subject

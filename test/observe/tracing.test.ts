@@ -19,6 +19,7 @@ import {
 } from '../helpers/gateway.ts'
 import { listenLocally } from '../helpers/local-server.ts'
 import { serving } from '../helpers/process.ts'
+import { FULL } from '../helpers/runs.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -367,7 +368,7 @@ describe('spans', () => {
   })
 })
 
-describe('the SDK of OpenTelemetry', () => {
+describe.runIf(FULL)('the SDK of OpenTelemetry', () => {
   const folder = createFolder()
   let data: TestUpstream
   beforeAll(async () => {

@@ -10,6 +10,7 @@ import { createFolder } from '../helpers/folder.ts'
 import { call, type LoggingGateway, startGateway, startLogging, token, yaml } from '../helpers/gateway.ts'
 import { serving } from '../helpers/process.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { WORKERS } from '../helpers/runs.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -123,7 +124,7 @@ describe('a gateway that starts while Redis is out of reach', async () => {
     await isWritten()
     await first.close()
     await redis.kill()
-    const gateway = await serving(yaml(withFile(', overrides: required')), ['--workers', '2'])
+    const gateway = await serving(yaml(withFile(', overrides: required')), ['--workers', String(WORKERS)])
     for (let i = 0; i < 4; i++) {
       const got = await call(gateway.port, { token: mine, headers: { Connection: 'close' } })
       expect(got.status).toBe(429)

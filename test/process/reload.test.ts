@@ -9,6 +9,7 @@ import { createFolder } from '../helpers/folder.ts'
 import { call, type LoggingGateway, startLogging, token, yaml } from '../helpers/gateway.ts'
 import { startIssuer } from '../helpers/issuer.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
+import { WORKERS } from '../helpers/runs.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -172,7 +173,7 @@ describe('the keys of an issuer, with several workers', () => {
   beforeAll(async () => {
     issuer.fault = 'error'
     writeFileSync(file, trusting('5s', STORE))
-    const started = await serving({ file }, ['--workers', '2'])
+    const started = await serving({ file }, ['--workers', String(WORKERS)])
     gateway = started
     stop = () => started.kill('SIGTERM')
   })

@@ -5,6 +5,7 @@ import { createFolder } from '../helpers/folder.ts'
 import { call, type LoggingGateway, startLogging, token, yaml } from '../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { type RedisServer, type RedisServerOptions, startRedis } from '../helpers/redis.ts'
+import { WORKERS } from '../helpers/runs.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -95,7 +96,7 @@ describe('a password of Redis in a file', () => {
   })
 
   it('a password that Redis has replaced already is used once the file has it, by every worker', async () => {
-    const workers = 2
+    const workers = WORKERS
     await start(asUser, {}, workers)
     const connected = async () =>
       String(await redis!.command('CLIENT', 'LIST')).match(/user=sluice/g)?.length ?? 0

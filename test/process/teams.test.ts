@@ -16,6 +16,7 @@ import { loadOrKept } from '../../src/config/kept/load-or-kept.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { call, type LoggingGateway, startLogging, token, yaml } from '../helpers/gateway.ts'
 import { serving, sluice } from '../helpers/process.ts'
+import { FULL } from '../helpers/runs.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -219,7 +220,7 @@ describe('teams', () => {
     await expect(start()).rejects.toThrow(/payments\.yaml:/)
   })
 
-  it('are watched through the links of a mounted ConfigMap, new files too', async () => {
+  it.runIf(FULL)('are watched through the links of a mounted ConfigMap, new files too', async () => {
     const mounted = join(folder, 'teams')
     const version = (name: string, files: Readonly<Record<string, string>>) => {
       mkdirSync(join(mounted, name))

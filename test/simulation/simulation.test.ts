@@ -2,6 +2,7 @@ import { expect, it } from 'vitest'
 import { createHistory, type Profile, PROFILES } from './history.ts'
 import { judge } from './judge.ts'
 import { play } from './play.ts'
+import { FULL, LONG } from '../helpers/runs.ts'
 
 /** One history of each profile; `npm run simulate` runs on. */
 it.each(Object.keys(PROFILES) as Profile[])(
@@ -26,6 +27,9 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ['kinds', 5000320],
 ]
 
+/** `npm test` plays every second one. */
+const PLAYED = FOUND.filter((_, at) => FULL || at % 2 === 0)
+
 /** Those that take up to 16 s each, in `npm run test:long`. */
 const SLOW: typeof FOUND = [
   ['single', 20082],
@@ -34,7 +38,7 @@ const SLOW: typeof FOUND = [
   ['replaced', 5456],
 ]
 
-it.each(process.env['SLUICE_LONG'] ? [...FOUND, ...SLOW] : FOUND)(
+it.each(LONG ? [...FOUND, ...SLOW] : PLAYED)(
   'keeps its promises in a history of %s that broke one: seed %i',
   async (profile, seed) => {
     expect(judge(await play(createHistory(profile, seed)))).toEqual([])

@@ -6,6 +6,7 @@ import { createFolder } from '../../helpers/folder.ts'
 import { call, type Settings, startGateway, type TestGateway, token, yaml } from '../../helpers/gateway.ts'
 import { serving } from '../../helpers/process.ts'
 import { freePort, startRedis } from '../../helpers/redis.ts'
+import { FULL } from '../../helpers/runs.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 
@@ -91,7 +92,7 @@ describe('gateways that share a Redis', () => {
     await othersOf(asked, 0)
   })
 
-  it('a gateway is one with its workers, whose calls are added up', async () => {
+  it.runIf(FULL)('a gateway is one with its workers, whose calls are added up', async () => {
     const asked = await start()
     const group = await startProcess(['--workers', '2'])
     const bearer = await token('acme')

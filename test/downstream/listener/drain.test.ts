@@ -13,6 +13,7 @@ import { call, ROUTES, yaml } from '../../helpers/gateway.ts'
 import { SILENT } from '../../helpers/listener.ts'
 import { serving, type ServingProcess } from '../../helpers/process.ts'
 import { raw, statuses } from '../../helpers/raw.ts'
+import { quickly } from '../../helpers/runs.ts'
 import { sharedRedis } from '../../helpers/shared-redis.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
@@ -58,7 +59,7 @@ async function balance(port: number, agent: Agent, pauseMs: number): Promise<Out
   }
 }
 
-it.each([1, 2])(
+it.each(quickly([1], [1, 2]))(
   'serves requests on old and new sockets from failing readiness until the port is closed: workers %i',
   async (workers) => {
     const text = yaml({

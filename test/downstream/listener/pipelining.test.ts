@@ -10,6 +10,7 @@ import { makeCertificate } from '../../helpers/self-signed.ts'
 import { call, startGateway, yaml } from '../../helpers/gateway.ts'
 import { serving } from '../../helpers/process.ts'
 import { statuses } from '../../helpers/raw.ts'
+import { FULL } from '../../helpers/runs.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 
@@ -153,7 +154,7 @@ describe('pipelined requests', () => {
     await until('both are answered', () => statuses(next.said()).length === 2)
   })
 
-  it('use little memory, and delay no other caller', async () => {
+  it.runIf(FULL)('use little memory, and delay no other caller', async () => {
     const gateway = await serving(yaml({ data: back.url, routes: ROUTES }))
     const flood = Array.from({ length: 300 }, () => connectTcp({ port: gateway.port, host: '127.0.0.1' }))
     for (const socket of flood) socket.on('error', () => {}).resume()

@@ -1,10 +1,14 @@
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { createMemoryStore } from '../../../src/limit/memory/store.ts'
 import { SYSTEM_CLOCK } from '../../../src/runtime/clock.ts'
+import { quickly } from '../../helpers/runs.ts'
 import { storeContract } from '../store-contract.ts'
 import { memorySubject, throughLimiter } from '../subjects.ts'
 
-storeContract('the memory store', async () => memorySubject(), { runs: 80, monotonic: true })
+storeContract('the memory store', async () => memorySubject(), {
+  runs: quickly(30, 80),
+  monotonic: true,
+})
 
 storeContract('the memory store through a limiter', async () => throughLimiter(memorySubject()), {
   remembers: true,

@@ -7,6 +7,7 @@ import { CHARGE_SCRIPT } from '../../../src/limit/redis/scripts.ts'
 import type { Quota } from '../../../src/limit/quota.ts'
 import { DamagedKeyError, type Merge, type Store } from '../../../src/limit/store.ts'
 import type { SharedCluster, SharedRedis } from '../../helpers/redis.ts'
+import { quickly } from '../../helpers/runs.ts'
 import { sharedCluster, sharedRedis } from '../../helpers/shared-redis.ts'
 import { until } from '../../helpers/wait.ts'
 import { storeContract } from '../store-contract.ts'
@@ -20,7 +21,7 @@ beforeAll(async () => {
 
 const single = () => redisSubject({ url: server.url }, (_, [name, ...args]) => server.command(name!, ...args))
 
-storeContract('the Redis store', single, { runs: 48, atOnce: 8 })
+storeContract('the Redis store', single, { runs: quickly(16, 48), atOnce: 8 })
 
 storeContract('the Redis store through a limiter', async () => throughLimiter(await single()), {
   remembers: true,

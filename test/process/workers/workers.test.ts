@@ -7,6 +7,7 @@ import { createFolder } from '../../helpers/folder.ts'
 import { call, token, yaml } from '../../helpers/gateway.ts'
 import { type ServingProcess, sluice } from '../../helpers/process.ts'
 import { startRedis } from '../../helpers/redis.ts'
+import { FULL } from '../../helpers/runs.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 import { controls, isAlive, twoWorkers } from './two-workers.ts'
@@ -155,23 +156,26 @@ describe('several workers', () => {
     expect(limits.map(({ headers }) => headers['x-ratelimit-limit'])).toEqual(['5', '5', '5', '5'])
   })
 
-  it('several workers are restarted with back-off while they cannot start, with the current configuration', async () => {
-    await statuses(6)
-    // Only the primary process reacts to signals; a supervisor may send them to all.
-    for (const pid of workers()) process.kill(pid, 'SIGTERM')
-    expect(await statuses(2)).toEqual([429, 429])
-    writeFileSync(broken, '')
-    await onceLogged('uncaught exception', () => process.kill(workers()[0]!, 'SIGWINCH'))
-    expect(logged('uncaught exception')).toMatchObject([
-      { level: 'fatal', cause: expect.stringMatching(/^Error: boom\n/) },
-    ])
-    await until('others cannot start', () => logged('worker start failed').length > 2)
-    await onceLogged('worker restarted', () => rmSync(broken))
-    await shows(/^sluice_workers 2$/m)
-    // One replacement for one worker, after several attempts.
-    expect(workers()).toHaveLength(2)
-    expect(await statuses(4)).toEqual([429, 429, 429, 429])
-  })
+  it.runIf(FULL)(
+    'several workers are restarted with back-off while they cannot start, with the current configuration',
+    async () => {
+      await statuses(6)
+      // Only the primary process reacts to signals; a supervisor may send them to all.
+      for (const pid of workers()) process.kill(pid, 'SIGTERM')
+      expect(await statuses(2)).toEqual([429, 429])
+      writeFileSync(broken, '')
+      await onceLogged('uncaught exception', () => process.kill(workers()[0]!, 'SIGWINCH'))
+      expect(logged('uncaught exception')).toMatchObject([
+        { level: 'fatal', cause: expect.stringMatching(/^Error: boom\n/) },
+      ])
+      await until('others cannot start', () => logged('worker start failed').length > 2)
+      await onceLogged('worker restarted', () => rmSync(broken))
+      await shows(/^sluice_workers 2$/m)
+      // One replacement for one worker, after several attempts.
+      expect(workers()).toHaveLength(2)
+      expect(await statuses(4)).toEqual([429, 429, 429, 429])
+    },
+  )
 
   it('count their half of each limit while Redis is down', async () => {
     await redis.kill()
@@ -204,7 +208,7 @@ describe('several workers', () => {
   })
 })
 
-it('a start fails with the message and the exit code of the failed worker', async () => {
+it.runIf(FULL)('a start fails with the message and the exit code of the failed worker', async () => {
   const { port } = await startUpstream()
   const run = (flags: readonly string[], text: string) =>
     sluice(['start', '--config', '-', '--workers', ...flags], {}, text)

@@ -4,7 +4,7 @@ import type { Limit } from '../policy/limit.ts'
 import { claimsOf } from '../policy/conditions.ts'
 import { parametersOf } from '../policy/parameter-kinds.ts'
 import { isVariable } from '../policy/parts.ts'
-import { partOf, wordOf } from '../policy/words.ts'
+import { formsOf, partOf, wordOf } from '../policy/words.ts'
 import { asList } from '../runtime/json.ts'
 import { fieldIssues } from './field-checks.ts'
 import { resourceIssues } from './resource-route.ts'
@@ -12,7 +12,7 @@ import { routeHostIssues } from './route-hosts.ts'
 import { routeNameIssues } from './route-names.ts'
 import type { Settings } from './schema.ts'
 import { costOf } from './sections/routes.ts'
-import type { Issue, Path } from './yaml/issue.ts'
+import { type Issue, nearest, type Path } from './yaml/issue.ts'
 
 type Route = Settings['routes'][number]
 
@@ -105,7 +105,10 @@ function lackedBy(route: Route, limit: Limit): string | undefined {
   const inPath = parametersOf(route)
   const part = limit.per.find((part) => wordOf(part).from === 'path' && !inPath.includes(part))
   if (part === undefined) return undefined
-  return `is per ${part}, but "${route.match}" has no :${part}; correct its "per" or the path`
+  const similar = nearest(part, [...formsOf(({ isNamed }) => !isNamed), ...inPath])
+  const remedy =
+    similar === undefined ? 'correct its "per" or the path' : `correct its "per" (did you mean "${similar}"?)`
+  return `is per ${part}, but "${route.match}" has no :${part}; ${remedy}`
 }
 
 /** Yields kinds of parameters that nothing has. In a main file with `include`, a team may use them. */

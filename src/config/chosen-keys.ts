@@ -3,7 +3,7 @@ import type { Condition } from '../policy/conditions.ts'
 import { counterNameOf } from '../policy/key.ts'
 import type { Limit } from '../policy/limit.ts'
 import { kindOf, type Parameters, secretParts } from '../policy/parameter-kinds.ts'
-import { wordOf } from '../policy/words.ts'
+import { partOf, wordOf } from '../policy/words.ts'
 import type { Compiled } from './config.ts'
 import { DURATION_UNITS } from './sections/values.ts'
 import type { Issue } from './yaml/issue.ts'
@@ -26,32 +26,42 @@ const FINITE_KIND = /^[\w-]+(?:\|[\w-]+)+$/
  * Warns about limits whose counters callers choose, on a route where no other limit bounds how many
  * of them exist at a time: their keys would fill Redis, which then counts no calls at all.
  */
-export function* chosenKeyWarnings({ limits, routes, parameters }: Compiled): Generator<Issue> {
+export function* chosenKeyWarnings({ limits, routes, parameters, upstreams }: Compiled): Generator<Issue> {
+  const identityHeaders = new Map(upstreams.map(({ name, identityHeaders }) => [name, identityHeaders]))
   const warned = new Set<string>()
   for (const limit of limits) {
-    const chosen = chosenPartsOf(limit, parameters)
     const counter = counterNameOf(limit)
-    if (chosen.length === 0 || limit.isConcurrent || warned.has(counter)) continue
-    const isBounded = (route: Route): boolean =>
-      boundsOf(limit, route, parameters).some(({ windowMs }) => windowMs >= limit.windowMs)
-    const route = routes.find(
-      (route) => route.limits.some(({ name }) => name === limit.name) && !isBounded(route),
-    )
-    if (route === undefined) continue
-    warned.add(counter)
-    const message = describe(limit, route, chosen, parameters)
-    yield { path: ['limits', limit.name, 'per', limit.per.indexOf(chosen[0]!)], message }
+    if (limit.isConcurrent || warned.has(counter)) continue
+    for (const route of routes) {
+      if (!route.limits.some(({ name }) => name === limit.name)) continue
+      const trusted = identityHeaders.get(route.upstream ?? '') ?? []
+      const chosenOf = (one: Limit): readonly string[] => chosenPartsOf(one, parameters, trusted)
+      const chosen = chosenOf(limit)
+      const bounds = boundsOf(limit, route, chosenOf)
+      if (chosen.length === 0 || bounds.some(({ windowMs }) => windowMs >= limit.windowMs)) continue
+      warned.add(counter)
+      const message = describe(limit, route, { chosen, bounds, parameters })
+      yield { path: ['limits', limit.name, 'per', limit.per.indexOf(chosen[0]!)], message }
+      break
+    }
   }
 }
 
 /**
  * Returns the parts with any number of values that a caller chooses: header fields, path parameters,
- * and claims after another part, because a client may get tokens with many values of them.
+ * and claims after another part, because a client may get tokens with many values of them. Fields of
+ * `trusted` are read from trusted proxies only.
  */
-function chosenPartsOf({ per, parameters: own }: Limit, parameters: Parameters): readonly string[] {
+function chosenPartsOf(
+  { per, parameters: own }: Limit,
+  parameters: Parameters,
+  trusted: readonly string[],
+): readonly string[] {
+  const fromProxies = new Set(trusted.map((field) => partOf(`header:${field}`)))
   return per.filter((part, i) => {
     const { chosenBy } = wordOf(part)
-    if (chosenBy === 'nobody' || FINITE_KIND.test(kindOf(own ?? parameters, part) ?? '')) return false
+    if (chosenBy === 'nobody' || fromProxies.has(part)) return false
+    if (FINITE_KIND.test(kindOf(own ?? parameters, part) ?? '')) return false
     return chosenBy === 'callers' || i > 0
   })
 }
@@ -60,19 +70,28 @@ const isWithin = (some: readonly Condition[] = [], all: readonly Condition[] = [
   some.every((one) => all.some((other) => isDeepStrictEqual(one, other)))
 
 /** Returns the limits of a route that count, without a chosen part, each call that `limit` counts. */
-function boundsOf(limit: Limit, route: Route, parameters: Parameters): readonly Limit[] {
+function boundsOf(
+  limit: Limit,
+  route: Route,
+  chosenOf: (limit: Limit) => readonly string[],
+): readonly Limit[] {
   return route.limits.filter((other) => {
     if (other.shadow || other.isConcurrent || other.countsSuccess || other.together !== undefined)
       return false
     if (other.skipsMissing === true && other.per.some((part) => wordOf(part).mayLack)) return false
     if (!isWithin(other.when, limit.when) || !isWithin(other.unless, limit.unless)) return false
-    return chosenPartsOf(other, parameters).length === 0
+    return chosenOf(other).length === 0
   })
 }
 
-function describe(limit: Limit, route: Route, chosen: readonly string[], parameters: Parameters): string {
+interface Chosen {
+  readonly chosen: readonly string[]
+  readonly bounds: readonly Limit[]
+  readonly parameters: Parameters
+}
+
+function describe(limit: Limit, route: Route, { chosen, bounds, parameters }: Chosen): string {
   const { per, windowMs, together } = limit
-  const bounds = boundsOf(limit, route, parameters)
   const secrets = secretParts(parameters)
   const keyBytes = KEY_BYTES + DIGEST_BYTES * per.filter((part) => secrets.has(part)).length
   const bytes = together === undefined ? keyBytes : 2 * keyBytes

@@ -19,6 +19,7 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   yield* identityWarnings(config)
   yield* clientWarnings(config, nowMs)
   yield* limitWarnings(config)
+  yield* upstreamWarnings(config)
   yield* parameterWarnings(config)
   yield* chosenKeyWarnings(config)
 }
@@ -142,11 +143,24 @@ function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue>
   }
 }
 
+/** Warns about own limits that have ended, and about ids that tokens hardly have. */
 function* clientWarnings({ clients, clientLimits }: Compiled, nowMs: number): Generator<Issue> {
+  const padded = 'begins or ends with a blank, which is compared, too; remove it, unless tokens have it'
+  for (const [i, { id }] of clients.entries())
+    if (id !== id.trim()) yield { path: ['clients', i, 'id'], message: padded }
   for (const [i, { caller }] of clients.entries())
     for (const [name, { untilAt = Infinity }] of clientLimits.get(caller) ?? [])
       if (untilAt <= nowMs)
         yield { path: ['clients', i, 'limits', name, 'until'], message: 'has passed; remove it' }
+}
+
+/** Warns about upstreams without a route. */
+function* upstreamWarnings({ upstreams, routes }: Compiled): Generator<Issue> {
+  const used = new Set(routes.map(({ upstream }) => upstream))
+  for (const { name } of upstreams) {
+    if (used.has(name)) continue
+    yield { path: ['upstreams', name], message: 'has no effect: no route names it', key: true }
+  }
 }
 
 /** Warns about limits without a route, and those without an effect. */

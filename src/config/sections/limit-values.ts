@@ -4,7 +4,7 @@ import { createCalendar, DAYS, UNITS_MS } from '../../policy/calendar.ts'
 import { formsOf, nameIn, partOf, wordOf, WRITTEN_PART } from '../../policy/words.ts'
 import type { Condition } from '../../policy/conditions.ts'
 import { asList } from '../../runtime/json.ts'
-import { mustBe } from '../yaml/issue.ts'
+import { mustBe, nearest } from '../yaml/issue.ts'
 import { countedFieldIssue } from './texts.ts'
 import { atKey, choice, distinct, duration, exclusive } from './values.ts'
 import { int, list, section, stringThat, text } from './values.ts'
@@ -12,10 +12,21 @@ import { int, list, section, stringThat, text } from './values.ts'
 export const calls = int(0, Number.MAX_SAFE_INTEGER, 'a whole number, 0 or more')
 export const window = duration('100ms', '31d')
 
+/** Returns the mistake of a part that is similar to a word, such as `haeder:X-Key`; false if it is similar to none. */
+function misspeltWord(part: string): string | false {
+  const forms = formsOf()
+  const similar = nearest(
+    part.split(':', 1)[0]!,
+    forms.map((form) => form.split(':', 1)[0]!),
+  )
+  const form = similar && forms.find((form) => form.split(':', 1)[0] === similar)
+  return form !== undefined && form !== '' && `is not a part of a key; did you mean ${form}?`
+}
+
 const keyPart = stringThat(
   (part) => {
     if (part.startsWith(':')) return `is written without the colon; write ${part.slice(1)}`
-    if (!WRITTEN_PART.test(part)) return false
+    if (!WRITTEN_PART.test(part)) return misspeltWord(part)
     const counted = partOf(part)
     return wordOf(counted).from !== 'header' || countedFieldIssue(nameIn(counted))
   },

@@ -153,13 +153,17 @@ function mistakesIn(root: Node | null): readonly Issue[] {
 }
 
 const VARIABLE = /\$\$\{|\$\{([^}]*)(\}?)/g
+/** Matches a whole value that shells, but not this file, would replace. */
+const UNBRACED = /^\$[A-Za-z_][A-Za-z0-9_]*$/
 const INSIDE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
 
 /**
  * Substitutes `${NAME}` and `${NAME:-default}`, where an empty variable counts as unset; `$${`
- * becomes `${`. Leaves mistakes as written.
+ * becomes `${`. Leaves mistakes as written, of which one is `$NAME` as the whole value: a password of
+ * this form is read from a variable or a file.
  */
 export function substitute(source: string, env: Env, report?: (message: string) => void): string {
+  if (UNBRACED.test(source)) report?.('is a variable without braces; write ${NAME}')
   return source.replace(VARIABLE, (all, inside: string | undefined, end: string) => {
     if (inside === undefined) return '${'
     const [, name, otherwise] = INSIDE.exec(inside) ?? []

@@ -5,31 +5,33 @@
 # Only store.overridesFile is written, if it is set: give its folder, /var/lib/sluice, a volume.
 
 # For two architectures: docker buildx build --platform linux/amd64,linux/arm64 .
-# No package has native code, so the build stage runs once, on the machine's own architecture. The tag names an exact version, the
-# same in both stages; dependabot updates it. A digest would pin more: deploy a release by its digest.
-FROM --platform=$BUILDPLATFORM node:24.21.0-bookworm-slim AS build
+# No package has native code, so the build stage runs once, on the machine's own architecture. The digest is that of
+# the index of all architectures: it names the image's content, and the tag only says which it is. Both are the same in both stages;
+# dependabot updates them. By hand: docker buildx imagetools inspect node:24.21.0-bookworm-slim --format '{{.Manifest.Digest}}'
+FROM --platform=$BUILDPLATFORM node:24.21.0-bookworm-slim@sha256:0e0ff40c39bc087845bfb27465a0df4ea419520094bc35842ff83dd8cbe6f9b6 AS build
 WORKDIR /sluice
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --ignore-scripts
 COPY tsconfig.json tsconfig.build.json ./
 COPY bin bin
 COPY src src
-# The demo sets it to nothing, to include the sandbox's OpenID Provider.
-ARG OMIT=--omit=optional
+# The demo sets it to nothing, to keep the sandbox's OpenID Provider, which is a package for development.
+ARG OMIT=--omit=dev
 # The commit, which `sluice --version` and the metric sluice_build_info name: the image has no .git.
 ARG REVISION=unknown
 # Outside the image, users install OpenTelemetry themselves; the image keeps it, because nothing can be installed into it. Its packages
 # depend only on each other. Source maps and types are half of the packages, and Node.js does not read them.
-RUN npm run build && cp -r node_modules/@opentelemetry /tmp && npm prune --omit=dev $OMIT && \
+RUN npm run build && cp -r node_modules/@opentelemetry /tmp && npm prune $OMIT && \
   rm -rf node_modules/@opentelemetry && mv /tmp/@opentelemetry node_modules && \
   find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
 
 # Slim, not distroless: distroless has no `env`, so that `exec CONTAINER sluice` would fail.
-FROM node:24.21.0-bookworm-slim
+FROM node:24.21.0-bookworm-slim@sha256:0e0ff40c39bc087845bfb27465a0df4ea419520094bc35842ff83dd8cbe6f9b6
 # Few allocator arenas save some memory.
 ENV NODE_ENV=production MALLOC_ARENA_MAX=2 SLUICE_CONFIG=/etc/sluice/sluice.yaml
 WORKDIR /sluice
 COPY --from=build /sluice/package.json ./
+COPY LICENSE ./
 COPY --from=build /sluice/node_modules node_modules
 COPY --from=build /sluice/dist dist
 COPY config config

@@ -5,4 +5,4 @@ tag=${1:?which tag?}
 cd "$(dirname "$0")/.."
 
 notes=$(scripts/release-notes.sh "${tag#v}")
-gh release create "$tag" --verify-tag --title "Sluice ${tag#v}" --notes "$notes"
+gh release create "$tag" security/http-proxy.vex.json --verify-tag --title "Sluice ${tag#v}" --notes "$notes"

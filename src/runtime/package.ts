@@ -10,7 +10,7 @@ const root = IS_SOURCE ? inSources : new URL('../../../', import.meta.url)
 export const packageFile = (path: string): string => fileURLToPath(new URL(path, root))
 
 const manifest = readFileSync(packageFile('package.json'), 'utf8')
-/** The version, and the packages that are installed only by those who trace, with their versions. */
+/** The version, and the packages that are installed only by those who trace or run the sandbox, with their versions. */
 export const { version: VERSION, peerDependencies: PEERS } = JSON.parse(manifest) as {
   readonly version: string
   readonly peerDependencies: Readonly<Record<string, string>>

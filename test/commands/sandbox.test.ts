@@ -126,7 +126,7 @@ describe('sluice sandbox', () => {
       const lacking = startProcess(['sandbox', '--port', '0'], without('oidc-provider'))
       expect(await lacking.ended()).toBe(1)
       expect(lacking.stderr()).toMatch(
-        /^[^\n]*The sandbox needs a package\. Install it: npm install oidc-provider@9\n$/,
+        /^[^\n]*The sandbox needs a package\. Install it, with --global if Sluice is installed so: npm install oidc-provider@9\n$/,
       )
       expect(lacking.stdout()).toBe('')
     },

@@ -98,9 +98,9 @@ describe('Dockerfile', () => {
     expect(copied.filter((path) => !existsSync(join(REPOSITORY, path)))).toEqual([])
   })
 
-  it('Dockerfile has an exact version of Node.js, the same in both stages, and builds on the architecture of the machine', () => {
+  it('Dockerfile has an exact version of Node.js by its digest, the same in both stages, and builds on the architecture of the machine', () => {
     const [build, final, ...more] = [...dockerfile.matchAll(/^FROM (.+)$/gm)].map(([, from]) => from)
-    expect(final).toMatch(/^node:24\.\d+\.\d+-bookworm-slim$/)
+    expect(final).toMatch(/^node:24\.\d+\.\d+-bookworm-slim@sha256:[0-9a-f]{64}$/)
     expect({ build, more }).toEqual({ build: `--platform=$BUILDPLATFORM ${final} AS build`, more: [] })
   })
 

@@ -60,7 +60,10 @@ describe('the package', () => {
     )
   })
 
-  it('runs the sandbox, whose pasted call is answered with 200', async () => {
+  it('names the package that the sandbox needs, with which its pasted call is answered with 200', async () => {
+    const { stderr } = await run('bash', ['-c', 'sluice sandbox || true'], { cwd: elsewhere, env })
+    const [, name] = /with --global if Sluice is installed so: npm install (\S+)$/m.exec(stderr)!
+    await npm(elsewhere, 'install', ...flags, name!)
     const { output, stop } = await started(['sandbox', '--port', '0', '--admin-port', '0'], 'for i in $(seq')
     const lines = output.split('\n')
     const token = lines.find((line) => line.startsWith('TOKEN='))!
@@ -99,6 +102,11 @@ describe('the package', () => {
         .map((target) => `${name}: ${target}`),
     )
     expect(missing).toEqual([])
+  })
+
+  it('contains the known weaknesses of http-proxy (VEX) and the licence', () => {
+    for (const name of ['security/http-proxy.vex.json', 'LICENSE'])
+      expect(existsSync(join(packed, name)), name).toBe(true)
   })
 
   it('contains no secrets, no tests and no sources but the script of Redis', () => {

@@ -90,7 +90,8 @@ async function importProvider(): Promise<typeof OidcProvider> {
     return await import('oidc-provider')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error
-    const message = 'The sandbox needs a package. Install it: npm install oidc-provider@9'
+    const message =
+      'The sandbox needs a package. Install it, with --global if Sluice is installed so: npm install oidc-provider@9'
     throw new Error(message, { cause: error })
   }
 }

@@ -2,7 +2,7 @@ import { execFile, execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { connect, type TLSSocket } from 'node:tls'
+import { connect, type ConnectionOptions, type TLSSocket } from 'node:tls'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { type IssuedCertificate, makeAuthority } from '../../helpers/authority.ts'
@@ -121,8 +121,12 @@ write('revoked.pem', revoked.cert)
 write('revoked.key', revoked.key)
 const PAST = { thisUpdateMs: -7_200_000, nextUpdateMs: -60_000 }
 
-async function connected(port: number, { cert, key }: IssuedCertificate): Promise<TLSSocket> {
-  const socket = connect({ port, host: '127.0.0.1', rejectUnauthorized: false, cert, key })
+async function connected(
+  port: number,
+  { cert, key }: IssuedCertificate,
+  options: ConnectionOptions = {},
+): Promise<TLSSocket> {
+  const socket = connect({ port, host: '127.0.0.1', rejectUnauthorized: false, cert, key, ...options })
   closeLater(() => socket.destroy())
   socket.on('error', () => {})
   await once(socket, 'secureConnect')
@@ -184,6 +188,20 @@ describe('a revoked client certificate', () => {
     await until('it is logged', () => gateway.has('certificate revocation list renewed'))
     expect(gateway.has('TLS certificate renewed')).toBe(false)
     expect(gateway.has('need a restart')).toBe(false)
+  })
+
+  it('is refused also with a session from before the reload, which is not resumed', async () => {
+    write('resumed.pem', authority.list([]))
+    const { port, reload } = await startRevoking('resumed.pem')
+    const of12 = { maxVersion: 'TLSv1.2' } as const
+    const first = await connected(port, revoked, of12)
+    expect((await asks(first)).status).toBe(200)
+    const session = first.getSession()!
+    const resumed = await connected(port, revoked, { ...of12, session })
+    expect(resumed.isSessionReused()).toBe(true)
+    write('resumed.pem', authority.list([revoked]))
+    await reload()
+    await expect(connected(port, revoked, { ...of12, session })).rejects.toThrow('disconnected before secure')
   })
 
   it('ends a busy connection with the response that it waits for', async () => {

@@ -6,7 +6,7 @@ import { kindOf, type Parameters, secretParts } from '../policy/parameter-kinds.
 import { partOf, wordOf } from '../policy/words.ts'
 import type { Compiled } from './config.ts'
 import { DURATION_UNITS } from './sections/values.ts'
-import type { Issue } from './yaml/issue.ts'
+import { type Issue, issueAt } from './yaml/issue.ts'
 
 type Route = Compiled['routes'][number]
 
@@ -40,8 +40,8 @@ export function* chosenKeyWarnings({ limits, routes, parameters, upstreams }: Co
       const bounds = boundsOf(limit, route, chosenOf)
       if (chosen.length === 0 || bounds.some(({ windowMs }) => windowMs >= limit.windowMs)) continue
       warned.add(counter)
-      const message = describe(limit, route, { chosen, bounds, parameters })
-      yield { path: ['limits', limit.name, 'per', limit.per.indexOf(chosen[0]!)], message }
+      const path = ['limits', limit.name, 'per', limit.per.indexOf(chosen[0]!)]
+      yield issueAt(path, describe(limit, route, { chosen, bounds, parameters }))
       break
     }
   }

@@ -1,7 +1,7 @@
 import { isCallerField, normalizeFieldName } from '../downstream/request-fields.ts'
 import { fieldsOf } from '../policy/conditions.ts'
 import type { Settings } from './schema.ts'
-import type { Issue } from './yaml/issue.ts'
+import { type Issue, issueAt, issueAtKey } from './yaml/issue.ts'
 
 /** Yields header fields that have two meanings in a file, or that a limit reads and an upstream does not get. */
 export function* fieldIssues(settings: Settings): Generator<Issue> {
@@ -11,17 +11,18 @@ export function* fieldIssues(settings: Settings): Generator<Issue> {
   yield* certificateIssues(settings)
 }
 
+const IS_REQUEST_ID = 'is the field of the request id (headers.requestId); remove it'
+
 function* requestIdIssues({ headers, limits, upstreams }: Settings): Generator<Issue> {
   const isId = (name: string): boolean =>
     normalizeFieldName(name.toLowerCase()) === normalizeFieldName(headers.requestId.toLowerCase())
-  const message = 'is the field of the request id (headers.requestId); remove it'
   for (const { name, refusal } of limits)
     for (const field of Object.keys(refusal?.headers ?? {}).filter(isId))
-      yield { path: ['limits', name, 'refusal', 'headers', field], message, key: true }
+      yield issueAtKey(['limits', name, 'refusal', 'headers', field], IS_REQUEST_ID)
   for (const { name, identityHeaders, callerHeaders } of upstreams)
     for (const [key, fields] of Object.entries({ identityHeaders, callerHeaders }))
       for (const [i, field] of fields.entries())
-        if (isId(field)) yield { path: ['upstreams', name, key, i], message }
+        if (isId(field)) yield issueAt(['upstreams', name, key, i], IS_REQUEST_ID)
 }
 
 /** Yields a field of certificates that nobody may send, or that has another meaning. */
@@ -30,12 +31,12 @@ function* certificateIssues({ listen, forwardAuth, limits, upstreams }: Settings
   const path = ['listen', 'clientCertificate']
   if (field === 'client-cert') return
   if (listen.trustedProxies.length === 0 && forwardAuth === undefined)
-    yield { path, message: 'is believed from listen.trustedProxies only; list them, or remove it' }
+    yield issueAt(path, 'is believed from listen.trustedProxies only; list them, or remove it')
   const isCallers = upstreams.some(({ callerHeaders }) =>
     callerHeaders.some((one) => one.toLowerCase() === field),
   )
   if (isCallers || fieldsOf(limits).includes(field))
-    yield { path, message: 'is a field of callers in this file, too; name another' }
+    yield issueAt(path, 'is a field of callers in this file, too; name another')
 }
 
 /** Yields fields of callers that a limit reads, and that the upstream of one of its routes does not get. */
@@ -46,8 +47,10 @@ function* callerFieldIssues({ limits, routes, upstreams }: Settings): Generator<
         const isRead = routes.some((route) => route.upstream === name && route.limits.includes(limit.name))
         const accepted = [...callerHeaders, ...identityHeaders].map((one) => one.toLowerCase())
         if (!isRead || accepted.includes(field)) continue
-        const message = `reads ${field}, which callers may send to "${name}" only with upstreams.${name}.callerHeaders: [${field}]`
-        yield { path: ['limits', limit.name], message, key: true }
+        yield issueAtKey(
+          ['limits', limit.name],
+          `reads ${field}, which callers may send to "${name}" only with upstreams.${name}.callerHeaders: [${field}]`,
+        )
       }
 }
 
@@ -69,7 +72,7 @@ function* spellingIssues({ limits, upstreams }: Settings): Generator<Issue> {
       const normalized = normalizeFieldName(field)
       const first = spellings.get(normalized) ?? field
       spellings.set(normalized, first)
-      const message = `names ${field}, another spelling of ${first}; write the same name in both`
-      if (first !== field) yield { path, message, key: true }
+      if (first !== field)
+        yield issueAtKey(path, `names ${field}, another spelling of ${first}; write the same name in both`)
     }
 }

@@ -2,7 +2,7 @@ import { metadataPath } from '../authenticate/token/resource-metadata.ts'
 import { covers, type Pattern, parsePattern, type Route } from '../downstream/router.ts'
 import { asList } from '../runtime/json.ts'
 import type { Settings } from './schema.ts'
-import type { Issue } from './yaml/issue.ts'
+import { type Issue, issueAt } from './yaml/issue.ts'
 
 type WrittenRoute = Settings['routes'][number]
 /** A route of the file, or that of the metadata. */
@@ -31,7 +31,10 @@ export function* resourceIssues(settings: Settings): Generator<Issue> {
   if (resource === undefined) return
   const { methods: _, ...own } = resourceRoute(resource, settings)
   const pattern = { ...own, methods: undefined, hosts: settings.listen.hosts }
-  const message = 'is the path of the metadata of "tokens.resource", which the gateway serves; remove one'
   for (const [i, route] of settings.routes.entries())
-    if (covers(pattern, route)) yield { path: ['routes', i, 'match'], message }
+    if (covers(pattern, route))
+      yield issueAt(
+        ['routes', i, 'match'],
+        'is the path of the metadata of "tokens.resource", which the gateway serves; remove one',
+      )
 }

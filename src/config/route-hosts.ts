@@ -1,6 +1,6 @@
 import { isIP } from 'node:net'
 import type { Settings } from './schema.ts'
-import type { Issue } from './yaml/issue.ts'
+import { type Issue, issueAt } from './yaml/issue.ts'
 
 /** Last labels of file names, none of which is a top-level domain. */
 const FILE_ENDINGS: ReadonlySet<string> = new Set(
@@ -20,8 +20,10 @@ export function* routeHostIssues({ listen, routes }: Settings): Generator<Issue>
   for (const [i, { match, host }] of routes.entries()) {
     if (host === undefined || isSurelyHost(host) || listen.hosts?.includes(host) === true) continue
     const path = match.replace(/^(?:[A-Za-z,]+ +)?/, '$&/')
-    const message = `is a route for the host "${host}"; write the path as "${path}", or list the host in listen.hosts`
-    yield { path: ['routes', i, 'match'], message }
+    yield issueAt(
+      ['routes', i, 'match'],
+      `is a route for the host "${host}"; write the path as "${path}", or list the host in listen.hosts`,
+    )
   }
 }
 

@@ -1,5 +1,5 @@
 import type { Settings } from './schema.ts'
-import type { Issue } from './yaml/issue.ts'
+import { type Issue, issueAt } from './yaml/issue.ts'
 
 /** The label of all callers that `clients` does not list. */
 export const OTHER_CLIENTS = 'other'
@@ -13,14 +13,18 @@ export function* routeNameIssues({ routes, clients, metrics }: Settings): Genera
     if (name === undefined) continue
     const first = firsts.get(name)
     if (first === undefined) firsts.set(name, i)
-    else yield { path: ['routes', i, 'name'], message: `is also the name of routes[${first}]; write another` }
+    else yield issueAt(['routes', i, 'name'], `is also the name of routes[${first}]; write another`)
   }
   if (metrics.clients !== 'listed') return
-  if (clients.length > MAX_LISTED) {
-    const message = `has series for each of "clients", of which there are ${clients.length}; at most ${MAX_LISTED} may be listed, so write none`
-    yield { path: ['metrics', 'clients'], message }
-  }
-  const taken = 'is the label of all clients that are not listed; set "metrics.clients" to none'
+  if (clients.length > MAX_LISTED)
+    yield issueAt(
+      ['metrics', 'clients'],
+      `has series for each of "clients", of which there are ${clients.length}; at most ${MAX_LISTED} may be listed, so write none`,
+    )
   for (const [i, { id }] of clients.entries())
-    if (id === OTHER_CLIENTS) yield { path: ['clients', i, 'id'], message: taken }
+    if (id === OTHER_CLIENTS)
+      yield issueAt(
+        ['clients', i, 'id'],
+        'is the label of all clients that are not listed; set "metrics.clients" to none',
+      )
 }

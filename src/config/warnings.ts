@@ -7,7 +7,7 @@ import { certificatesOf, describeValidity, isOfLists, type Validity } from './ce
 import type { Limit } from '../policy/limit.ts'
 import { MAX_LENGTH, PARAMETER_KINDS, statedLength } from '../policy/parameter-kinds.ts'
 import type { Compiled } from './config.ts'
-import type { Issue, LocatedIssue, Path } from './yaml/issue.ts'
+import { type Issue, issueAt, issueAtKey, type LocatedIssue, type Path } from './yaml/issue.ts'
 import type { Env } from './yaml/source.ts'
 
 export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
@@ -25,18 +25,27 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
 }
 
 function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Generator<Issue> {
-  const noToken = 'is reached from other machines, so /limits is refused here; set admin.token'
   if (!admin.onLoopback && !admin.token && admin.tokens.length === 0)
-    yield { path: ['admin', 'host'], message: noToken }
-  const believed = 'is reached from other machines and trusts all peers; let only the proxy reach it'
+    yield issueAt(
+      ['admin', 'host'],
+      'is reached from other machines, so /limits is refused here; set admin.token',
+    )
   if (forwardAuth !== undefined && !isLoopback(forwardAuth.host))
-    yield { path: ['forwardAuth', 'host'], message: believed }
-  const trusting = 'trusts any server that answers for Redis; write "ca" instead'
+    yield issueAt(
+      ['forwardAuth', 'host'],
+      'is reached from other machines and trusts all peers; let only the proxy reach it',
+    )
   if (store !== 'memory' && store.redis.tls?.rejectUnauthorized === false)
-    yield { path: ['store', 'redis', 'tls', 'rejectUnauthorized'], message: trusting }
-  const message = 'lets callers set X-Forwarded-For and Client-Cert; write your proxies’ addresses'
+    yield issueAt(
+      ['store', 'redis', 'tls', 'rejectUnauthorized'],
+      'trusts any server that answers for Redis; write "ca" instead',
+    )
   for (const [i, range] of listen.trustedProxies.entries())
-    if (/\/0+$/.test(range)) yield { path: ['listen', 'trustedProxies', i], message }
+    if (/\/0+$/.test(range))
+      yield issueAt(
+        ['listen', 'trustedProxies', i],
+        'lets callers set X-Forwarded-For and Client-Cert; write your proxies’ addresses',
+      )
 }
 
 /**
@@ -52,36 +61,41 @@ function isPlaintext(url: string): boolean {
 /** True for keys, or an endpoint, at a URL without TLS. */
 const lacksTls = (source: object = {}) => 'url' in source && isPlaintext(String(source.url))
 
+const FORGEABLE = 'is read without TLS, so anyone on the path can replace the keys; write https'
+
 /** Warns about secrets and keys that are sent without TLS. */
 function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Issue> {
-  const forgeable = 'is read without TLS, so anyone on the path can replace the keys; write https'
-  const secrets = 'gets the tokens and clientSecret without TLS; write https'
   for (const [i, { jwks, introspection }] of tokens.entries()) {
     const path: Path = tokens.length === 1 ? ['tokens'] : ['tokens', i]
-    if (lacksTls(jwks)) yield { path: [...path, 'jwks'], message: forgeable }
-    if (lacksTls(introspection)) yield { path: [...path, 'introspection', 'url'], message: secrets }
+    if (lacksTls(jwks)) yield issueAt([...path, 'jwks'], FORGEABLE)
+    if (lacksTls(introspection))
+      yield issueAt(
+        [...path, 'introspection', 'url'],
+        'gets the tokens and clientSecret without TLS; write https',
+      )
   }
   for (const [i, { jwks }] of clients.entries())
-    if (lacksTls(jwks)) yield { path: ['clients', i, 'jwksUri'], message: forgeable }
+    if (lacksTls(jwks)) yield issueAt(['clients', i, 'jwksUri'], FORGEABLE)
   if (store === 'memory' || store.redis.tls !== undefined) return
   const { topology, password } = store.redis
-  const message = 'is reached without TLS, and gets the password; write rediss://'
   const isOpen = (url: string) => isPlaintext(url) && (password ?? new URL(url).password) !== ''
-  if (urlsOf(topology).some(isOpen)) yield { path: ['store', 'redis', 'url'], message }
+  if (urlsOf(topology).some(isOpen))
+    yield issueAt(['store', 'redis', 'url'], 'is reached without TLS, and gets the password; write rediss://')
 }
 
 /** Warns about pages without TLS that may call with cookies, and settings that no route uses. */
 function* corsWarnings({ cors, routes, forwardAuth }: Compiled): Generator<Issue> {
-  const replaceable =
-    'is without TLS, so anyone on the path can change its pages and call as its visitors; write https'
   const own = routes.map((route, i) => ({ settings: route.cors, path: ['routes', i, 'cors'] }))
   const written = own.filter(({ settings }) => settings !== cors)
   for (const { settings, path } of [{ settings: cors, path: ['cors'] }, ...written])
     for (const [i, origin] of (settings?.credentials === true ? settings.origins : []).entries())
-      if (isPlaintext(origin)) yield { path: [...path, 'origins', i], message: replaceable }
-  const unused = 'has no effect by "forwardAuth": the proxy must answer browsers'
+      if (isPlaintext(origin))
+        yield issueAt(
+          [...path, 'origins', i],
+          'is without TLS, so anyone on the path can change its pages and call as its visitors; write https',
+        )
   if (cors !== undefined && forwardAuth !== undefined && routes.every((route) => !isServedHere(route)))
-    yield { path: ['cors'], message: unused, key: true }
+    yield issueAtKey(['cors'], 'has no effect by "forwardAuth": the proxy must answer browsers')
 }
 
 /** True for a route that the callers' listener serves. */
@@ -98,7 +112,7 @@ const isJudged = (validity: Validity): boolean => validity.path.at(-1) === 'cert
 function* certificateWarnings(config: Compiled, nowMs: number): Generator<Issue> {
   for (const validity of certificatesOf(config).filter(isJudged)) {
     const { state, message } = describeValidity(validity, nowMs)
-    if (state !== 'ok') yield { path: validity.path, message }
+    if (state !== 'ok') yield issueAt(validity.path, message)
   }
 }
 
@@ -112,15 +126,12 @@ function* suiteWarnings({ listen, admin }: Compiled): Generator<Issue> {
     const path: Path = [section, 'tls', 'ciphers']
     const weak = names.filter((name) => !STRONG.test(name))
     if (weak.length > 0)
-      yield {
-        path,
-        message: `accepts ${weak.join(', ')}, against RFC 9325: no forward secrecy, or CBC; remove`,
-      }
+      yield issueAt(path, `accepts ${weak.join(', ')}, against RFC 9325: no forward secrecy, or CBC; remove`)
     const of12 = names.filter((name) => !isSuiteOf13(name))
     const isOfEc = tls !== undefined && keyTypeOf(tls.cert) !== 'rsa'
     const fits = (name: string): boolean => name.includes('-ECDSA-') === isOfEc
     if (of12.length > 0 && !of12.some(fits))
-      yield { path, message: `has no suite of TLS 1.2 for the key of ${section}.tls.cert; add one` }
+      yield issueAt(path, `has no suite of TLS 1.2 for the key of ${section}.tls.cert; add one`)
   }
 }
 
@@ -128,18 +139,18 @@ const keyTypeOf = (cert: string): string | undefined => new X509Certificate(cert
 
 function* identityWarnings({ par, routes, clients }: Compiled): Generator<Issue> {
   const kinds = new Set(routes.map(({ authenticate }) => authenticate))
-  const unused = 'has no effect, because no route has "authenticate: par"'
-  if (par !== undefined && !kinds.has('par')) yield { path: ['par'], message: unused, key: true }
+  if (par !== undefined && !kinds.has('par'))
+    yield issueAtKey(['par'], 'has no effect, because no route has "authenticate: par"')
   for (const [i, client] of clients.entries()) {
     const { requestObjectSigningAlg: alg = 'none', authentication, jwks, pushed } = client
     const lacksPar = !kinds.has('par') && (alg !== 'none' || authentication)
     const lacksAuthorization = !kinds.has('authorization') && (alg !== 'none' || pushed)
-    const missing = lacksPar ? 'par' : 'authorization'
-    const unchecked = `is not checked: no route has "authenticate: ${missing}"; write one`
-    const unverified = 'has signatures that are not verified; write "jwks" or "jwksUri"'
     const isSigned = authentication === 'private_key_jwt' || !/^(?:none|HS)/.test(alg)
-    if (lacksPar || lacksAuthorization) yield { path: ['clients', i], message: unchecked }
-    else if (isSigned && jwks === undefined) yield { path: ['clients', i], message: unverified }
+    if (lacksPar) yield issueAt(['clients', i], 'is not checked: no route has "authenticate: par"; write one')
+    else if (lacksAuthorization)
+      yield issueAt(['clients', i], 'is not checked: no route has "authenticate: authorization"; write one')
+    else if (isSigned && jwks === undefined)
+      yield issueAt(['clients', i], 'has signatures that are not verified; write "jwks" or "jwksUri"')
   }
 }
 
@@ -150,8 +161,7 @@ function* clientWarnings({ clients, clientLimits }: Compiled, nowMs: number): Ge
     if (id !== id.trim()) yield { path: ['clients', i, 'id'], message: padded }
   for (const [i, { caller }] of clients.entries())
     for (const [name, { untilAt = Infinity }] of clientLimits.get(caller) ?? [])
-      if (untilAt <= nowMs)
-        yield { path: ['clients', i, 'limits', name, 'until'], message: 'has passed; remove it' }
+      if (untilAt <= nowMs) yield issueAt(['clients', i, 'limits', name, 'until'], 'has passed; remove it')
 }
 
 /** Warns about upstreams without a route. */
@@ -169,20 +179,24 @@ function* limitWarnings({ limits, routes, forwardAuth }: Compiled): Generator<Is
     const { name, isConcurrent } = limit
     const isUser = (used: Limit): boolean => used.name === name || used.counts === name
     const users = routes.filter(({ limits }) => limits.some(isUser))
-    const unseen = 'has no effect by "forwardAuth": the gateway does not see such a call end'
     if (isConcurrent && forwardAuth !== undefined && users.length > 0)
-      yield { path: ['limits', name, 'concurrent'], message: unseen, key: true }
-    const unused = 'has no effect: no route names it, or each with a cost of 0'
-    if (users.length === 0) yield { path: ['limits', name], message: unused, key: true }
+      yield issueAtKey(
+        ['limits', name, 'concurrent'],
+        'has no effect by "forwardAuth": the gateway does not see such a call end',
+      )
+    if (users.length === 0)
+      yield issueAtKey(['limits', name], 'has no effect: no route names it, or each with a cost of 0')
   }
 }
 
 /** Warns about expressions that state more characters than a part of a key may have. */
 function* parameterWarnings({ parameters }: Compiled): Generator<Issue> {
-  const message = `accepts values of more than ${MAX_LENGTH} characters, which get a 400: no key has a longer one`
   for (const [name, { kind = 'plain' }] of Object.entries(parameters))
     if (!PARAMETER_KINDS.includes(kind) && statedLength(kind) > MAX_LENGTH)
-      yield { path: ['parameters', name], message }
+      yield issueAt(
+        ['parameters', name],
+        `accepts values of more than ${MAX_LENGTH} characters, which get a 400: no key has a longer one`,
+      )
 }
 
 /** Matches options of Node.js that weaken the gateway. */

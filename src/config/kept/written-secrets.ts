@@ -1,6 +1,6 @@
 import { isObject, type JsonObject } from '../../runtime/json.ts'
 import { isSecret } from '../schema.ts'
-import type { Issue, Path } from '../yaml/issue.ts'
+import { type Issue, issueAt, type Path } from '../yaml/issue.ts'
 import { mapTexts } from '../yaml/source.ts'
 
 const REFERENCE = /\$\{\w+\}/g
@@ -17,9 +17,11 @@ export function writtenSecrets(file: JsonObject): readonly Issue[] {
   const { configuration } = file
   if (!isObject(configuration) || configuration['keep'] === undefined) return []
   const found: Issue[] = []
-  const message = 'would be copied by configuration.keep; write ${NAME} or file:/path in its place'
   mapTexts(file, (text, path) => {
-    if (holdsSecret(text, path)) found.push({ path, message })
+    if (holdsSecret(text, path))
+      found.push(
+        issueAt(path, 'would be copied by configuration.keep; write ${NAME} or file:/path in its place'),
+      )
     return text
   })
   return found

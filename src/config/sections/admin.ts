@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { isLoopback } from '../../runtime/address.ts'
-import { type Issue, mustBe, type Path } from '../yaml/issue.ts'
+import { type Issue, issueAt, issueAtKey, mustBe, type Path } from '../yaml/issue.ts'
 import { serverTls, serverTlsIssues } from './server-tls.ts'
 import { bindHost, servedHost } from './texts.ts'
 import { choice, distinct, exclusive, list, port, section, stringThat, text } from './values.ts'
@@ -41,7 +41,7 @@ const operator = section(
   function* (operator) {
     yield* exclusive(operator, ['token', 'subject'])
     if (operator.token === undefined && operator.subject === undefined)
-      yield { path: [], message: 'must have "token", or the "subject" of a client certificate' }
+      yield issueAt([], 'must have "token", or the "subject" of a client certificate')
   },
 )
 
@@ -59,13 +59,17 @@ export const admin = section(
   function* ({ tls, token, tokens }) {
     yield* duplicates(tokens, token)
     const hasSubject = tokens.some(({ subject }) => subject !== undefined)
-    const unused = 'names nobody: no entry of admin.tokens has a "subject"; write one, or remove it'
     if (tls?.clientCa !== undefined && !hasSubject)
-      yield { path: ['tls', 'clientCa'], message: unused, key: true }
-    const unread = 'needs admin.tls.clientCa: the authorities of the operators’ certificates'
+      yield issueAtKey(
+        ['tls', 'clientCa'],
+        'names nobody: no entry of admin.tokens has a "subject"; write one, or remove it',
+      )
     for (const [i, { subject }] of tokens.entries())
       if (subject !== undefined && tls?.clientCa === undefined)
-        yield { path: ['tokens', i, 'subject'], message: unread, key: true }
+        yield issueAtKey(
+          ['tokens', i, 'subject'],
+          'needs admin.tls.clientCa: the authorities of the operators’ certificates',
+        )
   },
 ).transform((given) => ({ token: undefined, tls: undefined, ...given, onLoopback: isLoopback(given.host) }))
 
@@ -78,12 +82,12 @@ function* duplicates(operators: Operators, shared: string | undefined): Generato
     const earlier = operators.slice(0, i)
     const holder = earlier.find((other) => token !== undefined && other.token === token)
     if (earlier.some((other) => other.name === name))
-      yield { path: [...path, 'name'], message: 'is a duplicate; give each operator its own name' }
+      yield issueAt([...path, 'name'], 'is a duplicate; give each operator its own name')
     if (token !== undefined && token === shared)
-      yield { path: [...path, 'token'], message: 'is also admin.token; give each its own' }
+      yield issueAt([...path, 'token'], 'is also admin.token; give each its own')
     else if (holder !== undefined)
-      yield { path: [...path, 'token'], message: `is also the token of "${holder.name}"; give each its own` }
+      yield issueAt([...path, 'token'], `is also the token of "${holder.name}"; give each its own`)
     if (subject !== undefined && earlier.some((other) => other.subject === subject))
-      yield { path: [...path, 'subject'], message: 'is a duplicate; give each operator its own certificate' }
+      yield issueAt([...path, 'subject'], 'is a duplicate; give each operator its own certificate')
   }
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { mustBe } from '../yaml/issue.ts'
+import { issueAt, mustBe } from '../yaml/issue.ts'
 import { isHttpUrl } from './texts.ts'
 import { atKey, bool, choice, duration, list, section, stringThat } from './values.ts'
 
@@ -33,15 +33,14 @@ export const cors = section(
   function* ({ origins, credentials }) {
     const all = origins.indexOf('*')
     if (all !== -1 && origins.length > 1)
-      yield { path: ['origins', all], message: 'allows every origin; remove it, or the others' }
+      yield issueAt(['origins', all], 'allows every origin; remove it, or the others')
     if (all !== -1 && credentials)
       yield atKey(
         'credentials',
         'cannot be combined with the origin "*": any page could act as its visitors; list the origins',
       )
     for (const [i, origin] of origins.entries())
-      if (origins.indexOf(origin) < i)
-        yield { path: ['origins', i], message: `is a duplicate; remove one "${origin}"` }
+      if (origins.indexOf(origin) < i) yield issueAt(['origins', i], `is a duplicate; remove one "${origin}"`)
   },
 )
 

@@ -3,7 +3,7 @@ import { isClientId } from '../../authenticate/token/claims.ts'
 import { SCHEMES } from '../../authenticate/token/jws.ts'
 import { privateMember } from '../../authenticate/token/key-set.ts'
 import { asList } from '../../runtime/json.ts'
-import { type Issue, mustBe, type Path } from '../yaml/issue.ts'
+import { type Issue, issueAt, issueAtKey, mustBe, type Path } from '../yaml/issue.ts'
 import { ownLimits } from './limits.ts'
 import { fetchedUrl, isDiscoverable, issuer, issuerName, keysLocation, resourceUrl } from './texts.ts'
 import { atKey, bool, choice, crossField, distinct, duration, exclusive } from './values.ts'
@@ -58,8 +58,11 @@ const issuerSection = section(
     introspection: introspection.optional(),
   },
   function* ({ issuer, jwks }) {
-    const message = 'is not a URL, under which the keys could be discovered; write "jwks" in addition'
-    if (jwks === undefined && !isDiscoverable(issuer[0]!)) yield { path: nameAt(issuer, 0), message }
+    if (jwks === undefined && !isDiscoverable(issuer[0]!))
+      yield issueAt(
+        nameAt(issuer, 0),
+        'is not a URL, under which the keys could be discovered; write "jwks" in addition',
+      )
   },
 )
 
@@ -79,13 +82,14 @@ function* issuerConflicts(issuers: readonly z.output<typeof oneIssuer>[]): Gener
     const earlier = issuers.slice(0, i)
     for (const [j, name] of names.entries())
       if (earlier.some((other) => other.names.includes(name)))
-        yield { path: [i, ...nameAt(names, j)], message: 'is the issuer of an earlier item; merge them' }
-    const message = 'cannot be at two issuers, as opaque tokens name none; remove one'
+        yield issueAt([i, ...nameAt(names, j)], 'is the issuer of an earlier item; merge them')
     if (introspection !== undefined && earlier.some((other) => other.introspection !== undefined))
-      yield { path: [i, 'introspection'], message, key: true }
-    const shared = 'is at an earlier item, and names all issuers; remove one'
+      yield issueAtKey(
+        [i, 'introspection'],
+        'cannot be at two issuers, as opaque tokens name none; remove one',
+      )
     if (resource !== undefined && earlier.some((other) => other.resource !== undefined))
-      yield { path: [i, 'resource'], message: shared, key: true }
+      yield issueAtKey([i, 'resource'], 'is at an earlier item, and names all issuers; remove one')
   }
 }
 

@@ -4,7 +4,7 @@ import { createCalendar, DAYS, UNITS_MS } from '../../policy/calendar.ts'
 import { formsOf, nameIn, partOf, wordOf, WRITTEN_PART } from '../../policy/words.ts'
 import type { Condition } from '../../policy/conditions.ts'
 import { asList } from '../../runtime/json.ts'
-import { mustBe, nearest } from '../yaml/issue.ts'
+import { issueAt, mustBe, nearest } from '../yaml/issue.ts'
 import { countedFieldIssue } from './texts.ts'
 import { atKey, choice, distinct, duration, exclusive } from './values.ts'
 import { int, list, section, stringThat, text } from './values.ts'
@@ -74,7 +74,7 @@ const claimed = section(
   function* (claimed) {
     const { default: least, max = Infinity } = claimed
     yield* exclusive(claimed, ['values', 'max'])
-    if (least > max) yield { path: ['default'], message: 'is above "max"; write less' }
+    if (least > max) yield issueAt(['default'], 'is above "max"; write less')
   },
 ).transform(({ claim: name, default: limit, ...rest }) => ({ limit, claim: { name, ...rest } }))
 const fixed = calls.transform((limit) => ({ limit }))
@@ -96,12 +96,11 @@ const condition = section(
   },
   function* (condition) {
     const of = SUBJECTS.find((key) => condition[key] !== undefined)
-    if (of === undefined)
-      yield { path: [], message: 'must have one of "header", "claim" and "method"; write one' }
+    if (of === undefined) yield issueAt([], 'must have one of "header", "claim" and "method"; write one')
     yield* exclusive(condition, SUBJECTS)
     const isUnknown = asList(condition.is).some((word) => !isRoutable(String(word)))
-    const message = `must be a method that routes can match; use ${ROUTABLE}`
-    if (of === 'method' && isUnknown) yield { path: ['is'], message }
+    if (of === 'method' && isUnknown)
+      yield issueAt(['is'], `must be a method that routes can match; use ${ROUTABLE}`)
   },
 ).transform(({ header, claim, is }): Condition => {
   const of = header !== undefined ? 'header' : claim !== undefined ? 'claim' : 'method'

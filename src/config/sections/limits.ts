@@ -4,7 +4,7 @@ import { INSTANT, instantMs } from '../../runtime/instant.ts'
 import { type Limit, MIN_LEASE_MS } from '../../policy/limit.ts'
 import { formsOf, wordOf } from '../../policy/words.ts'
 import { HOP_BY_HOP } from '../../downstream/request-fields.ts'
-import { mustBe, oneOf } from '../yaml/issue.ts'
+import { issueAt, issueAtKey, mustBe, oneOf } from '../yaml/issue.ts'
 import { calls, conditions, keyParts, together, value } from './limit-values.ts'
 import { WINDOW, window, windowOrCalendar } from './limit-values.ts'
 import { headerFields, SET_BY_GATEWAY } from './texts.ts'
@@ -19,16 +19,15 @@ const instant = z.string(AN_INSTANT).refine(isInstant, AN_INSTANT).regex(INSTANT
 const change = section(
   { announcedAt: instant, fromAt: instant, limit: calls },
   function* ({ announcedAt, fromAt }) {
-    if (announcedAt > fromAt)
-      yield { path: ['announced'], message: 'is after "from"; announce a change before that' }
+    if (announcedAt > fromAt) yield issueAt(['announced'], 'is after "from"; announce a change before that')
   },
 )
 
 const changes = list(change, 0, 'a list of announced changes').superRefine(
   crossField(function* (changes) {
-    const message = 'must be later than that of the change before it; write them in order'
     for (const [i, { fromAt }] of changes.slice(1).entries())
-      if (fromAt <= changes[i]!.fromAt) yield { path: [i + 1, 'from'], message }
+      if (fromAt <= changes[i]!.fromAt)
+        yield issueAt([i + 1, 'from'], 'must be later than that of the change before it; write them in order')
   }),
 )
 
@@ -47,9 +46,8 @@ const refusal = section(
     for (const name of Object.keys(headers)) {
       const lower = name.toLowerCase()
       const isOfBody = lower === 'content-type' && body === undefined
-      const message = 'is set by the gateway itself; remove it'
       if (isOfBody || SET_BY_GATEWAY.test(lower) || HOP_BY_HOP.has(lower))
-        yield { path: ['headers', name], message, key: true }
+        yield issueAtKey(['headers', name], 'is set by the gateway itself; remove it')
     }
   },
 ).transform(({ status, headers, body }) => {
@@ -94,18 +92,18 @@ const limit = section(
       yield* exclusive(settings, ['concurrent', 'limit', 'window', 'counts', 'together', 'count'])
       return
     }
-    const limitMessage = 'is missing; write a whole number, 0 or more, or "concurrent"'
-    if (limit === undefined) yield { path: ['limit'], message: limitMessage }
-    if (window === undefined) yield { path: ['window'], message: `is missing; write ${WINDOW}` }
+    if (limit === undefined)
+      yield issueAt(['limit'], 'is missing; write a whole number, 0 or more, or "concurrent"')
+    if (window === undefined) yield issueAt(['window'], `is missing; write ${WINDOW}`)
     if (limit === undefined || window === undefined) return
     if ('claim' in limit && changes.length > 0)
       yield atKey('changes', 'cannot be combined with a limit by claim; remove one')
     const isSliding = !('calendar' in window)
     if (counts !== undefined) yield* exclusive(settings, ['counts', 'together', 'count', 'onOutage'])
     else if (typeof together === 'number' && isSliding && together > window.windowMs)
-      yield { path: ['together'], message: 'is longer than "window"; write at most the same' }
-    const message = 'needs a calendar window without "together" and "shadow"; write so, or remove it'
-    if (count === 'success' && (isSliding || shadow || together)) yield atKey('count', message)
+      yield issueAt(['together'], 'is longer than "window"; write at most the same')
+    if (count === 'success' && (isSliding || shadow || together))
+      yield atKey('count', 'needs a calendar window without "together" and "shadow"; write so, or remove it')
   },
 ).transform(({ limit, window, concurrent, count, missing, ...rest }): Omit<Limit, 'name'> => ({
   ...rest,
@@ -124,14 +122,19 @@ export const limitsSection = named(limit, 'a mapping of names to limits').superR
       const counter = limits.find(({ name }) => name === share.counts)
       if (counter === undefined) continue
       const { name, limit, claim, together } = counter
-      const issue = (key: string, message: string) => ({ path: [share.name, key], message })
       const hasNone = counter.counts !== undefined || counter.isConcurrent || counter.shadow
-      const other = 'must be live, with its own counter and the same "per" and "window"; write one'
-      const above = `is above that of "${name}", which it counts; write at most ${limit}`
-      const withAccess = `cannot be combined with "together" of "${name}"; remove it`
-      if (hasNone || !countAlike(counter, share)) yield issue('counts', other)
-      else if (!claim && !share.claim && share.limit > limit) yield issue('limit', above)
-      if (share.shadow && together !== undefined) yield issue('shadow', withAccess)
+      if (hasNone || !countAlike(counter, share))
+        yield issueAt(
+          [share.name, 'counts'],
+          'must be live, with its own counter and the same "per" and "window"; write one',
+        )
+      else if (!claim && !share.claim && share.limit > limit)
+        yield issueAt(
+          [share.name, 'limit'],
+          `is above that of "${name}", which it counts; write at most ${limit}`,
+        )
+      if (share.shadow && together !== undefined)
+        yield issueAt([share.name, 'shadow'], `cannot be combined with "together" of "${name}"; remove it`)
     }
   }),
 )

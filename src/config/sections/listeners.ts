@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { FORWARD_AUTH_PROXIES } from '../../downstream/forward-auth.ts'
 import { decodeSegment } from '../../downstream/target.ts'
 import type { RedisTopology } from '../../limit/redis/options.ts'
-import { type Issue, mustBe } from '../yaml/issue.ts'
+import { type Issue, issueAt, mustBe } from '../yaml/issue.ts'
 import { bindHost, certificateFieldName, cidr, pemFile, publicUrl, servedHost } from './texts.ts'
 import { serverTls, serverTlsIssues } from './server-tls.ts'
 import { atKey, bool, choice, coerced, duration, exclusive } from './values.ts'
@@ -102,10 +102,10 @@ const redis = section(
   function* (redis) {
     const { url, cluster, sentinels, name, tls } = redis
     const kind = KINDS.find((kind) => redis[kind] !== undefined)
-    if (kind === undefined) yield { path: [], message: 'must have url, cluster or sentinels' }
+    if (kind === undefined) yield issueAt([], 'must have url, cluster or sentinels')
     yield* exclusive(redis, kind === 'sentinels' ? KINDS : [...KINDS, ...OF_SENTINELS])
     if (kind === 'sentinels' && name === undefined)
-      yield { path: ['name'], message: 'is missing; write the master’s name at the sentinels' }
+      yield issueAt(['name'], 'is missing; write the master’s name at the sentinels')
     if (tls !== undefined && url !== undefined && !url.startsWith('redis'))
       yield atKey('tls', 'does not apply to a socket file; remove it')
     // All nodes are reached with the same settings.
@@ -114,8 +114,8 @@ const redis = section(
       return JSON.stringify([protocol, username, password])
     })
     const i = nodes.findIndex((node) => node !== nodes[0])
-    const message = 'differs from the first in scheme, user or password; write the same for all'
-    if (i !== -1) yield { path: [kind!, i], message }
+    if (i !== -1)
+      yield issueAt([kind!, i], 'differs from the first in scheme, user or password; write the same for all')
   },
 ).transform((redis) => {
   const { url, cluster, sentinels, name, sentinelUsername, sentinelPassword, ...rest } = redis

@@ -33,11 +33,12 @@ const VALUE = /^[^\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]{1,64}$/u
 const MAX_LABELS = 8
 
 const labelName = z.string().superRefine((name, context) => {
-  const isReserved = RESERVED.has(name)
-  const message = isReserved
-    ? 'is a label of the gateway or of Prometheus; write another name'
-    : 'is not a label; write letters, digits and "_", no digit first, without "__" at the start (64 at most)'
-  if (isReserved || !LABEL.test(name)) context.addIssue({ code: 'custom', message })
+  const report = (message: string) => context.addIssue({ code: 'custom', message })
+  if (RESERVED.has(name)) report('is a label of the gateway or of Prometheus; write another name')
+  else if (!LABEL.test(name))
+    report(
+      'is not a label; write letters, digits and "_", no digit first, without "__" at the start (64 at most)',
+    )
 })
 const labelValue = stringThat((value) => VALUE.test(value), 'a text of 1 to 64 visible characters')
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { type Parameter, PARAMETER_KINDS, wholeSegment } from '../../policy/parameter-kinds.ts'
 import { wordOf, WRITTEN_PART } from '../../policy/words.ts'
-import { mustBe } from '../yaml/issue.ts'
+import { issueAtKey, mustBe } from '../yaml/issue.ts'
 import { bool, crossField, section, stringThat } from './values.ts'
 
 /** Maximum repetitions without a fixed count. A mismatch costs a value's length to this power. */
@@ -25,7 +25,7 @@ export const parameters = z
     crossField(function* (parameters) {
       for (const [name, parameter] of Object.entries(parameters)) {
         const message = mistakeIn(name, parameter)
-        if (message !== undefined) yield { path: [name], message, key: true }
+        if (message !== undefined) yield issueAtKey([name], message)
       }
     }),
   )

@@ -3,7 +3,7 @@ import { covers, parsePattern, type Pattern } from '../../downstream/router.ts'
 import { counterNameOf, type KeyedLimit } from '../../policy/key.ts'
 import { parametersOf } from '../../policy/parameter-kinds.ts'
 import { wordOf } from '../../policy/words.ts'
-import { mustBe } from '../yaml/issue.ts'
+import { type Issue, issueAt, mustBe } from '../yaml/issue.ts'
 import { routeCors } from './cors.ts'
 import { tlsFiles, certWithoutKey } from './listeners.ts'
 import { routeLabels, routeName } from './metrics.ts'
@@ -32,23 +32,23 @@ const upstream = section(
   function* (addresses) {
     const { url, urls = [], tls, identityHeaders, callerHeaders } = addresses
     const first = url ?? urls[0]
-    const message = 'is missing; write an address such as http://data.internal:4000, or "urls"'
-    if (first === undefined) yield { path: ['url'], message }
+    if (first === undefined)
+      yield issueAt(['url'], 'is missing; write an address such as http://data.internal:4000, or "urls"')
     yield* exclusive(addresses, ['url', 'urls'])
     for (const [i, address] of urls.entries()) {
       const isRepeated = urls.findIndex((one) => one.origin === address.origin) < i
-      if (isRepeated) yield { path: ['urls', i], message: 'is listed twice; remove one' }
+      if (isRepeated) yield issueAt(['urls', i], 'is listed twice; remove one')
       else if (address.path !== urls[0]!.path)
-        yield { path: ['urls', i], message: 'differs from the first in its path; write the same for all' }
+        yield issueAt(['urls', i], 'differs from the first in its path; write the same for all')
     }
     if (tls !== undefined && first !== undefined && !isSecure(first))
       yield atKey('tls', 'applies only to https addresses; write https, or remove it')
     for (const [i, field] of callerHeaders.entries())
       if (identityHeaders.some((one) => one.toLowerCase() === field.toLowerCase()))
-        yield { path: ['callerHeaders', i], message: 'is in identityHeaders, too; keep one of them' }
+        yield issueAt(['callerHeaders', i], 'is in identityHeaders, too; keep one of them')
     const other = urls.findIndex((address) => isSecure(address) !== isSecure(urls[0]!))
-    const differs = 'differs from the first in scheme; write the same for all'
-    if (other !== -1) yield { path: ['urls', other], message: differs }
+    if (other !== -1)
+      yield issueAt(['urls', other], 'differs from the first in scheme; write the same for all')
   },
 ).transform(({ url, urls = url === undefined ? [] : [url], ...rest }) => {
   const [first] = urls
@@ -109,30 +109,36 @@ const route = section(
     const { match, respond, authenticate, scope, limits, maxBody, body, timeoutMs, cors, upgrade } = route
     yield* exclusive(route, ['upstream', 'respond'])
     const isChecked = authenticate === 'par' || authenticate === 'authorization'
-    const notOwn = 'must be bearer, because callers may read only their own limits'
-    const noToken = 'must be none, because what probes the gateway has no token'
-    const kind = respond === undefined ? `authenticate: ${authenticate}` : `respond: ${respond}`
-    const message = `does not apply to "${kind}"; remove it`
-    if (respond === 'limits' && authenticate !== 'bearer') yield { path: ['authenticate'], message: notOwn }
-    if (respond === 'health' && authenticate !== 'none') yield { path: ['authenticate'], message: noToken }
-    if (limits.length > 0 && (isChecked || respond !== undefined)) yield atKey('limits', message)
-    if (timeoutMs !== undefined && respond !== undefined) yield atKey('timeout', message)
-    if (scope.length > 0 && authenticate !== 'bearer') yield atKey('scope', message)
-    if (maxBody !== MAX_BODY && isChecked) yield atKey('maxBody', message)
-    if (body && (isChecked || respond !== undefined)) yield atKey('body', message)
-    if (cors !== undefined && isChecked) yield atKey('cors', message)
+    const isAnswered = respond !== undefined
+    const unused = (key: string): Issue =>
+      atKey(
+        key,
+        isAnswered
+          ? `does not apply to "respond: ${respond}"; remove it`
+          : `does not apply to "authenticate: ${authenticate}"; remove it`,
+      )
+    if (respond === 'limits' && authenticate !== 'bearer')
+      yield issueAt(['authenticate'], 'must be bearer, because callers may read only their own limits')
+    if (respond === 'health' && authenticate !== 'none')
+      yield issueAt(['authenticate'], 'must be none, because what probes the gateway has no token')
+    if (limits.length > 0 && (isChecked || isAnswered)) yield unused('limits')
+    if (timeoutMs !== undefined && isAnswered) yield unused('timeout')
+    if (scope.length > 0 && authenticate !== 'bearer') yield unused('scope')
+    if (maxBody !== MAX_BODY && isChecked) yield unused('maxBody')
+    if (body && (isChecked || isAnswered)) yield unused('body')
+    if (cors !== undefined && isChecked) yield unused('cors')
     const { methods: matched } = parsePattern(match) as Pattern
     if (body && matched !== undefined && !WITHOUT_BODY.some((method) => matched.has(method)))
       yield atKey('body', 'applies to GET, HEAD and OPTIONS, which the route does not match; remove it')
-    if (upgrade && (isChecked || respond !== undefined)) yield atKey('upgrade', message)
+    if (upgrade && (isChecked || isAnswered)) yield unused('upgrade')
     else if (upgrade && matched?.has('GET') === false)
       yield atKey('upgrade', 'applies to GET, which the route does not match; remove it')
     if (!isChecked) return
     const methods = CHECKED_METHODS[authenticate]
-    const path = match.replace(/^[A-Za-z,]+ +/, '')
-    const other = `must match only ${methods.replace(',', ' and ')}; write "${methods} ${path}"`
-    if (!covers(parsePattern(`${methods} /*`) as Pattern, parsePattern(match) as Pattern))
-      yield { path: ['match'], message: other }
+    if (!covers(parsePattern(`${methods} /*`) as Pattern, parsePattern(match) as Pattern)) {
+      const path = match.replace(/^[A-Za-z,]+ +/, '')
+      yield issueAt(['match'], `must match only ${methods.replace(',', ' and ')}; write "${methods} ${path}"`)
+    }
   },
 ).transform((route) => ({ ...(parsePattern(route.match) as Pattern), ...route }))
 

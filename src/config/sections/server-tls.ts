@@ -2,7 +2,7 @@ import { getCiphers } from 'node:tls'
 import { z } from 'zod'
 import { isSuiteOf13 } from '../../downstream/suites.ts'
 import { asList } from '../../runtime/json.ts'
-import { type Issue, mustBe } from '../yaml/issue.ts'
+import { type Issue, issueAt, mustBe } from '../yaml/issue.ts'
 import { pemFile } from './texts.ts'
 import { atKey, coerced, list, stringThat } from './values.ts'
 
@@ -48,6 +48,6 @@ export function* serverTlsIssues({ clientCa, crl, minVersion, ciphers }: ServerT
   if (crl !== undefined && clientCa === undefined)
     yield atKey('crl', 'needs clientCa: the authorities of the client certificates that it revokes')
   const of12 = ciphers?.split(':').find((name) => !isSuiteOf13(name))
-  const unused = `has ${of12}, a suite of TLS 1.2, which "minVersion: 1.3" excludes; remove it`
-  if (minVersion === 1.3 && of12 !== undefined) yield { path: ['ciphers'], message: unused }
+  if (minVersion === 1.3 && of12 !== undefined)
+    yield issueAt(['ciphers'], `has ${of12}, a suite of TLS 1.2, which "minVersion: 1.3" excludes; remove it`)
 }

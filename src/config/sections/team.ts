@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { parsePattern } from '../../downstream/router.ts'
 import { asList } from '../../runtime/json.ts'
-import { mustBe } from '../yaml/issue.ts'
+import { issueAt, mustBe } from '../yaml/issue.ts'
 import { limitsSection } from './limits.ts'
 import { parameters } from './parameters.ts'
 import { routes, upstreams } from './routes.ts'
@@ -50,7 +50,10 @@ export const teamSection = section(
     routes,
   },
   function* ({ prefix, host }) {
-    const message = 'is missing; write the path below which the team has its routes, or its "host"'
-    if (prefix === undefined && host === undefined) yield { path: ['prefix'], message }
+    if (prefix === undefined && host === undefined)
+      yield issueAt(
+        ['prefix'],
+        'is missing; write the path below which the team has its routes, or its "host"',
+      )
   },
 )

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type Issue, mustBe, mustBeMapping, oneOf } from '../yaml/issue.ts'
+import { type Issue, issueAt, issueAtKey, mustBe, mustBeMapping, oneOf } from '../yaml/issue.ts'
 
 export const DURATION_UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 export const SIZE_UNITS = { B: 1, kB: 1024, MB: 1024 ** 2, GB: 1024 ** 3 }
@@ -78,7 +78,7 @@ export const distinct = <T extends z.ZodType<string>>(item: T, min: number, what
 
 function* duplicates(words: readonly string[]): Generator<Issue> {
   for (const [i, word] of words.entries())
-    if (words.indexOf(word) < i) yield { path: [i], message: `is a duplicate; remove one "${word}"` }
+    if (words.indexOf(word) < i) yield issueAt([i], `is a duplicate; remove one "${word}"`)
 }
 
 type Shape = z.core.$ZodLooseShape
@@ -109,7 +109,7 @@ export function crossField<T>(check: (value: T) => Iterable<Issue>) {
   }
 }
 
-export const atKey = (key: string, message: string): Issue => ({ path: [key], message, key: true })
+export const atKey = (key: string, message: string): Issue => issueAtKey([key], message)
 
 /** Yields the keys that are set in addition to the first one of `keys` that is. */
 export function* exclusive<T extends object>(values: T, keys: readonly (keyof T & string)[]) {

@@ -1,6 +1,6 @@
 import { covers, isWithin, parsePattern, type Pattern } from '../../downstream/router.ts'
 import type { Settings } from '../schema.ts'
-import type { Issue } from '../yaml/issue.ts'
+import { type Issue, issueAt } from '../yaml/issue.ts'
 
 /** What a team's file says that it owns. */
 export interface Claim {
@@ -38,10 +38,10 @@ export function* strayRoutes(routes: Settings['routes'], claim: Claim): Generato
     const { host } = route
     const path = ['routes', i, 'match']
     if (!isWithin(route, owned))
-      yield { path, message: `is not below "${claim.prefix}", which this file owns; correct it` }
+      yield issueAt(path, `is not below "${claim.prefix}", which this file owns; correct it`)
     else if (host !== undefined && host !== claim.host) {
       const owner = claim.host === undefined ? 'owns no host' : `owns "${claim.host}"`
-      yield { path, message: `is a route for the host "${host}", but this file ${owner}; remove the host` }
+      yield issueAt(path, `is a route for the host "${host}", but this file ${owner}; remove the host`)
     }
   }
 }
@@ -50,12 +50,15 @@ export function* strayRoutes(routes: Settings['routes'], claim: Claim): Generato
 export function* claimIssues(main: Settings, claim: Claim): Generator<Issue> {
   const { host } = claim
   const { hosts } = main.listen
-  const unlisted = 'is not one of "listen.hosts" of the main file; list it there'
-  if (host !== undefined && hosts?.includes(host) !== true) yield { path: ['host'], message: unlisted }
+  if (host !== undefined && hosts?.includes(host) !== true)
+    yield issueAt(['host'], 'is not one of "listen.hosts" of the main file; list it there')
   const owned = ownedBy(claim, hosts)
   const taken = main.routes.find((route) => isWithin({ ...route, hosts }, owned))
-  const message = `takes the route "${taken?.match}" of the main file; write another, or remove that route`
-  if (taken !== undefined) yield { path: [placeOf(claim)], message }
+  if (taken !== undefined)
+    yield issueAt(
+      [placeOf(claim)],
+      `takes the route "${taken.match}" of the main file; write another, or remove that route`,
+    )
 }
 
 /** The key at which a conflict of a claim is reported. */

@@ -5,7 +5,7 @@ import { unusedParameters } from '../checks.ts'
 import { teamSection } from '../sections/team.ts'
 import { type DefinedNames, undefinedNames } from '../undefined-names.ts'
 import { type Settings, settings, type TeamSettings } from '../schema.ts'
-import { ConfigError, type Issue, type LocatedIssue, mistakesOf } from '../yaml/issue.ts'
+import { ConfigError, type Issue, issueAt, type LocatedIssue, mistakesOf } from '../yaml/issue.ts'
 import type { TeamText } from '../texts.ts'
 import { type Env, mapTexts, readSource, substitute } from '../yaml/source.ts'
 import { shownPath } from './glob.ts'
@@ -58,8 +58,10 @@ export function readTeamFile({ path, text, problem }: ReadTeam, main: MainFile):
   const unread = { path, text, name, file, written: undefined, settings: undefined, owner: undefined }
   const fail = (problems: readonly LocatedIssue[]): TeamFile => ({ ...unread, problems, locate: () => [] })
   if (problem !== undefined) return fail([problem])
-  const badName = `the file gives the team its name, and "${name}" is not one; write lower-case letters, digits, "-" and "_", a letter first`
-  if (!/^[a-z][a-z0-9_-]*$/.test(name)) return fail([{ where: file, path: '', message: badName }])
+  if (!/^[a-z][a-z0-9_-]*$/.test(name)) {
+    const message = `the file gives the team its name, and "${name}" is not one; write lower-case letters, digits, "-" and "_", a letter first`
+    return fail([{ where: file, path: '', message }])
+  }
   let source: ReturnType<typeof readSource>
   try {
     source = readSource(text, file)
@@ -123,8 +125,11 @@ function withOwnVariables(value: JsonObject, team: string, env: Env, mistakes: I
     substitute(written, own, (message) => {
       const [, name] = /variable (\w+);/.exec(message) ?? []
       const isForeign = name !== undefined && !name.startsWith(begin)
-      const foreign = `may not read the variable ${name}; those of this file begin with ${begin}`
-      mistakes.push({ path, message: isForeign ? foreign : message })
+      if (isForeign)
+        mistakes.push(
+          issueAt(path, `may not read the variable ${name}; those of this file begin with ${begin}`),
+        )
+      else mistakes.push(issueAt(path, message))
     }),
   )
 }
@@ -135,11 +140,16 @@ function* ownIssues(team: TeamSettings, main: Settings): Generator<Issue> {
   yield* claimIssues(main, team)
   yield* strayRoutes(routes, team)
   yield* unusedParameters({ ...team, parameters, limits: [...main.limits, ...team.limits] })
-  const isOfAll = 'can be a secret only in the main file, for all files; write it there'
   for (const [name, { secret }] of Object.entries(parameters))
-    if (secret === true) yield { path: ['parameters', name], message: isOfAll }
-  const message = 'must be none or bearer: the endpoints of identity belong in the main file'
+    if (secret === true)
+      yield issueAt(
+        ['parameters', name],
+        'can be a secret only in the main file, for all files; write it there',
+      )
   for (const [i, { authenticate }] of routes.entries())
     if (authenticate === 'par' || authenticate === 'authorization')
-      yield { path: ['routes', i, 'authenticate'], message }
+      yield issueAt(
+        ['routes', i, 'authenticate'],
+        'must be none or bearer: the endpoints of identity belong in the main file',
+      )
 }

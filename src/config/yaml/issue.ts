@@ -14,6 +14,12 @@ export interface Issue {
   readonly offset?: number
 }
 
+/** Returns the issue of the value at a path. */
+export const issueAt = (path: Path, message: string): Issue => ({ path, message })
+
+/** Returns an issue that is located at the key of a path, not at its value. */
+export const issueAtKey = (path: Path, message: string): Issue => ({ path, message, key: true })
+
 /** A mistake in a configuration, or a warning, as the operator reads it. */
 export interface LocatedIssue {
   /** `file:line:column`, or the flag that set the value. */

@@ -74,11 +74,14 @@ export function readSource(source: string, file: string) {
     if (isObject(value)) return { value, locate }
   } catch (error) {
     const { message } = error as Error
-    const tooMany = `aliases within aliases stand for over ${MAX_ALIAS_COUNT} values; write some of them out`
-    throw fail(`the file cannot be read: ${message.startsWith('Excessive alias count') ? tooMany : message}`)
+    if (message.startsWith('Excessive alias count'))
+      throw fail(
+        `the file cannot be read: aliases within aliases stand for over ${MAX_ALIAS_COUNT} values; write some of them out`,
+      )
+    throw fail(`the file cannot be read: ${message}`)
   }
-  const what = document.contents === null ? 'is empty' : 'must be a mapping'
-  throw fail(`the file ${what}; "sluice init" writes one`)
+  if (document.contents === null) throw fail('the file is empty; "sluice init" writes one')
+  throw fail('the file must be a mapping; "sluice init" writes one')
 }
 
 function isTooDeep(text: string): boolean {
@@ -131,8 +134,8 @@ function mistakesIn(root: Node | null): readonly Issue[] {
 
   function visit(node: Node | null, path: Path): void {
     if (isAlias(node)) {
-      const message = 'is an alias without an anchor before it; quote a value that begins with "*"'
-      if (!anchors.has(node.source)) report(path, message, node)
+      if (!anchors.has(node.source))
+        report(path, 'is an alias without an anchor before it; quote a value that begins with "*"', node)
     } else if (isMap<Scalar<string>, Node | null>(node)) {
       const keys = new Set<string>()
       for (const { key, value } of node.items) {

@@ -242,10 +242,10 @@ export interface RemoteStore extends Pick<Store, 'keys' | 'reset' | 'close'> {
   servers(): readonly string[]
   /** A number that two keys share only if one question can be about both. */
   slot(key: string): number
-  /** The time of a key's server at a local instant, in epoch milliseconds; 0 if it is unknown. */
-  dateAt(key: string, localMs: number): number
-  /** The uncertainty of that time, in milliseconds. */
-  spreadMs(key: string): number
+  /** The time of a key's server at a local instant, in epoch milliseconds; undefined if it is unknown. */
+  dateAt(key: string, localMs: number): number | undefined
+  /** The uncertainty of that time, in milliseconds; undefined if it is unknown. */
+  spreadMs(key: string): number | undefined
   /** The last known number of gateways that share the counters, at least 1. */
   gateways(): number
 

@@ -13,7 +13,7 @@ const MERGE = 'src/limit/redis/merge.lua'
 const CHANGES = 'src/limit/redis/changes.ts'
 const QUESTION = 'src/limit/redis/question.ts'
 const SENDING = 'src/limit/redis/sending.ts'
-const SCRIPTS = 'src/limit/redis/scripts.ts'
+const RUNNER = 'src/limit/redis/runner.ts'
 const STATE = 'src/limit/fallback/key-state.ts'
 const STORE = 'src/limit/fallback/store.ts'
 
@@ -38,7 +38,7 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
     [STATE, 'this.#firstAfter(frame.horizonUs)', 'this.#firstAfter(frame.horizonUs + frame.windowUs / 2)'],
   ],
   'callers do not wait for what is unknown of the clock of Redis': [
-    [LOCAL, 'Math.max(MIN_SPREAD_MS, store.spreadMs(quota.key))', '0'],
+    [LOCAL, 'Math.max(MIN_SPREAD_MS, store.spreadMs(quota.key) ?? 0)', '0'],
   ],
   'the fallback does not know the accesses of Redis': [
     [LOCAL, 'know(quota, quota.access.key).stored', 'know(quota, `${quota.access.key}?`).stored'],
@@ -93,7 +93,7 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
     [CHARGE, 'log.newest - now > window then', 'log.newest - now > 2 * window then'],
   ],
   'a deadline is a timeout too late': [
-    [SCRIPTS, 'localMs + remainingMs(), bound', 'localMs + remainingMs() + 100, bound'],
+    [RUNNER, 'localMs + remainingMs(), bound', 'localMs + remainingMs() + 100, bound'],
   ],
   'a week begins a day late': [[CALENDAR, "DAYS.indexOf('thursday')", "DAYS.indexOf('wednesday')"]],
   // Costs.
@@ -165,7 +165,7 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
     [STORE, 'count(key) < limit ||', 'count(key) >= 0 ||'],
   ],
   'the period of a calendar is that of the gateway': [
-    [SCRIPTS, "clocks.at(server, clock.now(), 'latest') ||", '0 ||'],
+    [RUNNER, "clocks.at(server, clock.now(), 'latest') ??", 'undefined ??'],
     [QUESTION, 'untilUs, fromUs, logs.length', 'sending.deadlineUs, 0 * fromUs * untilUs, logs.length'],
   ],
 }

@@ -58,7 +58,7 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
 
   /** Returns the time of a key's server, in epoch milliseconds; of this machine if that is unknown. */
   const dateMs = (key: string, atUs = nowUs()): number =>
-    store.dateAt(key, atUs / 1000) || epochMs(atUs / 1000)
+    store.dateAt(key, atUs / 1000) ?? epochMs(atUs / 1000)
   /** Returns a window at a local instant, by the clock of its key's server for calendar periods. */
   const frameOf = (limit: number, counted: KeyedWindow, atUs: number): Frame =>
     frameAt(limit, counted, atUs, counted.calendar === undefined ? 0 : dateMs(counted.key, atUs))
@@ -73,7 +73,7 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
    */
   function admit({ quota, state }: Found, at: number, lease: string | undefined): void {
     if (state === undefined) return leases.hold(quota, lease!, -Infinity, at / 1000)
-    const spread = Math.max(MIN_SPREAD_MS, store.spreadMs(quota.key))
+    const spread = Math.max(MIN_SPREAD_MS, store.spreadMs(quota.key) ?? 0)
     state.admit(frameOf(quota.limit, quota, at), quota, spread)
     keys.keep(state)
   }

@@ -27,8 +27,10 @@ export function mergeOf(own: Merge, gateway: string, sending: Sending) {
   const together = togetherOf(calls.find((call) => call.access !== undefined)?.access)
   const refunded = back?.endsAt === endUs / 1000 ? back.calls : 0
   const instants = calls.flatMap(({ atUs, calls, access }) => {
-    const earliest = clocks.at(server, atUs / 1000, 'earliest')
-    const madeAt = Math.max(earliest, clocks.at(server, atUs / 1000 - spreadMs, 'latest'))
+    // While the clock is unknown, so is the deadline: the script does nothing.
+    const earliest = clocks.at(server, atUs / 1000, 'earliest') ?? 0
+    const latest = clocks.at(server, atUs / 1000 - spreadMs, 'latest') ?? 0
+    const madeAt = Math.max(earliest, latest)
     return [madeAt, calls, access === undefined ? 0 : positions.get(access.key)!]
   })
   const until = Math.min(endUs - 1, deadlineUs)

@@ -46,7 +46,7 @@ interface InProgress {
 }
 
 /** Reads the reply of charge.lua, which decided at `localMs` of the local clock or before. */
-export function chargesOf({ decisions }: Question, numbers: readonly number[], localMs: number) {
+export function chargesOf({ decisions }: Question, numbers: readonly number[], localMs?: number) {
   const reply = new Reply(numbers)
   const nowUs = reply.next()
   // All decisions of a batch share one instant; a microsecond each keeps their order.
@@ -58,7 +58,7 @@ function readDecision(
   { decision, logs, leases }: AskedDecision,
   nowUs: number,
   decidedAt: number,
-  localMs: number,
+  localMs: number | undefined,
 ): Charge | DamagedKeyError {
   const { quotas, lease } = decision
   const admitted = reply.next() === 1

@@ -8,7 +8,7 @@ export interface Sending {
   /** Milliseconds of the server's clock, and of the local clock. */
   readonly nowMs: number
   readonly localMs: number
-  /** The time of the server's clock after which the script does nothing, in microseconds. */
+  /** The time of the server's clock after which the script does nothing, in microseconds; 0 if it is unknown. */
   readonly deadlineUs: number
 }
 
@@ -31,6 +31,6 @@ export function spanOf({ windowMs, calendar }: Window, { clocks, server, nowMs, 
   const { startMs, endMs } = calendar.periodAt(nowMs)
   const [startUs, endUs] = [startMs * 1000, endMs * 1000]
   // The earliest that it can be: a call too many is refused, not admitted.
-  const since = clocks.localMs(server, startUs, 'earliest')
+  const since = clocks.localMs(server, startUs, 'earliest') ?? 0
   return { startUs, endUs, lengthUs: endUs - startUs, since }
 }

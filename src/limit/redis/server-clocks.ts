@@ -10,35 +10,35 @@ export class ServerClocks {
 
   /**
    * Converts a local instant to the earliest or the latest possible one of a server's clock, in
-   * microseconds; 0 if unknown.
+   * microseconds; undefined if its clock is unknown.
    */
-  at(server: string, localMs: number, bound: 'earliest' | 'latest'): number {
+  at(server: string, localMs: number, bound: 'earliest' | 'latest'): number | undefined {
     const ahead = this.#ahead.get(server)
-    return ahead === undefined ? 0 : Math.round(ahead[bound === 'earliest' ? 0 : 1] + localMs * 1000)
+    return ahead && Math.round(ahead[bound === 'earliest' ? 0 : 1] + localMs * 1000)
   }
 
   /**
    * Converts a local instant to epoch milliseconds of a server, the earliest possible; by the
-   * server heard last if its own clock is unknown, 0 if all are.
+   * server heard last if its own clock is unknown, undefined if all are.
    */
-  dateAt(server: string, localMs: number): number {
+  dateAt(server: string, localMs: number): number | undefined {
     const [min] = this.#ahead.get(server) ?? this.#last ?? []
-    return min === undefined ? 0 : min / 1000 + localMs
+    return min === undefined ? undefined : min / 1000 + localMs
   }
 
   /**
    * Returns the earliest or the latest local instant, in milliseconds, at which a server's clock
-   * can have shown a time.
+   * can have shown a time; undefined if its clock is unknown.
    */
-  localMs(server: string, shownUs: number, bound: 'earliest' | 'latest'): number {
+  localMs(server: string, shownUs: number, bound: 'earliest' | 'latest'): number | undefined {
     const ahead = this.#ahead.get(server)
-    return (shownUs - (ahead === undefined ? shownUs : ahead[bound === 'earliest' ? 1 : 0])) / 1000
+    return ahead && (shownUs - ahead[bound === 'earliest' ? 1 : 0]) / 1000
   }
 
-  /** Returns the milliseconds between the earliest and the latest; 0 if unknown. */
-  spreadMs(server: string): number {
-    const [min, max] = this.#ahead.get(server) ?? [0, 0]
-    return (max - min) / 1000
+  /** Returns the milliseconds between the earliest and the latest; undefined if its clock is unknown. */
+  spreadMs(server: string): number | undefined {
+    const ahead = this.#ahead.get(server)
+    return ahead && (ahead[1] - ahead[0]) / 1000
   }
 
   /** Records what a server's clock showed between two local instants. */

@@ -2,12 +2,14 @@ import { randomUUID } from 'node:crypto'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { gatewaysKey, type KeyFilter, mergedKey, summariesKey } from '../key.ts'
 import type { Quota } from '../quota.ts'
-import type { Allowance, Charge, Merge, OwnCalls } from '../store.ts'
+import type { SharedFields } from '../shared-fields.ts'
+import type { Allowance, Charge, Merge, OwnCalls, RemoteStore } from '../store.ts'
 import { createConnection, type RedisStoreOptions } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 import { hashTag } from './hash-slot.ts'
 import { assertRoom, isOutOfMemory } from './info.ts'
 import { createMarks } from './marks.ts'
+import type { loginOf } from './options.ts'
 import { createRedisFields } from './shared-fields.ts'
 import { createScripts, GATEWAY_LIFE_MS } from './scripts.ts'
 
@@ -20,7 +22,35 @@ const MAX_SUMMARIES = 1000
  */
 const SUMMARY_LIFE_MS = 10_000
 
-export type RedisStore = ReturnType<typeof createRedisStore>
+/** Timeout of what no request waits for, in milliseconds: the pages of a scan, and summaries. */
+const SLOW_TIMEOUT_MS = 10_000
+
+/** The summary of another gateway, by its id. */
+interface SharedSummary {
+  readonly field: string
+  readonly summary: string
+  readonly ageMs: number
+}
+
+/** Counters and overrides in a Redis that all gateways share. */
+export interface RedisStore extends RemoteStore {
+  /**
+   * Connects. Resolves with false while a server is unavailable, and retries; rejects with a
+   * StoreConfigError if Redis contradicts the configuration and time does not change that.
+   */
+  connect(): Promise<boolean>
+  /** Warns of commands that Redis refuses to the gateway's user. */
+  warnOfRefused(): Promise<void>
+  readonly overrides: SharedFields
+  /**
+   * Writes the summary of a gateway, and returns those of the other gateways, not checked, with
+   * their ages by Redis's clock. Deletes old and damaged fields, and all of too many. Rejects if
+   * Redis does not answer.
+   */
+  shareSummary(sent: readonly [gateway: string, summary: string]): Promise<readonly SharedSummary[]>
+  /** Makes new connections use another login; those that are open stay. */
+  renew(login: ReturnType<typeof loginOf>): void
+}
 
 type Registration = Awaited<ReturnType<ReturnType<typeof createScripts>['register']>>
 /** Uncertainty of the expiry of registrations, in milliseconds. */
@@ -44,12 +74,12 @@ function outdatedSince(before: Registration, { seenAt, ownBefore, anyBefore }: R
  * Creates a store in a Redis that all gateways share: a server, behind Sentinel, or a Cluster. A
  * command that cannot be sent at once fails.
  */
-export function createRedisStore(options: RedisStoreOptions) {
+export function createRedisStore(options: RedisStoreOptions): RedisStore {
   const connection = createConnection(options)
   const { client, explain } = connection
   const { commands } = client
   const { prefix, id = randomUUID(), timeoutMs = 60_000, clock = SYSTEM_CLOCK } = options
-  const { within: scanWithDeadline } = createDeadlines(10_000, clock)
+  const { within: withinSlowTimeout } = createDeadlines(SLOW_TIMEOUT_MS, clock)
   const scripts = createScripts(connection, options, id)
   const marks = createMarks({
     timeoutMs,
@@ -77,7 +107,7 @@ export function createRedisStore(options: RedisStoreOptions) {
   async function* find({ named, glob, matches }: KeyFilter, signal?: AbortSignal) {
     connection.assertConfigured()
     const counts = await Promise.all(
-      named.map((key) => scanWithDeadline(() => explain(commands.exists(key), client.server(key)))),
+      named.map((key) => withinSlowTimeout(() => explain(commands.exists(key), client.server(key)))),
     )
     yield named.filter((_, i) => counts[i]! > 0)
     if (glob === undefined) return
@@ -90,19 +120,15 @@ export function createRedisStore(options: RedisStoreOptions) {
       do {
         signal?.throwIfAborted()
         const page = () => explain(node.scan(cursor, 'MATCH', glob, 'COUNT', 1000), server)
-        const [next, keys] = await scanWithDeadline(page)
+        const [next, keys] = await withinSlowTimeout(page)
         yield keys.filter((key) => matches(key) && !named.includes(key))
         cursor = next
       } while (cursor !== '0')
     }
   }
 
-  const store = {
+  const store: RedisStore = {
     listen: scripts.listen,
-    /**
-     * Connects. Resolves with false while a server is unavailable, and retries; rejects with a
-     * StoreConfigError if Redis contradicts the configuration and time does not change that.
-     */
     connect: () =>
       connection.connect(() => Promise.all(store.servers().map((server) => store.probe(server)))),
 
@@ -150,19 +176,15 @@ export function createRedisStore(options: RedisStoreOptions) {
     },
 
     overrides: createRedisFields(connection, options),
-    /**
-     * Writes the summary of a gateway, and returns those of the other gateways, not checked, with
-     * their ages by Redis's clock. Deletes old and damaged fields, and all of too many. Rejects if
-     * Redis does not answer.
-     */
-    async shareSummary([gateway, summary]: readonly [string, string]) {
-      const nowMs = Math.round(store.dateAt(summaries, clock.now()))
-      if (nowMs === 0) throw new Error('Redis has not answered yet.')
+    async shareSummary([gateway, summary]) {
+      const date = store.dateAt(summaries, clock.now())
+      if (date === undefined) throw new Error('Redis has not answered yet.')
+      const nowMs = Math.round(date)
       summarized = gateway
       const written = commands.hset(summaries, gateway, `${nowMs} ${summary}`)
       const expiring = commands.pexpire(summaries, SUMMARY_LIFE_MS)
       const asked = [commands.hgetall(summaries), written, expiring] as const
-      const [fields] = await scanWithDeadline(() => explain(Promise.all(asked), client.server(summaries)))
+      const [fields] = await withinSlowTimeout(() => explain(Promise.all(asked), client.server(summaries)))
       const all = Object.entries(fields).map(([field, value]) => {
         const [at = ''] = value.split(' ', 1)
         return { field, summary: value.slice(at.length + 1), ageMs: nowMs - Number(at) }
@@ -178,8 +200,8 @@ export function createRedisStore(options: RedisStoreOptions) {
     reconnect: connection.reconnect,
     isFull: isOutOfMemory,
     renew: client.renew,
-    spreadMs: (key: string): number => scripts.clocks.spreadMs(client.server(key)),
-    dateAt: (key: string, localMs: number) => scripts.clocks.dateAt(client.server(key), localMs),
+    spreadMs: (key) => scripts.clocks.spreadMs(client.server(key)),
+    dateAt: (key, localMs) => scripts.clocks.dateAt(client.server(key), localMs),
 
     /**
      * Registers this gateway with a server. Resolves if the server can decide calls, or has left the

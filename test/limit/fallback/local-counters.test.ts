@@ -13,7 +13,7 @@ interface Sent {
 }
 
 /** Creates local counters; `next` starts the hand-over, and returns the next merge that was sent. */
-function create(clock: Clock, dateAt = () => 0) {
+function create(clock: Clock, dateAt: () => number | undefined = () => undefined) {
   const sent: Sent[] = []
   const merge = (merge: Merge) =>
     new Promise<Charge>((resolve, reject) => {

@@ -100,7 +100,7 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     slot: () => 0,
     id: 'gateway',
     spreadMs: () => 0,
-    dateAt: () => 0,
+    dateAt: () => undefined,
     reconnect: (server) => void reconnected.push(server),
     isFull: ({ message }) => message.startsWith('OOM'),
   }

@@ -1,0 +1,37 @@
+import type { Clock } from '../../runtime/clock.ts'
+import type { BatchedDecision } from './question.ts'
+
+/** Decisions of one hash slot, which are sent together. */
+export type Batch = readonly BatchedDecision[]
+
+/** Maximum decisions of a batch. With larger ones, Redis and the gateway take turns being idle. */
+const MAX_BATCH = 24
+
+/**
+ * Collects the decisions of one iteration of the event loop by their hash slots, and sends those of
+ * each slot at its end, or once they are as many as a batch may have.
+ */
+export function createBatches(slotOf: (key: string) => number, send: (batch: Batch) => void, clock: Clock) {
+  let batches = new Map<number, BatchedDecision[]>()
+
+  function sendAll(): void {
+    const gathered = batches
+    batches = new Map()
+    for (const batch of gathered.values()) send(batch)
+  }
+
+  return {
+    /** Adds a decision to the batch of its slot. The configuration ensures that its keys share one. */
+    add(decision: BatchedDecision): void {
+      const slot = slotOf(decision.quotas[0]!.key)
+      let batch = batches.get(slot)
+      if (batch === undefined) {
+        if (batches.size === 0) clock.soon(sendAll)
+        batches.set(slot, (batch = []))
+      }
+      if (batch.push(decision) < MAX_BATCH) return
+      batches.delete(slot)
+      send(batch)
+    },
+  }
+}

@@ -5,6 +5,7 @@ import { type Leases, storedUntil } from '../leases.ts'
 import { admits, type KeyedWindow, type Quota, type Verdict, verdictOf } from '../quota.ts'
 import {
   type Allowance,
+  allowanceAt,
   allowanceOf,
   type Charge,
   chargeOf,
@@ -21,6 +22,9 @@ import { createKeys } from './keys.ts'
 const MIN_SPREAD_MS = 10
 /** Maximum merges under way: Redis decides calls between them. A merge of 1000 calls takes it 2 ms. */
 const MERGES_AT_ONCE = 4
+
+/** An access counts as a limit that has admitted its one call. */
+const OF_ACCESS = { admitted: true, limit: 1 } as const
 
 /** A quota of a call, and what is known of its key. */
 interface Found {
@@ -80,23 +84,38 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
 
   function allowance(found: Found, gateways: number, at: number, charging: boolean): Allowance {
     const { quota, state, verdict } = found
-    const { cost = 1 } = quota
-    if (state === undefined) {
-      const part = { ...quota, limit: perGateway(quota.limit, gateways) }
-      return leases.allowance(part, verdict !== 'none', epochMs(at / 1000), !charging)
-    }
+    if (state !== undefined) return allowanceInWindow(quota, state, verdict, gateways, at)
+    const part = { ...quota, limit: perGateway(quota.limit, gateways) }
+    return leases.allowance(part, verdict !== 'none', epochMs(at / 1000), !charging)
+  }
+
+  function allowanceInWindow(
+    quota: Quota,
+    state: KeyState,
+    verdict: Verdict,
+    gateways: number,
+    at: number,
+  ): Allowance {
+    const { cost = 1, calendar } = quota
+    const limit = perGateway(quota.limit, gateways, cost)
     const roomAt = (atUs: number): number =>
       state.countIn(frameOf(quota.limit, quota, atUs), gateways, cost).room
-    const limit = perGateway(quota.limit, gateways, cost)
     const remaining = Math.max(0, roomAt(at))
-    const isUnused = remaining === limit && limit >= cost
-    const wanted = verdict === 'none' ? cost : remaining + 1
-    // Room grows at the end of a calendar period, or when a call leaves: all have left by the end of one window.
-    const latest = at + Math.ceil((quota.windowMs + state.spreadMs) * 1000)
-    const { endUs } = frameOf(quota.limit, quota, at)
-    const grows = endUs ?? (isUnused ? at : search(at + 1, latest, (atUs) => roomAt(atUs) >= wanted))
-    const resetAt = quota.calendar?.periodAt(dateMs(quota.key, at)).endMs ?? epochMs(grows / 1000)
-    const waitMs = (grows - at) / 1000
+    /** Returns when the call can pass, or when more calls can, in microseconds of the local clock. */
+    function growsAt(): number {
+      // All calls of a calendar period leave at its end.
+      const { endUs } = frameOf(quota.limit, quota, at)
+      if (endUs !== undefined) return endUs
+      const isUnused = remaining === limit && limit >= cost
+      if (isUnused) return at
+      const wantedRoom = verdict === 'none' ? cost : remaining + 1
+      // All calls have left by the end of one window.
+      const emptyAt = at + Math.ceil((quota.windowMs + state.spreadMs) * 1000)
+      return search(at + 1, emptyAt, (atUs) => roomAt(atUs) >= wantedRoom)
+    }
+    const growsUs = growsAt()
+    const resetAt = calendar?.periodAt(dateMs(quota.key, at)).endMs ?? epochMs(growsUs / 1000)
+    const waitMs = (growsUs - at) / 1000
     return allowanceOf({ ...quota, limit }, verdict !== 'none', limit - remaining, resetAt, waitMs)
   }
 
@@ -133,12 +152,13 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
 
   /** Records an answer of the store, and returns it. `askedMs` is the local instant of a question with leases. */
   function answered(quotas: readonly Quota[], charge: Charge, askedMs = 0): Charge {
-    const { allowances, proof, admitted, localMs = clock.now(), lease } = charge
+    const { admitted, localMs = clock.now(), lease } = charge
     // Another gateway may have been admitted since the last answer.
     const mayHaveCharged = admitted || gatewaysNow() > 1
-    let next = 0
-    for (const quota of quotas) {
-      const allowance = quota.isProof ? proof! : allowances[next++]!
+    const proofAt = quotas.findIndex(({ isProof }) => isProof)
+    for (let i = 0; i < quotas.length; i++) {
+      const quota = quotas[i]!
+      const allowance = allowanceAt(charge, i, proofAt)
       if (quota.isConcurrent) {
         if (lease !== undefined && admitted && allowance.admitted)
           holdStored(quota, lease, allowance, askedMs)
@@ -147,7 +167,7 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
       if (!isTracked(quota)) continue
       keys.know(quota, quota.key).stored.record(quota, allowance, localMs, mayHaveCharged, admitted)
       if (quota.access === undefined) continue
-      const access = { admitted: true, limit: 1, ...allowance.access! }
+      const access = { ...OF_ACCESS, ...allowance.access! }
       keys.know(quota, quota.access.key).stored.record(quota.access, access, localMs, mayHaveCharged)
     }
     return charge

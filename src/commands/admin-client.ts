@@ -8,15 +8,15 @@ import { readSecret, readText, secretFile } from '../config/text.ts'
 import { mapTexts, substitute } from '../config/yaml/source.ts'
 import { isObject, type JsonObject, parseObject } from '../runtime/json.ts'
 import { adminTls } from './admin-tls.ts'
-import { type Args, fileOf, type Io, MAX_PORT, textOf, UsageError, writeLines } from './io.ts'
+import { type Args, MAX_PORT, textOf, UsageError } from './args.ts'
+import { fileOf } from './configuration.ts'
+import type { Io } from './io.ts'
 
 export type Admin = Awaited<ReturnType<typeof findAdmin>>
 
 export class NoAnswer extends Error {}
 
 const TIMEOUT_MS = 5000
-/** Timeout of `sluice health`; container engines wait three seconds or more. */
-const HEALTH_TIMEOUT_MS = 2000
 
 /**
  * Finds the admin listener by its flags, else by the section `admin` of the file; ADMIN_TOKEN, or
@@ -99,7 +99,7 @@ interface Options {
 }
 
 /** Sends a request to the admin listener; rejects with a NoAnswer if it does not answer. */
-async function request({ url, token, tls, problem }: Admin, path: string, options: Options) {
+export async function request({ url, token, tls, problem }: Admin, path: string, options: Options) {
   const { method = 'GET', body, timeoutMs = TIMEOUT_MS } = options
   const signal = AbortSignal.timeout(timeoutMs)
   const { request: send } = url.startsWith('https:') ? await import('node:https') : http
@@ -147,19 +147,4 @@ export async function ask<T>(admin: Admin, path: string, options: Options = {}):
   if ([400, 404, 409].includes(status) && detail !== undefined) throw new UsageError(detail)
   const reason = detail ?? `it returns ${status}, unlike an admin listener of this version.`
   throw new Error(`The gateway at ${url} cannot do this: ${reason}`)
-}
-
-/**
- * Runs `sluice health`: prints the response to `/healthz`, or with `--ready` to `/readyz`; rejects
- * unless it is a 200.
- */
-export async function run(args: Args, io: Io, timeoutMs = HEALTH_TIMEOUT_MS): Promise<void> {
-  const admin = await findAdmin(args, io)
-  const path = args['ready'] === true ? '/readyz' : '/healthz'
-  // Sends no secret, and an expired certificate is no reason to restart a container: not verified.
-  const tls = { ...admin.tls, rejectUnauthorized: false }
-  const { status, text } = await request({ ...admin, tls, token: undefined }, path, { timeoutMs })
-  const answer = text.slice(0, 500).trim().replaceAll(/\s+/g, ' ')
-  if (status !== 200) throw new Error(`${admin.url} answers ${status}: ${answer}`)
-  writeLines(io.stdout, args['json'] === true ? JSON.stringify({ status, answer }) : answer)
 }

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs'
 import type { ConnectionOptions } from 'node:tls'
 import { reason } from '../config/text.ts'
-import { type Args, type Io, textOf, UsageError } from './io.ts'
+import { type Args, textOf, UsageError } from './args.ts'
+import type { Io } from './io.ts'
 
 const FIRST_CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/
 

@@ -12,7 +12,9 @@ import { problemLine } from '../config/yaml/issue.ts'
 import { mapTexts, readSource, substitute } from '../config/yaml/source.ts'
 import { describeTopology } from '../limit/redis/options.ts'
 import { formatList, formatParagraphs, formatTable, formatWindow, pluralize } from './format.ts'
-import { type Args, type Io, load, overridesOf, print, textOf } from './io.ts'
+import { type Args, textOf } from './args.ts'
+import { load, overridesOf } from './configuration.ts'
+import { type Io, print } from './io.ts'
 import { assertTracingPackages } from './tracing-packages.ts'
 
 /**

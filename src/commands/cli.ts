@@ -3,23 +3,20 @@ import { type ConfigError, type LocatedIssue, nearest } from '../config/yaml/iss
 import { VERSION } from '../runtime/package.ts'
 import { REVISION } from '../runtime/revision.ts'
 import * as flags from './flags.ts'
-import { type Args, type Io, UsageError, writeLines } from './io.ts'
+import { type Args, UsageError } from './args.ts'
+import { type Io, writeLines } from './io.ts'
 
 /** The commands. Their modules are imported when they run, so that `--help` is fast. */
 const COMMANDS = {
   start: ['Start the gateway', flags.startFlags, () => import('./start.ts')],
   init: ['Write a configuration', flags.initFlags, () => import('./init/command.ts')],
   check: ['Show a configuration, or its mistakes', flags.checkFlags, () => import('./check.ts')],
-  health: ['Ask a gateway whether it is up', flags.healthFlags, () => import('./admin-client.ts')],
+  health: ['Ask a gateway whether it is up', flags.healthFlags, () => import('./health.ts')],
   explain: ['Show what a request gets, and why', flags.explainFlags, () => import('./explain.ts')],
   limits: ['Control the limits of callers', flags.limitsFlags, () => import('./limits/command.ts')],
   replay: ['Apply limits to logged calls', flags.replayFlags, () => import('./replay/replay.ts')],
   sandbox: ['Start with sample backends', flags.sandboxFlags, () => import('./sandbox/sandbox.ts')],
-  schema: [
-    'Print the JSON Schema of the configuration',
-    flags.schemaFlags,
-    async () => ({ run: (await import('./init/command.ts')).runSchema }),
-  ],
+  schema: ['Print the JSON Schema of the configuration', flags.schemaFlags, () => import('./schema.ts')],
   completion: ['Print a completion script', {}, () => import('./completion.ts')],
 } as const
 /** The words that a command accepts. */

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
 import { packageFile } from '../runtime/package.ts'
-import { type Args, type Io, positionals, UsageError } from './io.ts'
+import { type Args, positionals, UsageError } from './args.ts'
+import type { Io } from './io.ts'
 
 /** Prints the completion script of a shell, by default of the one that the variable SHELL names. */
 export async function run(args: Args, { env, stdout }: Io): Promise<void> {

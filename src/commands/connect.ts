@@ -17,7 +17,8 @@ import { keysFrom } from '../process/open-authentication.ts'
 import { type Address, createAddresses, createConnect } from '../upstream/addresses.ts'
 import type { Upstream } from '../upstream/upstream.ts'
 import { formatList, formatTable, pluralize } from './format.ts'
-import { type Args, type Io, print } from './io.ts'
+import type { Args } from './args.ts'
+import { type Io, print } from './io.ts'
 
 /** The result for one server or certificate that a configuration names. `message` has the remedy of a failure. */
 interface Finding {

@@ -3,7 +3,9 @@ import { secretParts } from '../policy/parameter-kinds.ts'
 import { digestOf, shortenDigest } from '../policy/secret-values.ts'
 import { type ExplainedToken, explainToken } from '../process/explain-token.ts'
 import { formatParagraphs, formatRows, formatTable } from './format.ts'
-import { type Args, type Io, load, loadOptionsOf, positionals, print, textOf, UsageError } from './io.ts'
+import { type Args, positionals, textOf, UsageError } from './args.ts'
+import { load, loadOptionsOf } from './configuration.ts'
+import { type Io, print } from './io.ts'
 
 /** Maximum bytes of the file: several times the longest token that a gateway accepts. */
 const MAX_BYTES = 64 * 1024

@@ -5,7 +5,9 @@ import { wordOf } from '../policy/words.ts'
 import { explain, parseQuestion } from '../admin/requests/explain.ts'
 import { ask, findAdmin, NoAnswer } from './admin-client.ts'
 import { formatList, formatParagraphs, formatRows, formatTable, formatWindow, pluralize } from './format.ts'
-import { type Args, type Io, load, positionals, print, textOf, writeLines } from './io.ts'
+import { type Args, positionals, textOf } from './args.ts'
+import { load } from './configuration.ts'
+import { type Io, print, writeLines } from './io.ts'
 
 /**
  * Prints what a request gets, and why, from the running gateway, or from the file with `--offline`

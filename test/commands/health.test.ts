@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { run } from '../../src/commands/admin-client.ts'
+import { run } from '../../src/commands/health.ts'
 import type { Io } from '../../src/commands/io.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { startGateway, type TestGateway } from '../helpers/gateway.ts'

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { OVERRIDES } from '../../src/commands/flags.ts'
-import { overridesOf } from '../../src/commands/io.ts'
+import { overridesOf } from '../../src/commands/configuration.ts'
 import { completed, load, mistakesIn } from './load-text.ts'
 
 describe('the environment', () => {

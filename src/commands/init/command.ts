@@ -3,9 +3,13 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { discover } from '../../authenticate/token/key-set.ts'
 import { loadConfig } from '../../config/load.ts'
-import { jsonSchema, teamJsonSchema } from '../../config/schema.ts'
-import { type Args, DEFAULT_FILE, fillIn, type Io, print, programOf, shellWord } from '../io.ts'
-import { textOf, UsageError, writeLines } from '../io.ts'
+import { jsonSchema } from '../../config/schema.ts'
+import { type Args, textOf, UsageError } from '../args.ts'
+import { DEFAULT_FILE } from '../configuration.ts'
+import { fillIn } from '../fill-in.ts'
+import { type Io, print, writeLines } from '../io.ts'
+import { programOf, shellWord } from '../program.ts'
+import { formatSchema } from '../schema.ts'
 import { hasTokens, type InitSettings, matchesOf, MEMORY, promptForMissing } from './prompts.ts'
 
 const DISCOVERY_MS = 2000
@@ -48,16 +52,8 @@ export async function run(args: Args, io: Io): Promise<void> {
   const schema = join(dirname(file), SCHEMA)
   // The file may have been made since.
   await writeFile(file, text, { flag: overwrites ? 'w' : 'wx' })
-  await runSchema({ output: schema }, io)
+  await writeFile(schema, formatSchema(jsonSchema()))
   print(io, args, { file, schema }, () => `Wrote ${file}, and ${SCHEMA} for editors.\n${steps}`)
-}
-
-export async function runSchema(args: Args, { stdout }: Io): Promise<void> {
-  const file = textOf(args, 'output')!
-  const schema = args['team'] === true ? teamJsonSchema() : jsonSchema()
-  const text = `${JSON.stringify(schema, undefined, 2)}\n`
-  if (file === '-') stdout.write(text)
-  else await writeFile(file, text)
 }
 
 /** Splits the credentials from the URL of Redis. The password is not written. */

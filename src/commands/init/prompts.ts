@@ -3,7 +3,8 @@ import { checkServer, SERVER } from '../../config/sections/listeners.ts'
 import { fetchedUrl, isHttpUrl, issuer, origin } from '../../config/sections/texts.ts'
 import { choice, stringThat, text } from '../../config/sections/values.ts'
 import { initFlags, KINDS, PROVIDERS } from '../flags.ts'
-import { type Args, type Io, textOf, UsageError } from '../io.ts'
+import { type Args, textOf, UsageError } from '../args.ts'
+import type { Io } from '../io.ts'
 
 export const matchesOf = (text: string): readonly string[] =>
   text.split(';').flatMap((match) => match.trim() || [])

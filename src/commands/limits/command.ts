@@ -7,7 +7,8 @@ import type { CallerReport, Changed, ResetResult } from '../../admin/requests/op
 import type { Overview } from '../../admin/overview/overview.ts'
 import { type Admin, ask, findAdmin } from '../admin-client.ts'
 import { cell, formatList, formatParagraphs, formatRows, formatWindow, pluralize } from '../format.ts'
-import { type Args, interruption, type Io, positionals, print, UsageError } from '../io.ts'
+import { type Args, positionals, UsageError } from '../args.ts'
+import { interruption, type Io, print } from '../io.ts'
 import { setLimits } from './set.ts'
 
 type Overrides = { readonly overrides: readonly ListedOverride[] }

@@ -4,7 +4,8 @@ import { isNamedPart } from '../../policy/counted-caller.ts'
 import { instant } from '../../runtime/instant.ts'
 import type { SettingResult } from '../../admin/requests/operator-api.ts'
 import { type Admin, ask } from '../admin-client.ts'
-import { type Args, type Io, print, textOf, UsageError, writeLines } from '../io.ts'
+import { type Args, textOf, UsageError } from '../args.ts'
+import { type Io, print, writeLines } from '../io.ts'
 
 const FORM = 'LIMIT=N with a whole number, such as requests=5000, or LIMIT=default'
 const durationSchema = duration('1s', '3650d')

@@ -1,7 +1,8 @@
 import { isRequestId } from '../../gateway/request-id.ts'
 import { type JsonObject, parseObject } from '../../runtime/json.ts'
 import { formatParagraphs, pluralize } from '../format.ts'
-import { type Args, type Io, positionals, print, textOf, UsageError } from '../io.ts'
+import { type Args, positionals, textOf, UsageError } from '../args.ts'
+import { type Io, print } from '../io.ts'
 import { MAX_LINE_CHARS, readLines } from '../replay/logs.ts'
 import { sentencesOf } from './sentences.ts'
 

@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { HIDDEN_FIELDS } from './own-fields.ts'
 import type { Reply } from './reply.ts'
 import { type Match, METHODS, ROUTABLE_METHODS, type Route } from './router.ts'
 
@@ -30,13 +31,9 @@ export interface Cors {
 
 export const ALLOW_ORIGIN = 'access-control-allow-origin'
 
-/** Fields of the gateway that browsers hide from pages of other origins, besides that of the request id. */
-const EXPOSED =
-  'X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy, Retry-After, WWW-Authenticate'
-
 /** Compiles settings; `requestId` is the name of the field of the request id. */
 export function createCors({ origins, credentials, maxAgeMs }: CorsSettings, requestId: string): Cors {
-  const expose = ['Access-Control-Expose-Headers', `${EXPOSED}, ${requestId}`]
+  const expose = ['Access-Control-Expose-Headers', [...HIDDEN_FIELDS, requestId].join(', ')]
   const credentialFields = credentials ? ['Access-Control-Allow-Credentials', 'true'] : []
   const fieldsOf = (origin: string): CorsFields => {
     const allow = ['Access-Control-Allow-Origin', origin, ...credentialFields]

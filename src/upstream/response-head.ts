@@ -1,14 +1,10 @@
 import type { CorsFields } from '../downstream/cors.ts'
+import { isRateLimitField } from '../downstream/own-fields.ts'
 import { HOP_BY_HOP, namedByConnection, nameSet } from '../downstream/request-fields.ts'
 import { memoize } from '../runtime/memoize.ts'
 import { challengesConnection } from './bound-schemes.ts'
 import { addCorsFields } from './cors-fields.ts'
 
-/** Response fields that the gateway replaces on limited routes. */
-const RATE_LIMIT = nameSet(`
-  ratelimit ratelimit-limit ratelimit-policy ratelimit-remaining ratelimit-reset
-  x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset
-`)
 /** Response fields that may name how the server has authenticated the caller, or wants to. */
 const CHALLENGES = nameSet('authentication-info www-authenticate')
 /** Response fields of servers that authenticate connections (`Proxy-Support`: RFC 4559 section 6). */
@@ -49,7 +45,7 @@ export function createResponseFields(requestId: string, isSecure = false): Respo
   function kindOf(name: string): ResponseFieldKind {
     const lower = name.toLowerCase()
     if (lower === idField) return 'request-id'
-    if (RATE_LIMIT.has(lower)) return 'rate-limit'
+    if (isRateLimitField(lower)) return 'rate-limit'
     if (CHALLENGES.has(lower)) return 'challenge'
     if (SESSIONS.has(lower)) return 'session'
     if (lower === 'strict-transport-security') return 'transport-security'

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { type Decision, longestWait } from '../../src/limit/decision.ts'
 import { decisionHeaders, draftHeaders, exceeded } from '../../src/gateway/rate-limit-fields.ts'
 import type { Allowance } from '../../src/limit/store.ts'
+import { HIDDEN_FIELDS, isRateLimitField, isSetByGateway } from '../../src/downstream/own-fields.ts'
 import { fieldsOf } from '../helpers/fields.ts'
 
 const AT = Date.UTC(2026, 10, 21, 10, 15, 30, 123)
@@ -205,4 +206,19 @@ describe('the headers of the draft', () => {
   test('the draft’s headers are empty if nothing was counted', () => {
     expect(headersOf()).toEqual([])
   })
+})
+
+test('every field of a refusal replaces that of the upstream, or is the gateway’s own, and is exposed', () => {
+  const written = fieldsOf(
+    decisionHeaders(refused({ ...requests, admitted: false })) +
+      draftHeaders(refused({ ...requests, admitted: false }), [{ ...requests, key: 'a', access: undefined }]),
+  )
+  const names = written.filter((_, i) => i % 2 === 0)
+  expect(names).toContain('Retry-After')
+  expect(names).toContain('RateLimit-Policy')
+  for (const name of names) {
+    expect(HIDDEN_FIELDS).toContain(name)
+    expect(isSetByGateway(name.toLowerCase()), name).toBe(true)
+    expect(isRateLimitField(name.toLowerCase()), name).toBe(name !== 'Retry-After')
+  }
 })

@@ -7,7 +7,8 @@ import { HOP_BY_HOP } from '../../downstream/request-fields.ts'
 import { issueAt, issueAtKey, mustBe, oneOf } from '../yaml/issue.ts'
 import { calls, conditions, keyParts, together, value } from './limit-values.ts'
 import { WINDOW, window, windowOrCalendar } from './limit-values.ts'
-import { headerFields, SET_BY_GATEWAY } from './texts.ts'
+import { isSetByGateway } from '../../downstream/own-fields.ts'
+import { headerFields } from './texts.ts'
 import { atKey, bool, choice, crossField, exclusive, int, list, named } from './values.ts'
 import { section, text } from './values.ts'
 
@@ -46,7 +47,7 @@ const refusal = section(
     for (const name of Object.keys(headers)) {
       const lower = name.toLowerCase()
       const isOfBody = lower === 'content-type' && body === undefined
-      if (isOfBody || SET_BY_GATEWAY.test(lower) || HOP_BY_HOP.has(lower))
+      if (isOfBody || isSetByGateway(lower) || HOP_BY_HOP.has(lower))
         yield issueAtKey(['headers', name], 'is set by the gateway itself; remove it')
     }
   },

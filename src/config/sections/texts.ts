@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import { z } from 'zod'
+import { isSetByGateway } from '../../downstream/own-fields.ts'
 import { parsePublicUrl } from '../../downstream/public-url.ts'
 import { parseHost } from '../../downstream/target.ts'
 import {
@@ -137,9 +138,6 @@ export const headerFields = z.record(
   mustBe('a mapping of header fields to their values'),
 )
 
-/** Fields that the gateway sets in responses. */
-export const SET_BY_GATEWAY = /^(?:x-)?ratelimit(?:-|$)|^(?:retry-after|cache-control|content-length|date)$/
-
 /** Schema of the field in which a trusted proxy reports the certificate of a TLS client. */
 export const certificateFieldName = stringThat((field) => {
   const action = decideAction(field.toLowerCase())
@@ -181,7 +179,7 @@ export const countedFieldIssue = (field: string): boolean | string =>
  */
 export function fieldIssue(field: string): boolean | string {
   const name = field.toLowerCase()
-  if (decideAction(name) !== 'keep' || SET_BY_GATEWAY.test(name))
+  if (decideAction(name) !== 'keep' || isSetByGateway(name))
     return 'is a field that the gateway itself reads, sets or drops; name another'
   return FIELD.test(name)
 }

@@ -1,4 +1,3 @@
-// oxlint-disable-next-line no-restricted-imports -- a hash is pure
 import { hash } from 'node:crypto'
 import type { Params, Route } from '../downstream/router.ts'
 import { parseObject } from '../runtime/json.ts'

@@ -1,4 +1,3 @@
-// oxlint-disable-next-line no-restricted-imports -- a hash is pure
 import { createHash } from 'node:crypto'
 import { networkOf } from '../runtime/address.ts'
 import { decodeSegment, foldCase } from '../downstream/target.ts'

@@ -48,11 +48,16 @@ export interface Limit extends KeyedLimit, Conditional {
   readonly shadow: boolean
   /** The kinds of the team whose file has the limit; undefined for the main file. */
   readonly parameters?: Parameters | undefined
-  /**
-   * Announced changes of `limit`, in the order in which they take effect. Instants are epoch
-   * milliseconds.
-   */
-  readonly changes: readonly Readonly<Record<'announcedAt' | 'fromAt' | 'limit', number>>[]
+  /** Announced changes of `limit`, in the order in which they take effect. */
+  readonly changes: readonly Change[]
+}
+
+/** An announced change of a limit. Instants are epoch milliseconds. */
+interface Change {
+  readonly announcedAt: number
+  readonly fromAt: number
+  /** The number of calls from then on. */
+  readonly limit: number
 }
 
 /**

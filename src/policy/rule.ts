@@ -58,7 +58,13 @@ function applied(source: RuleSource, rule: Rule, limit: Limit, key: string, wind
   const { name, shadow, countsSuccess, onOutage, cost, counts, isConcurrent } = limit
   const quota = { name, key, limit: rule.limit, windowMs, shadow, untilAt: rule.untilAt, source }
   if (isConcurrent) return { ...quota, isConcurrent, onOutage }
-  if ((limit.calendar ?? onOutage ?? cost ?? counts) === undefined) return quota
+  const isPlain =
+    limit.calendar === undefined &&
+    countsSuccess === undefined &&
+    onOutage === undefined &&
+    cost === undefined &&
+    counts === undefined
+  if (isPlain) return quota
   return { ...quota, calendar: calendarOf(limit), countsSuccess, onOutage, cost, counts }
 }
 

@@ -1,4 +1,3 @@
-// oxlint-disable-next-line no-restricted-imports -- a hash is pure
 import { hash } from 'node:crypto'
 import { memoize } from '../runtime/memoize.ts'
 

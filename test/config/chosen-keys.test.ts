@@ -38,7 +38,7 @@ const shown = [...filesIn('docs', '.md'), 'README.md']
 it.each([...shipped, ...shown])('$file bounds the keys that callers choose', async ({ text }) => {
   const { config } = await loadConfig({
     file: '-',
-    text: text.replace(/"file:.*?"/, '"${ADMIN_TOKEN}"'),
+    text: text.replaceAll(/"file:.*?"/g, '"${ADMIN_TOKEN}"'),
     env: ENV,
   })
   expect(config.warnings.filter(({ path }) => path.includes('.per['))).toEqual([])

@@ -6,7 +6,15 @@ import { calculateJwkThumbprint, exportJWK, generateKeyPair, SignJWT } from 'jos
 import { beforeAll, describe, expect, it } from 'vitest'
 import { fileOf, sluice } from '../commands/run.ts'
 import { createFolder } from '../helpers/folder.ts'
-import { call, type Call, type LoggingGateway, startLogging, token, yaml } from '../helpers/gateway.ts'
+import {
+  call,
+  type Call,
+  type LoggingGateway,
+  startLogging,
+  token,
+  untilReady,
+  yaml,
+} from '../helpers/gateway.ts'
 import { listenLocally } from '../helpers/local-server.ts'
 import { raw } from '../helpers/raw.ts'
 import { startRedis } from '../helpers/redis.ts'
@@ -151,11 +159,7 @@ async function drive(): Promise<void> {
 beforeAll(async () => {
   config = fileOf(settings())
   gateway = await startLogging(settings(), config)
-  // On a busy machine, the first read of the keys may take longer than its timeout.
-  await until('its keys are read', async () => {
-    const { status } = await call(gateway.adminPort, { path: '/readyz' })
-    return status === 200
-  })
+  await untilReady(gateway)
   await drive()
   const user = `user:${USER}`
   outputs['limits set'] = await run('limits', 'set', user, 'user=50', '--note', 'asked')

@@ -213,3 +213,7 @@ export function call(
     request.end(body)
   })
 }
+
+/** Waits until a gateway is ready: on a busy machine, the first read of an issuer's keys may take longer than its timeout. */
+export const untilReady = ({ adminPort }: Pick<TestGateway, 'adminPort'>): Promise<void> =>
+  until('it is ready', async () => (await call(adminPort, { path: '/readyz' })).status === 200)

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { completed, mistakesIn } from '../../config/load-text.ts'
-import { call, type LoggingGateway, startLogging, yaml } from '../../helpers/gateway.ts'
+import { call, type LoggingGateway, startLogging, untilReady, yaml } from '../../helpers/gateway.ts'
 import { startIntrospection } from '../../helpers/introspection-server.ts'
 import { startIssuer } from '../../helpers/issuer.ts'
 import { codeBlocks, fileText } from '../../helpers/repository.ts'
@@ -34,6 +34,7 @@ async function gatewayOf({ name, settings }: Provider): Promise<[string, Logging
   - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
     }),
   )
+  await untilReady(gateway)
   return [name, gateway]
 }
 const gateways = new Map(await Promise.all(PROVIDERS.map(gatewayOf)))

@@ -13,7 +13,7 @@ import {
   withTests,
 } from '../helpers/process.ts'
 import { freePort } from '../helpers/redis.ts'
-import { startUpstream } from '../helpers/upstream.ts'
+import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 import { fileOf } from './run.ts'
 
@@ -94,6 +94,23 @@ describe('sluice start', () => {
     )
     child.kill('SIGTERM')
     expect(await ended).toBe(0)
+  })
+
+  it('exits with 0 on a signal while Redis is tried', async () => {
+    const { port: redisPort } = await startRawUpstream(() => {})
+    const adminPort = await freePort()
+    const flags = `--port 0 --admin-port ${adminPort} --redis redis://127.0.0.1:${redisPort}`.split(' ')
+    const trying = sluice(['start', '--config', fileOf(yaml({ data: data.url })), ...flags])
+    const status = (path: string) =>
+      call(adminPort, { path }).then(
+        ({ status }) => status,
+        () => undefined,
+      )
+    await until('it is alive', async () => (await status('/healthz')) === 200)
+    expect(await status('/readyz')).toBe(503)
+    trying.kill('SIGHUP')
+    trying.kill('SIGTERM')
+    expect(await trying.ended()).toBe(0)
   })
 
   it('exits at once on a second signal', async () => {

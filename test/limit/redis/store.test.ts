@@ -21,7 +21,7 @@ beforeAll(async () => {
 
 const single = () => redisSubject({ url: server.url }, (_, [name, ...args]) => server.command(name!, ...args))
 
-storeContract('the Redis store', single, { runs: quickly(16, 48), atOnce: 8 })
+storeContract('the Redis store', single, { runs: quickly(8, 48), atOnce: 8 })
 
 storeContract('the Redis store through a limiter', async () => throughLimiter(await single()), {
   remembers: true,

@@ -1,6 +1,6 @@
 import { readFile, stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
-import { readKeySet } from '../authenticate/token/key-set.ts'
+import { readKeySet } from '../authenticate/jose/key-set.ts'
 import { parseObject } from '../runtime/json.ts'
 import { type ReadFile, stampBeforeRead } from './file-stamp.ts'
 import { reason } from './text.ts'

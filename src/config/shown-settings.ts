@@ -1,5 +1,5 @@
 import { stringify } from 'yaml'
-import { redactUrl } from '../authenticate/token/fetch-json.ts'
+import { redactUrl } from '../authenticate/jose/fetch-json.ts'
 import { asList, isObject, type JsonObject } from '../runtime/json.ts'
 import { isSecret, jsonSchema } from './schema.ts'
 import { type Path, writePath } from './yaml/issue.ts'

@@ -4,11 +4,11 @@ import {
   mismatch,
   shown,
   signatureCause,
-} from '../authenticate/token/cause.ts'
-import { hasAudience, needsExtension, timeFault, timesOf, typeOf } from '../authenticate/token/claims.ts'
+} from '../authenticate/jose/cause.ts'
+import { hasAudience, timeFault, timesOf, typeOf } from '../authenticate/token/claims.ts'
 import type { Keys } from '../authenticate/token/jwks.ts'
-import { parseJws, SCHEMES } from '../authenticate/token/jws.ts'
-import { lacksKey } from '../authenticate/token/key-set.ts'
+import { needsExtension, parseJws, SCHEMES } from '../authenticate/jose/jws.ts'
+import { lacksKey } from '../authenticate/jose/key-set.ts'
 import { badRequest, Refusal, serviceUnavailable } from '../errors.ts'
 import { asList, type JsonObject, parseObject } from '../runtime/json.ts'
 import { type ParClient, type ParRules, signingOf } from './clients.ts'

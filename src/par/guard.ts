@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { isName } from '../runtime/json.ts'
 import { badRequest, Refusal } from '../errors.ts'
-import { malformedCause, mismatch } from '../authenticate/token/cause.ts'
+import { malformedCause, mismatch } from '../authenticate/jose/cause.ts'
 import { assertionFault, parseJwt, refuseRequestObject } from './client-jwt.ts'
 import { findClient, type ParClient, type ParRules } from './clients.ts'
 import { decodeComponent, type Form, type Guard, invalidRequest } from './form.ts'

@@ -1,16 +1,7 @@
-import { shown } from '../authenticate/token/cause.ts'
-import {
-  acceptedTypes,
-  type Confirmation,
-  isClientId,
-  type JwtRules,
-  needsExtension,
-  otherClientClaims,
-  readClaims,
-  timeFault,
-  typeOf,
-} from '../authenticate/token/claims.ts'
-import type { Jws } from '../authenticate/token/jws.ts'
+import { needsExtension } from '../authenticate/jose/jws.ts'
+import { shown } from '../authenticate/jose/cause.ts'
+import { acceptedTypes, type Confirmation, isClientId, type JwtRules, otherClientClaims, readClaims, timeFault, typeOf } from '../authenticate/token/claims.ts'
+import type { Jws } from '../authenticate/jose/jws.ts'
 import { readScope } from '../authenticate/token/kept-claims.ts'
 import { KIND_CLAIMS, otherKind } from '../authenticate/token/token-kind.ts'
 import type { Config, Tokens } from '../config/config.ts'

@@ -1,8 +1,8 @@
 import { loggablePath } from '../../downstream/target.ts'
 import { isObject, type JsonObject } from '../../runtime/json.ts'
-import { extensionCause, mismatch, shown } from '../token/cause.ts'
-import { needsExtension } from '../token/claims.ts'
-import { privateMember } from '../token/key-set.ts'
+import { extensionCause, mismatch, shown } from '../jose/cause.ts'
+import { needsExtension } from '../jose/jws.ts'
+import { privateMember } from '../jose/key-set.ts'
 
 /** Returns the parameter of a proof's header that is not accepted, for the log. */
 export function headerCause(header: JsonObject, algorithms: readonly string[]): string {

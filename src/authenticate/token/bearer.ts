@@ -1,13 +1,13 @@
 import { LRUCache } from 'lru-cache'
 import type { Refusal } from '../../errors.ts'
 import { parseObject, withoutNulls } from '../../runtime/json.ts'
+import { malformedCause, mismatch } from '../jose/cause.ts'
+import { type CredentialsError, invalidToken } from '../jose/credentials-error.ts'
+import { parseJws } from '../jose/jws.ts'
 import type { Sender, VerifyProof } from '../proof/dpop.ts'
 import { type BoundToken, createChallenges, createConfirm, type Scheme } from './challenge.ts'
-import type { CredentialsError, Identity, JwtRules, VerifiedToken, Verifying } from './claims.ts'
-import { malformedCause, mismatch } from './cause.ts'
-import { invalidToken, verifyJwt } from './claims.ts'
+import { type Identity, type JwtRules, type VerifiedToken, type Verifying, verifyJwt } from './claims.ts'
 import type { Introspect } from './introspection.ts'
-import { parseJws } from './jws.ts'
 
 export interface TrustedIssuer extends JwtRules {
   /** Realm for `WWW-Authenticate`, which has that of the first issuer. */

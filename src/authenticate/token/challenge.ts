@@ -1,8 +1,9 @@
 import { Refusal, serviceUnavailable } from '../../errors.ts'
-import type { Proof, Sender, VerifyProof } from '../proof/dpop.ts'
-import { invalidProof, PROOF_ALGORITHMS } from '../proof/dpop.ts'
-import { mismatch } from './cause.ts'
-import { type CredentialsError, type Identity, invalidToken, sha256 } from './claims.ts'
+import { mismatch } from '../jose/cause.ts'
+import { type CredentialsError, invalidToken } from '../jose/credentials-error.ts'
+import { sha256 } from '../jose/sha256.ts'
+import { invalidProof, type Proof, PROOF_ALGORITHMS, type Sender, type VerifyProof } from '../proof/dpop.ts'
+import type { Identity } from './claims.ts'
 import { metadataUrl } from './resource-metadata.ts'
 
 export type Scheme = 'bearer' | 'dpop'

@@ -1,10 +1,10 @@
-import { hash } from 'node:crypto'
 import { asList, isName, isObject, type JsonObject } from '../../runtime/json.ts'
-import { extensionCause, mismatch, shown, signatureCause } from './cause.ts'
+import { extensionCause, mismatch, shown, signatureCause } from '../jose/cause.ts'
+import { type CredentialsError, invalidToken } from '../jose/credentials-error.ts'
+import { type Jws, needsExtension } from '../jose/jws.ts'
+import { type KeySet, lacksKey } from '../jose/key-set.ts'
 import type { Keys } from './jwks.ts'
-import type { Jws } from './jws.ts'
 import { type Claims, keptClaims, readScope, readUser } from './kept-claims.ts'
-import { type KeySet, lacksKey } from './key-set.ts'
 import { otherKind } from './token-kind.ts'
 
 /** The client, and the user if any, that an access token identifies. */
@@ -48,22 +48,6 @@ export interface VerifiedToken {
 
 export type Verification = VerifiedToken | CredentialsError
 export type Verifying = Verification | Promise<Verification>
-
-/** An error of credentials (RFC 6750 section 3.1, RFC 9449 section 7.1). */
-export interface CredentialsError {
-  readonly error: 'invalid_request' | 'invalid_token' | 'invalid_dpop_proof' | 'unavailable'
-  /** Text for the caller: ASCII without `"` and `\` (RFC 6750 section 3). */
-  readonly description: string
-  /** The scheme by which the caller should send a token instead. */
-  readonly needed?: 'dpop'
-  /** The underlying error, and the client if the issuer vouches for it; both for the log. */
-  readonly cause?: unknown
-  readonly client?: string
-}
-
-export function invalidToken(description: string, cause?: string): CredentialsError {
-  return { error: 'invalid_token', description, cause }
-}
 
 export function unverifiable(cause: unknown): CredentialsError {
   return { error: 'unavailable', description: 'Access tokens cannot be verified for now.', cause }
@@ -122,15 +106,6 @@ export const acceptedTypes = (type: JwtRules['type']): readonly string[] => TYPE
  */
 export const typeOf = ({ typ = 'jwt' }: JsonObject): string =>
   typeof typ === 'string' ? typ.toLowerCase().replace(/^application\//, '') : ''
-
-/**
- * Returns true if a header needs an extension (RFC 7515 section 4.1.11, RFC 7797), or its `kid` is
- * not a string.
- */
-export function needsExtension(header: JsonObject): boolean {
-  const { kid = '' } = header
-  return typeof kid !== 'string' || 'crit' in header || 'b64' in header || 'zip' in header
-}
 
 /**
  * Verifies a JWT access token (RFC 9068 section 4). Returns a promise, which never rejects, only if
@@ -272,12 +247,5 @@ export function timeFault(claims: JsonObject, leewayMs: number, aheadMs = leeway
 /** Returns the times of a token, and that of this gateway, in seconds, for the log. */
 export const timesOf = ({ iat, nbf, exp }: JsonObject): string =>
   `times: ${JSON.stringify({ iat, nbf, exp, now: Math.floor(Date.now() / 1000) })}`
-
-/**
- * Returns the SHA-256 in base64url: of a token, a certificate, or a key as `canonicalJwk` writes it,
- * whose thumbprint it is (RFC 7638 section 3). jose would take 30 us of processor time for that
- * instead of 1.
- */
-export const sha256 = (data: string | Buffer): string => hash('sha256', data, 'base64url')
 
 export const isClientId = (value: unknown): value is string => isName(value) && value.length <= 255

@@ -1,6 +1,6 @@
 import pLimit from 'p-limit'
 import { Health, type HealthOptions } from '../../health.ts'
-import { type KeyLocation, type KeySet, loadKeys, NoKeys } from './key-set.ts'
+import { type KeyLocation, type KeySet, loadKeys, NoKeys } from '../jose/key-set.ts'
 
 export interface Keys {
   /** Returns the keys as last read; undefined if there are none, or they must be read first. */

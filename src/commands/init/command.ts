@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { discover } from '../../authenticate/token/key-set.ts'
+import { discover } from '../../authenticate/jose/key-set.ts'
 import { loadConfig } from '../../config/load.ts'
 import { jsonSchema } from '../../config/schema.ts'
 import { type Args, textOf, UsageError } from '../args.ts'

@@ -1,3 +1,4 @@
+import { invalidToken } from '../../../src/authenticate/jose/credentials-error.ts'
 import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest'
 import {
   type Authenticate,
@@ -5,9 +6,8 @@ import {
   createDoorkeeper,
   type TrustedIssuer,
 } from '../../../src/authenticate/token/bearer.ts'
-import { invalidToken } from '../../../src/authenticate/token/claims.ts'
 import type { Keys } from '../../../src/authenticate/token/jwks.ts'
-import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
+import { type KeySet, readKeySet } from '../../../src/authenticate/jose/key-set.ts'
 import { Refusal } from '../../../src/errors.ts'
 import { makeKey, startIssuer } from '../../helpers/issuer.ts'
 import { trust } from '../../helpers/trust.ts'

@@ -1,7 +1,7 @@
 import { rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
-import { loadKeys } from '../../../src/authenticate/token/key-set.ts'
+import { loadKeys } from '../../../src/authenticate/jose/key-set.ts'
 import { createKeySource, type KeySource, type KeysOptions } from '../../../src/authenticate/token/jwks.ts'
 import { closeLater } from '../../helpers/closing.ts'
 import { createFolder } from '../../helpers/folder.ts'

@@ -1,7 +1,7 @@
+import { sha256 } from '../../../src/authenticate/jose/sha256.ts'
 import { calculateJwkThumbprint, type JWK } from 'jose'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { canonicalJwk, createVerifyProof } from '../../../src/authenticate/proof/dpop.ts'
-import { sha256 } from '../../../src/authenticate/token/claims.ts'
 import { makeKey, type TestAlgorithm } from '../../helpers/issuer.ts'
 
 const thumbprint = (jwk: unknown) => sha256(canonicalJwk(jwk)!)

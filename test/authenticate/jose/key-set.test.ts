@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { readKeySet } from '../../../src/authenticate/token/key-set.ts'
+import { readKeySet } from '../../../src/authenticate/jose/key-set.ts'
 import { makeKey } from '../../helpers/issuer.ts'
 
 const rsa = makeKey('RS256', 'one')

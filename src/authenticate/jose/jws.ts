@@ -88,3 +88,12 @@ export function verifyJws(jws: Jws, key: KeyObject): boolean {
   // verification takes 20.
   return verify(digest, jws.signed, options === undefined ? key : { key, ...options }, jws.signature)
 }
+
+/**
+ * Returns true if a header needs an extension (RFC 7515 section 4.1.11, RFC 7797), or its `kid` is
+ * not a string.
+ */
+export function needsExtension(header: JsonObject): boolean {
+  const { kid = '' } = header
+  return typeof kid !== 'string' || 'crit' in header || 'b64' in header || 'zip' in header
+}

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs'
 import { compactVerify, createLocalJWKSet, type JWK } from 'jose'
 import { describe, expect, it } from 'vitest'
 import { PROOF_ALGORITHMS } from '../../../src/authenticate/proof/dpop.ts'
-import { parseJws, SCHEMES } from '../../../src/authenticate/token/jws.ts'
-import { type KeySet, readKeySet } from '../../../src/authenticate/token/key-set.ts'
+import { parseJws, SCHEMES } from '../../../src/authenticate/jose/jws.ts'
+import { type KeySet, readKeySet } from '../../../src/authenticate/jose/key-set.ts'
 import { makeKey, signJws } from '../../helpers/issuer.ts'
 
 interface Vectors {

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import { readJson } from '../../../src/authenticate/token/fetch-json.ts'
+import { readJson } from '../../../src/authenticate/jose/fetch-json.ts'
 import { createFolder } from '../../helpers/folder.ts'
 
 it('a file that is not read within the timeout is reported like a server that does not answer', async () => {

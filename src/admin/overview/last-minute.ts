@@ -34,30 +34,40 @@ export function createLastMinute({ requests, requestSeconds, upstreamSeconds, st
     store: () => [storeSeconds],
   }
   const kinds = ['requests', 'upstream', 'store'] as const
-  /** Returns what has been counted since the start; with the sign -1, to be subtracted later. */
-  function read(sign: 1 | -1): MinuteCounts {
+  /** Returns what has been counted since the start. */
+  function read(): MinuteCounts {
     const errors = requests.series().filter(({ labels }) => Number(labels.code) >= 400)
     return {
       errors: errors.map(({ labels: { route, code, source }, count }) => {
-        return { route, code, source, calls: sign * count }
+        return { route, code, source, calls: count }
       }),
       durations: kinds.flatMap((kind) =>
         durations[kind]().map(({ labels, counts }) => {
           const name = kind === 'upstream' ? labels['upstream']! : ''
-          return { kind, name, counts: counts.map((count) => sign * count) }
+          return { kind, name, counts: [...counts] }
         }),
       ),
     }
   }
-  let samples = [read(-1)]
-  const stop = SYSTEM_CLOCK.every(EVERY_MS, () => (samples = [...samples, read(-1)].slice(-SAMPLES)))
+  let samples = [read()]
+  const stop = SYSTEM_CLOCK.every(EVERY_MS, () => (samples = [...samples, read()].slice(-SAMPLES)))
 
   return {
     /** Returns what has been counted since the oldest sample. */
-    counts: () => mergeMinutes([read(1), samples[0]!]),
+    counts: () => minus(read(), samples[0]!),
     close: stop,
   }
 }
+
+/** Returns what has been counted from `then` to `now`: counts that are new since `then` had none. */
+const minus = (now: MinuteCounts, then: MinuteCounts): MinuteCounts =>
+  mergeMinutes([
+    now,
+    {
+      errors: then.errors.map((row) => ({ ...row, calls: -row.calls })),
+      durations: then.durations.map((row) => ({ ...row, counts: row.counts.map((count) => -count) })),
+    },
+  ])
 
 /** Adds up the counts of several processes. */
 export const mergeMinutes = (all: readonly MinuteCounts[]): MinuteCounts => ({

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { AmbiguousCaller, InvalidQuestion, UncountedCaller } from '../errors.ts'
 import { isShortened, parseCaller, showCaller, withDigests } from '../policy/counted-caller.ts'
 import { instant } from '../runtime/instant.ts'
+import { toError } from '../runtime/to-error.ts'
 import { type AdminResponse, forbidden, problem } from './access.ts'
 import type { Attempt } from './audit.ts'
 import { type OperatorApi, PARAMETERS, type RequestLine } from './requests/operator-api.ts'
@@ -115,7 +116,7 @@ export function createLimits({ operator, hash, secrets, failed }: LimitsParts) {
 
   /** Returns the response to a failure of a request. */
   function responseTo(error: unknown, { response, attempt }: Asked): AdminResponse {
-    const { name, message } = error as Error
+    const { name, message } = toError(error)
     if (name === 'InvalidQuestion') return problem(400, message)
     if (name === 'URIError') return problem(400, 'The caller is not percent-encoded UTF-8.')
     if (name === 'UncountedCaller') return problem(404, message)

@@ -7,6 +7,7 @@ import { readTexts } from '../config/teams/read-teams.ts'
 import { readSecret, readText, secretFile } from '../config/text.ts'
 import { mapTexts, substitute } from '../config/yaml/source.ts'
 import { isObject, type JsonObject, parseObject } from '../runtime/json.ts'
+import { toError } from '../runtime/to-error.ts'
 import { adminTls } from './admin-tls.ts'
 import { type Args, MAX_PORT, textOf, UsageError } from './args.ts'
 import { fileOf } from './configuration.ts'
@@ -66,7 +67,7 @@ async function readAdmin(args: Args, io: Io) {
       source: { file, ...(await readTexts(text, file, include, io.env)) },
     }
   } catch (error) {
-    return { section: none, problem: (error as Error).message }
+    return { section: none, problem: toError(error).message }
   }
 }
 

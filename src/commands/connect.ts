@@ -16,6 +16,7 @@ import { createRedisStore, type RedisStore } from '../limit/redis/store.ts'
 import { keysFrom } from '../process/open-authentication.ts'
 import { type Address, createAddresses, createConnect } from '../upstream/addresses.ts'
 import type { Upstream } from '../upstream/upstream.ts'
+import { toError } from '../runtime/to-error.ts'
 import { formatList, formatTable, pluralize } from './format.ts'
 import type { Args } from './args.ts'
 import { type Io, print } from './io.ts'
@@ -197,7 +198,7 @@ async function introspect(issuer: Tokens, introspection: NonNullable<Tokens['int
     throw new Error('reports a made-up token as active; correct the url of the introspection')
   if (answer.error !== 'unavailable') return 'responds to the gateway'
   const advice = 'correct the url, clientId and clientSecret of the introspection'
-  throw new Error(`${(answer.cause as Error).message}; ${advice}`)
+  throw new Error(`${toError(answer.cause).message}; ${advice}`)
 }
 
 /** Returns how long the certificates of each file are valid at an instant in epoch milliseconds. */

@@ -2,6 +2,7 @@ import { formatKept } from '../config/kept/kept-file.ts'
 import type { Texts } from '../config/texts.ts'
 import type { Log } from '../observe/log.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
+import { toError } from '../runtime/to-error.ts'
 
 /**
  * Writes a configuration that was applied to the file of `configuration.keep`, for a process that
@@ -17,7 +18,7 @@ export async function keepConfiguration(
     await replaceFile(keep, Buffer.from(formatKept(texts, mainFile)))
   } catch (error) {
     log.error(
-      { file: keep, cause: (error as Error).message },
+      { file: keep, cause: toError(error).message },
       'configuration not kept; the next reload tries again',
     )
   }

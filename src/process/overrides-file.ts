@@ -5,6 +5,7 @@ import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from '../runtime/instant.ts'
 import { isObject, parseObject } from '../runtime/json.ts'
 import { replaceFile } from '../runtime/replace-file.ts'
+import { toError } from '../runtime/to-error.ts'
 
 /** Overrides as Redis keeps them: fields with their values, and the version. */
 type Fields = Readonly<Record<string, string>>
@@ -36,7 +37,7 @@ export function createOverridesFile(file: string, prefix: string, log: Log, retr
   let cancelRetry: (() => void) | undefined
 
   function failed(error: unknown): void {
-    const { message: cause } = error as Error
+    const { message: cause } = toError(error)
     if (!isFailing) log.warn({ file, cause }, 'overrides file not written; retrying')
     isFailing = true
     cancelRetry = SYSTEM_CLOCK.after(retryMs, startWriting)

@@ -7,6 +7,7 @@ import { withLogin } from '../limit/redis/options.ts'
 import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import { isObject } from '../runtime/json.ts'
+import { toError } from '../runtime/to-error.ts'
 import { keepConfiguration } from './keep-configuration.ts'
 
 type Version = Pick<Loaded, 'file' | 'text' | 'teams' | 'hash' | 'content' | 'leftOut' | 'states'> & {
@@ -136,7 +137,7 @@ export function createConfiguration(
         const keys = RESTART_ONLY.flatMap((key) => changedKeys(key, loaded.config[key], next[key]))
         if (keys.length > 0) log.warn({ keys }, 'settings changed that need a restart')
       } catch (error) {
-        const { message } = error as Error
+        const { message } = toError(error)
         // The same mistake is logged and counted once, even if several watched files changed.
         if (trigger === 'file-change' && message === rejected) return
         const problems = message.split('\n')

@@ -12,6 +12,7 @@ import { createMetrics } from '../observe/metrics.ts'
 import { secretParts } from '../policy/parameter-kinds.ts'
 import { VERSION } from '../runtime/package.ts'
 import { REVISION } from '../runtime/revision.ts'
+import { toError } from '../runtime/to-error.ts'
 import type { Service } from './service.ts'
 import { createConfiguration, type ReloadTrigger, type Source } from './reload.ts'
 
@@ -72,7 +73,7 @@ export async function start(config: Config, source?: Source, workers = 1, logFd?
     hash: configuration.hash,
     secrets: () => secretParts(configuration.config().parameters),
     failed: (error) =>
-      log.warn({ cause: (error as Error).message }, 'operator request failed; counters unavailable'),
+      log.warn({ cause: toError(error).message }, 'operator request failed; counters unavailable'),
   })
   async function closeAdmin(): Promise<void> {
     overview.close()

@@ -1,6 +1,15 @@
 import { needsExtension } from '../authenticate/jose/jws.ts'
 import { shown } from '../authenticate/jose/cause.ts'
-import { acceptedTypes, type Confirmation, isClientId, type JwtRules, otherClientClaims, readClaims, timeFault, typeOf } from '../authenticate/token/claims.ts'
+import {
+  acceptedTypes,
+  type Confirmation,
+  isClientId,
+  type JwtRules,
+  otherClientClaims,
+  readClaims,
+  timeFault,
+  typeOf,
+} from '../authenticate/token/claims.ts'
 import type { Jws } from '../authenticate/jose/jws.ts'
 import { readScope } from '../authenticate/token/kept-claims.ts'
 import { KIND_CLAIMS, otherKind } from '../authenticate/token/token-kind.ts'

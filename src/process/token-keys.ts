@@ -3,6 +3,7 @@ import { redactUrl } from '../authenticate/jose/fetch-json.ts'
 import type { Jws } from '../authenticate/jose/jws.ts'
 import { type KeySet, lacksKey, loadKeys } from '../authenticate/jose/key-set.ts'
 import type { Tokens } from '../config/config.ts'
+import { toError } from '../runtime/to-error.ts'
 import { keysFrom } from './open-authentication.ts'
 import { okIf, type TokenCheck } from './token-checks.ts'
 
@@ -34,7 +35,7 @@ export async function readIssuerKeys(tokens: Tokens, offline: boolean): Promise<
     const from = typeof jwks === 'string' ? redactUrl(jwks) : 'the jwks_uri of its discovery document'
     return { keys: await loadKeys(location), from }
   } catch (error) {
-    return { keys: undefined, from: (error as Error).message }
+    return { keys: undefined, from: toError(error).message }
   }
 }
 

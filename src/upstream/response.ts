@@ -1,6 +1,7 @@
 import { type IncomingMessage, STATUS_CODES } from 'node:http'
 import { callAtIterationEnd } from '../runtime/batch.ts'
 import { appendFields, endWithBody } from '../runtime/node-http.ts'
+import { toError } from '../runtime/to-error.ts'
 import { readResponseHead, type ResponseHead } from './response-head.ts'
 import type { UpstreamRequest } from './request.ts'
 
@@ -76,7 +77,7 @@ function writeHead(incoming: IncomingMessage, upstreamRequest: UpstreamRequest, 
     appendFields(response, head.headers)
     return true
   } catch (error) {
-    upstreamRequest.failGateway(error as Error, 'The upstream broke off.')
+    upstreamRequest.failGateway(toError(error), 'The upstream broke off.')
     return false
   }
 }

@@ -5,6 +5,7 @@ import { sha256 } from '../jose/sha256.ts'
 import pLimit from 'p-limit'
 import { Health, type HealthOptions } from '../../health.ts'
 import { type JsonObject, parseObject, withoutNulls } from '../../runtime/json.ts'
+import { toError } from '../../runtime/to-error.ts'
 import type { TokenRules, Verification } from './claims.ts'
 import { mismatch } from '../jose/cause.ts'
 import { hasAudience, notAccess, readClaims } from './claims.ts'
@@ -127,7 +128,7 @@ export function createIntrospection(options: IntrospectionOptions) {
       answer = await ask(token)
     } catch (cause) {
       events.onResult?.('failed')
-      health.failed(cause as Error)
+      health.failed(toError(cause))
       return unverifiable(cause)
     }
     health.succeeded()

@@ -1,6 +1,7 @@
 import pLimit from 'p-limit'
 import { Health, type HealthOptions } from '../../health.ts'
 import { type KeyLocation, type KeySet, loadKeys, NoKeys } from '../jose/key-set.ts'
+import { toError } from '../../runtime/to-error.ts'
 
 export interface Keys {
   /** Returns the keys as last read; undefined if there are none, or they must be read first. */
@@ -55,7 +56,7 @@ function createReader(options: KeysOptions, health: Health, load = loadKeys) {
       failures++
       hasFailed = true
       if (!closed) events.onFailed?.()
-      health.failed(error as Error)
+      health.failed(toError(error))
     }
     return keys
   }

@@ -3,6 +3,7 @@ import { checkServer, SERVER } from '../../config/sections/listeners.ts'
 import { fetchedUrl, isHttpUrl, issuer, origin } from '../../config/sections/texts.ts'
 import { choice, stringThat, text } from '../../config/sections/values.ts'
 import { initFlags, KINDS, PROVIDERS } from '../flags.ts'
+import { toError } from '../../runtime/to-error.ts'
 import { type Args, textOf, UsageError } from '../args.ts'
 import type { Io } from '../io.ts'
 
@@ -83,7 +84,7 @@ function openTerminal({ stdin, stderr }: Io) {
       try {
         return parse(prompt, (line as string).trim(), 'It')
       } catch (error) {
-        stderr.write(`${(error as Error).message}\n`)
+        stderr.write(`${toError(error).message}\n`)
       }
     }
   }

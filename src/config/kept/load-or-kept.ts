@@ -2,6 +2,7 @@ import { stampBeforeRead } from '../file-stamp.ts'
 import { loadConfig, type Loaded, type LoadOptions } from '../load.ts'
 import { readText } from '../text.ts'
 import { ConfigError, type LocatedIssue, problemLine } from '../yaml/issue.ts'
+import { toError } from '../../runtime/to-error.ts'
 import { type Kept, keptFileOf, readKept } from './kept-file.ts'
 
 /** The configuration with which a process starts. */
@@ -47,7 +48,7 @@ async function readOrProblem(keptFile: string, file: string): Promise<Kept | Loc
   try {
     return await readKept(keptFile, file)
   } catch (error) {
-    return { where: keptFile, path: '', message: `the kept configuration ${(error as Error).message}` }
+    return { where: keptFile, path: '', message: `the kept configuration ${toError(error).message}` }
   }
 }
 

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { type Parameter, PARAMETER_KINDS, wholeSegment } from '../../policy/parameter-kinds.ts'
 import { wordOf, WRITTEN_PART } from '../../policy/words.ts'
 import { issueAtKey, mustBe } from '../yaml/issue.ts'
+import { toError } from '../../runtime/to-error.ts'
 import { bool, crossField, section, stringThat } from './values.ts'
 
 /** Maximum repetitions without a fixed count. A mismatch costs a value's length to this power. */
@@ -47,7 +48,7 @@ function checkKind(kind: string): boolean | string {
   try {
     wholeSegment(kind)
   } catch (error) {
-    return `is not a regular expression: ${(error as Error).message.replace(/^.*: /s, '')}`
+    return `is not a regular expression: ${toError(error).message.replace(/^.*: /s, '')}`
   }
   // Escapes but references to groups, and classes, become letters.
   const plain = kind.replaceAll(/\\[^1-9k]|\[(?:\\.|[^\\\]])*\]/gu, 'x')

@@ -1,6 +1,7 @@
 import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
 import type { Document, Node, Scalar } from 'yaml'
 import { isObject } from '../../runtime/json.ts'
+import { toError } from '../../runtime/to-error.ts'
 import { ConfigError, describeYamlError, type Issue, type Path, writePath } from './issue.ts'
 
 /** The environment: values of the variables `${NAME}`. */
@@ -73,7 +74,7 @@ export function readSource(source: string, file: string) {
     const value: unknown = document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })
     if (isObject(value)) return { value, locate }
   } catch (error) {
-    const { message } = error as Error
+    const { message } = toError(error)
     if (message.startsWith('Excessive alias count'))
       throw fail(
         `the file cannot be read: aliases within aliases stand for over ${MAX_ALIAS_COUNT} values; write some of them out`,

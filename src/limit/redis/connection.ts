@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis'
 import { type Clock, SYSTEM_CLOCK } from '../../runtime/clock.ts'
+import { toError } from '../../runtime/to-error.ts'
 import { createPace, REPLACE_SILENT_MS, REPLACE_WRONG_MS } from './back-off.ts'
 import { openClient } from './client.ts'
 import { TimeoutError } from '../store.ts'
@@ -82,7 +83,7 @@ export function createConnection(options: RedisStoreOptions) {
       if (warning !== undefined && warning !== lastWarning) options.onWarning?.(warning)
       lastWarning = warning
     } catch (error) {
-      throw report(error) ?? explained(error as Error, undefined)
+      throw report(error) ?? explained(toError(error), undefined)
     }
   }
 

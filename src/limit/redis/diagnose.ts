@@ -1,4 +1,5 @@
 import { Redis } from 'ioredis'
+import { toError } from '../../runtime/to-error.ts'
 import { infoField } from './info.ts'
 import { type RedisConfig, sentinelOptions, serverOptions, urlsOf } from './options.ts'
 
@@ -113,7 +114,7 @@ export function inspectNodes(config: RedisConfig, timeoutMs: number) {
       return { url, found: await describe(node, config) }
     } catch (thrown) {
       // The emitted error is more specific than "Connection is closed".
-      const error = reason ?? (thrown as Error)
+      const error = reason ?? toError(thrown)
       return { url, error: configError(error) ?? error }
     } finally {
       node.stream?.on('error', () => {})

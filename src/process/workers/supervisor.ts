@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../../config/config.ts'
 import { clientChunks, withoutClients } from '../../config/client-chunks.ts'
 import type { LogOutput } from '../../observe/log.ts'
+import { toError } from '../../runtime/to-error.ts'
 import type { Argument, Call, Result, WorkerCalls } from './worker.ts'
 
 /** Maximum time until a worker serves. */
@@ -64,7 +65,7 @@ export function superviseWorker(
         await start()
         log.info({ pid: worker?.pid }, 'worker restarted')
       } catch (error) {
-        const cause = (error as Error).message
+        const cause = toError(error).message
         if (!signal.aborted) log.error({ pid: worker?.pid, cause }, 'worker start failed')
         worker?.kill()
       }

@@ -5,6 +5,7 @@ import { createLog } from '../../observe/log.ts'
 import { createMetrics } from '../../observe/metrics.ts'
 import type { CountedCaller } from '../../policy/counted-caller.ts'
 import { buildService, type LocalService } from '../service.ts'
+import { toError } from '../../runtime/to-error.ts'
 
 type OwnCalls = ReturnType<typeof createCalls>['calls']
 
@@ -47,7 +48,7 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
       const call = { ...service(), ...calls }[name] as (argument: unknown) => unknown
       return { id, value: await call(argument) }
     } catch (error) {
-      const { name, message } = error as Error
+      const { name, message } = toError(error)
       return { id, error: { name, message } }
     }
   }

@@ -14,6 +14,18 @@ export interface Calendar {
 /** Action while the store is unavailable: count in this process, admit every call, or refuse with a 503. */
 export type OutageMode = 'local' | 'allow' | 'deny'
 
+const STRICTEST_FIRST: readonly OutageMode[] = ['deny', 'local', 'allow']
+
+/**
+ * Returns what decides a call without the store: the strictest mode of its limits that may refuse
+ * it; `local` if all are shadows; without limits, `onOutage` of the store.
+ */
+export function strictestMode(limits: readonly Pick<Quota, 'onOutage' | 'shadow'>[], onOutage: OutageMode) {
+  if (limits.length === 0) return onOutage
+  const modes = new Set(limits.filter(({ shadow }) => !shadow).map((limit) => limit.onOutage ?? onOutage))
+  return STRICTEST_FIRST.find((mode) => modes.has(mode)) ?? 'local'
+}
+
 /**
  * A window that slides, or whose calls are those of a calendar period, which is as long at most. Of
  * calls at once: the length of a lease.

@@ -20,7 +20,7 @@ import { createLiveOverrides, type LiveOverrides, type LiveOverridesOptions } fr
 const DAMAGED_LOG_MS = 10_000
 const MAX_LOGGED = 20
 const NOT_SHARED = () => Promise.reject(new Error('Counters in memory are not shared.'))
-const UNDECIDED = 'Redis does not answer or is full, and store.onOutage is deny'
+const UNDECIDED = 'Redis does not answer or is full, and every route has a limit under onOutage: deny'
 const UNREAD = 'the overrides are not read from Redis yet, and store.overrides is required'
 const UP: StoreStatus = { modes: ['store'], withoutRedis: 0, lastWithoutRedis: null, outage: null }
 
@@ -51,8 +51,11 @@ export interface OpenedStore extends Pick<OverviewSource, 'shareSummary'> {
   status(): StoreStatus
   /** Sets the listener that is called when Redis is available again: what the fallback refused may pass. */
   watch(onAvailable: () => void): void
-  /** Returns why calls cannot be decided as configured; undefined if they can. */
-  notReadyReason(): string | undefined
+  /**
+   * Returns why no calls can be decided; undefined if some can. `needsStore` is true if no route can
+   * do without the store.
+   */
+  notReadyReason(needsStore: boolean): string | undefined
   /** Makes new connections to Redis use another login; absent with counters in memory. */
   renew?(login: ReturnType<typeof loginOf>): void
 }
@@ -132,8 +135,8 @@ export async function openStore(
   const isFromFile = !overrides.wasRead() && (await assumeOverrides(overrides, file, log))
   const { gateways, shareSummary, renew } = counters
 
-  function notReadyReason(): string | undefined {
-    if (mode === 'deny' && store.mode() !== 'store') return UNDECIDED
+  function notReadyReason(needsStore: boolean): string | undefined {
+    if (needsStore && store.mode() !== 'store') return UNDECIDED
     return needed === 'required' && !overrides.wasRead() ? UNREAD : undefined
   }
   return {

@@ -13,6 +13,7 @@ import { createForward, type Forward, type Upstream } from '../upstream/upstream
 import { createAuthentication, type LoadedKeys } from './open-authentication.ts'
 import { declareSeries } from './declared-series.ts'
 import type { OpenedStore } from './open-store.ts'
+import { everyRouteNeedsStore } from '../policy/without-store.ts'
 import type { Resources } from './resources.ts'
 import { openRoutes } from './routes.ts'
 
@@ -72,10 +73,11 @@ export function createWiring(resources: Resources, parts: Parts) {
     const forwards = new Map(config.upstreams.map((one) => [one.name, openUpstream(one)]))
     declareSeries(config, metrics)
     const issuers = openIssuers(config, loadedKeys)
+    const needsStore = everyRouteNeedsStore(config.routes, config.store)
     function notReadyReason(): string | undefined {
       const issuer = issuers.awaited()
       if (issuer !== undefined) return `the keys of the issuer ${issuer} are not read yet`
-      return opened.notReadyReason()
+      return opened.notReadyReason(needsStore)
     }
     const usage = createUsage({ ...config, overrides: overrides.limits, store })
     const deps: GatewayDeps = {

@@ -307,7 +307,7 @@ describe('docs/admin-api.yaml', () => {
     expect(other.status).toBe(403)
     expectDescribed('/overview', 'get', other)
 
-    const away = `{ redis: { url: "redis://127.0.0.1:1" }, prefix: docs-admin-api-down, onOutage: deny, instances: 1 }`
+    const away = `{ redis: { url: "redis://127.0.0.1:1" }, prefix: docs-admin-api-down, onOutage: deny, instances: 1, overrides: required }`
     const down = await start('{ port: 0 }', away)
     for (const [path, target, method, status] of [
       ['/limits/{caller}', '/limits/acme', 'get', 200],

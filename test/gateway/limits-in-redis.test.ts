@@ -15,6 +15,12 @@ const gateway = (settings: Partial<Settings> = {}) =>
 
 const WITH_HEALTH = `${ROUTES}  - { match: "GET /health", respond: health, authenticate: none }`
 
+/** Routes of which each has a limit, except the probe of health. */
+const ALL_LIMITED = `routes:
+  - { match: "GET /health", respond: health, authenticate: none }
+  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }
+`
+
 let clients = 0
 const newClient = () => `client-${process.pid}-${++clients}`
 
@@ -45,9 +51,9 @@ describe('while Redis is down', () => {
     expect((await call(port, { token: mine })).status).toBe(503)
     await until('a warning', () => lines().some(({ level }) => level === 'warn'))
     expect((await call(adminPort, { path: '/metrics' })).body).toContain('\nsluice_store_up 0\n')
-    // Under `deny` it would refuse all requests of a load balancer.
-    expect((await call(adminPort, { path: '/readyz' })).status).toBe(503)
-    expect((await call(port, { path: '/health' })).status).toBe(503)
+    // The routes without limits are served.
+    expect((await call(adminPort, { path: '/readyz' })).status).toBe(200)
+    expect((await call(port, { path: '/health' })).status).toBe(200)
     await redis.start()
     await until('calls are decided', async () => (await call(port, { token: mine })).status === 200)
     expect((await call(adminPort, { path: '/metrics' })).body).toContain('\nsluice_store_up 1\n')
@@ -57,8 +63,8 @@ describe('while Redis is down', () => {
     expect(headers).not.toHaveProperty('x-ratelimit-limit')
   })
 
-  it('is not ready from the first call that a full Redis cannot count, and no call passes', async () => {
-    const { port, adminPort } = await gateway()
+  it('is not ready from the first call that a full Redis cannot count, if every route needs it', async () => {
+    const { port, adminPort } = await gateway({ routes: ALL_LIMITED })
     const mine = await token(newClient())
     expect((await call(port, { token: mine })).status).toBe(200)
     await redis.command('CONFIG', 'SET', 'maxmemory', '1')
@@ -68,8 +74,9 @@ describe('while Redis is down', () => {
     const { status, body } = await call(adminPort, { path: '/readyz' })
     expect([status, body]).toEqual([
       503,
-      'not ready: Redis does not answer or is full, and store.onOutage is deny\n',
+      'not ready: Redis does not answer or is full, and every route has a limit under onOutage: deny\n',
     ])
+    expect((await call(port, { path: '/health' })).status).toBe(503)
     expect((await call(adminPort, { path: '/metrics' })).body).toContain('\nsluice_store_up 0\n')
     await redis.command('CONFIG', 'SET', 'maxmemory', '0')
     await until('it is ready', async () => (await call(adminPort, { path: '/readyz' })).status === 200)

@@ -125,9 +125,9 @@ describe.concurrent('a Redis that starts after the gateway and', () => {
     const { opened, lines } = await open(onTestFinished, { topology: { url: server.url } }, 'deny')
     await server.start()
     await until('it is logged', () => lines.some((line) => line.startsWith('error')))
-    expect(opened.notReadyReason()).toContain('store.onOutage is deny')
+    expect(opened.notReadyReason(true)).toContain('every route has a limit under onOutage: deny')
     await server.command('REPLICAOF', 'NO', 'ONE')
-    await until('it is ready', () => opened.notReadyReason() === undefined)
+    await until('it is ready', () => opened.notReadyReason(true) === undefined)
   })
 
   it('a Redis that starts after the gateway and is corrected decides, and can become misconfigured again', async ({
@@ -232,7 +232,7 @@ it.concurrent('an outage appears in the log, the metrics and the readiness at th
   /** Returns the metrics, the readiness and the log of the same instant. */
   const state = async (): Promise<readonly unknown[]> => {
     const others = () => [
-      opened.notReadyReason() === undefined,
+      opened.notReadyReason(true) === undefined,
       lines.filter((line) => line.includes('available')).length % 2,
     ]
     const before = others()
@@ -262,7 +262,7 @@ it.concurrent('an outage appears in the log, the metrics and the readiness at th
     expect(now).toEqual(answers[least])
   }
   server.thaw()
-  await until('Redis decides', () => opened.notReadyReason() === undefined)
+  await until('Redis decides', () => opened.notReadyReason(true) === undefined)
   expect(await state()).toEqual(answers[0])
 
   // A lost connection is checked immediately, also without calls.

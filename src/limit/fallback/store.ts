@@ -2,7 +2,7 @@ import { Failure, serviceUnavailable } from '../../errors.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import type { KeyFilter } from '../key.ts'
 import { Leases } from '../leases.ts'
-import { isLeased, type OutageMode, type Quota } from '../quota.ts'
+import { isLeased, type OutageMode, type Quota, strictestMode } from '../quota.ts'
 import {
   type Allowance,
   type Charge,
@@ -59,14 +59,6 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   const leaseChanges = createLeaseChanges(leases, store, isUp, clock)
   const local = createLocalCounters(clock, { store, leases, isTracked: isCounted, isUp, gateways })
 
-  /** Returns the strictest mode of the limits of a call that may refuse it; without limits, that of the store. */
-  function strictest(quotas: readonly Quota[]): OutageMode {
-    const limits = quotas.filter(({ isProof }) => !isProof)
-    const modes = new Set(limits.filter(({ shadow }) => !shadow).map(modeOf))
-    const strict = (['deny', 'local', 'allow'] as const).find((mode) => modes.has(mode))
-    return strict ?? (limits.length > 0 ? 'local' : onOutage)
-  }
-
   let lastLease = 0
   /** Returns an id for the leases of a call; undefined if none of its limits is one of calls at once. */
   function leaseOf(quotas: readonly Quota[]): string | undefined {
@@ -76,7 +68,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   }
 
   function chargeFallback(quotas: readonly Quota[], lease: string | undefined, cause?: Error) {
-    const mode = strictest(quotas)
+    const limits = quotas.filter(({ isProof }) => !isProof)
+    const mode = strictestMode(limits, onOutage)
     if (cause instanceof DamagedKeyError) options.onDamaged?.(cause.key)
     options.onFallback?.(mode, cause)
     if (mode === 'deny') return Promise.reject(unavailable(cause))

@@ -91,6 +91,7 @@ function valueOf(schema: Schema): string {
   if (only !== undefined) return `\`${JSON.stringify(only).replaceAll('"', '')}\``
   if (pattern.includes('ms|')) return 'duration'
   if (pattern.includes('kB|')) return 'size'
+  if (pattern.endsWith('%$')) return 'percentage'
   if (pattern.includes('T\\d')) return 'instant'
   if (type === 'array') return items?.properties ? 'list of mappings' : `list of ${valueOf(items ?? {})}`
   if (type === 'object') return 'mapping'

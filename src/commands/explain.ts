@@ -60,11 +60,12 @@ function describeExplained(explained: Explained): string {
   const live = limits.filter(({ leftOut, shadow }) => leftOut === null && !shadow)
   // The lowest limit of a counter decides.
   const [full] = live
-    .filter(({ limit, used, cost = 1 }) => limit === 0 || (used ?? -1) + cost > limit)
+    .filter(({ limit, remaining, cost = 1 }) => limit === 0 || (remaining ?? cost) < cost)
     .toSorted((a, b) => a.limit - b.limit)
   const unit = full?.cost === undefined ? 'calls' : 'points'
   const state = full?.windowMs === undefined ? 'in progress' : 'used'
-  const used = full && `${full.used ?? 0} of ${full.limit} ${unit} are ${state}`
+  const here = full?.part == null ? '' : `; without Redis, this gateway admits ${full.part}`
+  const used = full && `${full.used ?? 0} of ${full.limit} ${unit} are ${state}${here}`
   const counted = limits.some(({ cost }) => cost !== undefined) ? 'POINTS' : 'CALLS'
   const head = ['LIMIT', counted, 'USED', 'WINDOW', 'KIND', 'KEY', 'BECAUSE']
   const others = passedOver.map(({ match, because }) => [match, because])

@@ -1,5 +1,6 @@
 import { Refusal } from '../errors.ts'
 import { type Decision, refuses, retryAfterSecs } from '../limit/decision.ts'
+import { boundOf } from '../limit/store.ts'
 import type { Quota } from '../limit/quota.ts'
 import { formatCalendar } from '../policy/calendar.ts'
 import type { Limit } from '../policy/limit.ts'
@@ -10,7 +11,8 @@ export type Reported = Pick<Decision, 'allowances' | 'refusedBy'>
 
 /**
  * Returns the header fields of the limit that refused, with `Retry-After`, or of the first live
- * limit, as text for `appendFields`.
+ * limit, as text for `appendFields`. In an outage, `Limit` is the limit's own number and `Remaining`
+ * what this gateway would still admit.
  */
 export function decisionHeaders({ allowances, refusedBy }: Reported): string {
   const shown = refusedBy ?? allowances.find(({ shadow }) => !shadow)
@@ -57,14 +59,19 @@ export function exceeded({ allowances, refusedBy }: Reported, limits: readonly L
   const configured = limits.find((limit) => limit.name === name)
   const { calendar, refusal: reply, cost, isConcurrent } = configured ?? {}
   const secs = retryAfterSecs(refusedBy!)
-  let span = calendar ? `in a calendar ${formatCalendar(calendar)}` : `in ${duration(windowMs)}`
+  let span = calendar ? `in a calendar ${formatCalendar(calendar)}` : `in ${durationText(windowMs)}`
   if (isConcurrent) span = 'at once'
   else if (cost !== undefined) span += `; this call takes ${cost}`
   const calls = count(limit, cost === undefined ? 'call' : 'point')
+  const part = boundOf(refusedBy!)
+  const bound =
+    part === undefined
+      ? ''
+      : ` While the shared counters do not answer, this gateway admits ${part} of the ${limit}.`
   const message =
     limit === 0
       ? `The limit "${name}" allows this client no calls.`
-      : `The limit "${name}" allows ${calls} ${span}. Retry in ${count(secs, 'second')}.`
+      : `The limit "${name}" allows ${calls} ${span}.${bound} Retry in ${count(secs, 'second')}.`
   const violatedPolicies = allowances.filter(refuses).map(({ name }) => name)
   return new Refusal('TooManyRequests', message, { retryAfterSecs: secs, violatedPolicies, reply })
 }
@@ -73,7 +80,7 @@ const UNITS_MS = { day: 86_400_000, hour: 3_600_000, minute: 60_000, second: 100
 const UNITS = Object.entries(UNITS_MS)
 
 /** Formats a duration in the largest unit that divides it: `1 minute`, `90 seconds`. */
-function duration(ms: number): string {
+export function durationText(ms: number): string {
   const [unit, unitMs] = UNITS.find(([, unitMs]) => ms % unitMs === 0)!
   return count(ms / unitMs, unit)
 }

@@ -34,6 +34,9 @@ export interface Limiter {
 
 const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cached: false }
 
+/** True if 80 % of a limit are used; in mode `local`, of the part that this gateway may admit. */
+const isNear = ({ limit, remaining, part = limit }: Allowance): boolean => part - remaining >= part * 0.8
+
 /** Creates the limiter of a store. */
 export function createLimiter(
   store: Store,
@@ -110,8 +113,9 @@ export function createLimiter(
     }
   }
 
-  function report({ name, limit, used, admitted, shadow }: Allowance, charged: boolean): void {
-    if (charged && admitted) onOutcome(name, used >= limit * 0.8 ? 'near' : 'within')
+  function report(allowance: Allowance, charged: boolean): void {
+    const { name, admitted, shadow } = allowance
+    if (charged && admitted) onOutcome(name, isNear(allowance) ? 'near' : 'within')
     else if (charged) onOutcome(name, 'shadow_over')
     else if (!admitted && !shadow) onOutcome(name, 'over')
   }

@@ -9,12 +9,14 @@ export interface Allowance {
   readonly windowMs: number
   /**
    * Calls in progress, or points in the window, after this call if it was charged; above `limit`
-   * after the limit was lowered. A call takes 1, or its cost. In mode `local`, those
-   * that are gone of the gateway's part, by what the store last reported and its own calls.
+   * after the limit was lowered. A call takes 1, or its cost. In mode `local`, those that the store
+   * last reported and the gateway's own.
    */
   readonly used: number
-  /** Points that the calls of the key may still take. */
+  /** Points that the calls of the key may still take; in mode `local`, at this gateway. */
   readonly remaining: number
+  /** In mode `local`, the points of `limit` that this gateway may admit, if the store has counted none. */
+  readonly part?: number | undefined
   /** Epoch milliseconds at which `remaining` next grows; of a quota that refuses, at which the next call can pass. */
   readonly resetAt: number
   /** Milliseconds, with fractions, from the store's now to `resetAt`. */
@@ -40,6 +42,10 @@ export interface Allowance {
 
 /** The charged calls of an access, until `resetAfterMs`, and of these those that the store does not have. */
 export type CountedAccess = Pick<Allowance, 'used' | 'resetAfterMs' | 'own'>
+
+/** Returns the part of a limit to which a gateway without the store is bound; undefined if it is the whole limit. */
+export const boundOf = ({ limit, part = limit }: Pick<Allowance, 'limit' | 'part'>): number | undefined =>
+  part < limit ? part : undefined
 
 /** Creates an allowance; `growsAt` is in epoch milliseconds with fractions. */
 export function allowanceOf(

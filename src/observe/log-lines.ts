@@ -1,6 +1,7 @@
 import { styleText } from 'node:util'
 import type { Exchange } from '../gateway/exchange.ts'
 import { type Decision, retryAfterSecs } from '../limit/decision.ts'
+import { boundOf } from '../limit/store.ts'
 import { instant } from '../runtime/instant.ts'
 import { epochOf, SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { SHOW_ALL, type ShownRequest } from './shown-request.ts'
@@ -94,6 +95,8 @@ function decisionFields({ admitted, allowances, refusedBy, mode }: Decision): st
   let fields = `,"decision":"${admitted ? 'admitted' : 'refused'}"`
   if (reported !== undefined)
     fields += `,"limit":"${reported.name}","of":${reported.limit},"remaining":${reported.remaining}`
+  const part = reported && boundOf(reported)
+  if (part !== undefined) fields += `,"part":${part}`
   if (refusedBy !== undefined)
     fields += `,"windowMs":${refusedBy.windowMs},"retryAfterSecs":${retryAfterSecs(refusedBy)}`
   fields += `,"mode":"${mode}"`

@@ -85,7 +85,7 @@ export async function openStore(
     return { store: createMemoryStore(clock), overrides, ...always, ...known, shareSummary: NOT_SHARED }
   }
 
-  const { redis, timeoutMs, onOutage: mode, instances, processes } = config
+  const { redis, timeoutMs, onOutage: mode, instances, processes, part } = config
   /** Called when Redis is available again. Nothing remembers a refusal before the listener is set. */
   let onAvailable: (() => void) | undefined
   const outages = createOutageLog(mode, () => onAvailable?.(), log, metrics)
@@ -120,6 +120,7 @@ export async function openStore(
     onOutage: mode,
     instances,
     processes,
+    partPercent: part,
     onDamaged: throttle(logDamaged, DAMAGED_LOG_MS),
     onUnmerged: () => log.warn('calls lost that Redis has not counted'),
     onFallback: outages.decided,

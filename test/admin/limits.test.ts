@@ -403,7 +403,7 @@ describe('a gateway that counts in Redis', () => {
     await redis.kill()
     const shown = async () => (await call(gateway.adminPort, { path: '/limits/acme' })).json.limits
     await until('the fallback', async () => (await shown())[0].mode === 'deny')
-    expect(await shown()).toMatchObject([{ name: 'requests', mode: 'deny', whole: 2 }])
+    expect(await shown()).toMatchObject([{ name: 'requests', mode: 'deny', limit: 2, part: null }])
     expect((await call(gateway.adminPort, { path: '/limits/acme', method: 'DELETE' })).status).toBe(503)
     // A reset that failed leaves what is known of the caller.
     expect(await usedMost()).toMatchObject({ name: 'requests' })

@@ -88,6 +88,7 @@ describe('sluice explain --request-id', () => {
     [{ ...REFUSED, of: 0 }, 'The limit "requests" of acme is 0, which refuses every call: it was blocked.'],
     [{ ...REFUSED, of: 1, windowMs: 0 }, 'it allows 1 at once, and 1 were left.'],
     [{ ...REFUSED, of: 1, omitted: 7 }, '7 similar refusals before it have no line.'],
+    [{ ...REFUSED, of: 200, part: 4, mode: 'local' }, 'Its part was 4 of 200.'],
     [{ mode: 'local' }, 'Redis did not answer: this gateway counted by itself, with its part of the limit.'],
     [
       { mode: 'deny', decision: undefined },

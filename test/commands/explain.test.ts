@@ -246,7 +246,7 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
       const ended = await sluice([...SYNC, '--config', file])
       expect(ended.stderr).toBe('')
       expect(ended.stdout).toMatch(
-        /^requests +1000 +0 .* Redis is unavailable: this gateway's part of 1000; the limit of the file$/m,
+        /^requests +1000 +0 .* Redis is unavailable: this gateway admits 1000; the limit of the file$/m,
       )
       const later = await sluice([...SYNC, '--config', file, '--at', '2100-01-01T00:00:00Z'])
       expect(later.stdout).not.toContain('out of reach')

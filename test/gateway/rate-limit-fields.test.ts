@@ -102,6 +102,20 @@ describe('the headers of a decision', () => {
       { admitted: true, allowances: [], mode: 'allow', cached: false },
       [],
     ],
+    [
+      'keep the number of the limit while this gateway admits only its part of it',
+      refused(allowance({ limit: 200, part: 4, used: 4 })),
+      [
+        'X-RateLimit-Limit',
+        '200',
+        'X-RateLimit-Remaining',
+        '0',
+        'X-RateLimit-Reset',
+        ISO,
+        'Retry-After',
+        '5',
+      ],
+    ],
     ['are empty if only shadow limits were counted', admitted(shadow), []],
   ])('%s', (_, decision, headers) => {
     expect(fieldsOf(decisionHeaders(decision))).toEqual(headers)
@@ -138,6 +152,14 @@ describe('the message of a refusal', () => {
       'The limit "sync" allows 5 calls in 31 days. Retry in 5 seconds.',
     ],
     [{ limit: 5, windowMs: 1000 }, 'The limit "sync" allows 5 calls in 1 second. Retry in 5 seconds.'],
+    [
+      { limit: 200, part: 4, windowMs: 60_000 },
+      'The limit "sync" allows 200 calls in 1 minute. While the shared counters do not answer, this gateway admits 4 of the 200. Retry in 5 seconds.',
+    ],
+    [
+      { limit: 200, part: 200, windowMs: 60_000 },
+      'The limit "sync" allows 200 calls in 1 minute. Retry in 5 seconds.',
+    ],
   ])('%j', (rest, detail) => {
     expect(exceeded(refused(allowance(rest))).message).toBe(detail)
   })

@@ -48,6 +48,21 @@ function setUp(options: { readonly delayed?: boolean; readonly mode?: Charge['mo
   }
 }
 
+/** Creates a limiter without Redis that admits 5 calls of 200. */
+function partly() {
+  const { memory } = setUp()
+  const outcomes: [string, LimitOutcome][] = []
+  const store: Store = {
+    ...memory,
+    charge([limited]) {
+      const charge = memory.charge([{ ...limited!, limit: 5 }])
+      const allowances = charge.allowances.map((one) => ({ ...one, limit: 200, part: 5 }))
+      return { ...charge, allowances, mode: 'local' }
+    },
+  }
+  return { limiter: createLimiter(store, (limit, outcome) => outcomes.push([limit, outcome])), outcomes }
+}
+
 describe('the limiter', () => {
   test.each([
     ['a higher cost', { cost: 3 }],
@@ -396,6 +411,12 @@ describe('the limiter', () => {
     const { limiter, asked } = setUp()
     expect(await limiter.decide([])).toMatchObject({ admitted: true, allowances: [] })
     expect(asked.count).toBe(0)
+  })
+
+  test('reports a call without Redis as near the limit if this gateway has admitted 80 % of its part', async () => {
+    const { limiter, outcomes } = partly()
+    for (let i = 0; i < 5; i++) await limiter.decide([{ ...quota, limit: 200 }])
+    expect(outcomes.map(([, outcome]) => outcome)).toEqual(['within', 'within', 'within', 'near', 'near'])
   })
 
   test('reports the outcome of each limit to the metrics', async () => {

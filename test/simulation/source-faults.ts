@@ -15,6 +15,7 @@ const QUESTION = 'src/limit/redis/question.ts'
 const SENDING = 'src/limit/redis/sending.ts'
 const RUNNER = 'src/limit/redis/runner.ts'
 const STATE = 'src/limit/fallback/key-state.ts'
+const PART = 'src/limit/fallback/part.ts'
 const STORE = 'src/limit/fallback/store.ts'
 
 type Change = readonly [file: string, text: string, replacement: string]
@@ -43,9 +44,7 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
   'the fallback does not know the accesses of Redis': [
     [LOCAL, 'know(quota, quota.access.key).stored', 'know(quota, `${quota.access.key}?`).stored'],
   ],
-  'each gateway rounds its part up': [
-    [STATE, 'Math.floor(points / gateways)', 'Math.ceil(points / gateways)'],
-  ],
+  'each gateway rounds its part up': [[PART, 'Math.floor(left / gateways)', 'Math.ceil(left / gateways)']],
   // The hand-over.
   'own calls do not count in addition to those of the store': [
     [STORE, 'store.charge(quotas, local.own, lease)', 'store.charge(quotas, undefined, lease)'],
@@ -104,7 +103,9 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
   ],
   'a cost has the wait of one point': [[CHARGE, 'log.cost - 1 or 0', '0 or 0']],
   'a cost of points is one point in an outage': [[STATE, 'this.#total += cost', 'this.#total += 1']],
-  'a cost above the part of a gateway never passes': [[STATE, 'Math.max(cost, Math', 'Math.max(1, Math']],
+  'a cost above the part of a gateway never passes': [
+    [PART, 'Math.max(cost, least, Math', 'Math.max(1, Math'],
+  ],
   'the waits of several costs are forgotten in an outage': [
     [COUNT, 'if (waitsLonger) (this', 'if (false) (this'],
   ],
@@ -146,11 +147,7 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
     [STORE, 'leaseChanges.end({ quota, id: lease! })', 'void quota'],
   ],
   'the part of a gateway of calls at once is the whole limit': [
-    [
-      LOCAL,
-      'leases.count(quota.key) < perGateway(quota.limit, gateways)',
-      'leases.count(quota.key) < quota.limit',
-    ],
+    [LOCAL, 'leases.count(quota.key) < partOf(quota, gateways)', 'leases.count(quota.key) < quota.limit'],
   ],
   'calls at once that were admitted without Redis do not count': [
     [LOCAL, 'return leases.hold(quota, lease!, -Infinity, at / 1000)', 'return undefined'],

@@ -4,12 +4,16 @@ import { duration, rateText, time, whole } from './format.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
 /** @typedef {Overview['activity']['callers'][number]} Caller */
+/** @typedef {Pick<Caller['limits'][number], 'limit' | 'used' | 'remaining' | 'part'>} Used */
 
 /** Refused callers that are shown before all are asked for. */
 const FIRST_REFUSED = 10
 
-/** @param {{ readonly limit: number, readonly remaining: number }} limit */
-const partUsed = ({ limit, remaining }) => (limit === 0 ? 1 : (limit - remaining) / limit)
+/** @param {Used} limit */
+function partUsed({ limit, remaining, part }) {
+  const most = part ?? limit
+  return most === 0 ? 1 : (most - remaining) / most
+}
 
 /** @param {string} caller */
 export const hrefOf = (caller) => `#caller/${encodeURIComponent(caller.toWellFormed())}`
@@ -34,7 +38,7 @@ function link() {
 /**
  * Creates a bar with the numbers of a limit.
  * @template T
- * @param {(item: T) => { readonly limit: number, readonly remaining: number } | undefined} limitOf
+ * @param {(item: T) => Used | undefined} limitOf
  * @returns {import('./dom.js').View<T>}
  */
 export function usage(limitOf) {
@@ -48,7 +52,7 @@ export function usage(limitOf) {
       node.toggleAttribute('hidden', limit === undefined)
       if (limit === undefined) return
       part.update(partUsed(limit))
-      write(text, `${whole(limit.limit - limit.remaining)} of ${whole(limit.limit)}`)
+      write(text, `${whole(limit.used)} of ${whole(limit.limit)}`)
     },
   }
 }

@@ -135,11 +135,21 @@ export function refusals(calls, limits) {
   return `${whole(calls)} in the last minute${by.length === 0 ? '' : ` by ${by.join(', ')}`}`
 }
 
+/**
+ * @param {'local' | 'allow' | 'deny'} mode
+ * @param {number | null} part
+ */
+function withoutRedis(mode, part) {
+  if (mode === 'allow') return 'admits every call'
+  if (mode === 'deny') return 'refuses every call'
+  return part === null ? 'counted here' : `this gateway admits ${whole(part)}`
+}
+
 /** @param {CallerUsage['limits'][number]} counted */
-export function kindOf({ shadow, override, until, mode, whole: all }) {
+export function kindOf({ shadow, override, until, mode, part }) {
   const kinds = [shadow ? 'shadow' : 'live']
   if (override) kinds.push('override')
   if (until !== null) kinds.push(`until ${time(until)}`)
-  if (mode !== 'store') kinds.push(`without Redis, this gateway’s part of ${whole(all)}`)
+  if (mode !== 'store') kinds.push(`without Redis, ${withoutRedis(mode, part)}`)
   return kinds.join(', ')
 }

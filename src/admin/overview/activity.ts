@@ -50,14 +50,18 @@ function callerValues(row: CallerRow, at: number) {
 
 /** Returns the latest decision of a limit for a caller. Instants are ISO 8601 in UTC. */
 function limitValues(caller: CountedCaller, latest: LatestDecision, at: number) {
-  const { name, key, limit, remaining, windowMs, resetAt, shadow, decidedAt, overs } = latest
+  const { name, key, limit, used, remaining, part, windowMs, resetAt, shadow, decidedAt, overs } = latest
   const ageMs = Math.max(0, Math.round(at - decidedAt))
+  // After a window, all counted calls have left it. The end of calls in progress is unknown.
+  const isPast = ageMs > (windowMs || CONCURRENT_WAIT_MS)
   const over = sum(overs?.before(secondOf(at)) ?? [])
   return {
     name,
     limit,
-    // After a window, all counted calls have left it. The end of calls in progress is unknown.
-    remaining: ageMs > (windowMs || CONCURRENT_WAIT_MS) ? limit : remaining,
+    used: isPast ? 0 : used,
+    remaining: isPast ? (part ?? limit) : remaining,
+    /** What the gateway may admit of `limit`, if it decided without Redis; null if all. */
+    part,
     ...(windowMs > 0 && { windowSeconds: windowMs / 1000 }),
     reset: instant(resetAt),
     shadow,

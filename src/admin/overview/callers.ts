@@ -1,5 +1,5 @@
 import type { Exchange } from '../../gateway/exchange.ts'
-import type { Allowance } from '../../limit/store.ts'
+import { type Allowance, boundOf } from '../../limit/store.ts'
 import { keyOfLimit } from '../../observe/access-log.ts'
 import type { CallCounts } from '../../observe/status.ts'
 import { countsBy } from '../../policy/caller-keys.ts'
@@ -27,7 +27,10 @@ export class LatestDecision {
   name = ''
   key = ''
   limit = 0
+  used = 0
   remaining = 0
+  /** What the gateway may admit of `limit` without Redis; null if all. */
+  part: number | null = null
   windowMs = 0
   resetAt = 0
   retryAfterMs = 0
@@ -42,7 +45,9 @@ export class LatestDecision {
     // Keeps the string of an earlier call.
     if (this.key !== key) this.key = key
     this.limit = allowance.limit
+    this.used = allowance.used
     this.remaining = allowance.remaining
+    this.part = boundOf(allowance) ?? null
     this.windowMs = allowance.windowMs
     this.resetAt = allowance.resetAt
     this.retryAfterMs = allowance.retryAfterMs

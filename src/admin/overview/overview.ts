@@ -126,8 +126,10 @@ function callerOf(caller: CallerActivity, name: string | null = null) {
 }
 
 /** A limit that allows no calls is used up. */
-const partUsed = ({ limit, remaining }: LimitActivity): number =>
-  limit === 0 ? 1 : (limit - remaining) / limit
+function partUsed({ limit, remaining, part }: LimitActivity): number {
+  const most = part ?? limit
+  return most === 0 ? 1 : (most - remaining) / most
+}
 
 function limitOf(limit: Limit, nowMs: number) {
   const { name, per, shadow, windowMs, calendar, isConcurrent } = limit

@@ -1,4 +1,4 @@
-import type { InspectedStore, Inspected } from '../../limit/store.ts'
+import { boundOf, type Inspected, type InspectedStore } from '../../limit/store.ts'
 import { instantOrNull, type LimitUsage, usageOf } from '../../gateway/usage.ts'
 import { parseKey } from '../../limit/key.ts'
 import type { LimitOptions } from '../../policy/apply.ts'
@@ -23,9 +23,10 @@ export interface CounterUsage extends LimitUsage {
   /** True if an override is in force. */
   readonly override: boolean
   readonly shadow: boolean
-  /** `store`, or this gateway's mode without Redis; `limit` is then its part of `whole`. */
+  /** `store`, or this gateway's mode without Redis. */
   readonly mode: Inspected['mode']
-  readonly whole: number
+  /** The calls of `limit` that this gateway may admit without Redis; null if all. */
+  readonly part: number | null
 }
 
 /** The counters of one caller, as operators read them. */
@@ -100,7 +101,7 @@ export function createCounters(options: CountersOptions): Counters {
           shadow: quota.shadow,
           used: allowance.used,
           mode,
-          whole: quota.limit,
+          part: boundOf(allowance) ?? null,
         }
       })
       return {

@@ -65,6 +65,9 @@ function parseNamed(what: string, text = '{}'): JsonObject {
   throw new InvalidQuestion(`The ${what} must be a JSON object such as {"name":"value"}.`)
 }
 
+/** What a limit has if the store was not asked. */
+const UNCOUNTED = { used: null, remaining: null, part: null }
+
 /**
  * Follows a request through a configuration as the gateway would, now or at the instant of the
  * question, without any I/O. Also returns the quotas of its limits; null for an unknown key.
@@ -126,7 +129,7 @@ export function explain(config: Config, question: RequestLine, overrides?: Overr
       decidedBy: source,
       because: reasonOf(limit, source, atMs, rules),
       next: upcomingChanges(limit, atMs, rules)[0] ?? null,
-      used: null,
+      ...UNCOUNTED,
     }
   }
 

@@ -85,4 +85,8 @@ export interface ExplainedLimit extends Pick<Limit, SameFields>, DecidedLimit {
   readonly next: ReturnType<typeof upcomingChanges>[number] | null
   /** Calls in progress, or calls or points that are counted, now; null if the store was not asked. */
   readonly used: number | null
+  /** Those that are left, without Redis at this gateway; null if the store was not asked. */
+  readonly remaining: number | null
+  /** The calls of `limit` that this gateway may admit while Redis is unavailable; null if all. */
+  readonly part: number | null
 }

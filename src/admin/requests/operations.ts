@@ -1,6 +1,7 @@
 import type { Config } from '../../config/config.ts'
 import { InvalidQuestion } from '../../errors.ts'
-import type { InspectedStore } from '../../limit/store.ts'
+import type { OutageMode } from '../../limit/quota.ts'
+import { type Allowance, boundOf, type InspectedStore } from '../../limit/store.ts'
 import type { Log } from '../../observe/log.ts'
 import { assertCounted, callerKey, countsBy } from '../../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../../policy/counted-caller.ts'
@@ -14,11 +15,14 @@ import { explain } from './explain.ts'
 import type { DecidedLimit } from './explained.ts'
 import type { OperatorApi } from './operator-api.ts'
 
-/** Reasons for the limits while Redis is unavailable, each followed by the configured limit. */
-const OUTAGE = {
-  local: "Redis is unavailable: this gateway's part of",
-  allow: 'Redis is unavailable: every call is admitted, instead of',
-  deny: 'Redis is unavailable: every call is refused with 503, instead of',
+/** Returns the reason for what a limit admits while Redis is unavailable. */
+function outageText(mode: OutageMode, { limit, part = limit }: Allowance): string {
+  const texts = {
+    local: `this gateway admits ${part}`,
+    allow: 'every call is admitted',
+    deny: 'every call is refused with 503',
+  }
+  return `Redis is unavailable: ${texts[mode]}`
 }
 
 /** The overrides of the gateway, as operators change them. */
@@ -114,9 +118,10 @@ export function createOperations(parts: {
         if (!quota) return limit
         const [inspected] = await store.inspect([quota])
         const { allowance, mode } = inspected!
-        const { limit: calls, used } = allowance
-        if (mode === 'store') return { ...limit, used }
-        return { ...limit, limit: calls, used, because: `${OUTAGE[mode]} ${quota.limit}; ${limit.because}` }
+        const { used, remaining } = allowance
+        if (mode === 'store') return { ...limit, used, remaining }
+        const because = `${outageText(mode, allowance)}; ${limit.because}`
+        return { ...limit, used, remaining, part: boundOf(allowance) ?? null, because }
       })
       return { ...explained, limits: await Promise.all(limits).catch(() => explained.limits) }
     },
@@ -134,13 +139,15 @@ function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): re
   })
   const doubt = own.length + overrides.length === 0 ? ': check its spelling.' : '.'
   const notes: string[] = []
-  if (limits.some(({ mode }) => mode !== 'store'))
-    notes.push('Without Redis, this gateway counts what Redis last reported and its own calls.')
+  if (limits.some(({ mode }) => mode !== 'store')) notes.push(WITHOUT_REDIS)
   if (!hasCalls(limits)) notes.push(`No calls of ${caller} are counted${doubt}`)
   notes.push(...new Set(changes))
   if (truncated) notes.push(`These are the first ${limits.length} keys; there are more.`)
   return notes.concat(ofFile)
 }
+
+const WITHOUT_REDIS =
+  'Without Redis, this gateway counts what Redis last reported and its own calls, and admits its part of each limit.'
 
 const hasCalls = (limits: CallerUsage['limits']): boolean => limits.some(({ used }) => used > 0)
 

@@ -50,12 +50,12 @@ function describeOverrides({ overrides }: Overrides): string {
 
 function describeUsage({ limits, overrides, notes }: CallerReport): string {
   const rows = limits.map((row) => {
-    const { key, name, limit, used, remaining, until, mode, whole } = row
+    const { key, name, limit, used, remaining, until, part } = row
     const resetAt = row.windowSeconds && (used > 0 || limit === 0) ? row.reset : null
     const kind = `${row.shadow ? 'shadow' : 'live'}${row.override ? ', override' : ''}`
     const since = row.oldest ? `, the oldest since ${row.oldest}` : ''
     const window = formatWindow(row.windowSeconds && row.windowSeconds * 1000, row.calendar) + since
-    const calls = mode === 'store' ? limit : `${limit} of ${whole}`
+    const calls = part === null ? limit : `${limit}, here ${part}`
     return [key, name, calls, used, remaining, window, resetAt, until, kind]
   })
   const head = ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND']
@@ -91,10 +91,9 @@ async function top(admin: Admin, args: Args, io: Io): Promise<void> {
 function describeTop({ activity: { callers, known, mostKnown } }: Overview): string {
   const rows = callers.map(({ caller, route, limits, most, refusedNow, ...rates }) => {
     const until = refusedNow && `${refusedNow.until ?? 'blocked'} by ${refusedNow.limit}`
-    const used = most && most.limit - most.remaining
     const refusals = limits.flatMap(({ name, refused }) => (refused ? `${refused} by ${name}` : []))
     const perSecond = [rates.callsPerSecond.toFixed(1), rates.refusedPerSecond.toFixed(1)]
-    const limit = [most?.name, used, most?.remaining]
+    const limit = [most?.name, most?.used, most?.remaining]
     return [cell(caller), until, ...perSecond, ...limit, formatList(refusals), route]
   })
   const head = ['CALLER', 'REFUSED UNTIL', 'CALLS/S', 'REFUSED/S', 'LIMIT', 'USED', 'REMAINING']

@@ -61,7 +61,9 @@ function describeDecision(fields: Read, isClaimed: boolean): readonly string[] {
   else if (text('decision') === 'admitted') sentences.push(describeAdmission(fields))
   else sentences.push('No limit was checked.')
   const mode = MODES[text('mode') ?? '']
+  const [part, of] = [fields.number('part'), fields.number('of')]
   if (mode !== undefined) sentences.push(mode)
+  if (part !== undefined && of !== undefined) sentences.push(`Its part was ${part} of ${of}.`)
   const shadows = list('shadowOver')
   if (shadows.length > 0) sentences.push(`Shadow limits that would have refused it: ${shadows.join(', ')}.`)
   return sentences

@@ -6,7 +6,7 @@ import { type Issue, issueAt, mustBe } from '../yaml/issue.ts'
 import { bindHost, certificateFieldName, cidr, pemFile, publicUrl, servedHost } from './texts.ts'
 import { serverTls, serverTlsIssues } from './server-tls.ts'
 import { atKey, bool, choice, coerced, duration, exclusive } from './values.ts'
-import { int, list, port, section, size, stringThat, text } from './values.ts'
+import { int, list, percentage, port, section, size, stringThat, text } from './values.ts'
 
 const listenTls = section({ ...serverTls, requestClientCert: bool.prefault(false) }, serverTlsIssues)
 
@@ -132,6 +132,7 @@ const sharedStore = section({
   timeoutMs: duration('1ms', '1m').prefault('100ms'),
   onOutage: choice(['local', 'allow', 'deny']).default('local'),
   instances: int(1, 100_000).optional(),
+  part: percentage().optional(),
   overridesFile: text('the path of a file that the gateway may write').optional(),
   overrides: choice(['optional', 'required']).default('optional'),
 })

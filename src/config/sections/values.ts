@@ -28,6 +28,15 @@ function measure(noun: string, units: Readonly<Record<string, number>>) {
   }
 }
 
+/** Creates the schema of whole percentages from 1 to 100, written as `10%`. */
+export function percentage() {
+  const options = mustBe('a percentage from 1% to 100%, such as 10%')
+  return z
+    .string(options)
+    .regex(/^(?:[1-9]\d?|100)%$/, options)
+    .transform((text) => Number(text.slice(0, -1)))
+}
+
 /** Converts a string, as the environment and flags give it, like a plain YAML scalar. */
 export function coerced<T extends z.ZodType>(schema: T) {
   return z.preprocess((input) => {

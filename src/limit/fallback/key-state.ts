@@ -2,6 +2,7 @@ import { search } from '../../runtime/search.ts'
 import type { Frame } from '../memory/call-log.ts'
 import type { Quota } from '../quota.ts'
 import type { Merge, OwnCall, OwnCount } from '../store.ts'
+import { perGateway } from './part.ts'
 import { StoredCount } from './stored-count.ts'
 
 /**
@@ -83,14 +84,14 @@ export class KeyState {
   }
 
   /**
-   * Returns the points in a window, and those that a call of this cost may still take in it; `room`
-   * may be negative.
+   * Returns the points in a window, and those that a call of this cost may still take in it, of a
+   * part of at least `least` points; `room` may be negative.
    */
-  countIn(frame: Frame, gateways: number, cost?: number) {
+  countIn(frame: Frame, gateways: number, cost?: number, least?: number) {
     const stored = this.stored.pointsIn(frame)
     const first = this.#firstAfter(frame.horizonUs)
     const own = first === undefined ? 0 : this.#total - first.before
-    return { used: stored + own, room: perGateway(frame.limit - stored, gateways, cost) - own }
+    return { used: stored + own, room: perGateway(frame.limit - stored, gateways, cost, least) - own }
   }
 
   /**
@@ -256,7 +257,3 @@ export class KeyState {
     return true
   }
 }
-
-/** Returns one gateway's fraction of some points, at least those of one call; negative if the points are. */
-export const perGateway = (points: number, gateways: number, cost = 1): number =>
-  Math.min(points, Math.max(cost, Math.floor(points / gateways)))

@@ -12,8 +12,9 @@ import {
   type OwnCalls,
   type RemoteStore,
 } from '../store.ts'
-import { type KeyState, perGateway } from './key-state.ts'
+import type { KeyState } from './key-state.ts'
 import { createKeys } from './keys.ts'
+import { leastPart, perGateway } from './part.ts'
 
 /**
  * Minimum spread: the clock of the server that gets the calls may be known less well than that of
@@ -40,15 +41,18 @@ interface LocalOptions {
   readonly isTracked: (quota: Quota) => boolean
   readonly isUp: (quota: Quota) => boolean
   readonly gateways: () => number
+  /** Percent of each limit that this gateway may admit at least; default 0. */
+  readonly partPercent?: number | undefined
 }
 
 /**
  * Creates the counters that this process uses while the store does not answer. Each gateway may
- * admit an equal fraction of the calls that the store last reported as remaining. It keeps the
- * calls, with their instants, until the store has merged them.
+ * admit an equal part of the calls that the store last reported as remaining, or `partPercent` of
+ * the limit if that is more. It keeps the calls, with their instants, until the store has merged
+ * them.
  */
 export function createLocalCounters(clock: Clock, options: LocalOptions) {
-  const { store, leases, isTracked, isUp, gateways: gatewaysNow } = options
+  const { store, leases, isTracked, isUp, gateways: gatewaysNow, partPercent = 0 } = options
   const epochMs = epochOf(clock)
   const nowUs = (): number => Math.round(clock.now() * 1000)
   const keys = createKeys()
@@ -66,6 +70,13 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
   /** Returns a window at a local instant, by the clock of its key's server for calendar periods. */
   const frameOf = (limit: number, counted: KeyedWindow, atUs: number): Frame =>
     frameAt(limit, counted, atUs, counted.calendar === undefined ? 0 : dateMs(counted.key, atUs))
+
+  const leastOf = ({ limit }: Quota): number => leastPart(limit, partPercent)
+  /** Returns the points of a limit that this gateway may admit if the store has counted none. */
+  const partOf = (quota: Quota, gateways: number): number =>
+    perGateway(quota.limit, gateways, quota.cost, leastOf(quota))
+  const countIn = (state: KeyState, quota: Quota, gateways: number, atUs: number) =>
+    state.countIn(frameOf(quota.limit, quota, atUs), gateways, quota.cost, leastOf(quota))
 
   function release(state: KeyState): void {
     if (state.expire(nowUs(), dateMs(state.key))) keys.release(state)
@@ -85,8 +96,10 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
   function allowance(found: Found, gateways: number, at: number, charging: boolean): Allowance {
     const { quota, state, verdict } = found
     if (state !== undefined) return allowanceInWindow(quota, state, verdict, gateways, at)
-    const part = { ...quota, limit: perGateway(quota.limit, gateways) }
-    return leases.allowance(part, verdict !== 'none', epochMs(at / 1000), !charging)
+    const part = partOf(quota, gateways)
+    const ofPart = { ...quota, limit: part }
+    const own = leases.allowance(ofPart, verdict !== 'none', epochMs(at / 1000), !charging)
+    return { ...own, limit: quota.limit, part }
   }
 
   function allowanceInWindow(
@@ -97,16 +110,16 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
     at: number,
   ): Allowance {
     const { cost = 1, calendar } = quota
-    const limit = perGateway(quota.limit, gateways, cost)
-    const roomAt = (atUs: number): number =>
-      state.countIn(frameOf(quota.limit, quota, atUs), gateways, cost).room
-    const remaining = Math.max(0, roomAt(at))
+    const part = partOf(quota, gateways)
+    const roomAt = (atUs: number): number => countIn(state, quota, gateways, atUs).room
+    const { used, room } = countIn(state, quota, gateways, at)
+    const remaining = Math.max(0, room)
     /** Returns when the call can pass, or when more calls can, in microseconds of the local clock. */
     function growsAt(): number {
       // All calls of a calendar period leave at its end.
       const { endUs } = frameOf(quota.limit, quota, at)
       if (endUs !== undefined) return endUs
-      const isUnused = remaining === limit && limit >= cost
+      const isUnused = remaining === part && part >= cost
       if (isUnused) return at
       const wantedRoom = verdict === 'none' ? cost : remaining + 1
       // All calls have left by the end of one window.
@@ -116,7 +129,9 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
     const growsUs = growsAt()
     const resetAt = calendar?.periodAt(dateMs(quota.key, at)).endMs ?? epochMs(growsUs / 1000)
     const waitMs = (growsUs - at) / 1000
-    return allowanceOf({ ...quota, limit }, verdict !== 'none', limit - remaining, resetAt, waitMs)
+    const ofPart = { ...quota, limit: part }
+    const own = allowanceOf(ofPart, verdict !== 'none', part - remaining, resetAt, waitMs)
+    return { ...own, limit: quota.limit, used, part }
   }
 
   /** True if the call is part of an access in progress, which the store has, or an own call began. */
@@ -132,12 +147,12 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
     const at = nowUs()
     const found = quotas.map((quota): Found => {
       if (quota.isConcurrent) {
-        const hasRoom = leases.count(quota.key) < perGateway(quota.limit, gateways)
+        const hasRoom = leases.count(quota.key) < partOf(quota, gateways)
         return { quota, state: undefined, verdict: hasRoom ? 'pays' : 'none' }
       }
       const state = keys.know(quota, quota.key)
       const { cost = 1 } = quota
-      const { used, room } = state.countIn(frameOf(quota.limit, quota, at), gateways, cost)
+      const { used, room } = countIn(state, quota, gateways, at)
       return { quota, state, verdict: verdictOf(quota, used, room >= cost, isInAccess(quota, state, at)) }
     })
     const admitted = admits(found)
@@ -213,7 +228,7 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
   }
 
   return {
-    /** Charges this gateway's fraction of each quota, at least one call; all of them or none. */
+    /** Charges this gateway's part of each quota, at least one call; all of them or none. */
     charge: (quotas: readonly Quota[], gateways: number, lease?: string): Charge =>
       decide(quotas, gateways, lease, true),
     peek: (quotas: readonly Quota[], gateways: number) => decide(quotas, gateways).allowances,

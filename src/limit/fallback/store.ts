@@ -19,6 +19,8 @@ export interface FallbackOptions extends BreakerOptions {
   /** Gateways that share the limits under `local`. Default: those that the store counts, at least `processes`. */
   readonly instances?: number | undefined
   readonly processes?: number | undefined
+  /** Percent of each limit that this gateway may admit at least under `local`; default 0. */
+  readonly partPercent?: number | undefined
   /**
    * Called for each decision that the fallback makes, or refuses to make under `deny`; without a
    * cause if Redis was not asked.
@@ -48,7 +50,8 @@ function withoutDamage(error: Error): undefined {
  * admitted, in the background, each question names their number.
  */
 export function withFallback(store: RemoteStore, options: FallbackOptions) {
-  const { onOutage, instances, processes = 1, clock = SYSTEM_CLOCK, probeEveryMs = 250 } = options
+  const { onOutage, instances, processes = 1, partPercent } = options
+  const { clock = SYSTEM_CLOCK, probeEveryMs = 250 } = options
   const modeOf = (quota: Quota): OutageMode => quota.onOutage ?? onOutage
   // Under `allow` too, a DPoP proof is accepted only once.
   const isCounted = (quota: Quota): boolean => quota.isProof || modeOf(quota) === 'local'
@@ -57,7 +60,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   const gateways = (): number => instances ?? Math.max(processes, store.gateways())
   const leases = new Leases()
   const leaseChanges = createLeaseChanges(leases, store, isUp, clock)
-  const local = createLocalCounters(clock, { store, leases, isTracked: isCounted, isUp, gateways })
+  const ways = { isTracked: isCounted, isUp, gateways, partPercent }
+  const local = createLocalCounters(clock, { store, leases, ...ways })
 
   let lastLease = 0
   /** Returns an id for the leases of a call; undefined if none of its limits is one of calls at once. */
@@ -119,9 +123,9 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     if (found) return found.map((allowance): Inspected => ({ allowance, mode: 'store' }))
     return quotas.map((quota): Inspected => {
       const mode = modeOf(quota)
+      if (mode === 'local') return { allowance: local.peek([quota], gateways())[0]!, mode }
       // Under `allow` nothing is counted, so the whole limit remains.
-      const [allowance] = local.peek([quota], mode === 'local' ? gateways() : 1)
-      return { allowance: allowance!, mode }
+      return { allowance: { ...local.peek([quota], 1)[0]!, part: undefined }, mode }
     })
   }
 

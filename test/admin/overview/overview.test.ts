@@ -72,7 +72,7 @@ it('shows the limits in force with their upcoming changes, and the first hundred
 
 it('sorts callers by refusals, then by the used part of a live limit with one counter for the caller; the limit that refuses comes first', async () => {
   const limit = (more: Partial<LimitActivity>): LimitActivity => ({
-    ...{ name: 'requests', limit: 10, remaining: 10, windowSeconds: 60, reset: '' },
+    ...{ name: 'requests', limit: 10, used: 0, remaining: 10, part: null, windowSeconds: 60, reset: '' },
     ...{ shadow: false, isAlone: true, ageMs: 0, refused: 0, wouldRefuse: 0, ...more },
   })
   const client = (client: string, ...limits: LimitActivity[]): CallerActivity => ({

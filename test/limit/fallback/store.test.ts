@@ -268,6 +268,8 @@ describe('a store with a fallback', () => {
       expect(await store.charge([quota()])).toMatchObject({ admitted: true, allowances: [], mode: 'allow' })
     }
     expect(decisions).toBe(20)
+    // Also of a caller that is blocked.
+    expect(await store.charge([quota('p:{a}:x', 0)])).toMatchObject({ admitted: true })
     await trip(store)
     expect(store.mode()).toBe('allow')
   })
@@ -399,7 +401,7 @@ describe('a store with a fallback', () => {
     behaviour.keys = fails
     await trip(store, quota())
     const [own] = await store.inspect([quota()])
-    expect(own).toMatchObject({ mode: 'local', allowance: { limit: 5 } })
+    expect(own).toMatchObject({ mode: 'local', allowance: { limit: 10, part: 5 } })
     expect(own!.allowance.used).toBeGreaterThan(0)
     expect(await store.keys(ALL, 9)).toEqual(['p:{a}:x'])
     const [denied] = await store.inspect([{ ...quota('p:{c}:x'), onOutage: 'deny' }])

@@ -31,9 +31,10 @@ const ROOMS = `
   config/kept        | config config/yaml runtime                                                   | yaml
   process            | admin admin/overview admin/requests authenticate/jose authenticate/proof authenticate/token config config/kept downstream downstream/listener errors gateway limit limit/fallback limit/memory limit/redis policy observe par process/workers runtime upstream |
   process/workers    | admin/overview admin/requests config observe policy process runtime                   |
-  commands           | admin/requests authenticate/jose authenticate/token commands/init commands/limits commands/past commands/replay commands/sandbox config config/sections config/teams config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
+  commands           | admin/requests authenticate/jose authenticate/token commands/init commands/limits commands/outage commands/past commands/replay commands/sandbox config config/sections config/teams config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
   commands/init      | authenticate/jose commands config config/sections runtime                   |
   commands/limits    | admin/overview admin/requests commands config/sections observe policy runtime |
+  commands/outage    | commands config gateway limit limit/fallback policy                          |
   commands/past      | commands commands/replay gateway runtime                                    |
   commands/replay    | commands config downstream errors limit limit/memory policy runtime | cli-progress
   commands/sandbox   | commands config process runtime                                              | oidc-provider

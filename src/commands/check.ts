@@ -12,20 +12,23 @@ import { problemLine } from '../config/yaml/issue.ts'
 import { mapTexts, readSource, substitute } from '../config/yaml/source.ts'
 import { describeTopology } from '../limit/redis/options.ts'
 import { formatList, formatParagraphs, formatTable, formatWindow, pluralize } from './format.ts'
-import { type Args, textOf } from './args.ts'
+import { type Args, textOf, UsageError } from './args.ts'
 import { load, overridesOf } from './configuration.ts'
 import { type Io, print } from './io.ts'
 import { assertTracingPackages } from './tracing-packages.ts'
 
 /**
  * Prints a summary and the settings of a configuration without secrets, the results of `--connect`,
- * or the changes of `--against`.
+ * the changes of `--against`, or the sentences of `--outage`.
  */
 export async function run(args: Args, io: Io): Promise<number> {
   const loaded = await load(args, io)
   assertTracingPackages(loaded)
   const { config, file, text } = loaded
   if (args['connect'] === true) return (await import('./connect.ts')).run(config, args, io)
+  if (args['outage'] !== true && textOf(args, 'gateways') !== undefined)
+    throw new UsageError('--gateways needs --outage.')
+  if (args['outage'] === true) return (await import('./outage/command.ts')).run(config, args, io)
   const { value } = readSource(text, file)
   const other = textOf(args, 'against')
   if (other !== undefined) {

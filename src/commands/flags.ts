@@ -87,6 +87,8 @@ export const checkFlags = {
   ...JSON_FLAG,
   connect: yes('also try servers and certificates; exit code 1 if one fails'),
   against: { ...text('another file; prints the differences from it'), conflicts: 'connect' },
+  outage: { ...yes('what callers get while Redis is out of reach'), conflicts: ['connect', 'against'] },
+  gateways: text('with --outage: the number of gateways; else store.instances'),
 }
 
 export const healthFlags = { ...GATEWAY_FLAGS, ready: yes('also ask whether it is ready: /readyz') }

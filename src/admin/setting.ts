@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { InvalidQuestion } from '../errors.ts'
 import { instantMs } from '../runtime/instant.ts'
-import { isObject, parseObject } from '../runtime/json.ts'
+import { isName, isObject, parseObject } from '../runtime/json.ts'
 import type { Setting } from './requests/operator-api.ts'
 
 const DEFAULT_LIFE_MS = 86_400_000
@@ -62,8 +62,9 @@ function parseUntil(until: unknown): number | null {
   return at
 }
 
+/** Refuses lone surrogates too: Lua's cjson cannot read the override that has one (Redis would return an error). */
 export function assertText(what: string, text: unknown, max: number): asserts text is string | undefined {
   if (text === undefined) return
-  if (typeof text === 'string' && text !== '' && text.length <= max && !/\p{Cc}/u.test(text)) return
+  if (isName(text) && text.length <= max) return
   throw new InvalidQuestion(`${what} must have 1 to ${max} characters, without control characters.`)
 }

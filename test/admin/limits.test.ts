@@ -166,6 +166,7 @@ describe('PATCH /limits/:caller', () => {
     [{ ...SET, until: '2020-01-01T00:00:00Z' }, '"until" has passed'],
     [{ ...SET, by: '' }, '"by" must have 1 to 100 characters'],
     [{ ...SET, note: 'a\nb' }, '"note" must have 1 to 500 characters, without control characters.'],
+    [{ ...SET, note: '\ud800' }, '"note" must have 1 to 500 characters, without control characters.'],
     [{ ...SET, note: 'x'.repeat(70_000) }, 'The body is over 64 KiB.'],
   ] as [string | object, string][])('answers 400 to %j', async ([body, detail]) => {
     expect(await patch(body)).toMatchObject({

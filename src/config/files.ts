@@ -1,9 +1,9 @@
-import { readFile, stat } from 'node:fs/promises'
+import { stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { readKeySet } from '../authenticate/jose/key-set.ts'
 import { parseObject } from '../runtime/json.ts'
 import { type ReadFile, stampBeforeRead } from './file-stamp.ts'
-import { reason } from './text.ts'
+import { readRegularFile, reason } from './text.ts'
 import type { Issue, Path } from './yaml/issue.ts'
 
 /** Returns the mistake in the text of a file; undefined if there is none. */
@@ -29,7 +29,7 @@ export function openSettingsFiles(directory: string) {
     const refuse = (mistake: string): undefined => report(path, `names ${file}, which ${mistake}`)
     let text: string
     try {
-      text = await readFile(file, 'utf8')
+      text = (await readRegularFile(file)).toString()
     } catch (error) {
       return refuse(reason(error))
     }

@@ -1,14 +1,17 @@
-import { readFileSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
+import { constants, readFileSync } from 'node:fs'
+import { open, readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { ConfigError } from './yaml/issue.ts'
+
+const NOT_REGULAR = 'NOT_REGULAR'
 
 const REASONS: Readonly<Record<string, string>> = {
   ENOENT: 'does not exist',
   ENOTDIR: 'does not exist',
   EISDIR: 'is a directory, not a file',
   EACCES: 'may not be read by this user',
+  [NOT_REGULAR]: 'is not a regular file; write the path of one',
   ERR_ENCODING_INVALID_ENCODED_DATA: 'is not UTF-8 text; save it as UTF-8',
 }
 
@@ -18,10 +21,38 @@ let standardInput: Promise<Buffer> | undefined
 /** Reads a file, or standard input for `-`, as UTF-8; rejects with a `ConfigError`. */
 export async function readText(file: string): Promise<string> {
   try {
-    const bytes = await (file === '-' ? (standardInput ??= buffer(process.stdin)) : readFile(file))
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+    return decoded(await (file === '-' ? (standardInput ??= buffer(process.stdin)) : readFile(file)))
   } catch (error) {
     throw new ConfigError([{ where: file === '-' ? 'stdin' : file, path: '', message: reason(error) }])
+  }
+}
+
+/** Reads the file of a team, which must be a regular file, as UTF-8; rejects with a `ConfigError`. */
+export async function readTeamText(file: string): Promise<string> {
+  try {
+    return decoded(await readRegularFile(file))
+  } catch (error) {
+    throw new ConfigError([{ where: file, path: '', message: reason(error) }])
+  }
+}
+
+const decoded = (bytes: Buffer): string =>
+  new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+
+/**
+ * Reads a regular file, or one that links lead to. A named pipe without a writer, or a device
+ * without an end, would stop this and every later reload.
+ */
+export async function readRegularFile(file: string): Promise<Buffer> {
+  // Without O_NONBLOCK, opening a named pipe waits for its writer.
+  const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
+  try {
+    const stats = await handle.stat()
+    if (!stats.isFile() && !stats.isDirectory())
+      throw Object.assign(new Error('not a regular file'), { code: NOT_REGULAR })
+    return await handle.readFile()
+  } finally {
+    await handle.close()
   }
 }
 

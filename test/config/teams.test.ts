@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
@@ -112,6 +113,22 @@ describe('included files', () => {
     )
     expect(await mistakes({ payments: text })).toEqual([
       `teams/payments.yaml:3:59: upstreams.data.tls.ca: names teams/ca.pem, which does not exist`,
+    ])
+  })
+
+  it('are mistakes, alone, if they or what they name is not a regular file', async () => {
+    write('teams/accounts.yaml', ACCOUNTS)
+    execFileSync('mkfifo', [join(folder, 'teams/payments.yaml'), join(folder, 'teams/pipe')])
+    expect(await mistakes({})).toEqual(['teams/payments.yaml: is not a regular file; write the path of one'])
+    rmSync(join(folder, 'teams/payments.yaml'))
+    symlinkSync('/dev/zero', join(folder, 'teams/zero'))
+    const tls = 'tls: { ca: pipe, cert: zero, key: zero }'
+    const text = PAYMENTS.replace('http://payments.internal:4000', `https://payments.internal:4000, ${tls}`)
+    const names = (await mistakes({ payments: text })).map((mistake) => mistake.replace(/^[^ ]+ /, ''))
+    expect(names).toEqual([
+      'upstreams.data.tls.ca: names teams/pipe, which is not a regular file; write the path of one',
+      'upstreams.data.tls.cert: names teams/zero, which is not a regular file; write the path of one',
+      'upstreams.data.tls.key: names teams/zero, which is not a regular file; write the path of one',
     ])
   })
 

@@ -1,5 +1,5 @@
 import { type ReadFile, stampBeforeRead } from '../file-stamp.ts'
-import { readText } from '../text.ts'
+import { readTeamText } from '../text.ts'
 import { asList } from '../../runtime/json.ts'
 import type { Texts } from '../texts.ts'
 import { ConfigError, type Issue } from '../yaml/issue.ts'
@@ -19,7 +19,7 @@ export async function readTeams(globs: readonly string[], mainFile: string) {
     const file = shownPath(path, mainFile)
     stamps.push(stampBeforeRead(file))
     try {
-      teams.push({ path, text: await readText(file) })
+      teams.push({ path, text: await readTeamText(file) })
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error
       teams.push({ path, text: '', problem: error.problems[0] })

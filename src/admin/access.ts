@@ -47,6 +47,12 @@ export interface WrongTokens {
 }
 
 /**
+ * Fields of requests that a proxy has forwarded. Its callers are not programs of this machine, even
+ * if the proxy is: it may be this gateway itself, by a team's upstream with the listener's address.
+ */
+const FORWARDED = ['x-forwarded-for', 'forwarded', 'via']
+
+/**
  * Recognises the operator of a request for limits or the console's data, or returns the response
  * that refuses it. The Host of a page whose name is rebound to this address (DNS rebinding) is that
  * name, also if the page knows the token. Without any token, allows only programs of this machine
@@ -68,6 +74,8 @@ export function recognize(
       return problem(403, 'Limits and the console need admin.token, unless admin.host is 127.0.0.1.')
     if (!isLoopback(name))
       return problem(403, 'Without admin.token, use localhost, 127.0.0.1 or [::1] as the host.')
+    if (FORWARDED.some((field) => request.headers[field] !== undefined))
+      return problem(403, 'Without admin.token, send requests directly: a proxy has forwarded this one.')
     if (isOfOtherPage(request))
       return problem(403, 'Without admin.token, only the console may ask for limits from a browser.')
     return { name: ANY_ON_LOOPBACK, may: 'set' }

@@ -285,6 +285,21 @@ describe('access to limits', () => {
     }
   })
 
+  it('access to limits without a token is denied to requests that a proxy has forwarded', async () => {
+    for (const field of ['X-Forwarded-For', 'Forwarded', 'Via']) {
+      const headers = { [field]: 'for=192.0.2.7' }
+      const { ask } = await startAdmin()
+      const got = await ask('/limits/a', { headers })
+      expect([got.status, got.json.detail]).toEqual([
+        403,
+        'Without admin.token, send requests directly: a proxy has forwarded this one.',
+      ])
+      expect((await ask('/metrics', { headers })).status).toBe(200)
+      const withToken = await startAdmin({ token: TOKEN })
+      expect((await withToken.ask('/limits/a', { headers: { ...headers, ...AUTHORIZED } })).status).toBe(200)
+    }
+  })
+
   it('access to limits is denied to other origins', async () => {
     const { ask, asked } = await startAdmin()
     for (const origin of ['https://evil.example', 'null', 'http://localhost:9090']) {

@@ -35,7 +35,7 @@ const ROOMS = `
   commands/init      | authenticate/jose commands config config/sections runtime                   |
   commands/limits    | admin/overview admin/requests commands config/sections observe policy runtime |
   commands/outage    | commands config gateway limit limit/fallback policy                          |
-  commands/past      | commands commands/replay gateway runtime                                    |
+  commands/past      | commands commands/replay gateway observe runtime                            |
   commands/replay    | commands config downstream errors limit limit/memory policy runtime | cli-progress
   commands/sandbox   | commands config process runtime                                              | oidc-provider
   bin                | commands                                                                     |`

@@ -57,6 +57,17 @@ describe('sluice explain --request-id', () => {
     for (const { stdout } of [admitted!, refused!]) expect(stdout).not.toMatch(/hunter2|Unauthorized/)
   })
 
+  it('escapes line feeds in the fields of a log, which would look like sentences of their own', async () => {
+    const forged = 'x\n  The upstream "data" answered it with 200.'
+    const fields = { caller: forged, path: forged, route: forged, cause: forged, error: forged, code: forged }
+    const { stdout } = await explain(
+      'mine',
+      logFile([line({ at: 0, requestId: 'mine', ...REFUSED, ...fields })]),
+    )
+    expect(stdout).toContain(String.raw`by x\u000a  The upstream "data" answered it with 200. from`)
+    expect(stdout).not.toContain('\n  The upstream "data"')
+  })
+
   it('reads plain and gzip logs and standard input, with prefixes, and counts lines that are not JSON', async () => {
     const mine = line({ at: 0, requestId: 'mine', ...REFUSED, of: 3, remaining: 0 })
     const lines = [line({ at: 0 }), 'not JSON', '{"level":"info",', `2026 pod-1 ${mine}`, '']

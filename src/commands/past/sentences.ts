@@ -1,15 +1,27 @@
+import { escaped } from '../../observe/log-lines.ts'
 import { instant } from '../../runtime/instant.ts'
 import type { JsonObject } from '../../runtime/json.ts'
 import { formatWindow, pluralize } from '../format.ts'
 
-/** The fields of a line of the log. Other programs may have written them, so each has a type only if it is checked. */
+/**
+ * The fields of a line of the log. Other programs may have written them, so each has a type only if
+ * it is checked, and line feeds are escaped: a value must not look like a sentence of its own.
+ */
 type Read = ReturnType<typeof readFields>
 
 function readFields(line: JsonObject) {
-  const text = (name: string): string | undefined => (typeof line[name] === 'string' ? line[name] : undefined)
+  const text = (name: string): string | undefined => {
+    const value = line[name]
+    return typeof value === 'string' ? escaped(value) : undefined
+  }
   const number = (name: string): number | undefined =>
     Number.isFinite(line[name]) ? (line[name] as number) : undefined
-  return { text, number, list: (name: string) => (Array.isArray(line[name]) ? line[name].map(String) : []) }
+  return {
+    text,
+    number,
+    list: (name: string) =>
+      Array.isArray(line[name]) ? line[name].map((item) => escaped(String(item))) : [],
+  }
 }
 
 /** Returns sentences about a call: who made it, what it got, why, and how long it waited for what. */

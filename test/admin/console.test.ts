@@ -191,9 +191,9 @@ it('says beside Ready that the file was rejected and that Redis is out of reach,
     expect.stringContaining(': nonsense: unknown key'),
     expect.stringContaining(': more: unknown key'),
   ])
-  expect((await row(page, 'events', 'configuration rejected'))[2]).toMatch(
-    /^configuration rejected; the previous one stays in force \(problems .* and 1 more\)$/,
-  )
+  await expect
+    .poll(async () => (await row(page, 'events', 'configuration rejected'))[2], WAIT)
+    .toMatch(/^configuration rejected; the previous one stays in force \(problems .* and 1 more\)$/)
 
   // No time is broken over two lines, however long the event.
   await page.setViewportSize({ width: 1280, height: 800 })

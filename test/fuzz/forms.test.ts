@@ -92,7 +92,7 @@ it(
           expect(answer.message).toMatch(/^[ !#-[\]-~]+$/)
         },
       ),
-      runs(600),
+      runs(4000),
     )
     expect(taken).toBeGreaterThan(0)
   },

@@ -94,8 +94,8 @@ describe('docs/tasks/rotate-the-redis-password.md', () => {
     writeFileSync(acl, '')
     const redis = await startRedis({ tcp: true, args: ['--aclfile', acl] })
     program('redis-cli', `exec /usr/bin/redis-cli -e -p ${redis.port} "$@"`)
-    const limits = fileText('docs/limits.md')
-    const [, user] = /^ACL SETUSER (sluice .*)$/m.exec(limits)!
+    const outages = fileText('docs/outages.md')
+    const [, user] = /^ACL SETUSER (sluice .*)$/m.exec(outages)!
     await redis.command('ACL', 'SETUSER', ...user!.replace('>password', '>old-password').split(' '))
 
     const file = join(folder, 'rotated.yaml')

@@ -51,12 +51,14 @@ it('requests have the name and labels of their route, their upstream, and the cl
   const { body } = await call(adminPort, { path: '/metrics' })
   expect(body).toContain(`sluice_http_request_duration_seconds_count{route="accounts",${labels}} 5\n`)
   expect(body).toContain('sluice_upstream_duration_seconds_count{upstream="data"} 3\n')
-  const line = gateway.lines().find(({ status }) => status === 429)!
-  expect(line).toMatchObject({
+  const refused = () => gateway.lines().find(({ status }) => status === 429)
+  const open = () => gateway.lines().find(({ route }) => route === '/open')
+  await until('the calls are logged', () => refused() !== undefined && open() !== undefined)
+  expect(refused()).toMatchObject({
     ...{ route: '/accounts/*', routeName: 'accounts', upstream: 'data' },
     labels: { team: 'payments "A"', tier: 'gold' },
   })
-  expect(gateway.lines().find(({ route }) => route === '/open')).not.toHaveProperty('routeName')
+  expect(open()).not.toHaveProperty('routeName')
 })
 
 it('no client is a label by default, and a reload continues the series of unchanged routes', async () => {

@@ -105,7 +105,7 @@ const MOST = [
   'change',
 ] as const
 
-/** The faults of a kind of history. docs/limits.md has a row for each. */
+/** The faults of a kind of history. docs/outages.md has a row for each. */
 export const PROFILES = {
   /** Redis keeps its data, and there is one gateway. */
   single: MOST,

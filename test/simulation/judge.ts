@@ -17,7 +17,7 @@ import type { Played } from './play.ts'
 
 export type { Violation } from './judge/evidence.ts'
 
-/** Judges the responses by the promises of docs/limits.md. It knows what callers were told and when, and the faults, and nothing of the code. */
+/** Judges the responses by the promises of docs/outages.md. It knows what callers were told and when, and the faults, and nothing of the code. */
 export function judge(played: Played): readonly Violation[] {
   const { history } = played
   const cases = casesOf(played)

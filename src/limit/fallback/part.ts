@@ -17,7 +17,7 @@ export interface Sharing {
   readonly percent?: number | undefined
 }
 
-/** The points that gateways may admit by themselves in a window, as docs/limits.md promises. */
+/** The points that gateways may admit by themselves in a window, as docs/outages.md promises. */
 export interface OutageBounds {
   readonly ofOne: number
   readonly ofAll: number

@@ -349,7 +349,7 @@ describe('a store with the right Redis', () => {
   })
 
   test('uses only the commands in GRANTS, which Redis 6.2 has', async () => {
-    const docs = readFileSync(new URL('../../../docs/limits.md', import.meta.url), 'utf8')
+    const docs = readFileSync(new URL('../../../docs/outages.md', import.meta.url), 'utf8')
     expect(docs).toContain(GRANTS)
     const servers = [plain, ...guardedCluster.nodes, guardedSentinels.master]
     for (const server of servers) {

@@ -112,8 +112,8 @@ describe('the Redis store', () => {
     expect(await server.command('STRLEN', quantised.key)).toBeLessThanOrEqual(13 * 1002 + 38)
   })
 
-  test('takes the memory in Redis that docs/limits.md documents', async () => {
-    const docs = readFileSync(new URL('../../../docs/limits.md', import.meta.url), 'utf8')
+  test('takes the memory in Redis that docs/sizing.md documents', async () => {
+    const docs = readFileSync(new URL('../../../docs/sizing.md', import.meta.url), 'utf8')
     const [, calls, weights] = /^\| a client with ([\d, ]+) calls in its window \| ([^|]+) \|$/m.exec(docs)!
     const documented = weights!.split(', ').map((weight) => {
       const [count, unit] = weight.split(' ')

@@ -17,7 +17,7 @@ import { periodOf } from './periods.ts'
 /** Each gateway registers within two seconds of its start. */
 const KNOWN_MS = 2000
 
-/** Returns the calls that docs/limits.md promises at most in a window. */
+/** Returns the calls that docs/outages.md promises at most in a window. */
 export function promised(one: Case, limit: number, fromMs: number, toMs: number): number {
   const { history, name, troubles } = one
   const { gateways } = history

@@ -1,6 +1,7 @@
 import { connect, createServer } from 'node:net'
 
 // A Redis at a distance: forwards bytes, each half of the round trip later. Arguments: port of Redis, the round trip in ms.
+// Listens on the port PORT, or writes the one that it got.
 // A process of its own, which may block: Node's timers cannot wait for less than a millisecond, but Atomics.wait can.
 
 /** Maximum time without a look at the sockets, in milliseconds. */
@@ -37,4 +38,6 @@ const server = createServer((near) => {
     from.on('error', () => {})
   }
 })
-server.listen(Number(process.env.PORT), '127.0.0.1')
+server.listen(Number(process.env.PORT ?? 0), '127.0.0.1', () =>
+  process.stdout.write(String(server.address().port)),
+)

@@ -177,7 +177,10 @@ function* unreachableRoutes({ listen, routes }: Settings): Generator<Issue> {
     const earlier = files.get(route.team) ?? []
     const hosts = route.host === undefined ? (listen.hosts ?? [undefined]) : [route.host]
     const covering = new Set(
-      hosts.map((host) => earlier.findIndex((pattern) => covers(pattern, { ...route, host }))),
+      hosts.map((host) => {
+        const ofHost = { ...route, host }
+        return earlier.findIndex((pattern) => covers(pattern, ofHost))
+      }),
     )
     earlier.push({ ...route, hosts: listen.hosts })
     files.set(route.team, earlier)

@@ -15,7 +15,7 @@ const LONG = process.env['SLUICE_LONG'] === '1'
 const ROUNDS = LONG ? 20 : 2
 const LIMIT = 10
 const HOST = 'api.example.com'
-const FAR_REDIS = fileURLToPath(new URL('../helpers/far-redis.mjs', import.meta.url))
+const FAR_REDIS = fileURLToPath(new URL('../../bench/far-redis.mjs', import.meta.url))
 /** Longer by default, as a busy machine may stop the Redis, too. */
 const TIMEOUT_MS = LONG ? 100 : 500
 const STOPPED_MS = 3 * TIMEOUT_MS

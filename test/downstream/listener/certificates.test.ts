@@ -8,7 +8,7 @@ import { createFolder } from '../../helpers/folder.ts'
 import { makeCertificate, type TestCertificate } from '../../helpers/self-signed.ts'
 import { call, yaml } from '../../helpers/gateway.ts'
 import { serving, type ServingProcess } from '../../helpers/process.ts'
-import { answered, statuses } from '../../helpers/raw.ts'
+import { askOver } from '../../helpers/raw.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 
@@ -48,15 +48,6 @@ async function shown(): Promise<string> {
   socket.destroy()
   return Buffer.from(fingerprint256.replaceAll(':', ''), 'hex').toString('base64url')
 }
-async function asks(socket: TLSSocket): Promise<number | undefined> {
-  let text = ''
-  const hear = (chunk: Buffer) => (text += chunk.toString())
-  socket.on('data', hear)
-  socket.write('GET /oidc/x HTTP/1.1\r\nHost: a\r\n\r\n')
-  await until('an answer', () => answered(text) || socket.destroyed)
-  socket.off('data', hear)
-  return statuses(text)[0]
-}
 const logged = (words: string) =>
   gateway!.lines().filter(({ msg }) => typeof msg === 'string' && msg.includes(words))
 /** Returns the expiry of the listener's certificate, from the metrics. */
@@ -92,7 +83,7 @@ it('new connections get a renewed certificate, open ones continue, and an invali
   )
   expect(logged('handshake failed').find(({ error }) => error === plain.error)).toMatchObject(plain)
   const open = await connected()
-  expect(await asks(open)).toBe(200)
+  expect((await askOver(open)).status).toBe(200)
   const session = open.getSession()!
   expect((await connected(session)).isSessionReused()).toBe(true)
 
@@ -100,7 +91,7 @@ it('new connections get a renewed certificate, open ones continue, and an invali
   await until('the certificate is renewed', () => logged('TLS certificate renewed').length === 1)
   expect(await shown()).toBe(second.thumbprint)
   expect(await expiry()).toBeLessThan(expiryBefore - 7e4)
-  expect(await asks(open)).toBe(200)
+  expect((await askOver(open)).status).toBe(200)
   // Sessions of the previous certificate are not resumed.
   expect((await connected(session)).isSessionReused()).toBe(false)
 
@@ -112,13 +103,13 @@ it('new connections get a renewed certificate, open ones continue, and an invali
   })
   await until('the metric', async () => (await succeeded()) === '0')
   expect(await shown()).toBe(second.thumbprint)
-  expect(await asks(open)).toBe(200)
+  expect((await askOver(open)).status).toBe(200)
 
   mount(third, third)
   await until('the corrected pair is used', () => logged('TLS certificate renewed').length === 2)
   expect(await shown()).toBe(third.thumbprint)
   await until('the metric', async () => (await succeeded()) === '1')
-  expect(await asks(open)).toBe(200)
+  expect((await askOver(open)).status).toBe(200)
 
   // A file that the configuration names only now is watched too.
   writeFileSync(join(folder, 'other.crt'), first.cert)

@@ -9,7 +9,7 @@ import { type IssuedCertificate, makeAuthority } from '../../helpers/authority.t
 import { closeLater } from '../../helpers/closing.ts'
 import { createFolder } from '../../helpers/folder.ts'
 import { call, startLogging, yaml } from '../../helpers/gateway.ts'
-import { answered, statuses } from '../../helpers/raw.ts'
+import { askOver, statuses } from '../../helpers/raw.ts'
 import { makeCertificate } from '../../helpers/self-signed.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
@@ -132,18 +132,8 @@ async function connected(
   await once(socket, 'secureConnect')
   return socket
 }
-/** Sends a request, and returns the response with its status; undefined if the gateway closes the connection. */
-async function asks(socket: TLSSocket) {
-  let text = ''
-  const hear = (chunk: Buffer) => (text += chunk.toString())
-  socket.on('data', hear)
-  socket.write('GET /oidc/x HTTP/1.1\r\nHost: a\r\n\r\n')
-  await until('an answer', () => answered(text) || socket.destroyed)
-  socket.off('data', hear)
-  return { status: statuses(text)[0], text }
-}
 const statusOf = async (port: number, client: IssuedCertificate) =>
-  (await asks(await connected(port, client))).status
+  (await askOver(await connected(port, client))).status
 /** Starts a gateway that requires client certificates, and checks them by lists. */
 async function startRevoking(crl: string, clientCa = 'clients.pem') {
   const gateway = await start(`, clientCa: ${clientCa}, crl: ${crl}`)
@@ -175,8 +165,8 @@ describe('a revoked client certificate', () => {
     write('rotated.pem', authority.list([]))
     const gateway = await startRevoking('rotated.pem')
     const [open, idle] = [await connected(gateway.port, revoked), await connected(gateway.port, revoked)]
-    expect((await asks(open)).status).toBe(200)
-    expect((await asks(idle)).status).toBe(200)
+    expect((await askOver(open)).status).toBe(200)
+    expect((await askOver(idle)).status).toBe(200)
     expect(await gateway.nextUpdate()).toBeGreaterThan(86_000_000)
 
     write('rotated.pem', authority.list([revoked], { nextUpdateMs: 2 * 86_400_000 }))
@@ -195,7 +185,7 @@ describe('a revoked client certificate', () => {
     const { port, reload } = await startRevoking('resumed.pem')
     const of12 = { maxVersion: 'TLSv1.2' } as const
     const first = await connected(port, revoked, of12)
-    expect((await asks(first)).status).toBe(200)
+    expect((await askOver(first)).status).toBe(200)
     const session = first.getSession()!
     const resumed = await connected(port, revoked, { ...of12, session })
     expect(resumed.isSessionReused()).toBe(true)

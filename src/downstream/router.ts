@@ -1,5 +1,5 @@
 import { METHODS as PARSED_METHODS } from 'node:http'
-import { canonicalPath, foldCase, parseHost, segmentsOf } from './target.ts'
+import { canonicalPath, ESCAPE_OF_SEVERAL_READINGS, foldCase, parseHost, segmentsOf } from './target.ts'
 
 /** A literal in folded case, or the name of a parameter, which matches one segment. */
 type Segment = { readonly literal: string } | { readonly param: string }
@@ -186,8 +186,7 @@ export const matchesHost = ({ host: named, hosts }: Pattern, host: string): bool
 
 const PATTERN = /^(?:([A-Za-z-]+(?:,[A-Za-z-]+)*) +)?([^/\s]*)(\/\S*)$/
 const PARAM = /^:[A-Za-z_][A-Za-z0-9_]*$/
-/** Escapes that servers decode once, twice or never, or for the next server: a request with one has other readings. */
-const DECODED_DIFFERENTLY = /%(?:2[35F]|3[BF]|5C)/i
+const DECODED_DIFFERENTLY = new RegExp(ESCAPE_OF_SEVERAL_READINGS, 'i')
 const LITERAL = /^(?!:|\.\.?$)(?:[A-Za-z0-9._~!$&'()*+,=@:-]|%[0-9A-F]{2})+$/
 
 /** Parses `[METHOD[,METHOD]] [host]/path`; returns an error message for an invalid pattern. */

@@ -37,11 +37,13 @@ const DOTS = /\/\.\.?(?:\/|$)/
  * last segment alone (Servlet 6.0 section 12.2).
  */
 export const SCRIPT_ENDING = String.raw`\.(?:php\d?|phtml|aspx?|ashx|asmx|axd|svc|dll|exe|f?cgi|pl|py|rb|wsgi|shtml|cf[cm]|cfml)`
+/** The source of escapes that servers decode once, twice or never, or for the next server. */
+export const ESCAPE_OF_SEVERAL_READINGS = '%(?:2[35F]|3[BF]|5C)'
 /**
- * What servers read in more than one way: escapes that some decode once, twice or never, path
- * parameters, empty segments, a segment after a script, and `(S(…))`. `readings.ts` has the ways.
+ * What servers read in more than one way: escapes, path parameters, empty segments, a segment after
+ * a script, and `(S(…))`. `readings.ts` has the ways.
  */
-const AMBIGUOUS = new RegExp(String.raw`%(?:2[35F]|3[BF]|5C)|;|//|${SCRIPT_ENDING}/.|\([a-z]\(`, 'i')
+const AMBIGUOUS = new RegExp(String.raw`${ESCAPE_OF_SEVERAL_READINGS}|;|//|${SCRIPT_ENDING}/.|\([a-z]\(`, 'i')
 const QUERY = /^\?[\u0021\u0022\u0024-\u007e\u0080-\u00ff]*$/
 /** A host with an optional port (RFC 9110 section 4.2.3). */
 const HOST = /^(?:(\[[0-9A-Fa-f:.]+\])|([A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*\.?))(?::(\d{0,5}))?$/

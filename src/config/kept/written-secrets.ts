@@ -32,7 +32,6 @@ function holdsSecret(text: string, path: Path): boolean {
   const written = text.replaceAll(REFERENCE, '').replaceAll(DEFAULT, '$1')
   if (URL_START.test(written)) return PASSWORD.test(written)
   if (!isSecret(path) || /username$/i.test(String(path.at(-1)))) return false
-  return (
-    !text.startsWith('file:') && written !== '' && written.length === text.replaceAll(DEFAULT, '$1').length
-  )
+  const hasReference = written.length !== text.replaceAll(DEFAULT, '$1').length
+  return !text.startsWith('file:') && !hasReference && written !== ''
 }

@@ -50,7 +50,8 @@ export function chooseTeams(
     if (settings === undefined) return file.problems
     const known = refused.get(file)
     if (known !== undefined) return known
-    const rivals = isPrevious ? [] : [...contested].filter((other) => contested.has(file) && other !== file)
+    const isContested = !isPrevious && contested.has(file)
+    const rivals = isContested ? [...contested].filter((other) => other !== file) : []
     const taken = [...served.map(({ file }) => file), ...rivals]
     const conflict = conflictIn(file, taken)
     if (conflict !== undefined) return file.locate([conflict])

@@ -2,7 +2,10 @@ import { execFileSync } from 'node:child_process'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 
-/** Writes dist/sbom.cdx.json, or the file of the first argument: the packages that an installation of Sluice brings, from package-lock.json alone. */
+/**
+ * Writes the list of packages that an installation of Sluice brings, as package-lock.json has them, to
+ * dist/sbom.cdx.json or the file of the first argument.
+ */
 
 const root = join(import.meta.dirname, '..')
 const file = process.argv[2] ?? join(root, 'dist/sbom.cdx.json')

@@ -39,7 +39,7 @@ export default defineConfig({
       // What takes minutes: `npm run test:long`.
       ...(isSet('SLUICE_LONG') ? ['test/**/*.long.ts'] : []),
     ],
-    setupFiles: ['test/helpers/close-all.ts'],
+    setupFiles: ['test/helpers/close-all.ts', 'test/helpers/one-monitor.ts'],
     globalSetup: ['test/helpers/build.ts', 'test/helpers/shared-servers.ts'],
     // Generous: on a busy machine a process takes many seconds to start.
     testTimeout: 120_000,

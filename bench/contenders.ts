@@ -3,8 +3,9 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { createKeyText } from '../src/authenticate/key/key-text.ts'
 import { both, type Command, folder, freePort, nginx } from './environment.ts'
-import { AUDIENCE, ISSUER, jwksFile, publicKeyFile, token, type Work } from './load.ts'
+import { AUDIENCE, forge, ISSUER, jwksFile, publicKeyFile, token, type Work } from './load.ts'
 
 export const ROOT = fileURLToPath(new URL('..', import.meta.url))
 const PEERS = join(ROOT, 'bench', 'peers')
@@ -17,8 +18,10 @@ export interface Contender {
   readonly work: Work
   /** The name of the reference contender, 1.00, with the same detail if there is one; default: http-proxy. */
   readonly against?: string
-  /** True if a forged token must get 401. */
+  /** True if a forged token, or a wrong key, must get 401. */
   readonly authenticates?: boolean
+  /** A key that is not in the work; undefined if callers have tokens. */
+  readonly goodKey?: string
   /** Calls after which a client must get 429. */
   readonly limit?: number
   /** True if every call of the work must get 429. */
@@ -56,6 +59,8 @@ export interface GatewayOptions extends Options {
   readonly authenticate?: boolean
   /** True if API keys are counted, without authentication. */
   readonly apiKeys?: boolean
+  /** The file of the API keys that callers must have, in place of tokens. */
+  readonly keysFile?: string
   /** Limits of each request; default: 1. */
   readonly limits?: number
   readonly routes?: number
@@ -86,7 +91,9 @@ export function gateway({ upstream, redis }: Backends, options: GatewayOptions =
   const { node = process.execPath, nodeFlags = [], flags = [], root = ROOT } = options
   const window = `${windowS}s`
   const names = Array.from({ length: limits }, (_, i) => `limit-${i}`)
-  const route = { upstream: 'data', authenticate: authenticate ? 'bearer' : 'none', limits: names }
+  const { keysFile } = options
+  const how = keysFile === undefined ? 'bearer' : 'key'
+  const route = { upstream: 'data', authenticate: authenticate ? how : 'none', limits: names }
   return async (port) => {
     const file = join(folder, `sluice-${port}.yaml`)
     const config = {
@@ -98,6 +105,7 @@ export function gateway({ upstream, redis }: Backends, options: GatewayOptions =
       store: options.store ?? { redis: { url: `redis://127.0.0.1:${redis}` }, prefix: `sluice-${port}` },
       upstreams: { data: { url: `http://127.0.0.1:${upstream}` } },
       tokens: { issuer: ISSUER, audience: AUDIENCE, jwks: jwksFile },
+      ...(keysFile !== undefined && { keys: { file: keysFile } }),
       clients: Array.from({ length: clients }, (_, i) => ({
         id: `client-${String(i).padStart(7, '0')}`,
         limits: { 'limit-0': { limit, window } },
@@ -210,23 +218,22 @@ export function installPeers(): Map<string, string> {
 
 /** Throws an error with the part of its work that a contender does not do. */
 export async function prove(contender: Contender, port: number, { upstream }: Backends): Promise<void> {
-  const { work, authenticates, limit } = contender
+  const { work, authenticates, limit, goodKey } = contender
   const ask = async (of: number, bearer: string): Promise<{ status: number; text: string }> => {
     const response = await fetch(`http://127.0.0.1:${of}${work.path ?? '/transactions'}`, {
-      headers: { Authorization: `Bearer ${bearer}` },
+      headers: goodKey === undefined ? { Authorization: `Bearer ${bearer}` } : { 'X-Api-Key': bearer },
       signal: AbortSignal.timeout(10_000),
       ...(work.body !== undefined && { method: 'POST', body: 'x'.repeat(work.body) }),
     })
     return { status: response.status, text: await response.text() }
   }
-  const good = await token('RS256', 9_999_999, 0)
+  const good = goodKey ?? (await token('RS256', 9_999_999, 0))
   const [answer, expected] = [await ask(port, good), await ask(upstream, good)]
   if (answer.status !== 200) throw new Error(`a good call gets ${answer.status}: ${answer.text}`)
   if (answer.text !== expected.text) throw new Error("the body is not the upstream's")
   if (authenticates === true) {
-    const forged = `${good.slice(0, -100)}${good.at(-100) === 'A' ? 'B' : 'A'}${good.slice(-99)}`
-    const { status } = await ask(port, forged)
-    if (status !== 401) throw new Error(`a forged signature gets ${status}`)
+    const { status } = await ask(port, goodKey === undefined ? forge(good) : createKeyText())
+    if (status !== 401) throw new Error(`a forged signature or a wrong key gets ${status}`)
   }
   if (limit === undefined) return
   let admitted = 1

@@ -9,7 +9,10 @@ import { type Bench, measure, type Round, run, spread } from './measure.ts'
 import { redis } from './redis.ts'
 import { markdown, showSpread } from './report.ts'
 import { ROWS } from './rows.ts'
+import { fleet } from './fleet.ts'
+import { grown } from './grown.ts'
 import { slices } from './slices.ts'
+import { slowest } from './slowest.ts'
 
 const STARTS = 5
 const FIRST_S = 10
@@ -132,4 +135,7 @@ export const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<string>>
   capacity,
   distance,
   callers,
+  fleet,
+  grown,
+  slowest,
 }

@@ -1,8 +1,9 @@
 /**
  * Compares this working tree with another commit and with the one in bench/baseline, in alternate rounds:
  * `npm run bench:gate [-- REF --rounds N --seconds S --refused]`; default: HEAD, admitted requests.
- * Exits with 1 if a request takes over 5 % more processor time than at either, and the spread
- * leaves no doubt that it takes more.
+ * Then compares a call with an API key with one with a reused token. Exits with 1 if a request takes over
+ * 5 % more processor time than at either commit, or with a key than with a token, and the spread leaves no
+ * doubt that it takes more.
  */
 import { spawnSync } from 'node:child_process'
 import { readFileSync, symlinkSync } from 'node:fs'
@@ -12,10 +13,21 @@ import { type Contender, gateway, ROOT } from './contenders.ts'
 import { folder } from './environment.ts'
 import { type Garbage, measureGarbage } from './garbage.ts'
 import { mintTokens } from './load.ts'
-import { type Bench, compare, ratios, type Result, type Round, runCommand, spread } from './measure.ts'
+import {
+  type Bench,
+  compare,
+  confidence,
+  DEARER,
+  isDearer,
+  ratios,
+  type Result,
+  type Round,
+  runCommand,
+  spread,
+} from './measure.ts'
+import { keysAreDearer } from './keys.ts'
 import { markdown } from './report.ts'
 
-const DEARER = 1.05
 /** Processes of each commit: two processes of the same code differ by a few per cent. */
 const STARTS = 3
 const GARBAGE_S = 10
@@ -43,13 +55,6 @@ function build(commit: string): string {
   else must('npm', ['ci', '--silent'], root)
   must('npm', ['run', '--silent', 'build'], root)
   return root
-}
-
-/** The bounds between which the median lies, with 95 % confidence. */
-function confidence(values: readonly number[]): readonly [number, number] {
-  const sorted = values.toSorted((a, b) => a - b)
-  const rank = Math.max(0, Math.floor((sorted.length - 1.96 * Math.sqrt(sorted.length)) / 2))
-  return [sorted[rank]!, sorted.at(-1 - rank)!]
 }
 
 const { values, positionals } = parseArgs({
@@ -121,13 +126,13 @@ async function command(bench: Bench): Promise<number> {
     measured.push({ result, garbage: await measureGarbage(bench, result.contender, GARBAGE_S) })
   }
   const now = measured.pop()!
-  let code = 0
+  let code = !refused && (await keysAreDearer(bench)) ? 1 : 0
   for (const old of measured) {
     const { name } = old.result.contender
     const cpu = ratios(now.result, old.result, FIGURES['processor time'])
-    const isDearer = spread(cpu).median > DEARER && confidence(cpu)[0] > 1
-    if (isDearer) code = 1
-    const verdict = isDearer ? `More than ${((DEARER - 1) * 100).toFixed(0)} % dearer` : 'Not dearer'
+    const dearer = isDearer(cpu)
+    if (dearer) code = 1
+    const verdict = dearer ? `More than ${((DEARER - 1) * 100).toFixed(0)} % dearer` : 'Not dearer'
     console.log(`${table(name, now, old)}\n\n${verdict} than ${name}.\n`)
   }
   return code

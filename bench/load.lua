@@ -1,9 +1,10 @@
--- wrk: one request after another with the next token of a file, or the API key of a random client;
+-- wrk: one request after another with the next token or key of a file, or the API key of a random client;
 -- load.ts sets the variables.
 local setting = os.getenv
 local body = ("x"):rep(tonumber(setting("BENCH_BODY")))
 local file = setting("BENCH_TOKENS") and io.open(setting("BENCH_TOKENS"))
 local clients = tonumber(setting("BENCH_CLIENTS"))
+local credential = setting("BENCH_CREDENTIAL")
 local prefix, suffix
 local requests, sent = {}, 0
 
@@ -22,7 +23,7 @@ function init()
     file:seek("set", tonumber(setting("BENCH_SKIP")))
   else
     for token in file:lines() do
-      requests[#requests + 1] = prefix .. "\r\nAuthorization: Bearer " .. token .. suffix
+      requests[#requests + 1] = prefix .. "\r\n" .. credential .. token .. suffix
     end
   end
 end
@@ -40,7 +41,7 @@ function request()
     file:seek("set", 0)
     token = file:read("*l")
   end
-  return prefix .. "\r\nAuthorization: Bearer " .. token .. suffix
+  return prefix .. "\r\n" .. credential .. token .. suffix
 end
 
 function done(summary, latency)

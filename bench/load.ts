@@ -50,6 +50,10 @@ export function token(algorithm: Algorithm, client: number, index: number, more 
   )
 }
 
+/** Changes a digit of the signature of a token. */
+export const forge = (good: string): string =>
+  `${good.slice(0, -100)}${good.at(-100) === 'A' ? 'B' : 'A'}${good.slice(-99)}`
+
 /** Returns the API key of a client, as load.lua does. */
 export const apiKey = (client: number): string => `client-${String(client).padStart(8, '0')}`
 
@@ -84,6 +88,8 @@ export async function mintTokens(algorithm: Algorithm, count: number, clients = 
 /** The kind of requests that a run sends. */
 export interface Work {
   readonly tokens?: Tokens | undefined
+  /** The text before a line of `tokens` in a request; default: `Authorization: Bearer `. */
+  readonly credential?: string
   /** True if each run continues after the last token of the previous run; otherwise it begins with the first token. */
   readonly fresh?: boolean
   readonly path?: string
@@ -120,6 +126,7 @@ export async function load(port: number, seconds: number, work: Work, sent = 0):
       env: {
         BENCH_PATH: work.path ?? '/transactions',
         BENCH_BODY: String(work.body ?? 0),
+        BENCH_CREDENTIAL: work.credential ?? 'Authorization: Bearer ',
         BENCH_FIELDS: String(work.fields ?? 2),
         ...(work.clients !== undefined && { BENCH_CLIENTS: String(work.clients), BENCH_SEED: String(sent) }),
         ...(tokens && { BENCH_TOKENS: tokens.file }),

@@ -182,3 +182,17 @@ export function spread(values: readonly number[]): Spread {
   const median = (sorted[Math.floor(middle)]! + sorted[Math.ceil(middle)]!) / 2
   return { median, min: sorted[0]!, max: sorted.at(-1)! }
 }
+
+/** The ratio of processor times from which a request is dearer. */
+export const DEARER = 1.05
+
+/** The bounds between which the median lies, with 95 % confidence. */
+export function confidence(values: readonly number[]): readonly [number, number] {
+  const sorted = values.toSorted((a, b) => a - b)
+  const rank = Math.max(0, Math.floor((sorted.length - 1.96 * Math.sqrt(sorted.length)) / 2))
+  return [sorted[rank]!, sorted.at(-1 - rank)!]
+}
+
+/** True if ratios are above `DEARER`, and their spread leaves no doubt that they are above 1. */
+export const isDearer = (ratios: readonly number[]): boolean =>
+  spread(ratios).median > DEARER && confidence(ratios)[0] > 1

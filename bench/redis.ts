@@ -1,6 +1,6 @@
 /** Figures of Redis: the work and the memory of calls, through the scripts and through the gateway. */
 import { spawnSync } from 'node:child_process'
-import { CHARGE_SCRIPT, MERGE_SCRIPT } from '../src/limit/redis/scripts.ts'
+import { CHARGE_SCRIPT, MERGE_SCRIPT, SETTLE_SCRIPT } from '../src/limit/redis/scripts.ts'
 import { gateway } from './contenders.ts'
 import { requireCommands, sleep, stop } from './environment.ts'
 import { mintTokens } from './load.ts'
@@ -77,15 +77,14 @@ async function scriptUs(bench: Bench, call: Call): Promise<string> {
   return `${(((await redisUs(bench)).scripts - before.scripts) / CALLS).toFixed(1)} us`
 }
 
-/** Microseconds of a merge into the log of a client: one returned call, or own calls a microsecond apart. */
-async function mergeUs(bench: Bench, window: Merged, ownCalls = 0): Promise<string> {
+/** Microseconds of a merge of own calls, a microsecond apart, into the log of a client. */
+async function mergeUs(bench: Bench, limit: number, ownCalls: number): Promise<string> {
   const { store } = bench
   await store.flushall()
-  const { limit, windowUs, startUs, back } = window
   const sha = (await store.script('LOAD', MERGE_SCRIPT)) as string
   const now = Date.now() * 1000
   const instants = Array.from({ length: ownCalls }, (_, i) => [now - ownCalls + i, 1, 0]).flat()
-  const rule = back === 0 ? `1 ${limit} ${windowUs} 0` : `1 ${HOUR}`
+  const rule = `1 ${limit} ${WINDOW_US} 0`
   const keyOf = (client: number): string => `sluice:{client-${client}}:limit`
   await decide(bench, CHARGE_SCRIPT, { count: CALLS / 10, together: 1, rule }, (i) => [keyOf(i % CLIENTS)])
   const before = await redisUs(bench)
@@ -93,11 +92,40 @@ async function mergeUs(bench: Bench, window: Merged, ownCalls = 0): Promise<stri
     const pipeline = store.pipeline()
     for (let client = done; client < done + PIPELINE; client++) {
       const keys = [`sluice:{client-${client}}:~merged`, keyOf(client)]
-      pipeline.evalsha(sha, 2, ...keys, 1, NO_DEADLINE, limit, windowUs, startUs, back, 0, ...instants)
+      pipeline.evalsha(sha, 2, ...keys, 1, NO_DEADLINE, limit, WINDOW_US, 0, 0, ...instants)
     }
     await pipeline.exec()
   }
   return `${(((await redisUs(bench)).scripts - before.scripts) / CLIENTS).toFixed(1)} us`
+}
+
+/**
+ * Microseconds of a settlement of the oldest or the newest of a client's calls, to two points fewer; in a message of its own. The
+ * limit is above 1000, so that the calls share slots; bench/grown.ts settles calls with a slot each.
+ */
+async function settleUs(bench: Bench, calls: number, which: 'oldest' | 'newest'): Promise<string> {
+  const { store } = bench
+  await store.flushall()
+  const charge = (await store.script('LOAD', CHARGE_SCRIPT)) as string
+  const settle = (await store.script('LOAD', SETTLE_SCRIPT)) as string
+  const clients = Array.from({ length: 100 }, (_, client) => `sluice:{client-${client}}:limit`)
+  const instants = new Map<string, number[]>()
+  for (const key of clients) {
+    instants.set(key, [])
+    for (let i = 0; i < calls; i++) {
+      const rule = `1 1000000 ${HOUR_US} 16 5`
+      const [nowUs] = (await store.evalsha(charge, 1, key, NO_DEADLINE, 0, 1, rule)) as number[]
+      instants.get(key)!.push(nowUs!)
+    }
+  }
+  const before = await redisUs(bench)
+  const pipeline = store.pipeline()
+  for (const [i, key] of clients.entries()) {
+    const at = instants.get(key)!.at(which === 'oldest' ? 0 : -1)!
+    pipeline.evalsha(settle, 2, 'sluice:{}:~settled', key, i + 1, NO_DEADLINE, 60_000, 2, at, at, 0, -2)
+  }
+  await pipeline.exec()
+  return `${(((await redisUs(bench)).scripts - before.scripts) / clients.length).toFixed(1)} us`
 }
 
 const leaseId = (i: number): string => `${Date.now()}000:00000000-0000-4000-8000-000000000000:${i}`
@@ -153,14 +181,6 @@ async function leaseBytes({ store }: Bench, calls: number): Promise<string> {
   return `${Math.round(Number(await store.memory('USAGE', key, 'SAMPLES', 0)) / calls)} bytes each`
 }
 
-interface Merged {
-  readonly limit: number
-  readonly windowUs: number
-  /** 0 for a window that slides. */
-  readonly startUs: number
-  readonly back: number
-}
-
 /** Microseconds of each admitted call. */
 async function gatewayUs(bench: Bench, limits: number): Promise<string> {
   const work = { tokens: await mintTokens('RS256', CLIENTS) }
@@ -189,6 +209,9 @@ async function callRate(bench: Bench, sha: string): Promise<string> {
 }
 
 export async function redis(bench: Bench): Promise<string> {
+  // The first runs of a script take longer.
+  await atOnceUs(bench, 1000)
+  await settleUs(bench, 10, 'newest')
   const [begun, ended] = await atOnceUs(bench, 1000)
   const [refused] = await atOnceUs(bench, 1)
   const lines = [
@@ -207,14 +230,11 @@ export async function redis(bench: Bench): Promise<string> {
     ['script: admitted, 5000 a minute', await scriptUs(bench, { limit: 5000 })],
     ['script: refused', await scriptUs(bench, { limit: 1 })],
     ['script: admitted, an hour of the clock', await scriptUs(bench, { rule: `1 ${HOUR}` })],
-    [
-      'script: refunded',
-      await mergeUs(bench, { limit: CALLS, windowUs: HOUR_US, startUs: HOUR_START, back: 1 }),
-    ],
-    [
-      'script: 100 own calls merged',
-      await mergeUs(bench, { limit: 1000, windowUs: WINDOW_US, startUs: 0, back: 0 }, 100),
-    ],
+    ['script: settled, the newest of 10 calls in shared slots', await settleUs(bench, 10, 'newest')],
+    ['script: settled, the oldest of 10 calls in shared slots', await settleUs(bench, 10, 'oldest')],
+    ['script: settled, the newest of 100 calls in shared slots', await settleUs(bench, 100, 'newest')],
+    ['script: settled, the oldest of 100 calls in shared slots', await settleUs(bench, 100, 'oldest')],
+    ['script: 100 own calls merged', await mergeUs(bench, 1000, 100)],
     ['script: charged with its access', await scriptUs(bench, { rule: CHARGED_ACCESS, limits: 2 })],
     ['script: free in its access', await scriptUs(bench, { rule: FREE_ACCESS, limits: 2 })],
     ['script: only INCR and PEXPIRE', await scriptUs(bench, { script: INCR_SCRIPT })],

@@ -159,6 +159,7 @@ export const ROWS: Readonly<Record<string, Row>> = {
     '10 routes': { routes: 10 },
     '100 routes': { routes: 100 },
     '1000 routes': { routes: 1000 },
+    '10,000 routes': { routes: 10_000 },
   }),
   clients: variants('clients', {
     'no clients in the file': {},

@@ -1,7 +1,11 @@
 #!/usr/bin/env node
 
-// Until `start` handles SIGHUP, ignore it: the default action would end the process.
-if (process.argv[2] === 'start') process.on('SIGHUP', () => {})
+// Until `start` handles signals, a third of a second later: the kernel drops SIGTERM for process 1 without a
+// listener, and a container would be killed at the end of its grace period. SIGHUP and SIGUSR2 would end the process.
+if (process.argv[2] === 'start') {
+  process.on('SIGHUP', () => {}).on('SIGUSR2', () => {})
+  process.on('SIGTERM', () => process.exit(0)).on('SIGINT', () => process.exit(0))
+}
 
 // A closed standard error must not end the gateway.
 process.stderr.on('error', () => {})

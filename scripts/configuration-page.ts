@@ -23,6 +23,7 @@ annotated example with every key.
 - A *duration* has a unit: \`ms\`, \`s\`, \`m\`, \`h\` or \`d\`. A *size* has one: \`B\`, \`kB\` (1024 bytes), \`MB\` or \`GB\`. An *instant*
   is in ISO 8601 format, with \`Z\` or an offset.
 - Any value may contain \`\${NAME}\` or \`\${NAME:-default}\` from the environment. \`$\${\` is a literal \`\${\`.
+  A list of addresses, hosts or URLs may have several in one text, separated by commas: \`trustedProxies: ["\${PODS}"]\`.
 - A secret may be \`file:/path\`; the file is read again when it changes. Other paths are relative to the file.
 - Unknown keys are mistakes. \`sluice check\` lists the mistakes of a file, or its settings. Mistakes that involve several
   sections, such as an unreachable route, are listed once the others are corrected; undefined names at once.

@@ -22,15 +22,35 @@ const CLIENTS = {
 const upstream = await startUpstream()
 const settings = yaml({
   data: upstream.url,
-  limits: `limits:
-  requests: { per: [client], limit: 1000, window: 1m, changes: [{ announced: 2026-01-01T00:00:00Z, from: 2030-01-15T00:00:00Z, limit: 1200 }] }
-  sync: { per: [client, connection], limit: 1, window: 5s }
-  trial: { per: [client], limit: 700, window: 1m, shadow: true }`,
-  routes: `routes:
-  - { match: "identity.example.com/*", upstream: identity, authenticate: none }
-  - { match: "POST /v3/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
-  - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests, trial] }`,
-  more: 'clients: [{ id: delta-pay, limits: { requests: { limit: 120 } } }]',
+  limits: {
+    requests: {
+      per: ['client'],
+      limit: 1000,
+      window: '1m',
+      changes: [{ announced: '2026-01-01T00:00:00Z', from: '2030-01-15T00:00:00Z', limit: 1200 }],
+    },
+    sync: { per: ['client', 'connection'], limit: 1, window: '5s' },
+    trial: { per: ['client'], limit: 700, window: '1m', shadow: true },
+  },
+  routes: [
+    { match: 'identity.example.com/*', upstream: 'identity', authenticate: 'none' },
+    {
+      match: 'POST /v3/sync/:connection',
+      upstream: 'data',
+      authenticate: 'bearer',
+      limits: ['requests', 'sync'],
+    },
+    { match: '/v3/*', upstream: 'data', authenticate: 'bearer', limits: ['requests', 'trial'] },
+  ],
+  more: {
+    plans: { free: { requests: 120 }, pro: { requests: 1000 } },
+    clients: [
+      { id: 'acme', plan: 'pro' },
+      { id: 'bluebird', plan: 'pro' },
+      { id: 'crisp-ledger', plan: 'pro' },
+      { id: 'delta-pay', plan: 'free' },
+    ],
+  },
 })
 const gateway = await serving(settings)
 const admin = `http://127.0.0.1:${gateway.adminPort}/`

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what `npm test` needs on PATH: redis-server, chromium, promtool, nginx, caddy, haproxy, webfsd, openssl and Perl's HTTP::Daemon.
+# Installs what `npm test` needs on PATH: redis-server, chromium, promtool, nginx, caddy, haproxy, apache2, webfsd, openssl and Perl's HTTP::Daemon.
 set -eu
 
 missing() {
@@ -23,16 +23,18 @@ if missing webfsd; then
   tools="$tools webfsd:webfs:usr/bin/webfsd"
   packages="$packages libgnutls30"
 fi
+# Apache without its service.
+if missing apache2; then packages="$packages apache2-bin"; fi
 if missing openssl; then packages="$packages openssl"; fi
 if ! perl -MHTTP::Daemon -e 1 2>/dev/null; then packages="$packages libhttp-daemon-perl"; fi
 if [ -z "$packages$tools" ]; then
-  echo "redis-server, chromium, promtool, nginx, caddy, haproxy, webfsd, openssl and Perl's HTTP::Daemon are installed."
+  echo "redis-server, chromium, promtool, nginx, caddy, haproxy, apache2, webfsd, openssl and Perl's HTTP::Daemon are installed."
   exit 0
 fi
 
 if missing apt-get || [ "$(id -u)" != 0 ]; then
-  echo "Some of redis-server, chromium, promtool, nginx, caddy, haproxy, webfsd, openssl and Perl's HTTP::Daemon are missing, and cannot be installed from here." >&2
-  echo "Install Redis 6.2 or newer, Chromium, Prometheus, nginx, Caddy, HAProxy with Lua, webfs, OpenSSL and HTTP::Daemon (Debian: sudo apt-get install redis-server chromium prometheus nginx caddy haproxy webfs openssl libhttp-daemon-perl; macOS: brew install redis chromium prometheus nginx caddy haproxy openssl, cpan HTTP::Daemon, and webfs from its source) and call this again." >&2
+  echo "Some of redis-server, chromium, promtool, nginx, caddy, haproxy, apache2, webfsd, openssl and Perl's HTTP::Daemon are missing, and cannot be installed from here." >&2
+  echo "Install Redis 6.2 or newer, Chromium, Prometheus, nginx, Caddy, HAProxy with Lua, Apache, webfs, OpenSSL and HTTP::Daemon (Debian: sudo apt-get install redis-server chromium prometheus nginx caddy haproxy apache2-bin webfs openssl libhttp-daemon-perl; macOS: brew install redis chromium prometheus nginx caddy haproxy httpd openssl, cpan HTTP::Daemon, and webfs from its source) and call this again." >&2
   exit 1
 fi
 

@@ -8,6 +8,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import process from 'node:process'
+import { FIRST_SETTLED } from '../test/simulation/history.ts'
 import { SOURCE_FAULTS } from '../test/simulation/source-faults.ts'
 
 const SECONDS = 120
@@ -19,6 +20,11 @@ const SECONDS = 120
 const PROFILES: Readonly<Record<string, string>> = {
   'a merge is repeated': 'kept',
   'a week begins a day late': 'kept',
+  'a settlement is repeated': 'kept',
+  'a settlement without an answer is taken as done': 'kept',
+  'an own call is settled only in the store': 'kept',
+  'a settlement does not wait for the merge of its call': 'kept',
+  'a call that is settled leaves no room in an outage': 'kept',
 }
 function profileOf(fault: string): string | undefined {
   if (/\bcosts?\b/.test(fault)) return 'points'
@@ -44,7 +50,8 @@ for (const [fault, changes] of Object.entries(SOURCE_FAULTS).filter(([fault]) =>
   const startedAt = performance.now()
   const name = profileOf(fault)
   const profile = name === undefined ? [] : ['--profile', name]
-  const args = ['tsx', 'scripts/simulate.ts', '--seconds', String(SECONDS), ...profile]
+  const from = fault.includes('settle') ? ['--from', String(FIRST_SETTLED)] : []
+  const args = ['tsx', 'scripts/simulate.ts', '--seconds', String(SECONDS), ...profile, ...from]
   const { stderr } = spawnSync('npx', args, { cwd: copy, encoding: 'utf8' })
   const secs = ((performance.now() - startedAt) / 1000).toFixed(0)
   const isFound = stderr.includes('is broken')

@@ -1,5 +1,5 @@
-import { existsSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { loadConfig } from '../src/config/load.ts'
 import { fileOf, sluice } from './commands/run.ts'
@@ -20,6 +20,7 @@ describe.each(['README.md', 'CONTRIBUTING.md', ...DOCS])('%s', (name) => {
   })
 
   it('shows configurations that load', async () => {
+    writeFileSync(join(dirname(fileOf('')), 'keys.yaml'), '[]\n')
     for (const block of codeBlocks(text, 'yaml')) {
       const { config } = await loadConfig({ file: fileOf(block), env: {} })
       expect(config.routes.length).toBeGreaterThan(0)
@@ -29,7 +30,7 @@ describe.each(['README.md', 'CONTRIBUTING.md', ...DOCS])('%s', (name) => {
   it('names existing commands and flags', async () => {
     for (const block of codeBlocks(text, 'sh')) {
       for (const [, command, rest] of block.matchAll(
-        /^(?:node dist\/bin\/sluice\.js|sluice) (\w+(?: show| set| reset| top)?)(.*)$/gm,
+        /^(?:node dist\/bin\/sluice\.js|sluice) (\w+(?: show| set| reset| top| create| list| revoke)?)(.*)$/gm,
       )) {
         const { stdout, code } = await sluice([...command!.split(' '), '--help'])
         expect(code, command).toBe(0)

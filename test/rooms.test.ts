@@ -10,34 +10,39 @@ const ROOMS = `
   downstream         | errors runtime                                                               | negotiator
   downstream/listener | downstream errors runtime                                                   |
   limit              | runtime                                                                      |
-  policy             | downstream errors limit runtime                                              |
+  actual             |                                                                              |
+  policy             | actual downstream errors limit runtime                                       |
   limit/memory       | limit runtime                                                                |
   limit/redis        | limit runtime                                                                | cluster-key-slot ioredis lru-cache
   limit/fallback     | errors health limit limit/memory runtime                                     |
   authenticate/jose  | runtime                                                                      | jose
+  authenticate/key   | errors                                                                       |
   authenticate/proof | authenticate/jose downstream runtime                                         | lru-cache
   authenticate/token | authenticate/jose authenticate/proof errors health runtime                   | lru-cache p-limit
   par                | authenticate/jose authenticate/token errors runtime                                             |
   upstream           | downstream downstream/listener errors health runtime                                             |
-  gateway            | authenticate/proof authenticate/token downstream downstream/listener errors limit limit/memory par policy runtime upstream | lru-cache
-  observe            | gateway limit limit/fallback policy runtime                                         | @opentelemetry pino prom-client
+  gateway            | actual authenticate/key authenticate/proof authenticate/token downstream downstream/listener errors limit limit/memory par policy runtime upstream | lru-cache
+  observe            | actual gateway limit limit/fallback policy runtime                                         | @opentelemetry pino prom-client
   admin/overview     | config gateway limit observe policy runtime                                  |
   admin/requests     | admin/overview authenticate/token config downstream errors gateway limit observe policy runtime |
   admin              | admin/requests errors gateway observe policy runtime                                |
   config/yaml        | runtime                                                                      | fastest-levenshtein yaml zod
-  config/sections    | authenticate/jose authenticate/token config/yaml downstream limit/redis policy runtime | zod
-  config             | authenticate/jose authenticate/token config/kept config/sections config/teams config/yaml downstream limit/redis policy par runtime | yaml zod
+  config/keys        | authenticate/key config/sections config/yaml policy runtime | zod
+  config/sections    | actual authenticate/jose authenticate/token config/yaml downstream limit/redis policy runtime | zod
+  config             | authenticate/jose authenticate/key authenticate/token config/keys config/kept config/sections config/teams config/yaml downstream limit/redis policy par runtime | yaml zod
   config/teams       | config config/sections config/yaml downstream policy runtime                 |
   config/kept        | config config/yaml runtime                                                   | yaml
-  process            | admin admin/overview admin/requests authenticate/jose authenticate/proof authenticate/token config config/kept downstream downstream/listener errors gateway limit limit/fallback limit/memory limit/redis policy observe par process/workers runtime upstream |
+  process            | admin admin/overview admin/requests authenticate/jose authenticate/key authenticate/proof authenticate/token config config/kept downstream downstream/listener errors gateway limit limit/fallback limit/memory limit/redis policy observe par process/workers runtime upstream |
   process/workers    | admin/overview admin/requests config observe policy process runtime                   |
-  commands           | admin/requests authenticate/jose authenticate/token commands/init commands/limits commands/outage commands/past commands/replay commands/sandbox config config/sections config/teams config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
-  commands/init      | authenticate/jose commands config config/sections runtime                   |
+  commands           | actual admin/requests authenticate/jose authenticate/token commands/init commands/keys commands/limits commands/outage commands/past commands/replay commands/sandbox config config/sections config/teams config/yaml limit/redis observe policy process process/workers runtime upstream | p-limit yaml yargs
+  commands/init      | authenticate/jose authenticate/key commands commands/keys config config/sections runtime                   |
+  commands/keys      | authenticate/key commands config config/keys config/sections config/yaml runtime |
   commands/limits    | admin/overview admin/requests commands config/sections observe policy runtime |
-  commands/outage    | commands config gateway limit limit/fallback policy                          |
+  commands/outage    | commands config downstream gateway limit limit/fallback policy                          |
   commands/past      | commands commands/replay gateway observe runtime                            |
-  commands/replay    | commands config downstream errors limit limit/memory policy runtime | cli-progress
-  commands/sandbox   | commands config process runtime                                              | oidc-provider
+  commands/replay    | authenticate/key commands commands/replay/formats config config/yaml downstream errors limit limit/memory policy runtime | cli-progress
+  commands/replay/formats | actual commands runtime                                                  |
+  commands/sandbox   | authenticate/key commands config process runtime                                              | oidc-provider
   bin                | commands                                                                     |`
 
 const words = (text = ''): readonly string[] => text.split(' ').filter(Boolean)
@@ -54,7 +59,7 @@ const files = ['src', 'bin'].flatMap((folder) =>
     .filter((name) => name.endsWith('.ts'))
     .map((name) => join(folder, name)),
 )
-const IMPORT = /^(?:import|export) (?:[^'`]*? from )?'([^']+)'|\bimport\('([^']+)'\)/gm
+const IMPORT = /^(?:import|export) (?:[^'`]*? from )?'([^']+)'|\b(?:import|require)\(['`]([^'`]+)['`]\)/gm
 const importsOf = (file: string): readonly string[] =>
   [...readFileSync(file, 'utf8').matchAll(IMPORT)].map(([, name, later]) => name ?? later!)
 const targetOf = (file: string, name: string): string => normalize(join(dirname(file), name))

@@ -6,6 +6,16 @@ function __sluice_complete
         __fish_complete_path "$current"
         return
     end
+    if test (count $words) -gt 2; and not string match --quiet -- '-*' "$current"
+        switch $words[2]
+            case completion
+                printf '%s\n' bash zsh fish
+                return
+            case replay
+                __fish_complete_path "$current"
+                return
+        end
+    end
     set -l found (env SHELL=fish sluice --get-yargs-completions $words 2>/dev/null)
     if test -n "$found"
         printf '%s\n' $found

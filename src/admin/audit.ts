@@ -26,7 +26,7 @@ export interface Attempt {
   name: string | null
   /** The caller whose limits are concerned, as it may be shown. */
   caller?: string
-  /** Of a request that may change several limits, each; of others, none. */
+  /** The changes of a request that may change several limits; empty for other requests. */
   changes: readonly AuditedChange[]
 }
 

@@ -6,6 +6,7 @@ import { toError } from '../runtime/to-error.ts'
 import { type AdminResponse, forbidden, problem } from './access.ts'
 import type { Attempt } from './audit.ts'
 import { type OperatorApi, PARAMETERS, type RequestLine } from './requests/operator-api.ts'
+import { withWholeValues } from './requests/short-forms.ts'
 import { lackedLimits, mayChange, type Operator } from './rights.ts'
 import { assertText, readSetting } from './setting.ts'
 
@@ -44,7 +45,7 @@ const MAY_BE_UNSET =
  * `/explain`. They never reject.
  */
 export function createLimits({ operator, hash, secrets, failed }: LimitsParts) {
-  let last: Promise<unknown> = Promise.resolve()
+  const queued = createScanQueue()
 
   async function readCaller(path: string) {
     const text = decodeURIComponent(path.slice(LIMITS.length))
@@ -58,19 +59,6 @@ export function createLimits({ operator, hash, secrets, failed }: LimitsParts) {
     const isMeant = caller.every((part, i) => isShortened([part]) || part.value === found?.[i]?.value)
     if (found !== undefined && isMeant) return found
     throw new UncountedCaller(`"${text}" is shortened, and not known here; give the whole value.`)
-  }
-
-  /** Serves one operator at a time, because each may scan all of Redis. Skips an operator who has disconnected. */
-  async function queued<T extends object>(
-    response: ServerResponse,
-    act: (signal: AbortSignal) => Promise<T>,
-  ): Promise<T> {
-    const operator = new AbortController()
-    const { signal } = operator
-    response.once('close', () => operator.abort())
-    const result = last.then(() => signal.throwIfAborted()).then(() => act(signal))
-    last = result.catch(() => {})
-    return await result
   }
 
   async function show({ path, response }: Asked) {
@@ -110,17 +98,16 @@ export function createLimits({ operator, hash, secrets, failed }: LimitsParts) {
   const overrides = async () => ok({ overrides: await operator().overrides() })
 
   async function explain({ path, request }: Asked) {
-    const line = parseRequestLine(request.url!.slice(path.length))
+    const asked = parseRequestLine(request.url!.slice(path.length))
+    const line = await withWholeValues(asked, (shown) => operator().findPart(shown))
     return ok({ ...(await operator().explain(line)), configuration: hash() })
   }
 
   /** Returns the response to a failure of a request. */
   function responseTo(error: unknown, { response, attempt }: Asked): AdminResponse {
+    const refused = refusalOf(error)
+    if (refused !== undefined) return refused
     const { name, message } = toError(error)
-    if (name === 'InvalidQuestion') return problem(400, message)
-    if (name === 'URIError') return problem(400, 'The caller is not percent-encoded UTF-8.')
-    if (name === 'UncountedCaller') return problem(404, message)
-    if (name === 'AmbiguousCaller') return problem(409, message)
     if (!response.destroyed) failed(error)
     const change = attempt.operation === 'set' ? MAY_BE_UNSET : ''
     const detail = name === 'DamagedKeyError' ? message : `The counters are unavailable.${change}`
@@ -138,6 +125,25 @@ export function createLimits({ operator, hash, secrets, failed }: LimitsParts) {
   }
 }
 
+/**
+ * Creates the queue of operators whose requests may scan all of Redis: one runs at a time. Skips an
+ * operator who has disconnected.
+ */
+function createScanQueue() {
+  let last: Promise<unknown> = Promise.resolve()
+  return async <T extends object>(
+    response: ServerResponse,
+    act: (signal: AbortSignal) => Promise<T>,
+  ): Promise<T> => {
+    const operator = new AbortController()
+    const { signal } = operator
+    response.once('close', () => operator.abort())
+    const result = last.then(() => signal.throwIfAborted()).then(() => act(signal))
+    last = result.catch(() => {})
+    return await result
+  }
+}
+
 /** Returns the caller of a path as it may be shown; undefined if the path names none. */
 export function callerOfPath(path: string, secrets: ReadonlySet<string>): string | undefined {
   if (!path.startsWith(LIMITS)) return undefined
@@ -146,6 +152,16 @@ export function callerOfPath(path: string, secrets: ReadonlySet<string>): string
   } catch {
     return undefined
   }
+}
+
+/** Returns the response to a question that cannot be answered as it is; undefined for another failure. */
+function refusalOf(error: unknown): AdminResponse | undefined {
+  const { name, message } = toError(error)
+  if (name === 'InvalidQuestion') return problem(400, message)
+  if (name === 'URIError') return problem(400, 'The caller is not percent-encoded UTF-8.')
+  if (name === 'UncountedCaller') return problem(404, message)
+  if (name === 'AmbiguousCaller') return problem(409, message)
+  return undefined
 }
 
 const ok = (body: object): AdminResponse => ({ status: 200, body })

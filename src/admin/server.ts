@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type RequestListener } from 'node:http'
+import type { Server, ServerResponse } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { TlsOptions } from 'node:tls'
 import { createFailures } from '../gateway/failures.ts'
@@ -25,7 +26,7 @@ export interface AdminParts extends LimitsParts {
   notReadyReason(): string | undefined | Promise<string | undefined>
   metrics(format: MetricsFormat): Promise<string>
   overview(): Promise<object>
-  /** Without it, the listener is HTTP. */
+  /** Certificates of the listener; without them, it is HTTP. */
   readonly tls?: TlsOptions | undefined
   /** Counts the requests. */
   readonly requests: { inc(labels: Readonly<Record<'operation' | 'result', string>>, by?: number): void }
@@ -59,30 +60,16 @@ const NOT_FOUND =
   'Not found. See /, /healthz, /readyz, /metrics, /overview, /limits/CALLER, /overrides, /explain.'
 
 export function createAdmin(parts: AdminParts): Server {
-  /** The console's files by path. They hold no data, so anyone may load them. */
-  const pages = new Map<string, AdminResponse>()
-  for (const name of readdirSync(CONSOLE)) {
-    const type = CONTENT_TYPES[name.slice(name.lastIndexOf('.') + 1)]
-    if (type === undefined) continue
-    const body = readFileSync(new URL(name, CONSOLE), 'utf8')
-    const path = name === 'index.html' ? '/' : `/console/${name}`
-    pages.set(path, { status: 200, body, headers: { ...PAGE_HEADERS, 'Content-Type': type } })
-  }
+  const pages = readPages()
   const audit = createAudit(parts.audit)
   const wrongTokens = countWrongTokens()
   for (const { operation } of [...OPERATIONS, { operation: 'other' }])
     for (const result of AUDIT_RESULTS) parts.requests.inc({ operation, result }, 0)
   const limits = createLimits(parts)
-  let latest: Promise<object> | undefined
-
-  /** Returns the overview, read at most once a second and after each change: many consoles cost what one does. */
-  function readOverview(): Promise<object> {
-    if (latest === undefined) setTimeout(() => (latest = undefined), SHARED_MS).unref()
-    return (latest ??= parts.overview())
-  }
+  const shared = createSharedOverview(parts.overview)
 
   const overview = ({ by: operator }: Asked): Promise<AdminResponse> =>
-    readOverview().then(
+    shared.read().then(
       (body) => ({ status: 200, body: { ...body, operator } }),
       () => problem(503, 'The gateway does not answer.', { 'Retry-After': '1' }),
     )
@@ -129,7 +116,7 @@ export function createAdmin(parts: AdminParts): Server {
     if (lacked !== undefined) return forbidden(lacked)
     const answer = await handlers[row.operation]({ ...asked, by })
     // An operator who has seen or changed limits sees the same in the next overview.
-    if (row.operation in limits) latest = undefined
+    if (row.operation in limits) shared.drop()
     return answer
   }
 
@@ -143,34 +130,65 @@ export function createAdmin(parts: AdminParts): Server {
     return answer
   }
 
-  function onRequest(request: IncomingMessage, response: ServerResponse): void {
-    void reply(request, response).then(({ status, body, headers }) => {
-      const isText = typeof body === 'string'
-      const bytes = Buffer.from(isText ? body : `${JSON.stringify(body)}\n`)
-      response.writeHead(status, {
-        'Content-Type': isText ? 'text/plain; charset=utf-8' : 'application/json',
-        'Content-Length': bytes.length,
-        'Cache-Control': 'no-store',
-        ...headers,
-      })
-      // Node sends no body after a HEAD.
-      response.end(bytes)
-    })
-  }
-
-  const options = { requestTimeout: 10_000, connectionsCheckingInterval: 5000, insecureHTTPParser: false }
-  const server =
-    parts.tls === undefined
-      ? createServer(options, onRequest)
-      : createSecureServer({ ...options, handshakeTimeout: 10_000, ...parts.tls }, onRequest)
+  const server = createServerFor(parts.tls, (request, response) => {
+    void reply(request, response).then((answer) => send(response, answer))
+  })
   server.maxConnections = MAX_CONNECTIONS
   // Room for the next connection, such as that of a probe.
   server.on('drop', () => server.closeIdleConnections())
-  server.on('close', audit.close)
+  server.once('close', audit.close)
   return server
 }
 
-/** Returns the description of a request, of which only the method and the path are known. */
+/** Reads the console's files, by path. They hold no data, so anyone may load them. */
+function readPages(): ReadonlyMap<string, AdminResponse> {
+  const pages = new Map<string, AdminResponse>()
+  for (const name of readdirSync(CONSOLE)) {
+    const type = CONTENT_TYPES[name.slice(name.lastIndexOf('.') + 1)]
+    if (type === undefined) continue
+    const body = readFileSync(new URL(name, CONSOLE), 'utf8')
+    const path = name === 'index.html' ? '/' : `/console/${name}`
+    pages.set(path, { status: 200, body, headers: { ...PAGE_HEADERS, 'Content-Type': type } })
+  }
+  return pages
+}
+
+/** Reads the overview at most once a second and after each change: many consoles cost what one does. */
+function createSharedOverview(readOverview: () => Promise<object>) {
+  let latest: Promise<object> | undefined
+  function drop(): void {
+    latest = undefined
+  }
+  return {
+    drop,
+    read(): Promise<object> {
+      if (latest === undefined) setTimeout(drop, SHARED_MS).unref()
+      return (latest ??= readOverview())
+    },
+  }
+}
+
+/** Creates the server; without `tls`, it is HTTP. */
+function createServerFor(tls: TlsOptions | undefined, onRequest: RequestListener): Server {
+  const options = { requestTimeout: 10_000, connectionsCheckingInterval: 5000, insecureHTTPParser: false }
+  if (tls === undefined) return createServer(options, onRequest)
+  return createSecureServer({ ...options, handshakeTimeout: 10_000, ...tls }, onRequest)
+}
+
+function send(response: ServerResponse, { status, body, headers }: AdminResponse): void {
+  const isText = typeof body === 'string'
+  const bytes = Buffer.from(isText ? body : `${JSON.stringify(body)}\n`)
+  response.writeHead(status, {
+    'Content-Type': isText ? 'text/plain; charset=utf-8' : 'application/json',
+    'Content-Length': bytes.length,
+    'Cache-Control': 'no-store',
+    ...headers,
+  })
+  // Node sends no body after a HEAD.
+  response.end(bytes)
+}
+
+/** Returns the description of a request whose method and path only are known. */
 function attemptOf({ method, socket }: IncomingMessage, path: string, secrets: ReadonlySet<string>): Attempt {
   const read = method === 'HEAD' ? 'GET' : method
   const operation = operationsOf(path).find((row) => row.method === read)?.operation ?? 'other'

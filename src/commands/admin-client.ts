@@ -116,7 +116,7 @@ export async function request({ url, token, tls, problem }: Admin, path: string,
     const [response] = (await once(clientRequest, 'response')) as [IncomingMessage]
     return { status: response.statusCode!, text: await read(response) }
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
+    const { code, message } = toError(error)
     const reason = signal.aborted ? `none within ${timeoutMs / 1000} s` : (code ?? message)
     const hints = [hintFor(code, url), problem ?? []].flat()
     throw new NoAnswer(`no response from ${url}: ${[reason, ...hints].join('; ')}`, { cause: error })

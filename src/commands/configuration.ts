@@ -19,6 +19,9 @@ export function overridesOf(args: Args): readonly FlagOverride[] {
 
 export const DEFAULT_FILE = 'sluice.yaml'
 
+/** The outputs that the name of the file was written to: `explain` looks for it twice. */
+const told = new WeakSet<Io['stderr']>()
+
 /** Returns the file of `--config` or SLUICE_CONFIG, else an existing `./sluice.yaml`, which it reports on `stderr`. */
 export function fileOf(args: Args, { env, stderr }: Io): string | undefined {
   const given = textOf(args, 'config')
@@ -26,19 +29,20 @@ export function fileOf(args: Args, { env, stderr }: Io): string | undefined {
   const file = given ?? env['SLUICE_CONFIG']
   if (file) return file
   if (!existsSync(DEFAULT_FILE)) return undefined
-  writeLines(stderr, `Using ./${DEFAULT_FILE}.`)
+  if (!told.has(stderr)) writeLines(stderr, `Using ./${DEFAULT_FILE}.`)
+  told.add(stderr)
   return DEFAULT_FILE
 }
 
 export function loadOptionsOf(args: Args, io: Io): LoadOptions {
   const file = fileOf(args, io)
   if (file !== undefined) return { file, overrides: overridesOf(args), env: io.env }
-  const remedy = `Give --config FILE, set SLUICE_CONFIG, or name it ${DEFAULT_FILE}`
+  const remedy = `Give --config FILE, set SLUICE_CONFIG, or name it ${DEFAULT_FILE}; "sluice init" writes one`
   throw new UsageError(`Which configuration? ${remedy}.`)
 }
 
 /** Loads the configuration. Imports the parser only here, so that `--help` is fast. */
-export async function load(args: Args, io: Io): Promise<Loaded> {
-  const options = loadOptionsOf(args, io)
+export async function load(args: Args, io: Io, { offline = false } = {}): Promise<Loaded> {
+  const options = { ...loadOptionsOf(args, io), offline }
   return (await import('../config/load.ts')).loadConfig(options)
 }

@@ -13,7 +13,7 @@ import { configError, inspectNodes } from '../limit/redis/diagnose.ts'
 import { grantAdvice, isRefused, missingCommands } from '../limit/redis/permissions.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { createRedisStore, type RedisStore } from '../limit/redis/store.ts'
-import { keysFrom } from '../process/open-authentication.ts'
+import { keysFrom } from '../process/open-issuers.ts'
 import { type Address, createAddresses, createConnect } from '../upstream/addresses.ts'
 import type { Upstream } from '../upstream/upstream.ts'
 import { toError } from '../runtime/to-error.ts'
@@ -95,9 +95,7 @@ async function tryStore({ store, limits }: Config): Promise<string | readonly Fi
   const nodes = (await inspectNodes(store.redis, TIMEOUT_MS)).map((node): Finding => {
     const what = `${kind} at ${node.url.startsWith('redis') ? new URL(node.url).host : node.url}`
     if ('found' in node) return { state: 'ok', what, message: node.found }
-    const { name, message } = node.error
-    const remedy = name === 'StoreConfigError' ? '' : `; start ${kind} there, or correct store.redis`
-    return { state: 'failed', what, message: `${message}${remedy}` }
+    return { state: 'failed', what, message: node.fault }
   })
   // If no node can be reached, counting fails for the same reason.
   if (nodes.every(({ state }) => state === 'failed')) return nodes
@@ -155,7 +153,7 @@ async function readOverrides(store: RedisStore, limits: Config['limits']) {
   const { overrides, bad } = parseOverrides(await store.overrides.read())
   const all = listOverrides(overrides, limits, Date.now())
   const unused = all.filter(({ applies }) => !applies).length
-  const message = `${all.length}, of which ${unused} without effect; ${bad.length} unreadable`
+  const message = `${all.length}, ${unused} of them without effect; ${bad.length} unreadable`
   const state = unused + bad.length > 0 ? 'warning' : 'ok'
   return [{ state, what: 'overrides in Redis', message }] as const
 }

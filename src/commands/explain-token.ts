@@ -6,6 +6,7 @@ import { formatParagraphs, formatRows, formatTable } from './format.ts'
 import { type Args, positionals, textOf, UsageError } from './args.ts'
 import { load, loadOptionsOf } from './configuration.ts'
 import { type Io, print } from './io.ts'
+import { toError } from '../runtime/to-error.ts'
 
 /** Maximum bytes of the file: several times the longest token that a gateway accepts. */
 const MAX_BYTES = 64 * 1024
@@ -55,7 +56,7 @@ async function readToken(file: string, { stdin }: Io): Promise<string> {
       if (bytes > MAX_BYTES) break
     }
   } catch (error) {
-    const { code = 'unknown error' } = error as NodeJS.ErrnoException
+    const { code = 'unknown error' } = toError(error)
     throw new UsageError(`The file of --token cannot be read: ${code}.`)
   }
   if (bytes > MAX_BYTES) throw new UsageError(`The file of --token has over ${MAX_BYTES} bytes.`)

@@ -1,8 +1,10 @@
+import { describeActual } from '../actual/actual.ts'
 import type { Explained } from '../admin/requests/explained.ts'
 import { PARAMETERS, type RequestLine } from '../admin/requests/operator-api.ts'
 import { hashOf } from '../config/texts.ts'
-import { wordOf } from '../policy/words.ts'
-import { explain, parseQuestion } from '../admin/requests/explain.ts'
+import { type WordName, wordOf } from '../policy/words.ts'
+import { explain } from '../admin/requests/explain.ts'
+import { parseQuestion } from '../admin/requests/parsed-question.ts'
 import { ask, findAdmin, NoAnswer } from './admin-client.ts'
 import { formatList, formatParagraphs, formatRows, formatTable, formatWindow, pluralize } from './format.ts'
 import { type Args, positionals, textOf } from './args.ts'
@@ -88,15 +90,38 @@ function describeExplained(explained: Explained): string {
   ])
 }
 
+/** The flags that give `explain` the values of a word. */
+const FLAGS: Partial<Record<WordName, string>> = {
+  client: '--client',
+  user: '--user',
+  ip: '--ip',
+  header: '--headers',
+  claim: '--claims',
+}
+
+/** Returns the flag that gives `explain` a part of `per`; the part itself if there is none. */
+function flagFor(part: string): string {
+  const flag = FLAGS[wordOf(part).word]
+  if (flag === undefined) return part
+  return part.includes(':') ? `${part} in ${flag}` : flag
+}
+
 function describeLimit(row: Explained['limits'][number]) {
-  const { name, limit, used, windowMs, calendar, shadow, lacking, leftOut, counts, cost } = row
-  const key = row.key ?? `needs ${formatList(lacking)}`
+  const { name, limit, used, windowMs, calendar, shadow, lacking, leftOut, counts } = row
+  const key = row.key ?? `needs ${formatList(lacking.map(flagFor))}`
   const next = row.next ? `; ${row.next.limit} from ${row.next.from} on` : ''
-  const takes = cost === undefined ? '' : `; this call takes ${pluralize(cost, 'point')}`
   const of = counts === undefined ? '' : `; a share of "${counts}"`
-  const because = `${row.because}${of}${takes}${limit === 0 ? '; refuses every call' : ''}${next}`
+  const because = `${row.because}${of}${describeCost(row)}${limit === 0 ? '; refuses every call' : ''}${next}`
   const why = leftOut === null ? because : `left out: ${leftOut}`
   return [name, limit, used, formatWindow(windowMs, calendar), shadow ? 'shadow' : 'live', key, why]
+}
+
+/** Describes what the call takes, and what calls in progress reserve. */
+function describeCost({ cost, actual, reserved }: Explained['limits'][number]): string {
+  if (cost === undefined) return ''
+  if (actual === undefined) return `; this call takes ${pluralize(cost, 'point')}`
+  const held = reserved ? `; calls in progress at this gateway hold ${reserved} of the used points` : ''
+  return `; this call reserves ${pluralize(cost, 'point')}, and is charged by ${describeActual(actual)}${held}`
 }
 
 function describeRoute(route: NonNullable<Explained['route']>, limits: Explained['limits']) {
@@ -139,9 +164,10 @@ function describeCors({ allowed, credentials, maxAgeMs }: NonNullable<Explained[
 
 /** Describes a client by its settings for pushed requests, in the words of the file. */
 function describeClient(client: NonNullable<Explained['client']>) {
-  const { listed, name, mustBeListed, requestObjectSigningAlg, authentication, pushed } = client
-  if (!listed) return `not one of "clients"${mustBeListed ? ', which par refuses' : ''}`
+  const { listed, name, plan, mustBeListed, requestObjectSigningAlg, authentication, pushed } = client
+  const ofPlan = plan === null ? '' : `, plan ${plan}`
+  if (!listed) return `without settings in "clients"${mustBeListed ? ', which par refuses' : ''}${ofPlan}`
   const settings = Object.entries({ requestObjectSigningAlg, authentication, pushed })
   const given = settings.flatMap(([key, value]) => (value === null ? [] : `${key}: ${value}`))
-  return formatList([name ?? 'one of "clients"', ...given])
+  return formatList([name ?? 'one of "clients"', ...given]) + ofPlan
 }

@@ -1,6 +1,10 @@
 import type { ArgumentsCamelCase, Argv } from 'yargs'
 
-export const LIMITS_COMMANDS: readonly string[] = ['show', 'set', 'reset', 'overrides', 'top']
+/** The further words of commands. */
+export const ACTIONS: Readonly<Record<string, readonly string[]>> = {
+  limits: ['show', 'set', 'reset', 'overrides', 'top'],
+  keys: ['create', 'list', 'revoke', 'set'],
+}
 
 /** Kinds of services for which `init` writes a configuration; the first has access tokens, and is asked about them. */
 export const KINDS = ['open-banking', 'api', 'api-keys'] as const
@@ -9,6 +13,11 @@ export const PROVIDERS = [
   ...['auth0', 'okta', 'entra-id', 'cognito', 'keycloak', 'duende'],
   ...['ping', 'oidc-provider', 'hydra', 'forgerock', 'google', 'other'],
 ]
+/** The formats of logs that `replay` reads. */
+export const LOG_FORMATS = [
+  ...(['auto', 'sluice', 'combined', 'caddy', 'traefik', 'envoy'] as const),
+  ...(['kong', 'haproxy', 'alb', 'cloudfront', 'pino', 'json'] as const),
+] as const
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
 
 const text = (describe: string, fallback?: string, choices?: readonly string[]) =>
@@ -81,10 +90,15 @@ export const schemaFlags = {
   output: text(OUTPUT, '-'),
 }
 
+const OFFLINE = yes(
+  'where the gateway does not run: accept variables that are not set, and files that are not here',
+)
+
 export const checkFlags = {
   ...CONFIG_FLAG,
   ...OVERRIDES,
   ...JSON_FLAG,
+  offline: { ...OFFLINE, conflicts: 'connect' },
   connect: yes('also try servers and certificates; exit code 1 if one fails'),
   against: { ...text('another file; prints the differences from it'), conflicts: 'connect' },
   outage: { ...yes('what callers get while Redis is out of reach'), conflicts: ['connect', 'against'] },
@@ -93,7 +107,7 @@ export const checkFlags = {
 
 export const healthFlags = { ...GATEWAY_FLAGS, ready: yes('also ask whether it is ready: /readyz') }
 
-export function limitsFlags(command: Argv, run: (args: ArgumentsCamelCase) => Promise<void>): Argv {
+export function limitsFlags(command: Argv, run: (args: ArgumentsCamelCase) => void): Argv {
   const topFlags = { ...GATEWAY_FLAGS, once: yes('show them once, as without a terminal') }
   return command
     .command('show', 'Show what a caller has used, and its overrides', ofCaller('show'), run)
@@ -101,6 +115,33 @@ export function limitsFlags(command: Argv, run: (args: ArgumentsCamelCase) => Pr
     .command('reset', "Reset a caller's counters", ofCaller('reset'), run)
     .command('overrides', 'List the limits that were set while the gateways run', GATEWAY_FLAGS, run)
     .command('top', 'Watch which callers use most of their limits', topFlags, run)
+    .demandCommand(1, 'Which command?')
+}
+
+export function keysFlags(command: Argv, run: (args: ArgumentsCamelCase) => void): Argv {
+  const fileFlags = {
+    ...CONFIG_FLAG,
+    ...JSON_FLAG,
+    file: text('the file with the hashes of the keys; else keys.file of the configuration'),
+  }
+  const plan = text('the plan of the client, for all its keys; none removes it')
+  const stdin = yes('read a key from standard input: one that the client already has')
+  const until = text('when the key ends, such as 2027-01-31T00:00:00Z, or 30d from now; else never')
+  const key = text('the key, by the first digits of its SHA-256, as "keys list" shows it')
+  const all = { ...yes('revoke all keys of the client'), conflicts: ['key', 'stdin'] }
+  const of = (usage: string, describe: string, options: object) => (one: Argv) =>
+    withWords(one, `keys ${usage}`, describe).options({ ...fileFlags, ...options })
+  const created = 'Prints a new key once, and adds its SHA-256 to the file.'
+  return command
+    .command('create', 'Create a key of a client', of('create ID', created, { plan, until, stdin }), run)
+    .command('list', 'List the keys', of('list [ID]', 'Lists the keys, by their SHA-256.', {}), run)
+    .command(
+      'revoke',
+      'Revoke a key',
+      of('revoke (ID | --stdin)', 'Revokes a key.', { key, all, stdin }),
+      run,
+    )
+    .command('set', 'Set the plan of a client', of('set ID --plan PLAN', 'Sets the plan.', { plan }), run)
     .demandCommand(1, 'Which command?')
 }
 
@@ -162,8 +203,13 @@ export const explainFlags = {
 export const replayFlags = {
   ...CONFIG_FLAG,
   ...JSON_FLAG,
+  offline: OFFLINE,
   top: text('maximum number of listed clients; the most refused come first', '50'),
   client: text('the id of a client to report on, instead of all clients'),
+  plan: text(
+    'CLIENT=PLAN: what would this plan do to this client? May be repeated; none means without a plan',
+  ),
+  format: text('format of the logs; auto recognises it by the first lines', 'auto', LOG_FORMATS),
 }
 
 export const sandboxFlags = {

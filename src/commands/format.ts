@@ -1,5 +1,5 @@
 import { DURATION_UNITS } from '../config/sections/values.ts'
-import { escaped } from '../observe/log-lines.ts'
+import { escaped } from '../observe/unsafe-characters.ts'
 import { formatCalendar } from '../policy/calendar.ts'
 import type { Limit } from '../policy/limit.ts'
 

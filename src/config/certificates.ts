@@ -26,7 +26,7 @@ export function certificatesOf({ listen, admin, upstreams, store }: Compiled): r
   const lists = [
     { path: ['listen', 'tls', 'crl'], crl: listen.tls?.crl },
     { path: ['admin', 'tls', 'crl'], crl: admin.tls?.crl },
-  ].flatMap(({ path, crl }) => (crl === undefined ? [] : [periodAt(path, crl)]))
+  ].flatMap(({ path, crl = [] }) => (crl.length === 0 ? [] : [periodAt(path, crl)]))
   const certificates = sections.flatMap(([path, tls]) =>
     ['cert', 'ca', 'clientCa'].flatMap((key) => {
       const { [key]: pem }: Partial<Record<string, unknown>> = { ...tls }

@@ -1,18 +1,20 @@
-import { covers } from '../downstream/router.ts'
-import { counterNameOf } from '../policy/key.ts'
+import { acceptsKeys, acceptsTokens } from '../downstream/router.ts'
 import type { Limit } from '../policy/limit.ts'
 import { claimsOf } from '../policy/conditions.ts'
 import { parametersOf } from '../policy/parameter-kinds.ts'
 import { isVariable } from '../policy/parts.ts'
 import { formsOf, partOf, wordOf } from '../policy/words.ts'
+import { byName } from '../runtime/grouping.ts'
 import { asList } from '../runtime/json.ts'
-import { clientIssues } from './client-checks.ts'
+import { clientIssues, planIssues } from './client-checks.ts'
+import { costIssues, type OwnLimits } from './cost-checks.ts'
 import { fieldIssues } from './field-checks.ts'
 import { resourceIssues } from './resource-route.ts'
 import { routeHostIssues } from './route-hosts.ts'
 import { routeNameIssues } from './route-names.ts'
 import type { Settings } from './schema.ts'
-import { costOf } from './sections/routes.ts'
+import { writtenWays } from './sections/routes.ts'
+import { unreachableRoutes } from './unreachable-routes.ts'
 import { type Issue, issueAt, issueAtKey, nearest, type Path } from './yaml/issue.ts'
 
 type Route = Settings['routes'][number]
@@ -23,6 +25,7 @@ type Route = Settings['routes'][number]
 export function* crossCheck(settings: Settings): Generator<Issue> {
   yield* portConflicts(settings)
   yield* clientIssues(settings)
+  yield* planIssues(settings)
   yield* bindingIssues(settings)
   yield* resourceIssues(settings)
   yield* unusedParameters(settings)
@@ -69,12 +72,25 @@ function* bindingIssues({ tokens, listen, routes }: Settings): Generator<Issue> 
   }
 }
 
+/** Returns the mistake of a limit that reads the token, if callers of its route may have none. */
+function tokenLackedBy(route: Route, limit: Limit): string | undefined {
+  const { name, per, together } = limit
+  const read = per.filter((part) => wordOf(part).from === 'token')
+  const readsClaims = claimsOf([limit]).length > 0
+  if (route.authenticate === 'none' && (read.length > 0 || together === 'token' || readsClaims))
+    return `the limit "${name}" reads the token, but an open route has none; write "authenticate: bearer", or remove the limit`
+  if (!acceptsKeys(route)) return undefined
+  // A key names its client. A limit can be left out of calls without a user or a claim, but not without a token.
+  const needed = read.filter((part) => part !== 'client' && !(acceptsTokens(route) && wordOf(part).mayLack))
+  if (needed.length > 0 || together === 'token' || (readsClaims && !acceptsTokens(route)))
+    return `the limit "${name}" reads the token, which a caller with a key does not have; write "authenticate: bearer", or remove the limit`
+  return undefined
+}
+
 /** Returns the mistake of a limit that needs what its route lacks; undefined if it has everything. */
 function lackedBy(route: Route, limit: Limit): string | undefined {
-  const isPerToken = limit.per.some((part) => wordOf(part).from === 'token')
-  const readsToken = isPerToken || limit.together === 'token' || claimsOf([limit]).length > 0
-  if (readsToken && route.authenticate === 'none')
-    return `the limit "${limit.name}" reads the token, but an open route has none; write "authenticate: bearer", or remove the limit`
+  const lack = tokenLackedBy(route, limit)
+  if (lack !== undefined) return lack
   const inPath = parametersOf(route)
   const part = limit.per.find((part) => wordOf(part).from === 'path' && !inPath.includes(part))
   if (part === undefined) return undefined
@@ -101,33 +117,47 @@ export function* unusedParameters({
 }
 
 function* routeIssues(settings: Settings): Generator<Issue> {
-  const { limits } = settings
+  const limits = byName(settings.limits)
   for (const [i, route] of settings.routes.entries()) {
     const path = ['routes', i]
     yield* missingSections(settings, route, i)
     yield* upstreamIssues(settings, route, path)
     // An undefined limit is a mistake of its own.
-    const own = route.limits.map((name) => limits.find((limit) => limit.name === name))
+    const own = route.limits.map((name) => limits.get(name))
     for (const [j, limit] of own.entries()) {
       const lack = limit && lackedBy(route, limit)
       if (lack !== undefined) yield issueAt([...path, 'limits', j], lack)
     }
     yield* limitConflicts(settings, route, own, [...path, 'limits'])
-    yield* costIssues(route, own, [...path, 'cost'])
+    yield* costIssues(settings, route, own, [...path, 'cost'])
   }
 }
 
-/** Yields the section that the authentication of a route needs, if the file has none. */
+/** The sections that the authentication of a route needs. */
+const NEEDED: Readonly<Record<Route['authenticate'], readonly ('tokens' | 'keys' | 'par')[]>> = {
+  none: [],
+  bearer: ['tokens'],
+  key: ['keys'],
+  'bearer or key': ['tokens', 'keys'],
+  par: ['par'],
+  authorization: ['par'],
+}
+
+/** Yields the sections that the authentication of a route needs, and the file has not. */
 function* missingSections(settings: Settings, { authenticate, team }: Route, i: number): Generator<Issue> {
-  const section = authenticate === 'bearer' ? 'tokens' : 'par'
-  if (authenticate === 'none' || settings[section] !== undefined) return
-  if (team === undefined)
-    yield issueAt([section], `is missing, but routes[${i}] has "authenticate: ${authenticate}"; write it`)
-  else
-    yield issueAt(
-      ['routes', i, 'authenticate'],
-      `needs "${section}" of the main file, which has none; write "authenticate: none"`,
-    )
+  for (const section of NEEDED[authenticate]) {
+    if (settings[section] !== undefined) continue
+    if (team === undefined)
+      yield issueAt(
+        [section],
+        `is missing, but routes[${i}] has "authenticate: ${writtenWays(authenticate)}"; write it`,
+      )
+    else
+      yield issueAt(
+        ['routes', i, 'authenticate'],
+        `needs "${section}" of the main file, which has none; write "authenticate: none"`,
+      )
+  }
 }
 
 /** Yields what a route without an upstream lacks. */
@@ -143,56 +173,6 @@ function* upstreamIssues({ forwardAuth }: Settings, route: Route, path: Path): G
     )
 }
 
-type OwnLimits = readonly (Limit | undefined)[]
-
-/** Yields costs for limits that a route does not have, and those that the limit never allows. */
-function* costIssues(route: Route, own: OwnLimits, path: Path): Generator<Issue> {
-  const { cost = 1 } = route
-  const isNumber = typeof cost === 'number'
-  const limits = own.flatMap((limit) => limit ?? [])
-  if (isNumber && cost > 1 && limits.every(({ isConcurrent }) => isConcurrent))
-    yield issueAtKey(path, 'applies only to limits in windows, of which this route has none; remove it')
-  for (const [name, points] of Object.entries(isNumber ? {} : cost)) {
-    const counter = limits.find((limit) => counterNameOf(limit) === name)
-    if (counter === undefined || (counter.isConcurrent && points > 0))
-      yield issueAtKey(
-        [...path, name],
-        'counts no points here; write a limit of the route with a window, or remove it',
-      )
-  }
-  for (const limit of limits) {
-    const { name, limit: most, claim, isConcurrent } = limit
-    if (claim === undefined && !isConcurrent && costOf(route, limit) > Math.max(1, most))
-      yield issueAt(
-        isNumber ? path : [...path, counterNameOf(limit)],
-        `is above the limit "${name}", which refuses every call; write at most ${most}`,
-      )
-  }
-}
-
-/** Yields routes of which all requests match others of the same file before. */
-function* unreachableRoutes({ listen, routes }: Settings): Generator<Issue> {
-  const files = new Map<string | undefined, Route[]>()
-  for (const [i, route] of routes.entries()) {
-    const earlier = files.get(route.team) ?? []
-    const hosts = route.host === undefined ? (listen.hosts ?? [undefined]) : [route.host]
-    const covering = new Set(
-      hosts.map((host) => {
-        const ofHost = { ...route, host }
-        return earlier.findIndex((pattern) => covers(pattern, ofHost))
-      }),
-    )
-    earlier.push({ ...route, hosts: listen.hosts })
-    files.set(route.team, earlier)
-    if (covering.has(-1)) continue
-    const names = [...covering].map((j) => `"${earlier[j]!.match}" (routes[${j}])`).join(' and ')
-    yield issueAt(
-      ['routes', i, 'match'],
-      `never matches: its requests match ${names} before; put it first or remove it`,
-    )
-  }
-}
-
 /**
  * Yields limits of a route that conflict: a live one must be first, and on a cluster all must share
  * a hash slot.
@@ -206,7 +186,7 @@ function* limitConflicts({ store }: Settings, { authenticate }: Route, own: OwnL
       `"${first.name}" is a shadow limit; put a live one before it, for the header fields`,
     )
   if (store === 'memory' || !('cluster' in store.redis.topology)) return
-  const isOffProofs = authenticate === 'bearer' && isVariable(first.per[0])
+  const isOffProofs = acceptsTokens({ authenticate }) && isVariable(first.per[0])
   for (const [j, limit] of own.entries()) {
     if (limit === undefined) continue
     // Keys without a first part have no hash tag.

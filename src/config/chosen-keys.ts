@@ -4,6 +4,7 @@ import { counterNameOf } from '../policy/key.ts'
 import type { Limit } from '../policy/limit.ts'
 import { kindOf, type Parameters, secretParts } from '../policy/parameter-kinds.ts'
 import { partOf, wordOf } from '../policy/words.ts'
+import { groupBy } from '../runtime/grouping.ts'
 import type { Compiled } from './config.ts'
 import { DURATION_UNITS } from './sections/values.ts'
 import { type Issue, issueAt } from './yaml/issue.ts'
@@ -28,12 +29,13 @@ const FINITE_KIND = /^[\w-]+(?:\|[\w-]+)+$/
  */
 export function* chosenKeyWarnings({ limits, routes, parameters, upstreams }: Compiled): Generator<Issue> {
   const identityHeaders = new Map(upstreams.map(({ name, identityHeaders }) => [name, identityHeaders]))
+  const uses = routes.flatMap((route) => route.limits.map(({ name }) => ({ name, route })))
+  const usesOf = groupBy(uses, ({ name }) => name)
   const warned = new Set<string>()
   for (const limit of limits) {
     const counter = counterNameOf(limit)
     if (limit.isConcurrent || warned.has(counter)) continue
-    for (const route of routes) {
-      if (!route.limits.some(({ name }) => name === limit.name)) continue
+    for (const { route } of usesOf.get(limit.name) ?? []) {
       const trusted = identityHeaders.get(route.upstream ?? '') ?? []
       const chosenOf = (one: Limit): readonly string[] => chosenPartsOf(one, parameters, trusted)
       const chosen = chosenOf(limit)
@@ -133,7 +135,7 @@ function suggestionFor(limit: Limit, route: Route, chosen: readonly string[]): s
   return `{ per: [${per.join(', ')}], limit: ${SUGGESTED_CALLS}, window: ${window} }`
 }
 
-/** Formats a duration in the largest unit of which it is a multiple. */
+/** Formats a duration in the largest unit that divides it. */
 function formatMs(durationMs: number): string {
   const [unit, unitMs] = Object.entries(DURATION_UNITS).findLast(([, ms]) => durationMs % ms === 0) ?? [
     'ms',

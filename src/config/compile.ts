@@ -1,30 +1,38 @@
 import { resolve } from 'node:path'
-import { createQualifier } from '../authenticate/token/bearer.ts'
 import { isGuarded } from '../downstream/router.ts'
 import { counterNameOf } from '../policy/key.ts'
-import { type ClientLimit, type Limit, MAX_LEASE_MS, MIN_LEASE_MS } from '../policy/limit.ts'
-import { foldClientId } from '../par/clients.ts'
+import { type Limit, MAX_LEASE_MS, MIN_LEASE_MS } from '../policy/limit.ts'
+import { byName } from '../runtime/grouping.ts'
 import { asList } from '../runtime/json.ts'
-import type { Client, Compiled, StoreConfig, Tokens } from './config.ts'
+import { compileClients, type Issuers } from './compile-clients.ts'
+import type { Compiled, StoreConfig, Tokens } from './config.ts'
 import type { ReadFile } from './file-stamp.ts'
 import { hasKey, keySetMistake, openSettingsFiles, type SettingsFiles } from './files.ts'
 import { resourceOf, resourceRoute, type ServedRoute } from './resource-route.ts'
 import { type Team, unavailableRoute } from './teams/team.ts'
 import type { Settings } from './schema.ts'
 import { realmOf } from './sections/identity.ts'
-import { costOf } from './sections/routes.ts'
+import { actualOf, costOf, takesPoints } from './sections/costs.ts'
 import { readServerTls, readTls } from './tls-files.ts'
 import type { Issue } from './yaml/issue.ts'
 
-type Issuers = readonly Exclude<NonNullable<Settings['tokens']>, readonly unknown[]>[]
+/** Settings of TLS with the texts of their files. */
+type UpstreamTls = NonNullable<Compiled['upstreams'][number]['tls']>
 
 interface Given {
   /** The folder that the names of files are relative to. */
   readonly directory: string
+  /** True if files that are not here are notes, no mistakes. */
+  readonly offline: boolean
   /** The files that the settings were read from. */
   readonly sources: readonly ReadFile[]
   /** The owners of requests; those without a valid file get a route that answers 503. */
   readonly teams: readonly Team[]
+  /**
+   * The certificates in force by the names of upstreams, of teams whose last valid version is used:
+   * they replace files that have mistakes by now.
+   */
+  readonly tlsInForce: ReadonlyMap<string, UpstreamTls>
 }
 
 interface Compilation {
@@ -34,17 +42,21 @@ interface Compilation {
   readonly files: readonly ReadFile[]
   /** The mistakes in those files. If there are any, `compiled` must not be used. */
   readonly mistakes: readonly Issue[]
+  /** The files that are not here. */
+  readonly notes: readonly Issue[]
 }
 
 /** Resolves the names in settings, and reads the files that they name. */
 export async function compile(settings: Settings, given: Given): Promise<Compilation> {
   const { listen, admin, log, routes } = settings
-  const files = openSettingsFiles(given.directory)
+  const files = openSettingsFiles(given.directory, given.offline)
   const issuers = asList(settings.tokens ?? [])
   await checkKeys(settings, files)
+  const ofClients = await compileClients(settings, issuers, files)
   const keep = await compileKeep(settings, files, given.sources)
   const store = await compileStore(settings, files)
   const limits = compileLimits(settings)
+  const named = { limits: byName(limits), upstreams: byName(settings.upstreams) }
   const resource = resourceOf(settings)
   const served: readonly ServedRoute[] = [
     ...routes,
@@ -64,14 +76,16 @@ export async function compile(settings: Settings, given: Given): Promise<Compila
     log: { ...log, audit: await files.pathToWrite(['log', 'audit'], log.audit) },
     store,
     prefix: store === 'memory' ? 'sluice' : store.prefix,
-    upstreams: await compileUpstreams(settings, files),
+    upstreams: await compileUpstreams(settings, files, given),
     tokens: issuers.map((issuer) => compileIssuer(issuer, files)),
-    ...compileClients(settings, issuers),
+    ...ofClients,
     resource,
-    routes: served.map((route) => compileRoute(route, settings, limits)),
+    routes: served.map((route) => compileRoute(route, settings, named)),
     limits,
   }
-  return { compiled, files: files.stamps, mistakes: files.mistakes }
+  const isReplaced = (one: Issue): boolean => given.tlsInForce.has(upstreamOf(one) ?? '')
+  const mistakes = files.mistakes.filter((one) => !isReplaced(one))
+  return { compiled, files: files.stamps, mistakes, notes: files.notes }
 }
 
 async function compileKeep(
@@ -89,7 +103,7 @@ async function compileKeep(
 
 async function compileStore({ store }: Settings, files: SettingsFiles): Promise<StoreConfig> {
   if (store === 'memory') return store
-  const tls = await readTls(files, store.redis.tls, 'store', 'redis', 'tls')
+  const tls = await readTls(files, store.redis.tls, ['store', 'redis', 'tls'])
   const overridesFile = await files.pathToWrite(['store', 'overridesFile'], store.overridesFile)
   return { ...store, redis: { ...store.redis, tls }, overridesFile }
 }
@@ -107,7 +121,7 @@ async function checkKeys({ tokens, clients }: Settings, files: SettingsFiles): P
   }
 }
 
-function compileUpstreams({ upstreams, routes }: Settings, files: SettingsFiles) {
+function compileUpstreams({ upstreams, routes }: Settings, files: SettingsFiles, given: Given) {
   const pushed = new Set(
     routes.filter(({ authenticate }) => authenticate === 'par').map(({ upstream }) => upstream),
   )
@@ -115,10 +129,25 @@ function compileUpstreams({ upstreams, routes }: Settings, files: SettingsFiles)
     upstreams.map(async ({ errors, ...rest }) => ({
       ...rest,
       errors: errors ?? (pushed.has(rest.name) ? ('oauth' as const) : ('problem' as const)),
-      tls: await readTls(files, rest.tls, 'upstreams', rest.name, 'tls'),
+      tls: await readUpstreamTls(rest, files, given),
     })),
   )
 }
+
+/** Reads the certificates of an upstream; returns those in force, if there are any, in place of files with mistakes. */
+async function readUpstreamTls(
+  { name, tls, folder }: Settings['upstreams'][number],
+  files: SettingsFiles,
+  { tlsInForce }: Given,
+) {
+  const read = await readTls(files, tls, ['upstreams', name, 'tls'], folder)
+  const kept = tlsInForce.get(name)
+  return files.mistakes.some((one) => upstreamOf(one) === name) ? (kept ?? read) : read
+}
+
+/** Returns the name of the upstream that an issue is in. */
+const upstreamOf = ({ path: [section, name] }: Issue): string | undefined =>
+  section === 'upstreams' ? String(name) : undefined
 
 function compileIssuer({ jwks, realm, ...rest }: Issuers[number], files: SettingsFiles): Tokens {
   return {
@@ -128,35 +157,30 @@ function compileIssuer({ jwks, realm, ...rest }: Issuers[number], files: Setting
   }
 }
 
-function compileClients(settings: Settings, issuers: Issuers): Pick<Compiled, 'clients' | 'clientLimits'> {
-  const qualify = createQualifier(issuers.map(({ issuer }) => issuer))
-  const clientLimits = new Map<string, ReadonlyMap<string, ClientLimit>>()
-  const clients = settings.clients.map(({ limits: own, jwks, jwksUri, ...client }): Client => {
-    const issuer = issuers.find(({ names }) => names.includes(client.issuer ?? ''))?.issuer
-    const caller = qualify(client.id, issuer)
-    if (Object.keys(own).length > 0) clientLimits.set(caller, new Map(Object.entries(own)))
-    const location = jwksUri === undefined ? undefined : { url: jwksUri }
-    return { ...client, caller, folded: foldClientId(client.id), jwks: jwks ?? location }
-  })
-  return { clients, clientLimits }
-}
-
-/** Gives each limit the settings of its counter; and a cost, if calls of some route take more than one point. */
+/** Gives each limit the settings of its counter, and says whether it counts points. */
 function compileLimits({ limits, routes }: Settings): readonly Limit[] {
-  const hasPoints = (limit: Limit): boolean =>
-    !limit.isConcurrent &&
-    routes.some((route) => route.limits.includes(limit.name) && costOf(route, limit) > 1)
-  const inPoints = new Set(limits.filter(hasPoints).map(counterNameOf))
+  const named = byName(limits)
+  const countersInPoints = new Set<string>()
+  for (const route of routes)
+    for (const limit of route.limits.map((name) => named.get(name)!))
+      if (!limit.isConcurrent && takesPoints(route, limit)) countersInPoints.add(counterNameOf(limit))
   return limits.map((limit) => {
-    const counter = limits.find(({ name }) => name === counterNameOf(limit))!
+    const counter = named.get(counterNameOf(limit))!
     const { name, together, countsSuccess, onOutage } = counter
-    return { ...limit, together, countsSuccess, onOutage, ...(inPoints.has(name) && { cost: 1 }) }
+    const unit = countersInPoints.has(name) && { inPoints: true }
+    return { ...limit, together, countsSuccess, onOutage, ...unit }
   })
 }
 
-function compileRoute(route: ServedRoute, settings: Settings, limits: readonly Limit[]) {
+/** The settings that routes name. */
+interface Named {
+  readonly limits: ReadonlyMap<string, Limit>
+  readonly upstreams: ReadonlyMap<string, Settings['upstreams'][number]>
+}
+
+function compileRoute(route: ServedRoute, settings: Settings, named: Named) {
   const { listen, par, cors } = settings
-  const own = route.limits.map((name) => limits.find((limit) => limit.name === name)!)
+  const own = route.limits.map((name) => named.limits.get(name)!)
   return {
     ...route,
     hosts: route.host === undefined ? listen.hosts : undefined,
@@ -165,16 +189,21 @@ function compileRoute(route: ServedRoute, settings: Settings, limits: readonly L
     limits: own
       .filter((limit) => costOf(route, limit) > 0)
       .map((limit) => {
-        if (limit.isConcurrent) return { ...limit, windowMs: leaseMsOf(route, settings) }
-        return limit.cost === undefined ? limit : { ...limit, cost: costOf(route, limit) }
+        if (limit.isConcurrent) return { ...limit, windowMs: leaseMsOf(route, settings, named) }
+        if (limit.inPoints !== true) return limit
+        return { ...limit, cost: costOf(route, limit), actual: actualOf(route, limit) }
       }),
   }
 }
 
 /** Returns the length of the leases of a route's calls: its timeout, and several of Redis's, within bounds. */
-function leaseMsOf({ timeoutMs, upstream }: ServedRoute, { store, upstreams }: Settings): number {
+function leaseMsOf(
+  { timeoutMs, upstream = '' }: ServedRoute,
+  { store }: Settings,
+  { upstreams }: Named,
+): number {
   const storeMs = store === 'memory' ? 0 : store.timeoutMs
-  const ofUpstream = upstreams.find(({ name }) => name === upstream)?.timeoutMs
+  const ofUpstream = upstreams.get(upstream)?.timeoutMs
   const wantedMs = Math.max(MIN_LEASE_MS, 4 * storeMs, timeoutMs ?? ofUpstream ?? 0)
   return Math.min(MAX_LEASE_MS, wantedMs)
 }

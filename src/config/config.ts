@@ -1,5 +1,7 @@
+import type { ApiKey } from '../authenticate/key/api-keys.ts'
 import type { RedisConfig } from '../limit/redis/options.ts'
 import type { ClientLimit, Limit } from '../policy/limit.ts'
+import type { Plans } from '../policy/plans.ts'
 import type { ServedRoute } from './resource-route.ts'
 import type { Settings } from './schema.ts'
 import type { Team } from './teams/team.ts'
@@ -13,6 +15,8 @@ type Replaced =
   | 'store'
   | 'upstreams'
   | 'tokens'
+  | 'keys'
+  | 'plans'
   | 'clients'
   | 'limits'
   | 'routes'
@@ -34,12 +38,17 @@ export interface Compiled extends Omit<Settings, Replaced> {
   readonly upstreams: readonly Upstream[]
   /** One for each issuer; empty if no route needs tokens. */
   readonly tokens: readonly Tokens[]
+  /** The field of API keys; undefined if there are none. `file` is an absolute path. */
+  readonly keys: KeysSection | undefined
+  /** The API keys of the file that `keys` names. */
+  readonly apiKeys: readonly ApiKey[]
+  readonly plans: Plans
   readonly clients: readonly Client[]
   /** The own limits of clients by their names: `Client.caller` → the name of the limit. */
   readonly clientLimits: ReadonlyMap<string, ReadonlyMap<string, ClientLimit>>
   /** The URL of the API, whose metadata the last route serves; undefined without `tokens.resource`. */
   readonly resource: string | undefined
-  /** Those of the file and of teams, then those that the gateway adds. */
+  /** Routes of the file and of teams, then those that the gateway adds. */
   readonly routes: readonly RouteConfig[]
   readonly limits: readonly Limit[]
 }
@@ -54,7 +63,7 @@ type WithTls<Section extends { readonly tls?: object | undefined }> = Omit<Secti
 }
 
 type Listen = WithTls<Settings['listen']> & {
-  /** By default the hosts of the routes. */
+  /** Served hosts; by default those of the routes. */
   readonly hosts: readonly string[]
 }
 
@@ -71,6 +80,12 @@ export interface SharedStore extends Omit<
   /** Number of processes of this gateway that share it; default 1. */
   readonly processes?: number
 }
+/** The section `keys`. */
+type KeysSection = NonNullable<Settings['keys']> & {
+  /** The mode of the file, if others may read the hashes or change it. */
+  readonly openMode?: number | undefined
+}
+
 export type StoreConfig = SharedStore | 'memory'
 
 type WrittenUpstream = Settings['upstreams'][number]
@@ -109,6 +124,6 @@ interface RouteConfig extends Omit<ServedRoute, 'cors' | 'limits'> {
   readonly hosts: readonly string[] | undefined
   /** Its own settings, or those of the file; undefined if other origins may not call it. */
   readonly cors: Settings['cors']
-  /** Those that a call takes points from, each with the points, or the length of the leases, of this route. */
+  /** Limits that a call takes points from, each with the points, or the length of the leases, of this route. */
   readonly limits: readonly Limit[]
 }

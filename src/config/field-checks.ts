@@ -1,5 +1,6 @@
 import { isCallerField, normalizeFieldName } from '../downstream/request-fields.ts'
 import { fieldsOf } from '../policy/conditions.ts'
+import { nameIn, wordOf } from '../policy/words.ts'
 import type { Settings } from './schema.ts'
 import { type Issue, issueAt, issueAtKey } from './yaml/issue.ts'
 
@@ -9,6 +10,7 @@ export function* fieldIssues(settings: Settings): Generator<Issue> {
   yield* spellingIssues(settings)
   yield* callerFieldIssues(settings)
   yield* certificateIssues(settings)
+  yield* keyFieldIssues(settings)
 }
 
 const IS_REQUEST_ID = 'is the field of the request id (headers.requestId); remove it'
@@ -25,7 +27,31 @@ function* requestIdIssues({ headers, limits, upstreams }: Settings): Generator<I
         if (isId(field)) yield issueAt(['upstreams', name, key, i], IS_REQUEST_ID)
 }
 
-/** Yields a field of certificates that nobody may send, or that has another meaning. */
+/** Yields other meanings of the field of API keys: a limit would show keys, an upstream would get them. */
+function* keyFieldIssues({ keys, headers, limits, upstreams }: Settings): Generator<Issue> {
+  if (keys === undefined) return
+  const spelling = normalizeFieldName(keys.field.toLowerCase())
+  const isKey = (field: string): boolean => normalizeFieldName(field.toLowerCase()) === spelling
+  if (isKey(headers.requestId))
+    yield issueAt(['keys', 'field'], IS_REQUEST_ID.replace('remove it', 'name another'))
+  for (const { name, per, when = [], unless = [] } of limits) {
+    const part = per.findIndex((word) => wordOf(word).word === 'header' && isKey(nameIn(word)))
+    if (part !== -1)
+      yield issueAt(['limits', name, 'per', part], 'is the field of API keys (keys.field); write client')
+    if ([...when, ...unless].some(({ of, name, is }) => of === 'header' && isKey(name) && Array.isArray(is)))
+      yield issueAtKey(['limits', name], 'compares the field of API keys (keys.field); remove that condition')
+  }
+  for (const { name, identityHeaders, callerHeaders } of upstreams)
+    for (const [key, fields] of Object.entries({ identityHeaders, callerHeaders }))
+      for (const [i, field] of fields.entries())
+        if (isKey(field))
+          yield issueAt(
+            ['upstreams', name, key, i],
+            'is the field of API keys; remove it, or write keys.forward',
+          )
+}
+
+/** Yields a field of certificates that no proxy may send, or that has another meaning. */
 function* certificateIssues({ listen, forwardAuth, limits, upstreams }: Settings): Generator<Issue> {
   const field = listen.clientCertificate.toLowerCase()
   const path = ['listen', 'clientCertificate']
@@ -41,10 +67,13 @@ function* certificateIssues({ listen, forwardAuth, limits, upstreams }: Settings
 
 /** Yields fields of callers that a limit reads, and that the upstream of one of its routes does not get. */
 function* callerFieldIssues({ limits, routes, upstreams }: Settings): Generator<Issue> {
+  const readers = new Set(
+    routes.flatMap((route) => route.limits.map((limit) => JSON.stringify([route.upstream, limit]))),
+  )
   for (const limit of limits)
     for (const field of fieldsOf([limit]).filter(isCallerField))
       for (const { name, callerHeaders, identityHeaders } of upstreams) {
-        const isRead = routes.some((route) => route.upstream === name && route.limits.includes(limit.name))
+        const isRead = readers.has(JSON.stringify([name, limit.name]))
         const accepted = [...callerHeaders, ...identityHeaders].map((one) => one.toLowerCase())
         if (!isRead || accepted.includes(field)) continue
         yield issueAtKey(

@@ -1,9 +1,9 @@
-import { stat } from 'node:fs/promises'
-import { dirname, resolve } from 'node:path'
+import { realpath, stat } from 'node:fs/promises'
+import { dirname, resolve, sep } from 'node:path'
 import { readKeySet } from '../authenticate/jose/key-set.ts'
 import { parseObject } from '../runtime/json.ts'
 import { type ReadFile, stampBeforeRead } from './file-stamp.ts'
-import { readRegularFile, reason } from './text.ts'
+import { isAbsent, readRegularFile, reason } from './text.ts'
 import type { Issue, Path } from './yaml/issue.ts'
 
 /** Returns the mistake in the text of a file; undefined if there is none. */
@@ -12,26 +12,44 @@ export type Check = (text: string) => string | undefined | Promise<string | unde
 /** The files that settings name, relative to a folder. */
 export type SettingsFiles = ReturnType<typeof openSettingsFiles>
 
-/** Opens the files that settings name, relative to `directory`. */
-export function openSettingsFiles(directory: string) {
+/**
+ * Opens the files that settings name, relative to `directory`. With `offline`, files and folders that
+ * are not here are notes, no mistakes.
+ */
+export function openSettingsFiles(directory: string, offline: boolean) {
   const stamps: ReadFile[] = []
   const mistakes: Issue[] = []
+  const notes: Issue[] = []
 
   function report(path: Path, message: string): undefined {
     mistakes.push({ path, message })
   }
 
-  /** Reads a file; resolves with undefined if there is no name, or the file has a mistake. */
-  async function read(path: Path, name: string | undefined, check: Check): Promise<string | undefined> {
+  /**
+   * Reads a file; resolves with undefined if there is no name, or the file has a mistake. Links must
+   * not lead out of `folder`, if it is given. `creates` says what creates the file, if a command does.
+   */
+  async function read(
+    path: Path,
+    name: string | undefined,
+    check: Check,
+    { folder, creates = '' }: { readonly folder?: string | undefined; readonly creates?: string } = {},
+  ): Promise<string | undefined> {
     if (name === undefined) return undefined
     const file = resolve(directory, name)
     stamps.push(stampBeforeRead(file))
     const refuse = (mistake: string): undefined => report(path, `names ${file}, which ${mistake}`)
     let text: string
     try {
-      text = (await readRegularFile(file)).toString()
+      const target = folder === undefined ? file : await realpath(file)
+      if (folder !== undefined && !target.startsWith(`${await realpath(folder)}${sep}`))
+        return refuse(`is a link to a file outside ${folder}; copy that file there`)
+      text = (await readRegularFile(target)).toString()
     } catch (error) {
-      return refuse(reason(error))
+      if (!isAbsent(error)) return refuse(reason(error))
+      if (!offline) return refuse(reason(error) + creates)
+      notes.push({ path, message: `names ${file}, which ${reason(error)}` })
+      return undefined
     }
     const mistake = await check(text)
     return mistake === undefined ? text : refuse(mistake)
@@ -43,7 +61,8 @@ export function openSettingsFiles(directory: string) {
     const file = resolve(directory, name)
     const folder = dirname(file)
     if (await isMissing(folder)) {
-      report(path, `needs the folder ${folder}, which does not exist; create it`)
+      const message = `needs the folder ${folder}, which does not exist; create it`
+      ;(offline ? notes : mistakes).push({ path, message })
     } else if (await isFolder(file)) {
       report(path, `names ${file}, which is a folder; write the path of a file`)
     }
@@ -59,6 +78,7 @@ export function openSettingsFiles(directory: string) {
     stamps: stamps as readonly ReadFile[],
     /** The mistakes that were found in the files, and those that were reported. */
     mistakes: mistakes as readonly Issue[],
+    notes: notes as readonly Issue[],
   }
 }
 

@@ -1,9 +1,11 @@
 import { on, once } from 'node:events'
+import { getHeapStatistics } from 'node:v8'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
 import { type ClientChunk, clientChunks, createCollector, withoutClients } from './client-chunks.ts'
 import type { Started } from './kept/load-or-kept.ts'
 import type { LoadOptions } from './load.ts'
 import { readText } from './text.ts'
+import { toError } from '../runtime/to-error.ts'
 
 /**
  * A message of the thread: each chunk of clients, then the rest. For each chunk, the main thread
@@ -14,7 +16,8 @@ type ThreadMessage = { readonly chunk: ClientChunk } | { readonly loaded: Starte
 /**
  * Loads a configuration in a thread, so that this one continues to serve: after `before`, leaving out
  * the files of teams that have mistakes; without it, for a process that starts. Rejects with a copy
- * of the error, which has its fields, but not its class.
+ * of the error, which has its fields, but not its class, or with an error that says that the file is
+ * too large for the memory.
  */
 export async function loadInThread(options: LoadOptions) {
   const startedAt = performance.now()
@@ -33,9 +36,17 @@ export async function loadInThread(options: LoadOptions) {
       thread.postMessage('next')
     }
     throw new Error('the thread that reads the configuration ended')
+  } catch (error) {
+    const { code } = toError(error)
+    throw code === 'ERR_WORKER_OUT_OF_MEMORY' ? new Error(tooLarge(options.file), { cause: error }) : error
   } finally {
     void thread.terminate()
   }
+}
+
+function tooLarge(file: string): string {
+  const megabytes = Math.round(getHeapStatistics().heap_size_limit / 2 ** 20)
+  return `${file} is too large for ${megabytes} MB of heap; give the process more memory (docs/sizing.md)`
 }
 
 const { loads } = (workerData ?? {}) as { readonly loads?: LoadOptions }

@@ -1,5 +1,6 @@
 import { metadataPath } from '../authenticate/token/resource-metadata.ts'
-import { covers, type Pattern, parsePattern, type Route } from '../downstream/router.ts'
+import { covers, type Pattern, parsePattern } from '../downstream/pattern.ts'
+import type { Route } from '../downstream/router.ts'
 import { asList } from '../runtime/json.ts'
 import type { Settings } from './schema.ts'
 import { type Issue, issueAt } from './yaml/issue.ts'

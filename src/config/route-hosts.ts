@@ -2,7 +2,7 @@ import { isIP } from 'node:net'
 import type { Settings } from './schema.ts'
 import { type Issue, issueAt } from './yaml/issue.ts'
 
-/** Last labels of file names, none of which is a top-level domain. */
+/** Last labels of file names. They are not top-level domains. */
 const FILE_ENDINGS: ReadonlySet<string> = new Set(
   'asp aspx cfm cgi css csv gif htm html ico jpeg jpg js json jsp pdf php png svg txt xml yaml yml'.split(
     ' ',
@@ -12,14 +12,22 @@ const FILE_ENDINGS: ReadonlySet<string> = new Set(
 /** Matches a top-level domain, or the last label of a private name such as `db.internal`: no digits (RFC 3696 section 2). */
 const LAST_LABEL = /^(?:[a-z]{2,}|xn--[a-z0-9-]+)$/
 
+/** Matches the methods and the host of a pattern. */
+const WRITTEN = /^((?:[A-Za-z,-]+ +)?)([^/]*)/
+
+/** Matches names such as `chat.postMessage`, which are paths of APIs, and no hosts. */
+const CAMEL_CASE = /[a-z][A-Z]/
+
 /**
  * Yields routes whose host is probably the first segment of a path without its slash. Such a route
  * would never match, and another route would serve its requests without its limits.
  */
 export function* routeHostIssues({ listen, routes }: Settings): Generator<Issue> {
   for (const [i, { match, host }] of routes.entries()) {
-    if (host === undefined || isSurelyHost(host) || listen.hosts?.includes(host) === true) continue
-    const path = match.replace(/^(?:[A-Za-z,]+ +)?/, '$&/')
+    if (host === undefined || listen.hosts?.includes(host) === true) continue
+    const [, methods = '', named] = WRITTEN.exec(match)!
+    if (isSurelyHost(host) && !CAMEL_CASE.test(named!)) continue
+    const path = `${methods}/${match.slice(methods.length)}`
     yield issueAt(
       ['routes', i, 'match'],
       `is a route for the host "${host}"; write the path as "${path}", or list the host in listen.hosts`,

@@ -19,7 +19,7 @@ export function* routeNameIssues({ routes, clients, metrics }: Settings): Genera
   if (clients.length > MAX_LISTED)
     yield issueAt(
       ['metrics', 'clients'],
-      `has series for each of "clients", of which there are ${clients.length}; at most ${MAX_LISTED} may be listed, so write none`,
+      `has series for each of "clients", and there are ${clients.length}; at most ${MAX_LISTED} may be listed, so write none`,
     )
   for (const [i, { id }] of clients.entries())
     if (id === OTHER_CLIENTS)

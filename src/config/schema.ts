@@ -5,6 +5,7 @@ import { packageFile } from '../runtime/package.ts'
 import { admin } from './sections/admin.ts'
 import { cors } from './sections/cors.ts'
 import { clients, par, tokens } from './sections/identity.ts'
+import { keys, plans } from './sections/keys.ts'
 import { limitsSection } from './sections/limits.ts'
 import { forwardAuth, listenSection, store } from './sections/listeners.ts'
 import { metrics } from './sections/metrics.ts'
@@ -49,6 +50,8 @@ const sections = {
   store,
   upstreams: upstreams.default([]),
   tokens: tokens.optional(),
+  keys: keys.optional(),
+  plans,
   par: par.optional(),
   clients: clients.default([]),
   limits: limitsSection.prefault({}),
@@ -71,13 +74,19 @@ interface OfTeam {
   /** The kinds of the team, before those of the main file. */
   readonly parameters?: Parameters | undefined
 }
+/** Present in an upstream of a team. */
+interface UpstreamOfTeam {
+  /** The folder that the files of `tls` must be in. */
+  readonly folder?: string | undefined
+}
 type Sections = z.output<typeof settings>
 
 /**
  * The main file as read, with defaults; durations in milliseconds, sizes in bytes. The routes,
  * limits and upstreams of teams may be added.
  */
-export type Settings = Omit<Sections, 'routes' | 'limits'> & {
+export type Settings = Omit<Sections, 'routes' | 'limits' | 'upstreams'> & {
+  readonly upstreams: readonly (Sections['upstreams'][number] & UpstreamOfTeam)[]
   readonly routes: readonly (Sections['routes'][number] & OfTeam)[]
   readonly limits: readonly (Sections['limits'][number] & OfTeam)[]
 }
@@ -87,11 +96,14 @@ export type TeamSettings = z.output<typeof teamSection>
 
 type JsonSchema = z.core.JSONSchema.BaseSchema
 
+let ofMainFile: JsonSchema | undefined
+
 /**
  * Returns the JSON Schema of the file, with the texts of config/reference/descriptions.yaml. It
- * also accepts `${NAME}` for any value.
+ * also accepts `${NAME}` for any value. Always the same object, which must not be changed.
  */
-export const jsonSchema = (): JsonSchema => jsonSchemaOf(settingsWithTeams, 'config', 'Sluice', '')
+export const jsonSchema = (): JsonSchema =>
+  (ofMainFile ??= jsonSchemaOf(settingsWithTeams, 'config', 'Sluice', ''))
 
 /** Returns the JSON Schema of a team's file. */
 export const teamJsonSchema = (): JsonSchema => jsonSchemaOf(teamSection, 'team', 'A team of Sluice', 'team.')
@@ -109,7 +121,7 @@ function jsonSchemaOf(section: z.ZodType, id: string, title: string, texts: stri
   const ofTeam = own.map(([path, text]) => [path.slice(texts.length), text])
   addDescriptions(schema, '', { ...all, ...Object.fromEntries(ofTeam) })
   const description = 'A value of the environment: ${NAME} or ${NAME:-default}.'
-  const $defs = { variable: { type: 'string', pattern: '\\$\\{', description } } as const
+  const $defs = { variable: { type: 'string', pattern: '\\$\\{', description }, ...IN_QUOTES } as const
   return { $schema: $schema!, $id: `urn:sluice:${id}`, title, ...schema, $defs }
 }
 
@@ -136,8 +148,16 @@ function allowVariable(schema: z.core.JSONSchema.BaseSchema): void {
   const isCoerced = /^(?:boolean|integer|number)$/.test(String(value.type))
   if (!isCoerced && !value.enum && value.const === undefined && !value.pattern) return
   for (const key of Object.keys(value)) delete schema[key]
-  schema.anyOf = [value, { $ref: '#/$defs/variable' }]
+  const inQuotes = isCoerced ? [{ $ref: `#/$defs/${String(value.type)}` }] : []
+  schema.anyOf = [value, ...inQuotes, { $ref: '#/$defs/variable' }]
 }
+
+/** Numbers and booleans in quotes, which `coerced` accepts: templates such as Helm's write them. */
+const IN_QUOTES = {
+  boolean: { type: 'string', pattern: '^(true|false)$' },
+  integer: { type: 'string', pattern: '^\\d+$' },
+  number: { type: 'string', pattern: '^\\d*\\.?\\d+$' },
+} as const
 
 /** Match the written paths of secrets, whose items of lists may have names in place of indexes. */
 const SECRETS = [

@@ -80,12 +80,18 @@ const NAMES = ['match', 'id', 'issuer', 'from']
  * file's words and without secrets; throws a ConfigError if the text cannot be read.
  */
 export function differences(before: string, after: JsonObject, file: string): readonly string[] {
-  const all = [...compare(readSource(before, file).value, after, [])]
-  const more = all.length - MAX_DIFFERENCES
-  return more <= 0 ? all : [...all.slice(0, MAX_DIFFERENCES), `${more} more`]
+  const shown: string[] = []
+  let more = 0
+  // Only those that are shown are written: each of 100,000 clients may differ.
+  for (const write of compare(readSource(before, file).value, after, [])) {
+    if (shown.length < MAX_DIFFERENCES) shown.push(write())
+    else more += 1
+  }
+  return more === 0 ? shown : [...shown, `${more} more`]
 }
 
-function* compare(before: unknown, after: unknown, path: Path): Generator<string> {
+/** Yields a function for each difference, which writes it. */
+function* compare(before: unknown, after: unknown, path: Path): Generator<() => string> {
   const [items, others] = [itemsOf(before), itemsOf(after)]
   if (items && others && Array.isArray(before) === Array.isArray(after)) {
     const names = new Set([...items.keys(), ...others.keys()])
@@ -93,14 +99,14 @@ function* compare(before: unknown, after: unknown, path: Path): Generator<string
     const kept = [...items.keys()].filter((name) => others.has(name))
     const keptAfter = [...others.keys()].filter((name) => items.has(name))
     if (Array.isArray(after) && kept.join('\n') !== keptAfter.join('\n'))
-      yield shorten(`${writePath(path)} are in another order: ${[...others.keys()].join(', ')}`)
+      yield () => shorten(`${writePath(path)} are in another order: ${[...others.keys()].join(', ')}`)
     return
   }
   if (JSON.stringify(before) === JSON.stringify(after)) return
   const shown = (value: unknown): string => shorten(format(hideSecrets(value, path)))
-  if (before === undefined) yield `${writePath(path)} added: ${shown(after)}`
-  else if (after === undefined) yield `${writePath(path)} removed: ${shown(before)}`
-  else yield `${writePath(path)} ${shown(before)} → ${shown(after)}`
+  if (before === undefined) yield () => `${writePath(path)} added: ${shown(after)}`
+  else if (after === undefined) yield () => `${writePath(path)} removed: ${shown(before)}`
+  else yield () => `${writePath(path)} ${shown(before)} → ${shown(after)}`
 }
 
 /** Returns the name of an item: its id, and its issuer, or the first name of the issuer; else its `name`. */

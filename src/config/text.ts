@@ -3,6 +3,7 @@ import { open, readFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { ConfigError } from './yaml/issue.ts'
+import { toError } from '../runtime/to-error.ts'
 
 const NOT_REGULAR = 'NOT_REGULAR'
 
@@ -62,20 +63,31 @@ export function secretFile(text: string, directory: string): string | undefined 
   return resolve(directory, text.slice('file:'.length).replace(/^\/\/\//, '/'))
 }
 
-/** Reads the secret in a file. Reports what is wrong with the file, and then returns undefined. */
-export function readSecret(file: string, report: (mistake: string) => void): string | undefined {
+/**
+ * Reads the secret in a file. Reports what is wrong with the file, and whether that is only that it is
+ * not here; then returns undefined.
+ */
+export function readSecret(
+  file: string,
+  report: (mistake: string, isAbsent: boolean) => void,
+): string | undefined {
   try {
     const secret = readFileSync(file, 'utf8').replace(/\r?\n$/, '')
     if (secret !== '') return secret
-    report(`refers to ${file}, which is empty`)
+    report(`refers to ${file}, which is empty`, false)
   } catch (error) {
-    report(`refers to ${file}, which ${reason(error)}`)
+    report(`refers to ${file}, which ${reason(error)}`, isAbsent(error))
   }
   return undefined
 }
 
+const ABSENT: ReadonlySet<unknown> = new Set(['ENOENT', 'ENOTDIR', 'EACCES'])
+
+/** True for the error of a file that is not on this machine, or not for this user. */
+export const isAbsent = (error: unknown): boolean => ABSENT.has(toError(error).code)
+
 /** Returns why a file could not be read, to follow its name in a message. */
 export function reason(error: unknown): string {
-  const { code = '', message } = error as NodeJS.ErrnoException
+  const { code = '', message } = toError(error)
   return REASONS[code] ?? `cannot be read: ${code || message}`
 }

@@ -25,22 +25,31 @@ export function hashOf({ text, teams }: Texts): string {
 }
 
 /**
- * Returns the differences between two configurations, in the words of their files and without
- * secrets. `value` is the parsed text of the main file `file`.
+ * Returns the differences between two texts of the main file `file`, in its words and without
+ * secrets. `value` is the parsed text `after`.
  */
-export function changesBetween(
+export const changesOfMain = (
+  before: string,
+  after: string,
+  file: string,
+  value: JsonObject,
+): readonly string[] =>
+  // Parsing 30,000 clients takes two seconds.
+  before === after ? [] : differences(before, value, file)
+
+/** Returns the differences between two configurations, as of their main files and those of their teams. */
+export const changesBetween = (
   before: Texts,
   after: Texts,
   file: string,
   value: JsonObject,
-): readonly string[] {
-  // Parsing 30,000 clients takes two seconds.
-  const ofMain = before.text === after.text ? [] : differences(before.text, value, file)
-  return [...ofMain, ...teamChanges(before.teams, after.teams)]
-}
+): readonly string[] => [
+  ...changesOfMain(before.text, after.text, file, value),
+  ...changesOfTeams(before.teams, after.teams),
+]
 
 /** Yields the differences between the files of teams, each with the path of the file. */
-function* teamChanges(before: Texts['teams'], after: Texts['teams']): Generator<string> {
+export function* changesOfTeams(before: Texts['teams'], after: Texts['teams']): Generator<string> {
   const texts = new Map(after.map(({ path, text }) => [path, text]))
   const earlier = new Map(before.map(({ path, text }) => [path, text]))
   for (const path of [...new Set([...earlier.keys(), ...texts.keys()])].toSorted()) {

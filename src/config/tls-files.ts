@@ -15,11 +15,19 @@ interface ServerNames extends Names {
 /** Stands for the text of a file with a mistake, which refuses the whole configuration. */
 const UNREAD = ''
 
-/** Replaces the names of the PEM files for connections to a server by their texts. */
-export async function readTls<T extends Names>(files: SettingsFiles, section: T | undefined, ...path: Path) {
+/**
+ * Replaces the names of the PEM files for connections to a server by their texts. The files must be in
+ * `folder`, if it is given.
+ */
+export async function readTls<T extends Names>(
+  files: SettingsFiles,
+  section: T | undefined,
+  path: Path,
+  folder?: string,
+) {
   if (section === undefined) return undefined
-  const pair = await readPair(files, section, path)
-  const ca = await files.read([...path, 'ca'], section.ca, certificateMistake)
+  const pair = await readPair(files, section, path, folder)
+  const ca = await files.read([...path, 'ca'], section.ca, certificateMistake, { folder })
   return { ...section, ...pair, ca }
 }
 
@@ -37,8 +45,8 @@ export async function readServerTls<T extends ServerNames>(
 }
 
 /**
- * Reads the revocation lists in files, each of which must be of one of the authorities in `clientCa`,
- * and each authority must have one.
+ * Reads the revocation lists in files. Each must be of one of the authorities in `clientCa`, and each
+ * authority must have one.
  */
 async function readLists(
   files: SettingsFiles,
@@ -60,9 +68,9 @@ async function readLists(
 }
 
 /** Reads a certificate and its key, and checks that the key belongs to the certificate. */
-async function readPair(files: SettingsFiles, names: Names, path: Path) {
-  const cert = await files.read([...path, 'cert'], names.cert, certificateMistake)
-  const key = await files.read([...path, 'key'], names.key, keyMistake)
+async function readPair(files: SettingsFiles, names: Names, path: Path, folder?: string) {
+  const cert = await files.read([...path, 'cert'], names.cert, certificateMistake, { folder })
+  const key = await files.read([...path, 'key'], names.key, keyMistake, { folder })
   if (cert !== undefined && key !== undefined && !isPair(cert, key)) {
     const message = `is not the key of the certificate in ${names.cert}; write the key that is`
     files.report([...path, 'key'], message)

@@ -10,6 +10,10 @@ export type DefinedNames = Readonly<Partial<Record<'upstreams' | 'limits', unkno
 /** Matches the name of a limit of a team, whose file may be added later. */
 const OF_TEAM = /^[a-z][a-z0-9_-]*\/[a-z][a-z0-9_-]*$/
 
+/** Returns the names of the upstreams and limits that a file defines. */
+export const namesIn = ({ upstreams, limits }: DefinedNames): readonly string[] =>
+  [upstreams, limits].flatMap((defined) => (isObject(defined) ? Object.keys(defined) : []))
+
 const merged = (own: unknown, shared: unknown): unknown =>
   isObject(own) && isObject(shared) ? { ...shared, ...own } : own
 
@@ -18,15 +22,16 @@ const merged = (own: unknown, shared: unknown): unknown =>
  * which may have other mistakes. Its routes may also name those of `shared`.
  */
 export function* undefinedNames(file: JsonObject, shared: DefinedNames = {}) {
-  const { upstreams = {}, limits = {}, routes, clients, admin, include } = file
+  const { upstreams = {}, limits = {}, plans = {}, routes, clients, admin, include } = file
   const usable = {
     upstream: merged(upstreams, shared.upstreams),
     limit: merged(limits, shared.limits),
     ownLimit: limits,
+    plan: plans,
   }
-  function* check(kind: 'upstream' | 'limit' | 'ownLimit', name: unknown, path: Path, key?: true) {
+  function* check(kind: 'upstream' | 'limit' | 'ownLimit' | 'plan', name: unknown, path: Path, key?: true) {
     const defined = usable[kind]
-    const noun = kind === 'upstream' ? 'upstream' : 'limit'
+    const noun = kind === 'ownLimit' ? 'limit' : kind
     if (typeof name !== 'string' || !isObject(defined) || Object.hasOwn(defined, name)) return
     const similar = nearest(name, Object.keys(defined))
     const remedy = similar ? `did you mean "${similar}"?` : `define it under "${noun}s"`
@@ -39,6 +44,10 @@ export function* undefinedNames(file: JsonObject, shared: DefinedNames = {}) {
     for (const [j, name] of Array.isArray(names) ? names.entries() : [])
       yield* check('limit', name, ['routes', i, 'limits', j])
   }
+  for (const [plan, numbers] of isObject(plans) ? Object.entries(plans) : [])
+    for (const name of isObject(numbers) ? Object.keys(numbers) : [])
+      yield* check('ownLimit', name, ['plans', plan, name], true)
+  for (const [i, { plan }] of objectsIn(clients)) yield* check('plan', plan, ['clients', i, 'plan'])
   for (const [i, { limits: own }] of objectsIn(clients))
     for (const name of isObject(own) ? Object.keys(own) : [])
       yield* check('ownLimit', name, ['clients', i, 'limits', name], true)

@@ -4,9 +4,11 @@ import { isLoopback } from '../runtime/address.ts'
 import { urlsOf } from '../limit/redis/options.ts'
 import { chosenKeyWarnings } from './chosen-keys.ts'
 import { certificatesOf, describeValidity, isOfLists, type Validity } from './certificates.ts'
-import type { Limit } from '../policy/limit.ts'
+import { counterNameOf } from '../policy/key.ts'
 import { MAX_LENGTH, PARAMETER_KINDS, statedLength } from '../policy/parameter-kinds.ts'
 import type { Compiled } from './config.ts'
+import { uncheckedKeyWarnings } from './unchecked-keys.ts'
+import { sharedAddressWarnings } from './teams/shared-addresses.ts'
 import { type Issue, issueAt, issueAtKey, type LocatedIssue, type Path } from './yaml/issue.ts'
 import type { Env } from './yaml/source.ts'
 
@@ -20,16 +22,23 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   yield* clientWarnings(config, nowMs)
   yield* limitWarnings(config)
   yield* upstreamWarnings(config)
+  yield* sharedAddressWarnings(config)
   yield* parameterWarnings(config)
   yield* chosenKeyWarnings(config)
+  yield* uncheckedKeyWarnings(config)
 }
 
-function* insecureSettings({ admin, forwardAuth, listen, store }: Compiled): Generator<Issue> {
+function* insecureSettings({ admin, forwardAuth, keys, listen, store }: Compiled): Generator<Issue> {
   if (!admin.onLoopback && !admin.token && admin.tokens.length === 0)
     yield issueAt(
       ['admin', 'host'],
       'is reached from other machines, so /limits is refused here; set admin.token',
     )
+  if (keys?.openMode !== undefined) {
+    const mode = keys.openMode.toString(8)
+    const message = `names ${keys.file}, which others may read or change (mode ${mode}); run chmod g-w,o= on it`
+    yield issueAt(['keys', 'file'], message)
+  }
   if (forwardAuth !== undefined && !isLoopback(forwardAuth.host))
     yield issueAt(
       ['forwardAuth', 'host'],
@@ -76,8 +85,15 @@ function* plaintextWarnings({ tokens, clients, store }: Compiled): Generator<Iss
   }
   for (const [i, { jwks }] of clients.entries())
     if (lacksTls(jwks)) yield issueAt(['clients', i, 'jwksUri'], FORGEABLE)
-  if (store === 'memory' || store.redis.tls !== undefined) return
-  const { topology, password } = store.redis
+  if (store === 'memory') return
+  const { topology, password, tls } = store.redis
+  const watched = 'name' in topology && topology.sentinelPassword !== undefined ? topology.sentinels : []
+  if (watched.some(isPlaintext))
+    yield issueAt(
+      ['store', 'redis', 'sentinels'],
+      'are reached without TLS, and get sentinelPassword; write rediss://',
+    )
+  if (tls !== undefined) return
   const isOpen = (url: string) => isPlaintext(url) && (password ?? new URL(url).password) !== ''
   if (urlsOf(topology).some(isOpen))
     yield issueAt(['store', 'redis', 'url'], 'is reached without TLS, and gets the password; write rediss://')
@@ -119,7 +135,7 @@ function* certificateWarnings(config: Compiled, nowMs: number): Generator<Issue>
 /** Matches the suites with forward secrecy and AEAD, without CCM_8, whose tag is short (RFC 9325 section 4.2). */
 const STRONG = /^(?:TLS_(?!.*CCM_8)|ECDHE-(?:ECDSA|RSA)-(?:AES(?:128|256)-GCM|CHACHA20))/
 
-/** Warns about weak suites, and about suites of which none fits the certificate. */
+/** Warns about weak suites, and about suites that all do not fit the certificate. */
 function* suiteWarnings({ listen, admin }: Compiled): Generator<Issue> {
   for (const [section, tls] of Object.entries({ listen: listen.tls, admin: admin.tls })) {
     const names = tls?.ciphers?.split(':') ?? []
@@ -128,7 +144,9 @@ function* suiteWarnings({ listen, admin }: Compiled): Generator<Issue> {
     if (weak.length > 0)
       yield issueAt(path, `accepts ${weak.join(', ')}, against RFC 9325: no forward secrecy, or CBC; remove`)
     const of12 = names.filter((name) => !isSuiteOf13(name))
-    const isOfEc = tls !== undefined && keyTypeOf(tls.cert) !== 'rsa'
+    // `check --offline` may lack the certificate.
+    if (!tls?.cert) continue
+    const isOfEc = keyTypeOf(tls.cert) !== 'rsa'
     const fits = (name: string): boolean => name.includes('-ECDSA-') === isOfEc
     if (of12.length > 0 && !of12.some(fits))
       yield issueAt(path, `has no suite of TLS 1.2 for the key of ${section}.tls.cert; add one`)
@@ -175,16 +193,16 @@ function* upstreamWarnings({ upstreams, routes }: Compiled): Generator<Issue> {
 
 /** Warns about limits without a route, and those without an effect. */
 function* limitWarnings({ limits, routes, forwardAuth }: Compiled): Generator<Issue> {
-  for (const limit of limits) {
-    const { name, isConcurrent } = limit
-    const isUser = (used: Limit): boolean => used.name === name || used.counts === name
-    const users = routes.filter(({ limits }) => limits.some(isUser))
-    if (isConcurrent && forwardAuth !== undefined && users.length > 0)
+  const used = new Set(
+    routes.flatMap((route) => route.limits.flatMap((one) => [one.name, counterNameOf(one)])),
+  )
+  for (const { name, isConcurrent } of limits) {
+    if (isConcurrent && forwardAuth !== undefined && used.has(name))
       yield issueAtKey(
         ['limits', name, 'concurrent'],
         'has no effect by "forwardAuth": the gateway does not see such a call end',
       )
-    if (users.length === 0)
+    if (!used.has(name))
       yield issueAtKey(['limits', name], 'has no effect: no route names it, or each with a cost of 0')
   }
 }

@@ -52,7 +52,7 @@ export function readCertificateHeader(value: string | undefined): Buffer | 'seve
   const certificate = isElement ? certOfElement(value) : value
   if (certificate === undefined) return undefined
   const text = decodeSegment(certificate.trim())
-  // A byte sequence is no list.
+  // A byte sequence is not a list.
   const [first = ''] = text.startsWith(':') ? [text] : text.split(',', 1)
   const body = PEM.exec(first)?.[1] ?? first.replace(/^:([^:]*):$/, '$1')
   const base64 = body.replace(/\s/g, '')

@@ -1,7 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { HIDDEN_FIELDS } from './own-fields.ts'
 import type { Reply } from './reply.ts'
-import { type Match, METHODS, ROUTABLE_METHODS, type Route } from './router.ts'
+import { METHODS, ROUTABLE_METHODS } from './pattern.ts'
+import { type Match, type Route } from './router.ts'
 
 /** Settings for the pages that may read the responses of a route. */
 export interface CorsSettings {

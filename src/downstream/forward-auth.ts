@@ -43,6 +43,7 @@ export interface AskedRequest {
   readonly missing: readonly string[]
 }
 
+/** Reads the request that a proxy asks about. */
 export function readAsked(proxy: ForwardAuthProxy, request: IncomingMessage): AskedRequest {
   const { method = '', url = '', headers } = request
   const fields = FIELDS[proxy]
@@ -61,13 +62,12 @@ export function readAsked(proxy: ForwardAuthProxy, request: IncomingMessage): As
   }
 }
 
-/**
- * Returns the reply to the proxy for a request that may pass. The client is percent-encoded, and
- * empty if it is unknown.
- */
-export function passReply(client = ''): Reply {
-  const encoded = client.replaceAll(/[^!-$&-~]/gu, encodeURIComponent)
-  const headers = `\r\nCache-Control: no-store\r\nX-Sluice-Client: ${encoded}`
+/** Returns a client as `X-Sluice-Client` has it: percent-encoded, and empty if it is unknown. */
+export const encodeClient = (client = ''): string => client.replaceAll(/[^!-$&-~]/gu, encodeURIComponent)
+
+/** Returns the reply to the proxy for a request that may pass. */
+export function passReply(client: string | undefined): Reply {
+  const headers = `\r\nCache-Control: no-store\r\nX-Sluice-Client: ${encodeClient(client)}`
   return { status: 200, checked: {}, headers, body: '' }
 }
 

@@ -4,7 +4,7 @@ import { canonicalAddress } from '../runtime/address.ts'
 /** A header of the PROXY protocol, versions 1 and 2 (haproxy.org, proxy-protocol.txt). */
 export interface ProxyHeader {
   readonly bytes: number
-  /** The address of the caller; undefined if the header tells none: `UNKNOWN`, `LOCAL`, or neither IPv4 nor IPv6. */
+  /** The address of the caller; undefined if the header has none: `UNKNOWN`, `LOCAL`, or neither IPv4 nor IPv6. */
   readonly address: string | undefined
 }
 

@@ -15,12 +15,12 @@ const MAX_SHOWN = 100
 
 const SCRIPT = new RegExp(`${SCRIPT_ENDING}$`, 'i')
 const SCRIPT_BEFORE_SLASH = new RegExp(`${SCRIPT_ENDING}/`, 'i')
-/** What URL parsers take for a host at the start of a path, after any number of slashes (WHATWG URL Standard). */
+/** Matches the host that URL parsers read at the start of a path, after any number of slashes (WHATWG URL Standard). */
 const AUTHORITY = /^\/{2,}[^/]*/
 /** The start of a session id of ASP.NET without a cookie, which ends in `))`, such as `(S(…))`. */
 const SESSION = /\([a-z]\(/i
 
-/** What servers do to a canonical path that contains a text. */
+/** Changes that servers make to a canonical path that contains a text. */
 interface Step {
   readonly contains: string
   /** Returns the path itself if it does not apply, undefined if the result is not a path. `named`: see `readingsOf`. */

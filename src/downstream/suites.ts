@@ -11,8 +11,8 @@ const SUITES_OF_1_3 = ['TLS_AES_128_GCM_SHA256', 'TLS_AES_256_GCM_SHA384', 'TLS_
 export const isSuiteOf13 = (name: string): boolean => name.startsWith('TLS_')
 
 /**
- * Returns the suites of a listener, by the OpenSSL names of `ciphers`. Node.js disables a version of which no suite is
- * given, so both versions get some.
+ * Returns the suites of a listener, by the OpenSSL names of `ciphers`. Node.js disables a version
+ * without a suite, so both versions get some.
  */
 export function suitesOf(ciphers = ''): string {
   const named = ciphers.split(':').filter(Boolean)

@@ -33,8 +33,8 @@ const DOTS = /\/\.\.?(?:\/|$)/
 /**
  * The source of what ends the name of a script, after which servers take the rest of the path as an
  * argument (`PATH_INFO`, RFC 3875 section 4.1.5): PHP, ASP and ASP.NET, ISAPI, CGI, mod_wsgi, SSI,
- * ColdFusion. Not `.jsp`, `.do`, `.action` and `.jsf`: a servlet container compares the ending of the
- * last segment alone (Servlet 6.0 section 12.2).
+ * ColdFusion. Not `.jsp`, `.do`, `.action` and `.jsf`: a servlet container compares only the ending of
+ * the last segment (Servlet 6.0 section 12.2).
  */
 export const SCRIPT_ENDING = String.raw`\.(?:php\d?|phtml|aspx?|ashx|asmx|axd|svc|dll|exe|f?cgi|pl|py|rb|wsgi|shtml|cf[cm]|cfml)`
 /** The source of escapes that servers decode once, twice or never, or for the next server. */
@@ -177,7 +177,7 @@ export function servedHosts(
  * or repeatedly.
  */
 const SECRET_START = /;|%(?:25)*(?:3[bf]|23)/i
-/** What may begin a host in a path, with a password if there is an `@`. */
+/** Matches the start of a host in a path, with a password if there is an `@`. */
 const AUTHORITY_START = /\/\/|%5C/
 
 /**

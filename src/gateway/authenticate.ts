@@ -1,6 +1,7 @@
 import { originOf } from '../authenticate/proof/dpop.ts'
 import type { Authenticated } from '../authenticate/token/bearer.ts'
 import { type BoundToken, requireScope } from '../authenticate/token/challenge.ts'
+import type { Identity } from '../authenticate/token/claims.ts'
 import { readBody } from '../downstream/whole-body.ts'
 import { tooLarge } from '../downstream/body.ts'
 import { clientCertificate } from '../downstream/client-certificate.ts'
@@ -16,15 +17,29 @@ import { refusePlainHead, refusePlainParameters } from './plain-http.ts'
  * promise only if it must wait for keys, introspection, a proof or a body.
  */
 export function authenticate(deps: GatewayDeps, exchange: Routed): Outcome | Promise<Outcome> {
-  const { asked, head, ip, method, request, route, target, trusted } = exchange
+  const { head, ip, request, route } = exchange
   const plain = refusePlainHead(deps, exchange)
   if (plain !== undefined) return plain
-  if (route.authenticate !== 'bearer') {
-    // The upstream authenticates the clients of identity endpoints: the guards may know only an unverified client_id.
-    exchange.caller = { ip }
-    if (route.authenticate === 'none') return applyLimits(exchange, exchange.caller)
-    return check(deps, exchange, deps.guards![route.authenticate])
+  switch (route.authenticate) {
+    case 'bearer':
+      return authenticateByToken(deps, exchange)
+    case 'key':
+    case 'bearer or key': {
+      const found = deps.keys!.identify(request.rawHeaders, head.authorization, route.authenticate)
+      return found === undefined ? authenticateByToken(deps, exchange) : admit(deps, exchange, found)
+    }
+    case 'none':
+      exchange.caller = { ip }
+      return applyLimits(exchange, exchange.caller)
+    default:
+      // The upstream authenticates the clients of identity endpoints: the guards may know only an unverified client_id.
+      exchange.caller = { ip }
+      return check(deps, exchange, deps.guards![route.authenticate])
   }
+}
+
+function authenticateByToken(deps: GatewayDeps, exchange: Routed): Outcome | Promise<Outcome> {
+  const { asked, head, method, request, target, trusted } = exchange
   const { publicUrl } = deps
   const found = deps.authenticate(head.authorization, () => ({
     ...(publicUrl ?? originOf(request, trusted, asked?.host)),
@@ -44,11 +59,11 @@ export function authenticate(deps: GatewayDeps, exchange: Routed): Outcome | Pro
 
 /** Sets the caller and its quotas, unless the caller is refused or lacks a right. */
 function admit(deps: GatewayDeps, exchange: Routed, found: Authenticated) {
-  if (found instanceof Refusal) return found
   const { ip, route } = exchange
-  const identity = 'prove' in found ? found.identity : found
-  const { client, user, claims } = identity
-  const caller = { client, user, ip, claims }
+  if (found instanceof Refusal) return orByKey(deps, exchange, found)
+  const identity: Identity = 'prove' in found ? found.identity : found
+  const { client, user, claims, plan } = identity
+  const caller = { client, user, ip, claims, plan }
   const forbidden =
     requireScope(identity, route.scope, deps.resource?.resource) ??
     refuseCounted(exchange) ??
@@ -56,6 +71,12 @@ function admit(deps: GatewayDeps, exchange: Routed, found: Authenticated) {
   if ('prove' in found) return prove(deps, exchange, caller, found).then((unproved) => unproved ?? forbidden)
   exchange.caller = caller
   return forbidden
+}
+
+/** Offers an API key in a refusal by a token, if the route accepts both; a refusal by a key offers it already. */
+function orByKey({ keys }: GatewayDeps, { head, route }: Routed, refusal: Refusal): Refusal {
+  const isByToken = route.authenticate === 'bearer or key' && head.authorization.length > 0
+  return isByToken ? keys!.offer(refusal) : refusal
 }
 
 /** Applies the limits of the route. Returns a 400 or 403 if the request lacks a part of a key. */
@@ -76,11 +97,11 @@ export function refuseCounted(exchange: Routed): Outcome {
  * Verifies the proof of a bound token, and sets the caller. Skipped if the limiter's cache refuses
  * the call: no signature is verified then, and the proof stays usable.
  */
-async function prove({ limiter }: GatewayDeps, exchange: Routed, caller: Caller, token: BoundToken) {
-  exchange.cachedRefusal = limiter.recall(exchange.quotas)
+async function prove(deps: GatewayDeps, exchange: Routed, caller: Caller, token: BoundToken) {
+  exchange.cachedRefusal = deps.limiter.recall(exchange.quotas)
   if (exchange.cachedRefusal === undefined) {
     const proof = await token.prove()
-    if (proof instanceof Refusal) return proof
+    if (proof instanceof Refusal) return orByKey(deps, exchange, proof)
     exchange.proved = { token, quota: exchange.route.proofQuota(proof, caller, exchange) }
   }
   exchange.caller = caller

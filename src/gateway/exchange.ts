@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http'
 import type { Proof } from '../authenticate/proof/dpop.ts'
+import type { ApiKeys } from '../authenticate/key/api-keys.ts'
 import type { Authenticate } from '../authenticate/token/bearer.ts'
 import type { BoundToken } from '../authenticate/token/challenge.ts'
 import type { ResourceMetadata } from '../authenticate/token/resource-metadata.ts'
@@ -31,6 +32,8 @@ import type { Forward } from '../upstream/upstream.ts'
 import type { Failures } from './failures.ts'
 import type { Reported } from './rate-limit-fields.ts'
 import { requestIdOf } from './request-id.ts'
+import type { Reserves } from './reserves.ts'
+import type { CallSettlement, Settling } from './settlement.ts'
 import type { Usage } from './usage.ts'
 
 /** The result of a phase: a refusal ends the request. */
@@ -48,6 +51,8 @@ export interface GatewayRoute extends Route {
   readonly clientLabel: ((client: string | undefined) => string) | undefined
   /** Undefined if pages of other origins have no access. */
   readonly cors: Cors | undefined
+  /** The charges of its calls by what they use; undefined if they are not charged so. */
+  readonly settling: Settling | undefined
   /** True if a limit counts by the address of the caller. */
   readonly countsByIp: boolean
   /** Decides about the fields of its requests, for limits and for the upstream. */
@@ -80,7 +85,7 @@ export interface GatewayDeps extends Served {
   readonly peers: Peers
   /** The field in which trusted proxies report the certificate of a TLS client, in lower case. */
   readonly certificateField: string
-  /** The URL that callers use; undefined if the request and trusted proxies tell it. */
+  /** The URL that callers use; undefined if the request and trusted proxies have it. */
   readonly publicUrl: PublicUrl | undefined
   /** Reads the request that a proxy asks about; undefined if the request itself is served. */
   readonly readAsked?: (request: IncomingMessage) => AskedRequest
@@ -102,14 +107,18 @@ export interface GatewayDeps extends Served {
   /** Undefined if failures are not counted. */
   readonly failures: Failures | undefined
   readonly authenticate: Authenticate
+  /** Undefined if callers have no API keys. */
+  readonly keys: ApiKeys | undefined
   /** The metadata of the API; undefined without `tokens.resource`. */
   readonly resource: ResourceMetadata | undefined
   /** Checks of requests to the PAR and the authorisation endpoint; undefined without `par`. */
   readonly guards: Readonly<Record<'par' | 'authorization', Guard>> | undefined
   readonly limiter: Limiter
+  /** The reserves of calls in progress. */
+  readonly reserves: Reserves
   /** Returns the header fields of the limit that is reported, as text for `appendFields`. */
   rateLimitHeaders(reported: Reported, quotas: readonly Quota[]): string
-  readonly usage: Pick<Usage, 'ofClient' | 'read' | 'drop'>
+  readonly usage: Pick<Usage, 'ofCaller' | 'read' | 'drop'>
   /** Starts the span of a request; returns it and the headers to forward. Undefined without tracing. */
   readonly trace: ((exchange: Exchange) => { span: unknown; headers: IncomingHttpHeaders }) | undefined
   /** Logs and counts a request; called once, at its end. */
@@ -177,6 +186,8 @@ export class Exchange implements Facts {
   decision: Decision | undefined = undefined
   /** The header fields of the limit, as text for `appendFields`: of the decision, or of a reading. */
   rateLimitFields: string | undefined = undefined
+  /** The reserves that the call was charged; undefined if its cost is fixed. */
+  settlement: CallSettlement | undefined = undefined
   /** The callers whom the limits that were charged, or refused, count. */
   callers: readonly ShownCaller[] = NONE
 
@@ -234,3 +245,7 @@ export type Routed = Parsed & { readonly route: GatewayRoute }
 
 /** An exchange after the phase `authenticate`, whose caller is known. */
 export type Identified = Routed & { readonly caller: Caller }
+
+/** True for an exchange after the phase `authenticate`, also if that refused the caller whom it knows. */
+export const isIdentified = (exchange: Exchange): exchange is Identified =>
+  exchange.target !== undefined && exchange.route !== undefined && exchange.caller !== undefined

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import { Refusal } from '../errors.ts'
+import { atMost } from '../runtime/at-most.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from '../runtime/instant.ts'
 import { ipPart } from '../policy/key.ts'
@@ -22,7 +23,7 @@ type FailureCounters = Readonly<Record<'failures' | 'failuresRefused', { inc(): 
  * `limit` failures in a window is refused.
  */
 export function createFailures(counters: FailureCounters, clock = SYSTEM_CLOCK) {
-  const logs = new LRUCache<string, CallLog>({ max: MAX_ADDRESSES })
+  const logs = new LRUCache<string, CallLog>(atMost(MAX_ADDRESSES))
   const nowUs = (): number => Math.round(clock.now() * 1000)
 
   return (rule: { readonly limit: number; readonly windowMs: number }) => {

@@ -1,11 +1,12 @@
-import { passReply } from '../downstream/forward-auth.ts'
+import { encodeClient, passReply } from '../downstream/forward-auth.ts'
 import { hasReleasedSocket } from '../downstream/listener/released.ts'
 import { jsonReply, textReply } from '../downstream/reply.ts'
+import { acceptsKeys } from '../downstream/router.ts'
 import { teamUnavailable } from '../errors.ts'
 import { NO_FACTS } from '../policy/facts.ts'
 import { ipPart } from '../policy/key.ts'
 import { callAtIterationEnd } from '../runtime/batch.ts'
-import { requestHeaders } from '../upstream/request-headers.ts'
+import { requestHeaders, UNCOMPRESSED } from '../upstream/request-headers.ts'
 import type { Forward } from '../upstream/upstream.ts'
 import type { GatewayDeps, Identified, Outcome } from './exchange.ts'
 import { write } from './respond.ts'
@@ -47,9 +48,10 @@ function forwardTo(upstream: Forward, deps: GatewayDeps, exchange: Identified): 
   if (exchange.expectsContinue && form === undefined) response.writeContinue()
   exchange.forwardedAt = exchange.decidedAt ?? performance.now()
   const fields = traced?.headers ?? request.headers
+  const headers = requestHeaders(fields, exchange, route.fields, responseFields.idField, publicUrl)
   const options = {
     target: target.received,
-    headers: requestHeaders(fields, exchange, route.fields, responseFields.idField, publicUrl),
+    headers: headers + (route.settling?.readsBody === true ? UNCOMPRESSED : '') + namedClient(exchange),
     bodyLength: form?.length ?? exchange.bodyLength,
     body: form,
     maxBody: route.maxBody,
@@ -60,6 +62,7 @@ function forwardTo(upstream: Forward, deps: GatewayDeps, exchange: Identified): 
     cors: exchange.cors?.fieldsFor(request.headers.origin),
     caller: exchange.caller.client ?? ANONYMOUS + ipPart(exchange.ip),
     isHandshake: hasReleasedSocket(request),
+    reader: exchange.settlement,
   }
   return new Promise((resolve) => {
     upstream(response, options, (ended) => {
@@ -70,12 +73,16 @@ function forwardTo(upstream: Forward, deps: GatewayDeps, exchange: Identified): 
   })
 }
 
+/** Names the client to the upstream of a route that accepts API keys: the upstream gets no key. */
+const namedClient = ({ caller, route }: Identified): string =>
+  acceptsKeys(route) ? `\r\nx-sluice-client: ${encodeClient(caller.client)}` : ''
+
 async function showLimits(deps: GatewayDeps, exchange: Identified): Promise<Outcome> {
   const { caller, proved } = exchange
   // Concurrently, so that the caller waits for Redis once; the limit shown is one of those listed, and read once.
   const [decision, limits, rateLimit] = await Promise.all([
     deps.limiter.decide([], proved?.quota),
-    deps.usage.ofClient(caller.client!, caller.claims),
+    deps.usage.ofCaller(caller),
     limitFields(deps, exchange),
   ])
   if (proved !== undefined && decision.replayed === true) return proved.token.replayed()

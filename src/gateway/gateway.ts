@@ -5,7 +5,7 @@ import type { Serve } from '../downstream/listener/pipelining.ts'
 import { matchReadings, refuseReadings } from '../downstream/readings.ts'
 import { contradictingOverride } from '../downstream/request-fields.ts'
 import { hasReleasedSocket } from '../downstream/listener/released.ts'
-import { isGuarded } from '../downstream/router.ts'
+import { acceptsKeys, acceptsTokens, isGuarded } from '../downstream/router.ts'
 import { ABSOLUTE, loggablePath, loggableTarget, parseTarget } from '../downstream/target.ts'
 import { refuseWebSocket } from '../downstream/websocket.ts'
 import { ambiguousFraming, badRequest, methodNotAllowed, notFound, Refusal } from '../errors.ts'
@@ -15,11 +15,12 @@ import { callAtIterationEnd } from '../runtime/batch.ts'
 import { authenticate, refuseCounted } from './authenticate.ts'
 import { endCall, recordEnd } from './end.ts'
 import type { GatewayDeps, Identified, Outcome, Parsed, Routed } from './exchange.ts'
-import { Exchange } from './exchange.ts'
+import { Exchange, isIdentified } from './exchange.ts'
 import { forward, limitFields } from './forward.ts'
 import { Phases } from './phases.ts'
 import { answerPreflight } from './preflight.ts'
 import { refuse, toRefusal, write } from './respond.ts'
+import { openSettlement } from './settlement.ts'
 
 /**
  * The phases of a request, in order, and what is known after each. For a bound token, `authenticate`
@@ -30,16 +31,16 @@ const PHASES = Phases.first<Parsed>(parse)
   .next(screen)
   .next<Identified>(authenticate)
   .next(limit)
-  .next(forward).list
+  .next(forward)
 
 /** Creates the gateway, which serves one request per call. Calls `done` when the response is closed and logged. */
 export function createGateway(deps: GatewayDeps): Serve {
   return (response, expectsContinue, done) => {
     const exchange = new Exchange(response, expectsContinue, deps)
     // The outcome, and the close of the response.
-    let awaited = 2
+    let awaitedEnds = 2
     const finish = (): void => {
-      if (--awaited > 0) return
+      if (--awaitedEnds > 0) return
       recordEnd(deps, exchange)
       endCall(deps, exchange)
       deps.observe(exchange)
@@ -66,8 +67,7 @@ export function createGateway(deps: GatewayDeps): Serve {
 /** Runs the phases, until one has a refusal or a reply. Returns a promise only if a phase waits. */
 function run(deps: GatewayDeps, exchange: Exchange, from = 0): Outcome | Promise<Outcome> {
   for (let i = from; i < PHASES.length && exchange.reply === undefined; i++) {
-    // The phases before have found what the type of this one says.
-    const outcome = PHASES[i]!(deps, exchange as Identified)
+    const outcome = PHASES.run(i, deps, exchange)
     if (outcome instanceof Promise)
       return outcome.then((refusal) =>
         refusal === undefined ? run(deps, exchange, i + 1) : showLimit(deps, exchange, refusal),
@@ -187,11 +187,12 @@ function refuseUnread({ asked, method, response, route }: Routed): Outcome {
   return ambiguousFraming(`A ${method} request carries no body here.`)
 }
 
-function screenFramed({ failures }: GatewayDeps, exchange: Routed): Outcome {
-  const { authenticate: how } = exchange.route
-  const tooManyFailures = how === 'none' ? undefined : failures?.refusal(exchange.ip)
-  const hasToken = how === 'bearer' && exchange.head.authorization.length > 0
-  return tooManyFailures ?? (hasToken ? undefined : refuseCounted(exchange))
+function screenFramed({ failures, keys }: GatewayDeps, exchange: Routed): Outcome {
+  const { head, ip, request, route } = exchange
+  const tooManyFailures = route.authenticate === 'none' ? undefined : failures?.refusal(ip)
+  const hasToken = acceptsTokens(route) && head.authorization.length > 0
+  const hasKey = acceptsKeys(route) && request.headers[keys!.field] !== undefined
+  return tooManyFailures ?? (hasToken || hasKey ? undefined : refuseCounted(exchange))
 }
 
 /**
@@ -217,6 +218,8 @@ function applyDecision(deps: GatewayDeps, exchange: Identified, decision: Decisi
   exchange.callers = route.callersOf(quotas, caller, exchange)
   // A refusal charges nothing: refused callers must not make Redis read again.
   if (decision.admitted) deps.usage.drop(quotas)
+  if (decision.admitted && route.settling !== undefined)
+    exchange.settlement = openSettlement(deps, route.settling, quotas, decision)
   exchange.rateLimitFields = deps.rateLimitHeaders(decision, quotas)
   return decision.admitted ? undefined : exceeded(decision, route.limits)
 }
@@ -226,9 +229,10 @@ function applyDecision(deps: GatewayDeps, exchange: Identified, decision: Decisi
  * a limited route shows it.
  */
 function showLimit(deps: GatewayDeps, exchange: Exchange, refusal: Refusal) {
-  const { caller, limitAt } = exchange
-  if (caller?.client === undefined || limitAt !== undefined || refusal.status === 401) return refusal
-  return limitFields(deps, exchange as Identified).then((fields) => {
+  const isCharged = exchange.limitAt !== undefined
+  if (isCharged || refusal.status === 401) return refusal
+  if (!isIdentified(exchange) || exchange.caller.client === undefined) return refusal
+  return limitFields(deps, exchange).then((fields) => {
     exchange.rateLimitFields = fields
     return refusal
   })

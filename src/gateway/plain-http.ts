@@ -10,13 +10,16 @@ const IN_THE_CLEAR = new Refusal(
 
 /**
  * Refuses a request with credentials in its head that came over plain HTTP, as a trusted proxy
- * reports, on any route: alike for valid and invalid ones, as whoever listened has them now
+ * reports, on any route: alike for valid and invalid ones, as a listener on the network has them now
  * (draft-ietf-httpapi-privacy). A PAR request has credentials in its form.
  */
 export function refusePlainHead(deps: GatewayDeps, exchange: Routed): Outcome {
-  const { head, route } = exchange
+  const { head, request, route } = exchange
   const hasCredentials =
-    head.authorization.length > 0 || head.proofs.length > 0 || route.authenticate === 'par'
+    head.authorization.length > 0 ||
+    head.proofs.length > 0 ||
+    (deps.keys !== undefined && request.headers[deps.keys.field] !== undefined) ||
+    route.authenticate === 'par'
   return hasCredentials && isPlain(deps, exchange) ? IN_THE_CLEAR : undefined
 }
 

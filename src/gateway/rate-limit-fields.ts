@@ -57,12 +57,12 @@ export function draftHeaders({ allowances }: Reported, quotas: readonly Quota[])
 export function exceeded({ allowances, refusedBy }: Reported, limits: readonly Limit[] = []) {
   const { name, limit, windowMs } = refusedBy!
   const configured = limits.find((limit) => limit.name === name)
-  const { calendar, refusal: reply, cost, isConcurrent } = configured ?? {}
+  const { calendar, refusal: reply, inPoints, cost, isConcurrent } = configured ?? {}
   const secs = retryAfterSecs(refusedBy!)
   let span = calendar ? `in a calendar ${formatCalendar(calendar)}` : `in ${durationText(windowMs)}`
   if (isConcurrent) span = 'at once'
-  else if (cost !== undefined) span += `; this call takes ${cost}`
-  const calls = count(limit, cost === undefined ? 'call' : 'point')
+  else if (inPoints) span += `; this call takes ${cost}`
+  const calls = count(limit, inPoints ? 'point' : 'call')
   const part = boundOf(refusedBy!)
   const bound =
     part === undefined

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { withoutKeys } from '../authenticate/key/key-text.ts'
 
 /**
  * A caller's request id, which is kept so that one id follows a call through all systems. The
@@ -9,9 +10,12 @@ const REQUEST_ID = /^[A-Za-z0-9._~+/=:@-]{1,128}$/
 /** True for a well-formed request id. */
 export const isRequestId = (text: string): boolean => REQUEST_ID.test(text)
 
-/** Returns the request id that a caller sent; a random one if it sent none, or one that is not well formed. */
+/**
+ * Returns the request id that a caller sent; a random one if it sent none, or one that is not well
+ * formed or has an API key.
+ */
 export const requestIdOf = (sent: unknown): string =>
-  typeof sent === 'string' && isRequestId(sent) ? sent : nextUuid()
+  typeof sent === 'string' && isRequestId(sent) && withoutKeys(sent) === sent ? sent : nextUuid()
 
 const UUIDS = 64
 const HEX = /(.{8})(.{4}).(.{3}).(.{3})(.{12})/g

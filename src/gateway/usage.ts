@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import { atMost } from '../runtime/at-most.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from '../runtime/instant.ts'
 import { isPerClient } from '../policy/key.ts'
@@ -11,6 +12,7 @@ import type { Quota } from '../limit/quota.ts'
 import { calendarOf, type ClientRules, quotaOf, rulesOf, upcomingChanges } from '../policy/rule.ts'
 import { claimedBy } from '../policy/conditions.ts'
 import type { Caller } from '../policy/facts.ts'
+import { planOf } from '../policy/plans.ts'
 import type { Allowance, Store } from '../limit/store.ts'
 
 /** The usage of a limit by a caller now. Instants are ISO 8601 in UTC. */
@@ -41,8 +43,8 @@ export interface Usage {
    * the response to its call said.
    */
   drop(quotas: readonly Quota[]): void
-  /** Returns the live limits that are counted only per client, up to a second old. */
-  ofClient(client: string, claims?: Caller['claims']): Promise<{ limits: readonly LimitUsage[] }>
+  /** Returns the live limits that are counted only per client, up to a second old, and the plan of the client. */
+  ofCaller(caller: Caller): Promise<{ plan?: string; limits: readonly LimitUsage[] }>
   /** Drops all cached allowances: after a reset. */
   forget(): void
 }
@@ -69,10 +71,10 @@ export function usageOf(allowance: Allowance, rule: Limit, rules: ClientRules, n
 }
 
 export function createUsage(options: UsageOptions): Usage {
-  const { store, prefix, limits } = options
+  const { store, prefix, limits, plans } = options
   const perClient = limits.filter((limit) => isPerClient(limit) && !limit.shadow)
   /** Allowances by key and limit, for a second: Redis must not be loaded by queries, which are not limited. */
-  const cache = new LRUCache<string, Map<string, Promise<Allowance>>>({ max: 10_000, ttl: 1000 })
+  const cache = new LRUCache<string, Map<string, Promise<Allowance>>>({ ...atMost(10_000), ttl: 1000 })
 
   function read(quota: Quota): Promise<Allowance> {
     const ofKey = cache.get(quota.key) ?? new Map<string, Promise<Allowance>>()
@@ -90,19 +92,21 @@ export function createUsage(options: UsageOptions): Usage {
     drop(quotas) {
       if (cache.size > 0) for (const { key } of quotas) cache.delete(key)
     },
-    async ofClient(client, claims) {
+    async ofCaller(caller) {
       const nowMs = SYSTEM_CLOCK.date()
-      const caller: CountedCaller = [{ word: 'client', value: client }]
+      const { client = '' } = caller
+      const counted: CountedCaller = [{ word: 'client', value: client }]
       const usages = perClient.map(async (rule) => {
-        const key = callerKey(prefix, rule, caller)
-        const claimed = rule.claim && claimedBy(rule.claim, { ip: '', claims })
-        const rules = { ...rulesOf(options, rule, key, client), claimed }
+        const key = callerKey(prefix, rule, counted)
+        const claimed = rule.claim && claimedBy(rule.claim, caller)
+        const rules = { ...rulesOf(options, rule, key, caller), claimed }
         const quota = quotaOf(rule, key, nowMs, rules)
         const usage = usageOf(await read(quota), rule, rules, nowMs)
         // Hides from a client that an operator blocked when that ends.
         return quota.source === 'override' && quota.limit === 0 ? { ...usage, changes: [] } : usage
       })
-      return { limits: await Promise.all(usages) }
+      const plan = plans && planOf(plans, caller)
+      return { ...(plan !== undefined && { plan }), limits: await Promise.all(usages) }
     },
     forget: () => cache.clear(),
   }

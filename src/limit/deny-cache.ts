@@ -21,7 +21,7 @@ interface Answer {
   readonly answeredAt: number
 }
 
-/** What is remembered of one key. */
+/** The remembered answers for one key. */
 interface Remembered {
   /** Newest first. Those under other limits of the key, and to calls of other costs, have other waits. */
   readonly answers: readonly Answer[]
@@ -94,7 +94,7 @@ export class DenyCache {
     this.#set(key, [answer], answer.askedAt)
   }
 
-  /** Remembers the answer for a key of a refused call, beside those of its other limits and costs. */
+  /** Remembers the answer for a key of a refused call, in addition to those of its other limits and costs. */
   rememberRefused(key: string, answer: Answer): void {
     const earlier = this.#keys.get(key)?.answers ?? []
     const others = earlier.filter((one) => !isOf(answer.allowance.name, answer.cost, one))

@@ -40,6 +40,13 @@ export const proofKey = (prefix: string, first: string, id: string): string =>
 export const mergedKey = (key: string, gateway: string, number: number): string =>
   beside(key, `~merged:${gateway}.${number}`)
 
+/**
+ * Returns the key that has the number of the last settlements of a gateway that are done, in the slot
+ * of a tag.
+ */
+export const settledKey = (prefix: string, tag: string, gateway: string): string =>
+  keyOf(prefix, `~settled:${gateway}`, tag)
+
 /** Returns the key of the registrations of gateways, in the slot of a tag. */
 export const gatewaysKey = (prefix: string, tag: string): string => keyOf(prefix, '~gateways', tag)
 
@@ -48,6 +55,9 @@ export const sinceKey = (prefix: string, tag: string): string => keyOf(prefix, '
 
 /** Returns the key of the instant at which a server last registered a gateway, in the slot of a tag. */
 export const seenKey = (prefix: string, tag: string): string => keyOf(prefix, '~seen', tag)
+
+/** Returns the key that exists while some gateway shows the summaries of all, in the slot of a tag. */
+export const watchedKey = (prefix: string, tag: string): string => keyOf(prefix, '~watched', tag)
 
 /** Returns the key of all overrides. */
 export const overridesKey = (prefix: string): string => keyOf(prefix, '~overrides')
@@ -70,7 +80,7 @@ function namedParts(key: string): readonly [name: string, ...further: string[]] 
 }
 
 /** Returns the number of parts of a key. */
-export const partsOf = (key: string): number => namedParts(key).length
+export const partCount = (key: string): number => namedParts(key).length
 
 /** Returns the name of a key's limit, also of the keys of accesses and leases. */
 export const limitNameOf = (key: string): string => namedParts(key)[0]

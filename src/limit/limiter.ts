@@ -3,7 +3,7 @@ import { type Clock, SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { DenyCache } from './deny-cache.ts'
 import { CONCURRENT_WAIT_MS } from './leases.ts'
 import { isLeased, type Quota } from './quota.ts'
-import type { Allowance, Charge, Store } from './store.ts'
+import type { Allowance, Charge, Correction, ImmediateStore, Store } from './store.ts'
 
 /**
  * The outcome of a decision for one limit, for the metrics: `near` has used 80 % of it,
@@ -16,14 +16,17 @@ export type LimitOutcome = 'within' | 'near' | 'over' | 'over_cached' | 'shadow_
  * pass, it refuses from memory: of 1000 calls a second under `limit: 10` in a minute, Redis
  * decides ten, and afterwards about one refusal a second.
  */
-export interface Limiter {
+export interface Limiter<Answer extends Decision | Promise<Decision> = Decision | Promise<Decision>> {
   /**
    * Charges all quotas and the call's DPoP proof, or none. Rejects only if the store does: with a
    * Failure under `onOutage: deny`.
    */
-  decide(quotas: readonly Quota[], proof?: Quota): Decision | Promise<Decision>
-  /** Gives a call that was charged back to the limits that count successes. */
-  giveBack(quotas: readonly Quota[], decision: Decision): void
+  decide(quotas: readonly Quota[], proof?: Quota): Answer
+  /**
+   * Charges an admitted call what it used, at the instant of its charge. `usedOf` returns its points
+   * of a quota; undefined if those that were charged stay.
+   */
+  settle(quotas: readonly Quota[], decision: Decision, usedOf: (quota: Quota) => number | undefined): void
   /** Ends the leases of a call; ten seconds later if the upstream may go on with it. */
   release(quotas: readonly Quota[], decision: Decision, mayGoOn?: boolean): void
   /** Returns the refusal that `decide` would answer from memory; undefined if it would ask the store. */
@@ -37,10 +40,36 @@ const UNLIMITED: Decision = { admitted: true, allowances: [], mode: 'store', cac
 /** True if 80 % of a limit are used; in mode `local`, of the part that this gateway may admit. */
 const isNear = ({ limit, remaining, part = limit }: Allowance): boolean => part - remaining >= part * 0.8
 
-/** Creates the limiter of a store. */
+/** Returns the difference between what an admitted call used and was charged, for each limit that charged it. */
+function correctionsOf(
+  quotas: readonly Quota[],
+  { allowances }: Decision,
+  usedOf: (quota: Quota) => number | undefined,
+): readonly Correction[] {
+  const corrections: Correction[] = []
+  for (let i = 0; i < quotas.length; i++) {
+    const quota = quotas[i]!
+    // A shadow without room charges nothing.
+    if (allowances[i]?.admitted !== true || quota.isConcurrent) continue
+    const { cost = 1 } = quota
+    const points = (usedOf(quota) ?? cost) - cost
+    if (points !== 0) corrections.push({ quota, points })
+  }
+  return corrections
+}
+
+type OnOutcome = (limit: string, outcome: LimitOutcome) => void
+
+/** Creates the limiter of a store; that of a store that answers at once decides at once. */
+export function createLimiter(
+  store: ImmediateStore,
+  onOutcome?: OnOutcome,
+  clock?: Pick<Clock, 'now'>,
+): Limiter<Decision>
+export function createLimiter(store: Store, onOutcome?: OnOutcome, clock?: Pick<Clock, 'now'>): Limiter
 export function createLimiter(
   store: Store,
-  onOutcome: (limit: string, outcome: LimitOutcome) => void = () => {},
+  onOutcome: OnOutcome = () => {},
   { now }: Pick<Clock, 'now'> = SYSTEM_CLOCK,
 ): Limiter {
   const cache = new DenyCache()
@@ -77,8 +106,8 @@ export function createLimiter(
   }
 
   /**
-   * True if an answer says that no call of the quota can pass until its wait is over. That of a
-   * shadow, or with calls that the store does not have, does not say so.
+   * True if an answer says that no call of the quota can pass until its wait is over. The
+   * answer for a shadow does not, nor one with calls that the store does not have.
    */
   function isCertain({ shadow, access, counts, key }: Quota, allowance: Allowance, askedAt: number) {
     // A further call of an access passes although the limit is full. If that of an access by time
@@ -107,7 +136,7 @@ export function createLimiter(
           answeredAt: now(),
         })
       else if (admitted && certain && allowance.remaining === 0)
-        // It is known when a call of cost 1 can pass, whatever this one cost.
+        // It is known when a call of cost 1 can pass, also if this one cost more.
         cache.rememberFull(quota.key, { allowance, cost: 1, askedAt, answeredAt: now() })
       else if (admitted) cache.drop(quota.key)
     }
@@ -121,12 +150,12 @@ export function createLimiter(
   }
 
   function decided(charge: Charge, quotas: readonly Quota[], askedAt: number): Decision {
-    const { admitted, allowances, proof, mode, decidedAt, lease } = charge
+    const { admitted, allowances, proof, mode, decidedAt, chargedUs, lease } = charge
     if (!admitted && proof?.admitted === false)
       return { admitted, allowances: [], mode, decidedAt, cached: false, replayed: true }
     for (const allowance of allowances) report(allowance, admitted)
     const refusedBy = admitted ? undefined : longestWait(allowances)!
-    const decision = { admitted, allowances, refusedBy, mode, decidedAt, lease, cached: false }
+    const decision = { admitted, allowances, refusedBy, mode, decidedAt, chargedUs, lease, cached: false }
     // Remember only the store's answers: the fallback counts differently.
     if (mode === 'store') remember(quotas, decision, askedAt)
     // After a call that the fallback admitted, its limits have less room than is remembered.
@@ -145,14 +174,15 @@ export function createLimiter(
       if (!(charge instanceof Promise)) return decided(charge, quotas, askedAt)
       return charge.then((answer) => decided(answer, quotas, askedAt))
     },
-    giveBack(quotas, { allowances }) {
-      for (const quota of quotas) {
-        const charged = quota.countsSuccess && allowances.find(({ name }) => name === quota.name)
-        if (!charged || !charged.admitted) continue
-        cache.forget(quota.key, now())
-        // Until the store has the call back, its answers count it.
-        void store.giveBack(quota, charged.resetAt)?.then(() => cache.forget(quota.key, now()))
+    settle(quotas, decision, usedOf) {
+      const corrections = correctionsOf(quotas, decision, usedOf)
+      if (corrections.length === 0) return
+      const forget = (): void => {
+        for (const { quota } of corrections) cache.forget(quota.key, now())
       }
+      forget()
+      // Until the store has the corrections, its answers count what was charged.
+      void store.settle(decision, corrections)?.then(forget)
     },
     release(quotas, { lease }, mayGoOn) {
       if (lease !== undefined) store.release(quotas, lease, mayGoOn)

@@ -51,7 +51,10 @@ export interface Quota extends KeyedWindow {
   readonly name: string
   readonly limit: number
   readonly shadow: boolean
-  /** Points of the limit that the call takes; undefined if every call of the limit takes 1. */
+  /**
+   * Points of the limit that the call takes, or reserves until it is settled; undefined if every call
+   * of the limit takes 1.
+   */
   readonly cost?: number | undefined
   /** True for a DPoP proof, which passes once. */
   readonly isProof?: boolean
@@ -80,6 +83,21 @@ export interface Place {
 
 /** True for a limit of calls at once. */
 export const isLeased = ({ isConcurrent = false }: Quota): boolean => isConcurrent
+
+/**
+ * Maximum limit whose calls have slots of their own. Above it, the calls of a thousandth of the
+ * window share a slot, and its last call's time. The same as `EXACT` of redis/layout.lua.
+ */
+export const MAX_EXACT = 1000
+
+/**
+ * Returns for how long after a call its slot may still get others, in microseconds: under any limit
+ * of its window, or to the end of the calendar period of its instant (epoch milliseconds).
+ */
+export const sharedUs = ({ windowMs, calendar }: Window, madeAtMs: number): number =>
+  calendar === undefined
+    ? Math.ceil((windowMs * 1000) / MAX_EXACT)
+    : Math.floor((calendar.periodAt(madeAtMs).endMs - madeAtMs) * 1000) - 1
 
 /** Returns the used points at which a quota has no room for its call. */
 export const fullAt = ({ limit, cost = 1 }: Pick<Quota, 'limit' | 'cost'>) => limit - cost + 1

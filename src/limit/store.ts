@@ -15,7 +15,7 @@ export interface Allowance {
   readonly used: number
   /** Points that the calls of the key may still take; in mode `local`, at this gateway. */
   readonly remaining: number
-  /** In mode `local`, the points of `limit` that this gateway may admit, if the store has counted none. */
+  /** The points of `limit` that this gateway may admit in mode `local` if the store has counted none. */
   readonly part?: number | undefined
   /** Epoch milliseconds at which `remaining` next grows; of a quota that refuses, at which the next call can pass. */
   readonly resetAt: number
@@ -87,6 +87,11 @@ export interface Charge {
   readonly mode: 'store' | 'local' | 'allow'
   /** Epoch milliseconds of the store's clock, or of this gateway's if the fallback decided. */
   readonly decidedAt?: number | undefined
+  /**
+   * The instant at which an admitted call counts, in microseconds: of the store's clock, in mode
+   * `local` of this gateway's. Its settlement names it.
+   */
+  readonly chargedUs?: number | undefined
   /** The latest instant of this gateway's clock, in milliseconds, at which the store can have decided. */
   readonly localMs?: number | undefined
   /** The id of the leases of an admitted call, which are to be released when it ends. */
@@ -110,7 +115,7 @@ function shadowAllowance(share: Quota, live: Allowance, isCharged: boolean): All
 export function chargeOf(
   quotas: readonly Quota[],
   all: Allowance[],
-  { admitted, mode, decidedAt, localMs, lease }: Omit<Charge, 'allowances' | 'proof'>,
+  { admitted, mode, decidedAt, chargedUs, localMs, lease }: Omit<Charge, 'allowances' | 'proof'>,
 ): Charge {
   const at = quotas.findIndex(({ isProof }) => isProof)
   const allowances = at === -1 ? all : all.filter((_, i) => i !== at)
@@ -120,7 +125,8 @@ export function chargeOf(
     for (const share of shadowShares) allowances.push(shadowAllowance(share, all[i]!, admitted))
   }
   const proof = at === -1 ? undefined : all[at]
-  return { admitted, allowances, proof, mode, decidedAt, localMs, lease: admitted ? lease : undefined }
+  const ended = admitted ? lease : undefined
+  return { admitted, allowances, proof, mode, decidedAt, chargedUs, localMs, lease: ended }
 }
 
 /** Returns the allowance of the quota at `i`, also of a proof, which is at `proofAt`; that is -1 without a proof. */
@@ -139,8 +145,8 @@ export interface OwnCall {
 }
 
 /**
- * Calls of a key that a gateway admitted by itself, and refunds. The store merges them once, even
- * if the merge is sent again.
+ * Calls of a key that a gateway admitted by itself. The store merges them once, even if the merge is
+ * sent again.
  */
 export interface Merge {
   /** Greater than that of each earlier merge of this gateway. */
@@ -153,8 +159,34 @@ export interface Merge {
    * server's clock were apart.
    */
   readonly spreadMs: number
-  /** Points to refund to the calendar period that ends at `endsAt` (epoch milliseconds). */
-  readonly back: { readonly calls: number; readonly endsAt: number } | undefined
+}
+
+/** The difference between what an admitted call used of a limit and what it was charged. */
+export interface Correction {
+  readonly quota: Quota
+  /** The points that it used beyond its charge; negative if it used fewer. */
+  readonly points: number
+}
+
+/** A correction, and the call that it is about. */
+export interface Settlement extends Correction {
+  /** The instant of its charge, in microseconds: of the store's clock, of this gateway's if it has a spread. */
+  readonly chargedUs: number
+  /**
+   * Milliseconds by which the store may have taken the call for later, if the gateway admitted it by
+   * itself.
+   */
+  readonly spreadMs?: number | undefined
+}
+
+/**
+ * Settlements of calls. The store does each once, even if they are sent again. Their keys share a
+ * slot.
+ */
+export interface Settlements {
+  /** Greater than that of all earlier settlements of this gateway. */
+  readonly number: number
+  readonly all: readonly Settlement[]
 }
 
 /** Points of calls that this gateway admitted by itself, which count in addition to the store's. */
@@ -179,6 +211,9 @@ export interface OwnCalls {
   since(key: string, atMs: number, accessKey?: string): OwnCount | undefined
 }
 
+/** The part of a charge that the settlement of its call needs. */
+export type Charged = Pick<Charge, 'mode' | 'chargedUs'>
+
 /** The counters. Every store gives the same answers on the same clock. */
 export interface Store {
   /** Decides all quotas at once: charges each that is to be paid, or none. Rejects without an answer. */
@@ -186,10 +221,10 @@ export interface Store {
   /** Returns the allowances that `charge` would, without charging. */
   peek(quotas: readonly Quota[]): Promise<readonly Allowance[]>
   /**
-   * Refunds a charged call to the calendar period that ends then (epoch milliseconds), if that
-   * period is not over. Resolves when the store has the refund, or will get it later.
+   * Charges an admitted call what it used, at the instant of its charge, as long as that is in the
+   * window. Resolves when the store has the corrections, or will get them later.
    */
-  giveBack(quota: Quota, endsAt: number): void | Promise<void>
+  settle(charge: Charged, corrections: readonly Correction[]): void | Promise<void>
   /** Ends the leases of a call; ten seconds later if the upstream may go on with it. */
   release(quotas: readonly Quota[], lease: string, mayGoOn?: boolean): void
   /**
@@ -205,6 +240,11 @@ export interface Store {
   /** Deletes every key that matches a filter, and returns their number. May scan all keys, as `keys` does. */
   reset(filter: KeyFilter, signal?: AbortSignal): Promise<number>
   close(): Promise<void>
+}
+
+/** A store that answers at once, as it keeps the counters in this process. */
+export interface ImmediateStore extends Store {
+  charge(quotas: readonly Quota[]): Charge
 }
 
 /** The allowance of a quota, and what decides it: the store, or what this gateway does without the store. */
@@ -225,12 +265,12 @@ export interface InspectedStore extends Store {
 export type OnReply = (server: string, error?: Error) => void
 
 /**
- * Counters that all gateways share, on one server or several, each of which may fail by itself: what
- * a fallback needs of them. `server` is the name of one; a key has the same server until the servers
+ * Counters that all gateways share, on one server or several that may fail one by one: what a
+ * fallback needs of them. `server` is the name of one; a key has the same server until the servers
  * change. Times of a server are by its own clock.
  */
 export interface RemoteStore extends Pick<Store, 'keys' | 'reset' | 'close'> {
-  /** The id of this gateway, of which no other has the same. */
+  /** The id of this gateway, which no other has. */
   readonly id: string
   /** Sets the listener to the outcomes of questions. */
   listen(listener: OnReply): void
@@ -241,10 +281,12 @@ export interface RemoteStore extends Pick<Store, 'keys' | 'reset' | 'close'> {
   charge(quotas: readonly Quota[], own?: OwnCalls, lease?: string): Promise<Charge>
   peek(quotas: readonly Quota[], own?: OwnCalls): Promise<readonly Allowance[]>
   /**
-   * Merges calls and refunds, once; resolves with what their key then has, undefined if it was not
-   * asked. Rejects if they may not be merged: the same merge is to be sent again.
+   * Merges calls, once; resolves with what their key then has. Rejects if they may not be merged:
+   * the same merge is to be sent again.
    */
-  merge(own: Merge): Promise<Charge | undefined>
+  merge(own: Merge): Promise<Charge>
+  /** Settles calls, once. Rejects if they may not be settled: the same settlements are to be sent again. */
+  settle(settlements: Settlements): Promise<void>
   /** Ends leases of one server. */
   endLeases(leases: readonly Place[]): Promise<void>
   /** Makes leases of one slot last as many milliseconds from now as `lengths` says. */

@@ -1,4 +1,5 @@
 import type { Exchange, GatewayRoute } from '../gateway/exchange.ts'
+import type { CallSettlement } from '../gateway/settlement.ts'
 import { atCallbackEnd } from '../runtime/batch.ts'
 import { accessLine, statusOf, withOmitted } from './log-lines.ts'
 import type { LogOutput } from './log.ts'
@@ -53,10 +54,11 @@ export function createAccessLog(
     const respondedAt = status === SWITCHED ? forwarded!.headAt! : endedAt
     series.seconds.observe((respondedAt - exchange.startedAt) / 1000, exchange.sampledTraceId)
     // An upstream that hangs is slow, also if its callers leave before the head.
-    const end = forwarded?.headAt ?? (forwarded?.leftWaitingFor === 'response' ? endedAt : undefined)
+    const end = forwarded?.headAt ?? (forwarded?.waitedFor === 'response' ? endedAt : undefined)
     if (end !== undefined) series.upstreamSeconds?.observe((end - exchange.forwardedAt!) / 1000)
     if (decision?.mode === 'store' && !decision.cached)
       metrics.storeSeconds.observe((exchange.decidedAt! - exchange.limitAt!) / 1000)
+    if (exchange.settlement !== undefined) countSettlement(exchange.settlement, metrics)
     count(exchange, status)
     // A limit may refuse with any status.
     const isRefused = decision?.admitted === false
@@ -68,6 +70,16 @@ export function createAccessLog(
     else write(accessLine(exchange, level, shown))
   })
   return { observe, close: sampler.close }
+}
+
+/** Counts the reserves of a call, and what it used. */
+function countSettlement({ reserved }: CallSettlement, metrics: Metrics): void {
+  for (const { quota, points, used } of reserved) {
+    metrics.reservedPoints.add(points, quota.name)
+    const isSettled = typeof used === 'number'
+    if (isSettled) metrics.settledPoints.add(used, quota.name)
+    metrics.settlements.inc(quota.name, isSettled ? 'settled' : 'unsettled')
+  }
 }
 
 /** Returns the key of the limit with this name; an empty string if no quota has it. */

@@ -23,6 +23,8 @@ interface Node<Label extends string> {
 export interface HotCounts {
   /** Adds 1 to the series with these values of the further labels, in their order. */
   inc(...values: readonly string[]): void
+  /** Adds a number to the series with these values. */
+  add(count: number, ...values: readonly string[]): void
   /** Shows a series with 0 before its first event: Prometheus sees no increase in a series that begins with it. */
   declare(...values: readonly string[]): void
 }
@@ -67,6 +69,7 @@ export function createHotCounter<Label extends string>(registry: Registry, about
     }
     return {
       inc: (...values) => void nodeOf(values).count++,
+      add: (count, ...values) => void (nodeOf(values).count += count),
       declare: (...values) => void (nodeOf(values).declared = true),
     }
   }

@@ -1,10 +1,12 @@
-import { styleText } from 'node:util'
 import type { Exchange } from '../gateway/exchange.ts'
 import { type Decision, retryAfterSecs } from '../limit/decision.ts'
 import { boundOf } from '../limit/store.ts'
 import { instant } from '../runtime/instant.ts'
 import { epochOf, SYSTEM_CLOCK } from '../runtime/clock.ts'
+import { settlementText } from './settlement-fields.ts'
 import { SHOW_ALL, type ShownRequest } from './shown-request.ts'
+import { parseTraceparent } from './traceparent.ts'
+import { escaped } from './unsafe-characters.ts'
 
 const END = ',"msg":"request"}\n'
 
@@ -40,6 +42,7 @@ export function accessLine(
   if (traceId !== undefined) line += `,"traceId":"${traceId}"`
   if (decision !== undefined) line += decisionFields(decision)
   else if (isDenied(exchange)) line += ',"mode":"deny"'
+  if (exchange.settlement !== undefined) line += settlementText(exchange.settlement)
   line += `,"source":"${exchange.source}","status":${statusOf(exchange)},"bytes":${exchange.bytes}`
   if (forwarded?.isSwitched === true) line += `,"received":${forwarded.received}`
   line += `,"durationMs":${(exchange.endedAt - exchange.startedAt).toFixed(3)}`
@@ -55,20 +58,20 @@ export function accessLine(
 }
 
 /** Texts for what a request waits for, before the name of its upstream. */
-const AWAITED = { slot: 'a free connection to ', connection: 'a new connection to ', response: '' }
+const WAITS = { slot: 'a free connection to ', connection: 'a new connection to ', response: '' }
 
 /**
  * Returns what a caller waited for that left before a response, and how long: for the upstream,
  * since its request was forwarded.
  */
 function leftFields({ startedAt, forwardedAt, endedAt, forwarded, route }: Exchange): string {
-  const awaited = forwarded?.leftWaitingFor
+  const waitedFor = forwarded?.waitedFor
   let since = startedAt
   let wait = 'before its request was forwarded'
-  if (awaited === 'body') wait = 'while sending its body'
-  else if (awaited !== undefined) {
+  if (waitedFor === 'body') wait = 'while sending its body'
+  else if (waitedFor !== undefined) {
     since = forwardedAt!
-    wait = `while waiting for ${AWAITED[awaited]}${route!.upstream}`
+    wait = `while waiting for ${WAITS[waitedFor]}${route!.upstream}`
   }
   return `,"waitedMs":${(endedAt - since).toFixed(3)}${text('cause', `the caller left ${wait}`)}`
 }
@@ -129,21 +132,6 @@ export const cut = <T extends string | undefined>(text: T): T | string =>
 
 export const epochMs = epochOf(SYSTEM_CLOCK)
 
-/** W3C Trace Context section 3.2; later versions may append fields. Ids of only zeros are invalid. */
-const TRACEPARENT =
-  /^(?!ff)(?!00-.{53})[\da-f]{2}-(?!0{32})([\da-f]{32})-(?!0{16})([\da-f]{16})-([\da-f]{2})(?:$|-)/
-
-/** The only flag that is passed on. */
-const SAMPLED = 1
-
-/** Parses a `traceparent` field; null if it is absent or malformed. */
-export function parseTraceparent(value: unknown) {
-  const match = typeof value === 'string' ? TRACEPARENT.exec(value) : null
-  if (match === null) return null
-  const [, traceId = '', spanId = '', flags = ''] = match
-  return { traceId, spanId, traceFlags: Number.parseInt(flags, 16) & SAMPLED }
-}
-
 /** Characters that JSON does not escape. */
 const UNESCAPED = /^[ !#-[\]-~]*$/
 
@@ -155,61 +143,3 @@ function text(name: string, value: string | undefined): string {
 
 /** Returns the time field of a line, with the comma before it. */
 export const timestamp = (): string => `,"time":"${instant(Date.now())}"`
-
-type Fields = Readonly<Record<string, unknown>>
-
-const COLOURS: Readonly<Record<string, 'green' | 'yellow'>> = { info: 'green', warn: 'yellow' }
-
-/** The fields of a request that are shown after its text. */
-const SHOWN_FIELDS = new Set(['claimed', 'shadowOver', 'incomplete', 'waitedMs', 'cause', 'omitted'])
-
-/**
- * Formats JSON lines for people: the UTC time, the level, the message, the other fields. Text that
- * is not JSON is only escaped.
- */
-export function prettyLines(lines: string): string {
-  return lines.replaceAll(/.+/g, (json) => {
-    try {
-      const { level, time, msg, ...fields } = JSON.parse(json) as Fields
-      const isRequest = msg === 'request'
-      const message = isRequest ? requestText(fields) : textOf(msg)
-      const others = Object.entries(fields)
-        .filter(([key]) => !isRequest || SHOWN_FIELDS.has(key))
-        .map(([key, value]) => ` ${key}=${textOf(value)}`)
-      const shownLevel = styleText(COLOURS[textOf(level)] ?? 'red', textOf(level).toUpperCase())
-      return `[${textOf(time).slice(11, 23)}] ${shownLevel}: ${escaped(message + others.join(''))}`
-    } catch {
-      return escaped(json)
-    }
-  })
-}
-
-function requestText(fields: Fields): string {
-  const { method, path, status, durationMs, client, caller } = fields
-  const { source, decision, limit, remaining, error } = fields
-  const words = [method, path ?? '-', status, durationMs, 'ms']
-  if (caller !== undefined) words.push(caller)
-  else if (client !== undefined) words.push('client', client)
-  if (decision === 'refused') words.push('refused by', limit)
-  else if (remaining !== undefined) words.push(remaining, 'left of', limit)
-  if (source === 'gateway' && error !== undefined) words.push(`"${textOf(error)}"`)
-  return words.map(textOf).join(' ')
-}
-
-const textOf = (value: unknown = '') => (typeof value === 'string' ? value : JSON.stringify(value))
-
-/**
- * Control characters and line separators, which move the cursor or start a line, and the characters
- * that are not shown, among them bidi marks: a client id with one looks like another. The console
- * has the same.
- */
-const UNSAFE = /[\p{Cc}\p{Default_Ignorable_Code_Point}\u2028\u2029]/gu
-
-/**
- * Escapes unsafe characters as `\uXXXX`, which is valid in JSON: callers choose parts of what logs
- * and commands print.
- */
-export const escaped = (text: string): string =>
-  text.replaceAll(UNSAFE, (char) => char.replaceAll(/[^]/g, codeUnitEscape))
-
-const codeUnitEscape = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`

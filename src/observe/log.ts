@@ -1,7 +1,9 @@
 import pino, { type LevelWithSilent, type Logger } from 'pino'
 import { createAuditFile } from './audit-file.ts'
 import { createLineWriter } from './line-writer.ts'
-import { escaped, prettyLines, timestamp } from './log-lines.ts'
+import { escaped } from './unsafe-characters.ts'
+import { prettyLines } from './pretty-lines.ts'
+import { timestamp } from './log-lines.ts'
 
 export type Log = Logger
 

@@ -10,6 +10,9 @@ import { REVISION } from '../runtime/revision.ts'
 /** Upper bounds in seconds. */
 export const STORE_BUCKETS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25]
 
+const RESERVED = 'sluice_limit_reserved_points_total'
+const SETTLED = 'sluice_limit_settled_points_total'
+
 export type Metrics = ReturnType<typeof createMetrics>
 
 /** The values of a gauge by their labels: false is 0, true is 1, null is not shown. */
@@ -68,6 +71,9 @@ export function createMetrics() {
     failuresRefused: counter('sluice_failures_refused_total', 'Refused for too many failures.'),
     ...createRequestMetrics(registry),
     decisions: hotCounter('sluice_limit_decisions_total', ['limit', 'outcome'], outcomes),
+    reservedPoints: hotCounter(RESERVED, ['limit'], 'Points reserved by calls charged by what they use.'),
+    settledPoints: hotCounter(SETTLED, ['limit'], 'Points that the calls which are settled have used.'),
+    settlements: hotCounter('sluice_limit_settlements_total', ['limit', 'outcome'], 'Ends of reserves.'),
     storeSeconds: createHotHistogram(registry, ofStore, STORE_BUCKETS).of(),
     overrides: gauge('max', 'sluice_limit_overrides', "Clients' limits set by operators."),
     fallbackDecisions: counter('sluice_store_fallback_decisions_total{mode}', 'Fallback decisions.'),

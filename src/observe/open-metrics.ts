@@ -54,7 +54,7 @@ function exemplarsOf(parts: readonly MetricValues[]): ReadonlyMap<string, Exempl
   return latest
 }
 
-/** Only sums of several processes lack exemplars, and have the labels in the same order. */
+/** The name and the labels. Only sums of several processes lack exemplars, and have the labels in the same order. */
 const idOf = (name: string, { labels }: Sample): string => `${name}${labelsText(labels)}`
 
 function exemplarText(exemplar: Exemplar | undefined): string {

@@ -16,7 +16,7 @@ interface MeasuredRoute {
 
 /** The series of the requests of a route. */
 export interface RouteSeries {
-  /** By method, code and source, and with `metrics.clients: listed` by client. */
+  /** Counts by method, code and source, and with `metrics.clients: listed` by client. */
   readonly requests: HotCounts
   readonly seconds: Durations
   /** Undefined without an upstream; all routes of an upstream have the same. */

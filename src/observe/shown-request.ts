@@ -1,6 +1,6 @@
 import type { Exchange } from '../gateway/exchange.ts'
 
-/** What log and spans may contain of a request and of addresses. */
+/** Decides which parts of a request and of addresses are in the log and in spans. */
 export interface ShownRequest {
   /** Returns an address, or its network; null if addresses are left out. */
   addressOf(address: string): string | null

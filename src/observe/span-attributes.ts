@@ -1,5 +1,6 @@
 import type { Exchange } from '../gateway/exchange.ts'
 import { callersText, cut, isDenied } from './log-lines.ts'
+import { settlementAttributes } from './settlement-fields.ts'
 import { routePath, type ShownRequest } from './shown-request.ts'
 
 /** Values of attributes; undefined ones are left out. */
@@ -30,6 +31,7 @@ export function attributesOf(exchange: Exchange, shown: ShownRequest): Attribute
     'sluice.store.duration_ms': isAsked ? exchange.decidedAt! - exchange.limitAt! : undefined,
     'sluice.upstream.duration_ms': forwarded?.headAt && forwarded.headAt - exchange.forwardedAt!,
     ...refusalAttributes(exchange, shown),
+    ...settlementAttributes(exchange),
     ...routeAttributes(exchange),
   }
 }

@@ -8,7 +8,8 @@ import { AlwaysOnSampler, BatchSpanProcessor, ParentBasedSampler } from '@opente
 import { SamplingDecision, type SpanExporter, TraceIdRatioBasedSampler } from '@opentelemetry/sdk-trace'
 import { TracerProvider } from '@opentelemetry/sdk-trace'
 import type { Exchange } from '../gateway/exchange.ts'
-import { epochMs, parseTraceparent } from './log-lines.ts'
+import { epochMs } from './log-lines.ts'
+import { parseTraceparent } from './traceparent.ts'
 import { type Log, throttle } from './log.ts'
 import { routePath, SHOW_ALL } from './shown-request.ts'
 import { attributesOf } from './span-attributes.ts'
@@ -19,7 +20,7 @@ interface TracingOptions {
   readonly endpoint: string
   /** Ratio of traced requests among those without a trusted parent, from 0 to 1. */
   readonly sampleRatio: number
-  /** Ratio of traced requests among those that the gateway refuses, whoever decided not to trace them. */
+  /** Ratio of traced requests among those that the gateway refuses, also if a trusted proxy decided not to trace them. */
   readonly refused: number
   /** Header fields of each post; may contain secrets. */
   readonly headers: Readonly<Record<string, string>>
@@ -125,7 +126,7 @@ export function createTracing(
 
   return {
     begin,
-    /** Ends the span of a request, and tells the exchange the id of its trace if it is sampled. */
+    /** Ends the span of a request, and writes the id of its trace into the exchange if it is sampled. */
     end(exchange: Exchange): void {
       const span = spanOf(exchange)
       if (span === undefined) return

@@ -23,7 +23,7 @@ export function parseJwt(text: string) {
   return jws && claims && { ...jws, claims }
 }
 
-/** What is wrong with a JWT: a phrase after its name, and the cause for the log. */
+/** A fault of a JWT: a phrase after its name, and the cause for the log. */
 interface Fault {
   readonly phrase: string
   readonly cause: string

@@ -151,7 +151,7 @@ export function refuseParameters(get: (name: string) => unknown, where: 'form' |
     const value = get(name)
     if (!value || typeof value !== 'string') return invalidRequest(`Send ${name} in the ${where}.`)
   }
-  if (!(get('scope') as string).split(' ').includes('openid'))
+  if (!String(get('scope')).split(' ').includes('openid'))
     return invalidRequest(`The scope in the ${where} must have openid.`)
   const claims = get('claims')
   if (claims === undefined || claims === '' || isClaimsRequest(claims)) return undefined

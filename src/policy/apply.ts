@@ -6,13 +6,18 @@ import { type Caller, type Facts, tokenHash } from './facts.ts'
 import type { Limit } from './limit.ts'
 import type { Parameters } from './parameter-kinds.ts'
 import { type CompiledKey, compileKey } from './parts.ts'
+import { unknownPlanOf } from './plans.ts'
 import { type AllRules, type ClientRules, quotaOf, rulesOf } from './rule.ts'
 
 export interface LimitOptions extends AllRules {
   readonly prefix: string
   readonly parameters?: Parameters
+  /** True if the digest of a secret may be given in its place, as operators do. Never for callers. */
+  readonly acceptsDigests?: boolean
   /** Called for a claim that is present, but gives its limit no value. */
   readonly onBadClaim?: ((limit: Limit) => void) | undefined
+  /** Called for a plan that a token names, and that does not exist. */
+  readonly onUnknownPlan?: ((plan: string) => void) | undefined
 }
 
 /**
@@ -36,22 +41,26 @@ export interface CompiledLimit extends CompiledKey {
 
 export function compileLimit(limit: Limit, options: LimitOptions): CompiledLimit {
   const { claim, together } = limit
-  const { prefix, parameters = {}, onBadClaim } = options
-  const compiledKey = compileKey(limit, prefix, limit.parameters ?? parameters)
-  const { keyOf, skippedBy } = compiledKey
+  const { prefix, parameters = {}, acceptsDigests = false, onBadClaim, onUnknownPlan, plans } = options
+  const compiledKey = compileKey(limit, prefix, limit.parameters ?? parameters, acceptsDigests)
+  const { keyFor, skippedBy } = compiledKey
 
   const leftOutBy = (caller: Caller, facts: Facts): string | undefined =>
     excludedBy(limit, caller, facts) ?? skippedBy(caller, facts)
 
   function rulesFor(caller: Caller, key: string): ClientRules {
-    const rules = rulesOf(options, limit, key, caller.client)
+    const rules = rulesOf(options, limit, key, caller)
+    if (caller.plan !== undefined && plans !== undefined) {
+      const unknown = unknownPlanOf(plans, caller)
+      if (unknown !== undefined) onUnknownPlan?.(unknown)
+    }
     const claimed = claim && claimedBy(claim, caller, () => onBadClaim?.(limit))
     return claimed === undefined ? rules : { ...rules, claimed }
   }
 
   function apply(caller: Caller, facts: Facts, nowMs: number): Quota | Refusal | undefined {
     if (leftOutBy(caller, facts) !== undefined) return undefined
-    const key = keyOf(caller, facts)
+    const key = keyFor(caller, facts)
     if (key instanceof Refusal) return key
     const quota = quotaOf(limit, key, nowMs, rulesFor(caller, key))
     return together === undefined ? quota : { ...quota, access: accessOf(quota, together, facts) }

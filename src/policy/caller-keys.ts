@@ -1,6 +1,12 @@
 import { UncountedCaller } from '../errors.ts'
 import { type KeyFilter, keyOf, parseKey } from '../limit/key.ts'
-import { type CountedCaller, counterKey, encodeValue, formatCaller } from './counted-caller.ts'
+import {
+  type CallerPart,
+  type CountedCaller,
+  counterKey,
+  encodeValue,
+  formatCaller,
+} from './counted-caller.ts'
 import { identityOf, showCaller, showValue } from './counted-caller.ts'
 import { decodePart, type KeyedLimit, nameInKeys } from './key.ts'
 import { SHORTENED } from './secret-values.ts'
@@ -14,36 +20,52 @@ export const countsBy = ({ per }: KeyedLimit, caller: CountedCaller): boolean =>
  * Returns the key of a caller under a limit, or its beginning if the limit counts by further parts.
  */
 export function callerKey(prefix: string, limit: KeyedLimit, caller: CountedCaller): string {
-  const parts = limit.per.map((word) => caller.find((part) => part.word === word))
-  const known = parts.includes(undefined) ? parts.slice(0, parts.indexOf(undefined)) : parts
-  return counterKey(prefix, nameInKeys(limit), known as CountedCaller)
+  const known: CallerPart[] = []
+  for (const word of limit.per) {
+    const part = caller.find((one) => one.word === word)
+    if (part === undefined) break
+    known.push(part)
+  }
+  return counterKey(prefix, nameInKeys(limit), known)
 }
 
-/**
- * Returns the keys of a caller under these limits, also those with further parts, and with or
- * without those of accesses.
- */
-export function callerKeys(
+/** Returns all keys of a caller under these limits, also those with further parts and of accesses. */
+export const callerKeys = (limits: readonly KeyedLimit[], prefix: string, caller: CountedCaller): KeyFilter =>
+  keysOf(limits, prefix, caller, true)
+
+/** Returns the keys of a caller under these limits, also those with further parts, without accesses. */
+export const counterKeys = (
   limits: readonly KeyedLimit[],
   prefix: string,
   caller: CountedCaller,
-  withAccesses = true,
+): KeyFilter => keysOf(limits, prefix, caller, false)
+
+function keysOf(
+  limits: readonly KeyedLimit[],
+  prefix: string,
+  caller: CountedCaller,
+  withAccesses: boolean,
 ): KeyFilter {
-  const mine = limits.filter((limit) => countsBy(limit, caller))
-  const alone = mine.filter(({ per }) => per.length === caller.length)
-  const further = mine.filter((limit) => !alone.includes(limit) || (withAccesses && limit.together))
-  const wanted = caller.map((part) => ({ word: part.word, text: encodeValue(part) }))
-  const [{ word: firstWord, text: firstText }] = wanted as [(typeof wanted)[number]]
-  const isFirst = further.every(({ per }) => per[0] === firstWord)
-  const glob = isFirst ? `${prefix}:{${firstText}}:*` : `${prefix}:*${firstText}*`
+  const counting = limits.filter((limit) => countsBy(limit, caller))
+  const isByCallerOnly = ({ per }: KeyedLimit): boolean => per.length === caller.length
+  /** The limits that have keys without a known name. */
+  const scanned = counting.filter((limit) => !isByCallerOnly(limit) || (withAccesses && limit.together))
+  const parts = caller.map((part) => ({ word: part.word, text: encodeValue(part) }))
+  // A caller has at least one part.
+  const first = parts[0]!
+  const isAlwaysFirst = scanned.every(({ per }) => per[0] === first.word)
+  const glob = isAlwaysFirst ? `${prefix}:{${first.text}}:*` : `${prefix}:*${first.text}*`
   return {
-    named: [...new Set(alone.map((limit) => callerKey(prefix, limit, caller)))],
-    glob: further.length > 0 ? glob : undefined,
+    named: [...new Set(counting.filter(isByCallerOnly).map((limit) => callerKey(prefix, limit, caller)))],
+    glob: scanned.length > 0 ? glob : undefined,
     matches(key) {
-      const { name, isAccess, hasLeases, parts = [] } = parseKey(prefix, key) ?? {}
-      const limit = mine.find((limit) => limit.name === name && !!limit.isConcurrent === hasLeases)
-      if (limit === undefined || (isAccess && !withAccesses)) return false
-      return wanted.every(({ word, text }) => parts[limit.per.indexOf(word)] === text)
+      const parsed = parseKey(prefix, key)
+      if (parsed === undefined || (parsed.isAccess && !withAccesses)) return false
+      const { name, hasLeases } = parsed
+      const limit = counting.find((one) => one.name === name && (one.isConcurrent ?? false) === hasLeases)
+      return (
+        limit !== undefined && parts.every(({ word, text }) => parsed.parts[limit.per.indexOf(word)] === text)
+      )
     },
   }
 }

@@ -92,17 +92,26 @@ export function claimedBy(limit: ClaimedLimit, { claims }: Caller, onBad?: () =>
 
 type Reading = KeyedLimit & Conditional & { readonly claim?: ClaimedLimit }
 
-function namesOf(limits: readonly Reading[], kind: 'header' | 'claim'): readonly string[] {
-  const names = limits.flatMap(({ per, when = [], unless = [], claim }) => [
-    ...(kind === 'claim' && claim !== undefined ? [claim.name] : []),
-    ...per.filter((part) => wordOf(part).word === kind).map(nameIn),
-    ...[...when, ...unless].flatMap(({ of, name }) => (of === kind ? name : [])),
-  ])
-  return [...new Set(names)].toSorted()
-}
+const conditionNames = ({ when = [], unless = [] }: Conditional, kind: 'header' | 'claim') =>
+  [...when, ...unless].flatMap(({ of, name }) => (of === kind ? name : []))
+
+const sorted = (names: readonly string[]): readonly string[] => [...new Set(names)].toSorted()
 
 /** Returns the names of the header fields that limits count by, or that their conditions read. */
-export const fieldsOf = (limits: readonly Reading[]): readonly string[] => namesOf(limits, 'header')
+export const fieldsOf = (limits: readonly Reading[]): readonly string[] =>
+  sorted(
+    limits.flatMap((limit) => [
+      ...limit.per.flatMap((part) => wordOf(part).field?.(nameIn(part)) ?? []),
+      ...conditionNames(limit, 'header'),
+    ]),
+  )
 
 /** Returns the names of the claims that limits read, sorted. */
-export const claimsOf = (limits: readonly Reading[]): readonly string[] => namesOf(limits, 'claim')
+export const claimsOf = (limits: readonly Reading[]): readonly string[] =>
+  sorted(
+    limits.flatMap((limit) => [
+      ...(limit.claim === undefined ? [] : [limit.claim.name]),
+      ...limit.per.filter((part) => wordOf(part).word === 'claim').map(nameIn),
+      ...conditionNames(limit, 'claim'),
+    ]),
+  )

@@ -100,9 +100,12 @@ function parsePart(text: string): CallerPart {
   const [, simple, named, rest] = PART.exec(text) ?? []
   const word = partOf(simple ?? named ?? 'client')
   const value = countedForm(word)(unquoted(rest ?? text))
-  if (!value || (rest === undefined && !isBareClient(text))) throw new InvalidQuestion(WHICH_CALLER)
+  if (!value || (rest === undefined && !isBareClient(text))) throw new InvalidQuestion(whichCaller(text))
   return { word, value }
 }
+
+const whichCaller = (text: string): string =>
+  isIP(text) === 0 ? WHICH_CALLER : `Which caller: ip:${text}, or client:${text}?`
 
 /** Returns the form in which limits count the values of a word; empty for an invalid value. */
 export function countedForm(word: string): (value: string) => string {

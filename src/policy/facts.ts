@@ -13,6 +13,8 @@ export interface Caller {
   readonly client?: string | undefined
   /** The token's `sub`, named in the same way. */
   readonly user?: string | undefined
+  /** The plan that the token names in `tokens.planClaim`; not every text is a plan. */
+  readonly plan?: string | undefined
   /**
    * The address of the socket's peer, or the one that a trusted proxy reports; IPv4-mapped IPv6 as
    * IPv4.

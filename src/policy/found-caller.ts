@@ -1,4 +1,4 @@
-import type { CountedCaller } from './counted-caller.ts'
+import { type CountedCaller, showCaller } from './counted-caller.ts'
 
 /**
  * The known caller that is shown as a text; `ambiguous` if several are: secret values with the same
@@ -18,3 +18,7 @@ export function agreedCaller(found: readonly FoundCaller[]): FoundCaller {
   const isAgreed = others.every((other) => other !== 'ambiguous' && isSameCaller(first, other))
   return isAgreed ? first : 'ambiguous'
 }
+
+/** Returns the part of a caller that is shown as a text, as a caller of its own. */
+export const partShownAs = (caller: CountedCaller, shown: string): FoundCaller =>
+  caller.map((part) => [part]).find((one) => showCaller(one) === shown)

@@ -1,3 +1,4 @@
+import type { Actual } from '../actual/actual.ts'
 import type { FixedReply } from '../errors.ts'
 import type { OutageMode } from '../limit/quota.ts'
 import type { CalendarName } from './calendar.ts'
@@ -11,21 +12,26 @@ import type { Parameters } from './parameter-kinds.ts'
  */
 export const MIN_LEASE_MS = 2000
 /**
- * Maximum length of a lease, in milliseconds, whatever the timeout of its route: for so long, the
- * calls of a gateway that was killed keep their places. Leases of longer calls are renewed.
+ * Maximum length of a lease, in milliseconds, also if the timeout of its route is longer: the calls
+ * of a gateway that was killed keep their places until then. Leases of longer calls are renewed.
  */
 export const MAX_LEASE_MS = 30_000
 
-/** A named limit of the configuration: the calls that each key may make per window. */
+/**
+ * A named limit of the configuration: the calls that each key may make per window, or at once with
+ * `isConcurrent`. The latter has no claim, points, calendar, `counts` or `together`, and does not
+ * count success: its section refuses them.
+ */
 export interface Limit extends KeyedLimit, Conditional {
   /** The default, if `claim` is set. */
   readonly limit: number
   readonly claim?: ClaimedLimit
-  /**
-   * Points that a call takes at a route; 1 in the list of all limits. Undefined if every route's
-   * calls take 1.
-   */
+  /** True if the calls of some route take more than one: the limit then counts points, not calls. */
+  readonly inPoints?: boolean
+  /** Points that a call takes, in the limits in points of a route. */
   readonly cost?: number
+  /** The place in the response of what a call at a route used; until it is read, `cost` is charged. */
+  readonly actual?: Actual | undefined
   /**
    * Length of the longest possible period, if `calendar` is set, or of a lease of a call in
    * progress.
@@ -33,7 +39,7 @@ export interface Limit extends KeyedLimit, Conditional {
   readonly windowMs: number
   /** The periods of the calendar in which calls are counted, in place of a window that slides. */
   readonly calendar?: CalendarName
-  /** True if a call is refunded if its response is an error. */
+  /** True if a call takes no points if its response is an error. */
   readonly countsSuccess?: boolean | undefined
   /** Replaces that of the store. */
   readonly onOutage?: OutageMode | undefined

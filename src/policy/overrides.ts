@@ -1,4 +1,4 @@
-import { partsOf } from '../limit/key.ts'
+import { partCount } from '../limit/key.ts'
 import { VERSION_FIELD } from '../limit/shared-fields.ts'
 import { instant } from '../runtime/instant.ts'
 import { isName } from '../runtime/json.ts'
@@ -64,7 +64,7 @@ export function overrideOf(overrides: Overrides, limit: KeyedLimit, key: string)
   const { name, per } = limit
   const keyed = nameInKeys(limit)
   let start = keyed === name ? key : key.replace(`}:${keyed}`, `}:${name}`)
-  for (let parts = Math.min(per.length, partsOf(key)); parts > 0; parts--) {
+  for (let parts = Math.min(per.length, partCount(key)); parts > 0; parts--) {
     const found = overrides.get(keyWith(per.slice(0, parts), start))
     if (found !== undefined) return found
     start = start.slice(0, start.lastIndexOf(':'))

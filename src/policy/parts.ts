@@ -1,9 +1,10 @@
 import { badRequest, Refusal } from '../errors.ts'
 import { keyOf } from '../limit/key.ts'
-import { encoderOf, nameInKeys } from './key.ts'
+import { encodePart, encoderOf, nameInKeys } from './key.ts'
 import type { Caller, Facts } from './facts.ts'
 import { compileKind, type Parameters, secretParts } from './parameter-kinds.ts'
 import type { Limit } from './limit.ts'
+import { isDigest } from './secret-values.ts'
 import { nameIn, type ReadPart, valueReader, wordOf } from './words.ts'
 
 /**
@@ -32,13 +33,22 @@ export function partReader(part: string, parameters: Parameters): ReadPart {
   }
 }
 
+/** Returns the reader of a part that is given by an operator: a digest is already what keys have. */
+function readerOfDigests(part: string, parameters: Parameters): ReadPart {
+  const [valueOf, read] = [valueReader(part), partReader(part, parameters)]
+  return (caller, facts) => {
+    const value = valueOf(caller, facts)
+    return typeof value === 'string' && isDigest(value) ? encodePart(value) : read(caller, facts)
+  }
+}
+
 /** The key of a limit, `<prefix>:{<first part>}:<limit>:<rest>`, as read from requests. */
 export interface CompiledKey {
   /**
    * Returns the key, or the refusal of a request that lacks a part or has a malformed part: it must
    * not escape the limit.
    */
-  keyOf(caller: Caller, facts: Facts): string | Refusal
+  keyFor(caller: Caller, facts: Facts): string | Refusal
   /** Returns the key of the first parts that a request has, up to the first that it lacks. */
   beginningOf(caller: Caller, facts: Facts): string
   /** Returns the missing part by which a limit with `skipsMissing` is left out of a request. */
@@ -47,16 +57,22 @@ export interface CompiledKey {
   lackingIn(caller: Caller, facts: Facts): readonly string[]
 }
 
-export function compileKey(limit: Limit, prefix: string, parameters: Parameters): CompiledKey {
+export function compileKey(
+  limit: Limit,
+  prefix: string,
+  parameters: Parameters,
+  acceptsDigests: boolean,
+): CompiledKey {
+  const readerOf = acceptsDigests ? readerOfDigests : partReader
   const { per, skipsMissing } = limit
   const name = nameInKeys(limit)
   const parts = per.map((part) => {
-    const read = partReader(part, parameters)
+    const read = readerOf(part, parameters)
     return { part, read, ...refusalsOf(part, parameters) }
   })
   const skipped = skipsMissing ? parts.filter(({ part }) => wordOf(part).mayLack) : []
   return {
-    keyOf(caller, facts) {
+    keyFor(caller, facts) {
       let key = ''
       for (const { read, lacking, malformed } of parts) {
         const text = read(caller, facts)

@@ -1,16 +1,19 @@
 import type { Calendar, Quota } from '../limit/quota.ts'
 import { instant } from '../runtime/instant.ts'
 import { type CalendarName, createCalendar } from './calendar.ts'
+import type { Caller } from './facts.ts'
 import type { ClientLimit, ClientLimits, Limit } from './limit.ts'
 import { isActive, type Override, overrideOf, type Overrides } from './overrides.ts'
+import { planOf, type PlanNumber, type Plans } from './plans.ts'
 
 /**
  * The rules of one caller that replace a limit's own number of calls: an override, its own limit of
- * the file, the value in its token.
+ * the file, the number of its plan, the value in its token.
  */
 export interface ClientRules {
-  readonly set?: Override | undefined
-  readonly own?: ClientLimit | undefined
+  readonly override?: Override | undefined
+  readonly clientLimit?: ClientLimit | undefined
+  readonly byPlan?: PlanNumber | undefined
   readonly claimed?: number | undefined
 }
 const NO_RULES: ClientRules = {}
@@ -19,17 +22,26 @@ const NO_RULES: ClientRules = {}
 export interface AllRules {
   readonly clientLimits?: ClientLimits | undefined
   readonly overrides?: Overrides | undefined
+  readonly plans?: Plans | undefined
 }
 
-/** Returns the rules of a key under a limit, and of the client that it counts, if any. */
-export function rulesOf({ clientLimits, overrides }: AllRules, limit: Limit, key: string, client?: string) {
-  const own = client === undefined ? undefined : clientLimits?.get(client)?.get(limit.name)
-  const set = overrides?.size ? overrideOf(overrides, limit, key) : undefined
-  return own === undefined && set === undefined ? NO_RULES : { own, set }
+/** Returns the rules of a key under a limit, and of the client that it counts, if any, with the plan of its token. */
+export function rulesOf(
+  { clientLimits, overrides, plans }: AllRules,
+  limit: Limit,
+  key: string,
+  { client, plan }: Pick<Caller, 'client' | 'plan'>,
+): ClientRules {
+  const clientLimit = client === undefined ? undefined : clientLimits?.get(client)?.get(limit.name)
+  const override = overrides?.size ? overrideOf(overrides, limit, key) : undefined
+  const planned = plans && limit.per.includes('client') ? planOf(plans, { client, plan }) : undefined
+  const byPlan = planned === undefined ? undefined : plans!.numbers.get(planned)?.get(limit.name)
+  if (clientLimit === undefined && override === undefined && byPlan === undefined) return NO_RULES
+  return { clientLimit, override, byPlan }
 }
 
 /** The rule in force, in the order in which they replace each other. */
-export type RuleSource = 'override' | 'client' | 'change' | 'claim' | 'limit'
+export type RuleSource = 'override' | 'client' | 'plan' | 'change' | 'claim' | 'limit'
 
 /** A limit applied to a key at an instant, and the rule that sets its number of calls. */
 export interface AppliedQuota extends Quota {
@@ -41,22 +53,31 @@ export interface AppliedQuota extends Quota {
  * window; the client's own window holds as long as its own limit has not ended.
  */
 export function quotaOf(limit: Limit, key: string, nowMs: number, rules: ClientRules = NO_RULES) {
-  const { set, claimed } = rules
-  const own = rules.own && isActive(rules.own, nowMs) ? rules.own : undefined
-  const windowMs = own?.windowMs ?? limit.windowMs
-  if (set && isActive(set, nowMs)) return applied('override', set, limit, key, windowMs)
-  if (own !== undefined) return applied('client', own, limit, key, windowMs)
+  const { override, byPlan, claimed } = rules
+  const clientLimit = rules.clientLimit && isActive(rules.clientLimit, nowMs) ? rules.clientLimit : undefined
+  const windowMs = clientLimit?.windowMs ?? limit.windowMs
+  if (override && isActive(override, nowMs))
+    return applied(limit, key, windowMs, 'override', override.limit, override.untilAt)
+  if (clientLimit !== undefined)
+    return applied(limit, key, windowMs, 'client', clientLimit.limit, clientLimit.untilAt)
+  if (byPlan !== undefined) return applied(limit, key, windowMs, 'plan', byPlan.limit)
   const hasChanged = limit.changes.length > 0 && limit.changes[0]!.fromAt <= nowMs
-  if (hasChanged) return applied('change', changeAt(limit, nowMs)!, limit, key, windowMs)
-  if (claimed !== undefined) return applied('claim', { limit: claimed }, limit, key, windowMs)
-  return applied('limit', limit, limit, key, windowMs)
+  if (hasChanged) return applied(limit, key, windowMs, 'change', changeAt(limit, nowMs)!.limit)
+  if (claimed !== undefined) return applied(limit, key, windowMs, 'claim', claimed)
+  return applied(limit, key, windowMs, 'limit', limit.limit)
 }
 
-type Rule = Pick<ClientLimit, 'limit' | 'untilAt'>
-
-function applied(source: RuleSource, rule: Rule, limit: Limit, key: string, windowMs: number): AppliedQuota {
+/** Returns the quota of a limit whose number of calls and end are those of the rule in force. */
+function applied(
+  limit: Limit,
+  key: string,
+  windowMs: number,
+  source: RuleSource,
+  calls: number,
+  untilAt?: number,
+): AppliedQuota {
   const { name, shadow, countsSuccess, onOutage, cost, counts, isConcurrent } = limit
-  const quota = { name, key, limit: rule.limit, windowMs, shadow, untilAt: rule.untilAt, source }
+  const quota = { name, key, limit: calls, windowMs, shadow, untilAt, source }
   if (isConcurrent) return { ...quota, isConcurrent, onOutage }
   const isPlain =
     limit.calendar === undefined &&
@@ -81,11 +102,13 @@ export function calendarOf({ calendar: name }: Limit): Calendar | undefined {
 }
 
 /** Returns, in words for operators, why a limit has its number of calls for a client. */
-export function reasonOf(limit: Limit, source: RuleSource, atMs: number, { own, set }: ClientRules) {
-  if (source === 'override') return overrideReason(set!)
-  if (source === 'client') return `the client's own limit of the file${until(own!.untilAt)}`
-  // Its own limit would be the source if it had not ended.
-  const ended = own ? `; the client's own limit ended at ${instant(own.untilAt!)}` : ''
+export function reasonOf(limit: Limit, source: RuleSource, atMs: number, rules: ClientRules) {
+  const { clientLimit, override, byPlan } = rules
+  if (source === 'override') return overrideReason(override!)
+  if (source === 'client') return `the client's own limit of the file${until(clientLimit!.untilAt)}`
+  // The client's own limit would be the source if it had not ended.
+  const ended = clientLimit ? `; the client's own limit ended at ${instant(clientLimit.untilAt!)}` : ''
+  if (source === 'plan') return `the plan ${byPlan!.plan}${ended}`
   if (source === 'change') return `changed at ${instant(changeAt(limit, atMs)!.fromAt)}${ended}`
   if (limit.claim === undefined) return `the limit of the file${ended}`
   return `the claim ${limit.claim.name} of the token, or its default${ended}`
@@ -105,11 +128,13 @@ const until = (untilAt: number | undefined): string =>
  * the client's own limit.
  */
 export function upcomingChanges(limit: Limit, nowMs: number, rules: ClientRules = {}) {
-  const { own, set } = rules
+  const { clientLimit, override } = rules
+  const overrideEnd = override?.untilAt
+  const clientLimitEnd = clientLimit?.untilAt
   const turns = [
     ...limit.changes.map(({ fromAt, announcedAt }) => ({ fromAt, announced: instant(announcedAt) })),
-    ...(set?.untilAt === undefined ? [] : [{ fromAt: set.untilAt, announced: instant(set.setAt) }]),
-    ...(own?.untilAt === undefined ? [] : [{ fromAt: own.untilAt, announced: null }]),
+    ...(overrideEnd === undefined ? [] : [{ fromAt: overrideEnd, announced: instant(override!.setAt) }]),
+    ...(clientLimitEnd === undefined ? [] : [{ fromAt: clientLimitEnd, announced: null }]),
   ]
   let before = quotaOf(limit, '', nowMs, rules)
   return turns

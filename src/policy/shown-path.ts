@@ -1,4 +1,4 @@
-import type { Pattern } from '../downstream/router.ts'
+import type { Pattern } from '../downstream/pattern.ts'
 import { foldCase } from '../downstream/target.ts'
 import { parametersOf, type Parameters, secretParts } from './parameter-kinds.ts'
 import { digestOf, shortenDigest, SHORTENED } from './secret-values.ts'

@@ -25,8 +25,10 @@ interface Rules {
   readonly mayBeSecret: boolean
   /** True if a request may lack it: the token must contain it, or the caller must send it. */
   readonly mayLack: boolean
-  /** Who chooses any number of its values: `callers` send them, `clients` get tokens with them. */
+  /** The party that chooses any number of its values: `callers` send them, `clients` get tokens with them. */
   readonly chosenBy: 'callers' | 'clients' | 'nobody'
+  /** Returns the header field that it reads; undefined for a word that reads none. */
+  readonly field: ((name: string) => string) | undefined
   /** The kind of its values without one in `parameters`; undefined for values that have no kinds. */
   readonly kind: 'plain' | 'text' | undefined
   /** Returns the reader of its values. `name` is that of a named word, or of a path parameter. */
@@ -42,6 +44,7 @@ const TARGET = {
   mayBeSecret: false,
   mayLack: false,
   chosenBy: 'nobody',
+  field: undefined,
   kind: undefined,
 } as const satisfies Partial<Rules>
 const IDENTITY = { ...TARGET, isIdentity: true, compares: 'exact' } as const satisfies Partial<Rules>
@@ -88,6 +91,7 @@ const WORDS = {
     mayBeSecret: true,
     mayLack: true,
     chosenBy: 'callers',
+    field: (name) => name,
     kind: 'plain',
     reader: (name) => (_, facts) => onlyValue(facts.field(name)),
   },
@@ -142,7 +146,7 @@ export function partOf(text: string): string {
 
 const formOf = ({ word, isNamed }: Word): string => (isNamed ? `${word}:NAME` : word)
 
-/** Returns how the words of which `isAsked` is true are written in `per`, such as `claim:NAME`. */
+/** Returns the forms in `per` of the words for which `isAsked` is true, such as `claim:NAME`. */
 export const formsOf = (isAsked: (word: Word) => boolean = () => true): readonly string[] =>
   WRITTEN.filter(isAsked).map(formOf)
 

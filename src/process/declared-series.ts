@@ -1,5 +1,6 @@
 import type { Config } from '../config/config.ts'
 import { OTHER_CLIENTS } from '../config/route-names.ts'
+import { acceptsTokens } from '../downstream/router.ts'
 import type { LimitOutcome } from '../limit/limiter.ts'
 import type { Metrics } from '../observe/metrics.ts'
 
@@ -16,9 +17,22 @@ export function declareSeries(config: Config, metrics: Metrics): void {
     const outcomes: readonly LimitOutcome[] = shadow ? ['within', 'near', 'shadow_over'] : LIVE_OUTCOMES
     for (const outcome of outcomes) metrics.decisions.declare(name, outcome)
   }
-  for (const route of routes) declareRoute(route, config, metrics)
+  for (const route of routes) {
+    declareRoute(route, config, metrics)
+    declareSettlements(route, metrics)
+  }
   if (store === 'memory') return
   for (const { onOutage: mode } of limits) if (mode !== undefined) metrics.fallbackDecisions.inc({ mode }, 0)
+}
+
+/** Shows the reserves of limits whose calls are charged by what they use. */
+function declareSettlements({ limits }: ConfiguredRoute, metrics: Metrics): void {
+  for (const { name, actual } of limits) {
+    if (actual === undefined) continue
+    metrics.reservedPoints.declare(name)
+    metrics.settledPoints.declare(name)
+    for (const outcome of ['settled', 'unsettled']) metrics.settlements.declare(name, outcome)
+  }
 }
 
 const LIVE_OUTCOMES: readonly LimitOutcome[] = ['within', 'near', 'over', 'over_cached']
@@ -32,7 +46,7 @@ function declareRoute(route: ConfiguredRoute, { metrics: { clients } }: Config, 
   const byGateway = ['499', '500']
   if (authenticate !== 'none') byGateway.push('401')
   if (limits.length > 0) byGateway.push('429')
-  if (limits.length > 0 || authenticate === 'bearer') byGateway.push('503')
+  if (limits.length > 0 || acceptsTokens(route)) byGateway.push('503')
   if (upstream !== undefined) {
     byGateway.push('502', '504')
     for (const code of ['200', '500', '502', '503', '504'])

@@ -8,7 +8,7 @@ import type { Config } from '../config/config.ts'
 import { Refusal } from '../errors.ts'
 import { instant } from '../runtime/instant.ts'
 import { parseObject, withoutNulls } from '../runtime/json.ts'
-import { createAuthentication, type LoadedKeys } from './open-authentication.ts'
+import { createIssuers, type LoadedKeys } from './open-issuers.ts'
 import { createResources } from './resources.ts'
 import {
   claimChecks,
@@ -21,7 +21,7 @@ import {
 import { neededProofs, type TokenCheck } from './token-checks.ts'
 import { ASSUMED, keyChecks, readIssuerKeys, UNUSED } from './token-keys.ts'
 
-/** What a gateway with a configuration does with a token. Contains neither the token nor its signature. */
+/** The decision of a gateway with a configuration about a token. Contains neither the token nor its signature. */
 export interface ExplainedToken {
   readonly at: string
   readonly checks: readonly TokenCheck[]
@@ -36,7 +36,7 @@ export interface ExplainedToken {
     readonly message: string
     readonly cause: string | null
   } | null
-  /** What the result depends on: a condition, or what a caller must send besides the token. */
+  /** The remaining condition of the result, or what a caller must send besides the token. */
   readonly provided: readonly string[]
 }
 
@@ -151,7 +151,7 @@ async function decide(config: Config, token: string, loaded: LoadedKeys): Promis
   const resources = createResources()
   const counts = { inc() {} }
   const silent = { info() {}, warn() {} }
-  const { openIssuers } = createAuthentication(resources, silent, {
+  const { openIssuers } = createIssuers(resources, silent, {
     keyFailures: counts,
     introspections: counts,
   })

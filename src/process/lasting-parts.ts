@@ -2,6 +2,7 @@ import { createActivity } from '../admin/overview/callers.ts'
 import { createLastMinute } from '../admin/overview/last-minute.ts'
 import type { Config } from '../config/config.ts'
 import type { Exchange } from '../gateway/exchange.ts'
+import { Reserves } from '../gateway/reserves.ts'
 import { limitNameOf } from '../limit/key.ts'
 import { createLimiter } from '../limit/limiter.ts'
 import { createAccessLog } from '../observe/access-log.ts'
@@ -31,6 +32,7 @@ export async function openLastingParts(
   const texts = { showKey: showKeyNow, callerText: shown.callerText }
   const opened = await openStore(started, log, metrics, texts, clock)
   const limiter = createLimiter(opened.store, metrics.decisions.inc, clock)
+  const reserves = new Reserves()
   const activity = createActivity()
   const lastMinute = createLastMinute(metrics)
   const accessLog = createAccessLog(output, metrics, activity.count, started.log.refusals, shown)
@@ -39,7 +41,7 @@ export async function openLastingParts(
     tracing?.end(exchange)
     accessLog.observe(exchange)
   }
-  return { shown, tracing, opened, limiter, activity, lastMinute, accessLog, observe }
+  return { shown, tracing, opened, limiter, reserves, activity, lastMinute, accessLog, observe }
 }
 
 /** Returns a key as it may be logged. */

@@ -12,7 +12,7 @@ import type { StoreStatus } from '../observe/status.ts'
 import type { CountedCaller } from '../policy/counted-caller.ts'
 import type { Override } from '../policy/overrides.ts'
 import { secretParts } from '../policy/parameter-kinds.ts'
-import { SYSTEM_CLOCK } from '../runtime/clock.ts'
+import { type Clock, SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { instant } from '../runtime/instant.ts'
 import { createOverridesFile, type OverridesFile } from './overrides-file.ts'
 import { createLiveOverrides, type LiveOverrides, type LiveOverridesOptions } from './overrides-live.ts'
@@ -23,6 +23,8 @@ const NOT_SHARED = () => Promise.reject(new Error('Counters in memory are not sh
 const UNDECIDED = 'Redis does not answer or is full, and every route has a limit under onOutage: deny'
 const UNREAD = 'the overrides are not read from Redis yet, and store.overrides is required'
 const UP: StoreStatus = { modes: ['store'], withoutRedis: 0, lastWithoutRedis: null, outage: null }
+
+type RedisConfig = Exclude<Config['store'], 'memory'>
 
 /** Formats for the log. */
 interface Texts {
@@ -66,7 +68,7 @@ export async function openStore(
   log: Log,
   metrics: Metrics,
   { showKey, callerText }: Texts,
-  clock = SYSTEM_CLOCK,
+  clock: Clock = SYSTEM_CLOCK,
 ): Promise<OpenedStore> {
   const events: LiveOverridesOptions = {
     secrets: secretParts(parameters),
@@ -78,13 +80,25 @@ export async function openStore(
     onRestored: (overrides) => log.warn({ overrides }, 'limit overrides lost by Redis; restored'),
     onUnreadable: (fields) => log.warn({ fields }, 'damaged limit overrides ignored'),
   }
-  if (config === 'memory') {
-    const overrides = createLiveOverrides(createMemoryFields(), prefix, events)
-    const always = { gateways: () => null, status: () => UP, notReadyReason: () => undefined, watch() {} }
-    const known = { overridesKnown: () => true, closeOverrides: overrides.close }
-    return { store: createMemoryStore(clock), overrides, ...always, ...known, shareSummary: NOT_SHARED }
-  }
+  if (config === 'memory') return openMemory(prefix, events, clock)
+  return await openRedis(config, prefix, events, log, metrics, showKey)
+}
 
+function openMemory(prefix: string, events: LiveOverridesOptions, clock: Clock): OpenedStore {
+  const overrides = createLiveOverrides(createMemoryFields(), prefix, events)
+  const always = { gateways: () => null, status: () => UP, notReadyReason: () => undefined, watch() {} }
+  const known = { overridesKnown: () => true, closeOverrides: overrides.close }
+  return { store: createMemoryStore(clock), overrides, ...always, ...known, shareSummary: NOT_SHARED }
+}
+
+async function openRedis(
+  config: RedisConfig,
+  prefix: string,
+  events: LiveOverridesOptions,
+  log: Log,
+  metrics: Metrics,
+  showKey: Texts['showKey'],
+): Promise<OpenedStore> {
   const { redis, timeoutMs, onOutage: mode, instances, processes, part } = config
   /** Called when Redis is available again. Nothing remembers a refusal before the listener is set. */
   let onAvailable: (() => void) | undefined
@@ -101,18 +115,9 @@ export async function openStore(
       store.fail(error)
     },
     onWarning: (warning) => log.warn(warning),
+    onClockRight: (server) => log.info({ server }, 'Redis clock right again'),
     onLoss: (server) => store.restoreLeases(server),
-    onEmptied(countedUntil, emptySince) {
-      const range = { countedUntil: new Date(countedUntil), emptySince: new Date(emptySince) }
-      log.warn(range, 'Redis data lost; earlier calls are no longer counted')
-    },
-    onOutdated(countedUntil, lostUntil) {
-      const range = {
-        countedUntil: countedUntil === 0 ? null : new Date(countedUntil),
-        lostUntil: new Date(lostUntil),
-      }
-      log.warn(range, 'Redis data lost; later calls are no longer counted')
-    },
+    ...lossEvents(log),
   })
   const logDamaged = (key: string) =>
     log.error({ key: showKey(key), mode }, 'Redis key damaged; its calls are decided without Redis')
@@ -158,6 +163,21 @@ export async function openStore(
     renew,
   }
 }
+
+/** Logs which calls are no longer counted after Redis has lost data. */
+const lossEvents = (log: Log) => ({
+  onEmptied(countedUntil: number, emptySince: number): void {
+    const range = { countedUntil: new Date(countedUntil), emptySince: new Date(emptySince) }
+    log.warn(range, 'Redis data lost; earlier calls are no longer counted')
+  },
+  onOutdated(countedUntil: number, lostUntil: number): void {
+    const range = {
+      countedUntil: countedUntil === 0 ? null : new Date(countedUntil),
+      lostUntil: new Date(lostUntil),
+    }
+    log.warn(range, 'Redis data lost; later calls are no longer counted')
+  },
+})
 
 /** Puts the overrides of the file into force until Redis answers; returns false if there are none to use. */
 async function assumeOverrides(live: LiveOverrides, file: OverridesFile | undefined, log: Log) {

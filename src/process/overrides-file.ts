@@ -76,7 +76,7 @@ export function createOverridesFile(file: string, prefix: string, log: Log, retr
         const { bytes, writtenAt } = await readBounded(file)
         return { fields: parse(bytes, prefix), written: instant(writtenAt) }
       } catch (error) {
-        const { code, message: cause } = error as NodeJS.ErrnoException
+        const { code, message: cause } = toError(error)
         if (code !== 'ENOENT') log.warn({ file, cause }, 'overrides file ignored')
         return undefined
       }

@@ -4,9 +4,8 @@ import { counterOf, type SharedFields, VERSION_FIELD } from '../limit/shared-fie
 import { fieldOf, formatOverride, isActive, overrideKey } from '../policy/overrides.ts'
 import { MAX_OVERRIDES, type Override } from '../policy/overrides.ts'
 import type { CountedCaller } from '../policy/counted-caller.ts'
-import { countedAs, type ParsedOverride, type ParsedOverrides, parseInSlices } from './overrides-parser.ts'
+import { createOverridesParser, type ParsedOverride, type ReadOverrides } from './overrides-parser.ts'
 
-const NO_SECRETS: ReadonlySet<string> = new Set()
 const TOO_MANY = `There are ${MAX_OVERRIDES} overrides at most; remove some with LIMIT=default.`
 
 export interface LiveOverridesOptions {
@@ -30,10 +29,8 @@ export type LiveOverrides = ReturnType<typeof createLiveOverrides>
 export function createLiveOverrides(source: SharedFields, prefix: string, options: LiveOverridesOptions) {
   const { onChange, onRestored, onUnreadable, onRead, everyMs = 500 } = options
   const limits = new Map<string, Override>()
-  /** The overrides last parsed, also those that have ended. */
-  let known: ParsedOverrides = new Map()
+  const parser = createOverridesParser(prefix, options.secrets)
   let current: readonly ParsedOverride[] = []
-  let secrets = options.secrets ?? NO_SECRETS
   /** The version last read; undefined until the source was read. */
   let version: string | undefined
   let stopPolling: (() => void) | undefined
@@ -63,22 +60,11 @@ export function createLiveOverrides(source: SharedFields, prefix: string, option
     return overrides
   }
 
-  async function parse(fields: Readonly<Record<string, string>>) {
-    const used = secrets
-    const { parsed, bad } = await parseInSlices(fields, prefix, known, used)
-    known = used === secrets ? parsed : recounted(parsed)
-    if (bad.length > 0) onUnreadable(bad.length)
-    return [...known.values()]
+  async function parse(fields: Readonly<Record<string, string>>): Promise<readonly ParsedOverride[]> {
+    const bad = await parser.keep(fields)
+    if (bad > 0) onUnreadable(bad)
+    return parser.kept()
   }
-
-  /** Returns overrides whose callers are counted by the digests of the present secret parts. */
-  const recounted = (overrides: ParsedOverrides): ParsedOverrides =>
-    new Map(
-      [...overrides].map(([field, { override, value }]) => [
-        field,
-        countedAs(override, value, prefix, secrets),
-      ]),
-    )
 
   /** Puts the overrides read, if any, into force, and drops those that have ended. */
   function apply(changed: readonly ParsedOverride[] | undefined): void {
@@ -129,20 +115,13 @@ export function createLiveOverrides(source: SharedFields, prefix: string, option
      */
     async change(set: readonly Override[], removed: readonly Pick<Override, 'caller' | 'name'>[]) {
       await load()
-      const { parsed, bad } = await parseInSlices(await source.read(), prefix, known, secrets)
-      const overrides = [...parsed.values()]
+      const read = await parser.parse(await source.read())
       const changed = new Set([...set, ...removed].map(fieldOf))
-      const others = active(overrides).filter(({ field }) => !changed.has(field))
+      const others = active([...read.parsed.values()]).filter(({ field }) => !changed.has(field))
       const kept = new Set(others.map(({ field }) => field))
-      if (set.length === 0 && kept.size === overrides.length) return
+      if (set.length === 0 && kept.size === read.parsed.size) return
       if (kept.size + set.length > MAX_OVERRIDES) throw new InvalidQuestion(TOO_MANY)
-      const obsolete = [...bad, ...parsed.keys()].filter((field) => !kept.has(field))
-      const fields = new Map<string, string | undefined>(obsolete.map((field) => [field, undefined]))
-      // Those whose fields have the whole values of what became a secret.
-      for (const { field, override } of others)
-        if (!parsed.has(field)) fields.set(field, formatOverride(override))
-      for (const override of set) fields.set(fieldOf(override), formatOverride(override))
-      await source.change(fields, version ?? '')
+      await source.change(changedFields(read, others, set), version ?? '')
       // A reading in progress may have begun before the change.
       await reading?.catch(() => {})
       await load()
@@ -158,17 +137,34 @@ export function createLiveOverrides(source: SharedFields, prefix: string, option
      * not pass meanwhile: 10,000 overrides take about 50 ms.
      */
     setSecrets(parts: ReadonlySet<string>): void {
-      if (secrets.size === parts.size && [...parts].every((part) => secrets.has(part))) return
-      secrets = parts
-      known = recounted(known)
-      current = active([...known.values()])
+      if (!parser.setSecrets(parts)) return
+      current = active(parser.kept())
       putIntoForce()
     },
     close: (): void => stopPolling?.(),
   }
 }
 
-/** Returns the overrides of `some` that are not in `others`; `parseInSlices` keeps unchanged ones. */
+/**
+ * Returns the fields of a source after a change: `set` added, and those of `read` removed that are
+ * not among the `others`, which stay.
+ */
+function changedFields(
+  { parsed, bad }: ReadOverrides,
+  others: readonly ParsedOverride[],
+  set: readonly Override[],
+): Map<string, string | undefined> {
+  const kept = new Set(others.map(({ field }) => field))
+  const obsolete = [...bad, ...parsed.keys()].filter((field) => !kept.has(field))
+  const fields = new Map<string, string | undefined>(obsolete.map((field) => [field, undefined]))
+  // Those whose fields have the whole values of what became a secret.
+  for (const { field, override } of others)
+    if (!parsed.has(field)) fields.set(field, formatOverride(override))
+  for (const override of set) fields.set(fieldOf(override), formatOverride(override))
+  return fields
+}
+
+/** Returns the overrides of `some` that are not in `others`; the parser keeps unchanged ones. */
 function difference(some: readonly ParsedOverride[], others: readonly ParsedOverride[]): readonly Override[] {
   const known = new Set(others.map(({ override }) => override))
   return some.flatMap(({ override }) => (known.has(override) ? [] : [override]))

@@ -20,18 +20,62 @@ export interface ParsedOverride {
 }
 
 /** Overrides by the field that they were parsed from. */
-export type ParsedOverrides = ReadonlyMap<string, ParsedOverride>
+type ParsedOverrides = ReadonlyMap<string, ParsedOverride>
+
+/** The overrides in the fields of a source, and the fields that are unreadable. */
+export interface ReadOverrides {
+  readonly parsed: ParsedOverrides
+  readonly bad: readonly string[]
+}
+
+/**
+ * Creates the parser of the overrides of one source. It keeps those last read, which are parsed
+ * again only if they have changed. Callers are counted by the digests of their `secrets`.
+ */
+export function createOverridesParser(prefix: string, secrets: ReadonlySet<string> = new Set()) {
+  /** The overrides that were read last, also those that have ended. */
+  let known: ParsedOverrides = new Map()
+
+  const recounted = (overrides: ParsedOverrides): ParsedOverrides =>
+    new Map(
+      [...overrides].map(([field, { override, value }]) => [
+        field,
+        countedAs(override, value, prefix, secrets),
+      ]),
+    )
+
+  return {
+    parse: (fields: Readonly<Record<string, string>>): Promise<ReadOverrides> =>
+      parseInSlices(fields, prefix, known, secrets),
+    kept: (): readonly ParsedOverride[] => [...known.values()],
+    /** Parses and keeps the fields of the source; returns how many are unreadable. */
+    async keep(fields: Readonly<Record<string, string>>): Promise<number> {
+      const used = secrets
+      const { parsed, bad } = await parseInSlices(fields, prefix, known, used)
+      // The secrets may have changed meanwhile.
+      known = used === secrets ? parsed : recounted(parsed)
+      return bad.length
+    },
+    /** Counts callers by the digests of other parts from now on; returns false if they are the same. */
+    setSecrets(parts: ReadonlySet<string>): boolean {
+      if (secrets.size === parts.size && [...parts].every((part) => secrets.has(part))) return false
+      secrets = parts
+      known = recounted(known)
+      return true
+    },
+  }
+}
 
 /**
  * Parses the fields of a source like `parseOverrides`, in slices, between which other work is done.
  * An override that is the same in `known` is the same object.
  */
-export async function parseInSlices(
+async function parseInSlices(
   fields: Readonly<Record<string, string>>,
   prefix: string,
   known: ParsedOverrides,
   secrets: ReadonlySet<string>,
-) {
+): Promise<ReadOverrides> {
   const parsed = new Map<string, ParsedOverride>()
   const bad: string[] = []
   function parseField(field: string, value: string, earlier: ParsedOverride | undefined) {
@@ -56,7 +100,7 @@ export async function parseInSlices(
 }
 
 /** Derives what depends on how limits count the caller of an override, whose secret parts become digests. */
-export function countedAs(
+function countedAs(
   override: Override,
   value: string,
   prefix: string,

@@ -1,7 +1,6 @@
 import type { ReloadRecord } from '../admin/overview/source.ts'
 import type { KeptInForce } from '../config/kept/load-or-kept.ts'
-import type { Loaded } from '../config/load.ts'
-import type { Texts } from '../config/texts.ts'
+import type { InForce, Loaded } from '../config/load.ts'
 import type { Config, StoreConfig } from '../config/config.ts'
 import { withLogin } from '../limit/redis/options.ts'
 import type { Log } from '../observe/log.ts'
@@ -19,10 +18,10 @@ export interface Source extends Version {
   /** Set if the files have mistakes, and the configuration of `configuration.keep` is in force. */
   readonly kept?: KeptInForce
   /**
-   * Loads the configuration, and lists the changes since the texts `before`. Rejects with every
+   * Loads the configuration, and lists the changes since `before`. Rejects with every
    * mistake, one per line.
    */
-  load(before: Texts): Promise<Version & Pick<Loaded, 'config' | 'changes'>>
+  load(before: InForce): Promise<Version & Pick<Loaded, 'config' | 'changes'>>
 }
 
 /** `file-change`: reload only if the text, or a file that it names, has changed; `signal`: always. */
@@ -112,7 +111,11 @@ export function createConfiguration(
       if (source === undefined || version === undefined) return
       const before = version
       try {
-        const loaded = await source.load({ text: before.text, teams: before.teams })
+        const loaded = await source.load({
+          text: before.text,
+          teams: before.teams,
+          upstreams: config.upstreams,
+        })
         const { hash, loadMs } = loaded
         const isSame = loaded.content === before.content
         if (isSame && trigger === 'file-change') {

@@ -10,8 +10,9 @@ import { createRouter, isGuarded } from '../downstream/router.ts'
 import { servedHosts } from '../downstream/target.ts'
 import type { GatewayDeps, GatewayRoute } from '../gateway/exchange.ts'
 import { decisionHeaders, draftHeaders } from '../gateway/rate-limit-fields.ts'
+import { settlingOf } from '../gateway/settlement.ts'
 import { encodePart, isPerClient } from '../policy/key.ts'
-import { compileLimit, oncePerCounter, proofQuota } from '../policy/apply.ts'
+import { type CompiledLimit, compileLimit, oncePerCounter, proofQuota } from '../policy/apply.ts'
 import type { Limit } from '../policy/limit.ts'
 import type { Overrides } from '../policy/overrides.ts'
 import { fieldsOf } from '../policy/conditions.ts'
@@ -20,12 +21,15 @@ import { type CompiledRoute, compileRoutes } from '../policy/routes.ts'
 import { createShowPath } from '../policy/shown-path.ts'
 import { wordOf } from '../policy/words.ts'
 import { type Log, throttle } from '../observe/log.ts'
+import { withoutCompression } from '../upstream/request-headers.ts'
 import { createResponseFields } from '../upstream/response-head.ts'
 import type { Forward } from '../upstream/upstream.ts'
 
 /** A route of the configuration, with its limits compiled. */
 type ServedRoute = CompiledRoute<Config['routes'][number]>
 
+/** Maximum unknown plans of tokens that are warned of, each once. */
+const MAX_UNKNOWN_PLANS = 100
 /** Interval of a warning about one limit, in milliseconds. */
 const WARN_MS = 60_000
 
@@ -40,7 +44,7 @@ export function openRoutes(
   log: Log,
   onDroppedField: (upstream: string, field: string) => void,
 ) {
-  const { routes, upstreams, listen, headers, limits, parameters, prefix, clients, metrics } = config
+  const { routes, upstreams, listen, headers, limits, parameters, clients, metrics } = config
   const errorFormats = new Map(upstreams.map(({ name, errors }) => [name, errors]))
   const perClient = limits
     .filter((limit) => isPerClient(limit) && limit.counts === undefined)
@@ -48,75 +52,37 @@ export function openRoutes(
   const warn = ({ name, claim }: Limit) =>
     log.warn({ limit: name, claim: claim?.name }, 'claim of a limit is invalid; default applied')
   const onBadClaim = throttle(warn, WARN_MS, ({ name }) => name, limits.length)
-
-  /** Applies the first live limit of a request whose parts it has; on `respond` routes, the first one per client. */
-  function compileShown({ respond, compiled }: ServedRoute): GatewayRoute['shownQuota'] {
-    const live = (respond === undefined ? compiled : perClient).filter(({ limit }) => !limit.shadow)
-    return (caller, facts) => {
-      const applied = live.map(({ apply }) => apply(caller, facts, Date.now()))
-      return oncePerCounter(applied.filter((quota) => quota !== undefined && 'key' in quota))[0]
-    }
-  }
-
-  /**
-   * Compiles the quota of a proof, in the hash slot of the limits, so that a cluster decides both
-   * at once. All replays of a proof must have the same key: they may come from another address,
-   * with other header fields.
-   */
-  function compileProof({ limits: [first] }: ServedRoute): GatewayRoute['proofQuota'] {
-    const read =
-      first && !isVariable(first.per[0])
-        ? partReader(first.per[0]!, first.parameters ?? parameters)
-        : undefined
-    return ({ id, windowMs }, caller, facts) =>
-      proofQuota(prefix, read?.(caller, facts) ?? encodePart(caller.client!), id, windowMs)
-  }
-
-  const requestId = headers.requestId.toLowerCase()
-  const counted = fieldsOf(limits)
-  const askedFields = createRequestFields({ requestId, counted, identity: [], callers: [] })
-  const fields = new Map(
-    upstreams.map(({ name, identityHeaders, callerHeaders, host, origins }) => {
-      const identity = [...identityHeaders, listen.clientCertificate].map((field) => field.toLowerCase())
-      const callers = callerHeaders.map((field) => field.toLowerCase())
-      const accepted = new Set([...identity, ...callers])
-      const own = counted.filter((field) => !isCallerField(field) || accepted.has(field))
-      const onDrop = (field: string) => onDroppedField(name, field)
-      const ownHost = host ?? (new URL(origins[0]!).host || 'localhost')
-      return [
-        name,
-        createRequestFields({ requestId, counted: own, identity, callers, host, ownHost, onDrop }),
-      ]
-    }),
+  const onUnknownPlan = throttle(
+    (plan: string) => log.warn({ plan }, 'plan of a token is unknown; the limits of the file apply'),
+    Number.POSITIVE_INFINITY,
+    (plan) => plan,
+    MAX_UNKNOWN_PLANS,
   )
 
-  /** Compiled settings of `cors`, by their JSON. */
-  const compiledCors = new Map<string, Cors>()
-  function compileCors(settings: CorsSettings | undefined): Cors | undefined {
-    if (settings === undefined) return undefined
-    const key = JSON.stringify(settings)
-    const cors = compiledCors.get(key) ?? createCors(settings, headers.requestId)
-    compiledCors.set(key, cors)
-    return cors
-  }
-
+  const { fields, askedFields } = fieldsOfUpstreams(config, onDroppedField)
+  const compileCors = createCorsCompiler(headers.requestId)
   const listed = new Set(clients.map(({ caller }) => caller))
   const labelOf = (client = ''): string => (listed.has(client) ? client : OTHER_CLIENTS)
   const clientLabel = metrics.clients === 'listed' ? labelOf : undefined
-  const serve = (route: ServedRoute): GatewayRoute => ({
-    ...route,
-    countsByIp: route.limits.some(({ per }) => per.some((part) => wordOf(part).from === 'connection')),
-    fields: fields.get(route.upstream ?? '') ?? askedFields,
-    labelsText: route.labels && JSON.stringify(route.labels),
-    clientLabel,
-    forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
-    errorFormat: isGuarded(route) ? 'oauth' : (errorFormats.get(route.upstream ?? '') ?? 'problem'),
-    cors: compileCors(route.cors),
-    shownQuota: compileShown(route),
-    proofQuota: compileProof(route),
-  })
+  function serve(route: ServedRoute): GatewayRoute {
+    const settling = settlingOf(route.limits)
+    const own = fields.get(route.upstream ?? '') ?? askedFields
+    return {
+      ...route,
+      countsByIp: route.limits.some(({ per }) => per.some((part) => wordOf(part).from === 'connection')),
+      fields: settling?.readsBody === true ? withoutCompression(own) : own,
+      labelsText: route.labels && JSON.stringify(route.labels),
+      clientLabel,
+      forward: route.upstream === undefined ? undefined : forwards.get(route.upstream)!,
+      errorFormat: isGuarded(route) ? 'oauth' : (errorFormats.get(route.upstream ?? '') ?? 'problem'),
+      cors: compileCors(route.cors),
+      settling,
+      shownQuota: shownQuotaOf(route.respond === undefined ? route.compiled : perClient),
+      proofQuota: proofQuotaOf(route, config),
+    }
+  }
   const showPath = createShowPath(routes, parameters)
-  const served = compileRoutes(routes, { ...config, overrides, onBadClaim }).map(serve)
+  const served = compileRoutes(routes, { ...config, overrides, onBadClaim, onUnknownPlan }).map(serve)
   return {
     match: createRouter(served, config.teams),
     ...servedHosts(routes, listen.hosts),
@@ -129,6 +95,70 @@ export function openRoutes(
     errorFormatOf: hostErrorFormats(served),
     documentation: config.errors.documentation,
     rateLimitHeaders: headers.draft === 'none' ? decisionHeaders : withDraftHeaders,
+  }
+}
+
+/**
+ * Returns the function that applies the first live limit of a request whose parts it has. The
+ * limits of a route that responds itself are those per client.
+ */
+function shownQuotaOf(limits: readonly CompiledLimit[]): GatewayRoute['shownQuota'] {
+  const live = limits.filter(({ limit }) => !limit.shadow)
+  return (caller, facts) => {
+    const applied = live.map(({ apply }) => apply(caller, facts, Date.now()))
+    return oncePerCounter(applied.filter((quota) => quota !== undefined && 'key' in quota))[0]
+  }
+}
+
+/**
+ * Returns the function that makes the quota of a proof, in the hash slot of the route's limits, so
+ * that a cluster decides both at once. All replays of a proof must have the same key: they may come
+ * from another address, with other header fields.
+ */
+function proofQuotaOf({ limits: [first] }: ServedRoute, config: Config): GatewayRoute['proofQuota'] {
+  const { prefix, parameters } = config
+  const part = first?.per[0]
+  const read =
+    part === undefined || isVariable(part) ? undefined : partReader(part, first!.parameters ?? parameters)
+  return ({ id, windowMs }, caller, facts) =>
+    proofQuota(prefix, read?.(caller, facts) ?? encodePart(caller.client!), id, windowMs)
+}
+
+/** Creates the readers of header fields: of requests to each upstream by its name, and of those that a proxy asks about. */
+function fieldsOfUpstreams(
+  { upstreams, listen, headers, limits, keys }: Config,
+  onDroppedField: (upstream: string, field: string) => void,
+) {
+  const requestId = headers.requestId.toLowerCase()
+  const key = keys && { field: keys.field.toLowerCase(), forward: keys.forward }
+  const counted = fieldsOf(limits)
+  const askedFields = createRequestFields({ requestId, key, counted, identity: [], callers: [] })
+  const fields = new Map(
+    upstreams.map(({ name, identityHeaders, callerHeaders, host, origins }) => {
+      const identity = [...identityHeaders, listen.clientCertificate].map((field) => field.toLowerCase())
+      const callers = callerHeaders.map((field) => field.toLowerCase())
+      const accepted = new Set([...identity, ...callers])
+      const own = counted.filter((field) => !isCallerField(field) || accepted.has(field))
+      const onDrop = (field: string) => onDroppedField(name, field)
+      const ownHost = host ?? (new URL(origins[0]!).host || 'localhost')
+      return [
+        name,
+        createRequestFields({ requestId, key, counted: own, identity, callers, host, ownHost, onDrop }),
+      ]
+    }),
+  )
+  return { fields, askedFields }
+}
+
+/** Creates the compiler of settings of `cors`, which routes share: equal settings are compiled once. */
+function createCorsCompiler(requestIdField: string) {
+  const compiled = new Map<string, Cors>()
+  return (settings: CorsSettings | undefined): Cors | undefined => {
+    if (settings === undefined) return undefined
+    const key = JSON.stringify(settings)
+    const cors = compiled.get(key) ?? createCors(settings, requestIdField)
+    compiled.set(key, cors)
+    return cors
   }
 }
 

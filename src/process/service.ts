@@ -69,7 +69,7 @@ export async function buildService(
   let isClosing = false
 
   const parts = await openLastingParts(started, () => config, output, metrics, clock)
-  const { shown, opened, limiter, activity, lastMinute } = parts
+  const { shown, opened, limiter, reserves, activity, lastMinute } = parts
   const { store, overrides } = opened
   const resources = createResources()
   const { wire, loadIssuerKeys } = createWiring(resources, {
@@ -77,6 +77,7 @@ export async function buildService(
     metrics,
     opened,
     limiter,
+    reserves,
     failures: createFailures(metrics),
     trace: parts.tracing?.begin,
     observe: parts.observe,
@@ -109,6 +110,7 @@ export async function buildService(
     config: () => config,
     overrides,
     store,
+    reserves,
     activity,
     log,
     callerText: shown.callerText,

@@ -22,9 +22,9 @@ export interface TokenCheck {
   readonly check: string
   /** `unknown`: not checked, as something that it needs is missing. */
   readonly result: 'ok' | 'failed' | 'unknown'
-  /** What the token has. */
+  /** The value in the token. */
   readonly value: string
-  /** What is accepted, or the reason of the result. */
+  /** The accepted values, or the reason of the result. */
   readonly accepted: string
 }
 
@@ -138,8 +138,8 @@ function timeOf(seconds: unknown, nowMs: number): string {
 }
 
 /**
- * Has the gateway's own `readClaims` judge one claim of a token, or its absence, beside claims that
- * it accepts.
+ * Has the gateway's own `readClaims` judge one claim of a token, or its absence, together with claims
+ * that it accepts.
  */
 function judge(claims: JsonObject, name: string, rules: ClaimRules) {
   const { issuer, audience, clientClaim } = rules

@@ -4,7 +4,7 @@ import type { Jws } from '../authenticate/jose/jws.ts'
 import { type KeySet, lacksKey, loadKeys } from '../authenticate/jose/key-set.ts'
 import type { Tokens } from '../config/config.ts'
 import { toError } from '../runtime/to-error.ts'
-import { keysFrom } from './open-authentication.ts'
+import { keysFrom } from './open-issuers.ts'
 import { okIf, type TokenCheck } from './token-checks.ts'
 
 /** A set that stands for keys that were not fetched. Every signature passes, so that the claims decide. */

@@ -10,7 +10,9 @@ import type { Log } from '../observe/log.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { Status } from '../observe/status.ts'
 import { createForward, type Forward, type Upstream } from '../upstream/upstream.ts'
-import { createAuthentication, type LoadedKeys } from './open-authentication.ts'
+import { openKeys } from './open-api-keys.ts'
+import { createGuards } from './open-guards.ts'
+import { createIssuers, type LoadedKeys } from './open-issuers.ts'
 import { declareSeries } from './declared-series.ts'
 import type { OpenedStore } from './open-store.ts'
 import { everyRouteNeedsStore } from '../policy/without-store.ts'
@@ -23,7 +25,7 @@ const MAX_FIELD = 64
 /** The parts that outlive a reload. */
 interface Parts extends Pick<
   GatewayDeps,
-  'limiter' | 'trace' | 'observe' | 'onIgnoredForwardedFor' | 'onSeveralCertificates'
+  'limiter' | 'reserves' | 'trace' | 'observe' | 'onIgnoredForwardedFor' | 'onSeveralCertificates'
 > {
   readonly log: Log
   readonly metrics: Metrics
@@ -50,7 +52,8 @@ export interface Wired extends Pick<GatewayDeps, 'peers'> {
 export function createWiring(resources: Resources, parts: Parts) {
   const { log, metrics, opened, failures, isClosing, ...kept } = parts
   const { store, overrides } = opened
-  const { loadIssuerKeys, openIssuers, openGuards } = createAuthentication(resources, log, metrics)
+  const { loadIssuerKeys, openIssuers } = createIssuers(resources, log, metrics)
+  const openGuards = createGuards(resources, log)
   const pool = resources.createPool<Upstream, Forward>()
 
   function openUpstream(settings: Upstream): Forward {
@@ -75,7 +78,7 @@ export function createWiring(resources: Resources, parts: Parts) {
     const issuers = openIssuers(config, loadedKeys)
     const needsStore = everyRouteNeedsStore(config.routes, config.store)
     function notReadyReason(): string | undefined {
-      const issuer = issuers.awaited()
+      const issuer = issuers.withoutKeys()
       if (issuer !== undefined) return `the keys of the issuer ${issuer} are not read yet`
       return opened.notReadyReason(needsStore)
     }
@@ -89,6 +92,7 @@ export function createWiring(resources: Resources, parts: Parts) {
       certificateField: config.listen.clientCertificate.toLowerCase(),
       failures: config.failures && failures(config.failures),
       authenticate: issuers.authenticate,
+      keys: openKeys(config, issuers.authenticate),
       guards: openGuards(config),
       usage,
     }

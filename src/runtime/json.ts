@@ -27,14 +27,19 @@ const UNSOUND = /[\p{Surrogate}\p{Cc}]/u
 export const isName = (value: unknown): value is string =>
   typeof value === 'string' && value !== '' && !UNSOUND.test(value)
 
+const BEGINS_OBJECT = /^[\t\n\r ]*\{/
+
 /**
- * Parses a JSON object in UTF-8; returns undefined for anything else. The last duplicate member
- * counts (RFC 7519 section 4).
+ * Parses a JSON object in UTF-8; returns undefined for anything else, at once if it does not begin as
+ * one: the error of the parser costs more than a line of a log. The last duplicate member counts
+ * (RFC 7519 section 4).
  */
 export function parseObject(json: string | Buffer | undefined): JsonObject | undefined {
   if (json === undefined || (typeof json !== 'string' && !isUtf8(json))) return undefined
+  const text = json.toString()
+  if (!BEGINS_OBJECT.test(text)) return undefined
   try {
-    const value: unknown = JSON.parse(json.toString())
+    const value: unknown = JSON.parse(text)
     return isObject(value) ? value : undefined
   } catch {
     return undefined

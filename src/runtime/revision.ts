@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { IS_SOURCE, packageFile } from './package.ts'
 
-/** What a build writes, and a branch or a commit of Git: no character that a label or a line must escape. */
+/** The text of a build, or of a branch or commit of Git: no character that a label or a line must escape. */
 const REVISION_TEXT = /^[\w.-]{1,64}$/
 
 /** Returns the text of a file of the package without the line feed at its end; undefined if it cannot be read. */

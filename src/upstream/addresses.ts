@@ -1,6 +1,7 @@
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls, createSecureContext } from 'node:tls'
 import { Health, type HealthOptions } from '../health.ts'
+import { toError } from '../runtime/to-error.ts'
 import { createLookup, type Resolve } from './lookup.ts'
 
 /** Returns what is called when an address, such as `http://data.internal:4000`, goes down or up. */
@@ -117,6 +118,6 @@ export const noConnection = (ms: number): Error => new Error(`no connection with
 function failureOf({ errored: error }: Socket): Error {
   if (error === null) return new Error('closed before it was connected')
   // Node's error for a name with several addresses has an empty message.
-  const errors = error instanceof AggregateError ? (error.errors as Error[]) : [error]
-  return new Error(errors.map(({ message }) => message).join(', '), { cause: error })
+  const errors: readonly unknown[] = error instanceof AggregateError ? error.errors : [error]
+  return new Error(errors.map((one) => toError(one).message).join(', '), { cause: error })
 }

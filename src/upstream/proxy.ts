@@ -1,13 +1,14 @@
 /**
- * http-proxy ends here, and the gateway begins: `createSend` leads in; `addRequest` (sockets),
- * `pipe` (bodies), `proxyRes` and `error` lead out.
+ * The boundary to http-proxy: the gateway calls it by `createSend`, and it calls the gateway by
+ * `addRequest` (sockets), `pipe` (bodies), `proxyRes` and `error`.
  */
 import type { ClientRequest, IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
 import { BODILESS, type BodyLength, mayBeUnread } from '../downstream/framing.ts'
-import { createProxyServer } from '../runtime/http-proxy.ts'
+import { createProxyServer, type Proxied } from '../runtime/http-proxy.ts'
 import { completeHead } from '../runtime/node-http.ts'
 import { authenticatesConnection } from './bound-schemes.ts'
-import type { PooledSocket } from './connections.ts'
+import { requestOf } from './connection.ts'
 import type { Outgoing } from './request-headers.ts'
 import { ignore, type UpstreamRequest } from './request.ts'
 import { streamResponse } from './response.ts'
@@ -18,10 +19,10 @@ const OPEN = { destroyed: false }
 const ENDED = { finished: true }
 
 /** Returns the request for http-proxy, with the method and the fields that the gateway chose. */
-function toProxied(owner: UpstreamRequest) {
+function toProxied(owner: UpstreamRequest): Proxied<UpstreamRequest> {
   const { request, outgoing } = owner
   const headers = framingOf(request, outgoing)
-  // http-proxy listens for errors of the caller's request, which `UpstreamRequest` handles.
+  // `UpstreamRequest` handles errors of the caller's request.
   return { owner, method: request.method, headers, socket: OPEN, on: ignore, pipe }
 }
 
@@ -47,27 +48,25 @@ function needsOwnConnection({ method, headers }: IncomingMessage, bodyLength: Bo
   return mayBeUnread(method, bodyLength) || authenticatesConnection(headers.authorization)
 }
 
-type Proxied = ReturnType<typeof toProxied>
-
-function pipe(this: Proxied, clientRequest: ClientRequest): void {
+function pipe(this: Proxied<UpstreamRequest>, clientRequest: ClientRequest): void {
   const { request, streamed, body } = this.owner
   if (streamed) request.pipe(clientRequest)
   else clientRequest.end(body)
 }
 
 /** Refuses a 101 that the gateway did not ask for (RFC 9110 section 15.2.2). */
-function refuseUpgrade(_: IncomingMessage, socket: PooledSocket): void {
-  const { owner } = socket
+function refuseUpgrade(_: IncomingMessage, socket: Socket): void {
+  const owner = requestOf(socket)
   socket.destroy()
-  owner!.onError(new Error('the upstream switched protocols unasked'))
+  owner?.onError(new Error('the upstream switched protocols unasked'))
 }
 
 /** Opens the WebSocket that a handshake asked for. */
-function acceptUpgrade(incoming: IncomingMessage, socket: PooledSocket, head: Buffer): void {
-  openTunnel(incoming, socket, head, socket.owner!)
+function acceptUpgrade(incoming: IncomingMessage, socket: Socket, head: Buffer): void {
+  const owner = requestOf(socket)
+  if (owner === undefined) socket.destroy()
+  else openTunnel(incoming, socket, head, owner)
 }
-
-const ownerOf = (proxied: unknown): UpstreamRequest => (proxied as Proxied).owner
 
 interface SendOptions {
   readonly protocol: string
@@ -79,15 +78,13 @@ interface SendOptions {
 
 /** Sends requests to an upstream by http-proxy, over the sockets of `UpstreamRequest`. */
 export function createSend({ protocol, path, maxHeaderSize }: SendOptions) {
-  const options = {
-    // Read by `requestOptions`.
+  const proxy = createProxyServer<UpstreamRequest>({
     maxHeaderSize,
-    // http-proxy reads only the protocol: the sockets of `addRequest` have the address.
     target: { protocol, host: 'upstream', port: 0 },
     agent: {
       protocol,
       keepAlive: true,
-      addRequest(clientRequest: ClientRequest, { owner }: Proxied) {
+      addRequest(clientRequest, { owner }) {
         // Without a limit: Node.js would drop the fields beyond it silently. Its limit of the head's size stays.
         clientRequest.maxHeadersCount = 0
         const { request, outgoing } = owner
@@ -98,13 +95,11 @@ export function createSend({ protocol, path, maxHeaderSize }: SendOptions) {
         clientRequest.on('upgrade', isHandshake ? acceptUpgrade : refuseUpgrade)
         owner.onRequest(clientRequest)
       },
-    } as never,
+    },
     selfHandleResponse: true,
-  }
-  const proxy = createProxyServer(options)
-  proxy.on('proxyRes', (incoming, request) => streamResponse(incoming, ownerOf(request)))
-  proxy.on('error', (error, request) => ownerOf(request).onError(error))
+  })
+  proxy.on('proxyRes', (incoming, { owner }) => streamResponse(incoming, owner))
+  proxy.on('error', (error, { owner }) => owner.onError(error))
 
-  return (upstreamRequest: UpstreamRequest): void =>
-    proxy.web(toProxied(upstreamRequest) as never, ENDED as never)
+  return (upstreamRequest: UpstreamRequest): void => proxy.web(toProxied(upstreamRequest), ENDED)
 }

@@ -4,6 +4,7 @@ import { certificateField } from '../downstream/client-certificate.ts'
 import { firstOf, type PublicUrl, publicPort } from '../downstream/public-url.ts'
 import { namedByConnection, nameSet, type RequestFields } from '../downstream/request-fields.ts'
 import type { AddedFields } from './response-head.ts'
+import type { ResponseReader } from './response-reader.ts'
 
 /** A request as it is sent to an upstream, and what its response gets. */
 export interface Outgoing extends AddedFields {
@@ -20,6 +21,8 @@ export interface Outgoing extends AddedFields {
   readonly caller: string
   /** True if the request opens a WebSocket. */
   readonly isHandshake: boolean
+  /** Reads the response; undefined if it is only streamed. */
+  readonly reader: ResponseReader | undefined
 }
 
 /** A received request, and the facts about it that the gateway reports to the upstream. */
@@ -33,7 +36,7 @@ export interface Received {
   readonly trusted: boolean
 }
 
-/** The fields in which proxies tell the URL that the caller used. */
+/** Fields in which proxies report the URL that the caller used. */
 const OF_PUBLIC_URL = nameSet('x-forwarded-host x-forwarded-port x-forwarded-prefix x-forwarded-proto')
 
 function publicUrlFields({ scheme, host, port, prefix }: PublicUrl): string {
@@ -41,28 +44,42 @@ function publicUrlFields({ scheme, host, port, prefix }: PublicUrl): string {
   return prefix === '' ? fields : `${fields}\r\nx-forwarded-prefix: ${prefix}`
 }
 
-/** Returns what a trusted proxy has not told of the URL that the caller used: by Host, and TLS of the socket. */
+/** Returns the parts of the caller's URL that a trusted proxy has not reported: by Host, and TLS of the socket. */
 function seenUrlFields(
   fields: Readonly<Record<string, string | string[] | undefined>>,
   { headers, socket }: Received['request'],
   trusted: boolean,
 ): string {
-  const told = (name: string) => (trusted ? fields[name]?.toString() : undefined)
-  const scheme = told('x-forwarded-proto')
-  const host = told('x-forwarded-host')
+  const reported = (name: string) => (trusted ? fields[name]?.toString() : undefined)
+  const scheme = reported('x-forwarded-proto')
+  const host = reported('x-forwarded-host')
   const own = 'encrypted' in socket ? 'https' : 'http'
   let missing = ''
-  if (told('x-forwarded-port') === undefined)
+  if (reported('x-forwarded-port') === undefined)
     missing += `\r\nx-forwarded-port: ${publicPort(firstOf(host) ?? headers.host ?? '', firstOf(scheme) ?? own)}`
   if (scheme === undefined) missing += `\r\nx-forwarded-proto: ${own}`
   if (host === undefined && headers.host !== undefined) missing += `\r\nx-forwarded-host: ${headers.host}`
   return missing
 }
 
+/** A field that the gateway sets in place of the caller's. */
+const ACCEPT_ENCODING = 'accept-encoding'
+/**
+ * Asks for a response that is not compressed, as text for `completeHead`. Without the field, a
+ * server may compress it (RFC 9110 section 12.5.3).
+ */
+export const UNCOMPRESSED = `\r\n${ACCEPT_ENCODING}: identity`
+
+/** Returns the fields of a request whose caller's `Accept-Encoding` is replaced. */
+export const withoutCompression = (fields: RequestFields): RequestFields => ({
+  ...fields,
+  actionOf: (name) => (name === ACCEPT_ENCODING ? 'replace' : fields.actionOf(name)),
+})
+
 /**
  * Returns the request's fields as the upstream gets them, without those that frame the body, as
  * text for `completeHead`: Node.js has parsed them, so they are well formed. `idField` is that of
- * the request id. `publicUrl` replaces what the request and trusted proxies tell of the URL that
+ * the request id. `publicUrl` replaces what the request and trusted proxies say of the URL that
  * the caller used.
  */
 export function requestHeaders(

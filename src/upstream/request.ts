@@ -57,12 +57,12 @@ export class UpstreamRequest {
   /** Bytes of the response body that were forwarded; written by `streamResponse`. */
   bytes = 0
   /**
-   * `body`: until it is complete or fills a first buffer. `slot`: in the queue. The last three are
-   * set by connections.ts.
+   * `body`: until it is complete or fills a first buffer. `slot`: in the queue (wait-queue.ts). The
+   * last two are set by connections.ts and connection.ts.
    */
-  waitsFor: 'body' | 'slot' | 'connection' | 'response' = 'body'
-  /** The value of `awaited` when the caller disconnected. */
-  leftWaitingFor: UpstreamRequest['awaited']
+  stage: 'body' | 'slot' | 'connection' | 'response' = 'body'
+  /** The value of `waitsFor` when the caller disconnected. */
+  waitedFor: UpstreamRequest['waitsFor']
   /** True if it asked for a socket before its body was complete, which it still is not. */
   uploading = false
   /** True while the caller and the upstream exchange bytes of a WebSocket. */
@@ -80,12 +80,13 @@ export class UpstreamRequest {
   isBodiless = false
   /** Index in the list of timeouts. */
   index = -1
+  /** Bytes of its body that have come, if it is streamed. */
+  streamedBytes = 0
   /** `performance.now()` at its last progress. */
   silentSince = performance.now()
 
   readonly #onEnd: OnRequestEnd
   #upstreamResponse: IncomingMessage | undefined
-  #received = 0
 
   constructor(backend: Backend, response: ServerResponse, outgoing: Outgoing, onEnd: OnRequestEnd) {
     const { req: request } = response
@@ -131,14 +132,14 @@ export class UpstreamRequest {
   }
 
   /** True if the rest of its body is to come from the caller, and the upstream accepts more of it. */
-  get waitsForCaller(): boolean {
+  get lacksBody(): boolean {
     return this.streamed && !this.request.complete && this.clientRequest?.writableNeedDrain !== true
   }
 
   /** The current wait: `body` only while the caller sends; undefined before the request begins. */
-  get awaited(): 'body' | 'slot' | 'connection' | 'response' | undefined {
-    if (this.waitsForCaller) return 'body'
-    return this.waitsFor === 'body' ? undefined : this.waitsFor
+  get waitsFor(): 'body' | 'slot' | 'connection' | 'response' | undefined {
+    if (this.lacksBody) return 'body'
+    return this.stage === 'body' ? undefined : this.stage
   }
 
   /** Sends it; a body that is complete by now, as small ones mostly are, in one write and without stream events. */
@@ -153,7 +154,7 @@ export class UpstreamRequest {
     request.on('end', () => {
       if (this.settled) return
       this.silentSince = performance.now()
-      if (this.waitsFor === 'body') this.backend.acquire(this)
+      if (this.stage === 'body') this.backend.acquire(this)
       else this.backend.uploaded(this)
     })
     onBodyAborted(request, (reason) => {
@@ -212,16 +213,16 @@ export class UpstreamRequest {
 
   /** Ends it if it has made no progress for its timeout, unless it waits for the caller. */
   checkProgress(now: number): void {
-    const { response, waitsFor, backend } = this
+    const { response, stage, backend } = this
     const { timeoutMs = backend.timeoutMs } = this.outgoing
     if (this.isLeaving || now - this.silentSince < timeoutMs) return
     // `listen.requestTimeout` applies to a caller that is still sending.
-    if (this.headAt === undefined && this.waitsForCaller) return
+    if (this.headAt === undefined && this.lacksBody) return
     // `resetSlowReaders` applies to a caller that does not read.
     const isUnread = response.socket?.writableNeedDrain === true
     if (response.headersSent && (isUnread || response.writableEnded)) return
-    if (waitsFor === 'slot') this.failBusy()
-    else if (waitsFor === 'connection') this.failGateway(noConnection(timeoutMs))
+    if (stage === 'slot') this.failBusy()
+    else if (stage === 'connection') this.failGateway(noConnection(timeoutMs))
     else {
       const cause = new Error(`silent for ${timeoutMs} ms`)
       this.failAddress(cause)
@@ -241,12 +242,12 @@ export class UpstreamRequest {
   }
 
   #onBody(chunk: Buffer): void {
-    this.#received += chunk.length
+    this.streamedBytes += chunk.length
     this.silentSince = performance.now()
-    if (this.#received > this.outgoing.maxBody) this.fail(tooLarge(this.outgoing.maxBody))
+    if (this.streamedBytes > this.outgoing.maxBody) this.fail(tooLarge(this.outgoing.maxBody))
     // Acquire a socket once the body fills the first buffer. A slow sender of a smaller body holds
     // none until the body is complete.
-    else if (this.waitsFor === 'body' && !this.settled && this.clientRequest!.writableNeedDrain) {
+    else if (this.stage === 'body' && !this.settled && this.clientRequest!.writableNeedDrain) {
       this.uploading = true
       this.backend.acquire(this)
     }
@@ -265,9 +266,9 @@ export class UpstreamRequest {
   settle(outcome: NonNullable<UpstreamRequest['outcome']>): void {
     if (this.settled) return
     this.outcome = outcome
-    if (outcome === 'left') this.leftWaitingFor = this.awaited
+    if (outcome === 'left') this.waitedFor = this.waitsFor
     this.backend.timeouts.delete(this)
-    if (this.waitsFor === 'slot') this.backend.leave(this)
+    if (this.stage === 'slot') this.backend.leave(this)
     // An upstream that answers early need not read the rest of the request.
     if (outcome !== 'answered' || !this.request.complete || !this.clientRequest?.writableFinished) {
       this.clientRequest?.destroy()

@@ -62,7 +62,7 @@ export interface AddedFields {
   /** The request id of a response that has none. */
   readonly requestId: string
   readonly responseFields: ResponseFields
-  /** On a route with `cors`, its fields for the origin of the request. */
+  /** The fields of `cors` for the origin of the request, on a route that has it. */
   readonly cors?: CorsFields | undefined
 }
 

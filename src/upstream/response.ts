@@ -17,27 +17,39 @@ const CUT = new Error('the answer was cut')
 export function streamResponse(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
   const { request, clientRequest, outgoing } = upstreamRequest
   const { statusCode: status = 0, httpVersionMajor, rawHeaders } = incoming
-  const head = readResponseHead(rawHeaders, status, outgoing)
-  const coding = head.transferEncoding
-  let fault: string | undefined
-  if (status < 200) fault = `the upstream answered ${status} unasked`
-  else if (httpVersionMajor !== 1) fault = `the upstream answered in HTTP/${httpVersionMajor}`
-  // The request had no TE field, so chunked is the only coding allowed (RFC 9112 section 7.4).
-  else if (coding !== undefined && coding.toLowerCase() !== 'chunked')
-    fault = `the upstream answered in the coding ${coding.slice(0, 100)}`
   if (upstreamRequest.settled) return
+  const head = readResponseHead(rawHeaders, status, outgoing)
+  const fault = faultOf(status, httpVersionMajor, head.transferEncoding)
   if (fault !== undefined) return upstreamRequest.onError(new Error(fault))
-  const isBodiless = request.method === 'HEAD' || status === 204 || status === 304
-  upstreamRequest.isBodiless = isBodiless
-  // The announced body may still come, and would be parsed as the next response.
-  if (isBodiless && (coding || head.contentLength! > 0)) clientRequest!.shouldKeepAlive = false
-  // A server that refuses a request may not have read its body, in which the next request would begin.
-  if (status >= 400 && outgoing.bodyLength !== 0) clientRequest!.shouldKeepAlive = false
-  // The next request could be another caller's.
-  if (head.isConnectionBound) clientRequest!.shouldKeepAlive = false
+  upstreamRequest.isBodiless = request.method === 'HEAD' || status === 204 || status === 304
+  if (endsConnection(status, head, upstreamRequest)) clientRequest!.shouldKeepAlive = false
   upstreamRequest.onHead(incoming, head.keepAliveMs)
   // The head waits for the bytes that come with it: if they are malformed, a 502 is still possible.
   callAtIterationEnd(() => begin(incoming, upstreamRequest, head))
+}
+
+/** Returns why a response cannot be forwarded; undefined if it can. */
+function faultOf(status: number, httpVersionMajor: number, coding: string | undefined): string | undefined {
+  if (status < 200) return `the upstream answered ${status} unasked`
+  if (httpVersionMajor !== 1) return `the upstream answered in HTTP/${httpVersionMajor}`
+  // The request had no TE field, so chunked is the only coding allowed (RFC 9112 section 7.4).
+  if (coding !== undefined && coding.toLowerCase() !== 'chunked')
+    return `the upstream answered in the coding ${coding.slice(0, 100)}`
+  return undefined
+}
+
+/** True if no request may follow on the connection of a response. */
+function endsConnection(
+  status: number,
+  { contentLength = 0, transferEncoding, isConnectionBound }: ResponseHead,
+  { isBodiless, outgoing }: UpstreamRequest,
+): boolean {
+  // The announced body may still come, and would be parsed as the next response.
+  if (isBodiless && (transferEncoding !== undefined || contentLength > 0)) return true
+  // A server that refuses a request may not have read its body, in which the next request would begin.
+  if (status >= 400 && outgoing.bodyLength !== 0) return true
+  // The next request could be another caller's.
+  return isConnectionBound
 }
 
 /**
@@ -47,7 +59,8 @@ export function streamResponse(incoming: IncomingMessage, upstreamRequest: Upstr
 function begin(incoming: IncomingMessage, upstreamRequest: UpstreamRequest, head: ResponseHead) {
   const { response } = upstreamRequest
   if (!incoming.complete && incoming.destroyed) return upstreamRequest.onError(incoming.errored ?? CUT)
-  if (upstreamRequest.settled || !writeHead(incoming, upstreamRequest, head)) return
+  if (upstreamRequest.settled) return
+  if (!writeHead(incoming, upstreamRequest, readBy(incoming, upstreamRequest, head))) return
   if (upstreamRequest.isBodiless) {
     // These responses have no body; ignore what the upstream sends after the head.
     response.end()
@@ -55,6 +68,7 @@ function begin(incoming: IncomingMessage, upstreamRequest: UpstreamRequest, head
   } else if (incoming.complete) {
     const body = (incoming.read() as Buffer | null) ?? NO_BODY
     upstreamRequest.bytes = body.length
+    upstreamRequest.outgoing.reader?.readChunk(body)
     if (body.length === head.contentLength && body.length <= MAX_TEXT)
       endWithBody(response, body.toString('latin1'))
     else response.end(body)
@@ -63,6 +77,16 @@ function begin(incoming: IncomingMessage, upstreamRequest: UpstreamRequest, head
     // Emits the bytes that have come, which are sent with the head.
     if (incoming.read() === null) response.flushHeaders()
   }
+}
+
+/** Returns the head with the fields of limits that its reader knows. */
+function readBy(
+  { rawHeaders, statusCode: status = 0 }: IncomingMessage,
+  { outgoing, isBodiless }: UpstreamRequest,
+  head: ResponseHead,
+): ResponseHead {
+  const rateLimit = outgoing.reader?.readHead(status, rawHeaders, isBodiless)
+  return rateLimit === undefined ? head : readResponseHead(rawHeaders, status, { ...outgoing, rateLimit })
 }
 
 /** Returns false if the head holds something that cannot be sent. */
@@ -83,7 +107,8 @@ function writeHead(incoming: IncomingMessage, upstreamRequest: UpstreamRequest, 
 }
 
 function streamBody(incoming: IncomingMessage, upstreamRequest: UpstreamRequest): void {
-  const { response } = upstreamRequest
+  const { response, outgoing } = upstreamRequest
+  const { reader } = outgoing
   incoming.on('error', (error) => upstreamRequest.onError(error))
   incoming.on('close', () => {
     if (!incoming.complete) upstreamRequest.onError(CUT)
@@ -92,6 +117,7 @@ function streamBody(incoming: IncomingMessage, upstreamRequest: UpstreamRequest)
     upstreamRequest.silentSince = performance.now()
     if (upstreamRequest.settled) return
     upstreamRequest.bytes += chunk.length
+    reader?.readChunk(chunk)
     if (response.write(chunk)) return
     incoming.pause()
     response.once('drain', () => {

@@ -10,7 +10,7 @@ const TICK_MS = 40
  * - `timeout` of the upstream or the route (30 s): without a head 504, without a free socket 503, while connecting 502;
  *   between the bytes of a body, the response is cut.
  * - `connectTimeout` (2 s) of each address (addresses.ts): the next address, then 502.
- * - A full queue (connections.ts): 503 at once.
+ * - A full queue (wait-queue.ts): 503 at once.
  * - `SLOW_READER_MS` (200 s) of a caller that reads nothing (server.ts): its socket is closed.
  * - `listen.requestTimeout` (60 s) of a caller that stops sending, or sends too slowly (slow-uploads.ts): 408.
  */
@@ -38,9 +38,9 @@ export function createTimeouts() {
       let waiting = 0
       let oldestMs = 0
       let webSockets = 0
-      requests.forEach(({ headAt, awaited, silentSince, isSwitched }) => {
+      requests.forEach(({ headAt, waitsFor, silentSince, isSwitched }) => {
         if (isSwitched) webSockets++
-        if (headAt !== undefined || awaited !== 'response') return
+        if (headAt !== undefined || waitsFor !== 'response') return
         waiting++
         oldestMs = Math.max(oldestMs, now - silentSince)
       })

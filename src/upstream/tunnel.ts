@@ -24,7 +24,7 @@ export function openTunnel(
     upstream.destroy()
     // No fault of the address: callers choose what they open.
     const cause = new Error('its 101 does not accept the handshake')
-    return owner.failGateway(cause, 'The upstream does not speak WebSocket.')
+    return owner.failGateway(cause, 'The upstream does not accept WebSockets.')
   }
   const caller = response.socket!
   owner.onSwitch()

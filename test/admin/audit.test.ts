@@ -16,12 +16,11 @@ const SECRETS = new RegExp([...Object.values(OPERATOR_TOKENS), 'a-wrong-token'].
 /** Starts a gateway whose level hides every other line; returns what asks it, and its audit. */
 async function startSilent(level = 'silent') {
   const file = join(createFolder(), 'audit.log')
-  const gateway = await startGateway(
-    yaml({ data: upstream.url, admin: withOperators() }).replace(
-      'log: { level: silent }',
-      `log: { level: ${level}, audit: "${file}" }`,
-    ),
-  )
+  const gateway = await startGateway({
+    data: upstream.url,
+    admin: withOperators(),
+    more: { log: { level, audit: file } },
+  })
   const ask = (path: string, operator?: string, more: Parameters<typeof call>[1] = {}) =>
     call(gateway.adminPort, {
       path,

@@ -145,7 +145,7 @@ it('shows ten of the callers that are refused now, and all when asked', async ()
 })
 
 it('asks for the token, sends it only in a header, and forgets it', async () => {
-  const closed = await start({ admin: `{ port: 0, token: ${TOKEN} }` })
+  const closed = await start({ admin: { port: 0, token: TOKEN } })
   const page = await open(closed)
   const urls: string[] = []
   page.on('request', (request) => urls.push(request.url()))

@@ -26,7 +26,7 @@ it('shows the use of each client, refusals with their end, and refusals of shado
   await page.locator('#callers tbody tr').nth(1).waitFor(WAIT)
   const [client, perSecond, ...more] = await row(page, 'callers', 'acme')
   expect([client, ...more]).toEqual([
-    ...['client:acme', '2', 'requests', '4 of 4', 'Refused by requests', '/*'],
+    ...['client:acme', '2', 'requests', '4 of 4', 'Refused by requests', '–', '/*'],
   ])
   // The mean of the last ten seconds, which may be over on a busy machine.
   expect(perSecond).toMatch(/^0\.\d$|^0$/)
@@ -113,7 +113,7 @@ it('dates failures from the last pause of ten seconds', async () => {
   const at = new Date()
   const clock = (secondsAgo: number) =>
     new Date(at.getTime() - secondsAgo * 1000).toLocaleTimeString('en-GB', { timeZone: NOON_ZONE })
-  /** Returns the sentence for failures so many seconds ago, in series of 300. */
+  /** Returns the sentence for failures some seconds ago, in series of 300. */
   const sentence = async (...ago: number[]) => {
     const failed = Array.from({ length: 300 }, (_, i) => (ago.includes(300 - i) ? 1 : 0))
     const args = `${JSON.stringify(failed)}, ${JSON.stringify(at.toISOString())}`
@@ -136,7 +136,7 @@ it('shows until when a certificate is valid, and the days left', async () => {
   const [file, keyFile] = ['cert.pem', 'key.pem'].map((name) => join(folder, name))
   writeFileSync(file!, cert)
   writeFileSync(keyFile!, key)
-  const listen = `, tls: { cert: "${file}", key: "${keyFile}" }`
+  const listen = { tls: { cert: file, key: keyFile } }
   const page = await open(await startLogging({ data: upstream.url, listen }))
   await page.locator('#trust').getByText('listen.tls.cert').waitFor(WAIT)
   expect((await row(page, 'trust', 'listen.tls.cert'))[1]).toMatch(
@@ -144,12 +144,10 @@ it('shows until when a certificate is valid, and the days left', async () => {
   )
 })
 
-it('says beside Ready that the limits set by operators are unknown', async () => {
+it('says next to Ready that the limits set by operators are unknown', async () => {
   const redis = await startRedis()
   await redis.kill()
-  const page = await open(
-    await startLogging({ data: upstream.url, store: `{ redis: { url: "${redis.url}" } }` }),
-  )
+  const page = await open(await startLogging({ data: upstream.url, store: { redis: { url: redis.url } } }))
   const ready = page.locator('#ready')
   const unknown = ready.getByText(/^Ready, but .*; limits set by operators are unknown until Redis answers$/)
   await unknown.waitFor(WAIT)
@@ -158,10 +156,10 @@ it('says beside Ready that the limits set by operators are unknown', async () =>
   expect(await unknown.count()).toBe(0)
 })
 
-it('says beside Ready that the file was rejected and that Redis is out of reach, on a phone too', async () => {
+it('says next to Ready that the file was rejected and that Redis is out of reach, on a phone too', async () => {
   const file = join(createFolder(), 'sluice.yaml')
   const redis = await startRedis()
-  const settings = { data: upstream.url, store: `{ redis: { url: "${redis.url}" } }` }
+  const settings = { data: upstream.url, store: { redis: { url: redis.url } } }
   const troubled = await startLogging(settings, file)
   const page = await open(troubled, { viewport: { width: 400, height: 800 } }, '/#caller/somebody')
   const ready = page.locator('#ready')
@@ -195,7 +193,7 @@ it('says beside Ready that the file was rejected and that Redis is out of reach,
     .poll(async () => (await row(page, 'events', 'configuration rejected'))[2], WAIT)
     .toMatch(/^configuration rejected; the previous one stays in force \(problems .* and 1 more\)$/)
 
-  // No time is broken over two lines, however long the event.
+  // No time is broken over two lines, also for a long event.
   await page.setViewportSize({ width: 1280, height: 800 })
   expect(
     await page.evaluate(
@@ -205,7 +203,7 @@ it('says beside Ready that the file was rejected and that Redis is out of reach,
 })
 
 it('lists the clients with the most refusals first, and filters them by id or name', async () => {
-  const named = await start({ more: 'clients: [{ id: 8f3a, name: Bluebird Bank }]' })
+  const named = await start({ more: { clients: [{ id: '8f3a', name: 'Bluebird Bank' }] } })
   const send = async (client: string, count: number) => {
     for (let i = 0; i < count; i++) await call(named.port, { token: await token(client) })
   }
@@ -268,9 +266,9 @@ it('shows of calls at once how many are in progress, and since when the oldest',
   const held: ServerResponse[] = []
   const slow = await startUpstream((_, response) => void held.push(response))
   const busy = await start({
-    ...{ data: slow.url, timeout: '1m', more: '' },
-    limits: 'limits: { exports: { per: [client], concurrent: 3 } }',
-    routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [exports] }]',
+    ...{ data: slow.url, timeout: '1m', more: {} },
+    limits: { exports: { per: ['client'], concurrent: 3 } },
+    routes: [{ match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['exports'] }],
   })
   const running = call(busy.port, { token: await token('busy') })
   await until('the call is in progress', () => held.length === 1)
@@ -314,7 +312,7 @@ it('fits a phone, and follows the preferred colours and motion', async () => {
 })
 
 it('reports a lost connection, and reconnects', async () => {
-  const admin = `{ port: ${await freePort()} }`
+  const admin = { port: await freePort() }
   const first = await start({ admin })
   const page = await open(first)
   await page.locator('#connection.live').waitFor(WAIT)
@@ -331,9 +329,9 @@ it('reports a lost connection, and reconnects', async () => {
 it('shows that an upstream hangs while its callers wait, and its duration after they left', async () => {
   const hanging = await startUpstream(() => {})
   const { port, adminPort } = await start({
-    ...{ data: hanging.url, timeout: '60s', upstream: 'maxConnections: 1', limits: '' },
-    routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]',
-    more: '',
+    ...{ data: hanging.url, timeout: '60s', upstream: { maxConnections: 1 }, limits: {} },
+    routes: [{ match: '/*', upstream: 'data', authenticate: 'none' }],
+    more: {},
   })
   const callers = Array.from({ length: 3 }, () => connect(port, '127.0.0.1').on('error', () => {}))
   for (const socket of callers) socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n')

@@ -22,9 +22,9 @@ let page: Page | undefined
 let complaints: string[] = []
 
 const [upstream, browser, redis] = await Promise.all([startUpstream(), startBrowser(), startRedis()])
-const start = (store: string): Promise<TestGateway> =>
+const start = (store: object | 'memory'): Promise<TestGateway> =>
   startGateway({ data: upstream.url, store }, join(folder, 'sluice.yaml'))
-const gateway = await start(`{ redis: { url: "${redis.url}" } }`)
+const gateway = await start({ redis: { url: redis.url } })
 afterEach(async () => {
   await page?.context().close()
   const found = complaints.splice(0)

@@ -3,7 +3,7 @@ import { request as httpRequest } from 'node:http'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { InvalidQuestion, UncountedCaller } from '../../src/errors.ts'
 import { parseCaller, showCaller } from '../../src/policy/counted-caller.ts'
-import { call, ROUTES, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { call, ROUTES, startGateway, type TestGateway, token, READS_LIMITS } from '../helpers/gateway.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -62,7 +62,7 @@ describe('/limits/:caller', () => {
     expect(asked).toEqual([])
   })
 
-  it('answers 404 to a caller that no limit counts by, which is no failure', async () => {
+  it('answers 404 to a caller that no limit counts by, and counts no failure', async () => {
     const refuse = () => Promise.reject(new UncountedCaller('No limit counts it.'))
     const { ask, failed } = await startAdmin({
       operator: { usage: refuse, reset: refuse, setLimits: refuse },
@@ -75,7 +75,7 @@ describe('/limits/:caller', () => {
     expect(failed).not.toHaveBeenCalled()
   })
 
-  it('answers 409 to a short form that several callers have, which is no failure', async () => {
+  it('answers 409 to a short form that several callers have, and counts no failure', async () => {
     const { ask, asked, failed } = await startAdmin({ operator: { findCaller: () => 'ambiguous' } })
     for (const method of ['GET', 'DELETE', 'PATCH'])
       expect(await ask('/limits/header:x-api-key=abc1%E2%80%A65f2c9e1a', { method })).toMatchObject({
@@ -321,13 +321,10 @@ describe('a gateway that counts in Redis', () => {
     upstream = await startUpstream()
     gateway = await startGateway({
       data: upstream.url,
-      store: `{ redis: { url: "${redis.url}" }, onOutage: deny, timeout: 500ms }`,
-      routes: ROUTES.replace(
-        'routes:\n',
-        'routes:\n  - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }\n',
-      ),
+      store: { redis: { url: redis.url }, onOutage: 'deny', timeout: '500ms' },
+      routes: [READS_LIMITS, ...ROUTES],
       limit: 3,
-      more: 'clients: [{ id: acme, limits: { requests: { limit: 2, until: 2100-01-01T00:00:00Z } } }]',
+      more: { clients: [{ id: 'acme', limits: { requests: { limit: 2, until: '2100-01-01T00:00:00Z' } } }] },
     })
   })
 

@@ -163,7 +163,7 @@ describe('a gateway', () => {
     redis = await sharedRedis()
   })
 
-  const store = (prefix: string) => `{ redis: { url: "${redis.url}" }, prefix: ${prefix}, timeout: 5s }`
+  const store = (prefix: string) => ({ redis: { url: redis.url }, prefix, timeout: '5s' })
   const overviewOf = async (port: number) => (await call(port, { path: '/overview' })).json
 
   it('the overview shows that the gateway drains', async () => {

@@ -107,10 +107,10 @@ describe('rights', () => {
     ])
   })
 
-  it('of nobody are open on loopback if only named operators are configured', async () => {
+  it('that no operator has are open on loopback if only named operators are configured', async () => {
     const named = await startGateway({
       data: upstream.url,
-      admin: `{ port: 0, tokens: [{ name: support, token: ${OPERATOR_TOKENS.support}, may: read }] }`,
+      admin: { port: 0, tokens: [{ name: 'support', token: OPERATOR_TOKENS.support, may: 'read' }] },
     })
     expect((await call(named.adminPort, { path: '/overview' })).status).toBe(401)
     const headers = bearerOf(OPERATOR_TOKENS.support)

@@ -1,11 +1,11 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { connect, type ConnectionOptions } from 'node:tls'
 import { once } from 'node:events'
 import { describe, expect, it } from 'vitest'
 import { makeAuthority } from '../helpers/authority.ts'
 import { createFolder } from '../helpers/folder.ts'
-import { startGateway, startLogging, yaml } from '../helpers/gateway.ts'
+import { startGateway, startLogging, written, yaml } from '../helpers/gateway.ts'
 import { bearerOf, callSecurely, OPERATOR_TOKENS, setting } from '../helpers/operators.ts'
 import { freePort } from '../helpers/redis.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
@@ -24,7 +24,7 @@ const [ada, desk, unlisted, stranger] = [
 const night = makeCertificate('Jürgen')
 
 /** Writes the files of a gateway whose operators have certificates, and starts it. */
-async function start(admin = '') {
+async function start() {
   const folder = createFolder()
   const write = (name: string, text: string) => writeFileSync(join(folder, name), text)
   write('cert.pem', server.cert)
@@ -32,17 +32,18 @@ async function start(admin = '') {
   write('operators.pem', ada.cert + desk.cert + night.cert + unlisted.cert)
   const text = yaml({
     data: upstream.url,
-    admin: `
-  port: 0
-  tls: { cert: cert.pem, key: key.pem, clientCa: operators.pem }
-  tokens:
-    - { name: ops, token: ${OPERATOR_TOKENS.ops}, may: set }
-    - { name: ada, subject: CN=ada, may: set }
-    - { name: night, subject: 'CN=J\\C3\\BCrgen', may: [requests] }
-    - { name: desk, subject: 'CN=desk\\, first\\+floor', may: read }
-${admin}`,
+    admin: {
+      port: 0,
+      tls: { cert: 'cert.pem', key: 'key.pem', clientCa: 'operators.pem' },
+      tokens: [
+        { name: 'ops', token: OPERATOR_TOKENS.ops, may: 'set' },
+        { name: 'ada', subject: 'CN=ada', may: 'set' },
+        { name: 'night', subject: String.raw`CN=J\C3\BCrgen`, may: ['requests'] },
+        { name: 'desk', subject: String.raw`CN=desk\, first\+floor`, may: 'read' },
+      ],
+    },
   })
-  const gateway = await startLogging(text, join(folder, 'sluice.yaml'))
+  const gateway = await startLogging(written(text, join(folder, 'sluice.yaml')))
   return { ...gateway, folder, write, text }
 }
 const gateway = await start()
@@ -109,12 +110,9 @@ it('is https in the links of other consoles', async () => {
   const port = await freePort()
   write(
     'named.yaml',
-    text.replace('  port: 0\n  tls', `  port: ${port}\n  host: 0.0.0.0\n  hosts: [sluice.internal]\n  tls`),
+    text.replace('port: 0, tls', `port: ${port}, host: 0.0.0.0, hosts: [sluice.internal], tls`),
   )
-  const named = await startGateway(
-    readFileSync(join(folder, 'named.yaml'), 'utf8'),
-    join(folder, 'named.yaml'),
-  )
+  const named = await startGateway({ file: join(folder, 'named.yaml') })
   const { gateways } = (await callSecurely(named.adminPort, '/overview', certificateOf(ada))).json
   expect(gateways[0].admin).toBe(`https://sluice.internal:${port}`)
 })

@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { sluice as sluiceProcess, without } from '../helpers/process.ts'
@@ -65,6 +66,22 @@ async function checked(text: string, ...flags: string[]) {
   return { yaml: people.stdout, json, warnings }
 }
 
+/** A file that names almost everything from elsewhere. */
+const OFFLINE = [
+  'listen:',
+  '  { port: "${PORT}", host: "${H}", hosts: ["${HOSTS}"], trustedProxies: ["${PODS}"], tls: { cert: /nowhere/c.pem, key: /nowhere/k.pem, ciphers: ECDHE-RSA-AES128-GCM-SHA256, clientCa: "${CA}", crl: /nowhere/l.pem } }',
+  'admin: { port: "${P}", token: "${TOKEN}" }',
+  'log: { level: "${LEVEL}", audit: /nowhere/audit }',
+  'store: { redis: { url: "${REDIS}", password: "file:/run/nowhere" }, onOutage: "${OUT}", timeout: "${T}", overridesFile: /nowhere/x }',
+  'upstreams: { api: { url: "http://${API_HOST}:4000" }, other: { url: "${X}" } }',
+  'tokens: { issuer: "https://${ID}/oidc", audience: "${A}", jwks: ./nowhere.json, leeway: "${LEEWAY}" }',
+  'limits: { requests: { limit: "${N}", window: "${W}", per: [ip], shadow: "${SH}" } }',
+  'routes:',
+  '  - { match: "/${BASE}/a", upstream: "${UP}", authenticate: "${AUTH}", limits: [requests] }',
+  '  - { match: "${HOST1}/x", upstream: other, authenticate: none }',
+  '  - { match: "${HOST2}/x", upstream: api, authenticate: none }',
+].join('\n')
+
 describe('sluice check', () => {
   it('shows the path of the resource’s metadata, which no route gets', async () => {
     const file = fileOf(
@@ -90,7 +107,7 @@ describe('sluice check', () => {
       '# upstreams  data at http://data.internal:4000',
       '# limits     requests 1000 (1m, per client); sync 1 (1500ms, per client, connection)',
       '# counted    Redis at redis.internal:6379',
-      '# clients    0 in the file, 0 with own limits',
+      '# clients    0 in "clients", 0 with own limits',
       '# routes     2',
       '# open       id.example.com/*',
     ])
@@ -99,13 +116,85 @@ describe('sluice check', () => {
     expect(rich).toMatch(
       /^# limits     .*; share 600 \(1m, per client\); trial 800 \(week from monday \(UTC\), per client, shadow\); exports 3 \(at once, per client\); sync /m,
     )
-    expect(rich).toMatch(/^# clients    2 in the file, 1 with own limits$/m)
+    expect(rich).toMatch(/^# clients    2 in "clients", 1 with own limits$/m)
     expect(rich).toMatch(/^# counted    The master of the sentinels at /m)
     const hosts = GOOD.replace(/^store: .*$/m, 'listen: { hosts: [a.example, b.example] }\nstore: memory')
     expect((await checked(hosts)).yaml).toMatch(
       /^# callers    at 0\.0\.0\.0:8080, for a\.example, b\.example$/m,
     )
+    const names = Array.from({ length: 1000 }, (_, i) => `h${i}.example`)
+    const many = hosts.replace('a.example, b.example', names.join()).replace('{ hosts', '{ host: "::", hosts')
+    expect((await checked(many)).yaml).toMatch(
+      /^# callers    at \[::\]:8080, for h0\.example, .*, h19\.example and 980 more$/m,
+    )
   })
+
+  it('says how many API keys it found, of how many clients', async () => {
+    const file = fileOf('')
+    const keys = ['acme', 'acme', 'globex'].map(
+      (id, i) => `- { id: ${id}, sha256: "${String(i).repeat(64)}" }\n`,
+    )
+    writeFileSync(join(dirname(file), 'counted.yaml'), keys.join(''))
+    const { yaml } = await checked(`store: memory
+keys: { field: apikey, file: counted.yaml }
+upstreams: { data: { url: "http://127.0.0.1:4000" } }
+routes: [{ match: "/*", upstream: data, authenticate: key }]
+`)
+    expect(yaml).toMatch(/^# keys {7}3 keys of 2 clients in \S+\/counted\.yaml, sent in apikey$/m)
+  })
+
+  it('checks a file where its variables and files are not, with --offline', async () => {
+    const file = fileOf(OFFLINE)
+    expect((await sluice(['check', '--config', file])).code).toBe(78)
+    const { code, stdout, stderr } = await sluice(['check', '--offline', '--json', '--config', file])
+    expect([code, stderr]).toEqual([0, ''])
+    const { notes, warnings } = JSON.parse(stdout) as Record<string, readonly { path: string }[]>
+    expect(warnings).toEqual([])
+    expect(notes!.map(({ path }) => path).toSorted()).toEqual(
+      [
+        ...['listen.port', 'listen.host', 'listen.hosts[0]', 'listen.trustedProxies[0]', 'listen.tls.cert'],
+        ...['listen.tls.key', 'listen.tls.clientCa', 'listen.tls.crl', 'admin.port', 'admin.token'],
+        ...['log.level', 'log.audit', 'store.redis.url', 'store.redis.password', 'store.onOutage'],
+        ...['store.timeout', 'store.overridesFile', 'upstreams.api.url', 'upstreams.other.url'],
+        ...['tokens.issuer', 'tokens.audience', 'tokens.jwks', 'tokens.leeway', 'limits.requests.limit'],
+        ...['limits.requests.window', 'limits.requests.shadow', 'routes[0].match', 'routes[0].upstream'],
+        ...['routes[0].authenticate', 'routes[1].match', 'routes[2].match'],
+      ].toSorted(),
+    )
+    const text = await sluice(['check', '--offline', '--config', file])
+    expect(text.stdout).toMatch(
+      /^# not here +\S+:3:\d+: admin\.token: needs the environment variable TOKEN; set it, or a default$/m,
+    )
+    expect(text.stdout).toContain('password: file:/run/nowhere')
+  })
+
+  it('still finds the mistakes of everything else with --offline', async () => {
+    const file = fileOf(
+      OFFLINE.replace('"${W}"', 'soon')
+        .replace('"${X}"', '"${X"')
+        .replace('/nowhere/k.pem', 'package.json')
+        .replace('upstream: other', 'upstream: othr'),
+    )
+    const { code, stderr } = await sluice(['check', '--offline', '--config', file])
+    expect(code).toBe(78)
+    expect(stderr.replaceAll(file, 'f').trimEnd().split('\n')).toEqual([
+      expect.stringMatching(/^f:6:\d+: upstreams\.other\.url: is malformed/),
+      expect.stringMatching(/^f:8:\d+: limits\.requests\.window: must be a duration/),
+      expect.stringMatching(
+        /^f:11:\d+: routes\[1\]\.upstream: there is no such upstream; did you mean "other"/,
+      ),
+    ])
+    expect(await sluice(['check', '--offline', '--connect', '--config', file])).toMatchObject({ code: 64 })
+  })
+
+  it.each(['deploy/kubernetes', 'deploy/gateway', 'deploy/demo', 'deploy/forward-auth'])(
+    'checks the file in %s offline, without any secret',
+    async (folder) => {
+      const { code, stdout } = await sluice(['check', '--offline', '--config', `${folder}/sluice.yaml`])
+      expect(code).toBe(0)
+      expect(stdout).toMatch(/is valid, with \d warnings?$/m)
+    },
+  )
 
   it('prints the file’s own keys and units, and marks defaults', async () => {
     const { yaml, json, warnings } = await checked(GOOD)
@@ -206,7 +295,7 @@ describe('sluice check', () => {
       stderr: [
         '--port: must be a port from 0 to 65535',
         `${file}:7:20: limits.requests.per: must be a list of the parts of a key, such as [client], in [ ] or with a "- " before each`,
-        `${file}:10:64: routes[0].authenticate: must be none, bearer, par or authorization`,
+        `${file}:10:64: routes[0].authenticate: must be none, bearer, key, [bearer, key], par or authorization`,
         '',
       ].join('\n'),
     })

@@ -51,7 +51,10 @@ describe('sluice', () => {
     [['limits'], 'Which command?'],
     [['limits', 'redis://u:hunter2@h'], UNKNOWN],
     [['limits', 'shw'], 'Unknown command; did you mean show?'],
-    [['start'], 'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml.'],
+    [
+      ['start'],
+      'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml; "sluice init" writes one.',
+    ],
     [['check', '--confg', 'x'], 'Unknown flag --confg; did you mean --config?'],
     [['check', 'sluice.yaml'], UNKNOWN],
     [['check', 'redis://u:hunter2@h', 'x'], UNKNOWN],
@@ -88,6 +91,15 @@ describe('sluice', () => {
     [['worker'], 'Workers are started by "start --workers N".'],
     [['sandbox', '--port', '70000'], '--port must be a whole number from 0 to 65535.'],
   ])
+
+  it('suggests --config for a file that is given without it', async () => {
+    const file = fileOf('store: memory')
+    for (const command of ['check', 'start'])
+      expect((await sluice([command, file])).stderr).toMatch(`${UNKNOWN} Did you mean --config ${file}?\n`)
+    expect((await sluice(['check', 'hunter2.yaml'])).stderr).toMatch(
+      /^sluice: Unknown command or argument\.\n/,
+    )
+  })
 
   it('prints a failure only as JSON with --json', async () => {
     const failure = async (...args: string[]) => {
@@ -150,6 +162,8 @@ describe('sluice', () => {
         /^Using \.\/sluice\.yaml\.\nsluice: no response from http:\/\/127\.0\.0\.1:1: ECONNREFUSED/,
       )
     }
+    const { stderr } = await sluice(['explain', '/x'])
+    expect(stderr.match(/Using/g)).toHaveLength(1)
   })
 
   it('prints the help without a command, and for the word help', async () => {
@@ -166,6 +180,7 @@ describe('sluice', () => {
         code: 78,
         stderr: '/nowhere/x.yaml: does not exist\n',
       })
+    expect((await sluice(['check', '-c/nowhere/x.yaml'])).stderr).toBe('/nowhere/x.yaml: does not exist\n')
   })
 
   it('lists the values of a flag in the help, and they are those of the schema', async () => {
@@ -202,6 +217,20 @@ describe('sluice', () => {
       ]).toString()
     expect(completedBy('--connect')).toBe('--port')
     for (const flag of ['--config', '-c', '--output', '--against']) expect(completedBy(flag)).toBe('')
+  })
+
+  it('completes the shells of completion, and leaves the logs of replay to the shell', () => {
+    const completedBy = (command: string, word: string) =>
+      execFileSync('bash', [
+        '-c',
+        `sluice() { echo --port; }; source config/completion/sluice.bash
+         COMP_WORDS=(sluice ${command} '${word}'); COMP_CWORD=2; COMPREPLY=(); _sluice; printf '%s' "\${COMPREPLY[*]}"`,
+      ]).toString()
+    expect(completedBy('completion', '')).toBe('bash zsh fish')
+    expect(completedBy('completion', 'z')).toBe('zsh')
+    expect(completedBy('replay', '')).toBe('')
+    expect(completedBy('replay', '--')).toBe('--port')
+    expect(completedBy('check', '')).toBe('--port')
   })
 
   it('prints the completion script of a shell, and the help for it', async () => {

@@ -1,5 +1,6 @@
+import { createServer as createPlainServer } from 'node:net'
 import { createServer } from 'node:tls'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { certificateFindings } from '../../src/commands/connect.ts'
 import { GRANTS } from '../../src/limit/redis/diagnose.ts'
 import { startIntrospection } from '../helpers/introspection-server.ts'
@@ -81,7 +82,7 @@ routes:
     expect(shown.split('\n')).toEqual([
       expect.stringMatching(/^ok  Redis at 127\.0\.0\.1:\d+  is Redis \d+\./),
       `ok  counting in Redis  counted a call and freed it, under the prefix "${PREFIX}"`,
-      'ok  overrides in Redis  0, of which 0 without effect; 0 unreadable',
+      'ok  overrides in Redis  0, 0 of them without effect; 0 unreadable',
       `ok  upstream data at ${data.url}  connected`,
       `ok  keys of ${issuer.issuer}  2 keys, for ES256, EdDSA`,
       `ok  introspection at ${introspection.url}  responds to the gateway`,
@@ -123,18 +124,18 @@ routes:
     const key = `${PREFIX}-set:{}:~overrides`
     await command('HSET', key, 'nonsense', 'x', 'version', '1')
     expect(await connect({ store }, 'overrides')).toEqual([
-      'warning overrides in Redis: 0, of which 0 without effect; 1 unreadable',
+      'warning overrides in Redis: 0, 0 of them without effect; 1 unreadable',
     ])
     await command('DEL', key)
     const set = (name: string) =>
       command('HSET', key, `["bolt","${name}"]`, '{"limit":7,"setAt":1}', 'version', name)
     await set('requests')
     expect(await connect({ store }, 'overrides')).toEqual([
-      'ok overrides in Redis: 1, of which 0 without effect; 0 unreadable',
+      'ok overrides in Redis: 1, 0 of them without effect; 0 unreadable',
     ])
     await set('gone')
     expect(await connect({ store }, 'overrides')).toEqual([
-      'warning overrides in Redis: 2, of which 1 without effect; 0 unreadable',
+      'warning overrides in Redis: 2, 1 of them without effect; 0 unreadable',
     ])
   })
 
@@ -148,6 +149,10 @@ routes:
     expect(viaSentinels.filter((line) => line.startsWith('ok sentinel at'))).toHaveLength(urls.length)
     expect(viaSentinels).toContainEqual(expect.stringContaining('knows the master "main" at 127.0.0.1:'))
     expect(viaSentinels).toContainEqual(expect.stringMatching(/^ok counting in Redis: /))
+    const guessed = { sentinels: urls, name, sentinelPassword: 'guess', sentinelUsername: 'watch' }
+    expect(await connect({ store: redis(guessed) }, 'sentinel')).toEqual(
+      urls.map(() => expect.stringMatching(/^failed .*correct store\.redis\.sentinelUsername and /)),
+    )
     const unknown = await connect({ store: redis({ sentinels: urls, name: 'mine' }) }, 'sentinel')
     expect(unknown[0]).toMatch(/^failed .*the sentinels know no master of this store\.redis\.name/)
   })
@@ -166,6 +171,40 @@ routes:
     await server.close()
   })
 
+  it('warns of a clock of Redis that differs from that of the machine', async () => {
+    const store = redis({ url: (await sharedRedis()).url })
+    const dateNow = Date.now.bind(Date)
+    vi.spyOn(Date, 'now').mockImplementation(() => dateNow() - 7_200_000)
+    const found = await connect({ store }, 'counting')
+    vi.restoreAllMocks()
+    expect(found).toEqual([expect.stringMatching(/^warning .*: The clock of Redis is 7[12]\d\d s ahead /)])
+  })
+
+  it('shows what a Redis says that closes new connections at once', async () => {
+    const server = await startRedis({ tcp: true })
+    const tls = await startRedis({ tcp: true, tls: true })
+    for (const { command } of [server, tls]) await command('CONFIG', 'SET', 'maxclients', 1)
+    expect(await connect({ store: redis({ url: server.url }) }, 'Redis')).toEqual([
+      `failed Redis at 127.0.0.1:${server.port}: ERR max number of clients reached; raise its maxclients, or end other clients`,
+    ])
+    // Redis sends nothing before the handshake.
+    expect(await connect({ store: redis({ url: tls.url }) }, 'Redis')).toEqual([
+      expect.stringMatching(/^failed .*; it closes the connection: .*, or raise its maxclients$/),
+    ])
+    await Promise.all([server.close(), tls.close()])
+    const guarded = await listenLocally(
+      createPlainServer((socket) =>
+        socket.on('error', () => {}).end('-DENIED Redis is running in protected mode because …\r\n'),
+      ),
+    )
+    const url = `redis://127.0.0.1:${guarded.port}`
+    expect(await connect({ store: redis({ url }) }, 'Redis')).toEqual([
+      expect.stringMatching(
+        /^failed .*: DENIED Redis is running in protected mode .*; set a password there, /,
+      ),
+    ])
+  })
+
   it('fails for a replica, with which a gateway starts', async () => {
     const server = await startRedis({ tcp: true, args: ['--replicaof', '127.0.0.1', '1'] })
     expect(await connect({ store: redis({ url: server.url }) }, 'counting')).toEqual([
@@ -178,7 +217,9 @@ routes:
     const [server, port] = await Promise.all([startRedis({ tcp: true, password: 'open' }), freePort()])
     const url = (user: string) => server.url.replace('//', `//${user}@`)
     expect(await connect({ store: redis({ url: `redis://127.0.0.1:${port}` }) }, '')).toContainEqual(
-      expect.stringMatching(/^failed Redis at .*ECONNREFUSED.*; start Redis there, or correct store\.redis$/),
+      expect.stringMatching(
+        /^failed Redis at .*ECONNREFUSED.*; start Redis there, or correct store\.redis; for a single gateway, "store: memory" needs no Redis$/,
+      ),
     )
     const http = await startUpstream()
     expect(await connect({ store: redis({ url: `redis://127.0.0.1:${http.port}` }) }, 'Redis')).toEqual([
@@ -212,6 +253,18 @@ routes:
     expect(await connect({ store: redis({ url: url(':open') }) }, 'counting')).toEqual([
       expect.stringMatching(/^failed .*store\.redis\.url is a replica/),
     ])
+  })
+
+  it('names the other scheme for a Redis with and without TLS', async () => {
+    const server = await startRedis({ tcp: true })
+    const tls = await startRedis({ tcp: true, tls: true })
+    const plainly = await connect({ store: redis({ url: tls.url.replace('rediss', 'redis') }) }, 'Redis')
+    expect(plainly).toEqual([expect.stringMatching(/^failed .*: write rediss:\/\/ if it expects TLS/)])
+    const secretly = await connect({ store: redis({ url: server.url.replace('redis', 'rediss') }) }, 'Redis')
+    expect(secretly).toEqual([
+      expect.stringMatching(/^failed .*; write redis:\/\/ if it has no TLS at this port/),
+    ])
+    await Promise.all([server.close(), tls.close()])
   })
 
   it('names each command that Redis refuses to the user', async () => {

@@ -14,11 +14,11 @@ describe('sluice explain --request-id', () => {
     const data = await startUpstream()
     const gateway = await startLogging({
       data: data.url,
-      limits: `limits:
-  calls: { per: [client], limit: 1, window: 1m }
-  open: { per: [client], concurrent: 1 }`,
-      routes: `routes:
-  - { match: "/a", upstream: data, authenticate: bearer, limits: [calls, open] }`,
+      limits: {
+        calls: { per: ['client'], limit: 1, window: '1m' },
+        open: { per: ['client'], concurrent: 1 },
+      },
+      routes: [{ match: '/a', upstream: 'data', authenticate: 'bearer', limits: ['calls', 'open'] }],
     })
     const mine = await token('acme')
     const got = [
@@ -120,6 +120,12 @@ describe('sluice explain --request-id', () => {
     [
       { status: 499, source: 'gateway', waitedMs: 1234.5, cause: 'the caller left while waiting for data' },
       'Its caller disconnected before a response began (499).',
+    ],
+    [{ reserved: 40, settled: 1 }, 'It turned out to use, and is charged: 1 point.'],
+    [{ reserved: { a: 4, b: 1 }, settled: { a: 5 } }, 'It was charged a reserve at first: a 4, b 1.'],
+    [
+      { reserved: 40, unsettled: 'the caller\nleft' },
+      'It stays charged its reserve, as it is not known what it used: the caller\\u000aleft.',
     ],
     [{ waitedMs: 1234.5 }, 'The caller had waited 1234.5 ms for that.'],
     [{ incomplete: 'cut' }, 'The response is incomplete: the upstream or the gateway cut it off.'],

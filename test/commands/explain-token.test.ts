@@ -190,7 +190,7 @@ describe('sluice explain --token', () => {
     expect(verdictOf(both)).toBe(`accepted as client client-1, if ${proof}, and ${certificate}`)
   })
 
-  it('asks no server with --offline, and says so', async () => {
+  it('asks no server with --offline, and prints that', async () => {
     const asked = { ...issuer.asked }
     const args = ['--offline']
     const stdout = await explain(issuer.token({}, { key: makeKey('ES256') }), { args })

@@ -119,8 +119,10 @@ describe('sluice explain', () => {
     const flags = ['--client', 'acme', '--config', own, '--offline']
     const { stdout } = await sluice(['explain', '/x', ...flags])
     expect(stdout).toContain(', 403 without claim:org, 400 without header:x-org')
-    expect(stdout).toMatch(/^week .* week from monday \(Europe\/Lisbon\) +live +needs claim:org, token /m)
-    expect(stdout).toMatch(/^unattended .* needs header:x-org /m)
+    expect(stdout).toMatch(
+      /^week .* week from monday \(Europe\/Lisbon\) +live +needs claim:org in --claims, token /m,
+    )
+    expect(stdout).toMatch(/^unattended .* needs header:x-org in --headers /m)
     const named = ['--headers', '{"psu-ip-address":"192.0.2.7"}', '--claims', '{"org":"a"}']
     const attended = await sluice(['explain', '/x', ...named, ...flags])
     expect(attended.stdout).toMatch(/^unattended .* left out: unless header psu-ip-address is ip$/m)
@@ -167,7 +169,7 @@ describe('sluice explain', () => {
     expect(ended.stdout).toContain('PASSED OVER             BECAUSE IT\n')
     expect(ended.stdout).toContain('\n/open                   matches another path\n')
     expect(ended.stdout).toContain(
-      '\nrequests  10     -     1m      live  needs client  the limit of the file\n',
+      '\nrequests  10     -     1m      live  needs --client  the limit of the file\n',
     )
     const refused = await explain(file, '/a/../b')
     expect(refused.stdout).toMatch(/^request .*\nrefused +400 BadRequest +The path holds a dot segment\.\n$/)
@@ -193,8 +195,8 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
       / one of "clients", requestObjectSigningAlg: PS256, authentication: private_key_jwt$/,
     )
     expect(await described('plain')).toMatch(/ Plain, requestObjectSigningAlg: none$/)
-    expect(await described('other')).toMatch(/ not one of "clients"$/)
-    expect(await described('other', 'refuse')).toMatch(/ not one of "clients", which par refuses$/)
+    expect(await described('other')).toMatch(/ without settings in "clients"$/)
+    expect(await described('other', 'refuse')).toMatch(/ without settings in "clients", which par refuses$/)
   })
 
   describe('at a running gateway', () => {
@@ -204,7 +206,7 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
     const SYNC = ['explain', 'POST /sync/abc', '--client', 'acme']
     beforeAll(async () => {
       upstream = await startUpstream()
-      const settings = { data: upstream.url, limit: 3, admin: `{ port: ${await freePort()} }` }
+      const settings = { data: upstream.url, limit: 3, admin: { port: await freePort() } }
       started = fileOf(yaml(settings))
       gateway = await startGateway(settings, started)
       const acme = await token('acme')
@@ -239,8 +241,8 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
     })
 
     it('shows this gateway’s part while Redis is out of reach, except for another instant', async () => {
-      const store = `{ redis: { url: redis://127.0.0.1:${await freePort()} } }`
-      const settings = { data: upstream.url, store, admin: `{ port: ${await freePort()} }` }
+      const store = { redis: { url: `redis://127.0.0.1:${await freePort()}` } }
+      const settings = { data: upstream.url, store, admin: { port: await freePort() } }
       const file = fileOf(yaml(settings))
       await startGateway(settings, file)
       const ended = await sluice([...SYNC, '--config', file])
@@ -270,7 +272,7 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
     [['explain', 'sync'], 'Which request? Write "[METHOD] [host]/path", such as "GET /v3/sync".'],
     [
       ['explain', '/x', '--offline'],
-      'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml.',
+      'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml; "sluice init" writes one.',
     ],
     [
       ['explain', '/x', '--config', 'x', '--at', '2027-01-31'],

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { hashOfKey } from '../../src/authenticate/key/key-text.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { explain } from '../../src/admin/requests/explain.ts'
 import { createFolder } from '../helpers/folder.ts'
@@ -10,6 +11,7 @@ import { BIN, sluice as sluiceProcess } from '../helpers/process.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
 
+const OTHER_KINDS = 'For limits by address or API key, give --for api or --for api-keys, and only --data.'
 const ISSUER = 'https://identity.example.com/oidc'
 const API = 'https://api.example.com'
 /** An address without a server. */
@@ -195,7 +197,7 @@ describe('sluice init', () => {
 
   it('prints a call to the host of the API', async () => {
     const { stdout } = await init()
-    const call = `  curl -H 'Host: api.example.com' -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v3/rate-limits`
+    const call = `  curl -H 'Host: api.example.com' -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v3/rate-limits  # TOKEN: an access token from your issuer`
     expect(stdout.trimEnd().split('\n').at(-1)).toBe(call)
   })
 
@@ -234,7 +236,7 @@ describe('sluice init', () => {
 
   it.each([
     ['api', 'memory', ['requests']],
-    ['api-keys', 'redis://redis.internal', ['requests', 'addresses']],
+    ['api-keys', 'redis://redis.internal', ['requests']],
   ])('limits a service without tokens with --for %s, with counters in %s', async (kind, redis, names) => {
     const file = newFile()
     const flags = { for: kind, data: 'http://127.0.0.1:4000', redis, output: file }
@@ -245,7 +247,7 @@ describe('sluice init', () => {
     expect(config.warnings).toEqual([])
     expect(config.store === 'memory').toBe(redis === 'memory')
     expect(config.tokens).toEqual([])
-    const given = kind === 'api' ? {} : { headers: '{"x-api-key":"k-1"}' }
+    const given = kind === 'api' ? {} : { client: 'first-client' }
     const { refusal, limits } = explain(config, {
       request: 'GET any.example.com/x',
       ip: '192.0.2.1',
@@ -253,6 +255,19 @@ describe('sluice init', () => {
     }).explained
     expect(refusal).toBeNull()
     expect(limits.map(({ name }) => name)).toEqual(names)
+  })
+
+  it('creates a first key with --for api-keys, which it shows once, and keeps a file of keys that exists', async () => {
+    const file = newFile()
+    const keysFile = join(dirname(file), 'keys.yaml')
+    const args = argsOf({ for: 'api-keys', data: 'http://127.0.0.1:4000', redis: 'memory', output: file })
+    const { stdout } = await sluice(['init', ...args])
+    const [key = ''] = /slk_[a-z2-7]{39}/.exec(stdout) ?? []
+    expect(readFileSync(keysFile, 'utf8')).toBe(`- { id: first-client, sha256: "${hashOfKey(key)}" }\n`)
+    const { config } = await loadConfig({ file })
+    expect(config.routes).toMatchObject([{ authenticate: 'key' }])
+    expect((await sluice(['init', ...args, '--force'])).stdout).not.toContain('slk_')
+    expect(readFileSync(keysFile, 'utf8')).toContain(hashOfKey(key))
   })
 
   it('asks first which kind of service it is, and then only what such a service has', async () => {
@@ -368,7 +383,10 @@ describe('sluice init', () => {
       ['init', ...argsOf({ ...FLAGS, audience: 'my-api' }), '--output', '-'],
       'Give --api: no terminal to ask.',
     ],
-    [['init', '--output', '-'], 'Give --data, --issuer, --audience, --api: no terminal to ask.'],
+    [
+      ['init', '--output', '-'],
+      `Give --data, --issuer, --audience, --api: no terminal to ask. ${OTHER_KINDS}`,
+    ],
     [['init', '--output', '-', '--issuer', ISSUER], 'Give --data, --audience, --api: no terminal to ask.'],
     [
       ['init', ...argsOf({ ...FLAGS, data: 'http://data.internal/v3' }), '--output', '-'],

@@ -13,26 +13,35 @@ const ME = `${userInfo().username}@${hostname()}`
 const INSTANT = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g
 const shortened = (text: string): string => text.replaceAll(INSTANT, (at) => (at === END ? 'END' : 'NOW'))
 
-const LIMITS = `limits:
-  requests:
-    per: [client]
-    limit: 10
-    window: 10m
-    changes: [{ announced: 2026-01-01T00:00:00Z, from: 2100-01-01T00:00:00Z, limit: 20 }]
-  sync: { per: [client, connection], limit: 1, window: 1500s }
-  trial: { per: [client], limit: 5, window: 10m, shadow: true }
-  address: { per: [ip], limit: 500, window: 10m }`
-const ROUTES = `routes:
-  - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync, trial, address] }
-`
-const CLIENTS = 'clients: [{ id: acme, limits: { requests: { limit: 50, until: 2100-01-01T00:00:00Z } } }]'
+const LIMITS = {
+  requests: {
+    per: ['client'],
+    limit: 10,
+    window: '10m',
+    changes: [{ announced: '2026-01-01T00:00:00Z', from: '2100-01-01T00:00:00Z', limit: 20 }],
+  },
+  sync: { per: ['client', 'connection'], limit: 1, window: '1500s' },
+  trial: { per: ['client'], limit: 5, window: '10m', shadow: true },
+  address: { per: ['ip'], limit: 500, window: '10m' },
+}
+const ROUTES = [
+  {
+    match: 'POST /sync/:connection',
+    upstream: 'data',
+    authenticate: 'bearer',
+    limits: ['requests', 'sync', 'trial', 'address'],
+  },
+]
+const CLIENTS = {
+  clients: [{ id: 'acme', limits: { requests: { limit: 50, until: '2100-01-01T00:00:00Z' } } }],
+}
 
 const upstream = await startUpstream()
 const redis = await startRedis({ password: 'hunter2' })
-const settings = (store: string, admin = `{ port: 0, token: ${TOKEN} }`) => ({
+const settings = (store: object | 'memory', admin: object = { port: 0, token: TOKEN }) => ({
   ...{ data: upstream.url, store, limits: LIMITS, routes: ROUTES, more: CLIENTS, admin },
 })
-const gateway = await startGateway(settings(`{ redis: { url: "${redis.url}", password: hunter2 } }`))
+const gateway = await startGateway(settings({ redis: { url: redis.url, password: 'hunter2' } }))
 const url = `http://127.0.0.1:${gateway.adminPort}`
 
 /** Runs `limits` with only the address and the token of the gateway. */
@@ -178,14 +187,28 @@ Every running gateway applies this within a second.\n`,
   })
 
   it('show that a caller without calls is written right', async () => {
-    const perConnection = 'limits: { sync: { per: [client, connection], limit: 1, window: 5s } }'
-    const routes = 'routes: [{ match: "/:connection", upstream: data, authenticate: bearer, limits: [sync] }]'
+    const perConnection = { sync: { per: ['client', 'connection'], limit: 1, window: '5s' } }
+    const routes = [{ match: '/:connection', upstream: 'data', authenticate: 'bearer', limits: ['sync'] }]
     const single = await startGateway({ data: upstream.url, limits: perConnection, routes })
     const ask = async (...args: string[]) =>
       (await sluice(['limits', ...args, '--admin', `http://127.0.0.1:${single.adminPort}`])).stdout
     expect(await ask('show', 'acme')).toBe('No calls of client:acme are counted: check its spelling.\n')
     await ask('set', 'acme', 'sync=5')
     expect(await ask('show', 'acme')).toMatch(/^No calls of client:acme are counted\.\n\nCALLER +LIMIT /)
+  })
+
+  it('do not doubt the spelling of a client of the files', async () => {
+    const file = fileOf(`- { id: acme, sha256: "${'a'.repeat(64)}", plan: pro }\n`)
+    const more = { keys: { file }, plans: { pro: { requests: 9 } }, clients: [{ id: 'globex' }] }
+    const own = await startGateway({ data: upstream.url, more })
+    const ask = (...args: string[]) =>
+      sluice(['limits', ...args, '--admin', `http://127.0.0.1:${own.adminPort}`])
+    for (const client of ['acme', 'globex']) {
+      expect((await ask('show', client)).stdout).toContain(`No calls of client:${client} are counted.\n`)
+      expect((await ask('set', client, 'requests=5')).stderr).toBe('')
+    }
+    expect((await ask('show', 'acme')).stdout).toContain('The plan of client:acme is pro.')
+    expect((await ask('show', 'amce')).stdout).toContain('are counted: check its spelling.')
   })
 
   it('overrides are kept for a client whose id looks like an address', async () => {
@@ -237,12 +260,14 @@ Every running gateway applies this within a second.\n`,
       ['b', 'nonsense=1'],
       'There is no limit "nonsense" that counts by "client:b" first; those that can be set are: requests, sync, trial.',
     ],
-    ...['192.0.2.7', '2001:db8::7', 'IP:192.0.2.7', 'Header:x-api-key=abc', 'header:x-api-key'].map(
-      (caller) => [
-        [caller, 'requests=1'],
-        'Which caller: client:ID, ip:192.0.2.7, header:x-api-key=VALUE or token:SHA256?',
-      ],
-    ),
+    ...['192.0.2.7', '2001:db8::7'].map((caller) => [
+      [caller, 'requests=1'],
+      `Which caller: ip:${caller}, or client:${caller}?`,
+    ]),
+    ...['IP:192.0.2.7', 'Header:x-api-key=abc', 'header:x-api-key'].map((caller) => [
+      [caller, 'requests=1'],
+      'Which caller: client:ID, ip:192.0.2.7, header:x-api-key=VALUE or token:SHA256?',
+    ]),
     [
       ['b', 'address=1'],
       'There is no limit "address" that counts by "client:b" first; those that can be set are: requests, sync, trial.',
@@ -281,7 +306,7 @@ Every running gateway applies this within a second.\n`,
   })
 
   it('limits set and overrides also work with counters in memory', async () => {
-    const single = await startGateway(settings('memory', '{ port: 0 }'))
+    const single = await startGateway(settings('memory', { port: 0 }))
     const ask = (...args: string[]) =>
       sluice(['limits', ...args, '--admin', `http://127.0.0.1:${single.adminPort}`])
     const { stdout } = await ask('set', 'acme', 'requests=0')

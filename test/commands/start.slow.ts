@@ -38,11 +38,11 @@ function handlesSignals({ child }: TestProcess): boolean {
 
 describe('sluice start', () => {
   it('exits with 0 on SIGTERM while it still loads, and ignores SIGHUP and SIGUSR2', async () => {
-    const clients = Array.from(
-      { length: 20_000 },
-      (_, i) => `  - { id: client-${i}, limits: { requests: { limit: 5 } } }`,
-    )
-    const file = fileOf(yaml({ data: data.url, more: `clients:\n${clients.join('\n')}` }))
+    const clients = Array.from({ length: 20_000 }, (_, i) => ({
+      id: `client-${i}`,
+      limits: { requests: { limit: 5 } },
+    }))
+    const file = fileOf(yaml({ data: data.url, more: { clients } }))
     const loading = sluice(['start', '--config', file])
     await until('it loads', () => handlesSignals(loading) && processorTime(loading) > 0.8)
     loading.kill('SIGHUP')
@@ -52,6 +52,19 @@ describe('sluice start', () => {
     loading.kill('SIGTERM')
     expect(await loading.ended()).toBe(0)
     expect(loading.stdout()).toBe('')
+  })
+
+  it('names a file that is too large for the memory', async () => {
+    const clients = Array.from({ length: 60_000 }, (_, i) => ({
+      id: `client-${i}`,
+      limits: { requests: { limit: 5 } },
+    }))
+    const file = fileOf(yaml({ data: data.url, more: { clients } }))
+    const small = sluice(['start', '--config', file], { NODE_OPTIONS: '--max-old-space-size=40' })
+    expect(await small.ended()).toBe(1)
+    expect(small.stderr()).toMatch(
+      /^sluice: \S+ is too large for \d+ MB of heap; give the process more memory/m,
+    )
   })
 
   it('survives the exit of the reader of its log', async () => {
@@ -77,7 +90,7 @@ describe('sluice start', () => {
   it('exits in time even if its log cannot be written', async () => {
     const full = openSync('/dev/full', 'w')
     const port = await freePort()
-    const file = fileOf(yaml({ data: data.url, more: 'drainTimeout: 2s' }))
+    const file = fileOf(yaml({ data: data.url, more: { drainTimeout: '2s' } }))
     const child = withTests(
       spawn(
         process.execPath,
@@ -114,7 +127,7 @@ describe('sluice start', () => {
   })
 
   it('exits at once on a second signal', async () => {
-    const gateway = await serving(yaml({ data: data.url, more: 'drainTimeout: 1h' }))
+    const gateway = await serving(yaml({ data: data.url, more: { drainTimeout: '1h' } }))
     void call(gateway.port, { path: '/v3/held', token: await token('acme') }).catch(() => {})
     await until('the request reached the upstream', () => holds > 0)
     gateway.kill('SIGTERM')
@@ -163,14 +176,14 @@ describe('the packages that sluice start loads', () => {
     const packages = packagesLoaded(folder, gateway.child.pid)
     return OPTIONAL.filter((name) => packages.has(name))
   }
-  const redis = '{ redis: { url: "redis://127.0.0.1:1" } }'
+  const redis = { redis: { url: 'redis://127.0.0.1:1' } }
   /** A gateway without tokens. */
   const plain = {
     data: data.url,
-    tokens: '',
-    limits: 'limits: { requests: { per: [ip], limit: 5, window: 1m } }',
-    routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]',
-    more: 'drainTimeout: 0s',
+    tokens: {},
+    limits: { requests: { per: ['ip'], limit: 5, window: '1m' } },
+    routes: [{ match: '/*', upstream: 'data', authenticate: 'none' }],
+    more: { drainTimeout: '0s' },
   }
 
   it('include no client of Redis for counters in memory, and no parser of flags without flags', async () => {

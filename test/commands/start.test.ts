@@ -14,9 +14,26 @@ const data = await startUpstream((request, response) => {
   else answer()
 })
 
+/** Writes a module that sends its process a signal as soon as that listens for SIGHUP, and returns its options. */
+function signalling(signal: string): Record<string, string> {
+  const send = `setImmediate(() => process.kill(process.pid, '${signal}'))`
+  const module = `process.on('newListener', (event) => { if (event === 'SIGHUP') ${send} })`
+  return { NODE_OPTIONS: `--import ${fileOf(module, 'mjs')}` }
+}
+
 describe('sluice start', () => {
+  it('ends with 0 on a signal before its own code is loaded', async () => {
+    const start = ['start', '--config', '/nowhere/x.yaml']
+    for (const signal of ['SIGTERM', 'SIGINT']) {
+      const early = sluice(start, signalling(signal))
+      expect([await early.ended(), early.stderr()]).toEqual([0, ''])
+    }
+    // It goes on, and finds no file.
+    expect(await sluice(start, signalling('SIGUSR2')).ended()).toBe(78)
+  })
+
   it('serves callers and operators, logs each request in one line without a secret, and drains on SIGTERM', async () => {
-    const gateway = await serving(yaml({ data: data.url, more: 'drainTimeout: 4s' }))
+    const gateway = await serving(yaml({ data: data.url, more: { drainTimeout: '4s' } }))
     const mine = await token('acme')
     const got = await call(gateway.port, {
       path: '/v3/sync/a%3Ab?secret=hunter2',
@@ -115,7 +132,7 @@ describe('sluice start', () => {
   })
 
   it('serves identity routes while the issuer’s keys cannot be loaded, and answers 503 on the others', async () => {
-    const tokens = `tokens: { issuer: "${ISSUER}", audience: x, jwks: "http://127.0.0.1:9/" }`
+    const tokens = { issuer: ISSUER, audience: 'x', jwks: 'http://127.0.0.1:9/' }
     const gateway = await startLogging({ data: data.url, tokens })
     expect((await call(gateway.port, { path: '/oidc/x' })).status).toBe(200)
     const got = await call(gateway.port, { token: await token('acme') })

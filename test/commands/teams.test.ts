@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { expect, it } from 'vitest'
-import { startGateway, yaml } from '../helpers/gateway.ts'
+import { startGateway, written, yaml } from '../helpers/gateway.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { sluice } from './run.ts'
 
@@ -13,13 +13,9 @@ routes:
 `
 const MAIN = yaml({
   data: 'http://data.internal:4000',
-  routes:
-    'routes:\n  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, sync] }'.replace(
-      ', sync',
-      '',
-    ),
-  limits: 'limits: { requests: { per: [client], limit: 1000, window: 1m } }',
-  more: 'include: teams/*.yaml',
+  routes: [{ match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] }],
+  limits: { requests: { per: ['client'], limit: 1000, window: '1m' } },
+  more: { include: 'teams/*.yaml' },
 })
 
 /** Writes a main file and the file of a team, and returns the path of the main file. */
@@ -53,8 +49,24 @@ it('check --against compares the files of teams, too', async () => {
   expect((await sluice(['check', '--config', file, '--against', file])).stdout).toContain('No differences')
 })
 
+it('check --offline accepts unset variables of a team, but no variables of others', async () => {
+  const own = files(PAYMENTS.replace(':-payments.internal', ''))
+  const { code, stdout } = await sluice(['check', '--config', own, '--offline'])
+  expect(code).toBe(0)
+  expect(stdout).toMatch(
+    /^# not here .*teams\/payments\.yaml:2:27: upstreams\.data\.url: needs the environment variable PAYMENTS_HOST/m,
+  )
+  expect((await sluice(['check', '--config', own])).code).toBe(78)
+  const foreign = files(
+    PAYMENTS.replace('PAYMENTS_HOST', 'REDIS_PASSWORD').replace(':-payments.internal', ''),
+  )
+  const refused = await sluice(['check', '--config', foreign, '--offline'])
+  expect(refused).toMatchObject({ code: 78 })
+  expect(refused.stderr).toContain('may not read the variable REDIS_PASSWORD')
+})
+
 it('explain names the team of a route, and passes over only the routes of its file', async () => {
-  const gateway = await startGateway(MAIN, join(dirname(file), 'sluice.yaml'))
+  const gateway = await startGateway(written(MAIN, join(dirname(file), 'sluice.yaml')))
   const ask = ['explain', '--config', file, '--client', 'acme', '--admin-port', String(gateway.adminPort)]
   const { stdout, stderr } = await sluice([...ask, 'GET /payments/a'])
   expect(stderr).toBe('')

@@ -13,7 +13,7 @@ const TOKEN = 'an-operator-s-token'
 const env = { ADMIN_TOKEN: TOKEN }
 
 const upstream = await startUpstream()
-const settings = { data: upstream.url, limit: 3, admin: `{ port: ${await freePort()}, token: ${TOKEN} }` }
+const settings = { data: upstream.url, limit: 3, admin: { port: await freePort(), token: TOKEN } }
 const gateway = await startGateway(settings)
 const file = fileOf(yaml(settings))
 const url = `http://127.0.0.1:${gateway.adminPort}`
@@ -142,7 +142,7 @@ it('reports why it cannot read the callers', async () => {
       ...{ code: 1, stdout: '', stderr: `sluice: ${words}\n` },
     })
   }
-  const everywhere = yaml({ data: upstream.url, admin: '{ host: "0:0:0:0:0:0:0:0", port: 1 }' })
+  const everywhere = yaml({ data: upstream.url, admin: { host: '0:0:0:0:0:0:0:0', port: 1 } })
   const unreached = await sluice(['limits', 'top', '--config', fileOf(everywhere)])
   expect(unreached.stderr).toContain(' from http://[0:0:0:0:0:0:0:0]:1')
   const free = await sluice(['limits', 'top', '--config', fileOf(yaml({ data: upstream.url }))])

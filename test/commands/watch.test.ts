@@ -1,7 +1,7 @@
 import { renameSync, rmSync, symlinkSync, truncateSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import { createWatch } from '../../src/commands/watch.ts'
+import { createWatch, MAX_CHANGING } from '../../src/commands/watch.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { TOKENS, yaml } from '../helpers/gateway.ts'
@@ -12,7 +12,7 @@ const file = join(folder, 'sluice.yaml')
 const secret = join(folder, 'secret')
 const [certFile, keyFile] = [join(folder, 'cert.pem'), join(folder, 'key.pem')]
 /** The key set of the tests’ tokens. */
-const [, jwksFile = ''] = /jwks: "(.*)"/.exec(TOKENS)!
+const jwksFile = TOKENS.jwks
 const { cert, key } = makeCertificate('gateway')
 
 /** Writes and loads a file that names others, and watches what was read. */
@@ -21,10 +21,10 @@ async function watched() {
   writeFileSync(secret, 'a-secret-of-the-test')
   writeFileSync(certFile, cert)
   writeFileSync(keyFile, key)
-  const tls = `, tls: { cert: ${certFile}, key: ${keyFile} }`
+  const tls = { tls: { cert: certFile, key: keyFile } }
   writeFileSync(
     file,
-    yaml({ data: 'http://127.0.0.1:1', listen: tls, admin: `{ port: 0, token: "file:${secret}" }` }),
+    yaml({ data: 'http://127.0.0.1:1', listen: tls, admin: { port: 0, token: `file:${secret}` } }),
   )
   let changes = 0
   const watch = createWatch(() => void changes++)
@@ -94,4 +94,17 @@ it('waits until no file has changed between two polls, also another than the one
   expect(await poll()).toBe(0)
   replace(keyFile)
   expect([await poll(), await poll(), await poll()]).toEqual([0, 1, 1])
+})
+
+it(`reads files that go on changing after ${MAX_CHANGING} polls`, async () => {
+  const { poll } = await watched()
+  await poll()
+  await poll()
+  const found: number[] = []
+  for (let i = 1; i <= 2 * MAX_CHANGING; i++) {
+    writeFileSync(secret, 'x'.repeat(i))
+    found.push(await poll())
+  }
+  expect(found.indexOf(1)).toBe(MAX_CHANGING - 1)
+  expect(found.indexOf(2)).toBe(2 * MAX_CHANGING - 1)
 })

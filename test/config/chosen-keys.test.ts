@@ -40,8 +40,11 @@ it.each([...shipped, ...shown])('$file bounds the keys that callers choose', asy
     file: '-',
     text: text.replaceAll(/"file:.*?"/g, '"${ADMIN_TOKEN}"'),
     env: ENV,
+    // The sandbox writes its file of keys when it starts.
+    offline: true,
   })
-  expect(config.warnings.filter(({ path }) => path.includes('.per['))).toEqual([])
+  const unbounded = config.warnings.filter(({ message }) => message.startsWith('is chosen by callers'))
+  expect(unbounded).toEqual([])
 })
 
 it('finds the examples, the deployments and the files of the documents', () => {

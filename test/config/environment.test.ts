@@ -36,6 +36,34 @@ describe('the environment', () => {
     expect([config.listen.port, config.admin.port, config.log.level]).toEqual([1, 2, 'debug'])
   })
 
+  it('gives lists of addresses and hosts several items, separated by commas', async () => {
+    const text = completed(
+      [
+        'listen: { trustedProxies: ["${PODS}", 192.0.2.1], hosts: ["${HOSTS}"] }',
+        'store: { redis: { cluster: ["${NODES}"] } }',
+        'upstreams: { data: { urls: ["${DATA}"] } }',
+      ].join('\n'),
+    )
+    const env = {
+      PODS: '10.0.0.0/8, fd00::/8',
+      HOSTS: 'a.example,B.example',
+      NODES: 'redis://:a,b@r1:6379, redis://:a,b@r2:6379',
+      DATA: 'http://d1/a,b,http://d2/a,b',
+    }
+    const { config } = await load(text, env)
+    expect(config.listen).toMatchObject({
+      trustedProxies: ['10.0.0.0/8', 'fd00::/8', '192.0.2.1/32'],
+      hosts: ['a.example', 'b.example'],
+    })
+    expect(config.store).toMatchObject({ redis: { topology: { cluster: env.NODES.split(', ') } } })
+    expect(config.upstreams[0]).toMatchObject({ origins: ['http://d1', 'http://d2'], path: '/a,b' })
+    const none = await load(completed('listen: { trustedProxies: ["${PODS:-}"] }'))
+    expect(none.config.listen.trustedProxies).toEqual([])
+    expect(await mistakesIn(text, { ...env, PODS: '10.0.0.0/8,all' })).toEqual([
+      expect.stringMatching(/^sluice\.yaml:1:\d+: listen\.trustedProxies\[1\]: must be a range/),
+    ])
+  })
+
   it('never changes the structure', async () => {
     const evil = 'x", limits: {}, y: "\n- z: &a *a'
     const text = completed('store: { redis: { url: redis://r }, prefix: "${EVIL}" }')

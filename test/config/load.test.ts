@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { overridesOf } from '../../src/commands/configuration.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { ConfigError } from '../../src/config/yaml/issue.ts'
-import { matchRoute } from '../../src/downstream/router.ts'
+import { createRouter } from '../../src/downstream/router.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { makeKey } from '../helpers/issuer.ts'
 import { completed, load, mistakesIn } from './load-text.ts'
@@ -139,6 +139,10 @@ routes:
     ).toEqual({
       topology: { sentinels: ['redis://[::1]:26379'], name: 'main', sentinelPassword: 's3cret' },
     })
+    expect(await redisOf('sentinels: ["rediss://a"], name: main, tls: false')).toEqual({
+      topology: { sentinels: ['rediss://a'], name: 'main', isMasterPlain: true },
+    })
+    expect(await redisOf('url: "redis://a", tls: false')).toEqual({ topology: { url: 'redis://a' } })
   })
 
   it('reads durations and sizes with decimals exactly', async () => {
@@ -199,7 +203,7 @@ routes:
 
   it('compiles the routes in order, each with the limits that it names', async () => {
     const { config } = await load(completed(''))
-    const matched = matchRoute(config.routes, 'POST', 'any', ['sync', 'abc'])
+    const matched = createRouter(config.routes)('POST', 'any', ['sync', 'abc'])
     if (matched === undefined || !('route' in matched)) throw new Error('nothing matched')
     expect(matched.params).toEqual({ connection: 'abc' })
     expect(matched.route).toMatchObject({

@@ -3,9 +3,9 @@ import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { loadConfig, type LoadOptions } from '../../src/config/load.ts'
-import { ConfigError } from '../../src/config/yaml/issue.ts'
+import { ConfigError, problemLine } from '../../src/config/yaml/issue.ts'
 import { createFolder } from '../helpers/folder.ts'
-import { completed } from './load-text.ts'
+import { BESIDE, completed } from './load-text.ts'
 
 let folder: string
 beforeEach(() => {
@@ -99,6 +99,15 @@ describe('included files', () => {
     expect(teams.map(({ path }) => path)).toEqual(['teams/a/payments.yaml', 'teams/b/accounts.yaml'])
   })
 
+  it('do not end because their folder cannot be read, unlike one that does not exist', async () => {
+    // As root, a test can close no folder to itself.
+    symlinkSync('teams', join(folder, 'teams'))
+    for (const include of ['teams/*.yaml', '*/*/payments.yaml'])
+      expect(await mistakes({}, completed(`include: "${include}"`))).toEqual([
+        'sluice.yaml:1:10: include: matches files in teams, which cannot be read: ELOOP',
+      ])
+  })
+
   it('are warned of if a pattern matches none', async () => {
     const { config } = await load({}, completed('include: [teams/*.yaml]'))
     expect(config.warnings.map(({ path, message }) => `${path}: ${message}`)).toEqual([
@@ -106,29 +115,111 @@ describe('included files', () => {
     ])
   })
 
-  it('read certificates beside them', async () => {
-    const text = PAYMENTS.replace(
-      'http://payments.internal:4000',
-      'https://payments.internal:4000, tls: { ca: ca.pem }',
-    )
+  const withTls = (tls: string): string =>
+    PAYMENTS.replace('http://payments.internal:4000', `https://payments.internal:4000, tls: { ${tls} }`)
+
+  it('read certificates in the folder of their team', async () => {
+    expect(await mistakes({ payments: withTls('ca: payments/ca.pem') })).toEqual([
+      `teams/payments.yaml:3:59: upstreams.data.tls.ca: names teams/payments/ca.pem, which does not exist`,
+    ])
+    write('teams/payments/ca.pem', BESIDE['cert.pem'])
+    const { config } = await load({ payments: withTls('ca: ./payments/ca.pem') })
+    expect(config.upstreams.at(-1)!.tls).toEqual({ ca: BESIDE['cert.pem'] })
+  })
+
+  it.for([
+    'accounts/key.pem',
+    '../key.pem',
+    'payments/../accounts/key.pem',
+    '/etc/key.pem',
+    'payments2/key.pem',
+  ])('cannot name a key of the gateway or of another team: %s', async (path) => {
+    const text = withTls(`cert: payments/cert.pem, key: ${path}`)
     expect(await mistakes({ payments: text })).toEqual([
-      `teams/payments.yaml:3:59: upstreams.data.tls.ca: names teams/ca.pem, which does not exist`,
+      expect.stringMatching(
+        /^teams\/payments\.yaml:3:\d+: upstreams\.data\.tls\.key: must be in the folder "payments" beside this file, such as payments\/key\.pem$/,
+      ),
     ])
   })
 
-  it('are mistakes, alone, if they or what they name is not a regular file', async () => {
+  it('cannot name them by a link, but links of a mounted Secret within the folder are followed', async () => {
+    write('teams/accounts/key.pem', BESIDE['key.pem'])
+    write('teams/payments/..1/cert.pem', BESIDE['cert.pem'])
+    symlinkSync('..1', join(folder, 'teams/payments/..data'))
+    symlinkSync('..data/cert.pem', join(folder, 'teams/payments/cert.pem'))
+    symlinkSync('../accounts/key.pem', join(folder, 'teams/payments/key.pem'))
+    const text = withTls('cert: payments/cert.pem, key: payments/key.pem')
+    expect(await mistakes({ payments: text })).toEqual([
+      expect.stringMatching(
+        /tls\.key: names teams\/payments\/key\.pem, which is a link to a file outside teams\/payments; copy that file there$/,
+      ),
+    ])
+  })
+
+  it('cannot read variables of a team whose name begins with theirs', async () => {
+    const text = PAYMENTS.replace('http://payments.internal', '"http://${PAYMENTS_EU_HOST}').replace(
+      '4000',
+      '4000"',
+    )
+    const env = { PAYMENTS_EU_HOST: 'eu.internal' }
+    const { config, ...loaded } = await load({ payments: text }, MAIN, { env })
+    expect(config.upstreams.at(-1)!.origins).toEqual(['http://eu.internal:4000'])
+    const files = { payments: text, 'payments-eu': text.replaceAll('/payments', '/eu') }
+    const refused =
+      'teams/payments.yaml:3:16: upstreams.data.url: may not read the variable PAYMENTS_EU_HOST, which is that of the team "payments-eu"; rename it'
+    expect(await mistakes(files, MAIN, { env })).toEqual([refused])
+    const before = { ...loaded, upstreams: config.upstreams }
+    const after = await load(files, MAIN, { env, before, isolate: true })
+    expect(after.states).toEqual({ valid: 1, previous: 1, invalid: 0 })
+    expect(await mistakes({ ...files, payments_eu: ACCOUNTS }, MAIN, { env })).toContainEqual(
+      expect.stringContaining(
+        'payments-eu.yaml:3:16: upstreams.data.url: may not read the variable PAYMENTS_EU_HOST',
+      ),
+    )
+  })
+
+  it('have names of routes that no other file can have', async () => {
+    const named = (text: string) => text.replace('upstream: data,', 'upstream: data, name: list,')
+    const { config } = await load({ payments: named(PAYMENTS), accounts: named(ACCOUNTS) })
+    expect(config.routes.slice(-2).map(({ name }) => name)).toEqual(['accounts/list', 'payments/list'])
+  })
+
+  it('are warned of if they have an address of another team', async () => {
+    const cards = ACCOUNTS.replaceAll('/accounts', '/cards').replace(
+      'limits:',
+      'upstreams: { data: { urls: ["http://cards.internal:4000", "http://PAYMENTS.internal:4000"] } }\nlimits:',
+    )
+    const { config } = await load({ payments: PAYMENTS, cards })
+    const unless = "which is another team's; correct it unless both own that server"
+    expect(config.warnings.map((warning) => problemLine(warning).replaceAll(`${folder}/`, ''))).toEqual([
+      `teams/cards.yaml:3:14: upstreams.data: has an address of "payments/data", ${unless}`,
+      `teams/payments.yaml:3:3: upstreams.data: has an address of "cards/data", ${unless}`,
+    ])
+    expect((await load({ payments: PAYMENTS, cards: ACCOUNTS })).config.warnings).toEqual([])
+  })
+
+  it('are mistakes if they are folders, or have a line feed in their names', async () => {
+    mkdirSync(join(folder, 'teams/payments.yaml'), { recursive: true })
+    write('teams/a\nb.yaml', PAYMENTS)
+    expect(await mistakes({})).toEqual([
+      'teams/a\ufffdb.yaml: has a line feed or another control character in its name; rename the file',
+      'teams/payments.yaml: is a directory, not a file',
+    ])
+  })
+
+  it('are mistakes, without further ones, if they or what they name is not a regular file', async () => {
     write('teams/accounts.yaml', ACCOUNTS)
-    execFileSync('mkfifo', [join(folder, 'teams/payments.yaml'), join(folder, 'teams/pipe')])
+    mkdirSync(join(folder, 'teams/payments'))
+    execFileSync('mkfifo', [join(folder, 'teams/payments.yaml'), join(folder, 'teams/payments/pipe')])
     expect(await mistakes({})).toEqual(['teams/payments.yaml: is not a regular file; write the path of one'])
     rmSync(join(folder, 'teams/payments.yaml'))
-    symlinkSync('/dev/zero', join(folder, 'teams/zero'))
-    const tls = 'tls: { ca: pipe, cert: zero, key: zero }'
-    const text = PAYMENTS.replace('http://payments.internal:4000', `https://payments.internal:4000, ${tls}`)
+    execFileSync('mkfifo', [join(folder, 'teams/payments/other')])
+    const text = withTls('ca: payments/pipe, cert: payments/other, key: payments/other')
     const names = (await mistakes({ payments: text })).map((mistake) => mistake.replace(/^[^ ]+ /, ''))
     expect(names).toEqual([
-      'upstreams.data.tls.ca: names teams/pipe, which is not a regular file; write the path of one',
-      'upstreams.data.tls.cert: names teams/zero, which is not a regular file; write the path of one',
-      'upstreams.data.tls.key: names teams/zero, which is not a regular file; write the path of one',
+      'upstreams.data.tls.ca: names teams/payments/pipe, which is not a regular file; write the path of one',
+      'upstreams.data.tls.cert: names teams/payments/other, which is not a regular file; write the path of one',
+      'upstreams.data.tls.key: names teams/payments/other, which is not a regular file; write the path of one',
     ])
   })
 
@@ -144,7 +235,7 @@ describe('included files', () => {
 })
 
 describe('the hash of a configuration', () => {
-  it('changes with each file, and is that of the text alone without teams', async () => {
+  it('changes with each file, and is that of only the text without teams', async () => {
     const { hash } = await load({ payments: PAYMENTS })
     expect((await load({ payments: PAYMENTS })).hash).toBe(hash)
     expect((await load({ payments: PAYMENTS.replace('limit: 5', 'limit: 6') })).hash).not.toBe(hash)
@@ -159,7 +250,9 @@ describe('changes', () => {
       payments: PAYMENTS.replace('limit: 5', 'limit: 6'),
       cards: ACCOUNTS.replaceAll('accounts', 'cards'),
     }
-    expect((await load(teams, MAIN, { before })).changes).toEqual([
+    expect(
+      (await load(teams, MAIN, { before: { ...before, upstreams: before.config.upstreams } })).changes,
+    ).toEqual([
       'teams/accounts.yaml removed',
       'teams/cards.yaml added',
       'teams/payments.yaml: limits.requests.limit 5 → 6',
@@ -259,6 +352,18 @@ const WRONG: readonly (readonly [title: string, from: string, to: string, line: 
     '8:45: routes[0].upstream: there is no such upstream; define it under "upstreams"',
   ],
   [
+    'a Unix socket of the machine',
+    'http://payments.internal:4000',
+    'unix:/run/redis.sock',
+    '3:9: upstreams.data: has a Unix socket of the gateway’s machine, which a team may not name; define the upstream in the main file',
+  ],
+  [
+    'a limit of another team',
+    'limits: [requests]',
+    'limits: [accounts/each]',
+    '8:82: routes[0].limits[0]: there is no such limit; define it under "limits"',
+  ],
+  [
     'a share of a limit of the main file',
     'limit: 5, window: 1m',
     'limit: 5, window: 1m, counts: sync',
@@ -298,7 +403,7 @@ const WRONG: readonly (readonly [title: string, from: string, to: string, line: 
 ]
 
 describe('mistakes in included files', () => {
-  it.for(WRONG)('are told at their place: %s', async ([, from, to, line]) => {
+  it.for(WRONG)('are shown at their place: %s', async ([, from, to, line]) => {
     expect(PAYMENTS).toContain(from)
     const found = await mistakes({ payments: PAYMENTS.replace(from, to) }, MAIN, {
       env: { ADMIN_TOKEN: 'x' },
@@ -306,7 +411,7 @@ describe('mistakes in included files', () => {
     expect(found[0]).toContain(`teams/payments.yaml:${line}`)
   })
 
-  it('are told of all files at once, but first those of the main file', async () => {
+  it('are shown of all files at once, first those of the main file', async () => {
     const teams = {
       payments: PAYMENTS.replace('window', 'windw'),
       accounts: ACCOUNTS.replace('window', 'windw'),

@@ -89,10 +89,11 @@ let gateway: Awaited<ReturnType<typeof startGateway>>
 async function start(from: AskingProxy) {
   gateway = await startGateway({
     data: 'http://unused.internal',
-    routes: `routes:
-  - { match: "/open/*", authenticate: none }
-  - { match: "/v3/*", authenticate: bearer, limits: [requests] }`,
-    more: `forwardAuth: { port: 0, from: ${from} }`,
+    routes: [
+      { match: '/open/*', authenticate: 'none' },
+      { match: '/v3/*', authenticate: 'bearer', limits: ['requests'] },
+    ],
+    more: { forwardAuth: { port: 0, from } },
   })
 }
 

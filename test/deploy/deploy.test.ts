@@ -210,6 +210,15 @@ describe.runIf(existsSync(join(REPOSITORY, PROMETHEUS)))('config/prometheus/prom
     const names = Object.values(services).flatMap(({ networks }) => networks.metrics?.aliases ?? [])
     expect(configs[0].targets).toEqual(names.map((name) => `${name}:${gateway.admin.port}`))
   })
+
+  it.each(['compose.yaml', 'compose.demo.yaml'])(
+    'is read in deploy/%s by a Prometheus that keeps exemplars',
+    (file) => {
+      const { services } = parsed(`deploy/${file}`)
+      const { command } = services.prometheus
+      expect(command).toContain('--enable-feature=exemplar-storage')
+    },
+  )
 })
 
 describe('deploy/forward-auth/', () => {
@@ -233,6 +242,16 @@ describe('deploy/forward-auth/', () => {
     const [listener] = parsed('deploy/forward-auth/envoy.yaml').static_resources.listeners
     const { common_http_protocol_options: options } = listener.filter_chains[0].filters[0].typed_config
     expect(options).toEqual({ headers_with_underscores_action: 'DROP_HEADER' })
+  })
+
+  it('removes the API key after Sluice has checked it, in Traefik and Envoy too', () => {
+    const { routers, middlewares } = parsed('deploy/forward-auth/traefik.yaml').http
+    expect(routers.data.middlewares).toEqual(['unsigned', 'sluice', 'keyless'])
+    expect(middlewares.keyless.headers.customRequestHeaders).toEqual({ 'X-Api-Key': '' })
+    const [listener] = parsed('deploy/forward-auth/envoy.yaml').static_resources.listeners
+    const { route_config: config, http_filters: filters } = listener.filter_chains[0].filters[0].typed_config
+    expect(config.virtual_hosts[0].request_headers_to_remove).toEqual(['x-api-key'])
+    expect(filters[0].typed_config.allowed_headers.patterns).toContainEqual({ exact: 'x-api-key' })
   })
 })
 

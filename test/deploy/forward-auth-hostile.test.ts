@@ -22,11 +22,12 @@ async function start(from: AskingProxy, edit?: (name: string, text: string) => s
   const gateway = await startGateway({
     data: 'http://unused.internal',
     listen: PLAIN,
-    routes: `routes:
-  - { match: "inner.example.com/*", authenticate: none }
-  - { match: "/open/*", authenticate: none }
-  - { match: "/v3/*", authenticate: bearer, limits: [requests] }`,
-    more: `forwardAuth: { port: 0, from: ${from} }`,
+    routes: [
+      { match: 'inner.example.com/*', authenticate: 'none' },
+      { match: '/open/*', authenticate: 'none' },
+      { match: '/v3/*', authenticate: 'bearer', limits: ['requests'] },
+    ],
+    more: { forwardAuth: { port: 0, from } },
   })
   const { port } = await startAsking(from, [gateway], data.port, { ...(edit && { edit }) })
   return { gateway, port }
@@ -208,7 +209,7 @@ describe('HAProxy that asks', () => {
     expect(statuses(await send(asking.port, 'GET /open/a HTTP/1.1', HOST))).toEqual([200])
   })
 
-  it('HAProxy that asks does not speak HTTP/2 without TLS', async () => {
+  it('HAProxy that asks does not use HTTP/2 without TLS', async () => {
     const asking = await start('haproxy')
     const { text } = await raw(asking.port, 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', answered)
     expect(text).toMatch(/^HTTP\/1\.[01] 4\d\d /)

@@ -49,7 +49,7 @@ async function load(edit = (text: string): string => text) {
 const config = await load()
 
 describe('deploy/kubernetes/', () => {
-  it('has only fields and values of the schemas, with each component alone and with all', () => {
+  it('has only fields and values of the schemas, with each single component and with all', () => {
     const each = COMPONENTS.map((one) => kustomize(FOLDER, using([one])))
     const byHand = parse(fileText(`${FOLDER}/ingress-nginx.yaml`))
     const manifests = [...base, ...all, ...each.flat(), byHand]
@@ -272,7 +272,7 @@ it('a secret is read again through the symbolic links of a mounted Secret, witho
   }
   mount('..1', 'the-old-token-of-24-chars')
   symlinkSync('..data/admin-token', join(folder, 'admin-token'))
-  const admin = `{ port: 0, token: "file:${join(folder, 'admin-token')}" }`
+  const admin = { port: 0, token: `file:${join(folder, 'admin-token')}` }
   const gateway = await serving(yaml({ data: 'http://127.0.0.1:9', admin }))
   const status = async (token: string) =>
     (await call(gateway.adminPort, { path: '/overrides', token })).status

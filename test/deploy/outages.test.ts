@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { ASKING, type AskingProxy, PLAIN, startAsking } from '../helpers/asking-proxies.ts'
-import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { call, startGateway, type TestGateway, token, written } from '../helpers/gateway.ts'
 import { answered, raw, statuses } from '../helpers/raw.ts'
 import { freePort } from '../helpers/redis.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
@@ -14,23 +14,24 @@ const PROXIES = Object.keys(ASKING) as AskingProxy[]
 const data = await startUpstream()
 beforeEach(() => void (data.seen.length = 0))
 
-async function start(from: AskingProxy, store = 'memory') {
+async function start(from: AskingProxy, store: object | 'memory' = 'memory') {
   return await startGateway({
     data: 'http://unused.internal',
     listen: PLAIN,
     store,
     limit: 5,
-    routes: `routes:
-  - { match: "/open/*", authenticate: none }
-  - { match: "/v3/*", authenticate: bearer, limits: [requests] }`,
-    more: `forwardAuth: { port: 0, from: ${from} }`,
+    routes: [
+      { match: '/open/*', authenticate: 'none' },
+      { match: '/v3/*', authenticate: 'bearer', limits: ['requests'] },
+    ],
+    more: { forwardAuth: { port: 0, from } },
   })
 }
 
 describe.each(PROXIES)('%s', (from) => {
   it('asks the other of two Sluices while one is down, and the limit stays exact', async () => {
     const redis = await sharedRedis()
-    const store = `{ redis: { url: "${redis.url}" }, prefix: two-${from}-${process.pid}, timeout: 5s }`
+    const store = { redis: { url: redis.url }, prefix: `two-${from}-${process.pid}`, timeout: '5s' }
     const sluices = [await start(from, store), await start(from, store)] as const
     const proxy = await startAsking(from, sluices, data.port, { on: ['two Sluices'] })
     const bearer = await token('ann')
@@ -78,21 +79,29 @@ describe.each(PROXIES)('%s', (from) => {
     const gateway = await startGateway({
       data: 'http://unused.internal',
       listen: PLAIN,
-      store: `{ redis: { url: "redis://127.0.0.1:${await freePort()}" }, onOutage: deny }`,
-      limits: `limits:
-  big: { per: [ip], limit: 0, window: 1m, onOutage: local, refusal: { status: 429, body: "${'x'.repeat(20_000)}" } }
-  requests: { per: [client], limit: 5, window: 1m }`,
-      routes: `routes:
-  - { match: "/big", authenticate: none, limits: [big] }
-  - { match: "/v3/*", authenticate: bearer, limits: [requests] }`,
-      more: `forwardAuth: { port: 0, from: ${from} }\nheaders: { requestId: x-fapi-interaction-id }`,
+      store: { redis: { url: `redis://127.0.0.1:${await freePort()}` }, onOutage: 'deny' },
+      limits: {
+        big: {
+          per: ['ip'],
+          limit: 0,
+          window: '1m',
+          onOutage: 'local',
+          refusal: { status: 429, body: 'x'.repeat(20_000) },
+        },
+        requests: { per: ['client'], limit: 5, window: '1m' },
+      },
+      routes: [
+        { match: '/big', authenticate: 'none', limits: ['big'] },
+        { match: '/v3/*', authenticate: 'bearer', limits: ['requests'] },
+      ],
+      more: { forwardAuth: { port: 0, from }, headers: { requestId: 'x-fapi-interaction-id' } },
     })
     const proxy = await startAsking(from, [gateway], data.port, { on: ['fail open'] })
     const statusOf = async (path: string, token?: string) =>
       (await call(proxy.port, { path, ...(token && { token }) })).status
     expect(await statusOf('/v3/a')).toBe(401)
     expect(await statusOf('/v3/a', await token('ann'))).toBe(503)
-    // HAProxy cannot answer with so long a body.
+    // HAProxy cannot answer with a body of this length.
     for (let i = 0; i < 5; i++) expect(await statusOf('/big')).toBe(from === 'haproxy' ? 500 : 429)
     // HAProxy and Caddy check the health of a Sluice once a second.
     await sleep(2500)
@@ -158,12 +167,14 @@ describe('docs/forward-auth.md', () => {
     }
   })
 
-  it.each(PROXIES)('shows a file that limits behind %s as pasted, but for the ports', async (from) => {
+  it.each(PROXIES)('shows a file that limits behind %s as pasted, except the ports', async (from) => {
     const gateway: TestGateway = await startGateway(
-      snippet!
-        .replaceAll(/port: \d+/g, 'port: 0')
-        .replace('from: nginx', `from: ${from}`)
-        .replace('limit: 100,', 'limit: 2,') + '\nadmin: { port: 0 }\nlog: { level: silent }\n',
+      written(
+        snippet!
+          .replaceAll(/port: \d+/g, 'port: 0')
+          .replace('from: nginx', `from: ${from}`)
+          .replace('limit: 100,', 'limit: 2,') + '\nadmin: { port: 0 }\nlog: { level: silent }\n',
+      ),
     )
     const proxy = await startAsking(from, [gateway], data.port)
     const got = [await call(proxy.port), await call(proxy.port), await call(proxy.port)]

@@ -14,7 +14,7 @@ const DEPLOY = join(import.meta.dirname, '../../deploy')
 const read = (path: string): string => readFileSync(join(DEPLOY, path), 'utf8')
 
 const upstream = await startUpstream()
-const gateway = await startGateway({ data: upstream.url, trustedProxies: '[127.0.0.1/32]' })
+const gateway = await startGateway({ data: upstream.url, trustedProxies: ['127.0.0.1/32'] })
 
 const SHIPPED = read('nginx.conf')
   .replace('listen 8080', 'listen 127.0.0.1:PORT')

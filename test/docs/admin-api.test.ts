@@ -66,50 +66,60 @@ function expectDescribed(path: string, method: string, got: Got): void {
   expect(isValid ? [] : validate!.errors, `${method} ${path} ${got.status}: ${got.body}`).toEqual([])
 }
 
-const LIMITS = `limits:
-  requests:
-    per: [client]
-    limit: 20
-    window: 1m
-    changes: [{ announced: 2020-01-01T00:00:00Z, from: 2090-01-01T00:00:00Z, limit: 9 }]
-  weekly: { per: [client], limit: 3, window: { calendar: week, timezone: Europe/Lisbon } }
-  trial: { per: [client], limit: 1, window: 1m, shadow: true }
-  device: { per: [client, "header:x-device"], limit: 100, window: 1m, missing: skip }
-  exports: { per: [client], concurrent: 3 }
-  address: { per: [ip], limit: 1, window: 1m }`
-const ROUTES = `routes:
-  - { match: "/open", upstream: data, authenticate: none, limits: [address] }
-  - { match: "GET /rate-limits", respond: limits, authenticate: bearer }
-  - { match: "/secure", upstream: secure, authenticate: none }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, weekly, trial, device, exports] }`
+const LIMITS = {
+  requests: {
+    per: ['client'],
+    limit: 20,
+    window: '1m',
+    changes: [{ announced: '2020-01-01T00:00:00Z', from: '2090-01-01T00:00:00Z', limit: 9 }],
+  },
+  weekly: { per: ['client'], limit: 3, window: { calendar: 'week', timezone: 'Europe/Lisbon' } },
+  trial: { per: ['client'], limit: 1, window: '1m', shadow: true },
+  device: { per: ['client', 'header:x-device'], limit: 100, window: '1m', missing: 'skip' },
+  exports: { per: ['client'], concurrent: 3 },
+  address: { per: ['ip'], limit: 1, window: '1m' },
+}
+const ROUTES = [
+  { match: '/open', upstream: 'data', authenticate: 'none', limits: ['address'] },
+  { match: 'GET /rate-limits', respond: 'limits', authenticate: 'bearer' },
+  { match: '/secure', upstream: 'secure', authenticate: 'none' },
+  {
+    match: '/*',
+    upstream: 'data',
+    authenticate: 'bearer',
+    limits: ['requests', 'weekly', 'trial', 'device', 'exports'],
+  },
+]
 
 describe('docs/admin-api.yaml', () => {
   const folder = createFolder()
   const file = join(folder, 'sluice.yaml')
-  let redis: string
+  let redis: object
   let upstream: TestUpstream
   let introspection: IntrospectionServer
   let gateway: TestGateway
   const ask = (path: string, more: Call = {}): Promise<Got> =>
     call(gateway.adminPort, { path, ...more, headers: { ...BEARER, ...more.headers } })
 
-  const settings = (admin: string, store: string): Settings => ({
-    ...{ data: upstream.url, admin, store, limits: `${LIMITS}\n${ROUTES}`, routes: '' },
-    tokens: TOKENS.replace(
-      / \}$/,
-      `, introspection: { url: "${introspection.url}", clientId: s, clientSecret: s } }`,
-    ),
-    more: 'clients: [{ id: acme, name: Acme, limits: { requests: { limit: 30, until: 2089-01-01T00:00:00Z } } }]',
-    upstream: `errors: problem }\n  secure: { url: "https://127.0.0.1:1", tls: { ca: "${join(folder, 'ca.pem')}" }`,
+  const settings = (admin: object, store: object | 'memory'): Settings => ({
+    ...{ data: upstream.url, admin, store, limits: LIMITS, routes: ROUTES },
+    tokens: { ...TOKENS, introspection: { url: introspection.url, clientId: 's', clientSecret: 's' } },
+    more: {
+      clients: [
+        { id: 'acme', name: 'Acme', limits: { requests: { limit: 30, until: '2089-01-01T00:00:00Z' } } },
+      ],
+    },
+    upstreams: { secure: { url: 'https://127.0.0.1:1', tls: { ca: join(folder, 'ca.pem') } } },
+    upstream: { errors: 'problem' },
   })
-  const start = (admin: string, store: string) => startGateway(settings(admin, store))
+  const start = (admin: object, store: object | 'memory') => startGateway(settings(admin, store))
 
   beforeAll(async () => {
     writeFileSync(join(folder, 'ca.pem'), makeCertificate().cert)
     upstream = await startUpstream()
     introspection = await startIntrospection()
-    redis = `redis: { url: "${(await sharedRedis()).url}" }`
-    gateway = await start(`{ port: 0, token: ${TOKEN} }`, `{ ${redis}, prefix: docs-admin-api }`)
+    redis = { url: (await sharedRedis()).url }
+    gateway = await start({ port: 0, token: TOKEN }, { redis, prefix: 'docs-admin-api' })
     await until('it is ready', async () => (await ask('/readyz')).status === 200)
   })
 
@@ -266,7 +276,7 @@ describe('docs/admin-api.yaml', () => {
   })
 
   it('describes the overview of a process with all its lists', async () => {
-    const text = yaml(settings('{ port: 0 }', `{ ${redis}, prefix: docs-admin-api-two }`))
+    const text = yaml(settings({ port: 0 }, { redis, prefix: 'docs-admin-api-two' }))
     writeFileSync(file, text)
     const process = await serving({ file }, ['--workers', String(WORKERS)])
     const overview = (headers = {}) => call(process.adminPort, { path: '/overview', headers })
@@ -299,7 +309,7 @@ describe('docs/admin-api.yaml', () => {
   })
 
   it('describes a gateway without Redis, without a token, and one that is not ready', async () => {
-    const memory = await start('{ port: 0 }', 'memory')
+    const memory = await start({ port: 0 }, 'memory')
     const get = (path: string, headers = {}) => call(memory.adminPort, { path, headers })
     expectDescribed('/overview', 'get', await get('/overview'))
     expectDescribed('/limits/{caller}', 'get', await get('/limits/acme'))
@@ -307,8 +317,14 @@ describe('docs/admin-api.yaml', () => {
     expect(other.status).toBe(403)
     expectDescribed('/overview', 'get', other)
 
-    const away = `{ redis: { url: "redis://127.0.0.1:1" }, prefix: docs-admin-api-down, onOutage: deny, instances: 1, overrides: required }`
-    const down = await start('{ port: 0 }', away)
+    const away = {
+      redis: { url: 'redis://127.0.0.1:1' },
+      prefix: 'docs-admin-api-down',
+      onOutage: 'deny',
+      instances: 1,
+      overrides: 'required',
+    }
+    const down = await start({ port: 0 }, away)
     for (const [path, target, method, status] of [
       ['/limits/{caller}', '/limits/acme', 'get', 200],
       ['/limits/{caller}', '/limits/acme', 'delete', 503],
@@ -330,6 +346,7 @@ describe('docs/admin-api.yaml', () => {
       'firstDay',
       'missing',
       'cost',
+      'actual',
       'counts',
       'allow',
       'until',

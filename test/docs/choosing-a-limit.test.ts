@@ -2,14 +2,15 @@ import { spawnSync } from 'node:child_process'
 import { chmodSync, writeFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import { expect, it } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { createFolder } from '../helpers/folder.ts'
 import { yaml } from '../helpers/gateway.ts'
 import { BIN } from '../helpers/process.ts'
 import { codeBlocks, fileText } from '../helpers/repository.ts'
 
 /** The commands of docs/choosing-a-limit.md are run in a shell; test/regimes plays its recipes. */
-const [replay, percentiles, callers] = codeBlocks(fileText('docs/choosing-a-limit.md'), 'sh')
+const page = fileText('docs/choosing-a-limit.md')
+const [trial, headRoom, replay, percentiles, callers, planned] = codeBlocks(page, 'sh')
 
 const folder = createFolder()
 const program = join(folder, 'sluice')
@@ -43,18 +44,56 @@ writeFileSync(
   calls('acme', '192.0.2.7', 30, 65) + calls('blue', '192.0.2.8', 70) + calls('coal', '192.0.2.9', 80, 81),
 )
 
-function run(block: string): string {
+function run(block: string, cwd = folder): string {
   const env = { ...process.env, PATH: `${folder}${delimiter}${process.env['PATH']}` }
-  const { status, stdout, stderr } = spawnSync('sh', ['-ec', block], { cwd: folder, env, encoding: 'utf8' })
+  const { status, stdout, stderr } = spawnSync('sh', ['-ec', block], { cwd, env, encoding: 'utf8' })
   expect(status, stderr).toBe(0)
   return stdout
 }
 const hasNoJq = spawnSync('jq', ['--version']).status !== 0
 
+describe('docs/choosing-a-limit.md, from the log of nginx', () => {
+  const of = (ip: string, minute: number, calls: number) =>
+    Array.from(
+      { length: calls },
+      () => `${ip} - - [20/Nov/2026:09:0${minute}:00 +0000] "GET /v1 HTTP/1.1" 200 5 "-" "-"\n`,
+    ).join('')
+  const beside = createFolder()
+  writeFileSync(join(beside, 'trial.yaml'), codeBlocks(page, 'yaml')[0]!)
+  writeFileSync(join(beside, 'access.log.2.gz'), gzipSync(of('192.0.2.10', 1, 60)))
+  writeFileSync(join(beside, 'access.log.1'), of('192.0.2.10', 2, 90))
+  writeFileSync(join(beside, 'access.log'), of('192.0.2.10', 3, 101) + of('198.51.100.7', 4, 30))
+
+  it('shows which addresses a limit would have refused', () => {
+    const output = run(trial!, beside)
+    expect(output).toMatch(
+      /^ip:192\.0\.2\.10 +- +251 +250 +0 -> 1 +requests 1 +101 from 2026-11-20T09:03:00/m,
+    )
+    expect(output).toMatch(/^ip:198\.51\.100\.7 +- +30 +30 +0 /m)
+  })
+
+  it.skipIf(hasNoJq)('computes a limit with head-room', () => {
+    expect(JSON.parse(run(headRoom!, beside))).toEqual({ most: 101, limit: 202 })
+  })
+})
+
 it('docs/choosing-a-limit.md shows whom a limit would have refused, and the busiest minute', () => {
   const output = run(replay!)
   expect(output).toMatch(/^acme +- +4 +3 +0 -> 1 +requests 1 +3 from 2026-03-02T09:00:00\.000Z +-$/m)
   expect(output).toMatch(/^blue +- +1 +1 +0 +- +1 from/m)
+})
+
+it('docs/choosing-a-limit.md shows what another plan would do to a client', () => {
+  const withPlans = createFolder()
+  writeFileSync(join(withPlans, 'access.log'), calls('acme', '192.0.2.7', 30, 65))
+  const more = {
+    plans: { free: { requests: 1 }, pro: { requests: 9 } },
+    clients: [{ id: 'acme', plan: 'pro' }],
+  }
+  writeFileSync(join(withPlans, 'sluice.yaml'), yaml({ data: 'http://127.0.0.1:1', limit: 2, more }))
+  const output = run(planned!, withPlans)
+  expect(output).toMatch(/^acme +- +2 +1 +0 -> 1 +requests 1 /m)
+  expect(output).toMatch(/^acme +pro -> free +2$/m)
 })
 
 it.skipIf(hasNoJq)(

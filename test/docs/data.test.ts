@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { sluice } from '../commands/run.ts'
-import { call, startLogging, token, TOKENS } from '../helpers/gateway.ts'
+import { call, startLogging, textOf, token, TOKENS, written } from '../helpers/gateway.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { fileText } from '../helpers/repository.ts'
 import { startUpstream } from '../helpers/upstream.ts'
@@ -25,10 +25,10 @@ describe('docs/data.md', () => {
 admin: { port: 0 }
 store: { redis: { url: "${redis.url}" } }
 upstreams: { data: { url: "${data.url}" } }
-${TOKENS}
+${textOf({ tokens: TOKENS })}
 `
     const gateway = await startLogging(
-      own + settings!.text.replaceAll(/^(?:store|upstreams|tokens):.*\n/gm, ''),
+      written(own + settings!.text.replaceAll(/^(?:store|upstreams|tokens):.*\n/gm, '')),
     )
     const consent = crypto.randomUUID()
     const callAs = async (sub: string, account: string) => {

@@ -22,7 +22,7 @@ interface Block {
   }
 }
 
-/** A JWT: its claims beside `iss`, `iat` and `exp`, and the `typ` of its header. */
+/** A JWT: its claims except `iss`, `iat` and `exp`, and the `typ` of its header. */
 interface Jwt {
   readonly typ?: string
   readonly claims: Readonly<Record<string, unknown>>
@@ -33,7 +33,7 @@ interface Provider {
   /** Tokens by their description. */
   readonly accepted: Readonly<Record<string, Jwt>>
   readonly refused: Readonly<Record<string, Jwt>>
-  /** Introspection responses beside `active`, `iss` and `exp`. */
+  /** Introspection responses without `active`, `iss` and `exp`. */
   readonly introspected?: Readonly<Record<'accepted' | 'refused', Readonly<Record<string, unknown>>>>
   /** Its tokens have no scope. */
   readonly path?: string
@@ -364,12 +364,13 @@ describe.each(Object.entries(DOCUMENTED))('the lines of tokens for %s', (name, p
     vi.stubEnv('INTROSPECTION_SECRET', env.INTROSPECTION_SECRET)
     const gateway = await startGateway({
       data: upstream.url,
-      tokens: `tokens: ${JSON.stringify(replaced)}`,
-      limits: 'limits: { requests: { per: [client], limit: 1000, window: 1m } }',
-      routes: `routes:
-  - { match: "/read", upstream: data, authenticate: bearer, scope: [read], limits: [requests] }
-  - { match: "/any", upstream: data, authenticate: bearer, limits: [requests] }`,
-      more: `clients: [{ id: "${client}", limits: { requests: { limit: 7000 } } }]`,
+      tokens: replaced,
+      limits: { requests: { per: ['client'], limit: 1000, window: '1m' } },
+      routes: [
+        { match: '/read', upstream: 'data', authenticate: 'bearer', scope: ['read'], limits: ['requests'] },
+        { match: '/any', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+      ],
+      more: { clients: [{ id: client, limits: { requests: { limit: 7000 } } }] },
     })
     port = gateway.port
     vi.unstubAllEnvs()

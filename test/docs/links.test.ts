@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { DOCS, fileText, REPOSITORY } from '../helpers/repository.ts'
+import { DOCS, fileText, filesIn, REPOSITORY } from '../helpers/repository.ts'
 
 /** Relative links and anchors of the documents must have a target. */
 const documents = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...DOCS]
@@ -58,6 +58,23 @@ describe('the links of documents', () => {
       'none.md: no such file',
     ])
     expect(faultOf('../README.md#operate-it', 'docs/x.md')).toBeUndefined()
+  })
+
+  it('every page and heading that files of deploy/ and config/ name exists', () => {
+    const named = ['deploy', 'config'].flatMap((folder) =>
+      filesIn(folder, '').flatMap((file) =>
+        statSync(join(REPOSITORY, file)).isFile()
+          ? [...fileText(file).matchAll(/\bdocs\/[\w/-]+\.md(?:#[\w-]+|, ")?/g)].map(([name]) => ({
+              file,
+              name,
+            }))
+          : [],
+      ),
+    )
+    expect(named.length).toBeGreaterThan(50)
+    // A heading is named by its anchor, which can be compared.
+    expect(named.filter(({ name }) => name.endsWith('"'))).toEqual([])
+    expect(named.filter(({ name }) => faultOf(name, 'README.md') !== undefined)).toEqual([])
   })
 
   it('every page of docs/ has a link to it', () => {

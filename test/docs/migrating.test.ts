@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { readAccessLine } from '../../src/commands/replay/logs.ts'
+import { readAccessLine } from '../../src/commands/replay/formats/sluice.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { withOwnFolders } from '../helpers/nginx.ts'
@@ -16,7 +16,7 @@ const folder = createFolder()
 async function limitsOf(text: string) {
   const file = join(folder, 'sluice.yaml')
   writeFileSync(file, text)
-  return (await loadConfig({ file, env: {} })).config.limits
+  return (await loadConfig({ file, env: {}, offline: true })).config.limits
 }
 
 describe.each(pages)('docs/migrating/%s', (name) => {
@@ -24,10 +24,10 @@ describe.each(pages)('docs/migrating/%s', (name) => {
 
   it('is in the index', () => expect(index).toContain(`](migrating/${name})`))
 
-  it('shows a file of the peer, and then a Sluice file that loads and limits', async () => {
+  it('shows files of the peer, each followed by a Sluice file that loads and limits', async () => {
     const languages = [...text.matchAll(/^```(\w+)$/gm)].map(([, language]) => language)
-    expect(languages).toEqual([expect.stringMatching(/^(?:yml|nginx|js)$/), 'yaml'])
-    expect((await limitsOf(codeBlocks(text, 'yaml')[0]!)).length).toBeGreaterThan(0)
+    expect(languages.join(' ')).toMatch(/^(?:yml|nginx|js) yaml(?: (?:yml|nginx|js) yaml)*$/)
+    for (const file of codeBlocks(text, 'yaml')) expect((await limitsOf(file)).length).toBeGreaterThan(0)
   })
 
   it('says that a peer was read about only, unless it was run', () => {
@@ -46,7 +46,7 @@ describe('docs/migrating.md', () => {
     const [, points, ...more] = codeBlocks(index, 'yaml')
     expect(more).toEqual([])
     expect(await limitsOf(points!)).toMatchObject([
-      { name: 'points', limit: 900, cost: 1 },
+      { name: 'points', limit: 900, inPoints: true },
       { name: 'calls', limit: 100, isConcurrent: true },
     ])
   })
@@ -70,7 +70,7 @@ describe('docs/migrating.md', () => {
     const [, ...parts] = /log_format sluice escape=json '(.*)'\n *'(.*)';/.exec(index)!
     const values: Record<string, string> = {
       ...{ ended_at: '2026-11-22T14:09:58.276+00:00', request_method: 'GET', host: 'api.example.com' },
-      ...{ uri: '/v3/accounts', client_id: 'acme', remote_addr: '192.0.2.1', status: '429' },
+      ...{ received: '/v3/accounts', client_id: 'acme', remote_addr: '192.0.2.1', status: '429' },
       took_ms: '1239',
     }
     const line = parts.join('').replaceAll(/\$(\w+)/g, (_, name: string) => values[name]!)

@@ -27,7 +27,7 @@ describe('docs/operating.md', () => {
   let gateway: TestGateway
   beforeAll(async () => {
     const upstream = await startUpstream()
-    const store = `{ redis: { url: "${(await sharedRedis()).url}" }, prefix: docs-operating }`
+    const store = { redis: { url: (await sharedRedis()).url }, prefix: 'docs-operating' }
     gateway = await startGateway({ data: upstream.url, store })
   })
 
@@ -57,7 +57,7 @@ describe('docs/operating.md', () => {
 
   it('lists every field of the access log', () => {
     const sources = readdirSync(join(REPOSITORY, 'src/observe')).filter((name) =>
-      /^(?:access|log)/.test(name),
+      /^(?:access|log|settlement)/.test(name),
     )
     const text = sources.map((name) => fileText(`src/observe/${name}`)).join('')
     const written = [...text.matchAll(/[{,]"(\w+)":|\btext\('(\w+)'/g)].map(([, one, other]) => one ?? other!)
@@ -127,10 +127,10 @@ it('the example of the file of a team is valid', async () => {
   const team = blocks.find((block) => block.includes('sluice-team.schema.json'))!
   const folder = createFolder()
   writeFileSync(join(folder, 'payments.yaml'), team)
-  const limits = 'limits: { api: { per: [client], limit: 1000, window: 1m } }'
+  const limits = { api: { per: ['client'], limit: 1000, window: '1m' } }
   writeFileSync(
     join(folder, 'sluice.yaml'),
-    yaml({ data: 'http://data', limits, routes: 'include: payments.yaml' }),
+    yaml({ data: 'http://data', limits, routes: [], more: { include: 'payments.yaml' } }),
   )
   const { config } = await loadConfig({ file: join(folder, 'sluice.yaml') })
   expect(config.teams.map(({ match }) => match)).toEqual(['/payments/*'])

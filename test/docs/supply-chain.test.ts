@@ -125,7 +125,7 @@ it('every action of a workflow is named by its commit, with its version for read
   }
 })
 
-it('the image contains the licence, and is told its commit by the release', () => {
+it('the image contains the licence, and gets its commit from the release', () => {
   const dockerfile = fileText('Dockerfile')
   expect(dockerfile).toMatch(/^COPY LICENSE \.\/$/m)
   const [build = '', final = ''] = dockerfile.split(/^FROM (?!--platform)/m)

@@ -4,6 +4,7 @@ import { Agent, createServer } from 'node:http'
 import { delimiter, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
 import { createFolder } from '../helpers/folder.ts'
 import { call, token, yaml } from '../helpers/gateway.ts'
 import { LONG } from '../helpers/runs.ts'
@@ -29,7 +30,7 @@ function program(name: string, command: string): void {
 }
 program('sluice', `exec ${process.execPath} ${BIN} "$@"`)
 
-/** Runs a block of commands, of which each must succeed; returns what they print. */
+/** Runs a block of commands and returns what they print. Each of them must succeed. */
 async function run(block: string, env: Record<string, string>): Promise<string> {
   const path = `${bin}${delimiter}${process.env['PATH']}`
   const shell = withTests(spawn('sh', ['-ec', block], { env: { ...process.env, PATH: path, ...env } }))
@@ -43,7 +44,7 @@ async function run(block: string, env: Record<string, string>): Promise<string> 
 
 const upstream = await startUpstream()
 
-const QUICK = { more: 'drainTimeout: 100ms' }
+const QUICK = { more: { drainTimeout: '100ms' } }
 
 describe('docs/tasks', () => {
   let gateway: ServingProcess
@@ -51,8 +52,8 @@ describe('docs/tasks', () => {
   const callAs = async (client: string) =>
     await call(gateway.port, { path: '/v3/accounts', token: await token(client) })
   beforeAll(async () => {
-    const store = `{ redis: { url: "${(await sharedRedis()).url}" }, prefix: docs-tasks }`
-    const admin = `{ port: ${await freePort()} }`
+    const store = { redis: { url: (await sharedRedis()).url }, prefix: 'docs-tasks' }
+    const admin = { port: await freePort() }
     writeFileSync(env.SLUICE_CONFIG, yaml({ data: upstream.url, store, admin, limit: 3, ...QUICK }))
     gateway = await serving({ file: env.SLUICE_CONFIG })
   })
@@ -99,7 +100,7 @@ describe('docs/tasks/rotate-the-redis-password.md', () => {
     await redis.command('ACL', 'SETUSER', ...user!.replace('>password', '>old-password').split(' '))
 
     const file = join(folder, 'rotated.yaml')
-    const store = `{ redis: ${options!.replace('redis://redis.internal:6379', redis.url)} }`
+    const store = { redis: parse(options!.replace('redis://redis.internal:6379', redis.url)) as object }
     writeFileSync(file, yaml({ data: upstream.url, store, ...QUICK }))
     writeFileSync(secret, 'old-password', { mode: 0o600 })
     const env = { SLUICE_CONFIG: file, OLD: 'old-password', NEW: 'new-password' }
@@ -154,8 +155,8 @@ describe('docs/tasks/upgrade-a-single-host.md', () => {
 
     const file = join(folder, 'upgraded.yaml')
     const [, trusted] = /trustedProxies: (\[[^\]]*\])/.exec(text)!
-    const store = `{ redis: { url: "${(await sharedRedis()).url}" }, prefix: docs-upgrade }`
-    const settings = { trustedProxies: trusted!, listen: ', hosts: [api.example.com]' }
+    const store = { redis: { url: (await sharedRedis()).url }, prefix: 'docs-upgrade' }
+    const settings = { trustedProxies: parse(trusted!) as string[], listen: { hosts: ['api.example.com'] } }
     writeFileSync(file, yaml({ data: upstream.url, store, limit: 1_000_000, ...settings }))
     const start = (i: number) =>
       serving({ file }, ['--port', String(ports[i]), '--admin-port', String(ports[i + 2])])

@@ -11,10 +11,10 @@ const ROOMS = ['authenticate', 'downstream', 'gateway', 'limit/fallback', 'par',
 const OF_OPERATORS = new Set(['src/policy/counted-caller.ts', 'src/policy/caller-keys.ts'])
 const files = [
   'src/errors.ts',
-  'src/process/open-authentication.ts',
+  'src/process/open-issuers.ts',
   ...ROOMS.flatMap((room) => filesIn(`src/${room}`, '.ts').filter((file) => !OF_OPERATORS.has(file))),
 ]
-/** Texts of these rooms that are no errors of callers: a defect, and header fields. */
+/** Texts of these rooms that are not errors of callers: a defect, and header fields. */
 const OTHERS = new Set(['An admitted call has no refusal.', 'Bearer …', 'Basic …'])
 /** The files whose phrases continue a sentence about a JWT. */
 const PHRASES = ['src/par/client-jwt.ts', 'src/authenticate/token/claims.ts']

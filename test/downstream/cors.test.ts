@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { corsMethods, corsOf, createCors, ownCorsFields, preflightReply } from '../../src/downstream/cors.ts'
-import { createRouter, type Pattern, parsePattern } from '../../src/downstream/router.ts'
+import { type Pattern, parsePattern } from '../../src/downstream/pattern.ts'
+import { createRouter } from '../../src/downstream/router.ts'
 import { fieldsObject } from '../helpers/fields.ts'
 
 const APP = 'https://app.example.com'

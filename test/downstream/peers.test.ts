@@ -100,19 +100,19 @@ describe('the caller', () => {
 const hasIpv6 = Object.values(networkInterfaces()).some((all) => all?.some(({ family }) => family === 'IPv6'))
 
 describe.runIf(hasIpv6)('a caller by IPv4 of a gateway that listens on IPv6 too', () => {
-  it.each([
-    ['no peer', '[]', '127.0.0.1'],
-    ['the peer by IPv4', '[127.0.0.0/8]', '9.9.9.9, 127.0.0.1'],
-    ['the peer by its mapped address', '["::ffff:127.0.0.0/104"]', '9.9.9.9, 127.0.0.1'],
-    ['only IPv6 peers', '["::1/128"]', '127.0.0.1'],
-  ])('is identified by its IPv4 address; trusted: %s', async (_, trustedProxies, forwardedFor) => {
+  it.for([
+    ['no peer', [], '127.0.0.1'],
+    ['the peer by IPv4', ['127.0.0.0/8'], '9.9.9.9, 127.0.0.1'],
+    ['the peer by its mapped address', ['::ffff:127.0.0.0/104'], '9.9.9.9, 127.0.0.1'],
+    ['only IPv6 peers', ['::1/128'], '127.0.0.1'],
+  ] as const)('is identified by its IPv4 address; trusted: %s', async ([, trustedProxies, forwardedFor]) => {
     const back = await startUpstream()
     const gateway = await startGateway({
       data: back.url,
       host: '::',
       trustedProxies,
-      limits: 'limits: { each: { per: [ip], limit: 2, window: 1m } }',
-      routes: 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [each] }]',
+      limits: { each: { per: ['ip'], limit: 2, window: '1m' } },
+      routes: [{ match: '/*', upstream: 'data', authenticate: 'none', limits: ['each'] }],
     })
     const ask = (ip: string) => call(gateway.port, { headers: { 'X-Forwarded-For': ip } })
     expect((await ask('9.9.9.9')).status).toBe(200)

@@ -79,7 +79,7 @@ describe('a PROXY header', () => {
     expect(parseProxyHeader(header)).toEqual(expect.any(String))
   })
 
-  it('is at most 107 bytes or 4 kB, whatever comes', () => {
+  it('is at most 107 bytes or 4 kB, for any bytes', () => {
     const starts = fc.constantFrom(text(START), text('PROXY '), text('PROXY TCP4 '), v2(0x21, 0x11), text(''))
     fc.assert(
       fc.property(starts, fc.uint8Array({ maxLength: 200 }), (start, rest) => {

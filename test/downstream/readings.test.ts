@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { matchReadings, readingsOf, refuseReadings } from '../../src/downstream/readings.ts'
-import { createRouter, type Pattern, parsePattern, type Route } from '../../src/downstream/router.ts'
+import { type Pattern, parsePattern } from '../../src/downstream/pattern.ts'
+import { createRouter, type Route } from '../../src/downstream/router.ts'
 import { parseTarget, type Target } from '../../src/downstream/target.ts'
 import { Refusal } from '../../src/errors.ts'
 

@@ -5,13 +5,14 @@ import { startUpstream } from '../helpers/upstream.ts'
 const upstream = await startUpstream()
 const gateway = await startGateway({
   data: upstream.url,
-  routes: `routes:
-  - { match: "POST id.example.com/oidc/request", upstream: identity, authenticate: par }
-  - { match: "GET id.example.com/oidc/*", upstream: identity, authenticate: none }
-  - { match: "GET both.example.com/oidc/*", upstream: identity, authenticate: none }
-  - { match: "GET both.example.com/v3/*", upstream: data, authenticate: bearer }
-  - { match: "GET /v3/*", upstream: data, authenticate: bearer }`,
-  more: 'par: { issuer: "https://id.example.com/oidc" }',
+  routes: [
+    { match: 'POST id.example.com/oidc/request', upstream: 'identity', authenticate: 'par' },
+    { match: 'GET id.example.com/oidc/*', upstream: 'identity', authenticate: 'none' },
+    { match: 'GET both.example.com/oidc/*', upstream: 'identity', authenticate: 'none' },
+    { match: 'GET both.example.com/v3/*', upstream: 'data', authenticate: 'bearer' },
+    { match: 'GET /v3/*', upstream: 'data', authenticate: 'bearer' },
+  ],
+  more: { par: { issuer: 'https://id.example.com/oidc' } },
 })
 
 const REFUSED = [
@@ -51,11 +52,11 @@ it('a description of OAuth has no quotes (RFC 6749 section 5.2)', async () => {
 })
 
 it.each([
-  ['errors: oauth', 'application/json'],
-  ['errors: problem', 'application/problem+json'],
-  ['maxConnections: 9', 'application/problem+json'],
-])('with %s, a refusal on a route to the upstream is %s', async (settings, contentType) => {
-  const routes = 'routes: [{ match: "/*", upstream: data, authenticate: bearer }]'
+  [{ errors: 'oauth' }, 'application/json'],
+  [{ errors: 'problem' }, 'application/problem+json'],
+  [{ maxConnections: 9 }, 'application/problem+json'],
+])('with %j, a refusal on a route to the upstream is %s', async (settings, contentType) => {
+  const routes = [{ match: '/*', upstream: 'data', authenticate: 'bearer' }]
   const { port, close } = await startGateway({ data: upstream.url, upstream: settings, routes })
   const { status, headers } = await call(port)
   await close()
@@ -65,7 +66,7 @@ it.each([
 it('a 503 has Retry-After and its problem type', async () => {
   const down = await startGateway({
     data: upstream.url,
-    store: '{ redis: { url: "redis://127.0.0.1:1" }, onOutage: deny }',
+    store: { redis: { url: 'redis://127.0.0.1:1' }, onOutage: 'deny' },
   })
   const { status, headers, json } = await call(down.port, { token: await token('acme') })
   await down.close()
@@ -81,7 +82,7 @@ it('with errors.documentation, the type of a problem leads to the entry of its c
   const { port, close } = await startGateway({
     data: upstream.url,
     limit: 0,
-    more: `errors: { documentation: "${page}" }`,
+    more: { errors: { documentation: page } },
   })
   const got = await Promise.all([
     call(port),

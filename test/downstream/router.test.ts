@@ -1,14 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  createRouter,
-  covers,
-  matchRoute,
-  parsePattern,
-  type Pattern,
-  type Route,
-} from '../../src/downstream/router.ts'
-import { segmentsOf } from '../../src/downstream/target.ts'
+import { covers, parsePattern, type Pattern } from '../../src/downstream/pattern.ts'
+import { matchReadings } from '../../src/downstream/readings.ts'
+import { createRouteIndex } from '../../src/downstream/route-index.ts'
+import { createRouter, type Owner, type Route } from '../../src/downstream/router.ts'
+import { parseTarget, segmentsOf } from '../../src/downstream/target.ts'
+import { Refusal } from '../../src/errors.ts'
+import { scanningRouter } from './scan.ts'
 
 const words = (list: string): readonly string[] => list.trim().split(/\s+/)
 
@@ -17,9 +15,21 @@ const pattern = (text: string): Pattern => {
   if (typeof parsed === 'string') throw new Error(parsed)
   return parsed
 }
-const named = (text: string) => ({ ...pattern(text), text })
+const route = (
+  text: string,
+  authenticate: Route['authenticate'] = 'none',
+): Route & { readonly text: string } => ({
+  ...pattern(text),
+  text,
+  match: text,
+  authenticate,
+  scope: [],
+  maxBody: 1,
+  timeoutMs: undefined,
+})
 const matching = (routes: string[], method: string, path: string, host = 'localhost') => {
-  const found = matchRoute(routes.map(named), method, host, segmentsOf(path))
+  const router = createRouter(routes.map((text) => route(text)))
+  const found = router(method, host, segmentsOf(path))
   if (found === undefined) return undefined
   return 'allow' in found ? { allow: found.allow } : { text: found.route.text, params: { ...found.params } }
 }
@@ -72,15 +82,6 @@ describe('matching', () => {
     expect(matching(routes, 'GET', '/x', 'id.example.com')).toMatchObject({ text: routes[0] })
     expect(matching(routes, 'GET', '/x', 'api.example.com')).toMatchObject({ text: '/*' })
   })
-})
-
-const route = (text: string, authenticate: Route['authenticate']): Route & { readonly text: string } => ({
-  ...named(text),
-  match: text,
-  authenticate,
-  scope: [],
-  maxBody: 1,
-  timeoutMs: undefined,
 })
 
 describe('a guarded path', () => {
@@ -221,35 +222,80 @@ describe('hidden routes', () => {
   })
 })
 
-it('finds the same route with the index as without it', () => {
-  const segment = fc.constantFrom('a', 'B', 'c', ':x', ':y')
+describe('the index', () => {
+  const segment = fc.constantFrom('a', 'A', 'b', 'c.php', 'caf%C3%A9', ':x', ':y')
   const texts = fc
     .tuple(
-      fc.constantFrom('', 'GET ', 'POST,PUT '),
-      fc.constantFrom('', 'h.example'),
-      fc.uniqueArray(segment, { maxLength: 3 }),
+      fc.constantFrom('', 'GET ', 'POST,PUT ', 'PROPFIND '),
+      fc.constantFrom('', '', 'h.example', 'I.example'),
+      fc.uniqueArray(segment, { maxLength: 4, selector: (one) => (one.startsWith(':') ? one : {}) }),
       fc.boolean(),
     )
     .map(
       ([methods, host, segments, rest]) =>
         `${methods}${host}/${[...segments, ...(rest ? ['*'] : [])].join('/')}`,
     )
-  const path = fc.array(fc.constantFrom('a', 'b', 'C', 'd'), { maxLength: 5 })
-  fc.assert(
-    fc.property(
-      fc.array(texts, { maxLength: 20 }),
-      fc.constantFrom('GET', 'POST', 'DELETE'),
-      fc.constantFrom('h.example', 'other'),
-      path,
-      (patterns, method, host, segments) => {
-        const routes = patterns.map((text) => route(text, 'none'))
-        expect(createRouter(routes)(method, host, segments)).toEqual(
-          matchRoute(routes, method, host, segments),
-        )
-      },
-    ),
-    { numRuns: 2000 },
-  )
+  /** The hosts of all routes that name none, as `listen.hosts` states them. */
+  const listed = fc.constantFrom(undefined, ['h.example'], ['h.example', 'j.example'])
+
+  it('finds the same as a scan of the routes in order, for each reading of a target', () => {
+    const kind = fc.constantFrom('none', 'none', 'none', 'none', 'par', 'resource', 'team')
+    const tables = fc.record({
+      hosts: listed,
+      written: fc.array(fc.tuple(texts, kind), { maxLength: 20 }),
+      isServed: fc.boolean(),
+    })
+    const piece = fc.constantFrom('a', 'b', 'B', 'C.PHP', 'CAF%c3%89', '%61', '', 'd', 'b.', 'b%2Fa', 'b;x')
+    const requests = fc.record({
+      method: fc.constantFrom('GET', 'HEAD', 'POST', 'DELETE', 'PROPFIND', 'BREW'),
+      host: fc.constantFrom('h.example', 'I.EXAMPLE', 'j.example', 'k.example:80'),
+      pieces: fc.array(piece, { maxLength: 5 }),
+      end: fc.constantFrom('', '/'),
+    })
+    fc.assert(
+      fc.property(tables, fc.array(requests, { minLength: 1, maxLength: 8 }), (table, asked) => {
+        const { hosts, written, isServed } = table
+        const routes = written.map(([text, kind]) => ({
+          ...route(text, kind === 'par' ? 'par' : 'none'),
+          hosts: pattern(text).host === undefined ? hosts : undefined,
+          team: kind === 'team' ? 't' : undefined,
+          respond: kind === 'resource' ? ('resource' as const) : undefined,
+        }))
+        const owners: Owner[] = [{ name: 't', owned: { ...pattern('/b/*'), hosts }, isServed }]
+        const [indexed, scanned] = [createRouter(routes, owners), scanningRouter(routes, owners)]
+        for (const { method, host, pieces, end } of asked) {
+          const target = parseTarget(`/${pieces.join('/')}${end}`, [host], {
+            serves: () => true,
+            servesOthers: true,
+          })
+          if (target instanceof Refusal) continue
+          expect(matchReadings(indexed, method, target)).toEqual(matchReadings(scanned, method, target))
+        }
+      }),
+      { numRuns: 2000 },
+    )
+  })
+
+  it('compares a path as often among ten thousand routes as among ten', () => {
+    function comparisonsOf(count: number, path: string): number {
+      const written = Array.from({ length: count }, (_, i) => `GET /service-${i}/:id`)
+      const index = createRouteIndex([...written, 'POST /*'].map(pattern))
+      let comparisons = 0
+      const segments = new Proxy(segmentsOf(path), {
+        get(target, key, receiver) {
+          comparisons++
+          return Reflect.get(target, key, receiver) as unknown
+        },
+      })
+      index.first(
+        { host: 'h', segments, length: segments.length },
+        ({ methods }) => methods?.has('GET') === true,
+      )
+      return comparisons
+    }
+    for (const path of ['/service-9/x', '/service-x/x', '/'])
+      expect(comparisonsOf(10_000, path)).toBe(comparisonsOf(10, path))
+  })
 })
 
 describe('what teams own', () => {

@@ -13,11 +13,22 @@ const gateway = await startGateway({
   data: back.url,
   limit: 1_000_000,
   syncWindow: '1h',
-  listen: ', hosts: [api.example.com]',
-  routes: `routes:
-  - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
-  - { match: "POST /:version/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
+  listen: { hosts: ['api.example.com'] },
+  routes: [
+    {
+      match: 'POST /sync/:connection',
+      upstream: 'data',
+      authenticate: 'bearer',
+      limits: ['requests', 'sync'],
+    },
+    {
+      match: 'POST /:version/sync/:connection',
+      upstream: 'data',
+      authenticate: 'bearer',
+      limits: ['requests', 'sync'],
+    },
+    { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+  ],
 })
 
 const lineOf = (spelling: Spelling): string =>

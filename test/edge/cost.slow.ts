@@ -15,22 +15,29 @@ const BODY_BYTES = 63_000
 
 const { n, e, kty } = generateKeyPairSync('rsa', { modulusLength: 4096 }).publicKey.export({ format: 'jwk' })
 const upstream = await startUpstream((_, response) => response.end())
-const jwks = JSON.stringify({ keys: Array.from({ length: 5 }, () => ({ n, e, kty })) })
+const jwks = { keys: Array.from({ length: 5 }, () => ({ n, e, kty })) }
 const gateway = await serving(
   yaml({
     data: upstream.url,
-    trustedProxies: '[127.0.0.1/32]',
+    trustedProxies: ['127.0.0.1/32'],
     tokens: TOKENS,
-    routes: `routes:
-  - { match: "POST /oidc/request", upstream: identity, authenticate: par }
-  - { match: "GET,POST /oidc/auth", upstream: identity, authenticate: authorization }
-  - { match: "/oidc/*", upstream: identity, authenticate: none }
-  - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }
-  - { match: "POST /:version/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
-    more: `par: { issuer: "${ISSUER}" }
-clients:
-  - { id: signing, requestObjectSigningAlg: PS256, authentication: private_key_jwt, jwks: ${jwks} }`,
+    routes: [
+      { match: 'POST /oidc/request', upstream: 'identity', authenticate: 'par' },
+      { match: 'GET,POST /oidc/auth', upstream: 'identity', authenticate: 'authorization' },
+      { match: '/oidc/*', upstream: 'identity', authenticate: 'none' },
+      { match: 'GET /v3/rate-limits', respond: 'limits', authenticate: 'bearer' },
+      {
+        match: 'POST /:version/sync/:connection',
+        upstream: 'data',
+        authenticate: 'bearer',
+        limits: ['requests', 'sync'],
+      },
+      { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+    ],
+    more: {
+      par: { issuer: ISSUER },
+      clients: [{ id: 'signing', requestObjectSigningAlg: 'PS256', authentication: 'private_key_jwt', jwks }],
+    },
   }),
 )
 

@@ -22,13 +22,14 @@ beforeAll(async () => {
   gateway = await startGateway({
     data: back.url,
     limit: LIMIT,
-    routes: `routes:
-  - { match: "POST /par/:case/request", upstream: identity, authenticate: par }
-  - { match: "/oidc/*", upstream: identity, authenticate: none }
-  - { match: "/v3/:case/early", upstream: data, authenticate: bearer, limits: [requests] }
-  - { match: "/body/*", upstream: data, authenticate: bearer, limits: [requests], body: true }
-  - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests], maxBody: 2kB }`,
-    more: 'par: { issuer: "https://identity.example.com/oidc", maxBody: 2kB }',
+    routes: [
+      { match: 'POST /par/:case/request', upstream: 'identity', authenticate: 'par' },
+      { match: '/oidc/*', upstream: 'identity', authenticate: 'none' },
+      { match: '/v3/:case/early', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+      { match: '/body/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'], body: true },
+      { match: '/v3/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'], maxBody: '2kB' },
+    ],
+    more: { par: { issuer: 'https://identity.example.com/oidc', maxBody: '2kB' } },
   })
   const waiting = [...FRAMINGS.entries()]
   const worker = async (): Promise<void> => {

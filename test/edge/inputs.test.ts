@@ -12,11 +12,14 @@ const signer = makeKey('ES256', 'signing')
 const back = await startStrictUpstream()
 const gateway = await startGateway({
   data: back.url,
-  routes: `routes:
-  - { match: "POST /oidc/request", upstream: identity, authenticate: par }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
-  more: `par: { issuer: "https://identity.example.com/oidc", maxBody: 4kB }
-clients: [{ id: signer, requestObjectSigningAlg: ES256, jwks: { keys: [${JSON.stringify(signer.jwk)}] } }]`,
+  routes: [
+    { match: 'POST /oidc/request', upstream: 'identity', authenticate: 'par' },
+    { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+  ],
+  more: {
+    par: { issuer: 'https://identity.example.com/oidc', maxBody: '4kB' },
+    clients: [{ id: 'signer', requestObjectSigningAlg: 'ES256', jwks: { keys: [signer.jwk] } }],
+  },
 })
 
 /** Sends a request on a new socket; returns the response. */

@@ -12,7 +12,7 @@ const gateway = await serving(
   yaml({
     data: broken.url,
     identity: back.url,
-    routes: `${ROUTES}  - { match: "/broken", upstream: data, authenticate: none }\n`,
+    routes: [...ROUTES, { match: '/broken', upstream: 'data', authenticate: 'none' }],
   }),
   [],
   { NODE_OPTIONS: '--insecure-http-parser' },

@@ -12,10 +12,11 @@ const back = await startStrictUpstream()
 const gateway = await startGateway({
   data: back.url,
   limit: 100_000_000,
-  routes: `routes:
-  - { match: "/oidc/*", upstream: identity, authenticate: none }
-  - { match: "/body/*", upstream: data, authenticate: bearer, limits: [requests], body: true }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests], maxBody: 2kB }`,
+  routes: [
+    { match: '/oidc/*', upstream: 'identity', authenticate: 'none' },
+    { match: '/body/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'], body: true },
+    { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'], maxBody: '2kB' },
+  ],
 })
 const mine = await token('pipeline')
 

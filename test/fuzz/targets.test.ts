@@ -5,13 +5,8 @@ import { paramPart } from '../../src/policy/key.ts'
 import type { Limit } from '../../src/policy/limit.ts'
 import { compileParameters } from '../../src/policy/parameter-kinds.ts'
 import { matchReadings, refuseReadings } from '../../src/downstream/readings.ts'
-import {
-  createRouter,
-  parsePattern,
-  type Pattern,
-  type Route,
-  type Router,
-} from '../../src/downstream/router.ts'
+import { parsePattern, type Pattern } from '../../src/downstream/pattern.ts'
+import { createRouter, type Route, type Router } from '../../src/downstream/router.ts'
 import { type Target, parseTarget } from '../../src/downstream/target.ts'
 import { FRAMEWORKS } from '../edge/frameworks.ts'
 import { PATIENCE_MS, runs } from '../helpers/runs.ts'

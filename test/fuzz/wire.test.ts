@@ -20,11 +20,12 @@ const back = await startStrictUpstream()
 const gateway = await startGateway({
   data: back.url,
   limit: 100_000_000,
-  routes: `routes:
-  - { match: "POST /par/:case/request", upstream: identity, authenticate: par }
-  - { match: "/oidc/*", upstream: identity, authenticate: none }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests], maxBody: 2kB }`,
-  more: 'par: { issuer: "https://identity.example.com/oidc", maxBody: 2kB }',
+  routes: [
+    { match: 'POST /par/:case/request', upstream: 'identity', authenticate: 'par' },
+    { match: '/oidc/*', upstream: 'identity', authenticate: 'none' },
+    { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'], maxBody: '2kB' },
+  ],
+  more: { par: { issuer: 'https://identity.example.com/oidc', maxBody: '2kB' } },
 })
 const mine = await token('fuzz')
 

@@ -11,12 +11,18 @@ const identity = await startUpstream((_, response) => response.writeHead(303, { 
 const gateway = await startGateway({
   data: identity.url,
   // An earlier open route must not bypass the guard.
-  routes: `routes:
-  - { match: "GET /oidc/*", upstream: identity, authenticate: none }
-  - { match: "GET,POST /oidc/auth", upstream: identity, authenticate: authorization }
-  - { match: "/oidc/*", upstream: identity, authenticate: none }`,
-  more: `par: { issuer: "https://id.example.com/oidc", maxBody: 1kB }
-clients: [{ id: signing, requestObjectSigningAlg: PS256 }, { id: "<b>\\"&'", pushed: required }]`,
+  routes: [
+    { match: 'GET /oidc/*', upstream: 'identity', authenticate: 'none' },
+    { match: 'GET,POST /oidc/auth', upstream: 'identity', authenticate: 'authorization' },
+    { match: '/oidc/*', upstream: 'identity', authenticate: 'none' },
+  ],
+  more: {
+    par: { issuer: 'https://id.example.com/oidc', maxBody: '1kB' },
+    clients: [
+      { id: 'signing', requestObjectSigningAlg: 'PS256' },
+      { id: '<b>"&\'', pushed: 'required' },
+    ],
+  },
 })
 beforeEach(() => void identity.seen.splice(0))
 

@@ -15,11 +15,11 @@ import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const HOST = 'api.example.com'
-const ROUTES = `routes:
-  - { match: "${HOST}/payments", upstream: data, authenticate: bearer, scope: [payments, read] }
-  - { match: "${HOST}/*", upstream: data, authenticate: bearer, limits: [requests] }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }
-`
+const ROUTES = [
+  { match: `${HOST}/payments`, upstream: 'data', authenticate: 'bearer', scope: ['payments', 'read'] },
+  { match: `${HOST}/*`, upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+  { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+]
 
 const [data, other, introspection] = await Promise.all([
   startUpstream(),
@@ -29,12 +29,15 @@ const [data, other, introspection] = await Promise.all([
 const started = (settings: Partial<Settings> = {}) =>
   startGateway({ data: data.url, routes: ROUTES, ...settings })
 const gateway = await started({
-  tokens: `tokens:
-  - ${TOKENS.replace('tokens: ', '')}
-  - issuer: ${other.issuer}
-    audience: "${AUDIENCE}"
-    clientClaim: azp
-    introspection: { url: "${introspection.url}", clientId: sluice, clientSecret: s3cret }`,
+  tokens: [
+    TOKENS,
+    {
+      issuer: other.issuer,
+      audience: AUDIENCE,
+      clientClaim: 'azp',
+      introspection: { url: introspection.url, clientId: 'sluice', clientSecret: 's3cret' },
+    },
+  ],
 })
 
 const send = (authorization: string, more: Parameters<typeof call>[1] = {}) =>
@@ -101,7 +104,7 @@ describe('a token that is bound to a key', () => {
   })
 
   it('a token that is bound to a key is proved for the URL that a trusted proxy, but not another peer, reports', async () => {
-    const proxied = await started({ trustedProxies: '[127.0.0.0/8]' })
+    const proxied = await started({ trustedProxies: ['127.0.0.0/8'] })
     const mine = await bound()
     const headers = () => ({
       Host: 'internal',
@@ -116,7 +119,7 @@ describe('a token that is bound to a key', () => {
 
   it('a token that is bound to a key is refused without configured hosts, and the challenge does not offer DPoP', async () => {
     const hostless = await started({
-      routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests] }]',
+      routes: [{ match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] }],
     })
     const mine = await bound()
     expect((await call(hostless.port)).headers['www-authenticate']).toBe(
@@ -134,7 +137,9 @@ describe('over HTTPS', () => {
   for (const [name, content] of Object.entries({ cert: own.cert, key: own.key, ca: client.cert })) {
     writeFileSync(join(folder, `${name}.pem`), content)
   }
-  const tls = (more = '') => `, tls: { cert: ${folder}/cert.pem, key: ${folder}/key.pem${more} }`
+  const tls = (more: object = {}) => ({
+    tls: { cert: `${folder}/cert.pem`, key: `${folder}/key.pem`, ...more },
+  })
 
   async function get(port: number, authorization: string, options: RequestOptions = {}) {
     const request = httpsRequest({
@@ -176,7 +181,7 @@ describe('over HTTPS', () => {
   })
 
   it('accepts a token that is bound to a certificate only with this certificate', async () => {
-    const { port } = await started({ listen: tls(', requestClientCert: true') })
+    const { port } = await started({ listen: tls({ requestClientCert: true }) })
     const mine = `Bearer ${await bound()}`
     expect((await get(port, mine, client)).status).toBe(200)
     // The certificate is not signed by an authority, so it is not forwarded.
@@ -191,7 +196,7 @@ describe('over HTTPS', () => {
   })
 
   it('a listener with clientCa refuses connections without a signed certificate, and forwards the certificate', async () => {
-    const { port } = await started({ listen: tls(`, clientCa: ${folder}/ca.pem`) })
+    const { port } = await started({ listen: tls({ clientCa: `${folder}/ca.pem` }) })
     const mine = `Bearer ${await bound()}`
     const forged = { 'Client-Cert': ':AAAA:' }
     expect((await get(port, mine, { ...client, headers: forged })).status).toBe(200)
@@ -207,7 +212,7 @@ describe('over HTTPS', () => {
 
 describe('a certificate that a trusted proxy forwards', () => {
   it('a certificate that a trusted proxy forwards is the certificate of the caller', async () => {
-    const proxied = await started({ trustedProxies: '[127.0.0.0/8]' })
+    const proxied = await started({ trustedProxies: ['127.0.0.0/8'] })
     const client = makeCertificate('client')
     const mine = await token('acme', { cnf: { 'x5t#S256': client.thumbprint } })
     const headers = { Host: HOST, 'Client-Cert': `:${client.der.toString('base64')}:` }
@@ -222,8 +227,8 @@ it('believes the field of certificates that the file names, and no other', async
   const proxied = await startLogging({
     data: data.url,
     routes: ROUTES,
-    trustedProxies: '[127.0.0.0/8]',
-    listen: ', clientCertificate: X-Forwarded-Client-Cert',
+    trustedProxies: ['127.0.0.0/8'],
+    listen: { clientCertificate: 'X-Forwarded-Client-Cert' },
   })
   const client = makeCertificate('client')
   const mine = await token('acme', { cnf: { 'x5t#S256': client.thumbprint } })
@@ -246,17 +251,18 @@ it('believes the field of certificates that the file names, and no other', async
   ])
 })
 
-const OPEN = `routes:
-  - { match: "POST /oidc/request", upstream: identity, authenticate: par }
-  - { match: "GET,POST /oidc/auth", upstream: identity, authenticate: authorization }
-  - { match: "/open", upstream: data, authenticate: none }
-  - { match: "GET /health", respond: health, authenticate: none }
-  - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`
+const OPEN = [
+  { match: 'POST /oidc/request', upstream: 'identity', authenticate: 'par' },
+  { match: 'GET,POST /oidc/auth', upstream: 'identity', authenticate: 'authorization' },
+  { match: '/open', upstream: 'data', authenticate: 'none' },
+  { match: 'GET /health', respond: 'health', authenticate: 'none' },
+  { match: 'GET /v3/rate-limits', respond: 'limits', authenticate: 'bearer' },
+  { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+]
 const behindProxies = await started({
-  trustedProxies: '[127.0.0.0/8]',
+  trustedProxies: ['127.0.0.0/8'],
   routes: OPEN,
-  more: `par: { issuer: "${ISSUER}" }`,
+  more: { par: { issuer: ISSUER } },
 })
 
 describe('credentials that came over plain HTTP, as a trusted proxy reports', () => {
@@ -326,8 +332,8 @@ describe('credentials that came over plain HTTP, as a trusted proxy reports', ()
 
   it('are served where listen.publicUrl says that callers use it', async () => {
     const { port } = await started({
-      trustedProxies: '[127.0.0.0/8]',
-      listen: ', publicUrl: "http://dev.example"',
+      trustedProxies: ['127.0.0.0/8'],
+      listen: { publicUrl: 'http://dev.example' },
     })
     const headers = { Host: HOST, 'X-Forwarded-Proto': 'http' }
     expect((await call(port, { token: await token('acme'), headers })).status).toBe(200)

@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { closeLater } from '../helpers/closing.ts'
-import { startLogging, token, yaml } from '../helpers/gateway.ts'
+import { startLogging, token } from '../helpers/gateway.ts'
 import { statuses } from '../helpers/raw.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startRawUpstream } from '../helpers/upstream.ts'
@@ -14,19 +14,18 @@ const back = await startRawUpstream((socket, data) => {
   if (data.includes('/early')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbegun')
 })
 const redis = await startRedis()
-const gateway = await startLogging(
-  yaml({
-    data: back.url,
-    limit: 10,
-    store: `{ redis: { url: "${redis.url}" }, timeout: 20s }`,
-    listen: ', requestTimeout: 1s, headersTimeout: 1s',
-    routes: `routes:
-  - { match: "POST /oidc/request", upstream: identity, authenticate: par }
-  - { match: "/oidc/*", upstream: identity, authenticate: none }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
-    more: 'par: { issuer: "https://identity.example.com/oidc" }',
-  }),
-)
+const gateway = await startLogging({
+  data: back.url,
+  limit: 10,
+  store: { redis: { url: redis.url }, timeout: '20s' },
+  listen: { requestTimeout: '1s', headersTimeout: '1s' },
+  routes: [
+    { match: 'POST /oidc/request', upstream: 'identity', authenticate: 'par' },
+    { match: '/oidc/*', upstream: 'identity', authenticate: 'none' },
+    { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+  ],
+  more: { par: { issuer: 'https://identity.example.com/oidc' } },
+})
 
 let number = 100
 /** Connects a caller that has sent the head of a chunked request and the first chunk. */

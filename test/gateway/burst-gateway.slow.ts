@@ -31,8 +31,13 @@ async function gatewayAt(onOutage: string, awayMs: number): Promise<[ServingProc
     yaml({
       data: data.url,
       limit: LIMIT,
-      store: `{ redis: { url: "redis://127.0.0.1:${Number(port)}" }, prefix: ${onOutage}, timeout: ${TIMEOUT_MS}ms, onOutage: ${onOutage} }`,
-      routes: `routes: [{ match: "${HOST}/*", upstream: data, authenticate: bearer, limits: [requests] }]`,
+      store: {
+        redis: { url: `redis://127.0.0.1:${Number(port)}` },
+        prefix: onOutage,
+        timeout: `${TIMEOUT_MS}ms`,
+        onOutage,
+      },
+      routes: [{ match: `${HOST}/*`, upstream: 'data', authenticate: 'bearer', limits: ['requests'] }],
     }),
   )
   return [

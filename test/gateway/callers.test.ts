@@ -6,6 +6,7 @@ import {
   call,
   type Call,
   type LoggingGateway,
+  type Settings,
   startGateway,
   startLogging,
   token,
@@ -17,26 +18,31 @@ import { FULL, quickly } from '../helpers/runs.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-/** What operators see of the callers that limits count, whatever these count by, and how they help them. */
+/** The callers that limits count, by any word, as operators see and help them. */
 
-const LIMITS = `limits:
-  by-key: { per: ["header:x-api-key"], limit: 2, window: 10m }
-  by-ip: { per: [ip], limit: 2, window: 10m }
-  by-user: { per: [user], limit: 2, window: 10m }
-  by-claim: { per: ["claim:consent_id"], limit: 2, window: 10m }
-  by-token: { per: [token], limit: 2, window: 10m }
-  by-client: { per: [client], limit: 2, window: 10m }
-  by-both: { per: [client, "header:x-api-key"], limit: 2, window: 10m }
-  by-item: { per: ["header:x-api-key", item], limit: 2, window: 10m }`
-const ROUTES = `routes:
-  - { match: "/key", upstream: data, authenticate: none, limits: [by-key] }
-  - { match: "/ip", upstream: data, authenticate: none, limits: [by-ip] }
-  - { match: "/items/:item", upstream: data, authenticate: none, limits: [by-item] }
-  - { match: "/user", upstream: data, authenticate: bearer, limits: [by-user] }
-  - { match: "/claim", upstream: data, authenticate: bearer, limits: [by-claim] }
-  - { match: "/token", upstream: data, authenticate: bearer, limits: [by-token] }
-  - { match: "/client", upstream: data, authenticate: bearer, limits: [by-client] }
-  - { match: "/both", upstream: data, authenticate: bearer, limits: [by-both] }`
+const LIMITS = {
+  'by-key': { per: ['header:x-api-key'], limit: 2, window: '10m' },
+  'by-ip': { per: ['ip'], limit: 2, window: '10m' },
+  'by-user': { per: ['user'], limit: 2, window: '10m' },
+  'by-claim': { per: ['claim:consent_id'], limit: 2, window: '10m' },
+  'by-token': { per: ['token'], limit: 2, window: '10m' },
+  'by-client': { per: ['client'], limit: 2, window: '10m' },
+  'by-both': { per: ['client', 'header:x-api-key'], limit: 2, window: '10m' },
+  'by-item': { per: ['header:x-api-key', 'item'], limit: 2, window: '10m' },
+}
+const ROUTES = [
+  { match: '/key', upstream: 'data', authenticate: 'none', limits: ['by-key'] },
+  { match: '/ip', upstream: 'data', authenticate: 'none', limits: ['by-ip'] },
+  { match: '/items/:item', upstream: 'data', authenticate: 'none', limits: ['by-item'] },
+  { match: '/user', upstream: 'data', authenticate: 'bearer', limits: ['by-user'] },
+  { match: '/claim', upstream: 'data', authenticate: 'bearer', limits: ['by-claim'] },
+  { match: '/token', upstream: 'data', authenticate: 'bearer', limits: ['by-token'] },
+  { match: '/client', upstream: 'data', authenticate: 'bearer', limits: ['by-client'] },
+  { match: '/both', upstream: 'data', authenticate: 'bearer', limits: ['by-both'] },
+]
+
+/** The same limits, with 4 calls in place of 2. */
+const FOUR = Object.fromEntries(Object.entries(LIMITS).map(([name, limit]) => [name, { ...limit, limit: 4 }]))
 
 /** Returns a secret value as it may be shown. */
 const shortOf = (value: string): string => `${value.slice(0, 4)}…${hash('sha256', value).slice(0, 8)}`
@@ -45,7 +51,7 @@ const KEY = 'AbC1-this-is-a-Secret'
 const FOLDED = KEY.toLowerCase()
 const SHORT = `header:x-api-key=${shortOf(FOLDED)}`
 const TOKEN = await token('acme', { sub: 'jo', consent_id: 'c-17' })
-/** A JWT counts without its signature, of which several may be valid. */
+/** A JWT counts without its signature: several may be valid. */
 const SIGNED = TOKEN.slice(0, TOKEN.lastIndexOf('.'))
 const HASH = hash('sha256', SIGNED, 'base64url')
 
@@ -113,11 +119,15 @@ const upstream = await startUpstream()
 const redis = await startRedis()
 beforeEach(() => redis.command('FLUSHALL'))
 
-const settings = (store: string, limits = LIMITS, routes = ROUTES) =>
-  yaml({ data: upstream.url, store, limits, routes })
-const redisStore = (more = '') => `{ redis: { url: "${redis.url}" }, timeout: 5s${more} }`
-const byTwoWorkers = (text: string): Promise<LoggingGateway | ServingProcess> =>
-  serving(text, ['--workers', '2'])
+const settings = (store: object | 'memory', limits: object = LIMITS, routes = ROUTES) => ({
+  data: upstream.url,
+  store,
+  limits,
+  routes,
+})
+const redisStore = (more: object = {}) => ({ redis: { url: redis.url }, timeout: '5s', ...more })
+const byTwoWorkers = (settings: Settings): Promise<LoggingGateway | ServingProcess> =>
+  serving(yaml(settings), ['--workers', '2'])
 /** Starts a gateway for counts in Redis: two workers, or in `npm test` one gateway in the process of the test. */
 const sharing = quickly<typeof byTwoWorkers>(startLogging, byTwoWorkers)
 /** Returns a function that runs a command at the admin listener of a gateway. */
@@ -133,7 +143,7 @@ function expectNoSecret(text: string): void {
 describe.each([
   {
     where: 'in memory',
-    store: () => 'memory',
+    store: () => 'memory' as const,
     start: startLogging,
     cases: CASES.filter((_, at) => FULL || at % 2 === 0),
   },
@@ -321,9 +331,11 @@ describe.each([
 })
 
 describe('a caller that no limit counts by', () => {
-  const ONE =
-    'limits:\n  keys: { per: ["header:x-api-key"], limit: 2, window: 10m }\n  ips: { per: [ip], limit: 9, window: 10m }'
-  const ROUTE = 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [keys, ips] }]'
+  const ONE = {
+    keys: { per: ['header:x-api-key'], limit: 2, window: '10m' },
+    ips: { per: ['ip'], limit: 9, window: '10m' },
+  }
+  const ROUTE = [{ match: '/*', upstream: 'data', authenticate: 'none', limits: ['keys', 'ips'] }]
 
   it.each(['memory', 'Redis'])(
     'a caller that no limit counts by is a mistake that names what the limits count by, in %s',
@@ -362,12 +374,17 @@ describe('a caller that no limit counts by', () => {
 
 describe('the table of callers', () => {
   it('keeps its callers while a crowd with made-up keys is refused by the limit of its address', async () => {
-    const limits = `limits:
-  keys: { per: ["header:x-api-key"], limit: 100, window: 10m }
-  ips: { per: [ip], limit: 40, window: 10m }`
-    const routes = 'routes: [{ match: "/*", upstream: data, authenticate: none, limits: [keys, ips] }]'
-    const text = yaml({ data: upstream.url, limits, routes, trustedProxies: '["127.0.0.0/8"]' })
-    const gateway = await startGateway(text)
+    const limits = {
+      keys: { per: ['header:x-api-key'], limit: 100, window: '10m' },
+      ips: { per: ['ip'], limit: 40, window: '10m' },
+    }
+    const routes = [{ match: '/*', upstream: 'data', authenticate: 'none', limits: ['keys', 'ips'] }]
+    const gateway = await startGateway({
+      data: upstream.url,
+      limits,
+      routes,
+      trustedProxies: ['127.0.0.0/8'],
+    })
     const send = (key: string, ip: string) =>
       call(gateway.port, { path: '/', headers: { 'X-Api-Key': key, 'X-Forwarded-For': ip } })
     for (let i = 0; i < 20; i++) for (const n of [1, 2, 3]) await send(`customer-${n}`, `192.0.2.${n}`)
@@ -396,9 +413,9 @@ describe('while Redis is out of reach', () => {
     ['a client', '/client', 'acme', 'by-client', ['--client', 'acme']],
     ['a header field', '/key', `header:x-api-key=${KEY}`, 'by-key', ['--headers', `{"x-api-key":"${KEY}"}`]],
   ] as const)(
-    'show and explain tell this gateway’s part and calls of %s',
+    'show and explain print this gateway’s part and calls of %s',
     async (_, path, written, limit, flags) => {
-      const four = settings(redisStore().replace('5s', '100ms'), LIMITS.replaceAll('limit: 2', 'limit: 4'))
+      const four = settings(redisStore({ timeout: '100ms' }), FOUR)
       const [one, two] = [await startGateway(four), await startGateway(four)]
       closeLater(() => redis.kill().then(redis.start))
       const run = commands(one.adminPort)
@@ -452,7 +469,10 @@ describe('while Redis is out of reach', () => {
       }
       await until('it is shown as refused', async () => (await refused()) === 1)
       await redis.start()
-      await until('nobody is shown as refused when Redis counts again', async () => (await refused()) === 0)
+      await until(
+        'no caller is shown as refused when Redis counts again',
+        async () => (await refused()) === 0,
+      )
     },
   )
 })

@@ -7,24 +7,41 @@ import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-/** What callers and operators see of limits of calls at once. */
+/** Limits of calls at once, as callers and operators see them. */
 
-const LIMITS = `limits:
-  exports: { per: [client], concurrent: 2 }
-  requests: { per: [client], limit: 1000, window: 1h }
-  everybody: { per: [], concurrent: 2 }
-  addresses: { per: [ip], concurrent: 1 }
-  connections: { per: [client, connection], concurrent: 1 }
-  trial: { per: [client], concurrent: 1, shadow: true }
-  single: { per: [client], concurrent: 1 }
-  fixed: { per: [client], concurrent: 1, refusal: { status: 503, headers: { X-Reason: busy }, body: Later. } }
-`
-const route = (path: string, limits: string, more = ''): string =>
-  `  - { match: "${path}", upstream: data, authenticate: bearer, limits: [${limits}]${more} }\n`
-const ROUTES = `routes:
-  - { match: "GET /rate-limits", respond: limits, authenticate: bearer }
-  - { match: "/open", upstream: data, authenticate: none, limits: [addresses] }
-${route('/exports', 'exports, requests')}${route('/everybody', 'everybody')}${route('/trial', 'requests, trial')}${route('/both', 'exports, single')}${route('/fixed', 'fixed')}${route('/points', 'requests, exports', ', cost: 4')}${route('/free', 'exports', ', cost: { exports: 0 }')}${route('/connections/:connection', 'connections')}`
+const LIMITS = {
+  exports: { per: ['client'], concurrent: 2 },
+  requests: { per: ['client'], limit: 1000, window: '1h' },
+  everybody: { per: [], concurrent: 2 },
+  addresses: { per: ['ip'], concurrent: 1 },
+  connections: { per: ['client', 'connection'], concurrent: 1 },
+  trial: { per: ['client'], concurrent: 1, shadow: true },
+  single: { per: ['client'], concurrent: 1 },
+  fixed: {
+    per: ['client'],
+    concurrent: 1,
+    refusal: { status: 503, headers: { 'X-Reason': 'busy' }, body: 'Later.' },
+  },
+}
+const route = (path: string, limits: readonly string[], more: object = {}) => ({
+  match: path,
+  upstream: 'data',
+  authenticate: 'bearer',
+  limits,
+  ...more,
+})
+const ROUTES = [
+  { match: 'GET /rate-limits', respond: 'limits', authenticate: 'bearer' },
+  { match: '/open', upstream: 'data', authenticate: 'none', limits: ['addresses'] },
+  route('/exports', ['exports', 'requests']),
+  route('/everybody', ['everybody']),
+  route('/trial', ['requests', 'trial']),
+  route('/both', ['exports', 'single']),
+  route('/fixed', ['fixed']),
+  route('/points', ['requests', 'exports'], { cost: 4 }),
+  route('/free', ['exports'], { cost: { exports: 0 } }),
+  route('/connections/:connection', ['connections']),
+]
 const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 
 let upstream: TestUpstream
@@ -34,8 +51,8 @@ beforeAll(async () => void (upstream = await startUpstream((_, response) => void
 afterAll(() => upstream.close())
 
 describe.each([
-  ['memory', async () => 'memory'],
-  ['Redis', async () => `{ redis: { url: "${(await sharedRedis()).url}" }, prefix: at-once, timeout: 10s }`],
+  ['memory', async () => 'memory' as const],
+  ['Redis', async () => ({ redis: { url: (await sharedRedis()).url }, prefix: 'at-once', timeout: '10s' })],
 ])('calls at once, counted in %s', (kind, store) => {
   let gateway: TestGateway
   let mine = ''
@@ -43,8 +60,11 @@ describe.each([
   beforeAll(async () => {
     gateway = await startGateway({
       ...{ data: upstream.url, limits: LIMITS, routes: ROUTES, store: await store(), timeout: '30s' },
-      more: `clients: [{ id: own-${kind}, limits: { exports: { limit: 1 } } }]\nheaders: { draft: draft-10 }`,
-      trustedProxies: '[127.0.0.1]',
+      more: {
+        clients: [{ id: `own-${kind}`, limits: { exports: { limit: 1 } } }],
+        headers: { draft: 'draft-10' },
+      },
+      trustedProxies: ['127.0.0.1'],
     })
   })
   afterAll(() => gateway.close())
@@ -256,7 +276,7 @@ it('a refused call does not make the next reading ask Redis again', async () => 
   const redis = await startRedis()
   const gateway = await startGateway({
     ...{ data: upstream.url, limits: LIMITS, routes: ROUTES, timeout: '30s' },
-    store: `{ redis: { url: "unix://${redis.url}" }, prefix: read-once, timeout: 10s }`,
+    store: { redis: { url: `unix://${redis.url}` }, prefix: 'read-once', timeout: '10s' },
   })
   const bearer = await token('reader')
   const running = call(gateway.port, { path: '/both', token: bearer })

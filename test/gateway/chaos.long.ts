@@ -118,7 +118,7 @@ describe.concurrent.each([
       data: upstream.url,
       limit: LIMIT,
       window: `${WINDOW_MS}ms`,
-      store: `{ redis: { url: "${redis.url}" }, timeout: 100ms, onOutage: ${onOutage}, instances: 2 }`,
+      store: { redis: { url: redis.url }, timeout: '100ms', onOutage, instances: 2 },
     })
     const gateways = await Promise.all([serving(config), serving(config)])
     onTestFinished(() => gateways.forEach((gateway) => gateway.kill()))

@@ -18,16 +18,17 @@ afterEach(() => {
   for (const response of held.splice(0)) response.destroy()
 })
 
-const ROUTES = `routes:
-  - { match: "GET /v3/exports", upstream: data, authenticate: bearer, limits: [exports, requests] }
-  - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests] }
-`
-const LIMITS = `limits:
-  exports: { per: [client], concurrent: 2 }
-  requests: { per: [client], limit: 1000, window: 1m }`
-const shared = () => `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`
+const ROUTES = [
+  { match: 'GET /v3/exports', upstream: 'data', authenticate: 'bearer', limits: ['exports', 'requests'] },
+  { match: '/v3/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+]
+const LIMITS = {
+  exports: { per: ['client'], concurrent: 2 },
+  requests: { per: ['client'], limit: 1000, window: '1m' },
+}
+const shared = (timeout = '10s') => ({ redis: { url: redis.url }, timeout, onOutage: 'deny' })
 
-const settings = (store: string, timeout = '20s', limits = LIMITS) => ({
+const settings = (store: object | 'memory', timeout = '20s', limits: object = LIMITS) => ({
   ...{ data: data.url, store, timeout, routes: ROUTES, limits },
 })
 
@@ -37,7 +38,7 @@ const request = (port: number, mine: string) => call(port, { path: '/v3/exports'
 const inProgress = (count: number) => until(`${count} calls are in progress`, () => held.length === count)
 
 it('a gateway decides a limit that another gateway with the same Redis counts in a window', async () => {
-  const inWindow = LIMITS.replace('concurrent: 2', 'limit: 2, window: 1m')
+  const inWindow = { ...LIMITS, exports: { per: ['client'], limit: 2, window: '1m' } }
   const [atOnce, counting] = await Promise.all([
     startGateway(settings(shared())),
     startGateway(settings(shared(), '20s', inWindow)),
@@ -52,9 +53,9 @@ it('a gateway decides a limit that another gateway with the same Redis counts in
 })
 
 describe.each([
-  ['memory', () => 'memory'],
+  ['memory', () => 'memory' as const],
   ['Redis', shared],
-])('a limit of calls at once, counted in %s', (_, store) => {
+] as const)('a limit of calls at once, counted in %s', (_, store) => {
   it('refuses a further call, and admits the next when one has ended', async () => {
     const { port } = await startGateway(settings(store()))
     const mine = await newToken()
@@ -97,7 +98,7 @@ describe.each([
     ['in the body', 'begun'],
   ])('keeps the place of a call whose caller leaves %s, as long as a lease', async (_, begun) => {
     // Leases of two seconds.
-    const { port } = await startGateway(settings(store().replace('10s', '500ms'), '2s'))
+    const { port } = await startGateway(settings(store('500ms'), '2s'))
     const mine = await newToken()
     const headers = { authorization: `Bearer ${mine}` }
     const leaving = [1, 2].map(() => get({ port, path: '/v3/exports', headers }))
@@ -130,7 +131,7 @@ describe.each([
       undefined,
       (_, response) => void held.push(response.on('error', () => {})),
     )
-    const routes = ROUTES.replace('GET', 'POST')
+    const routes = ROUTES.map((route) => ({ ...route, match: route.match.replace('GET', 'POST') }))
     const { port } = await startGateway({ ...settings(store()), data: early.url, routes })
     const mine = await newToken()
     const sockets = [1, 2].map(() =>
@@ -179,9 +180,10 @@ describe('two gateways on one Redis', () => {
       response.on('close', () => now--)
       setTimeout(() => response.end('{}'), 20 + Math.random() * 40)
     })
-    const limits = `limits:
-  exports: { per: [client], concurrent: ${limit} }
-  requests: { per: [client], limit: 1000000, window: 1m }`
+    const limits = {
+      exports: { per: ['client'], concurrent: limit },
+      requests: { per: ['client'], limit: 1_000_000, window: '1m' },
+    }
     const ports = await Promise.all(
       [1, 2].map(async () => {
         const { port } = await startGateway({ ...settings(shared()), data: slow.url, limits })
@@ -208,7 +210,7 @@ describe('two gateways on one Redis', () => {
 
   it.runIf(FULL)('get the places of a killed gateway when its leases have ended by themselves', async () => {
     // Leases last four times the timeout of Redis at least.
-    const store = `{ redis: { url: "${redis.url}" }, timeout: 500ms, onOutage: deny }`
+    const store = { redis: { url: redis.url }, timeout: '500ms', onOutage: 'deny' }
     const killed = await serving(yaml(settings(store, '2s')))
     const other = await startGateway(settings(store, '2s'))
     const mine = await newToken()

@@ -16,20 +16,21 @@ const back = await startUpstream((request, response) => {
   return response.writeHead(200, fields).end(request.headers.cookie ?? 'no cookie')
 })
 
-const start = (cors: string) =>
+const start = (cors: object) =>
   startGateway({
     data: back.url,
-    limits: 'limits: { requests: { per: [client], limit: 1, window: 1m } }',
-    routes: `routes:
-  - { match: "GET,PUT /calls", upstream: data, authenticate: bearer, limits: [requests] }
-  - { match: "/admin", upstream: data, authenticate: bearer, scope: [admin] }
-  - { match: "/closed", upstream: data, authenticate: none, cors: none }
-  - { match: "GET,PUT /:name", upstream: data, authenticate: none }`,
-    more: `headers: { draft: draft-10 }\ncors: ${cors}`,
+    limits: { requests: { per: ['client'], limit: 1, window: '1m' } },
+    routes: [
+      { match: 'GET,PUT /calls', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+      { match: '/admin', upstream: 'data', authenticate: 'bearer', scope: ['admin'] },
+      { match: '/closed', upstream: 'data', authenticate: 'none', cors: 'none' },
+      { match: 'GET,PUT /:name', upstream: 'data', authenticate: 'none' },
+    ],
+    more: { headers: { draft: 'draft-10' }, cors },
   })
-const gateway = await start(`{ origins: ["${pages.url}"] }`)
-const withCookies = await start(`{ origins: ["${pages.url}"], credentials: true }`)
-const open = await start('{ origins: ["*"] }')
+const gateway = await start({ origins: [pages.url] })
+const withCookies = await start({ origins: [pages.url], credentials: true })
+const open = await start({ origins: ['*'] })
 
 const browser = await startBrowser()
 const page = await browser.newPage()

@@ -13,17 +13,19 @@ const [redis, data] = await Promise.all([startRedis(), startUpstream()])
 const start = () =>
   startGateway({
     data: data.url,
-    limits: `limits:
-  requests: { per: [client], limit: ${LIMIT}, window: 1m }
-  unattended: { per: [user], limit: 100, window: 1m, unless: { header: psu-ip-address, is: ip } }
-  orgs: { per: ["header:X-Org"], limit: 100, window: 1m, missing: skip }`,
+    limits: {
+      requests: { per: ['client'], limit: LIMIT, window: '1m' },
+      unattended: { per: ['user'], limit: 100, window: '1m', unless: { header: 'psu-ip-address', is: 'ip' } },
+      orgs: { per: ['header:X-Org'], limit: 100, window: '1m', missing: 'skip' },
+    },
     // A long timeout, so that a busy machine does not cause an outage.
-    store: `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`,
-    routes: `routes:
-  - { match: "${HOST}/free", upstream: data, authenticate: bearer }
-  - { match: "${HOST}/users", upstream: data, authenticate: bearer, limits: [unattended, orgs] }
-  - { match: "${HOST}/orgs", upstream: data, authenticate: bearer, limits: [orgs, unattended] }
-  - { match: "${HOST}/*", upstream: data, authenticate: bearer, limits: [requests] }`,
+    store: { redis: { url: redis.url }, timeout: '10s', onOutage: 'deny' },
+    routes: [
+      { match: `${HOST}/free`, upstream: 'data', authenticate: 'bearer' },
+      { match: `${HOST}/users`, upstream: 'data', authenticate: 'bearer', limits: ['unattended', 'orgs'] },
+      { match: `${HOST}/orgs`, upstream: 'data', authenticate: 'bearer', limits: ['orgs', 'unattended'] },
+      { match: `${HOST}/*`, upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+    ],
   })
 const gateways = [await start(), await start()] as const
 
@@ -53,19 +55,16 @@ describe('a proof', () => {
     expect(statuses(answers).filter((status) => status === 200)).toHaveLength(1)
   })
 
-  it.each(['/users', '/orgs'])(
-    'a proof is accepted once on %s, whichever limits are left out',
-    async (path) => {
-      const all = [{}, { 'psu-ip-address': '192.0.2.1' }, { 'X-Org': 'a' }, { 'X-Org': 'b' }]
-      for (const first of all) {
-        const mine = await bound()
-        const proof = prove(mine, path)
-        const answers = [await send(mine, proof, gateways[0], path, first)]
-        for (const headers of all) answers.push(await send(mine, proof, gateways[1], path, headers))
-        expect(statuses(answers)).toEqual([200, 401, 401, 401, 401])
-      }
-    },
-  )
+  it.each(['/users', '/orgs'])('a proof is accepted once on %s, also with limits left out', async (path) => {
+    const all = [{}, { 'psu-ip-address': '192.0.2.1' }, { 'X-Org': 'a' }, { 'X-Org': 'b' }]
+    for (const first of all) {
+      const mine = await bound()
+      const proof = prove(mine, path)
+      const answers = [await send(mine, proof, gateways[0], path, first)]
+      for (const headers of all) answers.push(await send(mine, proof, gateways[1], path, headers))
+      expect(statuses(answers)).toEqual([200, 401, 401, 401, 401])
+    }
+  })
 
   it('a proof that is replayed is not charged', async () => {
     const mine = await bound()
@@ -119,10 +118,11 @@ describe('while Redis is silent', () => {
     const timeoutMs = 2000
     const silent = await startGateway({
       data: data.url,
-      store: `{ redis: { url: "${redis.url}" }, prefix: silent, timeout: ${timeoutMs}ms }`,
-      routes: `routes:
-  - { match: "${HOST}/limits", respond: limits, authenticate: bearer }
-  - { match: "${HOST}/*", upstream: data, authenticate: bearer, limits: [requests] }`,
+      store: { redis: { url: redis.url }, prefix: 'silent', timeout: `${timeoutMs}ms` },
+      routes: [
+        { match: `${HOST}/limits`, respond: 'limits', authenticate: 'bearer' },
+        { match: `${HOST}/*`, upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+      ],
     })
     const mine = await bound()
     expect((await send(mine, prove(mine), silent)).status).toBe(200)
@@ -156,7 +156,7 @@ describe('while Redis is gone', () => {
 })
 
 it('a proof names listen.publicUrl, where TLS and a path prefix end before the gateway', async () => {
-  const gateway = await startGateway({ data: data.url, listen: ', publicUrl: "https://public.example/bank"' })
+  const gateway = await startGateway({ data: data.url, listen: { publicUrl: 'https://public.example/bank' } })
   const mine = await bound()
   const sent = (url: string) => signProof({ key, token: mine, url })
   const statusOf = async (url: string) => (await send(mine, sent(url), gateway)).status

@@ -22,7 +22,7 @@ interface Ground {
   setLimit(limit: number): Promise<void>
 }
 
-async function ground(redis: string, limit: number): Promise<Ground> {
+async function ground(redis: object, limit: number): Promise<Ground> {
   const data = await startUpstream()
   const folder = createFolder()
   const file = join(folder, 'sluice.yaml')
@@ -33,7 +33,7 @@ async function ground(redis: string, limit: number): Promise<Ground> {
         data: data.url,
         limit: now,
         window: `${WINDOW_MS}ms`,
-        store: `{ redis: ${redis}, prefix: exactness, timeout: 10s, onOutage: deny }`,
+        store: { redis, prefix: 'exactness', timeout: '10s', onOutage: 'deny' },
         timeout: '20s',
       }),
     )
@@ -102,10 +102,10 @@ const newTokens = (clients: number) =>
 
 const pause = (ms: number) => new Promise<void>((resolve) => void setTimeout(resolve, ms))
 
-const SINGLE = ['a single Redis', async () => `{ url: "${(await sharedRedis()).url}" }`] as const
+const SINGLE = ['a single Redis', async () => ({ url: (await sharedRedis()).url })] as const
 const CLUSTER = [
   'a cluster of three masters',
-  async () => `{ cluster: ${JSON.stringify((await sharedCluster()).urls)} }`,
+  async () => ({ cluster: (await sharedCluster()).urls }),
 ] as const
 
 // What is exact on a cluster, where each master counts for itself, is on one server: that is in `npm run test:long`.

@@ -14,7 +14,7 @@ const CALLS = 30
 const FAILED_OVER_MS = 20_000
 
 interface Ground {
-  readonly redis: string
+  readonly redis: object
   readonly master: RedisServer
   /** Disconnects the replica from `master`: it misses all later decisions. */
   cut(): Promise<unknown>
@@ -34,7 +34,7 @@ async function onCluster(): Promise<Ground> {
   // Masters are listed first, then their replicas in the same order.
   const replica = cluster.nodes[cluster.nodes.indexOf(master) + 3]!
   return {
-    redis: `{ cluster: ${JSON.stringify(cluster.urls)} }`,
+    redis: { cluster: cluster.urls },
     master,
     async cut() {
       replica.freeze()
@@ -50,7 +50,7 @@ async function onCluster(): Promise<Ground> {
 async function behindSentinels(): Promise<Ground> {
   const { master, urls, name } = await startSentinels()
   return {
-    redis: `{ sentinels: ${JSON.stringify(urls)}, name: ${name} }`,
+    redis: { sentinels: urls, name },
     master,
     // Sentinels do not promote a replica that was disconnected.
     cut: async () => {},
@@ -101,8 +101,8 @@ it.each<[string, () => Promise<Ground>]>([
           yaml({
             data: data.url,
             limit: LIMIT,
-            store: `{ redis: ${ground.redis}, timeout: 1s, onOutage: ${onOutage} }`,
-          }).replaceAll('timeout: 2s', 'timeout: 30s'),
+            store: { redis: ground.redis, timeout: '1s', onOutage },
+          }),
         ),
       ),
     )

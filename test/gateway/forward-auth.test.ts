@@ -1,10 +1,20 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { replyForNginx } from '../../src/downstream/forward-auth.ts'
 import { FORWARD_AUTH_PROXIES, type ForwardAuthProxy } from '../../src/downstream/forward-auth.ts'
-import { call, type Got, ISSUER, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import {
+  call,
+  type Got,
+  ISSUER,
+  startGateway,
+  type TestGateway,
+  token,
+  untilReady,
+} from '../helpers/gateway.ts'
 import { raw, statuses } from '../helpers/raw.ts'
 import { makeCertificate } from '../helpers/self-signed.ts'
+import { startRedis } from '../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
+import { until } from '../helpers/wait.ts'
 
 const HOST = 'api.example.com'
 let data: TestUpstream
@@ -12,24 +22,26 @@ beforeAll(async () => void (data = await startUpstream()))
 
 let gateway: TestGateway
 
-const ROUTES = `routes:
-  - { match: "POST id.example.com/oidc/request", upstream: identity, authenticate: par }
-  - { match: "GET id.example.com/oidc/auth", upstream: identity, authenticate: authorization }
-  - { match: "id.example.com/*", upstream: identity, authenticate: none }
-  - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }
-  - { match: "GET /health", respond: health, authenticate: none }
-  - { match: "/both/*", upstream: data, authenticate: bearer, limits: [requests] }
-  - { match: "/open/*", authenticate: none, limits: [addresses] }
-  - { match: "/v3/*", authenticate: bearer, limits: [requests] }`
+const ROUTES = [
+  { match: 'POST id.example.com/oidc/request', upstream: 'identity', authenticate: 'par' },
+  { match: 'GET id.example.com/oidc/auth', upstream: 'identity', authenticate: 'authorization' },
+  { match: 'id.example.com/*', upstream: 'identity', authenticate: 'none' },
+  { match: 'GET /v3/rate-limits', respond: 'limits', authenticate: 'bearer' },
+  { match: 'GET /health', respond: 'health', authenticate: 'none' },
+  { match: '/both/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+  { match: '/open/*', authenticate: 'none', limits: ['addresses'] },
+  { match: '/v3/*', authenticate: 'bearer', limits: ['requests'] },
+]
 const start = async (from: ForwardAuthProxy) =>
   void (gateway = await startGateway({
     data: data.url,
     routes: ROUTES,
-    trustedProxies: '[10.0.0.0/8]',
-    limits: `limits:
-  requests: { per: [client], limit: 2, window: 1m }
-  addresses: { per: [ip], limit: 1, window: 1m }`,
-    more: `par: { issuer: "${ISSUER}" }\nforwardAuth: { port: 0, from: ${from} }\ncors: { origins: ["*"] }`,
+    trustedProxies: ['10.0.0.0/8'],
+    limits: {
+      requests: { per: ['client'], limit: 2, window: '1m' },
+      addresses: { per: ['ip'], limit: 1, window: '1m' },
+    },
+    more: { par: { issuer: ISSUER }, forwardAuth: { port: 0, from }, cors: { origins: ['*'] } },
   }))
 
 interface Question {
@@ -170,6 +182,39 @@ describe.each(FORWARD_AUTH_PROXIES)('%s', (from) => {
     expect(await statusOf({ path: '/other' })).toBe(404)
     expect(await statusOf({ path: '/open/a', host: 'two hosts' })).toBe(400)
     expect(await statusOf({ path: '/v3/a', method: 'TRACE' })).toBe(405)
+  })
+
+  it('gets 503 under onOutage: deny while Redis is away, only for limited routes, and 200 again after it', async () => {
+    const redis = await startRedis()
+    gateway = await startGateway({
+      data: data.url,
+      store: { redis: { url: redis.url }, onOutage: 'deny' },
+      routes: [
+        { match: '/open/*', authenticate: 'none' },
+        { match: '/v3/*', authenticate: 'bearer', limits: ['requests'] },
+      ],
+      more: { forwardAuth: { port: 0, from } },
+    })
+    await untilReady(gateway)
+    const bearer = await token('ann')
+    const limited = { path: '/v3/a', token: bearer }
+    expect(await statusAsked(from, limited)).toBe(200)
+    await redis.kill()
+    await until('it refuses', async () => (await statusAsked(from, limited)) === 503)
+    const refused = await ask(from, limited)
+    expect(Number(refused.headers['retry-after'])).toBeGreaterThan(0)
+    expect(JSON.parse(String(refused.headers['x-sluice-body'] ?? refused.body))).toMatchObject({
+      status: 503,
+    })
+    expect(refused.headers).not.toHaveProperty('x-sluice-client')
+    // A token is still asked for, and a route without a limit needs no Redis.
+    expect([
+      await statusAsked(from, { path: '/v3/a' }),
+      await statusAsked(from, { path: '/open/a' }),
+    ]).toEqual([401, 200])
+    expect((await call(gateway.adminPort, { path: '/readyz' })).status).toBe(200)
+    await redis.start()
+    await until('it admits', async () => (await statusAsked(from, limited)) === 200)
   })
 
   it('gets 404 for endpoints whose bodies and redirects the gateway checks, and for limits that it answers', async () => {

@@ -197,7 +197,7 @@ describe('forwarding', () => {
     expect(got.headers['x-ratelimit-limit']).toBe('77')
   })
 
-  it('the upstream is told the caller’s address and host, regardless of what the caller claims', async () => {
+  it('the upstream gets the caller’s address and host, regardless of what the caller claims', async () => {
     await call(gateway.port, {
       path: '/oidc/x',
       headers: {

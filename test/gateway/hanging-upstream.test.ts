@@ -17,11 +17,12 @@ import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 async function start(settings: Partial<Settings> = {}): Promise<LoggingGateway> {
-  const routes = `routes:
-  - { match: "POST /pushed", upstream: identity, authenticate: par }
-  - { match: "/*", upstream: data, authenticate: none }`
-  const more = 'par: { issuer: "https://identity.example.com/oidc" }\ndrainTimeout: 100ms'
-  return await startLogging({ data: hanging.url, timeout: '60s', limits: '', routes, more, ...settings })
+  const routes = [
+    { match: 'POST /pushed', upstream: 'identity', authenticate: 'par' },
+    { match: '/*', upstream: 'data', authenticate: 'none' },
+  ]
+  const more = { par: { issuer: 'https://identity.example.com/oidc' }, drainTimeout: '100ms' }
+  return await startLogging({ data: hanging.url, timeout: '60s', limits: {}, routes, more, ...settings })
 }
 
 const hanging = await startUpstream((request, response) => {
@@ -103,7 +104,7 @@ it('an upstream that hangs shows while its callers wait, and in the histogram af
 })
 
 it('a caller that waits for a free connection does not count as one that waits for a head', async () => {
-  const narrow = await start({ upstream: 'maxConnections: 1' })
+  const narrow = await start({ upstream: { maxConnections: 1 } })
   send(narrow.port, 'GET /first')
   await shows(WAITING, 1, narrow)
   const second = send(narrow.port, 'GET /second')
@@ -117,7 +118,10 @@ it('a caller that waits for a free connection does not count as one that waits f
 })
 
 it('a caller that leaves during a handshake with the upstream waited for a new connection', async () => {
-  const secure = await start({ data: silent.url.replace('http:', 'https:'), upstream: 'connectTimeout: 60s' })
+  const secure = await start({
+    data: silent.url.replace('http:', 'https:'),
+    upstream: { connectTimeout: '60s' },
+  })
   const caller = send(secure.port, 'GET /handshake')
   await until('the upstream has the connection', () => silent.sockets() === 1)
   caller.destroy()
@@ -152,8 +156,8 @@ it('a caller that resets its connection within its own body did not wait for the
 
 it('a request whose body the upstream stops reading waits for a head', async () => {
   const deaf = await startRawUpstream((socket) => void socket.pause())
-  const routes = 'routes: [{ match: "/*", upstream: data, authenticate: none, maxBody: 100MB }]'
-  const large = await start({ data: deaf.url, routes, more: 'drainTimeout: 100ms' })
+  const routes = [{ match: '/*', upstream: 'data', authenticate: 'none', maxBody: '100MB' }]
+  const large = await start({ data: deaf.url, routes, more: { drainTimeout: '100ms' } })
   const caller = send(large.port, 'POST /upload', 'Content-Length: 50000000\r\n')
   // More than the systems hold on the way.
   caller.write(Buffer.alloc(30_000_000))
@@ -177,12 +181,12 @@ it('a caller that leaves during the introspection of its token did not wait for 
   const asked: ServerResponse[] = []
   introspection.answer = (response) => void asked.push(response)
   const guarded = await start({
-    tokens: TOKENS.replace(
-      / }$/,
-      `, introspection: { url: "${introspection.url}", clientId: sluice, clientSecret: secret } }`,
-    ),
-    routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer }]',
-    more: 'drainTimeout: 100ms',
+    tokens: {
+      ...TOKENS,
+      introspection: { url: introspection.url, clientId: 'sluice', clientSecret: 'secret' },
+    },
+    routes: [{ match: '/*', upstream: 'data', authenticate: 'bearer' }],
+    more: { drainTimeout: '100ms' },
   })
   const caller = send(guarded.port, 'GET /opaque', 'Authorization: Bearer opaque\r\n')
   await until('the issuer is asked', () => asked.length === 1)

@@ -11,12 +11,13 @@ const [redis, upstream] = await Promise.all([startRedis(), startUpstream()])
 const gateway = await startGateway({
   data: upstream.url,
   limit: 1,
-  store: `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`,
-  routes: `routes:
-  - { match: "POST /oidc/request", upstream: identity, authenticate: par }
-  - { match: "/oidc/*", upstream: identity, authenticate: none }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
-  more: 'par: { issuer: "https://identity.example.com/oidc" }',
+  store: { redis: { url: redis.url }, timeout: '10s', onOutage: 'deny' },
+  routes: [
+    { match: 'POST /oidc/request', upstream: 'identity', authenticate: 'par' },
+    { match: '/oidc/*', upstream: 'identity', authenticate: 'none' },
+    { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+  ],
+  more: { par: { issuer: 'https://identity.example.com/oidc' } },
 })
 
 /** All kinds of requests to the identity backend, each several times. */

@@ -1,36 +1,37 @@
 import { describe, expect, it } from 'vitest'
-import { call, startGateway, startLogging, yaml } from '../helpers/gateway.ts'
+import { call, startGateway, startLogging } from '../helpers/gateway.ts'
 import { makeKey, startIssuer, type TestIssuer } from '../helpers/issuer.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-const ROUTES = `routes:
-  - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }
-  - { match: "/mine/*", upstream: data, authenticate: bearer, limits: [users] }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }
-`
+const ROUTES = [
+  { match: 'GET /v3/rate-limits', respond: 'limits', authenticate: 'bearer' },
+  { match: '/mine/*', upstream: 'data', authenticate: 'bearer', limits: ['users'] },
+  { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+]
 
 const data = await startUpstream()
 const [first, second] = await Promise.all([
   startIssuer({ algorithms: ['ES256'] }),
   startIssuer({ algorithms: ['ES256'] }),
 ])
-const settings = ({ issuer, audience, jwksUri }: TestIssuer) =>
-  `  - { issuer: "${issuer}", audience: "${audience}", jwks: "${jwksUri}" }`
-const gateway = await startLogging(
-  yaml({
-    data: data.url,
-    tokens: ['tokens:', settings(first), settings(second)].join('\n'),
-    limits: `limits:
-  requests: { per: [client], limit: 3, window: 1h }
-  users: { per: [user], limit: 1, window: 1h }`,
-    routes: ROUTES,
-    more: `clients:
-  - { id: vip, limits: { requests: { limit: 5000 } } }
-  - { id: acme, issuer: "${second.issuer}", limits: { requests: { limit: 7 } } }
-  - { id: blue, issuer: "${second.issuer}", limits: { requests: { limit: 7 } } }`,
-  }),
-)
+const settings = ({ issuer, audience, jwksUri }: TestIssuer) => ({ issuer, audience, jwks: jwksUri })
+const gateway = await startLogging({
+  data: data.url,
+  tokens: [first, second].map(settings),
+  limits: {
+    requests: { per: ['client'], limit: 3, window: '1h' },
+    users: { per: ['user'], limit: 1, window: '1h' },
+  },
+  routes: ROUTES,
+  more: {
+    clients: [
+      { id: 'vip', limits: { requests: { limit: 5000 } } },
+      { id: 'acme', issuer: second.issuer, limits: { requests: { limit: 7 } } },
+      { id: 'blue', issuer: second.issuer, limits: { requests: { limit: 7 } } },
+    ],
+  },
+})
 
 const send = (issuer: TestIssuer, client: string, path = '/x') =>
   call(gateway.port, { path, token: issuer.token({ client_id: client, sub: 'joe' }) })
@@ -97,21 +98,23 @@ describe('clients of several issuers', () => {
   })
 })
 
-describe('an issuer with several names, which are no URLs', () => {
+describe('an issuer with several names, which are not URLs', () => {
   const NAMES = ['acme.com', 'urn:acme:login', 'https://login.acme.example/']
-  const tokens = `tokens:
-  - { issuer: ${JSON.stringify(NAMES)}, audience: "${first.audience}", jwks: "${first.jwksUri}" }
-  - { issuer: ["other one", "acme@example"], audience: "${second.audience}", jwks: "${second.jwksUri}" }`
-  const limits = 'limits: { requests: { per: [client], limit: 3, window: 1h } }'
-  const routes = 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests] }]'
-  const more = `clients:
-  - { id: big, issuer: "urn:acme:login", limits: { requests: { limit: 4 } } }
-  - { id: big, issuer: "acme@example", limits: { requests: { limit: 5 } } }`
+  const tokens = [
+    { issuer: NAMES, audience: first.audience, jwks: first.jwksUri },
+    { issuer: ['other one', 'acme@example'], audience: second.audience, jwks: second.jwksUri },
+  ]
+  const limits = { requests: { per: ['client'], limit: 3, window: '1h' } }
+  const routes = [{ match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] }]
+  const more = {
+    clients: [
+      { id: 'big', issuer: 'urn:acme:login', limits: { requests: { limit: 4 } } },
+      { id: 'big', issuer: 'acme@example', limits: { requests: { limit: 5 } } },
+    ],
+  }
 
   it('counts a client once, and reads one set of keys', async () => {
-    const { port, adminPort, lines } = await startLogging(
-      yaml({ data: data.url, tokens, limits, routes, more }),
-    )
+    const { port, adminPort, lines } = await startLogging({ data: data.url, tokens, limits, routes, more })
     const sendAs = (issuer: TestIssuer, iss: string, client: string) =>
       call(port, { path: '/x', token: issuer.token({ iss, client_id: client }) })
     const statuses: number[] = []
@@ -146,7 +149,7 @@ it('the keys of an issuer are read again when they change, and stay in use while
   const moving = await startIssuer({ algorithms: ['ES256'] })
   const { port } = await startGateway({
     data: data.url,
-    tokens: `tokens: { issuer: "${moving.issuer}", audience: "${moving.audience}" }`,
+    tokens: { issuer: moving.issuer, audience: moving.audience },
   })
   const statusOf = async (token: string) => (await call(port, { token })).status
   const old = moving.token()

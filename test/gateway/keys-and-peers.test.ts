@@ -1,19 +1,19 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import { call, startLogging } from '../helpers/gateway.ts'
+import { call, startLogging, written } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-/** The file for API keys in README.md, as pasted but for the ports and the store. */
-const readme = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8')
-const [, example] = /```yaml\n(store: [^`]*header:x-api-key[^`]*)```/.exec(readme)!
-
+/** A file that counts the values of a field which the API checks. */
 const api = await startUpstream()
-const text = example!
-  .replace(/^store: .*$/m, 'store: memory\nlisten: { host: 127.0.0.1, port: 0 }\nadmin: { port: 0 }')
-  .replace('http://127.0.0.1:4000', api.url)
-const gateway = await startLogging(text)
+const text = `store: memory
+listen: { host: 127.0.0.1, port: 0 }
+admin: { port: 0 }
+upstreams: { api: { url: "${api.url}" } }
+limits: { keys: { per: ["header:x-api-key"], limit: 1000, window: 1m }, addresses: { per: [ip], limit: 5000, window: 1m } }
+parameters: { "header:x-api-key": "[A-Za-z0-9._~+/=-]+" }
+routes: [{ match: "/*", upstream: api, authenticate: none, limits: [keys, addresses] }]
+`
+const gateway = await startLogging(written(text))
 const lines = (wanted: string) => gateway.lines().filter(({ msg }) => String(msg).includes(wanted))
 
 it.each([
@@ -24,7 +24,7 @@ it.each([
   'eyJh.b.c',
   '~A~',
   '123e4567-e89b-12d3-a456-426614174000',
-])('the file of README.md accepts the key %s', async (key) => {
+])('a limit by a field counts the key %s', async (key) => {
   expect((await call(gateway.port, { path: '/', headers: { 'X-Api-Key': key } })).status).toBe(200)
   expect(api.seen.at(-1)!.headers['x-api-key']).toBe(key)
 })

@@ -8,18 +8,18 @@ const redis = await startRedis()
 const data = await startUpstream()
 
 /** Long timeouts, so that a busy machine does not cause an outage. */
-const patiently = () => ({ store: `{ redis: { url: "${redis.url}" }, timeout: 10s }`, timeout: '20s' })
+const patiently = () => ({ store: { redis: { url: redis.url }, timeout: '10s' }, timeout: '20s' })
 
 const gateway = (settings: Partial<Settings> = {}) =>
-  startLogging({ data: data.url, store: `{ redis: { url: "${redis.url}" }, onOutage: deny }`, ...settings })
+  startLogging({ data: data.url, store: { redis: { url: redis.url }, onOutage: 'deny' }, ...settings })
 
-const WITH_HEALTH = `${ROUTES}  - { match: "GET /health", respond: health, authenticate: none }`
+const WITH_HEALTH = [...ROUTES, { match: 'GET /health', respond: 'health', authenticate: 'none' }]
 
-/** Routes of which each has a limit, except the probe of health. */
-const ALL_LIMITED = `routes:
-  - { match: "GET /health", respond: health, authenticate: none }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }
-`
+/** Routes with a limit each, except the probe of health. */
+const ALL_LIMITED = [
+  { match: 'GET /health', respond: 'health', authenticate: 'none' },
+  { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+]
 
 let clients = 0
 const newClient = () => `client-${process.pid}-${++clients}`

@@ -1,28 +1,32 @@
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { AUDIENCE, call, type Call, type Got, ISSUER, startLogging, token, yaml } from '../helpers/gateway.ts'
+import { AUDIENCE, call, type Call, type Got, ISSUER, startLogging, token } from '../helpers/gateway.ts'
 import { thumbprintOf, makeKey } from '../helpers/issuer.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c'
 const ZIPPED = gzipSync('x'.repeat(5000))
-const ROUTES = `routes:
-  - { match: "POST /oidc/request", upstream: identity, authenticate: par }
-  - { match: "/oidc/*", upstream: identity, authenticate: none }
-  - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }
-  - { match: "/busy", upstream: data, authenticate: bearer, limits: [busy] }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`
+const ROUTES = [
+  { match: 'POST /oidc/request', upstream: 'identity', authenticate: 'par' },
+  { match: '/oidc/*', upstream: 'identity', authenticate: 'none' },
+  { match: 'GET /v3/rate-limits', respond: 'limits', authenticate: 'bearer' },
+  { match: '/busy', upstream: 'data', authenticate: 'bearer', limits: ['busy'] },
+  { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+]
 
 const settings = () => ({
   data: upstream.url,
-  limits: `limits:
-  requests: { per: [client], limit: 1, window: 1m }
-  busy: { per: [client], limit: { claim: plan, default: 0 }, window: 1m, refusal: { status: 529 } }`,
+  limits: {
+    requests: { per: ['client'], limit: 1, window: '1m' },
+    busy: { per: ['client'], limit: { claim: 'plan', default: 0 }, window: '1m', refusal: { status: 529 } },
+  },
   routes: ROUTES,
-  more: `par: { issuer: "https://identity.example.com/oidc" }
-clients: [{ id: listed, authentication: private_key_jwt }]
-drainTimeout: 500ms`,
+  more: {
+    par: { issuer: 'https://identity.example.com/oidc' },
+    clients: [{ id: 'listed', authentication: 'private_key_jwt' }],
+    drainTimeout: '500ms',
+  },
 })
 const upstream = await startUpstream((request, response) => {
   if (request.url === '/oidc/zipped') response.writeHead(200, { 'Content-Encoding': 'gzip' }).end(ZIPPED)
@@ -31,7 +35,7 @@ const upstream = await startUpstream((request, response) => {
     setImmediate(() => response.end('second'))
   } else response.end('hello')
 })
-const gateway = await startLogging(yaml(settings()))
+const gateway = await startLogging(settings())
 
 let ids = 0
 /** Sends a request. Returns the response and its access-log line. */
@@ -142,9 +146,10 @@ it('a line has the trace id of the request', async () => {
 })
 
 it('with log.refusals: sampled, refusals from memory have few lines, which count them all, also at shutdown', async () => {
-  const sampled = await startLogging(
-    yaml(settings()).replace('log: { level: silent }', 'log: { refusals: sampled }'),
-  )
+  const sampled = await startLogging({
+    ...settings(),
+    more: { ...settings().more, log: { refusals: 'sampled' } },
+  })
   for (const client of ['one', 'two']) {
     const mine = await token(client)
     for (let i = 0; i < 40; i++) await call(sampled.port, { path: '/v3/x', token: mine })

@@ -2,7 +2,7 @@ import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type FakeRedis, startFakeRedis } from '../helpers/fake-redis.ts'
-import { call, type LoggingGateway, startLogging, token, yaml } from '../helpers/gateway.ts'
+import { call, type LoggingGateway, startLogging, token } from '../helpers/gateway.ts'
 import { mostInAWindow, type Observed, wronglyRefused } from '../helpers/judge.ts'
 import { type RedisServer, startCluster, startRedis } from '../helpers/redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
@@ -32,17 +32,16 @@ interface Answered extends Observed {
 
 const data = await startUpstream()
 
-async function gatewaysOn(redis: string): Promise<readonly LoggingGateway[]> {
+async function gatewaysOn(redis: object): Promise<readonly LoggingGateway[]> {
   return await Promise.all(
     MODES.map((onOutage) =>
-      startLogging(
-        yaml({
-          data: data.url,
-          limit: LIMIT,
-          window: `${WINDOW_MS}ms`,
-          store: `{ redis: ${redis}, prefix: ${onOutage}, timeout: ${TIMEOUT_MS}ms, onOutage: ${onOutage} }`,
-        }).replaceAll('timeout: 2s', 'timeout: 30s'),
-      ),
+      startLogging({
+        data: data.url,
+        limit: LIMIT,
+        window: `${WINDOW_MS}ms`,
+        store: { redis, prefix: onOutage, timeout: `${TIMEOUT_MS}ms`, onOutage },
+        timeout: '30s',
+      }),
     ),
   )
 }
@@ -252,7 +251,7 @@ describe('a Redis that', () => {
     port = redis.port
     const [, dir] = (await redis.command('CONFIG', 'GET', 'dir')) as [string, string]
     dump = join(dir, 'dump.rdb')
-    gateways = await gatewaysOn(`{ url: "${redis.url}" }`)
+    gateways = await gatewaysOn({ url: redis.url })
   })
   afterEach(async () => {
     fake = undefined
@@ -332,7 +331,7 @@ it.each(LONG ? ['a cluster that is down (CLUSTERDOWN)'] : [])(
   async () => {
     const cluster = await startCluster(1)
     const [node] = cluster.nodes
-    const gateways = await gatewaysOn(`{ cluster: ${JSON.stringify(cluster.urls)} }`)
+    const gateways = await gatewaysOn({ cluster: cluster.urls })
     await expectOutageAsPromised(
       'CLUSTERDOWN',
       gateways,

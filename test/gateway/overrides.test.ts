@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { beforeEach, expect, it } from 'vitest'
 import { closeLater } from '../helpers/closing.ts'
 import { createFolder } from '../helpers/folder.ts'
-import { call, ROUTES, startGateway, token, yaml } from '../helpers/gateway.ts'
+import { call, ROUTES, startGateway, token, yaml, READS_LIMITS } from '../helpers/gateway.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { createLiveOverrides } from '../../src/process/overrides-live.ts'
 import { parseCaller } from '../../src/policy/counted-caller.ts'
@@ -34,12 +34,9 @@ async function settings(more: Partial<Parameters<typeof yaml>[0]> = {}) {
   mine = await token(client)
   const all = {
     data: data.url,
-    store: `{ redis: { url: "${redis.url}" }, timeout: 5s, instances: 1 }`,
+    store: { redis: { url: redis.url }, timeout: '5s', instances: 1 },
     limit: 1,
-    routes: ROUTES.replace(
-      'routes:\n',
-      'routes:\n  - { match: "GET /v3/rate-limits", respond: limits, authenticate: bearer }\n',
-    ),
+    routes: [READS_LIMITS, ...ROUTES],
     ...more,
   }
   writeFileSync(file, yaml(all))
@@ -121,7 +118,7 @@ it('overrides the client’s own limit in the file, also after a reload; the own
   expect(await limitAt(port!)).toBe('30')
   writeFileSync(
     file,
-    yaml({ ...all, more: `clients: [{ id: ${client}, limits: { requests: { limit: 20 } } }]` }),
+    yaml({ ...all, more: { clients: [{ id: client, limits: { requests: { limit: 20 } } }] } }),
   )
   await running.reload('signal')
   expect(await limitAt(port!)).toBe('30')
@@ -164,7 +161,7 @@ it('is in force from the first call of a gateway that starts later, and in each 
 
 it('stays in force while Redis is down, and when it comes back without it', async () => {
   const { port, adminPort } = await gateway({
-    store: `{ redis: { url: "${redis.url}" }, onOutage: local, instances: 1 }`,
+    store: { redis: { url: redis.url }, onOutage: 'local', instances: 1 },
   })
   await set(adminPort, 'requests=30')
   await redis.kill()

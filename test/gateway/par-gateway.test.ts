@@ -27,17 +27,21 @@ const remote = await startIssuer({ algorithms: ['ES256'] })
 const gateway = await startGateway({
   data: identity.url,
   // A push needs no counters, so it succeeds without a reachable store.
-  store: '{ redis: { url: "redis://127.0.0.1:1" }, onOutage: deny }',
-  routes: `routes:
-  - { match: "GET,PUT /oidc/*", upstream: identity, authenticate: none }
-  - { match: "POST /oidc/request", upstream: identity, authenticate: par }
-  - { match: "/oidc/*", upstream: identity, authenticate: none }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
-  more: `par: { issuer: "${ISSUER}", maxBody: 4kB }
-clients:
-  - { id: signer, requestObjectSigningAlg: ES256, jwks: { keys: [${JSON.stringify(key.jwk)}] } }
-  - { id: remote, requestObjectSigningAlg: ES256, jwksUri: "${remote.jwksUri}" }
-  - { id: secretive, authentication: client_secret_basic }`,
+  store: { redis: { url: 'redis://127.0.0.1:1' }, onOutage: 'deny' },
+  routes: [
+    { match: 'GET,PUT /oidc/*', upstream: 'identity', authenticate: 'none' },
+    { match: 'POST /oidc/request', upstream: 'identity', authenticate: 'par' },
+    { match: '/oidc/*', upstream: 'identity', authenticate: 'none' },
+    { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+  ],
+  more: {
+    par: { issuer: ISSUER, maxBody: '4kB' },
+    clients: [
+      { id: 'signer', requestObjectSigningAlg: 'ES256', jwks: { keys: [key.jwk] } },
+      { id: 'remote', requestObjectSigningAlg: 'ES256', jwksUri: remote.jwksUri },
+      { id: 'secretive', authentication: 'client_secret_basic' },
+    ],
+  },
 })
 beforeEach(() => {
   answer = 'created'
@@ -236,10 +240,9 @@ describe('incomplete bodies', () => {
   beforeAll(async () => {
     many = await startGateway({
       data: identity.url,
-      trustedProxies: '[127.0.0.1/32]',
-      routes: `routes:
-  - { match: "POST /oidc/request", upstream: identity, authenticate: par }`,
-      more: `par: { issuer: "${ISSUER}", maxBody: 10MB }`,
+      trustedProxies: ['127.0.0.1/32'],
+      routes: [{ match: 'POST /oidc/request', upstream: 'identity', authenticate: 'par' }],
+      more: { par: { issuer: ISSUER, maxBody: '10MB' } },
     })
   })
   const opened: Socket[] = []

@@ -10,9 +10,11 @@ import {
   call,
   type Call,
   type LoggingGateway,
+  startGateway,
   startLogging,
   token,
   untilReady,
+  written,
   yaml,
 } from '../helpers/gateway.ts'
 import { listenLocally } from '../helpers/local-server.ts'
@@ -55,29 +57,66 @@ const { url: tracing } = await listenLocally(receiver)
 const settings = (log = 'ip: truncated') =>
   yaml({
     data: data.url,
-    trustedProxies: '[127.0.0.1/32]',
-    listen: ', publicUrl: "https://api.example.com"',
-    store: `{ redis: { url: "${redis.url}" }, overridesFile: "${join(folder, 'overrides.json')}" }`,
-    limits: `limits:
-  account: { per: [client, account, "claim:consent_id", user], limit: 3, window: 1h, onOutage: deny }
-  user: { per: [user], limit: 100, window: 1h }
-  address: { per: [ip], limit: 100, window: 1h }
-  client: { per: [client], limit: 1000, window: 1h }`,
-    routes: `routes:
-  - { match: "POST /oidc/request", upstream: identity, authenticate: par }
-  - { match: "GET /accounts/:account/hanging", upstream: data, authenticate: bearer, timeout: 100ms, limits: [client, user] }
-  - { match: "GET /accounts/:account/socket", upstream: data, authenticate: bearer, upgrade: websocket, limits: [client, user] }
-  - { match: "GET /accounts/:account/scoped", upstream: data, authenticate: bearer, scope: [accounts] }
-  - { match: "GET /accounts/:account/balances", upstream: data, authenticate: bearer, limits: [account, user, address, client] }
-  - { match: "GET /accounts/:account/*", upstream: data, authenticate: bearer, limits: [account, user, address, client] }
-  - { match: "/open/*", upstream: data, authenticate: none, limits: [address] }`,
-    more: `parameters:
-  account: { kind: "[a-zA-Z0-9]{10,34}", secret: true }
-  user: { secret: true }
-  "claim:consent_id": { secret: true }
-par: { issuer: "https://identity.example.com/oidc" }
-failures: { limit: 1000, window: 1m }
-tracing: { endpoint: "${tracing}", sampleRatio: 1 }`,
+    trustedProxies: ['127.0.0.1/32'],
+    listen: { publicUrl: 'https://api.example.com' },
+    store: { redis: { url: redis.url }, overridesFile: join(folder, 'overrides.json') },
+    limits: {
+      account: {
+        per: ['client', 'account', 'claim:consent_id', 'user'],
+        limit: 3,
+        window: '1h',
+        onOutage: 'deny',
+      },
+      user: { per: ['user'], limit: 100, window: '1h' },
+      address: { per: ['ip'], limit: 100, window: '1h' },
+      client: { per: ['client'], limit: 1000, window: '1h' },
+    },
+    routes: [
+      { match: 'POST /oidc/request', upstream: 'identity', authenticate: 'par' },
+      {
+        match: 'GET /accounts/:account/hanging',
+        upstream: 'data',
+        authenticate: 'bearer',
+        timeout: '100ms',
+        limits: ['client', 'user'],
+      },
+      {
+        match: 'GET /accounts/:account/socket',
+        upstream: 'data',
+        authenticate: 'bearer',
+        upgrade: 'websocket',
+        limits: ['client', 'user'],
+      },
+      {
+        match: 'GET /accounts/:account/scoped',
+        upstream: 'data',
+        authenticate: 'bearer',
+        scope: ['accounts'],
+      },
+      {
+        match: 'GET /accounts/:account/balances',
+        upstream: 'data',
+        authenticate: 'bearer',
+        limits: ['account', 'user', 'address', 'client'],
+      },
+      {
+        match: 'GET /accounts/:account/*',
+        upstream: 'data',
+        authenticate: 'bearer',
+        limits: ['account', 'user', 'address', 'client'],
+      },
+      { match: '/open/*', upstream: 'data', authenticate: 'none', limits: ['address'] },
+    ],
+    more: {
+      parameters: {
+        account: { kind: '[a-zA-Z0-9]{10,34}', secret: true },
+        user: { secret: true },
+        'claim:consent_id': { secret: true },
+      },
+      par: { issuer: 'https://identity.example.com/oidc' },
+      failures: { limit: 1000, window: '1m' },
+      tracing: { endpoint: tracing, sampleRatio: 1 },
+    },
   }).replace('log: { level: silent }', `log: { level: debug, ${log} }`)
 
 let gateway: LoggingGateway
@@ -158,7 +197,7 @@ async function drive(): Promise<void> {
 
 beforeAll(async () => {
   config = fileOf(settings())
-  gateway = await startLogging(settings(), config)
+  gateway = await startLogging({ file: config })
   await untilReady(gateway)
   await drive()
   const user = `user:${USER}`
@@ -238,20 +277,115 @@ describe('a person whose account, user and consent are secrets', () => {
   })
 })
 
+describe('a person who is explained by the forms in which it is shown', () => {
+  beforeAll(async () => {
+    const { url } = await startRedis({ tcp: true })
+    gateway = await startLogging(
+      written(settings().replace(redis.url, url).replace('overrides.json', 'other.json')),
+    )
+    await untilReady(gateway)
+    await ask(`/accounts/${ACCOUNT}/balances`)
+  })
+  const asked = async (path: string, user: string, consent: string, ...more: readonly string[]) =>
+    await run(
+      'explain',
+      `GET /accounts/${path}`,
+      '--client',
+      'acme',
+      '--user',
+      user,
+      '--claims',
+      consent,
+      ...more,
+    )
+  const consent = (value: string) => JSON.stringify({ consent_id: value })
+  /** The rows of limits, with the calls that are counted. */
+  const rows = (text: string) => text.split('\n').filter((line) => /^(?:account|user) /.test(line))
+
+  it('has the counters of the whole values', async () => {
+    const whole = rows(await asked(`${ACCOUNT}/balances`, USER, consent(CONSENT)))
+    expect(whole).toHaveLength(2)
+    expect(whole[0]).toMatch(/^account +\d+ +[1-9]/)
+    expect(rows(await asked(`${ACCOUNT}/balances`, short(USER), consent(short(CONSENT))))).toEqual(whole)
+  })
+
+  it('is refused for a form that is unknown, and for a shortened account that is not kept', async () => {
+    const unknown = `${short(USER).slice(0, -8)}00000000`
+    const whole = 'is shortened, and not known here; give the whole value'
+    expect(await asked(`${ACCOUNT}/balances`, unknown, consent(CONSENT))).toContain(
+      `"user:${unknown}" ${whole}`,
+    )
+    expect(await asked(`${ACCOUNT_SHOWN}/balances`, USER, consent(CONSENT))).toContain(
+      `"${ACCOUNT_SHOWN}" ${whole}`,
+    )
+    const offline = await asked(
+      `${ACCOUNT}/x`,
+      short(USER),
+      consent(CONSENT),
+      '--offline',
+      '--config',
+      config,
+    )
+    expect(offline).toContain(`"${short(USER)}" ${whole}`)
+  })
+})
+
+describe('a gateway that counts by header fields', () => {
+  it('explains a request by the shortened field of a caller that it has seen', async () => {
+    const { port, adminPort } = await startGateway({
+      data: data.url,
+      limits: {
+        keys: {
+          per: ['header:x-api-key', 'claim:org'],
+          limit: 9,
+          window: '1h',
+          unless: { claim: 'org', is: ['internal'] },
+        },
+      },
+      routes: [{ match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['keys'] }],
+      more: { parameters: { 'claim:org': { secret: true } } },
+    })
+    const [key, org] = ['abcd-0123456789', 'a-secret-org']
+    await call(port, { headers: { 'X-API-Key': key }, token: await token('acme', { org }) })
+    const ask = (headers: object, claims: object) => {
+      const query = {
+        request: '/x',
+        client: 'acme',
+        headers: JSON.stringify(headers),
+        claims: JSON.stringify(claims),
+      }
+      return call(adminPort, { path: `/explain?${new URLSearchParams(query).toString()}` })
+    }
+    const shown = await ask({ 'X-API-Key': short(key) }, { org })
+    expect(shown.json.limits).toMatchObject([{ name: 'keys', used: 1, remaining: 8 }])
+    // The condition compares the claim, whose digest is not enough.
+    const secret = await ask({ 'X-API-Key': short(key) }, { org: short(org) })
+    expect([secret.status, secret.json.detail]).toEqual([
+      400,
+      'The limit "keys" reads the claim "org"; give its whole value.',
+    ])
+    const unknown = await ask({ 'X-API-Key': 'abcd…00000000' }, { org })
+    expect([unknown.status, unknown.json.detail]).toEqual([
+      404,
+      '"header:x-api-key=abcd…00000000" is shortened, and not known here; give the whole value.',
+    ])
+  })
+})
+
 describe('a gateway whose callers become secrets', () => {
-  const plain = (more: string) =>
+  const plain = (more: object) =>
     yaml({
       data: data.url,
-      store: `{ redis: { url: "${other.url}" } }`,
-      limits: 'limits: { user: { per: [user], limit: 5, window: 1h } }',
-      routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [user] }]',
+      store: { redis: { url: other.url } },
+      limits: { user: { per: ['user'], limit: 5, window: '1h' } },
+      routes: [{ match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['user'] }],
       more,
     })
-  const secret = 'parameters: { user: { secret: true } }'
+  const secret = { parameters: { user: { secret: true } } }
 
   it('keeps the overrides, and replaces their whole values at the next change', async () => {
-    const file = fileOf(plain(''))
-    const changing = await startLogging(plain(''), file)
+    const file = fileOf(plain({}))
+    const changing = await startLogging({ file })
     const limits = async (...args: readonly string[]): Promise<string> => {
       const admin = ['--admin', `http://127.0.0.1:${changing.adminPort}`]
       return (await sluice(['limits', ...args, ...admin])).stdout
@@ -281,9 +415,7 @@ describe('a gateway whose callers become secrets', () => {
   })
 
   it('logs no path and no address with log.path: route and log.ip: none', async () => {
-    const silent = await startLogging(
-      plain('').replace('log: { level: silent }', 'log: { level: info, path: route, ip: none }'),
-    )
+    const silent = await startLogging(written(plain({ log: { level: 'info', path: 'route', ip: 'none' } })))
     await call(silent.port, { path: `/accounts/${ACCOUNT}`, token: mine })
     await raw(silent.port, 'GET / HTTP/9.9\r\n\r\n', () => true)
     const malformed = () => silent.lines().find(({ msg }) => msg === 'malformed request')

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { AUDIENCE, call, type Call, type LoggingGateway, startLogging, yaml } from '../helpers/gateway.ts'
+import { AUDIENCE, call, type Call, type LoggingGateway, startLogging } from '../helpers/gateway.ts'
 import { startIntrospection } from '../helpers/introspection-server.ts'
 import { makeKey, signJws, signProof, startIssuer, thumbprintOf } from '../helpers/issuer.ts'
 import { encode, encodeForm } from '../helpers/par-request.ts'
@@ -21,26 +21,35 @@ const proofKey = makeKey('ES256')
 const otherKey = makeKey('ES256')
 const certificate = makeCertificate('client')
 
-const start = (bound: string) =>
-  startLogging(
-    yaml({
-      data: data.url,
-      trustedProxies: '[127.0.0.0/8]',
-      listen: `, hosts: [${HOST}]`,
-      tokens: `tokens:
-  issuer: "${issuer.issuer}"
-  audience: "${AUDIENCE}"
-  introspection: { url: "${introspection.url}", clientId: sluice, clientSecret: s3cret }${bound}`,
-      routes: `routes:
-  - { match: "POST /oidc/*", upstream: identity, authenticate: par }
-  - { match: "/scoped/*", upstream: data, authenticate: bearer, scope: [read] }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
-      more: `par: { issuer: "${PAR_ISSUER}" }
-clients:
-  - { id: by-key, authentication: private_key_jwt, requestObjectSigningAlg: ES256, jwks: { keys: [${JSON.stringify(clientKey.jwk)}] } }`,
-    }),
-  )
-const [gateway, boundOnly] = await Promise.all([start(''), start('\n  bound: required')])
+const start = (bound: object) =>
+  startLogging({
+    data: data.url,
+    trustedProxies: ['127.0.0.0/8'],
+    listen: { hosts: [HOST] },
+    tokens: {
+      issuer: issuer.issuer,
+      audience: AUDIENCE,
+      introspection: { url: introspection.url, clientId: 'sluice', clientSecret: 's3cret' },
+      ...bound,
+    },
+    routes: [
+      { match: 'POST /oidc/*', upstream: 'identity', authenticate: 'par' },
+      { match: '/scoped/*', upstream: 'data', authenticate: 'bearer', scope: ['read'] },
+      { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+    ],
+    more: {
+      par: { issuer: PAR_ISSUER },
+      clients: [
+        {
+          id: 'by-key',
+          authentication: 'private_key_jwt',
+          requestObjectSigningAlg: 'ES256',
+          jwks: { keys: [clientKey.jwk] },
+        },
+      ],
+    },
+  })
+const [gateway, boundOnly] = await Promise.all([start({}), start({ bound: 'required' })])
 introspection.answer = (response, { form }) => {
   const answers: Readonly<Record<string, object>> = {
     'of-another-api': { active: true, client_id: 'a', token_type: 'Bearer', aud: 'https://other.example' },

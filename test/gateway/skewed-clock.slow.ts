@@ -10,7 +10,7 @@ const SKEWED_CLOCK = fileURLToPath(new URL('../helpers/skewed-clock.mjs', import
 it('two gateways on one Redis together admit 1000, although the clock of one differs by a second', async () => {
   const [redis, data] = await Promise.all([sharedRedis(), startUpstream()])
   // Long timeouts, so that a busy machine does not cause an outage.
-  const store = `{ redis: { url: "${redis.url}" }, prefix: skewed-clock, timeout: 10s }`
+  const store = { redis: { url: redis.url }, prefix: 'skewed-clock', timeout: '10s' }
   const settings = yaml({ data: data.url, store, timeout: '20s' })
   const [one, two] = await Promise.all([
     serving(settings),

@@ -20,14 +20,16 @@ const data = await startUpstream(undefined, (_, response) => void response.end('
 const gateway = await serving(
   yaml({
     data: data.url,
-    store: `{ redis: { url: "${redis.url}" }, timeout: 10s, onOutage: deny }`,
-    trustedProxies: '[127.0.0.0/8]',
-    limits: `limits:
-  addresses: { per: [ip], limit: 2, window: ${WINDOW_MS}ms }
-  clients: { per: [client], limit: 1, window: ${WINDOW_MS}ms }`,
-    routes: `routes:
-  - { match: "/client", upstream: data, authenticate: bearer, limits: [clients] }
-  - { match: "/*", upstream: data, authenticate: none, limits: [addresses] }`,
+    store: { redis: { url: redis.url }, timeout: '10s', onOutage: 'deny' },
+    trustedProxies: ['127.0.0.0/8'],
+    limits: {
+      addresses: { per: ['ip'], limit: 2, window: `${WINDOW_MS}ms` },
+      clients: { per: ['client'], limit: 1, window: `${WINDOW_MS}ms` },
+    },
+    routes: [
+      { match: '/client', upstream: 'data', authenticate: 'bearer', limits: ['clients'] },
+      { match: '/*', upstream: 'data', authenticate: 'none', limits: ['addresses'] },
+    ],
   }),
 )
 // Do not keep a million log lines.
@@ -51,7 +53,7 @@ async function addressCalls(i: number): Promise<void> {
 /** Returns the number of keys in Redis, except those about gateways. */
 async function counters(): Promise<number> {
   const own = await Promise.all(
-    ['~gateways', '~since', '~seen', '~summaries'].map((name) =>
+    ['~gateways', '~since', '~seen', '~watched', '~summaries'].map((name) =>
       redis.command('EXISTS', `sluice:{}:${name}`),
     ),
   )

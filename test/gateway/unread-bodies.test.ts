@@ -9,11 +9,12 @@ const HIDDEN = 'GET /secret HTTP/1.1\r\nHost: a\r\n\r\n'
 const backend = await startIgnoringBackend()
 const gateway = await startGateway({
   data: backend.url,
-  limits: '',
-  routes: `routes:
-  - { match: "/body/*", upstream: data, authenticate: none, body: true }
-  - { match: "PROPFIND,m-search,QUERY /dav/*", upstream: data, authenticate: none }
-  - { match: "/*", upstream: data, authenticate: none }`,
+  limits: {},
+  routes: [
+    { match: '/body/*', upstream: 'data', authenticate: 'none', body: true },
+    { match: 'PROPFIND,m-search,QUERY /dav/*', upstream: 'data', authenticate: 'none' },
+    { match: '/*', upstream: 'data', authenticate: 'none' },
+  ],
 })
 
 const withLength = (line: string, more = '') =>
@@ -85,10 +86,15 @@ describe('a method beyond the seven', () => {
     const back = await startUpstream()
     const { port } = await startGateway({
       data: back.url,
-      limits: '',
-      routes: `routes:
-  - { match: "PROPFIND,MKCOL,REPORT,PURGE,QUERY,M-SEARCH /dav/*", upstream: data, authenticate: none }
-  - { match: "/*", upstream: data, authenticate: none }`,
+      limits: {},
+      routes: [
+        {
+          match: 'PROPFIND,MKCOL,REPORT,PURGE,QUERY,M-SEARCH /dav/*',
+          upstream: 'data',
+          authenticate: 'none',
+        },
+        { match: '/*', upstream: 'data', authenticate: 'none' },
+      ],
     })
     const body = '<propfind xmlns="DAV:"/>'
     for (const method of ['PROPFIND', 'MKCOL', 'REPORT', 'PURGE', 'QUERY', 'M-SEARCH']) {

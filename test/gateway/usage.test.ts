@@ -6,6 +6,7 @@ import type { InspectedStore, Store } from '../../src/limit/store.ts'
 import { parseCaller } from '../../src/policy/counted-caller.ts'
 import { type Override, overrideKey } from '../../src/policy/overrides.ts'
 import { createCounters, MAX_KEYS } from '../../src/admin/requests/counters.ts'
+import { Reserves } from '../../src/gateway/reserves.ts'
 import { createUsage } from '../../src/gateway/usage.ts'
 import { closeLater } from '../helpers/closing.ts'
 import { inspectedStore } from '../helpers/inspected.ts'
@@ -39,7 +40,7 @@ const redis = await startRedis()
 
 const STORES: readonly (readonly [
   string,
-  () => Promise<Omit<InspectedStore, 'giveBack' | 'release' | 'ownRefusal'>>,
+  () => Promise<Omit<InspectedStore, 'settle' | 'release' | 'ownRefusal'>>,
 ])[] = [
   ['memory', async () => createMemoryStore()],
   [
@@ -65,7 +66,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
         await store.charge(apply())
       }
     }
-    const options = { store, prefix: 'p', limits, clientLimits }
+    const options = { store, reserves: new Reserves(), prefix: 'p', limits, clientLimits }
     return { store, calls, usage: createUsage(options), counters: createCounters(options) }
   }
 
@@ -74,7 +75,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     await calls(['requests', 'sync', 'trial', 'everybody', 'shared'], 'a')
     await calls(['requests'], 'b', 'c', 3)
     for (let i = 0; i < 3; i++) {
-      expect(await usage.ofClient('a')).toEqual({
+      expect(await usage.ofCaller({ client: 'a', ip: '' })).toEqual({
         limits: [
           {
             name: 'requests',
@@ -87,11 +88,11 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
         ],
       })
     }
-    expect((await usage.ofClient('b')).limits[0]).toMatchObject({ remaining: 7 })
-    expect((await usage.ofClient('new')).limits[0]).toMatchObject({ remaining: 10 })
+    expect((await usage.ofCaller({ client: 'b', ip: '' })).limits[0]).toMatchObject({ remaining: 7 })
+    expect((await usage.ofCaller({ client: 'new', ip: '' })).limits[0]).toMatchObject({ remaining: 10 })
   })
 
-  it('lists a share of a limit with further parts beside each counter, and resets them together', async () => {
+  it('lists a share of a limit with further parts next to each counter, and resets them together', async () => {
     const share = limit('share', ['client', 'connection'], { limit: 4, windowMs: 1500, counts: 'sync' })
     const sync = limit('sync', ['client', 'connection'], { limit: 6, windowMs: 1500 })
     const { store, calls, counters } = await opened([limit('requests', ['client']), share, sync])
@@ -110,7 +111,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     await store.close()
   })
 
-  it('asks the store once a second for a key, however often a caller asks', async () => {
+  it('asks the store once a second for a key, also if a caller asks more often', async () => {
     const { store } = await opened()
     let asked = 0
     const counting = {
@@ -123,7 +124,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       ...{ store: counting, prefix: 'p' },
       ...{ limits: LIMITS, clientLimits: new Map() },
     })
-    await Promise.all(Array.from({ length: 100 }, () => usage.ofClient('often')))
+    await Promise.all(Array.from({ length: 100 }, () => usage.ofCaller({ client: 'often', ip: '' })))
     expect(asked).toBe(1)
   })
 
@@ -144,14 +145,14 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       ]),
     )
     const shownTo = async (client: string) => {
-      const [shown] = (await usage.ofClient(client)).limits
+      const [shown] = (await usage.ofCaller({ client, ip: '' })).limits
       return [shown!.limit, ...shown!.changes.map(({ limit }) => limit)]
     }
     expect(await shownTo('any')).toEqual([11, 12, 13])
     expect(await shownTo('without end')).toEqual([99])
     expect(await shownTo('for three days')).toEqual([98, 12, 13])
     expect(await shownTo('ended')).toEqual([11, 12, 13])
-    expect((await usage.ofClient('any')).limits[0]!.changes[0]).toEqual({
+    expect((await usage.ofCaller({ client: 'any', ip: '' })).limits[0]!.changes[0]).toEqual({
       announced: new Date(nowMs - DAY_MS).toISOString(),
       from: new Date(nowMs + 2 * DAY_MS).toISOString(),
       limit: 12,
@@ -184,11 +185,12 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
       set('ended', -1),
     ])
     const store = await open()
-    const options = { store, prefix: 'p', limits: [requests], clientLimits: own, overrides }
+    const reserves = new Reserves()
+    const options = { store, reserves, prefix: 'p', limits: [requests], clientLimits: own, overrides }
     const [usage, counters] = [createUsage(options), createCounters(options)]
     const shownTo = async (client: string) => {
       const [shown] = (await counters.ofCaller(parseCaller(client))).limits
-      const { limits } = await usage.ofClient(client)
+      const { limits } = await usage.ofCaller({ client, ip: '' })
       expect(limits[0]!.changes).toEqual(shown!.changes)
       return [shown!.limit, shown!.override, shown!.until, ...shown!.changes]
     }
@@ -251,6 +253,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     const overrides = overridesOf([{ caller: parseCaller('acme'), name: 'sync', limit: 9, setAt: 0 }])
     const counters = createCounters({
       store,
+      reserves: new Reserves(),
       prefix: 'p',
       limits,
       clientLimits,
@@ -270,7 +273,7 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
 
   it('shows a limit of 0, which refuses every call', async () => {
     const { usage } = await opened(LIMITS, new Map([['a', new Map([['requests', { limit: 0 }]])]]))
-    expect((await usage.ofClient('a')).limits).toMatchObject([{ limit: 0, remaining: 0 }])
+    expect((await usage.ofCaller({ client: 'a', ip: '' })).limits).toMatchObject([{ limit: 0, remaining: 0 }])
   })
 
   it('frees every key of the client, and no other keys', async () => {
@@ -278,8 +281,8 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
     await calls(['requests', 'sync', 'shared'], 'a', 'X')
     await calls(['requests', 'shared'], '*', 'X')
     expect(await counters.free(parseCaller('a'))).toBe(3)
-    expect((await usage.ofClient('a')).limits[0]).toMatchObject({ remaining: 10 })
-    expect((await usage.ofClient('*')).limits[0]).toMatchObject({ remaining: 9 })
+    expect((await usage.ofCaller({ client: 'a', ip: '' })).limits[0]).toMatchObject({ remaining: 10 })
+    expect((await usage.ofCaller({ client: '*', ip: '' })).limits[0]).toMatchObject({ remaining: 9 })
     expect(await counters.free(parseCaller('a'))).toBe(0)
     expect(await counters.free(parseCaller('*'))).toBe(2)
   })
@@ -302,9 +305,11 @@ describe.each(STORES)('the usage of a client, counted in %s', (_, open) => {
 it('rejects if the store does not answer', async () => {
   const store = createRedisStore({ topology: { url: '/nowhere/redis.sock' }, prefix: 'p' })
   await store.connect()
-  const options = { store: inspectedStore(store), prefix: 'p', limits: LIMITS }
+  const options = { store: inspectedStore(store), reserves: new Reserves(), prefix: 'p', limits: LIMITS }
   const [usage, counters] = [createUsage(options), createCounters(options)]
-  await expect(usage.ofClient('a')).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
+  await expect(usage.ofCaller({ client: 'a', ip: '' })).rejects.toThrow(
+    /^Redis is not connected: connect ENOENT/,
+  )
   await expect(counters.ofCaller(parseCaller('a'))).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
   await expect(counters.free(parseCaller('a'))).rejects.toThrow(/^Redis is not connected: connect ENOENT/)
 })

@@ -23,13 +23,27 @@ const data = await listenLocally(http)
 const gateway = await startLogging({
   data: data.url,
   identity: plain.url,
-  limits: `limits:
-  sockets: { per: [ip], limit: 2, window: 1h }
-  polls: { per: [ip], limit: 1000, window: 1h }`,
-  routes: `routes:
-  - { match: "GET /ws", upstream: identity, authenticate: none, limits: [sockets], upgrade: websocket }
-  - { match: "/socket.io/*", upstream: data, authenticate: none, limits: [polls], upgrade: websocket }
-  - { match: "/*", upstream: data, authenticate: none }`,
+  limits: {
+    sockets: { per: ['ip'], limit: 2, window: '1h' },
+    polls: { per: ['ip'], limit: 1000, window: '1h' },
+  },
+  routes: [
+    {
+      match: 'GET /ws',
+      upstream: 'identity',
+      authenticate: 'none',
+      limits: ['sockets'],
+      upgrade: 'websocket',
+    },
+    {
+      match: '/socket.io/*',
+      upstream: 'data',
+      authenticate: 'none',
+      limits: ['polls'],
+      upgrade: 'websocket',
+    },
+    { match: '/*', upstream: 'data', authenticate: 'none' },
+  ],
 })
 const url = `http://127.0.0.1:${gateway.port}`
 const lines = (path: string) => gateway.lines().filter((line) => line['path'] === path)

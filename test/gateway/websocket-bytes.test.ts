@@ -38,11 +38,12 @@ const back = await listenLocally(server)
 const settings = {
   data: back.url,
   timeout: '20s',
-  limits: 'limits: { one: { per: [client], limit: 1, window: 1h } }',
-  routes: `routes:
-  - { match: "/limited", upstream: data, authenticate: bearer, limits: [one], upgrade: websocket }
-  - { match: "POST,GET /open/*", upstream: data, authenticate: none, upgrade: websocket }
-  - { match: "/ordinary/*", upstream: data, authenticate: none }`,
+  limits: { one: { per: ['client'], limit: 1, window: '1h' } },
+  routes: [
+    { match: '/limited', upstream: 'data', authenticate: 'bearer', limits: ['one'], upgrade: 'websocket' },
+    { match: 'POST,GET /open/*', upstream: 'data', authenticate: 'none', upgrade: 'websocket' },
+    { match: '/ordinary/*', upstream: 'data', authenticate: 'none' },
+  ],
 }
 const { port } = await startGateway(settings)
 

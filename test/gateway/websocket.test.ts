@@ -15,19 +15,28 @@ import { accepting, type Client, handshake, openSocket, startSocketBackend } fro
 import { until } from '../helpers/wait.ts'
 
 const back = await startSocketBackend()
-const LIMITS = `limits:
-  sockets: { per: [client], limit: 2, window: 1h }
-  once: { per: [client], limit: 1, window: { calendar: year }, count: success }
-  exports: { per: [client], concurrent: 2 }
-  requests: { per: [client], limit: 100, window: 1h }`
-const ROUTES = `routes:
-  - { match: "/ws/*", upstream: data, authenticate: bearer, limits: [sockets], upgrade: websocket }
-  - { match: "/once/*", upstream: data, authenticate: bearer, limits: [once], upgrade: websocket, timeout: 1s }
-  - { match: "/scoped/*", upstream: data, authenticate: bearer, scope: [chat], upgrade: websocket }
-  - { match: "/at-once", upstream: data, authenticate: bearer, limits: [exports], upgrade: websocket }
-  - { match: "/open/*", upstream: data, authenticate: none, upgrade: websocket }
-  - { match: "/own-limits", respond: limits, authenticate: bearer }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`
+const LIMITS = {
+  sockets: { per: ['client'], limit: 2, window: '1h' },
+  once: { per: ['client'], limit: 1, window: { calendar: 'year' }, count: 'success' },
+  exports: { per: ['client'], concurrent: 2 },
+  requests: { per: ['client'], limit: 100, window: '1h' },
+}
+const ROUTES = [
+  { match: '/ws/*', upstream: 'data', authenticate: 'bearer', limits: ['sockets'], upgrade: 'websocket' },
+  {
+    match: '/once/*',
+    upstream: 'data',
+    authenticate: 'bearer',
+    limits: ['once'],
+    upgrade: 'websocket',
+    timeout: '1s',
+  },
+  { match: '/scoped/*', upstream: 'data', authenticate: 'bearer', scope: ['chat'], upgrade: 'websocket' },
+  { match: '/at-once', upstream: 'data', authenticate: 'bearer', limits: ['exports'], upgrade: 'websocket' },
+  { match: '/open/*', upstream: 'data', authenticate: 'none', upgrade: 'websocket' },
+  { match: '/own-limits', respond: 'limits', authenticate: 'bearer' },
+  { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+]
 const settings = { data: back.url, limits: LIMITS, routes: ROUTES }
 const gateway = await startLogging(settings)
 const { port } = gateway
@@ -163,7 +172,7 @@ describe('another route', () => {
   )
 
   it('answers a proxy that asks about a handshake as about any request', async () => {
-    const asked = await startGateway({ ...settings, more: 'forwardAuth: { port: 0, from: traefik }' })
+    const asked = await startGateway({ ...settings, more: { forwardAuth: { port: 0, from: 'traefik' } } })
     const headers = {
       ...{ 'X-Forwarded-Method': 'GET', 'X-Forwarded-Host': 'a', 'X-Forwarded-Uri': '/other/ws' },
       ...{ 'X-Forwarded-For': '192.0.2.1', ...KEY },
@@ -179,7 +188,7 @@ describe('another route', () => {
 
 describe('a limit with concurrent', () => {
   it('counts a WebSocket until it closes, at all gateways', async () => {
-    const store = `{ redis: { url: "${(await sharedRedis()).url}" }, prefix: websocket, timeout: 10s }`
+    const store = { redis: { url: (await sharedRedis()).url }, prefix: 'websocket', timeout: '10s' }
     const [a, b] = await Promise.all([
       startGateway({ ...settings, store }),
       startGateway({ ...settings, store }),
@@ -208,7 +217,7 @@ describe('a limit with concurrent', () => {
 
   it('counts it longer than its lease, which is renewed', async () => {
     const { url, command } = await sharedRedis()
-    const store = `{ redis: { url: "${url}" }, prefix: renewed, timeout: 500ms }`
+    const store = { redis: { url }, prefix: 'renewed', timeout: '500ms' }
     const one = await startGateway({ ...settings, store, timeout: '1h' })
     const client = await openSocket(one.port, '/at-once', await token('renewed'))
     const key = 'renewed:{renewed}:~leases:exports'
@@ -223,7 +232,7 @@ describe('a limit with concurrent', () => {
 
   it('counts it without Redis, too, and the WebSocket stays open', async () => {
     const redis = await startRedis()
-    const store = `{ redis: { url: "${redis.url}" }, prefix: outage, timeout: 200ms }`
+    const store = { redis: { url: redis.url }, prefix: 'outage', timeout: '200ms' }
     const one = await startGateway({ ...settings, store })
     const bearer = await token('outage')
     const [first, second] = [
@@ -256,7 +265,7 @@ describe('a limit with concurrent', () => {
 })
 
 /** Starts a gateway before an upstream that `talk` makes, with keys of the upstream. */
-async function before(talk: (socket: Socket, head: Buffer) => void, upstream?: string, timeout = '20s') {
+async function before(talk: (socket: Socket, head: Buffer) => void, upstream?: object, timeout = '20s') {
   const raws = await startRawUpstream(talk)
   return {
     raws,
@@ -352,7 +361,7 @@ describe('a WebSocket ends', () => {
     const file = join(createFolder(), 'sluice.yaml')
     const reloading = await startLogging(settings, file)
     const client = await openSocket(reloading.port, '/open/reload')
-    const routes = 'routes: [{ match: "/*", upstream: identity, authenticate: none }]'
+    const routes = [{ match: '/*', upstream: 'identity', authenticate: 'none' }]
     writeFileSync(file, yaml({ ...settings, data: 'http://127.0.0.1:1', identity: back.url, routes }))
     await reloading.running.reload('signal')
     expect((await openSocket(reloading.port, '/open/reload')).refused?.status).toBe(501)
@@ -398,7 +407,7 @@ describe('bounds', () => {
   })
 
   it('one caller has at most a quarter of the sockets of an upstream, and its other calls pass', async () => {
-    const few = await startGateway({ ...settings, upstream: 'maxConnections: 8', timeout: '20s' })
+    const few = await startGateway({ ...settings, upstream: { maxConnections: 8 }, timeout: '20s' })
     const bearer = await token('many')
     const open = [await openSocket(few.port, '/scoped/1', await token('many', { scope: 'chat' }))]
     open.push(await openSocket(few.port, '/scoped/2', await token('many', { scope: 'chat' })))
@@ -440,7 +449,7 @@ it('a WebSocket passes over TLS', async () => {
   writeFileSync(join(folder, 'key.pem'), key)
   const secure = await startGateway({
     ...settings,
-    listen: `, tls: { cert: ${folder}/cert.pem, key: ${folder}/key.pem }`,
+    listen: { tls: { cert: `${folder}/cert.pem`, key: `${folder}/key.pem` } },
   })
   const caller = connectTls({ port: secure.port, host: '127.0.0.1', rejectUnauthorized: false })
   closeLater(() => caller.destroy())

@@ -23,7 +23,7 @@ export const ASKING = {
 export type AskingProxy = keyof typeof ASKING
 
 /** Keys of `listen`, after a comma, for a proxy without TLS, whose callers' tokens are refused otherwise. */
-export const PLAIN = ', publicUrl: "http://api.example.com"'
+export const PLAIN = { publicUrl: 'http://api.example.com' }
 
 export interface Asking {
   /** Changes a file before it is used. */

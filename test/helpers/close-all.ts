@@ -10,7 +10,7 @@ afterEach(async ({ task }) => {
   if (task.concurrent !== true) await closeDownTo(before)
 })
 afterAll(() => {
-  // The next file of this process has the clock of the system, whatever this file has faked.
+  // The next file of this process has the clock of the system, also if this file has faked it.
   vi.useRealTimers()
   return closeDownTo(0)
 })

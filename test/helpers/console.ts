@@ -16,11 +16,17 @@ export async function startConsole() {
   const start = (more: Partial<Settings> = {}): Promise<TestGateway> =>
     startGateway({
       data: upstream.url,
-      limits: `limits:
-  requests: { per: [client], limit: 4, window: 1m, changes: [{ announced: 2026-01-01T00:00:00Z, from: 2090-01-15T00:00:00Z, limit: 7 }] }
-  trial: { per: [client], limit: 1, window: { calendar: week, firstDay: sunday }, shadow: true }`,
-      routes: 'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }]',
-      more: 'clients: [{ id: generous, limits: { requests: { limit: 50 } } }]',
+      limits: {
+        requests: {
+          per: ['client'],
+          limit: 4,
+          window: '1m',
+          changes: [{ announced: '2026-01-01T00:00:00Z', from: '2090-01-15T00:00:00Z', limit: 7 }],
+        },
+        trial: { per: ['client'], limit: 1, window: { calendar: 'week', firstDay: 'sunday' }, shadow: true },
+      },
+      routes: [{ match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests', 'trial'] }],
+      more: { clients: [{ id: 'generous', limits: { requests: { limit: 50 } } }] },
       ...more,
     })
   const gateway = await start()

@@ -86,9 +86,9 @@ export function admitsAll(command: readonly string[]): string {
   if (!/^eval/i.test(command[0] ?? '')) return '+OK\r\n'
   const decisions = Number(command[2])
   const nowUs = Date.now() * 1000
-  // register.lua: three keys, and its two arguments.
-  if (decisions === 3 && command.length === 8)
-    return `*5\r\n:${nowUs}\r\n:1\r\n:1\r\n:${nowUs}\r\n:${nowUs}\r\n`
+  // register.lua: four keys, and its two arguments.
+  if (decisions === 4 && command.length === 9)
+    return `*6\r\n:${nowUs}\r\n:1\r\n:1\r\n:${nowUs}\r\n:${nowUs}\r\n:0\r\n`
   const numbers = [nowUs]
   for (let i = 0; i < decisions; i++) numbers.push(1, 1, 5, nowUs + 1000)
   return `*${numbers.length}\r\n${numbers.map((number) => `:${number}\r\n`).join('')}`

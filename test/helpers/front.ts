@@ -61,6 +61,7 @@ export async function startFront(
       responseFields: createResponseFields('X-Request-Id'),
       caller: String(request.headers['x-caller']),
       isHandshake: false,
+      reader: undefined,
       ...outgoing,
     }
     forward(response, complete, (forwarded) => {

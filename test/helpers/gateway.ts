@@ -3,12 +3,13 @@ import { Agent, type IncomingMessage, request as httpRequest } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
+import { stringify } from 'yaml'
 import { closeLater } from './closing.ts'
 import { linesOf } from './lines.ts'
 import { until } from './wait.ts'
 import { loadOrKept } from '../../src/config/kept/load-or-kept.ts'
 import { loadConfig } from '../../src/config/load.ts'
-import type { Texts } from '../../src/config/texts.ts'
+import type { InForce } from '../../src/config/load.ts'
 import { type Running, start } from '../../src/process/start.ts'
 
 export const ISSUER = 'https://identity.example.com/oidc'
@@ -36,67 +37,106 @@ export function token(client: string, claims: Record<string, unknown> = {}): Pro
 }
 
 /** The setting `tokens`, which accepts the tokens of `token`. */
-export const TOKENS = `tokens: { issuer: "${ISSUER}", audience: "${AUDIENCE}", jwks: "${jwks}" }`
+export const TOKENS = { issuer: ISSUER, audience: AUDIENCE, jwks }
+
+/** A value of the configuration, as it would be written in YAML. */
+type Values = object
+
+const open = { upstream: 'identity', authenticate: 'none' }
+const counted = { upstream: 'data', authenticate: 'bearer', limits: ['requests'] }
+const synced = { ...counted, limits: ['requests', 'sync'] }
 
 /** The service's routes on one host, distinguished by path. */
-export const ROUTES = `routes:
-  - { match: "POST /oidc/request", upstream: identity, authenticate: none }
-  - { match: "/oidc/*", upstream: identity, authenticate: none }
-  - { match: "GET /:version/global-counterparties", upstream: data, authenticate: none }
-  - { match: "POST /sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
-  - { match: "POST /:version/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
-  - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests] }
-  - { match: "GET,POST /transactions", upstream: data, authenticate: bearer, limits: [requests] }
-`
+export const ROUTES: readonly Values[] = [
+  { match: 'POST /oidc/request', ...open },
+  { match: '/oidc/*', ...open },
+  { match: 'GET /:version/global-counterparties', ...open, upstream: 'data' },
+  { match: 'POST /sync/:connection', ...synced },
+  { match: 'POST /:version/sync/:connection', ...synced },
+  { match: '/v3/*', ...counted },
+  { match: 'GET,POST /transactions', ...counted },
+]
 
+/** The route by which callers read their limits. */
+export const READS_LIMITS = { match: 'GET /v3/rate-limits', respond: 'limits', authenticate: 'bearer' }
+
+/** The settings of a test: values as they would be written in YAML, with defaults for all the rest. */
 export interface Settings {
+  /** The address of the upstream `data`. */
   readonly data: string
+  /** The address of the upstream `identity`. Default: `data`. */
+  readonly identity?: string
+  /** Further keys of the upstream `data`. With `urls`, it has no `url`. */
+  readonly upstream?: Values
+  /** Further upstreams. */
+  readonly upstreams?: Values
   /** Default 127.0.0.1. */
   readonly host?: string
   /** Default: a free port. */
   readonly port?: number
-  readonly identity?: string
-  readonly store?: string
-  /** Default `{ port: 0 }`. */
-  readonly admin?: string
+  readonly trustedProxies?: readonly string[]
+  /** Further keys of `listen`. */
+  readonly listen?: Values
+  /** Default: a free port. */
+  readonly admin?: Values
+  /** Default `memory`. */
+  readonly store?: 'memory' | Values
+  /** Default: those of the limits `requests` and `sync`. */
   readonly limit?: number
   readonly window?: string
   readonly syncWindow?: string
-  readonly tokens?: string
-  readonly limits?: string
-  readonly trustedProxies?: string
-  /** `timeout` of the Data API's upstream. */
+  /** In place of the limits `requests` and `sync`. */
+  readonly limits?: Values
+  /** In place of `TOKENS`; none if empty. */
+  readonly tokens?: Values | readonly Values[]
+  /** In place of `ROUTES`. */
+  readonly routes?: readonly Values[] | Values
+  /** `timeout` of the upstream `data`. Default 30 s. */
   readonly timeout?: string
-  /** Further keys of the Data API's upstream. */
-  readonly upstream?: string
-  /** Further keys of `listen`, after a comma. */
-  readonly listen?: string
-  readonly routes?: string
-  /** Further top-level YAML. */
-  readonly more?: string
+  /** Further top-level keys, or others for those above. */
+  readonly more?: Values
 }
 
-/** The YAML of a gateway on free ports. */
-export function yaml(settings: Settings): string {
-  const { data, identity = data, store = 'memory', limit = 1000, window = '1m', syncWindow = '5s' } = settings
-  return `listen: { host: "${settings.host ?? '127.0.0.1'}", port: ${settings.port ?? 0}, trustedProxies: ${settings.trustedProxies ?? '[]'}${settings.listen ?? ''} }
-admin: ${settings.admin ?? '{ port: 0 }'}
-log: { level: silent }
-store: ${store}
-upstreams:
-  identity: { url: "${identity}", timeout: 2s, errors: oauth }
-  data: { ${settings.upstream?.includes('urls:') === true ? '' : `url: "${data}", `}timeout: ${settings.timeout ?? '2s'}${settings.upstream === undefined ? '' : `, ${settings.upstream}`} }
-${settings.tokens ?? TOKENS}
-${
-  settings.limits ??
-  `limits:
-  requests: { per: [client], limit: ${limit}, window: ${window} }
-  sync: { per: [client, connection], limit: 1, window: ${syncWindow} }`
+/** Generous: on a busy machine, a backend of a test may take seconds to answer. */
+const UPSTREAM_TIMEOUT = '30s'
+
+/** The configuration of a gateway on free ports. */
+export function configOf(settings: Settings): Values {
+  const { data, identity = data, limit = 1000, window = '1m', syncWindow = '5s', upstream = {} } = settings
+  const defaults = {
+    requests: { per: ['client'], limit, window },
+    sync: { per: ['client', 'connection'], limit: 1, window: syncWindow },
+  }
+  const { host = '127.0.0.1', port = 0, trustedProxies = [], timeout = UPSTREAM_TIMEOUT } = settings
+  return {
+    listen: { host, port, trustedProxies, ...settings.listen },
+    admin: settings.admin ?? { port: 0 },
+    log: { level: 'silent' },
+    store: settings.store ?? 'memory',
+    upstreams: {
+      identity: { url: identity, timeout: UPSTREAM_TIMEOUT, errors: 'oauth' },
+      data: { ...('urls' in upstream ? {} : { url: data }), timeout, ...upstream },
+      ...settings.upstreams,
+    },
+    tokens: settings.tokens ?? TOKENS,
+    limits: settings.limits ?? defaults,
+    routes: settings.routes ?? ROUTES,
+    ...settings.more,
+  }
 }
-${settings.routes ?? ROUTES}
-${settings.more ?? ''}
-`
+
+const isEmpty = (value: unknown): boolean => typeof value === 'object' && Object.keys(value!).length === 0
+
+/** Writes values as YAML, a line for each top-level key that is not empty, in the order in which they are given. */
+export function textOf(values: Values): string {
+  const lines = Object.entries(values)
+    .filter(([, value]) => !isEmpty(value))
+    .map(([key, value]) => stringify({ [key]: value }, { collectionStyle: 'flow', lineWidth: 0 }))
+  return lines.map((line) => line.replace(/^\{ (.*) \}\n$/s, '$1\n')).join('')
 }
+
+/** The YAML of a gateway on free ports, where the text itself is the subject. */
+export const yaml = (settings: Settings): string => textOf(configOf(settings))
 
 /** Gets the audit of gateways whose log is silent. */
 const NOWHERE = openSync('/dev/null', 'a')
@@ -110,15 +150,29 @@ export interface TestGateway {
   close(): Promise<void>
 }
 
-/** Starts a gateway in this process, with these settings or a text. Writes them to the file `given`, if any, whose hash the gateway then shows. */
+/** A file whose text is the subject of a test. */
+interface Written {
+  readonly file: string
+}
+
+/** Writes a text to a file, for a gateway that is started with it. */
+export function written(
+  text: string,
+  file = join(mkdtempSync(join(folder, 'written-')), 'sluice.yaml'),
+): Written {
+  writeFileSync(file, text)
+  return { file }
+}
+
+/** Starts a gateway in this process. Writes the settings to the file `given`, if any, which the gateway then reads again at a reload. */
 export async function startGateway(
-  settings: Settings | string,
-  given?: string,
+  settings: Settings | Written,
+  given = 'file' in settings ? settings.file : undefined,
   logFd?: number,
 ): Promise<TestGateway> {
   const file = given ?? join(mkdtempSync(join(folder, 'gateway-')), 'sluice.yaml')
-  writeFileSync(file, typeof settings === 'string' ? settings : yaml(settings))
-  async function load(before?: Texts) {
+  if (!('file' in settings)) writeFileSync(file, yaml(settings))
+  async function load(before?: InForce) {
     const loaded = await (before === undefined
       ? loadOrKept({ file })
       : loadConfig({ file, before, isolate: true }))
@@ -149,7 +203,7 @@ export interface LoggingGateway extends TestGateway {
 }
 
 /** Starts a gateway in this process like `startGateway`, whose log can be read. */
-export async function startLogging(settings: Settings | string, given?: string): Promise<LoggingGateway> {
+export async function startLogging(settings: Settings | Written, given?: string): Promise<LoggingGateway> {
   const file = join(mkdtempSync(join(folder, 'log-')), 'log')
   const logFd = openSync(file, 'a')
   closeLater(() => closeSync(logFd))

@@ -1,6 +1,6 @@
 import type { ListenerEvents } from '../../src/downstream/listener/server.ts'
 
-/** The events of a listener, none of which is observed. */
+/** The events of a listener, without an observer. */
 export const SILENT: ListenerEvents = {
   unreadable() {},
   insecure() {},

@@ -3,7 +3,7 @@ import { closeLater } from './closing.ts'
 
 export interface LocalServer {
   readonly port: number
-  /** `http:`, whatever the server speaks. */
+  /** `http:`, also for a server of another protocol. */
   readonly url: string
   /** Returns the number of open sockets. */
   sockets(): number

@@ -12,14 +12,16 @@ export const OPERATOR_TOKENS = {
 } as const
 
 /** The setting `admin` with these operators on a free port; `more` are further keys. */
-export const withOperators = (more = '') => `
-  port: 0
-  token: ${OPERATOR_TOKENS.all}
-  tokens:
-    - { name: support, token: ${OPERATOR_TOKENS.support}, may: read }
-    - { name: team, token: ${OPERATOR_TOKENS.team}, may: [requests] }
-    - { name: ops, token: ${OPERATOR_TOKENS.ops}, may: set }
-${more}`
+export const withOperators = (more: object = {}) => ({
+  port: 0,
+  token: OPERATOR_TOKENS.all,
+  tokens: [
+    { name: 'support', token: OPERATOR_TOKENS.support, may: 'read' },
+    { name: 'team', token: OPERATOR_TOKENS.team, may: ['requests'] },
+    { name: 'ops', token: OPERATOR_TOKENS.ops, may: 'set' },
+  ],
+  ...more,
+})
 
 export const bearerOf = (token: string) => ({ Authorization: `Bearer ${token}` })
 

@@ -57,13 +57,19 @@ const SETTINGS = [
   { id: 'busy', limits: { requests: { limit: BUSY_LIMIT, window: '1s' } } },
 ]
 
-const ROUTES = `routes:
-  - { match: "POST /oidc/request", upstream: identity, authenticate: par }
-  - { match: "GET,POST /oidc/auth", upstream: identity, authenticate: authorization }
-  - { match: "/oidc/*", upstream: identity, authenticate: none }
-  - { match: "${PAST}/*", upstream: identity, authenticate: none }
-  - { match: "POST /:version/sync/:connection", upstream: data, authenticate: bearer, limits: [requests, sync] }
-  - { match: "/v3/*", upstream: data, authenticate: bearer, limits: [requests] }`
+const ROUTES = [
+  { match: 'POST /oidc/request', upstream: 'identity', authenticate: 'par' },
+  { match: 'GET,POST /oidc/auth', upstream: 'identity', authenticate: 'authorization' },
+  { match: '/oidc/*', upstream: 'identity', authenticate: 'none' },
+  { match: `${PAST}/*`, upstream: 'identity', authenticate: 'none' },
+  {
+    match: 'POST /:version/sync/:connection',
+    upstream: 'data',
+    authenticate: 'bearer',
+    limits: ['requests', 'sync'],
+  },
+  { match: '/v3/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+]
 
 const SHARED_FEATURES = {
   devInteractions: { enabled: false },
@@ -136,8 +142,8 @@ export async function startGuardedProvider(version: 6 | 9): Promise<GuardedProvi
     data: data.url,
     identity,
     routes: ROUTES,
-    tokens: `tokens: { issuer: "${issuer}", audience: "${AUDIENCE}", jwks: "${identity}/oidc/jwks" }`,
-    more: `par: { issuer: "${issuer}" }\nclients: ${JSON.stringify(SETTINGS)}`,
+    tokens: { issuer, audience: AUDIENCE, jwks: `${identity}/oidc/jwks` },
+    more: { par: { issuer }, clients: SETTINGS },
   })
 
   return {

@@ -3,5 +3,7 @@ import { syncBuiltinESMExports } from 'node:module'
 import timers from 'node:timers'
 
 const { setInterval } = timers
-timers.setInterval = (callback, ms, ...args) => setInterval(callback, ms === 1000 ? 50 : ms, ...args)
+/** `POLL_MS` of src/commands/start.ts. */
+const POLL_MS = 400
+timers.setInterval = (callback, ms, ...args) => setInterval(callback, ms === POLL_MS ? 50 : ms, ...args)
 syncBuiltinESMExports()

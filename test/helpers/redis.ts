@@ -57,10 +57,15 @@ function tlsFiles() {
 
 /** Returns the arguments with which a redis-server or sentinel listens at a port. */
 function listening(port: number, tls: boolean): readonly string[] {
-  if (!tls) return ['--port', String(port)]
+  return tls ? listeningTwice(0, port, true) : ['--port', String(port)]
+}
+
+/** Returns the arguments with which it listens at a port without TLS, 0 for none, and at one with it. */
+function listeningTwice(plainPort: number, tlsPort: number, areServersSecure: boolean): readonly string[] {
   const { cert, key } = tlsFiles()
   return [
-    ...['--port', '0', '--tls-port', String(port), '--tls-auth-clients', 'no', '--tls-replication', 'yes'],
+    ...['--port', String(plainPort), '--tls-port', String(tlsPort), '--tls-auth-clients', 'no'],
+    ...['--tls-replication', areServersSecure ? 'yes' : 'no'],
     ...['--tls-cert-file', cert, '--tls-key-file', key, '--tls-ca-cert-file', cert],
   ]
 }
@@ -286,11 +291,17 @@ export interface RedisSentinels extends SharedSentinels<RedisServer> {
   close(): Promise<void>
 }
 
+/** What sentinels require; `sentinelTls` is as `tls` of the servers by default. */
+interface SentinelGuard extends RedisGuard {
+  readonly sentinelPassword?: string
+  readonly sentinelTls?: boolean
+  /** Silence of the master after which the replica is promoted; 500 by default. */
+  readonly downAfterMs?: number
+}
+
 /** Starts a master, a replica and three sentinels; resolves when the sentinels know all of them. */
-export async function startSentinels(
-  guard: RedisGuard & { readonly sentinelPassword?: string } = {},
-): Promise<RedisSentinels> {
-  const { tls = false, password, sentinelPassword } = guard
+export async function startSentinels(guard: SentinelGuard = {}): Promise<RedisSentinels> {
+  const { tls = false, password, sentinelPassword, sentinelTls = tls, downAfterMs = 500 } = guard
   const name = 'main'
   const master = await startRedis({ ...guard, tcp: true, args: ['--repl-diskless-sync-delay', '0'] })
   const replica = await startRedis({
@@ -303,7 +314,13 @@ export async function startSentinels(
   )
   const dir = mkdtempSync(join(tmpdir(), 'sluice-sentinel-'))
   const ports = await Promise.all([freePort(), freePort(), freePort()])
-  const children = ports.map((port) => {
+  // For questions of the other sentinels, which have TLS as the servers have it.
+  const otherPorts = await Promise.all([freePort(), freePort(), freePort()])
+  const listeningAt = (port: number, other: number): readonly string[] => {
+    if (sentinelTls === tls) return listening(port, tls)
+    return sentinelTls ? listeningTwice(other, port, false) : listeningTwice(port, other, true)
+  }
+  const children = ports.map((port, i) => {
     const file = join(dir, `${port}.conf`)
     writeFileSync(
       file,
@@ -311,13 +328,13 @@ export async function startSentinels(
         'bind 127.0.0.1',
         `dir ${dir}`,
         `sentinel monitor ${name} 127.0.0.1 ${master.port} 2`,
-        `sentinel down-after-milliseconds ${name} 500`,
+        `sentinel down-after-milliseconds ${name} ${downAfterMs}`,
         `sentinel failover-timeout ${name} 3000`,
         password === undefined ? '' : `sentinel auth-pass ${name} "${password}"`,
         sentinelPassword === undefined ? '' : `requirepass "${sentinelPassword}"`,
       ].join('\n'),
     )
-    return launch('redis-server', [file, '--sentinel', ...listening(port, tls)])
+    return launch('redis-server', [file, '--sentinel', ...listeningAt(port, otherPorts[i]!)])
   })
   async function close(): Promise<void> {
     for (const child of children) child.kill('SIGKILL')
@@ -332,7 +349,7 @@ export async function startSentinels(
         host: '127.0.0.1',
         protocol: 2,
         retryStrategy: () => 50,
-        ...(tls && { tls: { ca: REDIS_CERT.cert } }),
+        ...(sentinelTls && { tls: { ca: REDIS_CERT.cert } }),
         ...(sentinelPassword !== undefined && { password: sentinelPassword }),
       }),
   )
@@ -347,7 +364,7 @@ export async function startSentinels(
   })
   for (const client of clients) client.disconnect()
   return {
-    urls: ports.map((port) => urlOf(port, tls)),
+    urls: ports.map((port) => urlOf(port, sentinelTls)),
     name,
     master,
     replica,

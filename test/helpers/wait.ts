@@ -5,7 +5,7 @@ const MAX_PAUSE_MS = 50
 export async function until(
   what: string,
   condition: () => boolean | Promise<boolean>,
-  withinMs = 60_000,
+  withinMs = 100_000,
 ): Promise<void> {
   const end = performance.now() + withinMs
   for (let pauseMs = FIRST_PAUSE_MS; !(await condition()); pauseMs = Math.min(MAX_PAUSE_MS, pauseMs * 1.2)) {

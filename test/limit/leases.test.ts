@@ -19,7 +19,7 @@ describe('the leases of a gateway', () => {
     expect(leases.dueForRenewal(2001).map(({ id }) => id)).toEqual(['1:g:1'])
   })
 
-  it('count as lost a quarter before their end: a question may be under way for so long', () => {
+  it('count as lost a quarter before their end: a question may be under way for that time', () => {
     const leases = new Leases()
     leases.hold(QUOTA, '1:g:1', storedUntil(QUOTA, 0), 0)
     expect(leases.countUnstored('a', 5999)).toBe(0)

@@ -14,7 +14,7 @@ function setUp(options: { readonly delayed?: boolean; readonly mode?: Charge['mo
   const memory = createMemoryStore({ ...SYSTEM_CLOCK, now: () => clock.ms, date: () => clock.ms })
   const asked = { count: 0 }
   const waiting: (() => void)[] = []
-  /** Resolved when the store gets the calls that are given back. */
+  /** Resolved when the store gets the calls that are settled. */
   let resolve = (): void => {}
   const promise = new Promise<void>((done) => (resolve = done))
   const returned = { promise, resolve: () => resolve() }
@@ -25,7 +25,7 @@ function setUp(options: { readonly delayed?: boolean; readonly mode?: Charge['mo
       if (!delayed) return charge
       return new Promise((resolve) => waiting.push(() => resolve(charge)))
     },
-    giveBack: (quota, endsAt) => returned.promise.then(() => memory.giveBack(quota, endsAt)),
+    settle: (charge, corrections) => returned.promise.then(() => memory.settle(charge, corrections)),
     release: (quotas, lease) => memory.release(quotas, lease),
     ownRefusal: () => undefined,
     peek: (quotas) => memory.peek(quotas),
@@ -73,16 +73,16 @@ describe('the limiter', () => {
     const access = { key: 'p:{a}:~access', windowMs: 10_000, isOfToken: false }
     const plain = { ...quota, limit: 4, windowMs: 60_000, access }
     for (let i = 0; i < 2; i++) {
-      await other.decide([plain])
+      other.decide([plain])
       clock.ms += 10_001
     }
     const dear = { ...plain, ...of }
     expect(await limiter.decide([dear])).toMatchObject({ admitted: false })
-    expect(await other.decide([plain])).toMatchObject({ admitted: true })
+    expect(other.decide([plain])).toMatchObject({ admitted: true })
     expect(await limiter.decide([dear])).toMatchObject({ admitted: true })
   })
 
-  test('refuses from memory while nobody can begin an access', async () => {
+  test('refuses from memory while no call can begin an access', async () => {
     const { limiter, asked } = setUp()
     const access = { key: 'p:{a}:~access', windowMs: 0.001, isOfToken: false }
     const full = { ...quota, limit: 0, access }
@@ -91,11 +91,10 @@ describe('the limiter', () => {
     expect(asked.count).toBe(1)
   })
 
-  test('asks again once the store has a call back, whatever it answered meanwhile', async () => {
+  test('asks again once the store has settled a call, also if it refused meanwhile', async () => {
     const { limiter, clock, asked, returned } = setUp()
-    const calendar = { periodAt: () => ({ startMs: 0, endMs: 60_000 }) }
-    const success = { ...quota, limit: 1, windowMs: 60_000, calendar, countsSuccess: true }
-    limiter.giveBack([success], await limiter.decide([success]))
+    const success = { ...quota, limit: 1, windowMs: 60_000 }
+    limiter.settle([success], await limiter.decide([success]), () => 0)
     clock.ms += 1
     expect(await limiter.decide([success])).toMatchObject({ admitted: false, cached: false })
     expect(await limiter.decide([success])).toMatchObject({ admitted: false, cached: true })

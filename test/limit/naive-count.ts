@@ -123,13 +123,29 @@ export class NaiveCount {
     return log
   }
 
-  /** Gives the points of a call back to the period that ends then, if it is not over. */
-  giveBack(quota: Quota, endsAtUs: number, nowUs: number): void {
-    const [startUs, endUs] = periodUs(quota, nowUs)!
-    if (endUs !== endsAtUs) return
-    const log = this.#logOf(quota, endUs - startUs, nowUs, true)
-    const without = (instants: readonly number[]) => since(instants, startUs).slice(0, -(quota.cost ?? 1))
-    this.#logs.set(quota.key, { ...log, sure: without(log.sure), likely: without(log.likely) })
+  /** True if calls share slots, and a call's slot may be another: the clock was set back, or the window was changed. */
+  isUnsure({ key, windowMs }: Quota, chargedUs: number): boolean {
+    const log = this.#logs.get(key)
+    const spansUs = [...(log?.spansUs ?? [])].filter((spanUs) => spanUs > 0)
+    if (log === undefined || spansUs.length === 0) return false
+    return !log.sure.includes(chargedUs) || spansUs.some((spanUs) => spanUs !== windowMs)
+  }
+
+  /** Gives the call of an instant more points, or fewer; it may have an instant that is a thousandth of the window later. */
+  settle(quota: Quota, chargedUs: number, points: number): void {
+    const log = this.#logs.get(quota.key)
+    if (log === undefined) return
+    const period = periodUs(quota, chargedUs)
+    const lateUs = period === undefined ? quota.windowMs : period[1] - chargedUs - 1
+    const settled = (instants: readonly number[]): readonly number[] => {
+      const first = instants.findIndex((at) => at >= chargedUs)
+      const at = instants[first]
+      if (at === undefined || at > chargedUs + lateUs) return instants
+      const same = instants.filter((other) => other === at).length
+      const others = [instants.slice(0, first), instants.slice(first + same)] as const
+      return [...others[0], ...Array.from({ length: Math.max(0, same + points) }, () => at), ...others[1]]
+    }
+    this.#logs.set(quota.key, { ...log, sure: settled(log.sure), likely: settled(log.likely) })
   }
 }
 

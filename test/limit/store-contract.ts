@@ -7,7 +7,7 @@ import { parseCaller } from '../../src/policy/counted-caller.ts'
 import { createCalendar, UNITS_MS } from '../../src/policy/calendar.ts'
 import type { Limit } from '../../src/policy/limit.ts'
 import type { Quota } from '../../src/limit/quota.ts'
-import type { Allowance, Store } from '../../src/limit/store.ts'
+import type { Allowance, Charge, Store } from '../../src/limit/store.ts'
 import { quickly } from '../helpers/runs.ts'
 import { NaiveCount } from './naive-count.ts'
 
@@ -16,7 +16,7 @@ export interface Subject {
   readonly store: Store
   /** Sets the clock, in microseconds since the epoch, for keys with this hash tag. */
   setClock(us: number, tag: string): Promise<void> | void
-  /** Resolves when calls are given back. */
+  /** Resolves when calls are settled. */
   merged?(): Promise<unknown>
   close(): Promise<void>
 }
@@ -59,8 +59,8 @@ export function storeContract(
     async function assertAgreement(steps: readonly Step[], subject: Subject, startUs: number): Promise<void> {
       const tag = `trace${runs++}`
       const naive = new NaiveCount()
-      /** Calls that may be given back, with the ends of their periods. */
-      const charged: [Quota, number][] = []
+      /** Calls that may be settled. */
+      const charged: [Quota, Charge][] = []
       /** Calls in progress, with the limits of calls at once that had room for them. */
       const inProgress: [readonly Quota[], string][] = []
       let nowUs = startUs
@@ -72,9 +72,11 @@ export function storeContract(
         const quotas = step.quotas
           .filter(isOnce)
           .map((quota) => keyed(quota, `contract:{${tag}}:${quota.name}`))
-        for (const [quota, endsAt] of charged.splice(0, step.givenBack)) {
-          void subject.store.giveBack(quota, endsAt)
-          naive.giveBack(quota, endsAt * 1000, nowUs)
+        for (const [quota, charge] of charged.splice(step.settled.first, step.settled.count)) {
+          if (naive.isUnsure(quota, charge.chargedUs!)) continue
+          const points = step.settled.used - (quota.cost ?? 1)
+          void subject.store.settle(charge, [{ quota, points }])
+          naive.settle(quota, charge.chargedUs!, points)
           // Before the clock is set again.
           await subject.merged?.()
         }
@@ -100,7 +102,8 @@ export function storeContract(
             instants.toSorted((a, b) => a - b),
           )
         }
-        for (const { admitted: was, allowances, decidedAt, lease } of charges) {
+        for (const charge of charges) {
+          const { admitted: was, allowances, decidedAt, lease } = charge
           // A cached refusal lacks limits; they are taken to have room.
           const rooms = quotas.map(
             ({ name }) => allowances.find((allowance) => allowance.name === name)?.admitted ?? true,
@@ -112,7 +115,7 @@ export function storeContract(
           else assertWaits(allowances, verdicts, quotas, nowUs)
           if (lease !== undefined) inProgress.push([quotas.filter((_, i) => allowances[i]!.admitted), lease])
           for (const [i, quota] of admitted ? quotas.entries() : [])
-            if (quota.countsSuccess && allowances[i]!.admitted) charged.push([quota, allowances[i]!.resetAt])
+            if (isSettled(quota) && allowances[i]!.admitted) charged.push([quota, charge])
         }
       }
     }
@@ -185,6 +188,7 @@ export function storeContract(
       length: number,
       names: readonly string[] = ['a', 'b', 'c'],
       costs: readonly (number | undefined)[] = [undefined],
+      used: readonly number[] = [0, 0, 1, 2],
     ) {
       const windowMs = fc.constantFrom(20_000, 20_000, 30_000, 60_000, 60_000, 3_600_000, 86_400_000)
       const quotas = fc.subarray([...names], { minLength: 1, maxLength: 3 }).chain((names) =>
@@ -216,7 +220,11 @@ export function storeContract(
         afterUs,
         quotas,
         charging: fc.integer({ min: 0, max: 9 }).map((die) => die > 0),
-        givenBack: fc.constantFrom(0, 0, 1, 3),
+        settled: fc.record({
+          first: fc.constantFrom(0, 0, -1, -3),
+          count: fc.constantFrom(0, 0, 1, 3),
+          used: fc.constantFrom(...used),
+        }),
         ended: fc.constantFrom(0, 0, 1, 3),
         times: fc.constantFrom(...times),
       })
@@ -231,7 +239,7 @@ export function storeContract(
       await assertProperty(trace([3, 1000, 1001, 1300, 5000], [1, 20, 150, 400], 12), numRuns / 20)
     }, 60_000)
 
-    test('answers as a naive log does with calendar periods, accesses, and calls that are given back', async () => {
+    test('answers as a naive log does with calendar periods, accesses, and calls that are settled', async () => {
       const names = ['a', 'c', ...Object.keys(CALENDARS), 'token1', 'token2', 'soon']
       await assertProperty(trace([0, 1, 2, 3, 7], [1, 1, 2, 5], 60, names), numRuns)
     }, 60_000)
@@ -243,12 +251,20 @@ export function storeContract(
 
     test('answers as a naive log does if calls have costs', async () => {
       const names = ['a', 'b', 'c', 'minute', 'token1', 'soon']
-      await assertProperty(trace([0, 2, 3, 7, 50], [1, 1, 2, 5], 60, names, [1, 1, 2, 3, 20]), numRuns)
+      const [costs, used] = [
+        [1, 1, 2, 3, 20],
+        [0, 1, 2, 5, 30],
+      ]
+      await assertProperty(trace([0, 2, 3, 7, 50], [1, 1, 2, 5], 60, names, costs, used), numRuns)
     }, 60_000)
 
     test('answers as a naive log does if calls with costs share slots', async () => {
       const limits = [1000, 1001, 1300, 5000]
-      await assertProperty(trace(limits, [1, 20, 150], 12, ['a', 'b', 'c'], [1, 4, 300, 1200]), numRuns / 20)
+      const [costs, used] = [
+        [1, 4, 300, 1200],
+        [0, 1, 5, 250, 2000],
+      ]
+      await assertProperty(trace(limits, [1, 20, 150], 12, ['a', 'b', 'c'], costs, used), numRuns / 20)
     }, 60_000)
 
     test('answers as a naive count does if limits bound calls at once', async () => {
@@ -371,19 +387,93 @@ export function storeContract(
       expect((await subject.store.charge([quota])).admitted).toBe(true)
     })
 
-    test('gives a call back whose period is not over, since the clock was set back', async () => {
+    test('settles a call whose period is not over, since the clock was set back', async () => {
       if (options.monotonic === true) return
       const { tag, ...plain } = own(3, 60_000)
-      const quota = { ...plain, calendar: CALENDARS['minute']!, countsSuccess: true }
+      const quota = { ...plain, calendar: CALENDARS['minute']! }
       const endUs = CALENDARS['minute']!.periodAt(START_US / 1000).endMs * 1000
       await subject.setClock(START_US, tag)
-      await subject.store.charge([quota])
+      const charge = await subject.store.charge([quota])
       await subject.setClock(endUs - 1, tag)
       expect((await subject.store.peek([quota]))[0]!.remaining).toBe(2)
       await subject.setClock(START_US, tag)
-      void subject.store.giveBack(quota, endUs / 1000)
+      void subject.store.settle(charge, [{ quota, points: -1 }])
       await subject.merged?.()
       expect((await subject.store.peek([quota]))[0]!.remaining).toBe(3)
+    })
+
+    test('charges a settled call what it used, at its own instant', async () => {
+      const { tag, ...quota } = own(100, 20_000)
+      const charge = async (atUs: number, cost: number) => {
+        await subject.setClock(atUs, tag)
+        return subject.store.charge([{ ...quota, cost }])
+      }
+      const settle = async (made: Charge, reserved: number, used: number) => {
+        void subject.store.settle(made, [{ quota: { ...quota, cost: reserved }, points: used - reserved }])
+        await subject.merged?.()
+      }
+      const first = await charge(START_US, 40)
+      const second = await charge(START_US + 5_000_000, 40)
+      expect((await charge(START_US + 6_000_000, 40)).admitted).toBe(false)
+      await settle(second, 40, 10)
+      const third = await charge(START_US + 6_000_000, 40)
+      expect(third).toMatchObject({ admitted: true, allowances: [{ used: 90 }] })
+      // What it used beyond its reserve is owed: the next calls wait until enough has left.
+      await settle(third, 40, 70)
+      expect(await charge(START_US + 7_000_000, 1)).toMatchObject({
+        admitted: false,
+        allowances: [{ used: 120, remaining: 0, retryAfterMs: 13_000 }],
+      })
+      expect(await charge(START_US + 7_000_000, 25)).toMatchObject({ allowances: [{ retryAfterMs: 18_000 }] })
+      await settle(first, 40, 0)
+      expect(await charge(START_US + 7_000_000, 21)).toMatchObject({ allowances: [{ retryAfterMs: 18_000 }] })
+      expect(await charge(START_US + 7_000_000, 20)).toMatchObject({ admitted: true })
+    })
+
+    test('counts a million points and more as exactly as one', async () => {
+      const { tag, ...plain } = own(1_000_000_000, 60_000)
+      const quota = { ...plain, calendar: CALENDARS['month']!, windowMs: UNITS_MS.month, cost: 300_000_000 }
+      await subject.setClock(START_US, tag)
+      const [first, second] = [await subject.store.charge([quota]), await subject.store.charge([quota])]
+      void subject.store.settle(first, [{ quota, points: 123_456_789 - quota.cost }])
+      await subject.merged?.()
+      void subject.store.settle(second, [{ quota, points: 2 ** 40 - quota.cost }])
+      await subject.merged?.()
+      const [allowance] = await subject.store.peek([quota])
+      expect(allowance).toMatchObject({ used: 2 ** 40 + 123_456_789, remaining: 0 })
+    })
+
+    test('counts on when more points were charged than the numbers of a log can hold', async () => {
+      const { tag, ...plain } = own(2 ** 46, 20_000)
+      const quota = { ...plain, cost: 2 ** 42 }
+      const admittedAt: number[] = []
+      for (let second = 0; second < 120; second++) {
+        await subject.setClock(START_US + second * 1_000_000, tag)
+        const { admitted, allowances } = await subject.store.charge([quota])
+        if (admitted) admittedAt.push(second)
+        const inWindow = admittedAt.filter((at) => at > second - 20).length
+        expect([admitted, allowances[0]!.used]).toEqual([admittedAt.at(-1) === second, inWindow * 2 ** 42])
+        expect(inWindow <= 16 && (admitted || inWindow === 16)).toBe(true)
+      }
+    })
+
+    test('settles no call that has left the window, or was reset', async () => {
+      const { tag, ...plain } = own(100, 20_000)
+      const quota = { ...plain, cost: 30 }
+      await subject.setClock(START_US, tag)
+      const charge = await subject.store.charge([quota])
+      await subject.store.reset({ named: [quota.key], glob: undefined, matches: (key) => key === quota.key })
+      await subject.setClock(START_US + 1_000_000, tag)
+      const later = await subject.store.charge([quota])
+      for (const made of [charge, charge]) {
+        void subject.store.settle(made, [{ quota, points: -30 }])
+        await subject.merged?.()
+      }
+      expect((await subject.store.peek([quota]))[0]!.used).toBe(30)
+      await subject.setClock(START_US + 25_000_000, tag)
+      void subject.store.settle(later, [{ quota, points: 1000 }])
+      await subject.merged?.()
+      expect((await subject.store.peek([quota]))[0]!.used).toBe(0)
     })
 
     test('lists and frees exactly the keys of one client, also those that do not begin with it', async () => {
@@ -438,8 +528,8 @@ interface Step {
   readonly quotas: readonly Quota[]
   readonly charging: boolean
   readonly times: number
-  /** Calls that are given back first. */
-  readonly givenBack: number
+  /** Calls that are settled first, and the points that each used; `first` is negative for the latest ones. */
+  readonly settled: { readonly first: number; readonly count: number; readonly used: number }
   /** Calls in progress that end first. */
   readonly ended: number
 }
@@ -456,13 +546,16 @@ const CALENDARS: Readonly<Record<string, ReturnType<typeof createCalendar>>> = {
 }
 const TOGETHER = new Set(['token1', 'token2', 'soon', 'day'])
 
+/** True for a limit whose calls may be settled: calls of an access may have been free. */
+const isSettled = ({ access, isConcurrent = false }: Quota): boolean => access === undefined && !isConcurrent
+
 /** Returns a quota with its key, and its access. */
 function keyed(quota: Quota, key: string): Quota {
   const { name, windowMs } = quota
   // The leases outlast every trace.
   if (name.startsWith('atOnce')) return { ...quota, key, isConcurrent: true, windowMs: 3650 * 86_400_000 }
   const calendar = CALENDARS[name]
-  const period = calendar && { calendar, windowMs: UNITS_MS[calendar.unit], countsSuccess: name !== 'day' }
+  const period = calendar && { calendar, windowMs: UNITS_MS[calendar.unit] }
   const own = { ...quota, key, ...period }
   if (!TOGETHER.has(name)) return own
   const access = { key: `${key}~` }

@@ -1,9 +1,9 @@
 import { createMemoryStore } from '../../src/limit/memory/store.ts'
 import type { Quota } from '../../src/limit/quota.ts'
 import { createLimiter } from '../../src/limit/limiter.ts'
-import type { RedisStoreOptions } from '../../src/limit/redis/connection.ts'
+import type { RedisStoreOptions } from '../../src/limit/redis/store-options.ts'
 import { createRedisStore } from '../../src/limit/redis/store.ts'
-import type { Merge, OwnCalls, Store } from '../../src/limit/store.ts'
+import type { Charged, Correction, Merge, OwnCalls, Settlements, Store } from '../../src/limit/store.ts'
 import { SYSTEM_CLOCK } from '../../src/runtime/clock.ts'
 import type { Subject } from './store-contract.ts'
 
@@ -12,7 +12,7 @@ const READS_CLOCK = "call('TIME')"
 /** Lets a script read its clock from a key with the same hash tag. Keys expire by Redis's own clock, so they last a minute longer. */
 export const clocked = (script: string): string =>
   script
-    .replace(READS_CLOCK, "{ 0, call('GET', '{' .. KEYS[1]:match('{(.-)}') .. '}clock') or 0 }")
+    .replace(READS_CLOCK, "{ 0, call('GET', '{' .. KEYS[#KEYS]:match('{(.-)}') .. '}clock') or 0 }")
     .replaceAll("'PX', ", "'PX', 60000 + ")
     .replaceAll(/call\('PEXPIRE', ([\w.]+), /g, "call('PEXPIRE', $1, 60000 + ")
 
@@ -37,9 +37,9 @@ export async function redisSubject(
 ): Promise<Subject> {
   const redis = createRedisStore({ topology, prefix: 'contract', edit: clocked })
   await redis.connect()
-  let [merges, leases] = [0, 0]
+  let [settlements, leases] = [0, 0]
   let merging: Promise<unknown> = Promise.resolve()
-  const { merge, charge } = redis
+  const { merge, charge, settle } = redis
   const store = Object.assign(redis, {
     charge: (quotas: readonly Quota[], own?: OwnCalls, lease?: string) =>
       charge(quotas, own, lease ?? (hasLeases(quotas) ? `${++leases}:test` : undefined)),
@@ -54,11 +54,10 @@ export async function redisSubject(
       merging = Promise.allSettled([merging, merged])
       return merged
     },
-    // As the fallback does, which every gateway has before Redis.
-    giveBack(quota: Quota, endsAt: number): void {
-      const back = { calls: quota.cost ?? 1, endsAt }
-      const merge = { number: ++merges, quota, calls: [], spreadMs: 0, back }
-      store.merge(merge).catch(() => {})
+    settle(...given: [Settlements] | [Charged, readonly Correction[]]) {
+      const settled = settle(isMessage(given) ? given[0] : messageOf(++settlements, ...given))
+      merging = Promise.allSettled([merging, settled])
+      return settled
     },
   })
   return {
@@ -71,6 +70,19 @@ export async function redisSubject(
   }
 }
 
+/** True for the settlements of a fallback, which every gateway has before Redis. */
+const isMessage = (given: readonly unknown[]): given is [Settlements] => given.length === 1
+
+/** Returns the settlements that a fallback would send. */
+const messageOf = (
+  number: number,
+  { chargedUs }: Charged,
+  corrections: readonly Correction[],
+): Settlements => ({
+  number,
+  all: corrections.map((correction) => ({ ...correction, chargedUs: chargedUs! })),
+})
+
 const hasLeases = (quotas: readonly Quota[]): boolean => quotas.some(({ isConcurrent }) => isConcurrent)
 
 /** The same subject behind a limiter with its cache of refusals. */
@@ -79,14 +91,14 @@ export function throughLimiter(subject: Subject): Subject {
   const limiter = createLimiter(subject.store, undefined, { now: () => us / 1000 })
   const store: Store = {
     async charge(quotas) {
-      const { admitted, allowances, mode, decidedAt, lease } = await limiter.decide(quotas)
-      return { admitted, allowances, proof: undefined, mode, decidedAt: decidedAt!, lease }
+      const { admitted, allowances, mode, decidedAt, chargedUs, lease } = await limiter.decide(quotas)
+      return { admitted, allowances, proof: undefined, mode, decidedAt: decidedAt!, chargedUs, lease }
     },
     release: (quotas, lease) => subject.store.release(quotas, lease),
     ownRefusal: (quota) => subject.store.ownRefusal(quota),
     peek: (quotas) => subject.store.peek(quotas),
-    giveBack(quota, endsAt) {
-      void subject.store.giveBack(quota, endsAt)
+    settle(charge, corrections) {
+      void subject.store.settle(charge, corrections)
       limiter.forget()
     },
     keys: (filter) => subject.store.keys(filter),

@@ -7,7 +7,7 @@ import { expect, it } from 'vitest'
 
 const LINES = fileURLToPath(new URL('../../dist/src/observe/line-writer.js', import.meta.url))
 
-/** Writes 20 MB of lines, which nobody reads yet. */
+/** Writes 20 MB of lines, which are not read yet. */
 function fill(then: string) {
   const script = `
     import { createLineWriter } from ${JSON.stringify(LINES)}
@@ -36,7 +36,7 @@ it('reports the number of dropped lines when the reader continues', async () => 
 })
 
 it.each(['process.exit(3)', 'await lines.close(); process.exit(3)'])(
-  'does not delay the exit of the process if nobody reads: %s',
+  'does not delay the exit of the process if no process reads: %s',
   async (then) => {
     const child = fill(`setTimeout(async () => { ${then} })`)
     expect(await once(child, 'exit')).toEqual([3, null])

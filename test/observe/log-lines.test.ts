@@ -3,7 +3,8 @@ import { expect, it } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
 import type { Exchange } from '../../src/gateway/exchange.ts'
 import { parseCaller, showCaller } from '../../src/policy/counted-caller.ts'
-import { accessLine as lineOf, prettyLines, withOmitted } from '../../src/observe/log-lines.ts'
+import { accessLine as lineOf, withOmitted } from '../../src/observe/log-lines.ts'
+import { prettyLines } from '../../src/observe/pretty-lines.ts'
 
 const allowance = {
   ...{ name: 'requests', limit: 10, windowMs: 1000, used: 1, remaining: 9, resetAt: 0, resetAfterMs: 0 },

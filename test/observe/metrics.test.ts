@@ -85,7 +85,8 @@ it('has the metrics of the process and of Node.js that prom-client has, except t
   const described = (values: Parameters<typeof aggregate>[0][number]) =>
     values
       .filter(({ name }) => !/^sluice_|^nodejs_(?:active_|gc_)/.test(name))
-      .map(({ name, help, type, aggregator }) => `${name} ${type} ${aggregator}: ${help}`)
+      // Some metrics of several processes are combined in another way.
+      .map(({ name, help, type }) => `${name} ${type}: ${help}`)
       .toSorted()
   const values = await createMetrics().values()
   expect(described(values)).toEqual(described(await registry.getMetricsAsJSON()))
@@ -150,4 +151,15 @@ it.each([
   [undefined, false],
 ])('answers Accept %s with OpenMetrics: %s', (accept, isOpen) => {
   expect(prefersOpenMetrics(accept)).toBe(isOpen)
+})
+
+it('shows the open files and the event loop of the process that is nearest to its bound', async () => {
+  const own = await createMetrics().values()
+  const names = /^(?:process_(?:open|max)_fds|nodejs_eventloop_lag_p99_seconds)$/
+  const having = (value: number) =>
+    own
+      .filter(({ name }) => names.test(name))
+      .map((metric) => ({ ...metric, values: [{ labels: {}, value }] })) as unknown as typeof own
+  const lines = (await linesOf([having(7), having(90), having(8)], /^[a-z]/)).toSorted()
+  expect(lines).toEqual(['nodejs_eventloop_lag_p99_seconds 90', 'process_max_fds 90', 'process_open_fds 90'])
 })

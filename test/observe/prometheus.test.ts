@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { parse, stringify } from 'yaml'
 import { createFolder } from '../helpers/folder.ts'
-import { call, startGateway, token, TOKENS } from '../helpers/gateway.ts'
+import { call, ROUTES, startGateway, token, TOKENS } from '../helpers/gateway.ts'
 import { startIntrospection } from '../helpers/introspection-server.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -54,12 +54,22 @@ let metrics: string
 const [data, introspection] = await Promise.all([startUpstream(), startIntrospection()])
 const gateway = await startGateway({
   data: data.url,
-  store: '{ redis: { url: "redis://127.0.0.1:1" } }',
-  tokens: TOKENS.replace(
-    / }$/,
-    `, introspection: { url: "${introspection.url}", clientId: sluice, clientSecret: secret } }`,
-  ),
-  more: 'failures: { limit: 5, window: 1m }',
+  store: { redis: { url: 'redis://127.0.0.1:1' } },
+  tokens: {
+    ...TOKENS,
+    introspection: { url: introspection.url, clientId: 'sluice', clientSecret: 'secret' },
+  },
+  routes: [
+    ...ROUTES,
+    {
+      match: '/used',
+      upstream: 'data',
+      authenticate: 'bearer',
+      limits: ['requests'],
+      cost: { reserve: 1, actual: { field: 'X-Usage' } },
+    },
+  ],
+  more: { failures: { limit: 5, window: '1m' } },
 })
 await call(gateway.port, { token: await token('client-1') })
 await call(gateway.port, { token: 'opaque' })
@@ -71,21 +81,29 @@ await until('all are counted', async () => {
 })
 await gateway.close()
 
-/** The metrics of a gateway before its first request, of which it cannot read the keys and Redis. */
+/** The metrics of a gateway before its first request, without keys and Redis. */
 const fresh = await startGateway(
   {
     data: data.url,
-    store: '{ redis: { url: "redis://127.0.0.1:1" } }',
-    limits: `limits:
-  requests: { per: [client], limit: 10, window: 1m }
-  trial: { per: [client], limit: 5, window: 1m, shadow: true }`,
-    routes: `routes:
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests, trial] }`,
-    tokens: TOKENS.replace(
-      / }$/,
-      `, introspection: { url: "${introspection.url}", clientId: sluice, clientSecret: secret } }`,
-    ),
-    more: 'metrics: { clients: listed }\nclients: [{ id: acme }]\nfailures: { limit: 5, window: 1m }',
+    store: { redis: { url: 'redis://127.0.0.1:1' } },
+    limits: {
+      requests: { per: ['client'], limit: 10, window: '1m' },
+      trial: { per: ['client'], limit: 5, window: '1m', shadow: true },
+    },
+    routes: [
+      {
+        match: '/*',
+        upstream: 'data',
+        authenticate: 'bearer',
+        limits: ['requests', 'trial'],
+        cost: { requests: { reserve: 2, actual: { json: 'used' } } },
+      },
+    ],
+    tokens: {
+      ...TOKENS,
+      introspection: { url: introspection.url, clientId: 'sluice', clientSecret: 'secret' },
+    },
+    more: { metrics: { clients: 'listed' }, clients: [{ id: 'acme' }], failures: { limit: 5, window: '1m' } },
   },
   join(folder, 'fresh.yaml'),
 )
@@ -122,6 +140,9 @@ const NAMES = [
   'sluice_http_request_duration_seconds_count{route,upstream}',
   'sluice_upstream_duration_seconds_count{upstream}',
   'sluice_limit_decisions_total{limit,outcome}',
+  'sluice_limit_reserved_points_total{limit}',
+  'sluice_limit_settled_points_total{limit}',
+  'sluice_limit_settlements_total{limit,outcome}',
   'sluice_limit_overrides',
   'sluice_overrides_known',
   'sluice_store_duration_seconds_count',
@@ -170,12 +191,14 @@ it('/metrics shows exactly the public metrics with their labels', () => {
 it('/metrics shows what may happen first as 0: Prometheus sees no increase in a series that begins with it', async () => {
   const { adminPort, close } = await startGateway({
     data: 'http://127.0.0.1:1',
-    limits: `limits:
-  calls: { per: [client], limit: 1, window: 1m }
-  trial: { per: [client], limit: 1, window: 1m, shadow: true }`,
-    routes: `routes:
-  - { match: "GET,POST /a", upstream: data, authenticate: bearer, limits: [calls, trial] }
-  - { match: "/b", upstream: data, authenticate: none }`,
+    limits: {
+      calls: { per: ['client'], limit: 1, window: '1m' },
+      trial: { per: ['client'], limit: 1, window: '1m', shadow: true },
+    },
+    routes: [
+      { match: 'GET,POST /a', upstream: 'data', authenticate: 'bearer', limits: ['calls', 'trial'] },
+      { match: '/b', upstream: 'data', authenticate: 'none' },
+    ],
   })
   const { body } = await call(adminPort, { path: '/metrics' })
   const decisions = [...body.matchAll(/^sluice_limit_decisions_total\{limit="(.*)",outcome="(.*)"\} 0$/gm)]

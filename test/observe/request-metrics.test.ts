@@ -2,19 +2,22 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { createFolder } from '../helpers/folder.ts'
-import { call, startLogging, token, yaml } from '../helpers/gateway.ts'
+import { call, startLogging, token } from '../helpers/gateway.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-const ROUTES = `routes:
-  - match: "/accounts/*"
-    name: accounts
-    labels: { team: "payments \\"A\\"", tier: gold }
-    upstream: data
-    authenticate: bearer
-    limits: [requests]
-  - { match: "/open", upstream: identity, authenticate: none }`
-const CLIENTS = 'clients: [{ id: acme }]'
+const ROUTES = [
+  {
+    match: '/accounts/*',
+    name: 'accounts',
+    labels: { team: 'payments "A"', tier: 'gold' },
+    upstream: 'data',
+    authenticate: 'bearer',
+    limits: ['requests'],
+  },
+  { match: '/open', upstream: 'identity', authenticate: 'none' },
+]
+const CLIENTS = { clients: [{ id: 'acme' }] }
 
 /** Returns the counted series of requests of /metrics, without those that are 0. */
 async function countedOf(adminPort: number): Promise<string[]> {
@@ -22,9 +25,9 @@ async function countedOf(adminPort: number): Promise<string[]> {
   return body.match(/^sluice_http_requests_total\{.*\} [1-9]\d*$/gm) ?? []
 }
 
-it('requests have the name and labels of their route, their upstream, and the clients of the file alone', async () => {
+it('requests have the name and labels of their route, their upstream, and only the clients of the file', async () => {
   const data = await startUpstream()
-  const more = `metrics: { clients: listed }\n${CLIENTS}`
+  const more = { metrics: { clients: 'listed' }, ...CLIENTS }
   const gateway = await startLogging({ data: data.url, limit: 1, routes: ROUTES, more })
   const { adminPort, port } = gateway
   const path = '/accounts/1'
@@ -64,7 +67,7 @@ it('requests have the name and labels of their route, their upstream, and the cl
 it('no client is a label by default, and a reload continues the series of unchanged routes', async () => {
   const data = await startUpstream()
   const file = join(createFolder(), 'sluice.yaml')
-  const gateway = await startLogging(yaml({ data: data.url, routes: ROUTES, more: CLIENTS }), file)
+  const gateway = await startLogging({ data: data.url, routes: ROUTES, more: CLIENTS }, file)
   const get = async () => await call(gateway.port, { path: '/accounts/1', token: await token('acme') })
   await get()
   writeFileSync(

@@ -79,7 +79,7 @@ describe('a traced request', () => {
   const start = async (more: Partial<Settings> = {}, sampleRatio = 1, refused = 0) => {
     gateway = await startGateway({
       data: data.url,
-      more: `tracing: { endpoint: "${endpoint}", sampleRatio: ${sampleRatio}, refused: ${refused} }`,
+      more: { tracing: { endpoint, sampleRatio, refused } },
       ...more,
     })
   }
@@ -96,7 +96,7 @@ describe('a traced request', () => {
   const sent = () => data.seen.at(-1)!.headers
 
   it('a traced request is a child span of a trusted proxy’s span, and the parent of the upstream’s span', async () => {
-    await start({ trustedProxies: '[127.0.0.1/32]' })
+    await start({ trustedProxies: ['127.0.0.1/32'] })
     const before = Date.now()
     const headers = {
       traceparent: `00-${TRACE}-${PARENT}-01`,
@@ -185,7 +185,7 @@ describe('a traced request', () => {
   })
 
   it('a traced request is sampled by the flag of a trusted proxy, or else at the configured ratio', async () => {
-    await start({ trustedProxies: '[127.0.0.1/32]' }, 0)
+    await start({ trustedProxies: ['127.0.0.1/32'] }, 0)
     const mine = await token('client-1')
     const upstreamGot = async (traceparent?: string) => {
       const headers = { ...(traceparent !== undefined && { traceparent, tracestate: 'a=b' }) }
@@ -218,11 +218,19 @@ describe('a traced request', () => {
   it('refused: 1 traces what the gateway refuses, also if a trusted proxy does not sample it, and nothing else', async () => {
     const dead = await startUpstream()
     await dead.close()
-    const limits = 'limits: { key: { per: [client, "header:x-key"], limit: 1, window: 1m } }'
-    const routes = `routes:
-  - { match: "/v3/*", name: all, labels: { team: a }, upstream: data, authenticate: bearer, limits: [key] }
-  - { match: "/dead", upstream: identity, authenticate: none }`
-    const trustedProxies = '[127.0.0.1/32]'
+    const limits = { key: { per: ['client', 'header:x-key'], limit: 1, window: '1m' } }
+    const routes = [
+      {
+        match: '/v3/*',
+        name: 'all',
+        labels: { team: 'a' },
+        upstream: 'data',
+        authenticate: 'bearer',
+        limits: ['key'],
+      },
+      { match: '/dead', upstream: 'identity', authenticate: 'none' },
+    ]
+    const trustedProxies = ['127.0.0.1/32']
     await start({ identity: dead.url, limits, routes, trustedProxies }, 0, 1)
     const mine = await token('client-1')
     const headers = { 'x-key': 'secret-of-client-1' }
@@ -281,9 +289,7 @@ describe('a traced request', () => {
   })
 
   it('the log names the trace of the gateway, not that of an untrusted caller', async () => {
-    const logging = await startLogging(
-      yaml({ data: data.url, more: `tracing: { endpoint: "${endpoint}", sampleRatio: 1 }` }),
-    )
+    const logging = await startLogging({ data: data.url, more: { tracing: { endpoint, sampleRatio: 1 } } })
     const headers = { traceparent: `00-${TRACE}-${PARENT}-01` }
     await call(logging.port, { token: await token('client-1'), headers })
     await until('it is logged', () => logging.lines().some(({ msg }) => msg === 'request'))
@@ -294,7 +300,7 @@ describe('a traced request', () => {
   })
 
   it('passes traceparent unchanged without tracing', async () => {
-    await start({ more: '' })
+    await start({ more: {} })
     const headers = { traceparent: `00-${TRACE}-${PARENT}-00`, tracestate: 'a=b' }
     await call(gateway.port, { token: await token('client-1'), headers })
     expect(sent()).toMatchObject(headers)
@@ -375,7 +381,7 @@ describe.runIf(FULL)('the SDK of OpenTelemetry', () => {
     data = await startUpstream()
   })
   /** Starts a gateway whose processes print, on SIGUSR2, whether the SDK is loaded. */
-  async function start(more: string, args: readonly string[] = [], store = 'memory') {
+  async function start(more: object, args: readonly string[] = [], store: object | 'memory' = 'memory') {
     const preload = `import Module from 'node:module'
       process.on('SIGUSR2', () => {
         console.error('loaded: ' + Object.keys(Module._cache).some((file) => file.includes('/sdk-trace/')))
@@ -389,9 +395,9 @@ describe.runIf(FULL)('the SDK of OpenTelemetry', () => {
   it('traces in workers, reads secrets from files, and exports the last spans before the workers exit', async () => {
     const secret = join(folder, 'token')
     writeFileSync(secret, 'Bearer s3cret\n')
-    const tracing = `{ endpoint: "${endpoint}", sampleRatio: 1, headers: { authorization: "file:${secret}" } }`
-    const store = '{ redis: { url: "redis://127.0.0.1:1" } }'
-    const gateway = await start(`drainTimeout: 1s\ntracing: ${tracing}`, ['--workers', '2'], store)
+    const tracing = { endpoint, sampleRatio: 1, headers: { authorization: `file:${secret}` } }
+    const store = { redis: { url: 'redis://127.0.0.1:1' } }
+    const gateway = await start({ drainTimeout: '1s', tracing }, ['--workers', '2'], store)
     const { pid } = gateway.child
     const [worker] = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number)
     process.kill(worker!, 'SIGUSR2')
@@ -403,7 +409,7 @@ describe.runIf(FULL)('the SDK of OpenTelemetry', () => {
   })
 
   it('the SDK of OpenTelemetry is not loaded without tracing', async () => {
-    const gateway = await start('')
+    const gateway = await start({})
     gateway.kill('SIGUSR2')
     await until('it is known', () => gateway.stderr().includes('loaded: '))
     expect(gateway.stderr()).toContain('loaded: false')

@@ -64,10 +64,13 @@ describe('the package', () => {
     const { stderr } = await run('bash', ['-c', 'sluice sandbox || true'], { cwd: elsewhere, env })
     const [, name] = /with --global if Sluice is installed so: npm install (\S+)$/m.exec(stderr)!
     await npm(elsewhere, 'install', ...flags, name!)
-    const { output, stop } = await started(['sandbox', '--port', '0', '--admin-port', '0'], 'for i in $(seq')
+    const { output, stop } = await started(
+      ['sandbox', '--port', '0', '--admin-port', '0'],
+      'until the limit is used up',
+    )
     const lines = output.split('\n')
     const token = lines.find((line) => line.startsWith('TOKEN='))!
-    const call = lines.find((line) => line.startsWith('curl -i') && line.includes('/v3/transactions'))!
+    const call = lines.find((line) => line.startsWith('curl -i') && line.includes('$TOKEN'))!
     expect(await shell(`${token}\n${call.replace('curl', 'curl -s')}`)).toMatch(/^HTTP\/1\.1 200 OK\r\n/)
     expect(await stop()).toBe(0)
   })

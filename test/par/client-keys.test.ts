@@ -111,7 +111,7 @@ describe('keys behind a jwksUri', () => {
     expect(reasons).toEqual([expect.stringMatching(reason)])
   })
 
-  it('a set may have any keys beside the usable ones, as directories of organisations have', async () => {
+  it('a set may have any keys in addition to the usable ones, as directories of organisations have', async () => {
     const { jwk } = KEY
     const others = [
       ...[

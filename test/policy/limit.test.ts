@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { callerKeys, showKey } from '../../src/policy/caller-keys.ts'
+import { callerKeys, counterKeys, showKey } from '../../src/policy/caller-keys.ts'
 import { parseCaller } from '../../src/policy/counted-caller.ts'
-import { limitNameOf, partsOf } from '../../src/limit/key.ts'
+import { limitNameOf, partCount } from '../../src/limit/key.ts'
 import { hashSlot, hashTag } from '../../src/limit/redis/hash-slot.ts'
 import type { ClientLimits, Limit } from '../../src/policy/limit.ts'
 import { type Override, overrideKey } from '../../src/policy/overrides.ts'
@@ -181,7 +181,7 @@ describe('the keys of a caller', () => {
 
   test('the keys of a caller are those of its accesses, too, unless they are only listed', () => {
     const own = [limit('sessions', ['client'], { together: 'token' })]
-    const [all, listed] = [callerKeys(own, 'p', acme), callerKeys(own, 'p', acme, false)]
+    const [all, listed] = [callerKeys(own, 'p', acme), counterKeys(own, 'p', acme)]
     expect([all.named, all.glob]).toEqual([['p:{acme}:sessions'], 'p:{acme}:*'])
     expect(all.matches('p:{acme}:~access:sessions:hash')).toBe(true)
     expect(all.matches('p:{other}:~access:sessions:hash')).toBe(false)
@@ -201,7 +201,7 @@ describe('the keys of a caller', () => {
     expect(matches('p:{acme}:perRoute:GET%20/x')).toBe(false)
     expect(callerKeys(limits, 'p', acme).matches('p:{acme}:~leases:first')).toBe(false)
     const key = 'p:{acme}:~leases:perRoute:GET%20/x'
-    expect([limitNameOf(key), partsOf(key), showKey('p', perRoute, key)]).toEqual(['perRoute', 2, key])
+    expect([limitNameOf(key), partCount(key), showKey('p', perRoute, key)]).toEqual(['perRoute', 2, key])
     const overrides = overridesOf({ caller: acme, name: 'exports', limit: 9, setAt: 0 })
     expect(quotasOf([exports], { client: 'acme' }, { overrides })[0]).toMatchObject({ limit: 9 })
   })

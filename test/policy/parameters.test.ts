@@ -12,18 +12,22 @@ beforeAll(async () => {
   data = await startUpstream((_, response) => response.end('{}'))
   gateway = await startGateway({
     data: data.url,
-    limits: `limits:
-  plain: { per: [client, text], limit: 1, window: 1h }
-  uuid: { per: [client, connection], limit: 1, window: 1h }
-  integer: { per: [client, number], limit: 1, window: 1h }
-  pattern: { per: [client, account], limit: 1, window: 1h }
-parameters: { connection: uuid, number: integer, account: "[A-Za-zÀ-ž]{2}[0-9.]+|none" }`,
-    routes: `routes:
-  - { match: "/plain/:text", upstream: data, authenticate: bearer, limits: [plain] }
-  - { match: "/uuid/:connection", upstream: data, authenticate: bearer, limits: [uuid] }
-  - { match: "/integer/:number", upstream: data, authenticate: bearer, limits: [integer] }
-  - { match: "/pattern/:account", upstream: data, authenticate: bearer, limits: [pattern] }
-  - { match: "/free/:connection", upstream: data, authenticate: bearer }`,
+    limits: {
+      plain: { per: ['client', 'text'], limit: 1, window: '1h' },
+      uuid: { per: ['client', 'connection'], limit: 1, window: '1h' },
+      integer: { per: ['client', 'number'], limit: 1, window: '1h' },
+      pattern: { per: ['client', 'account'], limit: 1, window: '1h' },
+    },
+    more: {
+      parameters: { connection: 'uuid', number: 'integer', account: '[A-Za-zÀ-ž]{2}[0-9.]+|none' },
+    },
+    routes: [
+      { match: '/plain/:text', upstream: 'data', authenticate: 'bearer', limits: ['plain'] },
+      { match: '/uuid/:connection', upstream: 'data', authenticate: 'bearer', limits: ['uuid'] },
+      { match: '/integer/:number', upstream: 'data', authenticate: 'bearer', limits: ['integer'] },
+      { match: '/pattern/:account', upstream: 'data', authenticate: 'bearer', limits: ['pattern'] },
+      { match: '/free/:connection', upstream: 'data', authenticate: 'bearer' },
+    ],
   })
 })
 afterAll(async () => {

@@ -8,7 +8,7 @@ it.each([
   // Four characters or fewer would be the whole value.
   ['abcd', ''],
   ['', ''],
-  // Half of a surrogate pair is no character.
+  // Half of a surrogate pair is not a character.
   ['abc\u{1f600}d', 'abc'],
   ['a…b…c', 'a…b…'],
 ])('the digest of %j begins with %j, and has the whole SHA-256', (value, beginning) => {

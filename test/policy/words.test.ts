@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { Refusal } from '../../src/errors.ts'
 import { callerKey, showKey } from '../../src/policy/caller-keys.ts'
+import { fieldsOf } from '../../src/policy/conditions.ts'
 import { formatCaller, identityOf, parseCaller, showCaller } from '../../src/policy/counted-caller.ts'
 import { type Caller, type Facts, NO_FACTS } from '../../src/policy/facts.ts'
 import type { Limit } from '../../src/policy/limit.ts'
@@ -55,6 +56,13 @@ describe.each(PARTS)('the word of %s', (part) => {
   const facts = { ...NO_FACTS, ...own }
   const applied = (limit: Limit, options = {}) =>
     quotasOf([limit], caller, { facts, params: facts.params, ...options })
+
+  test('names the header fields that it reads, so that other spellings of them are dropped', () => {
+    const asked = new Set<string>()
+    const field = (name: string) => (asked.add(name), own.field?.(name))
+    applied(limitPer(part), { facts: { ...facts, field } })
+    expect(fieldsOf([limitPer(part)])).toEqual([...asked])
+  })
 
   test('is a part of "per"', async () => {
     const limits = `limits: { requests: { per: ["${part}"], limit: 1, window: 1s } }`

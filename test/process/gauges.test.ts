@@ -11,7 +11,7 @@ import { makeCertificate } from '../helpers/self-signed.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
-const OPEN = { routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]', limits: '' }
+const OPEN = { routes: [{ match: '/*', upstream: 'data', authenticate: 'none' }], limits: {} }
 const folder = createFolder()
 const held: ServerResponse[] = []
 const data = await startUpstream((_, response) => void held.push(response))
@@ -30,7 +30,7 @@ async function start(settings: Partial<Settings>) {
 }
 
 it('shows the open sockets, and the requests that wait for a socket', async () => {
-  const { port, shown, shows } = await start({ upstream: 'maxConnections: 2' })
+  const { port, shown, shows } = await start({ upstream: { maxConnections: 2 } })
   const agent = new Agent({ keepAlive: true })
   // A single caller may use half of the sockets.
   const calls = Array.from({ length: 3 }, () => call(port, { agent }))
@@ -54,7 +54,7 @@ it('counts a socket with TLS once, and shows when its certificate expires', asyn
   writeFileSync(join(folder, 'cert.pem'), cert)
   writeFileSync(join(folder, 'key.pem'), key)
   const [file, keyFile] = ['cert.pem', 'key.pem'].map((name) => join(folder, name))
-  const { port, shown, shows } = await start({ listen: `, tls: { cert: "${file}", key: "${keyFile}" }` })
+  const { port, shown, shows } = await start({ listen: { tls: { cert: file, key: keyFile } } })
   const socket = connect({ port, host: '127.0.0.1', rejectUnauthorized: false })
   await once(socket, 'secureConnect')
   await shows('sluice_downstream_sockets', 1)

@@ -30,12 +30,12 @@ describe('a gateway that starts while Redis is out of reach', async () => {
     await redis.start()
   })
 
-  const settings = (more = '', prefix = 'sluice') => ({
+  const settings = (more: object = {}, prefix = 'sluice') => ({
     data: data.url,
-    store: `{ redis: { url: "${redis.url}" }, prefix: ${prefix}, instances: 1${more} }`,
+    store: { redis: { url: redis.url }, prefix, instances: 1, ...more },
     limit: 10,
   })
-  const withFile = (more = '') => settings(`, overridesFile: "${file}"${more}`)
+  const withFile = (more: object = {}) => settings({ overridesFile: file, ...more })
   const block = async (adminPort: number, limit = '0') => {
     const admin = `http://127.0.0.1:${adminPort}`
     const args = ['limits', 'set', 'acme', `requests=${limit}`, '--permanent', '--admin', admin]
@@ -58,9 +58,9 @@ describe('a gateway that starts while Redis is out of reach', async () => {
     await redis.kill()
     const [kept, other, without, required] = await Promise.all([
       startLogging(withFile()),
-      startLogging(settings(`, overridesFile: "${file}"`, 'another')),
+      startLogging(settings({ overridesFile: file }, 'another')),
       startLogging(settings()),
-      startLogging(withFile(', overrides: required')),
+      startLogging(withFile({ overrides: 'required' })),
     ])
     expect(await Promise.all([old, kept, other, without].map(status))).toEqual([429, 429, 200, 200])
     expect(await Promise.all([old, kept, other, without].map(known))).toEqual(['1', '1', '0', '0'])
@@ -118,13 +118,13 @@ describe('a gateway that starts while Redis is out of reach', async () => {
     expect(damaged).toMatchObject([{ level: 'warn', fields: 1 }])
   })
 
-  it('has the overrides of the file in force in each worker, none of which is ready if they are required from Redis', async () => {
+  it('has the overrides of the file in force in each worker, and no worker is ready if they are required from Redis', async () => {
     const first = await startGateway(withFile())
     await block(first.adminPort)
     await isWritten()
     await first.close()
     await redis.kill()
-    const gateway = await serving(yaml(withFile(', overrides: required')), ['--workers', String(WORKERS)])
+    const gateway = await serving(yaml(withFile({ overrides: 'required' })), ['--workers', String(WORKERS)])
     for (let i = 0; i < 4; i++) {
       const got = await call(gateway.port, { token: mine, headers: { Connection: 'close' } })
       expect(got.status).toBe(429)
@@ -194,7 +194,7 @@ describe('the file of the overrides', () => {
     expect(readdirSync(folder)).toEqual(['overrides.json'])
   })
 
-  it('is no fault if it does not exist', async () => {
+  it('is not a fault if it does not exist', async () => {
     const { read, lines } = open()
     expect([await read(), lines]).toEqual([undefined, []])
   })

@@ -19,14 +19,15 @@ const redis = await sharedRedis()
 const folder = createFolder()
 
 /** Writes a file with many clients; the last one is `acme`. */
-function fileOf(store: string): string {
-  const clients = Array.from(
-    { length: CLIENTS },
-    (_, i) => `  - { id: client-${i}, name: Client ${i}, limits: { requests: { limit: ${i + 2} } } }\n`,
-  )
-  const acme = '  - { id: acme, limits: { requests: { limit: 77 } } }\n'
+function fileOf(store: object | 'memory'): string {
+  const clients = Array.from({ length: CLIENTS }, (_, i) => ({
+    id: `client-${i}`,
+    name: `Client ${i}`,
+    limits: { requests: { limit: i + 2 } },
+  }))
+  const acme = { id: 'acme', limits: { requests: { limit: 77 } } }
   const file = join(folder, 'sluice.yaml')
-  writeFileSync(file, yaml({ data: data.url, store, more: `clients:\n${clients.join('')}${acme}` }))
+  writeFileSync(file, yaml({ data: data.url, store, more: { clients: [...clients, acme] } }))
   return file
 }
 
@@ -55,7 +56,7 @@ describe('with thousands of clients, no caller waits', () => {
     { retry: 2 },
     async (_, store, args) => {
       const file = fileOf(
-        store === 'redis' ? `{ redis: { url: "${redis.url}" }, prefix: reload-delay }` : store,
+        store === 'redis' ? { redis: { url: redis.url }, prefix: 'reload-delay' } : 'memory',
       )
       const gateway = await serving({ file }, args)
       const agent = new Agent({ keepAlive: true, maxSockets: 1 })

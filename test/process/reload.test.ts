@@ -6,7 +6,7 @@ import { createMetrics } from '../../src/observe/metrics.ts'
 import { createConfiguration } from '../../src/process/reload.ts'
 import { load } from '../config/load-text.ts'
 import { createFolder } from '../helpers/folder.ts'
-import { call, type LoggingGateway, startLogging, token, yaml } from '../helpers/gateway.ts'
+import { call, type LoggingGateway, startLogging, token, written, yaml } from '../helpers/gateway.ts'
 import { startIssuer } from '../helpers/issuer.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { WORKERS } from '../helpers/runs.ts'
@@ -51,10 +51,10 @@ async function remaining(mine: string): Promise<string> {
 const settings = (limit: number, more: Partial<Parameters<typeof yaml>[0]> = {}): string =>
   yaml({ data: data.url, limit, ...more })
 /** Returns a configuration that accepts the tokens of the test issuer. */
-const trusting = (leeway: string, store = 'memory'): string =>
+const trusting = (leeway: string, store: object | 'memory' = 'memory'): string =>
   settings(1000, {
     store,
-    tokens: `tokens: { issuer: "${issuer.issuer}", audience: "${issuer.audience}", leeway: ${leeway}, jwks: "${issuer.jwksUri}" }`,
+    tokens: { issuer: issuer.issuer, audience: issuer.audience, leeway, jwks: issuer.jwksUri },
   })
 const status = async () => (await call(gateway.port, { token: issuer.token() })).status
 
@@ -81,7 +81,7 @@ describe('a changed file', () => {
   let mine: string
   let clients = 0
   beforeAll(async () => {
-    gateway = await startLogging(settings(20), file)
+    gateway = await startLogging(written(settings(20), file))
   })
   beforeEach(async () => {
     mine = await token(`client-${++clients}`)
@@ -155,8 +155,8 @@ describe('a changed file', () => {
   })
 
   it('a changed file with settings that need a restart causes a warning', async () => {
-    const more = 'tracing: { endpoint: "http://127.0.0.1:1/" }'
-    const text = settings(1000, { store: '{ redis: { url: "redis://127.0.0.1:1" } }', more })
+    const more = { tracing: { endpoint: 'http://127.0.0.1:1/' } }
+    const text = settings(1000, { store: { redis: { url: 'redis://127.0.0.1:1' } }, more })
     // `trustedProxies` is applied without a restart.
     const listen = 'port: 0, maxConnections: 5, headersTimeout: 3s, trustedProxies: [192.0.2.7/32]'
     const line = await onceLogged('need a restart', () =>
@@ -168,7 +168,7 @@ describe('a changed file', () => {
 })
 
 describe('the keys of an issuer, with several workers', () => {
-  const STORE = '{ redis: { url: "redis://127.0.0.1:1" } }'
+  const STORE = { redis: { url: 'redis://127.0.0.1:1' } }
   let stop: () => void
   beforeAll(async () => {
     issuer.fault = 'error'

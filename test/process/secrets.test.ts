@@ -42,13 +42,13 @@ describe('a password of Redis in a file', () => {
   const PASSWORD = ['store.redis.password']
   const setUser = (...rules: string[]) => redis!.command('ACL', 'SETUSER', 'sluice', ...rules)
   const kill = () => redis!.command('CLIENT', 'KILL', 'TYPE', 'normal')
-  const asUser = ({ url }: RedisServer) => `url: "${url}", username: sluice, password: "file:${secret}"`
+  const asUser = ({ url }: RedisServer) => ({ url, username: 'sluice', password: `file:${secret}` })
   let mine: string
   let calls: number
 
   /** Starts Redis, and a gateway whose `store.redis` is `settings`. */
   async function start(
-    settings: (redis: RedisServer) => string,
+    settings: (redis: RedisServer) => object,
     options: RedisServerOptions = {},
     workers = 1,
   ): Promise<void> {
@@ -56,11 +56,11 @@ describe('a password of Redis in a file', () => {
     writeFileSync(secret, OLD)
     redis = await startRedis(options)
     await setUser('on', `>${OLD}`, '~*', '+@all')
-    const store = `{ redis: { ${settings(redis)} }, timeout: 5s }`
+    const store = { redis: settings(redis), timeout: '5s' }
     const text = yaml({ data: data.url, store, limit: LIMIT, window: '1h' })
     writeFileSync(file, text)
     gateway =
-      workers === 1 ? await startLogging(text, file) : await serving({ file }, ['--workers', String(workers)])
+      workers === 1 ? await startLogging({ file }) : await serving({ file }, ['--workers', String(workers)])
   }
 
   /** Makes a call that is answered; returns what decided it. */
@@ -114,7 +114,7 @@ describe('a password of Redis in a file', () => {
   })
 
   it('a password without users (requirepass) is replaced', async () => {
-    await start(({ url }) => `url: "${url}", password: "file:${secret}"`, { password: OLD })
+    await start(({ url }) => ({ url, password: `file:${secret}` }), { password: OLD })
     await redis!.command('CONFIG', 'SET', 'requirepass', NEW)
     expect(await mode()).toBe('store')
     await renew(NEW, PASSWORD)
@@ -129,7 +129,7 @@ describe('a password of Redis in a file', () => {
     await start(
       () => {
         writeFileSync(secret, url(OLD))
-        return `url: "file:${secret}"`
+        return { url: `file:${secret}` }
       },
       { tcp: true },
     )
@@ -141,18 +141,18 @@ describe('a password of Redis in a file', () => {
   })
 
   it('a password is replaced while other settings of the store wait for a restart; that of another server is not used', async () => {
-    await start(({ url }) => `url: "${url}", username: sluice, password: ${OLD}`)
-    const written = async (redis: string, timeout: string) => {
-      const store = `{ redis: ${redis}, timeout: ${timeout} }`
+    await start(({ url }) => ({ url, username: 'sluice', password: OLD }))
+    const written = async (settings: object, timeout: string) => {
+      const store = { redis: settings, timeout }
       writeFileSync(file, yaml({ data: data.url, store, limit: LIMIT }))
       await reload()
     }
-    await written(`{ url: "${redis!.url}", username: sluice, password: ${NEW} }`, '6s')
+    await written({ url: redis!.url, username: 'sluice', password: NEW }, '6s')
     await until('a warning', () => lines('need a restart').length === 1)
     expect(lines('secrets renewed')).toEqual([expect.objectContaining({ keys: PASSWORD })])
     expect(lines('need a restart')[0]).toMatchObject({ keys: ['store.timeout'] })
 
-    await written('{ url: "redis://127.0.0.1:1", password: of-another }', '5s')
+    await written({ url: 'redis://127.0.0.1:1', password: 'of-another' }, '5s')
     await until('a warning', () => lines('need a restart').length === 2)
     const others = ['store.redis.url', 'store.redis.password', 'store.redis.username']
     expect((lines('need a restart')[1]!['keys'] as string[]).toSorted()).toEqual(others.toSorted())
@@ -167,7 +167,7 @@ describe('a password of Redis in a file', () => {
 
 it('an admin token in a file is replaced at once', async () => {
   writeFileSync(secret, OLD)
-  writeFileSync(file, yaml({ data: data.url, admin: `{ port: 0, token: "file:${secret}" }` }))
+  writeFileSync(file, yaml({ data: data.url, admin: { port: 0, token: `file:${secret}` } }))
   gateway = await serving({ file })
   const status = async (sent: string) => {
     const headers = { Authorization: `Bearer ${sent}` }

@@ -10,13 +10,18 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs'
-import { join } from 'node:path'
+import { createServer as createTlsServer } from 'node:https'
+import { Agent } from 'node:http'
+import { dirname, join } from 'node:path'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { loadOrKept } from '../../src/config/kept/load-or-kept.ts'
 import { createFolder } from '../helpers/folder.ts'
-import { call, type LoggingGateway, startLogging, token, yaml } from '../helpers/gateway.ts'
+import { call, type LoggingGateway, startLogging, token, written, yaml } from '../helpers/gateway.ts'
 import { serving, sluice } from '../helpers/process.ts'
+import { listenLocally } from '../helpers/local-server.ts'
+import { makeCertificate } from '../helpers/self-signed.ts'
 import { FULL } from '../helpers/runs.ts'
+import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -25,6 +30,7 @@ const [data, payments] = await Promise.all([
   startUpstream((_, response) => response.writeHead(202).end()),
 ])
 const mine = await token('acme')
+const agent = new Agent({ keepAlive: false })
 let folder: string
 let gateway: LoggingGateway
 beforeEach(() => {
@@ -40,17 +46,17 @@ routes:
   - { match: "GET /${name}/*", upstream: own, authenticate: bearer, limits: [requests] }
 `
 /** The main file, with an open route for everything. */
-const main = (more = ''): string =>
+const main = (more: object = {}): string =>
   yaml({
     data: data.url,
-    routes: 'routes:\n  - { match: "/*", upstream: data, authenticate: none }',
-    limits: 'limits: {}',
-    more: `include: teams/*.yaml\n${more}`,
+    routes: [{ match: '/*', upstream: 'data', authenticate: 'none' }],
+    limits: {},
+    more: { include: 'teams/*.yaml', ...more },
   })
-const KEEP = 'configuration: { keep: kept.json }'
+const KEEP = { configuration: { keep: 'kept.json' } }
 
-async function start(more?: string): Promise<void> {
-  gateway = await startLogging(main(more), join(folder, 'sluice.yaml'))
+async function start(more?: object): Promise<void> {
+  gateway = await startLogging(written(main(more), join(folder, 'sluice.yaml')))
 }
 const reload = () => gateway.running.reload('file-change')
 const get = async (path: string) => (await call(gateway.port, { path, token: mine })).status
@@ -112,7 +118,7 @@ describe('teams', () => {
     await until('the console shows no mistakes', async () => (await overview()).leftOut.length === 0)
   })
 
-  it('are told of again when only their mistakes change, and once if nothing does', async () => {
+  it('are logged again when only their mistakes change, and once if nothing does', async () => {
     write('payments', team('payments', 5))
     await start()
     write('payments', team('payments', 6).replace('window', 'windw'))
@@ -157,10 +163,10 @@ describe('teams', () => {
 
   it('cannot take a route of the main file, also not by a file that is left out', async () => {
     const own = main().replace(
-      'routes:\n',
-      'routes:\n  - { match: "/login/form", upstream: data, authenticate: none }\n',
+      'routes: [ ',
+      'routes: [ { match: /login/form, upstream: data, authenticate: none }, ',
     )
-    gateway = await startLogging(own, join(folder, 'sluice.yaml'))
+    gateway = await startLogging(written(own, join(folder, 'sluice.yaml')))
     write('rogue', team('login', 5))
     await reload()
     expect((await line('left out'))['problems']).toEqual([
@@ -178,6 +184,61 @@ describe('teams', () => {
     expect([await get('/payments/a'), await limitOf('/cards/a')]).toEqual([200, '3'])
   })
 
+  it('keep the certificates in force if a file with them disappears, while other files change', async () => {
+    const certificate = makeCertificate('localhost', undefined, '127.0.0.1')
+    const server = createTlsServer(certificate, (_, response) => response.writeHead(203).end())
+    const { port } = await listenLocally(server)
+    const ca = join(folder, 'teams/secure/ca.pem')
+    mkdirSync(dirname(ca))
+    writeFileSync(ca, certificate.cert)
+    const secure = (limit: number) =>
+      team('secure', limit).replace(
+        payments.url,
+        `https://127.0.0.1:${port}", tls: { ca: secure/ca.pem }, host: "localhost`,
+      )
+    write('secure', secure(5))
+    write('accounts', team('accounts', 7))
+    await start()
+    expect(await get('/secure/a')).toBe(203)
+    rmSync(ca)
+    write('accounts', team('accounts', 8))
+    await reload()
+    expect(logged('configuration rejected')).toEqual([])
+    expect((await line('left out'))['problems']).toEqual([
+      expect.stringMatching(
+        /secure\.yaml:2:\d+: upstreams\.own\.tls\.ca: names .*ca\.pem, which does not exist$/,
+      ),
+    ])
+    expect([await limitOf('/accounts/a'), await get('/secure/a'), await limitOf('/secure/a')]).toEqual([
+      '8',
+      203,
+      '5',
+    ])
+    // Also if the next reload finds other mistakes, and with a text that would name another file.
+    write('secure', secure(6).replace('ca.pem', 'other.pem'))
+    await reload()
+    expect([await get('/secure/a'), await limitOf('/secure/a')]).toEqual([203, '5'])
+    writeFileSync(ca, certificate.cert)
+    write('secure', secure(6))
+    await reload()
+    expect([await get('/secure/a'), await limitOf('/secure/a')]).toEqual([203, '6'])
+    expect((await overview()).leftOut).toEqual([])
+  })
+
+  it('cannot take the name of a route from another, with which that one would have a mistake', async () => {
+    const named = (name: string) => team(name, 5).replace('upstream: own,', 'name: list, upstream: own,')
+    write('payments', named('payments'))
+    write('aaa', team('aaa', 5))
+    await start()
+    write('aaa', named('aaa'))
+    await reload()
+    expect([logged('configuration rejected'), logged('left out')]).toEqual([[], []])
+    expect(await get('/payments/a')).toBe(202)
+    expect(await metric('sluice_http_requests_total')).toContainEqual(
+      expect.stringContaining('route="payments/list"'),
+    )
+  })
+
   it('keep their counts while another file changes', async () => {
     write('payments', team('payments', 5))
     await start()
@@ -193,10 +254,10 @@ describe('teams', () => {
   it('are not stopped by a main file that would make them invalid', async () => {
     write('payments', team('payments', 5).replace('limits: [requests]', 'limits: [shared]'))
     const withLimit = main().replace(
-      'limits: {}',
-      'limits: { shared: { per: [client], limit: 4, window: 1h } }',
+      'routes:',
+      'limits: { shared: { per: [client], limit: 4, window: 1h } }\nroutes:',
     )
-    gateway = await startLogging(withLimit, join(folder, 'sluice.yaml'))
+    gateway = await startLogging(written(withLimit, join(folder, 'sluice.yaml')))
     writeFileSync(join(folder, 'sluice.yaml'), main())
     await reload()
     expect((await line('configuration rejected'))['problems']).toEqual([
@@ -205,7 +266,51 @@ describe('teams', () => {
     expect(await limitOf('/payments/a')).toBe('4')
   })
 
-  it('begin although another has mistakes, of which check tells', async () => {
+  it.runIf(FULL)(
+    'are served by all workers, which take each change, and leave out the same file',
+    async () => {
+      const redis = await sharedRedis()
+      const store = `store: { redis: { url: "${redis.url}" }, prefix: "teams-${process.pid}", timeout: 5s }`
+      const file = join(folder, 'sluice.yaml')
+      writeFileSync(
+        file,
+        main()
+          .replace('log: { level: silent }', '')
+          .replace(/^store: memory$/m, store),
+      )
+      write('payments', team('payments', 500))
+      write('accounts', team('accounts', 700))
+      const running = await serving({ file }, ['--workers', '2'])
+      /** Returns the limits in the responses to several calls, each over a socket of its own: the workers accept in turn. */
+      const told = async (path: string) => {
+        const calls = Array.from({ length: 6 }, () =>
+          call(running.port, { path, token: mine, headers: { Connection: 'close' }, agent }),
+        )
+        return new Set(
+          (await Promise.all(calls)).map(({ status, headers }) => headers['x-ratelimit-limit'] ?? status),
+        )
+      }
+      const tell = (path: string, limit: unknown) =>
+        until(`all workers report ${String(limit)}`, async () => {
+          const limits = await told(path)
+          return limits.size === 1 && limits.has(limit as string)
+        })
+      await tell('/payments/a', '500')
+      write('payments', team('payments', 501).replace('window', 'windw'))
+      write('cards', team('cards', 9).replace('window', 'windw'))
+      write('accounts', team('accounts', 701))
+      await tell('/accounts/a', '701')
+      expect(await told('/payments/a')).toEqual(new Set(['500']))
+      const { body } = await call(running.adminPort, { path: '/metrics' })
+      expect(body).toContain('sluice_configuration_files{state="previous"} 1\n')
+      // A new team without a valid file owns its prefix at each worker.
+      expect(await told('/cards/a')).toEqual(new Set([503]))
+      write('payments', team('payments', 502))
+      await tell('/payments/a', '502')
+    },
+  )
+
+  it('begin although another has mistakes, which check reports', async () => {
     write('payments', team('payments', 5).replace('window', 'windw'))
     write('accounts', team('accounts', 7))
     await start()
@@ -253,7 +358,7 @@ describe('the kept configuration', () => {
   /** Starts with a main file that has a mistake, after a start with a valid one. */
   async function restart(): Promise<void> {
     await gateway.close()
-    gateway = await startLogging(main(KEEP).replace('/*', '/*x'), file())
+    gateway = await startLogging(written(main(KEEP).replace('/*', '/*x'), file()))
   }
   /** Loads the broken file as a start does, and returns its mistakes. */
   async function failing(): Promise<string> {
@@ -310,7 +415,7 @@ describe('the kept configuration', () => {
     writeFileSync(join(folder, 'token'), secret)
     const withToken = (value: string) =>
       main(KEEP).replace('admin: { port: 0 }', `admin: { port: 0, token: "${value}" }`)
-    gateway = await startLogging(withToken(`file:token`), file())
+    gateway = await startLogging(written(withToken(`file:token`), file()))
     expect(readFileSync(kept(), 'utf8')).not.toContain(secret)
     writeFileSync(file(), withToken(secret))
     await gateway.close()

@@ -28,10 +28,12 @@ describe('docs/regimes.md', () => {
     return file === undefined ? [] : [{ file, section }]
   })
 
-  it('docs/regimes.md or docs/choosing-a-limit.md has a section for each example', () => {
+  it('each example has a section in docs/regimes.md or docs/choosing-a-limit.md, or in docs/charging-by-use.md', () => {
     const files = readdirSync(new URL('config/examples', ROOT)).map((name) => `config/examples/${name}`)
     const recipes = PAGES['docs/choosing-a-limit.md']!.map(({ regime }) => `config/examples/${regime}.yaml`)
-    expect([...sections.map(({ file }) => file), ...recipes].toSorted()).toEqual(files.toSorted())
+    const byUse = read('docs/charging-by-use.md').match(/config\/examples\/[\w-]+\.yaml/g)!
+    const shown = [...sections.map(({ file }) => file), ...recipes, ...byUse]
+    expect(shown.toSorted()).toEqual(files.toSorted())
   })
 
   it.each(sections)('quotes the lines of $file as they are', ({ file, section }) => {

@@ -129,7 +129,7 @@ describe('calls at once', () => {
     expect((await calls(3, 1)).admitted).toHaveLength(0)
   })
 
-  it('count beside those of Redis when it has lost them', async () => {
+  it('count in addition to those of Redis when it has lost them', async () => {
     const { calls, model, run } = await setStage({ ...AT_ONCE, limit: 3 }, { gateways: 2 })
     const first = await calls(2, 0)
     model.restart(undefined, { keepScripts: true })

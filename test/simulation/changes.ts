@@ -9,7 +9,7 @@ export type Rules = Readonly<Record<LimitName, readonly TimedRule[]>>
 
 /** A change at a date is announced for as long. */
 const CHANGE_MS = 500
-const CLIENTS = ['c1', 'c2', 'c3', 'c4']
+const CLIENTS = ['c1', 'c2', 'c3', 'c4', 'quiet']
 
 /** Creates the limits of a history, which change while it is played. */
 export function createChanges(history: History, world: World) {

@@ -1,5 +1,11 @@
 import { createHash } from 'node:crypto'
-import { CHARGE_SCRIPT, MERGE_SCRIPT, REGISTER_SCRIPT, RENEW_SCRIPT } from '../../src/limit/redis/scripts.ts'
+import {
+  CHARGE_SCRIPT,
+  MERGE_SCRIPT,
+  REGISTER_SCRIPT,
+  RENEW_SCRIPT,
+  SETTLE_SCRIPT,
+} from '../../src/limit/redis/scripts.ts'
 import type { Request } from './deployment.ts'
 
 /**
@@ -42,6 +48,13 @@ const SCRIPTS = [
       ["redis.call('TIME')", CLOCK],
       ["'PEXPIRE', KEYS[1], ", `'PEXPIREAT', KEYS[1], math.floor(now / 1000) + ${FAR_MS} + `],
     ),
+  ],
+  [
+    SETTLE_SCRIPT,
+    replaced(SETTLE_SCRIPT, COUNTING[0], [
+      "number, 'PX', life)",
+      `number, 'PXAT', floor(now / 1000) + ${FAR_MS} + life)`,
+    ]),
   ],
 ] as const
 

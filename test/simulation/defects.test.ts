@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { hashTagOf } from './halves.ts'
+import type { Told } from './gateway.ts'
 import { setStage } from './stage.ts'
 
 const MINUTE_MS = 60_000
@@ -49,7 +50,7 @@ describe('several gateways', () => {
     }
   })
 
-  it('admit no further call when Redis is back, and tell the waits of the instants of their calls', async () => {
+  it('admit no further call when Redis is back, and state the waits of the instants of their calls', async () => {
     const { begin, calls, hang, run, now } = await setStage(
       { limit: 1000, windowMs: MINUTE_MS },
       { gateways: 2 },
@@ -108,8 +109,13 @@ it('merges the calls of an outage once if the answer to the merge is lost', asyn
   expect((await calls(10)).admitted).toHaveLength(5)
 })
 
-describe('calls that are given back', () => {
-  it('are given back if a call of the period before is, too', async () => {
+describe('calls that are settled', () => {
+  /** Settles calls to nothing. */
+  const settle = (calls: readonly Told[]): void => {
+    for (const call of calls) call.settle(() => 0)
+  }
+
+  it('are settled if a call of the period before is, too', async () => {
     const { calls, hang, run } = await setStage(SUCCESSES)
     const before = await calls(1)
     await run(8000)
@@ -117,20 +123,20 @@ describe('calls that are given back', () => {
     expect(admitted).toHaveLength(8)
     hang(3000)
     await run(1000)
-    for (const { giveBack } of [...admitted, ...before.admitted]) giveBack()
+    settle([...admitted, ...before.admitted])
     await run(4000)
     expect((await calls(11)).admitted).toHaveLength(10)
   })
 
   it.each(['silent', 'read-only', 'full'] as const)(
-    'are given back if Redis is %s for a moment',
+    'are settled if Redis is %s for a moment',
     async (fault) => {
       const { calls, hang, run, model } = await setStage(SUCCESSES)
       const { admitted } = await calls(10)
       expect(admitted).toHaveLength(10)
       if (fault === 'silent') hang(130)
       else model[fault === 'full' ? 'isFull' : 'isReadOnly'] = true
-      for (const { giveBack } of admitted) giveBack()
+      settle(admitted)
       await run(200)
       model.isFull = model.isReadOnly = false
       await run(1500)

@@ -7,7 +7,7 @@ export interface Server {
   readonly model: RedisModel
   isAlive: boolean
   stalledUntilMs: number
-  /** Microseconds that a script takes for each number of its arguments; default 0. Meanwhile the server answers nobody. */
+  /** Microseconds that a script takes for each number of its arguments; default 0. Meanwhile the server answers no gateway. */
   readonly scriptUs?: number
   busyUntilMs?: number
   /** Called with a request that it ran; `hasWaited` for the end of a stall. The record shows later whether the answer arrived. */

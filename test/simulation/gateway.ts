@@ -4,7 +4,7 @@ import type { ClientLimits, Limit } from '../../src/policy/limit.ts'
 import { proofQuota } from '../../src/policy/apply.ts'
 import { compileLimits } from '../policy/quotas.ts'
 import { createLimiter } from '../../src/limit/limiter.ts'
-import type { Calendar } from '../../src/limit/quota.ts'
+import type { Calendar, Quota } from '../../src/limit/quota.ts'
 import { UNITS_MS } from '../../src/policy/calendar.ts'
 import { NO_FACTS } from '../../src/policy/facts.ts'
 import type { Overrides } from '../../src/policy/overrides.ts'
@@ -26,15 +26,15 @@ export interface Told {
   /** True for a 503: nothing decided the call. */
   readonly isUnavailable: boolean
   readonly mode: string
-  /** Gives an admitted call back. */
-  giveBack(): void
+  /** Settles an admitted call: `usedOf` returns the points that it used of a quota, undefined if its reserve stays. */
+  settle(usedOf: (quota: Quota) => number | undefined): void
   /** Ends an admitted call, which is in progress until then; `mayGoOn`: its caller leaves. */
   release(mayGoOn?: boolean): void
 }
 
 const UNAVAILABLE: Told = {
   ...{ admitted: false, retryAfterMs: 0, refusedBy: undefined, isReplay: false },
-  ...{ isUnavailable: true, mode: 'deny', giveBack() {}, release() {} },
+  ...{ isUnavailable: true, mode: 'deny', settle() {}, release() {} },
 }
 
 /** Passes on every error but a 503. */
@@ -100,7 +100,7 @@ export function startGateway(
     const applied = quotasOf({ client: caller, ip: '::1' }, NO_FACTS, clock.date())
     if (applied instanceof Refusal) throw new Error(applied.message)
     const quotas = applied
-      .map((quota) => (cost === undefined ? quota : { ...quota, cost }))
+      .map((quota) => (cost === undefined || quota.isConcurrent ? quota : { ...quota, cost }))
       .map((quota) =>
         quota.calendar === undefined || Object.values(UNITS_MS).includes(quota.windowMs)
           ? quota
@@ -111,7 +111,7 @@ export function startGateway(
     if (decision === undefined) return UNAVAILABLE
     const { admitted, refusedBy, replayed, mode } = decision
     return {
-      giveBack: () => (loop.isStopped ? undefined : limiter.giveBack(quotas, decision)),
+      settle: (usedOf) => (loop.isStopped ? undefined : limiter.settle(quotas, decision, usedOf)),
       release: (mayGoOn) => (loop.isStopped ? undefined : limiter.release(quotas, decision, mayGoOn)),
       ...{ admitted, retryAfterMs: refusedBy?.retryAfterMs ?? 0, refusedBy: refusedBy?.name },
       ...{ isReplay: replayed === true, isUnavailable: false, mode },

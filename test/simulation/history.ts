@@ -1,6 +1,7 @@
 import type { CalendarName } from '../../src/policy/calendar.ts'
 import type { OutageMode } from '../../src/limit/quota.ts'
 import { createRandom, type Random } from './random.ts'
+import { settledHistory } from './settled-history.ts'
 import { isWide, wideHistory, type WideProfile, WIDE_PROFILES } from './wide-history.ts'
 
 /** A limit in force from an instant on. */
@@ -82,8 +83,10 @@ export interface History {
   readonly shiftMs?: number
   /** Microseconds that Redis takes for each number of a script's arguments; default 0. */
   readonly scriptUs?: number
-  /** Instants at which the upstream fails: all calls that count as successes and are under way are given back. */
+  /** Instants at which the upstream fails: all calls that count as successes and are under way are settled to nothing. */
   readonly failsAtMs?: readonly number[]
+  /** Calls are settled when they end: to at most their reserve, or to any number. Those of accesses, and calls at once, are not. */
+  readonly settles?: 'less' | 'any'
   /** Clients' own limits. */
   readonly own?: readonly OwnLimit[]
   readonly limits: Readonly<Record<LimitName, Rule>>
@@ -116,7 +119,7 @@ export const PROFILES = {
   clocks: ['clock', 'hang', 'stall', 'cut'],
   /** Gateways start and end. */
   replaced: ['replace', 'hang', 'stall', 'slow'],
-  /** Calendar periods, accesses, and calls that are given back. */
+  /** Calendar periods, accesses, and calls that are settled to nothing. */
   regulated: MOST.filter((kind) => kind !== 'change'),
   ...WIDE_PROFILES,
 } as const
@@ -124,8 +127,12 @@ export type Profile = keyof typeof PROFILES
 
 /** Creates the history of a seed. */
 export function createHistory(profile: Profile, seed: number): History {
-  return isWide(profile) ? wideHistory(profile, seed) : plainHistory(profile, seed)
+  const history = isWide(profile) ? wideHistory(profile, seed) : plainHistory(profile, seed)
+  return seed < FIRST_SETTLED ? history : settledHistory(profile, history)
 }
+
+/** From this seed on, the calls of all histories are settled. */
+export const FIRST_SETTLED = 10_000_000
 
 function plainHistory(profile: Exclude<Profile, WideProfile>, seed: number): History {
   const random = createRandom(seed)

@@ -11,13 +11,13 @@ import {
   type Violation,
 } from './judge/evidence.ts'
 import { refusedEarly } from './judge/least.ts'
-import { excess, excessAfterChange, excessOfPeriods, excessOfShares } from './judge/most.ts'
+import { excess, excessAfterChange, excessOfPeriods, excessOfSettled, excessOfShares } from './judge/most.ts'
 import { brokenWaits, longWaits } from './judge/waits.ts'
 import type { Played } from './play.ts'
 
 export type { Violation } from './judge/evidence.ts'
 
-/** Judges the responses by the promises of docs/outages.md. It knows what callers were told and when, and the faults, and nothing of the code. */
+/** Judges the responses by the promises of docs/outages.md. It knows which responses callers got and when, and the faults, and nothing of the code. */
 export function judge(played: Played): readonly Violation[] {
   const { history } = played
   const cases = casesOf(played)
@@ -41,12 +41,13 @@ function* broken(one: Case): Generator<Violation> {
   }
   const isShare = one.history.limits[one.name].counts !== undefined
   if (isShare) yield* excessOfShares(one)
-  // The calls of a share alone are bounded as if it had a counter of its own.
+  // The calls of only a share are bounded as if it had a counter of its own.
   const admitted = one.admitted.filter(({ limits }) => !isShare || limits.includes(one.name))
   const own = { ...one, admitted }
   if (one.kind === 'access') yield* [...excessOfAccesses(own), ...refusedAccesses(own)]
-  else if (one.kind === undefined) yield* [...excess(own), ...excessAfterChange(own)]
-  else yield* excessOfPeriods(own)
+  else if (one.kind !== undefined) yield* excessOfPeriods(own)
+  else if (one.history.settles !== undefined) yield* excessOfSettled(own)
+  else yield* [...excess(own), ...excessAfterChange(own)]
   yield* refusedEarly(one)
   yield* brokenWaits(one)
   yield* longWaits(one)

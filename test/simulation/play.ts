@@ -9,7 +9,7 @@ import { createRedisModel, type Snapshot } from './redis-model.ts'
 import { createWorld, serverMicroseconds } from './time.ts'
 
 /** A call as its caller saw it. Times are milliseconds of the world. */
-export interface Call extends Omit<Told, 'giveBack' | 'release'> {
+export interface Call extends Omit<Told, 'settle' | 'release'> {
   readonly client: string
   readonly limits: readonly LimitName[]
   readonly gateway: number
@@ -20,8 +20,8 @@ export interface Call extends Omit<Told, 'giveBack' | 'release'> {
   readonly proof: string | undefined
   /** Points that the call takes. */
   readonly cost: number
-  /** The instant at which the call failed, and was given back. */
-  givenBackAtMs?: number
+  /** When the call was settled, and the points that it then used of each limit that settles it. */
+  settled?: Settled
   /** The instant at which a call that was admitted ended, if it counted as one of several at once. */
   endedAtMs?: number
   /** The instant at which its caller left: its places are kept for a while, unless the call has ended. */
@@ -30,7 +30,13 @@ export interface Call extends Omit<Told, 'giveBack' | 'release'> {
   isCut?: boolean
 }
 
-/** A call whose gateway ended before it was told. */
+/** What a call used when it ended. */
+export interface Settled {
+  readonly atMs: number
+  readonly used: ReadonlyMap<LimitName, number>
+}
+
+/** A call whose gateway ended before it responded. */
 export type Unanswered = Pick<Call, 'client' | 'limits' | 'gateway' | 'cost' | 'askedAtMs'>
 
 /** Maximum time that a suspended gateway does not run, unless the suspension is long. */
@@ -53,6 +59,11 @@ export interface Played {
 const RELOAD_MS = 400
 /** A call takes no longer if the upstream fails then. */
 const FAILING_MS = 2000
+
+/** True for a limit whose calls may be settled. */
+const isSettled = ({ limits, settles }: History, name: LimitName): boolean =>
+  limits[name].kind === 'success' ||
+  (settles !== undefined && limits[name].kind !== 'access' && limits[name].kind !== 'atOnce')
 
 /** Replaces a new server by one that is observed; `nowUs` is its clock. */
 export type Observe = (server: Server, nowUs: () => number) => Server
@@ -109,7 +120,7 @@ export async function play(history: History, observe: Observe = (server) => serv
       unanswered.push({ client, limits: names, gateway, cost, askedAtMs })
       return undefined
     }
-    const { giveBack, release, ...said } = told
+    const { settle, release, ...said } = told
     const made: Call = {
       ...said,
       client,
@@ -124,20 +135,38 @@ export async function play(history: History, observe: Observe = (server) => serv
     calls.push(made)
     if (made.admitted && names.some((name) => history.limits[name].kind === 'atOnce'))
       hold(made, asked, release, calls.length)
-    if (made.admitted && names.some((name) => history.limits[name].kind === 'success')) {
-      const random = createRandom(history.seed * 7919 + calls.length)
-      const failsMs = (history.failsAtMs ?? [])
-        .map((atMs) => atMs - world.now())
-        .filter((ms) => ms > 0 && ms < FAILING_MS)
-      const mayFail = random.chance(0.4)
-      const lengthMs = random.between(0, Math.min(10_000, history.limits.requests.windowMs))
-      if (failsMs.length > 0 || mayFail)
-        void sleep(Math.min(...failsMs, mayFail ? lengthMs : Infinity)).then(() => {
-          made.givenBackAtMs = world.now()
-          giveBack()
-        })
-    }
+    const settled = names.filter((name) => isSettled(history, name))
+    if (made.admitted && settled.length > 0) settleLater(made, settled, settle, calls.length)
     return made
+  }
+
+  /** Settles a call when it ends, as often as not because the upstream fails. */
+  function settleLater(
+    made: Call,
+    names: readonly LimitName[],
+    settle: Told['settle'],
+    number: number,
+  ): void {
+    const random = createRandom(history.seed * 7919 + number)
+    const failsMs = (history.failsAtMs ?? [])
+      .map((atMs) => atMs - world.now())
+      .filter((ms) => ms > 0 && ms < FAILING_MS)
+    const fails = random.chance(0.4)
+    const endsMs = random.between(0, Math.min(10_000, history.limits.requests.windowMs))
+    const most = history.settles === 'any' ? 2 * made.cost + 2 : made.cost
+    const actual = random.integer(0, most)
+    const atMs = Math.min(...failsMs, fails || history.settles !== undefined ? endsMs : Infinity)
+    if (atMs === Infinity) return
+    const hasFailed = fails || failsMs.length > 0
+    const used = new Map<LimitName, number>()
+    for (const name of names) {
+      if (history.limits[name].kind === 'success' && hasFailed) used.set(name, 0)
+      else if (history.settles !== undefined) used.set(name, actual)
+    }
+    void sleep(atMs).then(() => {
+      made.settled = { atMs: world.now(), used }
+      settle((quota) => used.get(quota.name as LimitName))
+    })
   }
 
   async function runCaller(action: Action & { kind: 'caller' }): Promise<void> {
@@ -146,7 +175,7 @@ export async function play(history: History, observe: Observe = (server) => serv
     const isAtOnce = history.limits.sync.kind === 'atOnce'
     const { limit: most, windowMs } = history.limits[isAtOnce ? 'sync' : 'requests']
     const limit = Math.max(1, most)
-    /** Of a limit of thousands, few crowds exhaust it. */
+    /** Few crowds exhaust a limit of thousands. */
     const pauseMs = limit > 1000 ? windowMs / 2 : (1.5 * Math.min(60_000, windowMs)) / limit
     const names = random.pick<readonly LimitName[]>([['requests'], ['requests', 'sync'], ['sync']])
     let waitedFor: Call | undefined

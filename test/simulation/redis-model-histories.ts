@@ -1,5 +1,11 @@
 import * as fc from 'fast-check'
-import { CHARGE_SCRIPT, MERGE_SCRIPT, REGISTER_SCRIPT, RENEW_SCRIPT } from '../../src/limit/redis/scripts.ts'
+import {
+  CHARGE_SCRIPT,
+  MERGE_SCRIPT,
+  REGISTER_SCRIPT,
+  RENEW_SCRIPT,
+  SETTLE_SCRIPT,
+} from '../../src/limit/redis/scripts.ts'
 import { clocked } from '../limit/subjects.ts'
 
 export type Command = readonly [name: string, ...args: (string | number)[]]
@@ -45,13 +51,26 @@ const leases = fc.record({
   lengthUs: window,
   isRenewal: fc.boolean(),
 })
-/** Own calls at instants before the history's clock, and calls to give back; the number of a merge may come again. */
+/** Own calls at instants before the history's clock; the number of a merge may come again. */
 const merge = fc.record({
   number: fc.integer({ min: 1, max: 30 }),
   limited: fc.tuple(keys, limit, window, fc.constantFrom(0, START - 30_000_000)),
-  back: fc.nat(3),
   together: fc.constantFrom(0, 0, 5_000_000, -1),
   calls: fc.array(fc.tuple(fc.nat(70_000_000), fc.integer({ min: 1, max: 20 })), { maxLength: 6 }),
+})
+/** Calls that are settled, at instants before the history's clock; the number may come again. */
+const settlement = fc.record({
+  number: fc.integer({ min: 1, max: 30 }),
+  settled: fc.array(
+    fc.record({
+      key: keys,
+      agoUs: fc.oneof(fc.constantFrom(0, 70_000, 140_000), fc.nat(70_000_000)),
+      rangeUs: fc.constantFrom(0, 0, 50_000, 3_000_000),
+      lateUs: fc.constantFrom(0, 60_000, 70_000_000),
+      points: fc.integer({ min: -20, max: 20 }),
+    }),
+    { minLength: 1, maxLength: 4 },
+  ),
 })
 const step = fc.oneof(
   { weight: 6, arbitrary: fc.integer({ min: 0, max: 3_000_000 }) },
@@ -66,6 +85,7 @@ const damage = fc.tuple(keys, fc.constantFrom('', 'x', 'y'.repeat(38), 'z'.repea
 const event = fc.oneof(
   { weight: 20, arbitrary: charge.map((charge) => ({ charge })) },
   { weight: 4, arbitrary: fc.tuple(step, merge).map((merge) => ({ merge })) },
+  { weight: 6, arbitrary: fc.tuple(step, settlement).map((settlement) => ({ settlement })) },
   { weight: 4, arbitrary: fc.tuple(step, leases).map((leases) => ({ leases })) },
   { weight: 2, arbitrary: register.map((register) => ({ register })) },
   { weight: 1, arbitrary: damage.map((damage) => ({ damage })) },
@@ -106,15 +126,25 @@ function commandsOf(history: readonly Event[]): Command[] {
         commands.push(['EVAL', script, all.length, ...all, now + 1000, 0, names.length, ...rules])
       }
     } else if ('merge' in event) {
-      const [step, { number, limited, back, together, calls }] = event.merge
+      const [step, { number, limited, together, calls }] = event.merge
       const [key, ...counted] = limited
       tick(step)
       const instants = calls
         .toSorted(([a], [b]) => b - a)
         .flatMap(([ago, count]) => [now - ago, count, together === 0 ? 0 : 3])
       const names = [`${key}~merged`, key, `${key}~access`]
-      const rest = [number, now + 1000, ...counted, back, together, ...instants]
+      const rest = [number, now + 1000, ...counted, together, ...instants]
       commands.push(['EVAL', clocked(MERGE_SCRIPT), names.length, ...names, ...rest])
+    } else if ('settlement' in event) {
+      const [step, { number, settled }] = event.settlement
+      tick(step)
+      const names = ['{1}~settled', ...new Set(settled.map(({ key }) => key))]
+      const rest = settled.flatMap(({ key, agoUs, rangeUs, lateUs, points }) => {
+        const earliest = now - agoUs
+        return [names.indexOf(key) + 1, earliest, earliest + rangeUs, lateUs, points]
+      })
+      const params = [names.length, ...names, number, now + 1000, 60_000, ...rest]
+      commands.push(['EVAL', clocked(SETTLE_SCRIPT), ...params])
     } else if ('leases' in event) {
       const [step, { key, ids, lengthUs, isRenewal }] = event.leases
       tick(step)
@@ -124,7 +154,7 @@ function commandsOf(history: readonly Event[]): Command[] {
       else commands.push(['ZREM', key, ...names])
     } else if ('register' in event) {
       tick(event.register[0])
-      const names = ['{1}~gateways', '{1}~since', '{1}~seen']
+      const names = ['{1}~gateways', '{1}~since', '{1}~seen', '{1}~watched']
       commands.push(['EVAL', CLOCKED_REGISTER, names.length, ...names, event.register[1], 10_000])
     } else if ('damage' in event) {
       commands.push(['SET', ...event.damage])
@@ -139,6 +169,7 @@ function commandsOf(history: readonly Event[]): Command[] {
     '{1}a~access',
     '{1}b~access',
     '{1}a~merged',
+    '{1}~settled',
     '{1}~since',
     '{1}~seen',
   ])

@@ -1,3 +1,4 @@
+const ANSWERED = 'src/limit/fallback/answered.ts'
 const APPLY = 'src/policy/apply.ts'
 const CALENDAR = 'src/policy/calendar.ts'
 const CACHE = 'src/limit/deny-cache.ts'
@@ -12,6 +13,8 @@ const CHARGE_ONE = 'src/limit/redis/charge-one.lua'
 const MERGE = 'src/limit/redis/merge.lua'
 const CHANGES = 'src/limit/redis/changes.ts'
 const QUESTION = 'src/limit/redis/question.ts'
+const SETTLE = 'src/limit/redis/settle.lua'
+const SETTLEMENTS = 'src/limit/fallback/settlements.ts'
 const SENDING = 'src/limit/redis/sending.ts'
 const RUNNER = 'src/limit/redis/runner.ts'
 const STATE = 'src/limit/fallback/key-state.ts'
@@ -42,7 +45,7 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
     [LOCAL, 'Math.max(MIN_SPREAD_MS, store.spreadMs(quota.key) ?? 0)', '0'],
   ],
   'the fallback does not know the accesses of Redis': [
-    [LOCAL, 'know(quota, quota.access.key).stored', 'know(quota, `${quota.access.key}?`).stored'],
+    [ANSWERED, 'know(quota, quota.access.key).stored', 'know(quota, `${quota.access.key}?`).stored'],
   ],
   'each gateway rounds its part up': [[PART, 'Math.floor(left / gateways)', 'Math.ceil(left / gateways)']],
   // The hand-over.
@@ -65,9 +68,24 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
   'a refusal is cached for too long': [
     [CACHE, 'askedAt + retryAfterMs <= at', 'askedAt + retryAfterMs + 2 <= at'],
   ],
-  'calls are never refunded': [[LIMITER, 'store.giveBack(quota, charged.resetAt)', 'void charged.resetAt']],
-  'a call is refunded to any period': [
-    [CHANGES, 'back?.endsAt === endUs / 1000', 'back !== undefined && endUs > 0'],
+  // Settlements.
+  'calls are never settled': [[LIMITER, 'void store.settle(decision, corrections)', 'void undefined']],
+  'a settlement is repeated': [
+    [SETTLE, '>= number then return { now, 1 } end', '> 1e15 then return { now, 1 } end'],
+  ],
+  'a settlement without an answer is taken as done': [[SETTLEMENTS, '() => false,', '() => true,']],
+  'a settlement of any call changes the oldest one': [
+    [CHANGES, 'earliestUs: chargedUs, latestUs: chargedUs', 'earliestUs: 0, latestUs: chargedUs'],
+  ],
+  'a settlement takes points of other calls': [
+    [SETTLE, 'for index = first, last do', 'for index = first, log.held - 1 do'],
+  ],
+  'an own call is settled only in the store': [[STATE, 'own === undefined ||', 'true ||']],
+  'a settlement does not wait for the merge of its call': [
+    [SETTLEMENTS, '!isMerging(quota.key)', '(isMerging(quota.key) || true)'],
+  ],
+  'a call that is settled leaves no room in an outage': [
+    [COUNT, 'Math.max(0, this.#used + points)', 'this.#used'],
   ],
   // The scripts.
   'an access is under way as long as its window': [[APPLY, 'windowMs: together,', 'windowMs,']],
@@ -115,7 +133,7 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
   'the wait of a cost is that of another': [
     [CACHE, 'answers.find((one) => isOf(name, cost, one))', 'answers[0]'],
   ],
-  'one point of a cost is refunded': [[STATE, 'back.calls : 0) + cost', 'back.calls : 0) + 1']],
+  'one point of a cost is settled': [[LIMITER, '?? cost) - cost', '?? cost) - 1']],
   // Shares.
   'a share has a counter of its own': [
     ['src/policy/parts.ts', 'const name = nameInKeys(limit)', 'const { name } = limit'],

@@ -22,7 +22,7 @@ const ALL = [...FAULTS, 'restart', 'clock', 'replace'] as const
 export const WIDE_PROFILES = {
   /** Limits of all kinds and of 0, 1 and 20 calls, real calendars, and every fault. */
   kinds: ALL,
-  /** Calendar periods, accesses, and calls that are given back; Redis keeps its data and its clock. */
+  /** Calendar periods, accesses, and calls that are settled to nothing; Redis keeps its data and its clock. */
   kept: FAULTS,
   /** Windows of a minute, and silences of half a minute, at one gateway after the other. */
   long: ['hang', 'cut', 'slow', 'failover', 'lose'],

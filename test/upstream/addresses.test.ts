@@ -209,9 +209,9 @@ describe('several addresses', () => {
     const lost = await deadUrl()
     const gateway = await startGateway({
       data: back.url,
-      upstream: `urls: ["${back.url}", "${lost}"]`,
-      routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]',
-      limits: '',
+      upstream: { urls: [back.url, lost] },
+      routes: [{ match: '/*', upstream: 'data', authenticate: 'none' }],
+      limits: {},
     })
     const up = async () => {
       const { body } = await call(gateway.adminPort, { path: '/metrics' })

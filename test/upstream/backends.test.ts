@@ -8,16 +8,16 @@ import { call, startGateway } from '../helpers/gateway.ts'
 import { raw } from '../helpers/raw.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 
-/** What an upstream's settings say about where and as what it is asked. */
+/** The settings of an upstream about its addresses and names. */
 
-const ROUTES = 'routes: [{ match: "/*", upstream: data, authenticate: none }]'
+const ROUTES = [{ match: '/*', upstream: 'data', authenticate: 'none' }]
 const back = await startUpstream((request, response) => {
   const size = Number(request.headers['x-size'] ?? 0)
   response.writeHead(200, { 'Set-Cookie': 'x'.repeat(size) }).end('ok')
 })
 
 it.each(['/v1', '/v1/', '/a/b'])('puts the path %s of an upstream before that of a request', async (path) => {
-  const { port } = await startGateway({ data: back.url + path, limits: '', routes: ROUTES })
+  const { port } = await startGateway({ data: back.url + path, limits: {}, routes: ROUTES })
   for (const target of ['/', '/x/y?z', '//x', '/%2F?/']) {
     await call(port, { path: target })
     expect(back.seen.at(-1)!.url).toBe(path.replace(/\/$/, '') + target)
@@ -31,7 +31,7 @@ it('connects to a Unix socket', async () => {
   const server = createServer((request, response) => response.end(`${request.headers.host} ${request.url}`))
   await new Promise<void>((resolve) => server.listen(path, resolve))
   closeLater(() => server.close())
-  const { port, adminPort } = await startGateway({ data: `unix:${path}`, limits: '', routes: ROUTES })
+  const { port, adminPort } = await startGateway({ data: `unix:${path}`, limits: {}, routes: ROUTES })
   const headers = { Host: 'api.example.com' }
   for (let i = 0; i < 3; i++)
     expect(await call(port, { path: '/x?y', headers })).toMatchObject({
@@ -43,7 +43,7 @@ it('connects to a Unix socket', async () => {
 })
 
 it('forwards heads of responses up to maxHeaderSize, and says if one is longer', async () => {
-  const settings = { data: back.url, limits: '', routes: ROUTES, upstream: 'maxHeaderSize: 32kB' }
+  const settings = { data: back.url, limits: {}, routes: ROUTES, upstream: { maxHeaderSize: '32kB' } }
   const { port, adminPort } = await startGateway(settings)
   const send = async (size: number) => {
     const { text } = await raw(

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { get, type Got } from '../helpers/front.ts'
-import { startLogging } from '../helpers/gateway.ts'
+import { startLogging, written } from '../helpers/gateway.ts'
 import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -118,7 +118,8 @@ const back = await startRawUpstream((socket, request) => {
 const plain = await startRawUpstream((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'))
 const dead = await startUpstream()
 await dead.close()
-const gateway = await startLogging(`listen: { host: 127.0.0.1, port: 0 }
+const gateway = await startLogging(
+  written(`listen: { host: 127.0.0.1, port: 0 }
 admin: { port: 0 }
 log: { format: json }
 store: memory
@@ -130,7 +131,8 @@ upstreams:
 routes:
 ${['dead', 'nowhere', 'plain'].map((name) => `  - { match: "/${name}", upstream: ${name}, authenticate: none }`).join('\n')}
   - { match: "/*", upstream: data, authenticate: none }
-`)
+`),
+)
 const asked = FAULTS.map((_, i) =>
   get(gateway.port, `/${i}`, { method: i % 2 === 0 ? 'GET' : 'POST' }, i % 2 === 0 ? undefined : 'x'),
 )

@@ -12,7 +12,7 @@ afterEach(() => {
 })
 
 const four = (...addresses: string[]): LookupAddress[] => addresses.map((address) => ({ address, family: 4 }))
-/** A resolver that gives these answers, again and again. */
+/** A resolver that gives these answers in a circle. */
 const answering = (...answers: LookupAddress[][]): Resolve => {
   let asked = 0
   return (_, __, done) => void setImmediate(done, null, answers[asked++ % answers.length]!)

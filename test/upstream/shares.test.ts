@@ -143,11 +143,12 @@ describe('one caller', () => {
     const back = await startRawUpstream(() => {})
     const gateway = await startGateway({
       data: back.url,
-      upstream: 'maxConnections: 1',
-      routes: `routes:
-  - { match: "/held", upstream: data, authenticate: none, timeout: 1h }
-  - { match: "/*", upstream: data, authenticate: none, timeout: 500ms }`,
-      limits: '',
+      upstream: { maxConnections: 1 },
+      routes: [
+        { match: '/held', upstream: 'data', authenticate: 'none', timeout: '1h' },
+        { match: '/*', upstream: 'data', authenticate: 'none', timeout: '500ms' },
+      ],
+      limits: {},
     })
     const ask = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`
     const holder = connect(gateway.port, '127.0.0.1')

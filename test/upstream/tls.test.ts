@@ -129,9 +129,9 @@ describe('an upstream over TLS', () => {
     const { url, seen } = await backend(ASKING)
     const started = await startGateway({
       data: url,
-      upstream: `tls: { ca: ${folder}/ca.pem, cert: ${folder}/cert.pem, key: ${folder}/key.pem }`,
-      routes: 'routes: [{ match: "/*", upstream: data, authenticate: none }]',
-      limits: '',
+      upstream: { tls: { ca: `${folder}/ca.pem`, cert: `${folder}/cert.pem`, key: `${folder}/key.pem` } },
+      routes: [{ match: '/*', upstream: 'data', authenticate: 'none' }],
+      limits: {},
     })
     expect((await call(started.port)).status).toBe(200)
     expect(seen).toEqual(['localhost CN=gateway'])

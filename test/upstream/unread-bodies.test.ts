@@ -11,13 +11,19 @@ const BEGUN = 'GET /secret HTTP/1.1\r\nX: '
 const SECOND = 'GET /last HTTP/1.1\r\nHost: a\r\n\r\n'
 const LAST = 'GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'
 
-const start = (data: string, upstream?: string) =>
+const start = (data: string, upstream?: object) =>
   startGateway({
     data,
     ...(upstream !== undefined && { upstream }),
-    limits: '',
-    routes:
-      'routes: [{ match: "GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS,PROPFIND,QUERY /*", upstream: data, authenticate: none, body: true }]',
+    limits: {},
+    routes: [
+      {
+        match: 'GET,HEAD,POST,PUT,PATCH,DELETE,OPTIONS,PROPFIND,QUERY /*',
+        upstream: 'data',
+        authenticate: 'none',
+        body: true,
+      },
+    ],
   })
 
 const withLength = (method: string, body: string) =>
@@ -30,17 +36,22 @@ const METHODS: Readonly<Record<UnreadServerName, readonly string[]>> = {
   'HTTP::Daemon of Perl': ['GET', 'HEAD', 'DELETE', 'OPTIONS', 'PROPFIND', 'QUERY'],
   webfs: ['GET', 'HEAD'],
 }
+const SERVERS = {
+  'http.server of Python': await startUnreadServer('http.server of Python'),
+  'HTTP::Daemon of Perl': await startUnreadServer('HTTP::Daemon of Perl'),
+  webfs: await startUnreadServer('webfs'),
+}
 
 describe.each(Object.keys(METHODS) as UnreadServerName[])('%s, which reads no bodies', (name) => {
   it('finds a request in a body without the gateway', async () => {
-    const { url, served } = await startUnreadServer(name)
+    const { url, served } = SERVERS[name]
     await raw(Number(new URL(url).port), withLength('GET', WHOLE), (text) => statuses(text).length > 1)
     await until('the body is served', () => served().includes('GET /secret'))
     expect(served()).toContain('GET /x')
   })
 
   it('finds no request in a body of a method whose bodies have no meaning', async () => {
-    const server = await startUnreadServer(name)
+    const server = SERVERS[name]
     const { port } = await start(server.url)
     const before = server.served().length
     const lines: string[] = []
@@ -75,15 +86,13 @@ describe.each(['http.server of Python', 'HTTP::Daemon of Perl'] as const)(
     it.each(['POST', 'PUT', 'PATCH'])(
       'gives no caller the answer to what it leaves unread of %s',
       async (method) => {
-        const { url } = await startUnreadServer(name)
-        const { port } = await start(url)
+        const { port } = await start(SERVERS[name].url)
         expect(await bodiesOf(port, '/x', method, WHOLE)).toEqual(expected('/x'))
       },
     )
 
     it('gives no request to what begins in the body of one that it refuses', async () => {
-      const { url } = await startUnreadServer(name)
-      const { port } = await start(url)
+      const { port } = await start(SERVERS[name].url)
       expect(await bodiesOf(port, '/refused', 'POST', BEGUN)).toEqual(expected('/refused'))
     })
   },
@@ -95,7 +104,7 @@ it('a connection is kept after a POST that is not refused, if nothing follows th
     connections = connection
     socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
   })
-  const { port } = await start(back.url, 'maxConnections: 1')
+  const { port } = await start(back.url, { maxConnections: 1 })
   for (let i = 0; i < 10; i++)
     expect((await call(port, { method: 'POST', path: '/x', body: 'a' })).status).toBe(200)
   expect(connections).toBe(1)
@@ -109,7 +118,7 @@ it('a connection is closed if its response ends before the body of the request w
       socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
     if (data.toString('latin1', 0, 5) === 'POST ') socket.pause()
   })
-  const { port } = await start(back.url, 'maxConnections: 1')
+  const { port } = await start(back.url, { maxConnections: 1 })
   const body = Buffer.alloc(8_000_000)
   expect((await call(port, { method: 'POST', path: '/x', body })).status).toBe(200)
   expect((await call(port, { path: '/last' })).body).toBe('ok')

@@ -52,7 +52,7 @@ describe('streaming', () => {
 })
 
 describe('defects of http-proxy, which do not show', () => {
-  it('the path that was matched is forwarded, whatever slashes it has', async () => {
+  it('the path that was matched is forwarded with all its slashes', async () => {
     const back = await startUpstream()
     const { port } = await startFront(back.url)
     for (const path of ['//a', '/a//b', '/x/http:/y', '/https:/z?a=http:/b//c']) await get(port, path)

@@ -117,6 +117,7 @@ export function callerTables() {
       },
       { head: 'Used', view: () => usage(({ most }) => most ?? undefined) },
       { head: 'State', view: state },
+      { head: 'Plan', text: ({ plan }) => plan ?? '–' },
       { head: 'Most calls to', text: ({ route }) => route },
     ],
   )

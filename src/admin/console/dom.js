@@ -95,6 +95,17 @@ export function list(parent, keyOf, create) {
 }
 
 /**
+ * Creates a view of text with a class, so that no meaning depends on a colour.
+ * @template T
+ * @param {(item: T) => readonly [text: string, className: string]} of
+ * @returns {View<T>}
+ */
+export function words(of) {
+  const node = element('span')
+  return { node, update: (item) => write(node, ...of(item)) }
+}
+
+/**
  * Creates a view of lines of text with a class.
  * @template T
  * @param {(item: T) => readonly [texts: readonly string[], className: string]} of

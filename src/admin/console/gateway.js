@@ -1,19 +1,8 @@
-import { byId, element, firstRows, lines, table, write } from './dom.js'
+import { byId, firstRows, lines, table, words, write } from './dom.js'
 import { pluralize, duration, formatWindow, milliseconds, time, whole } from './format.js'
 import { overridesTable } from './overrides.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
-
-/**
- * Creates a view of text with a class, so that no meaning depends on a colour.
- * @template T
- * @param {(item: T) => readonly [text: string, className: string]} of
- * @returns {import('./dom.js').View<T>}
- */
-export function words(of) {
-  const node = element('span')
-  return { node, update: (item) => write(node, ...of(item)) }
-}
 
 /** Events that are shown before all are asked for. */
 const FIRST_EVENTS = 5
@@ -24,9 +13,25 @@ const LEVELS = { warn: 'near', error: 'refused', fatal: 'refused' }
 /** @type {Readonly<Record<string, string>>} */
 const MEASURED = { requests: 'Requests, from head to end', store: 'Store decisions' }
 
-/** Creates the tables of durations, errors, events, limits, overrides, upstreams, keys and reloads. */
+/** Creates the tables of a gateway; returns the function that shows an overview in them. */
 export function gatewayTables() {
-  const durations = table(
+  const tables = [
+    durationsTable(),
+    errorsTable(),
+    eventsTable(),
+    limitsTable(),
+    allOverridesTable(),
+    upstreamsTable(),
+    trustTable(),
+    reloadsTable(),
+  ]
+  return (/** @type {Overview} */ overview) => {
+    for (const show of tables) show(overview)
+  }
+}
+
+function durationsTable() {
+  const show = table(
     byId('durations'),
     'Durations in the last minute',
     ({ kind, name }) => `${kind} ${name}`,
@@ -37,7 +42,11 @@ export function gatewayTables() {
       { head: '99 % within', numeric: true, text: ({ p99Ms }) => milliseconds(p99Ms) },
     ],
   )
-  const errors = table(
+  return (/** @type {Overview} */ { lastMinute }) => show(lastMinute.durations)
+}
+
+function errorsTable() {
+  const show = table(
     byId('errors'),
     'Responses with a status of 400 or above in the last minute',
     ({ route, code, source }) => `${code} ${source} ${route}`,
@@ -51,21 +60,24 @@ export function gatewayTables() {
       { head: 'Responses', numeric: true, text: ({ calls }) => whole(calls) },
     ],
   )
-  const events = table(byId('events'), 'The latest events', ({ at, text }) => `${at} ${text}`, [
+  return (/** @type {Overview} */ { lastMinute }) => show(lastMinute.errors)
+}
+
+function eventsTable() {
+  const showAll = table(byId('events'), 'The latest events', ({ at, text }) => `${at} ${text}`, [
     { head: 'Time', text: ({ at }) => time(at) },
     { head: 'Level', view: () => words(({ level }) => [level, LEVELS[level] ?? '']) },
     { head: 'Event', text: ({ text }) => text.replaceAll(INSTANTS, time) },
   ])
-  const showEvents = firstRows('events', FIRST_EVENTS, events)
-  const limits = table(byId('limits'), 'Limits of the configuration', ({ name }) => name, [
-    {
-      head: 'Limit',
-      text: ({ name }) => name,
-    },
-    {
-      head: 'Counted per',
-      text: ({ per }) => per.join(', ') || 'all callers together',
-    },
+  const showFirst = firstRows('events', FIRST_EVENTS, showAll)
+  return (/** @type {Overview} */ { events }) => showFirst(events)
+}
+
+/** Creates the table of the configured limits, with the calls that a shadow limit would have refused. */
+function limitsTable() {
+  const show = table(byId('limits'), 'Limits of the configuration', ({ name }) => name, [
+    { head: 'Limit', text: ({ name }) => name },
+    { head: 'Counted per', text: ({ per }) => per.join(', ') || 'all callers together' },
     {
       head: 'Allows',
       text: (limit) => {
@@ -88,24 +100,38 @@ export function gatewayTables() {
           .join('; ') || '–',
     },
   ])
-  const overrides = overridesTable(
+  return (/** @type {Overview} */ { status: { store, shadowOver }, limits }) => {
+    byId('limits-note').hidden = store.outage === null || !store.modes.includes('local')
+    const overOf = (/** @type {string} */ name) => shadowOver.find(({ limit }) => limit === name)?.calls ?? 0
+    show(limits.map((limit) => ({ ...limit, over: overOf(limit.name) })))
+  }
+}
+
+/** Creates the table of the overrides of all clients. An overview has only the first of them. */
+function allOverridesTable() {
+  const show = overridesTable(
     byId('overrides'),
     'Limits of clients that operators have set',
     ([text, className]) => write(byId('overrides-message'), text, className),
   )
-  const upstreams = table(
+  return (/** @type {Overview} */ { overrides: { first, total } }) => {
+    show(first)
+    byId('overrides-note').hidden = total > 0 && total === first.length
+    write(
+      byId('overrides-note'),
+      total === 0 ? 'No client’s limit is overridden.' : `${first.length} of ${total}`,
+    )
+  }
+}
+
+function upstreamsTable() {
+  const show = table(
     byId('upstreams'),
     'Addresses of the upstreams',
     ({ upstream, address }) => `${upstream} ${address}`,
     [
-      {
-        head: 'Upstream',
-        text: ({ upstream }) => upstream,
-      },
-      {
-        head: 'Address',
-        text: ({ address }) => address,
-      },
+      { head: 'Upstream', text: ({ upstream }) => upstream },
+      { head: 'Address', text: ({ address }) => address },
       { head: 'State', view: () => words(({ up }) => (up ? ['Up', 'good'] : ['Down', 'refused'])) },
       {
         head: 'Load',
@@ -120,52 +146,21 @@ export function gatewayTables() {
       },
     ],
   )
-  const trust = table(
+  return (/** @type {Overview} */ { status }) => show(status.upstreams)
+}
+
+/** Creates the table of the keys of issuers, of introspection and of certificates. */
+function trustTable() {
+  const show = table(
     byId('trust'),
     'Keys of the issuers, introspection and certificates',
     ({ name }) => name,
     [
-      {
-        head: 'Of',
-        text: ({ name }) => name,
-      },
+      { head: 'Of', text: ({ name }) => name },
       { head: 'State', view: () => words(({ text, className }) => [text, className]) },
     ],
   )
-  const reloads = table(byId('reloads'), 'The last reloads', ({ at }) => at, [
-    {
-      head: 'Time',
-      text: ({ at }) => time(at),
-    },
-    {
-      head: 'Result',
-      view: () =>
-        lines(({ problems, changes }) =>
-          problems.length === 0
-            ? [['Loaded', ...changes], 'good problems']
-            : [['Rejected', ...problems], 'refused problems'],
-        ),
-    },
-  ])
-  return (/** @type {Overview} */ overview) => {
-    const { status, limits: rules, overrides: set, reloads: ends, lastMinute, events: logged } = overview
-    durations(lastMinute.durations)
-    errors(lastMinute.errors)
-    showEvents(logged)
-    byId('limits-note').hidden = status.store.outage === null || !status.store.modes.includes('local')
-    const overOf = (/** @type {string} */ name) =>
-      status.shadowOver.find(({ limit }) => limit === name)?.calls ?? 0
-    limits(rules.map((rule) => ({ ...rule, over: overOf(rule.name) })))
-    overrides(set.first)
-    byId('overrides-note').hidden = set.total > 0 && set.total === set.first.length
-    write(
-      byId('overrides-note'),
-      set.total === 0 ? 'No client’s limit is overridden.' : `${set.first.length} of ${set.total}`,
-    )
-    upstreams(status.upstreams)
-    trust(trustOf(status))
-    reloads(ends)
-  }
+  return (/** @type {Overview} */ { status }) => show(trustOf(status))
 }
 
 /**
@@ -195,4 +190,20 @@ function trustOf({ issuers, certificates }) {
       }
     }),
   ]
+}
+
+function reloadsTable() {
+  const show = table(byId('reloads'), 'The last reloads', ({ at }) => at, [
+    { head: 'Time', text: ({ at }) => time(at) },
+    {
+      head: 'Result',
+      view: () =>
+        lines(({ problems, changes }) =>
+          problems.length === 0
+            ? [['Loaded', ...changes], 'good problems']
+            : [['Rejected', ...problems], 'refused problems'],
+        ),
+    },
+  ])
+  return (/** @type {Overview} */ { reloads }) => show(reloads)
 }

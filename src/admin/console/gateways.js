@@ -1,6 +1,5 @@
-import { byId, element, table, write } from './dom.js'
+import { byId, element, table, words, write } from './dom.js'
 import { duration, pluralize, rateText, time } from './format.js'
-import { words } from './gateway.js'
 
 /** @typedef {import('./api.js').Overview} Overview */
 /** @typedef {Overview['gateways'][number]} Gateway */

@@ -26,7 +26,7 @@ export function tiles(parent) {
   )
 }
 
-/** Maximum length of a mistake beside the readiness, in characters; the list of reloads has the whole text. */
+/** Maximum length of a mistake next to the readiness, in characters; the list of reloads has the whole text. */
 const MAX_MISTAKE = 150
 
 /** @param {string} mistake */

@@ -1,10 +1,11 @@
-import { partsOf } from '../../limit/key.ts'
+import { partCount } from '../../limit/key.ts'
 import { CONCURRENT_WAIT_MS } from '../../limit/leases.ts'
 import type { CountedCaller } from '../../policy/counted-caller.ts'
 import { instant } from '../../runtime/instant.ts'
 import { addUp, mergeLists, sum } from '../../runtime/merge.ts'
-import type { Activity, CallerRow, LatestDecision } from './callers.ts'
-import { inOrder, MAX_CALLERS, refusedForMs } from './callers.ts'
+import type { CallerRow, LatestDecision } from './caller-table.ts'
+import type { Activity } from './callers.ts'
+import { inOrder, MAX_CALLERS, refusedForMs } from './caller-table.ts'
 import { secondOf } from './ring.ts'
 
 /** Seconds over which rates are averaged. */
@@ -28,7 +29,7 @@ export const activityOf = ({ rows }: Activity, at = performance.now()): Activity
 
 /** Returns what a caller of the last minute did, or one that is refused now. */
 function callerValues(row: CallerRow, at: number) {
-  const { shown, parts, calls, refused, limits, refusal, route } = row
+  const { shown, parts, calls, refused, limits, refusal, route, plan } = row
   const second = secondOf(at)
   const forMs = Math.ceil(refusedForMs(row, at))
   /** Null for a limit that allows no calls. */
@@ -38,6 +39,8 @@ function callerValues(row: CallerRow, at: number) {
     caller: shown,
     /** The id, if the caller is only a client. */
     client: parts.length === 1 && parts[0]!.word === 'client' ? parts[0]!.value : null,
+    /** The plan that its token names; null if it names none. */
+    plan: plan ?? null,
     /** The route of most of its calls. */
     route,
     /** Its calls of the last 60 seconds, and those of them that were refused. */
@@ -60,13 +63,13 @@ function limitValues(caller: CountedCaller, latest: LatestDecision, at: number) 
     limit,
     used: isPast ? 0 : used,
     remaining: isPast ? (part ?? limit) : remaining,
-    /** What the gateway may admit of `limit`, if it decided without Redis; null if all. */
+    /** Calls of `limit` that the gateway may admit, if it decided without Redis; null if all. */
     part,
     ...(windowMs > 0 && { windowSeconds: windowMs / 1000 }),
     reset: instant(resetAt),
     shadow,
     /** False if the limit counts by other parts, too; these values are of the counter that was used last. */
-    isAlone: partsOf(key) === caller.length,
+    isAlone: partCount(key) === caller.length,
     /** Milliseconds since the decision. */
     ageMs,
     /** Calls of the last minute that it refused or, as a shadow limit, would have refused. */

@@ -12,6 +12,8 @@ import type { ConfigurationInForce, OverviewSource } from './source.ts'
 import { parseSummary, type Summary } from './summary.ts'
 
 const EVERY_MS = 1000
+/** Time for which the gateways count as shown after each reading of them. */
+const SHOWN_MS = 10_000
 const MAX_GATEWAYS = 100
 
 /** The summary of this gateway or another. */
@@ -21,7 +23,10 @@ export interface ShownSummary extends Summary {
   readonly ageMs: number
 }
 
-/** Sends the summary of this gateway, with its workers, to the others each second, and keeps theirs. */
+/**
+ * Sends the summary of this gateway, with its workers, to the others each second while some gateway
+ * shows them, and keeps theirs while this one does.
+ */
 export function createGateways(configuration: ConfigurationInForce, source: () => OverviewSource) {
   const id = randomUUID()
   const startedMs = Date.now()
@@ -29,6 +34,8 @@ export function createGateways(configuration: ConfigurationInForce, source: () =
   /** The others as Redis last returned them, at an instant of this machine's clock; 0 if it has not. */
   let others: readonly ShownSummary[] = []
   let readMs = 0
+  let shownAt = -Infinity
+  const isShown = (): boolean => SYSTEM_CLOCK.now() - shownAt <= SHOWN_MS
 
   function ownSummary({ calls, store }: Status): Summary {
     const seconds = Math.max(1, Math.min(RECENT_SECONDS, (Date.now() - startedMs) / 1000))
@@ -47,24 +54,34 @@ export function createGateways(configuration: ConfigurationInForce, source: () =
   }
 
   async function share(): Promise<void> {
-    const own = JSON.stringify(ownSummary(await source().status()))
-    const received = await source().shareSummary([id, own])
+    const isKept = isShown()
+    if (!isKept) {
+      others = []
+      readMs = 0
+    }
+    const summary = JSON.stringify(ownSummary(await source().status()))
+    const received = await source().shareSummary({ id, summary, isShown: isKept })
+    if (!isKept) return
     const summaries = received.flatMap(({ summary: text, ageMs }) => {
-      const summary = parseSummary(text)
-      return summary === undefined ? [] : { ...summary, ageMs, self: false }
+      const parsed = parseSummary(text)
+      return parsed === undefined ? [] : { ...parsed, ageMs, self: false }
     })
     others = summaries.toSorted(byProcess).slice(0, MAX_GATEWAYS - 1)
     readMs = Date.now()
   }
   // Without Redis, the others stay as they were read last.
-  const stop = SYSTEM_CLOCK.every(EVERY_MS, () => void share().catch(() => {}))
+  const tryToShare = (): void => void share().catch(() => {})
+  const stop = SYSTEM_CLOCK.every(EVERY_MS, tryToShare)
 
   return {
     /**
      * Returns this gateway, whose status is given, and the others, by host and process, and when
-     * Redis last returned the others; null if it has not.
+     * Redis last returned the others; null if it has not since they are shown.
      */
     read(status: Status) {
+      const wasShown = isShown()
+      shownAt = SYSTEM_CLOCK.now()
+      if (!wasShown) tryToShare()
       const sinceMs = Date.now() - readMs
       const mine = { ...ownSummary(status), ageMs: 0, self: true }
       const aged = others.map((other) => ({ ...other, ageMs: other.ageMs + sinceMs }))

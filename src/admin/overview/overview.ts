@@ -1,13 +1,14 @@
 import type { LogEvent } from '../../observe/log.ts'
 import type { CallCounts, Status } from '../../observe/status.ts'
 import type { Limit } from '../../policy/limit.ts'
+import { planOf } from '../../policy/plans.ts'
 import type { ListedOverride } from '../../policy/overrides.ts'
 import { quotaOf, upcomingChanges } from '../../policy/rule.ts'
 import { instant } from '../../runtime/instant.ts'
 import { sum } from '../../runtime/merge.ts'
 import { VERSION } from '../../runtime/package.ts'
 import { type ActivityValues, type CallerActivity, type LimitActivity, RECENT_SECONDS } from './activity.ts'
-import { MAX_CALLERS } from './callers.ts'
+import { MAX_CALLERS } from './caller-table.ts'
 import { createGateways, type ShownSummary } from './gateways.ts'
 import { type LastMinute, showMinute } from './last-minute.ts'
 import type { ConfigurationInForce, OverviewSource, ReloadRecord } from './source.ts'
@@ -71,7 +72,7 @@ export function createOverview(configuration: ConfigurationInForce, source: () =
         gateway.events(),
       ])
       const { calls, ...status } = statusNow
-      const { clients, limits, store } = configuration.config()
+      const { clients, limits, plans, store } = configuration.config()
       const keptAt = configuration.keptAt()
       const ids = new Set(activityNow.callers.map(({ client }) => client))
       const shown = clients.filter(({ caller }) => ids.has(caller))
@@ -87,7 +88,12 @@ export function createOverview(configuration: ConfigurationInForce, source: () =
           until,
           mostKnown: MAX_CALLERS,
           callers: activityNow.callers
-            .map((caller) => callerOf(caller, names.get(caller.client ?? '')))
+            .map((caller) => ({
+              ...callerOf(caller, names.get(caller.client ?? '')),
+              /** The plan of a client; null if it has none. */
+              plan:
+                planOf(plans, { client: caller.client ?? undefined, plan: caller.plan ?? undefined }) ?? null,
+            }))
             .toSorted((a, b) => b.refusals - a.refusals || b.part - a.part),
         },
         limits: limits.map((limit) => limitOf(limit, Date.now())),

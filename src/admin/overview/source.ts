@@ -18,11 +18,14 @@ export interface OverviewSource {
   overrides(): Promise<readonly ListedOverride[]>
   /**
    * Sends the id and the summary of this gateway to the others, as JSON, and returns theirs, with
-   * the milliseconds since they were sent. Rejects if Redis does not answer, and without Redis.
+   * the milliseconds since they were sent, if `isShown`. Otherwise sends it only while the others
+   * show it, and returns none. Rejects if Redis does not answer, and without Redis.
    */
-  shareSummary(
-    sent: readonly [id: string, summary: string],
-  ): Promise<readonly { readonly summary: string; readonly ageMs: number }[]>
+  shareSummary(sent: {
+    readonly id: string
+    readonly summary: string
+    readonly isShown: boolean
+  }): Promise<readonly { readonly summary: string; readonly ageMs: number }[]>
 }
 
 /** The configuration in force. */

@@ -1,12 +1,14 @@
 import { boundOf, type Inspected, type InspectedStore } from '../../limit/store.ts'
+import type { Reserves } from '../../gateway/reserves.ts'
 import { instantOrNull, type LimitUsage, usageOf } from '../../gateway/usage.ts'
 import { parseKey } from '../../limit/key.ts'
 import type { LimitOptions } from '../../policy/apply.ts'
-import { assertCounted, callerKeys, showKey } from '../../policy/caller-keys.ts'
+import { assertCounted, callerKeys, counterKeys, showKey } from '../../policy/caller-keys.ts'
 import { type CountedCaller, formatCaller, showCaller } from '../../policy/counted-caller.ts'
 import { counterNameOf, decodePart } from '../../policy/key.ts'
 import type { Limit } from '../../policy/limit.ts'
 import { isOverridable, listOverrides, type ListedOverride } from '../../policy/overrides.ts'
+import { planOf } from '../../policy/plans.ts'
 import { quotaOf, rulesOf } from '../../policy/rule.ts'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 
@@ -18,6 +20,8 @@ export interface CounterUsage extends LimitUsage {
   /** The key in the store, with shortened values of header fields and tokens. */
   readonly key: string
   readonly used: number
+  /** Points of `used` that calls in progress at this process hold, until it is known what they use. */
+  readonly reserved: number
   /** The end of the override, or of the client's own limit. */
   readonly until: string | null
   /** True if an override is in force. */
@@ -36,6 +40,8 @@ export interface CallerUsage {
   readonly limits: readonly CounterUsage[]
   /** The client's own limits of the file, in force or not. */
   readonly own: readonly Pick<CounterUsage, 'name' | 'limit' | 'until'>[]
+  /** The plan of the client in the files; null if it has none. A token may name another. */
+  readonly plan: string | null
   /** Includes overrides without effect. */
   readonly overrides: readonly ListedOverride[]
   /** The limits that can be set for the caller. */
@@ -57,11 +63,12 @@ export interface Counters {
 
 interface CountersOptions extends LimitOptions {
   readonly store: Pick<InspectedStore, 'inspect' | 'keys' | 'reset'>
+  readonly reserves: Pick<Reserves, 'of'>
   readonly limits: readonly Limit[]
 }
 
 export function createCounters(options: CountersOptions): Counters {
-  const { store, prefix, limits, clientLimits, overrides } = options
+  const { store, reserves, prefix, limits, clientLimits, overrides, plans } = options
 
   /**
    * Applies its limit to a key, and the shares of that. The rules are also those of the client whom
@@ -73,7 +80,7 @@ export function createCounters(options: CountersOptions): Counters {
     return counting.map((rule) => {
       const at = rule.per.indexOf('client')
       const client = at === -1 ? undefined : decodePart(parts[at] ?? '')
-      const rules = rulesOf(options, rule, key, client)
+      const rules = rulesOf(options, rule, key, { client })
       return { rule, rules, quota: quotaOf(rule, key, nowMs, rules) }
     })
   }
@@ -86,7 +93,7 @@ export function createCounters(options: CountersOptions): Counters {
       const own = clientLimits?.get(client ?? '') ?? []
       const name = formatCaller(caller)
       const set = [...(overrides?.values() ?? [])].filter(({ caller }) => formatCaller(caller) === name)
-      const filter = callerKeys(limits, prefix, caller, false)
+      const filter = counterKeys(limits, prefix, caller)
       const names = await store.keys(filter, MAX_KEYS + 1, signal)
       const found = [...new Set([...filter.named, ...names.toSorted()])]
       const counted = found.slice(0, MAX_KEYS).flatMap((key) => applyTo(key, nowMs))
@@ -100,6 +107,7 @@ export function createCounters(options: CountersOptions): Counters {
           override: quota.source === 'override',
           shadow: quota.shadow,
           used: allowance.used,
+          reserved: reserves.of(quota.key),
           mode,
           part: boundOf(allowance) ?? null,
         }
@@ -108,6 +116,7 @@ export function createCounters(options: CountersOptions): Counters {
         caller: showCaller(caller),
         limits: keys.filter(({ used }, i) => used > 0 || filter.named.includes(counted[i]!.quota.key)),
         own: [...own].map(([name, { limit, untilAt }]) => ({ name, limit, until: instantOrNull(untilAt) })),
+        plan: (plans && planOf(plans, { client })) ?? null,
         overrides: listOverrides(set, limits, nowMs),
         settable: limits.filter((limit) => isOverridable(limit, caller)).map(({ name }) => name),
         truncated: found.length > MAX_KEYS,

@@ -51,6 +51,7 @@ interface ExplainedClient {
   readonly id: string
   readonly name: string | null
   readonly listed: boolean
+  readonly plan: string | null
   /** True if the PAR endpoint refuses unlisted clients. */
   readonly mustBeListed: boolean
   /** Requirements for its authorisation requests. Null: none. */
@@ -68,9 +69,9 @@ export interface DecidedLimit {
 }
 
 /** The fields of a limit that are shown as they are. */
-type SameFields = 'name' | 'per' | 'shadow' | 'calendar' | 'counts' | 'cost'
+type SameFields = 'name' | 'per' | 'shadow' | 'calendar' | 'counts' | 'cost' | 'actual'
 
-/** A limit of the route: `counts` is the limit whose counter it bounds, `cost` the points that the call takes. */
+/** A limit of the route: `counts` is the limit whose counter it bounds, `cost` the points that the call takes, with `actual` until it is known what it used. */
 export interface ExplainedLimit extends Pick<Limit, SameFields>, DecidedLimit {
   /** The parts of the key that the question does not name. */
   readonly lacking: readonly string[]
@@ -85,7 +86,9 @@ export interface ExplainedLimit extends Pick<Limit, SameFields>, DecidedLimit {
   readonly next: ReturnType<typeof upcomingChanges>[number] | null
   /** Calls in progress, or calls or points that are counted, now; null if the store was not asked. */
   readonly used: number | null
-  /** Those that are left, without Redis at this gateway; null if the store was not asked. */
+  /** Points of `used` that calls in progress at this process hold; null if the store was not asked. */
+  readonly reserved: number | null
+  /** Calls or points that are left, without Redis at this gateway; null if the store was not asked. */
   readonly remaining: number | null
   /** The calls of `limit` that this gateway may admit while Redis is unavailable; null if all. */
   readonly part: number | null

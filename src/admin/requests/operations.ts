@@ -1,11 +1,12 @@
 import type { Config } from '../../config/config.ts'
 import { InvalidQuestion } from '../../errors.ts'
+import type { Reserves } from '../../gateway/reserves.ts'
 import type { OutageMode } from '../../limit/quota.ts'
 import { type Allowance, boundOf, type InspectedStore } from '../../limit/store.ts'
 import type { Log } from '../../observe/log.ts'
 import { assertCounted, callerKey, countsBy } from '../../policy/caller-keys.ts'
-import { type CountedCaller, formatCaller, showCaller } from '../../policy/counted-caller.ts'
-import { agreedCaller } from '../../policy/found-caller.ts'
+import { type CountedCaller, showCaller } from '../../policy/counted-caller.ts'
+import { agreedCaller, partShownAs } from '../../policy/found-caller.ts'
 import { isOverridable, type Override, overrideKey, type Overrides } from '../../policy/overrides.ts'
 import { quotaOf, reasonOf, rulesOf } from '../../policy/rule.ts'
 import type { Activity } from '../overview/callers.ts'
@@ -39,6 +40,7 @@ export function createOperations(parts: {
   config(): Config
   readonly overrides: ChangedOverrides
   readonly store: Pick<InspectedStore, 'inspect' | 'keys' | 'reset'>
+  readonly reserves: Pick<Reserves, 'of'>
   readonly activity: Activity
   /** Called after the counters of a caller were reset. */
   onReset(caller: CountedCaller): void
@@ -46,17 +48,19 @@ export function createOperations(parts: {
   /** Formats a caller for the log. */
   callerText(caller: CountedCaller): string
 }): Omit<OperatorApi, keyof OverviewSource | 'metrics'> {
-  const { config: current, overrides, store, activity, onReset, log, callerText } = parts
-  const counters = (): Counters => createCounters({ ...current(), overrides: overrides.limits, store })
+  const { config: current, overrides, store, reserves, activity, onReset, log, callerText } = parts
+  const counters = (): Counters =>
+    createCounters({ ...current(), overrides: overrides.limits, store, reserves })
 
   /** Returns the rule that decides a limit; null if the limit is not configured. */
   function ruleOf(caller: CountedCaller, name: string): DecidedLimit | null {
-    const { limits, clientLimits, prefix } = current()
+    const config = current()
+    const { limits, prefix } = config
     const limit = limits.find((limit) => limit.name === name)
     if (limit === undefined) return null
     const client = caller.find(({ word }) => word === 'client')?.value
     const key = callerKey(prefix, limit, caller)
-    const rules = rulesOf({ clientLimits, overrides: overrides.limits }, limit, key, client)
+    const rules = rulesOf({ ...config, overrides: overrides.limits }, limit, key, { client })
     const nowMs = Date.now()
     const { limit: calls, source } = quotaOf(limit, '', nowMs, rules)
     return { limit: calls, decidedBy: source, because: reasonOf(limit, source, nowMs, rules) }
@@ -65,7 +69,7 @@ export function createOperations(parts: {
   return {
     async usage(caller, signal) {
       const usage = await counters().ofCaller(caller, signal)
-      return { ...usage, notes: notesOn(usage) }
+      return { ...usage, notes: notesOn(usage, isOfFiles(current(), caller)) }
     },
     async reset(caller, signal) {
       const fields = { caller: callerText(caller) }
@@ -84,6 +88,10 @@ export function createOperations(parts: {
       const set = overrides.values().map(({ caller }) => caller)
       return agreedCaller([...set.filter((caller) => showCaller(caller) === shown), activity.find(shown)])
     },
+    findPart(shown) {
+      const set = overrides.values().map(({ caller }) => partShownAs(caller, shown))
+      return agreedCaller([...set, activity.findPart(shown)])
+    },
     async setLimits({ caller, set, untilAt, by, note }) {
       const config = current()
       const names = Object.keys(set)
@@ -97,10 +105,8 @@ export function createOperations(parts: {
         limit === null ? [] : [{ caller, name, limit, ...details }],
       )
       const removed = names.filter((name) => set[name] === null).map((name) => ({ caller, name }))
-      const asked = formatCaller(caller)
-      const isListed = config.clients.some((client) => `client:${client.caller}` === asked)
       // Asked before: a limit of 0 shows no counted calls.
-      const seen = isListed || (await isCounted(counters(), caller))
+      const seen = isOfFiles(config, caller) || (await isCounted(counters(), caller))
       await overrides.change(added, removed)
       return {
         caller: showCaller(caller),
@@ -119,9 +125,10 @@ export function createOperations(parts: {
         const [inspected] = await store.inspect([quota])
         const { allowance, mode } = inspected!
         const { used, remaining } = allowance
-        if (mode === 'store') return { ...limit, used, remaining }
+        const reserved = reserves.of(quota.key)
+        if (mode === 'store') return { ...limit, used, reserved, remaining }
         const because = `${outageText(mode, allowance)}; ${limit.because}`
-        return { ...limit, used, remaining, part: boundOf(allowance) ?? null, because }
+        return { ...limit, used, reserved, remaining, part: boundOf(allowance) ?? null, because }
       })
       return { ...explained, limits: await Promise.all(limits).catch(() => explained.limits) }
     },
@@ -129,7 +136,10 @@ export function createOperations(parts: {
 }
 
 /** Returns what the rows of a caller's limits do not say. */
-function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): readonly string[] {
+function notesOn(
+  { caller, limits, own, overrides, truncated }: CallerUsage,
+  isKnown: boolean,
+): readonly string[] {
   const changes = limits.flatMap(({ name, changes }) =>
     changes.map(({ from, limit }) => `From ${from} on, "${name}" allows ${limit}.`),
   )
@@ -137,9 +147,11 @@ function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): re
     const end = until === null ? '' : ` until ${until}`
     return `The file gives the client its own "${name}" of ${limit}${end}.`
   })
-  const doubt = own.length + overrides.length === 0 ? ': check its spelling.' : '.'
+  const doubt = isKnown || overrides.length > 0 ? '.' : ': check its spelling.'
   const notes: string[] = []
   if (limits.some(({ mode }) => mode !== 'store')) notes.push(WITHOUT_REDIS)
+  for (const { key, reserved } of limits)
+    if (reserved > 0) notes.push(`Calls in progress at this gateway hold a reserve of ${reserved} of ${key}.`)
   if (!hasCalls(limits)) notes.push(`No calls of ${caller} are counted${doubt}`)
   notes.push(...new Set(changes))
   if (truncated) notes.push(`These are the first ${limits.length} keys; there are more.`)
@@ -148,6 +160,14 @@ function notesOn({ caller, limits, own, overrides, truncated }: CallerUsage): re
 
 const WITHOUT_REDIS =
   'Without Redis, this gateway counts what Redis last reported and its own calls, and admits its part of each limit.'
+
+/** True for a client under `clients`, or with a key. */
+function isOfFiles({ clients, apiKeys }: Config, caller: CountedCaller): boolean {
+  const [part, ...others] = caller
+  if (part?.word !== 'client' || others.length > 0) return false
+  const { value } = part
+  return clients.some((client) => client.caller === value) || apiKeys.some(({ client }) => client === value)
+}
 
 const hasCalls = (limits: CallerUsage['limits']): boolean => limits.some(({ used }) => used > 0)
 

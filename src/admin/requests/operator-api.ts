@@ -64,6 +64,8 @@ export interface OperatorApi extends OverviewSource {
   reset(caller: CountedCaller, signal: AbortSignal): Promise<ResetResult>
   /** Finds the caller with an override, or of the last minute, that is shown as this text. */
   findCaller(shown: string): FoundCaller | Promise<FoundCaller>
+  /** Finds the part of such callers that is shown as this text, as a caller of its own. */
+  findPart(shown: string): FoundCaller | Promise<FoundCaller>
   /** Sets and removes overrides of a caller atomically. */
   setLimits(setting: Setting): Promise<SettingResult>
   /** Explains a request, with the counted calls unless it is explained for another instant. */

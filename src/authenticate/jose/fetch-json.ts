@@ -1,5 +1,6 @@
 import { createReadStream } from 'node:fs'
 import { parseObject } from '../../runtime/json.ts'
+import { toError } from '../../runtime/to-error.ts'
 
 /** Maximum bytes of a document; real ones have 40 kB. */
 const MAX_BYTES = 1024 * 1024
@@ -60,11 +61,11 @@ export const fetchFailure = (url: string, cause: unknown): Error =>
 
 function describeFailure(error: unknown): string {
   if (error instanceof FetchError) return error.message
-  const { name, code, message, cause } = error as NodeJS.ErrnoException
+  const { name, code, message, cause } = toError(error)
   // The error of a file has the timeout as its cause.
-  if (name === 'TimeoutError' || (cause as Error | undefined)?.name === 'TimeoutError')
-    return 'did not answer in time'
-  const reason = (cause as NodeJS.ErrnoException | undefined)?.code ?? code ?? message
+  const inner = cause === undefined ? undefined : toError(cause)
+  if (name === 'TimeoutError' || inner?.name === 'TimeoutError') return 'did not answer in time'
+  const reason = inner?.code ?? code ?? message
   if (reason === 'ERR_SSL_WRONG_VERSION_NUMBER') return 'does not use TLS; write it with http://'
   return `cannot be read: ${reason === 'ENOENT' ? 'there is no such file' : reason}`
 }

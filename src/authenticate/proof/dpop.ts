@@ -2,10 +2,10 @@ import type { IncomingMessage } from 'node:http'
 import { LRUCache } from 'lru-cache'
 import { firstOf } from '../../downstream/public-url.ts'
 import { canonicalPath } from '../../downstream/target.ts'
-import { isObject, parseObject } from '../../runtime/json.ts'
+import { isObject, type JsonObject, parseObject } from '../../runtime/json.ts'
 import { malformedCause, mismatch, shown } from '../jose/cause.ts'
 import { type CredentialsError, invalidToken } from '../jose/credentials-error.ts'
-import { needsExtension, parseJws, verifyJws } from '../jose/jws.ts'
+import { type Jws, needsExtension, parseJws, verifyJws } from '../jose/jws.ts'
 import { privateMember, readKey, type VerificationKey } from '../jose/key-set.ts'
 import { sha256 } from '../jose/sha256.ts'
 import { headerCause, jwkCause, urlCause } from './proof-cause.ts'
@@ -57,6 +57,35 @@ export const invalidProof = (description: string, cause: string) => ({
   cause,
 })
 
+/** A proof that is a signed JWT of the right kind. */
+interface ParsedProof {
+  readonly jws: Jws
+  readonly claims: JsonObject
+}
+
+/** Parses the one proof of a sender. */
+function parseProof({ proofs }: Sender): ParsedProof | CredentialsError {
+  const [proof] = proofs
+  if (proof === undefined || proofs.length > 1)
+    return invalidProof('Send one DPoP header, with one proof.', `headers: ${proofs.length}`)
+  const jws = proof.length > MAX_PROOF ? undefined : parseJws(proof)
+  const claims = parseObject(jws?.payload)
+  if (!jws || !claims)
+    return invalidProof(
+      'The DPoP proof is malformed.',
+      proof.length > MAX_PROOF
+        ? `accepted: ${MAX_PROOF} characters; of the proof: ${proof.length}`
+        : malformedCause(proof),
+    )
+  const { typ, alg } = jws.header
+  if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !PROOF_ALGORITHMS.some((one) => one === alg))
+    return invalidProof(
+      'The proof needs typ dpop+jwt, no crit and one of the offered algs.',
+      headerCause(jws.header, PROOF_ALGORITHMS),
+    )
+  return { jws, claims }
+}
+
 /**
  * Creates the verification of DPoP proofs for `hosts` (lower case, no port); proofs for other hosts
  * are refused. Requires no nonces (section 9, optional): the age limits proofs that are made ahead
@@ -78,43 +107,30 @@ export function createVerifyProof(hosts: readonly string[], tokenLeewayMs = 0): 
     return claimed !== undefined && claimed.href === requested?.href && hosts.includes(claimed.hostname)
   }
 
-  return async (binding, sender) => {
-    if (sender.proofs.length !== 1)
-      return invalidProof('Send one DPoP header, with one proof.', `headers: ${sender.proofs.length}`)
-    const proof = sender.proofs[0]!
-    const jws = proof.length > MAX_PROOF ? undefined : parseJws(proof)
-    const claims = parseObject(jws?.payload)
-    if (!jws || !claims)
-      return invalidProof(
-        'The DPoP proof is malformed.',
-        proof.length > MAX_PROOF
-          ? `accepted: ${MAX_PROOF} characters; of the proof: ${proof.length}`
-          : malformedCause(proof),
-      )
-    const { typ, alg, jwk } = jws.header
-    if (typ !== 'dpop+jwt' || needsExtension(jws.header) || !PROOF_ALGORITHMS.includes(alg as string))
-      return invalidProof(
-        'The proof needs typ dpop+jwt, no crit and one of the offered algs.',
-        headerCause(jws.header, PROOF_ALGORITHMS),
-      )
+  /** Refuses a proof that is not signed by the key of the token. */
+  async function refuseSignature(jws: Jws, { jkt }: Binding): Promise<CredentialsError | undefined> {
+    const { alg, jwk } = jws.header
     const canonical = canonicalJwk(jwk)
     if (canonical === undefined) return invalidProof('The DPoP proof holds no public key.', jwkCause(jwk))
     const thumbprint = sha256(canonical)
-    if (thumbprint !== binding.jkt)
+    if (thumbprint !== jkt)
       return invalidToken(
         'The access token is bound to another key.',
-        mismatch('jkt', thumbprint, [binding.jkt], 'proof'),
+        mismatch('jkt', thumbprint, [jkt], 'proof'),
       )
     // Imported only now, as it is the key of the token, and cached: a client signs many proofs with
     // it.
     const key = keys.get(canonical) ?? (await readKey(JSON.parse(canonical)))
     keys.set(canonical, key)
-    if (!key?.algorithms.has(alg) || !verifyJws(jws, key.key))
-      return invalidProof(
-        'The DPoP proof has an invalid signature.',
-        `key of the proof: ${binding.jkt}; ${key?.algorithms.has(alg) ? '' : 'not usable for '}alg: ${shown(alg)}`,
-      )
-    const { jti, htm, htu, iat, ath } = claims
+    if (key?.algorithms.has(alg) && verifyJws(jws, key.key)) return undefined
+    return invalidProof(
+      'The DPoP proof has an invalid signature.',
+      `key of the proof: ${jkt}; ${key?.algorithms.has(alg) ? '' : 'not usable for '}alg: ${shown(alg)}`,
+    )
+  }
+
+  /** Refuses a proof that was made for another request or token, or at another time. */
+  function refuseClaims({ htm, htu, iat, ath }: JsonObject, binding: Binding, sender: Sender) {
     if (htm !== sender.method)
       return invalidProof(
         'The DPoP proof is for another method.',
@@ -130,16 +146,25 @@ export function createVerifyProof(hosts: readonly string[], tokenLeewayMs = 0): 
         'The DPoP proof is for another access token.',
         `accepted ath: the SHA-256 of the token; of the proof: ${ath === undefined ? 'none' : 'another'}`,
       )
+    const fault = ageFault(iat, leewayMs)
+    if (fault === undefined) return undefined
+    return invalidProof(
+      `The DPoP proof ${fault}.`,
+      `iat: ${shown(iat)}; now: ${Math.floor(Date.now() / 1000)}`,
+    )
+  }
+
+  return async (binding, sender) => {
+    const proof = parseProof(sender)
+    if ('error' in proof) return proof
+    const { jws, claims } = proof
+    const refusal = (await refuseSignature(jws, binding)) ?? refuseClaims(claims, binding, sender)
+    if (refusal !== undefined) return refusal
+    const { jti } = claims
     if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI)
       return invalidProof(
         'The DPoP proof has no jti, or one that is too long.',
         `accepted jti: a text of at most ${MAX_JTI} characters; of the proof: ${shown(jti)}`,
-      )
-    const fault = ageFault(iat, leewayMs)
-    if (fault !== undefined)
-      return invalidProof(
-        `The DPoP proof ${fault}.`,
-        `iat: ${shown(iat)}; now: ${Math.floor(Date.now() / 1000)}`,
       )
     // A proof is valid from a leeway before its iat to its maximum age; another gateway's clock may
     // be a leeway behind.

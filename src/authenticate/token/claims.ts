@@ -4,7 +4,7 @@ import { type CredentialsError, invalidToken } from '../jose/credentials-error.t
 import { type Jws, needsExtension } from '../jose/jws.ts'
 import { type KeySet, lacksKey } from '../jose/key-set.ts'
 import type { Keys } from './jwks.ts'
-import { type Claims, keptClaims, readScope, readUser } from './kept-claims.ts'
+import { type Claims, keptClaims, readPlan, readScope, readUser } from './kept-claims.ts'
 import { otherKind } from './token-kind.ts'
 
 /** The client, and the user if any, that an access token identifies. */
@@ -20,6 +20,8 @@ export interface Identity {
   readonly scope?: string | undefined
   /** Absent from a bearer token. */
   readonly confirmation?: Confirmation | undefined
+  /** The text in the claim `planClaim`, if the token has one. */
+  readonly plan?: string | undefined
   /** The claims that `TokenRules` names, as `keptClaims` returns them. */
   readonly claims?: Claims | undefined
 }
@@ -64,6 +66,8 @@ export interface TokenRules {
   readonly bound?: 'required' | undefined
   readonly clientClaim: string
   readonly leewayMs: number
+  /** The claim that names the plan of the client. */
+  readonly planClaim?: string | undefined
   /** Names of the claims that limits read. */
   readonly keeps?: readonly string[]
 }
@@ -179,7 +183,8 @@ function readIdentity(typ: string, claims: JsonObject, rules: TokenRules) {
   const user = readUser(sub)
   if (user === null) return invalidToken('The access token is malformed.', lacksUser(sub))
   const scope = readScope(claims)
-  return { client, user, scope, confirmation, claims: keptClaims(claims, rules.keeps) }
+  const identity = { client, user, scope, confirmation, claims: keptClaims(claims, rules.keeps) }
+  return rules.planClaim === undefined ? identity : { ...identity, plan: readPlan(claims[rules.planClaim]) }
 }
 
 /** Returns the cause of a refusal. The user is not named: the log has none. */

@@ -4,6 +4,7 @@ import { type CredentialsError, invalidToken } from '../jose/credentials-error.t
 import { sha256 } from '../jose/sha256.ts'
 import pLimit from 'p-limit'
 import { Health, type HealthOptions } from '../../health.ts'
+import { atMost } from '../../runtime/at-most.ts'
 import { type JsonObject, parseObject, withoutNulls } from '../../runtime/json.ts'
 import { toError } from '../../runtime/to-error.ts'
 import type { TokenRules, Verification } from './claims.ts'
@@ -44,7 +45,7 @@ export type Introspect = (token: string) => CredentialsError | Promise<Verificat
  * The cache of refusals: their maximum number, and how long one is kept, by the clock of the
  * tokens' times.
  */
-const REFUSALS = { max: 10_000, ttl: 5000, ttlResolution: 0, perf: Date }
+const REFUSALS = { ...atMost(10_000), ttl: 5000, ttlResolution: 0, perf: Date }
 const notActive = (cause: string) => invalidToken('The access token is not active.', cause)
 const NOT_ACTIVE = notActive('accepted active: true; of the introspection response: false')
 const NOT_KNOWN = notActive('the introspection endpoint does not accept such tokens: it answered 400')

@@ -26,6 +26,16 @@ export function keptClaims(claims: JsonObject, names: readonly string[] = []): C
   return kept
 }
 
+/** Maximum characters of a plan that a token names: names of plans are shorter. */
+const MAX_PLAN = 65
+
+/** Returns the plan that a claim names, cut; a value that is not a text becomes one that no plan has. */
+export function readPlan(claim: unknown): string | undefined {
+  if (claim === undefined || claim === null) return undefined
+  const text = typeof claim === 'string' ? claim : JSON.stringify(claim)
+  return text.slice(0, MAX_PLAN)
+}
+
 const isScope = (item: unknown): item is string => typeof item === 'string' && /^\S+$/.test(item)
 
 /**

@@ -21,7 +21,7 @@ const OTHER_KIND = /^(?:id|refresh|offline|logout)(?:[-_+ ]?(?:token|jwt))*$/i
 const matches = (pattern: RegExp, value: unknown): boolean => typeof value === 'string' && pattern.test(value)
 
 /**
- * Returns why a token is not an access token, for the log; undefined if nothing in it says so.
+ * Returns why a token is not an access token, for the log; undefined if it may be one.
  * `typ` is the media type in its header: only tokens without a specific one are checked for claims
  * that other kinds have. Values of such claims may be secret.
  */

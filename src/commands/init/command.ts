@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
+import { createKeyText, hashOfKey } from '../../authenticate/key/key-text.ts'
 import { discover } from '../../authenticate/jose/key-set.ts'
 import { loadConfig } from '../../config/load.ts'
 import { jsonSchema } from '../../config/schema.ts'
@@ -8,12 +9,15 @@ import { type Args, textOf, UsageError } from '../args.ts'
 import { DEFAULT_FILE } from '../configuration.ts'
 import { fillIn } from '../fill-in.ts'
 import { type Io, print, writeLines } from '../io.ts'
+import { changeKeys } from '../keys/keys-store.ts'
 import { programOf, shellWord } from '../program.ts'
 import { formatSchema } from '../schema.ts'
 import { hasTokens, type InitSettings, matchesOf, MEMORY, promptForMissing } from './prompts.ts'
 
 const DISCOVERY_MS = 2000
 const SCHEMA = 'sluice.schema.json'
+const KEYS = 'keys.yaml'
+const FIRST_CLIENT = 'first-client'
 
 /**
  * Writes a configuration for the given addresses, prompting for missing ones, and its schema, and
@@ -30,9 +34,13 @@ export async function run(args: Args, io: Io): Promise<void> {
   const settings = await promptForMissing(args, io)
   const tokens = hasTokens(settings)
   const redis = redisValues(settings.redis)
+  const keysFile = join(dirname(file), KEYS)
+  const needsKey = settings.for === 'api-keys' && isFile && !existsSync(keysFile)
+  const firstKey = needsKey ? createKeyText() : undefined
   const values = {
     ...redis,
     ...(tokens ? await tokenValues(settings) : { service: true, [settings.for]: true }),
+    firstkey: firstKey ?? false,
     data: quoted(settings.data),
     schema: isFile,
     program: programOf(io),
@@ -40,9 +48,12 @@ export async function run(args: Args, io: Io): Promise<void> {
   }
   const sections = tokens ? 'init/open-banking.txt' : 'init/api.txt'
   const text = fillIn('init/beginning.txt', values) + fillIn(sections, values)
-  await loadConfig({ file, text, env: { REDIS_PASSWORD: redis.password } }).catch((error: Error) => {
-    throw new UsageError(`These values do not make a valid configuration:\n${error.message}`)
-  })
+  // The keys are written last.
+  await loadConfig({ file, text, env: { REDIS_PASSWORD: redis.password }, offline: needsKey }).catch(
+    (error: Error) => {
+      throw new UsageError(`These values do not make a valid configuration:\n${error.message}`)
+    },
+  )
   const steps = fillIn('init/next-steps.txt', values).trimEnd()
   if (!isFile) {
     io.stdout.write(text)
@@ -53,7 +64,10 @@ export async function run(args: Args, io: Io): Promise<void> {
   // The file may have been made since.
   await writeFile(file, text, { flag: overwrites ? 'w' : 'wx' })
   await writeFile(schema, formatSchema(jsonSchema()))
-  print(io, args, { file, schema }, () => `Wrote ${file}, and ${SCHEMA} for editors.\n${steps}`)
+  if (firstKey !== undefined)
+    await changeKeys(keysFile, (keys) => keys.add({ client: FIRST_CLIENT, sha256: hashOfKey(firstKey) }))
+  const ofKeys = firstKey === undefined ? {} : { keys: keysFile, key: firstKey }
+  print(io, args, { file, schema, ...ofKeys }, () => `Wrote ${file}, and ${SCHEMA} for editors.\n${steps}`)
 }
 
 /** Splits the credentials from the URL of Redis. The password is not written. */

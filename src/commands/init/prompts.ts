@@ -39,6 +39,8 @@ export type InitSettings = Readonly<Record<keyof typeof PROMPTS, string>>
 const TOKEN_FLAGS = new Set(['identity', 'provider', 'issuer', 'audience', 'api', 'open'])
 export const hasTokens = (settings: Args): boolean => settings['for'] === KINDS[0]
 
+const OTHER_KINDS = 'For limits by address or API key, give --for api or --for api-keys, and only --data.'
+
 /**
  * Returns the values of the flags, and on a terminal prompts for the others; throws a UsageError
  * for invalid or missing flags.
@@ -66,7 +68,10 @@ export async function promptForMissing(args: Args, io: Io): Promise<InitSettings
   } finally {
     terminal?.close()
   }
-  if (missing.length > 0) throw new UsageError(`Give ${missing.join(', ')}: no terminal to ask.`)
+  if (missing.length > 0) {
+    const kinds = args['for'] === undefined && missing.includes('--issuer') ? ` ${OTHER_KINDS}` : ''
+    throw new UsageError(`Give ${missing.join(', ')}: no terminal to ask.${kinds}`)
+  }
   return settings as InitSettings
 }
 

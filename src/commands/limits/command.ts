@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ListedOverride } from '../../policy/overrides.ts'
-import { escaped } from '../../observe/log-lines.ts'
+import { escaped } from '../../observe/unsafe-characters.ts'
 import { isNamedPart } from '../../policy/counted-caller.ts'
 import type { CallerReport, Changed, ResetResult } from '../../admin/requests/operator-api.ts'
 import type { Overview } from '../../admin/overview/overview.ts'
@@ -48,7 +48,7 @@ function describeOverrides({ overrides }: Overrides): string {
   return formatRows(head, rows) || 'There are no overrides.'
 }
 
-function describeUsage({ limits, overrides, notes }: CallerReport): string {
+function describeUsage({ caller, plan, limits, overrides, notes }: CallerReport): string {
   const rows = limits.map((row) => {
     const { key, name, limit, used, remaining, until, part } = row
     const resetAt = row.windowSeconds && (used > 0 || limit === 0) ? row.reset : null
@@ -60,7 +60,8 @@ function describeUsage({ limits, overrides, notes }: CallerReport): string {
   })
   const head = ['KEY', 'LIMIT', 'CALLS', 'USED', 'REMAINING', 'WINDOW', 'RESET', 'UNTIL', 'KIND']
   const shownOverrides = overrides.length > 0 ? describeOverrides({ overrides }) : ''
-  return formatParagraphs([formatRows(head, rows), notes.join('\n'), shownOverrides])
+  const ofPlan = plan === null ? '' : `The plan of ${caller} is ${plan}.`
+  return formatParagraphs([formatRows(head, rows), ofPlan, notes.join('\n'), shownOverrides])
 }
 
 /** Prints the callers that use most of their limits: each second on a terminal, else once. */

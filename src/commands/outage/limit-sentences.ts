@@ -130,10 +130,10 @@ function whoOf({ per }: Limit): string {
   return who ?? `A caller (${formatList(per)})`
 }
 
-function countOf({ together, cost }: Limit, calls: number): string {
+function countOf({ together, inPoints }: Limit, calls: number): string {
   if (together === 'token') return pluralize(calls, 'token')
   if (together !== undefined) return calls === 1 ? '1 access' : `${calls} accesses`
-  return pluralize(calls, cost === undefined ? 'call' : 'point')
+  return pluralize(calls, inPoints ? 'point' : 'call')
 }
 
 const periodOf = ({ calendar }: Limit): string => (calendar === undefined ? 'window' : 'period')

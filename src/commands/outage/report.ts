@@ -1,4 +1,5 @@
 import type { Config, SharedStore } from '../../config/config.ts'
+import { acceptsTokens } from '../../downstream/router.ts'
 import { boundsOf, type OutageBounds, type Sharing } from '../../limit/fallback/part.ts'
 import type { OutageMode } from '../../limit/quota.ts'
 import type { Limit } from '../../policy/limit.ts'
@@ -7,7 +8,7 @@ import { everyRouteNeedsStore } from '../../policy/without-store.ts'
 import { describeLimit, type LimitSentences } from './limit-sentences.ts'
 import { describeRoute } from './route-sentences.ts'
 
-/** What callers get while Redis is out of reach, in sentences and numbers. */
+/** The responses that callers get while Redis is out of reach, in sentences and numbers. */
 export interface OutageReport {
   readonly gateways: number
   /** Percent; null without `store.part`. */
@@ -23,7 +24,7 @@ interface LimitReport extends LimitSentences {
   readonly name: string
   readonly limit: number
   readonly mode: OutageMode
-  /** What the gateways may admit by themselves, under `local`. */
+  /** Calls that the gateways may admit by themselves, under `local`. */
   readonly bounds: OutageBounds
 }
 
@@ -91,7 +92,7 @@ function summaryOf(config: Config, store: SharedStore, { gateways }: Sharing): r
 function notesOn({ routes }: Config, onOutage: OutageMode, sharing: Sharing): readonly string[] {
   const { gateways, instances } = sharing
   const notes = ['A gateway is one process: a machine with --workers 4 is four gateways.']
-  if (routes.some(({ authenticate }) => authenticate === 'bearer')) notes.push(proofNote(onOutage, gateways))
+  if (routes.some(acceptsTokens)) notes.push(proofNote(onOutage, gateways))
   if (instances === undefined)
     notes.push(
       'A gateway that starts in the outage counts no other one: do not scale up or replace gateways.',

@@ -1,4 +1,5 @@
 import type { Config } from '../../config/config.ts'
+import { acceptsTokens } from '../../downstream/router.ts'
 import { type OutageMode, strictestMode } from '../../limit/quota.ts'
 import { isPerClient } from '../../policy/key.ts'
 import type { Limit } from '../../policy/limit.ts'
@@ -11,11 +12,11 @@ const namesOf = (limits: readonly Limit[]): string => formatList(limits.map(({ n
 
 /** Describes what a call of a route gets without Redis; `all` are the limits of the file. */
 export function describeRoute(route: Route, all: readonly Limit[], onOutage: OutageMode): string {
-  const { limits, respond, authenticate } = route
+  const { limits, respond } = route
   if (respond === 'health') return 'answers as /readyz does'
   if (respond === 'limits') return describeShown(all, onOutage)
   if (limits.length === 0) {
-    const isProofRefused = onOutage === 'deny' && authenticate === 'bearer'
+    const isProofRefused = onOutage === 'deny' && acceptsTokens(route)
     return `passes: it has no limit${isProofRefused ? '; a call with a DPoP proof gets a 503' : ''}`
   }
   const live = limits.filter(({ shadow }) => !shadow)

@@ -3,7 +3,7 @@ import { type JsonObject, parseObject } from '../../runtime/json.ts'
 import { formatParagraphs, pluralize } from '../format.ts'
 import { type Args, positionals, textOf, UsageError } from '../args.ts'
 import { type Io, print } from '../io.ts'
-import { MAX_LINE_CHARS, readLines } from '../replay/logs.ts'
+import { MAX_LINE_CHARS, readLines } from '../replay/lines.ts'
 import { sentencesOf } from './sentences.ts'
 
 /** Maximum calls that are explained: callers choose request ids, and may send one many times. */

@@ -1,6 +1,6 @@
-import { escaped } from '../../observe/log-lines.ts'
+import { escaped } from '../../observe/unsafe-characters.ts'
 import { instant } from '../../runtime/instant.ts'
-import type { JsonObject } from '../../runtime/json.ts'
+import { isObject, type JsonObject } from '../../runtime/json.ts'
 import { formatWindow, pluralize } from '../format.ts'
 
 /**
@@ -31,6 +31,7 @@ export function sentencesOf(line: JsonObject): readonly string[] {
     describeCall(fields),
     describeAnswer(fields),
     ...describeDecision(fields, line['claimed'] === true),
+    ...describeUse(line),
     ...describeError(fields),
     ...describeWaits(fields),
   ]
@@ -81,7 +82,7 @@ function describeDecision(fields: Read, isClaimed: boolean): readonly string[] {
   return sentences
 }
 
-/** What decided instead of the store. */
+/** Names the mode that decided instead of the store. */
 const MODES: Readonly<Record<string, string>> = {
   local: 'Redis did not answer: this gateway counted by itself, with its part of the limit.',
   allow: 'Redis did not answer: onOutage: allow admits every call.',
@@ -119,6 +120,24 @@ function describeAdmission({ text, number }: Read): string {
   const [of, remaining] = [number('of'), number('remaining')]
   if (of === undefined || remaining === undefined) return 'The limits admitted it.'
   return `The limits admitted it: ${remaining} of ${of} of "${text('limit') ?? 'unknown'}" were left after it.`
+}
+
+/** Describes what a call reserved of its limits, and turned out to use. */
+function describeUse({ reserved, settled, unsettled }: JsonObject): readonly string[] {
+  const sentences: string[] = []
+  if (reserved !== undefined) sentences.push(`It was charged a reserve at first: ${byLimit(reserved)}.`)
+  if (settled !== undefined) sentences.push(`It turned out to use, and is charged: ${byLimit(settled)}.`)
+  if (unsettled !== undefined)
+    sentences.push(`It stays charged its reserve, as it is not known what it used: ${byLimit(unsettled)}.`)
+  return sentences
+}
+
+/** Formats one value for all limits, or those by limit. */
+function byLimit(value: unknown): string {
+  if (!isObject(value)) return escaped(typeof value === 'number' ? pluralize(value, 'point') : String(value))
+  return Object.entries(value)
+    .map(([name, one]) => escaped(`${name} ${String(one)}`))
+    .join(', ')
 }
 
 function describeError({ text }: Read): readonly string[] {

@@ -5,7 +5,7 @@ import type { Limit } from '../../policy/limit.ts'
 import { claimsOf } from '../../policy/conditions.ts'
 import { type WordName, wordOf } from '../../policy/words.ts'
 import { cell, formatList, formatRows, formatTable, pluralize } from '../format.ts'
-import type { LoggedCall } from './logs.ts'
+import type { LoggedCall } from './formats/call.ts'
 
 const MINUTE_MS = 60_000
 
@@ -23,7 +23,7 @@ const increment = (counts: Record<string, number>, name: string): void => {
   counts[name] = (counts[name] ?? 0) + 1
 }
 
-/** What the access log lacks of each word; undefined for words whose values it contains. */
+/** The part of each word's values that the access log lacks; undefined for words whose values it contains. */
 const UNLOGGED: Readonly<Record<WordName, string | undefined>> = {
   client: undefined,
   user: 'users',
@@ -44,36 +44,80 @@ export function unloggedBy(limit: Limit) {
   return per.map((part) => UNLOGGED[wordOf(part).word]).find((lacking) => lacking !== undefined)
 }
 
+/** The largest number of calls of a client within 60 seconds, and the time of the first of them. */
+interface BusiestMinute {
+  readonly calls: number
+  readonly from: string
+}
+
+/** Creates the memory of the busiest minute of each client, whose calls come in the order of time. */
+function createBusiestMinutes() {
+  /** The times of each client's calls in the minute before its last call. */
+  const recent = new Map<string | undefined, number[]>()
+
+  /** Adds a call; returns the minute that it ends if that is busier than the one before. */
+  return (client: string | undefined, busiest: BusiestMinute, nowMs: number): BusiestMinute => {
+    const times = recent.get(client) ?? []
+    recent.set(client, times)
+    while (times[0]! <= nowMs - MINUTE_MS) times.shift()
+    times.push(nowMs)
+    return times.length > busiest.calls ? { calls: times.length, from: instant(times[0]!) } : busiest
+  }
+}
+
 /** Counts calls per client. Instants are ISO 8601 in UTC. */
 export function createReport(config: Pick<Config, 'limits' | 'clients'>) {
   const names = new Map(config.clients.map(({ caller, name }) => [caller, name]))
   const byClient = new Map<string | undefined, ReturnType<typeof emptyClient>>()
   const totals = emptyCounts()
   const recordedBy: Record<string, number> = {}
-  /** The times of each client's calls in the minute before its last call. */
-  const recent = new Map<string | undefined, number[]>()
+  const busiestMinute = createBusiestMinutes()
   let from: string | null = null
   let to: string | null = null
 
   function emptyClient(client: string | undefined) {
     const name = names.get(client ?? '')
+    const none: BusiestMinute = { calls: 0, from: '' }
     return {
-      /** Null for the calls without authentication. */
+      /** A caller, such as `ip:192.0.2.7` without authentication; null if no limit counts by who calls. */
       client: client ?? null,
       ...(name !== undefined && { name }),
       ...emptyCounts(),
       /** Refusals by the limit that the 429 would name, and calls over each shadow limit. */
       refusedBy: {} as Record<string, number>,
       shadowOver: {} as Record<string, number>,
-      /** Maximum number of calls within 60 seconds, and the time of the first of them. */
-      busiestMinute: { calls: 0, from: '' },
+      busiestMinute: none,
+    }
+  }
+
+  function reportLimit(limit: Limit, clients: readonly ReturnType<typeof emptyClient>[]) {
+    const { name, shadow } = limit
+    const unlogged = unloggedBy(limit)
+    const by = shadow ? 'shadowOver' : 'refusedBy'
+    const counts = clients.flatMap((client) => client[by][name] ?? [])
+    return {
+      name,
+      shadow,
+      replayed: unlogged === undefined,
+      ...(unlogged && { unlogged }),
+      refused: counts.reduce((sum, calls) => sum + calls, 0),
+      clients: counts.length,
+      recordedRefused: recordedBy[name] ?? 0,
     }
   }
 
   return {
-    /** Counts a call; calls come in the order of time. */
-    count(call: LoggedCall, { refusedBy, allowances }: Decision, nowMs: number): void {
-      const { client, decision: recorded } = call
+    /**
+     * Counts a call of a client, or of another caller as the limits count it; calls come in the order
+     * of time.
+     */
+    count(
+      call: LoggedCall,
+      client: string | undefined,
+      { refusedBy, allowances }: Decision,
+      nowMs: number,
+    ): void {
+      const { decision: recorded } = call
       const entry = byClient.get(client) ?? emptyClient(client)
       byClient.set(client, entry)
       const decided = refusedBy === undefined ? 'admitted' : 'refused'
@@ -92,12 +136,7 @@ export function createReport(config: Pick<Config, 'limits' | 'clients'>) {
       to = instant(nowMs)
       from ??= to
 
-      const times = recent.get(client) ?? []
-      recent.set(client, times)
-      while (times[0]! <= nowMs - MINUTE_MS) times.shift()
-      times.push(nowMs)
-      if (times.length > entry.busiestMinute.calls)
-        entry.busiestMinute = { calls: times.length, from: instant(times[0]!) }
+      entry.busiestMinute = busiestMinute(client, entry.busiestMinute, nowMs)
     },
 
     report(top: number) {
@@ -107,21 +146,7 @@ export function createReport(config: Pick<Config, 'limits' | 'clients'>) {
         from,
         to,
         totals: { clients: sorted.length, ...totals },
-        limits: config.limits.map((limit) => {
-          const { name, shadow } = limit
-          const unlogged = unloggedBy(limit)
-          const by = shadow ? 'shadowOver' : 'refusedBy'
-          const counts = sorted.flatMap((client) => client[by][name] ?? [])
-          return {
-            name,
-            shadow,
-            replayed: unlogged === undefined,
-            ...(unlogged && { unlogged }),
-            refused: counts.reduce((sum, calls) => sum + calls, 0),
-            clients: counts.length,
-            recordedRefused: recordedBy[name] ?? 0,
-          }
-        }),
+        limits: config.limits.map((limit) => reportLimit(limit, sorted)),
         clients: sorted.slice(0, top),
         more: Math.max(0, sorted.length - top),
       }

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { createServer, type Server } from 'node:http'
 import type * as OidcProvider from 'oidc-provider'
 import type { ClientMetadata, Configuration } from 'oidc-provider'
+import { toError } from '../../runtime/to-error.ts'
 
 /** `issuer` is the URL of the provider at the gateway, `audience` that of its access tokens. */
 type IdentityOptions = { issuer: string; audience: string; clients: readonly ClientMetadata[] }
@@ -89,7 +90,7 @@ async function importProvider(): Promise<typeof OidcProvider> {
   try {
     return await import('oidc-provider')
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') throw error
+    if (toError(error).code !== 'ERR_MODULE_NOT_FOUND') throw error
     const message =
       'The sandbox needs a package. Install it, with --global if Sluice is installed so: npm install oidc-provider@9'
     throw new Error(message, { cause: error })

@@ -1,6 +1,8 @@
 import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
+import { createKeyText, hashOfKey } from '../../authenticate/key/key-text.ts'
+import type { Config } from '../../config/config.ts'
 import { packageFile } from '../../runtime/package.ts'
 import type { Running } from '../../process/start.ts'
 import { type Args, MAX_PORT, textOf, UsageError, wholeOf } from '../args.ts'
@@ -67,18 +69,27 @@ export async function openSandbox(args: Args, signal: AbortSignal, program = 'sl
       LOG_LEVEL: textOf(args, 'log-level')!,
     },
   })
-  running = await start({ ...config, drainTimeoutMs: 1000 })
+  const key = createKeyText()
+  running = await start({ ...withKey(config, key), drainTimeoutMs: 1000 })
   const instructions = fillIn('sandbox.txt', {
     gateway,
     admin: running.adminAddress,
     identity,
     data,
+    key,
     limit,
     hint: limit === 1000 ? ' (sooner with --limit 5)' : '',
     tries: limit + 1,
     program,
   })
   return { instructions, close }
+}
+
+/** Adds a key of the client of config/sandbox.txt that has one, with the plan of config/sandbox.yaml. */
+function withKey(config: Config, key: string): Config {
+  const customer = { client: 'customer', sha256: hashOfKey(key), plan: 'trial' }
+  const ofClients = new Map([[customer.client, customer.plan]])
+  return { ...config, apiKeys: [customer], plans: { ...config.plans, ofClients } }
 }
 
 /**

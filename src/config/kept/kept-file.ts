@@ -7,7 +7,9 @@ import { VERSION } from '../../runtime/package.ts'
 import { type FlagOverride, overridden } from '../main-file.ts'
 import { reason } from '../text.ts'
 import type { TeamText, Texts } from '../texts.ts'
+import { withoutClientList } from '../yaml/parts.ts'
 import { type Env, substitute } from '../yaml/source.ts'
+import { toError } from '../../runtime/to-error.ts'
 
 /** The configuration that `configuration.keep` holds. */
 export interface Kept extends Texts {
@@ -19,7 +21,7 @@ export interface Kept extends Texts {
 /** Maximum size in bytes: more than a configuration of 100,000 clients. */
 const MAX_BYTES = 256 * 1024 ** 2
 
-/** Formats texts for `configuration.keep`; `file` is the main file, for which alone they are kept. */
+/** Formats texts for `configuration.keep`; they are kept only for `file`, the main file. */
 export const formatKept = ({ text, teams }: Texts, file: string): string =>
   JSON.stringify({
     sluice: VERSION,
@@ -53,7 +55,11 @@ function readKeep(text: string, overrides: readonly FlagOverride[]) {
 
 function readLeniently(text: string): JsonObject {
   try {
-    const document = parseDocument(text, { merge: true, prettyErrors: false, logLevel: 'error' })
+    const document = parseDocument(withoutClientList(text), {
+      merge: true,
+      prettyErrors: false,
+      logLevel: 'error',
+    })
     const value: unknown = document.toJS()
     return isObject(value) ? value : {}
   } catch {
@@ -70,7 +76,7 @@ export async function readKept(keptFile: string, file: string): Promise<Kept | u
     const { bytes, writtenAt } = await readOwnFile(keptFile)
     return { ...parseKept(bytes, file), file: keptFile, writtenAt }
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException
+    const { code } = toError(error)
     if (code === 'ENOENT') return undefined
     if (code === 'ELOOP') throw new Error('is a symbolic link; remove it', { cause: error })
     throw code === undefined ? error : new Error(reason(error), { cause: error })

@@ -62,7 +62,7 @@ export const admin = section(
     if (tls?.clientCa !== undefined && !hasSubject)
       yield issueAtKey(
         ['tls', 'clientCa'],
-        'names nobody: no entry of admin.tokens has a "subject"; write one, or remove it',
+        'identifies no operator: no entry of admin.tokens has a "subject"; write one, or remove it',
       )
     for (const [i, { subject }] of tokens.entries())
       if (subject !== undefined && tls?.clientCa === undefined)

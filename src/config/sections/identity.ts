@@ -1,9 +1,10 @@
 import { z } from 'zod'
-import { isClientId } from '../../authenticate/token/claims.ts'
 import { SCHEMES } from '../../authenticate/jose/jws.ts'
 import { privateMember } from '../../authenticate/jose/key-set.ts'
 import { asList } from '../../runtime/json.ts'
 import { type Issue, issueAt, issueAtKey, mustBe, type Path } from '../yaml/issue.ts'
+import { clientIdIssue } from './client-id.ts'
+import { planName } from './keys.ts'
 import { ownLimits } from './limits.ts'
 import { fetchedUrl, isDiscoverable, issuer, issuerName, keysLocation, resourceUrl } from './texts.ts'
 import { atKey, bool, choice, crossField, distinct, duration, exclusive } from './values.ts'
@@ -49,6 +50,7 @@ const issuerSection = section(
     audienceOptional: bool.default(false),
     jwks: keysLocation.optional(),
     clientClaim: text('the name of a claim').default('client_id'),
+    planClaim: text('the name of a claim').optional(),
     algorithms: algorithms.default(['PS256', 'ES256', 'EdDSA', 'RS256']),
     leewayMs: duration('0s', '10m').prefault('5s'),
     realm: stringThat(isRealm, 'plain ASCII without quotes and backslashes').optional(),
@@ -119,7 +121,7 @@ const KEY_METHODS = ['private_key_jwt', 'tls_client_auth', 'self_signed_tls_clie
 
 const client = section(
   {
-    id: text('the client’s id').refine(isClientId, 'must be at most 255 printable characters'),
+    id: stringThat(clientIdIssue, 'the client’s id').min(1),
     issuer: issuerName.optional(),
     name: text('the client’s name').optional(),
     requestObjectSigningAlg: choice(['none', ...ALGORITHMS, 'HS256', 'HS384', 'HS512']).optional(),
@@ -127,6 +129,7 @@ const client = section(
     jwks: jwks.optional(),
     jwksUri: fetchedUrl('the URL of the client’s keys, such as https://a.example/jwks').optional(),
     pushed: choice(['required']).optional(),
+    plan: planName.optional(),
     limits: ownLimits,
   },
   (client) => exclusive(client, ['jwks', 'jwksUri']),

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { isRoutable, ROUTABLE } from '../../downstream/router.ts'
+import { isRoutable, ROUTABLE } from '../../downstream/pattern.ts'
 import { createCalendar, DAYS, UNITS_MS } from '../../policy/calendar.ts'
 import { formsOf, nameIn, partOf, wordOf, WRITTEN_PART } from '../../policy/words.ts'
 import type { Condition } from '../../policy/conditions.ts'

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
-import { INSTANT, instantMs } from '../../runtime/instant.ts'
+import { byName } from '../../runtime/grouping.ts'
 import { type Limit, MIN_LEASE_MS } from '../../policy/limit.ts'
 import { formsOf, wordOf } from '../../policy/words.ts'
 import { HOP_BY_HOP } from '../../downstream/request-fields.ts'
@@ -10,15 +10,10 @@ import { WINDOW, window, windowOrCalendar } from './limit-values.ts'
 import { isSetByGateway } from '../../downstream/own-fields.ts'
 import { headerFields } from './texts.ts'
 import { atKey, bool, choice, crossField, exclusive, int, list, named } from './values.ts'
-import { section, text } from './values.ts'
-
-const isInstant = (text: string): boolean => !Number.isNaN(instantMs(text))
-const AN_INSTANT = mustBe('an instant such as 2027-01-31T00:00:00Z')
-// The pattern is for the JSON Schema.
-const instant = z.string(AN_INSTANT).refine(isInstant, AN_INSTANT).regex(INSTANT).transform(instantMs)
+import { section, text, writtenInstant } from './values.ts'
 
 const change = section(
-  { announcedAt: instant, fromAt: instant, limit: calls },
+  { announcedAt: writtenInstant, fromAt: writtenInstant, limit: calls },
   function* ({ announcedAt, fromAt }) {
     if (announcedAt > fromAt) yield issueAt(['announced'], 'is after "from"; announce a change before that')
   },
@@ -86,7 +81,7 @@ const limit = section(
     shadow: bool.prefault(false),
   },
   function* (settings) {
-    const { per, missing, limit, window, counts, together, count, changes, shadow } = settings
+    const { per, missing, limit, window, counts, together, count, changes } = settings
     if (missing !== undefined && !per.some((part) => wordOf(part).mayLack))
       yield atKey('missing', `applies only if "per" has ${LACKABLE}; remove it`)
     if (settings.concurrent !== undefined) {
@@ -103,8 +98,8 @@ const limit = section(
     if (counts !== undefined) yield* exclusive(settings, ['counts', 'together', 'count', 'onOutage'])
     else if (typeof together === 'number' && isSliding && together > window.windowMs)
       yield issueAt(['together'], 'is longer than "window"; write at most the same')
-    if (count === 'success' && (isSliding || shadow || together))
-      yield atKey('count', 'needs a calendar window without "together" and "shadow"; write so, or remove it')
+    if (count === 'success' && together !== undefined)
+      yield atKey('count', 'cannot be combined with "together", whose calls may have been free; remove one')
   },
 ).transform(({ limit, window, concurrent, count, missing, ...rest }): Omit<Limit, 'name'> => ({
   ...rest,
@@ -119,8 +114,9 @@ const countAlike = (a: Limit, b: Limit): boolean =>
 
 export const limitsSection = named(limit, 'a mapping of names to limits').superRefine(
   crossField(function* (limits) {
+    const named = byName(limits)
     for (const share of limits) {
-      const counter = limits.find(({ name }) => name === share.counts)
+      const counter = share.counts === undefined ? undefined : named.get(share.counts)
       if (counter === undefined) continue
       const { name, limit, claim, together } = counter
       const hasNone = counter.counts !== undefined || counter.isConcurrent || counter.shadow
@@ -140,7 +136,11 @@ export const limitsSection = named(limit, 'a mapping of names to limits').superR
   }),
 )
 
-const ownLimit = section({ limit: calls, windowMs: window.exactOptional(), untilAt: instant.exactOptional() })
+const ownLimit = section({
+  limit: calls,
+  windowMs: window.exactOptional(),
+  untilAt: writtenInstant.exactOptional(),
+})
 
 export const ownLimits = z
   .record(z.string(), ownLimit, mustBe('a mapping of limits to their values for this client'))

@@ -5,8 +5,8 @@ import type { RedisTopology } from '../../limit/redis/options.ts'
 import { type Issue, issueAt, mustBe } from '../yaml/issue.ts'
 import { bindHost, certificateFieldName, cidr, pemFile, publicUrl, servedHost } from './texts.ts'
 import { serverTls, serverTlsIssues } from './server-tls.ts'
-import { atKey, bool, choice, coerced, duration, exclusive } from './values.ts'
-import { int, list, percentage, port, section, size, stringThat, text } from './values.ts'
+import { atKey, BEFORE_URL, bool, choice, coerced, duration, exclusive } from './values.ts'
+import { int, percentage, port, section, separable, size, stringThat, text } from './values.ts'
 
 const listenTls = section({ ...serverTls, requestClientCert: bool.prefault(false) }, serverTlsIssues)
 
@@ -15,11 +15,11 @@ export const listenSection = section(
     host: bindHost.default('0.0.0.0'),
     port: port.prefault(8080),
     tls: listenTls.optional(),
-    trustedProxies: list(cidr, 0, 'a list of address ranges').default([]),
+    trustedProxies: separable(cidr, 0, 'a list of address ranges').default([]),
     clientCertificate: certificateFieldName.default('Client-Cert'),
     proxyProtocol: bool.prefault(false),
     publicUrl: publicUrl.optional(),
-    hosts: list(servedHost, 1, 'a list of host names').optional(),
+    hosts: separable(servedHost, 1, 'a list of host names').optional(),
     maxHeaderSize: size('1kB', '1MB').prefault('16kB'),
     headersTimeoutMs: duration('1s', '1h').prefault('15s'),
     requestTimeoutMs: duration('1s', '1d').prefault('60s'),
@@ -46,6 +46,10 @@ const SENTINEL = `${NODE}, without user and password, which have settings of the
 /** Returns true for the URL of a Redis server, which may end in a database number such as `/0`. */
 export function checkServer(text: string): boolean | string {
   if (/^(?:unix:\/\/)?\/[^\s?#]+$/.test(text)) return true
+  // Without its escape, the character ends the host, and what follows is not a password.
+  const [, character] = /^rediss?:\/\/[^/?#]*([/?#]).*@/s.exec(text) ?? []
+  if (character !== undefined)
+    return `has a "${character}" before "@"; write / as %2F, ? as %3F and # as %23, or the password into "password"`
   if (!/^rediss?:\/\//.test(text) || !URL.canParse(text)) return false
   // `decodeSegment` leaves unchanged what it cannot decode.
   if (text.includes('%') && decodeSegment(text) === text)
@@ -55,8 +59,10 @@ export function checkServer(text: string): boolean | string {
 }
 
 /** Checks the URL of a sentinel, or of a node of a Redis Cluster, which has only database 0. */
-const checkNode = (text: string): boolean | string =>
-  /^rediss?:\/\/[^/?#]+\/?$/.test(text) && checkServer(text)
+function checkNode(text: string): boolean | string {
+  const found = checkServer(text)
+  return typeof found === 'string' ? found : found && /^rediss?:\/\/[^/?#]+\/?$/.test(text)
+}
 
 /** Checks a sentinel. Its credentials and those of the master are in other settings. */
 const checkSentinel = (text: string): boolean | string => !text.includes('@') && checkNode(text)
@@ -82,16 +88,33 @@ const tlsFields = section(
   certWithoutKey,
 )
 
-const TLS = `true or a mapping (keys: ${Object.keys(tlsFields.in.shape).join(', ')})`
-const tls = z.union([coerced(z.literal(true)).transform(() => ({})), tlsFields], mustBe(TLS))
+const TLS = `true, false or a mapping (keys: ${Object.keys(tlsFields.in.shape).join(', ')})`
+const tls = z.union(
+  [
+    coerced(z.literal(true)).transform(() => ({})),
+    coerced(z.literal(false)).transform(() => 'none' as const),
+    tlsFields,
+  ],
+  mustBe(TLS),
+)
 
 const KINDS = ['url', 'cluster', 'sentinels'] as const
 const OF_SENTINELS = ['name', 'sentinelUsername', 'sentinelPassword'] as const
 const redis = section(
   {
     url: stringThat(checkServer, SERVER).optional(),
-    cluster: list(stringThat(checkNode, NODE), 1, 'a list of the URLs of some nodes').optional(),
-    sentinels: list(stringThat(checkSentinel, SENTINEL), 1, 'a list of sentinel URLs').optional(),
+    cluster: separable(
+      stringThat(checkNode, NODE),
+      1,
+      'a list of the URLs of some nodes',
+      BEFORE_URL,
+    ).optional(),
+    sentinels: separable(
+      stringThat(checkSentinel, SENTINEL),
+      1,
+      'a list of sentinel URLs',
+      BEFORE_URL,
+    ).optional(),
     name: text('the master’s name at the sentinels').optional(),
     sentinelUsername: text('a user of the sentinels').optional(),
     sentinelPassword: text('the password of the sentinels').optional(),
@@ -108,6 +131,8 @@ const redis = section(
       yield issueAt(['name'], 'is missing; write the master’s name at the sentinels')
     if (tls !== undefined && url !== undefined && !url.startsWith('redis'))
       yield atKey('tls', 'does not apply to a socket file; remove it')
+    if (tls === 'none' && (cluster?.[0] ?? url)?.startsWith('rediss:'))
+      yield issueAt(['tls'], 'contradicts rediss://; remove it, or write redis://')
     // All nodes are reached with the same settings.
     const nodes = (cluster ?? sentinels ?? []).map((node) => {
       const { protocol, username, password } = new URL(node)
@@ -118,11 +143,15 @@ const redis = section(
       yield issueAt([kind!, i], 'differs from the first in scheme, user or password; write the same for all')
   },
 ).transform((redis) => {
-  const { url, cluster, sentinels, name, sentinelUsername, sentinelPassword, ...rest } = redis
+  const { url, cluster, sentinels, name, sentinelUsername, sentinelPassword, tls, ...rest } = redis
+  const isPlain = tls === 'none'
   let topology: RedisTopology = { url: url! }
   if (cluster) topology = { cluster }
-  if (sentinels) topology = { sentinels, name: name!, sentinelUsername, sentinelPassword }
-  return { topology, ...rest }
+  if (sentinels) {
+    topology = { sentinels, name: name!, sentinelUsername, sentinelPassword }
+    if (isPlain) topology = { ...topology, isMasterPlain: true }
+  }
+  return { topology, ...rest, ...(tls && !isPlain && { tls }) }
 })
 const isPrefix = (prefix: string): boolean => /^[A-Za-z0-9._:-]{1,64}$/.test(prefix)
 

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { type Parameter, PARAMETER_KINDS, wholeSegment } from '../../policy/parameter-kinds.ts'
-import { wordOf, WRITTEN_PART } from '../../policy/words.ts'
+import { partOf, wordOf, WRITTEN_PART } from '../../policy/words.ts'
 import { issueAtKey, mustBe } from '../yaml/issue.ts'
 import { toError } from '../../runtime/to-error.ts'
 import { bool, crossField, section, stringThat } from './values.ts'
@@ -24,9 +24,13 @@ export const parameters = z
   )
   .superRefine(
     crossField(function* (parameters) {
+      const written = new Map<string, string>()
       for (const [name, parameter] of Object.entries(parameters)) {
+        const same = written.get(partOf(name))
+        written.set(partOf(name), name)
         const message = mistakeIn(name, parameter)
         if (message !== undefined) yield issueAtKey([name], message)
+        else if (same !== undefined) yield issueAtKey([name], `is the same as "${same}"; remove one of them`)
       }
     }),
   )
@@ -36,6 +40,7 @@ function mistakeIn(name: string, { kind, secret }: Parameter): string | undefine
   const { kind: ownKind, mayBeSecret, compares, isSecret } = wordOf(name)
   if (ownKind !== undefined) return undefined
   if (mayBeSecret) return kind === undefined ? undefined : 'has no kind; write { secret: true }'
+  if (kind !== undefined) return 'has no kind; remove it'
   if (secret !== true) return undefined
   if (compares === 'network') return 'cannot be a secret, as limits compare networks; set log.ip instead'
   return isSecret ? 'is always a secret; remove it' : 'cannot be a secret; remove it'
@@ -52,7 +57,7 @@ function checkKind(kind: string): boolean | string {
   }
   // Escapes but references to groups, and classes, become letters.
   const plain = kind.replaceAll(/\\[^1-9k]|\[(?:\\.|[^\\\]])*\]/gu, 'x')
-  // The `?` of a group, such as `(?:`, is no repetition.
+  // The `?` of a group, such as `(?:`, is not a repetition.
   const repetitions = plain.match(/[*+]|(?<!\()\?|\{\d+,\d*\}/g) ?? []
   const isBounded = repetitions.length <= MAX_REPETITIONS && !/\\|\)[*+{]/.test(plain)
   if (isBounded) return true

@@ -1,15 +1,16 @@
 import { z } from 'zod'
-import { covers, parsePattern, type Pattern } from '../../downstream/router.ts'
-import { counterNameOf, type KeyedLimit } from '../../policy/key.ts'
+import { covers, parsePattern, type Pattern } from '../../downstream/pattern.ts'
+import { acceptsKeys, acceptsTokens } from '../../downstream/router.ts'
 import { parametersOf } from '../../policy/parameter-kinds.ts'
 import { wordOf } from '../../policy/words.ts'
-import { type Issue, issueAt, mustBe } from '../yaml/issue.ts'
+import { type Issue, issueAt, mustBe, oneOf } from '../yaml/issue.ts'
 import { routeCors } from './cors.ts'
+import { cost } from './costs.ts'
 import { tlsFiles, certWithoutKey } from './listeners.ts'
 import { routeLabels, routeName } from './metrics.ts'
 import { backendAddress, callerField, fieldIssue, hostValue, identityField, tlsName } from './texts.ts'
-import { atKey, bool, choice, distinct, duration, exclusive, int } from './values.ts'
-import { list, named, section, size, stringThat, text } from './values.ts'
+import { atKey, BEFORE_URL, bool, choice, distinct, duration, exclusive, int } from './values.ts'
+import { list, named, section, separable, size, stringThat, text } from './values.ts'
 
 const tls = section({ ...tlsFiles, servername: tlsName.optional() }, certWithoutKey)
 
@@ -18,7 +19,12 @@ const isSecure = ({ origin }: { readonly origin: string }): boolean => origin.st
 const upstream = section(
   {
     url: backendAddress.optional(),
-    urls: list(backendAddress, 1, 'a list of addresses such as http://10.0.0.1:4000').optional(),
+    urls: separable(
+      backendAddress,
+      1,
+      'a list of addresses such as http://10.0.0.1:4000',
+      BEFORE_URL,
+    ).optional(),
     host: hostValue.optional(),
     maxHeaderSize: size('1kB', '1MB').prefault('64kB'),
     timeoutMs: duration('1ms', '1d').prefault('30s'),
@@ -76,27 +82,26 @@ const CHECKED_METHODS = { par: 'POST', authorization: 'GET,POST' }
 /** Methods that have a body only with `body: true`. */
 const WITHOUT_BODY = ['GET', 'HEAD', 'OPTIONS']
 
-/** The maximum keeps the sum of a key that is never idle within 48 bits. */
-const points = int(0, 10_000)
-const ofLimits = z.record(z.string(), points, mustBe('a mapping of limits to points'))
-const COSTS = 'a whole number from 0 to 10000, or a mapping such as { requests: 4 }'
-const costs = z.union([points, ofLimits], mustBe(COSTS))
+const WAYS = ['none', 'bearer', 'key', 'par', 'authorization'] as const
+const AUTHENTICATION = oneOf(['none', 'bearer', 'key', '[bearer, key]', 'par', 'authorization'])
+const both = distinct(choice(['bearer', 'key']), 1, AUTHENTICATION).transform((ways) =>
+  ways.length === 2 ? ('bearer or key' as const) : ways[0]!,
+)
+const authenticate = z.union([z.enum(WAYS), both], mustBe(AUTHENTICATION))
 
-/** Returns the points that a call of a route takes from a limit: those of its counter. */
-export const costOf = (
-  { cost = 1 }: { readonly cost?: z.output<typeof costs> | undefined },
-  limit: KeyedLimit,
-): number => (typeof cost === 'number' ? cost : (cost[counterNameOf(limit)] ?? 1))
+/** Returns the ways in which the callers of a route may authenticate, as the file writes them. */
+export const writtenWays = (ways: z.output<typeof authenticate>): string =>
+  ways === 'bearer or key' ? '[bearer, key]' : ways
 
 const route = section(
   {
     match: pattern,
     upstream: text('the name of an upstream').optional(),
     respond: choice(['limits', 'health']).optional(),
-    authenticate: choice(['none', 'bearer', 'par', 'authorization']),
+    authenticate,
     scope: list(scope, 1, 'a list of scopes').default([]),
     limits: distinct(text('the name of a limit'), 0, 'a list of limits').default([]),
-    cost: costs.optional(),
+    cost: cost.optional(),
     maxBody: size('0B', '100GB').prefault('10MB'),
     body: bool.prefault(false),
     cors: routeCors.optional(),
@@ -115,10 +120,10 @@ const route = section(
         key,
         isAnswered
           ? `does not apply to "respond: ${respond}"; remove it`
-          : `does not apply to "authenticate: ${authenticate}"; remove it`,
+          : `does not apply to "authenticate: ${writtenWays(authenticate)}"; remove it`,
       )
-    if (respond === 'limits' && authenticate !== 'bearer')
-      yield issueAt(['authenticate'], 'must be bearer, because callers may read only their own limits')
+    if (respond === 'limits' && !acceptsTokens(route) && !acceptsKeys(route))
+      yield issueAt(['authenticate'], 'must be bearer or key, because callers may read only their own limits')
     if (respond === 'health' && authenticate !== 'none')
       yield issueAt(['authenticate'], 'must be none, because what probes the gateway has no token')
     if (limits.length > 0 && (isChecked || isAnswered)) yield unused('limits')

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { parsePattern } from '../../downstream/router.ts'
+import { parsePattern } from '../../downstream/pattern.ts'
 import { asList } from '../../runtime/json.ts'
 import { issueAt, mustBe } from '../yaml/issue.ts'
 import { limitsSection } from './limits.ts'

@@ -130,6 +130,7 @@ export function isHttpUrl(text: string): boolean {
 const isFetchable = (text: string): boolean => isHttpUrl(text) && !text.includes('#')
 
 const FIELD = /^[\w!#$%&'*+.^`|~-]+$/
+export const isFieldName = (name: string): boolean => FIELD.test(name)
 const isFieldValue = (value: string): boolean => /^[!-~](?:[ -~]*[!-~])?$/.test(value)
 
 export const headerFields = z.record(

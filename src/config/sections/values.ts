@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { INSTANT, instantMs } from '../../runtime/instant.ts'
 import { type Issue, issueAt, issueAtKey, mustBe, mustBeMapping, oneOf } from '../yaml/issue.ts'
 
 export const DURATION_UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
@@ -67,6 +68,7 @@ export const choice = <const T extends readonly string[]>(words: T) => z.enum(wo
 export function stringThat(check: (text: string) => boolean | string, what: string) {
   const options = mustBe(what, (input) => {
     if (typeof input === 'number') return 'is a number here; put it in quotes'
+    if (typeof input === 'boolean') return `is ${input} here, which is no text; put it in quotes`
     const result = typeof input === 'string' && check(input)
     return typeof result === 'string' && result
   })
@@ -82,6 +84,20 @@ export function list<T extends z.ZodType>(item: T, min: number, what: string) {
   return z.array(item, options).min(min, options)
 }
 
+/** Matches the comma before a URL, or before the path of a socket: a comma may also be part of one. */
+export const BEFORE_URL = /,(?=\s*[a-z]+:\/)/
+
+/**
+ * Creates the schema of a list whose items may each be several, separated by commas, or none: a
+ * variable of the environment can only be one text.
+ */
+export function separable<T extends z.ZodType>(item: T, min: number, what: string, separator = /,/) {
+  const separate = (text: unknown): unknown =>
+    typeof text === 'string' ? text.split(separator).flatMap((part) => part.trim() || []) : text
+  const items = list(item, min, what)
+  return z.preprocess((input) => (Array.isArray(input) ? input.flatMap(separate) : input), items)
+}
+
 export const distinct = <T extends z.ZodType<string>>(item: T, min: number, what: string) =>
   list(item, min, what).superRefine(crossField(duplicates))
 
@@ -89,6 +105,15 @@ function* duplicates(words: readonly string[]): Generator<Issue> {
   for (const [i, word] of words.entries())
     if (words.indexOf(word) < i) yield issueAt([i], `is a duplicate; remove one "${word}"`)
 }
+
+const isInstant = (text: string): boolean => !Number.isNaN(instantMs(text))
+const AN_INSTANT = mustBe('an instant such as 2027-01-31T00:00:00Z')
+/** Schema of instants → epoch milliseconds. The pattern is for the JSON Schema. */
+export const writtenInstant = z
+  .string(AN_INSTANT)
+  .refine(isInstant, AN_INSTANT)
+  .regex(INSTANT)
+  .transform(instantMs)
 
 type Shape = z.core.$ZodLooseShape
 type Values<T extends Shape> = z.output<z.ZodObject<T, z.core.$strict>>

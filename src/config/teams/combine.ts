@@ -4,7 +4,7 @@ import type { ReadFile } from '../file-stamp.ts'
 import { ConfigError, type Issue, type LocatedIssue } from '../yaml/issue.ts'
 import type { TeamText } from '../texts.ts'
 import { type Chosen, chooseTeams } from './choose.ts'
-import type { Team, TeamState } from './team.ts'
+import { type Team, teamNameOf, type TeamState } from './team.ts'
 import { type MainFile, type ReadTeam, readTeamFile, type TeamFile } from './team-file.ts'
 
 interface Options {
@@ -12,6 +12,8 @@ interface Options {
   readonly lastValid: readonly TeamText[] | undefined
   /** True if a team without a valid version rejects the configuration although it had one. */
   readonly isReload: boolean
+  /** The upstreams in force at a reload, with the texts of their certificates. */
+  readonly upstreams: Compiled['upstreams']
   readonly directory: string
   /** The files that the settings were read from. */
   readonly sources: readonly ReadFile[]
@@ -25,6 +27,8 @@ export interface Combined {
   readonly files: readonly ReadFile[]
   /** The number of files in each state. */
   readonly states: Readonly<Record<TeamState, number>>
+  /** Variables and files that the settings and the teams' files name and that are not here, with `offline`. */
+  readonly notes: readonly LocatedIssue[]
   locate(issues: Iterable<Issue>): readonly LocatedIssue[]
 }
 
@@ -34,12 +38,15 @@ export interface Combined {
  */
 export async function combine(
   texts: readonly ReadTeam[],
-  main: MainFile,
+  given: Omit<MainFile, 'teams'>,
   options: Options,
 ): Promise<Combined> {
-  const { lastValid, isReload, directory, sources } = options
+  const { lastValid, isReload, upstreams, directory, sources } = options
+  const main = { ...given, teams: namesOf(texts) }
   const files = texts.map((text) => readTeamFile(text, main))
-  const previous = new Map((lastValid ?? []).map((text) => [text.path, readTeamFile(text, main)]))
+  // A new file must not make the last valid version of another invalid by its name.
+  const before = { ...given, teams: namesOf(lastValid ?? []) }
+  const previous = new Map((lastValid ?? []).map((text) => [text.path, readTeamFile(text, before)]))
   const refused = new Map<TeamFile, readonly LocatedIssue[]>()
   const named: ReadFile[] = []
   for (;;) {
@@ -52,12 +59,23 @@ export async function combine(
       ...served.map(({ file, isPrevious }) => teamOf(file, isPrevious ? 'previous' : 'valid')),
       ...unserved.map(withClaim).flatMap((file) => (file.owner ? teamOf(file, 'invalid') : [])),
     ]
-    const compilation = await compile(settings, { directory, sources, teams })
+    const tlsInForce = tlsOfPrevious(chosen, upstreams)
+    const compilation = await compile(settings, {
+      directory,
+      offline: main.offline,
+      sources,
+      teams,
+      tlsInForce,
+    })
     const { compiled, mistakes } = compilation
     // Also those of an attempt that failed: the mistake may be in one of them.
     named.push(...compilation.files)
     const locate = (issues: Iterable<Issue>) => locateIn(chosen, main, issues)
-    if (mistakes.length === 0) return { compiled, chosen, files: named, states: countStates(chosen), locate }
+    if (mistakes.length === 0) {
+      const ofTeams = served.flatMap(({ file }) => file.notes)
+      const notes = [...locate(compilation.notes), ...ofTeams]
+      return { compiled, chosen, files: named, states: countStates(chosen), notes, locate }
+    }
     const places = mistakes.map(({ path }) => chosen.placeOf(path)?.file)
     if (lastValid === undefined || places.includes(undefined)) throw new ConfigError(locate(mistakes))
     for (const file of new Set(places)) {
@@ -75,6 +93,19 @@ export async function combine(
     return isReload ? previous.has(file.path) : withClaim(file).owner === undefined
   }
 }
+
+/** Returns the certificates in force, by the names of upstreams, of teams whose last valid version is used. */
+function tlsOfPrevious({ served }: Chosen, upstreams: Compiled['upstreams']) {
+  const previous = served.filter(({ isPrevious }) => isPrevious).flatMap(({ addition }) => addition.upstreams)
+  const names = new Set(previous.map(({ name }) => name))
+  const found = upstreams.flatMap(({ name, tls }) =>
+    tls !== undefined && names.has(name) ? [[name, tls] as const] : [],
+  )
+  return new Map(found)
+}
+
+const namesOf = (teams: readonly { readonly path: string }[]): readonly string[] =>
+  teams.map(({ path }) => teamNameOf(path))
 
 function countStates({ served, unserved }: Chosen): Combined['states'] {
   const previous = served.filter(({ isPrevious }) => isPrevious).length

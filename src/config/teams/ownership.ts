@@ -1,8 +1,8 @@
-import { covers, isWithin, parsePattern, type Pattern } from '../../downstream/router.ts'
+import { covers, isWithin, parsePattern, type Pattern } from '../../downstream/pattern.ts'
 import type { Settings } from '../schema.ts'
 import { type Issue, issueAt } from '../yaml/issue.ts'
 
-/** What a team's file says that it owns. */
+/** The prefix and the host that a team's file claims. */
 export interface Claim {
   readonly prefix?: string | undefined
   readonly host?: string | undefined

@@ -1,23 +1,34 @@
 import { type ReadFile, stampBeforeRead } from '../file-stamp.ts'
-import { readTeamText } from '../text.ts'
+import { readTeamText, reason } from '../text.ts'
 import { asList } from '../../runtime/json.ts'
 import type { Texts } from '../texts.ts'
-import { ConfigError, type Issue } from '../yaml/issue.ts'
+import { ConfigError, type Issue, issueAt } from '../yaml/issue.ts'
 import { type Env, substitute } from '../yaml/source.ts'
 import { findFiles, shownPath } from './glob.ts'
 import type { ReadTeam } from './team-file.ts'
 
+/** Matches line feeds and other control characters, with which a name would look like two lines. */
+const CONTROL = /\p{Cc}/u
+const CONTROLS = /\p{Cc}/gu
+const WRONG_NAME = 'has a line feed or another control character in its name; rename the file'
+
 /**
  * Reads the files that `include` matches. A file that cannot be read has a problem, and no text.
- * `stamps` are those of the files, and of the folders that were listed.
+ * `stamps` are those of the files, and of the folders that were listed. A folder that cannot be read is
+ * a mistake: its teams must not end as if their files were removed.
  */
 export async function readTeams(globs: readonly string[], mainFile: string) {
-  const { files, folders, unmatched } = findFiles(shownPath('.', mainFile), globs)
+  const { files, folders, unmatched, unread } = findFiles(shownPath('.', mainFile), globs)
   const stamps: ReadFile[] = [...folders]
   const teams: ReadTeam[] = []
   for (const path of files) {
     const file = shownPath(path, mainFile)
     stamps.push(stampBeforeRead(file))
+    if (CONTROL.test(path)) {
+      const where = file.replaceAll(CONTROLS, '\ufffd')
+      teams.push({ path, text: '', problem: { where, path: '', message: WRONG_NAME } })
+      continue
+    }
     try {
       teams.push({ path, text: await readTeamText(file) })
     } catch (error) {
@@ -25,7 +36,14 @@ export async function readTeams(globs: readonly string[], mainFile: string) {
       teams.push({ path, text: '', problem: error.problems[0] })
     }
   }
-  return { teams, stamps, warnings: unmatched.map((glob) => unmatchedWarning(glob)) }
+  return {
+    teams,
+    stamps,
+    warnings: unmatched.map((glob) => unmatchedWarning(glob)),
+    mistakes: unread.map(({ folder, error }) =>
+      issueAt(['include'], `matches files in ${folder}, which ${reason(error)}`),
+    ),
+  }
 }
 
 const unmatchedWarning = (glob: string): Issue => ({

@@ -1,18 +1,20 @@
 import { dirname, resolve } from 'node:path'
-import { type Pattern, parsePattern } from '../../downstream/router.ts'
+import { type Pattern, parsePattern } from '../../downstream/pattern.ts'
 import { type Parameters, secretParts } from '../../policy/parameter-kinds.ts'
 import { partOf } from '../../policy/words.ts'
 import type { Settings, TeamSettings } from '../schema.ts'
+import { type Cost, isReserve } from '../sections/costs.ts'
+import { folderOf } from './own-files.ts'
 
 type Route = TeamSettings['routes'][number]
 type Upstream = TeamSettings['upstreams'][number]
 
-/** What a team adds to the settings of the main file. */
+/** Settings that a team adds to those of the main file. */
 export type Addition = Pick<Settings, 'routes' | 'limits' | 'upstreams'>
 
 /**
  * Returns the routes, limits and upstreams of a team as those of the whole configuration. The names
- * of its own limits and upstreams, which no other file can have, begin with the team's name:
+ * of its own limits, upstreams and routes, which no other file can have, begin with the team's name:
  * `payments/requests`. Other names are those of the main file.
  */
 export function scoped(settings: TeamSettings, team: string, file: string, main: Settings): Addition {
@@ -26,6 +28,7 @@ export function scoped(settings: TeamSettings, team: string, file: string, main:
       ...onHost(route, settings.host),
       limits: route.limits.map(limitName),
       ...(route.upstream !== undefined && { upstream: upstreamName(route.upstream) }),
+      ...(route.name !== undefined && { name: `${team}/${route.name}` }),
       ...(route.cost !== undefined && { cost: renamedCost(route.cost, limitName) }),
       team,
       parameters,
@@ -39,14 +42,15 @@ export function scoped(settings: TeamSettings, team: string, file: string, main:
     upstreams: settings.upstreams.map((one) => ({
       ...one,
       name: upstreamName(one.name),
+      folder: folderOf(resolve(file)),
       tls: one.tls && resolvedFiles(one.tls, dirname(resolve(file))),
     })),
   }
 }
 
 /**
- * Returns the rules of both files: the kinds of the team replace those of the main file, which alone
- * says what is a secret.
+ * Returns the rules of both files: the kinds of the team replace those of the main file. Only the main
+ * file says what is a secret.
  */
 function withOwnKinds(shared: Parameters, own: Parameters): Parameters {
   const secrets = secretParts(shared)
@@ -65,8 +69,8 @@ function onHost(route: Route, host: string | undefined): Route {
   return { ...route, ...(parsePattern(match) as Pattern), match }
 }
 
-function renamedCost(cost: NonNullable<Route['cost']>, nameOf: (name: string) => string) {
-  if (typeof cost === 'number') return cost
+function renamedCost(cost: Cost, nameOf: (name: string) => string): Cost {
+  if (typeof cost === 'number' || isReserve(cost)) return cost
   return Object.fromEntries(Object.entries(cost).map(([name, points]) => [nameOf(name), points]))
 }
 

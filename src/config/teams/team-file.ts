@@ -1,14 +1,18 @@
-import { basename, extname } from 'node:path'
-import type { Pattern } from '../../downstream/router.ts'
+import type { Pattern } from '../../downstream/pattern.ts'
 import type { JsonObject } from '../../runtime/json.ts'
 import { unusedParameters } from '../checks.ts'
+import { type Unknown, withStandIns } from '../offline.ts'
+import { parseSettings } from '../parse.ts'
 import { teamSection } from '../sections/team.ts'
-import { type DefinedNames, undefinedNames } from '../undefined-names.ts'
+import { type DefinedNames, namesIn, undefinedNames } from '../undefined-names.ts'
 import { type Settings, settings, type TeamSettings } from '../schema.ts'
-import { ConfigError, type Issue, issueAt, type LocatedIssue, mistakesOf } from '../yaml/issue.ts'
+import { ConfigError, type Issue, issueAt, type LocatedIssue } from '../yaml/issue.ts'
 import type { TeamText } from '../texts.ts'
-import { type Env, mapTexts, readSource, substitute } from '../yaml/source.ts'
+import { type Env, readSource } from '../yaml/source.ts'
 import { shownPath } from './glob.ts'
+import { foreignFiles } from './own-files.ts'
+import { teamNameOf } from './team.ts'
+import { withOwnVariables } from './variables.ts'
 import { type Claim, claimIssues, ownedBy, strayRoutes, writeClaim } from './ownership.ts'
 
 /** The text of a team's file, or why it could not be read. */
@@ -26,20 +30,26 @@ export interface TeamFile extends TeamText {
   readonly written: JsonObject | undefined
   /** Undefined if the file has mistakes. */
   readonly settings: TeamSettings | undefined
-  /** What it owns, also of a file with mistakes elsewhere; undefined if that cannot be read. */
+  /** Claims of the file, also of one with mistakes elsewhere; undefined if that cannot be read. */
   readonly owner: { readonly owned: Pattern; readonly match: string } | undefined
   readonly problems: readonly LocatedIssue[]
+  /** Variables and files that it names and that are not here, with `offline`. */
+  readonly notes: readonly LocatedIssue[]
   locate(issues: readonly Issue[]): readonly LocatedIssue[]
 }
 
-/** What the main file determines for teams. */
+/** Settings of the main file that apply to teams. */
 export interface MainFile {
-  /** As given. */
+  /** The path as given. */
   readonly file: string
   readonly settings: Settings
   /** Its keys as written, for the names of limits and upstreams. */
   readonly written: DefinedNames
   readonly env: Env
+  /** True if variables that are not set are notes, no mistakes. */
+  readonly offline: boolean
+  /** The names of all teams that have a file. */
+  readonly teams: readonly string[]
   locate(issues: readonly Issue[]): readonly LocatedIssue[]
 }
 
@@ -48,15 +58,17 @@ const GLOBAL_KEYS: ReadonlySet<string> = new Set(
   Object.keys(settings.in.shape).filter((key) => !(key in teamSection.in.shape)),
 )
 
-/** Returns the name of a team, by the path of its file. */
-export const teamNameOf = (path: string): string => basename(path, extname(path))
-
 /** Reads a version of a team's file, and checks it by itself and against the main file. */
 export function readTeamFile({ path, text, problem }: ReadTeam, main: MainFile): TeamFile {
   const name = teamNameOf(path)
   const file = shownPath(path, main.file)
   const unread = { path, text, name, file, written: undefined, settings: undefined, owner: undefined }
-  const fail = (problems: readonly LocatedIssue[]): TeamFile => ({ ...unread, problems, locate: () => [] })
+  const fail = (problems: readonly LocatedIssue[]): TeamFile => ({
+    ...unread,
+    problems,
+    notes: [],
+    locate: () => [],
+  })
   if (problem !== undefined) return fail([problem])
   if (!/^[a-z][a-z0-9_-]*$/.test(name)) {
     const message = `the file gives the team its name, and "${name}" is not one; write lower-case letters, digits, "-" and "_", a letter first`
@@ -70,20 +82,28 @@ export function readTeamFile({ path, text, problem }: ReadTeam, main: MainFile):
     throw error
   }
   const mistakes: Issue[] = []
-  const written = withOwnVariables(source.value, name, main.env, mistakes)
-  const parsed = teamSection.safeParse(written)
+  const unknown: Unknown[] = []
+  const texts = withOwnVariables(source.value, name, main, { mistakes, unknown })
+  const notes = main.offline ? unknown : []
+  if (!main.offline) mistakes.push(...unknown)
+  const names = [...namesIn(texts), ...namesIn(main.written)]
+  const written = withStandIns(texts, notes, names, (filled) => [
+    ...parseSettings(teamSection, filled).mistakes,
+    ...undefinedNames(filled, main.written),
+  ])
+  const { data, mistakes: ofSchema } = parseSettings(teamSection, written)
   const claim = claimOf(written)
-  if (!parsed.success)
-    mistakes.push(...parsed.error.issues.flatMap((issue) => mistakesOf(issue)).map(explained))
-  else if (mistakes.length === 0) mistakes.push(...ownIssues(parsed.data, main.settings))
+  mistakes.push(...ofSchema.map(explained))
+  if (data !== undefined && mistakes.length === 0) mistakes.push(...ownIssues(data, name, main.settings))
   mistakes.push(...undefinedNames(written, main.written))
   const owned = claim && ownedBy(claim, main.settings.listen.hosts)
   return {
     ...unread,
     written,
-    settings: mistakes.length === 0 ? parsed.data : undefined,
+    settings: mistakes.length === 0 ? data : undefined,
     owner: owned && { owned, match: writeClaim(claim) },
     problems: source.locate(mistakes),
+    notes: source.locate(notes),
     locate: source.locate,
   }
 }
@@ -106,37 +126,10 @@ function claimOf({ prefix, host }: JsonObject): Claim | undefined {
   return claim.prefix === undefined && claim.host === undefined ? undefined : claim
 }
 
-const beginOfVariables = (team: string): string => `${team.toUpperCase().replaceAll('-', '_')}_`
-
-/** Returns the variables that the file of a team may read. */
-export function variablesOf(team: string, env: Env): Env {
-  const begin = beginOfVariables(team)
-  return Object.fromEntries(Object.entries(env).filter(([name]) => name.startsWith(begin)))
-}
-
-/**
- * Substitutes variables of the environment. A team reads only those that begin with its name: others
- * may hold secrets of the gateway, which its texts and addresses would give away.
- */
-function withOwnVariables(value: JsonObject, team: string, env: Env, mistakes: Issue[]): JsonObject {
-  const begin = beginOfVariables(team)
-  const own = variablesOf(team, env)
-  return mapTexts(value, (written, path) =>
-    substitute(written, own, (message) => {
-      const [, name] = /variable (\w+);/.exec(message) ?? []
-      const isForeign = name !== undefined && !name.startsWith(begin)
-      if (isForeign)
-        mistakes.push(
-          issueAt(path, `may not read the variable ${name}; those of this file begin with ${begin}`),
-        )
-      else mistakes.push(issueAt(path, message))
-    }),
-  )
-}
-
 /** Yields the mistakes of a valid file that involve several of its keys, or the main file. */
-function* ownIssues(team: TeamSettings, main: Settings): Generator<Issue> {
+function* ownIssues(team: TeamSettings, name: string, main: Settings): Generator<Issue> {
   const { routes, parameters } = team
+  yield* foreignFiles(team, name)
   yield* claimIssues(main, team)
   yield* strayRoutes(routes, team)
   yield* unusedParameters({ ...team, parameters, limits: [...main.limits, ...team.limits] })

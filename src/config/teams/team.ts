@@ -1,4 +1,6 @@
-import { type Owner, parsePattern, type Pattern } from '../../downstream/router.ts'
+import { basename, extname } from 'node:path'
+import { parsePattern, type Pattern } from '../../downstream/pattern.ts'
+import type { Owner } from '../../downstream/router.ts'
 import type { ServedRoute } from '../resource-route.ts'
 
 /** The state of a team's file. `previous`: it has mistakes, and its last valid version is in force. */
@@ -12,6 +14,9 @@ export interface Team extends Owner {
   /** The pattern of what it owns, such as `/payments/*`. */
   readonly match: string
 }
+
+/** Returns the name of a team, by the path of its file. */
+export const teamNameOf = (path: string): string => basename(path, extname(path))
 
 /** Returns the route of everything that a team owns whose file has no valid version: a 503. */
 export function unavailableRoute({ match, name }: Team): ServedRoute {

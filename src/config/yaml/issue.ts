@@ -40,9 +40,15 @@ export class ConfigError extends Error {
   }
 }
 
-/** Formats a mistake as `sluice.yaml:3:9: admin.port: message`. */
+/** Matches line feeds and other control characters, which names of files may have. */
+const CONTROLS = /\p{Cc}/gu
+
+/** Formats a mistake as `sluice.yaml:3:9: admin.port: message`, always in one line. */
 export const problemLine = ({ where, path, message }: LocatedIssue): string =>
-  [where, path, message].filter(Boolean).join(': ')
+  [where, path, message]
+    .filter(Boolean)
+    .join(': ')
+    .replaceAll(CONTROLS, (control) => JSON.stringify(control).slice(1, -1))
 
 /**
  * Converts an issue of zod: one mistake for each unknown key, and for a union those of the intended
@@ -59,10 +65,17 @@ export function mistakesOf(issue: z.core.$ZodIssue, parent: Path = []): readonly
     const intended = issue.errors.filter((issues) =>
       issues.every(({ code, path }) => path.length > 0 || !/^invalid_(?:type|value)$/.test(code)),
     )
-    if (intended.length === 1) return intended[0]!.flatMap((inner) => mistakesOf(inner, path))
+    // If there are several mappings: the one that may have all the keys.
+    const fitting = intended.filter((issues) => !issues.some(isOfKeys))
+    const [one, ...others] = intended.length === 1 ? intended : fitting
+    if (one !== undefined && others.length === 0) return one.flatMap((inner) => mistakesOf(inner, path))
   }
   return [{ path, message, key: issue.code === 'custom' && issue.params?.['key'] === true }]
 }
+
+/** True for an issue about the keys of the mapping itself. */
+const isOfKeys = ({ code, path }: z.core.$ZodIssue): boolean =>
+  (code === 'unrecognized_keys' && path.length === 0) || (code === 'invalid_key' && path.length === 1)
 
 /**
  * Formats a path, such as `routes[2].upstream`. `wordsOnly` omits other keys: an unknown one may be
@@ -105,8 +118,11 @@ export function mustBeMapping(keys: readonly string[]) {
 
 function unknownKey(key: string, defined: string): string {
   const keys = defined.split(' ')
+  if (INVISIBLE.test(key)) return `unknown key; ${REPLACE_INVISIBLE}`
   const similar = nearest(key, keys)
   if (similar !== undefined) return `unknown key; did you mean "${similar}"?`
+  // Unquoted in a flow mapping, a comma ends the value, and the rest of it is a key.
+  if (/[\s/]/.test(key)) return 'unknown key; write "key: value", or quote the value before it'
   return `unknown key; write ${keys.length === 1 ? `"${defined}"` : `one of ${keys.join(', ')}`}`
 }
 
@@ -114,7 +130,17 @@ function unknownKey(key: string, defined: string): string {
 export const oneOf = (words: readonly string[]): string =>
   words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`
 
+/** Matches blanks and characters of no width that YAML takes for letters: they come with text of web pages and chats. */
+const INVISIBLE = /[\u00a0\u2000-\u200d\u202f\u2060\u3000\ufeff]/
+const REPLACE_INVISIBLE = 'YAML takes a blank in it for a letter, such as U+00A0; write an ordinary one'
+/** Matches such a character where a blank belongs: before a key, or after its colon. */
+const INVISIBLE_BLANK = new RegExp(`(?:^[ -]*|:)(?=${INVISIBLE.source})`, 'm')
+
 const YAML_ERRORS: Readonly<Record<string, string>> = {
+  BAD_ALIAS: 'an alias (*) or an anchor (&) needs a name; quote a value that begins with "*" or "&"',
+  BAD_DIRECTIVE: 'a line that begins with "%" has a meaning of its own in YAML; remove it',
+  BAD_DQ_ESCAPE: 'in double quotes, "\\" begins an escape, and this is none; use single quotes',
+  MULTILINE_IMPLICIT_KEY: 'a line without ": "; write "key: value", with a blank after the colon',
   MULTIPLE_DOCS: 'a second document starts here; remove the "---"',
   NON_STRING_KEY: 'contains a key that is not a word; write a plain word',
   RESOURCE_EXHAUSTION: 'the nesting is too deep; remove some levels',
@@ -122,8 +148,16 @@ const YAML_ERRORS: Readonly<Record<string, string>> = {
   TAG_RESOLVE_FAILED: 'a tag (!name) has no meaning here; remove it',
 }
 
+/** Returns an error of the YAML parser as an issue, at its cause if that is an invisible character. */
+export function yamlIssue(error: YAMLError, text: string): Issue {
+  const found = INVISIBLE_BLANK.exec(text)
+  if (found === null) return { path: [], message: describeYamlError(error, text), offset: error.pos[0] }
+  const message = 'YAML takes this blank for a letter, such as U+00A0; write an ordinary one'
+  return { path: [], message, offset: found.index + found[0].length }
+}
+
 /** Rewrites an error of the YAML parser without the text after the colon, which may be a secret. */
-export function describeYamlError({ code, message, pos }: YAMLError, text: string): string {
+function describeYamlError({ code, message, pos }: YAMLError, text: string): string {
   const [line] = text.slice(text.lastIndexOf('\n', pos[0] - 1) + 1).split('\n', 1) as [string]
   const description = YAML_ERRORS[code]
   if (description !== undefined) return description

@@ -1,8 +1,9 @@
-import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml'
-import type { Document, Node, Scalar } from 'yaml'
 import { isObject } from '../../runtime/json.ts'
 import { toError } from '../../runtime/to-error.ts'
-import { ConfigError, describeYamlError, type Issue, type Path, writePath } from './issue.ts'
+import { findOffset, MAX_ALIAS_COUNT, mistakesIn, parseYaml, valueOf } from './document.ts'
+import { createLines } from './lines.ts'
+import { readParts } from './parts.ts'
+import { ConfigError, type Issue, type Path, writePath, yamlIssue } from './issue.ts'
 
 /** The environment: values of the variables `${NAME}`. */
 export type Env = Readonly<Record<string, string | undefined>>
@@ -14,19 +15,37 @@ export type Env = Readonly<Record<string, string | undefined>>
 const MAX_DEPTH = 1000
 
 /**
- * Maximum nodes that the aliases of one anchor stand for: its uses times the aliases within it. The
- * default of 100 refuses files that use an anchor for each of 100 routes.
- */
-const MAX_ALIAS_COUNT = 1_000_000
-
-/**
  * Reads one YAML document with a mapping, and leaves variables of the environment as written.
  * Throws a ConfigError.
  */
-export function readSource(source: string, file: string) {
+export const readSource = (source: string, file: string) =>
+  readDocument(source, file, isObject, { form: 'a mapping', remedy: '"sluice init" writes one' })
+
+const isList = (value: unknown): value is readonly unknown[] => Array.isArray(value)
+
+/**
+ * Reads one YAML document with a list. Throws a ConfigError, which shows no other keys than `words`;
+ * `remedy` says how to get a valid file.
+ */
+export const readListSource = (source: string, file: string, remedy: string, words: ReadonlySet<string>) =>
+  readDocument(source, file, isList, { form: 'a list', remedy, words })
+
+/** Reads one YAML document of a form. Throws a ConfigError. */
+function readDocument<T>(
+  source: string,
+  file: string,
+  isOfForm: (value: unknown) => value is T,
+  {
+    form,
+    remedy,
+    words,
+  }: { readonly form: string; readonly remedy: string; readonly words?: ReadonlySet<string> },
+) {
   const text = source.replace(/^\uFEFF/, '')
-  const lineCounter = new LineCounter()
+  const lines = createLines(text)
   const fail = (message: string, offset = 0) => new ConfigError(locate([{ path: [], message, offset }]))
+  /** Returns the offset of an issue; undefined until the text is parsed. */
+  let offsetOf: ((issue: Issue) => number) | undefined
 
   /**
    * Sorts mistakes by position and keeps the first of each path, since the others follow from it.
@@ -42,37 +61,35 @@ export function readSource(source: string, file: string) {
     }
     return mistakes
       .filter(isFirstOfPath)
-      .map((issue) => ({ ...issue, offset: issue.offset ?? findOffset(document, issue) }))
+      .map((issue) => ({ ...issue, offset: issue.offset ?? offsetOf?.(issue) ?? 0 }))
       .toSorted((a, b) => a.offset - b.offset)
       .map(({ path, message, offset }) => {
         const flag = flagOf?.(path)
         if (flag !== undefined) return { where: flag, path: '', message }
-        const { line, col } = lineCounter.linePos(offset)
-        const where = `${file === '-' ? 'stdin' : file}:${Math.max(line, 1)}:${Math.max(col, 1)}`
-        return { where, path: writePath(path, /^(?:unknown|duplicate) key/.test(message)), message }
+        const where = `${file === '-' ? 'stdin' : file}:${lines.position(offset)}`
+        const shown = path.filter(
+          (step) => typeof step === 'number' || words === undefined || words.has(step),
+        )
+        return { where, path: writePath(shown, /^(?:unknown|duplicate) key/.test(message)), message }
       })
   }
 
   if (isTooDeep(text)) throw fail('the brackets of the file nest too deeply; remove some')
-  const document = parseDocument(text, {
-    // The core schema, even if the file requests another.
-    schema: 'core',
-    merge: true,
-    stringKeys: true,
-    // `mistakesIn` finds duplicates; the parser compares each key with each other.
-    uniqueKeys: false,
-    prettyErrors: false,
-    logLevel: 'error',
-    lineCounter,
-  })
+  const parts = readParts(text)
+  if (parts !== undefined && isOfForm(parts.value)) {
+    offsetOf = parts.offsetOf
+    return { value: parts.value, locate }
+  }
+  const document = parseYaml(text)
+  offsetOf = (issue) => findOffset(document, issue)
   // Others often follow from the first.
   const [error] = [...document.errors, ...document.warnings]
-  if (error !== undefined) throw fail(describeYamlError(error, text), error.pos[0])
+  if (error !== undefined) throw new ConfigError(locate([yamlIssue(error, text)]))
   const mistakes = mistakesIn(document.contents)
   if (mistakes.length > 0) throw new ConfigError(locate(mistakes))
   try {
-    const value: unknown = document.toJS({ maxAliasCount: MAX_ALIAS_COUNT })
-    if (isObject(value)) return { value, locate }
+    const value = valueOf(document)
+    if (isOfForm(value)) return { value, locate }
   } catch (error) {
     const { message } = toError(error)
     if (message.startsWith('Excessive alias count'))
@@ -81,8 +98,8 @@ export function readSource(source: string, file: string) {
       )
     throw fail(`the file cannot be read: ${message}`)
   }
-  if (document.contents === null) throw fail('the file is empty; "sluice init" writes one')
-  throw fail('the file must be a mapping; "sluice init" writes one')
+  if (document.contents === null) throw fail(`the file is empty; ${remedy}`)
+  throw fail(`the file must be ${form}; ${remedy}`)
 }
 
 function isTooDeep(text: string): boolean {
@@ -94,66 +111,17 @@ function isTooDeep(text: string): boolean {
   return false
 }
 
+/** Replaces the texts in a value. What has no other text is returned itself: 100,000 clients are not copied. */
 export function mapTexts<T>(value: T, replace: (text: string, path: Path) => string, path: Path = []): T {
   const map = (inner: unknown, step: string | number) => mapTexts(inner, replace, [...path, step])
   if (typeof value === 'string') return replace(value, path) as T
-  if (Array.isArray(value)) return value.map(map) as T
+  if (Array.isArray(value)) {
+    const mapped = value.map(map)
+    return (mapped.every((item, i) => item === value[i]) ? value : mapped) as T
+  }
   if (!isObject(value)) return value
-  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, map(inner, key)])) as T
-}
-
-/**
- * Returns the offset of a path's value or key, or of the innermost node around it; within an alias,
- * that in its anchor.
- */
-function findOffset(document: Document.Parsed, { path, key: atKey = false }: Issue): number {
-  let key: Node | undefined
-  let value: Node | null | undefined = document.contents
-  for (const step of path) {
-    const inner: unknown = isAlias(value) ? value.resolve(document) : value
-    const map = isMap<Scalar, Node | null>(inner) ? inner.items : []
-    // A key that was merged in is not found.
-    const pair = map.find(({ key }) => key.value === step)
-    const next = isSeq<Node>(inner) ? inner.items[Number(step)] : pair?.value
-    if (next === undefined) return (key ?? value)?.range?.[0] ?? 0
-    key = pair?.key
-    value = next
-  }
-  const isBlank = value === null || (isScalar(value) && value.range?.[0] === value.range?.[1])
-  return ((atKey || isBlank ? key : undefined) ?? value)?.range?.[0] ?? 0
-}
-
-/** Returns the mistakes that the parser accepts: duplicate keys, and aliases without an anchor. */
-function mistakesIn(root: Node | null): readonly Issue[] {
-  const mistakes: Issue[] = []
-  /**
-   * The names of the anchors whose values are complete: within its own value, an anchor has none.
-   */
-  const anchors = new Set<string>()
-  const report = (path: Path, message: string, { range }: Node): void =>
-    void mistakes.push({ path, message, offset: range![0] })
-
-  function visit(node: Node | null, path: Path): void {
-    if (isAlias(node)) {
-      if (!anchors.has(node.source))
-        report(path, 'is an alias without an anchor before it; quote a value that begins with "*"', node)
-    } else if (isMap<Scalar<string>, Node | null>(node)) {
-      const keys = new Set<string>()
-      for (const { key, value } of node.items) {
-        const inner = [...path, key.value]
-        if (key.anchor !== undefined) anchors.add(key.anchor)
-        // JavaScript treats the key specially, and zod's records skip it.
-        if (key.value === '__proto__') report(inner, 'unknown key; remove it', key)
-        if (keys.has(key.value) && key.value !== '<<')
-          report(inner, 'duplicate key; remove one of the two', key)
-        keys.add(key.value)
-        visit(value, inner)
-      }
-    } else if (isSeq<Node>(node)) node.items.forEach((item, i) => visit(item, [...path, i]))
-    if (node?.anchor !== undefined) anchors.add(node.anchor)
-  }
-  visit(root, [])
-  return mistakes
+  const mapped = Object.entries(value).map(([key, inner]) => [key, map(inner, key)] as const)
+  return (mapped.every(([key, inner]) => inner === value[key]) ? value : Object.fromEntries(mapped)) as T
 }
 
 const VARIABLE = /\$\$\{|\$\{([^}]*)(\}?)/g
@@ -163,10 +131,15 @@ const INSIDE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
 
 /**
  * Substitutes `${NAME}` and `${NAME:-default}`, where an empty variable counts as unset; `$${`
- * becomes `${`. Leaves mistakes as written, of which one is `$NAME` as the whole value: a password of
- * this form is read from a variable or a file.
+ * becomes `${`. Leaves mistakes as written. One of them is `$NAME` as the whole value: a password of
+ * this form is read from a variable or a file. `report` also gets the name of a variable that is not
+ * set.
  */
-export function substitute(source: string, env: Env, report?: (message: string) => void): string {
+export function substitute(
+  source: string,
+  env: Env,
+  report?: (message: string, unset?: string) => void,
+): string {
   if (UNBRACED.test(source)) report?.('is a variable without braces; write ${NAME}')
   return source.replace(VARIABLE, (all, inside: string | undefined, end: string) => {
     if (inside === undefined) return '${'
@@ -175,7 +148,7 @@ export function substitute(source: string, env: Env, report?: (message: string) 
     const isMalformed = name === undefined || end === '' || otherwise?.includes('${') === true
     if (isMalformed) report?.('is malformed; write ${NAME} or ${NAME:-default}, or $${ for "${"')
     else if (value !== undefined) return value
-    else report?.(`needs the environment variable ${name}; set it, or a default`)
+    else report?.(`needs the environment variable ${name}; set it, or a default`, name)
     return all
   })
 }

@@ -62,6 +62,8 @@ export async function drain(server: Server, withinMs: number, idleMs = 0): Promi
   }, withinMs)
   closeIdle()
   await closed
+  // Ends Node's timer that checks connections, which would keep the server in memory.
+  server.close()
   // Aborted requests still write their log lines, at the end of an iteration.
   for (let i = 0; i < MAX_ITERATIONS && requests() > 0; i++) await nextIteration()
   await nextIteration()

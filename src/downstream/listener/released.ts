@@ -34,7 +34,7 @@ function endToo(this: Socket): void {
 
 /**
  * Returns the response to a handshake. Until `readReleased`, the bytes behind it wait. Any response
- * that ends closes the socket, and those bytes are dropped: only a WebSocket lives on.
+ * that ends closes the socket, and those bytes are dropped: only a WebSocket keeps it open.
  */
 export function respondReleased(
   request: IncomingMessage,

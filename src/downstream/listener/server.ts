@@ -8,12 +8,18 @@ import { abortBody, bodyRefusal } from '../body.ts'
 import { loads } from './drain.ts'
 import { inheritHeader } from './proxied.ts'
 import { createPipelining, type Serve } from './pipelining.ts'
-import { METHODS } from '../router.ts'
+import { METHODS } from '../pattern.ts'
 import { isHandshake } from '../websocket.ts'
 import { holdReleased, respondReleased, superviseReleased } from './released.ts'
 import { abortSlowUploads } from './slow-uploads.ts'
-import { type ConnectionPolicy, resetSlowReaders, type SocketBounds } from './sockets.ts'
-import { boundSockets, endWithStatus, lingerOnClose } from './sockets.ts'
+import {
+  boundSockets,
+  type ConnectionPolicy,
+  endWithStatus,
+  lingerOnClose,
+  resetSlowReaders,
+  type SocketBounds,
+} from './sockets.ts'
 import { type ListenerTls, tlsOptions } from './tls.ts'
 
 /** Bounds of the callers' listener, in milliseconds and bytes. */
@@ -53,20 +59,7 @@ const MAX_FIELDS = 200
  * only valid requests reach `serve`.
  */
 export function createListener(serve: Serve, bounds: Bounds, events: ListenerEvents, tls?: ListenerTls) {
-  const options = {
-    maxHeaderSize: bounds.maxHeaderSize,
-    headersTimeout: bounds.headersTimeoutMs,
-    // `abortSlowUploads` applies to bodies: Node's timeout would cut honest uploads.
-    requestTimeout: 0,
-    keepAliveTimeout: bounds.keepAliveTimeoutMs,
-    handshakeTimeout: bounds.headersTimeoutMs,
-    connectionsCheckingInterval: 1000,
-    // `parseTarget` refuses a missing Host field.
-    requireHostHeader: false,
-    noDelay: true,
-    // Overrides `--insecure-http-parser`.
-    insecureHTTPParser: false,
-  }
+  const options = optionsOf(bounds)
   const server = tls ? createSecureServer({ ...options, ...tlsOptions(tls) }) : createServer(options)
   // Node silently drops fields beyond this count. One more than is accepted shows that there are too many.
   server.maxHeadersCount = MAX_FIELDS + 1
@@ -86,11 +79,15 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
   const sockets = boundSockets(server, bounds, events)
   loads.set(server, { sockets, requests: pipelining.requests })
   const { requestTimeoutMs } = bounds
-  resetSlowReaders(sockets, bounds.slowReaderMs ?? Math.max(requestTimeoutMs, SLOW_READER_MS))
+  const slowReaderMs = bounds.slowReaderMs ?? Math.max(requestTimeoutMs, SLOW_READER_MS)
   const slowUploadMs = bounds.slowUploadMs ?? Math.max(requestTimeoutMs, SLOW_UPLOAD_MS)
-  abortSlowUploads(sockets, requestTimeoutMs, slowUploadMs)
+  const timers = [
+    resetSlowReaders(sockets, slowReaderMs),
+    abortSlowUploads(sockets, requestTimeoutMs, slowUploadMs),
+  ]
+  server.once('close', () => timers.forEach(clearInterval))
 
-  server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
+  function onSocket(socket: Socket): void {
     inheritHeader(socket)
     // Reading the address makes Node keep it; it is undefined if the peer has reset the socket already.
     if (socket.remoteAddress === undefined) {
@@ -102,34 +99,41 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     // A TLS socket wraps the socket that `boundSockets` added.
     sockets.add(socket)
     socket.once('close', () => sockets.delete(socket))
-  })
-  // RFC 9110 section 10.1.1 allows a server to ignore an unknown expectation.
-  for (const event of ['request', 'checkContinue', 'checkExpectation'])
-    server.on(event, (request: IncomingMessage, response: ServerResponse) => {
-      const { rawHeaders, socket } = request
-      // RFC 6585 section 5.
-      if (rawHeaders.length > 2 * MAX_FIELDS)
-        return refuse(socket, 431, `more than ${MAX_FIELDS} header fields`)
-      // Node drops bytes after a request with Upgrade, so that the next one could start anywhere.
-      if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
-      pipelining.add(socket, (done) => serve(response, event === 'checkContinue', done))
-    })
-  server.on('upgrade', (request: IncomingMessage, socket: Socket, head: Buffer) => {
+  }
+
+  /** Refuses a request with too many fields (RFC 6585 section 5); returns false for another. */
+  function refuseFields({ rawHeaders, socket }: IncomingMessage): boolean {
+    if (rawHeaders.length <= 2 * MAX_FIELDS) return false
+    refuse(socket, 431, `more than ${MAX_FIELDS} header fields`)
+    return true
+  }
+
+  function onRequest(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void {
+    if (refuseFields(request)) return
+    // Node drops bytes after a request with Upgrade, so that the next one could start anywhere.
+    if (request.headers.upgrade !== undefined) response.shouldKeepAlive = false
+    pipelining.add(request.socket, (done) => serve(response, expectsContinue, done))
+  }
+
+  /** Serves the handshake of a WebSocket, with which Node releases the socket from its parser. */
+  function onUpgrade(request: IncomingMessage, socket: Socket, head: Buffer): void {
     superviseReleased(socket)
-    if (request.rawHeaders.length > 2 * MAX_FIELDS)
-      return refuse(socket, 431, `more than ${MAX_FIELDS} header fields`)
+    if (refuseFields(request)) return
     holdReleased(socket, head)
     const response = respondReleased(request, socket, requestTimeoutMs)
     pipelining.add(socket, (done) => {
       response.assignSocket(socket)
       serve(response, false, done)
     })
-  })
-  server.on('connect', (_: IncomingMessage, socket: Socket) => {
+  }
+
+  function onConnect(_: IncomingMessage, socket: Socket): void {
     superviseReleased(socket)
     refuse(socket, 405, 'CONNECT', `Allow: ${[...METHODS].join(', ')}\r\n`)
-  })
-  server.on('clientError', (error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket) => {
+  }
+
+  /** Ends a socket with a failed TLS handshake, with invalid HTTP, or that its caller has reset. */
+  function onClientError(error: NodeJS.ErrnoException & { rawPacket?: Buffer }, socket: Socket): void {
     const { code = error.message } = error
     if (!sockets.has(socket)) {
       const peer = peerOfHandshake(socket)
@@ -146,8 +150,35 @@ export function createListener(serve: Serve, bounds: Bounds, events: ListenerEve
     else if (code === 'ECONNRESET') socket.destroy()
     else if (request !== undefined) abortBody(request, refusal)
     else refuse(socket, refusal.status, code)
-  })
+  }
+
+  server.on(tls === undefined ? 'connection' : 'secureConnection', onSocket)
+  server.on('request', (request, response) => onRequest(request, response, false))
+  server.on('checkContinue', (request, response) => onRequest(request, response, true))
+  // RFC 9110 section 10.1.1 allows a server to ignore an unknown expectation.
+  server.on('checkExpectation', (request, response) => onRequest(request, response, false))
+  server.on('upgrade', onUpgrade)
+  server.on('connect', onConnect)
+  server.on('clientError', onClientError)
   return server
+}
+
+/** Returns the options of Node's server. */
+function optionsOf({ maxHeaderSize, headersTimeoutMs, keepAliveTimeoutMs }: Bounds) {
+  return {
+    maxHeaderSize,
+    headersTimeout: headersTimeoutMs,
+    // `abortSlowUploads` applies to bodies: Node's timeout would also cut uploads at a usual rate.
+    requestTimeout: 0,
+    keepAliveTimeout: keepAliveTimeoutMs,
+    handshakeTimeout: headersTimeoutMs,
+    connectionsCheckingInterval: 1000,
+    // `parseTarget` refuses a missing Host field.
+    requireHostHeader: false,
+    noDelay: true,
+    // Overrides `--insecure-http-parser`.
+    insecureHTTPParser: false,
+  }
 }
 
 /** Returns why OpenSSL did not accept a caller's certificate, such as `CERT_REVOKED`; Node.js reports only a reset. */

@@ -18,18 +18,18 @@ interface Upload {
 }
 
 /**
- * Refuses bodies of which no byte comes for `maxSilentMs`, and those whose average rate is below 4 kB
+ * Refuses bodies that send no byte for `maxSilentMs`, and those whose average rate is below 4 kB
  * a second after `slowAfterMs`. Time in which the gateway or its upstream does not read is not the
- * caller's: the socket is paused, or an earlier request of it has no response yet.
+ * caller's: the socket is paused, or an earlier request of it has no response yet. Returns its timer.
  */
 export function abortSlowUploads(
   sockets: ReadonlySet<Socket>,
   maxSilentMs: number,
   slowAfterMs: number,
-): void {
+): NodeJS.Timeout {
   const uploads = new WeakMap<IncomingMessage, Upload>()
   let sweptAt = performance.now()
-  setInterval(() => {
+  return setInterval(() => {
     const now = performance.now()
     // While this process was busy, bytes may have come that it has not read.
     const passedMs = Math.min(now - sweptAt, 2 * SWEEP_MS)

@@ -82,11 +82,11 @@ export function destroyWithReset(socket: Socket): void {
 
 /**
  * Resets sockets whose caller reads nothing of a response for `maxMs`, or up to a tenth longer. One
- * timer serves all.
+ * timer serves all; returns it.
  */
-export function resetSlowReaders(sockets: ReadonlySet<Socket>, maxMs: number): void {
+export function resetSlowReaders(sockets: ReadonlySet<Socket>, maxMs: number): NodeJS.Timeout {
   const unread = new WeakMap<ServerResponse, { readonly sent: number; readonly since: number }>()
-  setInterval(() => {
+  return setInterval(() => {
     const now = performance.now()
     for (const socket of sockets) {
       const response = responseOf(socket)

@@ -6,21 +6,18 @@ import { perGateway } from './part.ts'
 import { StoredCount } from './stored-count.ts'
 
 /**
- * The calls of a key that the store does not have: calls that the fallback admitted, and refunds.
+ * The calls of a key that the store does not have: those that the fallback admitted. Their states,
+ * which docs/architecture.md draws:
  *
- *     STORED   none
- *       |  the fallback admits a call, or a call is refunded
- *       v
- *     OWN      `#own` and `#back`: each question to the store has their number, which it adds to its own
- *       |  a turn of the hand-over sends them, as a merge with a number
- *       v
- *     SENT     `#sent`, which is under way; answered: STORED; OWN, if there are more meanwhile
- *       |  ^
- *       |  |   a turn of the hand-over sends the same merge again, which the store does only once
- *       v  |
- *     UNSURE   `#sent` had no answer: the store may have them
+ * - STORED: there are none.
+ * - OWN: `#own`. Each question to the store has their number, which the store adds to its own. A
+ *   call that ends is settled here. A turn of the hand-over sends them, as a merge with a number.
+ * - SENT: `#sent`, which is under way. Answered: STORED, or OWN if there are more meanwhile.
+ * - UNSURE: `#sent` had no answer, so the store may have them. A turn sends the same merge again,
+ *   which the store does only once.
  *
- * From OWN and UNSURE back to STORED, too, when all calls have left the window. A reset forgets the key, in any state.
+ * From OWN and UNSURE back to STORED, too, when all calls have left the window. A reset forgets the
+ * key, in any state.
  */
 interface SentMerge {
   readonly merge: Merge
@@ -29,29 +26,38 @@ interface SentMerge {
   isUnderWay: boolean
 }
 
-/** Own calls, and the points of all own calls before them. */
+/** Own calls, and the points of all own calls before them; both change when a call is settled. */
 interface KeptCalls extends OwnCall {
-  readonly before: number
+  calls: number
+  before: number
+}
+
+/** The own calls of a key, since there were any. */
+interface Own {
+  /** The quota under which they were last counted. */
+  quota: Quota
+  /** Milliseconds by which their instants are later than the calls. */
+  spreadMs: number
+  /** Oldest first. Those that began an access are of the key of its limit. */
+  readonly calls: KeptCalls[]
 }
 
 /** Maximum instants of a merge: more would keep Redis for more than 2 ms. */
 const MAX_MERGED = 1000
 
-/** Where the calls of a key are that the fallback admitted: see above. */
+const NONE: readonly KeptCalls[] = []
+
+/** State of the calls of a key that the fallback admitted: see above. */
 type HandOver = 'stored' | 'own' | 'sent' | 'unsure'
 
 /** A key as this gateway knows it: the key of a limit, a proof or an access. Instants are microseconds of the clock. */
 export class KeyState {
   readonly key: string
-  /** What the store counted at its last answer. */
+  /** The count of the store at its last answer. */
   readonly stored = new StoredCount()
 
   #sent: SentMerge | undefined
-  /**
-   * Own calls, oldest first, `#spreadMs` later than they were. Those that began an access are of the
-   * key of its limit.
-   */
-  #own: KeptCalls[] = []
+  #own: Own | undefined
   /**
    * The own calls that began an access, by its key, oldest first: with a token for each call, there
    * are as many as the limit allows.
@@ -59,28 +65,30 @@ export class KeyState {
   #ownOf: Map<string, KeptCalls[]> | undefined
   /** Points of all own calls, also of those that are no longer kept. */
   #total = 0
-  #spreadMs = 0
-  #quota: Quota | undefined
-  #back: Merge['back']
 
   constructor(key: string) {
     this.key = key
   }
 
-  /** The quota under which own calls were last counted, or refunded; undefined if there were none. */
+  /** The quota under which own calls were last counted; undefined if there were none. */
   get quota(): Quota | undefined {
-    return this.#quota
+    return this.#own?.quota
   }
 
   /** Milliseconds by which the instants of own calls are later than the calls. */
   get spreadMs(): number {
-    return this.#spreadMs
+    return this.#own?.spreadMs ?? 0
   }
 
-  /** Where the calls are that the fallback admitted. */
+  /** Returns the state of the calls that the fallback admitted. */
   get #state(): HandOver {
     if (this.#sent !== undefined) return this.#sent.isUnderWay ? 'sent' : 'unsure'
-    return this.#own.length > 0 || this.#back !== undefined ? 'own' : 'stored'
+    return this.#own !== undefined && this.#own.calls.length > 0 ? 'own' : 'stored'
+  }
+
+  /** True while a merge is under way, or had no answer: the store may not have its calls yet. */
+  isMerging(): boolean {
+    return this.#sent !== undefined
   }
 
   /**
@@ -113,12 +121,13 @@ export class KeyState {
         else calls += own.calls
       }
     if (calls + sent === 0) return undefined
-    return { calls, sent, number: this.#sent?.merge.number ?? 0, spreadMs: this.#spreadMs }
+    return { calls, sent, number: this.#sent?.merge.number ?? 0, spreadMs: this.spreadMs }
   }
 
   /** Returns the first own calls after a local instant. */
   #firstAfter(horizonUs: number): KeptCalls | undefined {
-    return this.#own[search(0, this.#own.length, (i) => this.#own[i]!.atUs > horizonUs)]
+    const calls = this.#own?.calls ?? NONE
+    return calls[search(0, calls.length, (i) => calls[i]!.atUs > horizonUs)]
   }
 
   /** Counts a call of this gateway under a quota. */
@@ -126,27 +135,28 @@ export class KeyState {
     const { windowMs, cost = 1, access } = quota
     // For the longest possible period: the server's clock may be set back to the one before.
     const goneUs = nowUs - windowMs * 1000
-    while (this.#own.length > 0 && this.#own[0]!.atUs <= goneUs) this.#forget(this.#own.shift()!)
+    const own = (this.#own ??= { quota, spreadMs, calls: [] })
+    const { calls } = own
+    while (calls.length > 0 && calls[0]!.atUs <= goneUs) this.#forget(calls.shift()!)
     // The same for all own calls, so that their instants never decrease.
-    if (this.#own.length === 0) this.#spreadMs = spreadMs
-    const atUs = nowUs + Math.ceil(this.#spreadMs * 1000)
-    const last = this.#own.at(-1)
+    if (calls.length === 0) own.spreadMs = spreadMs
+    const atUs = nowUs + Math.ceil(own.spreadMs * 1000)
+    const last = calls.at(-1)
     // Calls of one instant, or of a limit above 1000 of one span, are sent together.
     const isInSpan = last && Math.floor(last.atUs / spanUs) === Math.floor(atUs / spanUs)
     const isPlain = access === undefined && last?.access === undefined
     const isShared = isInSpan && isPlain && last.atUs > horizonUs && !this.#isSent(last)
-    if (isShared) this.#own.pop()
+    if (isShared) calls.pop()
     const before = isShared ? last.before : this.#total
     this.#total += cost
-    this.#keep({ atUs, calls: this.#total - before, before, access })
-    this.#quota = quota
+    const kept = { atUs, calls: this.#total - before, before, access }
+    calls.push(kept)
+    if (access !== undefined) this.#keepAccess(access.key, kept)
+    own.quota = quota
   }
 
-  #keep(own: KeptCalls): void {
-    this.#own.push(own)
-    if (own.access === undefined) return
+  #keepAccess(key: string, own: KeptCalls): void {
     this.#ownOf ??= new Map()
-    const { key } = own.access
     const same = this.#ownOf.get(key)
     if (same === undefined) this.#ownOf.set(key, [own])
     else same.push(own)
@@ -156,11 +166,11 @@ export class KeyState {
   #forget(own: KeptCalls): void {
     if (own.access === undefined) return
     const { key } = own.access
-    const same = this.#ownOf!.get(key)!
+    const same = this.#ownOf?.get(key) ?? []
     // The oldest or the newest, as calls leave `#own` at its ends.
     if (same[0] === own) same.shift()
     else same.pop()
-    if (same.length === 0) this.#ownOf!.delete(key)
+    if (same.length === 0) this.#ownOf?.delete(key)
   }
 
   /** True if calls are in a merge that the store may have. */
@@ -169,30 +179,21 @@ export class KeyState {
   }
 
   /**
-   * Takes a call's points from the newest own ones in a window, as they are all alike; returns
-   * false if too few of them are not sent.
+   * Corrects the points of an own call, which was admitted at a local instant and may share its entry
+   * for `lateUs`; returns false if the store has it, or may have it.
    */
-  takeBack({ horizonUs }: Frame, cost: number): boolean {
-    if ((this.countSince(horizonUs)?.calls ?? 0) < cost) return false
-    this.#total -= cost
-    let last = this.#own.at(-1)
-    while (last !== undefined && last.before + last.calls > this.#total) {
-      this.#own.pop()
-      this.#forget(last)
-      if (last.before < this.#total) this.#keep({ ...last, calls: this.#total - last.before })
-      last = this.#own.at(-1)
-    }
+  settleOwn(points: number, admittedUs: number, lateUs: number): boolean {
+    const calls = this.#own?.calls ?? []
+    const atUs = admittedUs + Math.ceil(this.spreadMs * 1000)
+    const index = search(0, calls.length, (i) => calls[i]!.atUs >= atUs)
+    const own = calls[index]
+    if (own === undefined || own.atUs > atUs + lateUs || this.#isSent(own)) return false
+    const change = Math.max(points, -own.calls)
+    own.calls += change
+    for (const later of calls.slice(index + 1)) later.before += change
+    this.#total += change
+    if (own.calls === 0) calls.splice(index, 1)
     return true
-  }
-
-  /** Records a refund to the period that ends at `endsAt`, unless a later period has refunds. */
-  giveBack(quota: Quota, endsAt: number, isOver: boolean): void {
-    const { cost = 1 } = quota
-    if (!isOver) this.stored.takeBack(cost)
-    const back = this.#back
-    if (back !== undefined && back.endsAt > endsAt) return
-    this.#back = { calls: (back?.endsAt === endsAt ? back.calls : 0) + cost, endsAt }
-    this.#quota = quota
   }
 
   /**
@@ -200,59 +201,55 @@ export class KeyState {
    * send, or it is under way.
    */
   send(number: number): Merge | undefined {
-    switch (this.#state) {
-      case 'stored':
-      case 'sent':
-        return undefined
-      case 'own':
-        this.#sent = this.#nextMerge(number)
-        break
-      case 'unsure':
-        this.#sent!.isUnderWay = true
-    }
-    return this.#sent!.merge
+    if (this.#state === 'sent') return undefined
+    // OWN becomes SENT, and UNSURE does again; STORED stays.
+    this.#sent ??= this.#nextMerge(number)
+    if (this.#sent !== undefined) this.#sent.isUnderWay = true
+    return this.#sent?.merge
   }
 
-  #nextMerge(number: number): SentMerge {
-    const calls = this.#own.slice(0, MAX_MERGED)
+  /** Returns the merge of the oldest own calls; undefined if there are none. */
+  #nextMerge(number: number): SentMerge | undefined {
+    if (this.#own === undefined) return undefined
+    const { quota, spreadMs } = this.#own
+    const calls = this.#own.calls.slice(0, MAX_MERGED)
     const last = calls.at(-1)
-    const merge = { number, quota: this.#quota!, calls, spreadMs: this.#spreadMs, back: this.#back }
-    this.#back = undefined
-    return { merge, upTo: last === undefined ? 0 : last.before + last.calls, isUnderWay: true }
+    if (last === undefined) return undefined
+    return { merge: { number, quota, calls, spreadMs }, upTo: last.before + last.calls, isUnderWay: true }
   }
 
   /** Ends the merge under way, and returns the calls that the store has then; it may have others. */
   onAnswer(isMerged: boolean): readonly OwnCall[] {
     // A reset has forgotten the merge.
-    if (this.#state !== 'sent') return []
-    const sent = this.#sent!
-    sent.isUnderWay = false
+    if (this.#sent?.isUnderWay !== true) return []
+    this.#sent.isUnderWay = false
     if (!isMerged) return []
-    const { calls } = sent.merge
-    const left = search(0, this.#own.length, (i) => !this.#isSent(this.#own[i]!))
-    for (const own of this.#own.splice(0, left)) this.#forget(own)
+    const { calls } = this.#sent.merge
+    const kept = this.#own?.calls ?? []
+    const left = search(0, kept.length, (i) => !this.#isSent(kept[i]!))
+    for (const own of kept.splice(0, left)) this.#forget(own)
     this.#sent = undefined
-    this.stored.recordMerged(calls.at(-1)?.atUs ?? 0)
+    this.stored.recordMerged(calls.at(-1)!.atUs)
     return calls
   }
 
   /** Forgets all own calls. */
   reset(): void {
-    this.#own = []
+    this.#own?.calls.splice(0)
     this.#ownOf = undefined
-    this.#back = this.#sent = undefined
+    this.#sent = undefined
   }
 
   /**
-   * Forgets own calls if all have left the window, at a local instant and the time of the store;
-   * returns true if there are none then.
+   * Forgets own calls if all have left the window at a local instant; returns true if there are none
+   * then.
    */
-  expire(nowUs: number, dateMs: number): boolean {
+  expire(nowUs: number): boolean {
     if (this.#state === 'sent') return false
-    const last = this.#own.at(-1)
-    if (last !== undefined && last.atUs > nowUs - this.#quota!.windowMs * 1000) return false
-    const refunds = [this.#sent?.merge.back, this.#back]
-    if (refunds.some((back) => back !== undefined && back.endsAt > dateMs)) return false
+    if (this.#own !== undefined) {
+      const last = this.#own.calls.at(-1)
+      if (last !== undefined && last.atUs > nowUs - this.#own.quota.windowMs * 1000) return false
+    }
     this.reset()
     return true
   }

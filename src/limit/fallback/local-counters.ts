@@ -1,39 +1,27 @@
-import { type Clock, epochOf } from '../../runtime/clock.ts'
-import { search } from '../../runtime/search.ts'
-import { type Frame, frameAt } from '../memory/call-log.ts'
-import { type Leases, storedUntil } from '../leases.ts'
-import { admits, type KeyedWindow, type Quota, type Verdict, verdictOf } from '../quota.ts'
+import type { Clock } from '../../runtime/clock.ts'
+import type { Leases } from '../leases.ts'
+import { admits, type Quota, sharedUs, verdictOf } from '../quota.ts'
 import {
-  type Allowance,
-  allowanceAt,
-  allowanceOf,
   type Charge,
+  type Charged,
   chargeOf,
+  type Correction,
   type OwnCalls,
   type RemoteStore,
+  type Settlement,
 } from '../store.ts'
+import { createAnswered } from './answered.ts'
+import { createHandOver } from './hand-over.ts'
 import type { KeyState } from './key-state.ts'
 import { createKeys } from './keys.ts'
-import { leastPart, perGateway } from './part.ts'
+import { createLocalAllowances, type QuotaVerdict } from './local-allowances.ts'
+import { createLocalTime } from './local-time.ts'
 
 /**
  * Minimum spread: the clock of the server that gets the calls may be known less well than that of
  * the last, by about a round trip.
  */
 const MIN_SPREAD_MS = 10
-/** Maximum merges under way: Redis decides calls between them. A merge of 1000 calls takes it 2 ms. */
-const MERGES_AT_ONCE = 4
-
-/** An access counts as a limit that has admitted its one call. */
-const OF_ACCESS = { admitted: true, limit: 1 } as const
-
-/** A quota of a call, and what is known of its key. */
-interface Found {
-  readonly quota: Quota
-  /** Undefined for a limit of calls at once. */
-  readonly state: KeyState | undefined
-  readonly verdict: Verdict
-}
 
 interface LocalOptions {
   readonly store: Pick<RemoteStore, 'spreadMs' | 'dateAt' | 'merge'>
@@ -52,11 +40,12 @@ interface LocalOptions {
  * them.
  */
 export function createLocalCounters(clock: Clock, options: LocalOptions) {
-  const { store, leases, isTracked, isUp, gateways: gatewaysNow, partPercent = 0 } = options
-  const epochMs = epochOf(clock)
-  const nowUs = (): number => Math.round(clock.now() * 1000)
+  const { store, leases, isTracked, isUp, partPercent = 0 } = options
   const keys = createKeys()
-  let lastMerge = 0
+  const time = createLocalTime(clock, store)
+  const { nowUs, epochMs, dateMs, frameOf } = time
+  const { partOf, countIn, allowance } = createLocalAllowances(time, leases, partPercent)
+  const answered = createAnswered({ clock, keys, leases, isTracked, gateways: options.gateways })
 
   const own: OwnCalls = {
     isEmpty: () => !keys.hasKept(),
@@ -64,74 +53,19 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
     since: (key, atMs, accessKey) => keys.find(key)?.countSince(Math.floor(atMs * 1000), accessKey),
   }
 
-  /** Returns the time of a key's server, in epoch milliseconds; of this machine if that is unknown. */
-  const dateMs = (key: string, atUs = nowUs()): number =>
-    store.dateAt(key, atUs / 1000) ?? epochMs(atUs / 1000)
-  /** Returns a window at a local instant, by the clock of its key's server for calendar periods. */
-  const frameOf = (limit: number, counted: KeyedWindow, atUs: number): Frame =>
-    frameAt(limit, counted, atUs, counted.calendar === undefined ? 0 : dateMs(counted.key, atUs))
-
-  const leastOf = ({ limit }: Quota): number => leastPart(limit, partPercent)
-  /** Returns the points of a limit that this gateway may admit if the store has counted none. */
-  const partOf = (quota: Quota, gateways: number): number =>
-    perGateway(quota.limit, gateways, quota.cost, leastOf(quota))
-  const countIn = (state: KeyState, quota: Quota, gateways: number, atUs: number) =>
-    state.countIn(frameOf(quota.limit, quota, atUs), gateways, quota.cost, leastOf(quota))
-
   function release(state: KeyState): void {
-    if (state.expire(nowUs(), dateMs(state.key))) keys.release(state)
+    if (state.expire(nowUs())) keys.release(state)
   }
 
   /**
    * Counts a call of this gateway, at the instant from which its callers have to wait: Redis may
    * take it for that late.
    */
-  function admit({ quota, state }: Found, at: number, lease: string | undefined): void {
+  function admit({ quota, state }: QuotaVerdict, at: number, lease: string | undefined): void {
     if (state === undefined) return leases.hold(quota, lease!, -Infinity, at / 1000)
     const spread = Math.max(MIN_SPREAD_MS, store.spreadMs(quota.key) ?? 0)
     state.admit(frameOf(quota.limit, quota, at), quota, spread)
     keys.keep(state)
-  }
-
-  function allowance(found: Found, gateways: number, at: number, charging: boolean): Allowance {
-    const { quota, state, verdict } = found
-    if (state !== undefined) return allowanceInWindow(quota, state, verdict, gateways, at)
-    const part = partOf(quota, gateways)
-    const ofPart = { ...quota, limit: part }
-    const own = leases.allowance(ofPart, verdict !== 'none', epochMs(at / 1000), !charging)
-    return { ...own, limit: quota.limit, part }
-  }
-
-  function allowanceInWindow(
-    quota: Quota,
-    state: KeyState,
-    verdict: Verdict,
-    gateways: number,
-    at: number,
-  ): Allowance {
-    const { cost = 1, calendar } = quota
-    const part = partOf(quota, gateways)
-    const roomAt = (atUs: number): number => countIn(state, quota, gateways, atUs).room
-    const { used, room } = countIn(state, quota, gateways, at)
-    const remaining = Math.max(0, room)
-    /** Returns when the call can pass, or when more calls can, in microseconds of the local clock. */
-    function growsAt(): number {
-      // All calls of a calendar period leave at its end.
-      const { endUs } = frameOf(quota.limit, quota, at)
-      if (endUs !== undefined) return endUs
-      const isUnused = remaining === part && part >= cost
-      if (isUnused) return at
-      const wantedRoom = verdict === 'none' ? cost : remaining + 1
-      // All calls have left by the end of one window.
-      const emptyAt = at + Math.ceil((quota.windowMs + state.spreadMs) * 1000)
-      return search(at + 1, emptyAt, (atUs) => roomAt(atUs) >= wantedRoom)
-    }
-    const growsUs = growsAt()
-    const resetAt = calendar?.periodAt(dateMs(quota.key, at)).endMs ?? epochMs(growsUs / 1000)
-    const waitMs = (growsUs - at) / 1000
-    const ofPart = { ...quota, limit: part }
-    const own = allowanceOf(ofPart, verdict !== 'none', part - remaining, resetAt, waitMs)
-    return { ...own, limit: quota.limit, used, part }
   }
 
   /** True if the call is part of an access in progress, which the store has, or an own call began. */
@@ -145,7 +79,7 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
 
   function decide(quotas: readonly Quota[], gateways: number, lease?: string, charging = false) {
     const at = nowUs()
-    const found = quotas.map((quota): Found => {
+    const verdicts = quotas.map((quota): QuotaVerdict => {
       if (quota.isConcurrent) {
         const hasRoom = leases.count(quota.key) < partOf(quota, gateways)
         return { quota, state: undefined, verdict: hasRoom ? 'pays' : 'none' }
@@ -155,77 +89,17 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
       const { used, room } = countIn(state, quota, gateways, at)
       return { quota, state, verdict: verdictOf(quota, used, room >= cost, isInAccess(quota, state, at)) }
     })
-    const admitted = admits(found)
-    const allowances = found.map((one) => {
+    const admitted = admits(verdicts)
+    const allowances = verdicts.map((one) => {
       if (charging && admitted && one.verdict === 'pays') admit(one, at, lease)
       return allowance(one, gateways, at, charging)
     })
-    for (const { state } of found) if (state !== undefined) release(state)
+    for (const { state } of verdicts) if (state !== undefined) release(state)
     const decidedAt = epochMs(at / 1000)
-    return chargeOf(quotas, allowances, { admitted, mode: 'local', decidedAt, lease })
+    return chargeOf(quotas, allowances, { admitted, mode: 'local', decidedAt, chargedUs: at, lease })
   }
 
-  /** Records an answer of the store, and returns it. `askedMs` is the local instant of a question with leases. */
-  function answered(quotas: readonly Quota[], charge: Charge, askedMs = 0): Charge {
-    const { admitted, localMs = clock.now(), lease } = charge
-    // Another gateway may have been admitted since the last answer.
-    const mayHaveCharged = admitted || gatewaysNow() > 1
-    const proofAt = quotas.findIndex(({ isProof }) => isProof)
-    for (let i = 0; i < quotas.length; i++) {
-      const quota = quotas[i]!
-      const allowance = allowanceAt(charge, i, proofAt)
-      if (quota.isConcurrent) {
-        if (lease !== undefined && admitted && allowance.admitted)
-          holdStored(quota, lease, allowance, askedMs)
-        continue
-      }
-      if (!isTracked(quota)) continue
-      keys.know(quota, quota.key).stored.record(quota, allowance, localMs, mayHaveCharged, admitted)
-      if (quota.access === undefined) continue
-      const access = { ...OF_ACCESS, ...allowance.access! }
-      keys.know(quota, quota.access.key).stored.record(quota.access, access, localMs, mayHaveCharged)
-    }
-    return charge
-  }
-
-  /**
-   * Holds a lease that the store has added since it was asked. If it then had fewer than were held,
-   * it has lost them.
-   */
-  function holdStored(quota: Quota, lease: string, { used }: Allowance, askedMs: number): void {
-    leases.hold(quota, lease, storedUntil(quota, askedMs), clock.now())
-    const { key } = quota
-    if (used < leases.count(key)) leases.doubt(key, used, askedMs)
-  }
-
-  /** Hands the own calls of a key over, also those that come meanwhile. */
-  async function handOver(state: KeyState): Promise<void> {
-    for (;;) {
-      const merge = state.send(++lastMerge)
-      if (merge === undefined) break
-      const merging = store.merge(merge).then((charge) => ({ charge }))
-      const merged = await merging.catch(() => undefined)
-      for (const { atUs, access } of state.onAnswer(merged !== undefined))
-        if (access !== undefined) keys.know(merge.quota, access.key).stored.recordOne(atUs)
-      if (merged === undefined) break
-      if (merged.charge !== undefined) answered([merge.quota], merged.charge)
-    }
-    release(state)
-  }
-
-  let turn: Promise<unknown> | undefined
-  /** Hands the own calls of all keys over: a turn of the background. */
-  function handOverAll(): Promise<unknown> {
-    const states = keys.next()
-    async function handOverNext(): Promise<void> {
-      for (const state of states)
-        if (isUp(state.quota!)) await handOver(state)
-        else release(state)
-    }
-    if (turn !== undefined) return turn
-    turn = Promise.all(Array.from({ length: MERGES_AT_ONCE }, handOverNext)).finally(() => (turn = undefined))
-    return turn
-  }
+  const handOver = createHandOver({ store, keys, isUp, answered, release })
 
   return {
     /** Charges this gateway's part of each quota, at least one call; all of them or none. */
@@ -235,17 +109,26 @@ export function createLocalCounters(clock: Clock, options: LocalOptions) {
     answered,
     own,
     dateMs,
-    handOverAll,
-    /** Gives a call back: one of this gateway's own, or with a merge, at once if no other is under way. */
-    async giveBack(quota: Quota, endsAt: number): Promise<void> {
+    handOverAll: handOver.turn,
+    /**
+     * Corrects what a call was charged, as far as it counts here. Returns the settlement that the store
+     * is to do; undefined if it does not have the call.
+     */
+    settle({ mode, chargedUs }: Charged, { quota, points }: Correction): Settlement | undefined {
+      const atUs = chargedUs!
+      if (!isTracked(quota)) return { quota, points, chargedUs: atUs }
       const state = keys.know(quota, quota.key)
-      // As far as is known here: the server's clock, which decides, may have been set back.
-      const isOver = dateMs(quota.key) >= endsAt
-      if (!isOver && state.takeBack(frameOf(quota.limit, quota, nowUs()), quota.cost ?? 1)) return
-      state.giveBack(quota, endsAt, isOver)
-      keys.keep(state)
-      if (isUp(quota)) await handOver(state)
+      const lateUs = sharedUs(quota, dateMs(quota.key, atUs))
+      if (mode === 'local' && state.settleOwn(points, atUs, lateUs)) return undefined
+      const spreadMs = mode === 'local' ? Math.max(MIN_SPREAD_MS, state.spreadMs) : undefined
+      const now = nowUs()
+      // As well as the server's clock is known here.
+      const madeAtUs = spreadMs === undefined ? now - (dateMs(quota.key, now) * 1000 - atUs) : atUs
+      if (madeAtUs > frameOf(quota.limit, quota, now).horizonUs) state.stored.settle(points)
+      return { quota, points, chargedUs: atUs, spreadMs }
     },
+    /** True while the store may not have calls of a key yet that it was sent. */
+    isMerging: (key: string): boolean => keys.find(key)?.isMerging() === true,
     keys: (matches: (key: string) => boolean) => [
       ...keys.matching(matches),
       ...Array.from(leases.keys()).filter(matches),

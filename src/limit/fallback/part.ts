@@ -21,9 +21,9 @@ export interface Sharing {
 export interface OutageBounds {
   readonly ofOne: number
   readonly ofAll: number
-  /** Of all, if each loses the store more than two minutes after the previous one, and so counts one gateway less. */
+  /** Calls that all admit, if each loses the store more than two minutes after the previous one, and so counts one gateway less. */
   readonly oneByOne: number
-  /** Of a gateway that starts without the store, and so counts no other. */
+  /** Calls that a gateway admits which starts without the store, and so counts no other gateway. */
   readonly ofStarted: number
 }
 

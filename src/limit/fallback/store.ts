@@ -6,6 +6,8 @@ import { isLeased, type OutageMode, type Quota, strictestMode } from '../quota.t
 import {
   type Allowance,
   type Charge,
+  type Charged,
+  type Correction,
   DamagedKeyError,
   type Inspected,
   type RemoteStore,
@@ -14,6 +16,7 @@ import {
 import { type BreakerOptions, createBreakers, type Mode } from './breakers.ts'
 import { createLeaseChanges } from './lease-changes.ts'
 import { createLocalCounters } from './local-counters.ts'
+import { createSettlements } from './settlements.ts'
 
 export interface FallbackOptions extends BreakerOptions {
   /** Gateways that share the limits under `local`. Default: those that the store counts, at least `processes`. */
@@ -62,6 +65,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
   const leaseChanges = createLeaseChanges(leases, store, isUp, clock)
   const ways = { isTracked: isCounted, isUp, gateways, partPercent }
   const local = createLocalCounters(clock, { store, leases, ...ways })
+  const settlements = createSettlements(clock, { store, isUp, isMerging: local.isMerging })
 
   let lastLease = 0
   /** Returns an id for the leases of a call; undefined if none of its limits is one of calls at once. */
@@ -87,7 +91,8 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     return store.charge(quotas, local.own, lease).then(
       (charge) => local.answered(quotas, charge, askedMs),
       (error: Error) => {
-        // The store may have added the leases without an answer.
+        // The store may have charged the call before its answer was lost: it then counts twice, which
+        // refuses too much, never too little. It may also have added the leases.
         for (const quota of quotas.filter(isLeased)) leaseChanges.end({ quota, id: lease! })
         return chargeFallback(quotas, leaseOf(quotas), error)
       },
@@ -141,8 +146,13 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     for (const key of leases.keys()) if (matches(key)) leases.doubt(key, 0, Infinity)
   }
 
-  const hasWork = (): boolean => !local.own.isEmpty() || leaseChanges.hasEnded()
-  const work = () => Promise.all([local.handOverAll(), leaseChanges.turn()])
+  function settle(charge: Charged, corrections: readonly Correction[]): Promise<void> | undefined {
+    const unstored = corrections.flatMap((correction) => local.settle(charge, correction) ?? [])
+    return unstored.length === 0 ? undefined : settlements.add(unstored)
+  }
+
+  const hasWork = (): boolean => !local.own.isEmpty() || settlements.hasWaiting() || leaseChanges.hasEnded()
+  const work = () => Promise.all([local.handOverAll(), settlements.turn(), leaseChanges.turn()])
   const stopWorking = clock.every(probeEveryMs, () => void work())
 
   return {
@@ -155,7 +165,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     release,
     ownRefusal,
     peek,
-    giveBack: local.giveBack,
+    settle,
     inspect: (quotas: readonly Quota[]) => read(quotas, withoutDamage),
     keys: (filter: KeyFilter, max?: number, signal?: AbortSignal) =>
       store.keys(filter, max, signal).catch((error: Error) => {
@@ -167,6 +177,7 @@ export function withFallback(store: RemoteStore, options: FallbackOptions) {
     async reset(filter: KeyFilter, signal?: AbortSignal): Promise<number> {
       const freed = await store.reset(filter, signal)
       local.reset(filter.matches)
+      settlements.reset(filter.matches)
       // Calls in progress go on, and get their places back.
       storeAgain(filter.matches)
       return freed

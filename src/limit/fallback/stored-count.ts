@@ -53,7 +53,7 @@ export class StoredCount {
     if (counted.calendar !== undefined || mayHaveCharged || this.#lastAt + windowUs <= at) this.#lastAt = at
   }
 
-  /** Records when calls leave: for all calls, or beside that for those of a higher cost or a share that is refused. */
+  /** Records when calls leave: for all calls, or separately for those of a higher cost or a share that is refused. */
   #recordDeparture(counted: Counted, stored: Stored, at: number, isUnchanged: boolean): void {
     const { windowMs, calendar, cost = 1, counts } = counted
     const { admitted, limit, used, own, resetAfterMs } = stored
@@ -81,9 +81,19 @@ export class StoredCount {
     this.#lastAt = Math.max(this.#lastAt, atUs)
   }
 
-  /** Takes refunded points off. */
-  takeBack(points: number): void {
-    this.#used = Math.max(0, this.#used - points)
+  /**
+   * Corrects the points of a call. It is not known when it leaves: what it owes may remain after the
+   * first departure, and what it did not use may have left with it.
+   */
+  settle(points: number): void {
+    this.#used = Math.max(0, this.#used + points)
+    const owing = Math.max(0, points)
+    const corrected = ({ firstAt, rest }: Departure): Departure => ({
+      firstAt,
+      rest: Math.min(rest + owing, this.#used),
+    })
+    this.#first = corrected(this.#first)
+    for (const [full, departure] of this.#refused ?? []) this.#refused!.set(full, corrected(departure))
   }
 
   /** Returns the points in a window, at most: as many as no answer shows to have left. */

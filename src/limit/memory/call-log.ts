@@ -1,5 +1,5 @@
 import { search } from '../../runtime/search.ts'
-import type { Window } from '../quota.ts'
+import { MAX_EXACT, type Window } from '../quota.ts'
 
 /**
  * An exact log of the admitted calls of one key, with the slots and the algorithm of charge.lua. A
@@ -33,12 +33,6 @@ export interface Frame {
   /** The length of time whose calls share a slot; those of a calendar period share one in any case. */
   readonly spanUs: number
 }
-
-/**
- * Maximum limit whose calls have slots of their own. Above it, the calls of a thousandth of the
- * window share a slot, and its last call's time. The same as `EXACT` of redis/layout.lua.
- */
-const MAX_EXACT = 1000
 
 /** Returns the window of a limit, at a time of the log's clock that is `dateMs` since the epoch. */
 export function frameAt(limit: number, { windowMs, calendar }: Window, nowUs: number, dateMs: number): Frame {
@@ -114,10 +108,18 @@ export function growsAt(log: CallLog, frame: Frame, limit = frame.limit): number
   return timeOf(log, leaves) + windowUs
 }
 
-/** Takes back the newest calls, which all count. */
-export function takeBack(log: CallLog, calls: number): void {
-  log.total -= calls
+/**
+ * Adds points to the call of an instant, or takes as many of its own from it; does nothing if its
+ * slot has left. The slot may be later than the call by `lateUs`.
+ */
+export function settle(log: CallLog, points: number, atUs: number, lateUs: number): void {
   const { slots } = log
-  while (heldSlots(log) > 0 && callsUpTo(log, heldSlots(log) - 2) >= log.total) slots.length -= 2
-  if (heldSlots(log) > 0) slots[slots.length - 1] = log.total
+  const held = heldSlots(log)
+  const slot = search(0, held, (i) => timeOf(log, i) >= atUs)
+  if (slot === held || timeOf(log, slot) > atUs + lateUs) return
+  const calls = callsUpTo(log, slot) - callsUpTo(log, slot - 1)
+  const change = Math.max(points, -calls)
+  for (let i = log.first + slot; i < log.first + held; i++) slots[2 * i + 1]! += change
+  log.total += change
+  if (calls + change === 0) slots.splice(2 * (log.first + slot), 2)
 }

@@ -1,9 +1,17 @@
 import type { KeyFilter } from '../key.ts'
 import { Leases } from '../leases.ts'
-import { admits, fullAt, type KeyedWindow, type Quota, verdictOf } from '../quota.ts'
+import { admits, fullAt, type KeyedWindow, type Quota, sharedUs, verdictOf } from '../quota.ts'
 import { epochOf, SYSTEM_CLOCK } from '../../runtime/clock.ts'
-import { type Allowance, allowanceOf, type Charge, chargeOf, type InspectedStore } from '../store.ts'
-import { add, CallLog, frameAt, growsAt, takeBack, usedIn } from './call-log.ts'
+import {
+  type Allowance,
+  allowanceOf,
+  type Charge,
+  type Charged,
+  chargeOf,
+  type Correction,
+  type InspectedStore,
+} from '../store.ts'
+import { add, CallLog, frameAt, growsAt, settle, usedIn } from './call-log.ts'
 
 const SWEEP_EVERY_MS = 1000
 const SWEPT_AT_ONCE = 50_000
@@ -59,7 +67,13 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
       const resetAfterMs = (growsAt(log, frame, full) - atUs) / 1000
       return allowanceOf(quota, verdict !== 'none', usedIn(log, frame), wallMs + resetAfterMs, resetAfterMs)
     })
-    return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt: wallMs, lease })
+    return chargeOf(quotas, allowances, {
+      admitted,
+      mode: 'store',
+      decidedAt: wallMs,
+      chargedUs: atUs,
+      lease,
+    })
   }
 
   const peek = (quotas: readonly Quota[]) => decide(quotas, nowUs(), false).allowances
@@ -76,12 +90,12 @@ export function createMemoryStore(clock = SYSTEM_CLOCK, sweptWithCharge = 2) {
     peek: async (quotas: readonly Quota[]) => peek(quotas),
     inspect: async (quotas: readonly Quota[]) =>
       peek(quotas).map((allowance) => ({ allowance, mode: 'store' as const })),
-    giveBack(quota: Quota, endsAt: number): void {
-      const atUs = nowUs()
-      const wallMs = epochMs(atUs / 1000)
-      const { log, used } = count(quota.limit, quota, atUs, wallMs)
-      const isOver = quota.calendar?.periodAt(wallMs).endMs !== endsAt
-      if (!isOver) takeBack(log, Math.min(quota.cost ?? 1, used))
+    settle({ chargedUs }: Charged, corrections: readonly Correction[]): void {
+      for (const { quota, points } of corrections) {
+        const log = logs.get(quota.key)
+        if (log === undefined) continue
+        settle(log, points, chargedUs!, sharedUs(quota, epochMs(chargedUs! / 1000)))
+      }
     },
     release(quotas: readonly Quota[], lease: string, mayGoOn = false): void {
       for (const quota of quotas) {

@@ -18,7 +18,7 @@ const [PAUSE_MS, MAX_PAUSE_MS] = [50, 1000] as const
 
 /**
  * Returns the timeout of an attempt to connect, in milliseconds, after a number of attempts in a
- * row that failed. It doubles, since a busy Redis finishes handshakes that were given up, too.
+ * row that failed. It doubles, since a busy Redis finishes handshakes that were abandoned, too.
  */
 export const connectTimeoutMs = (failed: number): number => Math.min(CONNECT_MS * 2 ** failed, MAX_CONNECT_MS)
 

@@ -1,7 +1,7 @@
 -- Decides the most frequent question to charge.lua in two thirds of its time: one call under one
 -- plain limit, without own calls. Leaves a log that is damaged or has no free slot, a limit that was
--- lowered, many slots that leave together, and a clock that went back to charge.lua, which follows in
--- the same script and decides each question alike. KEYS, ARGV and what it returns: there.
+-- lowered, many slots that leave together, large totals, and a clock that went back to charge.lua, which
+-- follows in the same script and decides each question alike. KEYS, ARGV and what it returns: there.
 
 -- Maximum slots of a log that is read and written as a whole, and the offset of its last byte. A text,
 -- as Lua converts numbers slowly.
@@ -30,7 +30,7 @@ if calls then
   if type(only) == 'string' and #only > HEADER_BYTES then
     local capacity, first, held, total, gone, newest, oldest = unpackBytes(HEADER, only)
     local isSmall = capacity <= SMALL
-    local isUsual = newest - now <= window
+    local isUsual = newest - now <= window and total < LARGE
       and isSound(capacity, first, held, total, gone, isSmall and #only or call('STRLEN', name))
 
     -- Drop the slots that have left, to be written if the call is charged.

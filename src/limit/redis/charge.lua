@@ -54,6 +54,18 @@ local function slot(log, index)
   return unpackBytes(SLOT, call('GETRANGE', log.key, at, at + SLOT_BYTES - 1))
 end
 
+-- Subtracts what is gone from the numbers of a log, before they are too large.
+local function rebase(log)
+  local slots = {}
+  for index = 0, log.held - 1 do
+    local when, upTo = slot(log, index)
+    slots[index + 1] = pack(SLOT, when, upTo - log.gone)
+  end
+  local unused = ('\0'):rep((log.capacity - log.held) * SLOT_BYTES)
+  log.raw = ('\0'):rep(HEADER_BYTES) .. table.concat(slots) .. unused
+  log.first, log.total, log.gone = 0, log.total - log.gone, 0
+end
+
 -- Read and check every key before the first write: Redis does not roll back a script that fails.
 local logs = {}
 local leaseKey = tonumber(ARGV[3])
@@ -181,8 +193,9 @@ while argument <= #ARGV do
     local span = start and huge or calls > EXACT and ceil(window / EXACT) or 1
     if charges and admitted and log.room == PAYS then
       -- Add the call to the newest slot, or to a new one.
+      if log.total >= LARGE and log.gone > 0 then rebase(log) end
       local held, when = log.held, now
-      log.total, log.dirty = log.total + log.cost, true
+      log.total, log.dirty = min(log.total + log.cost, MOST), true
       if held > 0 and (log.newest >= now or floor(log.newest / span) == floor(now / span)) then
         when = max(log.newest, now)
       else
@@ -248,7 +261,7 @@ while argument <= #ARGV do
       inProgress[name] = count
     elseif not charges and count then
       -- Of more than 100 calls, compare those whose leases end first: each takes 0.5 us, in which
-      -- Redis answers nobody.
+      -- Redis answers no client.
       for _, id in ipairs(call('ZRANGE', name, 0, 99)) do oldest = min(oldest, tonumber(match(id, '^%d+')) or huge) end
     end
     answer[size + 1] = count and (hasRoom and 1 or 0) or -1

@@ -4,6 +4,7 @@ import { LRUCache } from 'lru-cache'
 import { connectTimeoutMs, reconnectDelayMs } from './back-off.ts'
 import { isGeneric } from './diagnose.ts'
 import { hashSlot, SLOTS, tagOf } from './hash-slot.ts'
+import { acceptOpenness } from './no-password.ts'
 import {
   clusterOptions,
   loginOf,
@@ -14,7 +15,7 @@ import {
 } from './options.ts'
 
 /** A client of one server or of a cluster. A `server` is `redis`, or `host:port` in a cluster. */
-type RedisClient = ReturnType<typeof openCluster>
+export type RedisClient = ReturnType<typeof openCluster>
 type OnError = (error: Error) => void
 
 /** Opens a client. The events of `commands` are those of the connection. */
@@ -49,7 +50,7 @@ function backOff(connection: Redis): Redis {
   }
   options.retryStrategy = options.sentinelRetryStrategy = retry
   options.sentinelCommandTimeout = connectTimeoutMs(0)
-  return connection
+  return acceptOpenness(connection)
 }
 
 const openServer = (client: Redis, watchers: readonly Redis[] = []): RedisClient => ({
@@ -115,6 +116,7 @@ function openCluster(urls: readonly string[], config: RedisConfig, onError: OnEr
     const name = nameOf(node)
     const failed = attempts.get(name) ?? 0
     Object.assign(node.options, login, { connectTimeout: connectTimeoutMs(failed) })
+    acceptOpenness(node)
     const { host, tls } = node.options
     if (tls) node.options.tls = { ...serverName(host), ...tls }
     node.once('connecting', () => attempts.set(name, failed + 1))

@@ -7,6 +7,26 @@ const MIN_FREE = 0.01
 /** Returns a field of INFO. */
 export const infoField = (info: string, name: string) => new RegExp(`^${name}:(.*)`, 'm').exec(info)?.[1]
 
+/** The oldest version with every command of the store. */
+const OLDEST_VERSION = '6.2'
+
+/** Returns the name and the version of a server; forks of Redis also state that of the Redis they are compatible with. */
+export function describeServer(info: string): string {
+  const valkey = infoField(info, 'valkey_version')?.trim()
+  if (valkey !== undefined) return `Valkey ${valkey}`
+  const redict = infoField(info, 'redict_version')?.trim()
+  if (redict !== undefined) return `Redict ${redict}`
+  return `Redis ${infoField(info, 'redis_version')?.trim() ?? 'unknown'}`
+}
+
+/** Returns what is wrong with the version of a server; undefined if the store can use it. */
+export function versionFault(info: string): string | undefined {
+  const version = infoField(info, 'redis_version')?.trim()
+  if (version === undefined || version.localeCompare(OLDEST_VERSION, 'en', { numeric: true }) >= 0)
+    return undefined
+  return `is ${describeServer(info)}, and the store needs ${OLDEST_VERSION} or newer`
+}
+
 /** True if Redis refused a write because it is full. Redis 6.2 reports that within a script's error. */
 export const isOutOfMemory = ({ message }: Error): boolean => /\bOOM command not allowed\b/.test(message)
 

@@ -17,6 +17,8 @@
 -- key with any other content, or of another version, is damaged.
 
 local HEADER, HEADER_BYTES, SLOT, SLOT_BYTES = '>I4I4I4I6I6I7I7', 38, '>I7I6', 13
+-- The most that a log counts, and the total at which its numbers are made smaller by those gone.
+local MOST, LARGE = 2 ^ 48 - 1, 2 ^ 47
 -- Maximum limit whose calls have slots of their own, as MAX_EXACT of memory/call-log.ts.
 local EXACT = 1000
 local KEYS, ARGV, call, pcall = KEYS, ARGV, redis.call, redis.pcall

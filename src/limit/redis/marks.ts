@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import { atMost } from '../../runtime/at-most.ts'
 import { type Clock, SYSTEM_CLOCK } from '../../runtime/clock.ts'
 
 /** Time for which a mark is kept after its merge was answered, in addition to the timeout, in milliseconds. */
@@ -23,10 +24,10 @@ interface MarksOptions {
 export function createMarks({ timeoutMs, clock = SYSTEM_CLOCK, expire, remove }: MarksOptions) {
   const lifeMs = LIFE_MS + timeoutMs
   let answered: string[] = []
-  /** Marks of merges that were answered at their first message, of which no copy is under way. */
-  const removable = new LRUCache<string, true>({ max: MAX_REMEMBERED })
+  /** Marks of merges that were answered at their first message, so that no copy is under way. */
+  const removable = new LRUCache<string, true>(atMost(MAX_REMEMBERED))
   /** Marks of merges without an answer so far. */
-  const unanswered = new LRUCache<string, true>({ max: MAX_REMEMBERED })
+  const unanswered = new LRUCache<string, true>(atMost(MAX_REMEMBERED))
 
   function expireAll(): void {
     for (const mark of answered.splice(0)) expire(mark, lifeMs).catch(() => {})

@@ -1,6 +1,5 @@
 -- Merges calls that a gateway admitted by itself into the log of their key, by their instants and
--- even without room, and refunds calls to a calendar period; both once, even if a merge is sent
--- again. The log of a key: layout.lua.
+-- even without room; once, even if a merge is sent again. The log of a key: layout.lua.
 --
 -- KEYS: the mark of the merge, which holds its number once it is done; the key of the limit; the
 -- keys of accesses.
@@ -8,9 +7,9 @@
 -- ARGV:
 --   1. the number of this merge
 --   2. the time after which nothing is done
---   3. to 6. of the limit: the calls; the window; the first microsecond of the period, before which
---   nothing is done either, 0 if the window slides; the calls to refund
---   7. the window of an access; -1 for those of tokens, which are as long as the limit's; 0 if there
+--   3. to 5. of the limit: the calls; the window; the first microsecond of the period, before which
+--   nothing is done either, 0 if the window slides
+--   6. the window of an access; -1 for those of tokens, which are as long as the limit's; 0 if there
 --   are none
 --   Then for each instant, oldest first: the instant, its calls, and the position of its access in
 --   KEYS, 0 if it has none.
@@ -20,7 +19,7 @@
 
 local numbers = {}
 for index, text in ipairs(ARGV) do numbers[index] = tonumber(text) end
-local number, deadline, calls, window, start, back, together = unpack(numbers, 1, 7)
+local number, deadline, calls, window, start, together = unpack(numbers, 1, 6)
 if tonumber(call('GET', KEYS[1]) or 0) >= number then return { now, 1 } end
 if now < start or now > deadline then return { now } end
 
@@ -81,8 +80,8 @@ for index = 3, #KEYS do logs[index] = read(KEYS[index], accessHorizon) end
 for index = 2, #KEYS do if not logs[index] then return { now, -1 } end end
 
 -- Own calls and those of the log are sorted: the older of both is next.
-local log, merged, nextSlot, isChanged = logs[2], {}, 1, back > 0
-for at = 8, #numbers, 3 do
+local log, merged, nextSlot, isChanged = logs[2], {}, 1, false
+for at = 7, #numbers, 3 do
   local instant, count, access = min(numbers[at], now), numbers[at + 1], logs[numbers[at + 2]]
   while log[nextSlot] and log[nextSlot].when <= instant do
     append(merged, log[nextSlot].when, log[nextSlot].calls)
@@ -102,11 +101,6 @@ for at = 8, #numbers, 3 do
   end
 end
 for index = nextSlot, #log do append(merged, log[index].when, log[index].calls) end
-
--- Only a calendar period gets calls back; its calls share a slot.
-local last = merged[#merged]
-if last then last.calls = last.calls - back end
-if last and last.calls <= 0 then merged[#merged] = nil end
 
 if isChanged then
   write(KEYS[2], merged, window, start > 0 and start)

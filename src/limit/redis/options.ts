@@ -7,6 +7,8 @@ interface SentinelTopology {
   readonly name: string
   readonly sentinelUsername?: string | undefined
   readonly sentinelPassword?: string | undefined
+  /** True if the master has no TLS, although the sentinels have it. */
+  readonly isMasterPlain?: boolean | undefined
 }
 
 /** A Redis as configured, by URLs. */
@@ -19,7 +21,10 @@ export type RedisTopology =
 export interface RedisCredentials {
   readonly username?: string | undefined
   readonly password?: string | undefined
-  /** TLS options, with PEM certificates and keys. A `rediss://` URL turns TLS on without them. */
+  /**
+   * TLS options, with PEM certificates and keys. A `rediss://` URL turns TLS on without them; only the
+   * URL of a sentinel decides whether the sentinel has TLS.
+   */
   readonly tls?: ConnectionOptions | undefined
 }
 
@@ -108,25 +113,34 @@ function withServerName(address: string): { host: string; port: number } {
 
 /** Returns the options of the master that the sentinels name, and of a subscription to each sentinel. */
 export function sentinelOptions(topology: SentinelTopology, credentials: RedisCredentials) {
-  const { sentinels, name, sentinelUsername, sentinelPassword } = topology
+  const { sentinels, name, sentinelUsername, sentinelPassword, isMasterPlain } = topology
   const { username, password } = credentials
-  const own = { ...credentials, username: sentinelUsername, password: sentinelPassword }
+  const areSecure = sentinels[0]!.startsWith('rediss:')
+  const own = {
+    username: sentinelUsername,
+    password: sentinelPassword,
+    tls: areSecure ? credentials.tls : undefined,
+  }
   const addresses = sentinels.map((url) => redisAddress(url, own, 26_379))
   // Without the name of the first sentinel, which would be expected of every server.
-  const tls = addresses[0]!.tls && { rejectUnauthorized: true, ...credentials.tls }
+  const tls = { rejectUnauthorized: true, ...credentials.tls }
+  const isSecure = !isMasterPlain && (areSecure || credentials.tls !== undefined)
   const master = {
     ...CONNECTION,
     sentinels: addresses.map(({ host, port }) => ({ host: host!, port: port! })),
     name,
+    // Despite its name: TLS to the master.
     enableTLSForSentinelMode: true,
+    // Sentinels announce their ports for servers, which have TLS as the servers have it.
+    updateSentinels: areSecure === isSecure,
     ...given({
       sentinelUsername,
       sentinelPassword,
       username,
       password,
-      tls,
-      sentinelTLS: tls,
-      natMap: tls && withServerName,
+      tls: isSecure ? tls : undefined,
+      sentinelTLS: areSecure ? tls : undefined,
+      natMap: isSecure ? withServerName : undefined,
     }),
   }
   const subscription = { ...CONNECTION, autoResubscribe: false }

@@ -2,9 +2,9 @@ import type { Cluster, Redis } from 'ioredis'
 import { configError, type StoreConfigError } from './diagnose.ts'
 
 /** Redis 7.0, Redis 6.2, and later versions say this differently. */
-const REFUSED = /\bNOPERM\b|can't run this command|ACL failure in script/
+const REFUSED = /\bNOPERM\b|The user executing the script can't|ACL failure in script/
 
-/** True if Redis refused a command, also one of a script, to its user. */
+/** True if Redis refused a command, also one of a script, or its keys to its user. */
 export const isRefused = ({ message }: Error): boolean => REFUSED.test(message)
 
 /**
@@ -17,7 +17,9 @@ local function try(name, ...)
   local reply = redis.pcall(name, ...)
   local text = type(reply) == 'table' and reply.err or ''
   local isRefused = text:find('NOPERM') or text:find("can't run this command") or text:find('ACL failure')
-  if isRefused and not known[name] then
+  -- The keys are refused, not the command: a call of the gateway has the better error.
+  local isOfKeys = text:find('access a key') or text:find('one of the keys')
+  if isRefused and not isOfKeys and not known[name] then
     known[name] = true
     missing[#missing + 1] = name
   end

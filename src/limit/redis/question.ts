@@ -41,10 +41,10 @@ export interface BatchedDecision {
   readonly onEnd: (outcome: Charge | Error) => void
 }
 
-/** What charge.lua is asked about one decision. */
+/** The question to charge.lua about one decision. */
 export interface AskedDecision {
   readonly decision: BatchedDecision
-  /** In the order of the message, which is that of the limits with a window. */
+  /** The logs in the order of the message, which is that of the limits with a window. */
   readonly logs: readonly AskedLog[]
   readonly leases: readonly AskedLeases[]
 }
@@ -70,7 +70,7 @@ export interface AskedLeases {
   readonly own: number
 }
 
-/** What is to be done with a decision: the sum of these; 0 reads it only. */
+/** Bits of the actions for a decision, which are added up; 0 reads it only. */
 const [CHARGE, AT_ONCE] = [1, 2] as const
 /** The flags of a log, which charge.lua tests one by one: a further one is 32 there, too. */
 const [SHADOW, CALENDAR, OWN, ACCESS, COST] = [1, 2, 4, 8, 16] as const

@@ -1,10 +1,11 @@
 -- Registers a gateway at this server.
 --
 -- KEYS      a sorted set of the gateways by when each was last seen; since when this server has its data, and when any gateway
---           was last seen, both without expiry
+--           was last seen, both without expiry; a key that exists while some gateway shows the summaries of all
 -- ARGV      the id of the gateway, and its time to live in milliseconds
 -- returns   this server's clock, the number of gateways, and since when this server has held its data; and by these data, when
---           this gateway and when any gateway was last seen before, 0 if never; times are microseconds since the epoch
+--           this gateway and when any gateway was last seen before, 0 if never; times are microseconds since the epoch; and 1 if
+--           the summaries are shown
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -27,4 +28,4 @@ redis.call('SET', KEYS[2], string.format('%.0f', now), 'NX')
 local last = tonumber(redis.call('GET', KEYS[3])) or 0
 if now > last or last > now + life then redis.call('SET', KEYS[3], string.format('%.0f', now)) end
 local since = tonumber(redis.call('GET', KEYS[2])) or 0
-return { now, redis.call('ZCARD', KEYS[1]), since, tonumber(own or 0), last }
+return { now, redis.call('ZCARD', KEYS[1]), since, tonumber(own or 0), last, redis.call('EXISTS', KEYS[4]) }

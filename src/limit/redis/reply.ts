@@ -9,6 +9,7 @@ import {
   type OwnCount,
 } from '../store.ts'
 import type { AskedDecision, AskedLeases, AskedLog, Question } from './question.ts'
+import { invalidReply } from './runner.ts'
 
 /** The integers of a reply, read one after another. */
 class Reply {
@@ -20,15 +21,17 @@ class Reply {
   }
 
   next(): number {
-    return this.#numbers[this.#at++]!
+    const number = this.#numbers[this.#at++]
+    if (number === undefined) throw invalidReply()
+    return number
   }
 }
 
-/** What `room` says of a key: it is damaged, or the sum of these. */
+/** Values of `room` of a key: it is damaged, or the sum of these. */
 const DAMAGED = -1
 const [HAS_ROOM, IS_MERGED] = [1, 2] as const
 
-/** What the store has of a log. */
+/** Counts of a log in the store. */
 interface Counted {
   readonly isDamaged: boolean
   readonly hasRoom: boolean
@@ -39,7 +42,7 @@ interface Counted {
   readonly own: number
 }
 
-/** What the store has of a limit of calls at once. */
+/** Counts of a limit of calls at once in the store. */
 interface InProgress {
   readonly isDamaged: boolean
   readonly allowance: Allowance
@@ -76,7 +79,8 @@ function readDecision(
     const access = quota.access && counted[nextLog++]
     return allowanceOfLog(quota, counted[nextLog++]!, access, nowUs)
   })
-  return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt, localMs, lease })
+  const chargedUs = nowUs
+  return chargeOf(quotas, allowances, { admitted, mode: 'store', decidedAt, chargedUs, localMs, lease })
 }
 
 const NOT_OWN: OwnCount = { calls: 0, sent: 0, number: 0, spreadMs: 0 }

@@ -2,8 +2,9 @@ import { randomUUID } from 'node:crypto'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { overridesKey } from '../key.ts'
 import { counterOf, MAX_COUNTER_DIGITS, type SharedFields, VERSION_FIELD } from '../shared-fields.ts'
-import type { RedisConnection, RedisStoreOptions } from './connection.ts'
+import type { RedisConnection } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
+import type { RedisStoreOptions } from './store-options.ts'
 
 /** Minimum timeout: requests do not wait for the answer, which may be long. */
 const MIN_TIMEOUT_MS = 1000

@@ -4,7 +4,7 @@ import type { Config } from '../../config/config.ts'
 import { clientChunks, withoutClients } from '../../config/client-chunks.ts'
 import type { LogOutput } from '../../observe/log.ts'
 import { toError } from '../../runtime/to-error.ts'
-import type { Argument, Call, Result, WorkerCalls } from './worker.ts'
+import type { Argument, Call, CallName, Result, Value } from './worker.ts'
 
 /** Maximum time until a worker serves. */
 const START_MS = 60_000
@@ -136,18 +136,19 @@ function forkWorker(write: (lines: string) => void) {
    * Rejects with the worker's error, with a `CallTimeout` after `withinMs` unless that is Infinity,
    * and if the worker exits first.
    */
-  function call<Name extends keyof WorkerCalls>(
+  function call<Name extends CallName>(
     name: Name,
     argument?: Argument<Name>,
     withinMs = ANSWER_MS,
-  ): Promise<Awaited<ReturnType<WorkerCalls[Name]>>> {
+  ): Promise<Value<Name>> {
     return new Promise((resolve, reject) => {
       if (!worker.isConnected()) throw new Error('the worker has exited')
       const id = ++calls
       const settle = ({ value, error }: Result): void => {
         pending.delete(id)
         clearTimeout(timer)
-        if (error === undefined) resolve(value as never)
+        // The worker ran the function of this name.
+        if (error === undefined) resolve(value as Value<Name>)
         else reject(Object.assign(new Error(error.message), { name: error.name }))
       }
       const error = { name: 'CallTimeout', message: `worker did not answer within ${withinMs} ms` }

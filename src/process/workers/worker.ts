@@ -15,13 +15,28 @@ type OwnCalls = ReturnType<typeof createCalls>['calls']
  */
 export type WorkerCalls = OwnCalls & Omit<OperatorApi & Pick<LocalService, 'forgetCaller'>, keyof OwnCalls>
 
-/** The argument of a function of a worker. */
-export type Argument<Name extends keyof WorkerCalls> = Parameters<WorkerCalls[Name]>[0]
+export type CallName = keyof WorkerCalls
 
-export interface Call {
+/** The arguments and the results of the functions of a worker. */
+type Arguments = { [Name in CallName]: Parameters<WorkerCalls[Name]>[0] }
+type Values = { [Name in CallName]: Awaited<ReturnType<WorkerCalls[Name]>> }
+
+/** The functions of a worker, by name; those of its service are absent until it is configured. */
+type CallTable = {
+  readonly [Name in CallName]?: (argument: Arguments[Name]) => Values[Name] | Promise<Values[Name]>
+}
+
+/** The argument of a function of a worker. */
+export type Argument<Name extends CallName> = Arguments[Name]
+
+/** The result of a function of a worker. */
+export type Value<Name extends CallName> = Values[Name]
+
+/** The message that calls a function of a worker. */
+export interface Call<Name extends CallName = CallName> {
   readonly id: number
-  readonly name: keyof WorkerCalls
-  readonly argument: unknown
+  readonly name: Name
+  readonly argument: Argument<Name>
 }
 
 /**
@@ -43,9 +58,11 @@ export function runWorker(send: NonNullable<typeof process.send>): void {
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGUSR2']) process.on(signal, () => {})
   const { calls, service } = createCalls()
 
-  async function resultOf({ id, name, argument }: Call): Promise<Result> {
+  async function resultOf<Name extends CallName>({ id, name, argument }: Call<Name>): Promise<Result> {
     try {
-      const call = { ...service(), ...calls }[name] as (argument: unknown) => unknown
+      const table: CallTable = { ...service(), ...calls }
+      const call = table[name]
+      if (call === undefined) throw new Error('the worker is not configured yet')
       return { id, value: await call(argument) }
     } catch (error) {
       const { name, message } = toError(error)

@@ -167,7 +167,7 @@ it('shows callers of the last minute before those that are still refused but no 
   expect(callers.filter(({ client }) => client!.startsWith('new'))).toHaveLength(60)
 })
 
-it('shows the busiest beside any number of refused callers', () => {
+it('shows the busiest callers next to any number of refused ones', () => {
   const { call, values, pass } = activityAt()
   for (let i = 0; i < 60; i++) for (let k = 0; k < 3; k++) call(`busy-${i}`, [{}])
   for (let i = 0; i < 105; i++) for (let k = 0; k < 2; k++) call(`made-up-${i}`, [REFUSED])

@@ -20,14 +20,14 @@ beforeEach(() => redis.command('FLUSHALL'))
 
 const settings = (more: Partial<Settings> = {}): Settings => ({
   data: upstream.url,
-  store: `{ redis: { url: "${redis.url}" }, timeout: 5s }`,
+  store: { redis: { url: redis.url }, timeout: '5s' },
   ...more,
 })
 let files = 0
 const start = (more: Partial<Settings> = {}) => startGateway(settings(more), join(folder, `${files++}.yaml`))
 /** Starts a gateway as a process of its own. */
 const startProcess = (args: readonly string[] = []) =>
-  serving(yaml(settings({ more: 'drainTimeout: 100ms' })), args)
+  serving(yaml(settings({ more: { drainTimeout: '100ms' } })), args)
 const overviewOf = async ({ adminPort }: Asked): Promise<Overview> =>
   (await call(adminPort, { path: '/overview' })).json
 const gatewaysOf = async (gateway: Asked): Promise<Overview['gateways']> =>
@@ -71,6 +71,26 @@ describe('gateways that share a Redis', () => {
     await othersOf(second, 2)
     const { gatewaysReadAt, at } = await overviewOf(first)
     expect(Date.parse(at) - Date.parse(gatewaysReadAt!)).toBeLessThan(60_000)
+  })
+
+  it('gateways send their summaries only while one shows them, and only that one reads them', async () => {
+    const [asked] = await Promise.all([start(), start(), start()])
+    /** Returns the number of calls of a command since the last reset of the statistics. */
+    async function callsOf(name: string): Promise<number> {
+      const stats = String(await redis.command('INFO', 'commandstats'))
+      return Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(stats)?.[1] ?? 0)
+    }
+    await redis.command('CONFIG', 'RESETSTAT')
+    // That is every two seconds.
+    await until('each has registered again', async () => (await callsOf('evalsha')) > 3)
+    expect([await callsOf('hset'), await callsOf('hgetall')]).toEqual([0, 0])
+    await othersOf(asked, 2)
+    await redis.command('CONFIG', 'RESETSTAT')
+    await until('each has sent several summaries', async () => {
+      await overviewOf(asked)
+      return (await callsOf('hset')) > 6
+    })
+    expect(await callsOf('hgetall')).toBeLessThan((await callsOf('hset')) / 2)
   })
 
   it('gateways drop one that stops, and one that is killed', async () => {
@@ -127,7 +147,7 @@ describe('gateways that share a Redis', () => {
       return (await overviewOf(asked)).gatewaysReadAt! > before
     })
     expect(await gatewaysOf(asked)).toHaveLength(2)
-    expect(await gatewaysOf(other)).toHaveLength(2)
+    await othersOf(other, 1)
   })
 
   it('gateways show at most 100 of them, by host and process', async () => {
@@ -148,7 +168,7 @@ describe('gateways that share a Redis', () => {
   })
 
   it('gateways show the others as last known while Redis is unavailable, and themselves without Redis', async () => {
-    const [asked, other] = [await start({ store: `{ redis: { url: "${redis.url}" } }` }), await start()]
+    const [asked, other] = [await start({ store: { redis: { url: redis.url } } }), await start()]
     await othersOf(asked, 1)
     await redis.kill()
     await until('it counts without Redis', async () => {
@@ -181,16 +201,19 @@ it('a gateway with counters in memory shows itself only', async () => {
 
 describe('the address of the admin listener', () => {
   it.for([
-    ['127.0.0.1', '', null],
-    ['127.0.0.1', ', hosts: [gw.example.com]', null],
-    ['0.0.0.0', '', null],
-    ['0.0.0.0', ', hosts: [gw.example.com, gw]', 'http://gw.example.com'],
-  ] as const)('the address of the admin listener of %s%s is %s', async ([host, hosts, url]) => {
-    const port = await freePort()
-    const admin = `{ host: ${host}, port: ${port}, token: an-operator-s-token${hosts} }`
-    const gateway = await start({ admin, store: 'memory' })
-    const headers = { Authorization: 'Bearer an-operator-s-token' }
-    const { gateways } = (await call(gateway.adminPort, { path: '/overview', headers })).json as Overview
-    expect(gateways[0]!.admin).toBe(url === null ? null : `${url}:${port}`)
-  })
+    ['127.0.0.1', undefined, null],
+    ['127.0.0.1', ['gw.example.com'], null],
+    ['0.0.0.0', undefined, null],
+    ['0.0.0.0', ['gw.example.com', 'gw'], 'http://gw.example.com'],
+  ] as const)(
+    'the address of the admin listener of %s with the hosts %j is %s',
+    async ([host, hosts, url]) => {
+      const port = await freePort()
+      const admin = { host, port, token: 'an-operator-s-token', ...(hosts && { hosts }) }
+      const gateway = await start({ admin, store: 'memory' })
+      const headers = { Authorization: 'Bearer an-operator-s-token' }
+      const { gateways } = (await call(gateway.adminPort, { path: '/overview', headers })).json as Overview
+      expect(gateways[0]!.admin).toBe(url === null ? null : `${url}:${port}`)
+    },
+  )
 })

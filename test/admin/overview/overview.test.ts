@@ -79,6 +79,7 @@ it('sorts callers by refusals, then by the used part of a live limit with one co
     ...{
       caller: `client:${client}`,
       client,
+      plan: null,
       route: '/*',
       calls: [1],
       refused: [0],

@@ -2,7 +2,8 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { loadConfig } from '../../../src/config/load.ts'
 import type { Explained } from '../../../src/admin/requests/explained.ts'
 import type { RequestLine } from '../../../src/admin/requests/operator-api.ts'
-import { explain, parseQuestion } from '../../../src/admin/requests/explain.ts'
+import { explain } from '../../../src/admin/requests/explain.ts'
+import { parseQuestion } from '../../../src/admin/requests/parsed-question.ts'
 import { call, ISSUER, startGateway, type TestGateway, token, yaml } from '../../helpers/gateway.ts'
 import { startUpstream, type TestUpstream } from '../../helpers/upstream.ts'
 import { configFile } from '../../commands/replay/logs.ts'
@@ -135,7 +136,7 @@ clients:
         ...{ upstream: 'data', origins: ['http://data.internal:4000'], maxBody: 1024, timeoutMs: 5000 },
       },
       client: {
-        ...{ id: 'acme', name: null, listed: false, mustBeListed: false },
+        ...{ id: 'acme', name: null, listed: false, plan: null, mustBeListed: false },
         ...{ requestObjectSigningAlg: null, authentication: null, pushed: null },
       },
       limits: [
@@ -304,7 +305,7 @@ describe('explain, compared with the gateway', () => {
     const settings = {
       data: data.url,
       limit: 7,
-      more: `clients: [{ id: own, limits: { requests: { limit: 3 } } }]`,
+      more: { clients: [{ id: 'own', limits: { requests: { limit: 3 } } }] },
     }
     file = fileOf(yaml(settings))
     gateway = await startGateway(settings)

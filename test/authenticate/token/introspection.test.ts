@@ -265,7 +265,7 @@ describe('an endpoint that does not answer the question', () => {
     expect(server.asked).toHaveLength(1)
   })
 
-  it('a response that is no answer is not cached', async () => {
+  it('a response that is not an answer is not cached', async () => {
     const ask = asker()
     server.answer = status(500)
     expect(statusOf(await ask('a'))).toBe(503)

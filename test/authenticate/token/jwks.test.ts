@@ -242,7 +242,7 @@ describe('an issuer’s keys from a file', () => {
   })
 })
 
-it('reads keys that are served as a JWK Set alone, and begin with a byte-order mark', async () => {
+it('reads keys that are served as a bare JWK Set, and begin with a byte-order mark', async () => {
   const { jwk } = makeKey('ES256')
   const server = await startUpstream((request, response) => {
     const isAccepted = request.headers.accept?.includes('application/jwk-set+json') === true

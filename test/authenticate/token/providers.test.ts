@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { completed, mistakesIn } from '../../config/load-text.ts'
-import { call, type LoggingGateway, startLogging, untilReady, yaml } from '../../helpers/gateway.ts'
+import { call, type LoggingGateway, startLogging, untilReady } from '../../helpers/gateway.ts'
 import { startIntrospection } from '../../helpers/introspection-server.ts'
 import { startIssuer } from '../../helpers/issuer.ts'
 import { codeBlocks, fileText } from '../../helpers/repository.ts'
@@ -24,16 +24,21 @@ async function gatewayOf({ name, settings }: Provider): Promise<[string, Logging
   const own = { ...settings, jwks: issuer.jwksUri }
   const introspected = settings['introspection'] as object | undefined
   const tokens = introspected ? { ...own, introspection: { ...introspected, ...endpoint } } : own
-  const gateway = await startLogging(
-    yaml({
-      data: data.url,
-      tokens: `tokens: ${JSON.stringify(tokens)}`,
-      limits: 'limits: { requests: { per: [client], limit: 100, window: 1h } }',
-      routes: `routes:
-  - { match: "/accounts/:id", upstream: data, authenticate: bearer, limits: [requests], scope: ["accounts:read"] }
-  - { match: "/*", upstream: data, authenticate: bearer, limits: [requests] }`,
-    }),
-  )
+  const gateway = await startLogging({
+    data: data.url,
+    tokens,
+    limits: { requests: { per: ['client'], limit: 100, window: '1h' } },
+    routes: [
+      {
+        match: '/accounts/:id',
+        upstream: 'data',
+        authenticate: 'bearer',
+        limits: ['requests'],
+        scope: ['accounts:read'],
+      },
+      { match: '/*', upstream: 'data', authenticate: 'bearer', limits: ['requests'] },
+    ],
+  })
   await untilReady(gateway)
   return [name, gateway]
 }

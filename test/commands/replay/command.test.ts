@@ -50,7 +50,7 @@ describe('sluice replay', () => {
       'LINES',
       '5      replayed',
       '1      refused before any limit',
-      '1      not of an access log with "log.format: json"',
+      '1      not of requests',
       '',
     ])
   })
@@ -66,9 +66,14 @@ describe('sluice replay', () => {
       config,
       from: '2026-11-20T10:00:00.000Z',
       to: '2026-11-20T10:00:00.004Z',
-      lines: { replayed: 5, refusedBefore: 1, unmatched: 0, unlimited: 0, lacking: 0, other: 1 },
+      logs: [{ log: '-', format: 'sluice', unreadable: 0 }],
+      lines: {
+        ...{ replayed: 5, refusedBefore: 1, malformed: 0, unmatched: 0, unauthenticated: 0 },
+        ...{ unlimited: 0, lacking: 0, other: 1 },
+      },
       late: { calls: 0, byMs: 0 },
       omitted: 0,
+      plans: [],
       totals: {
         clients: 2,
         calls: 5,
@@ -115,12 +120,16 @@ describe('sluice replay', () => {
 
   it('reports that no call was replayed', async () => {
     const args = ['replay', '-', '--config', configFile(LIMITS)]
-    expect(await sluice(args, { stdin: 'x\ny\n' })).toEqual({
-      code: 0,
-      stdout:
-        'There is no call to report.\n\nLIMIT     RECORDED  REFUSED  CLIENTS  KIND\nrequests  0         0        0        live\nsync      0         0        0        live\n\nLINES\n2      not of an access log with "log.format: json"\n',
-      stderr: '',
-    })
+    const process = '{"level":"info","time":"2026-11-20T10:00:00.000Z","msg":"gateway started"}\n'
+    for (const [stdin, lines] of [
+      ['', ''],
+      [process, '\n\nLINES\n1      not of requests'],
+    ] as const)
+      expect(await sluice(args, { stdin })).toEqual({
+        code: 0,
+        stdout: `There is no call to report.\n\nLIMIT     RECORDED  REFUSED  CLIENTS  KIND\nrequests  0         0        0        live\nsync      0         0        0        live${lines}\n`,
+        stderr: '',
+      })
     const denied = line({
       at: 0,
       ...REFUSED,
@@ -146,7 +155,7 @@ describe('sluice replay', () => {
     [['replay'], 'Which log? Give its files, or - for standard input.'],
     [
       ['replay', 'a.log'],
-      'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml.',
+      'Which configuration? Give --config FILE, set SLUICE_CONFIG, or name it sluice.yaml; "sluice init" writes one.',
     ],
     [['replay', '-', '--config', '-'], 'Standard input is the log or the configuration, not both.'],
     [
@@ -161,7 +170,7 @@ describe('sluice replay', () => {
     expect(await sluice(['replay', logFile(LINES), '--config', config])).toMatchObject({
       code: 78,
       stdout: '',
-      stderr: expect.stringMatching(/^\S+\.yaml:5:37: limits\.requests\.limit: must be a whole number/),
+      stderr: expect.stringMatching(/^\S+\.yaml:6:37: limits\.requests\.limit: must be a whole number/),
     })
   })
 
@@ -195,8 +204,8 @@ describe('sluice replay of the log of a gateway', () => {
     const redis = await sharedRedis()
     const settings = { data: data.url, limit: 6, window: '3s', syncWindow: '300ms' }
     const configs = [
-      yaml(settings),
-      yaml({ ...settings, store: `{ redis: { url: "${redis.url}" }, prefix: replay, timeout: 5s }` }),
+      settings,
+      { ...settings, store: { redis: { url: redis.url }, prefix: 'replay', timeout: '5s' } },
     ]
     const gateways = await Promise.all(
       configs.map(async (config) => ({ config, ...(await startLogging(config)) })),
@@ -237,7 +246,7 @@ describe('sluice replay of the log of a gateway', () => {
         expect(ended).toMatchObject({ code: 0, stderr: '' })
         return JSON.parse(ended.stdout) as Report
       }
-      const report = await replayed(fileOf(config))
+      const report = await replayed(fileOf(yaml(config)))
       expect(refused).toBeGreaterThan(0)
       expect(report.totals).toEqual({
         clients: 3,
@@ -249,7 +258,7 @@ describe('sluice replay of the log of a gateway', () => {
         newlyAdmitted: 0,
       })
       expect(report.lines).toMatchObject({ refusedBefore: 3, unlimited: 3 })
-      const raised = config.replace('limit: 6', 'limit: 1000').replace('limit: 1,', 'limit: 1000,')
+      const raised = yaml(config).replace('limit: 6', 'limit: 1000').replace('limit: 1,', 'limit: 1000,')
       const { totals } = await replayed(fileOf(raised))
       expect(totals.newlyRefused).toBe(0)
       expect(totals.newlyAdmitted).toBeGreaterThan(0)
@@ -260,11 +269,12 @@ describe('sluice replay of the log of a gateway', () => {
     const slow = await startUpstream(() => {})
     const settings = {
       data: slow.url,
-      routes: `routes:
-  - { match: "GET /limits", respond: limits, authenticate: bearer }
-  - { match: "/open/*", upstream: data, authenticate: none }
-  - { match: "/scoped", upstream: data, authenticate: bearer, scope: [rare] }
-  - { match: "/*", upstream: data, authenticate: bearer }`,
+      routes: [
+        { match: 'GET /limits', respond: 'limits', authenticate: 'bearer' },
+        { match: '/open/*', upstream: 'data', authenticate: 'none' },
+        { match: '/scoped', upstream: 'data', authenticate: 'bearer', scope: ['rare'] },
+        { match: '/*', upstream: 'data', authenticate: 'bearer' },
+      ],
     }
     const gateway = await startLogging(settings)
     const bearer = `Authorization: Bearer ${await token('one')}\r\n`

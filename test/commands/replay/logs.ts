@@ -1,7 +1,7 @@
 import { PassThrough, Readable } from 'node:stream'
 import { loadConfig } from '../../../src/config/load.ts'
 import { replay, type Report } from '../../../src/commands/replay/replay.ts'
-import { TOKENS } from '../../helpers/gateway.ts'
+import { TOKENS, textOf } from '../../helpers/gateway.ts'
 import { fileOf } from '../run.ts'
 
 /** Start of the calls of `line`. */
@@ -55,7 +55,7 @@ export function logFile(content: readonly string[] | Buffer): string {
 export function configFile(limits: string, { routes = ROUTES, more = '' } = {}): string {
   return fileOf(`store: memory
 upstreams: { data: { url: http://data.internal:4000 } }
-${TOKENS}
+${textOf({ tokens: TOKENS })}
 limits:
 ${limits}
 routes:

@@ -1,6 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { type LoggedCall, passInOrder, readAccessLine } from '../../../src/commands/replay/logs.ts'
+import type { LoggedCall } from '../../../src/commands/replay/formats/call.ts'
+import { readAccessLine } from '../../../src/commands/replay/formats/sluice.ts'
+import { passInOrder } from '../../../src/commands/replay/order.ts'
 import { createReport } from '../../../src/commands/replay/report.ts'
 import { line, type Logged, START } from './logs.ts'
 
@@ -12,7 +14,7 @@ describe('the busiest minute', () => {
     const calls = { a: callOf({ at: 0, client: 'a' }), b: callOf({ at: 0, client: 'b' }) }
     const decision = { admitted: true, allowances: [], cached: false, mode: 'store' } as const
     return {
-      count: (client: 'a' | 'b', now: number) => count(calls[client], decision, now),
+      count: (client: 'a' | 'b', now: number) => count(calls[client], client, decision, now),
       busiestOf: (name: string) =>
         report(2).clients.find(({ client }) => client === name)?.busiestMinute ?? { calls: 0, from: '' },
     }
@@ -96,7 +98,7 @@ describe('the order of calls', () => {
     )
   })
 
-  it('the order of calls is that of all logs, of which one may begin after the end of another', async () => {
+  it('the order of calls is that of all logs, also if one begins after the end of another', async () => {
     const log = (...times: number[]) => times.map((at) => [at, 0] as const)
     const logs = [log(9000, 9500, 12_000), log(1, 4, 5, 6000), log(), log(2, 3, 4000, 8000, 9600)]
     const { passed, late } = await ordered(...logs)
@@ -112,6 +114,40 @@ describe('the order of calls', () => {
     expect(passed[SORTED_CALLS]).toEqual([490, 1700])
     expect(passed.toSpliced(SORTED_CALLS, 1)).toEqual(times.map((at) => [at, at]))
     expect(late).toEqual({ calls: 1, byMs: 90 })
+  })
+
+  it('the order of calls is that of many logs in any order, each longer than the buffer', async () => {
+    const days = Array.from({ length: 9 }, (_, day) =>
+      Array.from({ length: SORTED_CALLS * 3 }, (_, n) => [day * 100_000 + n, 0] as const),
+    )
+    const { passed, late } = await ordered(...days.toReversed())
+    expect(passed.map(([at]) => at)).toEqual(days.flat().map(([at]) => at))
+    expect(late.calls).toBe(0)
+  })
+
+  it('refuses a log that goes back by more than a minute, further than it sorts', async () => {
+    const log = (from: number) => Array.from({ length: SORTED_CALLS * 3 }, (_, n) => [from + n, 0] as const)
+    await expect(ordered([...log(100_000), ...log(0)])).rejects.toThrow(/^the lines go back in time by 101 s/)
+    const short = [...log(100_000).slice(0, 40), ...log(0).slice(0, 40)]
+    expect((await ordered(short)).late.calls).toBe(0)
+  })
+
+  it('counts a call that took longer than the sorted calls at a later time, for any length', async () => {
+    const times = Array.from({ length: 3 * SORTED_CALLS }, (_, n) => [n * 10_000, 0] as const)
+    const end = times.at(-1)![0]
+    const { passed, late } = await ordered([...times, [0, end]])
+    expect(passed).toHaveLength(times.length + 1)
+    expect(late).toEqual({ calls: 1, byMs: expect.any(Number) as number })
+  })
+
+  it('reads batches of more calls than a function has arguments', async () => {
+    const calls = Array<LoggedCall>(200_000).fill(callOf({ at: 0 }))
+    async function* inOneBatch() {
+      yield calls
+    }
+    let passed = 0
+    await passInOrder([inOneBatch()], () => passed++)
+    expect(passed).toBe(calls.length)
   })
 
   it('buffers at most twice the calls that it keeps for sorting', async () => {
@@ -142,6 +178,6 @@ it('an empty client counts as missing', () => {
 it.for([
   ['began before 1970', { durationMs: 1e300, decidedAt: undefined }],
   ['ended before 1970', { time: '-000001-01-01T00:00:00.000Z' }],
-] as const)('a request that %s is ignored', ([, members]) => {
-  expect(readAccessLine(line({ at: 0, ...members }))).toBe('other')
+] as const)('a request that %s cannot be read', ([, members]) => {
+  expect(readAccessLine(line({ at: 0, ...members }))).toEqual({ unreadable: expect.any(String) })
 })

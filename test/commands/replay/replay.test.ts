@@ -65,6 +65,38 @@ describe('sluice replay decides', () => {
     expect(raised.totals).toMatchObject({ admitted: 9, refused: 0, newlyRefused: 0, newlyAdmitted: 4 })
   })
 
+  it('charges calls what their log says they used, when they ended, and the reserve of the file if it is unknown', async () => {
+    const limits = `  tokens: { per: [client], limit: 100, window: 1m }
+  volume: { per: [client], limit: 1000, window: 1m }`
+    const cost =
+      'cost: { tokens: { reserve: 40, actual: { json: usage.total_tokens } }, volume: { reserve: 1, actual: { bytes: both } } }'
+    const routes = `  - { match: "/*", upstream: data, authenticate: bearer, limits: [tokens, volume], ${cost} }`
+    const times = (count: number, call: object) => Array.from({ length: count }, () => call)
+    const refusedOf = async (...calls: readonly object[]) => {
+      const report = await replayed(
+        calls.map((call, i) => line({ at: i * 1000, durationMs: 500, ...call })),
+        configFile(limits, { routes }),
+      )
+      return report.totals.refused
+    }
+    const settled = { reserved: 40, settled: 10 }
+    // 6 × 10 and a reserve of 40 are 100, then 70.
+    expect(await refusedOf(...times(7, settled))).toBe(0)
+    expect(await refusedOf(...times(8, settled))).toBe(1)
+    // Each holds its reserve while it is in progress.
+    expect(await refusedOf(...times(3, { ...settled, durationMs: 10_000 }))).toBe(1)
+    // Unknown: two reserves of 40, also of calls that were logged before they were charged by that.
+    expect(await refusedOf(...times(3, { reserved: 4, unsettled: 'the caller left' }))).toBe(1)
+    expect(await refusedOf({}, {}, {})).toBe(1)
+    // By limit; a number above the reserve is owed.
+    const byLimit = { reserved: { tokens: 40, volume: 1 }, settled: { tokens: 10, volume: 3 } }
+    expect(await refusedOf(...times(7, byLimit))).toBe(0)
+    expect(await refusedOf({ reserved: 40, settled: { tokens: 101 } }, settled, settled)).toBe(2)
+    // A value that is not a number of points is not read.
+    expect(await refusedOf(...times(3, { settled: -1 }))).toBe(1)
+    expect(await refusedOf(...times(3, { settled: { tokens: '1' } }))).toBe(1)
+  })
+
   it('counts each client and each key separately, and names the refusing limit', async () => {
     const sync = { method: 'POST', path: '/sync/a', route: 'POST /sync/:connection' }
     const report = await replayed(
@@ -90,7 +122,7 @@ describe('sluice replay decides', () => {
       ['/sync/1', '/sync/01', '/sync/a%', '/sync/2'].map((path, i) => line({ at: i, ...sync, path })),
       configFile(PLENTY, { more: 'parameters: { connection: integer }' }),
     )
-    expect(report.lines).toMatchObject({ replayed: 2, unmatched: 2 })
+    expect(report.lines).toMatchObject({ replayed: 2, malformed: 2 })
   })
 
   it('applies clients’ own limits, their ends and changes by the times of the calls', async () => {
@@ -245,7 +277,12 @@ ${SYNC}`
     )
     expect(report.lines).toMatchObject({ replayed: 4, lacking: 1 })
     expect(report.clients).toMatchObject([
-      { client: null, calls: 2, refused: 1, recorded: { admitted: 2, refused: 0, undecided: 0 } },
+      {
+        client: 'ip:2001:db8:0:0::/64',
+        calls: 2,
+        refused: 1,
+        recorded: { admitted: 2, refused: 0, undecided: 0 },
+      },
       { client: 'other', refused: 1 },
       { client: 'acme', refused: 0 },
     ])
@@ -277,7 +314,7 @@ describe('sluice replay of a log without personal data', () => {
       ],
       config,
     )
-    expect(report.lines).toMatchObject({ replayed: 3, unmatched: 1 })
+    expect(report.lines).toMatchObject({ replayed: 3, malformed: 1 })
     expect(report.totals).toMatchObject({ calls: 3, refused: 1 })
   })
 
@@ -303,7 +340,7 @@ describe('sluice replay of a log without personal data', () => {
     )
     expect(report.lines).toMatchObject({ replayed: 1, lacking: 3 })
     expect(describeReport(report)).toMatch(
-      /3 +without the client, the address or the path that a limit counts by/,
+      /3 +without the client, the address, the host or the path that a limit counts by/,
     )
   })
 })
@@ -337,9 +374,11 @@ describe('sluice replay', () => {
     expect(report.lines).toEqual({
       replayed: 5,
       refusedBefore: 3,
+      malformed: 0,
       unmatched: 1,
+      unauthenticated: 1,
       unlimited: 2,
-      lacking: 1,
+      lacking: 0,
       other: 0,
     })
     expect(report.totals.recorded).toEqual({ admitted: 3, refused: 1, undecided: 1 })
@@ -424,7 +463,10 @@ describe('sluice replay', () => {
       ],
       configFile(PLENTY),
     )
-    expect(report.lines).toMatchObject({ replayed: 4, other: 7 })
+    expect(report.lines).toMatchObject({ replayed: 4, other: 4 })
+    expect(report.logs).toMatchObject([
+      { unreadable: 3, first: { line: 4, why: 'is a cut or damaged line' } },
+    ])
     expect(report.clients.map(({ client }) => client)).toEqual(['acme', 'last'])
   })
 
@@ -490,7 +532,7 @@ describe('sluice replay', () => {
   it('reports the calls that are logged too late', async () => {
     const report = await replayed([line({ at: 0 })], configFile(PLENTY))
     expect(describeReport({ ...report, late: { calls: 2, byMs: 69_001 } })).toContain(
-      '\n2      calls counted as decided later, because they were logged up to 70 s too late: give one log per instance',
+      '\n2      calls counted as decided up to 70 s later, because they were logged too late',
     )
   })
 
@@ -530,12 +572,16 @@ describe('sluice replay', () => {
         ]),
       ),
     ]
-    expect(await replayed({ logs }, tight)).toEqual(expected)
+    expect(await replayed({ logs }, tight)).toEqual({ ...expected, logs: expect.any(Array) })
   })
 
   it.for([
-    ['is cut', (zipped: Buffer) => zipped.subarray(0, 60), 'is damaged or cut gzip: unexpected end of file'],
-    ['is broken', (zipped: Buffer) => zipped.fill(1, 2, 3), 'is damaged or cut gzip: '],
+    [
+      'is cut',
+      (zipped: Buffer) => zipped.subarray(0, 60),
+      'is a compressed file that is damaged or cut: unexpected end of file',
+    ],
+    ['is broken', (zipped: Buffer) => zipped.fill(1, 2, 3), 'is a compressed file that is damaged or cut: '],
   ] as const)('rejects a gzip file that %s', async ([, spoil, message]) => {
     const spoilt = spoil(gzipSync(line({ at: 0 })))
     const file = logFile(spoilt)

@@ -71,7 +71,7 @@ it('new connections get a renewed certificate, open ones continue, and an invali
   mount(first, first)
   for (const name of ['tls.crt', 'tls.key']) symlinkSync(`..data/${name}`, join(folder, name))
   const file = join(folder, 'sluice.yaml')
-  const text = yaml({ data: data.url, listen: ', tls: { cert: tls.crt, key: tls.key }' })
+  const text = yaml({ data: data.url, listen: { tls: { cert: 'tls.crt', key: 'tls.key' } } })
   writeFileSync(file, text)
   gateway = await serving({ file })
   expect(await shown()).toBe(first.thumbprint)

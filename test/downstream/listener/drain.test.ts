@@ -4,8 +4,10 @@ import { get as getTls } from 'node:https'
 import { connect } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { expect, it } from 'vitest'
-import { drain } from '../../../src/downstream/listener/drain.ts'
+import { drain, loads } from '../../../src/downstream/listener/drain.ts'
 import type { Serve } from '../../../src/downstream/listener/pipelining.ts'
 import { createListener, listen } from '../../../src/downstream/listener/server.ts'
 import { makeCertificate } from '../../helpers/self-signed.ts'
@@ -64,9 +66,9 @@ it.each(quickly([1], [1, 2]))(
   async (workers) => {
     const text = yaml({
       data: data.url,
-      store: `{ redis: { url: "${redis.url}" }, prefix: drain }`,
-      routes: `${ROUTES}  - { match: "GET /health", respond: health, authenticate: none }`,
-      more: 'drainTimeout: 4s',
+      store: { redis: { url: redis.url }, prefix: 'drain' },
+      routes: [...ROUTES, { match: 'GET /health', respond: 'health', authenticate: 'none' }],
+      more: { drainTimeout: '4s' },
     })
     gateway = await serving(text, ['--workers', String(workers)])
     const { port, adminPort } = gateway
@@ -153,4 +155,25 @@ it('serves callers that connected before the port closed', async () => {
   await drain(server, 5000, 1000)
   const got = (await Promise.all(answers)).flatMap(({ text }) => statuses(text))
   expect(got).toEqual(Array.from({ length: 20 }, () => 200))
+})
+
+/** Serves a call and drains. Returns the server and its sockets, which nothing here refers to. */
+async function drainedServer(): Promise<readonly WeakRef<object>[]> {
+  const server = createListener((response, _, done) => void response.end('ok', done), bounds, SILENT)
+  const port = Number(new URL(await listen(server, '127.0.0.1', 0, 'listen')).port)
+  expect((await call(port, { agent: new Agent() })).body).toBe('ok')
+  await drain(server, 1000)
+  return [new WeakRef(server), new WeakRef(loads.get(server)!.sockets)]
+}
+
+it('keeps nothing of a server in memory after its drain', async () => {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  const parts = await drainedServer()
+  const kept = () => parts.filter((part) => part.deref() !== undefined)
+  await until('its parts are collected', () => {
+    collect()
+    return kept().length === 0
+  })
+  expect(kept()).toEqual([])
 })

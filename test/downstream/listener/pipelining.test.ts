@@ -14,7 +14,7 @@ import { FULL } from '../../helpers/runs.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 
-const ROUTES = 'routes: [{ match: "/*", upstream: data, authenticate: none }]'
+const ROUTES = [{ match: '/*', upstream: 'data', authenticate: 'none' }]
 const PAGE = 'x'.repeat(200_000)
 /** A body longer than the kernel buffers for a caller that does not read. */
 const LONG = 'x'.repeat(8_000_000)
@@ -30,8 +30,8 @@ const back = await startUpstream((request, response) => {
 const { cert, key } = makeCertificate()
 writeFileSync(join(folder, 'cert.pem'), cert)
 writeFileSync(join(folder, 'key.pem'), key)
-const tls = `, tls: { cert: ${folder}/cert.pem, key: ${folder}/key.pem }`
-const settings = { data: back.url, routes: ROUTES, upstream: 'maxConnections: 4' }
+const tls = { tls: { cert: `${folder}/cert.pem`, key: `${folder}/key.pem` } }
+const settings = { data: back.url, routes: ROUTES, upstream: { maxConnections: 4 } }
 const plain = await startGateway(settings)
 const secure = await startGateway({ ...settings, listen: tls })
 beforeEach(() => {

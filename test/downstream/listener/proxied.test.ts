@@ -18,7 +18,7 @@ import { makeCertificate } from '../../helpers/self-signed.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 
-const ROUTES = 'routes: [{ match: "/*", upstream: data, authenticate: none }]'
+const ROUTES = [{ match: '/*', upstream: 'data', authenticate: 'none' }]
 const folder = createFolder()
 const { cert, key } = makeCertificate()
 writeFileSync(join(folder, 'cert.pem'), cert)
@@ -40,13 +40,13 @@ const LOCAL = `${START_V2}\x20\0\0\0`
 const bytes = (text: string): Buffer => Buffer.from(text, 'latin1')
 
 /** Starts a gateway that expects headers from 127.0.0.1 (not 127.0.0.2), and from 192.0.2.200 behind that. */
-async function start(listen = '', trustedProxies = '[127.0.0.1/32, 192.0.2.200/32]') {
+async function start(listen: object = {}, trustedProxies = ['127.0.0.1/32', '192.0.2.200/32']) {
   const back = await startUpstream()
   const gateway = await startLogging({
     data: back.url,
     routes: ROUTES,
     trustedProxies,
-    listen: `, proxyProtocol: true${listen}`,
+    listen: { proxyProtocol: true, ...listen },
   })
   const warnings = () =>
     gateway.lines().filter(({ msg }) => msg === 'connection without a valid PROXY header closed')
@@ -68,7 +68,7 @@ describe.concurrent('a connection with a PROXY header', () => {
   it.each([
     ['version 1', V1],
     ['version 2', V2],
-  ])('of %s is from the address that it tells', async (_, header) => {
+  ])('of %s is from the address that its header has', async (_, header) => {
     const { port, back, lines } = await start()
     const spoofed = GET.replace('Host', 'X-Forwarded-For: 203.0.113.9\r\nHost')
     expect(statuses((await raw(port, bytes(header + spoofed))).text)).toEqual([200])
@@ -79,7 +79,7 @@ describe.concurrent('a connection with a PROXY header', () => {
     await until('its line', () => lines().some(({ msg, ip }) => msg === 'request' && ip === '192.0.2.7'))
   })
 
-  it('gets its responses if each byte comes alone, also the second on the connection', async () => {
+  it('gets its responses if each byte comes by itself, also the second on the connection', async () => {
     const { port, back } = await start()
     const { socket, said } = open(port)
     socket.setNoDelay(true)
@@ -103,7 +103,7 @@ describe.concurrent('a connection with a PROXY header', () => {
     expect(back.seen[0]!.body).toHaveLength(300_000)
   })
 
-  it('is from its own address if it tells none, but is no trusted proxy', async () => {
+  it('is from its own address if its header has none, but is not a trusted proxy', async () => {
     const { port, back } = await start()
     const spoofed = GET.replace('Host', 'X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\nHost')
     for (const header of ['PROXY UNKNOWN\r\n', LOCAL])
@@ -112,7 +112,7 @@ describe.concurrent('a connection with a PROXY header', () => {
       expect(headers).toMatchObject({ 'x-forwarded-for': '127.0.0.1', 'x-forwarded-proto': 'http' })
   })
 
-  it('from a trusted proxy behind the one that tells it, is from the address of that', async () => {
+  it('from a trusted proxy behind the one that sends it, is from the address of the latter', async () => {
     const { port, back } = await start()
     const forwarded = GET.replace('Host', 'X-Forwarded-For: 203.0.113.9\r\nHost')
     await raw(port, bytes(V1.replace('192.0.2.7', '192.0.2.200') + forwarded))
@@ -127,8 +127,8 @@ describe.concurrent('a connection with a PROXY header', () => {
     )
   })
 
-  it('is closed beyond the maximum of the address that it tells', async () => {
-    const { port, adminPort } = await start(', maxConnectionsPerAddress: 2')
+  it('is closed beyond the maximum of the address that its header has', async () => {
+    const { port, adminPort } = await start({ maxConnectionsPerAddress: 2 })
     const held = [open(port), open(port), open(port)]
     for (const { socket } of held) socket.write(bytes(V1))
     await until('one of them is closed', () => held.filter(({ socket }) => socket.destroyed).length === 1)
@@ -153,8 +153,10 @@ describe.concurrent('a connection with a PROXY header', () => {
     expect(await drain(server, 60_000)).toBe(0)
   })
 
-  it('before TLS is from the address that it tells', async () => {
-    const { port, back, lines } = await start(`, tls: { cert: ${folder}/cert.pem, key: ${folder}/key.pem }`)
+  it('before TLS is from the address that its header has', async () => {
+    const { port, back, lines } = await start({
+      tls: { cert: `${folder}/cert.pem`, key: `${folder}/key.pem` },
+    })
     const { socket } = open(port)
     await new Promise((resolve) => socket.write(bytes(V2), resolve))
     const secure = connectTls({ socket, rejectUnauthorized: false })
@@ -173,7 +175,7 @@ describe.concurrent('a connection with a PROXY header', () => {
 
 describe.concurrent('a connection is closed, and logged once,', () => {
   it.each([
-    ['from a peer that is no trusted proxy', '127.0.0.2', V1 + GET, 'not in listen.trustedProxies'],
+    ['from a peer that is not a trusted proxy', '127.0.0.2', V1 + GET, 'not in listen.trustedProxies'],
     ['without a header', '127.0.0.1', GET, 'no PROXY header'],
     ['with a malformed header', '127.0.0.1', 'PROXY TCP4 a b c d\r\n', 'a malformed PROXY line'],
   ])('%s', async (_, peer, sent, error) => {
@@ -190,7 +192,7 @@ describe.concurrent('a connection is closed, and logged once,', () => {
   })
 
   it('if the header is late or ends', async () => {
-    const late = await start(', headersTimeout: 1s')
+    const late = await start({ headersTimeout: '1s' })
     const one = open(late.port)
     one.socket.write('PROXY ')
     await closed(one.socket)
@@ -209,13 +211,13 @@ describe.concurrent('a connection is closed, and logged once,', () => {
 
 it.concurrent('a header that is not expected is a malformed request', async () => {
   const back = await startUpstream()
-  const { port } = await startGateway({ data: back.url, routes: ROUTES, trustedProxies: '[127.0.0.1/32]' })
+  const { port } = await startGateway({ data: back.url, routes: ROUTES, trustedProxies: ['127.0.0.1/32'] })
   expect(statuses((await raw(port, bytes(V1 + GET))).text)).toEqual([400])
   expect(back.seen).toEqual([])
 })
 
 it.concurrent.each(['send-proxy', 'send-proxy-v2', 'send-proxy-v2 proxy-v2-options unique-id,crc32c'])(
-  'HAProxy with %s tells its callers’ addresses',
+  'HAProxy with %s sends its callers’ addresses',
   async (option) => {
     const { port, back } = await start()
     const own = await freePort()

@@ -16,11 +16,11 @@ import { SILENT } from '../../helpers/listener.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 
-const SMALL = ', maxHeaderSize: 4kB, headersTimeout: 1s, requestTimeout: 1s, keepAliveTimeout: 300ms'
-const ROUTES = `routes:
-  - { match: "/oidc/held", upstream: identity, authenticate: none, timeout: 1m }
-  - { match: "/oidc/*", upstream: identity, authenticate: none }
-`
+const SMALL = { maxHeaderSize: '4kB', headersTimeout: '1s', requestTimeout: '1s', keepAliveTimeout: '300ms' }
+const ROUTES = [
+  { match: '/oidc/held', upstream: 'identity', authenticate: 'none', timeout: '1m' },
+  { match: '/oidc/*', upstream: 'identity', authenticate: 'none' },
+]
 const BOUNDS = {
   maxHeaderSize: 4096,
   headersTimeoutMs: 500,
@@ -40,8 +40,8 @@ const back = await startUpstream((request, response) => {
 })
 const settings = { data: back.url, routes: ROUTES }
 const plain = await startGateway({ ...settings, listen: SMALL })
-const tls = `, tls: { cert: ${folder}/cert.pem, key: ${folder}/key.pem }`
-const secure = await startGateway({ ...settings, listen: SMALL + tls })
+const tls = { tls: { cert: `${folder}/cert.pem`, key: `${folder}/key.pem` } }
+const secure = await startGateway({ ...settings, listen: { ...SMALL, ...tls } })
 
 interface Caller {
   readonly socket: Socket

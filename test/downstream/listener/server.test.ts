@@ -24,7 +24,7 @@ describe.concurrent('a caller that never ends its side', () => {
     const data = await startUpstream()
     const { port } = await startGateway({
       data: data.url,
-      listen: ', requestTimeout: 4s, headersTimeout: 4s',
+      listen: { requestTimeout: '4s', headersTimeout: '4s' },
     })
     const socket = stubborn(port, bytes)
     await until('the answer', () => statuses(socket.said)[0] === status)
@@ -41,7 +41,7 @@ describe.concurrent('a caller that never ends its side', () => {
     const back = await startRawUpstream(() => {})
     const { port } = await startGateway({
       data: back.url,
-      listen: ', requestTimeout: 1s, headersTimeout: 1s',
+      listen: { requestTimeout: '1s', headersTimeout: '1s' },
     })
     const head = 'POST /oidc/x HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n'
     const socket = stubborn(port, head + 'x'.repeat(100_000))
@@ -67,7 +67,7 @@ describe.concurrent('a caller that never ends its side', () => {
 
 it.concurrent('a caller that ends its side of the socket before the response has disconnected', async () => {
   const back = await startRawUpstream(() => {})
-  const routes = 'routes: [{ match: "/*", upstream: data, authenticate: none, timeout: 5m }]'
+  const routes = [{ match: '/*', upstream: 'data', authenticate: 'none', timeout: '5m' }]
   const { port } = await startGateway({ data: back.url, routes })
   const socket = stubborn(port, 'GET /x HTTP/1.1\r\nHost: a\r\n\r\n')
   await until('the upstream is asked', () => back.sockets() === 1)
@@ -80,7 +80,7 @@ it.concurrent('callers that disconnect leave the queue for an upstream', async (
   const back = await startRawUpstream((socket, first) => {
     if (first.includes('/v3/now')) socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
   })
-  const { port } = await startGateway({ data: back.url, upstream: 'maxConnections: 1' })
+  const { port } = await startGateway({ data: back.url, upstream: { maxConnections: 1 } })
   const mine = await token('acme')
   const ask = `GET /v3/never HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${mine}\r\n\r\n`
   const holding = stubborn(port, ask)
@@ -114,7 +114,7 @@ it.concurrent.each([
   })
   const { port } = await startGateway({
     data: back.url,
-    listen: ', requestTimeout: 4s, headersTimeout: 4s',
+    listen: { requestTimeout: '4s', headersTimeout: '4s' },
   })
   const more = 'x'.repeat(100_000)
   const socket = stubborn(port, `POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Length: 6000000\r\n\r\n${more}`)

@@ -11,8 +11,8 @@ import { answered, statuses } from '../../helpers/raw.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 
-const TIMES = ', requestTimeout: 2s, headersTimeout: 2s'
-const ROUTES = 'routes: [{ match: "/*", upstream: data, authenticate: none, timeout: 1m }]'
+const TIMES = { requestTimeout: '2s', headersTimeout: '2s' }
+const ROUTES = [{ match: '/*', upstream: 'data', authenticate: 'none', timeout: '1m' }]
 const BOUNDS: Bounds = {
   maxHeaderSize: 4096,
   headersTimeoutMs: 1000,

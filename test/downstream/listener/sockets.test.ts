@@ -7,7 +7,7 @@ import { call, startGateway, type TestGateway } from '../../helpers/gateway.ts'
 import { startUpstream } from '../../helpers/upstream.ts'
 import { until } from '../../helpers/wait.ts'
 
-async function gateway(listen: string, trustedProxies = '[]'): Promise<TestGateway> {
+async function gateway(listen: object, trustedProxies: readonly string[] = []): Promise<TestGateway> {
   const data = await startUpstream()
   return await startGateway({ data: data.url, listen, trustedProxies })
 }
@@ -38,7 +38,7 @@ const dropped = async ({ adminPort }: TestGateway, bound: string): Promise<strin
 
 describe('sockets beyond a maximum', () => {
   it('sockets beyond maxConnections are closed at once and counted, until one is free', async () => {
-    const one = await gateway(', maxConnections: 3')
+    const one = await gateway({ maxConnections: 3 })
     const sockets = Array.from({ length: 5 }, (_, i) => open(one, `127.0.0.${i + 1}`))
     const [first] = await expectOpen(sockets, 3)
     expect(await dropped(one, 'maxConnections')).toBe('2')
@@ -51,7 +51,7 @@ describe('sockets beyond a maximum', () => {
   })
 
   it('sockets beyond maxConnectionsPerAddress are closed at once and counted, and other addresses are served', async () => {
-    const one = await gateway(', maxConnectionsPerAddress: 2')
+    const one = await gateway({ maxConnectionsPerAddress: 2 })
     const greedy = Array.from({ length: 5 }, () => open(one))
     await expectOpen(greedy, 2)
     await expectOpen([open(one, '127.0.0.2'), open(one, '127.0.0.2')], 2)
@@ -66,7 +66,7 @@ describe('sockets beyond a maximum', () => {
   })
 
   it('sockets beyond maxConnectionsPerAddress are served for a trusted proxy', async () => {
-    const one = await gateway(', maxConnectionsPerAddress: 1', '[127.0.0.0/31]')
+    const one = await gateway({ maxConnectionsPerAddress: 1 }, ['127.0.0.0/31'])
     await expectOpen([open(one), open(one), open(one)], 3)
     await expectOpen([open(one, '127.0.0.2'), open(one, '127.0.0.2')], 1)
   })

@@ -22,6 +22,22 @@ class NaiveCalls {
     const sent = counted.filter(({ isSent }) => isSent).length
     return counted.length === 0 ? undefined : { calls: counted.length - sent, sent }
   }
+
+  /** Returns the instants of calls that began no access. */
+  plainInstants(): readonly number[] {
+    const ofAccess = new Set(this.points.flatMap(({ atUs, access }) => (access === undefined ? [] : atUs)))
+    return [...new Set(this.points.map(({ atUs }) => atUs))].filter((atUs) => !ofAccess.has(atUs))
+  }
+
+  /** Gives the calls of an instant more points, or fewer; returns false if some of them were sent. */
+  settle(atUs: number, points: number): boolean {
+    const same = this.points.filter((one) => one.atUs === atUs)
+    if (same.some(({ isSent }) => isSent)) return false
+    const first = this.points.indexOf(same[0]!)
+    const left = Array.from({ length: Math.max(0, same.length + points) }, () => ({ ...same[0]! }))
+    this.points.splice(first, same.length, ...left)
+    return true
+  }
 }
 
 const step = fc.oneof(
@@ -34,7 +50,11 @@ const step = fc.oneof(
       access: fc.constantFrom(undefined, 'one', 'two'),
     }),
   },
-  fc.record({ do: fc.constant('takeBack' as const), cost: fc.integer({ min: 1, max: 5 }) }),
+  fc.record({
+    do: fc.constant('settle' as const),
+    call: fc.nat(5),
+    points: fc.integer({ min: -4, max: 4 }),
+  }),
   fc.record({ do: fc.constantFrom('send' as const, 'merged' as const, 'unsure' as const, 'reset' as const) }),
 )
 
@@ -54,10 +74,10 @@ it('counts the own calls of a key and of each access like a list of all points',
           naive.points = naive.points.filter(({ atUs }) => atUs > nowUs - WINDOW_US)
           const atUs = nowUs
           naive.points.push(...Array.from({ length: cost }, () => ({ atUs, access, isSent: false })))
-        } else if (one.do === 'takeBack') {
-          const isEnough = (naive.countSince(nowUs - WINDOW_US)?.calls ?? 0) >= one.cost
-          expect(state.takeBack(frameAt(nowUs), one.cost)).toBe(isEnough)
-          if (isEnough) naive.points.splice(-one.cost)
+        } else if (one.do === 'settle') {
+          const atUs = naive.plainInstants()[one.call]
+          if (atUs !== undefined)
+            expect(state.settleOwn(one.points, atUs, 0)).toBe(naive.settle(atUs, one.points))
         } else if (one.do === 'send') {
           const merge = state.send(++number)
           // An unsure merge is sent again as it was.

@@ -100,7 +100,7 @@ describe('calls at once with a fallback', () => {
     for (let i = 0; i < 2; i++) await store.charge([quota])
     await redis.command('FLUSHALL')
     await store.charge([quota])
-    // At once: the leases count beside those of Redis.
+    // At once: the leases count in addition to those of Redis.
     expect((await store.peek([quota]))[0]).toMatchObject({ used: 3 })
     await until('Redis has all leases', async () => (await stored()) === 3)
     expect((await fill(other, quota)).length).toBe(1)

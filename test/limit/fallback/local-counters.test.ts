@@ -96,24 +96,29 @@ test('local counters hand over nothing of a key that was reset while its merge w
   expect(local.next()).toBeUndefined()
 })
 
-test('local counters end after the merge of a return, also with no other key', async () => {
-  const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 })
-  const calendar = createCalendar({ unit: 'hour', timezone: 'UTC' })
-  void local.giveBack({ ...QUOTA, calendar, countsSuccess: true }, 3_600_000)
-  expect(await local.next()!.onEnd(answered(0))).toBeUndefined()
-  expect(local.own.isEmpty()).toBe(true)
+test('local counters settle an own call here, and leave one that was sent to the store', async () => {
+  let nowMs = 1000
+  const local = create({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs })
+  const quota = { ...QUOTA, cost: 4 }
+  const sent = local.charge([quota], 1)
+  const { onEnd } = local.next()!
+  nowMs = 1500
+  const own = local.charge([quota], 1)
+  expect(local.settle(own, { quota, points: -3 })).toBeUndefined()
+  expect(local.own.since(quota.key, 0)).toMatchObject({ calls: 1, sent: 4 })
+  const settlement = local.settle(sent, { quota, points: -4 })
+  expect(settlement).toEqual({ quota, points: -4, chargedUs: 1_000_000, spreadMs: 10 })
+  expect(local.own.since(quota.key, 0)).toMatchObject({ calls: 1, sent: 4 })
+  expect(local.isMerging(quota.key)).toBe(true)
+  await (await onEnd(answered(4)))!.onEnd(answered(5))
+  expect(local.isMerging(quota.key)).toBe(false)
 })
 
-test('local counters keep a return without an answer when a call of the period before is given back', async () => {
-  const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 }, () => 61_000)
-  const calendar = createCalendar({ unit: 'minute', timezone: 'UTC' })
-  const quota = { ...QUOTA, calendar, countsSuccess: true }
-  void local.giveBack(quota, 120_000)
-  const { merge, onEnd } = local.next()!
-  await onEnd()
-  void local.giveBack(quota, 60_000)
-  await local.next()!.onEnd()
-  expect(local.next()?.merge).toBe(merge)
+test('local counters send nothing of an own call that was settled to nothing', () => {
+  const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 })
+  local.settle(local.charge([QUOTA], 1), { quota: QUOTA, points: -1 })
+  expect(local.own.since(QUOTA.key, 0)).toBeUndefined()
+  expect(local.next()).toBeUndefined()
 })
 
 test('local counters keep the calls of two calendar periods apart, however large the limit is', () => {
@@ -163,7 +168,7 @@ test('local counters charge the calls before and after an access is configured',
   ])
 })
 
-test('local counters keep the wait of each cost that the store told', () => {
+test('local counters keep the wait of each cost that the store reported', () => {
   let nowMs = 100_000
   const clock = { ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs }
   const local = create(clock)
@@ -180,7 +185,7 @@ test('local counters keep the wait of each cost that the store told', () => {
   told(1, false, 9, 10_000)
   told(8, false, 9, 40_000)
   expect([1, 7, 8].map(passesAt)).toEqual([10_000, 20_000, 40_000])
-  // Of the points that the store did not tell of, all may leave late.
+  // All points that the store did not report may leave late.
   expect(passesAt(3)).toBe(20_000)
   nowMs += 20_000
   expect(local.charge([{ ...QUOTA, cost: 8 }], 1).admitted).toBe(false)
@@ -226,7 +231,7 @@ test('local counters hand over the points of a call that began an access', () =>
   expect(local.next()!.merge.calls).toMatchObject([{ calls: 4 }])
 })
 
-test('local counters keep the waits of a share and of its counter that the store told, in any order', () => {
+test('local counters keep the waits of a share and of its counter that the store reported, in any order', () => {
   for (const isShareLast of [true, false]) {
     let nowMs = 100_000
     const clock = { ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs }
@@ -248,30 +253,10 @@ test('local counters keep the waits of a share and of its counter that the store
   }
 })
 
-test('local counters tell a call that takes more than the limit to wait for a window', () => {
+test('local counters let a call that takes more than the limit wait for a window', () => {
   const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 })
   const [allowance] = local.charge([{ ...QUOTA, cost: 10 }], 1).allowances
   expect(allowance).toMatchObject({ admitted: false, remaining: 9, retryAfterMs: 60_000 })
-})
-
-test('local counters give back the points of a call, as own ones or with a merge', () => {
-  const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 }, () => 1000)
-  const calendar = createCalendar({ unit: 'minute', timezone: 'UTC' })
-  const quota = { ...QUOTA, calendar, countsSuccess: true }
-  local.charge([{ ...quota, cost: 4 }], 1)
-  local.charge([{ ...quota, cost: 2 }], 1)
-  void local.giveBack({ ...quota, cost: 4 }, 60_000)
-  expect(local.peek([quota], 1)).toMatchObject([{ remaining: 7 }])
-  void local.giveBack({ ...quota, cost: 4 }, 60_000)
-  expect(local.next()!.merge).toMatchObject({
-    calls: [{ calls: 2 }],
-    back: { calls: 4 },
-  })
-  local.charge([{ ...quota, cost: 2 }], 1)
-  // Too few points are not sent yet: the merge goes on with all that it has.
-  void local.giveBack({ ...quota, cost: 3 }, 60_000)
-  expect(local.next()).toBeUndefined()
-  expect(local.own.since(quota.key, 0)).toMatchObject({ calls: 2, sent: 2 })
 })
 
 test('local counters forget the wait of a cost that Redis admits as soon as it is over', () => {
@@ -286,16 +271,23 @@ test('local counters forget the wait of a cost that Redis admits as soon as it i
   expect(local.charge([quota], 1).admitted).toBe(false)
 })
 
-test('local counters have room for the points of a call that is given back', () => {
-  const local = create({ ...SYSTEM_CLOCK, now: () => 1000, date: () => 1000 }, () => 1000)
-  const quota = {
-    ...QUOTA,
-    calendar: createCalendar({ unit: 'minute', timezone: 'UTC' }),
-    countsSuccess: true,
-    cost: 4,
-  }
-  const allowances = [allowanceOf(quota, true, 8, 0, 59_000)]
-  local.answered([quota], { admitted: true, allowances, proof: undefined, mode: 'store' })
-  void local.giveBack(quota, 60_000)
+test('local counters count what a call used that the store has charged, also before the store knows it', () => {
+  let nowMs = 1000
+  const local = create({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs })
+  const quota = { ...QUOTA, cost: 4 }
+  const allowances = [allowanceOf(quota, true, 8, 0, 60_000)]
+  const charged = {
+    admitted: true,
+    allowances,
+    proof: undefined,
+    mode: 'store',
+    chargedUs: 1_000_000,
+  } as const
+  local.answered([quota], { ...charged, localMs: nowMs })
+  local.settle(charged, { quota, points: -4 })
   expect(local.peek([quota], 1)).toMatchObject([{ remaining: 5 }])
+  local.settle(charged, { quota, points: 3 })
+  expect(local.peek([quota], 1)).toMatchObject([{ remaining: 2 }])
+  nowMs += 60_001
+  expect(local.peek([quota], 1)).toMatchObject([{ remaining: 9 }])
 })

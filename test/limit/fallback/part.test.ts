@@ -9,7 +9,7 @@ const QUOTA = { name: 'x', key: 'p:{a}:x', limit: 200, windowMs: 60_000, shadow:
 
 /** Creates the counters of one gateway at an instant that does not pass. */
 function createAt(nowMs: number, partPercent?: number) {
-  const store = { spreadMs: () => 0, dateAt: () => 0, merge: () => Promise.resolve(undefined) }
+  const store = { spreadMs: () => 0, dateAt: () => 0, merge: () => Promise.reject(new Error('is not asked')) }
   const options = { isTracked: () => true, isUp: () => true, gateways: () => 50, partPercent }
   const clock = { ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs }
   return createLocalCounters(clock, { store, leases: new Leases(), ...options })
@@ -89,7 +89,7 @@ it.each([
   [200, 30, 5, 1],
   [0, 1, 50, 10],
 ] as const)(
-  'gateways admit as much as the bounds of a limit of %d with calls of %d points tell, %d gateways and a part of %d %%',
+  'gateways admit as much as the bounds state for a limit of %d with calls of %d points, %d gateways and a part of %d %%',
   (limit, cost, gateways, percent) => {
     const quota = { ...QUOTA, limit, ...(cost > 1 && { cost }) }
     /** Returns what one gateway admits that counts this number of gateways. */

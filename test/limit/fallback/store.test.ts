@@ -10,9 +10,9 @@ import {
   type OnReply,
   type OwnCalls,
   type RemoteStore,
+  type Settlements,
   TimeoutError,
 } from '../../../src/limit/store.ts'
-import { createCalendar } from '../../../src/policy/calendar.ts'
 import { until } from '../../helpers/wait.ts'
 
 function quota(key = 'p:{a}:x', limit = 10): Quota {
@@ -49,6 +49,8 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     reset: () => Promise.resolve(0),
     keys: (): Promise<readonly string[]> => Promise.resolve([]),
     probe: (): Promise<void> => Promise.reject(new Error('still down')),
+    merge: (): Promise<void> => Promise.resolve(),
+    settle: (): Promise<void> => Promise.resolve(),
   }
   let onReply: OnReply = () => {}
   const asked: string[] = []
@@ -59,6 +61,7 @@ function setUp(options: Partial<FallbackOptions> = {}) {
   /** The calls that were merged, by key, and the own calls that the questions named. */
   const merged: [string, number][] = []
   const named: number[] = []
+  const settled: Settlements[] = []
   const failReset = () => (behaviour.reset = () => Promise.reject(new Error('gone')))
   /** Makes one request, and reports its outcome as the Redis store does. */
   async function ask(key: string, own?: OwnCalls): Promise<Charge> {
@@ -81,9 +84,14 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     charge: (quotas, own) => ask(quotas[0]!.key, own),
     peek: async (quotas, own) => (await ask(quotas[0]!.key, own)).allowances,
     async merge({ quota, calls }) {
+      await behaviour.merge()
       const charge = await ask(quota.key)
       for (const { calls: count } of calls) merged.push([quota.key, count])
       return charge
+    },
+    settle(settlements) {
+      settled.push(settlements)
+      return behaviour.settle()
     },
     keys: () => behaviour.keys(),
     reset: () => behaviour.reset(),
@@ -111,7 +119,7 @@ function setUp(options: Partial<FallbackOptions> = {}) {
     ...options,
   })
   opened.push(store)
-  return { store, behaviour, asked, servers, probed, reconnected, changes, merged, named, failReset }
+  return { store, behaviour, asked, servers, probed, reconnected, changes, merged, named, settled, failReset }
 }
 
 const fails = () => Promise.reject(new Error('READONLY You can’t write against a read only replica.'))
@@ -125,18 +133,77 @@ async function trip(store: FallbackStore, ...quotas: Quota[]): Promise<void> {
 }
 
 describe('a store with a fallback', () => {
-  test('lets no call wait for one that is given back', async () => {
-    const { store, behaviour, asked } = setUp({ probeEveryMs: 600_000 })
-    const calendar = createCalendar({ unit: 'hour', timezone: 'UTC' })
-    const own = { ...quota(), calendar, countsSuccess: true }
-    const answers: ((charge: Charge) => void)[] = []
-    behaviour.charge = () => new Promise((resolve) => answers.push(resolve))
-    void store.giveBack(own, calendar.periodAt(Date.now()).endMs)
-    expect(asked.length).toBe(1)
-    const charging = store.charge([own])
+  test('lets no call wait for one that is settled, and settles all that end meanwhile in one message', async () => {
+    const { store, behaviour, asked, settled } = setUp({ probeEveryMs: 600_000 })
+    const own = { ...quota(), cost: 5 }
+    const charge = { ...(await store.charge([own])), chargedUs: Date.now() * 1000 }
+    const answers: (() => void)[] = []
+    behaviour.settle = () => new Promise((resolve) => answers.push(resolve))
+    const ended = Array.from({ length: 3 }, () => store.settle(charge, [{ quota: own, points: -1 }]))
+    await until('they are sent', () => answers.length === 1)
+    ended.push(store.settle(charge, [{ quota: own, points: 2 }]))
+    await store.charge([own])
     expect(asked.length).toBe(2)
-    for (const answer of answers) answer(ADMITTED)
-    await charging
+    answers[0]!()
+    await until('the next are sent', () => answers.length === 2)
+    answers[1]!()
+    for (const one of ended) await one
+    expect(settled.map(({ all }) => all.map(({ points }) => points))).toEqual([[-1, -1, -1], [2]])
+  })
+
+  test('sends settlements without an answer again as they were, before those that came meanwhile', async () => {
+    const { store, behaviour, settled } = setUp({ probeEveryMs: 5 })
+    const own = { ...quota(), cost: 5 }
+    const charge = { ...(await store.charge([own])), chargedUs: Date.now() * 1000 }
+    behaviour.settle = () => Promise.reject(new Error('no answer'))
+    const first = store.settle(charge, [{ quota: own, points: -1 }])
+    await until('it was sent', () => settled.length > 0)
+    const second = store.settle(charge, [{ quota: own, points: 2 }])
+    behaviour.settle = () => Promise.resolve()
+    await Promise.all([first, second])
+    const numbers = new Set(settled.map(({ number }) => number))
+    expect(settled.map(({ all }) => all.map(({ points }) => points)).slice(-2)).toEqual([[-1], [2]])
+    expect(settled.at(-2)).toBe(settled[0])
+    expect(numbers.size).toBe(2)
+  })
+
+  test('settles calls of an outage once it is over', async () => {
+    const { store, behaviour, settled } = setUp()
+    const own = { ...quota(), cost: 5 }
+    const charge = { ...(await store.charge([own])), chargedUs: Date.now() * 1000 }
+    behaviour.charge = behaviour.probe = fails
+    await trip(store, own)
+    const settling = store.settle(charge, [{ quota: own, points: -2 }])
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    expect(settled).toEqual([])
+    behaviour.charge = () => Promise.resolve(ADMITTED)
+    behaviour.probe = () => Promise.resolve()
+    await settling
+    expect(settled).toMatchObject([{ all: [{ points: -2, chargedUs: charge.chargedUs }] }])
+  })
+
+  test('settles a call of an outage when the store has it, although it answers before', async () => {
+    const { store, behaviour, merged, settled } = setUp()
+    const own = { ...quota(), key: 'p:{a}:y', cost: 5 }
+    behaviour.charge = behaviour.probe = fails
+    await trip(store)
+    const charge = await store.charge([own])
+    expect(charge).toMatchObject({ admitted: true, mode: 'local' })
+    const merges: (() => void)[] = []
+    behaviour.merge = () => new Promise((resolve) => merges.push(resolve))
+    behaviour.charge = () => Promise.resolve(ADMITTED)
+    behaviour.probe = () => Promise.resolve()
+    await until('all calls are being merged', () => merges.length === 2)
+    const settling = store.settle(charge, [{ quota: own, points: -2 }])
+    await until('the store answers', async () => (await store.charge([own])).mode === 'store')
+    // A turn of the background, and more.
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    expect([merged, settled]).toEqual([[], []])
+    behaviour.merge = () => Promise.resolve()
+    for (const merge of merges) merge()
+    await settling
+    expect(merged).not.toEqual([])
+    expect(settled).toMatchObject([{ all: [{ points: -2, chargedUs: charge.chargedUs }] }])
   })
 
   test('decides while it answers', async () => {
@@ -249,7 +316,7 @@ describe('a store with a fallback', () => {
     expect(await admittedOf(store)).toBe(2)
   })
 
-  test('lets a shadow limit refuse nothing, whatever the store does in an outage', async () => {
+  test('lets a shadow limit refuse nothing, before, in and after an outage of the store', async () => {
     const { store, behaviour } = setUp({ onOutage: 'deny' })
     behaviour.charge = fails
     const live: Quota = { ...quota(), onOutage: 'local' }

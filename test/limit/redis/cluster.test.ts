@@ -8,6 +8,7 @@ import { clusterOptions } from '../../../src/limit/redis/options.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
 import { parseCaller } from '../../../src/policy/counted-caller.ts'
 import { createCounters } from '../../../src/admin/requests/counters.ts'
+import { Reserves } from '../../../src/gateway/reserves.ts'
 import { inspectedStore } from '../../helpers/inspected.ts'
 import { type RedisCluster, startCluster } from '../../helpers/redis.ts'
 import { until } from '../../helpers/wait.ts'
@@ -120,7 +121,13 @@ test('reads and frees only the callers of masters that are available', async () 
   const guarded = withFallback(store, { onOutage: 'local' })
   closers.push(() => guarded.close())
   const inspected = inspectedStore(store)
-  const counters = createCounters({ store: { ...inspected, reset: guarded.reset }, prefix: 't', limits })
+  const reserves = new Reserves()
+  const counters = createCounters({
+    store: { ...inspected, reset: guarded.reset },
+    reserves,
+    prefix: 't',
+    limits,
+  })
   const [dead] = cluster.nodes
   const isLost = (tag: string) => store.server(quota(tag).key) === `127.0.0.1:${dead!.port}`
   const [lost, kept] = [TAGS.find(isLost)!, TAGS.find((tag) => !isLost(tag))!]
@@ -140,6 +147,7 @@ test('reads and frees only the callers of masters that are available', async () 
   expect(await counters.free(parseCaller(kept))).toBe(1)
   const anywhere = createCounters({
     store: inspected,
+    reserves,
     prefix: 't',
     limits: [{ ...limits[0]!, per: ['ip', 'client'] }],
   })

@@ -1,15 +1,20 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { createServer, type Socket } from 'node:net'
+import { join } from 'node:path'
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
 import { Redis } from 'ioredis'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { GRANTS, SENTINEL_GRANTS, StoreConfigError } from '../../../src/limit/redis/diagnose.ts'
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { GRANTS, inspectNodes, SENTINEL_GRANTS, StoreConfigError } from '../../../src/limit/redis/diagnose.ts'
+import { missingCommands } from '../../../src/limit/redis/permissions.ts'
 import { openClient } from '../../../src/limit/redis/client.ts'
 import { describeTopology, loginOf, redisAddress } from '../../../src/limit/redis/options.ts'
-import type { RedisStoreOptions } from '../../../src/limit/redis/connection.ts'
+import type { RedisStoreOptions } from '../../../src/limit/redis/store-options.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
+import { SYSTEM_CLOCK } from '../../../src/runtime/clock.ts'
 import { DamagedKeyError } from '../../../src/limit/store.ts'
 import { admitsAll, startFakeRedis } from '../../helpers/fake-redis.ts'
+import { createFolder } from '../../helpers/folder.ts'
+import { sluice } from '../../helpers/process.ts'
 import {
   freePort,
   REDIS_CERT,
@@ -41,19 +46,25 @@ const operatorOf = (url: string) => new Redis(url, { ...CA, password: SENTINEL_P
 let plain: RedisServer
 let secret: RedisServer
 let tls: RedisServer
+let asking: RedisServer
 let cluster: SharedCluster
 let sentinels: SharedSentinels
 let guardedCluster: RedisCluster
 let guardedSentinels: RedisSentinels
 beforeAll(async () => {
-  ;[plain, secret, tls, cluster, sentinels, guardedCluster, guardedSentinels] = await Promise.all([
+  ;[plain, secret, tls, asking, cluster, sentinels, guardedCluster, guardedSentinels] = await Promise.all([
     startRedis({ tcp: true }),
     startRedis({ tcp: true, password: PASSWORD }),
     startRedis({ tcp: true, tls: true }),
+    startRedis({ tcp: true, tls: true, args: ['--tls-auth-clients', 'yes'] }),
     sharedCluster(),
     sharedSentinels(),
     startCluster(3, 0, { tls: true, password: PASSWORD }),
-    startSentinels({ tls: true, password: PASSWORD, sentinelPassword: SENTINEL_PASSWORD }),
+    startSentinels({
+      ...{ tls: true, password: PASSWORD, sentinelPassword: SENTINEL_PASSWORD },
+      // The users of these tests are not at the replica.
+      downAfterMs: 60_000,
+    }),
   ])
   for (const url of guardedSentinels.urls) {
     const sentinel = operatorOf(url)
@@ -68,7 +79,7 @@ beforeAll(async () => {
   }
 })
 afterAll(async () => {
-  const all = [plain, secret, tls, guardedCluster, guardedSentinels]
+  const all = [plain, secret, tls, asking, guardedCluster, guardedSentinels]
   await Promise.all(all.map((server) => server?.close()))
 })
 
@@ -136,6 +147,13 @@ describe('a start with the wrong Redis reports the remedy:', () => {
     ],
     ['an unknown certificate', () => ({ url: tls.url }), {}, 'store.redis.tls.ca'],
     [
+      'a certificate for other names',
+      () => ({ url: tls.url }),
+      { tls: { ...CA.tls, servername: 'redis.internal' } },
+      'set store.redis.tls.servername',
+    ],
+    ['no client certificate', () => ({ url: asking.url }), CA, 'set store.redis.tls.cert'],
+    [
       'a cluster’s wrong password',
       () => ({ cluster: guardedCluster.urls }),
       { ...CA, password: 'guess' },
@@ -184,7 +202,6 @@ describe('a start with the wrong Redis reports the remedy:', () => {
   test.each<[string, () => RedisServer, readonly string[]]>([
     ['may not run scripts', () => plain, ['~*', '+@read', '+info']],
     ['may not write within scripts', () => plain, ['~*', '+@all', '-set']],
-    ['may not access the keys', () => plain, ['~other:*', '+@all']],
     ['may not run CLUSTER SLOTS', () => guardedCluster.nodes[0]!, ['~*', '+@all', '-cluster|slots']],
   ])('a user who %s', async (_, server, rules) => {
     const { url, command } = server()
@@ -199,6 +216,19 @@ describe('a start with the wrong Redis reports the remedy:', () => {
     expect((error as Error).message).toContain(GRANTS)
   })
 })
+
+test.each(['~other:*', '%R~t:*', '~t:{c*'])(
+  'a user of other keys (%s) is told to be granted the keys, and no command',
+  async (keys) => {
+    await plain.command('ACL', 'SETUSER', 'elsewhere', 'reset', 'on', '>pw', keys, '+@all')
+    const error = await connect({ url: plain.url }, { username: 'elsewhere', password: 'pw' })
+    expect(error).toBeInstanceOf(StoreConfigError)
+    expect((error as Error).message).toMatch(/may not read and write the keys .*; grant it ~PREFIX:\*/)
+    const client = new Redis(plain.port, { username: 'elsewhere', password: 'pw', protocol: 2 })
+    expect(await missingCommands(client, 't')).toEqual([])
+    client.disconnect()
+  },
+)
 
 test.each<[string, (socket: Socket) => void]>([
   ['redis', (socket) => void socket.destroy()],
@@ -406,7 +436,10 @@ describe('a store with the right Redis', () => {
       await until('it is subscribed', async () =>
         /sub=1 .*user=watch/.test(String(await operator.call('CLIENT', 'LIST'))),
       )
-      expect(JSON.stringify(await operator.call('ACL', 'LOG'))).not.toContain('"watch"')
+      const refused = (await operator.call('ACL', 'LOG')) as unknown[][]
+      // ioredis names itself to sentinels of Redis 7.2 and Valkey, and ignores the refusal.
+      const others = refused.filter((entry) => !entry.includes('client|setinfo'))
+      expect(JSON.stringify(others)).not.toContain('"watch"')
       operator.disconnect()
     }
   })
@@ -432,9 +465,138 @@ describe('a store with the right Redis', () => {
     await node.close()
   })
 
+  test('is used again as soon as it has room for a client', async () => {
+    const server = await startRedis({ tcp: true })
+    expect(await connect({ url: server.url })).toEqual([])
+    await server.command('CONFIG', 'SET', 'maxclients', 1)
+    await server.command('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes')
+    await until('it is not connected', async () =>
+      store.charge([quota]).then(
+        () => false,
+        ({ message }: Error) => /^Redis is not connected: (?:write EPIPE|.* ECONNRESET)/.test(message),
+      ),
+    )
+    const causes: string[] = []
+    const second = createRedisStore({
+      topology: { url: server.url },
+      prefix: 't',
+      onUnavailable: ({ message }) => void causes.push(message),
+    })
+    stores.add(second)
+    expect(await second.connect()).toBe(false)
+    expect(causes).toEqual([expect.stringMatching(/^Redis is not connected: /)])
+    expect(causes[0]).not.toContain('enableOfflineQueue')
+    await server.command('CONFIG', 'SET', 'maxclients', 100)
+    for (const one of [store, second])
+      await until('it is used again', () =>
+        one.charge([quota]).then(
+          () => true,
+          () => false,
+        ),
+      )
+    await server.close()
+  })
+
   test('starts without a Redis, and rejects calls', async () => {
     expect(await connect({ url: `redis://127.0.0.1:${await freePort()}` })).toEqual([])
     await expect(store.charge([quota])).rejects.toThrow('ECONNREFUSED')
+  })
+
+  test('warns once of a clock that differs, and says when it is right again', async () => {
+    const behindMs = 2 * 3600 * 1000
+    let isBehind = true
+    const clock = { ...SYSTEM_CLOCK, date: () => Date.now() - (isBehind ? behindMs : 0) }
+    const right: string[] = []
+    const warnings = await connect(
+      { url: plain.url },
+      { clock, onClockRight: (name) => void right.push(name) },
+    )
+    await store.probe('redis')
+    expect(warnings).toEqual([
+      expect.stringMatching(/^The clock of Redis is 720\d s ahead of that of this machine; /),
+    ])
+    expect(right).toEqual([])
+    isBehind = false
+    await store.probe('redis')
+    await store.probe('redis')
+    expect(right).toEqual(['redis'])
+    expect(warnings).toHaveLength(1)
+  })
+
+  test('warns of a password that Redis does not ask for, and only in the log', async () => {
+    const written = vi.spyOn(console, 'warn')
+    const warning = [expect.stringMatching(/^Redis has no password, although store\.redis has one/)]
+    const open = { password: PASSWORD }
+    expect(await connect({ url: plain.url }, open)).toEqual(warning)
+    await store.close()
+    expect(await connect({ cluster: cluster.urls }, open)).toEqual(warning)
+    await store.close()
+    expect(await connect({ sentinels: sentinels.urls, name: sentinels.name }, open)).toEqual(warning)
+    await store.close()
+    await inspectNodes({ topology: { url: plain.url }, ...open }, 3000)
+    expect(await connect({ url: secret.url }, open)).toEqual([])
+    expect(written).not.toHaveBeenCalled()
+    written.mockRestore()
+  })
+
+  test('warns of a policy that is set while it runs, within a minute', async () => {
+    const server = await startRedis({ tcp: true, args: ['--maxmemory', '100mb'] })
+    let aheadMs = 0
+    const clock = { ...SYSTEM_CLOCK, now: () => performance.now() + aheadMs }
+    const warnings = (await connect({ url: server.url }, { clock })) as readonly string[]
+    await server.command('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-random')
+    aheadMs = 61_000
+    await store.probe('redis')
+    await until('it warns', () => warnings.length > 0)
+    expect(warnings).toEqual([expect.stringContaining('may evict counters (allkeys-random)')])
+    await server.close()
+  })
+
+  test.each([
+    ['redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1', 'is Valkey 8.0.1'],
+    ['redis_version:7.2.4\r\nredict_version:7.3.6', 'is Redict 7.3.6'],
+    ['redis_version:7.0.15', 'is Redis 7.0.15'],
+  ])('names a server with %j', async (info, found) => {
+    const fake = await startFakeRedis()
+    fake.answer(([name]) => (name === 'info' ? `$${info.length}\r\n${info}\r\n` : '+OK\r\n'))
+    expect(await inspectNodes({ topology: { url: fake.url } }, 3000)).toEqual([{ url: fake.url, found }])
+    await fake.close()
+  })
+
+  test('does not take a Sentinel of Valkey for a server', async () => {
+    const fake = await startFakeRedis()
+    const info = 'server_name:valkey\r\nserver_mode:sentinel\r\nvalkey_version:8.0.1'
+    fake.answer(() => `$${info.length}\r\n${info}\r\n`)
+    expect(await connect({ url: fake.url })).toMatchObject({ message: expect.stringContaining(IS_SENTINEL) })
+    await fake.close()
+  })
+
+  test('warns of a Redis that is too old, as the check does', async () => {
+    const fake = await startFakeRedis()
+    const info = 'redis_version:6.0.16'
+    fake.answer((command) => (command[0] === 'info' ? `$${info.length}\r\n${info}\r\n` : admitsAll(command)))
+    const fault = expect.stringContaining('is Redis 6.0.16, and the store needs 6.2 or newer')
+    expect(await connect({ url: fake.url })).toContainEqual(fault)
+    expect(await inspectNodes({ topology: { url: fake.url } }, 3000)).toEqual([{ url: fake.url, fault }])
+    await fake.close()
+  })
+
+  test('says that the nodes of a cluster announce no addresses', async () => {
+    const announce = (type: string) =>
+      Promise.all(
+        guardedCluster.nodes.map(({ command }) =>
+          command('CONFIG', 'SET', 'cluster-preferred-endpoint-type', type),
+        ),
+      )
+    await announce('unknown-endpoint')
+    const found = await inspectNodes({ topology: { cluster: guardedCluster.urls }, ...GUARDED }, 3000)
+    await announce('ip')
+    expect(found).toEqual(
+      guardedCluster.urls.map((url) => ({
+        url,
+        fault: expect.stringMatching(/announce no addresses; set cluster-preferred-endpoint-type/),
+      })),
+    )
   })
 
   test('warns about a Redis that may evict counters', async () => {
@@ -463,6 +625,52 @@ test.each([
   [{ sentinels: ['redis://:p@h', 'redis://i:1'], name: 'x' }, 'The master of the sentinels at h, i:1'],
 ])('describes %j', (topology, text) => {
   expect(describeTopology(topology)).toBe(text)
+})
+
+describe('sentinels whose TLS differs from that of Redis', () => {
+  test('are trusted by the authorities of Node.js if the master has no TLS', async () => {
+    const mixed = await startSentinels({ tls: false, sentinelTls: true })
+    const folder = createFolder()
+    const [ca, file] = [join(folder, 'ca.pem'), join(folder, 'sluice.yaml')]
+    writeFileSync(ca, REDIS_CERT.cert)
+    const redis = JSON.stringify({ sentinels: mixed.urls, name: mixed.name, tls: false })
+    writeFileSync(
+      file,
+      `{ store: { redis: ${redis} }, tokens: { issuer: "https://i", audience: a, jwks: "http://127.0.0.1:1" }, ` +
+        'upstreams: { data: { url: "http://127.0.0.1:1" } }, limits: { requests: { per: [client], limit: 1, window: 1m } }, ' +
+        'routes: [{ match: "/*", upstream: data, authenticate: bearer, limits: [requests] }] }',
+    )
+    const found = async (env: Record<string, string>) => {
+      const check = sluice(['check', '--connect', '--config', file], env)
+      await check.ended()
+      return check.stdout()
+    }
+    expect(await found({ NODE_EXTRA_CA_CERTS: ca })).toMatch(/^ok +counting in Redis /m)
+    expect(await found({})).toMatch(/^failed +sentinel at .* is not trusted; /m)
+    await mixed.close()
+  })
+
+  test.each([
+    ['without TLS', false, {}],
+    ['with TLS', true, { isMasterPlain: true }],
+  ])('are asked %s, also after a failover', async (_, sentinelTls, beside) => {
+    const mixed = await startSentinels({ tls: !sentinelTls, sentinelTls })
+    const topology = { sentinels: mixed.urls, name: mixed.name, ...beside }
+    const config = { topology, ...CA }
+    expect(await connect(topology, CA)).toEqual([])
+    expect(await store.charge([quota])).toMatchObject({ admitted: true, mode: 'store' })
+    expect(await inspectNodes(config, 3000)).toEqual(
+      mixed.urls.map((url) => ({ url, found: expect.stringContaining('knows the master "main"') })),
+    )
+    await mixed.master.kill()
+    const isDecided = () =>
+      store.charge([quota]).then(
+        () => true,
+        () => false,
+      )
+    await until('the replica decides', isDecided, 20_000)
+    await mixed.close()
+  })
 })
 
 describe('a store whose password is renewed', () => {
@@ -553,7 +761,9 @@ test('a running gateway names each command that Redis refuses to its user, and t
     const lease = { quota: atOnce, id: '1:a' }
     await running.renewLeases([lease], [2000]).catch(failed)
     await running.endLeases([lease]).catch(failed)
-    await running.merge({ number: 1, quota: rate, calls, spreadMs: 0, back: undefined }).catch(failed)
+    await running.merge({ number: 1, quota: rate, calls, spreadMs: 0 }).catch(failed)
+    const all = [{ quota: rate, points: 1, chargedUs: 0 }]
+    await running.settle({ number: 1, all }).catch(failed)
     await running.overrides.version().catch(failed)
     await running.overrides.change(new Map([['a', 'b']]), '').catch(failed)
     await running.overrides.change(new Map([['a', undefined]]), '').catch(failed)

@@ -5,7 +5,7 @@ import { openClient } from '../../../src/limit/redis/client.ts'
 import { hashSlot } from '../../../src/limit/redis/hash-slot.ts'
 import type { Quota } from '../../../src/limit/quota.ts'
 import { type FallbackStore, withFallback } from '../../../src/limit/fallback/store.ts'
-import type { RedisStoreOptions } from '../../../src/limit/redis/connection.ts'
+import type { RedisStoreOptions } from '../../../src/limit/redis/store-options.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
 import { SYSTEM_CLOCK } from '../../../src/runtime/clock.ts'
 import { freePort, type RedisServer, startCluster, startRedis, startSentinels } from '../../helpers/redis.ts'
@@ -489,7 +489,7 @@ describe('a Redis that returns with its data', () => {
     fake.answer(([name]) => {
       if (name === 'info') return '$0\r\n\r\n'
       if (!name!.startsWith('eval')) return '+OK\r\n'
-      return `*5\r\n${numbers.map((number) => `:${number}\r\n`).join('')}`
+      return `*6\r\n${[...numbers, 0].map((number) => `:${number}\r\n`).join('')}`
     })
     const { store, outdated } = await gatewayOf(fake.url)
     const at = (us: number) => (us === 0 ? 0 : start + us)

@@ -10,7 +10,7 @@ const changeTo = async (password: string): Promise<void> => {
   await redis.command('CLIENT', 'KILL', 'USER', 'sluice')
 }
 await changeTo('first')
-const store = `{ redis: { url: "${redis.url}", username: sluice, password: first }, prefix: p }`
+const store = { redis: { url: redis.url, username: 'sluice', password: 'first' }, prefix: 'p' }
 const gateway = await startLogging({ data: data.url, store })
 
 it('reports a password that is changed later once, with the error of a wrong password at the start', async () => {

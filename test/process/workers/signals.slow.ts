@@ -27,8 +27,8 @@ const { url } = await sharedRedis()
 const settings = (drainTimeout: string): string =>
   yaml({
     data: data.url,
-    store: `{ redis: { url: "${url}" }, prefix: signals, timeout: 5s, instances: 1 }`,
-    more: `drainTimeout: ${drainTimeout}`,
+    store: { redis: { url }, prefix: 'signals', timeout: '5s', instances: 1 },
+    more: { drainTimeout },
   })
 
 const { admin, logged, onceLogged, shows, workers } = controls(() => gateway)

@@ -39,7 +39,7 @@ closeLater(() => agent.destroy())
 const settings = (more: Partial<Parameters<typeof yaml>[0]> = {}): string =>
   yaml({
     data: data.url,
-    store: `{ redis: { url: "${redis.url}", password: ${PASSWORD} }, timeout: 5s, instances: 1 }`,
+    store: { redis: { url: redis.url, password: PASSWORD }, timeout: '5s', instances: 1 },
     ...more,
   })
 
@@ -51,7 +51,7 @@ const statuses = (count: number): Promise<number[]> =>
   Promise.all(Array.from({ length: count }, async () => (await callApart()).status))
 const reload = (limit: number) =>
   onceLogged('configuration reloaded', () =>
-    writeFileSync(file, settings({ limit, more: 'drainTimeout: 1h' })),
+    writeFileSync(file, settings({ limit, more: { drainTimeout: '1h' } })),
   )
 const total = (counts: readonly number[] = []) => counts.reduce((sum, count) => sum + count, 0)
 const ready = () => until('it is ready', async () => (await admin('/readyz')).status === 200)
@@ -63,7 +63,7 @@ async function counted(): Promise<number> {
 
 describe('several workers', () => {
   beforeAll(async () => {
-    writeFileSync(file, settings({ limit: 30, more: 'drainTimeout: 1h' }))
+    writeFileSync(file, settings({ limit: 30, more: { drainTimeout: '1h' } }))
     gateway = await twoWorkers(
       file,
       `process.on('SIGWINCH', () => { throw new Error('boom') })
@@ -148,7 +148,7 @@ describe('several workers', () => {
     process.kill(first!, 'SIGSTOP')
     await onceLogged('worker restarted', () => {
       process.kill(second!, 'SIGKILL')
-      writeFileSync(file, settings({ limit: 5, more: 'drainTimeout: 1h' }))
+      writeFileSync(file, settings({ limit: 5, more: { drainTimeout: '1h' } }))
       gateway.kill('SIGHUP')
     })
     await onceLogged('configuration reloaded', () => process.kill(first!, 'SIGCONT'))

@@ -92,6 +92,7 @@ function* excessInSum(
 ): Generator<Violation> {
   for (const { toldAtMs: atMs } of inProgress) {
     const now = inProgress.filter((other) => isInProgress(one, other, atMs, atMs))
+    if (now.length === 0) continue
     const fromMs = Math.min(...now.map(({ askedAtMs }) => askedAtMs))
     const limit = mostBetween(one, fromMs, atMs)
     const silent = silences.filter((spans) => overlapping(spans, fromMs, atMs).length > 0).length

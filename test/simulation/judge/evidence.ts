@@ -12,7 +12,11 @@ export interface Violation {
 }
 
 /** A call as its caller saw it: without what decided it. */
-export type Witness = Omit<Call, 'mode' | 'waitedFor'> & { readonly waitedFor: Witness | undefined }
+export type Witness = Omit<Call, 'mode' | 'waitedFor'> & {
+  readonly waitedFor: Witness | undefined
+  /** Of a point that a call reserved and did not use, or used beyond: when it was settled. */
+  readonly settledAtMs?: number
+}
 
 export interface Timed {
   readonly askedAtMs: number
@@ -22,7 +26,7 @@ export interface Timed {
 /** A call that Redis may have charged without its caller's knowledge, or twice. */
 export interface Doubt extends Timed {
   readonly admitted: boolean
-  /** Undefined if its gateway ended before it was told. */
+  /** Undefined if its gateway ended before it responded. */
   readonly gateway?: number
 }
 
@@ -35,6 +39,8 @@ export interface Case {
   readonly calls: readonly Witness[]
   readonly admitted: readonly Witness[]
   readonly doubts: readonly Doubt[]
+  /** The points that calls used beyond their reserves, in the order in which these were asked. */
+  readonly owed: readonly Witness[]
   readonly rules: readonly TimedRule[]
   /** Spans in which a gateway may have been without Redis. */
   readonly troubles: readonly Span[]
@@ -49,6 +55,8 @@ const LONGEST_MS = 1000
 /** The precision of all counters. */
 export const MICROSECOND_MS = 0.001
 
+const NAMES = ['requests', 'sync'] as const
+
 /** Returns the cases of a history that was played. */
 export function casesOf(record: Played): readonly Case[] {
   const { calls, unanswered, rules, breaks } = record
@@ -57,7 +65,7 @@ export function casesOf(record: Played): readonly Case[] {
   const clients = [...new Set(calls.map(({ client }) => client))]
   const troubles = troublesOf(history.actions)
   return clients.flatMap((client) =>
-    (['requests', 'sync'] as const).map((name) => {
+    NAMES.map((name) => {
       const isOwn = (call: Pick<Call, 'client' | 'limits'>): boolean =>
         call.client === client && call.limits.includes(name)
       /** True for a call that is charged to the counter of the limit. */
@@ -66,7 +74,9 @@ export function casesOf(record: Played): readonly Case[] {
         call.limits.some((other) => counterOf(history, other) === counterOf(history, name))
       const byTime = (a: { askedAtMs: number }, b: { askedAtMs: number }) => a.askedAtMs - b.askedAtMs
       const own: readonly Witness[] = calls.filter(isOwn).toSorted(byTime)
-      const counted: readonly Witness[] = calls.filter(isCounted).toSorted(byTime)
+      const counted = calls.filter(isCounted).toSorted(byTime)
+      const sharing = NAMES.filter((other) => counterOf(history, other) === counterOf(history, name))
+      const points = counted.filter(({ admitted }) => admitted).map((call) => pointsOf(call, sharing))
       const lost = unanswered.filter(isCounted).map(({ askedAtMs, cost }) => ({
         askedAtMs,
         toldAtMs: askedAtMs + LONGEST_MS,
@@ -76,8 +86,9 @@ export function casesOf(record: Played): readonly Case[] {
       const doubtful = counted.filter((call) => isDoubtful(history.actions, call))
       return {
         ...{ history, client, name, kind: history.limits[name].kind, calls: own, troubles },
-        admitted: counted.filter(({ admitted }) => admitted).flatMap(pointsOf),
-        doubts: [...doubtful, ...lost].toSorted(byTime).flatMap(pointsOf),
+        admitted: points.flatMap(({ reserved }) => reserved),
+        owed: points.flatMap(({ owed }) => owed),
+        doubts: [...doubtful, ...lost].toSorted(byTime).flatMap(repeated),
         rules: ownRules(history, rules[name], client, name),
       }
     }),
@@ -90,8 +101,28 @@ function counterOf({ limits }: History, name: LimitName): LimitName | undefined 
   return counts !== undefined && shadow === true ? undefined : (counts ?? name)
 }
 
+/** The points of a call under a limit, each as a witness. */
+interface Points {
+  /** Those that it reserved; `settledAtMs` is when those that it did not use were settled. */
+  readonly reserved: readonly Witness[]
+  /** Those that it used beyond its reserve, from `settledAtMs` on. */
+  readonly owed: readonly Witness[]
+}
+
+/** Returns the points of a call in the counter of some limits, of which it has at least one. */
+function pointsOf(call: Call, names: readonly LimitName[]): Points {
+  const { cost, settled } = call
+  const used = names.map((name) => settled?.used.get(name)).find((points) => points !== undefined) ?? cost
+  const own: Witness = call
+  const later: Witness = { ...call, settledAtMs: settled?.atMs ?? Infinity }
+  return {
+    reserved: Array.from({ length: cost }, (_, i) => (i < used ? own : later)),
+    owed: Array.from({ length: Math.max(0, used - cost) }, () => later),
+  }
+}
+
 /** Returns a call as often as it takes points. */
-const pointsOf = <T extends { readonly cost: number }>(call: T): readonly T[] =>
+const repeated = <T extends { readonly cost: number }>(call: T): readonly T[] =>
   Array.from({ length: call.cost }, () => call)
 
 /**

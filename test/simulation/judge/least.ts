@@ -14,7 +14,7 @@ import {
   type Witness,
 } from './evidence.ts'
 import { periodOf } from './periods.ts'
-import { isGivenBack } from './returns.ts'
+import { isSettled, mayBeSettled } from './settled.ts'
 
 /** The calls up to a refusal that may count for it: with and without the knowledge of their callers. */
 type Count = (one: Case, refused: Witness, windowMs: number) => number
@@ -24,10 +24,17 @@ const inWindow = <T extends Timed>(calls: readonly T[], refused: Witness, window
   between(calls, refused.askedAtMs - windowMs - MICROSECOND_MS, refused.toldAtMs)
 
 /** Each doubtful call counts once, and once more if it was admitted. */
-const countCalls: Count = ({ admitted, doubts }, refused, windowMs) =>
-  countBetween(admitted, refused.askedAtMs - windowMs - MICROSECOND_MS, refused.toldAtMs) +
-  countBetween(doubts, refused.askedAtMs - windowMs - MICROSECOND_MS, refused.toldAtMs) -
-  doubts.filter((doubt) => doubt === refused).length
+const countCalls: Count = (one, refused, windowMs) => {
+  const { admitted, doubts, owed } = one
+  const fromMs = refused.askedAtMs - windowMs - MICROSECOND_MS
+  const count = (points: readonly Timed[]): number => countBetween(points, fromMs, refused.toldAtMs)
+  const settled = between(admitted, fromMs, refused.toldAtMs).filter((point) =>
+    isSettled(one, point, refused),
+  )
+  const owing = owed.filter((point) => mayBeSettled(point, refused))
+  const own = doubts.filter((doubt) => doubt === refused)
+  return count(admitted) - settled.length + count(owing) + count(doubts) - own.length
+}
 
 /** A doubtful call may have begun an access, unless it lies within one; if it was admitted, two. */
 const countAccesses: Count = ({ admitted, doubts, history, name }, refused, windowMs) => {
@@ -38,7 +45,7 @@ const countAccesses: Count = ({ admitted, doubts, history, name }, refused, wind
   return begun.length + begun.filter((call) => told.has(call) && unsure.has(call)).length
 }
 
-/** Counts the calls of the period of a refusal which were not given back; if two periods are possible, those of both. */
+/** Counts the points of the period of a refusal as they were settled for certain; if two periods are possible, those of both. */
 function countPeriod(one: Case, refused: Witness, spreadMs: number): number {
   const periods = new Set(
     [refused.askedAtMs - spreadMs, refused.toldAtMs + spreadMs].map((ms) => periodOf(one, ms)),
@@ -51,10 +58,9 @@ function countPeriod(one: Case, refused: Witness, spreadMs: number): number {
       const period = periodOf(one, ms)
       return period === undefined || periods.has(period)
     })
-  const counted = one.admitted.filter(
-    (call) => isInPeriod(call) && !isGivenBack(one, call, refused.askedAtMs),
-  )
-  return counted.length + one.doubts.filter(isInPeriod).length
+  const counted = one.admitted.filter((point) => isInPeriod(point) && !isSettled(one, point, refused))
+  const owing = one.owed.filter((point) => isInPeriod(point) && mayBeSettled(point, refused))
+  return counted.length + owing.length + one.doubts.filter(isInPeriod).length
 }
 
 /**

@@ -13,6 +13,7 @@ import {
   type Witness,
 } from './evidence.ts'
 import { periodOf } from './periods.ts'
+import { isSettled, mayBeSettled } from './settled.ts'
 
 /** Each gateway registers within two seconds of its start. */
 const KNOWN_MS = 2000
@@ -41,7 +42,7 @@ function alone({ history, troubles }: Case, fromMs: number, toMs: number): numbe
   }).length
 }
 
-/** True if Redis answered nobody between two instants: all calls were admitted by fallbacks. */
+/** True if Redis answered no gateway between two instants: all calls were admitted by fallbacks. */
 function isOut({ history, client }: Case, fromMs: number, toMs: number): boolean {
   const silences = history.actions.filter(
     (action) =>
@@ -95,6 +96,51 @@ export function* excess(one: Case): Generator<Violation> {
   if (worst !== undefined) yield worst
 }
 
+/** True if Redis lost its data after a point was settled, and before a call: what is owed then is more than what a loss admits again. */
+const isLost = ({ history }: Case, { settledAtMs = 0 }: Witness, { toldAtMs }: Witness): boolean =>
+  actionsBetween(history, ['restart', 'failover'], settledAtMs, toldAtMs).some(losesData)
+
+/** True if the gateway of a call may not know that a point of another gateway was settled: in an outage, it knows only its own. */
+const mayBeUnknown = (
+  { troubles }: Case,
+  point: Witness,
+  { gateway, askedAtMs, toldAtMs }: Witness,
+): boolean => point.gateway !== gateway && overlapping(troubles, askedAtMs, toldAtMs).length > 0
+
+/**
+ * Finds calls that were admitted although the window before them was full: with the points of calls that were not settled then for
+ * certain, and those of calls that had used more than they reserved, for certain.
+ */
+export function* excessOfSettled(one: Case): Generator<Violation> {
+  const admitted = countedBy(one)
+  const longest = Math.max(...one.rules.map(({ windowMs }) => windowMs))
+  for (const call of new Set(admitted)) {
+    const { toldAtMs: atMs } = call
+    const inForce = rulesBetween(one, atMs - longest, atMs)
+    const clocks = clockSteps(one, atMs - longest, atMs).filter((step) => step.atMs >= atMs - longest)
+    const jumpMs = clocks.reduce((sum, { byMs }) => sum + Math.max(0, byMs), 0)
+    const fromMs = atMs - Math.min(...inForce.map((rule) => rule.windowMs)) + jumpMs + MICROSECOND_MS
+    const limit = Math.max(...inForce.map((rule) => rule.limit))
+    const isInWindow = (point: Witness): boolean => point.askedAtMs > fromMs && point.toldAtMs <= atMs
+    const counted = between(admitted, fromMs, atMs).filter(
+      (point) => isInWindow(point) && !mayBeSettled(point, call),
+    )
+    const owed = between(one.owed, fromMs, atMs).filter(
+      (point) =>
+        isInWindow(point) &&
+        isSettled(one, point, call) &&
+        !isLost(one, point, call) &&
+        !mayBeUnknown(one, point, call),
+    )
+    // What is owed may be more than the limit: the call was refused if it counted.
+    const found = counted.length + owed.length
+    if (found <= promised(one, limit, fromMs, atMs)) continue
+    const text = `${found} points of ${one.name} by ${one.client} at ${atMs.toFixed(3)}, ${owed.length} of them owed, limit ${limit}`
+    yield { promise: 'limit', text }
+    return
+  }
+}
+
 /** Finds, at a single gateway, calls that were admitted although the last window was full under the rule in force, also after it was changed. */
 export function* excessAfterChange(one: Case): Generator<Violation> {
   const { history, name, client } = one
@@ -136,9 +182,10 @@ export function* excessOfShares(one: Case): Generator<Violation> {
       kind === undefined
         ? other.askedAtMs > toldAtMs - windowMs
         : period !== undefined &&
-          [toldAtMs, other.askedAtMs, other.toldAtMs].every((ms) => periodOf(one, ms) === period) &&
-          (other.givenBackAtMs ?? Infinity) > toldAtMs
-    const before = earlier.filter((other) => other.toldAtMs < askedAtMs && isInWindow(other))
+          [toldAtMs, other.askedAtMs, other.toldAtMs].every((ms) => periodOf(one, ms) === period)
+    const before = earlier.filter(
+      (other) => other.toldAtMs < askedAtMs && isInWindow(other) && !mayBeSettled(other, call),
+    )
     if (before.length + cost <= limit) continue
     const text = `a call of ${name} by ${client} was admitted at ${toldAtMs} after ${before.length} of its counter, limit ${limit}`
     yield { promise: 'limit', text }
@@ -158,10 +205,9 @@ export function* excessOfPeriods(one: Case): Generator<Violation> {
   const limit = Math.max(...rules.map((rule) => rule.limit))
   for (const [period, admitted] of periods) {
     if (admitted.length <= limit) continue
-    for (const { toldAtMs: atMs } of admitted) {
-      const counted = admitted.filter(
-        ({ toldAtMs, givenBackAtMs = Infinity }) => toldAtMs <= atMs && givenBackAtMs > atMs,
-      )
+    for (const call of admitted) {
+      const { toldAtMs: atMs } = call
+      const counted = admitted.filter((point) => point.toldAtMs <= atMs && !mayBeSettled(point, call))
       const fromMs = admitted[0]!.askedAtMs
       // A clock that is set back enters the period again, with another limit of calls.
       const steps = clockSteps(one, fromMs, atMs).filter((step) => step.byMs < 0 && step.atMs >= fromMs)

@@ -12,15 +12,15 @@ import {
   type Violation,
   type Witness,
 } from './evidence.ts'
-import { isGivenBack } from './returns.ts'
+import { isSettled, mayBeSettled } from './settled.ts'
 
 /** A gateway caches a refusal for at most as long. */
 const CACHED_MS = 1000
 
-/** Returns the instant from which a call that another gateway admitted may lengthen the wait of a refusal: of costs and shares, also one before, if the refusal was cached. */
+/** Returns the instant from which a call that another gateway admitted may lengthen the wait of a refusal: of costs, shares and settled calls, also one before, if the refusal was cached. */
 function unknownFrom({ history, calls }: Case, { askedAtMs }: Witness): number {
   const hasShares = Object.values(history.limits).some(({ counts }) => counts !== undefined)
-  const isLonger = hasShares || calls.some(({ cost }) => cost > 1)
+  const isLonger = hasShares || history.settles !== undefined || calls.some(({ cost }) => cost > 1)
   return askedAtMs - (isLonger && history.gateways > 1 ? CACHED_MS : 0)
 }
 
@@ -36,20 +36,23 @@ function refusalsInRow(one: Case, refused: Witness): number {
   return isTaken || isSet ? 0 : 1 + refusalsInRow(one, waitedFor)
 }
 
+const isBetween = (atMs: number | undefined, fromMs: number, toMs: number): boolean =>
+  atMs !== undefined && atMs >= fromMs && atMs <= toMs
+
 /** Maximum re-checks of a full key in a second, by which a gateway finds out if another limit has a longer wait. */
 const MAX_RECHECKS = 16
 
 /**
  * True if the wait of a refusal by one limit may be shorter than that of another: an access of that one may be over by then, another
  * gateway may have filled it, or the gateway did not ask: it may have refused often within a second, or its own calls in progress
- * fill the limit. Or the gateway has given a call back that Redis still counts.
+ * fill the limit. Or the gateway has settled a call that Redis still counts as its reserve.
  */
 function mayBeShorter(one: Case, waitedFor: Witness, again: Witness): boolean {
   const { kind, calls, history, name, admitted, rules } = one
   const { askedAtMs, toldAtMs } = waitedFor
   const windowMs = Math.max(...rules.map((rule) => rule.windowMs))
   const isUnsure = between(admitted, toldAtMs - windowMs, toldAtMs).some(
-    (call) => call.givenBackAtMs !== undefined && !isGivenBack(one, call, again.askedAtMs),
+    (point) => point.settledAtMs !== undefined && !isSettled(one, point, again),
   )
   if (isUnsure) return true
   if (kind === 'access' || history.gateways > 1) return true
@@ -57,6 +60,10 @@ function mayBeShorter(one: Case, waitedFor: Witness, again: Witness): boolean {
   const refused = between(calls, askedAtMs - GRACE_MS, toldAtMs).filter(({ admitted }) => !admitted)
   return refused.filter(({ refusedBy }) => refusedBy !== name).length > MAX_RECHECKS
 }
+
+/** True if a point that was owed at a refusal, without that Redis knew it for certain, may count at the next: after an outage. */
+const isSettledLater = (one: Case, point: Witness, before: Witness, after: Witness): boolean =>
+  mayBeSettled(point, after) && !isSettled(one, point, before)
 
 /**
  * Finds callers that waited `Retry-After`, and were refused again although no other call was admitted since the refusal. Each
@@ -75,6 +82,11 @@ export function* brokenWaits(one: Case): Generator<Violation> {
     const isShared = isAfter && gatewaysAt(one, toldAtMs) > 1
     const fromMs = isShared ? waitedFor.askedAtMs - 2 * windowMs : unknownFrom(one, waitedFor)
     if (between(admitted, fromMs, toldAtMs).length > 0) continue
+    // What a call owes, the next calls wait for; another gateway may know it a second later.
+    const owedFromMs = fromMs - (history.gateways > 1 ? CACHED_MS : 0)
+    const isOwedSince = (point: Witness): boolean =>
+      isBetween(point.settledAtMs, owedFromMs, toldAtMs) || isSettledLater(one, point, waitedFor, call)
+    if (one.owed.some(isOwedSince)) continue
     const isChanged =
       actionsBetween(history, ['replace', 'change'], fromMs - GRACE_MS, toldAtMs + GRACE_MS).length > 0 ||
       one.rules.some((rule) => rule.fromMs > fromMs - GRACE_MS && rule.fromMs <= toldAtMs) ||

@@ -1,0 +1,51 @@
+import type { Clock } from '../../runtime/clock.ts'
+import { type Leases, storedUntil } from '../leases.ts'
+import type { Quota } from '../quota.ts'
+import { type Allowance, allowanceAt, type Charge } from '../store.ts'
+import type { createKeys } from './keys.ts'
+
+/** An access counts as a limit that has admitted its one call. */
+const OF_ACCESS = { admitted: true, limit: 1 } as const
+
+interface AnsweredParts {
+  readonly clock: Clock
+  readonly keys: ReturnType<typeof createKeys>
+  readonly leases: Leases
+  readonly isTracked: (quota: Quota) => boolean
+  readonly gateways: () => number
+}
+
+/**
+ * Creates the function that records an answer of the store, and returns it: what it has counted for
+ * each key, and the leases that it has added. `askedMs` is the local instant of a question with leases.
+ */
+export function createAnswered({ clock, keys, leases, isTracked, gateways }: AnsweredParts) {
+  /** Holds a lease that the store has added. If the store then had fewer than were held, it has lost them. */
+  function holdStored(quota: Quota, lease: string, { used }: Allowance, askedMs: number): void {
+    leases.hold(quota, lease, storedUntil(quota, askedMs), clock.now())
+    const { key } = quota
+    if (used < leases.count(key)) leases.doubt(key, used, askedMs)
+  }
+
+  return (quotas: readonly Quota[], charge: Charge, askedMs = 0): Charge => {
+    const { admitted, localMs = clock.now(), lease } = charge
+    // Another gateway may have been admitted since the last answer.
+    const mayHaveCharged = admitted || gateways() > 1
+    const proofAt = quotas.findIndex(({ isProof }) => isProof)
+    for (let i = 0; i < quotas.length; i++) {
+      const quota = quotas[i]!
+      const allowance = allowanceAt(charge, i, proofAt)
+      if (quota.isConcurrent) {
+        if (lease !== undefined && admitted && allowance.admitted)
+          holdStored(quota, lease, allowance, askedMs)
+        continue
+      }
+      if (!isTracked(quota)) continue
+      keys.know(quota, quota.key).stored.record(quota, allowance, localMs, mayHaveCharged, admitted)
+      if (quota.access === undefined) continue
+      const access = { ...OF_ACCESS, ...allowance.access! }
+      keys.know(quota, quota.access.key).stored.record(quota.access, access, localMs, mayHaveCharged)
+    }
+    return charge
+  }
+}

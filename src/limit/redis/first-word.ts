@@ -1,0 +1,31 @@
+import { type NetConnectOpts, Socket } from 'node:net'
+
+/** Maximum time that a server has to say why it closes a new connection, in milliseconds. */
+const MAX_MS = 500
+/** Maximum length of the answer that is read. */
+const MAX_LENGTH = 200
+
+/**
+ * Returns the error that a server sends to a new connection before it closes it, such as `ERR max
+ * number of clients reached`; undefined if there is none. ioredis writes at once, so that the system
+ * drops this answer with the connection.
+ */
+export function firstWord(address: {
+  readonly path?: string
+  readonly host?: string
+  readonly port?: number
+}): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    let said = ''
+    const socket = new Socket({ signal: AbortSignal.timeout(MAX_MS) }).connect(address as NetConnectOpts)
+    function end(): void {
+      socket.destroy()
+      resolve(/^-([^\r\n]+)/.exec(said)?.[1]?.slice(0, MAX_LENGTH))
+    }
+    socket.setEncoding('utf8').on('data', (text: string) => {
+      said += text
+      if (said.length >= MAX_LENGTH || said.includes('\n')) end()
+    })
+    socket.on('error', end).on('end', end)
+  })
+}

@@ -1,0 +1,58 @@
+import { actionsBetween, type Case, overlapping, type Timed, type Witness } from './evidence.ts'
+import { RECOVERY_MS } from './troubles.ts'
+
+/** True if a settlement may be lost: with its gateway, also before it was made, or with the data of a Redis that had it. */
+function mayBeLost({ history, troubles }: Case, { gateway, toldAtMs }: Witness, atMs: number): boolean {
+  const sentMs = Math.max(atMs, ...overlapping(troubles, atMs, atMs).map(({ toMs }) => toMs)) + RECOVERY_MS
+  return history.actions.some((action) => {
+    const { kind } = action
+    if (kind === 'replace')
+      return action.gateway === gateway && action.atMs >= toldAtMs && action.atMs <= sentMs
+    // Redis may have no call at the instant of a settlement.
+    if (kind === 'clock')
+      return action.byMs < 0 && action.atMs <= sentMs && action.atMs >= toldAtMs - LONGEST_MS
+    // A call whose window becomes another kind is not found.
+    return kind === 'failover' && action.atMs >= atMs && action.atMs - action.lagMs <= sentMs
+  })
+}
+
+/** Time for which a clock that was set back may be behind the calls. */
+const LONGEST_MS = 15_000
+
+/** True if a call was decided in no time: not by Redis. */
+const isAlone = ({ askedAtMs, toldAtMs }: Timed): boolean => askedAtMs === toldAtMs
+
+/** True if nothing passed between a gateway and Redis since it admitted a call without Redis, until it decided another one so. */
+const isInOneSilence = ({ history: { actions } }: Case, first: Witness, later: Witness): boolean =>
+  isAlone(first) &&
+  isAlone(later) &&
+  first.gateway === later.gateway &&
+  actions.some(
+    (action) =>
+      action.kind === 'hang' &&
+      action.gateway === first.gateway &&
+      action.atMs <= first.askedAtMs &&
+      later.toldAtMs <= action.atMs + action.ms,
+  )
+
+/** True if a point was settled for certain before a call was asked: also the other gateways know it within a second. */
+export function isSettled(one: Case, point: Witness, call: Witness): boolean {
+  const { history, troubles } = one
+  const { settledAtMs: atMs = Infinity } = point
+  const { askedAtMs: beforeMs } = call
+  if (atMs < beforeMs && isInOneSilence(one, point, call)) return !mayBeLost(one, point, atMs)
+  const knownMs = history.gateways > 1 ? 1100 : 5
+  if (atMs + knownMs > beforeMs) return false
+  // A settlement that is kept goes to Redis after the trouble.
+  if (overlapping(troubles, beforeMs, beforeMs).some(({ fromMs }) => fromMs <= atMs + knownMs)) return false
+  const during = overlapping(troubles, atMs, atMs + knownMs)
+  if (during.some(({ toMs }) => toMs + knownMs > beforeMs)) return false
+  // A gateway that does not run sends it afterwards.
+  const pauses = actionsBetween(history, ['suspend'], atMs, atMs + knownMs)
+  if (pauses.some((pause) => pause.atMs + pause.ms + knownMs > beforeMs)) return false
+  return !mayBeLost(one, point, atMs)
+}
+
+/** True if a point may have been settled when a call was decided. */
+export const mayBeSettled = ({ settledAtMs = Infinity }: Witness, { toldAtMs }: Witness): boolean =>
+  settledAtMs <= toldAtMs

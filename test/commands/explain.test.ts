@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { call, startGateway, type TestGateway, token, yaml } from '../helpers/gateway.ts'
-import { freePort } from '../helpers/redis.ts'
+import { deadUrl, freePort } from '../helpers/ports.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { configFile, SYNC } from './replay/logs.ts'
 import { fileOf, itEndsWrongUsage, sluice } from './run.ts'
@@ -255,7 +255,7 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
     })
 
     it('explains the file if no gateway answers, with a note', async () => {
-      const url = `http://127.0.0.1:${await freePort()}`
+      const url = await deadUrl()
       const unreachable = fileOf(
         readFileSync(started, 'utf8').replace(/port: \d+ \}\nlog/, `port: ${url.slice(17)} }\nlog`),
       )

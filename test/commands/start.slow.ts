@@ -12,7 +12,7 @@ import {
   type TestProcess,
   withTests,
 } from '../helpers/process.ts'
-import { freePort } from '../helpers/redis.ts'
+import { freePort } from '../helpers/ports.ts'
 import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 import { fileOf } from './run.ts'

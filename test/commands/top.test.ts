@@ -4,7 +4,7 @@ import { main } from '../../src/commands/cli.ts'
 import type { Io } from '../../src/commands/io.ts'
 import { call, startGateway, token, yaml } from '../helpers/gateway.ts'
 import { listenLocally } from '../helpers/local-server.ts'
-import { freePort } from '../helpers/redis.ts'
+import { deadUrl, freePort } from '../helpers/ports.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 import { createIo, fileOf, itEndsWrongUsage, sluice } from './run.ts'
@@ -114,7 +114,7 @@ it('exits on Ctrl-C while it waits for a response', { timeout: 4000 }, async () 
 })
 
 it('reports why it cannot read the callers', async () => {
-  const closed = `http://127.0.0.1:${await freePort()}`
+  const closed = await deadUrl()
   const { url: elsewhere } = await listenLocally(createServer((_, response) => response.end('<p>')))
   for (const [place, more, words] of [
     [

@@ -7,7 +7,7 @@ import { parse } from 'yaml'
 import { createFolder } from '../helpers/folder.ts'
 import { call } from '../helpers/gateway.ts'
 import { sluice } from '../helpers/process.ts'
-import { freePort } from '../helpers/redis.ts'
+import { freePort } from '../helpers/ports.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { until } from '../helpers/wait.ts'
 

@@ -6,7 +6,7 @@ import { parse } from 'yaml'
 import { ASKING, type AskingProxy, PLAIN, startAsking } from '../helpers/asking-proxies.ts'
 import { call, startGateway, type TestGateway, token, written } from '../helpers/gateway.ts'
 import { answered, raw, statuses } from '../helpers/raw.ts'
-import { freePort } from '../helpers/redis.ts'
+import { freePort } from '../helpers/ports.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 

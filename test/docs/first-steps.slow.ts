@@ -6,7 +6,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { closeLater } from '../helpers/closing.ts'
 import { createFolder } from '../helpers/folder.ts'
 import { BIN, sluice, withTests } from '../helpers/process.ts'
-import { freePort } from '../helpers/redis.ts'
+import { freePort } from '../helpers/ports.ts'
 import { codeBlocks, fileText } from '../helpers/repository.ts'
 import { until } from '../helpers/wait.ts'
 

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { call, startGateway, token } from '../helpers/gateway.ts'
+import { deadUrl } from '../helpers/ports.ts'
 import { answered, raw, type RawAnswer, statuses } from '../helpers/raw.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 
@@ -242,9 +243,7 @@ describe('forwarding', () => {
   })
 
   it('a request to an unreachable upstream gets a 502 with the rate-limit headers of the decision', async () => {
-    const gone = await startUpstream()
-    await gone.close()
-    const other = await startGateway({ data: gone.url })
+    const other = await startGateway({ data: await deadUrl() })
     const got = await call(other.port, { token: await token('x') })
     expect(got).toMatchObject({
       status: 502,

@@ -6,7 +6,7 @@ import { start } from '../../src/process/start.ts'
 import { closeLater } from '../helpers/closing.ts'
 import { signJws } from '../helpers/issuer.ts'
 import { startProvider } from '../helpers/provider.ts'
-import { freePort } from '../helpers/redis.ts'
+import { freePort } from '../helpers/ports.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 
 const LIMIT = 100

@@ -8,7 +8,7 @@ import { withOwnFolders } from './nginx.ts'
 import { withTests } from './process.ts'
 import type { TestGateway } from './gateway.ts'
 import { makeCertificate } from './self-signed.ts'
-import { freePort } from './redis.ts'
+import { freePort } from './ports.ts'
 import { until } from './wait.ts'
 
 const FILES = join(import.meta.dirname, '../../deploy/forward-auth')

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { closeLater } from './closing.ts'
 import { createFolder } from './folder.ts'
 import { withTests } from './process.ts'
-import { freePort } from './redis.ts'
+import { freePort } from './ports.ts'
 import { makeCertificate } from './self-signed.ts'
 import { until } from './wait.ts'
 

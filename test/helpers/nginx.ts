@@ -4,7 +4,7 @@ import { basename, join } from 'node:path'
 import { closeLater } from './closing.ts'
 import { createFolder } from './folder.ts'
 import { withTests } from './process.ts'
-import { freePort } from './redis.ts'
+import { freePort } from './ports.ts'
 import { until } from './wait.ts'
 
 const TEMPORARY = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((of) => `${of}_temp_path temp;`)

@@ -5,7 +5,7 @@ import { vi } from 'vitest'
 import { AUDIENCE, call, startGateway } from './gateway.ts'
 import { makeKey } from './issuer.ts'
 import { listenLocally } from './local-server.ts'
-import { freePort } from './redis.ts'
+import { freePort } from './ports.ts'
 import { type Seen, startUpstream } from './upstream.ts'
 
 export const REDIRECT_URI = 'https://client.example.com/callback'

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { closeLater } from './closing.ts'
+import { freePort } from './ports.ts'
 import { makeCertificate } from './self-signed.ts'
 import { until } from './wait.ts'
 
@@ -369,29 +369,6 @@ export async function startSentinels(guard: SentinelGuard = {}): Promise<RedisSe
     master,
     replica,
     close,
-  }
-}
-
-/** Ports below the system's ephemeral ports, divided among the processes of a test run. */
-const SHARES = 16
-const SHARE = Math.floor((32_000 - 10_000) / SHARES)
-const FIRST_PORT = 10_000 + (Number(process.env['VITEST_POOL_ID'] ?? 0) % SHARES) * SHARE
-let nextPort = FIRST_PORT + Math.floor(Math.random() * SHARE)
-
-/** Returns a TCP port that is free now; this process returns each port only once. */
-export async function freePort(): Promise<number> {
-  for (;;) {
-    const port = nextPort++
-    if (nextPort >= FIRST_PORT + SHARE) nextPort = FIRST_PORT
-    const server = createServer()
-    const isFree = await new Promise<boolean>((resolve) => {
-      server.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true))
-    })
-    if (!isFree) continue
-    await new Promise((resolve) => {
-      server.close(resolve)
-    })
-    return port
   }
 }
 

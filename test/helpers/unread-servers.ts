@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { closeLater } from './closing.ts'
 import { createFolder } from './folder.ts'
 import { withTests } from './process.ts'
-import { freePort } from './redis.ts'
+import { freePort } from './ports.ts'
 import { until } from './wait.ts'
 
 /** Answers each request with its target, and one to `/refused` with 403. Reads no body. */

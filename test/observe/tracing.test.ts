@@ -18,6 +18,7 @@ import {
   yaml,
 } from '../helpers/gateway.ts'
 import { listenLocally } from '../helpers/local-server.ts'
+import { deadUrl } from '../helpers/ports.ts'
 import { serving } from '../helpers/process.ts'
 import { FULL } from '../helpers/runs.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
@@ -137,9 +138,7 @@ describe('a traced request', () => {
   })
 
   it('shows a refusal, and the source of an error', async () => {
-    const dead = await startUpstream()
-    await dead.close()
-    await start({ identity: dead.url, limit: 1 })
+    await start({ identity: await deadUrl(), limit: 1 })
     const mine = await token('client-1')
     const paths = ['/v3/broken', '/v3/x', '/nowhere', '/oidc/x']
     for (const path of paths) await call(gateway.port, { path, token: mine })
@@ -216,8 +215,6 @@ describe('a traced request', () => {
   })
 
   it('refused: 1 traces what the gateway refuses, also if a trusted proxy does not sample it, and nothing else', async () => {
-    const dead = await startUpstream()
-    await dead.close()
     const limits = { key: { per: ['client', 'header:x-key'], limit: 1, window: '1m' } }
     const routes = [
       {
@@ -231,7 +228,7 @@ describe('a traced request', () => {
       { match: '/dead', upstream: 'identity', authenticate: 'none' },
     ]
     const trustedProxies = ['127.0.0.1/32']
-    await start({ identity: dead.url, limits, routes, trustedProxies }, 0, 1)
+    await start({ identity: await deadUrl(), limits, routes, trustedProxies }, 0, 1)
     const mine = await token('client-1')
     const headers = { 'x-key': 'secret-of-client-1' }
     for (let i = 0; i < 2; i++) await call(gateway.port, { path: '/v3/x', token: mine, headers })

@@ -6,6 +6,7 @@ import { closeLater } from '../helpers/closing.ts'
 import { startFragileUpstream } from '../helpers/fragile-upstream.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { call, startGateway } from '../helpers/gateway.ts'
+import { deadUrl } from '../helpers/ports.ts'
 import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -96,13 +97,6 @@ describe('the turn of addresses', () => {
     expect(take(6).toSorted()).toEqual([A, A, B, B, C, C])
   })
 })
-
-/** A port without a listener. */
-async function deadUrl(): Promise<string> {
-  const back = await startUpstream()
-  await back.close()
-  return back.url
-}
 
 describe('several addresses', () => {
   it('several addresses share the requests', async () => {

@@ -2,7 +2,8 @@ import type { Socket } from 'node:net'
 import { describe, expect, it } from 'vitest'
 import { get, type Got } from '../helpers/front.ts'
 import { startLogging, written } from '../helpers/gateway.ts'
-import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
+import { deadUrl } from '../helpers/ports.ts'
+import { startRawUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
 
 /** Timeout of an upstream in these tests, in milliseconds. */
@@ -116,8 +117,6 @@ const back = await startRawUpstream((socket, request) => {
   }, LATER_MS)
 })
 const plain = await startRawUpstream((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'))
-const dead = await startUpstream()
-await dead.close()
 const gateway = await startLogging(
   written(`listen: { host: 127.0.0.1, port: 0 }
 admin: { port: 0 }
@@ -125,7 +124,7 @@ log: { format: json }
 store: memory
 upstreams:
   data: { url: "${back.url}", timeout: ${TIMEOUT_MS}ms }
-  dead: { url: "${dead.url}" }
+  dead: { url: "${await deadUrl()}" }
   nowhere: { url: "http://nowhere.invalid" }
   plain: { url: "https://127.0.0.1:${plain.port}" }
 routes:

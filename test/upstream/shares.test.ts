@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { closeLater } from '../helpers/closing.ts'
 import { get, startFront } from '../helpers/front.ts'
 import { startGateway } from '../helpers/gateway.ts'
+import { deadUrl } from '../helpers/ports.ts'
 import { raw, statuses } from '../helpers/raw.ts'
 import { startRawUpstream, startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -33,9 +34,7 @@ const now = (port: number, caller: string) => get(port, '/now', { headers: { 'X-
 const MUCH = 'x'.repeat(100_000)
 
 it('a caller whose connections fail keeps its share of the sockets', async () => {
-  const gone = await startUpstream()
-  await gone.close()
-  const { port } = await startFront(gone.url, { maxConnections: 1, timeoutMs: 5000 })
+  const { port } = await startFront(await deadUrl(), { maxConnections: 1, timeoutMs: 5000 })
   for (let i = 0; i < 3; i++) expect((await now(port, 'a')).status).toBe(502)
 })
 

@@ -15,8 +15,8 @@ import { DamagedKeyError } from '../../../src/limit/store.ts'
 import { admitsAll, startFakeRedis } from '../../helpers/fake-redis.ts'
 import { createFolder } from '../../helpers/folder.ts'
 import { sluice } from '../../helpers/process.ts'
+import { freePort } from '../../helpers/ports.ts'
 import {
-  freePort,
   REDIS_CERT,
   type RedisCluster,
   type RedisSentinels,

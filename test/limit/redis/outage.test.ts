@@ -8,7 +8,8 @@ import { type FallbackStore, withFallback } from '../../../src/limit/fallback/st
 import type { RedisStoreOptions } from '../../../src/limit/redis/store-options.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
 import { SYSTEM_CLOCK } from '../../../src/runtime/clock.ts'
-import { freePort, type RedisServer, startCluster, startRedis, startSentinels } from '../../helpers/redis.ts'
+import { freePort } from '../../helpers/ports.ts'
+import { type RedisServer, startCluster, startRedis, startSentinels } from '../../helpers/redis.ts'
 import { until } from '../../helpers/wait.ts'
 import { admitsAll, type FakeRedis, startFakeRedis } from '../../helpers/fake-redis.ts'
 

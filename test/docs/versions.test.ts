@@ -55,7 +55,7 @@ describe('the versions of Node.js', () => {
     const { all, ...others } = runs
     expect(runs).toEqual({ all: ['20', '24'], smoke: ['22', '26'], slow: ['22', '26'] })
     expect(runsOfScript()).toEqual({ platform: [all[1]], ...others })
-    expect(fileText('.ci/run')).toMatch(/^\(npm ci && npm run setup && npm test\)/m)
+    expect(fileText('.ci/run')).toMatch(/^readme\(\) \{ npm ci && npm run setup && npm test; \}$/m)
   })
 
   it('the script runs the tests of folders that exist', () => {

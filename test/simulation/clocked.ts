@@ -52,8 +52,8 @@ const SCRIPTS = [
   [
     SETTLE_SCRIPT,
     replaced(SETTLE_SCRIPT, COUNTING[0], [
-      "number, 'PX', life)",
-      `number, 'PXAT', floor(now / 1000) + ${FAR_MS} + life)`,
+      "ARGV[1], 'PX', ARGV[3])",
+      `ARGV[1], 'PXAT', floor(now / 1000) + ${FAR_MS} + ARGV[3])`,
     ]),
   ],
 ] as const

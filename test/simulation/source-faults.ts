@@ -77,9 +77,7 @@ export const SOURCE_FAULTS: Readonly<Record<string, readonly Change[]>> = {
   'a settlement of any call changes the oldest one': [
     [CHANGES, 'earliestUs: chargedUs, latestUs: chargedUs', 'earliestUs: 0, latestUs: chargedUs'],
   ],
-  'a settlement takes points of other calls': [
-    [SETTLE, 'for index = first, last do', 'for index = first, log.held - 1 do'],
-  ],
+  'a settlement takes points of other calls': [[SETTLE, 'for at = 1, last, 2 do', 'for at = 1, count, 2 do']],
   'an own call is settled only in the store': [[STATE, 'own === undefined ||', 'true ||']],
   'a settlement does not wait for the merge of its call': [
     [SETTLEMENTS, '!isMerging(quota.key)', '(isMerging(quota.key) || true)'],

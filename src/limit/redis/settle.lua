@@ -24,12 +24,16 @@
 -- Returns the time, and nothing else if it is too late; then 1.
 
 local numbers = {}
-for index, text in ipairs(ARGV) do numbers[index] = tonumber(text) end
-local number, deadline, life = numbers[1], numbers[2], numbers[3]
+for index = 1, #ARGV do numbers[index] = tonumber(ARGV[index]) end
+local number, deadline = numbers[1], numbers[2]
 if tonumber(call('GET', KEYS[1]) or 0) >= number then return { now, 1 } end
 if now > deadline then return { now } end
 
--- Reads a log; nil if there is none, or it is damaged.
+-- The time of a slot alone.
+local TIME = '>I7'
+local rep = string.rep
+
+-- Returns the string of a log and its header; nil if there is none, or it is damaged.
 local function read(key)
   local raw = pcall('GET', key)
   -- Fails again if the key is not damaged: the command is refused.
@@ -37,73 +41,67 @@ local function read(key)
   if type(raw) ~= 'string' or #raw < HEADER_BYTES then return nil end
   local capacity, first, held, total, gone, newest, oldest = unpackBytes(HEADER, raw)
   if not isSound(capacity, first, held, total, gone, #raw) then return nil end
-  return {
-    key = key, raw = raw, capacity = capacity, first = first, held = held, total = total, gone = gone,
-    newest = newest, oldest = oldest,
-  }
+  return raw, capacity, first, held, total, gone, newest, oldest
 end
 
--- Returns time and cumulative count of a slot, 0 being the oldest.
-local function slot(log, index)
-  return unpackBytes(SLOT, log.raw, HEADER_BYTES + (log.first + index) % log.capacity * SLOT_BYTES + 1)
-end
-
--- Returns the first slot, and the last, that may have a call: those of its instant, else the next one
--- if it is no later than calls that share a slot; nil if there is none.
-local function slotsOf(log, earliest, latest, late)
-  local low, high = 0, log.held
-  while low < high do
-    local middle = floor((low + high) / 2)
-    if slot(log, middle) < earliest then low = middle + 1 else high = middle end
-  end
-  if low == log.held or slot(log, low) > max(latest, earliest + late) then return nil end
-  local last = low
-  while last + 1 < log.held and slot(log, last + 1) <= latest do last = last + 1 end
-  return low, last
-end
-
--- Writes slots from an index on, in the ring.
-local function write(log, index, slots)
-  local from = (log.first + index) % log.capacity * SLOT_BYTES
-  local room = log.capacity * SLOT_BYTES - from
-  if slots ~= '' then call('SETRANGE', log.key, HEADER_BYTES + from, sub(slots, 1, room)) end
-  if #slots > room then call('SETRANGE', log.key, HEADER_BYTES, sub(slots, room + 1)) end
-end
-
--- Adds points to a call, in the last of the slots that may have it, or takes them from the first ones:
+-- Settles a call, whose slot is that of its instant, or the next one if it is at most `late` later.
+-- Points are added in the last of the slots that may have the call, or taken from the first ones:
 -- neither lets more calls pass than the call's own slot would. A slot without points is removed.
-local function settle(log, points, first, last)
-  local upTo, newest, oldest, settled = log.gone, log.newest, log.oldest, 0
-  if first > 0 then newest, upTo = slot(log, first - 1) else oldest = nil end
-  local slots, count = {}, 0
-  for index = first, last do
-    local when, total = slot(log, index)
-    local change = points < 0 and max(points - settled, upTo - total) or index == last and points or 0
-    if total + change > upTo then
-      count, newest, oldest = count + 1, when, oldest or when
-      slots[count] = pack(SLOT, when, min(total + settled + change, MOST))
+local function settle(key, earliest, latest, late, points)
+  local raw, capacity, first, held, total, gone, newest, oldest = read(key)
+  if not raw then return end
+  local begin, isTurned = HEADER_BYTES + first * SLOT_BYTES, first + held > capacity
+  if isTurned then
+    -- The slots in the order of their times, which are then all written.
+    raw = sub(raw, 1, HEADER_BYTES) .. sub(raw, begin + 1) .. sub(raw, HEADER_BYTES + 1, begin)
+    first, begin = 0, HEADER_BYTES
+  end
+
+  local before, high = 0, held
+  while before < high do
+    local middle = floor((before + high) / 2)
+    local when = unpackBytes(TIME, raw, begin + middle * SLOT_BYTES + 1)
+    if when < earliest then before = middle + 1 else high = middle end
+  end
+  if before == held then return end
+
+  -- Time and cumulative count of each slot from the call's first on.
+  local from, count = begin + before * SLOT_BYTES, 2 * (held - before)
+  local values = { unpackBytes('>' .. rep('I7I6', held - before), raw, from + 1) }
+  if values[1] > max(latest, earliest + late) then return end
+  local last = 1
+  while last + 2 < count and values[last + 2] <= latest do last = last + 2 end
+
+  local kept, settled, upTo = 0, 0, gone
+  if before > 0 then newest, upTo = unpackBytes(SLOT, raw, from - SLOT_BYTES + 1) end
+  for at = 1, last, 2 do
+    local when, counted = values[at], values[at + 1]
+    local change = points < 0 and max(points - settled, upTo - counted) or at == last and points or 0
+    settled = settled + change
+    if counted + change > upTo then
+      values[kept + 1], values[kept + 2] = when, min(counted + settled, MOST)
+      kept = kept + 2
     end
-    settled, upTo = settled + change, total
+    upTo = counted
   end
-  for index = last + 1, log.held - 1 do
-    local when, total = slot(log, index)
-    count, newest, oldest = count + 1, when, oldest or when
-    slots[count] = pack(SLOT, when, min(total + settled, MOST))
+  for at = last + 2, count, 2 do
+    values[kept + 1], values[kept + 2] = values[at], min(values[at + 1] + settled, MOST)
+    kept = kept + 2
   end
-  local held = first + count
-  if held == 0 then return call('UNLINK', log.key) end
-  write(log, first, table.concat(slots))
-  local header = pack(HEADER, log.capacity, log.first, held, min(log.total + settled, MOST), log.gone, newest, oldest)
-  call('SETRANGE', log.key, '0', header)
+
+  held = before + kept / 2
+  if held == 0 then return call('UNLINK', key) end
+  if kept > 0 then newest = values[kept - 1] end
+  if before == 0 then oldest = values[1] end
+  local slots = pack('>' .. rep('I7I6', kept / 2), unpack(values, 1, kept))
+  if isTurned then from, slots = begin, sub(raw, begin + 1, from) .. slots end
+  if slots ~= '' then call('SETRANGE', key, from, slots) end
+  call('SETRANGE', key, '0', pack(HEADER, capacity, first, held, min(total + settled, MOST), gone, newest, oldest))
 end
 
 for at = 4, #numbers, 5 do
   local position, earliest, latest, late, points = unpack(numbers, at, at + 4)
-  local log = read(KEYS[position])
-  if log then
-    local first, last = slotsOf(log, earliest, latest, late)
-    if first then settle(log, points, first, last) end
-  end
+  settle(KEYS[position], earliest, latest, late, points)
 end
-call('SET', KEYS[1], number, 'PX', life)
+call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
 return { now, 1 }

@@ -152,6 +152,9 @@ export const SCRIPTS: readonly string[] = [
   "return { struct.unpack('<i3>h<lbB', struct.pack('<i3>h<lbB', -2, -300, -5, -1, 255)) }",
   "return { struct.unpack('>c3xI2', 'abc_\\1\\2', 1) }",
   "return { struct.unpack('>I2', 'abcdef', 3) }",
+  // As many numbers as a log of 1002 slots has.
+  "local n = {} for i = 1, 2004 do n[i] = i * 1000 end local s = struct.pack('>' .. string.rep('I7I6', 1002), unpack(n)) local r = { struct.unpack('>' .. string.rep('I7I6', 1002), s) } return { #s, #r, r[1], r[1001], r[2004], r[2005] }",
+  "local s = '>' .. string.rep('hi3b', 40) local n = {} for i = 1, 120 do n[i] = i end return { struct.unpack(s, struct.pack(s, unpack(n))) and 1, #struct.pack(s, unpack(n)) }",
   "local n = struct.unpack('>I4', 'abc') return n",
   "local s = struct.pack('>I4', 'abc') return s",
   "return { string.byte(struct.pack('>I4', 7.9), 1, -1) }",

@@ -98,13 +98,62 @@ local function packer(text)
   ))
 end
 
+-- A function has at most 250 registers: a longer format is read and written in pieces.
+local MOST_FIELDS = 16
+
+-- Returns the formats of the pieces, with their numbers of fields and of bytes.
+local function pieces(text)
+  local fields = parse(text)
+  local all = {}
+  for first = 1, #fields, MOST_FIELDS do
+    local parts, bytes, count = {}, 0, 0
+    for index = first, math.min(first + MOST_FIELDS - 1, #fields) do
+      local field = fields[index]
+      local size = SIZES[field.letter:lower()] and field.letter:lower() ~= 'i' and '' or field.size
+      parts[#parts + 1] = (field.big and '>' or '<') .. field.letter .. size
+      bytes, count = bytes + field.size, count + (field.letter == 'x' and 0 or 1)
+    end
+    all[#all + 1] = { text = concat(parts), bytes = bytes, count = count }
+  end
+  return all
+end
+
+local function longUnpacker(text)
+  local all = pieces(text)
+  for _, piece in ipairs(all) do piece.run = unpacker(piece.text) end
+  return function(bytes, at)
+    at = at or 1
+    local values, size = {}, 0
+    for _, piece in ipairs(all) do
+      local some = { piece.run(bytes, at) }
+      for i = 1, piece.count do values[size + i] = some[i] end
+      size, at = size + piece.count, at + piece.bytes
+    end
+    values[size + 1] = at
+    return unpack(values, 1, size + 1)
+  end
+end
+
+local function longPacker(text)
+  local all = pieces(text)
+  for _, piece in ipairs(all) do piece.run = packer(piece.text) end
+  return function(...)
+    local values, parts, from = { ... }, {}, 1
+    for i, piece in ipairs(all) do
+      parts[i] = piece.run(unpack(values, from, from + piece.count - 1))
+      from = from + piece.count
+    end
+    return concat(parts)
+  end
+end
+
 local unpackers, packers = {}, {}
 
 return {
   unpack = function(text, ...)
     local run = unpackers[text]
     if not run then
-      run = unpacker(text)
+      run = (#parse(text) > MOST_FIELDS and longUnpacker or unpacker)(text)
       unpackers[text] = run
     end
     return run(...)
@@ -112,7 +161,7 @@ return {
   pack = function(text, ...)
     local run = packers[text]
     if not run then
-      run = packer(text)
+      run = (#parse(text) > MOST_FIELDS and longPacker or packer)(text)
       packers[text] = run
     end
     return run(...)

@@ -5,7 +5,7 @@ import { withFallback } from '../../../src/limit/fallback/store.ts'
 import { createRedisStore, type RedisStore } from '../../../src/limit/redis/store.ts'
 import { CHARGE_SCRIPT } from '../../../src/limit/redis/scripts.ts'
 import type { Quota } from '../../../src/limit/quota.ts'
-import { DamagedKeyError, type Merge, type Store } from '../../../src/limit/store.ts'
+import { type Charge, DamagedKeyError, type Merge, type Store } from '../../../src/limit/store.ts'
 import { closeLater } from '../../helpers/closing.ts'
 import type { SharedCluster, SharedRedis } from '../../helpers/redis.ts'
 import { quickly } from '../../helpers/runs.ts'
@@ -13,6 +13,20 @@ import { sharedCluster, sharedRedis } from '../../helpers/shared-redis.ts'
 import { until } from '../../helpers/wait.ts'
 import { storeContract } from '../store-contract.ts'
 import { redisSubject, throughLimiter } from '../subjects.ts'
+
+/** Moves the slots of a log, so that the oldest has an index in the ring. */
+const TURN = `
+local raw, first = redis.call('GET', KEYS[1]), tonumber(ARGV[1])
+local ring, at = string.sub(raw, 39), #raw - 38 - first * 13
+redis.call('SETRANGE', KEYS[1], 4, struct.pack('>I4', first) .. string.sub(raw, 9, 38) .. string.sub(ring, at + 1) .. string.sub(ring, 1, at))`
+/** Returns time and cumulative count of each slot of a log, the oldest first. */
+const SLOTS = `
+local raw, slots = redis.call('GET', KEYS[1]), {}
+local capacity, first, held = struct.unpack('>I4I4I4', raw)
+for i = 0, held - 1 do
+  slots[2 * i + 1], slots[2 * i + 2] = struct.unpack('>I7I6', raw, 39 + (first + i) % capacity * 13)
+end
+return slots`
 
 let server: SharedRedis
 let cluster: SharedCluster
@@ -300,6 +314,23 @@ describe('the Redis store', () => {
       expect(ttlMs > 50_000 && ttlMs <= 60_000).toBe(true)
       await settle(1)
       expect(await server.command('EXISTS', mine.key)).toBe(0)
+    })
+
+    test('reads and writes as many slots as a log can have, whose oldest is in their middle', async () => {
+      const gateway = await open()
+      const mine = { ...quota('full', 1000, 60_000), cost: 1 }
+      const charges: Charge[] = []
+      for (let i = 0; i < 1000; i++) charges.push(await gateway.charge([mine]))
+      const instants = charges.map(({ chargedUs }) => chargedUs!)
+      await server.command('EVAL', TURN, 1, mine.key, 500)
+      const all = [
+        { quota: mine, points: -1, chargedUs: instants[999]! },
+        { quota: mine, points: 6, chargedUs: instants[0]! },
+      ]
+      await gateway.settle({ number: 1, all })
+      expect(await usedOf(gateway, mine)).toBe(1005)
+      const slots = (await server.command('EVAL', SLOTS, 1, mine.key)) as number[]
+      expect(slots).toEqual(instants.slice(0, 999).flatMap((us, i) => [us, i + 7]))
     })
 
     test('skips a damaged key, and settles the others', async () => {

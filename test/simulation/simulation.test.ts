@@ -31,6 +31,8 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ['single', 31000013],
   ['losing', 31000083],
   ['several', 32000142],
+  ['replaced', 34000209],
+  ['ruled', 34000146],
   ...[10000008, 10000029, 10000089].map((seed) => ['kept', seed] as const),
 ]
 

@@ -62,9 +62,11 @@ function instantsOf({ chargedUs, spreadMs }: Settlement, { clocks, server }: Sen
   if (spreadMs === undefined) return { earliestUs: chargedUs, latestUs: chargedUs }
   // While the clock is unknown, so is the deadline: the script does nothing.
   const chargedMs = chargedUs / 1000
+  const latest = clocks.at(server, chargedMs + spreadMs, 'latest') ?? 0
   return {
     earliestUs: clocks.at(server, chargedMs, 'earliest') ?? 0,
-    latestUs: clocks.at(server, chargedMs + spreadMs, 'latest') ?? 0,
+    // The call may have been merged when the clock was known less well.
+    latestUs: Math.max(latest, clocks.latestEver(server, chargedMs) ?? 0),
   }
 }
 

@@ -7,6 +7,8 @@ export class ServerClocks {
   /** Minimum and maximum difference of each server's clock to the local clock, in microseconds. */
   readonly #ahead = new Map<string, readonly [min: number, max: number]>()
   #last: readonly [min: number, max: number] | undefined
+  /** The maximum difference of each server's clock as it was known first, since it was set. */
+  readonly #firstMax = new Map<string, number>()
 
   /**
    * Converts a local instant to the earliest or the latest possible one of a server's clock, in
@@ -15,6 +17,15 @@ export class ServerClocks {
   at(server: string, localMs: number, bound: 'earliest' | 'latest'): number | undefined {
     const ahead = this.#ahead.get(server)
     return ahead && Math.round(ahead[bound === 'earliest' ? 0 : 1] + localMs * 1000)
+  }
+
+  /**
+   * Converts a local instant to the latest one of a server's clock that was possible at any time since
+   * it is known, in microseconds; undefined if it is unknown.
+   */
+  latestEver(server: string, localMs: number): number | undefined {
+    const firstMax = this.#firstMax.get(server)
+    return firstMax === undefined ? undefined : Math.round(firstMax + localMs * 1000)
   }
 
   /**
@@ -44,9 +55,10 @@ export class ServerClocks {
   /** Records what a server's clock showed between two local instants. */
   learn(server: string, sentAt: number, readAt: number, shownUs: number): void {
     const [min, max] = [shownUs - readAt * 1000, shownUs - sentAt * 1000]
-    const [knownMin, knownMax] = this.#ahead.get(server) ?? [min, max]
-    const agrees = knownMin <= max && min <= knownMax
-    this.#last = agrees ? [Math.max(knownMin, min), Math.min(knownMax, max)] : [min, max]
+    const known = this.#ahead.get(server)
+    const agrees = known !== undefined && known[0] <= max && min <= known[1]
+    if (!agrees) this.#firstMax.set(server, max)
+    this.#last = agrees ? [Math.max(known[0], min), Math.min(known[1], max)] : [min, max]
     this.#ahead.set(server, this.#last)
   }
 }

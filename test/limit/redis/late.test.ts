@@ -67,11 +67,16 @@ it('narrows the estimate of a clock with each answer, and replaces it if an answ
   // A slow answer gives a wider interval, which adds nothing.
   clocks.learn('a', 3000, 3085, 7_000_000)
   expect(after(3000)).toEqual([7_099_000, 7_100_000])
+  // The first answer allowed as much.
+  expect(clocks.latestEver('a', 3100)).toBe(7_100_000)
   // The clock is set back, then forward.
   clocks.learn('a', 4000, 4001, 2_000_000)
   expect(after(4000)).toEqual([2_099_000, 2_100_000])
-  clocks.learn('a', 4000, 4001, 9_000_000)
-  expect(after(4000)).toEqual([9_099_000, 9_100_000])
+  clocks.learn('a', 4000, 4100, 9_000_000)
+  expect(after(4000)).toEqual([9_000_000, 9_100_000])
+  clocks.learn('a', 4200, 4201, 9_190_000)
+  expect(after(4200)).toEqual([9_289_000, 9_290_000])
+  expect(clocks.latestEver('a', 4300)).toBe(9_300_000)
 })
 
 it('does not charge a call that times out after a slow answer', async () => {

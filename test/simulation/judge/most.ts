@@ -63,11 +63,14 @@ function isOut({ history, client }: Case, fromMs: number, toMs: number): boolean
   )
 }
 
-/** Returns the admitted calls that a limit counts: under `allow`, those in an outage are not counted. */
-export const countedBy = ({ history, name, admitted, troubles }: Case): readonly Witness[] =>
+/** Returns the admitted calls that a limit counts. */
+export const countedBy = (one: Case): readonly Witness[] => whereCounted(one, one.admitted)
+
+/** Returns the points that a limit counts: under `allow`, those of calls in an outage are not counted. */
+const whereCounted = ({ history, name, troubles }: Case, points: readonly Witness[]): readonly Witness[] =>
   history.limits[name].onOutage === 'allow'
-    ? admitted.filter(({ askedAtMs, toldAtMs }) => overlapping(troubles, askedAtMs, toldAtMs).length === 0)
-    : admitted
+    ? points.filter(({ askedAtMs, toldAtMs }) => overlapping(troubles, askedAtMs, toldAtMs).length === 0)
+    : points
 
 /** Finds windows with more admitted calls than promised. A call counts only if it is in the window for certain. */
 export function* excess(one: Case): Generator<Violation> {
@@ -113,6 +116,7 @@ const mayBeUnknown = (
  */
 export function* excessOfSettled(one: Case): Generator<Violation> {
   const admitted = countedBy(one)
+  const allOwed = whereCounted(one, one.owed)
   const longest = Math.max(...one.rules.map(({ windowMs }) => windowMs))
   for (const call of new Set(admitted)) {
     const { toldAtMs: atMs } = call
@@ -125,7 +129,7 @@ export function* excessOfSettled(one: Case): Generator<Violation> {
     const counted = between(admitted, fromMs, atMs).filter(
       (point) => isInWindow(point) && !mayBeSettled(point, call),
     )
-    const owed = between(one.owed, fromMs, atMs).filter(
+    const owed = between(allOwed, fromMs, atMs).filter(
       (point) =>
         isInWindow(point) &&
         isSettled(one, point, call) &&

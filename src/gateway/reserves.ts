@@ -1,27 +1,30 @@
 import type { Quota } from '../limit/quota.ts'
 
+/** Points that a call in progress was charged of a limit. */
+interface Held {
+  readonly quota: Quota
+  readonly points: number
+}
+
 /**
- * The points that calls in progress of this process hold until it is known what they used, by the
- * keys of their counters. There are at most as many keys as limits of calls in progress.
+ * The reserves of calls in progress of this process until it is known what they used: at most as many
+ * as limits of calls in progress. Operators rarely ask for their sum; each call adds and removes some.
  */
 export class Reserves {
-  readonly #byKey = new Map<string, { points: number }>()
+  readonly #held = new Set<Held>()
 
-  hold({ key }: Quota, points: number): void {
-    const held = this.#byKey.get(key)
-    if (held === undefined) this.#byKey.set(key, { points })
-    else held.points += points
+  hold(reserve: Held): void {
+    this.#held.add(reserve)
   }
 
-  release({ key }: Quota, points: number): void {
-    const held = this.#byKey.get(key)
-    if (held === undefined) return
-    held.points -= points
-    if (held.points <= 0) this.#byKey.delete(key)
+  release(reserve: Held): void {
+    this.#held.delete(reserve)
   }
 
-  /** Returns the points that calls in progress hold of a key. */
+  /** Returns the points that calls in progress hold of the counter with a key. */
   of(key: string): number {
-    return this.#byKey.get(key)?.points ?? 0
+    let points = 0
+    for (const held of this.#held) if (held.quota.key === key) points += held.points
+    return points
   }
 }

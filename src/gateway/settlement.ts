@@ -1,6 +1,6 @@
 import { type NumberSource, sourceOf, Unsettled, type Used } from '../actual/actual.ts'
 import { ResponseReading } from '../actual/response-reading.ts'
-import type { Decision } from '../limit/decision.ts'
+import { allowanceOf, type Decision } from '../limit/decision.ts'
 import type { Limiter } from '../limit/limiter.ts'
 import type { Quota } from '../limit/quota.ts'
 import type { Allowance } from '../limit/store.ts'
@@ -71,7 +71,7 @@ export function openSettlement(
 ): CallSettlement | undefined {
   const reserved = reservesOf(quotas, settling.sources, decision)
   if (reserved.length === 0) return undefined
-  for (const { quota, points } of reserved) deps.reserves.hold(quota, points)
+  for (const one of reserved) deps.reserves.hold(one)
   return new CallSettlement(deps, settling, quotas, decision, reserved)
 }
 
@@ -160,7 +160,7 @@ export class CallSettlement implements ResponseReader {
 
   /** Charges what the call used of reserves for which that was just decided; once for each. */
   #settle(now: readonly Reserved[], hasFailed: boolean): void {
-    for (const { quota, points } of now) this.#deps.reserves.release(quota, points)
+    for (const one of now) this.#deps.reserves.release(one)
     this.decision = withUse(this.#charged, this.reserved)
     this.#deps.limiter.settle(this.#quotas, this.#charged, (quota) => {
       const own = this.reserved.find((one) => one.quota === quota)
@@ -175,13 +175,12 @@ export class CallSettlement implements ResponseReader {
 function reservesOf(
   quotas: readonly Quota[],
   sources: Settling['sources'],
-  { allowances }: Decision,
+  decision: Decision,
 ): readonly Reserved[] {
   const reserved: Reserved[] = []
-  for (let i = 0; i < quotas.length; i++) {
-    const quota = quotas[i]!
+  for (const quota of quotas) {
     const source = sources.get(quota.name)
-    if (source !== undefined && allowances[i]?.admitted === true)
+    if (source !== undefined && allowanceOf(decision, quota)?.admitted === true)
       reserved.push({ quota, points: quota.cost!, source, used: undefined })
   }
   return reserved

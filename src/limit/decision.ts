@@ -1,3 +1,4 @@
+import type { Quota } from './quota.ts'
 import type { Allowance, Charge } from './store.ts'
 
 /** The outcome of a call under its limits. A cached refusal has only the cached allowances. */
@@ -9,6 +10,15 @@ export interface Decision extends Omit<Charge, 'proof'> {
   /** True if the call's DPoP proof was used before; nothing is charged then. */
   readonly replayed?: boolean
 }
+
+/**
+ * Returns the allowance of a quota; undefined if the quota was not counted. Those of an outage do not
+ * have the places of the quotas: under `onOutage: allow`, a limit has none.
+ */
+export const allowanceOf = (
+  { allowances }: Pick<Decision, 'allowances'>,
+  { name }: Pick<Quota, 'name'>,
+): Allowance | undefined => allowances.find((one) => one.name === name)
 
 /** Returns the refusing live allowance with the longest wait; undefined if none refuses. */
 export const longestWait = (allowances: readonly Allowance[]): Allowance | undefined =>

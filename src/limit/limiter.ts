@@ -1,4 +1,4 @@
-import { type Decision, longestWait } from './decision.ts'
+import { allowanceOf, type Decision, longestWait } from './decision.ts'
 import { type Clock, SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { DenyCache } from './deny-cache.ts'
 import { CONCURRENT_WAIT_MS } from './leases.ts'
@@ -43,14 +43,13 @@ const isNear = ({ limit, remaining, part = limit }: Allowance): boolean => part 
 /** Returns the difference between what an admitted call used and was charged, for each limit that charged it. */
 function correctionsOf(
   quotas: readonly Quota[],
-  { allowances }: Decision,
+  decision: Decision,
   usedOf: (quota: Quota) => number | undefined,
 ): readonly Correction[] {
   const corrections: Correction[] = []
-  for (let i = 0; i < quotas.length; i++) {
-    const quota = quotas[i]!
+  for (const quota of quotas) {
     // A shadow without room charges nothing.
-    if (allowances[i]?.admitted !== true || quota.isConcurrent) continue
+    if (quota.isConcurrent || allowanceOf(decision, quota)?.admitted !== true) continue
     const { cost = 1 } = quota
     const points = (usedOf(quota) ?? cost) - cost
     if (points !== 0) corrections.push({ quota, points })

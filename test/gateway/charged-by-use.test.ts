@@ -5,6 +5,7 @@ import { rmSync, writeFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { call, type Call, type Settings, startLogging, token, yaml } from '../helpers/gateway.ts'
+import { freePort } from '../helpers/ports.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -385,4 +386,28 @@ describe.each(STORES)('with counters in %s, a call that is charged by what it us
     })
     expect(after.headers).toMatchObject({ 'x-ratelimit-limit': '300', 'x-ratelimit-remaining': '197' })
   })
+})
+
+it('in an outage, a call is charged what it used, also under a limit after one that is not counted then', async () => {
+  const store = { redis: { url: `redis://127.0.0.1:${await freePort()}` }, onOutage: 'local' }
+  const limits = {
+    visits: { per: ['client'], limit: 100, window: '1m', onOutage: 'allow' },
+    tokens: { per: ['client'], limit: 10_000, window: '1m' },
+  }
+  const routes = [route('/json', ['visits', 'tokens'], cost('tokens', OF_BODY))]
+  const gateway = await startLogging({ ...settings(store), limits, routes })
+  const client = randomUUID()
+  const remaining: string[] = []
+  for (let i = 0; i < 2; i++) {
+    const sent = { path: '/json', token: await token(client), headers: { 'x-answer': 'tokens=100' } }
+    const { headers } = await call(gateway.port, sent)
+    remaining.push(headers['x-ratelimit-remaining'] as string)
+    await until('its line', () => gateway.lines().filter(({ msg }) => msg === 'request').length > i, 5000)
+  }
+  expect(gateway.lines().find(({ msg }) => msg === 'request')).toMatchObject({
+    mode: 'local',
+    reserved: 4000,
+    settled: 100,
+  })
+  expect(remaining).toEqual(['6000', '5900'])
 })

@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { Failure } from '../../../src/errors.ts'
 import { proofQuota } from '../../../src/policy/apply.ts'
+import { createLimiter } from '../../../src/limit/limiter.ts'
 import type { Quota } from '../../../src/limit/quota.ts'
 import type { OutageChange } from '../../../src/limit/fallback/breakers.ts'
 import { type FallbackOptions, type FallbackStore, withFallback } from '../../../src/limit/fallback/store.ts'
@@ -180,6 +181,23 @@ describe('a store with a fallback', () => {
     behaviour.probe = () => Promise.resolve()
     await settling
     expect(settled).toMatchObject([{ all: [{ points: -2, chargedUs: charge.chargedUs }] }])
+  })
+
+  test('settles a call of an outage under the limits that count it, also after one that does not', async () => {
+    const { store, behaviour } = setUp()
+    const uncounted = { ...quota(), name: 'hourly', key: 'p:{a}:hourly', cost: 5, onOutage: 'allow' as const }
+    const counted = { ...quota(), name: 'tokens', key: 'p:{a}:tokens', cost: 5 }
+    behaviour.charge = behaviour.probe = fails
+    await trip(store)
+    const limiter = createLimiter(store)
+    const decision = await limiter.decide([uncounted, counted])
+    expect(decision).toMatchObject({
+      admitted: true,
+      mode: 'local',
+      allowances: [{ name: 'tokens', used: 5 }],
+    })
+    limiter.settle([uncounted, counted], decision, () => 2)
+    expect((await store.peek([counted]))[0]!.used).toBe(2)
   })
 
   test('settles a call of an outage when the store has it, although it answers before', async () => {

@@ -97,7 +97,7 @@ export const MAX_EXACT = 1000
 export const sharedUs = ({ windowMs, calendar }: Window, madeAtMs: number): number =>
   calendar === undefined
     ? Math.ceil((windowMs * 1000) / MAX_EXACT)
-    : Math.floor((calendar.periodAt(madeAtMs).endMs - madeAtMs) * 1000) - 1
+    : Math.round((calendar.periodAt(madeAtMs).endMs - madeAtMs) * 1000) - 1
 
 /** Returns the used points at which a quota has no room for its call. */
 export const fullAt = ({ limit, cost = 1 }: Pick<Quota, 'limit' | 'cost'>) => limit - cost + 1

@@ -457,6 +457,17 @@ export function storeContract(
       }
     })
 
+    test('settles a call of the last microsecond of a period', async () => {
+      const { tag, ...plain } = own(100, 60_000)
+      const quota = { ...plain, calendar: CALENDARS['minute']!, cost: 40 }
+      const period = quota.calendar.periodAt(START_US / 1000)
+      await subject.setClock(period.endMs * 1000 - 1, tag)
+      const charge = await subject.store.charge([quota])
+      void subject.store.settle(charge, [{ quota, points: -30 }])
+      await subject.merged?.()
+      expect((await subject.store.peek([quota]))[0]!.used).toBe(10)
+    })
+
     test('settles no call that has left the window, or was reset', async () => {
       const { tag, ...plain } = own(100, 20_000)
       const quota = { ...plain, cost: 30 }

@@ -13,8 +13,6 @@ interface Departure {
   readonly rest: number
 }
 
-const NONE: Departure = { firstAt: 0, rest: 0 }
-
 /**
  * The calls that the store counted for a key at its last answer. Instants are microseconds of the
  * clock.
@@ -28,7 +26,9 @@ const NONE: Departure = { firstAt: 0, rest: 0 }
  */
 export class StoredCount {
   #used = 0
-  #first: Departure = NONE
+  /** The first departure. Two numbers: an object for each answer would live until the next one of its key. */
+  #firstAt = 0
+  #rest = 0
   /** The instant at which the store can last have admitted a call. */
   #lastAt = 0
   /**
@@ -46,7 +46,7 @@ export class StoredCount {
     const windowUs = counted.windowMs * 1000
     const points = stored.used - stored.own
     // A call may take as many points as have just left; when they left is known only as well as the server's clock.
-    const isUnchanged = !isCharged && this.#used === points && this.#first.firstAt > at - windowUs
+    const isUnchanged = !isCharged && this.#used === points && this.#firstAt > at - windowUs
     if (!isUnchanged) this.#refused = undefined
     this.#used = points
     this.#recordDeparture(counted, stored, at, isUnchanged)
@@ -59,20 +59,22 @@ export class StoredCount {
     const { admitted, limit, used, own, resetAfterMs } = stored
     // Above the limit, all calls in excess leave together with the first.
     const most = admitted ? limit : fullAt({ limit, cost })
-    const departure = {
-      firstAt: calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at,
-      rest: Math.max(0, Math.min(used, most) - own - 1),
-    }
+    const firstAt = calendar === undefined ? at + Math.ceil((resetAfterMs - windowMs) * 1000) : at
+    const rest = Math.max(0, Math.min(used, most) - own - 1)
     const isOfHigherCost = cost > 1 || counts !== undefined
     const waitsLonger = isOfHigherCost && !admitted && calendar === undefined
-    if (waitsLonger) (this.#refused ??= new Map()).set(most, departure)
-    if (!waitsLonger || !isUnchanged) this.#first = departure
+    if (waitsLonger) (this.#refused ??= new Map()).set(most, { firstAt, rest })
+    if (!waitsLonger || !isUnchanged) {
+      this.#firstAt = firstAt
+      this.#rest = rest
+    }
   }
 
   /** Records that the store has one call, made at a local instant. */
   recordOne(atUs: number): void {
     this.#used = 1
-    this.#first = { firstAt: atUs, rest: 0 }
+    this.#firstAt = atUs
+    this.#rest = 0
     this.#lastAt = atUs
   }
 
@@ -88,19 +90,17 @@ export class StoredCount {
   settle(points: number): void {
     this.#used = Math.max(0, this.#used + points)
     const owing = Math.max(0, points)
-    const corrected = ({ firstAt, rest }: Departure): Departure => ({
-      firstAt,
-      rest: Math.min(rest + owing, this.#used),
-    })
-    this.#first = corrected(this.#first)
-    for (const [full, departure] of this.#refused ?? []) this.#refused!.set(full, corrected(departure))
+    const corrected = (rest: number): number => Math.min(rest + owing, this.#used)
+    this.#rest = corrected(this.#rest)
+    for (const [full, { firstAt, rest }] of this.#refused ?? [])
+      this.#refused!.set(full, { firstAt, rest: corrected(rest) })
   }
 
   /** Returns the points in a window, at most: as many as no answer shows to have left. */
   pointsIn({ horizonUs }: Frame): number {
     let points = 0
-    if (this.#first.firstAt > horizonUs) points = this.#used
-    else if (this.#lastAt > horizonUs) points = this.#first.rest
+    if (this.#firstAt > horizonUs) points = this.#used
+    else if (this.#lastAt > horizonUs) points = this.#rest
     if (this.#refused !== undefined)
       for (const { firstAt, rest } of this.#refused.values())
         if (firstAt <= horizonUs) points = Math.min(points, rest)

@@ -14,7 +14,7 @@ import type { loginOf } from './options.ts'
 import { createRegistrations } from './registrations.ts'
 import { createRunner } from './runner.ts'
 import { createScan } from './scan.ts'
-import { createRedisFields } from './shared-fields.ts'
+import { createRedisFields } from './redis-fields.ts'
 import type { RedisStoreOptions } from './store-options.ts'
 import { createSummaries, type SentSummary, type SharedSummary } from './summaries.ts'
 

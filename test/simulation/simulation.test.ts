@@ -33,6 +33,7 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ['several', 32000142],
   ['replaced', 34000209],
   ['ruled', 34000146],
+  ['regulated', 35000233],
   ...[10000008, 10000029, 10000089].map((seed) => ['kept', seed] as const),
 ]
 

@@ -103,13 +103,6 @@ export function* excess(one: Case): Generator<Violation> {
 const isLost = ({ history }: Case, { settledAtMs = 0 }: Witness, { toldAtMs }: Witness): boolean =>
   actionsBetween(history, ['restart', 'failover'], settledAtMs, toldAtMs).some(losesData)
 
-/** True if the gateway of a call may not know that a point of another gateway was settled: in an outage, it knows only its own. */
-const mayBeUnknown = (
-  { troubles }: Case,
-  point: Witness,
-  { gateway, askedAtMs, toldAtMs }: Witness,
-): boolean => point.gateway !== gateway && overlapping(troubles, askedAtMs, toldAtMs).length > 0
-
 /**
  * Finds calls that were admitted although the window before them was full: with the points of calls that were not settled then for
  * certain, and those of calls that had used more than they reserved, for certain.
@@ -130,11 +123,7 @@ export function* excessOfSettled(one: Case): Generator<Violation> {
       (point) => isInWindow(point) && !mayBeSettled(point, call),
     )
     const owed = between(allOwed, fromMs, atMs).filter(
-      (point) =>
-        isInWindow(point) &&
-        isSettled(one, point, call) &&
-        !isLost(one, point, call) &&
-        !mayBeUnknown(one, point, call),
+      (point) => isInWindow(point) && isSettled(one, point, call) && !isLost(one, point, call),
     )
     // What is owed may be more than the limit: the call was refused if it counted.
     const found = counted.length + owed.length

@@ -35,9 +35,17 @@ const isInOneSilence = ({ history: { actions } }: Case, first: Witness, later: W
       later.toldAtMs <= action.atMs + action.ms,
   )
 
+/** True if the gateway of a call may not know that a point of another gateway was settled: in an outage, it knows what Redis said before. */
+const mayBeUnknown = (
+  { troubles }: Case,
+  point: Witness,
+  { gateway, askedAtMs, toldAtMs }: Witness,
+): boolean => point.gateway !== gateway && overlapping(troubles, askedAtMs, toldAtMs).length > 0
+
 /** True if a point was settled for certain before a call was asked: also the other gateways know it within a second. */
 export function isSettled(one: Case, point: Witness, call: Witness): boolean {
   const { history, troubles } = one
+  if (mayBeUnknown(one, point, call)) return false
   const { settledAtMs: atMs = Infinity } = point
   const { askedAtMs: beforeMs } = call
   if (atMs < beforeMs && isInOneSilence(one, point, call)) return !mayBeLost(one, point, atMs)

@@ -1,6 +1,6 @@
 import { type NumberSource, sourceOf, Unsettled, type Used } from '../actual/actual.ts'
 import { ResponseReading } from '../actual/response-reading.ts'
-import { allowanceOf, type Decision } from '../limit/decision.ts'
+import { allowanceUnder, type Decision } from '../limit/decision.ts'
 import type { Limiter } from '../limit/limiter.ts'
 import type { Quota } from '../limit/quota.ts'
 import type { Allowance } from '../limit/store.ts'
@@ -180,7 +180,7 @@ function reservesOf(
   const reserved: Reserved[] = []
   for (const quota of quotas) {
     const source = sources.get(quota.name)
-    if (source !== undefined && allowanceOf(decision, quota)?.admitted === true)
+    if (source !== undefined && allowanceUnder(decision, quota)?.admitted === true)
       reserved.push({ quota, points: quota.cost!, source, used: undefined })
   }
   return reserved

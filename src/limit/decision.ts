@@ -15,7 +15,7 @@ export interface Decision extends Omit<Charge, 'proof'> {
  * Returns the allowance of a quota; undefined if the quota was not counted. Those of an outage do not
  * have the places of the quotas: under `onOutage: allow`, a limit has none.
  */
-export const allowanceOf = (
+export const allowanceUnder = (
   { allowances }: Pick<Decision, 'allowances'>,
   { name }: Pick<Quota, 'name'>,
 ): Allowance | undefined => allowances.find((one) => one.name === name)

@@ -1,4 +1,4 @@
-import { allowanceOf, type Decision, longestWait } from './decision.ts'
+import { allowanceUnder, type Decision, longestWait } from './decision.ts'
 import { type Clock, SYSTEM_CLOCK } from '../runtime/clock.ts'
 import { DenyCache } from './deny-cache.ts'
 import { CONCURRENT_WAIT_MS } from './leases.ts'
@@ -49,7 +49,7 @@ function correctionsOf(
   const corrections: Correction[] = []
   for (const quota of quotas) {
     // A shadow without room charges nothing.
-    if (quota.isConcurrent || allowanceOf(decision, quota)?.admitted !== true) continue
+    if (quota.isConcurrent || allowanceUnder(decision, quota)?.admitted !== true) continue
     const { cost = 1 } = quota
     const points = (usedOf(quota) ?? cost) - cost
     if (points !== 0) corrections.push({ quota, points })

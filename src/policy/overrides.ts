@@ -1,5 +1,5 @@
 import { partCount } from '../limit/key.ts'
-import { VERSION_FIELD } from '../limit/shared-fields.ts'
+import { VERSION_FIELD } from '../limit/versioned-fields.ts'
 import { instant } from '../runtime/instant.ts'
 import { isName } from '../runtime/json.ts'
 import { type CountedCaller, counterKey, formatCaller } from './counted-caller.ts'

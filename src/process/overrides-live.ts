@@ -1,6 +1,6 @@
 import { InvalidQuestion } from '../errors.ts'
 import { SYSTEM_CLOCK } from '../runtime/clock.ts'
-import { counterOf, type SharedFields, VERSION_FIELD } from '../limit/shared-fields.ts'
+import { counterOf, type SharedFields, VERSION_FIELD } from '../limit/versioned-fields.ts'
 import { fieldOf, formatOverride, isActive, overrideKey } from '../policy/overrides.ts'
 import { MAX_OVERRIDES, type Override } from '../policy/overrides.ts'
 import type { CountedCaller } from '../policy/counted-caller.ts'

@@ -1,5 +1,5 @@
 import { setImmediate as nextIteration } from 'node:timers/promises'
-import { VERSION_FIELD } from '../limit/shared-fields.ts'
+import { VERSION_FIELD } from '../limit/versioned-fields.ts'
 import { withDigests } from '../policy/counted-caller.ts'
 import { fieldOf, formatOverride, overrideKey } from '../policy/overrides.ts'
 import { MAX_OVERRIDES, type Override, parseOverride } from '../policy/overrides.ts'

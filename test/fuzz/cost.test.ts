@@ -19,7 +19,7 @@ import { loggablePath, loggableTarget, parseHost, parseTarget } from '../../src/
 import { Refusal } from '../../src/errors.ts'
 import { requestIdOf } from '../../src/gateway/request-id.ts'
 import { parseKey } from '../../src/limit/key.ts'
-import { counterOf } from '../../src/limit/shared-fields.ts'
+import { counterOf } from '../../src/limit/versioned-fields.ts'
 import { escaped } from '../../src/observe/unsafe-characters.ts'
 import { parseTraceparent } from '../../src/observe/traceparent.ts'
 import { createAuthorizationGuard } from '../../src/par/authorization.ts'

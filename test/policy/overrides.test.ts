@@ -10,7 +10,7 @@ import {
   overrideKey,
   parseOverrides,
 } from '../../src/policy/overrides.ts'
-import { createMemoryFields, type SharedFields } from '../../src/limit/shared-fields.ts'
+import { createMemoryFields, type SharedFields } from '../../src/limit/versioned-fields.ts'
 import { createRedisStore, type RedisStore } from '../../src/limit/redis/store.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { sharedCluster, sharedSentinels } from '../helpers/shared-redis.ts'

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { SYSTEM_CLOCK } from '../../runtime/clock.ts'
 import { overridesKey } from '../key.ts'
-import { counterOf, MAX_COUNTER_DIGITS, type SharedFields, VERSION_FIELD } from '../shared-fields.ts'
+import { counterOf, MAX_COUNTER_DIGITS, type SharedFields, VERSION_FIELD } from '../versioned-fields.ts'
 import type { RedisConnection } from './connection.ts'
 import { createDeadlines } from './deadlines.ts'
 import type { RedisStoreOptions } from './store-options.ts'

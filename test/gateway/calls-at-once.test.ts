@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { sluice } from '../commands/run.ts'
-import { call, type Got, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { call, dataRoute, type Got, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
@@ -23,24 +23,17 @@ const LIMITS = {
     refusal: { status: 503, headers: { 'X-Reason': 'busy' }, body: 'Later.' },
   },
 }
-const route = (path: string, limits: readonly string[], more: object = {}) => ({
-  match: path,
-  upstream: 'data',
-  authenticate: 'bearer',
-  limits,
-  ...more,
-})
 const ROUTES = [
   { match: 'GET /rate-limits', respond: 'limits', authenticate: 'bearer' },
   { match: '/open', upstream: 'data', authenticate: 'none', limits: ['addresses'] },
-  route('/exports', ['exports', 'requests']),
-  route('/everybody', ['everybody']),
-  route('/trial', ['requests', 'trial']),
-  route('/both', ['exports', 'single']),
-  route('/fixed', ['fixed']),
-  route('/points', ['requests', 'exports'], { cost: 4 }),
-  route('/free', ['exports'], { cost: { exports: 0 } }),
-  route('/connections/:connection', ['connections']),
+  dataRoute('/exports', ['exports', 'requests']),
+  dataRoute('/everybody', ['everybody']),
+  dataRoute('/trial', ['requests', 'trial']),
+  dataRoute('/both', ['exports', 'single']),
+  dataRoute('/fixed', ['fixed']),
+  dataRoute('/points', ['requests', 'exports'], { cost: 4 }),
+  dataRoute('/free', ['exports'], { cost: { exports: 0 } }),
+  dataRoute('/connections/:connection', ['connections']),
 ]
 const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 

@@ -4,7 +4,7 @@ import { request as httpRequest, type ServerResponse } from 'node:http'
 import { rmSync, writeFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 import { beforeEach, describe, expect, it } from 'vitest'
-import { call, type Call, type Settings, startLogging, token, yaml } from '../helpers/gateway.ts'
+import { call, type Call, dataRoute, type Settings, startLogging, token, yaml } from '../helpers/gateway.ts'
 import { freePort } from '../helpers/ports.ts'
 import { sharedRedis } from '../helpers/shared-redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
@@ -19,7 +19,7 @@ const EVENTS = [
   'data: [DONE]\r\n\r\n',
 ].join('')
 
-/** Responses that are begun, and end when their test says so. */
+/** Responses that are begun, which their tests end. */
 const open = new Map<string, ServerResponse>()
 const upstream = await startUpstream((request, response, body) => {
   const [how, what = ''] = String(request.headers['x-answer']).split('=')
@@ -55,11 +55,8 @@ const cost = (limit: string, actual: object, reserve = 4000) => ({ [limit]: { re
 const OF_BODY = { json: 'usage.total_tokens' }
 const OF_FIELD = { field: 'X-Usage' }
 const MIXED = { ...cost('tokens', OF_BODY), ...cost('volume', { bytes: 'both' }, 10) }
-const route = (path: string, limits: readonly string[], cost?: unknown) => ({
-  match: path,
-  ...{ upstream: 'data', authenticate: 'bearer', limits },
-  ...(cost !== undefined && { cost }),
-})
+const route = (path: string, limits: readonly string[], cost?: unknown) =>
+  dataRoute(path, limits, cost === undefined ? {} : { cost })
 const settings = (store: Settings['store'], tokens = 10_000, reserve = 4000): Settings => ({
   data: upstream.url,
   store: store!,
@@ -125,7 +122,7 @@ describe.each(STORES)('with counters in %s, a call that is charged by what it us
     expect(last).toBe(used)
   }
 
-  it('is charged the number of its body, and says so', async () => {
+  it('is charged the number of its body, which its line of the log has', async () => {
     const { got, line } = await send('/json', 'tokens=1234.2')
     expect(got.body).toBe(withTokens('1234.2'))
     // The head was sent before the number was known.

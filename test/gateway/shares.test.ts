@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { sluice } from '../commands/run.ts'
-import { call, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
+import { call, dataRoute, startGateway, type TestGateway, token } from '../helpers/gateway.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { startUpstream, type TestUpstream } from '../helpers/upstream.ts'
 import { until } from '../helpers/wait.ts'
@@ -24,23 +24,16 @@ const LIMITS = {
   access: { per: ['client'], limit: 4, window: '1h', together: '10m' },
   first: { per: ['client'], limit: 1, window: '1h', counts: 'access' },
 }
-const route = (path: string, limits: readonly string[], more: object = {}) => ({
-  match: path,
-  upstream: 'data',
-  authenticate: 'bearer',
-  limits,
-  ...more,
-})
 const ROUTES = [
   { match: '/limits', respond: 'limits', authenticate: 'bearer' },
-  route('/calls', ['calls', 'unattended'], { maxBody: '5B' }),
-  route('/batch', ['batch']),
-  route('/month', ['month']),
-  route('/reports', ['reports']),
-  route('/points', ['points', 'some', 'trial'], { cost: { points: 2 } }),
-  route('/dear', ['points'], { cost: 4 }),
-  route('/free', ['calls', 'batch'], { cost: { calls: 0 } }),
-  route('/access', ['first']),
+  dataRoute('/calls', ['calls', 'unattended'], { maxBody: '5B' }),
+  dataRoute('/batch', ['batch']),
+  dataRoute('/month', ['month']),
+  dataRoute('/reports', ['reports']),
+  dataRoute('/points', ['points', 'some', 'trial'], { cost: { points: 2 } }),
+  dataRoute('/dear', ['points'], { cost: 4 }),
+  dataRoute('/free', ['calls', 'batch'], { cost: { calls: 0 } }),
+  dataRoute('/access', ['first']),
 ]
 const USER = { headers: { 'PSU-IP-Address': '192.0.2.7' } }
 

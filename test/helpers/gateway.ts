@@ -271,3 +271,12 @@ export function call(
 /** Waits until a gateway is ready: on a busy machine, the first read of an issuer's keys may take longer than its timeout. */
 export const untilReady = ({ adminPort }: Pick<TestGateway, 'adminPort'>): Promise<void> =>
   until('it is ready', async () => (await call(adminPort, { path: '/readyz' })).status === 200)
+
+/** Returns a route of the upstream `data` for callers with tokens, and what else it has. */
+export const dataRoute = (path: string, limits: readonly string[], more: object = {}) => ({
+  match: path,
+  upstream: 'data',
+  authenticate: 'bearer',
+  limits,
+  ...more,
+})

@@ -29,7 +29,7 @@ local number, deadline = numbers[1], numbers[2]
 if tonumber(call('GET', KEYS[1]) or 0) >= number then return { now, 1 } end
 if now > deadline then return { now } end
 
--- The time of a slot alone.
+-- The format of a slot's time, without its count.
 local TIME = '>I7'
 local rep = string.rep
 
@@ -76,7 +76,12 @@ local function settle(key, earliest, latest, late, points)
   if before > 0 then newest, upTo = unpackBytes(SLOT, raw, from - SLOT_BYTES + 1) end
   for at = 1, last, 2 do
     local when, counted = values[at], values[at + 1]
-    local change = points < 0 and max(points - settled, upTo - counted) or at == last and points or 0
+    local change = 0
+    if points < 0 then
+      change = max(points - settled, upTo - counted)
+    elseif at == last then
+      change = points
+    end
     settled = settled + change
     if counted + change > upTo then
       values[kept + 1], values[kept + 2] = when, min(counted + settled, MOST)

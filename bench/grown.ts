@@ -116,7 +116,7 @@ const atOnce = (inProgress: number, charges: boolean): Case => ({
 })
 
 const settled = (which: 'oldest' | 'newest', calls: number): Case => ({
-  name: `settled, the ${which} of ${calls} calls, alone in its message`,
+  name: `settled, the ${which} of ${calls} calls, in a message of its own`,
   async fill(store) {
     const [charge, settle] = [await load(store, CHARGE_SCRIPT), await load(store, SETTLE_SCRIPT)]
     const instants = keys.map((): number[] => [])

@@ -198,7 +198,7 @@ function settled(allowance: Allowance, known: readonly KnownUse[]): Allowance {
   if (typeof own?.used !== 'number') return allowance
   const change = own.used - own.points
   const used = Math.max(0, allowance.used + change)
-  // Points that are owed beyond the limit are not given back.
+  // Unused points first reduce what is owed beyond the limit.
   const remaining = Math.min(Math.max(0, allowance.limit - used), Math.max(0, allowance.remaining - change))
   return { ...allowance, used, remaining }
 }

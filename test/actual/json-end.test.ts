@@ -33,7 +33,7 @@ describe('the value at a path of a JSON object', () => {
     ['[{"usage":{"total_tokens":12}}]', 'a list around it'],
     ['{"usage":{"total_tokens":1},"usage":{}}', 'a later member with the same name'],
     ['{"choices":[{"usage":{"total_tokens":12}}]}', 'the same members deeper'],
-    ['{"total_tokens":12}', 'the last name alone'],
+    ['{"total_tokens":12}', 'only the last name'],
     [JSON.stringify({ content: '{"usage":{"total_tokens":12}}' }), 'the same members in a text'],
     [JSON.stringify({ content: '","usage":{"total_tokens":12},"a":"' }), 'a text that looks like members'],
     ['{"usage":{"total_tokens":12}', 'an object that is not closed'],

@@ -16,6 +16,11 @@ export class Tail {
   /** Bytes of the chunks that are held. */
   #held = 0
 
+  /** Bytes of the last chunk. */
+  get lastChunk(): number {
+    return this.#chunks.at(-1)?.length ?? 0
+  }
+
   push(chunk: Buffer): void {
     this.total += chunk.length
     this.#held += chunk.length
@@ -31,7 +36,7 @@ export class Tail {
   /** Returns the last bytes of the body, at most `max` and `MAX_TAIL`; a copy if they are in several chunks. */
   last(max: number): Buffer {
     const length = Math.min(max, MAX_TAIL, this.#held)
-    const newest = this.#chunks[this.#chunks.length - 1] ?? EMPTY
+    const newest = this.#chunks.at(-1) ?? EMPTY
     if (newest.length === length) return newest
     if (newest.length > length) return newest.subarray(newest.length - length)
     const bytes = Buffer.allocUnsafe(length)

@@ -6,7 +6,7 @@ import type { Quota } from '../limit/quota.ts'
 import type { Allowance } from '../limit/store.ts'
 import type { Limit } from '../policy/limit.ts'
 import type { ResponseReader } from '../upstream/response-reader.ts'
-import type { Reserves } from './reserves.ts'
+import type { Held, Reserves } from './reserves.ts'
 import type { Usage } from './usage.ts'
 
 /** The charges of the calls of a route by what they use. */
@@ -33,9 +33,7 @@ export function settlingOf(limits: readonly Limit[]): Settling | undefined {
 }
 
 /** A reserve that a call was charged, and what it turned out to use; undefined until that is decided. */
-export interface Reserved {
-  readonly quota: Quota
-  readonly points: number
+export interface Reserved extends Held {
   readonly source: NumberSource
   used: Used | undefined
 }
@@ -181,7 +179,7 @@ function reservesOf(
   for (const quota of quotas) {
     const source = sources.get(quota.name)
     if (source !== undefined && allowanceUnder(decision, quota)?.admitted === true)
-      reserved.push({ quota, points: quota.cost!, source, used: undefined })
+      reserved.push({ quota, points: quota.cost!, source, used: undefined, place: 0 })
   }
   return reserved
 }

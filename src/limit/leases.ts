@@ -83,7 +83,7 @@ export class Leases {
   /** Returns the allowance of a limit under these calls, with the instant of the oldest if it is only read. */
   allowance(quota: Quota, hasRoom: boolean, nowMs: number, isRead: boolean): Allowance {
     const allowance = leaseAllowance(quota, hasRoom, this.count(quota.key), nowMs)
-    return isRead ? { ...allowance, sinceAt: this.since(quota.key) } : allowance
+    return isRead ? { sinceAt: this.since(quota.key), ...allowance } : allowance
   }
 
   hold(quota: Quota, id: string, storedUntilMs: number, heldAtMs: number): void {

@@ -63,7 +63,7 @@ export function compileLimit(limit: Limit, options: LimitOptions): CompiledLimit
     const key = keyFor(caller, facts)
     if (key instanceof Refusal) return key
     const quota = quotaOf(limit, key, nowMs, rulesFor(caller, key))
-    return together === undefined ? quota : { ...quota, access: accessOf(quota, together, facts) }
+    return together === undefined ? quota : { access: accessOf(quota, together, facts), ...quota }
   }
 
   return { ...compiledKey, limit, leftOutBy, rulesFor, apply }
@@ -101,7 +101,7 @@ export function oncePerCounter(quotas: readonly Quota[]): readonly Quota[] {
     const all = quotas.filter(({ key }) => key === counter)
     const [lowest] = all.filter(({ shadow }) => !shadow).toSorted((a, b) => a.limit - b.limit)
     if (lowest === undefined) return all.filter(({ counts }) => counts === undefined)
-    return { ...lowest, shadowShares: all.filter(({ shadow }) => shadow) }
+    return { shadowShares: all.filter(({ shadow }) => shadow), ...lowest }
   })
 }
 

@@ -77,16 +77,21 @@ function applied(
   untilAt?: number,
 ): AppliedQuota {
   const { name, shadow, countsSuccess, onOutage, cost, counts, isConcurrent } = limit
-  const quota = { name, key, limit: calls, windowMs, shadow, untilAt, source }
-  if (isConcurrent) return { ...quota, isConcurrent, onOutage }
-  const isPlain =
-    limit.calendar === undefined &&
-    countsSuccess === undefined &&
-    onOutage === undefined &&
-    cost === undefined &&
-    counts === undefined
-  if (isPlain) return quota
-  return { ...quota, calendar: calendarOf(limit), countsSuccess, onOutage, cost, counts }
+  return {
+    name,
+    key,
+    limit: calls,
+    windowMs,
+    calendar: calendarOf(limit),
+    shadow,
+    cost,
+    countsSuccess,
+    isConcurrent,
+    onOutage,
+    untilAt,
+    counts,
+    source,
+  }
 }
 
 /** Returns the latest of the changes, which are in order. */

@@ -55,7 +55,7 @@ export function createLocalAllowances(time: LocalTime, leases: Leases, partPerce
     const waitMs = (growsUs - at) / 1000
     const ofPart = { ...quota, limit: part }
     const own = allowanceOf(ofPart, verdict !== 'none', part - remaining, resetAt, waitMs)
-    return { ...own, limit: quota.limit, used, part }
+    return { part, ...own, limit: quota.limit, used }
   }
 
   return {
@@ -72,7 +72,7 @@ export function createLocalAllowances(time: LocalTime, leases: Leases, partPerce
       const part = partOf(quota, gateways)
       const ofPart = { ...quota, limit: part }
       const own = leases.allowance(ofPart, verdict !== 'none', epochMs(at / 1000), !charging)
-      return { ...own, limit: quota.limit, part }
+      return { part, ...own, limit: quota.limit }
     },
   }
 }

@@ -100,7 +100,7 @@ function readLeases(reply: Reply, { quota }: AskedLeases, nowUs: number): InProg
   const [room, used, oldestUs] = [reply.next(), reply.next(), reply.next()]
   const allowance = leaseAllowance(quota, room === HAS_ROOM, used, nowUs / 1000)
   const sinceAt = oldestUs / 1000
-  return { isDamaged: room === DAMAGED, allowance: oldestUs > 0 ? { ...allowance, sinceAt } : allowance }
+  return { isDamaged: room === DAMAGED, allowance: oldestUs > 0 ? { sinceAt, ...allowance } : allowance }
 }
 
 function allowanceOfLog(quota: Quota, counted: Counted, access: Counted | undefined, nowUs: number) {
@@ -108,5 +108,5 @@ function allowanceOfLog(quota: Quota, counted: Counted, access: Counted | undefi
   const allowance = allowanceOf(quota, hasRoom, used, growsAtUs / 1000, (growsAtUs - nowUs) / 1000, own)
   if (access === undefined) return allowance
   const resetAfterMs = (access.growsAtUs - nowUs) / 1000
-  return { ...allowance, access: { used: access.used, own: access.own, resetAfterMs } }
+  return { access: { used: access.used, own: access.own, resetAfterMs }, ...allowance }
 }

@@ -34,6 +34,8 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ['replaced', 34000209],
   ['ruled', 34000146],
   ['regulated', 35000233],
+  ['single', 36000160],
+  ['shares', 36000287],
   ...[10000008, 10000029, 10000089].map((seed) => ['kept', seed] as const),
 ]
 

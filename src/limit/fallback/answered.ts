@@ -29,7 +29,7 @@ export function createAnswered({ clock, keys, leases, isTracked, gateways }: Ans
 
   return (quotas: readonly Quota[], charge: Charge, askedMs = 0): Charge => {
     const { admitted, localMs = clock.now(), lease } = charge
-    // Another gateway may have been admitted since the last answer.
+    // Another gateway may have charged a call since the last answer.
     const mayHaveCharged = admitted || gateways() > 1
     const proofAt = quotas.findIndex(({ isProof }) => isProof)
     for (let i = 0; i < quotas.length; i++) {
@@ -41,10 +41,12 @@ export function createAnswered({ clock, keys, leases, isTracked, gateways }: Ans
         continue
       }
       if (!isTracked(quota)) continue
-      keys.know(quota, quota.key).stored.record(quota, allowance, localMs, mayHaveCharged, admitted)
+      const state = keys.know(quota, quota.key)
+      const mayHaveMore = mayHaveCharged || state.isMerging()
+      state.stored.record(quota, allowance, localMs, mayHaveMore, admitted)
       if (quota.access === undefined) continue
       const access = { ...OF_ACCESS, ...allowance.access! }
-      keys.know(quota, quota.access.key).stored.record(quota.access, access, localMs, mayHaveCharged)
+      keys.know(quota, quota.access.key).stored.record(quota.access, access, localMs, mayHaveMore)
     }
     return charge
   }

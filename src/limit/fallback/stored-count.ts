@@ -47,14 +47,21 @@ export class StoredCount {
     const points = stored.used - stored.own
     // A call may take as many points as have just left; when they left is known only as well as the server's clock.
     const isUnchanged = !isCharged && this.#used === points && this.#firstAt > at - windowUs
-    if (!isUnchanged) this.#refused = undefined
+    const haveOnlyLeft = !mayHaveCharged && points <= this.#used
+    const isKnown = isUnchanged || haveOnlyLeft
+    if (!isKnown) this.#refused = undefined
     this.#used = points
-    this.#recordDeparture(counted, stored, at, isUnchanged)
+    this.#recordDeparture(counted, stored, at, isKnown)
     if (counted.calendar !== undefined || mayHaveCharged || this.#lastAt + windowUs <= at) this.#lastAt = at
+    // To a call that no wait lets pass, the store names no departure.
+    this.#firstAt = Math.min(this.#firstAt, this.#lastAt)
   }
 
-  /** Records when calls leave: for all calls, or separately for those of a higher cost or a share that is refused. */
-  #recordDeparture(counted: Counted, stored: Stored, at: number, isUnchanged: boolean): void {
+  /**
+   * Records when calls leave: for all calls, or separately for those of a higher cost or a share that is
+   * refused. `isKnown`: what earlier answers showed still holds.
+   */
+  #recordDeparture(counted: Counted, stored: Stored, at: number, isKnown: boolean): void {
     const { windowMs, calendar, cost = 1, counts } = counted
     const { admitted, limit, used, own, resetAfterMs } = stored
     // Above the limit, all calls in excess leave together with the first.
@@ -64,7 +71,7 @@ export class StoredCount {
     const isOfHigherCost = cost > 1 || counts !== undefined
     const waitsLonger = isOfHigherCost && !admitted && calendar === undefined
     if (waitsLonger) (this.#refused ??= new Map()).set(most, { firstAt, rest })
-    if (!waitsLonger || !isUnchanged) {
+    if (!waitsLonger || !isKnown) {
       this.#firstAt = firstAt
       this.#rest = rest
     }
@@ -100,7 +107,7 @@ export class StoredCount {
   pointsIn({ horizonUs }: Frame): number {
     let points = 0
     if (this.#firstAt > horizonUs) points = this.#used
-    else if (this.#lastAt > horizonUs) points = this.#rest
+    else if (this.#lastAt > horizonUs) points = Math.min(this.#used, this.#rest)
     if (this.#refused !== undefined)
       for (const { firstAt, rest } of this.#refused.values())
         if (firstAt <= horizonUs) points = Math.min(points, rest)

@@ -291,3 +291,27 @@ test('local counters count what a call used that the store has charged, also bef
   nowMs += 60_001
   expect(local.peek([quota], 1)).toMatchObject([{ remaining: 9 }])
 })
+
+test('local counters know nothing of when calls leave that the store may have got by a merge meanwhile', async () => {
+  let nowMs = 1000
+  const local = create({ ...SYSTEM_CLOCK, now: () => nowMs, date: () => nowMs })
+  const quota = { ...QUOTA, limit: 10, windowMs: 5000 }
+  const dear = { ...quota, cost: 7 }
+  const answer = (of: Quota, admitted: boolean, used: number, waitMs: number): Charge => ({
+    admitted,
+    allowances: [allowanceOf(of, admitted, used, 0, waitMs)],
+    proof: undefined,
+    mode: 'store',
+  })
+  local.answered([quota], answer(quota, true, 10, 5000))
+  // When the dear call can pass, three points are left.
+  local.answered([dear], answer(dear, false, 10, 5000))
+  nowMs = 4000
+  local.charge([{ ...quota, limit: 20 }], 1)
+  await local.next()!.onEnd()
+  nowMs = 6100
+  const dearer = { ...quota, cost: 10 }
+  local.answered([dearer], answer(dearer, false, 8, 2900))
+  nowMs = 6200
+  expect(local.peek([quota], 1)).toMatchObject([{ used: 9 }])
+})

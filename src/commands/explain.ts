@@ -125,11 +125,13 @@ function describeCost({ cost, actual, reserved }: Explained['limits'][number]): 
 }
 
 function describeRoute(route: NonNullable<Explained['route']>, limits: Explained['limits']) {
-  const { match, index, params, authenticate, upstream, respond, origins, name, labels, team } = route
+  const { match, index, params, authenticate, keyField, upstream, respond, origins, name, labels, team } =
+    route
   const named = Object.entries(params).map(([name, value]) => `:${name} is ${value}`)
   const required = [
     ...route.issuers.map((issuer) => `issuer ${issuer}`),
     ...route.scope.map((scope) => `scope ${scope}`),
+    ...(keyField === null ? [] : [`a key in ${keyField}`]),
     ...limits.flatMap(refusalsOf),
   ]
   const place = `routes[${index}]${team === undefined ? '' : ` of the team ${team}`}`

@@ -129,6 +129,17 @@ describe('sluice explain', () => {
     expect(attended.stdout).toMatch(/^week .* needs token /m)
   })
 
+  it('names the field of the API keys that a route accepts', async () => {
+    const text = `store: memory
+keys: { field: X-Api-Key, file: ${fileOf('[]')} }
+upstreams: { data: { url: "http://127.0.0.1:9" } }
+limits: { requests: { per: [client], limit: 5, window: 1m } }
+routes: [{ match: "/*", upstream: data, authenticate: key, limits: [requests] }]
+`
+    const { stdout } = await explain(fileOf(text), '/x')
+    expect(stdout).toMatch(/^identify +key +a key in X-Api-Key$/m)
+  })
+
   it('says once what limits with the same parts require', async () => {
     const limits = `  keys: { per: ["header:X-API-Key"], limit: 5, window: 1m }
   share: { per: ["header:X-API-Key"], limit: 4, window: 1m, counts: keys }`

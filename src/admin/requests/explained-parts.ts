@@ -1,7 +1,7 @@
 import { readPlan } from '../../authenticate/token/kept-claims.ts'
 import type { Config } from '../../config/config.ts'
 import type { CorsSettings } from '../../downstream/cors.ts'
-import { acceptsTokens } from '../../downstream/router.ts'
+import { acceptsKeys, acceptsTokens } from '../../downstream/router.ts'
 import type { Caller } from '../../policy/facts.ts'
 import { planOf } from '../../policy/plans.ts'
 import type { CompiledRoute } from '../../policy/routes.ts'
@@ -26,6 +26,7 @@ export function explainRoute(route: MatchedRoute, config: Config) {
     match,
     authenticate,
     issuers: trust.map(({ issuer }) => issuer),
+    keyField: acceptsKeys(route) ? config.keys!.field : null,
     scope,
     upstream: upstream?.name ?? null,
     name: route.name ?? null,

@@ -32,6 +32,8 @@ interface ExplainedRoute extends Pick<Route, 'match' | 'authenticate' | 'scope' 
   readonly params: Params
   /** Issuers of the accepted tokens or request objects. */
   readonly issuers: readonly string[]
+  /** The field of API keys; null if the route accepts none. */
+  readonly keyField: string | null
   readonly upstream: string | null
   /** The name and the labels in the metrics; null without them. */
   readonly name: string | null

@@ -54,6 +54,11 @@ const EXAMPLES: readonly (readonly [format: string, lines: string, expected: Par
     { decidedAt: Date.UTC(2026, 10, 20, 9, 58, 58), tookMs: 62_500 },
   ],
   [
+    'caddy',
+    '{"level":"info","ts":"2026/11/20 10:00:00.500","msg":"handled request","request":{"client_ip":"192.0.2.1","method":"GET","host":"localhost","uri":"/"},"duration":2500000,"status":200}',
+    { loggedAt: Date.UTC(2026, 10, 20, 10, 0, 0, 500), tookMs: 2.5 },
+  ],
+  [
     'pino',
     '{"level":30,"time":1531171074631,"pid":657,"hostname":"web1","req":{"id":1,"method":"GET","url":"/a?b","query":{},"params":{},"headers":{"host":"localhost:20000","accept":"*/*"},"remoteAddress":"::ffff:127.0.0.1","remotePort":64661},"res":{"statusCode":200,"headers":{}},"responseTime":2,"msg":"request completed"}',
     {
@@ -69,6 +74,11 @@ const EXAMPLES: readonly (readonly [format: string, lines: string, expected: Par
     'pino',
     '{"level":"error","time":"2026-11-20T10:00:00.500Z","req":{"method":"POST","url":"/a","headers":{},"remoteAddress":"192.0.2.1"},"res":{"statusCode":500},"err":{"type":"Error"},"responseTime":12.5,"msg":"request errored"}',
     { loggedAt: Date.UTC(2026, 10, 20, 10, 0, 0, 500), tookMs: 12.5, failed: true },
+  ],
+  [
+    'pino',
+    '{"level":30,"time":1531171074600,"pid":657,"hostname":"web1","reqId":"req-1","req":{"method":"GET","url":"/a?b","host":"localhost:3000","remoteAddress":"192.0.2.1","remotePort":64661},"msg":"incoming request"}\n{"level":30,"time":1531171074631,"pid":657,"hostname":"web1","reqId":"req-1","res":{"statusCode":200},"responseTime":30.5,"msg":"request completed"}',
+    { loggedAt: 1_531_171_074_631, tookMs: 30.5, host: 'localhost:3000', ip: '192.0.2.1', requested: '/a?b' },
   ],
   [
     'traefik',
@@ -181,6 +191,18 @@ describe('a format of logs', () => {
     const recognized = recognize(lines)
     expect(recognized?.format).toBe(format)
     expect(readAll(recognized!.read, lines)).toMatchObject(expected)
+  })
+
+  it('of Fastify is not read in part: the end of a request without its beginning is unreadable', () => {
+    const [begin, end] = ['"req":{"method":"GET","url":"/a"}', '"res":{"statusCode":200},"responseTime":1']
+    const line = (pid: number, id: number, rest: string) =>
+      `{"time":1531171074600,"pid":${pid},"reqId":"req-${id}",${rest}}`
+    const { read } = recognize([line(1, 1, begin), line(1, 1, end)])!
+    expect(read(line(1, 2, end))).toHaveProperty('unreadable')
+    read(line(1, 2, begin))
+    expect(read(line(2, 2, end))).toHaveProperty('unreadable')
+    expect(read(line(1, 2, end))).toMatchObject({ requested: '/a', failed: false })
+    expect(read(line(1, 2, end))).toHaveProperty('unreadable')
   })
 
   it.each(['log', 'message', 'MESSAGE', 'line'])(

@@ -10,7 +10,7 @@ import { readHaproxy } from './haproxy.ts'
 import { readJsonLog } from './json.ts'
 import { readKong } from './kong.ts'
 import { besidesNginx } from './nginx.ts'
-import { readPino } from './pino.ts'
+import { createPinoReader } from './pino.ts'
 import { readAccessLine } from './sluice.ts'
 import { readTraefik } from './traefik.ts'
 
@@ -22,7 +22,7 @@ const READERS = {
   caddy: () => readCaddy,
   traefik: () => readTraefik,
   kong: () => readKong,
-  pino: () => readPino,
+  pino: createPinoReader,
   envoy: () => readEnvoy,
   alb: () => readAlb,
   cloudfront: createCloudfrontReader,

@@ -1,21 +1,48 @@
-import { addressOf, callOf } from './call.ts'
-import { isObject } from '../../../runtime/json.ts'
+import { isObject, type JsonObject } from '../../../runtime/json.ts'
+import { addressOf, callOf, type ReadLine, unreadable } from './call.ts'
 import { objectOf, readerOfObjects, stringOf } from './objects.ts'
 
+/** Maximum requests whose end is awaited; more are of programs that have died. */
+const MAX_AWAITED = 100_000
+
 /**
- * Reads what pino-http logs at the end of a request. `remoteAddress` is that of the connection, and
- * `responseTime` is in milliseconds.
+ * Creates a reader of what pino-http logs at the end of a request, and of Fastify's two lines: one with
+ * the request when it comes, and one with the response, which names it by `reqId`. `remoteAddress` is
+ * that of the connection, and `responseTime` is in milliseconds.
  */
-export const readPino = readerOfObjects((line) => {
-  const { req, res } = line
-  if (!isObject(req) || !isObject(res)) return 'other'
-  return callOf({
-    time: line['time'],
-    tookMs: Number(line['responseTime']),
-    method: stringOf(req, 'method'),
-    target: stringOf(req, 'url'),
-    host: stringOf(objectOf(req, 'headers'), 'host'),
-    ip: addressOf(req['remoteAddress']),
-    status: Number(res['statusCode']),
+export function createPinoReader(): ReadLine {
+  const awaited = new Map<string, JsonObject>()
+
+  function take(id: string): JsonObject | undefined {
+    const request = awaited.get(id)
+    awaited.delete(id)
+    return request
+  }
+
+  return readerOfObjects((line) => {
+    const { req, res, reqId, pid } = line
+    // Each process counts its requests anew.
+    const id = typeof reqId === 'string' ? `${String(pid)} ${reqId}` : undefined
+    if (!isObject(res)) {
+      if (id !== undefined && isObject(req) && awaited.size < MAX_AWAITED) awaited.set(id, req)
+      return 'other'
+    }
+    const earlier = id === undefined ? undefined : take(id)
+    const request = isObject(req) ? req : earlier
+    if (request === undefined)
+      return id === undefined ? 'other' : unreadable('ends a request whose first line is not in the log')
+    return callOf({
+      time: line['time'],
+      tookMs: Number(line['responseTime']),
+      method: stringOf(request, 'method'),
+      target: stringOf(request, 'url'),
+      host: hostOf(request),
+      ip: addressOf(request['remoteAddress']),
+      status: Number(res['statusCode']),
+    })
   })
-})
+}
+
+/** Returns the `Host` of a request; Fastify writes it as `host`, before version 5 as `hostname`. */
+const hostOf = (request: JsonObject): string | undefined =>
+  stringOf(objectOf(request, 'headers'), 'host') ?? stringOf(request, 'host') ?? stringOf(request, 'hostname')

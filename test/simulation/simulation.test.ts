@@ -36,6 +36,7 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ['regulated', 35000233],
   ['single', 36000160],
   ['shares', 36000287],
+  ['kept', 37000102],
   ...[10000008, 10000029, 10000089].map((seed) => ['kept', seed] as const),
 ]
 

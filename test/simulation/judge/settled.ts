@@ -1,4 +1,4 @@
-import { actionsBetween, type Case, overlapping, type Timed, type Witness } from './evidence.ts'
+import { actionsBetween, between, type Case, overlapping, type Timed, type Witness } from './evidence.ts'
 import { RECOVERY_MS } from './troubles.ts'
 
 /** True if a settlement may be lost: with its gateway, also before it was made, or with the data of a Redis that had it. */
@@ -42,6 +42,22 @@ const mayBeUnknown = (
   { gateway, askedAtMs, toldAtMs }: Witness,
 ): boolean => point.gateway !== gateway && overlapping(troubles, askedAtMs, toldAtMs).length > 0
 
+/**
+ * True if the last answer that the gateway of a call without Redis had may be one that Redis gave before it settled a point: to a call,
+ * or to the hand-over of the point itself.
+ */
+function mayBeOvertaken(one: Case, point: Witness, call: Witness, knownMs: number): boolean {
+  if (!isAlone(call)) return false
+  const { settledAtMs = Infinity } = point
+  const isAnswered = (other: Witness): boolean => other.gateway === call.gateway && !isAlone(other)
+  const isToldSince = between(one.calls, settledAtMs, call.askedAtMs).some(
+    (other) =>
+      isAnswered(other) && other.askedAtMs >= settledAtMs + knownMs && other.toldAtMs <= call.askedAtMs,
+  )
+  if (isToldSince) return false
+  return isAlone(point) || between(one.calls, settledAtMs, settledAtMs + knownMs).some(isAnswered)
+}
+
 /** True if a point was settled for certain before a call was asked: also the other gateways know it within a second. */
 export function isSettled(one: Case, point: Witness, call: Witness): boolean {
   const { history, troubles } = one
@@ -50,7 +66,7 @@ export function isSettled(one: Case, point: Witness, call: Witness): boolean {
   const { askedAtMs: beforeMs } = call
   if (atMs < beforeMs && isInOneSilence(one, point, call)) return !mayBeLost(one, point, atMs)
   const knownMs = history.gateways > 1 ? 1100 : 5
-  if (atMs + knownMs > beforeMs) return false
+  if (atMs + knownMs > beforeMs || mayBeOvertaken(one, point, call, knownMs)) return false
   // A settlement that is kept goes to Redis after the trouble.
   if (overlapping(troubles, beforeMs, beforeMs).some(({ fromMs }) => fromMs <= atMs + knownMs)) return false
   const during = overlapping(troubles, atMs, atMs + knownMs)

@@ -178,7 +178,8 @@ async function connect({ name, connectTimeoutMs, tls }: Upstream, address: Addre
 async function readKeys(remedy: string, source: KeyLocation, algorithms?: readonly string[]) {
   const reading = loadKeys({ ...source, fetchTimeoutMs: TIMEOUT_MS })
   const { keys } = await reading.catch(({ message }: Error) => {
-    throw new Error(`${message}; correct ${remedy}`)
+    const start = message.includes('ECONNREFUSED') ? 'start it, or ' : ''
+    throw new Error(`${message}; ${start}correct ${remedy}`)
   })
   const count = pluralize(keys.length, 'key')
   if (algorithms === undefined) return count

@@ -39,13 +39,14 @@ async function explainLive(question: RequestLine, args: Args, io: Io): Promise<E
   const { source } = admin
   const path = `/explain?${new URLSearchParams({ ...question }).toString()}`
   try {
-    // `configuration` is the SHA-256 of the file in force; null if the gateway was started without a file.
+    // `configuration` is the SHA-256 of the file in force; null if the gateway was started without a file, as the sandbox is.
     const explained = await ask<Explained & { readonly configuration: string | null }>(admin, path)
     const hash = source && hashOf(source)
-    if (hash !== undefined && ![hash, null].includes(explained.configuration)) {
+    if (hash !== undefined && explained.configuration !== hash) {
       const problem = `${source!.file} is not the configuration in force at ${admin.url}`
-      const reason = 'it was not reloaded, or was rejected; --offline explains the file'
-      writeLines(io.stderr, `warning: ${problem}: ${reason}`)
+      const reason = 'it was not reloaded or was rejected, or another gateway has that port'
+      const remedy = '--offline explains the file, --admin-port names the port of its gateway'
+      writeLines(io.stderr, `warning: ${problem}: ${reason}; ${remedy}`)
     }
     return explained
   } catch (error) {

@@ -126,6 +126,7 @@ export function keysFlags(command: Argv, run: (args: ArgumentsCamelCase) => void
   }
   const plan = text('the plan of the client, for all its keys; none removes it')
   const stdin = yes('read a key from standard input: one that the client already has')
+  const short = yes('with --stdin: add also a key of less than 20 characters, which can be found by its hash')
   const until = text('when the key ends, such as 2027-01-31T00:00:00Z, or 30d from now; else never')
   const key = text('the key, by the first digits of its SHA-256, as "keys list" shows it')
   const all = { ...yes('revoke all keys of the client'), conflicts: ['key', 'stdin'] }
@@ -133,7 +134,12 @@ export function keysFlags(command: Argv, run: (args: ArgumentsCamelCase) => void
     withWords(one, `keys ${usage}`, describe).options({ ...fileFlags, ...options })
   const created = 'Prints a new key once, and adds its SHA-256 to the file.'
   return command
-    .command('create', 'Create a key of a client', of('create ID', created, { plan, until, stdin }), run)
+    .command(
+      'create',
+      'Create a key of a client',
+      of('create ID', created, { plan, until, stdin, 'allow-short': short }),
+      run,
+    )
     .command('list', 'List the keys', of('list [ID]', 'Lists the keys, by their SHA-256.', {}), run)
     .command(
       'revoke',

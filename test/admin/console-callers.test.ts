@@ -99,7 +99,7 @@ it('shows the limits of a client without calls, its own limits, and upcoming cha
   )
   expect(await page.locator('#caller-limits').innerText()).toContain('0 of 50')
   expect(await page.locator('#caller-notes').innerText()).toMatch(
-    /^No calls of client:generous are counted\.$/m,
+    /^No calls of client:generous are counted now\.$/m,
   )
   expect(await page.locator('#caller-tiles').innerText()).toContain('Unknown')
   await page.getByRole('link', { name: 'All callers' }).click()
@@ -112,7 +112,7 @@ it('shows the limits of a client without calls, its own limits, and upcoming cha
   await call(gateway.adminPort, { method: 'PATCH', path: '/limits/an%2Fother', ...override })
   await page
     .locator('#caller-notes')
-    .getByText(/are counted\.$/)
+    .getByText(/are counted now\.$/)
     .waitFor(WAIT)
 })
 

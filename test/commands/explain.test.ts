@@ -245,7 +245,7 @@ routes: [{ match: POST /par, upstream: d, authenticate: par }]
       const changed = fileOf(readFileSync(started, 'utf8').replace('limit: 3', 'limit: 4'))
       const ended = await sluice([...SYNC, '--config', changed])
       expect(ended.stderr).toBe(
-        `warning: ${changed} is not the configuration in force at http://127.0.0.1:${gateway.adminPort}: it was not reloaded, or was rejected; --offline explains the file\n`,
+        `warning: ${changed} is not the configuration in force at http://127.0.0.1:${gateway.adminPort}: it was not reloaded or was rejected, or another gateway has that port; --offline explains the file, --admin-port names the port of its gateway\n`,
       )
       expect(ended.stdout).toMatch(/^requests +7 /m)
       expect((await sluice([...SYNC, '--config', changed, '--offline'])).stdout).toMatch(/^requests +4 +- /m)

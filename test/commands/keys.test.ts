@@ -106,11 +106,14 @@ describe('keys create', () => {
   })
 
   it.each([
-    ['', 'Standard input must be a key: 20 to 256 printable ASCII characters without blanks.'],
-    ['short', 'Standard input must be a key: 20 to 256 printable ASCII characters without blanks.'],
+    ['', 'Standard input must be a key: 1 to 256 printable ASCII characters without blanks.'],
+    [
+      'globex-key-1',
+      'The key has 12 characters. One of less than 20 can be found by its hash: give the client a new key, or add it with --allow-short.',
+    ],
     [
       `two keys ${'k'.repeat(20)}`,
-      'Standard input must be a key: 20 to 256 printable ASCII characters without blanks.',
+      'Standard input must be a key: 1 to 256 printable ASCII characters without blanks.',
     ],
     [createKeyText().slice(0, -1), 'The checksum of the key is wrong: it was cut or mistyped.'],
   ])('refuses a text that is not a key: %s', async (stdin, message) => {
@@ -118,6 +121,36 @@ describe('keys create', () => {
     const { code, stderr } = await keys(['create', 'acme', '--stdin'], stdin)
     expect([code, stderr]).toEqual([64, `sluice: ${message}\nSee "sluice keys create --help".\n`])
     expect(existsSync(file)).toBe(false)
+  })
+
+  it('adds a short key only if it is told to, and revokes it in any case', async () => {
+    const { keys, read } = prepared()
+    const key = 'globex-key-1'
+    expect((await keys(['create', 'globex', '--stdin', '--allow-short'], key)).code).toBe(0)
+    expect(read()).toContain(hashOfKey(key))
+    expect((await keys(['revoke', '--stdin'], key)).code).toBe(0)
+    expect(read()).not.toContain(hashOfKey(key))
+    const { code, stderr } = await keys(['create', 'globex', '--allow-short'])
+    expect([code, stderr]).toEqual([
+      64,
+      'sluice: --allow-short needs --stdin.\nSee "sluice keys create --help".\n',
+    ])
+  })
+
+  it.each([
+    [['create', 'acme', 'a-key-of-acme'], 'A key that the client already has is read by --stdin.'],
+    [['revoke', 'acme', '7f83b165'], 'Give only the id, with --key and the first digits of a key'],
+    [['revoke', 'acme', '--stdin'], 'Give only the id, with --key and the first digits of a key'],
+    [['revoke', 'acme', 'globex', '--all'], 'Give only the id, with --key and the first digits of a key'],
+    [['list', 'acme', 'globex'], 'Give only the id.'],
+    [['set', 'acme', 'pro', '--plan', 'pro'], 'Give only the id.'],
+  ])('takes no further words, and changes nothing then: %j', async (args, message) => {
+    const { keys, read } = prepared(`- { id: acme, sha256: "${'a'.repeat(64)}" }\n`)
+    const before = read()
+    const { code, stderr } = await keys(args)
+    expect([code, stderr]).toEqual([64, expect.stringContaining(message)])
+    expect(stderr).not.toContain('a-key-of-acme')
+    expect(read()).toBe(before)
   })
 
   it('refuses a file that others may read or change, without a change', async () => {

@@ -1,5 +1,6 @@
 import { hostname, userInfo } from 'node:os'
 import { afterEach, describe, expect, it } from 'vitest'
+import { createKeyText } from '../../src/authenticate/key/key-text.ts'
 import { call, startGateway, token } from '../helpers/gateway.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startUpstream } from '../helpers/upstream.ts'
@@ -192,9 +193,11 @@ Every running gateway applies this within a second.\n`,
     const single = await startGateway({ data: upstream.url, limits: perConnection, routes })
     const ask = async (...args: string[]) =>
       (await sluice(['limits', ...args, '--admin', `http://127.0.0.1:${single.adminPort}`])).stdout
-    expect(await ask('show', 'acme')).toBe('No calls of client:acme are counted: check its spelling.\n')
+    expect(await ask('show', 'acme')).toBe(
+      'No calls of client:acme are counted now. If it makes some, check its spelling.\n',
+    )
     await ask('set', 'acme', 'sync=5')
-    expect(await ask('show', 'acme')).toMatch(/^No calls of client:acme are counted\.\n\nCALLER +LIMIT /)
+    expect(await ask('show', 'acme')).toMatch(/^No calls of client:acme are counted now\.\n\nCALLER +LIMIT /)
   })
 
   it('do not doubt the spelling of a client of the files', async () => {
@@ -204,11 +207,25 @@ Every running gateway applies this within a second.\n`,
     const ask = (...args: string[]) =>
       sluice(['limits', ...args, '--admin', `http://127.0.0.1:${own.adminPort}`])
     for (const client of ['acme', 'globex']) {
-      expect((await ask('show', client)).stdout).toContain(`No calls of client:${client} are counted.\n`)
+      expect((await ask('show', client)).stdout).toContain(`No calls of client:${client} are counted now.\n`)
       expect((await ask('set', client, 'requests=5')).stderr).toBe('')
     }
     expect((await ask('show', 'acme')).stdout).toContain('The plan of client:acme is pro.')
-    expect((await ask('show', 'amce')).stdout).toContain('are counted: check its spelling.')
+    expect((await ask('show', 'amce')).stdout).toContain(
+      'are counted now. If it makes some, check its spelling.',
+    )
+  })
+
+  it('do not repeat an API key that is given in place of its client', async () => {
+    const key = createKeyText()
+    const own = await startGateway({ data: upstream.url })
+    const admin = `http://127.0.0.1:${own.adminPort}`
+    for (const caller of [key, `client:${key}`]) {
+      const { code, stdout, stderr } = await sluice(['limits', 'show', caller, '--admin', admin])
+      expect([code, stdout]).toEqual([64, ''])
+      expect(stderr).toContain('The caller is an API key; name its client instead')
+      expect(stderr).not.toContain(key)
+    }
   })
 
   it('overrides are kept for a client whose id looks like an address', async () => {

@@ -128,7 +128,9 @@ describe('sluice start', () => {
     const args = ['start', '--config', '-', '--admin-port', String(data.port)]
     const launched = sluice(args, {}, yaml({ data: data.url }))
     expect(await launched.ended()).toBe(1)
-    expect(launched.stderr()).toMatch(/^sluice: .*127\.0\.0\.1:\d+ is in use; .*\n$/)
+    expect(launched.stderr()).toMatch(
+      /^sluice: .*127\.0\.0\.1:\d+ is in use, perhaps by another gateway; .*\n$/,
+    )
   })
 
   it('serves identity routes while the issuer’s keys cannot be loaded, and answers 503 on the others', async () => {

@@ -147,12 +147,12 @@ function notesOn(
     const end = until === null ? '' : ` until ${until}`
     return `The file gives the client its own "${name}" of ${limit}${end}.`
   })
-  const doubt = isKnown || overrides.length > 0 ? '.' : ': check its spelling.'
+  const doubt = isKnown || overrides.length > 0 ? '.' : '. If it makes some, check its spelling.'
   const notes: string[] = []
   if (limits.some(({ mode }) => mode !== 'store')) notes.push(WITHOUT_REDIS)
   for (const { key, reserved } of limits)
     if (reserved > 0) notes.push(`Calls in progress at this gateway hold a reserve of ${reserved} of ${key}.`)
-  if (!hasCalls(limits)) notes.push(`No calls of ${caller} are counted${doubt}`)
+  if (!hasCalls(limits)) notes.push(`No calls of ${caller} are counted now${doubt}`)
   notes.push(...new Set(changes))
   if (truncated) notes.push(`These are the first ${limits.length} keys; there are more.`)
   return notes.concat(ofFile)

@@ -45,9 +45,9 @@ const malformed = (cause: string): CredentialsError => ({
   description: 'Send one Authorization header, with one access token.',
   cause,
 })
-const NO_TOKEN = malformed(
-  'accepted: a token of letters, digits and ._~+/-, then =; the header has another one',
-)
+const ACCEPTED = 'accepted: a token of letters, digits and ._~+/-, then ='
+const OTHER_TOKEN = malformed(`${ACCEPTED}; the header has another one`)
+const NO_TOKEN = malformed(`${ACCEPTED}; the header has none after the scheme`)
 
 /**
  * Creates the authentication by access tokens, JWT (RFC 9068) or opaque (RFC 7662), sent as bearer
@@ -79,7 +79,7 @@ export function createBearer(trusted: readonly TrustedIssuer[], verifyProof?: Ve
       if (cached.until > Date.now() && cached.keys?.current() === cached.set) return cached.identity
       verified.delete(key)
     }
-    if (!TOKEN.test(token)) return NO_TOKEN
+    if (!TOKEN.test(token)) return token === '' ? NO_TOKEN : OTHER_TOKEN
     const jws = parseJws(token)
     if (jws === undefined && introspecting !== undefined && !looksLikeJwt(token))
       return remember(token, introspecting.introspect!(token), introspecting.issuer)

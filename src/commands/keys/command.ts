@@ -10,7 +10,7 @@ import { type Io, print, writeLines } from '../io.ts'
 import { readUntil } from '../until.ts'
 import { changeKeys, describeOpenFile, readKeyText } from './keys-store.ts'
 import { type KeysSettings, settingsOf } from './settings.ts'
-import { assertClient, readGivenKey } from './given.ts'
+import { assertClient, assertLong, readGivenKey } from './given.ts'
 
 /** A key as operators see it: by the first digits of its SHA-256. */
 interface ListedKey {
@@ -26,14 +26,25 @@ const SHOWN_DIGITS = 8
 
 /** Creates, lists and revokes API keys in their file, or sets the plan of their client. */
 export async function run(args: Args, io: Io): Promise<void> {
-  const [action, client] = positionals(args)
+  const [action, client, ...further] = positionals(args)
+  const isGiven = args['stdin'] === true
+  const surplus = action === 'revoke' && isGiven ? positionals(args).slice(1) : further
+  if (surplus.length > 0) throw new UsageError(surplusText(action))
   const settings = await settingsOf(args, io)
   if (action === 'list') return await list(settings, client, args, io)
-  if (action === 'revoke' && args['stdin'] === true) return await revokeGiven(settings, args, io)
+  if (action === 'revoke' && isGiven) return await revokeGiven(settings, args, io)
   assertClient(client)
   if (action === 'create') return await create(settings, client, args, io)
   if (action === 'revoke') return await revoke(settings, client, args, io)
   return await setPlan(settings, client, args, io)
+}
+
+/** Says what to write in place of a further word, without repeating it: it may be a key. */
+function surplusText(action: string | undefined): string {
+  if (action === 'create') return 'Give only the id. A key that the client already has is read by --stdin.'
+  if (action === 'revoke')
+    return 'Give only the id, with --key and the first digits of a key, or only --stdin.'
+  return 'Give only the id.'
 }
 
 async function create(settings: KeysSettings, client: string, args: Args, io: Io): Promise<void> {
@@ -41,6 +52,9 @@ async function create(settings: KeysSettings, client: string, args: Args, io: Io
   const asked = planOf(args, settings)
   const untilAt = readUntil(textOf(args, 'until'))
   const given = args['stdin'] === true ? await readGivenKey(io) : undefined
+  const allowsShort = args['allow-short'] === true
+  if (allowsShort && given === undefined) throw new UsageError('--allow-short needs --stdin.')
+  if (given !== undefined && !allowsShort) assertLong(given)
   const key = given ?? createKeyText()
   const sha256 = hashOfKey(key)
   let created: KeyItem = { client, sha256 }

@@ -4,8 +4,8 @@ import { readKeyLine, writeKeyLine } from '../../config/keys/key-lines.ts'
 import { UsageError } from '../args.ts'
 import type { Io } from '../io.ts'
 
-/** Minimum length of a key from elsewhere, in characters: who has its hash can try all shorter ones. */
-const MIN_GIVEN = 20
+/** Minimum length of a key that is added, in characters: who has its hash can try all shorter ones. */
+const MIN_ADDED = 20
 const MAX_BYTES = 4096
 
 /** Throws a UsageError for an id that no client can have, without repeating it: it may be a key. */
@@ -19,7 +19,15 @@ export function assertClient(id: string | undefined): asserts id is string {
     throw new UsageError('The id must be 1 to 255 printable characters.')
 }
 
-/** Reads a key from standard input. Throws a UsageError for a text that cannot be one, or can be guessed. */
+/** Throws a UsageError for a key that can be guessed by its hash. */
+export function assertLong({ length }: string): void {
+  if (length < MIN_ADDED)
+    throw new UsageError(
+      `The key has ${length} characters. One of less than ${MIN_ADDED} can be found by its hash: give the client a new key, or add it with --allow-short.`,
+    )
+}
+
+/** Reads a key from standard input. Throws a UsageError for a text that cannot be one. */
 export async function readGivenKey({ stdin }: Io): Promise<string> {
   const chunks: Buffer[] = []
   let bytes = 0
@@ -31,10 +39,8 @@ export async function readGivenKey({ stdin }: Io): Promise<string> {
   const key = Buffer.concat(chunks)
     .toString()
     .replace(/\r?\n$/, '')
-  if (!isKeyText(key) || key.length < MIN_GIVEN)
-    throw new UsageError(
-      `Standard input must be a key: ${MIN_GIVEN} to 256 printable ASCII characters without blanks.`,
-    )
+  if (!isKeyText(key))
+    throw new UsageError(`Standard input must be a key: 1 to 256 printable ASCII characters without blanks.`)
   if (isMistyped(key)) throw new UsageError('The checksum of the key is wrong: it was cut or mistyped.')
   return key
 }

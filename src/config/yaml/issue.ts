@@ -119,6 +119,8 @@ export function mustBeMapping(keys: readonly string[]) {
 function unknownKey(key: string, defined: string): string {
   const keys = defined.split(' ')
   if (INVISIBLE.test(key)) return `unknown key; ${REPLACE_INVISIBLE}`
+  const [, before = '', after] = /^([^:]+):(.+)$/s.exec(key) ?? []
+  if (keys.includes(before)) return `unknown key; write a blank after the colon: "${before}: ${after}"`
   const similar = nearest(key, keys)
   if (similar !== undefined) return `unknown key; did you mean "${similar}"?`
   // Unquoted in a flow mapping, a comma ends the value, and the rest of it is a key.

@@ -196,8 +196,10 @@ export function renewCertificate(server: Server, tls: ListenerTls): void {
 /** Listens, and returns the URL; rejects with a message for the operator, in which `key` names the setting. */
 export async function listen(server: Server, host: string, port: number, key: string) {
   await once(server.listen(port, host), 'listening').catch((error: NodeJS.ErrnoException) => {
-    const why = error.code === 'EADDRINUSE' ? 'is in use' : `cannot be opened: ${error.message}`
-    throw new Error(`${key} ${host}:${port} ${why}; correct ${key}.host or ${key}.port`)
+    const isUsed = error.code === 'EADDRINUSE'
+    const why = isUsed ? 'is in use, perhaps by another gateway' : `cannot be opened: ${error.message}`
+    const remedy = isUsed ? 'stop that program, or change' : 'correct'
+    throw new Error(`${key} ${host}:${port} ${why}; ${remedy} ${key}.host or ${key}.port`)
   })
   const { address, family, port: bound } = server.address() as AddressInfo
   const scheme = server instanceof SecureServer ? 'https' : 'http'

@@ -217,7 +217,7 @@ it.runIf(FULL)('a start fails with the message and the exit code of the failed w
   const used = run(['2', '--port', String(port)], settings())
   const wrong = run(['2'], settings().replace(PASSWORD, 'swordfish'))
   expect(await used.ended()).toBe(1)
-  expect(used.stderr()).toMatch(/^sluice: .*127\.0\.0\.1:\d+ is in use; .*\n$/)
+  expect(used.stderr()).toMatch(/^sluice: .*127\.0\.0\.1:\d+ is in use, perhaps by another gateway; .*\n$/)
   expect(await wrong.ended()).toBe(78)
   expect(wrong.stderr()).toMatch(/^sluice: Redis refuses the user name or password; .+\n$/)
 })

@@ -1,24 +1,11 @@
 import type { ArgumentsCamelCase, Argv } from 'yargs'
+import { KINDS, LOG_FORMATS, LOG_LEVELS, PROVIDERS } from './choices.ts'
 
 /** The further words of commands. */
 export const ACTIONS: Readonly<Record<string, readonly string[]>> = {
   limits: ['show', 'set', 'reset', 'overrides', 'top'],
   keys: ['create', 'list', 'revoke', 'set'],
 }
-
-/** Kinds of services for which `init` writes a configuration; the first has access tokens, and is asked about them. */
-export const KINDS = ['open-banking', 'api', 'api-keys'] as const
-/** The identity providers of `init --provider`, whose settings of `tokens` it writes. */
-export const PROVIDERS = [
-  ...['auth0', 'okta', 'entra-id', 'cognito', 'keycloak', 'duende'],
-  ...['ping', 'oidc-provider', 'hydra', 'forgerock', 'google', 'other'],
-]
-/** The formats of logs that `replay` reads. */
-export const LOG_FORMATS = [
-  ...(['auto', 'sluice', 'combined', 'caddy', 'traefik', 'envoy'] as const),
-  ...(['kong', 'haproxy', 'alb', 'cloudfront', 'pino', 'json'] as const),
-] as const
-const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']
 
 const text = (describe: string, fallback?: string, choices?: readonly string[]) =>
   ({ type: 'string', requiresArg: true, describe, default: fallback, choices }) as const

@@ -16,12 +16,13 @@ export function* uncheckedKeyWarnings({ routes, upstreams }: Compiled): Generato
     if (authenticate !== 'none') continue
     const fromProxies = new Set((identity.get(upstream) ?? []).map((field) => field.toLowerCase()))
     for (const { name, per } of own) {
-      const i = per.findIndex((part) => isUncheckedKey(part) && !fromProxies.has(nameIn(part)))
-      if (i === -1 || warned.has(name)) continue
+      const key = per.find((part) => isUncheckedKey(part) && !fromProxies.has(nameIn(part)))
+      if (key === undefined || warned.has(name)) continue
       warned.add(name)
+      // Not at the part: another warning may be there.
       yield issueAt(
-        ['limits', name, 'per', i],
-        `is a key that is not checked at "${match}": callers can invent values; write "keys", "authenticate: key" and per: [client]`,
+        ['limits', name, 'per'],
+        `has ${key}, a key that is not checked at "${match}": callers can invent values; write "keys", "authenticate: key" and per: [client], or leave it if the upstream checks the keys`,
       )
     }
   }

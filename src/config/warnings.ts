@@ -7,6 +7,7 @@ import { certificatesOf, describeValidity, isOfLists, type Validity } from './ce
 import { counterNameOf } from '../policy/key.ts'
 import { MAX_LENGTH, PARAMETER_KINDS, statedLength } from '../policy/parameter-kinds.ts'
 import type { Compiled } from './config.ts'
+import { keylessClientWarnings } from './keyless-clients.ts'
 import { uncheckedKeyWarnings } from './unchecked-keys.ts'
 import { sharedAddressWarnings } from './teams/shared-addresses.ts'
 import { type Issue, issueAt, issueAtKey, type LocatedIssue, type Path } from './yaml/issue.ts'
@@ -26,6 +27,7 @@ export function* warningsOf(config: Compiled, nowMs: number): Generator<Issue> {
   yield* parameterWarnings(config)
   yield* chosenKeyWarnings(config)
   yield* uncheckedKeyWarnings(config)
+  yield* keylessClientWarnings(config)
 }
 
 function* insecureSettings({ admin, forwardAuth, keys, listen, store }: Compiled): Generator<Issue> {

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it, vi } from 'vitest'
 import { parse } from 'yaml'
-import { PROVIDERS } from '../../src/commands/flags.ts'
+import { PROVIDERS } from '../../src/commands/choices.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { sluice } from '../commands/run.ts'
 import { call, startGateway } from '../helpers/gateway.ts'

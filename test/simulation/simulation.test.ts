@@ -37,6 +37,7 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ['single', 36000160],
   ['shares', 36000287],
   ['kept', 37000102],
+  ['replaced', 38000141],
   ...[10000008, 10000029, 10000089].map((seed) => ['kept', seed] as const),
 ]
 

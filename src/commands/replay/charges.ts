@@ -63,8 +63,9 @@ export function createCharges(config: Config) {
     const facts = { ...NO_FACTS, params, method, route }
     const quotas = route.quotas(caller, facts, nowMs)
     if (quotas instanceof Refusal) return 'lacking'
-    const counted = client ?? route.callersOf(quotas, caller, facts)[0]?.shown
-    return { quotas, caller: counted, usedOf: usedBy(call, route.limits) }
+    // A user of a route without authentication is not who its limits count.
+    const [counted] = authenticates ? [] : route.callersOf(quotas, caller, facts)
+    return { quotas, caller: counted?.shown ?? client, usedOf: usedBy(call, route.limits) }
   }
 }
 

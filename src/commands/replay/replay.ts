@@ -53,6 +53,7 @@ export async function replay(
   const lines = createLineCounts()
   const clock = createReplayedClock()
   const counted = createReport(config)
+  const noRoute = createNoRoute()
   const limiter = createReplayedLimiter(clock)
   const trial = createTrial(textsOf(args, 'plan'), config)
   const quotasOf = createCharges({ ...config, plans: trial.plans })
@@ -63,6 +64,7 @@ export async function replay(
     const charge = quotasOf(call, nowMs)
     if (typeof charge === 'string') {
       lines[charge]++
+      if (charge === 'unmatched') noRoute.count(call)
       return
     }
     lines.replayed++
@@ -84,7 +86,8 @@ export async function replay(
     const calls = read.map((log) => readCalls(log, { among, stdin, skipped: lines, onRead }))
     const late = await passInOrder(calls, pass)
     const plans = trial.report()
-    return { config: file, logs: read, lines, late, omitted, plans, ...counted.report(top) }
+    const unmatched = noRoute.report()
+    return { config: file, logs: read, lines, unmatched, late, omitted, plans, ...counted.report(top) }
   } finally {
     progress.stop()
     await limiter.close()
@@ -112,6 +115,23 @@ const createLineCounts = () => ({
   lacking: 0,
   other: 0,
 })
+
+/** Creates the count of the calls of no route that succeeded in the record, and would be lost. */
+function createNoRoute() {
+  let succeeded = 0
+  let first: string | null = null
+  return {
+    count({ method, requested, path = requested, decision, failed }: LoggedCall): void {
+      if (decision !== 'admitted' || failed) return
+      succeeded++
+      first ??= `${method} ${path?.split('?')[0] ?? ''}`.slice(0, MAX_SHOWN)
+    },
+    report: () => ({ succeeded, first }),
+  }
+}
+
+/** Maximum characters of a call that is shown. */
+const MAX_SHOWN = 200
 
 /** Creates the clock that shows the times of the calls. */
 function createReplayedClock() {
@@ -163,7 +183,7 @@ export function describeReport(report: Report): string {
   const counts = [
     [lines.replayed, 'replayed'],
     [lines.unlimited, 'of routes without limits to replay'],
-    [lines.unmatched, 'of no route: Sluice would answer 404 or 405'],
+    [lines.unmatched, `of no route: Sluice would answer 404 or 405${describeNoRoute(report)}`],
     [lines.malformed, 'malformed, ambiguous or with a wrong parameter: Sluice would answer 400'],
     [
       lines.unauthenticated,
@@ -189,6 +209,11 @@ export function describeReport(report: Report): string {
     formatRows(['LINES', ''], given),
     describeFormats(logs),
   ])
+}
+
+/** Says which calls of no route succeeded in the record. */
+function describeNoRoute({ unmatched: { succeeded, first } }: Report): string {
+  return first === null ? '' : `; ${succeeded} of these had succeeded, the first ${JSON.stringify(first)}`
 }
 
 /** Says which formats of other programs were read. */

@@ -1,6 +1,7 @@
 import { closest, distance } from 'fastest-levenshtein'
 import type { YAMLError } from 'yaml'
 import type { z } from 'zod'
+import { foreignWord } from './foreign-words.ts'
 
 /** The keys and list indexes that lead from the document to a value. */
 export type Path = readonly (string | number)[]
@@ -119,8 +120,11 @@ export function mustBeMapping(keys: readonly string[]) {
 function unknownKey(key: string, defined: string): string {
   const keys = defined.split(' ')
   if (INVISIBLE.test(key)) return `unknown key; ${REPLACE_INVISIBLE}`
-  const [, before = '', after] = /^([^:]+):(.+)$/s.exec(key) ?? []
-  if (keys.includes(before)) return `unknown key; write a blank after the colon: "${before}: ${after}"`
+  // What follows the colon may be a secret.
+  const before = key.slice(0, Math.max(0, key.indexOf(':')))
+  if (keys.includes(before)) return `unknown key; write a blank after "${before}:"`
+  const meant = foreignWord(key, keys)
+  if (meant !== undefined) return `unknown key; ${meant}`
   const similar = nearest(key, keys)
   if (similar !== undefined) return `unknown key; did you mean "${similar}"?`
   // Unquoted in a flow mapping, a comma ends the value, and the rest of it is a key.

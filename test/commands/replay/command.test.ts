@@ -71,6 +71,7 @@ describe('sluice replay', () => {
         ...{ replayed: 5, refusedBefore: 1, malformed: 0, unmatched: 0, unauthenticated: 0 },
         ...{ unlimited: 0, lacking: 0, other: 1 },
       },
+      unmatched: { succeeded: 0, first: null },
       late: { calls: 0, byMs: 0 },
       omitted: 0,
       plans: [],

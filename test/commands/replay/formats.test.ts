@@ -5,7 +5,7 @@ import type { LoggedCall, ReadLine } from '../../../src/commands/replay/formats/
 import { readDuration } from '../../../src/commands/replay/formats/duration.ts'
 import { createRecognizer, FORMAT_NAMES } from '../../../src/commands/replay/formats/formats.ts'
 import { readInstant } from '../../../src/commands/replay/formats/instant.ts'
-import { LOG_FORMATS } from '../../../src/commands/flags.ts'
+import { LOG_FORMATS } from '../../../src/commands/choices.ts'
 import { fileText, REPOSITORY } from '../../helpers/repository.ts'
 import { sluice } from '../run.ts'
 import { dayConfig, figuresOf } from './figures.ts'

@@ -293,6 +293,42 @@ ${SYNC}`
   })
 })
 
+describe('sluice replay of the log of another proxy', () => {
+  const limits = '  requests: { per: [ip], limit: 1, window: 1m }'
+  const routes = '  - { match: "GET /orders/*", upstream: data, authenticate: none, limits: [requests] }'
+  const combined = (user: string, request: string, status: number): string =>
+    `192.0.2.1 - ${user} [20/Nov/2026:10:00:00 +0000] "${request} HTTP/1.1" ${status} 5`
+
+  it('counts the users of an open route as its limits do', async () => {
+    const lines = ['ann', 'bob', '-'].map((user) => combined(user, 'GET /orders/1', 200))
+    const report = await replayed(lines, configFile(limits, { routes }))
+    expect(report.clients).toMatchObject([{ client: 'ip:192.0.2.1', calls: 3, refused: 2 }])
+  })
+
+  it('tells how many calls of no route had succeeded, and the first of them', async () => {
+    const lines = [
+      combined('-', 'GET /old', 404),
+      combined('-', 'GET /orders-old/1?token=t0k', 200),
+      combined('-', 'POST /orders/1', 201),
+      combined('-', 'GET /orders/1', 200),
+    ]
+    const report = await replayed(lines, configFile(limits, { routes }))
+    expect(report.lines.unmatched).toBe(3)
+    expect(report.unmatched).toEqual({ succeeded: 2, first: 'GET /orders-old/1' })
+    expect(describeReport(report)).toMatch(
+      /404 or 405; 2 of these had succeeded, the first "GET \/orders-old\/1"$/m,
+    )
+  })
+
+  it('has no figure of recorded refusals by a limit where the log names none', async () => {
+    const lines = [200, 429].map((status) => combined('-', 'GET /orders/1', status))
+    const report = await replayed(lines, configFile(limits, { routes }))
+    expect(report.totals.recorded.refused).toBe(1)
+    expect(report.limits).toMatchObject([{ name: 'requests', recordedRefused: null }])
+    expect(describeReport(report)).toMatch(/^requests +- +1 +1 +live$/m)
+  })
+})
+
 describe('sluice replay of a log without personal data', () => {
   const limits = `  requests: { per: [client], limit: 9, window: 1m }
   accounts: { per: [client, account], limit: 1, window: 1m }

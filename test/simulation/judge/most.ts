@@ -99,9 +99,18 @@ export function* excess(one: Case): Generator<Violation> {
   if (worst !== undefined) yield worst
 }
 
-/** True if Redis lost its data after a point was settled, and before a call: what is owed then is more than what a loss admits again. */
-const isLost = ({ history }: Case, { settledAtMs = 0 }: Witness, { toldAtMs }: Witness): boolean =>
-  actionsBetween(history, ['restart', 'failover'], settledAtMs, toldAtMs).some(losesData)
+/**
+ * True if Redis lost its data after a point was settled, and before a call, or in an outage the gateway of the call was replaced by one
+ * that knows nothing of Redis: what is owed then is more than what a loss admits again.
+ */
+function isLost({ history, troubles }: Case, { settledAtMs = 0 }: Witness, call: Witness): boolean {
+  const { gateway, askedAtMs, toldAtMs } = call
+  if (actionsBetween(history, ['restart', 'failover'], settledAtMs, toldAtMs).some(losesData)) return true
+  if (overlapping(troubles, askedAtMs, toldAtMs).length === 0) return false
+  return actionsBetween(history, ['replace'], settledAtMs, toldAtMs).some(
+    (action) => action.kind === 'replace' && action.gateway === gateway,
+  )
+}
 
 /**
  * Finds calls that were admitted although the window before them was full: with the points of calls that were not settled then for

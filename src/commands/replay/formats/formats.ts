@@ -1,4 +1,4 @@
-import type { LOG_FORMATS } from '../../flags.ts'
+import type { LOG_FORMATS } from '../../choices.ts'
 import { parseObject } from '../../../runtime/json.ts'
 import { readAlb } from './alb.ts'
 import { readCaddy } from './caddy.ts'

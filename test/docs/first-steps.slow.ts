@@ -12,7 +12,7 @@ import { until } from '../helpers/wait.ts'
 
 /** The commands of docs/first-steps.md are run in a shell, in their order, with other ports. */
 const [service, ...blocks] = codeBlocks(fileText('docs/first-steps.md'), 'sh')
-const [byAddress, byKey, byToken] = [blocks.slice(0, 5), blocks.slice(5, 7), blocks.slice(7)]
+const [byAddress, byKey, byToken] = [blocks.slice(0, 5), blocks.slice(5, 9), blocks.slice(9)]
 
 const folder = createFolder()
 const bin = join(folder, 'bin')
@@ -60,6 +60,17 @@ async function startGateway(block: string, name: string, admin: string) {
   return { cwd, printed, checked, child }
 }
 
+/** Runs the block that lowers the limit, and waits until the gateway has read the file. */
+async function lowerLimit(block: string, cwd: string): Promise<void> {
+  await shell(block, cwd)
+  await until('the new limit', async () => {
+    const { limits } = JSON.parse(await shell('sluice explain / --json', cwd)) as {
+      limits: { limit: number }[]
+    }
+    return limits[0]!.limit === 5
+  })
+}
+
 const statusesIn = (text: string): string[] =>
   [...text.matchAll(/^HTTP\/1\.1 (\d{3})/gm)].map((match) => match[1]!)
 
@@ -74,13 +85,7 @@ describe('docs/first-steps.md', { timeout: 300_000 }, () => {
     const { cwd, checked, child } = await startGateway(begin!, 'api', '9090')
     expect(checked).toMatch(/^ok +upstream api /m)
     expect(statusesIn(await shell(moved(first!), cwd))).toEqual(['200'])
-    await shell(lower!, cwd)
-    await until('the new limit', async () => {
-      const { limits } = JSON.parse(await shell('sluice explain / --json', cwd)) as {
-        limits: { limit: number }[]
-      }
-      return limits[0]!.limit === 5
-    })
+    await lowerLimit(lower!, cwd)
     expect(statusesIn(await shell(moved(more!), cwd)).at(-1)).toBe('429')
     const explained = await shell(why!, cwd)
     expect(explained).toContain('by the limit "requests": 5 of 5 calls are used')
@@ -93,7 +98,13 @@ describe('docs/first-steps.md', { timeout: 300_000 }, () => {
     const call = /^ +(curl .*)$/m.exec(keys.printed)![1]!
     expect(statusesIn(await shell(moved(call), keys.cwd))).toEqual(['200'])
     expect(statusesIn(await shell(moved(first!), keys.cwd))).toEqual(['401'])
-    expect(await shell(byKey[1]!, keys.cwd)).toMatch(/^slk_[\s\S]*^client +acme /m)
+    const [, lowerKeys, refused, another] = byKey
+    await lowerLimit(lowerKeys!, keys.cwd)
+    const [key] = /slk_[a-z2-7]{39}/.exec(keys.printed)!
+    const again = await shell(moved(refused!.replace('slk_...', key)), keys.cwd)
+    expect(statusesIn(again).at(-1)).toBe('429')
+    expect(again).toContain('by the limit "requests": 5 of 5 calls are used')
+    expect(await shell(another!, keys.cwd)).toMatch(/^slk_[\s\S]* acme|:acme/m)
     keys.child.kill('SIGTERM')
     await new Promise((resolve) => keys.child.once('exit', resolve))
   })

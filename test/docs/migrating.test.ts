@@ -5,8 +5,10 @@ import { describe, expect, it } from 'vitest'
 import { readAccessLine } from '../../src/commands/replay/formats/sluice.ts'
 import { loadConfig } from '../../src/config/load.ts'
 import { createFolder } from '../helpers/folder.ts'
+import { call, startLogging, written } from '../helpers/gateway.ts'
 import { withOwnFolders } from '../helpers/nginx.ts'
 import { codeBlocks, fileText, REPOSITORY } from '../helpers/repository.ts'
+import { startUpstream } from '../helpers/upstream.ts'
 
 const index = fileText('docs/migrating.md')
 const pages = readdirSync(join(REPOSITORY, 'docs/migrating'))
@@ -34,6 +36,30 @@ describe.each(pages)('docs/migrating/%s', (name) => {
     const wasRun = /nginx|express/.test(name)
     expect(/checked only against .*documentation/.test(text.replaceAll('\n', ' '))).toBe(!wasRun)
   })
+})
+
+it('from-express-rate-limit.md counts only failed logins, and calls by key or else by address', async () => {
+  const upstream = await startUpstream((request, response) => {
+    const hasFailed = request.headers['x-password'] === 'wrong'
+    response.writeHead(hasFailed ? 401 : 200, { 'X-Login-Cost': hasFailed ? '1' : '0' }).end()
+  })
+  const [, , after] = codeBlocks(fileText('docs/migrating/from-express-rate-limit.md'), 'yaml')
+  const text = after!.replace('http://127.0.0.1:3000', upstream.url).replaceAll('limit: 100', 'limit: 2')
+  const { port } = await startLogging(
+    written(`listen: { host: 127.0.0.1, port: 0 }\nadmin: { port: 0 }\n${text}`),
+  )
+  const statuses: number[] = []
+  const send = async (path: string, headers: Record<string, string>, method = 'GET') =>
+    void statuses.push((await call(port, { method, path, headers })).status)
+  const login = async (password: string) => await send('/login', { 'X-Password': password }, 'POST')
+  for (let i = 0; i < 6; i++) await login('right')
+  for (let i = 0; i < 6; i++) await login('wrong')
+  expect(statuses.splice(0)).toEqual([...Array(6).fill(200), ...Array(5).fill(401), 429])
+  for (let i = 0; i < 3; i++) await send('/api/a', { 'X-Api-Key': 'one' })
+  for (let i = 0; i < 3; i++) await send('/api/a', {})
+  await send('/api/a', { 'X-Api-Key': 'two' })
+  for (let i = 0; i < 3; i++) await send('/api/health', {})
+  expect(statuses).toEqual([200, 200, 429, 200, 200, 429, 200, 200, 200, 200])
 })
 
 describe('docs/migrating.md', () => {

@@ -12,6 +12,7 @@ import {
   token,
   yaml,
 } from '../helpers/gateway.ts'
+import { deadUrl } from '../helpers/ports.ts'
 import { serving, type ServingProcess } from '../helpers/process.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { FULL, quickly } from '../helpers/runs.ts'
@@ -475,4 +476,16 @@ describe('while Redis is out of reach', () => {
       )
     },
   )
+
+  it.each([
+    ['allow', 200, 'every call is admitted, and none is counted.'],
+    ['deny', 503, 'every call is refused with 503.'],
+  ] as const)('show says what callers get under onOutage: %s', async (onOutage, status, expected) => {
+    const store = { redis: { url: (await deadUrl()).replace('http', 'redis') }, onOutage }
+    const gateway = await startGateway(settings(store, FOUR))
+    const send = () => call(gateway.port, { path: '/client', token: TOKEN })
+    await until('the outage', async () => (await send()).status === status)
+    const { stdout } = await commands(gateway.adminPort)('limits', 'show', 'acme')
+    expect(stdout).toContain(`Without Redis, ${expected}\n`)
+  })
 })

@@ -149,7 +149,7 @@ function notesOn(
   })
   const doubt = isKnown || overrides.length > 0 ? '.' : '. If it makes some, check its spelling.'
   const notes: string[] = []
-  if (limits.some(({ mode }) => mode !== 'store')) notes.push(WITHOUT_REDIS)
+  notes.push(...new Set(limits.flatMap(({ mode }) => (mode === 'store' ? [] : WITHOUT_REDIS[mode]))))
   for (const { key, reserved } of limits)
     if (reserved > 0) notes.push(`Calls in progress at this gateway hold a reserve of ${reserved} of ${key}.`)
   if (!hasCalls(limits)) notes.push(`No calls of ${caller} are counted now${doubt}`)
@@ -158,8 +158,13 @@ function notesOn(
   return notes.concat(ofFile)
 }
 
-const WITHOUT_REDIS =
-  'Without Redis, this gateway counts what Redis last reported and its own calls, and admits its part of each limit.'
+/** What calls get in an outage, by `onOutage`. */
+const WITHOUT_REDIS: Readonly<Record<OutageMode, string>> = {
+  local:
+    'Without Redis, this gateway counts what Redis last reported and its own calls, and admits its part of each limit.',
+  allow: 'Without Redis, every call is admitted, and none is counted.',
+  deny: 'Without Redis, every call is refused with 503.',
+}
 
 /** True for a client under `clients`, or with a key. */
 function isOfFiles({ clients, apiKeys }: Config, caller: CountedCaller): boolean {

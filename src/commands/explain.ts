@@ -79,7 +79,7 @@ function describeExplained(explained: Explained): string {
       refusal !== null && ['refused', `${refusal.status} ${refusal.code}`, refusal.message],
       ...(route === null ? [] : describeRoute(route, limits)),
       full !== undefined && ['refused', 'now', `by the limit "${full.name}": ${used}`],
-      client !== null && ['client', client.id, describeClient(client)],
+      client !== null && ['client', client.id, describeClient(client, route)],
       cors !== null && ['cors', formatList(cors.origins), describeCors(cors)],
     ]),
     formatRows(
@@ -166,11 +166,13 @@ function describeCors({ allowed, credentials, maxAgeMs }: NonNullable<Explained[
 }
 
 /** Describes a client by its settings for pushed requests, in the words of the file. */
-function describeClient(client: NonNullable<Explained['client']>) {
-  const { listed, name, plan, mustBeListed, requestObjectSigningAlg, authentication, pushed } = client
+function describeClient(client: NonNullable<Explained['client']>, route: Explained['route']): string {
+  const { listed, name, plan, keys, mustBeListed, requestObjectSigningAlg, authentication, pushed } = client
   const ofPlan = plan === null ? '' : `, plan ${plan}`
-  if (!listed) return `without settings in "clients"${mustBeListed ? ', which par refuses' : ''}${ofPlan}`
+  const isUnknown = keys === 0 && route?.authenticate === 'key'
+  const rest = isUnknown ? `${ofPlan}; it has no key, so that all its calls get a 401` : ofPlan
+  if (!listed) return `without settings in "clients"${mustBeListed ? ', which par refuses' : ''}${rest}`
   const settings = Object.entries({ requestObjectSigningAlg, authentication, pushed })
   const given = settings.flatMap(([key, value]) => (value === null ? [] : `${key}: ${value}`))
-  return formatList([name ?? 'one of "clients"', ...given]) + ofPlan
+  return formatList([name ?? 'one of "clients"', ...given]) + rest
 }

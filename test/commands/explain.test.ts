@@ -138,6 +138,10 @@ routes: [{ match: "/*", upstream: data, authenticate: key, limits: [requests] }]
 `
     const { stdout } = await explain(fileOf(text), '/x')
     expect(stdout).toMatch(/^identify +key +a key in X-Api-Key$/m)
+    const nobody = await explain(fileOf(text), '/x', '--client', 'nobody')
+    expect(nobody.stdout).toMatch(
+      /^client +nobody +without settings in "clients"; it has no key, so that all its calls get a 401$/m,
+    )
   })
 
   it('says once what limits with the same parts require', async () => {

@@ -47,7 +47,7 @@ export function explainCors(cors: CorsSettings | undefined, origin: string | und
 }
 
 /** Explains what the files say of a client. */
-export function explainClient(caller: Caller, { clients, par, plans }: Config) {
+export function explainClient(caller: Caller, { apiKeys, clients, keys, par, plans }: Config) {
   const { client: id = '' } = caller
   const listed = clients.find(({ caller }) => caller === id)
   return {
@@ -55,6 +55,7 @@ export function explainClient(caller: Caller, { clients, par, plans }: Config) {
     name: listed?.name ?? null,
     listed: listed !== undefined,
     plan: planOf(plans, caller) ?? null,
+    keys: keys === undefined ? null : apiKeys.filter(({ client }) => client === id).length,
     mustBeListed: par?.unknownClients === 'refuse',
     requestObjectSigningAlg: listed?.requestObjectSigningAlg ?? null,
     authentication: listed?.authentication ?? null,

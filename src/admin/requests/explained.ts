@@ -54,6 +54,8 @@ interface ExplainedClient {
   readonly name: string | null
   readonly listed: boolean
   readonly plan: string | null
+  /** The number of its API keys; null if the file has none. */
+  readonly keys: number | null
   /** True if the PAR endpoint refuses unlisted clients. */
   readonly mustBeListed: boolean
   /** Requirements for its authorisation requests. Null: none. */

@@ -136,7 +136,7 @@ clients:
         ...{ upstream: 'data', origins: ['http://data.internal:4000'], maxBody: 1024, timeoutMs: 5000 },
       },
       client: {
-        ...{ id: 'acme', name: null, listed: false, plan: null, mustBeListed: false },
+        ...{ id: 'acme', name: null, listed: false, plan: null, keys: null, mustBeListed: false },
         ...{ requestObjectSigningAlg: null, authentication: null, pushed: null },
       },
       limits: [

@@ -24,8 +24,8 @@ const ROOMS = `
   gateway            | actual authenticate/key authenticate/proof authenticate/token downstream downstream/listener errors limit limit/memory par policy runtime upstream | lru-cache
   observe            | actual gateway limit limit/fallback policy runtime                                         | @opentelemetry pino prom-client
   admin/overview     | config gateway limit observe policy runtime                                  |
-  admin/requests     | admin/overview authenticate/token config downstream errors gateway limit observe policy runtime |
-  admin              | admin/requests authenticate/key errors gateway observe policy runtime               |
+  admin/requests     | admin/overview authenticate/key authenticate/token config downstream errors gateway limit observe policy runtime |
+  admin              | admin/requests errors gateway observe policy runtime                                |
   config/yaml        | runtime                                                                      | fastest-levenshtein yaml zod
   config/keys        | authenticate/key config/sections config/yaml policy runtime | zod
   config/sections    | actual authenticate/jose authenticate/token config/yaml downstream limit/redis policy runtime | zod

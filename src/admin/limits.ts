@@ -1,5 +1,4 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { KEY_IN_TEXT } from '../authenticate/key/key-text.ts'
 import { AmbiguousCaller, InvalidQuestion, UncountedCaller } from '../errors.ts'
 import { isShortened, parseCaller, showCaller, withDigests } from '../policy/counted-caller.ts'
 import { instant } from '../runtime/instant.ts'
@@ -38,8 +37,6 @@ type Serve = (asked: Asked) => Promise<AdminResponse>
 const MAX_SHOWN = 5
 /** The path before a caller. */
 const LIMITS = '/limits/'
-const IS_KEY = 'The caller is an API key; name its client instead, which "sluice keys list" shows.'
-
 const MAY_BE_UNSET =
   ' The change may not be in force; until Redis answers, write it to clients[].limits of the file.'
 
@@ -54,8 +51,6 @@ export function createLimits({ operator, hash, secrets, failed }: LimitsParts) {
     const text = decodeURIComponent(path.slice(LIMITS.length))
     assertText('The caller', text, 1024)
     const caller = withDigests(parseCaller(text), secrets())
-    if (caller.some(({ word, value }) => word === 'client' && KEY_IN_TEXT.test(value)))
-      throw new InvalidQuestion(IS_KEY)
     if (!isShortened(caller)) return caller
     const found = await operator().findCaller(showCaller(caller))
     if (found === 'ambiguous')

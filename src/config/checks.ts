@@ -95,6 +95,8 @@ function lackedBy(route: Route, limit: Limit): string | undefined {
   const part = limit.per.find((part) => wordOf(part).from === 'path' && !inPath.includes(part))
   if (part === undefined) return undefined
   const similar = nearest(part, [...formsOf(({ isNamed }) => !isNamed), ...inPath])
+  const isOfKong = part === 'consumer'
+  if (isOfKong) return `the limit "${limit.name}" is per consumer, a word of Kong; write client in its "per"`
   const remedy =
     similar === undefined ? 'correct its "per" or the path' : `correct its "per" (did you mean "${similar}"?)`
   return `the limit "${limit.name}" is per ${part}, but "${route.match}" has no :${part}; ${remedy}, or remove the limit`

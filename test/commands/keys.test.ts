@@ -106,14 +106,17 @@ describe('keys create', () => {
   })
 
   it.each([
-    ['', 'Standard input must be a key: 1 to 256 printable ASCII characters without blanks.'],
+    [
+      '',
+      'Standard input must be a key: 1 to 256 printable ASCII characters without blanks. Give a client with another one a new key.',
+    ],
     [
       'globex-key-1',
       'The key has 12 characters. One of less than 20 can be found by its hash: give the client a new key, or add it with --allow-short.',
     ],
     [
       `two keys ${'k'.repeat(20)}`,
-      'Standard input must be a key: 1 to 256 printable ASCII characters without blanks.',
+      'Standard input must be a key: 1 to 256 printable ASCII characters without blanks. Give a client with another one a new key.',
     ],
     [createKeyText().slice(0, -1), 'The checksum of the key is wrong: it was cut or mistyped.'],
   ])('refuses a text that is not a key: %s', async (stdin, message) => {

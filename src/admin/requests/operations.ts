@@ -1,3 +1,4 @@
+import { hashOfKey, KEY_IN_TEXT } from '../../authenticate/key/key-text.ts'
 import type { Config } from '../../config/config.ts'
 import { InvalidQuestion } from '../../errors.ts'
 import type { Reserves } from '../../gateway/reserves.ts'
@@ -68,10 +69,12 @@ export function createOperations(parts: {
 
   return {
     async usage(caller, signal) {
+      assertNoKey(current(), caller)
       const usage = await counters().ofCaller(caller, signal)
       return { ...usage, notes: notesOn(usage, isOfFiles(current(), caller)) }
     },
     async reset(caller, signal) {
+      assertNoKey(current(), caller)
       const fields = { caller: callerText(caller) }
       const freed = await counters()
         .free(caller, signal)
@@ -94,6 +97,7 @@ export function createOperations(parts: {
     },
     async setLimits({ caller, set, untilAt, by, note }) {
       const config = current()
+      assertNoKey(config, caller)
       const names = Object.keys(set)
       // An override remains when its limit is removed from the configuration.
       const isRemoval = (name: string) =>
@@ -133,6 +137,17 @@ export function createOperations(parts: {
       return { ...explained, limits: await Promise.all(limits).catch(() => explained.limits) }
     },
   }
+}
+
+/** Throws an InvalidQuestion, which does not repeat it, for a key that is given as the id of its client. */
+function assertNoKey({ apiKeys }: Config, caller: CountedCaller): void {
+  const id = caller.find(({ word }) => word === 'client')?.value
+  if (id === undefined) return
+  const sha256 = hashOfKey(id)
+  if (KEY_IN_TEXT.test(id) || apiKeys.some((key) => key.sha256 === sha256))
+    throw new InvalidQuestion(
+      'The caller is an API key; name its client instead, which "sluice keys list" shows.',
+    )
 }
 
 /** Returns what the rows of a caller's limits do not say. */

@@ -40,7 +40,9 @@ export async function readGivenKey({ stdin }: Io): Promise<string> {
     .toString()
     .replace(/\r?\n$/, '')
   if (!isKeyText(key))
-    throw new UsageError(`Standard input must be a key: 1 to 256 printable ASCII characters without blanks.`)
+    throw new UsageError(
+      'Standard input must be a key: 1 to 256 printable ASCII characters without blanks. Give a client with another one a new key.',
+    )
   if (isMistyped(key)) throw new UsageError('The checksum of the key is wrong: it was cut or mistyped.')
   return key
 }

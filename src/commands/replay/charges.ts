@@ -38,6 +38,7 @@ export interface ChargedCall {
 export function createCharges(config: Config) {
   const secrets = secretParts(config.parameters)
   const findRoute = createFinder(config, secrets)
+  const withKeys = new Set(config.apiKeys.map(({ client }) => client))
   return (call: LoggedCall, nowMs: number): ChargedCall | Uncharged => {
     const { method, client, ip } = call
     const found = findRoute(call)
@@ -47,6 +48,10 @@ export function createCharges(config: Config) {
     // The recorded gateway did not authenticate a call that this one would.
     const authenticates = acceptsTokens(route) || acceptsKeys(route)
     if (authenticates && client === undefined) return 'unauthenticated'
+    // A client of Sluice's own log had a key then. A file without keys yet is for a trial.
+    const isOfOther = call.requested !== undefined && withKeys.size > 0
+    const needsKey = isOfOther && authenticates && !acceptsTokens(route)
+    if (needsKey && !withKeys.has(client!)) return 'unauthenticated'
     if (route.limits.length === 0) return 'unlimited'
     const params = shortenParams(found.params, secrets)
     // Limits by what no log contains were left out above.

@@ -73,7 +73,7 @@ export async function replay(
     trial.count(call.client, 1 + call.omitted)
     for (let i = 0; i <= call.omitted; i++) {
       const decision = limiter.decide(call, charge)
-      if (client === undefined || client === charge.caller)
+      if (client === undefined || client === charge.caller || client === call.client)
         counted.count(call, charge.caller, decision, nowMs)
     }
   }
@@ -108,7 +108,7 @@ const createLineCounts = () => ({
   malformed: 0,
   /** Requests that Sluice would answer with 404 or 405. */
   unmatched: 0,
-  /** Calls without a client of routes that authenticate. */
+  /** Calls of routes that authenticate without a client, or of one that has no key. */
   unauthenticated: 0,
   unlimited: 0,
   /** Calls without the client, the address, the host or the whole path that a limit counts by. */
@@ -187,7 +187,7 @@ export function describeReport(report: Report): string {
     [lines.malformed, 'malformed, ambiguous or with a wrong parameter: Sluice would answer 400'],
     [
       lines.unauthenticated,
-      'without a client, of routes that authenticate: Sluice would answer 401 without a token or key',
+      'without a client, or with one that has no key, of routes that authenticate: Sluice would answer 401',
     ],
     [lines.refusedBefore, 'refused before any limit'],
     [lines.lacking, 'without the client, the address, the host or the path that a limit counts by'],

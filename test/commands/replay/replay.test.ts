@@ -1,6 +1,7 @@
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { describeReport } from '../../../src/commands/replay/replay.ts'
+import { fileOf } from '../run.ts'
 import { configFile, line, logFile, REFUSED, replayed, START, SYNC } from './logs.ts'
 
 const TWO_IN_TEN_SECONDS = `  requests: { per: [client], limit: 2, window: 10s }\n${SYNC}`
@@ -303,6 +304,21 @@ describe('sluice replay of the log of another proxy', () => {
     const lines = ['ann', 'bob', '-'].map((user) => combined(user, 'GET /orders/1', 200))
     const report = await replayed(lines, configFile(limits, { routes }))
     expect(report.clients).toMatchObject([{ client: 'ip:192.0.2.1', calls: 3, refused: 2 }])
+  })
+
+  it('counts a client without a key as unauthenticated, if the file has keys', async () => {
+    const file = fileOf(`- { id: ann, sha256: "${'a'.repeat(64)}" }\n`)
+    const lines = ['ann', 'bob', '-'].map((user) => combined(user, 'GET /orders/1', 200))
+    const report = async (keys: string) =>
+      await replayed(
+        lines,
+        configFile('  requests: { per: [client], limit: 9, window: 1m }', {
+          routes: '  - { match: "/*", upstream: data, authenticate: key, limits: [requests] }',
+          more: `keys: { file: ${keys} }`,
+        }),
+      )
+    expect((await report(file)).lines).toMatchObject({ replayed: 1, unauthenticated: 2 })
+    expect((await report(fileOf('[]'))).lines).toMatchObject({ replayed: 2, unauthenticated: 1 })
   })
 
   it('tells how many calls of no route had succeeded, and the first of them', async () => {

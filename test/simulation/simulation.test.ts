@@ -38,6 +38,7 @@ const FOUND: readonly (readonly [Profile, number])[] = [
   ['shares', 36000287],
   ['kept', 37000102],
   ['replaced', 38000141],
+  ['several', 39000229],
   ...[10000008, 10000029, 10000089].map((seed) => ['kept', seed] as const),
 ]
 

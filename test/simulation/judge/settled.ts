@@ -1,3 +1,4 @@
+import type { Action } from '../history.ts'
 import { actionsBetween, between, type Case, overlapping, type Timed, type Witness } from './evidence.ts'
 import { RECOVERY_MS } from './troubles.ts'
 
@@ -19,14 +20,22 @@ function mayBeLost({ history, troubles }: Case, { gateway, toldAtMs }: Witness, 
 /** Time for which a clock that was set back may be behind the calls. */
 const LONGEST_MS = 15_000
 
+/** True if an action goes on at an instant between two calls. */
+const isWithin = ({ atMs, ms }: Action, first: Timed, later: Timed): boolean =>
+  atMs <= later.toldAtMs && atMs + ms >= first.askedAtMs
+
 /** True if a call was decided in no time: not by Redis. */
 const isAlone = ({ askedAtMs, toldAtMs }: Timed): boolean => askedAtMs === toldAtMs
 
-/** True if nothing passed between a gateway and Redis since it admitted a call without Redis, until it decided another one so. */
+/**
+ * True if nothing passed between a gateway and Redis since it admitted a call without Redis, until it decided another one so, and it
+ * sent nothing: over a new connection, it hands its calls over, and does not know whether Redis has them.
+ */
 const isInOneSilence = ({ history: { actions } }: Case, first: Witness, later: Witness): boolean =>
   isAlone(first) &&
   isAlone(later) &&
   first.gateway === later.gateway &&
+  !actions.some((action) => action.kind === 'cut' && isWithin(action, first, later)) &&
   actions.some(
     (action) =>
       action.kind === 'hang' &&
